@@ -1,0 +1,18 @@
+import tseslint from 'typescript-eslint'
+
+export default tseslint.config(
+  { ignores: ['build/', 'dist/', 'docs/', 'bench/node_modules/', 'coverage/'] },
+  ...tseslint.configs.strictTypeChecked,
+  ...tseslint.configs.stylisticTypeChecked,
+  {
+    languageOptions: { parserOptions: { projectService: true } },
+    rules: {
+      // Numbers and booleans read well in messages; objects do not, and stay refused.
+      '@typescript-eslint/restrict-template-expressions': [
+        'error',
+        { allowNumber: true, allowBoolean: true },
+      ],
+    },
+  },
+  { files: ['**/*.js', 'bench/**'], extends: [tseslint.configs.disableTypeChecked] },
+)

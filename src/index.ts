@@ -1,0 +1,1 @@
+export { HooklineError } from './hookline-error.js'
