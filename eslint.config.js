@@ -12,6 +12,13 @@ export default tseslint.config(
         'error',
         { allowNumber: true, allowBoolean: true },
       ],
+      // An empty string is often as good as none.
+      '@typescript-eslint/prefer-nullish-coalescing': [
+        'error',
+        { ignorePrimitives: { string: true } },
+      ],
+      // It asks for the `!` that no-non-null-assertion forbids.
+      '@typescript-eslint/non-nullable-type-assertion-style': 'off',
     },
   },
   { files: ['**/*.js', 'bench/**'], extends: [tseslint.configs.disableTypeChecked] },

@@ -1,1 +1,34 @@
+export { Analytics } from './analytics.js'
+export {
+  ClosedError,
+  DroppedError,
+  MessageTooLargeError,
+  OptionError,
+  RejectedError,
+  RetriesExhaustedError,
+  ValidationError,
+} from './errors.js'
+export type { DropReason } from './errors.js'
 export { HooklineError } from './hookline-error.js'
+export type { AnalyticsOptions, Fetch, FetchInit, FetchResponse } from './options.js'
+export type {
+  AliasMessage,
+  AnyPlan,
+  Callback,
+  DeliveredReport,
+  FailedReport,
+  Fields,
+  FlushResult,
+  GroupMessage,
+  IdentifyMessage,
+  Identity,
+  Integrations,
+  LostMessage,
+  MessageOptions,
+  MessageType,
+  PageMessage,
+  PlanOf,
+  Stats,
+  TrackMessage,
+  WireMessage,
+} from './types.js'

@@ -1,0 +1,430 @@
+import { createTransport, type Answered, type Transport } from './attempt.js'
+import { createBatch, encodeBody, MAX_BATCH_BYTES, splitBatch } from './batch.js'
+import { describe, isPlainObject } from './describe.js'
+import { complete, encode } from './encode.js'
+import type { Batch } from './entry.js'
+import { ClosedError, DroppedError, OptionError, RejectedError, ValidationError } from './errors.js'
+import { drainAtExit, noDrainAtExit } from './exit.js'
+import { HooklineError } from './hookline-error.js'
+import { MAX_BODY_MESSAGES, MAX_TIMER_MS } from './limits.js'
+import { log } from './log.js'
+import { checkOptions, type AnalyticsOptions, type Settings } from './options.js'
+import { Queue } from './queue.js'
+import { readRejections } from './rejections.js'
+import { detach, unref } from './runtime.js'
+import { Sender } from './send.js'
+import { Books } from './settle.js'
+import type {
+  AliasMessage,
+  AnyPlan,
+  Callback,
+  FlushResult,
+  GroupMessage,
+  IdentifyMessage,
+  LostMessage,
+  MessageType,
+  PageMessage,
+  PlanOf,
+  Stats,
+  TrackMessage,
+  WireMessage,
+} from './types.js'
+import { validate } from './validate.js'
+
+/** How many messages may be in flight when batching is off. */
+const UNBATCHED_CONCURRENCY = 16
+
+/** How long `close()` waits by default. */
+const CLOSE_TIMEOUT_MS = 30_000
+
+/**
+ * Records what users do, and delivers it in the background: in batches, in order, through outages.
+ *
+ * A call validates its message, encodes it once and queues it. It never waits, never makes a request, and
+ * throws only for a programmer's mistake; see {@link AnalyticsOptions.onInvalid}. Make one client for each
+ * write key, keep it for the life of the process, and `await` its {@link Analytics.close | close()} when
+ * the process ends. A script that simply ends needs no `close()`.
+ *
+ * @typeParam Plan - the properties of each event, by its name; see {@link PlanOf}
+ *
+ * @example
+ * ```ts
+ * import { Analytics } from 'hookline'
+ *
+ * const analytics = new Analytics('WRITE_KEY', { endpoint: 'https://collect.example.com' })
+ * analytics.track({ userId: 'u1', event: 'Order Completed', properties: { total: 42 } })
+ * await analytics.close()
+ * ```
+ */
+export class Analytics<Plan extends PlanOf<Plan> = AnyPlan> {
+  readonly #settings: Settings
+  readonly #queue = new Queue()
+  readonly #books: Books
+  readonly #transport: Transport
+  readonly #sender: Sender
+  readonly #detached = detach()
+  readonly #fullError: DroppedError
+  #lastFlushMs = performance.now()
+  #isFlushScheduled = false
+  #isHeedingExit = false
+  #holdTimer: ReturnType<typeof setTimeout> | undefined
+  #closing: Promise<FlushResult> | undefined
+
+  /**
+   * @param writeKey - the write key of the source, from its settings
+   * @param options - see {@link AnalyticsOptions}
+   * @throws {@link OptionError} that names the option, the rule and what came
+   */
+  constructor(writeKey: string, options: AnalyticsOptions = {}) {
+    const settings = checkOptions(writeKey, options)
+    const transport = createTransport(settings)
+    this.#settings = settings
+    this.#transport = transport
+    this.#books = new Books(settings, () => {
+      this.#onEmpty()
+    })
+    this.#fullError = new DroppedError(
+      'queue_full',
+      `The queue is full: ${settings.maxQueueBytes} bytes of messages wait for ${settings.endpoint.origin}. See that the endpoint answers, or raise maxQueueBytes.`,
+    )
+    const maxMessages = settings.flushAt === 1 ? 1 : MAX_BODY_MESSAGES
+    this.#sender = new Sender({
+      concurrency: settings.flushAt === 1 ? UNBATCHED_CONCURRENCY : 1,
+      maxRetries: settings.maxRetries,
+      takeBatch: () => {
+        const entries = this.#queue.take(maxMessages, MAX_BATCH_BYTES)
+        return entries.length > 0 ? createBatch(entries) : undefined
+      },
+      splitBatch,
+      attempt: (batch) =>
+        transport.start(encodeBody(batch, new Date().toISOString()), batch.attempts - 1),
+      onAccepted: (batch, answer) => {
+        this.#onAccepted(batch, answer)
+      },
+      onLost: (outcome, entries, error) => {
+        this.#books.lost(outcome, entries, error)
+      },
+    })
+  }
+
+  /**
+   * Says who a user is, and what you know about them. Call it when an account is created, and again when
+   * traits change.
+   *
+   * @param message - the user, and their traits
+   * @param callback - called once with the outcome; not called if the call throws
+   * @throws `ValidationError` and `MessageTooLargeError`, as do all calls
+   */
+  identify(message: IdentifyMessage, callback?: Callback): void {
+    this.#record('identify', message, callback)
+  }
+
+  /**
+   * Says what a user did.
+   *
+   * @param message - the user, the event and its properties
+   * @param callback - called once with the outcome; not called if the call throws
+   */
+  track<Event extends keyof Plan & string>(
+    message: TrackMessage<Plan, Event>,
+    callback?: Callback,
+  ): void {
+    this.#record('track', message, callback)
+  }
+
+  /**
+   * Says which page a user saw.
+   *
+   * @param message - the user, the page and its traits
+   * @param callback - called once with the outcome; not called if the call throws
+   */
+  page(message: PageMessage, callback?: Callback): void {
+    this.#record('page', message, callback)
+  }
+
+  /**
+   * Says which screen of an app a user saw.
+   *
+   * @param message - the user, the screen and its traits
+   * @param callback - called once with the outcome; not called if the call throws
+   */
+  screen(message: PageMessage, callback?: Callback): void {
+    this.#record('screen', message, callback)
+  }
+
+  /**
+   * Says which group a user belongs to, and what you know about the group.
+   *
+   * @param message - the user, the group and its traits
+   * @param callback - called once with the outcome; not called if the call throws
+   */
+  group(message: GroupMessage, callback?: Callback): void {
+    this.#record('group', message, callback)
+  }
+
+  /**
+   * Says that two ids are one user. Order matters to destinations: first what the anonymous user did,
+   * then alias, then identify, then what the identified user does. Source: spec "Endpoints", rule 3.
+   *
+   * @param message - the new id, and the one that the user had until now
+   * @param callback - called once with the outcome; not called if the call throws
+   */
+  alias(message: AliasMessage, callback?: Callback): void {
+    this.#record('alias', message, callback)
+  }
+
+  /**
+   * Sends what is queued, and waits until each message recorded before has its outcome. It never rejects,
+   * and any number of callers may wait at a time.
+   *
+   * @param options - `timeout`: milliseconds after which to stop waiting. What has no outcome by then is
+   * counted neither as delivered nor as failed: it stays queued, and `stats().pending` has it. Default:
+   * Infinity, so through an outage.
+   */
+  flush({ timeout = Infinity }: { timeout?: number } = {}): Promise<FlushResult> {
+    const timeoutMs = checkTimeout('flush', timeout)
+    this.#closeBatch()
+    return this.#books.settled(timeoutMs)
+  }
+
+  /**
+   * Flushes, and reports what is left after the timeout as failed. Later calls do not throw: their
+   * callbacks and `onFailed` get a {@link ClosedError}. Closing again gives the same promise.
+   *
+   * @param options - `timeout`: milliseconds, default 30,000; 0 gives up at once, Infinity never does
+   */
+  close({ timeout = CLOSE_TIMEOUT_MS }: { timeout?: number } = {}): Promise<FlushResult> {
+    const timeoutMs = checkTimeout('close', timeout)
+    return (this.#closing ??= this.#close(timeoutMs))
+  }
+
+  /** Closes the client at the end of an `await using` block. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.close()
+  }
+
+  /** The books at this instant. */
+  stats(): Stats {
+    return this.#books.stats()
+  }
+
+  #record(type: MessageType, given: unknown, callback: Callback | undefined): void {
+    this.#books.tellIfMany()
+    let message: WireMessage
+    let json: Uint8Array
+    try {
+      checkCallback(type, callback)
+      message = complete(validate(type, given), this.#settings)
+      json = encode(message)
+    } catch (error) {
+      this.#refuse(type, toHooklineError(type, error), callback)
+      return
+    }
+    if (this.#settings.beforeSend) {
+      const redacted = this.#redact(message, json, callback)
+      if (!redacted) return
+      json = redacted
+    }
+    if (this.#closing) {
+      this.#drop(message, json, callback, new ClosedError(`${type}() came after close().`))
+    } else if (this.#settings.disabled) {
+      const error = new DroppedError('disabled', 'The client is disabled: nothing is sent.')
+      this.#books.droppedAtCall({ error, callback, message: undefined })
+    } else if (!this.#makeRoom(json.length)) {
+      this.#drop(message, json, callback, this.#fullError)
+    } else {
+      this.#enqueue(message, json, callback)
+    }
+  }
+  #enqueue(message: WireMessage, json: Uint8Array, callback: Callback | undefined): void {
+    const queue = this.#queue
+    if (queue.openBytes + json.length > MAX_BATCH_BYTES) this.#closeBatch()
+    queue.push(json, this.#books.accept(json.length), callback)
+    log('enqueue %s %s', message.type, message.messageId)
+    if (!this.#isHeedingExit) {
+      this.#isHeedingExit = true
+      drainAtExit(this.#drain)
+    }
+    if (queue.openLength >= this.#settings.flushAt) this.#closeBatch()
+    else if (!this.#isFlushScheduled) this.#scheduleFlush()
+  }
+
+  /** Whether a message fits into the queue, if need be in place of the oldest. */
+  #makeRoom(bytes: number): boolean {
+    const { maxQueueBytes, overflow } = this.#settings
+    const books = this.#books
+    if (books.pendingBytes + bytes <= maxQueueBytes) return true
+    // What is in flight stays: it may have arrived.
+    const inFlightBytes = books.pendingBytes - this.#queue.bytes
+    if (overflow === 'drop-newest' || inFlightBytes + bytes > maxQueueBytes) return false
+    while (books.pendingBytes + bytes > maxQueueBytes) {
+      const oldest = this.#queue.takeOldest()
+      if (!oldest) return false
+      books.overflowed(oldest, this.#fullError)
+    }
+    return true
+  }
+
+  /** Lets the application's hook change a message. Gives nothing if that dropped it. */
+  #redact(message: WireMessage, json: Uint8Array, callback?: Callback): Uint8Array | undefined {
+    const { type } = message
+    let error: DroppedError
+    try {
+      const seen = JSON.parse(decoder.decode(json)) as WireMessage
+      const changed: unknown = this.#settings.beforeSend?.(seen)
+      if (changed !== null) {
+        if (isPlainObject(changed)) delete changed['type']
+        return encode(complete(validate(type, changed), {}))
+      }
+      error = new DroppedError('before_send', `beforeSend dropped the ${type}.`)
+      this.#books.droppedAtCall({ error, callback, message: undefined })
+    } catch (cause) {
+      const why = toHooklineError(type, cause).message
+      error = new DroppedError(
+        'before_send',
+        `beforeSend failed, so the ${type} was dropped: ${why}`,
+        { cause },
+      )
+      this.#drop(message, undefined, callback, error)
+    }
+    return undefined
+  }
+
+  #drop(
+    { type, messageId }: WireMessage,
+    json: Uint8Array | undefined,
+    callback: Callback | undefined,
+    error: HooklineError,
+  ): void {
+    log('drop %s %s: %s', type, messageId, error.code)
+    const lost = this.#settings.onFailed && { type, messageId, json: json && decoder.decode(json) }
+    this.#books.droppedAtCall({ error, callback, message: lost })
+  }
+
+  /** A call was given what is no message: that is the caller's to know, here or through a hook. */
+  #refuse(type: MessageType, error: HooklineError, callback: Callback | undefined): void {
+    if (this.#settings.onInvalid === 'throw' && !this.#closing) throw error
+    log('refused %s: %s', type, error.message)
+    const message: LostMessage = { type, messageId: undefined, json: undefined }
+    this.#books.tellLater({
+      error,
+      callback: typeof callback === 'function' ? callback : undefined,
+      message,
+    })
+  }
+
+  #closeBatch(): void {
+    this.#lastFlushMs = performance.now()
+    if (this.#queue.openLength === 0) return
+    log('flush %d messages', this.#queue.openLength)
+    this.#queue.closeBatch()
+    this.#sender.wake()
+  }
+
+  /**
+   * Flushes when the interval ends. Intervals follow each other from the last flush on, as in the Go
+   * client, whether or not there is something to flush.
+   */
+  #scheduleFlush(): void {
+    this.#isFlushScheduled = true
+    const { flushAfterMs } = this.#settings
+    const elapsedMs = (performance.now() - this.#lastFlushMs) % flushAfterMs
+    this.#detached(() => {
+      const timer = setTimeout(
+        () => {
+          this.#isFlushScheduled = false
+          if (performance.now() - this.#lastFlushMs >= flushAfterMs) this.#closeBatch()
+          else if (this.#queue.openLength > 0) this.#scheduleFlush()
+        },
+        Math.ceil(flushAfterMs - elapsedMs),
+      )
+      unref(timer)
+    })
+  }
+
+  #onAccepted(batch: Batch, { status, body }: Answered): void {
+    const { entries } = batch
+    const rejections = readRejections(body, entries.length)
+    for (const [index, { code, message }] of rejections) {
+      const error = new RejectedError(
+        `The endpoint refused this message: ${message} (${code}).`,
+        status,
+        code,
+      )
+      this.#books.lost('rejected', entries.slice(index, index + 1), error)
+    }
+    const accepted = entries.filter((_, index) => !rejections.has(index))
+    this.#books.delivered(batch, rejections.size > 0 ? accepted : entries)
+  }
+
+  #onEmpty(): void {
+    this.#queue.reuseSlab()
+    this.#isHeedingExit = false
+    noDrainAtExit(this.#drain)
+    clearTimeout(this.#holdTimer)
+    this.#holdTimer = undefined
+  }
+
+  /**
+   * The script has ended, but for what is pending here: sends it at once. Requests hold the process while
+   * they last; so that a failed one is tried again, a timer holds it too, for as long as one request may take.
+   */
+  readonly #drain = (): void => {
+    log('the script ended: %d messages pending', this.#books.pending)
+    this.#closeBatch()
+    this.#sender.hurry()
+    this.#holdTimer ??= setTimeout(() => {
+      this.#giveUp(
+        new DroppedError(
+          'process_exit',
+          `The script ended, and ${this.#settings.endpoint.origin} did not take the message within ${this.#settings.timeoutMs} ms.`,
+        ),
+      )
+    }, this.#settings.timeoutMs)
+  }
+
+  async #close(timeoutMs: number): Promise<FlushResult> {
+    const settled = this.flush()
+    this.#sender.hurry()
+    const giveUp = () => {
+      const message = `close() ran out of time after ${timeoutMs} ms: the message may or may not have arrived.`
+      this.#giveUp(new DroppedError('close_timeout', message))
+    }
+    const timer = timeoutMs === Infinity ? undefined : setTimeout(giveUp, timeoutMs)
+    const result = await settled
+    clearTimeout(timer)
+    this.#transport.close()
+    return result
+  }
+
+  #giveUp(error: DroppedError): void {
+    this.#books.lost('dropped', [...this.#sender.abandon(error), ...this.#queue.takeAll()], error)
+  }
+}
+
+const decoder = new TextDecoder()
+
+function checkCallback(type: MessageType, callback: unknown): void {
+  if (callback === undefined || typeof callback === 'function') return
+  throw new ValidationError(
+    'callback',
+    `${type}() takes a function as its callback, got ${describe(callback)}.`,
+  )
+}
+
+function checkTimeout(method: string, timeout: unknown): number {
+  if (timeout === Infinity) return Infinity
+  if (typeof timeout === 'number' && timeout >= 0 && timeout <= MAX_TIMER_MS) return timeout
+  throw new OptionError(
+    'timeout',
+    `${method}() takes a timeout from 0 to ${MAX_TIMER_MS} ms, or Infinity, got ${describe(timeout)}.`,
+  )
+}
+
+function toHooklineError(type: MessageType, thrown: unknown): HooklineError {
+  if (thrown instanceof HooklineError) return thrown
+  const why = thrown instanceof Error ? thrown.message : String(thrown)
+  return new ValidationError('message', `${type}() could not read its message: ${why}`, {
+    cause: thrown,
+  })
+}

@@ -1,0 +1,138 @@
+import { fetch as crossFetch } from 'cross-fetch'
+import type { FetchInit, FetchResponse, Settings } from './options.js'
+import { http, https, unref, zlib } from './runtime.js'
+import { version } from './version.js'
+
+/** A server's answer. */
+export interface Answered {
+  readonly status: number
+  /** As far as it came. */
+  readonly body: string
+  header(name: string): string | null
+}
+
+/** What came of a request: an answer, or none. */
+export type Answer = Answered | { readonly error: Error }
+
+/** A request under way. */
+export interface Attempt {
+  /** Never rejects. */
+  readonly answer: Promise<Answer>
+  /** Ends it now: the answer is what came so far, else `error`. */
+  cancel(error: Error): void
+}
+
+/** Makes requests to one endpoint. */
+export interface Transport {
+  /** @param retries - how often this body was tried before */
+  start(body: Uint8Array<ArrayBuffer>, retries: number): Attempt
+  /** Closes idle connections. */
+  close(): void
+}
+
+/** An answer longer than this says nothing that matters here: the rest is not read. */
+const MAX_ANSWER_BYTES = 1_048_576
+
+/** Idle connections are dropped before servers do (Node's after 5 s), lest a request meets a closing one. */
+const IDLE_CONNECTION_MS = 4_000
+
+export function createTransport(settings: Settings): Transport {
+  const { endpoint, timeoutMs } = settings
+  const url = endpoint.href
+  const node = endpoint.protocol === 'https:' ? https : http
+  const agent = settings.fetch
+    ? undefined
+    : node && new node.Agent({ keepAlive: true, timeout: IDLE_CONNECTION_MS })
+  const fetch = settings.fetch ?? crossFetch
+  // What node-fetch, which is cross-fetch on Node, takes beyond the standard: to keep connections open,
+  // and not to ask for compressed answers.
+  const nodeFetchInit = { agent, compress: false }
+  const headers = {
+    Authorization: `Basic ${base64(`${settings.writeKey}:`)}`,
+    'Content-Type': 'application/json',
+    'User-Agent': `hookline/${version}`,
+    ...(settings.gzip && { 'Content-Encoding': 'gzip' }),
+  }
+
+  function start(json: Uint8Array<ArrayBuffer>, retries: number): Attempt {
+    const controller = new AbortController()
+    let response: FetchResponse | undefined
+    let finish!: (answer: Answer) => void // the promise's executor sets it at once
+    const answer = new Promise<Answer>((resolve) => {
+      finish = resolve
+    })
+    const cancel = (error: Error) => {
+      finish(response ? toAnswer(response, '') : { error })
+      controller.abort(error)
+    }
+    const timer = setTimeout(() => {
+      cancel(new Error(`no answer within ${timeoutMs} ms`))
+    }, timeoutMs)
+    unref(timer)
+
+    const exchange = async (): Promise<Answer> => {
+      const init: FetchInit = {
+        method: 'POST',
+        headers: retries > 0 ? { ...headers, 'X-Retry-Count': String(retries) } : headers,
+        body: settings.gzip ? await gzip(json) : json,
+        redirect: 'manual',
+        signal: controller.signal,
+      }
+      response = await fetch(url, agent ? { ...init, ...nodeFetchInit } : init)
+      // The status is the answer; a body that breaks off or never ends takes nothing from it.
+      const text = await readText(response).catch(() => {
+        controller.abort()
+        return ''
+      })
+      return toAnswer(response, text)
+    }
+    void exchange()
+      .catch((error: unknown) => ({ error: toError(error) }))
+      .then((result) => {
+        clearTimeout(timer)
+        finish(result)
+      })
+    return { answer, cancel }
+  }
+
+  return { start, close: () => agent?.destroy() }
+}
+
+function toAnswer(response: FetchResponse, body: string): Answered {
+  return { status: response.status, body, header: (name) => response.headers.get(name) }
+}
+
+function toError(thrown: unknown): Error {
+  return thrown instanceof Error ? thrown : new Error(String(thrown))
+}
+
+async function readText(response: FetchResponse): Promise<string> {
+  const { body } = response
+  const isShort = Number(response.headers.get('content-length') ?? NaN) <= MAX_ANSWER_BYTES
+  if (isShort || !isAsyncIterable(body)) return response.text()
+
+  const decoder = new TextDecoder()
+  let text = ''
+  for await (const chunk of body) {
+    text += decoder.decode(chunk, { stream: true })
+    if (text.length > MAX_ANSWER_BYTES) break
+  }
+  return text
+}
+
+function isAsyncIterable(value: unknown): value is AsyncIterable<Uint8Array> {
+  return typeof value === 'object' && value !== null && Symbol.asyncIterator in value
+}
+
+function gzip(json: Uint8Array): Promise<Uint8Array<ArrayBuffer>> {
+  return new Promise((resolve, reject) => {
+    zlib?.gzip(json, (error, compressed) => {
+      if (error) reject(error)
+      else resolve(compressed)
+    })
+  })
+}
+
+function base64(text: string): string {
+  return btoa(String.fromCharCode(...new TextEncoder().encode(text)))
+}

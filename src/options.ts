@@ -1,0 +1,295 @@
+import { describe, isPlainObject } from './describe.js'
+import { OptionError } from './errors.js'
+import { MAX_TIMER_MS } from './limits.js'
+import { zlib } from './runtime.js'
+import type { DeliveredReport, FailedReport, Fields, Integrations, WireMessage } from './types.js'
+
+/** The part of a fetch `Response` that the client reads. */
+export interface FetchResponse {
+  readonly status: number
+  readonly headers: { get(name: string): string | null }
+  readonly body?: unknown
+  text(): Promise<string>
+}
+
+/** What the client asks of a {@link Fetch}. */
+export interface FetchInit {
+  readonly method: 'POST'
+  readonly headers: Record<string, string>
+  readonly body: Uint8Array<ArrayBuffer>
+  readonly redirect: 'manual'
+  readonly signal: AbortSignal
+}
+
+/** The part of the WHATWG `fetch` function that the client uses; any `fetch` fits. */
+export type Fetch = (url: string, init: FetchInit) => Promise<FetchResponse>
+
+/** Options of {@link Analytics}. All have defaults. */
+export interface AnalyticsOptions {
+  /**
+   * Where batches go: an http or https URL. With no path, `/v1/batch` is added.
+   *
+   * @defaultValue the environment's `ANALYTICS_ENDPOINT`, else `http://127.0.0.1:3300`
+   */
+  readonly endpoint?: string | URL | undefined
+  /**
+   * How many messages close a batch. 1 turns batching off: each message is a request of its own, up to 16
+   * of them in flight. Source: spec "Resources and their fields", FlushAt.
+   *
+   * @defaultValue 20
+   */
+  readonly flushAt?: number | undefined
+  /** The spec's other name of `flushAt`. */
+  readonly size?: number | undefined
+  /**
+   * Milliseconds since the last flush after which what is queued is sent, so the longest that a message
+   * waits for its batch to fill. Source: spec "Resources and their fields", FlushAfter.
+   *
+   * @defaultValue 5000
+   */
+  readonly flushAfter?: number | undefined
+  /**
+   * Milliseconds that one request may take in all: connection, headers and body.
+   *
+   * @defaultValue 10000
+   */
+  readonly timeout?: number | undefined
+  /**
+   * Bytes of JSON that may wait for delivery, those in flight included.
+   *
+   * @defaultValue 67108864 (64 MiB)
+   */
+  readonly maxQueueBytes?: number | undefined
+  /**
+   * Who goes when the queue is full: the message that was just recorded, or the oldest that wait.
+   *
+   * @defaultValue 'drop-newest'
+   */
+  readonly overflow?: 'drop-newest' | 'drop-oldest' | undefined
+  /**
+   * How often one batch is tried again. The queue's bound is what limits an outage, so the default is not
+   * to count.
+   *
+   * @defaultValue Infinity
+   */
+  readonly maxRetries?: number | undefined
+  /**
+   * Compress bodies.
+   *
+   * @defaultValue false
+   */
+  readonly gzip?: boolean | undefined
+  /**
+   * Makes the requests. It need not heed the signal that it is given: `timeout` holds all the same.
+   *
+   * @defaultValue cross-fetch
+   */
+  readonly fetch?: Fetch | undefined
+  /** Context of every message; a message's own keys win. */
+  readonly context?: Fields | undefined
+  /** Integrations of every message; a message's own keys win. */
+  readonly integrations?: Integrations | undefined
+  /**
+   * Sees each message as it would be sent, and gives back what to send instead, or `null` to drop it.
+   * Synchronous. It has a copy: changing that changes nothing of yours. If it throws, or gives back what
+   * is no message, then the message is dropped rather than sent unredacted.
+   */
+  readonly beforeSend?: ((message: WireMessage) => WireMessage | null) | undefined
+  /** Called once for each batch that a server accepted. */
+  readonly onDelivered?: ((report: DeliveredReport) => void) | undefined
+  /**
+   * Called with messages that were lost, and why. Not called for what `beforeSend` or `disabled` dropped:
+   * those were asked for.
+   */
+  readonly onFailed?: ((report: FailedReport) => void) | undefined
+  /**
+   * What becomes of a programmer's mistake in a call: thrown, or given to the callback and `onFailed`, for
+   * applications that would rather lose an event than a request.
+   *
+   * @defaultValue 'throw'
+   */
+  readonly onInvalid?: 'throw' | 'report' | undefined
+  /**
+   * Accept and validate, but send nothing.
+   *
+   * @defaultValue false
+   */
+  readonly disabled?: boolean | undefined
+}
+
+/** The options, checked and completed. */
+export interface Settings
+  extends
+    Required<Pick<AnalyticsOptions, 'overflow' | 'gzip' | 'onInvalid' | 'disabled'>>,
+    Pick<
+      AnalyticsOptions,
+      'fetch' | 'context' | 'integrations' | 'beforeSend' | 'onDelivered' | 'onFailed'
+    > {
+  readonly writeKey: string
+  readonly endpoint: URL
+  readonly flushAt: number
+  readonly flushAfterMs: number
+  readonly timeoutMs: number
+  readonly maxQueueBytes: number
+  readonly maxRetries: number
+}
+
+const DEFAULT_ENDPOINT = 'http://127.0.0.1:3300'
+const DEFAULT_PATH = '/v1/batch'
+
+/** Every option, with what other clients call it. */
+const OPTIONS: Record<keyof AnalyticsOptions, string> = {
+  endpoint: 'host dataPlaneUrl serverUrl url path',
+  flushAt: 'flushQueueSize batchSize maxEventsInBatch maxBatchSize',
+  size: '',
+  flushAfter: 'flushInterval flushIntervalMillis interval',
+  timeout: 'httpRequestTimeout requestTimeout requestTimeoutMillis',
+  maxQueueBytes: 'maxQueueSize maxInternalQueueSize',
+  overflow: '',
+  maxRetries: 'retryCount fetchRetryCount flushMaxRetries retries',
+  gzip: '',
+  fetch: 'httpClient transport transportProvider axiosInstance',
+  context: 'defaultContext',
+  integrations: '',
+  beforeSend: 'before_send',
+  onDelivered: 'onSuccess',
+  onFailed: 'errorHandler onError',
+  onInvalid: '',
+  disabled: 'disable enable optOut',
+}
+
+/**
+ * Checks the write key and the options of a client.
+ *
+ * @throws {@link OptionError} that names the option, the rule and what came.
+ */
+export function checkOptions(writeKey: unknown, options: unknown): Settings {
+  if (typeof writeKey !== 'string' || writeKey.trim() === '') {
+    // Whatever came may be a key in the wrong place: say its type, not what it is.
+    const came = typeof writeKey === 'string' ? 'an empty one' : typeof writeKey
+    throw new OptionError(
+      'writeKey',
+      `The write key of a source comes first, a non-empty string: new Analytics('WRITE_KEY'). Got ${came}.`,
+    )
+  }
+  if (!isPlainObject(options)) {
+    throw new OptionError('options', `options must be a plain object, got ${describe(options)}.`)
+  }
+  for (const name of Object.keys(options)) {
+    if (!Object.hasOwn(OPTIONS, name)) throw unknownOption(name)
+  }
+  const given = options as { readonly [Option in keyof AnalyticsOptions]: unknown }
+  const flushAt = given.flushAt === undefined ? 'size' : 'flushAt'
+  if (given.size !== undefined && flushAt !== 'size') {
+    throw new OptionError('size', 'size is another name of flushAt: give one of the two.')
+  }
+  const gzip = oneOf('gzip', given.gzip, [false, true])
+  if (gzip && !zlib) {
+    throw new OptionError('gzip', 'gzip needs node:zlib, which this runtime lacks: leave it out.')
+  }
+  return {
+    writeKey,
+    endpoint: checkEndpoint(given.endpoint),
+    flushAt: integer(flushAt, given[flushAt], 20, { min: 1 }),
+    flushAfterMs: integer('flushAfter', given.flushAfter, 5_000, { min: 1, max: MAX_TIMER_MS }),
+    timeoutMs: integer('timeout', given.timeout, 10_000, { min: 1, max: MAX_TIMER_MS }),
+    maxQueueBytes: integer('maxQueueBytes', given.maxQueueBytes, 64 * 1024 * 1024, { min: 1 }),
+    maxRetries:
+      given.maxRetries === Infinity
+        ? Infinity
+        : integer('maxRetries', given.maxRetries, Infinity, { min: 0 }),
+    overflow: oneOf('overflow', given.overflow, ['drop-newest', 'drop-oldest']),
+    onInvalid: oneOf('onInvalid', given.onInvalid, ['throw', 'report']),
+    disabled: oneOf('disabled', given.disabled, [false, true]),
+    gzip,
+    fetch: callable('fetch', given.fetch),
+    context: fields('context', given.context),
+    integrations: fields('integrations', given.integrations),
+    beforeSend: callable('beforeSend', given.beforeSend),
+    onDelivered: callable('onDelivered', given.onDelivered),
+    onFailed: callable('onFailed', given.onFailed),
+  }
+}
+
+function unknownOption(name: string): OptionError {
+  const lowered = name.toLowerCase()
+  const meant = Object.entries(OPTIONS).find(([option, otherNames]) =>
+    [option, ...otherNames.split(' ')].some((known) => known.toLowerCase() === lowered),
+  )
+  const advice = meant
+    ? `Did you mean ${meant[0]}?`
+    : `The options are ${Object.keys(OPTIONS).join(', ')}.`
+  return new OptionError(name, `There is no option ${JSON.stringify(name)}. ${advice}`)
+}
+
+function checkEndpoint(given: unknown): URL {
+  const fromEnvironment = given === undefined ? environment('ANALYTICS_ENDPOINT') : undefined
+  const option = fromEnvironment ? 'endpoint (from ANALYTICS_ENDPOINT)' : 'endpoint'
+  const text = given ?? (fromEnvironment || DEFAULT_ENDPOINT)
+  const refuse = (why: string) =>
+    new OptionError(
+      'endpoint',
+      `${option} must be an http or https URL such as 'https://collect.example.com'${why}.`,
+    )
+
+  if (typeof text !== 'string' && !(text instanceof URL)) throw refuse(`, got ${describe(text)}`)
+  const url = URL.canParse(text) ? new URL(text) : undefined
+  if (!url) throw refuse(`, got ${describe(String(text))}`)
+  if (url.protocol !== 'http:' && url.protocol !== 'https:') {
+    throw refuse(`, got the protocol ${describe(url.protocol)}`)
+  }
+  if (url.username || url.password) {
+    throw refuse(' without a user name or password: the write key is what identifies the source')
+  }
+  if (url.pathname === '/') url.pathname = DEFAULT_PATH
+  url.hash = ''
+  return url
+}
+
+function environment(name: string): string | undefined {
+  return (globalThis as { process?: { env?: Record<string, string | undefined> } }).process?.env?.[
+    name
+  ]
+}
+
+function integer(
+  option: string,
+  given: unknown,
+  byDefault: number,
+  { min, max = Number.MAX_SAFE_INTEGER }: { min: number; max?: number },
+): number {
+  if (given === undefined) return byDefault
+  if (Number.isInteger(given) && (given as number) >= min && (given as number) <= max) {
+    return given as number
+  }
+  const range = max === Number.MAX_SAFE_INTEGER ? `of at least ${min}` : `from ${min} to ${max}`
+  throw new OptionError(
+    option,
+    `${option} must be a whole number ${range}, got ${describe(given)}.`,
+  )
+}
+
+/** One of a few values, of which the first is the default. */
+function oneOf<const Value>(
+  option: string,
+  given: unknown,
+  values: readonly [Value, ...Value[]],
+): Value {
+  if (given === undefined) return values[0]
+  const value = values.find((known) => known === given)
+  if (value !== undefined) return value
+  const expected = values.map(describe).join(' or ')
+  throw new OptionError(option, `${option} must be ${expected}, got ${describe(given)}.`)
+}
+
+// What comes back is what its option says: that it is a function is all that can be known beforehand.
+// eslint-disable-next-line @typescript-eslint/no-unnecessary-type-parameters
+function callable<Function>(option: string, given: unknown): Function | undefined {
+  if (given === undefined || typeof given === 'function') return given as Function | undefined
+  throw new OptionError(option, `${option} must be a function, got ${describe(given)}.`)
+}
+
+function fields(option: string, given: unknown): Record<string, never> | undefined {
+  if (given === undefined || isPlainObject(given)) return given as Record<string, never> | undefined
+  throw new OptionError(option, `${option} must be a plain object, got ${describe(given)}.`)
+}

@@ -1,0 +1,37 @@
+// What Node offers and other runtimes may not. Asked for at run time, so that the same build loads in
+// Workers, Bun and Deno and in bundles for them.
+
+type Builtin = NonNullable<typeof process.getBuiltinModule>
+const getBuiltin = (globalThis as { process?: { getBuiltinModule?: Builtin } }).process
+  ?.getBuiltinModule
+
+export const http = getBuiltin?.('node:http')
+export const https = getBuiltin?.('node:https')
+export const zlib = getBuiltin?.('node:zlib')
+const asyncHooks = getBuiltin?.('node:async_hooks')
+
+/**
+ * Gives a function that runs others outside the request (the AsyncLocalStorage context) that happens to
+ * be current: what lives long, timers and sockets, must not keep a request's context alive.
+ */
+export function detach(): (act: () => void) => void {
+  const resource = asyncHooks && new asyncHooks.AsyncResource('hookline')
+  return resource
+    ? (act) => {
+        resource.runInAsyncScope(act)
+      }
+    : (act) => {
+        act()
+      }
+}
+
+/** Lets a timer run without holding the process. Timers of other runtimes are numbers and hold nothing. */
+export function unref(timer: ReturnType<typeof setTimeout>): void {
+  ;(timer as { unref?: () => void }).unref?.()
+}
+
+/** Runs `act` in a later turn of the event loop. */
+export const later: (act: () => void) => void =
+  typeof setImmediate === 'function'
+    ? (act) => void setImmediate(act)
+    : (act) => void setTimeout(act, 0)

@@ -1,0 +1,160 @@
+import { describe, isPlainObject } from './describe.js'
+import { ValidationError } from './errors.js'
+import { MAX_MESSAGE_ID_LENGTH } from './limits.js'
+import type { CheckedMessage, MessageType, WireMessage } from './types.js'
+
+/** The fields that a call of each type may have. */
+const FIELDS: Record<MessageType, ReadonlySet<string>> = {
+  identify: known('traits'),
+  track: known('event', 'properties'),
+  page: known('category', 'name', 'traits', 'properties'),
+  screen: known('category', 'name', 'traits', 'properties'),
+  group: known('groupId', 'traits'),
+  alias: known('previousId'),
+}
+
+function known(...own: string[]): ReadonlySet<string> {
+  return new Set([
+    ...own,
+    'userId',
+    'anonymousId',
+    'timestamp',
+    'context',
+    'integrations',
+    'messageId',
+  ])
+}
+
+/**
+ * Checks what a call was given. Each field is read once, so that what was checked is what is sent.
+ *
+ * @throws {@link ValidationError} that names the field, what was expected and what came.
+ */
+export function validate(type: MessageType, given: unknown): CheckedMessage {
+  if (typeof given !== 'object' || given === null || Array.isArray(given)) {
+    throw new ValidationError(
+      'message',
+      `${type}() takes one message object, got ${describe(given)}.`,
+    )
+  }
+  const allowed = FIELDS[type]
+  for (const field in given) if (!allowed.has(field)) throw unknownField(type, field)
+
+  const message = given as Partial<Record<keyof WireMessage, unknown>>
+  const isAlias = type === 'alias'
+  const userId = text(type, 'userId', message.userId, isAlias)
+  const anonymousId = text(type, 'anonymousId', message.anonymousId, false)
+  if (userId === undefined && anonymousId === undefined) {
+    throw new ValidationError(
+      'userId',
+      `${type}() needs a userId or an anonymousId, a non-empty string: neither came.`,
+    )
+  }
+  const traits = plainObject(type, 'traits', message.traits)
+  const properties = plainObject(type, 'properties', message.properties)
+  const isSeen = type === 'page' || type === 'screen'
+  if (isSeen && traits && properties) {
+    throw new ValidationError(
+      'properties',
+      `${type}() takes traits or properties, which are two names of one field: both came.`,
+    )
+  }
+  return {
+    type,
+    messageId: checkMessageId(type, message.messageId),
+    timestamp: checkTimestamp(type, message.timestamp),
+    userId,
+    anonymousId,
+    event: text(type, 'event', message.event, type === 'track'),
+    groupId: text(type, 'groupId', message.groupId, type === 'group'),
+    previousId: text(type, 'previousId', message.previousId, isAlias),
+    category: label(type, 'category', message.category),
+    name: label(type, 'name', message.name),
+    properties: isSeen ? (traits ?? properties) : properties,
+    traits: isSeen ? undefined : traits,
+    context: plainObject(type, 'context', message.context),
+    integrations: plainObject(type, 'integrations', message.integrations),
+  }
+}
+
+function unknownField(type: MessageType, field: string): ValidationError {
+  const lowered = field.toLowerCase().replaceAll(/[-_ ]/g, '')
+  const meant = [...FIELDS[type]].find((name) => name.toLowerCase() === lowered)
+  const advice = meant
+    ? `Did you mean ${meant}?`
+    : `Its fields are ${[...FIELDS[type]].join(', ')}.`
+  return new ValidationError(field, `${type}() has no field ${JSON.stringify(field)}. ${advice}`)
+}
+
+function wrong(type: MessageType, field: string, expected: string, given: unknown, advice = '') {
+  return new ValidationError(
+    field,
+    `${type}() needs ${field} to be ${expected}, got ${describe(given)}.${advice}`,
+  )
+}
+
+/** An id or a name that counts only if there is something in it. */
+function text(
+  type: MessageType,
+  field: string,
+  given: unknown,
+  isRequired: boolean,
+): string | undefined {
+  if (typeof given === 'string' && given !== '') return given
+  if (given === undefined && !isRequired) return undefined
+  let advice = ''
+  if (typeof given === 'number' || typeof given === 'bigint') advice = ` Pass String(${field}).`
+  else if (!isRequired) advice = ' Leave it out if it is unknown.'
+  throw wrong(type, field, 'a non-empty string', given, advice)
+}
+
+/** A string that may be empty. */
+function label(type: MessageType, field: string, given: unknown): string | undefined {
+  if (given === undefined || typeof given === 'string') return given
+  throw wrong(type, field, 'a string', given)
+}
+
+function plainObject(
+  type: MessageType,
+  field: string,
+  given: unknown,
+): Record<string, unknown> | undefined {
+  if (given === undefined || isPlainObject(given)) return given
+  throw wrong(type, field, 'a plain object', given)
+}
+
+function checkMessageId(type: MessageType, given: unknown): string | undefined {
+  const messageId = text(type, 'messageId', given, false)
+  if (messageId === undefined || messageId.length <= MAX_MESSAGE_ID_LENGTH) return messageId
+  throw wrong(
+    type,
+    'messageId',
+    `a string of at most ${MAX_MESSAGE_ID_LENGTH} characters`,
+    messageId,
+  )
+}
+
+/** ISO 8601, with the time zone: without one, what a time means would depend on the machine. */
+const ISO_8601 =
+  /^(\d{4})-(\d\d)-(\d\d)(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d))?$/i
+
+/** Gives the time in the one form in which it travels: milliseconds, UTC. */
+function checkTimestamp(type: MessageType, given: unknown): string | undefined {
+  if (given === undefined) return undefined
+  const isDate = Object.prototype.toString.call(given) === '[object Date]'
+  if (isDate || (typeof given === 'string' && isOnCalendar(given))) {
+    const date = new Date(given as Date | string)
+    if (!Number.isNaN(date.getTime())) return date.toISOString()
+  }
+  if (isDate) throw wrong(type, 'timestamp', 'a valid time', given, ' It is an Invalid Date.')
+  const expected =
+    "a Date or an ISO 8601 string with its time zone, such as '2026-01-02T03:04:05.678Z'"
+  const advice = typeof given === 'number' ? ' Pass new Date(milliseconds).' : ''
+  throw wrong(type, 'timestamp', expected, given, advice)
+}
+
+/** `Date` itself takes 30 February for 2 March. */
+function isOnCalendar(text: string): boolean {
+  const [, year, month, day] = ISO_8601.exec(text) ?? []
+  return Number(day) <= new Date(Date.UTC(Number(year), Number(month), 0)).getUTCDate()
+}
