@@ -22,6 +22,12 @@ interface Surroundings {
 }
 
 /**
+ * After an answer, what piled up meanwhile gets this long to grow. Under load, a request then carries
+ * hundreds of messages instead of tens: most of the cost of sending is the request's, not the message's.
+ */
+const GATHER_MS = 2
+
+/**
  * Sends batches, and decides what follows from each answer.
  *
  *     ready ── attempt ──┬─ accepted, rejected
@@ -41,7 +47,7 @@ export class Sender {
   /** Counts the failures that were worth a back-off: an answer to an older attempt changes nothing. */
   #epoch = 0
   #isScheduled = false
-  #backoff: { timer: ReturnType<typeof setTimeout>; untilMs: number; isOurs: boolean } | undefined
+  #pause: { timer: ReturnType<typeof setTimeout>; untilMs: number; isOurs: boolean } | undefined
 
   constructor(around: Surroundings) {
     this.#around = around
@@ -59,9 +65,10 @@ export class Sender {
     })
   }
 
-  /** Ends a back-off of our own making; one that the server asked for stays. */
+  /** Time is short: ends a back-off, and starts over from short ones. One that the server asked for stays. */
   hurry(): void {
-    if (this.#backoff?.isOurs) this.#endBackoff()
+    this.#failures = Math.min(this.#failures, 1)
+    if (this.#pause?.isOurs) this.#endPause()
     this.wake()
   }
 
@@ -77,7 +84,7 @@ export class Sender {
 
   #isBusy(): boolean {
     const allowed = this.#failures > 0 ? 1 : this.#around.concurrency
-    return this.#backoff !== undefined || this.#inFlight.size >= allowed
+    return this.#pause !== undefined || this.#inFlight.size >= allowed
   }
 
   #send(): void {
@@ -106,6 +113,7 @@ export class Sender {
       Math.round(performance.now() - startedMs),
     )
     this.#settle(batch, answer, epoch)
+    if (this.#around.concurrency === 1) this.#pauseFor(GATHER_MS, true)
     this.#send()
   }
 
@@ -140,7 +148,9 @@ export class Sender {
       this.#failures++
       ownMs = backoffMs(this.#failures, Math.random())
     }
-    this.#backOff(Math.max(ownMs, leastMs), ownMs >= leastMs)
+    const delayMs = Math.max(ownMs, leastMs)
+    log('next attempt in %d ms', Math.round(delayMs))
+    this.#pauseFor(delayMs, ownMs >= leastMs)
     if (batch.retries === this.#around.maxRetries) {
       const message = `Given up after ${batch.attempts} attempts: ${error.message}`
       this.#around.onLost(
@@ -154,25 +164,22 @@ export class Sender {
     this.#again = [...this.#again, batch].sort(byAge)
   }
 
-  #backOff(delayMs: number, isOurs: boolean): void {
+  #pauseFor(delayMs: number, isOurs: boolean): void {
     const untilMs = performance.now() + delayMs
-    if (this.#backoff) {
-      if (this.#backoff.untilMs >= untilMs) return
-      clearTimeout(this.#backoff.timer)
-    }
-    log('next attempt in %d ms', Math.round(delayMs))
+    if (this.#pause && this.#pause.untilMs >= untilMs) return
+    clearTimeout(this.#pause?.timer)
     this.#detached(() => {
       const timer = setTimeout(() => {
-        this.#endBackoff()
+        this.#endPause()
       }, delayMs)
       unref(timer)
-      this.#backoff = { timer, untilMs, isOurs }
+      this.#pause = { timer, untilMs, isOurs }
     })
   }
 
-  #endBackoff(): void {
-    clearTimeout(this.#backoff?.timer)
-    this.#backoff = undefined
+  #endPause(): void {
+    clearTimeout(this.#pause?.timer)
+    this.#pause = undefined
     this.#send()
   }
 }
