@@ -23,6 +23,12 @@ const isPackage = (id, names) => names.some((name) => id === name || id.startsWi
 const inputs = (extension) =>
   Object.fromEntries(entries.map((entry) => [entry, `build/${entry}${extension}`]))
 
+/** Names entries after themselves, and chunks after the module that they are made of. */
+const names = (extension) => ({
+  entryFileNames: `[name]${extension}`,
+  chunkFileNames: (chunk) => `${chunk.name.replace(/\.d$/, '')}${extension}`,
+})
+
 async function bundle(input, output) {
   const build = await rollup({
     ...input,
@@ -30,7 +36,7 @@ async function bundle(input, output) {
       throw new Error(warning.message)
     },
   })
-  await build.write({ dir: 'dist', chunkFileNames: output.entryFileNames, ...output })
+  await build.write({ dir: 'dist', ...output })
   await build.close()
 }
 
@@ -41,7 +47,7 @@ execFileSync(process.execPath, ['node_modules/typescript/bin/tsc', '-p', 'tsconf
 })
 
 const external = (id) => id.startsWith('node:') || isPackage(id, packages)
-await bundle({ input: inputs('.js'), external }, { format: 'es', entryFileNames: '[name].js' })
+await bundle({ input: inputs('.js'), external }, { format: 'es', ...names('.js') })
 
 // uuid is published as ES modules only, which Jest's CommonJS projects can't require on Node 20 and 22:
 // the CommonJS build carries the few lines of it that it uses.
@@ -51,12 +57,12 @@ await bundle(
     external: (id) => external(id) && !isPackage(id, ['uuid']),
     plugins: [nodeResolve({ exportConditions: ['node'] })],
   },
-  { format: 'cjs', entryFileNames: '[name].cjs', interop: 'auto' },
+  { format: 'cjs', interop: 'auto', ...names('.cjs') },
 )
 
 for (const extension of ['.d.ts', '.d.cts']) {
   await bundle(
     { input: inputs('.d.ts'), external, plugins: [dts()] },
-    { format: 'es', entryFileNames: `[name]${extension}` },
+    { format: 'es', ...names(extension) },
   )
 }

@@ -11,6 +11,7 @@ import { log } from './log.js'
 import { checkOptions, type AnalyticsOptions, type Settings } from './options.js'
 import { Queue } from './queue.js'
 import { readRejections } from './rejections.js'
+import { backoffMs } from './retry.js'
 import { detach, unref } from './runtime.js'
 import { Sender } from './send.js'
 import { Books } from './settle.js'
@@ -36,6 +37,9 @@ const UNBATCHED_CONCURRENCY = 16
 
 /** How long `close()` waits by default. */
 const CLOSE_TIMEOUT_MS = 30_000
+
+/** How long an endpoint that does not answer can keep a script that ended without `close()`. */
+const EXIT_GRACE_MS = 5_000
 
 /**
  * Records what users do, and delivers it in the background: in batches, in order, through outages.
@@ -75,7 +79,11 @@ export class Analytics<Plan extends PlanOf<Plan> = AnyPlan> {
    * @param options - see {@link AnalyticsOptions}
    * @throws {@link OptionError} that names the option, the rule and what came
    */
-  constructor(writeKey: string, options: AnalyticsOptions = {}) {
+  constructor(writeKey: string, options?: AnalyticsOptions)
+  // Two signatures, so that the one for hookline/testing stays out of the published types.
+  // eslint-disable-next-line @typescript-eslint/unified-signatures
+  /** @internal */ constructor(writeKey: string, options: AnalyticsOptions, wait: typeof backoffMs)
+  constructor(writeKey: string, options: AnalyticsOptions = {}, wait = backoffMs) {
     const settings = checkOptions(writeKey, options)
     const transport = createTransport(settings)
     this.#settings = settings
@@ -91,6 +99,7 @@ export class Analytics<Plan extends PlanOf<Plan> = AnyPlan> {
     this.#sender = new Sender({
       concurrency: settings.flushAt === 1 ? UNBATCHED_CONCURRENCY : 1,
       maxRetries: settings.maxRetries,
+      backoffMs: wait,
       takeBatch: () => {
         const entries = this.#queue.take(maxMessages, MAX_BATCH_BYTES)
         return entries.length > 0 ? createBatch(entries) : undefined
@@ -367,20 +376,17 @@ export class Analytics<Plan extends PlanOf<Plan> = AnyPlan> {
 
   /**
    * The script has ended, but for what is pending here: sends it at once. Requests hold the process while
-   * they last; so that a failed one is tried again, a timer holds it too, for as long as one request may take.
+   * they last; a timer holds it too, so that a failed one can be tried again.
    */
   readonly #drain = (): void => {
     log('the script ended: %d messages pending', this.#books.pending)
     this.#closeBatch()
     this.#sender.hurry()
     this.#holdTimer ??= setTimeout(() => {
-      this.#giveUp(
-        new DroppedError(
-          'process_exit',
-          `The script ended, and ${this.#settings.endpoint.origin} did not take the message within ${this.#settings.timeoutMs} ms.`,
-        ),
-      )
-    }, this.#settings.timeoutMs)
+      const { origin } = this.#settings.endpoint
+      const message = `The script ended, and ${origin} did not take the message within ${EXIT_GRACE_MS} ms.`
+      this.#giveUp(new DroppedError('process_exit', message))
+    }, EXIT_GRACE_MS)
   }
 
   async #close(timeoutMs: number): Promise<FlushResult> {

@@ -3,7 +3,7 @@ import type { Batch, Entry } from './entry.js'
 import { RejectedError, RetriesExhaustedError } from './errors.js'
 import type { HooklineError } from './hookline-error.js'
 import { log } from './log.js'
-import { backoffMs, judge, retryAfterMs } from './retry.js'
+import { judge, retryAfterMs } from './retry.js'
 import { detach, later, unref } from './runtime.js'
 
 /** What sending needs from the stages around it. */
@@ -11,6 +11,8 @@ interface Surroundings {
   /** How many batches may be in flight. With one, they go out in the order of the calls. */
   readonly concurrency: number
   readonly maxRetries: number
+  /** How long to wait after so many failures in a row. */
+  backoffMs(failures: number, random: number): number
   /** The next batch, if there is one. */
   takeBatch(): Batch | undefined
   splitBatch(batch: Batch): [Batch, Batch]
@@ -146,7 +148,7 @@ export class Sender {
     if (epoch === this.#epoch) {
       this.#epoch++
       this.#failures++
-      ownMs = backoffMs(this.#failures, Math.random())
+      ownMs = this.#around.backoffMs(this.#failures, Math.random())
     }
     const delayMs = Math.max(ownMs, leastMs)
     log('next attempt in %d ms', Math.round(delayMs))

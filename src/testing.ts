@@ -1,1 +1,2 @@
-export { HooklineError } from './hookline-error.js'
+export { createTestAnalytics } from './test-analytics.js'
+export type { CapturedMessages, CapturedRequest, Fault, TestAnalytics } from './test-analytics.js'

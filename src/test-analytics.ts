@@ -1,0 +1,151 @@
+import { Analytics } from './analytics.js'
+import type { AnalyticsOptions, FetchInit } from './options.js'
+import { readRejections } from './rejections.js'
+import { judge } from './retry.js'
+import type { AnyPlan, MessageType, PlanOf, WireMessage } from './types.js'
+
+/**
+ * What a scripted request meets: an HTTP status, an answer, a connection that is reset (`'reset'`), or no
+ * answer in time (`'timeout'`; it comes at once, no test waits for it).
+ */
+export type Fault =
+  | number
+  | 'reset'
+  | 'timeout'
+  | {
+      /** The answer's HTTP status. */
+      readonly status: number
+      /** The answer's headers. */
+      readonly headers?: Readonly<Record<string, string>>
+      /** The answer's body. */
+      readonly body?: string
+    }
+
+/** One request that the client made. */
+export interface CapturedRequest {
+  /** The URL that it went to. */
+  readonly url: string
+  /** Its headers. */
+  readonly headers: Readonly<Record<string, string>>
+  /** The messages that it carried. */
+  readonly messages: readonly WireMessage[]
+  /** What it met: an HTTP status, or a connection that failed. */
+  readonly outcome: number | 'reset' | 'timeout'
+}
+
+/** The messages that were delivered, in order: all of them, and those of each type. */
+export type CapturedMessages = {
+  /** Messages of this type. */
+  readonly [Type in MessageType]: readonly (WireMessage & { readonly type: Type })[]
+} & {
+  /** Messages of every type. */
+  readonly all: readonly WireMessage[]
+}
+
+/** A client for tests, and what it sent. */
+export interface TestAnalytics<Plan extends PlanOf<Plan> = AnyPlan> {
+  /** The client: the real one, but for its network. Give it to the code under test. */
+  readonly analytics: Analytics<Plan>
+  /** What was delivered so far. Await `analytics.flush()` first. */
+  readonly messages: CapturedMessages
+  /** Each request so far, failed ones too. */
+  readonly requests: readonly CapturedRequest[]
+  /** Lets the next requests meet these faults, one each; requests after them are accepted. */
+  fail(...faults: Fault[]): void
+  /** Forgets what was captured, and the faults that are left. */
+  reset(): void
+}
+
+/**
+ * Makes a client that needs no network: it validates, batches, retries and reports as in production, and
+ * keeps what it delivers where a test can look at it. Retries come without delay.
+ *
+ * @param options - options of the client, as in production, but for those of its network
+ *
+ * @example
+ * ```ts
+ * import { createTestAnalytics } from 'hookline/testing'
+ *
+ * const { analytics, messages, fail } = createTestAnalytics()
+ * fail(503, 'reset')
+ * analytics.track({ userId: 'u1', event: 'Order Completed', properties: { total: 42 } })
+ * await analytics.flush()
+ * console.log(messages.track[0]?.properties) // { total: 42 }
+ * ```
+ */
+export function createTestAnalytics<Plan extends PlanOf<Plan> = AnyPlan>(
+  options: Omit<AnalyticsOptions, 'fetch' | 'gzip'> = {},
+): TestAnalytics<Plan> {
+  const faults: Fault[] = []
+  const requests: CapturedRequest[] = []
+  const delivered: WireMessage[] = []
+
+  // eslint-disable-next-line @typescript-eslint/require-await -- rejects where it throws
+  const fetch = async (url: string, { headers, body }: FetchInit) => {
+    const messages = readBatch(body)
+    const fault = faults.shift() ?? 200
+    const answer = typeof fault === 'number' ? { status: fault } : fault
+    const outcome = typeof answer === 'object' ? answer.status : answer
+    requests.push({ url, headers, messages, outcome })
+    if (typeof answer !== 'object') throw new Error(`scripted fault: ${answer}`)
+    return accept(answer, messages)
+  }
+
+  const accept = (answer: Exclude<Fault, number | string>, messages: readonly WireMessage[]) => {
+    const { status, headers = {}, body = '' } = answer
+    if (judge(status, messages.length) === 'delivered') {
+      const rejections = readRejections(body, messages.length)
+      delivered.push(...messages.filter((_, index) => !rejections.has(index)))
+    }
+    const find = (name: string) =>
+      Object.entries(headers).find(([key]) => key.toLowerCase() === name.toLowerCase())
+    return {
+      status,
+      headers: { get: (name: string) => find(name)?.[1] ?? null },
+      text: () => Promise.resolve(body),
+    }
+  }
+
+  return {
+    analytics: new Analytics<Plan>('TEST_WRITE_KEY', { ...options, fetch, gzip: false }, () => 0),
+    messages: byType(delivered),
+    requests,
+    fail: (...more) => {
+      faults.push(...more)
+    },
+    reset: () => {
+      for (const list of [faults, requests, delivered]) list.length = 0
+    },
+  }
+}
+
+function readBatch(body: Uint8Array): WireMessage[] {
+  return (JSON.parse(new TextDecoder().decode(body)) as { batch: WireMessage[] }).batch
+}
+
+/** A view of the list that is always up to date. */
+function byType(all: readonly WireMessage[]): CapturedMessages {
+  const of = <Type extends MessageType>(type: Type) =>
+    all.filter((message): message is WireMessage & { readonly type: Type } => message.type === type)
+  return {
+    all,
+    get identify() {
+      return of('identify')
+    },
+    get track() {
+      return of('track')
+    },
+    get page() {
+      return of('page')
+    },
+    get screen() {
+      return of('screen')
+    },
+    get group() {
+      return of('group')
+    },
+    get alias() {
+      return of('alias')
+    },
+  }
+}
