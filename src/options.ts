@@ -289,7 +289,16 @@ function callable<Function>(option: string, given: unknown): Function | undefine
   throw new OptionError(option, `${option} must be a function, got ${describe(given)}.`)
 }
 
+/** A copy of a plain object, as JSON makes it: what can't be sent is refused here, not at every call. */
 function fields(option: string, given: unknown): Record<string, never> | undefined {
-  if (given === undefined || isPlainObject(given)) return given as Record<string, never> | undefined
-  throw new OptionError(option, `${option} must be a plain object, got ${describe(given)}.`)
+  if (given === undefined) return undefined
+  if (!isPlainObject(given)) {
+    throw new OptionError(option, `${option} must be a plain object, got ${describe(given)}.`)
+  }
+  try {
+    return JSON.parse(JSON.stringify(given)) as Record<string, never>
+  } catch (cause) {
+    const why = cause instanceof Error ? cause.message : String(cause)
+    throw new OptionError(option, `${option} must be a plain object of JSON values: ${why}`)
+  }
 }
