@@ -1,6 +1,6 @@
 import { createTransport, type Answered, type Transport } from './attempt.js'
 import { createBatch, encodeBody, MAX_BATCH_BYTES, splitBatch } from './batch.js'
-import { describe, isPlainObject } from './describe.js'
+import { describe } from './describe.js'
 import { complete, encode } from './encode.js'
 import type { Batch } from './entry.js'
 import { ClosedError, DroppedError, OptionError, RejectedError, ValidationError } from './errors.js'
@@ -281,10 +281,7 @@ export class Analytics<Plan extends PlanOf<Plan> = AnyPlan> {
     try {
       const seen = JSON.parse(decoder.decode(json)) as WireMessage
       const changed: unknown = this.#settings.beforeSend?.(seen)
-      if (changed !== null) {
-        if (isPlainObject(changed)) delete changed['type']
-        return encode(complete(validate(type, changed), {}))
-      }
+      if (changed !== null) return encode(complete(validate(type, changed), {}))
       error = new DroppedError('before_send', `beforeSend dropped the ${type}.`)
       this.#books.droppedAtCall({ error, callback, message: undefined })
     } catch (cause) {

@@ -16,6 +16,7 @@ const FIELDS: Record<MessageType, ReadonlySet<string>> = {
 function known(...own: string[]): ReadonlySet<string> {
   return new Set([
     ...own,
+    'type',
     'userId',
     'anonymousId',
     'timestamp',
@@ -41,6 +42,10 @@ export function validate(type: MessageType, given: unknown): CheckedMessage {
   for (const field in given) if (!allowed.has(field)) throw unknownField(type, field)
 
   const message = given as Partial<Record<keyof WireMessage, unknown>>
+  // A lost message that is recorded again has its type.
+  if (message.type !== undefined && message.type !== type) {
+    throw wrong(type, 'type', `left out, or '${type}'`, message.type)
+  }
   const isAlias = type === 'alias'
   const userId = text(type, 'userId', message.userId, isAlias)
   const anonymousId = text(type, 'anonymousId', message.anonymousId, false)
