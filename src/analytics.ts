@@ -1,16 +1,14 @@
-import { createTransport, type Answered, type Transport } from './attempt.js'
+import { createTransport, type Transport } from './attempt.js'
 import { createBatch, encodeBody, MAX_BATCH_BYTES, splitBatch } from './batch.js'
 import { describe } from './describe.js'
 import { complete, encode } from './encode.js'
-import type { Batch } from './entry.js'
-import { ClosedError, DroppedError, OptionError, RejectedError, ValidationError } from './errors.js'
+import { ClosedError, DroppedError, OptionError, ValidationError } from './errors.js'
 import { drainAtExit, noDrainAtExit } from './exit.js'
 import { HooklineError } from './hookline-error.js'
 import { MAX_BODY_MESSAGES, MAX_TIMER_MS } from './limits.js'
 import { log } from './log.js'
 import { checkOptions, type AnalyticsOptions, type Settings } from './options.js'
 import { Queue } from './queue.js'
-import { readRejections } from './rejections.js'
 import { backoffMs } from './retry.js'
 import { detach, unref } from './runtime.js'
 import { Sender } from './send.js'
@@ -108,7 +106,7 @@ export class Analytics<Plan extends PlanOf<Plan> = AnyPlan> {
       attempt: (batch) =>
         transport.start(encodeBody(batch, new Date().toISOString()), batch.attempts - 1),
       onAccepted: (batch, answer) => {
-        this.#onAccepted(batch, answer)
+        this.#books.accepted(batch, answer)
       },
       onLost: (outcome, entries, error) => {
         this.#books.lost(outcome, entries, error)
@@ -245,6 +243,7 @@ export class Analytics<Plan extends PlanOf<Plan> = AnyPlan> {
       this.#enqueue(message, json, callback)
     }
   }
+
   #enqueue(message: WireMessage, json: Uint8Array, callback: Callback | undefined): void {
     const queue = this.#queue
     if (queue.openBytes + json.length > MAX_BATCH_BYTES) this.#closeBatch()
@@ -346,21 +345,6 @@ export class Analytics<Plan extends PlanOf<Plan> = AnyPlan> {
       )
       unref(timer)
     })
-  }
-
-  #onAccepted(batch: Batch, { status, body }: Answered): void {
-    const { entries } = batch
-    const rejections = readRejections(body, entries.length)
-    for (const [index, { code, message }] of rejections) {
-      const error = new RejectedError(
-        `The endpoint refused this message: ${message} (${code}).`,
-        status,
-        code,
-      )
-      this.#books.lost('rejected', entries.slice(index, index + 1), error)
-    }
-    const accepted = entries.filter((_, index) => !rejections.has(index))
-    this.#books.delivered(batch, rejections.size > 0 ? accepted : entries)
   }
 
   #onEmpty(): void {

@@ -1,8 +1,10 @@
 import { entryBytes, entryJson, type Batch, type Entry } from './entry.js'
+import { RejectedError } from './errors.js'
 import type { HooklineError } from './hookline-error.js'
 import { MAX_BODY_MESSAGES } from './limits.js'
 import { log } from './log.js'
 import type { AnalyticsOptions } from './options.js'
+import { readRejections } from './rejections.js'
 import { detach, later } from './runtime.js'
 import type { Callback, FlushResult, LostMessage, Stats, WireMessage } from './types.js'
 
@@ -79,20 +81,26 @@ export class Books {
     })
   }
 
-  /** A server accepted these messages of a batch. */
-  delivered(batch: Batch, entries: readonly Entry[]): void {
-    this.#settle('delivered', entries)
+  /** A server accepted a batch, but for those of its messages that the answer names. */
+  accepted(batch: Batch, { status, body }: { status: number; body: string }): void {
+    const { entries } = batch
+    const rejections = readRejections(body, entries.length)
+    for (const [index, { code, message }] of rejections) {
+      const text = `The endpoint refused this message: ${message} (${code}).`
+      const error = new RejectedError(text, status, code)
+      this.lost('rejected', entries.slice(index, index + 1), error)
+    }
+    const taken = entries.filter((_, index) => !rejections.has(index))
+    this.#settle('delivered', taken)
     const { onDelivered } = this.#hooks
-    if (!onDelivered || entries.length === 0) return
+    if (!onDelivered || taken.length === 0) return
     const report = {
-      messages: entries.length,
+      messages: taken.length,
       bytes: batch.bodyBytes,
       attempts: batch.attempts,
       durationMs: performance.now() - batch.startedMs,
     }
-    guard('onDelivered', () => {
-      onDelivered(report)
-    })
+    guard('onDelivered', onDelivered, report)
   }
 
   /** These messages are lost, and will not be tried again. */
@@ -141,10 +149,7 @@ export class Books {
     this.#untold = []
     const reports = new Map<HooklineError, LostMessage[]>()
     for (const { error, callback, message } of untold) {
-      if (callback)
-        guard('callback', () => {
-          callback(error)
-        })
+      if (callback) guard('callback', callback, error)
       if (!message) continue
       const messages = reports.get(error)
       if (messages) messages.push(message)
@@ -155,19 +160,12 @@ export class Books {
 
   #reportFailed(messages: readonly LostMessage[], error: HooklineError): void {
     const { onFailed } = this.#hooks
-    if (onFailed)
-      guard('onFailed', () => {
-        onFailed({ messages, error })
-      })
+    if (onFailed) guard('onFailed', onFailed, { messages, error })
   }
 
   #settle(outcome: Outcome, entries: readonly Entry[], error?: HooklineError): void {
     this.#count(outcome, entries)
-    for (const { callback } of entries)
-      if (callback)
-        guard('callback', () => {
-          callback(error)
-        })
+    for (const { callback } of entries) if (callback) guard('callback', callback, error)
   }
 
   #count(outcome: Outcome, entries: readonly Entry[]): void {
@@ -193,13 +191,14 @@ export class Books {
 }
 
 /** Runs a function of the application's: what it throws, or rejects with, is logged and goes no further. */
-function guard(name: string, act: () => unknown): void {
+function guard<Argument>(name: string, act: (argument: Argument) => unknown, argument: Argument) {
   const onError = (error: unknown) => {
     log('%s threw: %O', name, error)
   }
   try {
-    const result = act()
-    if (result instanceof Promise) result.catch(onError)
+    const result = act(argument)
+    // Perhaps a promise, of whatever realm.
+    if (typeof result === 'object' && result !== null) Promise.resolve(result).catch(onError)
   } catch (error) {
     onError(error)
   }

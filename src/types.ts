@@ -187,7 +187,8 @@ export type CheckedMessage = Omit<WireMessage, 'messageId' | 'timestamp'> & {
 
 /**
  * Called exactly once with a message's outcome: nothing when a server accepted it, the reason when it
- * was lost. Never called inside the call itself, and what it throws is logged and goes no further.
+ * was lost. What it throws is logged and goes no further. It is called after the call has returned; only
+ * a loop that loses more than 1,000 messages without a pause meets, in a later call, what it has to tell.
  */
 export type Callback = (error?: HooklineError) => void
 
