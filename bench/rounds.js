@@ -8,9 +8,11 @@ import { LIMIT } from './subjects/index.js'
 
 const path = (file) => fileURLToPath(new URL(file, import.meta.url))
 
-/** Past its own cap of 30 s, and as much again to close, a child is stuck. */
-const STUCK_MS = 120_000
+/** A scenario caps each of its parts at 30 s; past all of them a child is stuck. */
+const STUCK_MS = 180_000
 const STDERR_KEPT = 2_000
+
+const profiling = () => ['--cpu-prof', `--cpu-prof-dir=${path('build/profiles')}`]
 
 function startCollector() {
   const collector = fork(path('collector.js'), { stdio: ['ignore', 'ignore', 'inherit', 'ipc'] })
@@ -34,11 +36,11 @@ function startCollector() {
 }
 
 /** @returns the measurement's flat record of numbers, or `{ error }` */
-async function measureOnce(scenario, order) {
+async function measureOnce(scenario, order, execArgv) {
   const collector = startCollector()
   const { endpoint } = await collector.ask('up')
   const child = fork(path('child.js'), [JSON.stringify({ ...order, endpoint })], {
-    execArgv: scenario.execArgv ?? [],
+    execArgv,
     stdio: ['ignore', 'ignore', 'pipe', 'ipc'],
   })
   let stderr = ''
@@ -97,10 +99,12 @@ const toRow = (scenario, variant, subject, records, limit) => {
 
 /**
  * @param scenario a module of scenarios/
- * @param {{ subjects: string[], runs: number, isQuick: boolean, progress: (text: string) => void }} options
+ * @param {{ subjects: string[], runs: number, isQuick: boolean,
+ *   isProfiled: boolean, progress: (text: string) => void }} options
  * @returns a row for each variant and subject, with medians over the rounds
  */
-export async function runRounds(scenario, { subjects, runs, isQuick, progress }) {
+export async function runRounds(scenario, { subjects, runs, isQuick, isProfiled, progress }) {
+  const execArgv = [...(scenario.execArgv ?? []), ...(isProfiled ? profiling() : [])]
   const size = isQuick ? scenario.quickSize : scenario.size
   const rows = []
   for (const variant of scenario.variants ?? [{ name: '' }]) {
@@ -111,12 +115,8 @@ export async function runRounds(scenario, { subjects, runs, isQuick, progress })
         // What took all its time once would again, and one such run says enough.
         if (own.some(({ isCapped, error }) => isCapped || error)) continue
         progress(`${scenario.name} ${variant.name} ${subject} ${round + 1}/${runs}`)
-        const measured = await measureOnce(scenario, {
-          scenario: scenario.name,
-          subject,
-          variant,
-          size,
-        })
+        const order = { scenario: scenario.name, subject, variant, size }
+        const measured = await measureOnce(scenario, order, execArgv)
         own.push(measured)
       }
       scenario.derive?.(records, round)

@@ -14,6 +14,7 @@ const { values: flags } = parseArgs({
     only: { type: 'string' },
     subjects: { type: 'string' },
     runs: { type: 'string' },
+    profile: { type: 'boolean', default: false },
     quick: { type: 'boolean', default: false },
     'no-fail': { type: 'boolean', default: false },
   },
@@ -55,6 +56,7 @@ for (const name of names) {
     subjects,
     runs: runsAsked ?? (flags.quick ? 3 : scenario.runs),
     isQuick: flags.quick,
+    isProfiled: flags.profile,
     progress,
   })
   const verdicts = subjects.includes(OURS) ? judge(scenario, rows) : []
@@ -74,7 +76,7 @@ writeFileSync(
   ),
 )
 // A part of the suite, or a quick look, doesn't replace the whole result.
-const isWhole = !(flags.only || flags.subjects || flags.runs || flags.quick)
+const isWhole = !(flags.only || flags.subjects || flags.runs || flags.quick || flags.profile)
 if (isWhole) {
   const machine = `Node ${process.versions.node}, ${availableParallelism()} cores (${cpus()[0].model})`
   const date = new Date().toISOString().slice(0, 10)

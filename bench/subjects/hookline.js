@@ -39,6 +39,12 @@ export async function create({ endpoint, flushAt, stub }) {
     pendingBytes: () => analytics.stats().pendingBytes,
     flush: () => analytics.flush(),
     close: () => analytics.close({ timeout: 30_000 }),
-    reportedLost: () => lost,
+    reportedLost() {
+      const { dropped, rejected } = analytics.stats()
+      if (dropped + rejected !== lost) {
+        throw new Error(`stats() has ${dropped + rejected} events lost, onFailed told of ${lost}`)
+      }
+      return lost
+    },
   }
 }

@@ -6,12 +6,12 @@ export function createStub() {
     /** Requests and bytes taken so far. */
     requests: 0,
     bytes: 0,
-    /** Set to an array to keep the bodies. */
+    /** Set to an array to keep copies of the bodies: a subject may use its buffer again. */
     kept: undefined,
     take(body) {
       stub.requests += 1
       stub.bytes += typeof body === 'string' ? body.length : (body.byteLength ?? body.size)
-      stub.kept?.push(body)
+      stub.kept?.push(Buffer.from(body))
     },
   }
   return stub
