@@ -71,6 +71,7 @@ export default {
   subjects: Object.keys(PACKAGES),
   columns: [
     { head: 'cold import ms', value: 'importMs' },
+    { head: 'bare Node ms', value: 'bareMs' },
     { head: 'KB on disk', value: 'installKb' },
     { head: 'packages', value: 'packages' },
   ],
@@ -111,7 +112,8 @@ export default {
       }
       for (const row of rows.filter(({ faults }) => faults.length === 0)) {
         const { bare, full } = times.get(row.subject)
-        row.importMs = median(full) - median(bare)
+        row.bareMs = median(bare)
+        row.importMs = median(full) - row.bareMs
       }
       return rows
     } finally {
