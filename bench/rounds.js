@@ -4,7 +4,7 @@ import { fork } from 'node:child_process'
 import { once } from 'node:events'
 import { fileURLToPath } from 'node:url'
 import { median } from './measure.js'
-import { LIMIT } from './subjects/index.js'
+import { LIMIT, OURS } from './subjects/index.js'
 
 const path = (file) => fileURLToPath(new URL(file, import.meta.url))
 
@@ -61,6 +61,11 @@ async function measureOnce(scenario, order, execArgv) {
   return { error: `ended with ${signal ?? code} ${lastWords}`.trim() }
 }
 
+/** What took all its time once would again, and one such run says enough. */
+const isEnough = ({ peerRuns = Infinity }, subject, records) =>
+  records.some(({ isCapped, error }) => isCapped || error) ||
+  (subject !== OURS && records.length >= peerRuns)
+
 const ratiosToLimit = (scenario, own, limit) =>
   Object.fromEntries(
     (scenario.ratios ?? []).map((key) => {
@@ -112,8 +117,7 @@ export async function runRounds(scenario, { subjects, runs, isQuick, isProfiled,
     for (let round = 0; round < runs; round += 1) {
       for (const subject of subjects) {
         const own = records.get(subject)
-        // What took all its time once would again, and one such run says enough.
-        if (own.some(({ isCapped, error }) => isCapped || error)) continue
+        if (isEnough(scenario, subject, own)) continue
         progress(`${scenario.name} ${variant.name} ${subject} ${round + 1}/${runs}`)
         const order = { scenario: scenario.name, subject, variant, size }
         const measured = await measureOnce(scenario, order, execArgv)

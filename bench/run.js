@@ -1,10 +1,10 @@
 // Measures hookline and its peers against a hand-written minimum: see README.md.
 import { mkdirSync, writeFileSync } from 'node:fs'
-import { availableParallelism, cpus } from 'node:os'
+import { availableParallelism, cpus, loadavg } from 'node:os'
 import { parseArgs } from 'node:util'
 import { printResult, toResultsPage } from './report.js'
 import { runRounds } from './rounds.js'
-import { LIMIT, NOOP, OURS } from './subjects/index.js'
+import { LIMIT, NOOP, OURS, SUBJECTS } from './subjects/index.js'
 import { judge } from './targets.js'
 
 const SCENARIOS = ['hot', 'tight', 'e2e', 'steady', 'outage', 'footprint']
@@ -22,18 +22,24 @@ const { values: flags } = parseArgs({
 
 const listOf = (text) => text?.split(',').filter(Boolean)
 const names = listOf(flags.only) ?? SCENARIOS
-const unknown = names.filter((name) => !SCENARIOS.includes(name))
-if (unknown.length > 0) {
-  console.error(`No scenario ${unknown.join(', ')}. There are ${SCENARIOS.join(', ')}.`)
+const chosen = listOf(flags.subjects) ?? (flags.quick ? [NOOP, LIMIT, OURS] : undefined)
+
+// A misspelled name would measure nothing, and nothing missed looks like success.
+refuseUnknown('scenario', names, SCENARIOS)
+refuseUnknown('subject', chosen ?? [], SUBJECTS)
+
+function refuseUnknown(kind, given, known) {
+  const unknown = given.filter((name) => !known.includes(name))
+  if (unknown.length === 0) return
+  console.error(`No ${kind} ${unknown.join(', ')}. There are ${known.join(', ')}.`)
   process.exit(2)
 }
+
 const runsAsked = flags.runs === undefined ? undefined : Number(flags.runs)
 if (runsAsked !== undefined && !(Number.isInteger(runsAsked) && runsAsked > 0)) {
   console.error(`--runs takes a whole number from 1, not ${flags.runs}.`)
   process.exit(2)
 }
-const chosen = listOf(flags.subjects) ?? (flags.quick ? [NOOP, LIMIT, OURS] : undefined)
-
 /** A scenario's own subjects, those asked for, and those that its ratios need. */
 const subjectsOf = ({ subjects, requires = [] }) =>
   chosen
@@ -46,6 +52,11 @@ const isMeasuredIn = (name, subjects) =>
 const progress = (text) => {
   if (process.stderr.isTTY) process.stderr.write(`\r\u001b[K${text}`)
 }
+
+// CPU time and ratios bear a neighbour; times on the clock (import, latency, blocked loop) don't.
+const [load] = loadavg()
+if (load > 0.5)
+  console.log(`Other processes are busy (load ${load.toFixed(1)}): times will be longer.`)
 
 const results = []
 for (const name of names) {
@@ -78,7 +89,7 @@ writeFileSync(
 // A part of the suite, or a quick look, doesn't replace the whole result.
 const isWhole = !(flags.only || flags.subjects || flags.runs || flags.quick || flags.profile)
 if (isWhole) {
-  const machine = `Node ${process.versions.node}, ${availableParallelism()} cores (${cpus()[0].model})`
+  const machine = `Node ${process.versions.node}, ${availableParallelism()} cores (${cpus()[0].model}), load ${load.toFixed(1)} before`
   const date = new Date().toISOString().slice(0, 10)
   writeFileSync(new URL('results.md', here), toResultsPage(results, { machine, date }))
 }

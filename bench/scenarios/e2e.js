@@ -3,6 +3,7 @@ import { monitorEventLoopDelay } from 'node:perf_hooks'
 import { faultsOf } from '../decode.js'
 import { peakRssMb, rssMb, startCpu } from '../measure.js'
 import { CAP_MS, finish, produce } from '../produce.js'
+import { LIMIT } from '../subjects/index.js'
 
 const NS_A_MS = 1e6
 
@@ -17,6 +18,7 @@ export default {
   ],
   size: 200_000,
   quickSize: 100_000,
+  requires: [LIMIT],
   ratios: ['cpuUs'],
   columns: [
     { head: 'CPU x', ratio: 'cpuUs' },

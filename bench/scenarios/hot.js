@@ -2,6 +2,7 @@
 import { eventsIn } from '../decode.js'
 import { startCpu } from '../measure.js'
 import { CAP_MS, finish, produce } from '../produce.js'
+import { LIMIT } from '../subjects/index.js'
 import { createStub } from '../subjects/stub.js'
 
 /**
@@ -17,6 +18,7 @@ export default {
   subjects: ['noop', 'limit', 'hookline', 'segment', 'rudderstack', 'posthog', 'amplitude'],
   size: { warmUp: 20_000, events: 100_000 },
   quickSize: { warmUp: 10_000, events: 40_000 },
+  requires: [LIMIT],
   ratios: ['cpuUs', 'insideUs'],
   columns: [
     { head: 'CPU x', ratio: 'cpuUs' },

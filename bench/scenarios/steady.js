@@ -34,6 +34,7 @@ export default {
   subjects: ['noop', 'limit', 'hookline', 'segment', 'rudderstack', 'posthog', 'amplitude'],
   size: { warmUp: 1_000, events: 7_500 },
   quickSize: { warmUp: 1_000, events: 4_000 },
+  requires: [NOOP, LIMIT],
   ratios: ['addedCpu'],
   columns: [
     { head: 'added CPU x', ratio: 'addedCpu' },
@@ -91,5 +92,4 @@ export default {
       if (record?.cpuPercent && subject !== NOOP) record.addedCpu = record.cpuPercent - base
     }
   },
-  requires: [NOOP, LIMIT],
 }

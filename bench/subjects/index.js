@@ -15,10 +15,15 @@
 export const LIMIT = 'limit'
 export const NOOP = 'noop'
 export const OURS = 'hookline'
-export const PEERS = ['segment', 'rudderstack', 'posthog', 'amplitude']
+const PEERS = ['segment', 'rudderstack', 'posthog', 'amplitude']
 
-/** Settings other than the defaults, measured when asked for by name. */
-export const VARIANTS = ['rudderstack-plain', 'posthog-plain']
+/** Peers with gzip, which they have on by default, turned off: measured when asked for by name. */
+const PLAIN_PEERS = ['rudderstack-plain', 'posthog-plain']
+
+/** Measured for its footprint only: it sends a request per call. */
+const UNBATCHED_PEERS = ['mixpanel']
+
+export const SUBJECTS = [NOOP, LIMIT, OURS, ...PEERS, ...PLAIN_PEERS, ...UNBATCHED_PEERS]
 
 export const createSubject = async (name, options) => {
   const { create } = await import(`./${name}.js`)
