@@ -17,6 +17,7 @@ const PACKAGES = {
   mixpanel: 'mixpanel',
 }
 const IMPORTS = 15
+const QUICK_IMPORTS = 5
 
 const root = process.env.HOOKLINE_DIST
   ? dirname(resolve(process.env.HOOKLINE_DIST))
@@ -82,13 +83,14 @@ export default {
 
   /** Installs each in turn, then times the imports round by round. */
   async collect({ subjects, isQuick, progress }) {
+    const rounds = isQuick ? QUICK_IMPORTS : IMPORTS
     const rows = []
     const folders = new Map()
     try {
       for (const subject of subjects) {
         progress(`footprint install ${subject}`)
         const folder = await mkdtemp(join(tmpdir(), 'hookline-footprint-'))
-        const row = { variant: '', subject, runs: IMPORTS, faults: [], ratios: {} }
+        const row = { variant: '', subject, runs: rounds, faults: [], ratios: {} }
         rows.push(row)
         folders.set(subject, folder)
         try {
@@ -98,7 +100,7 @@ export default {
         }
       }
       const times = new Map(rows.map(({ subject }) => [subject, { bare: [], full: [] }]))
-      for (let round = 0; round < (isQuick ? 5 : IMPORTS); round += 1) {
+      for (let round = 0; round < rounds; round += 1) {
         progress(`footprint import ${round + 1}`)
         for (const row of rows.filter(({ faults }) => faults.length === 0)) {
           const folder = folders.get(row.subject)
