@@ -1,0 +1,103 @@
+// Measures hookline and its peers against a hand-written minimum: see README.md.
+import { mkdirSync, writeFileSync } from 'node:fs'
+import { availableParallelism, cpus, loadavg } from 'node:os'
+import { parseArgs } from 'node:util'
+import { printResult, toResultsPage } from './report.js'
+import { runRounds } from './rounds.js'
+import { LIMIT, NOOP, OURS, SUBJECTS } from './subjects/index.js'
+import { judge } from './targets.js'
+
+const SCENARIOS = ['hot', 'tight', 'e2e', 'steady', 'outage', 'footprint']
+
+const { values: flags } = parseArgs({
+  options: {
+    only: { type: 'string' },
+    subjects: { type: 'string' },
+    runs: { type: 'string' },
+    profile: { type: 'boolean', default: false },
+    quick: { type: 'boolean', default: false },
+    'no-fail': { type: 'boolean', default: false },
+  },
+})
+
+const listOf = (text) => text?.split(',').filter(Boolean)
+const names = listOf(flags.only) ?? SCENARIOS
+const chosen = listOf(flags.subjects) ?? (flags.quick ? [NOOP, LIMIT, OURS] : undefined)
+
+// A misspelled name would measure nothing, and nothing missed looks like success.
+refuseUnknown('scenario', names, SCENARIOS)
+refuseUnknown('subject', chosen ?? [], SUBJECTS)
+
+function refuseUnknown(kind, given, known) {
+  const unknown = given.filter((name) => !known.includes(name))
+  if (unknown.length === 0) return
+  console.error(`No ${kind} ${unknown.join(', ')}. There are ${known.join(', ')}.`)
+  process.exit(2)
+}
+
+const runsAsked = flags.runs === undefined ? undefined : Number(flags.runs)
+if (runsAsked !== undefined && !(Number.isInteger(runsAsked) && runsAsked > 0)) {
+  console.error(`--runs takes a whole number from 1, not ${flags.runs}.`)
+  process.exit(2)
+}
+/** A scenario's own subjects, those asked for, and those that its ratios need. */
+const subjectsOf = ({ subjects, requires = [] }) =>
+  chosen
+    ? [...new Set([...requires, ...chosen.filter((name) => isMeasuredIn(name, subjects))])]
+    : subjects
+
+const isMeasuredIn = (name, subjects) =>
+  subjects.includes(name) || subjects.includes(name.replace(/-plain$/, ''))
+
+const progress = (text) => {
+  if (process.stderr.isTTY) process.stderr.write(`\r\u001b[K${text}`)
+}
+
+// CPU time and ratios bear a neighbour; times on the clock (import, latency, blocked loop) don't.
+const [load] = loadavg()
+if (load > 0.5)
+  console.log(`Other processes are busy (load ${load.toFixed(1)}): times will be longer.`)
+
+const results = []
+for (const name of names) {
+  const { default: scenario } = await import(`./scenarios/${name}.js`)
+  const collect = scenario.collect ?? ((options) => runRounds(scenario, options))
+  const subjects = subjectsOf(scenario)
+  const rows = await collect({
+    subjects,
+    runs: runsAsked ?? (flags.quick ? 3 : scenario.runs),
+    isQuick: flags.quick,
+    isProfiled: flags.profile,
+    progress,
+  })
+  const verdicts = subjects.includes(OURS) ? judge(scenario, rows) : []
+  results.push({ scenario, rows, verdicts })
+  progress('')
+  console.log(printResult(results.at(-1)))
+}
+
+const here = new URL('./', import.meta.url)
+mkdirSync(new URL('build/', here), { recursive: true })
+writeFileSync(
+  new URL('build/results.json', here),
+  JSON.stringify(
+    results.map(({ scenario, ...rest }) => ({ scenario: scenario.name, ...rest })),
+    undefined,
+    2,
+  ),
+)
+// A part of the suite, or a quick look, doesn't replace the whole result.
+const isWhole = !(flags.only || flags.subjects || flags.runs || flags.quick || flags.profile)
+if (isWhole) {
+  const machine = `Node ${process.versions.node}, ${availableParallelism()} cores (${cpus()[0].model}), load ${load.toFixed(1)} before`
+  const date = new Date().toISOString().slice(0, 10)
+  writeFileSync(new URL('results.md', here), toResultsPage(results, { machine, date }))
+}
+
+const missed = results.flatMap(({ verdicts }) => verdicts).filter(({ isMet }) => !isMet)
+if (missed.length > 0) {
+  console.log(`\n${missed.length} targets missed:`)
+  for (const { what, variant } of missed)
+    console.log(`  ${[what, variant].filter(Boolean).join(', ')}`)
+  if (!flags['no-fail']) process.exitCode = 1
+}

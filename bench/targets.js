@@ -1,0 +1,43 @@
+// Verdicts: a target is met only by a figure that was measured, in a run without a fault.
+import { LIMIT, NOOP, OURS } from './subjects/index.js'
+
+const figureOf = (row, { ratio, value }) => (ratio ? row.ratios[ratio] : row[value])
+
+/** What is wrong with a row, so that its figures can't be taken for a success. */
+export const faultsOfRow = (row) => [
+  ...row.faults,
+  ...(row.isCapped ? ['took longer than the cap'] : []),
+]
+
+/**
+ * @returns {{ what: string, variant: string, figure: number | undefined, atMost: number, unit: string,
+ *   isMet: boolean, faults: string[] }[]} one for each target that the scenario sets hookline
+ */
+export function judge(scenario, rows) {
+  return scenario.targets.map((target) => {
+    const { what, variant = '', atMost, ratio } = target
+    const row = rows.find((row) => row.subject === OURS && row.variant === variant)
+    const figure = row && figureOf(row, target)
+    const yardsticks = rows.filter(({ subject }) => subject === LIMIT || subject === NOOP)
+    const faults = [
+      ...(row ? faultsOfRow(row) : ['not measured']),
+      // A minimum that lost events would be no minimum.
+      ...(ratio
+        ? yardsticks
+            .filter((yardstick) => yardstick.variant === variant)
+            .flatMap((yardstick) => faultsOfRow(yardstick))
+            .map((fault) => `the minimum: ${fault}`)
+        : []),
+      ...(row && !Number.isFinite(figure) ? ['no figure'] : []),
+    ]
+    return {
+      what,
+      variant,
+      figure,
+      atMost,
+      unit: ratio ? 'x' : '',
+      isMet: faults.length === 0 && figure <= atMost,
+      faults,
+    }
+  })
+}
