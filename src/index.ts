@@ -1,1 +1,2 @@
 export { HooklineError } from './hookline-error.js'
+export * from './webhook.js'
