@@ -1,0 +1,34 @@
+import { bodyParser } from '@koa/bodyparser'
+import Koa from 'koa'
+import { adapterContract, type Start } from './contract.js'
+import { listening } from './listen.js'
+import { webhook } from '../../../src/koa.js'
+
+const start: Start = (options, handle, before) => {
+  const app = new Koa()
+  app.silent = true
+  if (before === 'keeper') app.use(bodyParser())
+  if (before === 'parser') {
+    app.use(bodyParser())
+    app.use((ctx, next) => {
+      Object.assign(ctx.request, { rawBody: undefined }) // as parsers do that keep the object alone
+      return next()
+    })
+  }
+  if (before === 'thief') {
+    app.use(async (ctx, next) => {
+      await new Promise((resolve) => ctx.req.resume().on('end', resolve))
+      await next()
+    })
+  }
+  const receive = webhook(options, (event, ctx) => {
+    const answer = handle(event)
+    if (answer === undefined) return
+    ctx.status = answer.status
+    ctx.body = answer.text
+  })
+  app.use(receive)
+  return listening(app.listen(0))
+}
+
+adapterContract('Koa 3', start, ['parser', 'keeper', 'thief'])
