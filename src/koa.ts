@@ -7,7 +7,7 @@ import { isSigned } from './webhook/signature.js'
 export type { ReceiverOptions, WebhookEvent }
 
 /**
- * A Koa middleware (3) that gives the handler verified events and refuses everything else. It ends the
+ * A Koa middleware (2 and 3) that gives the handler verified events and refuses everything else. It ends the
  * chain: mount it on a route of its own.
  *
  * It reads the body itself, and takes `ctx.request.rawBody` or the parsed `ctx.request.body` where a

@@ -30,7 +30,7 @@ export class WebhookVerificationError extends HooklineError {
   /** The reason. */
   override readonly code: WebhookErrorCode
 
-  /** @internal */
+  /** Made by a receiver, or by a test of what you do with one. */
   constructor(code: WebhookErrorCode, message: string, options?: ErrorOptions) {
     super(message, options)
     this.code = code
