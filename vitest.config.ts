@@ -1,6 +1,13 @@
 import { defineConfig } from 'vitest/config'
 
 export default defineConfig({
+  resolve: {
+    // The examples import the package by its name; the tests run its sources.
+    alias: [
+      { find: /^hookline$/, replacement: `${import.meta.dirname}/src/index.ts` },
+      { find: /^hookline\/(.*)$/, replacement: `${import.meta.dirname}/src/$1.ts` },
+    ],
+  },
   test: {
     include: ['test/**/*.test.ts'],
     typecheck: { enabled: true, include: ['test/**/*.test-d.ts'] },

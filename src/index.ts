@@ -9,7 +9,6 @@ export {
   ValidationError,
 } from './errors.js'
 export type { DropReason } from './errors.js'
-export { HooklineError } from './hookline-error.js'
 export type { AnalyticsOptions, Fetch, FetchInit, FetchResponse } from './options.js'
 export type {
   AliasMessage,
@@ -32,3 +31,4 @@ export type {
   TrackMessage,
   WireMessage,
 } from './types.js'
+export * from './webhook.js'

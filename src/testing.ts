@@ -1,2 +1,3 @@
 export { createTestAnalytics } from './test-analytics.js'
 export type { CapturedMessages, CapturedRequest, Fault, TestAnalytics } from './test-analytics.js'
+export { signedRequest, type EventFields, type SignedRequest } from './webhook/signed-request.js'

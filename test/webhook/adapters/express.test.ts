@@ -1,0 +1,74 @@
+import { Agent, type IncomingMessage } from 'node:http'
+import { expect, onTestFinished, test } from 'vitest'
+import express5 from 'express'
+// @ts-expect-error -- the types of 4 would clash with those of 5
+import untyped from 'express4'
+import { adapterContract, type Start } from './contract.js'
+import { listening } from './listen.js'
+import { post } from './post.js'
+import { webhook } from '../../../src/express.js'
+import { signedRequest } from '../../../src/testing.js'
+
+const express4 = untyped as typeof express5
+
+const startWith =
+  (express: typeof express5): Start =>
+  (options, handle, before) => {
+    const app = express()
+    if (before === 'parser') app.use(express.json())
+    if (before === 'keeper') {
+      const verify = (req: IncomingMessage, _res: unknown, raw: Buffer) =>
+        Object.assign(req, { rawBody: raw })
+      app.use(express.json({ verify }))
+    }
+    if (before === 'thief') app.use((req, _res, next) => req.resume().on('end', next))
+    const receive = webhook(options, (event, _req, res) => {
+      const answer = handle(event)
+      if (answer !== undefined) res.status(answer.status).send(answer.text)
+    })
+    app.post('/webhook', receive)
+    return listening(app.listen(0))
+  }
+
+adapterContract('Express 5', startWith(express5), ['parser', 'keeper', 'thief'])
+adapterContract('Express 4', startWith(express4), ['parser', 'keeper', 'thief'])
+
+async function serve(app: express5.Express) {
+  const { url, close } = await listening(app.listen(0))
+  onTestFinished(async () => {
+    await close()
+  })
+  return url
+}
+
+test('Express: an answer that the handler has begun is left to it', async () => {
+  const app = express5()
+  const handler = (_event: unknown, _req: unknown, res: express5.Response) => {
+    res.status(202).write('first, ')
+    setImmediate(() => res.end('last'))
+  }
+  app.post('/webhook', webhook({ secret: 's3cret' }, handler))
+  const reply = await post(await serve(app), signedRequest('delete', { userId: 'u1' }, 's3cret'))
+  expect(reply).toMatchObject({ status: 202, text: 'first, last' })
+})
+
+test('Express: a connection lives on after a body that was too large', async () => {
+  const app = express5()
+  app.post(
+    '/webhook',
+    webhook({ secret: 's3cret', maxBytes: 1000 }, () => undefined),
+  )
+  const url = await serve(app)
+  const agent = new Agent({ keepAlive: true, maxSockets: 1 })
+  onTestFinished(() => {
+    agent.destroy()
+  })
+  const { headers, body } = signedRequest('delete', { userId: 'u1' }, 's3cret')
+  const large = Buffer.alloc(3_000_000, 'x')
+  expect(await post(url, { headers, body: large, chunked: true, agent })).toMatchObject({
+    status: 413,
+  })
+  const [socket] = Object.values(agent.freeSockets).flat()
+  expect(await post(url, { headers, body, agent })).toMatchObject({ status: 204 })
+  expect(Object.values(agent.freeSockets).flat()).toEqual([socket])
+})

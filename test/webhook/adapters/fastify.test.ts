@@ -1,0 +1,64 @@
+import { Readable } from 'node:stream'
+import { buffer } from 'node:stream/consumers'
+import fastify from 'fastify'
+import { expect, test } from 'vitest'
+import { adapterContract, type Start } from './contract.js'
+import { listening } from './listen.js'
+import { post } from './post.js'
+import { webhook } from '../../../src/fastify.js'
+import { signedRequest } from '../../../src/testing.js'
+
+const start: Start = async (options, handle, before) => {
+  const app = fastify()
+  if (before === 'keeper') {
+    app.addHook('preParsing', async (request, _reply, payload) => {
+      const rawBody = await buffer(payload)
+      Object.assign(request, { rawBody })
+      return Readable.from([rawBody])
+    })
+  }
+  if (before === 'thief') {
+    app.addHook('preParsing', async (_request, _reply, payload) => {
+      await buffer(payload)
+      return payload
+    })
+  }
+  const receive = webhook(options, (event, _request, reply) => {
+    const answer = handle(event)
+    return answer === undefined ? undefined : reply.code(answer.status).send(answer.text)
+  })
+  await app.register(receive, { prefix: '/webhook' })
+  await app.listen({ port: 0 })
+  const { url } = await listening(app.server)
+  return { url, close: () => app.close() }
+}
+
+adapterContract('Fastify 5', start, ['keeper', 'thief'])
+
+test('Fastify 5: other routes keep their parsers', async () => {
+  const app = fastify()
+  await app.register(
+    webhook({ secret: 's3cret' }, () => undefined),
+    { prefix: '/webhook' },
+  )
+  app.post('/other', (request) => ({ parsed: request.body }))
+  await app.listen({ port: 0 })
+  const { url } = await listening(app.server)
+  const request = { headers: { 'content-type': 'application/json' }, body: '{"a":1}' }
+  const reply = await post(url.replace('webhook', 'other'), request)
+  await app.close()
+  expect(reply.json).toEqual({ parsed: { a: 1 } })
+})
+
+test('Fastify 5: what the handler returns is sent', async () => {
+  const app = fastify()
+  await app.register(
+    webhook({ secret: 's3cret' }, (event) => ({ got: event.type })),
+    { prefix: '/webhook' },
+  )
+  await app.listen({ port: 0 })
+  const { url } = await listening(app.server)
+  const reply = await post(url, signedRequest('delete', { userId: 'u1' }, 's3cret'))
+  await app.close()
+  expect(reply).toMatchObject({ status: 200, json: { got: 'delete' } })
+})

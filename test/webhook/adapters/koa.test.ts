@@ -1,0 +1,41 @@
+import { bodyParser } from '@koa/bodyparser'
+import Koa3 from 'koa'
+// @ts-expect-error -- it has no types of its own
+import untyped from 'koa2'
+import { adapterContract, type Start } from './contract.js'
+import { listening } from './listen.js'
+import { webhook } from '../../../src/koa.js'
+
+const Koa2 = untyped as typeof Koa3
+
+const startWith =
+  (Koa: typeof Koa3): Start =>
+  (options, handle, before) => {
+    const app = new Koa()
+    app.silent = true
+    if (before === 'keeper') app.use(bodyParser())
+    if (before === 'parser') {
+      app.use(bodyParser())
+      app.use((ctx, next) => {
+        Object.assign(ctx.request, { rawBody: undefined }) // as parsers do that keep the object alone
+        return next()
+      })
+    }
+    if (before === 'thief') {
+      app.use(async (ctx, next) => {
+        await new Promise((resolve) => ctx.req.resume().on('end', resolve))
+        await next()
+      })
+    }
+    const receive = webhook(options, (event, ctx) => {
+      const answer = handle(event)
+      if (answer === undefined) return
+      ctx.status = answer.status
+      ctx.body = answer.text
+    })
+    app.use(receive)
+    return listening(app.listen(0))
+  }
+
+adapterContract('Koa 3', startWith(Koa3), ['parser', 'keeper', 'thief'])
+adapterContract('Koa 2', startWith(Koa2), ['parser', 'keeper', 'thief'])

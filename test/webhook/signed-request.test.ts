@@ -1,0 +1,67 @@
+import { describe, expect, test } from 'vitest'
+import { signedRequest } from '../../src/testing.js'
+import { parseWebhook, verifyWebhook } from '../../src/webhook.js'
+
+const secret = 's3cret'
+const timestamp = '2026-01-02T03:04:05.678Z'
+const [userId, anonymousId, context] = ['u1', 'a1', { ip: '192.0.2.1' }]
+
+test('has the headers and the method of the destination', () => {
+  const { method, headers, body } = signedRequest('delete', { userId }, secret)
+  expect(method).toBe('POST')
+  expect(headers).toMatchObject({
+    'Content-Type': 'application/json',
+    'User-Agent': 'Service.io/1.0',
+  })
+  expect(verifyWebhook(secret, body, headers['X-Signature'])).toBe(true)
+})
+
+describe('its body has the fields of the specification, in its order, however they were given', () => {
+  test.each([
+    [
+      signedRequest('page', { properties: { url: '/' }, userId, timestamp }, secret),
+      `{"version":1,"type":"page","userId":"u1","timestamp":"${timestamp}","properties":{"url":"/"}}`,
+    ],
+    [
+      signedRequest('screen', { context: {}, name: 'Home', userId, timestamp }, secret),
+      `{"version":1,"type":"screen","userId":"u1","timestamp":"${timestamp}","name":"Home","context":{}}`,
+    ],
+    [
+      signedRequest('identify', { traits: { n: 1 }, timestamp, userId }, secret),
+      `{"version":1,"type":"identify","userId":"u1","timestamp":"${timestamp}","traits":{"n":1}}`,
+    ],
+    [
+      signedRequest(
+        'track',
+        { properties: {}, event: 'E', anonymousId, context, timestamp },
+        secret,
+      ),
+      `{"version":1,"type":"track","timestamp":"${timestamp}","event":"E","properties":{},"context":{"ip":"192.0.2.1"},"anonymousId":"a1"}`,
+    ],
+    [
+      signedRequest('alias', { 'User ID': 'u1', 'Previous ID': 'a1', timestamp }, secret),
+      `{"version":1,"type":"alias","timestamp":"${timestamp}","Previous ID":"a1","User ID":"u1"}`,
+    ],
+    [
+      signedRequest('group', { traits: {}, groupId: 'g1', userId, timestamp }, secret),
+      `{"version":1,"type":"group","userId":"u1","timestamp":"${timestamp}","groupId":"g1","traits":{}}`,
+    ],
+    [
+      signedRequest('delete', { timestamp, userId }, secret),
+      `{"type":"delete","userId":"u1","timestamp":"${timestamp}"}`,
+    ],
+  ])('%#', ({ body, headers }, expected) => {
+    expect(body).toBe(expected)
+    expect(JSON.stringify(parseWebhook(secret, body, headers['X-Signature']))).toBe(expected)
+  })
+})
+
+test('its timestamp is now, in milliseconds, unless one is given', () => {
+  const before = Date.now()
+  const event = JSON.parse(signedRequest('delete', { userId }, secret).body) as {
+    timestamp: string
+  }
+  expect(event.timestamp).toMatch(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/)
+  expect(Date.parse(event.timestamp)).toBeGreaterThanOrEqual(before)
+  expect(Date.parse(event.timestamp)).toBeLessThanOrEqual(Date.now())
+})
