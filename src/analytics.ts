@@ -10,7 +10,7 @@ import { log } from './log.js'
 import { checkOptions, type AnalyticsOptions, type Settings } from './options.js'
 import { Queue } from './queue.js'
 import { backoffMs } from './retry.js'
-import { detach, unref } from './runtime.js'
+import { detached, unref } from './runtime.js'
 import { Sender } from './send.js'
 import { Books } from './settle.js'
 import type {
@@ -64,7 +64,6 @@ export class Analytics<Plan extends PlanOf<Plan> = AnyPlan> {
   readonly #books: Books
   readonly #transport: Transport
   readonly #sender: Sender
-  readonly #detached = detach()
   readonly #fullError: DroppedError
   #lastFlushMs = performance.now()
   #isFlushScheduled = false
@@ -98,10 +97,8 @@ export class Analytics<Plan extends PlanOf<Plan> = AnyPlan> {
       concurrency: settings.flushAt === 1 ? UNBATCHED_CONCURRENCY : 1,
       maxRetries: settings.maxRetries,
       backoffMs: wait,
-      takeBatch: () => {
-        const entries = this.#queue.take(maxMessages, MAX_BATCH_BYTES)
-        return entries.length > 0 ? createBatch(entries) : undefined
-      },
+      hasBatch: () => this.#queue.closedLength > 0,
+      takeBatch: () => createBatch(this.#queue.take(maxMessages, MAX_BATCH_BYTES)),
       splitBatch,
       attempt: (batch) =>
         transport.start(encodeBody(batch, new Date().toISOString()), batch.attempts - 1),
@@ -334,17 +331,17 @@ export class Analytics<Plan extends PlanOf<Plan> = AnyPlan> {
     this.#isFlushScheduled = true
     const { flushAfterMs } = this.#settings
     const elapsedMs = (performance.now() - this.#lastFlushMs) % flushAfterMs
-    this.#detached(() => {
-      const timer = setTimeout(
-        () => {
-          this.#isFlushScheduled = false
-          if (performance.now() - this.#lastFlushMs >= flushAfterMs) this.#closeBatch()
-          else if (this.#queue.openLength > 0) this.#scheduleFlush()
-        },
-        Math.ceil(flushAfterMs - elapsedMs),
-      )
-      unref(timer)
-    })
+    this.#setFlushTimer(Math.ceil(flushAfterMs - elapsedMs))
+  }
+
+  readonly #setFlushTimer = detached((delayMs: number) => {
+    unref(setTimeout(this.#onInterval, delayMs))
+  })
+
+  readonly #onInterval = (): void => {
+    this.#isFlushScheduled = false
+    if (performance.now() - this.#lastFlushMs >= this.#settings.flushAfterMs) this.#closeBatch()
+    else if (this.#queue.openLength > 0) this.#scheduleFlush()
   }
 
   #onEmpty(): void {

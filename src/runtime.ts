@@ -11,18 +11,13 @@ export const zlib = getBuiltin?.('node:zlib')
 const asyncHooks = getBuiltin?.('node:async_hooks')
 
 /**
- * Gives a function that runs others outside the request (the AsyncLocalStorage context) that happens to
- * be current: what lives long, timers and sockets, must not keep a request's context alive.
+ * Gives a function that runs `act` outside the request (the AsyncLocalStorage context) that happens to be
+ * current: what lives long, timers and sockets, must not keep a request's context alive.
  */
-export function detach(): (act: () => void) => void {
-  const resource = asyncHooks && new asyncHooks.AsyncResource('hookline')
-  return resource
-    ? (act) => {
-        resource.runInAsyncScope(act)
-      }
-    : (act) => {
-        act()
-      }
+export function detached<Arguments extends unknown[]>(
+  act: (...args: Arguments) => void,
+): (...args: Arguments) => void {
+  return asyncHooks ? asyncHooks.AsyncResource.bind(act, 'hookline') : act
 }
 
 /** Lets a timer run without holding the process. Timers of other runtimes are numbers and hold nothing. */

@@ -4,7 +4,7 @@ import { RejectedError, RetriesExhaustedError } from './errors.js'
 import type { HooklineError } from './hookline-error.js'
 import { log } from './log.js'
 import { judge, retryAfterMs } from './retry.js'
-import { detach, later, unref } from './runtime.js'
+import { detached, later, unref } from './runtime.js'
 
 /** What sending needs from the stages around it. */
 interface Surroundings {
@@ -13,8 +13,9 @@ interface Surroundings {
   readonly maxRetries: number
   /** How long to wait after so many failures in a row. */
   backoffMs(failures: number, random: number): number
+  hasBatch(): boolean
   /** The next batch, if there is one. */
-  takeBatch(): Batch | undefined
+  takeBatch(): Batch
   splitBatch(batch: Batch): [Batch, Batch]
   attempt(batch: Batch): Attempt
   /** A batch was accepted, but for those of its messages that the answer names. */
@@ -41,7 +42,6 @@ const GATHER_MS = 2
  */
 export class Sender {
   readonly #around: Surroundings
-  readonly #detached = detach()
   readonly #inFlight = new Map<Batch, Attempt>()
   /** Batches to be tried again, the oldest first. */
   #again: Batch[] = []
@@ -49,6 +49,7 @@ export class Sender {
   /** Counts the failures that were worth a back-off: an answer to an older attempt changes nothing. */
   #epoch = 0
   #isScheduled = false
+  #gatherUntilMs = 0
   #pause: { timer: ReturnType<typeof setTimeout>; untilMs: number; isOurs: boolean } | undefined
 
   constructor(around: Surroundings) {
@@ -59,12 +60,7 @@ export class Sender {
   wake(): void {
     if (this.#isScheduled || this.#isBusy()) return
     this.#isScheduled = true
-    this.#detached(() => {
-      later(() => {
-        this.#isScheduled = false
-        this.#send()
-      })
-    })
+    later(this.#onTurn)
   }
 
   /** Time is short: ends a back-off, and starts over from short ones. One that the server asked for stays. */
@@ -84,15 +80,24 @@ export class Sender {
     return batches.flatMap((batch) => batch.entries)
   }
 
+  readonly #onTurn = detached(() => {
+    this.#isScheduled = false
+    this.#send()
+  })
+
   #isBusy(): boolean {
     const allowed = this.#failures > 0 ? 1 : this.#around.concurrency
     return this.#pause !== undefined || this.#inFlight.size >= allowed
   }
 
   #send(): void {
-    while (!this.#isBusy()) {
+    while (!this.#isBusy() && (this.#again.length > 0 || this.#around.hasBatch())) {
+      const gatherMs = this.#gatherUntilMs - performance.now()
+      if (gatherMs > 0) {
+        this.#pauseFor(gatherMs, true)
+        return
+      }
       const batch = this.#again.shift() ?? this.#around.takeBatch()
-      if (!batch) return
       void this.#deliver(batch)
     }
   }
@@ -115,7 +120,7 @@ export class Sender {
       Math.round(performance.now() - startedMs),
     )
     this.#settle(batch, answer, epoch)
-    if (this.#around.concurrency === 1) this.#pauseFor(GATHER_MS, true)
+    if (this.#around.concurrency === 1) this.#gatherUntilMs = performance.now() + GATHER_MS
     this.#send()
   }
 
@@ -170,18 +175,19 @@ export class Sender {
     const untilMs = performance.now() + delayMs
     if (this.#pause && this.#pause.untilMs >= untilMs) return
     clearTimeout(this.#pause?.timer)
-    this.#detached(() => {
-      const timer = setTimeout(() => {
-        this.#endPause()
-      }, delayMs)
-      unref(timer)
-      this.#pause = { timer, untilMs, isOurs }
-    })
+    const timer = setTimeout(this.#onPauseEnd, delayMs)
+    unref(timer)
+    this.#pause = { timer, untilMs, isOurs }
   }
+
+  readonly #onPauseEnd = detached(() => {
+    this.#endPause()
+  })
 
   #endPause(): void {
     clearTimeout(this.#pause?.timer)
     this.#pause = undefined
+    this.#gatherUntilMs = 0
     this.#send()
   }
 }

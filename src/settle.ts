@@ -5,7 +5,7 @@ import { MAX_BODY_MESSAGES } from './limits.js'
 import { log } from './log.js'
 import type { AnalyticsOptions } from './options.js'
 import { readRejections } from './rejections.js'
-import { detach, later } from './runtime.js'
+import { detached, later } from './runtime.js'
 import type { Callback, FlushResult, LostMessage, Stats, WireMessage } from './types.js'
 
 type Outcome = 'delivered' | 'rejected' | 'dropped'
@@ -35,7 +35,6 @@ const MAX_UNTOLD = 1_000
 export class Books {
   readonly #hooks: Pick<AnalyticsOptions, 'onDelivered' | 'onFailed'>
   readonly #onEmpty: () => void
-  readonly #detached = detach()
   readonly #waiters = new Set<Waiter>()
   readonly #counts = { accepted: 0, delivered: 0, rejected: 0, dropped: 0 }
   #pendingBytes = 0
@@ -132,17 +131,17 @@ export class Books {
   tellLater(loss: Loss): void {
     const isHeard = loss.callback ?? (loss.message && this.#hooks.onFailed)
     if (!isHeard || this.#untold.push(loss) > 1) return
-    this.#detached(() => {
-      later(() => {
-        this.#tell()
-      })
-    })
+    later(this.#tellDetached)
   }
 
   /** Tells at once of what is to be told later, if that is getting long. */
   tellIfMany(): void {
     if (this.#untold.length >= MAX_UNTOLD) this.#tell()
   }
+
+  readonly #tellDetached = detached(() => {
+    this.#tell()
+  })
 
   #tell(): void {
     const untold = this.#untold
