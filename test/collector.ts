@@ -313,8 +313,8 @@ export function createClient(
 }
 
 /** Puts the SDK on a fake clock; sockets and `setImmediate` stay as they are. */
-export function useFakeClock(now: Date | string = '2026-01-02T03:04:05.678Z'): void {
-  vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'Date', 'performance'], now })
+export function useFakeClock(now: string = TIME): void {
+  vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'Date', 'performance'], now: new Date(now) })
   onTestFinished(() => {
     vi.useRealTimers()
   })
