@@ -190,8 +190,9 @@ export class Analytics<Plan extends PlanOf<Plan> = AnyPlan> {
    */
   flush({ timeout = Infinity }: { timeout?: number } = {}): Promise<FlushResult> {
     const timeoutMs = checkTimeout('flush', timeout)
-    this.#closeBatch()
-    return this.#books.settled(timeoutMs)
+    const settled = this.#books.settled(timeoutMs)
+    this.#closeBatch() // after it, which may have called callbacks that recorded more
+    return settled
   }
 
   /**
