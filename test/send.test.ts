@@ -5,6 +5,7 @@ import {
   createClient,
   events,
   held,
+  IN_TIME,
   listen,
   names,
   pass,
@@ -45,7 +46,7 @@ describe('in order', () => {
     const faults: Reply[] = [500, 'reset', 200, 429, 'reset unread', 200, 503, 408, 'reset', 503]
     collector.script(...faults)
     const heard = listen()
-    const analytics = createClient(collector, { flushAt: 5 })
+    const analytics = createClient(collector, { ...IN_TIME, flushAt: 5 })
     let isDone = false
     for (let i = 0; i < 50; i += 5) {
       trackMany(analytics, 5, i, heard.as)
@@ -81,7 +82,7 @@ describe('a batch is tried again', () => {
       const collector = await startCollector()
       collector.script(fault)
       const heard = listen()
-      const analytics = createClient(collector, { ...heard.hooks, flushAt: 2 })
+      const analytics = createClient(collector, { ...heard.hooks, ...IN_TIME, flushAt: 2 })
       trackMany(analytics, 2, 0, heard.as)
       await passUntil(() => heard.outcomes.length === 2)
       expect(heard.codes).toEqual(['e0: ok', 'e1: ok'])
@@ -94,7 +95,7 @@ describe('a batch is tried again', () => {
     const collector = await startCollector()
     await collector.shut()
     const heard = listen()
-    const analytics = createClient(collector, { ...heard.hooks, flushAt: 2 })
+    const analytics = createClient(collector, { ...heard.hooks, ...IN_TIME, flushAt: 2 })
     trackMany(analytics, 2, 0, heard.as)
     const start = Date.now()
     await passUntil(() => Date.now() - start > 60_000)

@@ -336,7 +336,7 @@ test('a message of another realm, without a prototype, or of a class is one all 
   ) as { userId: string; event: string }
   const bare = Object.assign(Object.create(null) as object, valid.track, {
     properties: Object.create(null) as object,
-  }) as { userId: string; event: string }
+  }) as unknown as { userId: string; event: string }
   class Signup {
     readonly userId = 'u'
     readonly event = 'e'
