@@ -73,8 +73,8 @@ export interface Collector {
 
 const OK = '{"success":true}'
 
-/** Starts a collector on a free port, for the length of the test. */
-export async function startCollector(): Promise<Collector> {
+/** Starts a collector on a free port, for the length of the test. Concurrent tests say whose end that is. */
+export async function startCollector(atEnd = onTestFinished): Promise<Collector> {
   const replies: Reply[] = []
   const arrivals: Arrival[] = []
   const accepted: WireMessage[] = []
@@ -199,7 +199,7 @@ export async function startCollector(): Promise<Collector> {
     },
   }
   await collector.open()
-  onTestFinished(() => collector.shut())
+  atEnd(() => collector.shut())
   return collector
 }
 
