@@ -88,7 +88,7 @@ export type TrackMessage<Plan = AnyPlan, Event extends keyof Plan = keyof Plan> 
   MessageOptions & {
     /** The event's name. */
     readonly event: Event
-  } & (object extends Plan[Event]
+  } & (Record<never, never> extends Plan[Event]
     ? {
         /** Properties of the event. */
         readonly properties?: Plan[Event] | undefined
