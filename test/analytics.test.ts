@@ -73,11 +73,7 @@ describe('on the wire', () => {
     expect(arrival?.method).toBe('POST')
     expect(arrival?.path).toBe('/v1/batch')
     const { host, connection, accept, 'content-length': length, ...ours } = arrival?.headers ?? {}
-    expect([host, connection, accept]).toEqual([
-      new URL(collector.url).host,
-      'keep-alive',
-      '*/*',
-    ])
+    expect([host, connection, accept]).toEqual([new URL(collector.url).host, 'keep-alive', '*/*'])
     expect(Number(length)).toBe(arrival?.bytes.length)
     expect(ours).toEqual({
       authorization: `Basic ${Buffer.from(`${WRITE_KEY}:`).toString('base64')}`,

@@ -218,7 +218,11 @@ function read(request: IncomingMessage, bytes: Buffer): Arrival {
   }
 }
 
-function toParts(reply: Reply): { status?: number; headers?: Record<string, string>; body?: string } {
+function toParts(reply: Reply): {
+  status?: number
+  headers?: Record<string, string>
+  body?: string
+} {
   if (typeof reply === 'number') return { status: reply }
   return typeof reply === 'object' ? reply : {}
 }
@@ -314,7 +318,10 @@ export function createClient(
 
 /** Puts the SDK on a fake clock; sockets and `setImmediate` stay as they are. */
 export function useFakeClock(now: string = TIME): void {
-  vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'Date', 'performance'], now: new Date(now) })
+  vi.useFakeTimers({
+    toFake: ['setTimeout', 'clearTimeout', 'Date', 'performance'],
+    now: new Date(now),
+  })
   onTestFinished(() => {
     vi.useRealTimers()
   })

@@ -18,7 +18,10 @@ const report = 'onFailed: ({ messages, error }) => console.log("lost", messages.
 
 // Each is a process of its own, most of which wait for something: side by side they take little.
 describe.concurrent('a script that ends', { timeout: 30_000 }, () => {
-  test('after one track delivers it at once, and is not held by the interval', async ({ expect, onTestFinished }) => {
+  test('after one track delivers it at once, and is not held by the interval', async ({
+    expect,
+    onTestFinished,
+  }) => {
     const collector = await startCollector(onTestFinished)
     const ended = await run(
       collector,
@@ -66,7 +69,10 @@ describe.concurrent('a script that ends', { timeout: 30_000 }, () => {
     expect(ended).toEqual(fine('{ delivered: 1, failed: 0 }\n'))
   })
 
-  test('after flush() is not held by timers or open connections', async ({ expect, onTestFinished }) => {
+  test('after flush() is not held by timers or open connections', async ({
+    expect,
+    onTestFinished,
+  }) => {
     const collector = await startCollector(onTestFinished)
     const ended = await run(
       collector,
@@ -107,7 +113,10 @@ describe.concurrent('a script that ends', { timeout: 30_000 }, () => {
     expect(ended).toEqual(fine('a process_exit\nb process_exit\nlost 2 process_exit\n'))
   })
 
-  test('while the endpoint is down and nobody listens ends in silence', async ({ expect, onTestFinished }) => {
+  test('while the endpoint is down and nobody listens ends in silence', async ({
+    expect,
+    onTestFinished,
+  }) => {
     const collector = await startCollector(onTestFinished)
     await collector.shut()
     const ended = await run(
@@ -118,7 +127,10 @@ describe.concurrent('a script that ends', { timeout: 30_000 }, () => {
     expect(ended).toEqual(fine(''))
   })
 
-  test('while the endpoint hangs ends by itself, however long its timeout', async ({ expect, onTestFinished }) => {
+  test('while the endpoint hangs ends by itself, however long its timeout', async ({
+    expect,
+    onTestFinished,
+  }) => {
     const collector = await startCollector(onTestFinished)
     collector.otherwise('silence')
     const ended = await run(
@@ -156,7 +168,10 @@ describe.concurrent('a script that ends', { timeout: 30_000 }, () => {
     },
   )
 
-  test('in await close() with a timeout ends when that is over', async ({ expect, onTestFinished }) => {
+  test('in await close() with a timeout ends when that is over', async ({
+    expect,
+    onTestFinished,
+  }) => {
     const collector = await startCollector(onTestFinished)
     await collector.shut()
     const ended = await run(
@@ -170,7 +185,10 @@ describe.concurrent('a script that ends', { timeout: 30_000 }, () => {
 })
 
 describe.concurrent('a process', { timeout: 30_000 }, () => {
-  test('gets one listener on beforeExit, and none on signals, exceptions or exit', async ({ expect, onTestFinished }) => {
+  test('gets one listener on beforeExit, and none on signals, exceptions or exit', async ({
+    expect,
+    onTestFinished,
+  }) => {
     const collector = await startCollector(onTestFinished)
     const ended = await run(
       collector,
@@ -187,7 +205,10 @@ describe.concurrent('a process', { timeout: 30_000 }, () => {
     expect(arrivedAt(collector)).toHaveLength(50)
   })
 
-  test('does not keep the AsyncLocalStorage context of a call alive', async ({ expect, onTestFinished }) => {
+  test('does not keep the AsyncLocalStorage context of a call alive', async ({
+    expect,
+    onTestFinished,
+  }) => {
     const collector = await startCollector(onTestFinished)
     collector.script('silence', 503, 503)
     const ended = await run(

@@ -42,7 +42,8 @@ const script = `
   await analytics.close()
   track('id-closed')
   new Analytics('${KEY}', { disabled: true }).track(message('id-disabled'))
-  const crowded = new Analytics('${KEY}', { maxQueueBytes: 300, overflow: 'drop-oldest' })
+  const fetch = () => new Promise(() => {})
+  const crowded = new Analytics('${KEY}', { fetch, maxQueueBytes: 300, overflow: 'drop-oldest' })
   crowded.track(message('id-oldest'))
   crowded.track(message('id-newest'))
   await crowded.close({ timeout: 0 })
@@ -102,7 +103,9 @@ describe.concurrent('DEBUG', { timeout: 30_000 }, () => {
   test.for([undefined, '', 'express', 'analytics:*', 'analytics2', 'analytic', '*,-analytics'])(
     '%s prints nothing of ours',
     async (namespaces, context) => {
-      context.expect(await log(namespaces, context)).not.toMatch(/analytics (enqueue|flush|attempt|drop|refused)/)
+      context
+        .expect(await log(namespaces, context))
+        .not.toMatch(/analytics (enqueue|flush|attempt|drop|refused)/)
     },
   )
 })

@@ -119,7 +119,9 @@ describe.each(Object.entries(refusals))('%s', (option, [rule, refused]) => {
     expect(error.option).toBe(option)
     expect(error.message).toMatch(new RegExp(`^${option} must be `))
     expect(error.message).toContain(rule)
-    expect(error.message).toContain(came === '"ftp://x.example"' ? 'ftp:' : shownEndpoint(option, came))
+    expect(error.message).toContain(
+      came === '"ftp://x.example"' ? 'ftp:' : shownEndpoint(option, came),
+    )
   })
 })
 
@@ -150,14 +152,17 @@ test('the edges of each range are accepted', () => {
   for (const options of edges) expect(() => checkOptions('k', options)).not.toThrow()
 })
 
-test.each([['options', 7], ['options', 'k'], ['options', null], ['options', []], ['options', new Map()]])(
-  '%s that are no plain object (%s) are refused',
-  (_, given) => {
-    const error = refusal('k', given)
-    expect(error.option).toBe('options')
-    expect(error.message).toMatch(/^options must be a plain object, got /)
-  },
-)
+test.each([
+  ['options', 7],
+  ['options', 'k'],
+  ['options', null],
+  ['options', []],
+  ['options', new Map()],
+])('%s that are no plain object (%s) are refused', (_, given) => {
+  const error = refusal('k', given)
+  expect(error.option).toBe('options')
+  expect(error.message).toMatch(/^options must be a plain object, got /)
+})
 
 describe('a name that is no option is refused', () => {
   test.each([

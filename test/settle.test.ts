@@ -71,7 +71,8 @@ describe('flush', () => {
     collector.script(...gates.map(({ reply }) => reply))
     const analytics = createClient(collector)
     const resolved: [string, unknown][] = []
-    const flush = (name: string) => analytics.flush().then((result) => resolved.push([name, result]))
+    const flush = (name: string) =>
+      analytics.flush().then((result) => resolved.push([name, result]))
 
     trackMany(analytics, 3)
     const first = flush('first')
@@ -206,9 +207,12 @@ describe('flush', () => {
     const net = scriptedFetch()
     const analytics = createClient(net, { maxQueueBytes: 1_000 })
     // Lost in its call, so its callback is told by the flush, which comes in the same turn.
-    analytics.track({ userId: 'u', event: 'large', properties: { fill: 'x'.repeat(2_000) } }, () => {
-      analytics.track({ userId: 'u', event: 'lost one' })
-    })
+    analytics.track(
+      { userId: 'u', event: 'large', properties: { fill: 'x'.repeat(2_000) } },
+      () => {
+        analytics.track({ userId: 'u', event: 'lost one' })
+      },
+    )
     const flushed = vi.fn()
     void analytics.flush().then(flushed)
     await turns()
@@ -245,7 +249,8 @@ describe('onDelivered', () => {
     await pass(600)
     trackMany(analytics, 3, 3)
     await pass(0)
-    const waited = Date.parse(net.arrivals[1]?.body.sentAt ?? '') - Date.parse('2026-01-02T03:04:05.678Z')
+    const waited =
+      Date.parse(net.arrivals[1]?.body.sentAt ?? '') - Date.parse('2026-01-02T03:04:05.678Z')
     expect(heard.delivered).toEqual([
       {
         messages: 3,
@@ -291,7 +296,9 @@ describe('a lost message', () => {
 
 describe('what the application’s functions do breaks nothing', () => {
   const rejecting = () => Promise.reject(new Error('from a hook'))
-  const foreign = runInNewContext('async () => { throw new Error("from another realm") }') as () => void
+  const foreign = runInNewContext(
+    'async () => { throw new Error("from another realm") }',
+  ) as () => void
   const bad: [string, () => unknown][] = [
     [
       'throw an error',

@@ -83,7 +83,12 @@ const fields: { field: string; of: MessageType[]; rule: string; refused: [unknow
   { field: 'previousId', of: ['alias'], rule: TEXT, refused: not.text },
   { field: 'name', of: ['page', 'screen'], rule: 'a string', refused: not.label },
   { field: 'category', of: ['page', 'screen'], rule: 'a string', refused: not.label },
-  { field: 'properties', of: ['track', 'page', 'screen'], rule: 'a plain object', refused: not.object },
+  {
+    field: 'properties',
+    of: ['track', 'page', 'screen'],
+    rule: 'a plain object',
+    refused: not.object,
+  },
   {
     field: 'traits',
     of: ['identify', 'group', 'page', 'screen'],
@@ -161,11 +166,14 @@ test.each(types)('%s() refuses what is no message object', (type) => {
   }
 })
 
-test.each([null, 7, 'done', {}, Promise.resolve()])('a callback that is %s is refused', (callback) => {
-  const error = refusal('track', valid.track, callback)
-  expect(error.field).toBe('callback')
-  expect(error.message).toMatch(/^track\(\) takes a function as its callback, got /)
-})
+test.each([null, 7, 'done', {}, Promise.resolve()])(
+  'a callback that is %s is refused',
+  (callback) => {
+    const error = refusal('track', valid.track, callback)
+    expect(error.field).toBe('callback')
+    expect(error.message).toMatch(/^track\(\) takes a function as its callback, got /)
+  },
+)
 
 describe('a field that the type does not have', () => {
   test.each<[MessageType, string, string]>([
@@ -201,9 +209,12 @@ describe('a field that the type does not have', () => {
 })
 
 describe('messageId', () => {
-  test.each(['x'.repeat(100), 'é'.repeat(100), 'm'])('of up to 100 characters is accepted', (id) => {
-    expect(() => call('track', { ...valid.track, messageId: id })).not.toThrow()
-  })
+  test.each(['x'.repeat(100), 'é'.repeat(100), 'm'])(
+    'of up to 100 characters is accepted',
+    (id) => {
+      expect(() => call('track', { ...valid.track, messageId: id })).not.toThrow()
+    },
+  )
 
   test('of 101 is refused, and not repeated in full', () => {
     const error = refusal('track', { ...valid.track, messageId: 'x'.repeat(101) })
@@ -274,9 +285,12 @@ describe('timestamp', () => {
     expect(error.message).toContain('an ISO 8601 string with its time zone')
   })
 
-  test.each([null, true, {}, [], 1_767_323_045_678, NaN, 1n, () => 1])('%s is refused', (timestamp) => {
-    expect(refusal('track', { ...valid.track, timestamp }).field).toBe('timestamp')
-  })
+  test.each([null, true, {}, [], 1_767_323_045_678, NaN, 1n, () => 1])(
+    '%s is refused',
+    (timestamp) => {
+      expect(refusal('track', { ...valid.track, timestamp }).field).toBe('timestamp')
+    },
+  )
 
   test('milliseconds are refused with advice, and so is an Invalid Date', () => {
     expect(refusal('track', { ...valid.track, timestamp: 1 }).message).toContain(
