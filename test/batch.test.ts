@@ -238,7 +238,9 @@ describe('a body', () => {
     }
     await analytics.flush()
     const sent = net.arrivals.flatMap(({ messages }) => messages)
-    expect(sent.map(({ event, properties }) => `${event}${properties?.['fill']}`)).toEqual(given)
+    expect(
+      sent.map(({ event, properties }) => `${event ?? ''}${String(properties?.['fill'])}`),
+    ).toEqual(given)
   })
 
   test('holds what it should after the queue ran empty, again and again', async () => {
@@ -254,7 +256,9 @@ describe('a body', () => {
       await analytics.flush()
     }
     const sent = net.arrivals.flatMap(({ messages }) => messages)
-    expect(sent.map(({ event, properties }) => `${event}${properties?.['fill']}`)).toEqual(given)
+    expect(
+      sent.map(({ event, properties }) => `${event ?? ''}${String(properties?.['fill'])}`),
+    ).toEqual(given)
   })
 })
 

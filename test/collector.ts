@@ -242,7 +242,12 @@ export function held(): { reply: Reply; release: (reply?: Reply) => void } {
   const given = new Promise<Reply>((resolve) => {
     release = resolve
   })
-  return { reply: () => given, release: (reply = 200) => release(reply) }
+  return {
+    reply: () => given,
+    release: (reply = 200) => {
+      release(reply)
+    },
+  }
 }
 
 /** What a scripted fetch does: answers, throws, or hangs. */

@@ -109,7 +109,8 @@ function shown(given: unknown): string {
   if (typeof given === 'function') return 'a function'
   if (given instanceof Map) return 'an instance of Map'
   if (given instanceof Date) return 'an instance of Date'
-  return typeof given === 'object' ? 'a plain object' : String(given)
+  if (typeof given === 'object') return 'a plain object'
+  return String(given as number)
 }
 
 describe.each(Object.entries(refusals))('%s', (option, [rule, refused]) => {

@@ -25,17 +25,17 @@ describe('identity', () => {
     analytics.identify({ userId: 'u', anonymousId: 'a' })
     analytics.identify({ userId: undefined, anonymousId: 'a' })
     analytics.identify({ userId: 'u', anonymousId: undefined })
-    // @ts-expect-error neither
+    // @ts-expect-error neither of the two
     analytics.identify({})
-    // @ts-expect-error neither
+    // @ts-expect-error neither of the two
     analytics.identify({ traits: {} })
     // @ts-expect-error both undefined
     analytics.identify({ userId: undefined, anonymousId: undefined })
-    // @ts-expect-error a number
+    // @ts-expect-error a number is no id
     analytics.identify({ userId: 7 })
-    // @ts-expect-error null
+    // @ts-expect-error null is no id
     analytics.identify({ userId: null, anonymousId: 'a' })
-    // @ts-expect-error no message
+    // @ts-expect-error without a message
     analytics.identify()
     // @ts-expect-error a misspelled name
     analytics.identify({ userID: 'u' })
@@ -110,12 +110,15 @@ describe('messages', () => {
   })
 
   test('return nothing, and tell a callback of the outcome', () => {
-    expectTypeOf(analytics.track<'e'>).returns.toEqualTypeOf<void>()
+    type Returned = ReturnType<
+      Analytics['track' | 'identify' | 'page' | 'screen' | 'group' | 'alias']
+    >
+    expectTypeOf<Returned>().toBeVoid()
     analytics.track({ userId: 'u', event: 'e' }, (error) => {
       expectTypeOf(error).toEqualTypeOf<HooklineError | undefined>()
     })
     expectTypeOf<Callback>().toEqualTypeOf<(error?: HooklineError) => void>()
-    // @ts-expect-error no function
+    // @ts-expect-error it is no function
     analytics.track({ userId: 'u', event: 'e' }, true)
   })
 })
@@ -179,7 +182,7 @@ describe('a plan', () => {
 
   test('has plain objects as properties', () => {
     // @ts-expect-error a number is none
-    type _Wrong = Analytics<{ 'Order Completed': number }>
+    new Analytics<{ 'Order Completed': number }>('k')
   })
 })
 
@@ -200,9 +203,9 @@ describe('fetch', () => {
     const headers = { get: () => null }
     const text = () => Promise.resolve('')
     new Analytics('k', { fetch: () => Promise.resolve({ status: 200, headers, text }) })
-    // @ts-expect-error no promise
+    // @ts-expect-error it gives no promise
     new Analytics('k', { fetch: () => new Response() })
-    // @ts-expect-error no response
+    // @ts-expect-error it gives no response
     new Analytics('k', { fetch: () => Promise.resolve({ ok: true }) })
   })
 })
@@ -232,11 +235,11 @@ describe('options', () => {
     new Analytics('k', { endpoint: new URL('http://h.example'), flushAt: undefined })
     // @ts-expect-error no write key
     new Analytics()
-    // @ts-expect-error misspelled
+    // @ts-expect-error a misspelled name
     new Analytics('k', { flushat: 1 })
-    // @ts-expect-error no policy
+    // @ts-expect-error no such policy
     new Analytics('k', { overflow: 'drop' })
-    // @ts-expect-error asynchronous
+    // @ts-expect-error it is synchronous
     new Analytics('k', { beforeSend: (message: WireMessage) => Promise.resolve(message) })
   })
 
@@ -258,12 +261,12 @@ describe('options', () => {
 })
 
 test('flush and close give what became of the messages', () => {
-  expectTypeOf(analytics.flush).returns.resolves.toEqualTypeOf<FlushResult>()
-  expectTypeOf(analytics.close).returns.resolves.toEqualTypeOf<FlushResult>()
-  expectTypeOf(analytics.flush).toBeCallableWith({ timeout: 1 })
-  expectTypeOf(analytics.close).toBeCallableWith()
+  expectTypeOf(analytics.flush()).resolves.toEqualTypeOf<FlushResult>()
+  expectTypeOf(analytics.flush({ timeout: 1 })).resolves.toEqualTypeOf<FlushResult>()
+  expectTypeOf(analytics.close()).resolves.toEqualTypeOf<FlushResult>()
+  expectTypeOf(analytics.close({ timeout: Infinity })).resolves.toEqualTypeOf<FlushResult>()
   expectTypeOf(analytics).toExtend<AsyncDisposable>()
-  expectTypeOf(analytics.stats).returns.toEqualTypeOf<Stats>()
+  expectTypeOf(analytics.stats()).toEqualTypeOf<Stats>()
   expectTypeOf<keyof Stats>().toEqualTypeOf<
     'accepted' | 'delivered' | 'rejected' | 'dropped' | 'pending' | 'pendingBytes'
   >()

@@ -65,7 +65,7 @@ const not = {
     [new Map(), 'an instance of Map'],
     [new Set(), 'an instance of Set'],
     [new Date(0), 'an instance of Date'],
-    [new (class User {})(), 'an instance of User'],
+    [new (class User extends Object {})(), 'an instance of User'],
     [new Error('x'), 'an instance of Error'],
     [() => ({}), 'a function'],
     [Buffer.from('x'), 'an instance of Buffer'],
@@ -104,7 +104,7 @@ describe.each(fields)('$field', ({ field, of, rule, refused }) => {
     for (const type of of) {
       const error = refusal(type, { ...valid[type], [field]: given })
       expect(error.field).toBe(field)
-      const expected = `${type}() needs ${field} to be ${rule}, got ${came as string}.`
+      const expected = `${type}() needs ${field} to be ${rule}, got ${came}.`
       expect(error.message.slice(0, expected.length)).toBe(expected)
     }
   })
@@ -124,7 +124,7 @@ test.each(['userId', 'anonymousId', 'event', 'groupId', 'previousId', 'messageId
 describe('identity', () => {
   const oneWillDo = types.filter((type) => type !== 'alias')
   test.each(oneWillDo)('%s needs userId or anonymousId', (type) => {
-    const { userId: _, ...rest } = valid[type]
+    const rest = { ...valid[type], userId: undefined }
     const error = refusal(type, rest)
     expect(error.field).toBe('userId')
     expect(error.message).toContain(`${type}() needs a userId or an anonymousId`)
