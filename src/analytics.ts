@@ -282,6 +282,8 @@ export class Analytics<Plan extends PlanOf<Plan> = AnyPlan> {
     try {
       const seen = JSON.parse(decoder.decode(json)) as WireMessage
       const changed: unknown = this.#settings.beforeSend?.(seen)
+      // A promise is no message; that it rejects must not end the process.
+      if (changed instanceof Promise) changed.catch(() => undefined)
       if (changed !== null) return encode(complete(validate(type, changed), {}))
       error = new DroppedError('before_send', `beforeSend dropped the ${type}.`)
       logDrop(message, error)

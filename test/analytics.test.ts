@@ -7,6 +7,7 @@ import {
   ValidationError,
   type Analytics,
   type AnalyticsOptions,
+  type HooklineError,
   type MessageType,
   type WireMessage,
 } from '../src/index.js'
@@ -330,6 +331,8 @@ describe('a callback', () => {
       })
     }
     current = -1
+    // What is to be told does not pile up beyond a thousand.
+    expect(called).toBeGreaterThanOrEqual(4_000)
     await turns()
     expect({ called, calledInOwn }).toEqual({ called: 5_000, calledInOwn: 0 })
   })
@@ -498,6 +501,21 @@ describe('beforeSend', () => {
     expect(report?.messages).toEqual([
       { type: 'track', messageId: expect.stringMatching(UUID_V4) as string, json: undefined },
     ])
+  })
+
+  test('that is asynchronous, and rejects, drops the message and does not end the process', async () => {
+    const unhandled = vi.fn()
+    process.on('unhandledRejection', unhandled)
+    const heard = listen()
+    const beforeSend = () => Promise.reject(new Error('from beforeSend'))
+    const analytics = createClient(scriptedFetch(), {
+      beforeSend: beforeSend as unknown as () => null,
+    })
+    trackMany(analytics, 1, 0, heard.as)
+    await turns()
+    process.off('unhandledRejection', unhandled)
+    expect(unhandled).not.toHaveBeenCalled()
+    expect(heard.codes).toEqual(['e0: before_send'])
   })
 
   test('that recorded a message of its own sends both', async () => {
@@ -820,6 +838,26 @@ describe('close', () => {
     await collector.arrived(1)
     expect(await analytics.close({ timeout: 0 })).toEqual({ delivered: 0, failed: 1 })
     await collector.disconnected()
+  })
+
+  test('cancels it where the fetch is an injected one, too', async () => {
+    useFakeClock()
+    const signals: AbortSignal[] = []
+    const net = scriptedFetch()
+    net.otherwise((_, { signal }) => {
+      signals.push(signal)
+      return 'hang'
+    })
+    const analytics = createClient(net, { flushAt: 1 })
+    trackMany(analytics, 3)
+    await turns()
+    const closed = analytics.close({ timeout: 500 })
+    await pass(499)
+    expect(signals.map(({ aborted }) => aborted)).toEqual([false, false, false])
+    await pass(1)
+    await closed
+    expect(signals.map(({ aborted }) => aborted)).toEqual([true, true, true])
+    expect((signals[0]?.reason as HooklineError).code).toBe('close_timeout')
   })
 
   test.each([-1, NaN, '5', null, 2_147_483_648])('refuses a timeout of %s', (timeout) => {
