@@ -121,6 +121,29 @@ describe('a batch is closed', () => {
     await pass(5_000)
     expect(countEvents(net.arrivals)).toEqual([15, 1])
   })
+
+  test.each([0, 1])('by the commas too, if these make it too long (%i byte over)', async (over) => {
+    useFakeClock()
+    const net = scriptedFetch()
+    const analytics = createClient(net, { flushAt: 1_000 })
+    for (let i = 0; i < 15; i++) analytics.track(sized(32_768))
+    analytics.track(sized(MAX_BODY - ENVELOPE - 15 * 32_768 - 15 + over))
+    await turns()
+    expect(countEvents(net.arrivals)).toEqual(over ? [15] : [])
+  })
+})
+
+test('what an open batch lost to make room does not count towards its limit', async () => {
+  useFakeClock()
+  const net = scriptedFetch()
+  const options = { flushAt: 10_000, maxQueueBytes: 1_000, overflow: 'drop-oldest' } as const
+  const analytics = createClient(net, options)
+  // 600 KB in all, of which never more than 1 KB wait.
+  for (let i = 0; i < 3_000; i++) analytics.track(sized(200, 'x', `e${i}`))
+  await turns()
+  expect(net.arrivals).toEqual([])
+  await pass(5_000)
+  expect(events(...net.arrivals)).toEqual(names(2_995, 3_000))
 })
 
 test('nothing is sent while there is nothing to send', async () => {

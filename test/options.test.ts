@@ -110,7 +110,7 @@ function shown(given: unknown): string {
   if (given instanceof Map) return 'an instance of Map'
   if (given instanceof Date) return 'an instance of Date'
   if (typeof given === 'object') return 'a plain object'
-  return String(given as number)
+  return (given as number).toString()
 }
 
 describe.each(Object.entries(refusals))('%s', (option, [rule, refused]) => {

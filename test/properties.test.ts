@@ -12,12 +12,19 @@ import {
 import { readRejections } from '../src/rejections.js'
 import { backoffMs, retryAfterMs } from '../src/retry.js'
 import {
+  createClient,
+  IN_TIME,
+  names,
   pass,
+  passUntil,
   scriptedFetch,
+  startCollector,
+  trackMany,
   turns,
   useFakeClock,
   type Arrival,
   type FetchReply,
+  type Reply,
 } from './collector.js'
 
 // fast-check prints the seed and the path of a failure: give them to `fc.assert` to see it again.
@@ -321,6 +328,45 @@ async function runBooks(
   expect(delivered).toEqual([...outcomes.keys()].filter((name) => taken.has(name)))
   expect(mostInFlight).toBeLessThanOrEqual(options.flushAt === 1 ? 16 : 1)
 }
+
+test('through random faults of a real server, every message is accepted once, in order', async () => {
+  useFakeClock()
+  const collector = await startCollector()
+  const networkFault = fc.constantFrom<Reply>(200, 'reset', 'reset unread', 503, 429, 413, 408)
+  const step = fc.record({ count: fc.integer({ min: 1, max: 40 }), ms: fc.constantFrom(0, 5, 700) })
+  await fc.assert(
+    fc.asyncProperty(
+      fc.array(networkFault, { maxLength: 8 }),
+      fc.array(step, { minLength: 1, maxLength: 8 }),
+      fc.boolean(),
+      async (faults, steps, gzip) => {
+        // A 413 for one message alone would lose it, rightly: here none is alone for long.
+        collector.script(...faults.map((reply) => unlessAlone(reply)))
+        const from = collector.accepted.length
+        const analytics = createClient(collector, { ...IN_TIME, gzip, flushAt: 5 })
+        let made = 0
+        for (const { count, ms } of steps) {
+          trackMany(analytics, count, made)
+          made += count
+          await pass(ms)
+        }
+        let result: unknown
+        void analytics.close({ timeout: Infinity }).then((closed) => (result = closed))
+        await passUntil(() => result !== undefined)
+        const events = collector.accepted.slice(from).map(({ event }) => event)
+        expect(events).toEqual(names(0, made))
+        expect(analytics.stats()).toMatchObject({ accepted: made, delivered: made, pending: 0 })
+      },
+    ),
+    { numRuns: 25 },
+  )
+  expect(collector.mostInFlight).toBe(1)
+})
+
+const unlessAlone =
+  (reply: Reply): Reply =>
+  ({ messages }) =>
+    reply === 413 && messages.length === 1 ? 200 : reply
 
 describe('pure decisions', () => {
   test('a back-off is from 250 ms to 30 s, and never shrinks with more failures', () => {

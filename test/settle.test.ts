@@ -402,6 +402,21 @@ test('the books balance in every hook and callback', async () => {
   expect(analytics.stats()).toMatchObject({ accepted: 32, pending: 0, pendingBytes: 0 })
 })
 
+test('a message has its outcome in the books when its callback and its hook are called', async () => {
+  const seen: Stats[] = []
+  const look = () => {
+    seen.push(analytics.stats())
+  }
+  const net = scriptedFetch(200, 403)
+  const analytics = createClient(net, { onDelivered: look, onFailed: look })
+  trackMany(analytics, 2, 0, () => look)
+  await analytics.flush()
+  expect(seen.splice(0)).toMatchObject(Array(3).fill({ delivered: 2, pending: 0, pendingBytes: 0 }))
+  trackMany(analytics, 2, 0, () => look)
+  await analytics.flush()
+  expect(seen).toMatchObject(Array(3).fill({ rejected: 2, pending: 0, pendingBytes: 0 }))
+})
+
 test('pendingBytes counts the bytes of JSON that wait, those in flight included', async () => {
   const collector = await startCollector()
   const gate = held()
