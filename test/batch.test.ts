@@ -139,7 +139,10 @@ test('what an open batch lost to make room does not count towards its limit', as
   const options = { flushAt: 10_000, maxQueueBytes: 1_000, overflow: 'drop-oldest' } as const
   const analytics = createClient(net, options)
   // 600 KB in all, of which never more than 1 KB wait.
-  for (let i = 0; i < 3_000; i++) analytics.track(sized(200, 'x', `e${i}`))
+  for (let i = 0; i < 3_000; i++) {
+    analytics.track(sized(200, 'x', `e${i}`))
+    if (i % 4 === 0) await turns()
+  }
   await turns()
   expect(net.arrivals).toEqual([])
   await pass(5_000)

@@ -18,7 +18,7 @@ import {
   type WireMessage,
 } from '../src/index.js'
 
-export interface Envelope {
+interface Envelope {
   batch: WireMessage[]
   messageId: string
   sentAt: string
@@ -453,7 +453,9 @@ export function runScript(
   { env = {}, flags = [] }: { env?: Record<string, string>; flags?: string[] } = {},
 ): Promise<Ended> {
   const script = `import { Analytics } from ${JSON.stringify(SRC)}\n${source}`
-  const given = ['--import', 'tsx', ...flags, '--input-type=module', '--eval', script]
+  // What Node itself has to say of tsx, or of what is new in it, is not what these tests are about.
+  const quiet = ['--disable-warning=ExperimentalWarning', '--disable-warning=DeprecationWarning']
+  const given = ['--import', 'tsx', ...quiet, ...flags, '--input-type=module', '--eval', script]
   const clean = Object.fromEntries(
     Object.entries(process.env).filter(([name]) => !/^(DEBUG|NODE_OPTIONS|ANALYTICS_)/.test(name)),
   )

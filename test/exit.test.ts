@@ -98,6 +98,22 @@ describe.concurrent('a script that ends', { timeout: 30_000 }, () => {
     expect(arrivedAt(collector)).toEqual(['e'])
   })
 
+  test('during a back-off does not wait for its end', async ({ expect, onTestFinished }) => {
+    const collector = await startCollector(onTestFinished)
+    collector.script(503)
+    const ended = await run(
+      collector,
+      `// Back-offs would last for ever here.
+       const { setTimeout } = globalThis
+       const isBackOff = (ms) => ms >= 250 && ms <= 500
+       globalThis.setTimeout = (act, ms) => setTimeout(act, isBackOff(ms) ? 2_000_000_000 : ms)
+       const say = ${say}
+       new Analytics('k', { flushAt: 1 }).track({ userId: 'u', event: 'e' }, say('e'))`,
+    )
+    expect(ended).toEqual(fine('e ok\n'))
+    expect(collector.arrivals).toHaveLength(2)
+  })
+
   test('while the endpoint is down ends by itself, with code 0, and reports the loss', async ({
     expect,
     onTestFinished,
@@ -147,7 +163,7 @@ describe.concurrent('a script that ends', { timeout: 30_000 }, () => {
   }) => {
     const ended = await runScript(
       `const fetch = () => new Promise(() => {})
-       const analytics = new Analytics('k', { fetch, ${report} })
+       const analytics = new Analytics('k', { fetch, timeout: 2_000_000_000, ${report} })
        analytics.track({ userId: 'u', event: 'e' })`,
     )
     expect(ended).toEqual(fine('lost 1 process_exit\n'))
