@@ -187,8 +187,9 @@ export class Analytics<Plan extends PlanOf<Plan> = AnyPlan> {
    */
   flush({ timeout = Infinity }: { timeout?: number } = {}): Promise<FlushResult> {
     const timeoutMs = checkTimeout('flush', timeout)
-    this.#closeBatch()
-    return this.#books.settled(timeoutMs)
+    const settled = this.#books.settled(timeoutMs)
+    this.#closeBatch() // after it, which may have called callbacks that recorded more
+    return settled
   }
 
   /**
@@ -233,6 +234,7 @@ export class Analytics<Plan extends PlanOf<Plan> = AnyPlan> {
       this.#drop(message, json, callback, new ClosedError(`${type}() came after close().`))
     } else if (this.#settings.disabled) {
       const error = new DroppedError('disabled', 'The client is disabled: nothing is sent.')
+      logDrop(message, error)
       this.#books.droppedAtCall({ error, callback, message: undefined })
     } else if (!this.#makeRoom(json.length)) {
       this.#drop(message, json, callback, this.#fullError)
@@ -277,8 +279,11 @@ export class Analytics<Plan extends PlanOf<Plan> = AnyPlan> {
     try {
       const seen = JSON.parse(decoder.decode(json)) as WireMessage
       const changed: unknown = this.#settings.beforeSend?.(seen)
+      // A promise is no message; that it rejects must not end the process.
+      if (changed instanceof Promise) changed.catch(() => undefined)
       if (changed !== null) return encode(complete(validate(type, changed), {}))
       error = new DroppedError('before_send', `beforeSend dropped the ${type}.`)
+      logDrop(message, error)
       this.#books.droppedAtCall({ error, callback, message: undefined })
     } catch (cause) {
       const why = toHooklineError(type, cause).message
@@ -293,12 +298,13 @@ export class Analytics<Plan extends PlanOf<Plan> = AnyPlan> {
   }
 
   #drop(
-    { type, messageId }: WireMessage,
+    message: WireMessage,
     json: Uint8Array | undefined,
     callback: Callback | undefined,
     error: HooklineError,
   ): void {
-    log('drop %s %s: %s', type, messageId, error.code)
+    logDrop(message, error)
+    const { type, messageId } = message
     const lost = this.#settings.onFailed && { type, messageId, json: json && decoder.decode(json) }
     this.#books.droppedAtCall({ error, callback, message: lost })
   }
@@ -306,7 +312,7 @@ export class Analytics<Plan extends PlanOf<Plan> = AnyPlan> {
   /** A call was given what is no message: that is the caller's to know, here or through a hook. */
   #refuse(type: MessageType, error: HooklineError, callback: Callback | undefined): void {
     if (this.#settings.onInvalid === 'throw' && !this.#closing) throw error
-    log('refused %s: %s', type, error.message)
+    log('refused %s: %s', type, error.code) // its message quotes what was given
     const message: LostMessage = { type, messageId: undefined, json: undefined }
     this.#books.tellLater({
       error,
@@ -387,6 +393,10 @@ export class Analytics<Plan extends PlanOf<Plan> = AnyPlan> {
 }
 
 const decoder = new TextDecoder()
+
+function logDrop({ type, messageId }: WireMessage, { code }: HooklineError): void {
+  log('drop %s %s: %s', type, messageId, code)
+}
 
 function checkCallback(type: MessageType, callback: unknown): void {
   if (callback === undefined || typeof callback === 'function') return

@@ -1,4 +1,5 @@
 import { fetch as crossFetch } from 'cross-fetch'
+import { describe } from './describe.js'
 import type { FetchInit, FetchResponse, Settings } from './options.js'
 import { http, https, unref, zlib } from './runtime.js'
 import { version } from './version.js'
@@ -10,6 +11,9 @@ export interface Answered {
   readonly body: string
   header(name: string): string | null
 }
+
+/** What an answer starts with. */
+type Head = Omit<Answered, 'body'>
 
 /** What came of a request: an answer, or none. */
 export type Answer = Answered | { readonly error: Error }
@@ -56,13 +60,13 @@ export function createTransport(settings: Settings): Transport {
 
   function start(json: Uint8Array<ArrayBuffer>, retries: number): Attempt {
     const controller = new AbortController()
-    let response: FetchResponse | undefined
+    let head: Head | undefined
     let finish!: (answer: Answer) => void // the promise's executor sets it at once
     const answer = new Promise<Answer>((resolve) => {
       finish = resolve
     })
     const cancel = (error: Error) => {
-      finish(response ? toAnswer(response, '') : { error })
+      finish(head ? { ...head, body: '' } : { error })
       controller.abort(error)
     }
     const timer = setTimeout(() => {
@@ -78,13 +82,17 @@ export function createTransport(settings: Settings): Transport {
         redirect: 'manual',
         signal: controller.signal,
       }
-      response = await fetch(url, agent ? { ...init, ...nodeFetchInit } : init)
-      // The status is the answer; a body that breaks off or never ends takes nothing from it.
-      const text = await readText(response).catch(() => {
+      const response = await fetch(url, agent ? { ...init, ...nodeFetchInit } : init)
+      head = readHead(response)
+      const stop = () => {
         controller.abort()
+      }
+      // The status is the answer; a body that breaks off or never ends takes nothing from it.
+      const body = await readText(response, stop).catch(() => {
+        stop()
         return ''
       })
-      return toAnswer(response, text)
+      return { ...head, body }
     }
     void exchange()
       .catch((error: unknown) => ({ error: toError(error) }))
@@ -98,24 +106,42 @@ export function createTransport(settings: Settings): Transport {
   return { start, close: () => agent?.destroy() }
 }
 
-function toAnswer(response: FetchResponse, body: string): Answered {
-  return { status: response.status, body, header: (name) => response.headers.get(name) }
+/** An injected fetch may resolve to anything: what has no status is no answer, the rest may be missing. */
+function readHead(response: FetchResponse): Head {
+  const { status } = response
+  if (!Number.isInteger(status)) {
+    throw new TypeError(`fetch must resolve to a response with a status, got ${describe(response)}`)
+  }
+  const header = (name: string) => {
+    try {
+      return response.headers.get(name)
+    } catch {
+      return null
+    }
+  }
+  return { status, header }
 }
 
 function toError(thrown: unknown): Error {
   return thrown instanceof Error ? thrown : new Error(String(thrown))
 }
 
-async function readText(response: FetchResponse): Promise<string> {
+/** Reads an answer's body. One that is too long is cut, and its request stopped: its connection is of no use. */
+async function readText(response: FetchResponse, stop: () => void): Promise<string> {
   const { body } = response
   const isShort = Number(response.headers.get('content-length') ?? NaN) <= MAX_ANSWER_BYTES
-  if (isShort || !isAsyncIterable(body)) return response.text()
+  if (isShort || !isAsyncIterable(body)) {
+    const text: unknown = await response.text()
+    return typeof text === 'string' ? text : ''
+  }
 
   const decoder = new TextDecoder()
   let text = ''
   for await (const chunk of body) {
     text += decoder.decode(chunk, { stream: true })
-    if (text.length > MAX_ANSWER_BYTES) break
+    if (text.length <= MAX_ANSWER_BYTES) continue
+    stop()
+    break
   }
   return text
 }

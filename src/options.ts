@@ -212,7 +212,7 @@ export function checkOptions(writeKey: unknown, options: unknown): Settings {
 }
 
 function unknownOption(name: string): OptionError {
-  const lowered = name.toLowerCase()
+  const lowered = name.toLowerCase() || undefined // an empty name means nothing
   const meant = Object.entries(OPTIONS).find(([option, otherNames]) =>
     [option, ...otherNames.split(' ')].some((known) => known.toLowerCase() === lowered),
   )
@@ -225,7 +225,7 @@ function unknownOption(name: string): OptionError {
 function checkEndpoint(given: unknown): URL {
   const fromEnvironment = given === undefined ? environment('ANALYTICS_ENDPOINT') : undefined
   const option = fromEnvironment ? 'endpoint (from ANALYTICS_ENDPOINT)' : 'endpoint'
-  const text = given ?? (fromEnvironment || DEFAULT_ENDPOINT)
+  const text = given === undefined ? fromEnvironment || DEFAULT_ENDPOINT : given
   const refuse = (why: string) =>
     new OptionError(
       'endpoint',

@@ -104,7 +104,8 @@ export class Books {
 
   /** These messages are lost, and will not be tried again. */
   lost(outcome: 'rejected' | 'dropped', entries: readonly Entry[], error: HooklineError): void {
-    if (entries.length > 0) log('%s %d messages: %s', outcome, entries.length, error.message)
+    // The code, not the message: that may repeat what a server said, and a server what it was sent.
+    if (entries.length > 0) log('%s %d messages: %s', outcome, entries.length, error.code)
     for (let from = 0; from < entries.length; from += MAX_BODY_MESSAGES) {
       const some = entries.slice(from, from + MAX_BODY_MESSAGES)
       const messages = this.#hooks.onFailed && some.map(toLostMessage)
@@ -123,6 +124,7 @@ export class Books {
   /** A message that waited is dropped to make room. */
   overflowed(entry: Entry, error: HooklineError): void {
     const message = this.#hooks.onFailed && toLostMessage(entry)
+    log('drop the oldest: %s', error.code)
     this.tellLater({ error, callback: entry.callback, message })
     this.#count('dropped', [entry])
   }

@@ -88,7 +88,9 @@ export type TrackMessage<Plan = AnyPlan, Event extends keyof Plan = keyof Plan> 
   MessageOptions & {
     /** The event's name. */
     readonly event: Event
-  } & (object extends Plan[Event]
+    // Whatever has no property that is required takes an object without any, `object` only some.
+    // eslint-disable-next-line @typescript-eslint/no-empty-object-type
+  } & ({} extends Plan[Event]
     ? {
         /** Properties of the event. */
         readonly properties?: Plan[Event] | undefined

@@ -1,0 +1,469 @@
+import { createServer, type AddressInfo } from 'node:net'
+import { fetch as crossFetch } from 'cross-fetch'
+import { describe, expect, onTestFinished, test, vi } from 'vitest'
+import type { Fetch, FetchResponse } from '../src/index.js'
+import {
+  createClient,
+  events,
+  held,
+  IN_TIME,
+  listen,
+  names,
+  pass,
+  passUntil,
+  scriptedFetch,
+  sized,
+  startCollector,
+  trackMany,
+  turns,
+  until,
+  useFakeClock,
+  type Reply,
+} from './collector.js'
+
+/** A fetch that does as given at first, and then answers 200. */
+function oddFetch(act: () => unknown) {
+  const net = scriptedFetch()
+  let calls = 0
+  const fetch: Fetch = (url, init) => {
+    if (calls++ > 0) return net.fetch(url, init)
+    return act() as Promise<FetchResponse>
+  }
+  return { ...net, fetch, calls: () => calls }
+}
+
+/** The default fetch, and how many answers it saw start. */
+function countHeads() {
+  let heads = 0
+  const fetch: Fetch = async (url, init) => {
+    const response = await crossFetch(url, init)
+    heads++
+    return response
+  }
+  return { fetch, heads: () => heads }
+}
+
+async function unhandledDuring(act: () => Promise<void>): Promise<unknown[]> {
+  const unhandled: unknown[] = []
+  const note = (reason: unknown) => unhandled.push(reason)
+  process.on('unhandledRejection', note)
+  process.on('uncaughtException', note)
+  try {
+    await act()
+    await turns()
+  } finally {
+    process.off('unhandledRejection', note)
+    process.off('uncaughtException', note)
+  }
+  return unhandled
+}
+
+describe('the deadline holds', () => {
+  test('for a server that never answers: the request is ended and tried again', async () => {
+    useFakeClock()
+    const collector = await startCollector()
+    collector.script('silence')
+    const heard = listen()
+    const analytics = createClient(collector, { ...heard.hooks, flushAt: 1 })
+    trackMany(analytics, 1, 0, heard.as)
+    await collector.arrived(1)
+    await pass(10_000)
+    await pass(500)
+    await collector.arrived(2)
+    await until(() => heard.outcomes.length === 1)
+    expect(heard.codes).toEqual(['e0: ok'])
+    expect(heard.delivered[0]?.attempts).toBe(2)
+    await analytics.close()
+    await collector.disconnected()
+  })
+
+  test('for a TLS handshake that never ends', async () => {
+    useFakeClock()
+    let connections = 0
+    const server = createServer((socket) => {
+      connections++
+      socket.on('error', () => undefined)
+    })
+    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+    onTestFinished(() => {
+      server.close()
+    })
+    const { port } = server.address() as AddressInfo
+    const heard = listen()
+    const analytics = createClient(scriptedFetch(), {
+      ...heard.hooks,
+      fetch: undefined,
+      endpoint: `https://127.0.0.1:${port}`,
+      maxRetries: 1,
+      flushAt: 1,
+    })
+    trackMany(analytics, 1, 0, heard.as)
+    await until(() => connections === 1)
+    await pass(10_000)
+    await pass(500)
+    await until(() => connections === 2)
+    await pass(10_000)
+    expect(heard.codes).toEqual(['e0: retries_exhausted'])
+    expect((heard.failed[0]?.error.cause as Error).message).toBe('no answer within 10000 ms')
+  })
+
+  test.each<Reply>(['headers only', 'drip'])(
+    'for an answer that does not end (%s): its status counts',
+    async (reply) => {
+      useFakeClock()
+      const collector = await startCollector()
+      collector.script(reply)
+      const heard = listen()
+      const { fetch, heads } = countHeads()
+      const analytics = createClient(collector, { ...heard.hooks, fetch, flushAt: 1 })
+      trackMany(analytics, 1, 0, heard.as)
+      await until(() => heads() === 1)
+      await pass(9_999)
+      expect(heard.codes).toEqual([])
+      await pass(1)
+      expect(heard.codes).toEqual(['e0: ok'])
+      expect(collector.arrivals).toHaveLength(1)
+      await collector.disconnected()
+    },
+  )
+
+  test.each([
+    ['timeout', { timeout: 700 }, 700],
+    ['the default', {}, 10_000],
+  ])('for a fetch that ignores its signal: %s', async (_, options, ms) => {
+    useFakeClock()
+    const signals: AbortSignal[] = []
+    const net = scriptedFetch((__, { signal }) => {
+      signals.push(signal)
+      return 'hang'
+    })
+    const analytics = createClient(net, { ...options, flushAt: 1 })
+    trackMany(analytics, 1)
+    await pass(ms - 1)
+    expect(signals.map(({ aborted }) => aborted)).toEqual([false])
+    await pass(1)
+    expect(signals.map(({ aborted }) => aborted)).toEqual([true])
+    await pass(500)
+    expect(events(...net.arrivals)).toEqual(['e0', 'e0'])
+    expect(analytics.stats()).toMatchObject({ delivered: 1, pending: 0 })
+  })
+
+  test('for a body that never comes: a 503 is a 503, with its Retry-After', async () => {
+    useFakeClock()
+    const endless = {
+      status: 503,
+      headers: new Headers({ 'Retry-After': '60' }),
+      body: new ReadableStream(),
+      text: () => new Promise<never>(() => undefined),
+    }
+    const net = oddFetch(() => Promise.resolve(endless))
+    const analytics = createClient(net, { flushAt: 1 })
+    trackMany(analytics, 1)
+    await pass(10_000 + 59_999)
+    expect(net.calls()).toBe(1)
+    await pass(1)
+    expect(net.calls()).toBe(2)
+    expect(analytics.stats().delivered).toBe(1)
+  })
+
+  test('and an answer that comes after it changes nothing', async () => {
+    useFakeClock()
+    const late = held()
+    const heard = listen()
+    const net = scriptedFetch(late.reply as never, 403)
+    const analytics = createClient(net, { ...heard.hooks, flushAt: 1, timeout: 1_000 })
+    trackMany(analytics, 1, 0, heard.as)
+    await pass(2_000)
+    expect(heard.codes).toEqual(['e0: rejected'])
+    late.release(200)
+    await turns()
+    expect(heard.outcomes).toHaveLength(1)
+    expect(analytics.stats()).toMatchObject({ delivered: 0, rejected: 1, pending: 0 })
+  })
+
+  test('no longer than the request: its timer goes with the answer', async () => {
+    useFakeClock()
+    const analytics = createClient(scriptedFetch(), { flushAt: 1 })
+    trackMany(analytics, 3)
+    await turns()
+    expect(analytics.stats().delivered).toBe(3)
+    await pass(5_000)
+    expect(vi.getTimerCount()).toBe(0)
+  })
+})
+
+describe('an injected fetch', () => {
+  const failing: [string, () => unknown][] = [
+    [
+      'throws',
+      () => {
+        throw new Error('sync')
+      },
+    ],
+    [
+      'throws what is no error',
+      () => {
+        // eslint-disable-next-line @typescript-eslint/only-throw-error
+        throw 'sync'
+      },
+    ],
+    // eslint-disable-next-line @typescript-eslint/prefer-promise-reject-errors
+    ['rejects with nothing', () => Promise.reject()],
+    ['gives undefined', () => undefined],
+    ['resolves to undefined', () => Promise.resolve(undefined)],
+    ['resolves to null', () => Promise.resolve(null)],
+    ['resolves to a string', () => Promise.resolve('ok')],
+    ['resolves to an object without a status', () => Promise.resolve({})],
+    ['resolves to a status that is no number', () => Promise.resolve({ status: 'fine' })],
+    [
+      'resolves to what throws when it is read',
+      () =>
+        Promise.resolve({
+          get status() {
+            throw new Error('getter')
+          },
+        }),
+    ],
+    ['resolves to a 503 without headers', () => Promise.resolve({ status: 503 })],
+    [
+      'resolves to a 503 whose headers throw',
+      () =>
+        Promise.resolve({
+          status: 503,
+          headers: {
+            get: () => {
+              throw new Error('headers')
+            },
+          },
+          text: () => Promise.resolve(''),
+        }),
+    ],
+    [
+      'resolves to a 503 without a text',
+      () => Promise.resolve({ status: 503, headers: new Headers() }),
+    ],
+    [
+      'resolves to a 503 whose text is none',
+      () =>
+        Promise.resolve({
+          status: 503,
+          headers: new Headers(),
+          text: () => Promise.resolve(undefined),
+        }),
+    ],
+  ]
+  test.each(failing)('that %s is tried again', async (_, act) => {
+    useFakeClock()
+    const heard = listen()
+    const net = oddFetch(act)
+    const unhandled = await unhandledDuring(async () => {
+      const analytics = createClient(net, { ...heard.hooks, flushAt: 2 })
+      trackMany(analytics, 2, 0, heard.as)
+      await pass(600)
+      expect(analytics.stats()).toMatchObject({ delivered: 2, pending: 0 })
+    })
+    expect(unhandled).toEqual([])
+    expect(net.calls()).toBe(2)
+    expect(heard.codes).toEqual(['e0: ok', 'e1: ok'])
+  })
+
+  const taken: [string, () => unknown][] = [
+    ['only a status', () => ({ status: 200 })],
+    ['no text', () => ({ status: 200, headers: new Headers() })],
+    [
+      'a text that is none',
+      () => ({ status: 200, headers: new Headers(), text: () => Promise.resolve(undefined) }),
+    ],
+    [
+      'a text that rejects',
+      () => ({ status: 200, headers: new Headers(), text: () => Promise.reject(new Error('x')) }),
+    ],
+    [
+      'a body of text',
+      () => ({
+        status: 200,
+        headers: new Headers(),
+        body: (function* () {
+          yield 'no bytes'
+        })(),
+        text: () => Promise.resolve(''),
+      }),
+    ],
+  ]
+  test.each(taken)('that resolves to a 200 with %s delivers', async (_, act) => {
+    const net = oddFetch(() => Promise.resolve(act()))
+    const heard = listen()
+    const unhandled = await unhandledDuring(async () => {
+      const analytics = createClient(net, { ...heard.hooks, flushAt: 2 })
+      trackMany(analytics, 2, 0, heard.as)
+      await turns()
+      expect(analytics.stats()).toMatchObject({ delivered: 2, pending: 0 })
+    })
+    expect(unhandled).toEqual([])
+    expect(heard.codes).toEqual(['e0: ok', 'e1: ok'])
+  })
+
+  test.each([302, 403])('that resolves to a bare %i rejects', async (status) => {
+    const heard = listen()
+    const net = oddFetch(() => Promise.resolve({ status }))
+    const unhandled = await unhandledDuring(async () => {
+      const analytics = createClient(net, { ...heard.hooks, flushAt: 2 })
+      trackMany(analytics, 2, 0, heard.as)
+      await turns()
+      expect(analytics.stats()).toMatchObject({ rejected: 2, pending: 0 })
+    })
+    expect(unhandled).toEqual([])
+    expect(heard.codes).toEqual(['e0: rejected', 'e1: rejected'])
+  })
+
+  test('is given the standard’s arguments, and no others', async () => {
+    const fetch = vi.fn<Fetch>(() => Promise.resolve(new Response('{}')))
+    const analytics = createClient({ ...scriptedFetch(), fetch }, { endpoint: 'http://c.example' })
+    trackMany(analytics, 1)
+    await analytics.flush()
+    const [[url, init] = []] = fetch.mock.calls
+    expect(url).toBe('http://c.example/v1/batch')
+    expect(Object.keys(init ?? {}).sort()).toEqual([
+      'body',
+      'headers',
+      'method',
+      'redirect',
+      'signal',
+    ])
+    expect(init).toMatchObject({ method: 'POST', redirect: 'manual' })
+    expect(init?.body).toBeInstanceOf(Uint8Array)
+    expect(init?.signal).toBeInstanceOf(AbortSignal)
+  })
+
+  test('may be the global one', async () => {
+    const collector = await startCollector()
+    collector.script({ status: 302, headers: { Location: '/elsewhere' } })
+    const heard = listen()
+    const analytics = createClient(collector, { ...heard.hooks, fetch: globalThis.fetch })
+    trackMany(analytics, 1)
+    await analytics.flush()
+    trackMany(analytics, 2, 1)
+    expect(await analytics.flush()).toEqual({ delivered: 2, failed: 0 })
+    expect(heard.failed[0]?.error.message).toContain('Redirects are not followed')
+    expect(collector.arrivals.map(({ path }) => path)).toEqual(['/v1/batch', '/v1/batch'])
+  })
+})
+
+describe('an answer', () => {
+  test('without end is cut off, and its connection with it', async () => {
+    const collector = await startCollector()
+    collector.script('flood')
+    const analytics = createClient(collector)
+    trackMany(analytics, 1)
+    expect(await analytics.flush()).toEqual({ delivered: 1, failed: 0 })
+    await collector.disconnected()
+  })
+
+  test('that is long but says its length is not read to the end either', async () => {
+    const collector = await startCollector()
+    const body = ' '.repeat(8_000_000)
+    collector.script({ body, headers: { 'Content-Length': String(body.length) } })
+    const analytics = createClient(collector)
+    trackMany(analytics, 1)
+    expect(await analytics.flush()).toEqual({ delivered: 1, failed: 0 })
+    await collector.disconnected()
+  })
+
+  test('that breaks off after its status counts by its status', async () => {
+    const collector = await startCollector()
+    collector.script('reset in reply')
+    const analytics = createClient(collector, { fetch: globalThis.fetch })
+    trackMany(analytics, 1)
+    expect(await analytics.flush()).toEqual({ delivered: 1, failed: 0 })
+    expect(collector.arrivals).toHaveLength(1)
+  })
+
+  test('that breaks off unnoticed (by cross-fetch) counts by its status, at the deadline', async () => {
+    useFakeClock()
+    const collector = await startCollector()
+    collector.script('reset in reply')
+    const { fetch, heads } = countHeads()
+    const analytics = createClient(collector, { fetch, flushAt: 1 })
+    trackMany(analytics, 1)
+    await until(() => heads() === 1)
+    await pass(10_000)
+    expect(analytics.stats()).toMatchObject({ delivered: 1, pending: 0 })
+    expect(collector.arrivals).toHaveLength(1)
+  })
+
+  test('with characters cut between chunks is read whole', async () => {
+    const bytes = Buffer.from('{"rejected":[{"index":0,"code":"é","message":"€𝄞"}]}')
+    const chunks = [...bytes].map((byte) => Uint8Array.of(byte))
+    const body = new ReadableStream({
+      pull: (controller) => {
+        const chunk = chunks.shift()
+        if (chunk) controller.enqueue(chunk)
+        else controller.close()
+      },
+    })
+    const heard = listen()
+    const net = oddFetch(() => Promise.resolve(new Response(body)))
+    const analytics = createClient(net, heard.hooks)
+    trackMany(analytics, 1)
+    await analytics.flush()
+    expect(heard.failed[0]?.error.message).toContain('€𝄞 (é)')
+  })
+})
+
+test('one connection serves request after request', async () => {
+  const collector = await startCollector()
+  const analytics = createClient(collector)
+  for (let i = 0; i < 5; i++) {
+    trackMany(analytics, 1, i)
+    await analytics.flush()
+    expect(collector.openSockets).toBe(1)
+  }
+  expect(collector.arrivals).toHaveLength(5)
+  await analytics.close()
+  await collector.disconnected()
+})
+
+describe('gzip', () => {
+  test('compresses the body, and says so', async () => {
+    const collector = await startCollector()
+    const analytics = createClient(collector, { gzip: true })
+    analytics.track(sized(32_768, '€'))
+    trackMany(analytics, 10)
+    expect(await analytics.flush()).toEqual({ delivered: 11, failed: 0 })
+    const { headers, bytes, json } = collector.arrivals[0] ?? {}
+    expect(headers).toMatchObject({
+      'content-encoding': 'gzip',
+      'content-type': 'application/json',
+      'content-length': String(bytes?.length),
+    })
+    expect(bytes?.length).toBeLessThan(2_000)
+    expect(Buffer.byteLength(json ?? '')).toBeGreaterThan(32_768)
+    expect(events(collector.arrivals[0])).toEqual(['e', ...names(0, 10)])
+  })
+
+  test('is left out unless asked for', async () => {
+    const net = scriptedFetch()
+    const analytics = createClient(net, { gzip: false })
+    trackMany(analytics, 1)
+    await analytics.flush()
+    expect(net.arrivals[0]?.headers).not.toHaveProperty('content-encoding')
+  })
+
+  test('changes nothing about retries, order and ids', async () => {
+    useFakeClock()
+    const collector = await startCollector()
+    collector.script(503, 'reset')
+    const heard = listen()
+    const analytics = createClient(collector, { ...IN_TIME, gzip: true, flushAt: 2 })
+    trackMany(analytics, 2, 0, heard.as)
+    await passUntil(() => heard.outcomes.length === 2)
+    expect(collector.arrivals.map(({ headers }) => headers['x-retry-count'])).toEqual([
+      undefined,
+      '1',
+      '2',
+    ])
+    const [first, , third] = collector.arrivals
+    expect(third?.body.batch).toEqual(first?.body.batch)
+    expect(third?.body.messageId).toBe(first?.body.messageId)
+  })
+})

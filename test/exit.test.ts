@@ -1,0 +1,282 @@
+import { describe, expect, test } from 'vitest'
+import { runScript, startCollector, type Collector, type Ended } from './collector.js'
+
+// An interval that no test lives to see: what arrives, arrived because the script ended.
+const OPTIONS = 'flushAfter: 2_000_000_000'
+
+function run(collector: Collector, source: string, flags: string[] = []): Promise<Ended> {
+  return runScript(source, { env: { ANALYTICS_ENDPOINT: collector.url }, flags })
+}
+
+const arrivedAt = ({ accepted }: Collector) => accepted.map(({ event }) => event)
+
+/** Ended by itself, without a complaint. */
+const fine = (stdout: string) => ({ code: 0, signal: null, stdout, stderr: '' })
+
+const say = '(name) => (error) => console.log(name, error?.code ?? "ok")'
+const report = 'onFailed: ({ messages, error }) => console.log("lost", messages.length, error.code)'
+
+// Each is a process of its own, most of which wait for something: side by side they take little.
+describe.concurrent('a script that ends', { timeout: 30_000 }, () => {
+  test('after one track delivers it at once, and is not held by the interval', async ({
+    expect,
+    onTestFinished,
+  }) => {
+    const collector = await startCollector(onTestFinished)
+    const ended = await run(
+      collector,
+      `const say = ${say}
+       const analytics = new Analytics('k', { ${OPTIONS} })
+       analytics.track({ userId: 'u', event: 'e' }, say('e'))`,
+    )
+    expect(ended).toEqual(fine('e ok\n'))
+    expect(arrivedAt(collector)).toEqual(['e'])
+  })
+
+  test('with a queue of many loses none', async ({ expect, onTestFinished }) => {
+    const collector = await startCollector(onTestFinished)
+    const ended = await run(
+      collector,
+      `for (const flushAt of [1, 20, 10_000]) {
+         const analytics = new Analytics('k', { ${OPTIONS}, flushAt })
+         for (let i = 0; i < 505; i++) analytics.track({ userId: 'u', event: 'e' + i })
+       }`,
+    )
+    expect(ended).toEqual(fine(''))
+    expect(arrivedAt(collector)).toHaveLength(3 * 505)
+  })
+
+  test('with an exit code of its own keeps it', async ({ expect, onTestFinished }) => {
+    const collector = await startCollector(onTestFinished)
+    const ended = await run(
+      collector,
+      `process.exitCode = 3
+       new Analytics('k', { ${OPTIONS} }).track({ userId: 'u', event: 'e' })`,
+    )
+    expect(ended).toEqual({ ...fine(''), code: 3 })
+    expect(arrivedAt(collector)).toEqual(['e'])
+  })
+
+  test('without a message, or after close(), ends', async ({ expect, onTestFinished }) => {
+    const collector = await startCollector(onTestFinished)
+    const ended = await run(
+      collector,
+      `new Analytics('k')
+       const analytics = new Analytics('k', { ${OPTIONS} })
+       analytics.track({ userId: 'u', event: 'e' })
+       console.log(await analytics.close())`,
+    )
+    expect(ended).toEqual(fine('{ delivered: 1, failed: 0 }\n'))
+  })
+
+  test('after flush() is not held by timers or open connections', async ({
+    expect,
+    onTestFinished,
+  }) => {
+    const collector = await startCollector(onTestFinished)
+    const ended = await run(
+      collector,
+      `const analytics = new Analytics('k', { ${OPTIONS} })
+       analytics.track({ userId: 'u', event: 'a' })
+       console.log(await analytics.flush())
+       analytics.track({ userId: 'u', event: 'b' })`,
+    )
+    expect(ended).toEqual(fine('{ delivered: 1, failed: 0 }\n'))
+    expect(arrivedAt(collector)).toEqual(['a', 'b'])
+  })
+
+  test('while the endpoint stumbles tries again', async ({ expect, onTestFinished }) => {
+    const collector = await startCollector(onTestFinished)
+    collector.script(503, 'reset', 'reset unread')
+    const ended = await run(
+      collector,
+      `const say = ${say}
+       const analytics = new Analytics('k', { ${OPTIONS}, ${report} })
+       analytics.track({ userId: 'u', event: 'e' }, say('e'))`,
+    )
+    expect(ended).toEqual(fine('e ok\n'))
+    expect(arrivedAt(collector)).toEqual(['e'])
+  })
+
+  test('during a back-off does not wait for its end', async ({ expect, onTestFinished }) => {
+    const collector = await startCollector(onTestFinished)
+    collector.script(503)
+    const ended = await run(
+      collector,
+      `// Back-offs would last for ever here.
+       const { setTimeout } = globalThis
+       const isBackOff = (ms) => ms >= 250 && ms <= 500
+       globalThis.setTimeout = (act, ms) => setTimeout(act, isBackOff(ms) ? 2_000_000_000 : ms)
+       const say = ${say}
+       new Analytics('k', { flushAt: 1 }).track({ userId: 'u', event: 'e' }, say('e'))`,
+    )
+    expect(ended).toEqual(fine('e ok\n'))
+    expect(collector.arrivals).toHaveLength(2)
+  })
+
+  test('while the endpoint is down ends by itself, with code 0, and reports the loss', async ({
+    expect,
+    onTestFinished,
+  }) => {
+    const collector = await startCollector(onTestFinished)
+    await collector.shut()
+    const ended = await run(
+      collector,
+      `const say = ${say}
+       const analytics = new Analytics('k', { ${OPTIONS}, ${report} })
+       for (const name of ['a', 'b']) analytics.track({ userId: 'u', event: name }, say(name))`,
+    )
+    expect(ended).toEqual(fine('a process_exit\nb process_exit\nlost 2 process_exit\n'))
+  })
+
+  test('while the endpoint is down and nobody listens ends in silence', async ({
+    expect,
+    onTestFinished,
+  }) => {
+    const collector = await startCollector(onTestFinished)
+    await collector.shut()
+    const ended = await run(
+      collector,
+      `const analytics = new Analytics('k', { flushAt: 1 })
+       for (let i = 0; i < 50; i++) analytics.track({ userId: 'u', event: 'e' })`,
+    )
+    expect(ended).toEqual(fine(''))
+  })
+
+  test('while the endpoint hangs ends by itself, however long its timeout', async ({
+    expect,
+    onTestFinished,
+  }) => {
+    const collector = await startCollector(onTestFinished)
+    collector.otherwise('silence')
+    const ended = await run(
+      collector,
+      `const analytics = new Analytics('k', { timeout: 2_000_000_000, ${report} })
+       analytics.track({ userId: 'u', event: 'e' })`,
+    )
+    expect(ended).toEqual(fine('lost 1 process_exit\n'))
+    expect(collector.arrivals).toHaveLength(1)
+  })
+
+  test('while an injected fetch hangs, with nothing that holds the process, reports the loss', async ({
+    expect,
+  }) => {
+    const ended = await runScript(
+      `const fetch = () => new Promise(() => {})
+       const analytics = new Analytics('k', { fetch, timeout: 2_000_000_000, ${report} })
+       analytics.track({ userId: 'u', event: 'e' })`,
+    )
+    expect(ended).toEqual(fine('lost 1 process_exit\n'))
+  })
+
+  test.for(['flush()', 'close({ timeout: Infinity })'])(
+    'in await %s during an outage has no exit code 13',
+    async (call, { expect, onTestFinished }) => {
+      const collector = await startCollector(onTestFinished)
+      await collector.shut()
+      const ended = await run(
+        collector,
+        `const analytics = new Analytics('k', { ${report} })
+         analytics.track({ userId: 'u', event: 'e' })
+         console.log(await analytics.${call})`,
+      )
+      expect(ended).toEqual(fine('lost 1 process_exit\n{ delivered: 0, failed: 1 }\n'))
+    },
+  )
+
+  test('in await close() with a timeout ends when that is over', async ({
+    expect,
+    onTestFinished,
+  }) => {
+    const collector = await startCollector(onTestFinished)
+    await collector.shut()
+    const ended = await run(
+      collector,
+      `const analytics = new Analytics('k', { ${report} })
+       analytics.track({ userId: 'u', event: 'e' })
+       console.log(await analytics.close({ timeout: 10 }))`,
+    )
+    expect(ended).toEqual(fine('lost 1 close_timeout\n{ delivered: 0, failed: 1 }\n'))
+  })
+})
+
+describe.concurrent('a process', { timeout: 30_000 }, () => {
+  test('gets one listener on beforeExit, and none on signals, exceptions or exit', async ({
+    expect,
+    onTestFinished,
+  }) => {
+    const collector = await startCollector(onTestFinished)
+    const ended = await run(
+      collector,
+      `const before = process.eventNames().map(String)
+       for (let i = 0; i < 50; i++) {
+         const analytics = new Analytics('k', { ${OPTIONS} })
+         analytics.track({ userId: 'u', event: 'e' })
+       }
+       const added = process.eventNames().map(String).filter((name) => !before.includes(name))
+       console.log(added, process.listenerCount('beforeExit'))`,
+    )
+    // Fifty clients, and no MaxListenersExceededWarning on stderr.
+    expect(ended).toEqual(fine("[ 'beforeExit' ] 1\n"))
+    expect(arrivedAt(collector)).toHaveLength(50)
+  })
+
+  test('does not keep the AsyncLocalStorage context of a call alive', async ({
+    expect,
+    onTestFinished,
+  }) => {
+    const collector = await startCollector(onTestFinished)
+    collector.script('silence', 503, 503)
+    const ended = await run(
+      collector,
+      `import { AsyncLocalStorage } from 'node:async_hooks'
+       const context = new AsyncLocalStorage()
+       const track = (analytics) => {
+         const request = { body: new Array(1_000) }
+         context.run(request, () => analytics.track({ userId: 'u', event: 'e' }))
+         return new WeakRef(request)
+       }
+       const turn = () => new Promise((resolve) => setImmediate(resolve))
+       const failed = (fetch) => {
+         let done
+         const once = new Promise((resolve) => (done = resolve))
+         return { once, fetch: async (...given) => { const response = await fetch(...given); done(); return response } }
+       }
+
+       const refs = {
+         interval: track(new Analytics('k', { ${OPTIONS} })),
+         inFlight: track(new Analytics('k', { flushAt: 1 })),
+       }
+       const backOff = failed(fetch)
+       for (let i = 0; i < 100; i++) await turn()
+       refs.backOff = track(new Analytics('k', { flushAt: 1, fetch: backOff.fetch }))
+       await backOff.once
+       for (let i = 0; i < 20; i++) {
+         await turn()
+         gc()
+       }
+       for (const [name, ref] of Object.entries(refs)) console.log(name, ref.deref() ? 'kept' : 'free')
+       process.exit()`,
+      ['--expose-gc'],
+    )
+    expect(ended).toEqual(fine('interval free\ninFlight free\nbackOff free\n'))
+  })
+})
+
+test('requests are made outside the context of the call that caused them', async () => {
+  const { AsyncLocalStorage } = await import('node:async_hooks')
+  const { Analytics } = await import('../src/index.js')
+  const context = new AsyncLocalStorage<string>()
+  const seen: unknown[] = []
+  const fetch = () => {
+    seen.push(context.getStore())
+    return Promise.resolve(new Response(null, { status: seen.length < 2 ? 503 : 200 }))
+  }
+  const analytics = new Analytics('k', { fetch, flushAt: 1 })
+  await context.run('request', async () => {
+    analytics.track({ userId: 'u', event: 'e' })
+    await analytics.flush()
+  })
+  await analytics.close()
+  expect(seen).toEqual([undefined, undefined])
+})

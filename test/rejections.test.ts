@@ -1,0 +1,42 @@
+import { expect, test } from 'vitest'
+import { readRejections } from '../src/rejections.js'
+
+const read = (answer: unknown, length = 3) =>
+  Object.fromEntries(
+    readRejections(typeof answer === 'string' ? answer : JSON.stringify(answer), length),
+  )
+
+test('the messages that an answer names are read by their index', () => {
+  const rejected = [
+    { index: 0, code: 'a', message: 'A' },
+    { index: 2, code: 'c', message: 'C', more: true },
+  ]
+  expect(read({ rejected })).toEqual({
+    0: { code: 'a', message: 'A' },
+    2: { code: 'c', message: 'C' },
+  })
+})
+
+test.each([-1, 3, 4, 1e9, 0.5, NaN, '0', null, true, [0], undefined])(
+  'an index of %s, in a batch of three, names none',
+  (index) => {
+    expect(read({ rejected: [{ index, code: 'a', message: 'A' }] })).toEqual({})
+  },
+)
+
+test.each([
+  '',
+  '{',
+  'null',
+  '[]',
+  '"rejected"',
+  '["rejected"]',
+  '{"rejected":null}',
+  '{"rejected":{"index":0}}',
+  '{"rejected":"[0]"}',
+  '{"rejected":[0,null,"x",[]]}',
+  '{"data":{"rejected":[{"index":0}]}}',
+  '<html>"rejected"</html>',
+])('an answer of %j names none', (body) => {
+  expect(read(body)).toEqual({})
+})
