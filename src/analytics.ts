@@ -200,7 +200,8 @@ export class Analytics<Plan extends PlanOf<Plan> = AnyPlan> {
    */
   close({ timeout = CLOSE_TIMEOUT_MS }: { timeout?: number } = {}): Promise<FlushResult> {
     const timeoutMs = checkTimeout('close', timeout)
-    return (this.#closing ??= this.#close(timeoutMs))
+    // Set before anything is told of closing: a callback may close again.
+    return (this.#closing ??= Promise.resolve().then(() => this.#close(timeoutMs)))
   }
 
   /** Closes the client at the end of an `await using` block. */
@@ -281,7 +282,10 @@ export class Analytics<Plan extends PlanOf<Plan> = AnyPlan> {
       const changed: unknown = this.#settings.beforeSend?.(seen)
       // A promise is no message; that it rejects must not end the process.
       if (changed instanceof Promise) changed.catch(() => undefined)
-      if (changed !== null) return encode(complete(validate(type, changed), {}))
+      if (changed !== null) {
+        Object.assign(message, complete(validate(type, changed), {}))
+        return encode(message)
+      }
       error = new DroppedError('before_send', `beforeSend dropped the ${type}.`)
       logDrop(message, error)
       this.#books.droppedAtCall({ error, callback, message: undefined })

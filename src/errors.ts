@@ -2,6 +2,7 @@ import { HooklineError } from './hookline-error.js'
 
 /** An option of the client is wrong: thrown by the constructor. */
 export class OptionError extends HooklineError {
+  /** The class's name, for logs. */
   override readonly name = 'OptionError'
   override readonly code = 'invalid_option'
   /** The option's name. */
@@ -18,12 +19,13 @@ export class OptionError extends HooklineError {
  * `onInvalid: 'report'`. Nothing else is affected.
  */
 export class ValidationError extends HooklineError {
+  /** The class's name, for logs. */
   override readonly name = 'ValidationError'
   override readonly code = 'invalid_message'
   /** Path of the field that is wrong, such as `userId` or `properties.total`. */
   readonly field: string
 
-  constructor(field: string, message: string, options?: ErrorOptions) {
+  constructor(field: string, message: string, options?: { cause?: unknown }) {
     super(message, options)
     this.field = field
   }
@@ -31,6 +33,7 @@ export class ValidationError extends HooklineError {
 
 /** A message is larger than 32 KB: thrown by the call, or reported with `onInvalid: 'report'`. */
 export class MessageTooLargeError extends HooklineError {
+  /** The class's name, for logs. */
   override readonly name = 'MessageTooLargeError'
   override readonly code = 'message_too_large'
   /** Size of the message's JSON in bytes. */
@@ -44,6 +47,7 @@ export class MessageTooLargeError extends HooklineError {
 
 /** A call came after `close()`: its message was not sent. */
 export class ClosedError extends HooklineError {
+  /** The class's name, for logs. */
   override readonly name = 'ClosedError'
   override readonly code = 'closed'
 }
@@ -59,10 +63,11 @@ export type DropReason =
 
 /** A message was given up without a server's word; `code` says why. */
 export class DroppedError extends HooklineError {
+  /** The class's name, for logs. */
   override readonly name = 'DroppedError'
   override readonly code: DropReason
 
-  constructor(code: DropReason, message: string, options?: ErrorOptions) {
+  constructor(code: DropReason, message: string, options?: { cause?: unknown }) {
     super(message, options)
     this.code = code
   }
@@ -70,6 +75,7 @@ export class DroppedError extends HooklineError {
 
 /** The server refused a message for good. */
 export class RejectedError extends HooklineError {
+  /** The class's name, for logs. */
   override readonly name = 'RejectedError'
   override readonly code = 'rejected'
   /** The answer's HTTP status. */
@@ -86,6 +92,7 @@ export class RejectedError extends HooklineError {
 
 /** A message was given up after `maxRetries` retries; `cause` is the last failure. */
 export class RetriesExhaustedError extends HooklineError {
+  /** The class's name, for logs. */
   override readonly name = 'RetriesExhaustedError'
   override readonly code = 'retries_exhausted'
   /** How many requests were made. */

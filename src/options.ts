@@ -6,18 +6,30 @@ import type { DeliveredReport, FailedReport, Fields, Integrations, WireMessage }
 
 /** The part of a fetch `Response` that the client reads. */
 export interface FetchResponse {
+  /** The HTTP status. */
   readonly status: number
-  readonly headers: { get(name: string): string | null }
+  /** Of these, `Retry-After`, `Content-Length` and `Location` are read. */
+  readonly headers: {
+    /** A header's value, or null. */
+    get(name: string): string | null
+  }
+  /** The body's chunks, if it can be read by chunks. */
   readonly body?: unknown
+  /** The body as text. */
   text(): Promise<string>
 }
 
 /** What the client asks of a {@link Fetch}. */
 export interface FetchInit {
+  /** Always a POST. */
   readonly method: 'POST'
+  /** Authorization, content type and encoding, user agent, count of retries. */
   readonly headers: Record<string, string>
+  /** A batch as JSON, perhaps compressed. */
   readonly body: Uint8Array<ArrayBuffer>
+  /** Redirects are not to be followed. */
   readonly redirect: 'manual'
+  /** Aborts when the time is over. */
   readonly signal: AbortSignal
 }
 

@@ -177,7 +177,8 @@ export class Sender {
     clearTimeout(this.#pause?.timer)
     const timer = setTimeout(this.#onPauseEnd, delayMs)
     unref(timer)
-    this.#pause = { timer, untilMs, isOurs }
+    // A pause that takes the place of one that the server asked for is as binding.
+    this.#pause = { timer, untilMs, isOurs: isOurs && (this.#pause?.isOurs ?? true) }
   }
 
   readonly #onPauseEnd = detached(() => {

@@ -1,6 +1,6 @@
 import { entryBytes, entryJson, type Batch, type Entry } from './entry.js'
 import { RejectedError } from './errors.js'
-import type { HooklineError } from './hookline-error.js'
+import { HooklineError } from './hookline-error.js'
 import { MAX_BODY_MESSAGES } from './limits.js'
 import { log } from './log.js'
 import type { AnalyticsOptions } from './options.js'
@@ -89,7 +89,8 @@ export class Books {
       const error = new RejectedError(text, status, code)
       this.lost('rejected', entries.slice(index, index + 1), error)
     }
-    const taken = entries.filter((_, index) => !rejections.has(index))
+    const isTaken = (_: Entry, index: number) => !rejections.has(index)
+    const taken = rejections.size > 0 ? entries.filter(isTaken) : entries
     this.#settle('delivered', taken)
     const { onDelivered } = this.#hooks
     if (!onDelivered || taken.length === 0) return
@@ -185,16 +186,23 @@ export class Books {
   }
 
   #release(waiter: Waiter): void {
-    clearTimeout(waiter.timer)
+    const { timer, delivered, failed, resolve } = waiter
+    clearTimeout(timer)
     this.#waiters.delete(waiter)
-    waiter.resolve({ delivered: waiter.delivered, failed: waiter.failed })
+    // Callbacks come first: what is untold is told in an earlier turn than this.
+    if (this.#untold.length > 0)
+      later(() => {
+        resolve({ delivered, failed })
+      })
+    else resolve({ delivered, failed })
   }
 }
 
 /** Runs a function of the application's: what it throws, or rejects with, is logged and goes no further. */
 function guard<Argument>(name: string, act: (argument: Argument) => unknown, argument: Argument) {
   const onError = (error: unknown) => {
-    log('%s threw: %O', name, error)
+    // An error of ours that is thrown on may repeat what a server said.
+    log('%s threw: %O', name, error instanceof HooklineError ? error.code : error)
   }
   try {
     const result = act(argument)

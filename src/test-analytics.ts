@@ -33,10 +33,16 @@ export interface CapturedRequest {
   readonly outcome: number | 'reset' | 'timeout'
 }
 
+/** A message of one type. */
+export type MessageOf<Type extends MessageType> = WireMessage & {
+  /** Tells the types apart. */
+  readonly type: Type
+}
+
 /** The messages that were delivered, in order: all of them, and those of each type. */
 export type CapturedMessages = {
   /** Messages of this type. */
-  readonly [Type in MessageType]: readonly (WireMessage & { readonly type: Type })[]
+  readonly [Type in MessageType]: readonly MessageOf<Type>[]
 } & {
   /** Messages of every type. */
   readonly all: readonly WireMessage[]
@@ -51,9 +57,9 @@ export interface TestAnalytics<Plan extends PlanOf<Plan> = AnyPlan> {
   /** Each request so far, failed ones too. */
   readonly requests: readonly CapturedRequest[]
   /** Lets the next requests meet these faults, one each; requests after them are accepted. */
-  fail(...faults: Fault[]): void
+  readonly fail: (...faults: Fault[]) => void
   /** Forgets what was captured, and the faults that are left. */
-  reset(): void
+  readonly reset: () => void
 }
 
 /**
@@ -126,7 +132,7 @@ function readBatch(body: Uint8Array): WireMessage[] {
 /** A view of the list that is always up to date. */
 function byType(all: readonly WireMessage[]): CapturedMessages {
   const of = <Type extends MessageType>(type: Type) =>
-    all.filter((message): message is WireMessage & { readonly type: Type } => message.type === type)
+    all.filter((message): message is MessageOf<Type> => message.type === type)
   return {
     all,
     get identify() {

@@ -114,11 +114,13 @@ export type PageMessage = Identity &
     | {
         /** Traits of the page. */
         readonly traits?: Fields | undefined
+        /** Not both. */
         readonly properties?: undefined
       }
     | {
         /** Traits of the page, by the name that they have on the wire. */
         readonly properties?: Fields | undefined
+        /** Not both. */
         readonly traits?: undefined
       }
   )

@@ -52,6 +52,26 @@ describe('flush', () => {
     expect(resolved).toHaveBeenCalledWith({ delivered: 2, failed: 0 })
   })
 
+  test('resolves after the callbacks of what was dropped to make room', async () => {
+    const told: string[] = []
+    const collector = await startCollector()
+    const gate = held()
+    collector.script(gate.reply)
+    const analytics = createClient(collector, {
+      flushAt: 1_000,
+      maxQueueBytes: 32_768,
+      overflow: 'drop-oldest',
+    })
+    const note = { userId: 'u', event: 'e', properties: { note: 'x'.repeat(20_000) } }
+    analytics.track(note, (error) => told.push(String(error?.code)))
+    const flushed = analytics.flush().then(() => told.push('flushed'))
+    analytics.track(note)
+    gate.release()
+    await flushed
+    expect(told).toEqual(['queue_full', 'flushed'])
+    await analytics.flush()
+  })
+
   test('resolves after the callbacks and the hooks', async () => {
     const told: string[] = []
     const analytics = createClient(scriptedFetch(200, 403), {
@@ -437,4 +457,15 @@ test('stats gives a copy', () => {
   const analytics = createClient(scriptedFetch())
   Object.assign(analytics.stats(), { accepted: 99 })
   expect(analytics.stats().accepted).toBe(0)
+})
+
+test('closing again from a callback that closing tells gives the same promise', async () => {
+  const analytics = createClient(scriptedFetch(), { maxQueueBytes: 1 })
+  const inner = new Promise((resolve) => {
+    analytics.track({ userId: 'u', event: 'e' }, () => {
+      resolve(analytics.close())
+    })
+  })
+  const outer = analytics.close()
+  expect(await inner).toBe(await outer)
 })

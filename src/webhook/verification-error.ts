@@ -31,7 +31,7 @@ export class WebhookVerificationError extends HooklineError {
   override readonly code: WebhookErrorCode
 
   /** Made by a receiver, or by a test of what you do with one. */
-  constructor(code: WebhookErrorCode, message: string, options?: ErrorOptions) {
+  constructor(code: WebhookErrorCode, message: string, options?: { cause?: unknown }) {
     super(message, options)
     this.code = code
   }

@@ -1,0 +1,86 @@
+import { describe, expect, test, vi } from 'vitest'
+import { createTestAnalytics } from '../src/testing.js'
+
+const track = { userId: 'u1', event: 'Order Completed', properties: { total: 42 } }
+
+describe('createTestAnalytics', () => {
+  test('captures what was delivered, by type and in order', async () => {
+    const { analytics, messages } = createTestAnalytics()
+    analytics.identify({ userId: 'u1', traits: { plan: 'pro' } })
+    analytics.track(track)
+    analytics.page({ anonymousId: 'a1', name: 'Home', traits: { path: '/' } })
+    analytics.screen({ anonymousId: 'a1', name: 'Main' })
+    analytics.group({ userId: 'u1', groupId: 'g1' })
+    analytics.alias({ userId: 'u1', previousId: 'a1' })
+    expect(messages.all).toEqual([])
+    expect(await analytics.flush()).toEqual({ delivered: 6, failed: 0 })
+    expect(messages.all.map(({ type }) => type)).toEqual([
+      ...['identify', 'track', 'page', 'screen', 'group', 'alias'],
+    ])
+    expect(messages.identify).toMatchObject([{ userId: 'u1', traits: { plan: 'pro' } }])
+    expect(messages.track).toMatchObject([track])
+    expect(messages.page).toMatchObject([{ name: 'Home', properties: { path: '/' } }])
+    expect(messages.screen).toMatchObject([{ name: 'Main' }])
+    expect(messages.group).toMatchObject([{ groupId: 'g1' }])
+    expect(messages.alias).toMatchObject([{ previousId: 'a1' }])
+  })
+
+  test('lets each of the next requests meet its fault, and retries without delay', async () => {
+    vi.useFakeTimers({ toFake: ['setTimeout'] })
+    const { analytics, messages, requests, fail } = createTestAnalytics()
+    fail(503, 'reset', 'timeout', { status: 429, headers: { 'X-Why': 'busy' }, body: 'later' })
+    analytics.track(track)
+    const flushed = analytics.flush()
+    // The clock stands still but for what falls due within 10 ms, twice for each retry at most.
+    for (let step = 0; step < 20; step++) {
+      await vi.advanceTimersByTimeAsync(10)
+      await new Promise(setImmediate)
+    }
+    expect(await flushed).toEqual({ delivered: 1, failed: 0 })
+    vi.useRealTimers()
+    expect(requests.map(({ outcome }) => outcome)).toEqual([503, 'reset', 'timeout', 429, 200])
+    expect(requests.map(({ headers }) => headers['X-Retry-Count'])).toEqual([
+      ...[undefined, '1', '2', '3', '4'],
+    ])
+    expect(messages.track).toHaveLength(1)
+  })
+
+  test('captures nothing of what was refused', async () => {
+    const { analytics, messages, fail } = createTestAnalytics({ maxRetries: 0 })
+    const callback = vi.fn()
+    fail(403)
+    analytics.track(track, callback)
+    expect(await analytics.flush()).toEqual({ delivered: 0, failed: 1 })
+    expect(callback).toHaveBeenCalledWith(
+      expect.objectContaining({ code: 'rejected', status: 403 }),
+    )
+
+    const body = JSON.stringify({ rejected: [{ index: 1, code: 'bad', message: 'no' }] })
+    fail({ status: 200, body })
+    analytics.track({ ...track, event: 'kept' })
+    analytics.track({ ...track, event: 'refused' })
+    expect(await analytics.flush()).toEqual({ delivered: 1, failed: 1 })
+    expect(messages.track.map(({ event }) => event)).toEqual(['kept'])
+  })
+
+  test('validates as in production, and takes its options', () => {
+    const { analytics } = createTestAnalytics({ onInvalid: 'report' })
+    expect(() => {
+      analytics.track({ userId: '', event: 'e' })
+    }).not.toThrow()
+    // @ts-expect-error -- as a caller without types
+    expect(() => createTestAnalytics({ flushInterval: 1 })).toThrow('Did you mean flushAfter?')
+  })
+
+  test('forgets everything on reset, faults included', async () => {
+    const { analytics, messages, requests, fail, reset } = createTestAnalytics()
+    analytics.track(track)
+    await analytics.flush()
+    fail(403)
+    reset()
+    expect(messages.all).toEqual([])
+    expect(requests).toEqual([])
+    analytics.track(track)
+    expect(await analytics.flush()).toEqual({ delivered: 1, failed: 0 })
+  })
+})
