@@ -42,9 +42,15 @@ async function bundle(input, output) {
 
 rmSync('build', { recursive: true, force: true })
 rmSync('dist', { recursive: true, force: true })
-execFileSync(process.execPath, ['node_modules/typescript/bin/tsc', '-p', 'tsconfig.build.json'], {
-  stdio: 'inherit',
-})
+const tsc = (...flags) =>
+  execFileSync(
+    process.execPath,
+    ['node_modules/typescript/bin/tsc', '-p', 'tsconfig.build.json', ...flags],
+    { stdio: 'inherit' },
+  )
+// Comments are for readers of the types; in the code they would be half of the package.
+tsc('--declaration', 'false', '--removeComments')
+tsc('--emitDeclarationOnly')
 
 const external = (id) => id.startsWith('node:') || isPackage(id, packages)
 await bundle({ input: inputs('.js'), external }, { format: 'es', ...names('.js') })
