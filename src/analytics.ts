@@ -67,7 +67,6 @@ export class Analytics<Plan extends PlanOf<Plan> = AnyPlan> {
   readonly #fullError: DroppedError
   #lastFlushMs = performance.now()
   #isFlushScheduled = false
-  #isHeedingExit = false
   #holdTimer: ReturnType<typeof setTimeout> | undefined
   #closing: Promise<FlushResult> | undefined
 
@@ -232,13 +231,13 @@ export class Analytics<Plan extends PlanOf<Plan> = AnyPlan> {
       json = redacted
     }
     if (this.#closing) {
-      this.#drop(message, json, callback, new ClosedError(`${type}() came after close().`))
+      const error = new ClosedError(`${type}() came after close().`)
+      this.#drop(message, callback, error, this.#toLost(message, json))
     } else if (this.#settings.disabled) {
       const error = new DroppedError('disabled', 'The client is disabled: nothing is sent.')
-      logDrop(message, error)
-      this.#books.droppedAtCall({ error, callback, message: undefined })
+      this.#drop(message, callback, error)
     } else if (!this.#makeRoom(json.length)) {
-      this.#drop(message, json, callback, this.#fullError)
+      this.#drop(message, callback, this.#fullError, this.#toLost(message, json))
     } else {
       this.#enqueue(message, json, callback)
     }
@@ -249,10 +248,7 @@ export class Analytics<Plan extends PlanOf<Plan> = AnyPlan> {
     if (queue.openBytes + json.length > MAX_BATCH_BYTES) this.#closeBatch()
     queue.push(json, this.#books.accept(json.length), callback)
     log('enqueue %s %s', message.type, message.messageId)
-    if (!this.#isHeedingExit) {
-      this.#isHeedingExit = true
-      drainAtExit(this.#drain)
-    }
+    if (this.#books.pending === 1) drainAtExit(this.#drain) // until #onEmpty
     if (queue.openLength >= this.#settings.flushAt) this.#closeBatch()
     else if (!this.#isFlushScheduled) this.#scheduleFlush()
   }
@@ -276,7 +272,6 @@ export class Analytics<Plan extends PlanOf<Plan> = AnyPlan> {
   /** Lets the application's hook change a message. Gives nothing if that dropped it. */
   #redact(message: WireMessage, json: Uint8Array, callback?: Callback): Uint8Array | undefined {
     const { type } = message
-    let error: DroppedError
     try {
       const seen = JSON.parse(decoder.decode(json)) as WireMessage
       const changed: unknown = this.#settings.beforeSend?.(seen)
@@ -286,31 +281,32 @@ export class Analytics<Plan extends PlanOf<Plan> = AnyPlan> {
         Object.assign(message, complete(validate(type, changed), {}))
         return encode(message)
       }
-      error = new DroppedError('before_send', `beforeSend dropped the ${type}.`)
-      logDrop(message, error)
-      this.#books.droppedAtCall({ error, callback, message: undefined })
+      const error = new DroppedError('before_send', `beforeSend dropped the ${type}.`)
+      this.#drop(message, callback, error)
     } catch (cause) {
       const why = toHooklineError(type, cause).message
-      error = new DroppedError(
-        'before_send',
-        `beforeSend failed, so the ${type} was dropped: ${why}`,
-        { cause },
-      )
-      this.#drop(message, undefined, callback, error)
+      const text = `beforeSend failed, so the ${type} was dropped: ${why}`
+      const error = new DroppedError('before_send', text, { cause })
+      this.#drop(message, callback, error, this.#toLost(message))
     }
     return undefined
   }
 
+  /** Drops a message inside of its call; `lost` is what `onFailed` sees, unless that was asked for. */
   #drop(
-    message: WireMessage,
-    json: Uint8Array | undefined,
+    { type, messageId }: WireMessage,
     callback: Callback | undefined,
     error: HooklineError,
+    lost?: LostMessage,
   ): void {
-    logDrop(message, error)
-    const { type, messageId } = message
-    const lost = this.#settings.onFailed && { type, messageId, json: json && decoder.decode(json) }
+    log('drop %s %s: %s', type, messageId, error.code)
     this.#books.droppedAtCall({ error, callback, message: lost })
+  }
+
+  /** What `onFailed` gets to see of a message, if there is one to see it. */
+  #toLost({ type, messageId }: WireMessage, json?: Uint8Array): LostMessage | undefined {
+    if (!this.#settings.onFailed) return undefined
+    return { type, messageId, json: json && decoder.decode(json) }
   }
 
   /** A call was given what is no message: that is the caller's to know, here or through a hook. */
@@ -356,7 +352,6 @@ export class Analytics<Plan extends PlanOf<Plan> = AnyPlan> {
 
   #onEmpty(): void {
     this.#queue.reuseSlab()
-    this.#isHeedingExit = false
     noDrainAtExit(this.#drain)
     clearTimeout(this.#holdTimer)
     this.#holdTimer = undefined
@@ -397,10 +392,6 @@ export class Analytics<Plan extends PlanOf<Plan> = AnyPlan> {
 }
 
 const decoder = new TextDecoder()
-
-function logDrop({ type, messageId }: WireMessage, { code }: HooklineError): void {
-  log('drop %s %s: %s', type, messageId, code)
-}
 
 function checkCallback(type: MessageType, callback: unknown): void {
   if (callback === undefined || typeof callback === 'function') return

@@ -9,7 +9,7 @@ export interface Answered {
   readonly status: number
   /** As far as it came. */
   readonly body: string
-  header(name: string): string | null
+  readonly header: (name: string) => string | null
 }
 
 /** What an answer starts with. */
@@ -88,7 +88,7 @@ export function createTransport(settings: Settings): Transport {
         controller.abort()
       }
       // The status is the answer; a body that breaks off or never ends takes nothing from it.
-      const body = await readText(response, stop).catch(() => {
+      const body = await readText(response, head, stop).catch(() => {
         stop()
         return ''
       })
@@ -127,9 +127,13 @@ function toError(thrown: unknown): Error {
 }
 
 /** Reads an answer's body. One that is too long is cut, and its request stopped: its connection is of no use. */
-async function readText(response: FetchResponse, stop: () => void): Promise<string> {
+async function readText(
+  response: FetchResponse,
+  { header }: Head,
+  stop: () => void,
+): Promise<string> {
   const { body } = response
-  const isShort = Number(response.headers.get('content-length') ?? NaN) <= MAX_ANSWER_BYTES
+  const isShort = Number(header('content-length') ?? NaN) <= MAX_ANSWER_BYTES
   if (isShort || !isAsyncIterable(body)) {
     const text: unknown = await response.text()
     return typeof text === 'string' ? text : ''

@@ -2,9 +2,10 @@
 import { execFile, spawnSync } from 'node:child_process'
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
-import { dirname, join, resolve } from 'node:path'
+import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
+import { dist } from '../dist.js'
 import { median } from '../measure.js'
 
 const run = promisify(execFile)
@@ -19,9 +20,7 @@ const PACKAGES = {
 const IMPORTS = 15
 const QUICK_IMPORTS = 5
 
-const root = process.env.HOOKLINE_DIST
-  ? dirname(resolve(process.env.HOOKLINE_DIST))
-  : fileURLToPath(new URL('../../', import.meta.url))
+const root = fileURLToPath(new URL('../', dist))
 
 async function specifierOf(subject, folder) {
   if (subject !== 'hookline') {

@@ -2,16 +2,11 @@
 // library signs and verifies by its own scheme (SHA-1 here, SHA-256 in the peers), over the same bodies.
 // All run in this one process, round by round, so that a busy machine slows all of them alike.
 import { createHmac, timingSafeEqual } from 'node:crypto'
-import { resolve } from 'node:path'
-import { pathToFileURL } from 'node:url'
 import * as octokit from '@octokit/webhooks-methods'
 import { Webhook } from 'standardwebhooks'
 import Stripe from 'stripe'
+import { dist } from '../dist.js'
 import { median } from '../measure.js'
-
-const dist = process.env.HOOKLINE_DIST
-  ? pathToFileURL(`${resolve(process.env.HOOKLINE_DIST)}/`)
-  : new URL('../../dist/', import.meta.url)
 
 const SECRET = 'a-secret-of-a-usual-length'
 const SIZES = { '300 B': 300, '3 KB': 3_000, '32 KB': 32_000 }

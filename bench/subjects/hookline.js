@@ -1,10 +1,5 @@
-// hookline at its defaults, from the repository's dist/ or that of HOOKLINE_DIST.
-import { resolve } from 'node:path'
-import { pathToFileURL } from 'node:url'
-
-const dist = process.env.HOOKLINE_DIST
-  ? pathToFileURL(`${resolve(process.env.HOOKLINE_DIST)}/`)
-  : new URL('../../dist/', import.meta.url)
+// hookline at its defaults.
+import { dist } from '../dist.js'
 
 const createStubbedFetch = (stub) => {
   const response = {
