@@ -1,0 +1,48 @@
+/** What the destination runs by: the checked settings, with their defaults and secrets filled in. */
+export interface Settings {
+  /** Where the collector listens. Port 0 takes a free one. */
+  listen: { host: string; port: number }
+  /** Who may send calls. Names and write keys are each unique. */
+  sources: Source[]
+  /** Where calls are forwarded to. Names are unique. */
+  destinations: Destination[]
+  /** The store's URL: `sqlite:` and a path, as it stood in the settings. */
+  store: string
+  /** Opens what changes things; `undefined` keeps all of it shut. */
+  adminToken: string | undefined
+  /** Networks, in CIDR notation, that are reached although they are private. */
+  allowNetworks: string[]
+  /** Certificates in PEM, trusted beside the system's own; empty for none. */
+  ca: string[]
+  /** How long messages are kept, in ms: the log, and the time within which duplicates are known. */
+  retentionMs: number
+}
+
+/** One sender of calls. */
+export interface Source {
+  name: string
+  writeKey: string
+}
+
+/** One customer: the sources it wants, and the endpoints that get what they send. */
+export interface Destination {
+  name: string
+  /** Names of sources, each of which exists. */
+  sources: string[]
+  /** Whether anything is sent. */
+  enabled: boolean
+  /** Signs each request; `undefined` for none. */
+  sharedSecret: string | undefined
+  /** One to five endpoints, with URLs that differ. */
+  webhooks: Endpoint[]
+}
+
+/** One URL that gets the calls of a destination. */
+export interface Endpoint {
+  /** Full http or https URL. */
+  url: string
+  /** Static headers, ready to send: names and values have been checked. */
+  headers: Record<string, string>
+  /** Requests that may be under way at once, 1 to 1,000. */
+  concurrency: number
+}

@@ -1,0 +1,18 @@
+/**
+ * The store could not do what it was asked. `full`: there is no room; `locked`: another process has the store;
+ * `newer`: it was written by a newer version; `failed`: anything else.
+ */
+export type StoreErrorCode = 'full' | 'locked' | 'newer' | 'failed' | 'unsupported'
+
+/** The store could not do what it was asked; the cause is kept. */
+export class StoreError extends Error {
+  override readonly name = 'StoreError'
+
+  constructor(
+    readonly code: StoreErrorCode,
+    message: string,
+    options?: { cause?: unknown },
+  ) {
+    super(message, options)
+  }
+}

@@ -1,0 +1,177 @@
+import type { EventType } from '../call.js'
+import type { OutcomeCode } from '../attempt/outcome.js'
+
+/**
+ * Keeps the deliveries. A delivery is one message on its way to one destination.
+ *
+ *     put ──► fresh ───┐                  ┌──► done
+ *       ├───► backlog ─┴─ claim ► leased ─┼──► dead
+ *       │        ▲                  │     │
+ *       │        └──── settle ──────│─────┘
+ *       ├───────────────────────────┘
+ *       └───► skipped
+ *
+ * `fresh` and `backlog` are the two lanes. What is fresh arrived while its destination was well; the backlog is
+ * all else: retries, and what arrived while the destination was down. A lease ends by itself: when it runs out,
+ * the delivery is due again in the backlog, so that a worker that died is missed by nobody.
+ *
+ * Time crosses this interface as durations alone. The store's own clock is the one that counts, so that a worker
+ * whose clock is wrong does no harm.
+ */
+export interface Store {
+  /**
+   * Makes deliveries durable, all of them or, if it rejects, none.
+   *
+   * @returns for each the id, or `undefined` if the store has that message for that destination already.
+   * @throws StoreError if the store is full, or can't write.
+   */
+  put(deliveries: NewDelivery[]): Promise<(DeliveryId | undefined)[]>
+
+  /**
+   * Leases what is due, the longest due first, for {@link LEASE_MS}. Each claim counts as the start of an attempt.
+   *
+   * @throws StoreError if the store can't write; nothing is leased then.
+   */
+  claim(wants: Claim[]): Promise<Delivery[]>
+
+  /**
+   * Writes what came of attempts. A settlement whose attempt is not the delivery's latest is refused: a newer
+   * claim has the delivery. One of a delivery that is settled already is refused too.
+   *
+   * @returns how many were refused.
+   * @throws StoreError if the store can't write; nothing is settled then, and the same settlements may be given again.
+   */
+  settle(settlements: Settlement[]): Promise<number>
+
+  /** What is stored of one message: a trace for each destination that it went to. */
+  trace(messageId: string): Promise<Trace[]>
+
+  /** What waits, by destination. */
+  stats(): Promise<Stats[]>
+
+  /**
+   * Deletes what is older than the retention and settled, and makes dead letters of what is older and still
+   * waits. Works in slices: call it again while it returns the limit.
+   *
+   * @returns how many it changed, `limit` at most.
+   */
+  sweep(olderThanMs: number, limit: number): Promise<number>
+
+  /** Ends what is under way and lets go of the files. */
+  close(): Promise<void>
+}
+
+/** How long a claim holds: a wait of 5 s for a free connection, the 5 s of an attempt, and ample time to settle. */
+export const LEASE_MS = 30_000
+
+/** Names a delivery within its store. */
+export type DeliveryId = number
+
+/** Where deliveries wait. */
+export type Lane = 'fresh' | 'backlog'
+
+/** One message for one destination, as it is put. */
+export interface NewDelivery {
+  messageId: string
+  /** The source's name. */
+  source: string
+  /** The destination's name; empty if the source has none. */
+  destination: string
+  type: EventType
+  /** The user's id, or the anonymous id where there is none: what a search by user looks for. */
+  user: string
+  /** The body, exactly as it is sent; empty if it is skipped. */
+  body: string
+  /**
+   * Where it starts: in a lane, or leased to whoever puts it, as if it had been claimed in the same step (its
+   * attempt is 1 then), or skipped, which is for the log alone.
+   */
+  state: Lane | 'leased' | 'skipped'
+  /** Why it is skipped. */
+  reason?: string
+}
+
+/** A wish for deliveries of one lane of one destination. */
+export interface Claim {
+  destination: string
+  lane: Lane
+  /** At most so many. */
+  limit: number
+}
+
+/** One message for one destination, leased. */
+export interface Delivery {
+  id: DeliveryId
+  /** Counts the claims, from 1. It is the fencing token too: only the latest claim can settle. */
+  attempt: number
+  messageId: string
+  source: string
+  destination: string
+  type: EventType
+  body: string
+  /** Time since the first claim, in ms: 0 at the first. */
+  sinceFirstMs: number
+  /** URLs that refused it for good: they are not tried again. */
+  refusedBy: string[]
+}
+
+/** What came of one attempt of one delivery. */
+export interface Settlement {
+  id: DeliveryId
+  /** The attempt that is settled, as {@link Delivery.attempt} had it. */
+  attempt: number
+  /** What is next for it: nothing, another attempt after a while, or nothing for a reason. */
+  next:
+    { state: 'done' } | { state: 'backlog'; delayMs: number } | { state: 'dead'; reason: string }
+  /** Replaces {@link Delivery.refusedBy}. */
+  refusedBy: string[]
+  /** What came of each POST. */
+  log: AttemptLog[]
+}
+
+/** One POST to one endpoint, for the log. */
+export interface AttemptLog {
+  /** The endpoint's URL. */
+  url: string
+  code: OutcomeCode
+  /** The status of the answer; `null` if there was none. */
+  status: number | null
+  ms: number
+  /** What went wrong, in words; `null` for a delivery. */
+  error: string | null
+  /** The start of the answer's body; empty for none. */
+  response: string
+}
+
+/** All that is known of one delivery. */
+export interface Trace {
+  id: DeliveryId
+  messageId: string
+  source: string
+  destination: string
+  type: EventType
+  user: string
+  body: string
+  state: Lane | 'leased' | 'done' | 'dead' | 'skipped'
+  /** Why it is dead, or skipped; `null` for neither. */
+  reason: string | null
+  /** When it was put: ms since the epoch, by the store's clock. */
+  receivedAt: number
+  /** When it was first claimed; `null` before. */
+  firstAttemptAt: number | null
+  /** When its next attempt is due, or its lease ends; `null` if it is settled. */
+  dueAt: number | null
+  /** Oldest first. */
+  attempts: (AttemptLog & { attempt: number; at: number })[]
+}
+
+/** What waits for one destination. */
+export interface Stats {
+  destination: string
+  fresh: number
+  backlog: number
+  leased: number
+  dead: number
+  /** Age of the oldest delivery that is not settled, in ms; 0 if there is none. */
+  oldestMs: number
+}
