@@ -111,6 +111,8 @@ export interface Delivery {
   body: string
   /** Time since the first claim, in ms: 0 at the first. */
   sinceFirstMs: number
+  /** The lane that it was claimed from; `fresh` for what was put leased. */
+  lane: Lane
   /** URLs that refused it for good: they are not tried again. */
   refusedBy: string[]
 }
