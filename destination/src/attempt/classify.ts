@@ -1,3 +1,4 @@
+import { errors } from 'undici'
 import { describeCertificateError } from './certificate-errors.js'
 import { NoAddressError } from './guard.js'
 import type { Outcome, OutcomeCode, Verdict } from './outcome.js'
@@ -56,6 +57,8 @@ export function judgeError(error: unknown, host: string, deadlineMs: number): Ju
     return retry('tls_error', describeHandshake(host, detail))
   if (code === 'UND_ERR_CONNECT_TIMEOUT' || code === 'ETIMEDOUT')
     return judgeTimeout(deadlineMs, false)
+  if (error instanceof errors.HTTPParserError)
+    return retry('connection_failed', `${host} answered with something else than HTTP (${detail}).`)
   const [outcome, words] = describeFailure(code)
   return retry(outcome, `${host} ${words} (${[code, detail].filter(Boolean).join(': ')}).`)
 }
@@ -74,8 +77,6 @@ function describeHandshake(host: string, detail: string): string {
 function describeFailure(code: string): [OutcomeCode, string] {
   if (code === 'ECONNREFUSED') return ['connection_refused', 'refused the connection']
   if (RESETS.has(code)) return ['connection_reset', 'closed the connection before it answered']
-  if (code.startsWith('HPE_'))
-    return ['connection_failed', 'answered with something else than HTTP']
   if (code === 'UND_ERR_HEADERS_OVERFLOW')
     return ['connection_failed', 'answered with headers of more than 16 KB']
   return ['connection_failed', 'could not be reached']

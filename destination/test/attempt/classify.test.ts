@@ -1,3 +1,4 @@
+import { errors } from 'undici'
 import { describe, expect, test } from 'vitest'
 import { judgeError, judgeStatus, judgeTimeout } from '../../src/attempt/classify.js'
 import { NoAddressError } from '../../src/attempt/guard.js'
@@ -62,8 +63,6 @@ test.each([
   ['EADDRNOTAVAIL', 'connection_failed'],
   ['EMFILE', 'connection_failed'],
   ['EACCES', 'connection_failed'],
-  ['HPE_INVALID_CONSTANT', 'connection_failed'],
-  ['HPE_HEADER_OVERFLOW', 'connection_failed'],
   ['UND_ERR_HEADERS_OVERFLOW', 'connection_failed'],
   ['UND_ERR_DESTROYED', 'connection_failed'],
   ['EPROTO', 'tls_error'],
@@ -110,6 +109,14 @@ describe('a timeout', () => {
       error: 'The endpoint did not answer within 5 s.',
     })
     expect(judgeTimeout(5_000, false).error).toContain('nothing was sent')
+  })
+})
+
+test('an answer that is no HTTP is tried again', () => {
+  expect(judgeError(new errors.HTTPParserError('Expected HTTP/'), HOST, 5_000)).toEqual({
+    code: 'connection_failed',
+    verdict: 'retry',
+    error: 'crm.example.com answered with something else than HTTP (Expected HTTP/).',
   })
 })
 

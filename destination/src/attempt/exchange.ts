@@ -1,0 +1,131 @@
+import { StringDecoder } from 'node:string_decoder'
+import type { IncomingHttpHeaders } from 'node:http'
+import type { Dispatcher } from 'undici'
+import { judgeError, judgeStatus, judgeTimeout, type Judgement } from './classify.js'
+import type { Timed } from './deadline.js'
+import type { Network } from './network.js'
+import type { Outcome } from './outcome.js'
+import { retryAfterMs } from './retry-after.js'
+
+/** An answer of this size is read to its end, so that its connection can be used again. */
+const MAX_RESPONSE_BYTES = 64 * 1024
+
+/** So much of an answer is kept for the log: room for any error message. */
+const EXCERPT_BYTES = 2 * 1024
+
+/** What the exchanges of one endpoint share. */
+export interface Line {
+  network: Network
+  /** For messages. */
+  host: string
+  /** Called once for each exchange, in a microtask: whatever is thrown there is the caller's. */
+  ended(exchange: Exchange, outcome: Outcome): void
+}
+
+/**
+ * One request and its answer, as undici tells of them.
+ *
+ *     waiting ─► sent ─► answered ─► ended
+ *        └─────────┴─────── expired or failed ─► ended
+ *
+ * The status line decides what the outcome is. It is told at the end of the body, or once enough was read, or when
+ * the time is up: the connection, and the endpoint's room for requests, are taken until then.
+ */
+export class Exchange implements Dispatcher.DispatchHandler, Timed {
+  readonly startedAt = performance.now()
+  #controller: Dispatcher.DispatchController | undefined
+  #hasEnded = false
+  /** What there is to tell once the answer has ended; without its body until then. */
+  #answer: Outcome | undefined
+  #bytes = 0
+  #excerpt: Buffer | undefined
+
+  constructor(
+    readonly line: Line,
+    readonly done: (outcome: Outcome) => void,
+  ) {
+    line.network.deadline.add(this)
+  }
+
+  /** Time is up. What waits for its connection is never sent; what is under way loses its connection. */
+  expire(): void {
+    if (this.#answer === undefined)
+      this.#fail(judgeTimeout(this.line.network.deadline.ms, this.#controller !== undefined))
+    else this.#end(this.#answer)
+    this.#controller?.abort(ENDED)
+  }
+
+  /** There is a connection. What is thrown here takes the request back, and leaves the connection to the next. */
+  onRequestStart(controller: Dispatcher.DispatchController): void {
+    if (this.#hasEnded) throw ENDED
+    this.#controller = controller
+  }
+
+  onResponseStart(_: unknown, status: number, headers: IncomingHttpHeaders): void {
+    // Hints on the way to the answer.
+    if (status < 200) return
+    const judgement = judgeStatus(status, headers.location)
+    const retryAfter = judgement.verdict === 'retry' ? headers['retry-after'] : undefined
+    this.#answer = this.#outcome(
+      judgement,
+      status,
+      retryAfterMs(retryAfter, this.line.network.now()),
+    )
+  }
+
+  onResponseData(controller: Dispatcher.DispatchController, chunk: Buffer): void {
+    if (this.#bytes < EXCERPT_BYTES)
+      this.#excerpt = this.#excerpt === undefined ? chunk : Buffer.concat([this.#excerpt, chunk])
+    this.#bytes += chunk.length
+    if (this.#bytes <= MAX_RESPONSE_BYTES) return
+    this.onResponseEnd()
+    controller.abort(ENDED)
+  }
+
+  onResponseEnd(): void {
+    if (this.#answer !== undefined) this.#end(this.#answer)
+  }
+
+  /** A body that breaks off changes nothing: the status has been heard. */
+  onResponseError(_: unknown, error: Error): void {
+    if (this.#answer !== undefined) this.#end(this.#answer)
+    else this.#fail(judgeError(error, this.line.host, this.line.network.deadline.ms))
+  }
+
+  #fail(judgement: Judgement): void {
+    this.#end(this.#outcome(judgement, undefined, undefined))
+  }
+
+  /** Written out, since spreading costs more than all else here. */
+  #outcome(
+    { code, verdict, error }: Judgement,
+    status: number | undefined,
+    retryAfterMs: number | undefined,
+  ): Outcome {
+    const ms = Math.round(performance.now() - this.startedAt)
+    return { code, verdict, status, ms, retryAfterMs, response: '', error }
+  }
+
+  #end(outcome: Outcome): void {
+    if (this.#hasEnded) return
+    this.#hasEnded = true
+    this.line.network.deadline.delete(this)
+    if (this.#excerpt !== undefined) outcome.response = excerptOf(this.#excerpt)
+    // Neither within the call that started it, nor within undici, which would swallow what is thrown.
+    queueMicrotask(() => {
+      this.line.ended(this, outcome)
+    })
+  }
+}
+
+/** As text: what is no UTF-8, and NUL, which databases refuse, are replaced; a character cut in two is left out. */
+function excerptOf(body: Buffer): string {
+  const text =
+    body.length > EXCERPT_BYTES
+      ? new StringDecoder().write(body.subarray(0, EXCERPT_BYTES))
+      : body.toString()
+  return text.replaceAll('\0', '\uFFFD')
+}
+
+/** Tells undici that a request is of no interest any more; it reaches nobody. */
+const ENDED = new Error('the exchange has ended')

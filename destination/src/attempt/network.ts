@@ -1,0 +1,61 @@
+import { createSecureContext, rootCertificates } from 'node:tls'
+import { buildConnector } from 'undici'
+import { Deadline } from './deadline.js'
+import { createGuard, type Lookup } from './guard.js'
+
+/** What the attempts of a process share: the way to an address, the deadline, the clock. */
+export interface Network {
+  /** Connects, to addresses that may be reached alone. */
+  connect: buildConnector.connector
+  /** How long an attempt may take in all. */
+  deadline: Deadline
+  /** Ms since the epoch, for dates in answers. */
+  now(): number
+}
+
+export interface NetworkOptions {
+  /** Networks, in CIDR notation, that are reached although they are private. */
+  allowNetworks: readonly string[]
+  /** Certificates in PEM, trusted beside the well-known ones. */
+  ca: readonly string[]
+  /**
+   * DNS, connect, TLS, request and the status line, all in all.
+   * @defaultValue 5,000
+   */
+  deadlineMs?: number
+  /** @defaultValue the system's, as for any other program on this machine */
+  lookup?: Lookup
+  /** @defaultValue `Date.now` */
+  now?: () => number
+}
+
+/** One address of several gets this long before the next is tried too; Node's 250 ms are too few for far ones. */
+const NEXT_ADDRESS_MS = 1_000
+
+/** @throws TypeError if `allowNetworks` has something else than networks */
+export function createNetwork(options: NetworkOptions): Network {
+  const { ca, deadlineMs = 5_000, now = Date.now } = options
+  const guard = createGuard(options.allowNetworks, options.lookup)
+  const dial = buildConnector({
+    lookup: guard.lookup,
+    autoSelectFamily: true,
+    autoSelectFamilyAttemptTimeout: NEXT_ADDRESS_MS,
+    timeout: deadlineMs,
+    // Made once: reading all well-known certificates for each connection would take milliseconds.
+    secureContext: createSecureContext(ca.length === 0 ? {} : { ca: [...rootCertificates, ...ca] }),
+  })
+  return {
+    connect: (target, callback) => {
+      const refusal = guard.refusal(target.hostname)
+      if (refusal === undefined) {
+        dial(target, callback)
+        return
+      }
+      queueMicrotask(() => {
+        callback(refusal, null)
+      })
+    },
+    deadline: new Deadline(deadlineMs),
+    now,
+  }
+}
