@@ -1,6 +1,6 @@
 import { StringDecoder } from 'node:string_decoder'
 import type { IncomingHttpHeaders } from 'node:http'
-import type { Dispatcher } from 'undici'
+import type { Client, Dispatcher } from 'undici'
 import { judgeError, judgeStatus, judgeTimeout, type Judgement } from './classify.js'
 import type { Timed } from './deadline.js'
 import type { Network } from './network.js'
@@ -18,7 +18,10 @@ export interface Line {
   network: Network
   /** For messages. */
   host: string
-  /** Called once for each exchange, in a microtask: whatever is thrown there is the caller's. */
+  /**
+   * Called once for each exchange, in a microtask: neither within the call that made it, nor within undici, which would
+   * swallow what is thrown, and has to be through with a connection before the next request.
+   */
   ended(exchange: Exchange, outcome: Outcome): void
 }
 
@@ -33,7 +36,11 @@ export interface Line {
  */
 export class Exchange implements Dispatcher.DispatchHandler, Timed {
   readonly startedAt = performance.now()
-  #controller: Dispatcher.DispatchController | undefined
+  /** What it was given to; `undefined` while all are taken. */
+  client: Client | undefined
+  /** Whether the answer came to its end, and its connection is at a place where another request can start. */
+  isComplete = false
+  #wasSent = false
   #hasEnded = false
   /** What there is to tell once the answer has ended; without its body until then. */
   #answer: Outcome | undefined
@@ -42,23 +49,21 @@ export class Exchange implements Dispatcher.DispatchHandler, Timed {
 
   constructor(
     readonly line: Line,
+    readonly request: Dispatcher.DispatchOptions,
     readonly done: (outcome: Outcome) => void,
   ) {
     line.network.deadline.add(this)
   }
 
-  /** Time is up. What waits for its connection is never sent; what is under way loses its connection. */
+  /** Time is up. */
   expire(): void {
-    if (this.#answer === undefined)
-      this.#fail(judgeTimeout(this.line.network.deadline.ms, this.#controller !== undefined))
-    else this.#end(this.#answer)
-    this.#controller?.abort(ENDED)
+    if (this.#answer !== undefined) this.#end(this.#answer)
+    else this.#fail(judgeTimeout(this.line.network.deadline.ms, this.#wasSent))
   }
 
-  /** There is a connection. What is thrown here takes the request back, and leaves the connection to the next. */
-  onRequestStart(controller: Dispatcher.DispatchController): void {
-    if (this.#hasEnded) throw ENDED
-    this.#controller = controller
+  /** There is a connection. */
+  onRequestStart(): void {
+    this.#wasSent = true
   }
 
   onResponseStart(_: unknown, status: number, headers: IncomingHttpHeaders): void {
@@ -73,16 +78,15 @@ export class Exchange implements Dispatcher.DispatchHandler, Timed {
     )
   }
 
-  onResponseData(controller: Dispatcher.DispatchController, chunk: Buffer): void {
+  onResponseData(_: unknown, chunk: Buffer): void {
     if (this.#bytes < EXCERPT_BYTES)
       this.#excerpt = this.#excerpt === undefined ? chunk : Buffer.concat([this.#excerpt, chunk])
     this.#bytes += chunk.length
-    if (this.#bytes <= MAX_RESPONSE_BYTES) return
-    this.onResponseEnd()
-    controller.abort(ENDED)
+    if (this.#bytes > MAX_RESPONSE_BYTES && this.#answer !== undefined) this.#end(this.#answer)
   }
 
   onResponseEnd(): void {
+    this.isComplete = !this.#hasEnded
     if (this.#answer !== undefined) this.#end(this.#answer)
   }
 
@@ -111,7 +115,6 @@ export class Exchange implements Dispatcher.DispatchHandler, Timed {
     this.#hasEnded = true
     this.line.network.deadline.delete(this)
     if (this.#excerpt !== undefined) outcome.response = excerptOf(this.#excerpt)
-    // Neither within the call that started it, nor within undici, which would swallow what is thrown.
     queueMicrotask(() => {
       this.line.ended(this, outcome)
     })
@@ -126,6 +129,3 @@ function excerptOf(body: Buffer): string {
       : body.toString()
   return text.replaceAll('\0', '\uFFFD')
 }
-
-/** Tells undici that a request is of no interest any more; it reaches nobody. */
-const ENDED = new Error('the exchange has ended')

@@ -1,4 +1,5 @@
-import { createSecureContext, rootCertificates } from 'node:tls'
+import { readFileSync } from 'node:fs'
+import { createSecureContext, rootCertificates, type SecureContext } from 'node:tls'
 import { buildConnector } from 'undici'
 import { Deadline } from './deadline.js'
 import { createGuard, type Lookup } from './guard.js'
@@ -16,7 +17,7 @@ export interface Network {
 export interface NetworkOptions {
   /** Networks, in CIDR notation, that are reached although they are private. */
   allowNetworks: readonly string[]
-  /** Certificates in PEM, trusted beside the well-known ones. */
+  /** Certificates in PEM, trusted beside the well-known ones and those of `NODE_EXTRA_CA_CERTS`. */
   ca: readonly string[]
   /**
    * DNS, connect, TLS, request and the status line, all in all.
@@ -32,6 +33,17 @@ export interface NetworkOptions {
 /** One address of several gets this long before the next is tried too; Node's 250 ms are too few for far ones. */
 const NEXT_ADDRESS_MS = 1_000
 
+/**
+ * Made once: to read all well-known certificates for each connection would take milliseconds. A list of one's own takes
+ * the place of Node's, and has to have all that is in it.
+ */
+function trusting(ca: readonly string[]): SecureContext {
+  if (ca.length === 0) return createSecureContext()
+  const extra = process.env['NODE_EXTRA_CA_CERTS']
+  const extras = extra ? [readFileSync(extra, 'utf8')] : []
+  return createSecureContext({ ca: [...rootCertificates, ...extras, ...ca] })
+}
+
 /** @throws TypeError if `allowNetworks` has something else than networks */
 export function createNetwork(options: NetworkOptions): Network {
   const { ca, deadlineMs = 5_000, now = Date.now } = options
@@ -41,8 +53,7 @@ export function createNetwork(options: NetworkOptions): Network {
     autoSelectFamily: true,
     autoSelectFamilyAttemptTimeout: NEXT_ADDRESS_MS,
     timeout: deadlineMs,
-    // Made once: reading all well-known certificates for each connection would take milliseconds.
-    secureContext: createSecureContext(ca.length === 0 ? {} : { ca: [...rootCertificates, ...ca] }),
+    secureContext: trusting(ca),
   })
   return {
     connect: (target, callback) => {

@@ -17,7 +17,7 @@ import {
 const IN_TIME = { deadlineMs: DEADLINE_MS }
 
 /** What a server sees while one request meets its fault. */
-async function meet(fault: (socket: Socket, request: string) => void, network = IN_TIME) {
+async function meet(fault: (socket: Socket, request: string) => void, network = {}) {
   let requests = 0
   const server = await listenTcp(
     onRequest((socket, request) => {
@@ -43,9 +43,9 @@ const closedByUs = (open: Set<Socket>) =>
 
 describe('time runs out', () => {
   test('if the endpoint takes the request and is silent', async () => {
-    const { outcome, open, requests } = await meet(() => undefined)
+    const { outcome, open, requests } = await meet(() => undefined, IN_TIME)
     expect(outcome).toMatchObject({ code: 'timeout', verdict: 'retry', status: undefined })
-    expect(outcome.error).toBe('The endpoint did not answer within 0.25 s.')
+    expect(outcome.error).toBe(`The endpoint did not answer within ${DEADLINE_MS / 1_000} s.`)
     expect(outcome.ms).toBeGreaterThanOrEqual(DEADLINE_MS - 1)
     await closedByUs(open)
     expect(requests()).toBe(1)
@@ -55,7 +55,7 @@ describe('time runs out', () => {
     const { outcome, open } = await meet((socket) => {
       socket.write('HTTP/1.1 200 OK\r\n')
       drip(socket, 'X-Drip: 1\r\n', 20)
-    })
+    }, IN_TIME)
     expect(outcome).toMatchObject({ code: 'timeout', status: undefined })
     await closedByUs(open)
   })
@@ -63,7 +63,7 @@ describe('time runs out', () => {
   test('if hints never end in an answer', async () => {
     const { outcome } = await meet((socket) => {
       drip(socket, 'HTTP/1.1 103 Early Hints\r\n\r\n', 20)
-    })
+    }, IN_TIME)
     expect(outcome).toMatchObject({ code: 'timeout', status: undefined })
   })
 
@@ -88,16 +88,15 @@ describe('time runs out', () => {
     })
     const poster = posterTo(`http://127.0.0.1:${proxy.port}/`, IN_TIME)
     expect((await post(poster)).code).toBe('delivered')
-    await turn()
     expect((await post(poster)).code).toBe('timeout')
     forwards = true
     expect((await post(poster)).code).toBe('delivered')
     expect(requests).toBe(2)
   })
 
-  test('for a request without a connection, which is never sent, while its connection lives on', async () => {
+  test('for requests without a connection, which are never sent', async () => {
     const arrived: [Socket, string][] = []
-    const { port, seen } = await listenTcp(
+    const { port } = await listenTcp(
       onRequest((socket, request) => arrived.push([socket, request])),
     )
     const held: (() => void)[] = []
@@ -125,7 +124,6 @@ describe('time runs out', () => {
     for (const [socket] of arrived) socket.write(OK)
     expect((await outcome).code).toBe('delivered')
     expect(arrived.map(([, request]) => request.split('\r\n').at(-1))).toEqual(['"third"'])
-    expect(seen.connections).toBe(1)
   })
 })
 
@@ -134,7 +132,7 @@ describe('an answer whose body', () => {
     const { outcome, open } = await meet((socket) => {
       socket.write('HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n')
       drip(socket, 'x', 20)
-    })
+    }, IN_TIME)
     expect(outcome).toMatchObject({ code: 'delivered', status: 200, error: undefined })
     expect(outcome.response).toMatch(/^x+$/)
     await closedByUs(open)

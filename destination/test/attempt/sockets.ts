@@ -8,7 +8,7 @@ import { createPoster, type Poster } from '../../src/attempt/poster.js'
 import type { Endpoint } from '../../src/settings/settings.js'
 
 /** Short, for tests that wait for it. */
-export const DEADLINE_MS = 250
+export const DEADLINE_MS = 400
 
 export const LOOPBACK = ['127.0.0.0/8', '::1/128']
 
