@@ -46,7 +46,7 @@ export function judgeTimeout(deadlineMs: number, wasSent: boolean): Judgement {
  * Judges the failure of a request that got no answer. Only what is certain to stay is refused: a certificate that is
  * not accepted, a refused address. All else may pass, and is tried again.
  */
-export function judgeError(error: unknown, host: string, deadlineMs: number): Judgement {
+export function judgeError(error: unknown, host: string): Judgement {
   if (error instanceof NoAddressError)
     return { code: error.code, verdict: error.verdict, error: error.message }
   const code = codeOf(error)
@@ -55,8 +55,6 @@ export function judgeError(error: unknown, host: string, deadlineMs: number): Ju
   if (certificate !== undefined) return refused('tls_error', certificate)
   if (code === 'EPROTO' || code.startsWith('ERR_SSL_') || code.startsWith('ERR_TLS_'))
     return retry('tls_error', describeHandshake(host, detail))
-  if (code === 'UND_ERR_CONNECT_TIMEOUT' || code === 'ETIMEDOUT')
-    return judgeTimeout(deadlineMs, false)
   if (error instanceof errors.HTTPParserError)
     return retry('connection_failed', `${host} answered with something else than HTTP (${detail}).`)
   const [outcome, words] = describeFailure(code)
@@ -76,6 +74,8 @@ function describeHandshake(host: string, detail: string): string {
 
 function describeFailure(code: string): [OutcomeCode, string] {
   if (code === 'ECONNREFUSED') return ['connection_refused', 'refused the connection']
+  if (code === 'ETIMEDOUT' || code === 'UND_ERR_CONNECT_TIMEOUT')
+    return ['timeout', 'could not be reached in time']
   if (RESETS.has(code)) return ['connection_reset', 'closed the connection before it answered']
   if (code === 'UND_ERR_HEADERS_OVERFLOW')
     return ['connection_failed', 'answered with headers of more than 16 KB']

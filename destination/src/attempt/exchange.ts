@@ -61,21 +61,19 @@ export class Exchange implements Dispatcher.DispatchHandler, Timed {
     else this.#fail(judgeTimeout(this.line.network.deadline.ms, this.#wasSent))
   }
 
-  /** There is a connection. */
+  /** There is a connection. To throw takes the request back before a byte of it is written. */
   onRequestStart(): void {
+    if (this.#hasEnded) throw new Error('its time was up')
     this.#wasSent = true
   }
 
   onResponseStart(_: unknown, status: number, headers: IncomingHttpHeaders): void {
     // Hints on the way to the answer.
     if (status < 200) return
-    const judgement = judgeStatus(status, headers.location)
-    const retryAfter = judgement.verdict === 'retry' ? headers['retry-after'] : undefined
-    this.#answer = this.#outcome(
-      judgement,
-      status,
-      retryAfterMs(retryAfter, this.line.network.now()),
-    )
+    const judgement = judgeStatus(status, firstOf(headers.location))
+    const retryAfter = judgement.verdict === 'retry' ? firstOf(headers['retry-after']) : undefined
+    const delayMs = retryAfterMs(retryAfter, this.line.network.now())
+    this.#answer = this.#outcome(judgement, status, delayMs)
   }
 
   onResponseData(_: unknown, chunk: Buffer): void {
@@ -93,7 +91,7 @@ export class Exchange implements Dispatcher.DispatchHandler, Timed {
   /** A body that breaks off changes nothing: the status has been heard. */
   onResponseError(_: unknown, error: Error): void {
     if (this.#answer !== undefined) this.#end(this.#answer)
-    else this.#fail(judgeError(error, this.line.host, this.line.network.deadline.ms))
+    else this.#fail(judgeError(error, this.line.host))
   }
 
   #fail(judgement: Judgement): void {
@@ -119,6 +117,11 @@ export class Exchange implements Dispatcher.DispatchHandler, Timed {
       this.line.ended(this, outcome)
     })
   }
+}
+
+/** A header that an endpoint repeats comes as a list, whatever its type says. */
+function firstOf(header: string | string[] | undefined): string | undefined {
+  return Array.isArray(header) ? header[0] : header
 }
 
 /** As text: what is no UTF-8, and NUL, which databases refuse, are replaced; a character cut in two is left out. */

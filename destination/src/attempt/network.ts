@@ -1,3 +1,4 @@
+import { X509Certificate } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { createSecureContext, rootCertificates, type SecureContext } from 'node:tls'
 import { buildConnector } from 'undici'
@@ -39,12 +40,23 @@ const NEXT_ADDRESS_MS = 1_000
  */
 function trusting(ca: readonly string[]): SecureContext {
   if (ca.length === 0) return createSecureContext()
+  for (const [index, pem] of ca.entries()) requireCertificate(pem, index)
   const extra = process.env['NODE_EXTRA_CA_CERTS']
   const extras = extra ? [readFileSync(extra, 'utf8')] : []
   return createSecureContext({ ca: [...rootCertificates, ...extras, ...ca] })
 }
 
-/** @throws TypeError if `allowNetworks` has something else than networks */
+/** Node passes over what is none without a word, and then trusts nobody more than before. */
+function requireCertificate(pem: string, index: number): void {
+  try {
+    new X509Certificate(pem)
+  } catch (cause) {
+    const expected = 'a certificate in PEM, from -----BEGIN CERTIFICATE----- on'
+    throw new TypeError(`ca[${index}] must be ${expected}`, { cause })
+  }
+}
+
+/** @throws TypeError if `allowNetworks` has something else than networks, or `ca` than certificates */
 export function createNetwork(options: NetworkOptions): Network {
   const { ca, deadlineMs = 5_000, now = Date.now } = options
   const guard = createGuard(options.allowNetworks, options.lookup)

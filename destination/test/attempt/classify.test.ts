@@ -5,7 +5,7 @@ import { NoAddressError } from '../../src/attempt/guard.js'
 
 const HOST = 'crm.example.com'
 const failing = (code: string, message = 'as it says') =>
-  judgeError(Object.assign(new Error(message), { code }), HOST, 5_000)
+  judgeError(Object.assign(new Error(message), { code }), HOST)
 
 function expected(status: number): [code: string, verdict: string] {
   if (status < 200) return ['connection_failed', 'retry']
@@ -43,7 +43,7 @@ test.each([
 
 test('an address error keeps its code, verdict and words', () => {
   const error = new NoAddressError('address_refused', 'refused', 'No way.')
-  expect(judgeError(error, HOST, 5_000)).toEqual({
+  expect(judgeError(error, HOST)).toEqual({
     code: 'address_refused',
     verdict: 'refused',
     error: 'No way.',
@@ -74,7 +74,7 @@ test.each([
 ])('the error %s is %s, and tried again', (code, outcome) => {
   const judgement = failing(code)
   expect(judgement).toMatchObject({ code: outcome, verdict: 'retry' })
-  if (outcome !== 'timeout') expect(judgement.error).toContain('as it says')
+  expect(judgement.error).toContain('as it says')
 })
 
 test.each([
@@ -113,7 +113,7 @@ describe('a timeout', () => {
 })
 
 test('an answer that is no HTTP is tried again', () => {
-  expect(judgeError(new errors.HTTPParserError('Expected HTTP/'), HOST, 5_000)).toEqual({
+  expect(judgeError(new errors.HTTPParserError('Expected HTTP/'), HOST)).toEqual({
     code: 'connection_failed',
     verdict: 'retry',
     error: 'crm.example.com answered with something else than HTTP (Expected HTTP/).',
@@ -121,7 +121,7 @@ test('an answer that is no HTTP is tried again', () => {
 })
 
 test('what is no error is a failure all the same', () => {
-  expect(judgeError('odd', HOST, 5_000)).toMatchObject({
+  expect(judgeError('odd', HOST)).toMatchObject({
     code: 'connection_failed',
     verdict: 'retry',
     error: 'crm.example.com could not be reached (odd).',

@@ -150,6 +150,14 @@ describe('an answer', () => {
     expect(outcomes).toEqual([120_000, 30_000, undefined, undefined, undefined])
   })
 
+  test('that repeats a header is taken at its first word', async () => {
+    const now = () => Date.parse('2026-11-21T12:00:00Z')
+    const twice = 'Retry-After: Sat, 21 Nov 2026 12:00:30 GMT\r\n'.repeat(2)
+    const { port } = await answering(plain('503 No', twice))
+    const outcome = await postOnce(`http://127.0.0.1:${port}/`, { now })
+    expect(outcome).toMatchObject({ code: 'server_error', retryAfterMs: 30_000 })
+  })
+
   test('that redirects is refused, and nobody goes there', async () => {
     const other = await answering(OK)
     const { port } = await answering(

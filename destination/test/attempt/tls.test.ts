@@ -1,7 +1,7 @@
 import { createServer, type ServerOptions } from 'node:https'
 import type { Socket } from 'node:net'
 import { afterAll, beforeAll, describe, expect, onTestFinished, test, vi } from 'vitest'
-import type { NetworkOptions } from '../../src/attempt/network.js'
+import { createNetwork, type NetworkOptions } from '../../src/attempt/network.js'
 import { createAuthority, hasOpenssl, type Certificate } from './certificates.js'
 import { DEADLINE_MS, listen, listenTcp, post, posterTo } from './sockets.js'
 
@@ -146,6 +146,15 @@ describe.skipIf(!hasOpenssl())('an https endpoint', () => {
     expect(outcome.code).toMatch(/^connection_/)
   })
 })
+
+test.each(['', 'garbage', '-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----'])(
+  'the authority %j is an error that says what is meant',
+  (pem) => {
+    expect(() => createNetwork({ allowNetworks: [], ca: [pem] })).toThrow(
+      'ca[0] must be a certificate in PEM',
+    )
+  },
+)
 
 test('an http server on an https URL is named as such, and gets no request', async () => {
   const { port } = await listenTcp((socket: Socket) => {
