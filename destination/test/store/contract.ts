@@ -200,6 +200,7 @@ export function storeContract(name: string, make: () => Promise<Subject>): void 
             destination: 'crm',
             type: 'identify',
             body: '{"a":"é😀"}',
+            lane: 'fresh',
             sinceFirstMs: 0,
             refusedBy: [],
           },
@@ -298,6 +299,7 @@ export function storeContract(name: string, make: () => Promise<Subject>): void 
         expect(await claimOne('backlog')).toMatchObject({
           id,
           attempt: 2,
+          lane: 'backlog',
           sinceFirstMs: LEASE_MS,
         })
       })

@@ -49,6 +49,7 @@ export function prepareClaim({ database, names, tally }: Shared) {
       type: names.name(row.type) as EventType,
       body: fromStored(row.body ?? ''),
       sinceFirstMs: Math.max(0, now - firstAttemptAt),
+      lane: from === FRESH ? 'fresh' : 'backlog',
       refusedBy: refusedByOf(row.refusedBy),
     }
   }

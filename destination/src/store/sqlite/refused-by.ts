@@ -1,5 +1,5 @@
 /** The URLs that refused a delivery, as a column holds them: JSON, or NULL for the usual none. */
-export function toRefusedBy(urls: string[]): string | null {
+export function toRefusedBy(urls: readonly string[]): string | null {
   return urls.length === 0 ? null : JSON.stringify(urls)
 }
 
