@@ -25,13 +25,14 @@ export function startRetention(
 ): Retention {
   const stopping = new AbortController()
   const { signal } = stopping
+  const isStopped = () => signal.aborted
   const run = async () => {
-    while (!signal.aborted) {
+    while (!isStopped()) {
       try {
         const changed = await store.sweep(retentionMs(), SLICE)
         await wait(changed < SLICE ? EVERY_MS : PAUSE_MS, undefined, { signal, ref: false })
       } catch (error) {
-        if (signal.aborted) return
+        if (isStopped()) return
         failed(error)
         await wait(EVERY_MS, undefined, { signal, ref: false }).catch(() => undefined)
       }
