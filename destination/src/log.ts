@@ -4,9 +4,13 @@ import { printable } from './printable.js'
 
 /** Where the service says what it does: fields for programs, a message for people. Never a secret, never a body. */
 export interface Log {
+  /** For whoever looks for a fault. */
   debug(fields: object, message: string): void
+  /** What happens as it should. */
   info(fields: object, message: string): void
+  /** What failed and is tried again, or was refused. */
   warn(fields: object, message: string): void
+  /** What needs somebody. */
   error(fields: object, message: string): void
 }
 
