@@ -77,19 +77,23 @@ export async function start(subject, settings, { folder, isProfiled }) {
   const exited = once(child, 'exit')
 
   const readOutput = () => readFileSync(outputFile, 'utf8')
+  const lastWords = () => readOutput().trim().slice(-500)
+  const hasEnded = () => child.exitCode !== null || child.signalCode !== null
   const urlIn = () => /http:\/\/127\.0\.0\.1:\d+/.exec(readOutput())?.[0]
   let url
   while ((url = urlIn()) === undefined) {
     const isLate = performance.now() - startedAt > START_MS
     if (isLate) child.kill('SIGKILL')
-    if (isLate || child.exitCode !== null || child.signalCode !== null)
-      throw new Error(`${subject} did not start: ${readOutput().trim().slice(-500)}`)
+    if (isLate || hasEnded()) throw new Error(`${subject} did not start: ${lastWords()}`)
     await sleep(2)
   }
 
+  const readProc = (name) => {
+    if (hasEnded()) throw new Error(`${subject} ended: ${lastWords()}`)
+    return readFileSync(`/proc/${child.pid}/${name}`, 'utf8')
+  }
   const status = (key) =>
-    Number(new RegExp(`${key}:\\s+(\\d+) kB`).exec(readFileSync(`/proc/${child.pid}/status`))[1]) /
-    1024
+    Number(new RegExp(`${key}:\\s+(\\d+) kB`).exec(readProc('status'))[1]) / 1024
   return {
     url,
     pid: child.pid,
@@ -98,7 +102,7 @@ export async function start(subject, settings, { folder, isProfiled }) {
     /** CPU time of all its threads so far, user and system, in µs. */
     cpuUs() {
       // The name of the program, which may hold anything, ends at the last parenthesis.
-      const stat = readFileSync(`/proc/${child.pid}/stat`, 'utf8')
+      const stat = readProc('stat')
       const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ')
       return (Number(fields[11]) + Number(fields[12])) * US_A_TICK
     },
