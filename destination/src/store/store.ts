@@ -114,7 +114,7 @@ export interface Delivery {
   /** The lane that it was claimed from; `fresh` for what was put leased. */
   lane: Lane
   /** URLs that refused it for good: they are not tried again. */
-  refusedBy: string[]
+  refusedBy: readonly string[]
 }
 
 /** What came of one attempt of one delivery. */
@@ -126,7 +126,7 @@ export interface Settlement {
   next:
     { state: 'done' } | { state: 'backlog'; delayMs: number } | { state: 'dead'; reason: string }
   /** Replaces {@link Delivery.refusedBy}. */
-  refusedBy: string[]
+  refusedBy: readonly string[]
   /** What came of each POST. */
   log: AttemptLog[]
 }
