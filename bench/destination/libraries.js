@@ -1,4 +1,5 @@
 // Where the destination is, and where its libraries are found: what stands beside it uses the same ones.
+import { createRequire } from 'node:module'
 import { resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
 
@@ -7,5 +8,5 @@ export const destination = process.env.HOOKLINE_DESTINATION
   ? pathToFileURL(`${resolve(process.env.HOOKLINE_DESTINATION)}/`)
   : new URL('../../destination/', import.meta.url)
 
-/** For `createRequire`. */
-export const libraries = new URL('package.json', destination)
+/** One of the destination's libraries, by its name. */
+export const library = createRequire(new URL('package.json', destination))

@@ -1,14 +1,13 @@
 // The sources' side: batches as the SDK sends them, made before the clock starts, and posted.
 import { once } from 'node:events'
-import { createRequire } from 'node:module'
 import { createServer } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { buildEvent } from '../event.js'
 import { sharedNow, turn } from '../measure.js'
 import { create as createSdk } from '../subjects/hookline.js'
-import { libraries } from './libraries.js'
+import { library } from './libraries.js'
 
-const { Pool } = createRequire(libraries)('undici')
+const { Pool } = library('undici')
 
 /** Of the source in every settings file here. */
 export const WRITE_KEY = 'WRITE_KEY'

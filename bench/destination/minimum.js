@@ -7,11 +7,9 @@
 import { createHmac } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { createServer } from 'node:http'
-import { createRequire } from 'node:module'
-import { libraries } from './libraries.js'
+import { library } from './libraries.js'
 
-const require = createRequire(libraries)
-const { Pool } = require('undici')
+const { Pool } = library('undici')
 
 /** As the destination's default. */
 const CONNECTIONS = 128
@@ -25,7 +23,7 @@ const post = createPost(webhooks[0].url)
 
 function openStore(path) {
   const sqlite = process.getBuiltinModule('node:sqlite')
-  const database = sqlite ? new sqlite.DatabaseSync(path) : require('better-sqlite3')(path)
+  const database = sqlite ? new sqlite.DatabaseSync(path) : library('better-sqlite3')(path)
   database.exec(`
     PRAGMA journal_mode = WAL;
     PRAGMA synchronous = FULL;
