@@ -161,5 +161,9 @@ const server = createServer((request, response) => {
   })
 })
 server.keepAliveTimeout = 120_000
-server.listen(0, '127.0.0.1', () => console.log(`http://127.0.0.1:${server.address().port}`))
+server.listen(0, '127.0.0.1', () =>
+  console.log(
+    JSON.stringify({ msg: 'listening', url: `http://127.0.0.1:${server.address().port}` }),
+  ),
+)
 process.on('SIGTERM', () => process.exit(0))

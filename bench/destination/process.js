@@ -7,7 +7,6 @@ import { mkdir, mkdtemp, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
-import { OURS } from '../subjects/index.js'
 import { destination } from './libraries.js'
 import { WRITE_KEY } from './load.js'
 
@@ -65,8 +64,7 @@ export async function start(subject, settings, { folder, isProfiled }) {
   writeFileSync(configFile, JSON.stringify(settings))
 
   const output = openSync(outputFile, 'w')
-  const flags =
-    isProfiled && subject === OURS ? ['--cpu-prof', `--cpu-prof-dir=${build}profiles`] : []
+  const flags = isProfiled ? ['--cpu-prof', `--cpu-prof-dir=${build}profiles`] : []
   const startedAt = performance.now()
   const child = spawn(process.execPath, [...flags, ...PROGRAMS[subject], configFile], {
     cwd: folder,
@@ -79,7 +77,7 @@ export async function start(subject, settings, { folder, isProfiled }) {
   const readOutput = () => readFileSync(outputFile, 'utf8')
   const lastWords = () => readOutput().trim().slice(-500)
   const hasEnded = () => child.exitCode !== null || child.signalCode !== null
-  const urlIn = () => /http:\/\/127\.0\.0\.1:\d+/.exec(readOutput())?.[0]
+  const urlIn = () => /"url":"(http:[^"]+)"/.exec(readOutput())?.[1]
   let url
   while ((url = urlIn()) === undefined) {
     const isLate = performance.now() - startedAt > START_MS
