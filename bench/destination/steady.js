@@ -52,7 +52,7 @@ export async function measureSteady(order) {
       rssMb,
       peakMb,
       faults: [
-        ...faultsOfClient(client, load.count),
+        ...faultsOfClient(client),
         ...(reports.length === endpoints
           ? []
           : [`${reports.length} of ${endpoints} endpoints got something`]),

@@ -72,9 +72,10 @@ async function measure({ subject, folder, load, events }) {
     ...figures,
     accepted,
     stored,
+    isCapped: client.sentAt.length < load.bodies.length,
     lost: Math.max(0, accepted - stored),
     faults: [
-      ...faultsOfClient(client, load.count),
+      ...faultsOfClient(client),
       ...(stored > accepted ? [`${stored - accepted} stored twice`] : []),
     ],
   }

@@ -60,7 +60,7 @@ const scenario = {
       const running = await start(subject, settings, { folder, isProfiled })
       const client = new Client(running.url, { connections: CONNECTIONS })
       try {
-        return await measure({ receiver, running, client, load, underWay, events })
+        return await measure({ receiver, running, client, load, underWay })
       } finally {
         await client.close()
         await running.kill()
@@ -72,7 +72,7 @@ const scenario = {
 
 export default scenario
 
-async function measure({ receiver, running, client, load, underWay, events }) {
+async function measure({ receiver, running, client, load, underWay }) {
   const deadline = performance.now() + CAP_MS
   const mayGo = () => client.sentAt.length * BATCH_SIZE - receiver.arrived() < underWay
   const post = (from, to) =>
@@ -84,7 +84,9 @@ async function measure({ receiver, running, client, load, underWay, events }) {
 
   const begin = performance.now()
   const cpuBefore = running.cpuUs()
+  const acceptedBefore = client.accepted
   await post(warmUpBatches, load.bodies.length)
+  const events = client.accepted - acceptedBefore
   const acceptSeconds = (performance.now() - begin) / 1000
   await arrival(receiver, client.accepted)
   const seconds = (performance.now() - begin) / 1000
@@ -93,7 +95,7 @@ async function measure({ receiver, running, client, load, underWay, events }) {
   const peakMb = running.peakRssMb()
   const stopFaults = await running.stop()
   const [endpoint] = await receiver.report(load.count)
-  const latencies = [...endpoint.arrivedAt.subarray(WARM_UP)].map(
+  const latencies = [...endpoint.arrivedAt.subarray(WARM_UP, WARM_UP + events)].map(
     (at, i) => at - client.sentAt[Math.floor((WARM_UP + i) / BATCH_SIZE)],
   )
   return {
@@ -103,10 +105,11 @@ async function measure({ receiver, running, client, load, underWay, events }) {
     p50Ms: percentile(latencies, 0.5),
     p99Ms: percentile(latencies, 0.99),
     peakMb,
-    arrived: endpoint.found.arrived - WARM_UP,
+    arrived: endpoint.found.arrived,
+    isCapped: client.sentAt.length < load.bodies.length,
     faults: [
-      ...faultsOfClient(client, load.count),
-      ...faultsOfEndpoint(endpoint, load.count),
+      ...faultsOfClient(client),
+      ...faultsOfEndpoint(endpoint, client.accepted),
       ...stopFaults,
     ],
   }
