@@ -1,43 +1,41 @@
 // A steady load, and how long messages take from their post to their arrival at the endpoints that are well.
 import { percentile } from '../measure.js'
+import { CAP_MS } from '../produce.js'
 import { faultsOfClient, faultsOfEndpoint } from './faults.js'
-import { arrival, Client, pace } from './load.js'
+import { arrival, Client, flood, pace } from './load.js'
 import { start } from './process.js'
 
 const CONNECTIONS = 32
+const WARM_UP_CONNECTIONS = 4
 
 /**
  * @param {{ settings: object, folder: string, isProfiled: boolean, receiver: object, load: object,
- *   eventsPerSecond: number, warmUpSeconds: number, endpoints: number }} order `endpoints` are those that answer
+ *   eventsPerSecond: number, warmUp: number, endpoints: number }} order `warmUp` is a number of messages that
+ *   are sent at full speed first, `endpoints` are those that answer
  * @returns a flat record of figures, with faults
  */
 export async function measureSteady(order) {
-  const {
-    settings,
-    folder,
-    isProfiled,
-    receiver,
-    load,
-    eventsPerSecond,
-    warmUpSeconds,
-    endpoints,
-  } = order
+  const { settings, folder, isProfiled, receiver, load, eventsPerSecond, warmUp, endpoints } = order
   const running = await start('hookline', settings, { folder, isProfiled })
   const client = new Client(running.url, { connections: CONNECTIONS })
   try {
     await client.post(load, 0)
     const readyMs = performance.now() - running.startedAt
 
-    const cpuBefore = running.cpuUs()
-    await pace(client, load, { from: 1, eventsPerSecond })
+    const deadline = performance.now() + CAP_MS
+    const from = warmUp / load.batchSize
+    await flood(client, load, { from: 1, to: from, connections: WARM_UP_CONNECTIONS, deadline })
     await arrival(receiver, client.accepted * endpoints)
-    const cpuUs = (running.cpuUs() - cpuBefore) / load.count
+
+    const cpuBefore = running.cpuUs()
+    await pace(client, load, { from, eventsPerSecond })
+    await arrival(receiver, client.accepted * endpoints)
+    const cpuUs = (running.cpuUs() - cpuBefore) / (load.count - warmUp)
     const rssMb = running.rssMb()
     const peakMb = running.peakRssMb()
     const stopFaults = await running.stop()
 
     const reports = await receiver.report(load.count)
-    const warmUp = warmUpSeconds * eventsPerSecond
     const latencies = reports.flatMap(({ arrivedAt }) =>
       [...arrivedAt]
         .map((at, seq) => at - client.sentAt[Math.floor(seq / load.batchSize)])
@@ -51,6 +49,7 @@ export async function measureSteady(order) {
       cpuUs,
       rssMb,
       peakMb,
+      isCapped: client.sentAt.length < load.bodies.length,
       faults: [
         ...faultsOfClient(client),
         ...(reports.length === endpoints
