@@ -1,5 +1,6 @@
 import type { DispatchReport } from './dispatcher/dispatcher.js'
 import type { Log } from './log.js'
+import { withoutQuery } from './settings/show.js'
 import type { SettlerReport } from './settle/settler.js'
 
 /**
@@ -48,11 +49,6 @@ export function reportTo(log: Log): DispatchReport & SettlerReport {
       log.warn({ count }, 'attempts took longer than their lease: their messages are sent again')
     },
   }
-}
-
-function withoutQuery(url: string): string {
-  const end = url.indexOf('?')
-  return end < 0 ? url : url.slice(0, end)
 }
 
 /** What went wrong, with its cause. */
