@@ -32,7 +32,7 @@ export function findSettings(folder: string): string {
  * @throws {@link SettingsError} with every problem.
  */
 export function readSettings(file: string, env: Environment): Settings {
-  const shown = relative('', file).startsWith('..') ? resolve(file) : relative('', file)
+  const shown = shownFile(file)
   const text = readText(file, shown)
   const parsed = /\.ya?ml$/i.test(extname(file)) ? parseYaml(text) : parseJson(text)
   if ('faults' in parsed) {
@@ -45,6 +45,12 @@ export function readSettings(file: string, env: Environment): Settings {
   const checked = checkSettings(parsed.value, env, dirname(resolve(file)))
   if ('settings' in checked) return checked.settings
   throw new SettingsError('settings_invalid', shown, checked.problems)
+}
+
+/** A file as people name it: from this folder if it is below, and in full if it is not. */
+export function shownFile(file: string): string {
+  const below = relative('', file)
+  return below.startsWith('..') ? resolve(file) : below
 }
 
 function readText(file: string, shown: string): string {

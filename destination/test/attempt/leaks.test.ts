@@ -35,10 +35,10 @@ test.each(['close', 'leave'])(
 
     expect({ exitCode, errors }).toEqual({ exitCode: 0, errors: '' })
     const codes = {
-      delivered: 2_500,
-      connection_reset: 2_500,
-      server_error: 2_500,
-      connection_refused: 2_500,
+      delivered: 1_000,
+      connection_reset: 1_000,
+      server_error: 1_000,
+      connection_refused: 1_000,
     }
     expect(result).toMatchObject({ codes, ...(close === 'close' ? { left: [] } : {}) })
     expect(servers.map(({ open }) => open.size)).toEqual([0, 0, 0])

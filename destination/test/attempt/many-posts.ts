@@ -21,7 +21,7 @@ const post = (poster: Poster) =>
 
 /** As many at once as the endpoint takes, and a few more. */
 async function postMany(poster: Poster): Promise<void> {
-  for (let i = 0; i < 100; i++) await Promise.all(Array.from({ length: 25 }, () => post(poster)))
+  for (let i = 0; i < 40; i++) await Promise.all(Array.from({ length: 25 }, () => post(poster)))
 }
 await Promise.all(posters.map(postMany))
 if (close === 'close') await Promise.all(posters.map((poster) => poster.close()))

@@ -1,6 +1,7 @@
 import { mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import ts from 'typescript'
+import { afterAll } from 'vitest'
 import type { openStore } from '../../src/store/open.js'
 
 const SOURCES = join(import.meta.dirname, '../../src')
@@ -17,7 +18,7 @@ export const open = (
 function compile(): string {
   mkdirSync(CACHE, { recursive: true })
   const dir = mkdtempSync(join(CACHE, 'store-'))
-  process.on('exit', () => {
+  afterAll(() => {
     rmSync(dir, { recursive: true, force: true })
   })
   writeFileSync(join(dir, 'package.json'), '{"type":"module"}')

@@ -79,8 +79,8 @@ async function betterSqlite(): Promise<typeof BetterSqlite> {
   } catch (cause) {
     throw new StoreError(
       'unsupported',
-      `Node ${process.versions.node} has no SQLite of its own, and better-sqlite3 can't be loaded: use Node 22.13 ` +
-        'or newer, or install a C++ compiler, make and Python, and then run `npm rebuild better-sqlite3`.',
+      "better-sqlite3 can't be loaded, and this is the SQLite for Node before 22.13: use Node 22.13 or newer, " +
+        'or install a C++ compiler, make and Python, and then run `npm rebuild better-sqlite3`.',
       { cause },
     )
   }

@@ -1,12 +1,11 @@
 import { StoreError } from '../store-error.js'
 import type { Database } from './driver.js'
 
-/** States as they are kept. Those up to `dead` are in the index of what waits, in which settled ones have no place. */
+/** States as they are kept: places in {@link STATES}. Those up to `dead` are in the index of what waits. */
 export const FRESH = 0
 export const BACKLOG = 1
 export const LEASED = 2
 export const DEAD = 3
-export const DONE = 4
 export const SKIPPED = 5
 
 /** The names of the states, by their number. */

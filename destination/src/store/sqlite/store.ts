@@ -1,3 +1,4 @@
+import { once } from 'node:events'
 import { Worker } from 'node:worker_threads'
 import type {
   Claim,
@@ -47,7 +48,7 @@ interface Asks {
 
 /**
  * Opens a store in a file, which one process at a time can have; folder and file are made if they aren't there, for
- * their owner alone.
+ * their owner alone. The disk has to be a local one: locks and syncs of network file systems are not to be trusted.
  *
  * SQLite runs in a thread of its own, so that nobody else waits for the disk. One round is under way at a time; what
  * is asked meanwhile makes the next: the slower the disk, the larger the rounds.
@@ -67,13 +68,13 @@ export async function openSqlite(
   return new SqliteStore(thread, now)
 }
 
-function firstWord(thread: Worker): Promise<Opened> {
-  return new Promise((resolve, reject) => {
-    thread.once('message', resolve)
-    thread.once('error', (cause) => {
-      reject(new StoreError('failed', "The store's thread can't start.", { cause }))
-    })
-  })
+async function firstWord(thread: Worker): Promise<Opened> {
+  try {
+    const [opened] = (await once(thread, 'message')) as [Opened]
+    return opened
+  } catch (cause) {
+    throw new StoreError('failed', "The store's thread can't start.", { cause })
+  }
 }
 
 /**
@@ -97,7 +98,6 @@ class SqliteStore implements Store {
       this.#finish(result)
     })
     let cause: unknown
-    thread.removeAllListeners('error')
     thread.on('error', (error) => (cause = error))
     this.#ended = new Promise((resolve) => {
       thread.on('exit', () => {

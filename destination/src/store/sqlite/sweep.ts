@@ -5,7 +5,7 @@ import { DEAD, LEASED } from './schema.js'
 const SLICE = 500
 
 /** Why a delivery is dead that nobody claimed in all the time that it is kept. */
-export const EXPIRED = 'older than the retention'
+const EXPIRED = 'older than the retention'
 
 interface Row {
   id: number
@@ -16,7 +16,7 @@ interface Row {
 }
 
 /** What is to be swept. */
-interface Sweep {
+export interface Sweep {
   olderThanMs: number
   limit: number
   /** Nothing before this delivery is left to sweep, but for dead letters: spares the way past a million of them. */
@@ -24,7 +24,7 @@ interface Sweep {
 }
 
 /** What was swept, and where to go on. */
-interface Swept {
+export interface Swept {
   changed: number
   fromId: number
 }
