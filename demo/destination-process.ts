@@ -5,6 +5,7 @@ import { createServer, type AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { setTimeout } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
+import { openStore } from 'hookline-destination'
 import type { StoredDelivery } from './compare.js'
 
 const COMMAND = new URL('../destination/bin/hookline-destination.js', import.meta.url)
@@ -62,7 +63,6 @@ export async function startDestination(
       return code
     },
     read: async (messageIds) => {
-      const { openStore } = await importStore()
       const opened = await openStore(store)
       const traces = await Promise.all(Array.from(messageIds, (id) => opened.trace(id)))
       await opened.close()
@@ -77,12 +77,6 @@ function isReady(url: string): Promise<boolean> {
     () => true,
     () => false,
   )
-}
-
-/** Of the built package, as the process is: the compiler sees the sources of it. */
-function importStore() {
-  const module = new URL('../destination/dist/store/open.js', import.meta.url)
-  return import(module.href) as Promise<typeof import('../destination/src/store/open.js')>
 }
 
 /** One that stays the same when the destination is started again, as in production. */

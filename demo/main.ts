@@ -32,10 +32,11 @@ if (forget !== undefined && !/^[1-9]\d*$/.test(forget)) {
 }
 
 console.log(
-  `${formatCount(REQUESTS)} requests to an Express app that records its users with hookline. The destination\n` +
-    'stores each call, and forwards it, signed, to two receivers: the crm and the warehouse.\n' +
-    'The crm answers 503 for 1 s and closes its port for 2 s. Later the destination is\n' +
-    'killed with -9, and started again. The app must not notice, and nothing may be lost.\n',
+  `${formatCount(REQUESTS)} requests to an Express app that records its users with hookline. The\n` +
+    'destination stores each call, and forwards it, signed, to two receivers: the crm\n' +
+    'and the warehouse. The crm answers 503 for 1 s, then closes its port for 2 s. Later\n' +
+    'the destination is killed with -9, and started again. The app must not notice, and\n' +
+    'nothing may be lost.\n',
 )
 const folder = mkdtempSync(join(tmpdir(), 'hookline-demo-'))
 const [crm, warehouse] = await Promise.all([
@@ -68,9 +69,8 @@ const load: LoadBooks = { answered: [], failed: 0 }
 const stretches: Stretch[] = []
 const stopLive = startLive(() => {
   const { accepted, delivered } = analytics.stats()
-  const name = stretches.at(-1)?.name ?? 'all is up'
   return {
-    state: formatStretch(name, name.padEnd('destination is killed'.length)),
+    state: formatStretch(stretches.at(-1)?.name ?? 'warming up'),
     counts: {
       requests: load.answered.length,
       calls: accepted,
@@ -97,16 +97,20 @@ const lines = compare(app, { stats: analytics.stats(), reports }, deliveries, re
 const timesOfApp = splitByStretch(stretches, load.answered)
 const timesTo = (books: ReceiverBooks) => splitByStretch(stretches, timingsOf(app, books))
 const columns = [
-  { title: 'app: p50', part: 0.5, split: timesOfApp },
-  { title: 'p99', part: 0.99, split: timesOfApp },
-  { title: 'call to crm: p99', part: 0.99, split: timesTo(receivers.crm) },
-  { title: 'to warehouse: p99', part: 0.99, split: timesTo(receivers.warehouse) },
+  { title: 'app p50', part: 0.5, split: timesOfApp },
+  { title: 'app p99', part: 0.99, split: timesOfApp },
+  { title: 'crm p99', part: 0.99, split: timesTo(receivers.crm) },
+  { title: 'warehouse p99', part: 0.99, split: timesTo(receivers.warehouse) },
 ]
-console.log(`\n${latencyTable(stretches, columns)}\n${comparisonTable(lines)}\n`)
+console.log(
+  '\nHow long the app took to answer, and its calls to get to the crm and the warehouse,\n' +
+    `by what went on when they began:\n${latencyTable(stretches, columns)}\n\n` +
+    `${comparisonTable(lines)}\n`,
+)
 
 const faults = lines
   .filter(({ isRight }) => isRight === false)
-  .map((line) => `${line.about}: ${line.what}`)
+  .map(({ about, what }) => `${about}: ${what}`)
 if (load.failed > 0) faults.push(`${load.failed} requests to the app failed`)
 if (exitCode !== 0) faults.push(`the destination, told to stop, ended with ${exitCode}`)
 if (faults.length === 0) {

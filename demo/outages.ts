@@ -14,6 +14,8 @@ export async function runOutages(
   destination: DestinationProcess,
   enter: (name: Stretch['name']) => void,
 ): Promise<void> {
+  enter('warming up')
+  await setTimeout(1_000)
   enter('all is up')
   await setTimeout(2_000)
   enter('crm answers 503')

@@ -1,6 +1,11 @@
 /** A part of the run in which all parts stayed as they were. */
 export interface Stretch {
-  readonly name: 'all is up' | 'crm answers 503' | "crm's port is closed" | 'destination is killed'
+  readonly name:
+    | 'warming up'
+    | 'all is up'
+    | 'crm answers 503'
+    | "crm's port is closed"
+    | 'destination is killed'
   /** When it began: ms since the epoch. */
   readonly fromMs: number
 }

@@ -16,8 +16,8 @@ export function comparisonTable(lines: readonly Line[]): string {
         formatVerdict(isRight),
       ]),
   ])
-  const head = ['what all ends say', 'app', 'SDK', 'destination', 'receiver', '']
-  return drawTable(head, [38, 9, 9, 13, 10, 4], rows)
+  const head = ['what all ends say', 'app', 'SDK', 'store', 'receiver', '']
+  return drawTable(head, [35, 8, 8, 8, 10, 4], rows)
 }
 
 /** How long things took, by the stretch in which they began: an outage must not spread. */
@@ -25,12 +25,14 @@ export function latencyTable(
   stretches: readonly Stretch[],
   columns: readonly { title: string; part: number; split: readonly number[][] }[],
 ): string {
+  const isAgain = (index: number) =>
+    stretches.findIndex(({ name }) => name === stretches[index]?.name) < index
   const rows = stretches.map(({ name }, index) => [
-    formatStretch(name, name === 'all is up' && index > 0 ? 'all is up again' : name),
+    formatStretch(name, isAgain(index) ? `${name} again` : name),
     ...columns.map(({ part, split }) => formatMs(percentile(split[index] ?? [], part))),
   ])
   const head = ['while …', ...columns.map(({ title }) => title)]
-  return drawTable(head, [24, ...columns.map(({ title }) => Math.max(11, title.length + 2))], rows)
+  return drawTable(head, [23, ...columns.map(({ title }) => Math.max(11, title.length + 2))], rows)
 }
 
 function drawTable(head: string[], colWidths: number[], rows: string[][]): string {
@@ -44,8 +46,9 @@ function drawTable(head: string[], colWidths: number[], rows: string[][]): strin
   return table.toString()
 }
 
-export function formatStretch(name: Stretch['name'], text: string): string {
+export function formatStretch(name: Stretch['name'], text: string = name): string {
   const colours = {
+    'warming up': 'gray',
     'all is up': 'green',
     'crm answers 503': 'yellow',
     "crm's port is closed": 'red',
