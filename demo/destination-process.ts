@@ -51,7 +51,9 @@ export async function startDestination(
     child.on('exit', endedEarly)
     while (!(await isReady(`http://${listen}`))) await setTimeout(20)
   }
+  // However the demo ends, the destination never outlives it.
   process.on('exit', () => child.kill('SIGKILL'))
+  for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, () => process.exit(1))
   await start()
   return {
     url: `http://${listen}`,

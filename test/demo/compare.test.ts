@@ -88,6 +88,16 @@ describe('books that agree', () => {
     expect(line).toMatchObject(counts)
   })
 
+  test('may tell of a message that came twice after an attempt without an answer', () => {
+    const books = booksThatAgree()
+    books.deliveries[3] = deliveryOf('a', 'warehouse', [
+      { attempt: 1, code: 'timeout', status: null },
+      { attempt: 2, code: 'delivered', status: 204 },
+    ])
+    books.receivers.warehouse = receiverOf('a', ...IDS)
+    expect(linesOf(books).filter(({ isRight }) => isRight === false)).toEqual([])
+  })
+
   test('need not have the key order of the call in the body, nor what the client adds', () => {
     const call = { context: { ip: '::1' }, userId: 'u', type: 'page', properties: {} }
     const body = { version: 1, type: 'page', userId: 'u', timestamp: '…', properties: {} }
