@@ -12,9 +12,19 @@ export function reportTo(log: Log): DispatchReport & SettlerReport {
       const nextInMs = next.state === 'backlog' ? Math.round(next.delayMs) : undefined
       for (const { url, outcome } of outcomes) {
         const { code, status, error } = outcome
-        const ms = Math.round(outcome.ms)
-        const line = { messageId, source, destination, endpoint: withoutQuery(url), attempt, code }
-        const details = { ...line, status, ms, next: next.state, nextInMs, error }
+        const details = {
+          messageId,
+          source,
+          destination,
+          endpoint: withoutQuery(url),
+          attempt,
+          code,
+          status,
+          ms: Math.round(outcome.ms),
+          next: next.state,
+          nextInMs,
+          error,
+        }
         if (code === 'delivered') log.info(details, 'attempt')
         else log.warn(details, 'attempt')
       }
