@@ -52,7 +52,7 @@ function nextState(
   elapsedMs: number,
   urls: string[],
   outcomes: EndpointOutcome[],
-  refusedBy: string[],
+  refusedBy: readonly string[],
   random: () => number,
 ): Settlement['next'] {
   if (outcomes.some(({ outcome }) => outcome.verdict === 'delivered')) return { state: 'done' }

@@ -1,6 +1,7 @@
 /**
  * The store could not do what it was asked. `full`: there is no room; `locked`: another process has the store;
- * `newer`: it was written by a newer version; `failed`: anything else.
+ * `newer`: it was written by a newer version; `unsupported`: such a store can't be opened here; `failed`: anything
+ * else.
  */
 export type StoreErrorCode = 'full' | 'locked' | 'newer' | 'failed' | 'unsupported'
 

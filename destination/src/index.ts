@@ -1,0 +1,8 @@
+export { startDestination, type RunningDestination } from './destination.js'
+export type { Log } from './log.js'
+export { readSettings } from './settings/read.js'
+export type { Destination, Endpoint, Settings, Source } from './settings/settings.js'
+export { SettingsError } from './settings/settings-error.js'
+export { openStore } from './store/open.js'
+export type * from './store/store.js'
+export { StoreError, type StoreErrorCode } from './store/store-error.js'
