@@ -21,32 +21,34 @@ interface Row {
  * The one statement of a claim. For each wish it goes along the index of what waits, from the longest due on, past
  * what others have locked, and stops at the limit; nothing is sorted but what it found.
  *
- * The arrays are for the planner. It does not know how many rows it will find; with an array it goes by the keys all the
- * same, where for a join it would read the whole table.
+ * The planner does not know how much that will be. The array and the `LIMIT 1` leave it no choice but to go by the
+ * keys: for plain joins it would read whole tables at times, or compare each row with each.
  */
 export function claimStatement(schema: string): string {
   return `
     WITH found AS MATERIALIZED (
-      SELECT w.wish, d.id, d.due_at
-      FROM unnest($2::int[], $3::smallint[], $4::int[]) WITH ORDINALITY AS w (destination, state, count, wish)
+      SELECT wish, w.*
+      FROM unnest($2::int[], $3::smallint[], $4::int[]) WITH ORDINALITY AS wishes (destination, state, count, wish)
       CROSS JOIN LATERAL (
-        SELECT id, due_at FROM ${schema}.waiting
-        WHERE destination = w.destination AND state = w.state AND due_at <= ${NOW}
-        ORDER BY due_at, id LIMIT w.count FOR UPDATE SKIP LOCKED
-      ) d
+        SELECT id, due_at, attempt, first_attempt_at, refused_by FROM ${schema}.waiting
+        WHERE destination = wishes.destination AND state = wishes.state AND due_at <= ${NOW}
+        ORDER BY due_at, id LIMIT wishes.count FOR UPDATE SKIP LOCKED
+      ) w
     ), leased AS (
-      UPDATE ${schema}.waiting q
+      UPDATE ${schema}.waiting
       SET state = ${BACKLOG}, leased = true, attempt = attempt + 1, due_at = ${NOW} + ${LEASE_MS},
         attempt_at = ${NOW}, first_attempt_at = coalesce(first_attempt_at, ${NOW})
       WHERE id = ANY (ARRAY (SELECT id FROM found))
-      RETURNING id, attempt, greatest(0, attempt_at - first_attempt_at) AS since, refused_by
     )
-    SELECT leased.id, wish, attempt, since AS "sinceFirstMs", refused_by AS "refusedBy", message_id AS "messageId", body,
-      sources.name AS source, types.name AS type
-    FROM leased JOIN found USING (id) JOIN ${schema}.deliveries d USING (id)
-      JOIN ${schema}.names sources ON sources.id = d.source JOIN ${schema}.names types ON types.id = d.type
-    WHERE d.id = ANY (ARRAY (SELECT id FROM found))
-    ORDER BY wish, due_at, leased.id`
+    SELECT id, wish, attempt + 1 AS attempt, refused_by AS "refusedBy", d.*,
+      greatest(0, coalesce(${NOW} - first_attempt_at, 0)) AS "sinceFirstMs"
+    FROM found CROSS JOIN LATERAL (
+      SELECT message_id AS "messageId", body, sources.name AS source, types.name AS type
+      FROM ${schema}.deliveries d
+        JOIN ${schema}.names sources ON sources.id = d.source JOIN ${schema}.names types ON types.id = d.type
+      WHERE d.id = found.id LIMIT 1
+    ) d
+    ORDER BY wish, due_at, id`
 }
 
 /** Leases what is due, the longest due first. */

@@ -7,12 +7,8 @@ import type { Address } from './url.js'
 /** In ms: how long a connection may take, and the wait for one that is free. */
 const CONNECT_MS = 3_000
 
-/** In ms: how long the server works at a statement, and waits for a lock in it, before it gives up and says so. */
-const STATEMENT_MS = 5_000
-const LOCK_MS = 3_000
-
-/** In ms: how long an answer may take. More than that, and nobody is there to give one. */
-const ANSWER_MS = 7_000
+/** In ms: how much longer an answer may take than the server's own timeout. After that, nobody is there to give one. */
+const SILENCE_MS = 2_000
 
 /** In ms: when the server lets go of a transaction that a process left open as it was stopped. */
 const IDLE_IN_TRANSACTION_MS = 10_000
@@ -83,15 +79,15 @@ export class Connection {
     return new pg.Client(this.#config())
   }
 
-  /** Ends what is under way, within seconds. */
+  /** Lets go of all connections. For when nothing is under way. */
   async close(): Promise<void> {
     this.#isClosed = true
+    // Nothing is under way any more. A goodbye that nobody takes is not waited for.
     const late = setTimeout(() => {
       this.#cut()
-    }, ANSWER_MS + GOODBYE_MS)
+    }, GOODBYE_MS)
     await this.#pool.end()
     clearTimeout(late)
-    this.#cut()
   }
 
   async #run<T>(work: (pool: pg.Pool) => Promise<T>): Promise<T> {
@@ -101,19 +97,23 @@ export class Connection {
       try {
         return await work(pool)
       } catch (error) {
-        if (isSilence(error)) this.#cut()
-        if (isUnsupportedSetting(error)) this.#doWithoutSettings(pool)
-        else if (!isToRepeat(error) || repeats >= REPEATS) {
+        if (isSilence(error)) {
+          this.#cut()
+          this.#replace(pool)
+        }
+        if (isUnsupportedSetting(error)) {
+          // Then this side's clock has to do.
+          this.#hasSettings = false
+          this.#replace(pool)
+        } else if (!isToRepeat(error) || repeats >= REPEATS) {
           throw toStoreError(error, this.#address.name)
         }
       }
     }
   }
 
-  /** The server does not know them, and won't let anybody in who names them. Then this side's clock has to do. */
-  #doWithoutSettings(pool: pg.Pool): void {
+  #replace(pool: pg.Pool): void {
     if (pool !== this.#pool) return
-    this.#hasSettings = false
     this.#pool = this.#createPool()
     void pool.end()
   }
@@ -132,6 +132,7 @@ export class Connection {
 
   #config(): pg.ClientConfig {
     const { host, port, user, password, database, tls, applicationName } = this.#address
+    const { statementTimeoutMs } = this.#address
     return {
       host,
       port,
@@ -145,10 +146,10 @@ export class Connection {
       keepAlive: true,
       keepAliveInitialDelayMillis: KEEPALIVE_MS,
       connectionTimeoutMillis: CONNECT_MS,
-      query_timeout: ANSWER_MS,
+      query_timeout: statementTimeoutMs + SILENCE_MS,
       ...(this.#hasSettings && {
-        statement_timeout: STATEMENT_MS,
-        lock_timeout: LOCK_MS,
+        statement_timeout: statementTimeoutMs,
+        lock_timeout: Math.ceil(statementTimeoutMs / 2),
         idle_in_transaction_session_timeout: IDLE_IN_TRANSACTION_MS,
       }),
     }

@@ -79,16 +79,16 @@ async function check({ query }: Connection): Promise<void> {
 
 class PostgresStore implements Store {
   readonly crew: Crew
-  readonly trace: (messageId: string) => Promise<Trace[]>
-  readonly stats: () => Promise<Stats[]>
-  readonly sweep: (olderThanMs: number, limit: number) => Promise<number>
   readonly #connection: Connection
   readonly #notices: Notices
   readonly #claim: (wants: Claim[]) => Promise<Delivery[]>
+  readonly #trace: (messageId: string) => Promise<Trace[]>
+  readonly #stats: () => Promise<Stats[]>
+  readonly #sweep: (olderThanMs: number, limit: number) => Promise<number>
   readonly #puts: Rounds<NewDelivery, DeliveryId | undefined>
   readonly #settles: Rounds<Settlement, boolean>
   readonly #leave: () => Promise<void>
-  #underWay = new Set<Promise<unknown>>()
+  readonly #underWay = new Set<Promise<unknown>>()
   #closing: Promise<void> | undefined
 
   constructor(tables: Tables, connection: Connection) {
@@ -97,9 +97,9 @@ class PostgresStore implements Store {
     this.#leave = () => crew.leave()
     this.#connection = connection
     this.#notices = new Notices(connection, tables.schema)
-    this.trace = prepareTrace(tables)
-    this.stats = prepareStats(tables)
-    this.sweep = prepareSweep(tables)
+    this.#trace = prepareTrace(tables)
+    this.#stats = prepareStats(tables)
+    this.#sweep = prepareSweep(tables)
     this.#claim = prepareClaim(tables)
     const put = preparePut(tables)
     this.#puts = new Rounds(
@@ -109,19 +109,32 @@ class PostgresStore implements Store {
     this.#settles = new Rounds(prepareSettle(tables), ROUND_ITEMS)
   }
 
-  async put(deliveries: NewDelivery[]): Promise<(DeliveryId | undefined)[]> {
-    return this.#whileOpen(deliveries.length, [], () => this.#puts.ask(deliveries))
+  put(deliveries: NewDelivery[]): Promise<(DeliveryId | undefined)[]> {
+    if (deliveries.length === 0) return Promise.resolve([])
+    return this.#whileOpen(() => this.#puts.ask(deliveries))
   }
 
-  async claim(wants: Claim[]): Promise<Delivery[]> {
-    return this.#whileOpen(wants.length, [], () => this.#claim(wants))
+  claim(wants: Claim[]): Promise<Delivery[]> {
+    if (wants.length === 0) return Promise.resolve([])
+    return this.#whileOpen(() => this.#claim(wants))
   }
 
   async settle(settlements: Settlement[]): Promise<number> {
-    const accepted = await this.#whileOpen(settlements.length, [], () =>
-      this.#settles.ask(settlements),
-    )
+    if (settlements.length === 0) return 0
+    const accepted = await this.#whileOpen(() => this.#settles.ask(settlements))
     return accepted.filter((is) => !is).length
+  }
+
+  trace(messageId: string): Promise<Trace[]> {
+    return this.#whileOpen(() => this.#trace(messageId))
+  }
+
+  stats(): Promise<Stats[]> {
+    return this.#whileOpen(() => this.#stats())
+  }
+
+  sweep(olderThanMs: number, limit: number): Promise<number> {
+    return this.#whileOpen(() => this.#sweep(olderThanMs, limit))
   }
 
   onPut(listener: (destination: string, lane: Lane) => void): void {
@@ -141,13 +154,11 @@ class PostgresStore implements Store {
     await this.#connection.close()
   }
 
-  /** Runs what was asked, unless nothing was. */
-  #whileOpen<R>(length: number, none: R, work: () => Promise<R>): Promise<R> {
-    if (this.#closing) throw new StoreError('failed', 'The store is closed.')
-    if (length === 0) return Promise.resolve(none)
+  #whileOpen<R>(work: () => Promise<R>): Promise<R> {
+    if (this.#closing) return Promise.reject(new StoreError('failed', 'The store is closed.'))
     const working = work()
-    this.#underWay.add(working)
     const end = () => this.#underWay.delete(working)
+    this.#underWay.add(working)
     working.then(end, end)
     return working
   }

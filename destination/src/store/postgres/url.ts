@@ -17,6 +17,8 @@ export interface Address {
   applicationName: string
   /** Connections at most, one to listen with aside. */
   connections: number
+  /** How long the server may work at a statement, in ms. */
+  statementTimeoutMs: number
   /** For messages: everything but the password. */
   name: string
 }
@@ -27,6 +29,9 @@ const SCHEMA = 'hookline'
 /** Puts, settlements and claims have one each, and two are left for all else. */
 const CONNECTIONS = 5
 
+/** In ms: far more than any statement takes, far less than anybody waits. */
+const STATEMENT_TIMEOUT_MS = 5_000
+
 const PARAMETERS = [
   'application_name',
   'connections',
@@ -36,12 +41,14 @@ const PARAMETERS = [
   'sslkey',
   'sslmode',
   'sslrootcert',
+  'statement_timeout',
 ]
 
 /**
  * Takes a store's URL apart: `postgres://user:password@host:port/database`, and parameters.
  *
  * - `schema`: which one has the tables. `connections`: how many at most, one to listen with aside.
+ *   `statement_timeout`: in ms; the driver gives up 2 s after that.
  * - `sslmode`: `disable` (the default), `verify-full`, `verify-ca` (any name will do), or `require`, which is taken
  *   for `verify-full`. `sslrootcert`, `sslcert`, `sslkey`: files in PEM.
  * - `host`: a folder, for a Unix socket. `application_name`.
@@ -64,7 +71,13 @@ export function parseUrl(text: string): Address {
     tls: toTls(parameters),
     schema: toSchema(parameters.get('schema') ?? SCHEMA),
     applicationName: parameters.get('application_name') ?? 'hookline-destination',
-    connections: toConnections(parameters.get('connections')),
+    connections: toNumber(parameters, 'connections', CONNECTIONS, [1, 100]),
+    statementTimeoutMs: toNumber(
+      parameters,
+      'statement_timeout',
+      STATEMENT_TIMEOUT_MS,
+      [100, 600_000],
+    ),
   }
   return { ...address, name: nameOf(address) }
 }
@@ -99,10 +112,17 @@ function toSchema(name: string): string {
   return `"${name}"`
 }
 
-function toConnections(text: string | null): number {
-  const count = text === null ? CONNECTIONS : Number(text)
-  if (Number.isInteger(count) && count >= 1 && count <= 100) return count
-  throw unsupported(`has connections=${text ?? ''}: expected a whole number from 1 to 100`)
+function toNumber(
+  parameters: URLSearchParams,
+  name: string,
+  byDefault: number,
+  [least, most]: [number, number],
+): number {
+  const text = parameters.get(name)
+  if (text === null) return byDefault
+  const number = Number(text)
+  if (Number.isInteger(number) && number >= least && number <= most) return number
+  throw unsupported(`has ${name}=${text}: expected a whole number from ${least} to ${most}`)
 }
 
 function toTls(parameters: URLSearchParams): ConnectionOptions | false {
@@ -112,7 +132,7 @@ function toTls(parameters: URLSearchParams): ConnectionOptions | false {
   const key = readPem(parameters, 'sslkey')
   switch (mode) {
     case 'disable':
-      if (!ca && !cert && !key) return false
+      if ((ca ?? cert ?? key) === undefined) return false
       throw unsupported('has certificates but no TLS: add sslmode=verify-full')
     case 'require':
     case 'verify-full':

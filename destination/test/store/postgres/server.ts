@@ -1,6 +1,15 @@
 import { execFileSync, spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
-import { cpSync, existsSync, mkdirSync, mkdtempSync, renameSync, rmSync, chownSync } from 'node:fs'
+import {
+  cpSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  renameSync,
+  rmSync,
+  chownSync,
+  writeFileSync,
+} from 'node:fs'
 import { createRequire } from 'node:module'
 import { createServer, type AddressInfo } from 'node:net'
 import { arch, platform, tmpdir } from 'node:os'
@@ -18,8 +27,12 @@ export interface Server {
   /** The URL of a database, which is there. */
   url(database?: string): string
   port: number
+  /** Its folder: files beside the data. */
+  folder: string
+  /** A database of its own, made for this; its URL. */
+  database(): Promise<string>
   /** Runs a statement as the superuser. */
-  query<Row>(text: string, values?: unknown[]): Promise<Row[]>
+  query<Row>(text: string, values?: unknown[], url?: string): Promise<Row[]>
   /** Starts it again after {@link stop}, at the same place. */
   start(): Promise<void>
   /** `immediate` is a crash: the server ends without writing anything more. */
@@ -35,6 +48,7 @@ interface Ids {
   gid: number
 }
 
+const PASSWORD = 'secret'
 const EXE = platform() === 'win32' ? '.exe' : ''
 
 /** Starts a server, with settings beside the defaults; `fsync` and all that belongs to it are on. */
@@ -55,12 +69,19 @@ export async function startServer(settings: Record<string, string> = {}): Promis
     ...settings,
   }).flatMap(([name, value]) => ['-c', `${name}=${value}`])
   let child: ReturnType<typeof spawn> | undefined
+  let databases = 0
 
   const server: Server = {
     port,
-    url: (database = 'postgres') => `postgres://hookline:secret@127.0.0.1:${port}/${database}`,
-    query: async (text, values) => {
-      const client = new pg.Client(server.url())
+    folder,
+    url: (database = 'postgres') => `postgres://hookline:${PASSWORD}@127.0.0.1:${port}/${database}`,
+    database: async () => {
+      const name = `d${++databases}`
+      await server.query(`CREATE DATABASE ${name}`)
+      return server.url(name)
+    },
+    query: async (text, values, url = server.url()) => {
+      const client = new pg.Client(url)
       await client.connect()
       try {
         return (await client.query(text, values)).rows as never
@@ -143,12 +164,16 @@ function makeTemplate(bin: string, cache: string, template: string): void {
   atOnce(template, (data) => {
     mkdirSync(data, { mode: 0o700 })
     own(data)
-    const args = ['-D', data, '-U', 'hookline', '-A', 'trust', '-E', 'UTF8', '--locale=C', '-N']
+    const pwfile = join(cache, `password-${process.pid}`)
+    writeFileSync(pwfile, PASSWORD)
+    const auth = ['-U', 'hookline', '-A', 'scram-sha-256', '--pwfile', pwfile]
+    const args = ['-D', data, ...auth, '-E', 'UTF8', '--locale=C', '-N']
     const made = spawnSync(join(bin, `initdb${EXE}`), args, {
       ...NOBODY,
       encoding: 'utf8',
       cwd: cache,
     })
+    rmSync(pwfile)
     if (made.status !== 0) throw new Error(`initdb failed:\n${made.stdout}${made.stderr}`)
   })
 }
