@@ -2,7 +2,7 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import type { Call, CallType } from '../call.js'
 import { basicUser, type Credentials } from './credentials.js'
 import { MAX_BATCH_BYTES, MAX_CALL_BYTES } from './limits.js'
-import type { Fields } from './normalise.js'
+import { CALL_TYPES, type Fields } from './normalise.js'
 import { readBody } from './read-body.js'
 import { parseBody, receiveCalls } from './receive.js'
 import { JSON_TYPE, Refusal, type Rejected } from './refusal.js'
@@ -21,8 +21,6 @@ export interface Intake {
   credentials: Credentials
 }
 
-const SINGLE: readonly CallType[] = ['identify', 'track', 'page', 'screen', 'group', 'alias']
-
 const SUCCESS = '{"success":true}'
 
 /** Adds the routes under which calls come in. They read bodies on their own: see {@link readBody}. */
@@ -38,7 +36,7 @@ export function addCallRoutes(app: FastifyInstance, intake: Intake): void {
       next()
     })
     routes.post('/v1/batch', (request, reply) => answer(intake, undefined, request, reply))
-    for (const type of SINGLE) {
+    for (const type of CALL_TYPES) {
       routes.post(`/v1/${type}`, (request, reply) => answer(intake, type, request, reply))
     }
     done()

@@ -96,8 +96,11 @@ export function createCollector({ accept, sources, log }: CollectorOptions): Col
       const cut = setTimeout(() => {
         app.server.closeAllConnections()
       }, withinMs)
-      await app.close()
-      clearTimeout(cut)
+      try {
+        await app.close()
+      } finally {
+        clearTimeout(cut)
+      }
     },
   }
 }

@@ -21,7 +21,15 @@ export interface Shared {
   receivedAt: number
 }
 
-const TYPES: readonly CallType[] = ['identify', 'track', 'page', 'screen', 'group', 'alias']
+/** The types of calls; each has a route of its own. */
+export const CALL_TYPES: readonly CallType[] = [
+  'identify',
+  'track',
+  'page',
+  'screen',
+  'group',
+  'alias',
+]
 
 /**
  * Makes one call of what a client sent, whichever client it was. `null` and an empty text are as good as
@@ -104,9 +112,9 @@ function typeOf(given: unknown, ofRoute: CallType | undefined): CallType {
   if (ofRoute !== undefined && type !== ofRoute) {
     throw invalid('type', `left out or "${ofRoute}" at /v1/${ofRoute}`, given)
   }
-  const known = TYPES.find((one) => one === type)
+  const known = CALL_TYPES.find((one) => one === type)
   if (known !== undefined) return known
-  const expected = `type must be one of ${TYPES.join(', ')}; got ${show(given)}.`
+  const expected = `type must be one of ${CALL_TYPES.join(', ')}; got ${show(given)}.`
   throw new RejectedCall('unknown_type', expected)
 }
 

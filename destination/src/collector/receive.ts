@@ -72,7 +72,7 @@ function receiveBatch(body: Fields, bodyBytes: number, shared: Shared): Received
 function sharedFields(body: Fields): Pick<Shared, 'context' | 'integrations'> {
   try {
     const shared = { context: fields(body, 'context'), integrations: fields(body, 'integrations') }
-    // Two levels less: the calls get it, and the object here is one too.
+    // It adds its levels to each call, for which the object around it stands here.
     if (!isDeeperThan(MAX_DEPTH, shared)) return shared
     throw tooDeep()
   } catch (error) {

@@ -61,16 +61,21 @@ test.each([
   expect(parseTime(given)).toBeUndefined()
 })
 
-test.each(['2026-01-02T03:04:05.678Z', '0000-01-01T00:00:00.000Z', '9999-12-31T23:59:59.999Z'])(
-  '%s is forwarded as it is',
-  (given) => {
-    expect(isForwardable(given)).toBe(true)
-  },
-)
+test.each([
+  '2026-01-02T03:04:05.678Z',
+  '2024-02-29T23:59:59.999Z',
+  '0000-01-01T00:00:00.000Z',
+  '9999-12-31T23:59:59.999Z',
+])('%s is forwarded as it is', (given) => {
+  expect(isForwardable(given)).toBe(true)
+})
 
 test.each([
   '2026-01-02T03:04:05Z',
-  '2026-02-30T03:04:05.678Z',
+  '2026-02-29T03:04:05.678Z',
+  '2026-04-31T03:04:05.678Z',
+  '2026-13-01T03:04:05.678Z',
+  '2026-01-02T24:00:00.000Z',
   '2026-01-02t03:04:05.678z',
   'x'.repeat(24),
   5,
