@@ -89,14 +89,16 @@ export interface Crew {
   beat(): Promise<number>
 
   /**
-   * Asks for the leave to probe an endpoint that is down. Of all that ask, one has it for `holdMs`.
+   * Asks for the leave to probe an endpoint that is down. Of all that ask, one has it for a while: for `firstMs` the
+   * first time, then for twice as long each time, up to `maxMs`.
    *
+   * @returns for how long, in ms; 0 if another has it.
    * @throws StoreError
    */
-  tryProbe(endpoint: string, holdMs: number): Promise<boolean>
+  tryProbe(endpoint: string, firstMs: number, maxMs: number): Promise<number>
 
   /**
-   * Tells that an endpoint is well: whoever asks next to probe it may do so at once.
+   * Tells that an endpoint is well: whoever asks next to probe it may do so at once, and it begins with `firstMs`.
    *
    * @throws StoreError
    */

@@ -21,9 +21,11 @@ export function createCrew({
     SELECT count(*)::int + 1 AS workers FROM ${schema}.workers
     WHERE seen_at > ${NOW} - ${CREW_SILENCE_MS} AND id <> $2`
   const probe = `
-    INSERT INTO ${schema}.probes AS p (endpoint, held_until) VALUES ($2, ${NOW} + $3::bigint)
-    ON CONFLICT (endpoint) DO UPDATE SET held_until = excluded.held_until WHERE p.held_until <= ${NOW}
-    RETURNING endpoint`
+    INSERT INTO ${schema}.probes AS p (endpoint, held_until, hold_ms) VALUES ($2, ${NOW} + $3::bigint, $3)
+    ON CONFLICT (endpoint) DO UPDATE
+      SET hold_ms = least(p.hold_ms * 2, $4::bigint), held_until = ${NOW} + least(p.hold_ms * 2, $4::bigint)
+      WHERE p.held_until <= ${NOW}
+    RETURNING hold_ms AS "holdMs"`
   const free = `DELETE FROM ${schema}.probes WHERE endpoint = $1`
 
   return {
@@ -32,10 +34,15 @@ export function createCrew({
       const [row] = await query<{ workers: number }>(beat, [now(), id])
       return row?.workers ?? 1
     },
-    tryProbe: async (endpoint, holdMs) => {
+    tryProbe: async (endpoint, firstMs, maxMs) => {
       await names.add([endpoint])
-      const rows = await query(probe, [now(), names.number(endpoint), Math.round(holdMs)])
-      return rows.length > 0
+      const [row] = await query<{ holdMs: number }>(probe, [
+        now(),
+        names.number(endpoint),
+        Math.round(firstMs),
+        Math.round(maxMs),
+      ])
+      return row?.holdMs ?? 0
     },
     endProbes: async (endpoint) => {
       await names.add([endpoint])

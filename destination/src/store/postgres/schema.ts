@@ -92,7 +92,8 @@ const MIGRATIONS = [
    );
    CREATE TABLE $.probes (
      endpoint integer PRIMARY KEY,
-     held_until bigint NOT NULL
+     held_until bigint NOT NULL,
+     hold_ms bigint NOT NULL
    );`,
 ]
 

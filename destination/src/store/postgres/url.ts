@@ -85,7 +85,7 @@ export function parseUrl(text: string): Address {
 function toUrl(text: string): URL {
   if (!URL.canParse(text)) {
     throw unsupported(
-      'is no URL: expected postgres://user:password@host:5432/database; what is special in a user or a password ' +
+      'can not be read: expected postgres://user:password@host:5432/database; what is special in a user or a password ' +
         'has to be percent-encoded, as in p%40ss for p@ss',
     )
   }

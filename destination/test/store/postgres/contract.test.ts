@@ -5,7 +5,7 @@ import { postgresSubject } from './subject.js'
 
 // Of a server that runs somewhere the suite needs no more than a database in which it may make schemas.
 const given = process.env['TEST_POSTGRES_URL']
-const server = given === undefined ? await startServer() : undefined
+const server = given === undefined ? await startServer({ fsync: 'off' }) : undefined
 
 afterAll(() => server?.dispose())
 
