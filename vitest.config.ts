@@ -27,6 +27,7 @@ export default defineConfig({
           root: 'destination',
           include: ['test/**/*.test.ts'],
           testTimeout: 30_000,
+          hookTimeout: 30_000,
           // For the threads that the sources start.
           execArgv: ['--import', `${import.meta.dirname}/destination/test/typescript.js`],
         },

@@ -3,12 +3,15 @@ import { createPoster } from './attempt/poster.js'
 import { createNetwork } from './attempt/network.js'
 import { createAccept } from './accept.js'
 import { createCollector } from './collector/collector.js'
+import { addHealthRoutes } from './collector/health.js'
+import { Accord } from './dispatcher/accord.js'
 import { aim } from './dispatcher/aim.js'
 import { Dispatcher } from './dispatcher/dispatcher.js'
 import type { Target } from './dispatcher/target.js'
 import type { Log } from './log.js'
 import { messageOf, reportTo } from './report.js'
 import { startRetention } from './retention.js'
+import { checkRole, type Role } from './role.js'
 import { route, routesOf } from './route.js'
 import type { Endpoint, Settings } from './settings/settings.js'
 import { Settler } from './settle/settler.js'
@@ -36,23 +39,40 @@ export interface RunningDestination {
 /**
  * Starts a destination: the one place that puts its stages together.
  *
- * @throws StoreError if the store can't be opened; the system's error if the address can't be listened on.
+ * @param role - A collector delivers nothing; a worker takes no calls, and listens for who asks after its health.
+ * @throws StoreError if the store can't be opened, or is none for several processes; the system's error if the address
+ * can't be listened on.
  */
-export async function startDestination(settings: Settings, log: Log): Promise<RunningDestination> {
+export async function startDestination(
+  settings: Settings,
+  log: Log,
+  role: Role = 'all',
+): Promise<RunningDestination> {
+  checkRole(role, settings.store)
   const store = await openStore(settings.store)
   try {
-    return await start(settings, store, log)
+    return await start(settings, store, log, role)
   } catch (error) {
     await store.close()
     throw error
   }
 }
 
-async function start(settings: Settings, store: Store, log: Log): Promise<RunningDestination> {
+async function start(
+  settings: Settings,
+  store: Store,
+  log: Log,
+  role: Role,
+): Promise<RunningDestination> {
+  const isDelivering = role !== 'collector'
   const now = () => performance.now()
   const report = reportTo(log)
   const settler = new Settler(store, report)
   const dispatcher = new Dispatcher({ store, settler, report, now, random: Math.random })
+  const accord =
+    isDelivering && store.crew
+      ? await Accord.join({ crew: store.crew, failed: report.crewFailed, now })
+      : undefined
 
   let current = settings
   let routes = routesOf(settings)
@@ -67,27 +87,43 @@ async function start(settings: Settings, store: Store, log: Log): Promise<Runnin
     current = next
     routes = routesOf(next)
     const connect = (endpoint: Endpoint) => createPoster(endpoint, network)
-    targets = aim(next.destinations, before, isSameNetwork, { connect, now })
+    // A dispatcher without targets claims nothing, and leaves what is put to others.
+    targets = aim(isDelivering ? next.destinations : [], before, isSameNetwork, { connect, now })
+    accord?.use(targets)
     dispatcher.aim(targets)
     await closeUnused(before, targets)
   }
   await use(settings)
+  if (isDelivering) {
+    store.onPut?.((destination, lane) => {
+      dispatcher.heard(destination, lane)
+    })
+  }
 
-  const accept = createAccept({
-    store,
-    dispatcher,
-    route: (source, call) => route(source, call, routes),
-  })
+  let isStopping = false
+  const accept =
+    role === 'worker'
+      ? undefined
+      : createAccept({
+          store,
+          dispatcher,
+          route: (source, call) => route(source, call, routes),
+        })
   const collector = createCollector({ sources: settings.sources, accept, log })
+  addHealthRoutes(collector.app, {
+    // The cheapest question that every store answers from what it has stored.
+    askStore: () => store.trace(''),
+    stalledMs: () => dispatcher.stalledMs,
+    isStopping: () => isStopping,
+  })
   const { host, port } = settings.listen
   const url = await collector.listen(host, port)
-  const retention = startRetention(
-    store,
-    () => current.retentionMs,
-    (error) => {
-      log.error({ error: messageOf(error) }, 'what is too old could not be deleted; trying again')
-    },
-  )
+  const sweepFailed = (error: unknown) => {
+    log.error({ error: messageOf(error) }, 'what is too old could not be deleted; trying again')
+  }
+  const retention = isDelivering
+    ? startRetention(store, () => current.retentionMs, sweepFailed)
+    : undefined
 
   return {
     url,
@@ -99,9 +135,11 @@ async function start(settings: Settings, store: Store, log: Log): Promise<Runnin
     },
     stats: () => store.stats(),
     close: async () => {
+      isStopping = true
       dispatcher.stop()
-      await Promise.all([collector.close(), retention.stop()])
+      await Promise.all([collector.close(), retention?.stop()])
       await dispatcher.close()
+      await accord?.close()
       await closeUnused(targets, [])
       await store.close()
     },

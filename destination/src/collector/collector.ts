@@ -16,7 +16,8 @@ export interface CollectorLog {
 
 /** What a collector is made of. */
 export interface CollectorOptions {
-  accept: Accept
+  /** Without it no calls are taken: there are the other routes alone. */
+  accept?: Accept | undefined
   /** Who may send calls. */
   sources: readonly Source[]
   log: CollectorLog
@@ -55,7 +56,10 @@ const CLOSE_MS = 5_000
 
 /** Makes a collector. */
 export function createCollector({ accept, sources, log }: CollectorOptions): Collector {
-  const intake = { accept: reporting(accept, log), credentials: credentialsOf(sources) }
+  const intake = accept && {
+    accept: reporting(accept, log),
+    credentials: credentialsOf(sources),
+  }
   let isClosing = false
 
   const app = fastify({
@@ -83,13 +87,13 @@ export function createCollector({ accept, sources, log }: CollectorOptions): Col
   app.setNotFoundHandler((request, reply) =>
     refuse(reply, noRoute(app, request.method, request.url)),
   )
-  addCallRoutes(app, intake)
+  if (intake) addCallRoutes(app, intake)
 
   return {
     app,
     listen: (host, port) => app.listen({ host, port }),
     use: (next) => {
-      intake.credentials = credentialsOf(next)
+      if (intake) intake.credentials = credentialsOf(next)
     },
     close: async (withinMs = CLOSE_MS) => {
       isClosing = true

@@ -48,9 +48,13 @@ export class Dispatcher {
   #isToClaim = false
   #hasClaimFailed = false
   #timer: NodeJS.Timeout
+  #tickedAt: number
+  /** Since when a claim is under way. */
+  #claimingSince: number | undefined
   #idle: (() => void)[] = []
 
   constructor(readonly parts: DispatcherParts) {
+    this.#tickedAt = parts.now()
     this.#timer = setInterval(() => {
       this.#tick()
     }, TICK_MS)
@@ -59,6 +63,14 @@ export class Dispatcher {
   /** Replaces the destinations. What is under way to those before ends as it would have. */
   aim(targets: Iterable<Target>): void {
     this.#targets = new Map(Array.from(targets, (target) => [target.destination.name, target]))
+    this.#claim()
+  }
+
+  /** Another process has put something in a lane just now. */
+  heard(destination: string, lane: Lane): void {
+    const target = this.#targets.get(destination)
+    if (!target) return
+    target.expect(lane, 0)
     this.#claim()
   }
 
@@ -86,6 +98,12 @@ export class Dispatcher {
     if (state === 'leased') target?.arrive()
   }
 
+  /** For how long it has not got on, in ms: no tick, or a claim that does not end. */
+  get stalledMs(): number {
+    const now = this.parts.now()
+    return now - Math.min(this.#tickedAt, this.#claimingSince ?? now)
+  }
+
   /** Deliveries under way. */
   get underWay(): number {
     return this.#underWay
@@ -107,6 +125,7 @@ export class Dispatcher {
   }
 
   #tick(): void {
+    this.#tickedAt = this.parts.now()
     for (const { lines } of this.#targets.values()) for (const line of lines) line.sweep()
     this.#claim()
   }
@@ -130,6 +149,7 @@ export class Dispatcher {
 
   async #claimFor(wants: { target: Target; claim: Claim }[]): Promise<void> {
     let deliveries: Delivery[] = []
+    this.#claimingSince = this.parts.now()
     try {
       deliveries = await this.parts.store.claim(wants.map(({ claim }) => claim))
       this.#hasClaimFailed = false
@@ -137,6 +157,7 @@ export class Dispatcher {
       if (!this.#hasClaimFailed) this.parts.report.claimFailed(error)
       this.#hasClaimFailed = true
     }
+    this.#claimingSince = undefined
     const byLane = new Map<string, Delivery[]>(wants.map(({ claim }) => [laneOf(claim), []]))
     for (const delivery of deliveries) byLane.get(laneOf(delivery))?.push(delivery)
     for (const { target, claim } of wants) {

@@ -1,4 +1,6 @@
 import * as z from 'zod'
+import { parseUrl } from '../store/postgres/url.js'
+import type { StoreError } from '../store/store-error.js'
 import { readCertificates } from './certificates.js'
 import { parseDuration } from './duration.js'
 import { checkHeaders } from './headers.js'
@@ -161,7 +163,17 @@ function readHeaders(given: unknown, refuse: Refuse): Record<string, string> | u
 }
 
 function readStore(given: unknown, refuse: Refuse) {
-  if (typeof given === 'string' && /^(sqlite:.|postgres(ql)?:\/\/.)/.test(given)) return given
+  if (typeof given === 'string' && /^sqlite:./.test(given)) return given
+  if (typeof given === 'string' && /^postgres(ql)?:\/\/./.test(given)) {
+    try {
+      parseUrl(given)
+      return given
+    } catch (error) {
+      // Never with the password in it.
+      refuse((error as StoreError).message.replace(/^store: /, ''))
+      return undefined
+    }
+  }
   refuse(
     'expected "sqlite:" and a path, such as "sqlite:./data/hookline.db", or a URL that starts with ' +
       '"postgres://", got {got}.',

@@ -301,6 +301,14 @@ const refusals: [raw: unknown, problem: string][] = [
     settings({ store: 'sqlite:' }),
     'store: expected "sqlite:" and a path, such as "sqlite:./data/hookline.db", or a URL that starts with "postgres://", got "sqlite:".',
   ],
+  [
+    settings({ store: 'postgres://u:word@h/db?sslmode=prefer' }),
+    'store: the URL has sslmode=prefer: expected verify-full, verify-ca or disable. Nothing that goes on without verification is taken; a private CA is given as sslrootcert.',
+  ],
+  [
+    settings({ store: 'postgres://u:wo/rd@h/db' }),
+    'store: the URL can not be read: expected postgres://user:password@host:5432/database; what is special in a user or a password has to be percent-encoded, as in p%40ss for p@ss.',
+  ],
   ...['fifteen-letters', 'sixteen letters of it', 7].map((adminToken): [Raw, string] => [
     settings({ adminToken }),
     `adminToken: expected at least 16 characters of ASCII without spaces, got ${typeof adminToken === 'string' ? `a string of ${adminToken.length} characters` : 'a number'}. \`openssl rand -hex 24\` makes one.`,
