@@ -2,11 +2,14 @@ import { isDeepStrictEqual } from 'node:util'
 import { createPoster } from './attempt/poster.js'
 import { createNetwork } from './attempt/network.js'
 import { createAccept } from './accept.js'
+import { addAdminRoutes } from './admin/admin-routes.js'
 import { createCollector } from './collector/collector.js'
 import { aim } from './dispatcher/aim.js'
 import { Dispatcher } from './dispatcher/dispatcher.js'
 import type { Target } from './dispatcher/target.js'
+import { createForward } from './forward.js'
 import type { Log } from './log.js'
+import { Metrics } from './metrics/metrics.js'
 import { messageOf, reportTo } from './report.js'
 import { startRetention } from './retention.js'
 import { route, routesOf } from './route.js'
@@ -50,7 +53,8 @@ export async function startDestination(settings: Settings, log: Log): Promise<Ru
 
 async function start(settings: Settings, store: Store, log: Log): Promise<RunningDestination> {
   const now = () => performance.now()
-  const report = reportTo(log)
+  const metrics = new Metrics({ stats: () => store.stats(), targets: () => targets })
+  const report = reportTo(log, metrics)
   const settler = new Settler(store, report)
   const dispatcher = new Dispatcher({ store, settler, report, now, random: Math.random })
 
@@ -73,12 +77,10 @@ async function start(settings: Settings, store: Store, log: Log): Promise<Runnin
   }
   await use(settings)
 
-  const accept = createAccept({
-    store,
-    dispatcher,
-    route: (source, call) => route(source, call, routes),
-  })
-  const collector = createCollector({ sources: settings.sources, accept, log })
+  const forward = createForward({ store, dispatcher, counts: metrics, now })
+  const accept = createAccept(forward, (source, call) => route(source, call, routes))
+  const collector = createCollector({ sources: settings.sources, accept, log, counts: metrics })
+  addAdminRoutes(collector.app, { adminToken: () => current.adminToken, metrics })
   const { host, port } = settings.listen
   const url = await collector.listen(host, port)
   const retention = startRetention(

@@ -3,12 +3,17 @@ import type { Log } from './log.js'
 import type { SettlerReport } from './settle/settler.js'
 
 /**
- * Tells the log of what happens to deliveries: one line for each POST, with ids and what was decided; never a body, a
+ * Tells the log, and the counts, of what happens to deliveries: one line for each POST, with ids and what was decided; never a body, a
  * header or the query of a URL, where keys are kept at times.
  */
-export function reportTo(log: Log): DispatchReport & SettlerReport {
+export function reportTo(
+  log: Log,
+  counts: Pick<DispatchReport, 'attempted'>,
+): DispatchReport & SettlerReport {
   return {
-    attempted: ({ messageId, source, destination, attempt }, outcomes, next) => {
+    attempted: (delivery, outcomes, next) => {
+      counts.attempted(delivery, outcomes, next)
+      const { messageId, source, destination, attempt } = delivery
       const nextInMs = next.state === 'backlog' ? Math.round(next.delayMs) : undefined
       for (const { url, outcome } of outcomes) {
         const { code, status, error } = outcome
@@ -50,7 +55,8 @@ export function reportTo(log: Log): DispatchReport & SettlerReport {
   }
 }
 
-function withoutQuery(url: string): string {
+/** A URL as it may be shown: keys are kept in queries at times. */
+export function withoutQuery(url: string): string {
   const end = url.indexOf('?')
   return end < 0 ? url : url.slice(0, end)
 }
