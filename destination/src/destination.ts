@@ -4,6 +4,7 @@ import { createNetwork } from './attempt/network.js'
 import { createAccept } from './accept.js'
 import { addAdminRoutes } from './admin/admin-routes.js'
 import { createCollector } from './collector/collector.js'
+import { addHealthRoutes, Readiness } from './collector/health.js'
 import { aim } from './dispatcher/aim.js'
 import { Dispatcher } from './dispatcher/dispatcher.js'
 import type { Target } from './dispatcher/target.js'
@@ -55,7 +56,7 @@ async function start(settings: Settings, store: Store, log: Log): Promise<Runnin
   const now = () => performance.now()
   const metrics = new Metrics({ stats: () => store.stats(), targets: () => targets })
   const report = reportTo(log, metrics)
-  const settler = new Settler(store, report)
+  const settler = new Settler(store, report, now)
   const dispatcher = new Dispatcher({ store, settler, report, now, random: Math.random })
 
   let current = settings
@@ -77,9 +78,31 @@ async function start(settings: Settings, store: Store, log: Log): Promise<Runnin
   }
   await use(settings)
 
-  const forward = createForward({ store, dispatcher, counts: metrics, now })
+  const readiness = new Readiness({
+    dispatcher,
+    settler,
+    look: () => store.stats(),
+    now,
+  })
+  const forward = createForward({
+    store,
+    dispatcher,
+    report: {
+      duplicated: (source, destination) => {
+        metrics.duplicated(source, destination)
+      },
+      committed: (ms) => {
+        metrics.committed(ms)
+      },
+      refused: () => {
+        readiness.refused()
+      },
+    },
+    now,
+  })
   const accept = createAccept(forward, (source, call) => route(source, call, routes))
   const collector = createCollector({ sources: settings.sources, accept, log, counts: metrics })
+  addHealthRoutes(collector.app, readiness)
   addAdminRoutes(collector.app, { adminToken: () => current.adminToken, metrics })
   const { host, port } = settings.listen
   const url = await collector.listen(host, port)
@@ -101,6 +124,7 @@ async function start(settings: Settings, store: Store, log: Log): Promise<Runnin
     },
     stats: () => store.stats(),
     close: async () => {
+      readiness.stop()
       dispatcher.stop()
       await Promise.all([collector.close(), retention.stop()])
       await dispatcher.close()

@@ -5,17 +5,19 @@ import type { NewDelivery, Store } from './store/store.js'
 export interface ForwardParts {
   store: Pick<Store, 'put'>
   dispatcher: Pick<Dispatcher, 'place' | 'placed' | 'notPlaced'>
-  counts: ForwardCounts
+  report: ForwardReport
   /** A monotonic clock, in ms. */
   now: () => number
 }
 
-/** What forwarding tells of, in numbers. */
-export interface ForwardCounts {
+/** What forwarding tells of. */
+export interface ForwardReport {
   /** A message came again, and is not forwarded again. */
   duplicated(source: string, destination: string): void
   /** The store took so long to make messages durable, in ms. */
   committed(ms: number): void
+  /** The store could not take messages. */
+  refused(): void
 }
 
 /**
@@ -28,7 +30,7 @@ export interface ForwardCounts {
 export type Forward = (deliveries: NewDelivery[]) => Promise<boolean[]>
 
 /** See {@link Forward}. */
-export function createForward({ store, dispatcher, counts, now }: ForwardParts): Forward {
+export function createForward({ store, dispatcher, report, now }: ForwardParts): Forward {
   return async (deliveries) => {
     const placements = deliveries.map((delivery): Placement | undefined => {
       if (delivery.state === 'skipped') return undefined
@@ -41,14 +43,15 @@ export function createForward({ store, dispatcher, counts, now }: ForwardParts):
     try {
       ids = await store.put(deliveries)
     } catch (error) {
+      report.refused()
       for (const placement of placements) if (placement) dispatcher.notPlaced(placement)
       throw error
     }
-    counts.committed(now() - startedAt)
+    report.committed(now() - startedAt)
     for (const [i, delivery] of deliveries.entries()) {
       const placement = placements[i]
       const id = ids[i]
-      if (id === undefined) counts.duplicated(delivery.source, delivery.destination)
+      if (id === undefined) report.duplicated(delivery.source, delivery.destination)
       if (!placement) continue
       if (id === undefined) dispatcher.notPlaced(placement)
       else dispatcher.placed(placement, { ...delivery, ...FIRST_CLAIM, id })
