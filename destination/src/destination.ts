@@ -5,6 +5,7 @@ import { createAccept } from './accept.js'
 import { addAdminRoutes } from './admin/admin-routes.js'
 import { createCollector } from './collector/collector.js'
 import { addHealthRoutes, Readiness } from './collector/health.js'
+import { createServer, type Server } from './collector/server.js'
 import { aim } from './dispatcher/aim.js'
 import { Dispatcher } from './dispatcher/dispatcher.js'
 import type { Target } from './dispatcher/target.js'
@@ -23,10 +24,12 @@ import type { Stats, Store } from './store/store.js'
 export interface RunningDestination {
   /** Where its collector listens. */
   readonly url: string
+  /** Where the routes for whoever runs it are: where the collector is, or where `adminListen` says. */
+  readonly adminUrl: string
   /**
    * Goes on with other settings, without dropping a request. Where it listens and what it stores in can't change.
    *
-   * @throws Error if one of these two would.
+   * @throws Error if one of these would.
    */
   reload(settings: Settings): Promise<void>
   /** What waits, by destination. */
@@ -84,28 +87,26 @@ async function start(settings: Settings, store: Store, log: Log): Promise<Runnin
     look: () => store.stats(),
     now,
   })
-  const forward = createForward({
-    store,
-    dispatcher,
-    report: {
-      duplicated: (source, destination) => {
-        metrics.duplicated(source, destination)
-      },
-      committed: (ms) => {
-        metrics.committed(ms)
-      },
-      refused: () => {
-        readiness.refused()
-      },
-    },
-    now,
-  })
+  const refused = () => {
+    readiness.refused()
+  }
+  const forward = createForward({ store, dispatcher, counts: metrics, refused, now })
   const accept = createAccept(forward, (source, call) => route(source, call, routes))
   const collector = createCollector({ sources: settings.sources, accept, log, counts: metrics })
-  addHealthRoutes(collector.app, readiness)
-  addAdminRoutes(collector.app, { adminToken: () => current.adminToken, metrics })
-  const { host, port } = settings.listen
-  const url = await collector.listen(host, port)
+  const admin = settings.adminListen ? createServer(log, ADMIN_HINT) : collector
+  const servers = new Set([admin, collector])
+  for (const { app } of servers) addHealthRoutes(app, readiness)
+  addAdminRoutes(admin.app, { adminToken: () => current.adminToken, metrics })
+  const close = async () => {
+    await Promise.all(Array.from(servers, (server) => server.close()))
+  }
+  const { url, adminUrl } = await listen(settings, collector, admin).catch(
+    async (error: unknown) => {
+      dispatcher.stop()
+      await Promise.all([close(), dispatcher.close(), closeUnused(targets, [])])
+      throw error
+    },
+  )
   const retention = startRetention(
     store,
     () => current.retentionMs,
@@ -116,8 +117,12 @@ async function start(settings: Settings, store: Store, log: Log): Promise<Runnin
 
   return {
     url,
+    adminUrl,
     reload: async (next) => {
       if (!isDeepStrictEqual(next.listen, current.listen)) throw unchangeable('listen')
+      if (!isDeepStrictEqual(next.adminListen, current.adminListen)) {
+        throw unchangeable('adminListen')
+      }
       if (next.store !== current.store) throw unchangeable('store')
       collector.use(next.sources)
       await use(next)
@@ -126,12 +131,21 @@ async function start(settings: Settings, store: Store, log: Log): Promise<Runnin
     close: async () => {
       readiness.stop()
       dispatcher.stop()
-      await Promise.all([collector.close(), retention.stop()])
+      await Promise.all([close(), retention.stop()])
       await dispatcher.close()
       await closeUnused(targets, [])
       await store.close()
     },
   }
+}
+
+const ADMIN_HINT = 'This is the address of whoever runs the destination: calls go to the other one.'
+
+async function listen(settings: Settings, collector: Server, admin: Server) {
+  const { listen, adminListen } = settings
+  const adminUrl = adminListen && (await admin.listen(adminListen.host, adminListen.port))
+  const url = await collector.listen(listen.host, listen.port)
+  return { url, adminUrl: adminUrl ?? url }
 }
 
 /** Lets go of the connections of endpoints that are used no more, once what is under way there has ended. */

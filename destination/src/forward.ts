@@ -5,19 +5,19 @@ import type { NewDelivery, Store } from './store/store.js'
 export interface ForwardParts {
   store: Pick<Store, 'put'>
   dispatcher: Pick<Dispatcher, 'place' | 'placed' | 'notPlaced'>
-  report: ForwardReport
+  counts: ForwardCounts
+  /** The store could not take messages. */
+  refused: () => void
   /** A monotonic clock, in ms. */
   now: () => number
 }
 
-/** What forwarding tells of. */
-export interface ForwardReport {
+/** What forwarding tells of, in numbers. */
+export interface ForwardCounts {
   /** A message came again, and is not forwarded again. */
   duplicated(source: string, destination: string): void
   /** The store took so long to make messages durable, in ms. */
   committed(ms: number): void
-  /** The store could not take messages. */
-  refused(): void
 }
 
 /**
@@ -30,7 +30,8 @@ export interface ForwardReport {
 export type Forward = (deliveries: NewDelivery[]) => Promise<boolean[]>
 
 /** See {@link Forward}. */
-export function createForward({ store, dispatcher, report, now }: ForwardParts): Forward {
+export function createForward(parts: ForwardParts): Forward {
+  const { store, dispatcher, counts, refused, now } = parts
   return async (deliveries) => {
     const placements = deliveries.map((delivery): Placement | undefined => {
       if (delivery.state === 'skipped') return undefined
@@ -43,15 +44,15 @@ export function createForward({ store, dispatcher, report, now }: ForwardParts):
     try {
       ids = await store.put(deliveries)
     } catch (error) {
-      report.refused()
+      refused()
       for (const placement of placements) if (placement) dispatcher.notPlaced(placement)
       throw error
     }
-    report.committed(now() - startedAt)
+    counts.committed(now() - startedAt)
     for (const [i, delivery] of deliveries.entries()) {
       const placement = placements[i]
       const id = ids[i]
-      if (id === undefined) report.duplicated(delivery.source, delivery.destination)
+      if (id === undefined) counts.duplicated(delivery.source, delivery.destination)
       if (!placement) continue
       if (id === undefined) dispatcher.notPlaced(placement)
       else dispatcher.placed(placement, { ...delivery, ...FIRST_CLAIM, id })

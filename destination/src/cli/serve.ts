@@ -18,6 +18,8 @@ export type StartDestination = (settings: Settings, log: Log) => Promise<Running
 export interface RunningDestination {
   /** Where the collector listens. */
   readonly url: string
+  /** Where the routes for whoever runs it are. */
+  readonly adminUrl?: string
   /** Goes on with other settings; rejects if it can't, and then goes on with those that it had. */
   reload(settings: Settings): Promise<void>
   /** Ends what is under way, and lets go of everything. */
@@ -150,7 +152,7 @@ async function serve(start: StartDestination, options: ServeOptions): Promise<vo
   const running = await starting.catch((error: unknown) => {
     throw explainStart(error, settings, file)
   })
-  logStart(log, running.url, settings)
+  logStart(log, running, settings)
   await flush()
 
   log.info({ signal: await stop }, 'stopping: ending what is under way')
@@ -181,13 +183,14 @@ function untilStopped(): Promise<NodeJS.Signals> {
   })
 }
 
-function logStart(log: Log, url: string, settings: Settings): void {
+function logStart(log: Log, { url, adminUrl }: RunningDestination, settings: Settings): void {
   const { destinations, sources, store } = describeSettings(settings)
   for (const { name, webhooks, ...destination } of destinations) {
     const endpoints = webhooks.map((webhook) => webhook.url)
     log.info({ destination: name, ...destination, endpoints }, 'destination')
   }
-  log.info({ url, sources, store, pid: process.pid }, 'listening')
+  const admin = adminUrl === url ? undefined : adminUrl
+  log.info({ url, admin, sources, store, pid: process.pid }, 'listening')
 }
 
 /** Reads the settings again at each SIGHUP, one at a time. */
@@ -245,12 +248,15 @@ const messageOf = (error: unknown) => (error instanceof Error ? error.message : 
 
 /** Says why it did not start. What has no code is nobody's expectation, and is left as it is. */
 function explainStart(error: unknown, settings: Settings, file: string): unknown {
-  const { code, message, syscall = '' } = error as NodeJS.ErrnoException
+  const { code, message, syscall = '', port } = error as NodeJS.ErrnoException & { port?: number }
   if (typeof code !== 'string') return error
   const isAddress = ['listen', 'getaddrinfo'].includes(syscall)
-  const mend = `Set "listen" in ${shownFile(file)} to another.`
+  const { listen, adminListen } = settings
+  const isAdmin = adminListen !== undefined && adminListen.port === port && port !== listen.port
+  const field = isAdmin ? 'adminListen' : 'listen'
+  const mend = `Set "${field}" in ${shownFile(file)} to another.`
   const whys: Readonly<Record<string, string>> = {
-    EADDRINUSE: `another process listens there. Stop it, or set "listen" in ${shownFile(file)} to another port.`,
+    EADDRINUSE: `another process listens there. Stop it, or set "${field}" in ${shownFile(file)} to another port.`,
     EADDRNOTAVAIL: `this machine has no such address. ${mend}`,
     ENOTFOUND: `there is no such host. ${mend}`,
     EACCES: `this user may not. ${mend}`,
@@ -259,6 +265,6 @@ function explainStart(error: unknown, settings: Settings, file: string): unknown
   const text =
     why === undefined
       ? `Could not start: ${message}`
-      : `Could not listen on ${formatListen(settings.listen)}: ${why}`
+      : `Could not listen on ${formatListen(isAdmin ? adminListen : listen)}: ${why}`
   return new CommandError(EXIT.failed, text)
 }

@@ -4,6 +4,7 @@ import { basicUser, type Credentials } from './credentials.js'
 import { MAX_BATCH_BYTES, MAX_CALL_BYTES } from './limits.js'
 import { CALL_TYPES, type Fields } from './normalise.js'
 import { readBody } from './read-body.js'
+import type { Buckets } from './rate-limit.js'
 import { parseBody, receiveCalls } from './receive.js'
 import { JSON_TYPE, Refusal, toRefusal, type Rejected } from './refusal.js'
 
@@ -28,6 +29,8 @@ export interface Intake {
   counts: CallCounts
   /** By the settings of the moment. */
   credentials: Credentials
+  /** By the settings of the moment. */
+  buckets: Buckets
 }
 
 const SUCCESS = '{"success":true}'
@@ -64,6 +67,7 @@ async function answer(
   try {
     const user = basicUser(request.headers.authorization)
     if (user !== undefined) source = sourceOf(user, intake.credentials)
+    checkRate(intake, source, 1) // whoever has sent too much costs no more than this
     const bytes = await readBody(request.raw, type === undefined ? MAX_BATCH_BYTES : MAX_CALL_BYTES)
     const body = parseBody(bytes)
     if (user === undefined) source = sourceOf(keyWithin(body), intake.credentials)
@@ -81,14 +85,33 @@ async function answer(
   }
 }
 
-async function accepting({ accept, counts }: Intake, source: string, calls: Call[]): Promise<void> {
+async function accepting(intake: Intake, source: string, calls: Call[]): Promise<void> {
+  const { accept, counts } = intake
   try {
+    checkRate(intake, source, calls.length)
+    intake.buckets.get(source)?.take(calls.length)
     await accept(source, calls)
   } catch (error) {
     counts.called(source, toRefusal(error).code, calls.length)
     throw error
   }
   counts.called(source, 'accepted', calls.length)
+}
+
+/** @throws {@link Refusal} if so many calls would be more than the source may send. */
+function checkRate({ buckets }: Intake, source: string, calls: number): void {
+  const bucket = buckets.get(source)
+  const waitMs = bucket?.waitMs(calls) ?? 0
+  if (!bucket || waitMs === 0) return
+  const seconds = String(Math.ceil(waitMs / 1_000))
+  const { callsPerSecond, burst } = bucket.limit
+  throw new Refusal(
+    429,
+    'rate_limited',
+    `The source ${source} may send ${callsPerSecond} calls a second, ${burst} at once. Nothing was taken: ` +
+      `send it again in ${seconds} s.`,
+    { 'Retry-After': seconds },
+  )
 }
 
 function partly(rejected: Rejected[]): string {

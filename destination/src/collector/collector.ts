@@ -1,7 +1,8 @@
 import type { Source } from '../settings/settings.js'
 import { StoreError } from '../store/store-error.js'
-import { addCallRoutes, type Accept, type CallCounts } from './call-routes.js'
+import { addCallRoutes, type Accept, type CallCounts, type Intake } from './call-routes.js'
 import { credentialsOf } from './credentials.js'
+import { bucketsOf } from './rate-limit.js'
 import { createServer, type Patience, type Server, type ServerLog } from './server.js'
 
 /** What a collector is made of. */
@@ -18,6 +19,12 @@ export interface CollectorOptions {
    * @defaultValue 10 s for the headers, 30 s for all of it
    */
   patience?: Patience
+  /**
+   * The clock of the rate limits, monotonic, in ms.
+   *
+   * @defaultValue `performance.now`
+   */
+  now?: () => number
 }
 
 /** Takes calls over HTTP, from {@link Server.listen} to {@link Server.close}. */
@@ -32,13 +39,20 @@ const HINT = 'Calls go to POST /v1/batch, or one by one to /v1/track and the lik
 export function createCollector(options: CollectorOptions): Collector {
   const { sources, log, counts, patience } = options
   const accept = reporting(options.accept, log)
-  const intake = { accept, credentials: credentialsOf(sources), counts }
+  const now = options.now ?? (() => performance.now())
+  const intake: Intake = {
+    accept,
+    credentials: credentialsOf(sources),
+    buckets: bucketsOf(sources, new Map(), now),
+    counts,
+  }
   const server = createServer(log, HINT, patience)
   addCallRoutes(server.app, intake)
   return {
     ...server,
     use: (next) => {
       intake.credentials = credentialsOf(next)
+      intake.buckets = bucketsOf(next, intake.buckets, now)
     },
   }
 }

@@ -19,6 +19,7 @@ export type RefusalCode =
   | 'empty_batch'
   | 'too_many_calls'
   | 'all_rejected'
+  | 'rate_limited'
   | 'bad_request'
   | 'store_unavailable'
   | 'internal_error'
