@@ -5,7 +5,7 @@ import type { Store } from './store.js'
 import { StoreError } from './store-error.js'
 
 /** How a store is opened. */
-export interface StoreOptions {
+export interface OpenOptions {
   /**
    * The store's clock: ms since the epoch.
    *
@@ -34,7 +34,7 @@ export interface StoreOptions {
  * const store = await openStore('sqlite:./data/hookline.db')
  * ```
  */
-export async function openStore(url: string, options: StoreOptions = {}): Promise<Store> {
+export async function openStore(url: string, options: OpenOptions = {}): Promise<Store> {
   const { now = Date.now, driver } = options
   if (/^postgres(ql)?:/.test(url)) {
     // Whoever has SQLite need not load another database's driver.

@@ -149,7 +149,7 @@ test('what another process puts is heard of, and need not be looked for', async 
   const [here, elsewhere] = await Promise.all([openStore(url), openStore(url)])
   // Its clock stands still: it never comes to look.
   const now = () => 0
-  const report = reportTo(silent)
+  const report = reportTo(silent, { attempted: () => undefined })
   const settler = new Settler(here, report)
   const dispatcher = new Dispatcher({ store: here, settler, report, now, random: () => 0 })
   const network = createNetwork(settings)
