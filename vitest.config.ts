@@ -25,6 +25,7 @@ export default defineConfig({
         test: {
           name: 'destination',
           root: 'destination',
+          globalSetup: 'test/compile.ts',
           include: ['test/**/*.test.ts'],
           testTimeout: 30_000,
           // For the threads that the sources start.
