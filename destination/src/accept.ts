@@ -1,5 +1,6 @@
 import { bodyOf } from './body.js'
 import type { Call } from './call.js'
+import type { Accept } from './collector/call-routes.js'
 import type { Dispatcher, Placement } from './dispatcher/dispatcher.js'
 import type { Route } from './route.js'
 import type { NewDelivery, Store } from './store/store.js'
@@ -13,14 +14,9 @@ export interface AcceptParts {
 }
 
 /**
- * Takes calls over from a source. Once it resolves, each is durable for each of its destinations, and on its way. What
- * the source has sent before is not forwarded again.
- *
- * @throws StoreError if they could not be stored; none of them is then.
+ * Makes what takes calls over from a source: once it resolves, each call is durable for each of its destinations, and on
+ * its way. What the source has sent before is not forwarded again.
  */
-export type Accept = (source: string, calls: Call[]) => Promise<void>
-
-/** See {@link Accept}. */
 export function createAccept({ store, dispatcher, route }: AcceptParts): Accept {
   return async (source, calls) => {
     const deliveries: NewDelivery[] = []

@@ -1,5 +1,6 @@
 import type { DispatchReport } from './dispatcher/dispatcher.js'
 import type { Log } from './log.js'
+import { withoutQuery } from './settings/show.js'
 import type { SettlerReport } from './settle/settler.js'
 
 /**
@@ -12,9 +13,19 @@ export function reportTo(log: Log): DispatchReport & SettlerReport {
       const nextInMs = next.state === 'backlog' ? Math.round(next.delayMs) : undefined
       for (const { url, outcome } of outcomes) {
         const { code, status, error } = outcome
-        const ms = Math.round(outcome.ms)
-        const line = { messageId, source, destination, endpoint: withoutQuery(url), attempt, code }
-        const details = { ...line, status, ms, next: next.state, nextInMs, error }
+        const details = {
+          messageId,
+          source,
+          destination,
+          endpoint: withoutQuery(url),
+          attempt,
+          code,
+          status,
+          ms: Math.round(outcome.ms),
+          next: next.state,
+          nextInMs,
+          error,
+        }
         if (code === 'delivered') log.info(details, 'attempt')
         else log.warn(details, 'attempt')
       }
@@ -38,11 +49,6 @@ export function reportTo(log: Log): DispatchReport & SettlerReport {
       log.warn({ count }, 'attempts took longer than their lease: their messages are sent again')
     },
   }
-}
-
-function withoutQuery(url: string): string {
-  const end = url.indexOf('?')
-  return end < 0 ? url : url.slice(0, end)
 }
 
 /** What went wrong, with its cause. */

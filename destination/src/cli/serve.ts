@@ -3,6 +3,7 @@ import { writeFileSync } from 'node:fs'
 import { InvalidArgumentError } from 'commander'
 import { stringify } from 'yaml'
 import { LOG_LEVELS, openLog, type Log, type LogLevel } from '../log.js'
+import { messageOf } from '../report.js'
 import { describeSettings } from '../settings/describe.js'
 import { exampleSettings } from '../settings/example.js'
 import { formatListen } from '../settings/network.js'
@@ -240,8 +241,6 @@ async function closeInTime(running: RunningDestination, log: Log): Promise<numbe
   clearTimeout(timer)
   return exitCode
 }
-
-const messageOf = (error: unknown) => (error instanceof Error ? error.message : String(error))
 
 /** Says why it did not start. What has no code is nobody's expectation, and is left as it is. */
 function explainStart(error: unknown, settings: Settings, file: string): unknown {

@@ -148,12 +148,11 @@ export class Dispatcher {
   }
 
   #attempt(delivery: Delivery, target: Target): void {
-    const { destination, lines } = target
+    const { destination, lines, urls } = target
     const startedAt = this.parts.now()
     this.#underWay++
     target.start(delivery.lane)
     attempt(delivery, destination.sharedSecret, lines, (outcomes) => {
-      const urls = lines.map(({ endpoint }) => endpoint.url)
       const elapsedMs = this.parts.now() - startedAt
       const settlement = decide(delivery, elapsedMs, urls, outcomes, this.parts.random)
       const { next } = settlement

@@ -7,6 +7,9 @@ import type { Gate, Health, Pass } from './gate.js'
 /** How long a request waits for its turn at an endpoint, in ms, before it does without. */
 const MAX_WAIT_MS = 5_000
 
+/** So many are let go of in one turn of the event loop, so that others do not wait for thousands of them. */
+const SLICE = 32
+
 /** Requests that wait for their turn, as a multiple of those that may be under way. */
 const MAX_WAITING = 8
 
@@ -63,7 +66,13 @@ export class Line {
   sweep(maxWaitMs = MAX_WAIT_MS): void {
     const latest = this.gate.isShut ? Infinity : this.now() - maxWaitMs
     const kept = this.#waiting.findIndex(({ since }) => since > latest)
-    for (const { done } of this.#waiting.splice(0, kept < 0 ? Infinity : kept)) done(BUSY)
+    const count = kept < 0 ? this.#waiting.length : kept
+    for (const { done } of this.#waiting.splice(0, Math.min(count, SLICE))) done(BUSY)
+    if (count > SLICE) {
+      setImmediate(() => {
+        this.sweep(maxWaitMs)
+      })
+    }
   }
 
   #send(body: string, headers: HeaderList, done: (outcome: Outcome) => void): void {

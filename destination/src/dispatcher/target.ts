@@ -36,12 +36,17 @@ export class Target {
     backlog: { coming: 0, underWay: 0, hasWaiting: true, hasMore: false, lookAt: 0 },
   }
 
+  /** The URLs of its endpoints. */
+  readonly urls: readonly string[]
+
   /** @param now - A monotonic clock, in ms. */
   constructor(
     readonly destination: Destination,
     readonly lines: readonly Line[],
     readonly now: () => number,
-  ) {}
+  ) {
+    this.urls = lines.map(({ endpoint }) => endpoint.url)
+  }
 
   /**
    * Where a new message starts. If it is `leased`, room is reserved for it, until {@link arrive}.

@@ -1,7 +1,7 @@
 import { formatDuration } from './duration.js'
 import { formatListen } from './network.js'
 import type { Settings } from './settings.js'
-import { withoutPassword } from './show.js'
+import { withoutPassword, withoutQuery } from './show.js'
 
 /**
  * The settings as they can be shown to anyone: keys, secrets, tokens and the values of headers are left out.
@@ -21,7 +21,7 @@ export function describeSettings(settings: Settings) {
       enabled,
       signed: destination.sharedSecret !== undefined,
       webhooks: destination.webhooks.map(({ url, headers, concurrency }) => ({
-        url,
+        url: withoutQuery(url),
         headers: Object.keys(headers),
         concurrency,
       })),

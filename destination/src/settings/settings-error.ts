@@ -9,14 +9,17 @@ export type SettingsErrorCode =
 
 /** There are no settings to run by. The message names every problem, each on a line of its own. */
 export class SettingsError extends Error {
+  /** Tells it apart where classes can't be compared. */
   override readonly name = 'SettingsError'
 
   /**
    * @param file - the file, as the reader of the message would name it
    */
   constructor(
+    /** What to act on. */
     readonly code: SettingsErrorCode,
     file: string,
+    /** All that is wrong. */
     readonly problems: readonly Problem[],
   ) {
     super(say(file, problems))

@@ -26,7 +26,7 @@ const UNSENT_DELAY_MS = 1_000
 export function decide(
   delivery: Delivery,
   elapsedMs: number,
-  urls: string[],
+  urls: readonly string[],
   outcomes: EndpointOutcome[],
   random: () => number,
 ): Settlement {
@@ -50,7 +50,7 @@ export function decide(
 function nextState(
   delivery: Delivery,
   elapsedMs: number,
-  urls: string[],
+  urls: readonly string[],
   outcomes: EndpointOutcome[],
   refusedBy: readonly string[],
   random: () => number,

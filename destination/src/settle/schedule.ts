@@ -7,7 +7,7 @@ export const DELAYS_MS: readonly number[] = [
 export const LONG_DELAY_MS = 900_000
 
 /** Up to this share is added to each wait, so that messages that failed together do not come back together. */
-export const JITTER = 0.2
+const JITTER = 0.2
 
 /** How long a message is tried, from its first attempt, in ms. Source: spec "Limits", retry window. */
 export const WINDOW_MS = 4 * 3_600_000

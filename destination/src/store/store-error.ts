@@ -7,9 +7,11 @@ export type StoreErrorCode = 'full' | 'locked' | 'newer' | 'failed' | 'unsupport
 
 /** The store could not do what it was asked; the cause is kept. */
 export class StoreError extends Error {
+  /** Tells it apart where classes can't be compared. */
   override readonly name = 'StoreError'
 
   constructor(
+    /** What to act on. */
     readonly code: StoreErrorCode,
     message: string,
     options?: { cause?: unknown },

@@ -171,10 +171,15 @@ export interface Trace {
 
 /** What waits for one destination. */
 export interface Stats {
+  /** The destination's name. */
   destination: string
+  /** Messages that arrived while it was well, and wait for their first attempt. */
   fresh: number
+  /** Messages that wait for a retry, or for the destination to be well again. */
   backlog: number
+  /** Messages in an attempt. */
   leased: number
+  /** Dead letters. */
   dead: number
   /** Age of the oldest delivery that is not settled, in ms; 0 if there is none. */
   oldestMs: number

@@ -216,6 +216,16 @@ describe('an endpoint beside quicker ones', () => {
     expect(codes.slice(-2)).toEqual(['timeout', 'timeout'])
   })
 
+  test('lets go of many a few at a time, so that others get their turn', async () => {
+    const { lines, post, wait } = setUp(8)
+    const codes: string[] = []
+    for (let i = 0; i < 8 + 50; i++) post(0, (code) => codes.push(code))
+    wait(5_000)
+    lines[0]?.sweep()
+    expect(codes.length).toBeLessThan(50)
+    await expect.poll(() => codes.length).toBe(50)
+  })
+
   test('goes without at once when too many wait, or while it is down', async () => {
     const { lines, post, fail, endpoints } = setUp(1)
     for (let i = 0; i < 9; i++) post(0)
