@@ -199,7 +199,7 @@ describe.concurrent('serve', () => {
       code: 1,
       stdout: '',
       stderr: expect.stringMatching(
-        /^Could not start: .*store\.db is in use by another running process: end that one, or name another.*\n$/,
+        /^Could not start: .*store\.db is the store of another running process: end that one, or name another file.*\n$/,
       ) as unknown,
     })
     expect((await first.ended).code).toBe(0)
