@@ -1,3 +1,4 @@
+import { availableParallelism } from 'node:os'
 import { defineConfig } from 'vitest/config'
 
 // Examples and the destination import the package by its name; the tests run its sources.
@@ -8,6 +9,8 @@ const alias = [
 
 export default defineConfig({
   test: {
+    // Many files wait more than they work: two at a time on the smallest machine.
+    maxWorkers: Math.max(2, availableParallelism() - 1),
     projects: [
       {
         resolve: { alias },

@@ -12,10 +12,10 @@ const MB = 1_048_576
 /** How a store comes to have no room. */
 interface Disk {
   /** Before the service starts. */
-  prepare(folder: string): void
+  prepare: (folder: string) => void
   /** Once it listens. */
-  limit(service: Service): void
-  makeRoom(folder: string, service: Service): void
+  limit: (service: Service) => void
+  makeRoom: (folder: string, service: Service) => void
 }
 
 const tmpfs: Disk = {

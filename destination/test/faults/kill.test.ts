@@ -1,4 +1,5 @@
 import { expect, test } from 'vitest'
+import type { Store } from '../../src/store/store.js'
 import { folderWith } from '../cli/process.js'
 import { duplicatesAt, startCustomer } from './customer.js'
 import { post } from './load.js'
@@ -80,11 +81,7 @@ test(`in ${KILLS} kills under load nothing that was answered 200 is lost, and li
 }, 600_000)
 
 /** Of the messages that a customer has accepted, those that the store is going to send again. */
-async function countUnsettled(
-  store: Awaited<ReturnType<typeof storeIn>>,
-  name: string,
-  ids: string[],
-): Promise<number> {
+async function countUnsettled(store: Store, name: string, ids: string[]): Promise<number> {
   const traces = (await Promise.all(ids.map((id) => store.trace(id)))).flat()
   return traces.filter(({ destination, state }) => destination === name && state !== 'done').length
 }

@@ -1,8 +1,8 @@
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { inject } from 'vitest'
-import type { openStore } from '../../src/store/open.js'
+import type { Store } from '../../src/store/store.js'
 import { start, type Running } from '../cli/process.js'
+import { open } from '../store/compiled.js'
 import { SECRET, type Customer } from './customer.js'
 import { WRITE_KEY } from './load.js'
 
@@ -48,9 +48,6 @@ export async function serve(folder: string): Promise<Service> {
 }
 
 /** Opens the store that a service has left. */
-export async function storeIn(folder: string): ReturnType<typeof openStore> {
-  const store = (await import(join(inject('compiledDir'), 'store/open.js'))) as {
-    openStore: typeof openStore
-  }
-  return await store.openStore(`sqlite:${join(folder, STORE)}`)
+export function storeIn(folder: string): Promise<Store> {
+  return open(`sqlite:${join(folder, STORE)}`)
 }
