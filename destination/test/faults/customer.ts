@@ -16,8 +16,6 @@ export interface Customer extends AsyncDisposable {
   wrong: Received[]
   /** Requests that arrived, whatever became of them. */
   requests: number
-  /** The headers of the last one. */
-  headers: Received['headers']
   /** Waits until each of these messages was accepted. */
   has(ids: Iterable<string>): Promise<void>
 }
@@ -27,7 +25,6 @@ export async function startCustomer(): Promise<Customer> {
   const endpoint = await startEndpoint([
     (response, received) => {
       customer.requests++
-      customer.headers = received.headers
       if (!isRight(received)) customer.wrong.push(received)
       if (customer.mode === 'silent') return
       if (customer.mode === 'well') {
@@ -44,7 +41,6 @@ export async function startCustomer(): Promise<Customer> {
     accepted: new Map(),
     wrong: [],
     requests: 0,
-    headers: {},
     has: (ids) =>
       new Promise((resolve) => {
         const missing = new Set(ids)

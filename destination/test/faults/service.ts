@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import type { Store } from '../../src/store/store.js'
 import { start, type Running } from '../cli/process.js'
 import { open } from '../store/compiled.js'
-import { SECRET, type Customer } from './customer.js'
+import { SECRET } from './customer.js'
 import { WRITE_KEY } from './load.js'
 
 /** So many requests are under way at an endpoint at most. */
@@ -11,16 +11,18 @@ export const CONCURRENCY = 16
 
 const STORE = 'data/store.db'
 
-/** Settings with a destination for each customer. */
-export function settingsFor(customers: Record<string, Pick<Customer, 'url'>>, headers = {}) {
+/** Settings with a destination for each name, and its endpoints. */
+export function settingsFor(
+  destinations: Record<string, { url: string } | readonly { url: string }[]>,
+) {
   return {
     listen: '127.0.0.1:0',
     sources: [{ name: 'web', writeKey: WRITE_KEY }],
-    destinations: Object.entries(customers).map(([name, { url }]) => ({
+    destinations: Object.entries(destinations).map(([name, endpoints]) => ({
       name,
       sources: ['web'],
       sharedSecret: SECRET,
-      webhooks: [{ url, headers, concurrency: CONCURRENCY }],
+      webhooks: [endpoints].flat().map(({ url }) => ({ url, concurrency: CONCURRENCY })),
     })),
     store: `sqlite:./${STORE}`,
     allowNetworks: ['127.0.0.0/8'],
