@@ -70,12 +70,9 @@ test('one endpoint that is dead, in whichever way, keeps nothing from the four b
   }
 
   const store = await storeIn(folder)
-  const stats = await store.stats()
+  const waiting = await store.stats()
   await store.close()
-  expect(stats).toHaveLength(Object.keys(dead).length)
-  for (const { fresh, backlog, leased, dead } of stats) {
-    expect({ fresh, backlog, leased, dead }).toEqual({ fresh: 0, backlog: 0, leased: 0, dead: 0 })
-  }
+  expect(waiting).toEqual([])
 }, 300_000)
 
 async function startCustomers(count: number) {
