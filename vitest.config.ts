@@ -31,6 +31,10 @@ export default defineConfig({
           globalSetup: 'test/compile.ts',
           include: ['test/**/*.test.ts'],
           testTimeout: 30_000,
+          // For what takes a moment, and longer beside other work.
+          expect: { poll: { timeout: 20_000 } },
+          // No file leaves anything to another, and each process of its own would load the same sources.
+          isolate: false,
           // For the threads that the sources start.
           execArgv: ['--import', `${import.meta.dirname}/destination/test/typescript.js`],
         },

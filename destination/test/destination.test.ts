@@ -250,9 +250,7 @@ test.concurrent(
     await post(running, tracks(30, 'meanwhile-'))
     crm.answer(204)
     await expect
-      .poll(async () => (await running.stats()).filter(({ backlog }) => backlog > 0), {
-        timeout: 20_000,
-      })
+      .poll(async () => (await running.stats()).filter(({ backlog }) => backlog > 0))
       .toEqual([])
     expect(new Set(idsOf(crm)).size).toBe(60)
   },

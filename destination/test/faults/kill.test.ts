@@ -59,7 +59,7 @@ test(`in ${KILLS} kills under load nothing that was answered 200 is lost, and li
   service.kill('SIGTERM')
   expect((await service.ended).code).toBe(0)
   const store = await storeIn(folder)
-  const waiting = await store.stats()
+  const left = await store.stats()
   await store.close()
 
   const duplicates = {
@@ -67,14 +67,17 @@ test(`in ${KILLS} kills under load nothing that was answered 200 is lost, and li
     shaky: duplicatesAt(shaky),
   }
   console.log(`${KILLS} kills: ${JSON.stringify({ ...counts, unsettled, duplicates })}`)
-  expect(waiting).toEqual([])
+  expect(left.filter(({ leased, dead }) => leased + dead > 0)).toEqual([])
   for (const name of ['well', 'shaky'] as const) {
     const { accepted, wrong } = customers[name]
     expect(wrong).toEqual([])
     expect(new Set(accepted.keys())).toEqual(new Set(expected))
     // What may be sent again after a kill: requests that were under way, which the customer may have read later than
-    // it was counted here, and those that it had answered already, but the store did not know of yet.
-    expect(duplicates[name]).toBeLessThanOrEqual(CONCURRENCY * KILLS + unsettled[name])
+    // it was counted here, and those that it had answered already, but the store did not know of yet. Some of them
+    // wait for that still.
+    const { fresh = 0, backlog = 0 } = left.find(({ destination }) => destination === name) ?? {}
+    const again = duplicates[name] + fresh + backlog
+    expect(again).toBeLessThanOrEqual(CONCURRENCY * KILLS + unsettled[name])
   }
 }, 600_000)
 
