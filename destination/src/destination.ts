@@ -71,7 +71,6 @@ async function start(settings: Settings, store: Store, log: Log): Promise<Runnin
     dispatcher.aim(targets)
     await closeUnused(before, targets)
   }
-  await use(settings)
 
   const accept = createAccept({
     store,
@@ -80,7 +79,12 @@ async function start(settings: Settings, store: Store, log: Log): Promise<Runnin
   })
   const collector = createCollector({ sources: settings.sources, accept, log })
   const { host, port } = settings.listen
-  const url = await collector.listen(host, port)
+  // First, so that nothing is sent by one that can't listen.
+  const url = await collector.listen(host, port).catch(async (error: unknown) => {
+    await dispatcher.close()
+    throw error
+  })
+  await use(settings)
   const retention = startRetention(
     store,
     () => current.retentionMs,
