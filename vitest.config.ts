@@ -28,7 +28,7 @@ export default defineConfig({
         test: {
           name: 'destination',
           root: 'destination',
-          globalSetup: 'test/compile.ts',
+          globalSetup: `${import.meta.dirname}/destination/test/compile.ts`,
           include: ['test/**/*.test.ts'],
           testTimeout: 30_000,
           // For what takes a moment, and longer beside other work.
