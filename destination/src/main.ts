@@ -1,3 +1,4 @@
+import { addImport } from './cli/import.js'
 import { addListen } from './cli/listen.js'
 import { run } from './cli/run.js'
 import { addSchedule } from './cli/schedule.js'
@@ -6,7 +7,13 @@ import { addServe } from './cli/serve.js'
 import { startDestination } from './destination.js'
 import { plannedAttempts } from './settle/schedule.js'
 
-const commands = [addServe(startDestination), addListen, addSend, addSchedule(plannedAttempts)]
+const commands = [
+  addServe(startDestination),
+  addListen,
+  addSend,
+  addImport,
+  addSchedule(plannedAttempts),
+]
 
 // Whatever a command left open, it has ended.
 process.exit(await run(process.argv.slice(2), commands))
