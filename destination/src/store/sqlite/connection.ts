@@ -1,5 +1,6 @@
 import { prepareClaim } from './claim.js'
 import type { Database, OpenDatabase } from './driver.js'
+import { prepareCopy } from './copy.js'
 import { Names } from './names.js'
 import { preparePut } from './put.js'
 import { prepareRelease } from './release.js'
@@ -29,6 +30,8 @@ export interface Shared {
   database: Database
   names: Names
   tally: Tally
+  /** The id of the next delivery. */
+  ids: { next: number }
 }
 
 /** Opens the file, and brings its tables up to date. */
@@ -52,7 +55,11 @@ export function connect(open: OpenDatabase, path: string) {
 }
 
 function prepare(database: Database) {
-  const shared = { database, names: new Names(database), tally: new Tally(database) }
+  const last = database.prepare('SELECT max(id) AS id FROM deliveries').get() as {
+    id: number | null
+  }
+  const ids = { next: (last.id ?? 0) + 1 }
+  const shared = { database, names: new Names(database), tally: new Tally(database), ids }
   return {
     ...shared,
     begin: database.prepare('BEGIN IMMEDIATE'),
@@ -63,5 +70,6 @@ function prepare(database: Database) {
     release: prepareRelease(shared),
     sweep: prepareSweep(shared),
     trace: prepareTrace(shared),
+    copy: prepareCopy(shared),
   }
 }
