@@ -48,7 +48,10 @@ export function addMigrate({ open, migrate }: MigrateParts): AddCommand {
           throw new CommandError(EXIT.usage, '--from and --to are the same store: name two.')
         }
         const first = await opened(open, from, '--from')
-        const second = await opened(open, to, '--to')
+        const second = await opened(open, to, '--to').catch(async (error: unknown) => {
+          await first.close()
+          throw error
+        })
         const report = json ? tellInJson() : process.stderr.isTTY ? drawBar() : tellInLines()
         let result: Migrated
         try {

@@ -4,7 +4,9 @@ import { startDestination } from '../../../src/destination.js'
 import { migrateStore, type Migrated } from '../../../src/migrate.js'
 import { openStore } from '../../../src/store/open.js'
 import type { Store } from '../../../src/store/store.js'
-import { emptyFolder, run, start } from '../../cli/process.js'
+import { addMigrate } from '../../../src/cli/migrate.js'
+import { runInside } from '../../cli/inside.js'
+import { emptyFolder, start } from '../../cli/process.js'
 import { startEndpoint } from '../../endpoint.js'
 import { newDelivery, settlement } from '../contract.js'
 import { startServer } from './server.js'
@@ -22,6 +24,8 @@ const SOURCES = {
   main: new URL('../../../src/main.ts', import.meta.url),
   env: { NODE_OPTIONS: `--import ${new URL('../../typescript.js', import.meta.url).href}` },
 }
+const COMMANDS = [addMigrate({ open: openStore, migrate: migrateStore })]
+
 const silent = {
   info: () => undefined,
   warn: () => undefined,
@@ -64,7 +68,7 @@ describe('migrate', () => {
     expect(before).toBeGreaterThan(0)
     expect(before).toBeLessThan(5_020)
 
-    const { code, stdout, stderr } = await run(args, SOURCES)
+    const { code, stdout, stderr } = await runInside(args, COMMANDS)
     expect(code, stderr).toBe(0)
     const counts = { total: 5_020, moved: 5_020 - before, known: before, same: 5_020 }
     expect(JSON.parse(stdout)).toEqual({ ...counts, ahead: 0, different: 0, differences: [] })
@@ -100,14 +104,14 @@ describe('migrate', () => {
     expect(new Set(crm.received.map(({ headers }) => headers['x-message-id'])).size).toBe(5_000)
 
     // What has gone on there since is no difference.
-    const again = await run(args, SOURCES)
+    const again = await runInside(args, COMMANDS)
     const result = JSON.parse(again.stdout) as Migrated
     expect(result).toMatchObject({ moved: 0, known: 5_020, different: 0, ahead: 5_000 })
   })
 
   test('says in words what it does, and ends with 1 if something is otherwise', async () => {
     const [from, to] = [await sqliteWith(10), await server.database()]
-    const first = await run(['migrate', '--from', from, '--to', to], SOURCES)
+    const first = await runInside(['migrate', '--from', from, '--to', to], COMMANDS)
     expect(first.code, first.stderr).toBe(0)
     expect(first.stderr).toContain('moving: 30 of 30\ncomparing: 30 of 30\n')
     expect(first.stdout).toContain('30 deliveries: 30 moved, 0 were there already.\n')
@@ -117,7 +121,7 @@ describe('migrate', () => {
       [],
       to,
     )
-    const second = await run(['migrate', '--from', from, '--to', to], SOURCES)
+    const second = await runInside(['migrate', '--from', from, '--to', to], COMMANDS)
     expect(second.code).toBe(1)
     expect(second.stdout).toContain('29 are the same, 0 have gone on since, 1 differ.\n')
     expect(second.stdout).toMatch(/ {2}"[\w-]+" from web to crm: body\n/)
@@ -126,15 +130,18 @@ describe('migrate', () => {
   test('says which store can not be opened, and why', async () => {
     const from = await sqliteWith(0)
     const to = 'postgres://u:hush@127.0.0.1:1/db'
-    const { code, stderr } = await run(['migrate', '--from', from, '--to', to], SOURCES)
+    const { code, stderr } = await runInside(['migrate', '--from', from, '--to', to], COMMANDS)
     expect(code).toBe(1)
     expect(stderr).toContain('--to: store: postgres://u@127.0.0.1:1/db')
     expect(stderr).not.toContain('hush')
     const holder = await openStore(from)
     cleanUps.push(() => holder.close())
-    const locked = await run(['migrate', '--from', from, '--to', await server.database()], SOURCES)
+    const locked = await runInside(
+      ['migrate', '--from', from, '--to', await server.database()],
+      COMMANDS,
+    )
     expect(locked).toMatchObject({ code: 1 })
-    expect(locked.stderr).toMatch(/^--from: .*another process/)
+    expect(locked.stderr).toMatch(/^--from: .*another running process/)
   })
 
   test('moves back to a file as well', async () => {
