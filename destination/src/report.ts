@@ -10,12 +10,17 @@ export interface CrewReport {
 }
 
 /**
- * Tells the log of what happens to deliveries: one line for each POST, with ids and what was decided; never a body, a
+ * Tells the log, and the counts, of what happens to deliveries: one line for each POST, with ids and what was decided; never a body, a
  * header or the query of a URL, where keys are kept at times.
  */
-export function reportTo(log: Log): DispatchReport & SettlerReport & CrewReport {
+export function reportTo(
+  log: Log,
+  counts: Pick<DispatchReport, 'attempted'>,
+): DispatchReport & SettlerReport & CrewReport {
   return {
-    attempted: ({ messageId, source, destination, attempt }, outcomes, next) => {
+    attempted: (delivery, outcomes, next) => {
+      counts.attempted(delivery, outcomes, next)
+      const { messageId, source, destination, attempt } = delivery
       const nextInMs = next.state === 'backlog' ? Math.round(next.delayMs) : undefined
       for (const { url, outcome } of outcomes) {
         const { code, status, error } = outcome

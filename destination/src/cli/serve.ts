@@ -24,6 +24,8 @@ export type StartDestination = (
 export interface RunningDestination {
   /** Where the collector listens. */
   readonly url: string
+  /** Where the routes for whoever runs it are. */
+  readonly adminUrl?: string
   /** Goes on with other settings; rejects if it can't, and then goes on with those that it had. */
   reload(settings: Settings): Promise<void>
   /** Ends what is under way, and lets go of everything. */
@@ -174,7 +176,7 @@ async function serve(start: StartDestination, options: ServeOptions): Promise<vo
   const running = await starting.catch((error: unknown) => {
     throw explainStart(error, settings, file)
   })
-  logStart(log, running.url, settings, options.role)
+  logStart(log, running, settings, options.role)
   await flush()
 
   log.info({ signal: await stop }, 'stopping: ending what is under way')
@@ -205,13 +207,19 @@ function untilStopped(): Promise<NodeJS.Signals> {
   })
 }
 
-function logStart(log: Log, url: string, settings: Settings, role: Role): void {
+function logStart(
+  log: Log,
+  { url, adminUrl }: RunningDestination,
+  settings: Settings,
+  role: Role,
+): void {
   const { destinations, sources, store } = describeSettings(settings)
   for (const { name, webhooks, ...destination } of destinations) {
     const endpoints = webhooks.map((webhook) => webhook.url)
     log.info({ destination: name, ...destination, endpoints }, 'destination')
   }
-  log.info({ url, role, sources, store, pid: process.pid }, 'listening')
+  const admin = adminUrl === url ? undefined : adminUrl
+  log.info({ url, admin, role, sources, store, pid: process.pid }, 'listening')
 }
 
 /** Reads the settings again at each SIGHUP, one at a time. */
@@ -267,12 +275,15 @@ async function closeInTime(running: RunningDestination, log: Log): Promise<numbe
 
 /** Says why it did not start. What has no code is nobody's expectation, and is left as it is. */
 function explainStart(error: unknown, settings: Settings, file: string): unknown {
-  const { code, message, syscall = '' } = error as NodeJS.ErrnoException
+  const { code, message, syscall = '', port } = error as NodeJS.ErrnoException & { port?: number }
   if (typeof code !== 'string') return error
   const isAddress = ['listen', 'getaddrinfo'].includes(syscall)
-  const mend = `Set "listen" in ${shownFile(file)} to another.`
+  const { listen, adminListen } = settings
+  const isAdmin = adminListen !== undefined && adminListen.port === port && port !== listen.port
+  const field = isAdmin ? 'adminListen' : 'listen'
+  const mend = `Set "${field}" in ${shownFile(file)} to another.`
   const whys: Readonly<Record<string, string>> = {
-    EADDRINUSE: `another process listens there. Stop it, or set "listen" in ${shownFile(file)} to another port.`,
+    EADDRINUSE: `another process listens there. Stop it, or set "${field}" in ${shownFile(file)} to another port.`,
     EADDRNOTAVAIL: `this machine has no such address. ${mend}`,
     ENOTFOUND: `there is no such host. ${mend}`,
     EACCES: `this user may not. ${mend}`,
@@ -281,6 +292,6 @@ function explainStart(error: unknown, settings: Settings, file: string): unknown
   const text =
     why === undefined
       ? `Could not start: ${message}`
-      : `Could not listen on ${formatListen(settings.listen)}: ${why}`
+      : `Could not listen on ${formatListen(isAdmin ? adminListen : listen)}: ${why}`
   return new CommandError(EXIT.failed, text)
 }

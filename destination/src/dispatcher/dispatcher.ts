@@ -47,10 +47,11 @@ export class Dispatcher {
   #claiming = Promise.resolve()
   #isToClaim = false
   #hasClaimFailed = false
-  #timer: NodeJS.Timeout
+  /** When the last tick was. */
   #tickedAt: number
-  /** Since when a claim is under way. */
-  #claimingSince: number | undefined
+  /** When the store was asked, if it has not answered yet. */
+  #askedAt: number | undefined
+  #timer: NodeJS.Timeout
   #idle: (() => void)[] = []
 
   constructor(readonly parts: DispatcherParts) {
@@ -98,15 +99,19 @@ export class Dispatcher {
     if (state === 'leased') target?.arrive()
   }
 
-  /** For how long it has not got on, in ms: no tick, or a claim that does not end. */
-  get stalledMs(): number {
-    const now = this.parts.now()
-    return now - Math.min(this.#tickedAt, this.#claimingSince ?? now)
-  }
-
   /** Deliveries under way. */
   get underWay(): number {
     return this.#underWay
+  }
+
+  /** For how long it has not moved, in ms: it waits for its timer, or for the store. */
+  stalledMs(): number {
+    return this.parts.now() - Math.min(this.#tickedAt, this.#askedAt ?? Infinity)
+  }
+
+  /** Whether the store did not let it claim, the last time. */
+  get hasClaimFailed(): boolean {
+    return this.#hasClaimFailed
   }
 
   /** Claims nothing more, and leases nothing more to who puts it. What waits for its turn at an endpoint goes without. */
@@ -149,15 +154,15 @@ export class Dispatcher {
 
   async #claimFor(wants: { target: Target; claim: Claim }[]): Promise<void> {
     let deliveries: Delivery[] = []
-    this.#claimingSince = this.parts.now()
     try {
       deliveries = await this.parts.store.claim(wants.map(({ claim }) => claim))
       this.#hasClaimFailed = false
     } catch (error) {
       if (!this.#hasClaimFailed) this.parts.report.claimFailed(error)
       this.#hasClaimFailed = true
+    } finally {
+      this.#askedAt = undefined
     }
-    this.#claimingSince = undefined
     const byLane = new Map<string, Delivery[]>(wants.map(({ claim }) => [laneOf(claim), []]))
     for (const delivery of deliveries) byLane.get(laneOf(delivery))?.push(delivery)
     for (const { target, claim } of wants) {

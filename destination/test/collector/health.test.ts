@@ -1,83 +1,158 @@
-import { fastify } from 'fastify'
-import { afterEach, expect, test } from 'vitest'
-import { addHealthRoutes, type HealthParts } from '../../src/collector/health.js'
+import { afterEach, beforeEach, describe, expect, test } from 'vitest'
+import { addHealthRoutes, Readiness } from '../../src/collector/health.js'
+import { createServer, type Server } from '../../src/collector/server.js'
 import { Dispatcher } from '../../src/dispatcher/dispatcher.js'
-import { Target } from '../../src/dispatcher/target.js'
 import { Gate } from '../../src/dispatcher/gate.js'
 import { Line } from '../../src/dispatcher/line.js'
-import { reportTo } from '../../src/report.js'
+import { Target } from '../../src/dispatcher/target.js'
 import { Settler } from '../../src/settle/settler.js'
 import { StoreError } from '../../src/store/store-error.js'
+import type { Store } from '../../src/store/store.js'
+import { destination, endpoint, post, settingsFor, start, track } from '../run.js'
 
-const silent = {
-  info: () => undefined,
-  warn: () => undefined,
-  error: () => undefined,
-  debug: () => undefined,
+const nothing = () => undefined
+const never = () => new Promise<never>(nothing)
+
+/** A dispatcher and a settler on a store that answers as it is told, behind HTTP. */
+async function startParts(server: Server, store: Partial<Store>) {
+  let elapsedMs = 0
+  const now = () => elapsedMs
+  const report = {
+    attempted: nothing,
+    claimFailed: nothing,
+    failed: nothing,
+    recovered: nothing,
+    refused: nothing,
+  }
+  const all = {
+    claim: () => Promise.resolve([]),
+    settle: () => Promise.resolve(0),
+    stats: () => Promise.resolve([]),
+    ...store,
+  }
+  const settler = new Settler(all, report, now)
+  const dispatcher = new Dispatcher({ store: all, settler, report, now, random: Math.random })
+  const readiness = new Readiness({ dispatcher, settler, look: () => all.stats(), now })
+  addHealthRoutes(server.app, readiness)
+  const url = await server.listen('127.0.0.1', 0)
+  return {
+    dispatcher,
+    settler,
+    readiness,
+    /** The dispatcher has a destination, and asks for its messages. */
+    aim: () => {
+      const endpoint = { url: 'http://127.0.0.1/', headers: {}, concurrency: 1 }
+      const poster = { post: nothing, close: () => Promise.resolve() }
+      const line = new Line(endpoint, new Gate(1), poster, now)
+      dispatcher.aim([new Target(destination([endpoint]), [line], now)])
+    },
+    advance: (ms: number) => {
+      elapsedMs += ms
+    },
+    get: async (path: string) => {
+      const response = await fetch(url + path)
+      return [response.status, (await response.json()) as unknown]
+    },
+    statusOf: async (path: string) => (await fetch(url + path)).status,
+  }
 }
 
-const cleanUps: (() => unknown)[] = []
-afterEach(async () => {
-  for (const cleanUp of cleanUps.splice(0)) await cleanUp()
-})
+describe('readiness', () => {
+  let server: Server
+  let stop: () => void = nothing
 
-async function ask(parts: Partial<HealthParts>) {
-  const app = fastify()
-  cleanUps.push(() => app.close())
-  const well = { askStore: () => Promise.resolve(), stalledMs: () => 0, isStopping: () => false }
-  addHealthRoutes(app, { ...well, ...parts })
-  const [health, readiness] = await Promise.all([app.inject('/healthz'), app.inject('/readyz')])
-  expect([health.statusCode, health.json()]).toEqual([200, { healthy: true }])
-  const { ready, reasons } = readiness.json<{ ready: boolean; reasons: { code: string }[] }>()
-  return { status: readiness.statusCode, ready, codes: reasons.map(({ code }) => code) }
-}
+  const startWith = async (store: Partial<Store> = {}) => {
+    const parts = await startParts(server, store)
+    stop = () => {
+      parts.dispatcher.stop()
+    }
+    return parts
+  }
 
-test('one that can do its work is ready', async () => {
-  expect(await ask({})).toEqual({ status: 200, ready: true, codes: [] })
-})
+  beforeEach(() => {
+    server = createServer({ warn: nothing, error: nothing }, '')
+  })
 
-test('a store that fails, or says nothing, makes it unready', async () => {
-  const unready = { status: 503, ready: false, codes: ['store_failing'] }
-  const failing = () => Promise.reject(new StoreError('failed', 'gone'))
-  expect(await ask({ askStore: failing })).toEqual(unready)
-  expect(await ask({ askStore: () => new Promise(() => undefined) })).toEqual(unready)
-})
+  afterEach(async () => {
+    stop()
+    await server.close(0)
+  })
 
-test('one that stops is unready', async () => {
-  expect(await ask({ isStopping: () => true })).toMatchObject({ status: 503, codes: ['stopping'] })
-})
+  const reason = (code: string) => [
+    503,
+    { status: 'not ready', reasons: [{ code, message: expect.any(String) as string }] },
+  ]
 
-test('a dispatcher whose claim does not end has stalled', async () => {
-  let now = 0
-  let answer: (() => void) | undefined
-  const store = {
-    claim: () =>
+  test('is given by what runs, and by no more than that', async () => {
+    const { get } = await startWith()
+    expect(await get('/readyz')).toEqual([200, { status: 'ready' }])
+    expect(await get('/healthz')).toEqual([200, { status: 'ok' }])
+  })
+
+  test('fails while a claim is not answered, though HTTP is well, and comes back', async () => {
+    let answer: (() => void) | undefined
+    const claim = () =>
       new Promise<[]>((resolve) => {
         answer = () => {
           resolve([])
         }
-      }),
-  }
-  const report = reportTo(silent)
-  const settler = new Settler({ settle: () => Promise.resolve(0) }, report)
-  const dispatcher = new Dispatcher({ store, settler, report, now: () => now, random: () => 0 })
-  const endpoint = { url: 'https://a.example.com', headers: {}, concurrency: 1 }
-  const poster = { post: () => undefined, close: () => Promise.resolve() }
-  const line = new Line(endpoint, new Gate(1), poster, () => now)
-  const crm = { name: 'crm', sources: ['web'], enabled: true, sharedSecret: undefined }
-  dispatcher.aim([new Target({ ...crm, webhooks: [endpoint] }, [line], () => now)])
-  cleanUps.push(() => {
+      })
+    const { get, statusOf, aim, advance, settler, dispatcher } = await startWith({ claim })
+    aim()
+    expect(settler.stalledMs()).toBe(0)
+    advance(9_000)
+    expect(await statusOf('/readyz')).toBe(200)
+    advance(2_000)
+    // Its timer moves on: what is stalled is the claim.
+    await expect.poll(() => get('/readyz')).toEqual(reason('dispatcher_stalled'))
+    expect(await statusOf('/healthz')).toBe(200)
+    dispatcher.stop()
     answer?.()
-    return dispatcher.close()
+    await expect.poll(() => statusOf('/readyz')).toBe(200)
   })
-  const stalledMs = () => dispatcher.stalledMs
-  now = 15_000
-  expect((await ask({ stalledMs })).status).toBe(200)
-  now = 15_001
-  expect(await ask({ stalledMs })).toEqual({
-    status: 503,
-    ready: false,
-    codes: ['dispatcher_stalled'],
+
+  test('fails while a settlement is not answered', async () => {
+    const { get, advance, settler } = await startWith({ settle: never })
+    settler.add({ id: 1, attempt: 1, next: { state: 'done' }, refusedBy: [], log: [] })
+    await expect
+      .poll(() => {
+        advance(1_000)
+        return get('/readyz')
+      })
+      .toEqual(reason('dispatcher_stalled'))
   })
-  answer?.()
+
+  test('fails while the store does', async () => {
+    const stats = () => Promise.reject(new StoreError('failed', 'gone'))
+    expect(await (await startWith({ stats })).get('/readyz')).toEqual(reason('store_unavailable'))
+  })
+
+  test('fails while the store is silent, and does not wait for it', async () => {
+    expect(await (await startWith({ stats: never })).get('/readyz')).toEqual(
+      reason('store_unavailable'),
+    )
+  })
+
+  test('fails for a while after calls were refused, so that others are tried', async () => {
+    const { get, statusOf, readiness, advance } = await startWith()
+    readiness.refused()
+    expect(await get('/readyz')).toEqual(reason('store_unavailable'))
+    advance(10_000)
+    await expect.poll(() => statusOf('/readyz')).toBe(200)
+  })
+
+  test('fails once it is being stopped', async () => {
+    const { get, readiness } = await startWith()
+    readiness.stop()
+    expect(await get('/readyz')).toEqual(reason('stopping'))
+  })
+})
+
+test('a running destination is ready', async () => {
+  const crm = await endpoint()
+  const running = await start(settingsFor([destination([crm])]))
+  await post(running, [track('m1')])
+  await crm.has(1)
+  expect((await fetch(`${running.url}/readyz`)).status).toBe(200)
+  expect((await fetch(`${running.url}/healthz`)).status).toBe(200)
 })

@@ -82,7 +82,7 @@ const idsOf = ({ received }: TestEndpoint) => received.map(({ headers }) => head
 
 async function unreadiness({ url }: RunningDestination): Promise<[number, string[]]> {
   const response = await fetch(`${url}/readyz`)
-  const { reasons } = (await response.json()) as { reasons: { code: string }[] }
+  const { reasons = [] } = (await response.json()) as { reasons?: { code: string }[] }
   return [response.status, reasons.map(({ code }) => code)]
 }
 
@@ -131,7 +131,7 @@ test('while the server is away clients are answered 503, and all goes on by itse
   expect(refused.status).toBe(503)
   expect(refused.headers.get('retry-after')).toMatch(/^[1-9]\d*$/)
   expect(await refused.json()).toMatchObject({ success: false, code: 'store_unavailable' })
-  expect(await unreadiness(running)).toEqual([503, ['store_failing']])
+  expect(await unreadiness(running)).toEqual([503, ['store_unavailable']])
   expect((await fetch(`${running.url}/healthz`)).status).toBe(200)
 
   await own.start()
@@ -149,7 +149,7 @@ test('what another process puts is heard of, and need not be looked for', async 
   const [here, elsewhere] = await Promise.all([openStore(url), openStore(url)])
   // Its clock stands still: it never comes to look.
   const now = () => 0
-  const report = reportTo(silent)
+  const report = reportTo(silent, { attempted: () => undefined })
   const settler = new Settler(here, report)
   const dispatcher = new Dispatcher({ store: here, settler, report, now, random: () => 0 })
   const network = createNetwork(settings)
