@@ -23,7 +23,6 @@ const settings = (fields: Raw = {}, name = 'crm'): Raw => ({
 })
 
 const file = (folder: string) => join(folder, 'hookline.config.json')
-const REAL_MAIN = new URL('../../src/main.ts', import.meta.url)
 const LISTENING = /"url":"([^"]+)".*"msg":"listening"/
 
 describe.concurrent('serve', () => {
@@ -91,34 +90,6 @@ describe.concurrent('serve', () => {
     const { code, stdout } = await service.ended
     expect(code).toBe(1)
     expect(stdout).toContain('"level":"debug"')
-  })
-
-  test('in a role that needs others ends with 2 where nobody can share the store', async ({
-    expect,
-  }) => {
-    for (const args of [[], ['--check']]) {
-      const ended = await run(['serve', '--role', 'worker', ...args], {
-        folder: folderWith(settings({})),
-      })
-      expect(ended).toMatchObject({ code: 2, stdout: '' })
-      expect(ended.stderr).toContain('a worker alone can do nothing with SQLite')
-      expect(ended.stderr).toContain('set "store" to a postgres:// URL')
-    }
-    const wrong = await run(['serve', '--role', 'sender'])
-    expect(wrong.code).toBe(2)
-    expect(wrong.stderr).toContain('Allowed choices are all, collector, worker.')
-  })
-
-  test('never shows the password of the store', async ({ expect }) => {
-    for (const store of ['postgres://u:hush-hush@127.0.0.1:1/db', 'postgres://u:hush-hush/@h/db']) {
-      const folder = folderWith({ ...settings({}), store })
-      for (const args of [['--check'], ['--check', '--json'], ['--role', 'worker']]) {
-        const ended = await run(['serve', ...args], { folder, main: REAL_MAIN })
-        expect(ended.stdout + ended.stderr).not.toContain('hush-hush')
-      }
-      const started = await run(['serve'], { folder, main: REAL_MAIN })
-      expect(started.code).not.toBe(0)
-    }
   })
 
   test('without settings says where it looked, and prints some that are right', async ({
