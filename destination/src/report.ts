@@ -1,5 +1,6 @@
 import type { DispatchReport } from './dispatcher/dispatcher.js'
 import type { Log } from './log.js'
+import { withoutQuery } from './settings/show.js'
 import type { SettlerReport } from './settle/settler.js'
 
 /**
@@ -53,12 +54,6 @@ export function reportTo(
       log.warn({ count }, 'attempts took longer than their lease: their messages are sent again')
     },
   }
-}
-
-/** A URL as it may be shown: keys are kept in queries at times. */
-export function withoutQuery(url: string): string {
-  const end = url.indexOf('?')
-  return end < 0 ? url : url.slice(0, end)
 }
 
 /** What went wrong, with its cause. */

@@ -1,6 +1,6 @@
 import { collectDefaultMetrics, Registry } from 'prom-client'
 import type { Target } from '../dispatcher/target.js'
-import { withoutQuery } from '../report.js'
+import { withoutQuery } from '../settings/show.js'
 import type { EndpointOutcome } from '../settle/decide.js'
 import type { Delivery, Settlement, Stats } from '../store/store.js'
 import { version } from '../version.js'

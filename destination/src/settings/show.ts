@@ -29,3 +29,9 @@ export function showShape(value: unknown): string {
 export function withoutPassword(url: string): string {
   return url.replace(/(:\/\/[^/?#\s:@]*):[^/?#\s]*@/, '$1:***@')
 }
+
+/** A URL as it may be shown: keys are kept in queries at times. */
+export function withoutQuery(url: string): string {
+  const end = url.indexOf('?')
+  return end < 0 ? url : url.slice(0, end)
+}
