@@ -1,6 +1,8 @@
+import { prepareAudience } from './audience.js'
 import { prepareClaim } from './claim.js'
 import type { Database, OpenDatabase } from './driver.js'
 import { Names } from './names.js'
+import { preparePurge } from './purge.js'
 import { preparePut } from './put.js'
 import { prepareRelease } from './release.js'
 import { migrate } from './schema.js'
@@ -52,16 +54,19 @@ export function connect(open: OpenDatabase, path: string) {
 }
 
 function prepare(database: Database) {
-  const shared = { database, names: new Names(database), tally: new Tally(database) }
+  const shared: Shared = { database, names: new Names(database), tally: new Tally(database) }
+  const put = preparePut(shared)
   return {
     ...shared,
     begin: database.prepare('BEGIN IMMEDIATE'),
     commit: database.prepare('COMMIT'),
-    put: preparePut(shared),
+    put,
     claim: prepareClaim(shared),
     settle: prepareSettle(shared),
     release: prepareRelease(shared),
     sweep: prepareSweep(shared),
     trace: prepareTrace(shared),
+    audience: prepareAudience(shared, put),
+    user: preparePurge(shared),
   }
 }

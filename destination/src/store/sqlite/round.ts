@@ -2,9 +2,13 @@ import type {
   Claim,
   Delivery,
   DeliveryId,
+  Left,
   NewDelivery,
+  Notice,
+  Purged,
   Settlement,
   Stats,
+  Sync,
   Trace,
 } from '../store.js'
 import type { StoreErrorCode } from '../store-error.js'
@@ -27,9 +31,14 @@ export type Query =
   | { ask: 'trace'; messageId: string }
   | { ask: 'stats' }
   | { ask: 'sweep'; olderThanMs: number; limit: number }
+  | { ask: 'beginSync'; audience: string }
+  | { ask: 'join'; sync: Sync; members: string[]; notices: Notice[] }
+  | { ask: 'leave'; sync: Sync; from: string; limit: number; notices: Notice[] }
+  | { ask: 'hasUser'; user: string }
+  | { ask: 'purgeUser'; user: string; from: number }
 
 /** What came of a query. */
-export type Answer = Trace[] | Stats[] | number
+export type Answer = Trace[] | Stats[] | number | boolean | Sync | Left | Purged
 
 /** What came of a round: for each thing that was asked, in its order. */
 export interface RoundResult {
