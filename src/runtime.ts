@@ -2,12 +2,13 @@
 // Workers, Bun and Deno and in bundles for them.
 
 type Builtin = NonNullable<typeof process.getBuiltinModule>
-const getBuiltin = (globalThis as { process?: { getBuiltinModule?: Builtin } }).process
+export const getBuiltin = (globalThis as { process?: { getBuiltinModule?: Builtin } }).process
   ?.getBuiltinModule
 
 export const http = getBuiltin?.('node:http')
 export const https = getBuiltin?.('node:https')
 export const zlib = getBuiltin?.('node:zlib')
+export const fs = getBuiltin?.('node:fs')
 const asyncHooks = getBuiltin?.('node:async_hooks')
 
 /**
