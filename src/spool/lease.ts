@@ -82,7 +82,7 @@ export class Lease {
 
   /** @param home - the folder that holds one for each client; it is made if need be */
   constructor(home: string) {
-    fs.mkdirSync(home, { recursive: true, mode: PRIVATE_FOLDER })
+    makeFolder(home)
     this.#home = fs.realpathSync(home)
     // By name, the oldest comes first.
     this.folder = `${this.#home}/${Date.now().toString(36)}-${crypto.randomUUID()}`
@@ -158,6 +158,17 @@ export class Lease {
     if (seen?.beatMs === beatMs) return performance.now() - seen.sinceMs >= TAKEOVER_MS
     this.#watched.set(folder, { beatMs, sinceMs: performance.now() })
     return false
+  }
+}
+
+/** Asks for one level first: with more, Node says ENOENT of a disk that is read-only. */
+function makeFolder(path: string): void {
+  try {
+    fs.mkdirSync(path, PRIVATE_FOLDER)
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException
+    if (code === 'ENOENT') fs.mkdirSync(path, { recursive: true, mode: PRIVATE_FOLDER })
+    else if (code !== 'EEXIST') throw error
   }
 }
 
