@@ -1,19 +1,16 @@
 import { execFileSync } from 'node:child_process'
-import fs, {
-  cpSync,
-  existsSync,
-  mkdirSync,
-  readdirSync,
-  readFileSync,
-  renameSync,
-  rmSync,
-  truncateSync,
-  writeFileSync,
-} from 'node:fs'
-import { dirname, join } from 'node:path'
+import { cpSync, readdirSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs'
+import { basename, join } from 'node:path'
 import fc from 'fast-check'
 import { describe, expect, onTestFinished, test, vi } from 'vitest'
-import { Analytics, type AnalyticsOptions, type FailedReport, type Fetch, type Stats } from '../../src/index.js'
+import {
+  Analytics,
+  type AnalyticsOptions,
+  type FailedReport,
+  type Fetch,
+  type Stats,
+  type WireMessage,
+} from '../../src/index.js'
 import {
   createClient,
   events,
@@ -21,6 +18,7 @@ import {
   listen,
   names,
   pass,
+  passUntil,
   scriptedFetch,
   startCollector,
   trackMany,
@@ -52,11 +50,9 @@ async function restart(directory: string, options: AnalyticsOptions = {}) {
     ...options,
   })
   const adopted = analytics.stats()
-  let isClosed = false
-  void analytics.close().then(() => {
-    isClosed = true
-  })
-  while (!isClosed) await (vi.isFakeTimers() ? pass(10) : pass0())
+  const closed = vi.fn()
+  void analytics.close().then(closed)
+  await (vi.isFakeTimers() ? passUntil : until)(() => closed.mock.calls.length > 0)
   return {
     adopted,
     failed,
@@ -84,13 +80,14 @@ describe('a message whose call returned', () => {
   })
 
   test('is on disk as beforeSend left it', async () => {
-    const { analytics, directory } = cutOff({
-      beforeSend: (message) => ({ ...message, event: 'redacted' }),
-    })
+    const beforeSend = (message: WireMessage) => ({ ...message, event: 'redacted' })
+    const { analytics, directory } = cutOff({ beforeSend })
     analytics.track({ userId: 'u', event: 'secret' })
-    expect(files(directory, '.log').map((path) => readFileSync(path, 'latin1')).join()).not.toContain(
-      'secret',
-    )
+    expect(
+      files(directory, '.log')
+        .map((path) => readFileSync(path, 'latin1'))
+        .join(),
+    ).not.toContain('secret')
     expect((await restart(crash(directory))).events).toEqual(['redacted'])
   })
 
@@ -117,7 +114,11 @@ describe('a message whose call returned', () => {
     await pass(5_000)
     trackMany(next, 20, 200)
     await pass(100)
-    expect(events(...net.arrivals)).toEqual([...names(100, 120), ...names(0, 30), ...names(200, 220)])
+    expect(events(...net.arrivals)).toEqual([
+      ...names(100, 120),
+      ...names(0, 30),
+      ...names(200, 220),
+    ])
     expect(next.stats()).toMatchObject({ accepted: 70, delivered: 70, pending: 0, pendingBytes: 0 })
   })
 
@@ -270,38 +271,41 @@ describe('an outage', () => {
 
   const MAX_BYTES = 1_048_576
 
-  test.each(['drop-newest', 'drop-oldest'] as const)('never takes more disk: %s', async (overflow) => {
-    const directory = temporary()
-    const spool = { directory, maxBytes: MAX_BYTES }
-    const net = scriptedFetch()
-    const gate = heldFetch(net)
-    const { failed, hooks } = listen()
-    const analytics = createClient(net, { spool, overflow, maxQueueBytes: 50_000, ...hooks })
-    let most = 0
-    for (let i = 0; i < 12_000; i++) {
-      analytics.track({ userId: 'u', event: `e${i}` })
-      if (i % 50 === 0) most = Math.max(most, diskBytes(directory))
-      if (i % 1_000 === 0) await turns()
-      expect(balanced(analytics.stats())).toBe(true)
-    }
-    expect(most).toBeLessThanOrEqual(MAX_BYTES)
-    expect(most).toBeGreaterThan(MAX_BYTES / 2)
-    gate.release()
-    await analytics.flush()
-    const { dropped, delivered } = analytics.stats()
-    expect(dropped).toBeGreaterThan(1_000)
-    expect(delivered).toBe(12_000 - dropped)
-    expect(failed.flatMap(({ messages }) => messages)).toHaveLength(dropped)
-    expect(new Set(failed.map(({ error }) => error.code))).toEqual(new Set(['queue_full']))
-    const arrived = events(...net.arrivals)
-    // The batch that was in flight stays, whoever goes.
-    const inFlight = events(net.arrivals[0]).length
-    const kept =
-      overflow === 'drop-newest'
-        ? names(0, delivered)
-        : [...names(0, inFlight), ...names(12_000 - delivered + inFlight, 12_000)]
-    expect(arrived).toEqual(kept)
-  })
+  test.each(['drop-newest', 'drop-oldest'] as const)(
+    'never takes more disk: %s',
+    async (overflow) => {
+      const directory = temporary()
+      const spool = { directory, maxBytes: MAX_BYTES }
+      const net = scriptedFetch()
+      const gate = heldFetch(net)
+      const { failed, hooks } = listen()
+      const analytics = createClient(net, { spool, overflow, maxQueueBytes: 50_000, ...hooks })
+      let most = 0
+      for (let i = 0; i < 12_000; i++) {
+        analytics.track({ userId: 'u', event: `e${i}` })
+        if (i % 50 === 0) most = Math.max(most, diskBytes(directory))
+        if (i % 1_000 === 0) await turns()
+        expect(balanced(analytics.stats())).toBe(true)
+      }
+      expect(most).toBeLessThanOrEqual(MAX_BYTES)
+      expect(most).toBeGreaterThan(MAX_BYTES / 2)
+      gate.release()
+      await analytics.flush()
+      const { dropped, delivered } = analytics.stats()
+      expect(dropped).toBeGreaterThan(1_000)
+      expect(delivered).toBe(12_000 - dropped)
+      expect(failed.flatMap(({ messages }) => messages)).toHaveLength(dropped)
+      expect(new Set(failed.map(({ error }) => error.code))).toEqual(new Set(['queue_full']))
+      const arrived = events(...net.arrivals)
+      // The batch that was in flight stays, whoever goes.
+      const inFlight = events(net.arrivals[0]).length
+      const kept =
+        overflow === 'drop-newest'
+          ? names(0, delivered)
+          : [...names(0, inFlight), ...names(12_000 - delivered + inFlight, 12_000)]
+      expect(arrived).toEqual(kept)
+    },
+  )
 })
 
 describe('damage', () => {
@@ -314,7 +318,7 @@ describe('damage', () => {
     const [path = ''] = files(image, '.log')
     const bytes = readFileSync(path)
     const at = bytes.indexOf('"e7"')
-    bytes[at + 1] ^= 1
+    bytes.write('d', at + 1)
     writeFileSync(path, bytes)
     const next = await restart(image)
     expect(next.events).toEqual([...names(0, 7), ...names(8, 30)])
@@ -336,7 +340,9 @@ describe('damage', () => {
     writeFileSync(path, readFileSync(path).subarray(30, 60), { flag: 'a' })
     const next = await restart(image)
     expect(next.events).toEqual(names(0, 10))
-    expect(next.failed.map(({ error, messages }) => [error.code, messages])).toEqual([[CORRUPT, []]])
+    expect(next.failed.map(({ error, messages }) => [error.code, messages])).toEqual([
+      [CORRUPT, []],
+    ])
     expect(files(image, '.corrupt')).toHaveLength(1)
   })
 
@@ -390,6 +396,58 @@ function heldFetch(net: ScriptedFetch) {
   net.script(gate.reply as () => Promise<number>)
   return gate
 }
+
+describe('fsync', () => {
+  /** The names of what was written through, each once it was. */
+  function watchSyncs(): string[] {
+    const synced: string[] = []
+    const open = fs.promises.open.bind(fs.promises)
+    vi.spyOn(fs.promises, 'open').mockImplementation(async (path, flags) => {
+      const file = await open(path, flags)
+      const sync = file.sync.bind(file)
+      file.sync = async () => {
+        await sync()
+        synced.push(basename(path as string))
+      }
+      return file
+    })
+    onTestFinished(() => {
+      vi.restoreAllMocks()
+    })
+    return synced
+  }
+
+  test("'batch' writes a batch through once it is closed: its file, and the folder's list", async () => {
+    const synced = watchSyncs()
+    const directory = temporary()
+    const { analytics } = cutOff({ spool: { directory, fsync: 'batch' } })
+    trackMany(analytics, 19)
+    await pass0()
+    expect(synced).toEqual([])
+    trackMany(analytics, 1)
+    await until(() => synced.length === 2)
+    expect(synced).toEqual([expect.stringMatching(/^\w{8}-/), '0000000001.log'])
+    trackMany(analytics, 3)
+    await analytics.close({ timeout: 0 })
+    expect(synced.slice(2)).toEqual(['0000000001.log'])
+    expect((await restart(directory)).events).toEqual(names(0, 23))
+  })
+
+  test('does nothing by default', async () => {
+    const synced = watchSyncs()
+    const { analytics } = cutOff()
+    trackMany(analytics, 50)
+    await analytics.close({ timeout: 0 })
+    expect(synced).toEqual([])
+  })
+})
+
+test('a client that is disabled leaves the disk alone', async () => {
+  const { analytics, directory } = cutOff({ disabled: true })
+  trackMany(analytics, 3)
+  await analytics.close()
+  expect(files(directory)).toEqual([])
+})
 
 describe('a disk that fails', () => {
   const told = (failed: FailedReport[]) =>
