@@ -15,12 +15,13 @@ const createStubbedFetch = (stub) => {
   }
 }
 
-export async function create({ endpoint, flushAt, stub }) {
+export async function create({ endpoint, flushAt, stub, spool }) {
   const { Analytics } = await import(new URL('index.js', dist).href)
   let lost = 0
   const analytics = new Analytics('WRITE_KEY', {
     endpoint,
     flushAt,
+    spool,
     ...(stub && { fetch: createStubbedFetch(stub) }),
     onFailed: ({ messages }) => {
       lost += messages.length

@@ -25,17 +25,18 @@ export interface RecordAt {
   readonly to: number
 }
 
-const scratch = new Uint8Array(MAX_RECORD_BYTES)
+/** The record that was made last. */
+export const scratch = new Uint8Array(MAX_RECORD_BYTES)
 const scratchView = new DataView(scratch.buffer)
 
-/** Makes a record of a message's JSON. What comes back is overwritten by the next one. */
-export function toRecord(json: Uint8Array, index: number): Uint8Array {
+/** Makes a record of a message's JSON, in {@link scratch}, and gives its length. */
+export function makeRecord(json: Uint8Array, index: number): number {
   const crcAt = HEAD_BYTES + json.length
   scratchView.setUint32(0, MARK * 0x1000000 + json.length)
   scratchView.setUint32(4, index)
   scratch.set(json, HEAD_BYTES)
   scratchView.setUint32(crcAt, crc32(scratch.subarray(0, crcAt)))
-  return scratch.subarray(0, crcAt + CRC_BYTES)
+  return crcAt + CRC_BYTES
 }
 
 /** The JSON of a record. */

@@ -1,5 +1,5 @@
 import { crc32, fs, PRIVATE_FILE } from './node.js'
-import { findRecords, jsonOf, RECORD_OVERHEAD, toRecord } from './record.js'
+import { findRecords, jsonOf, makeRecord, RECORD_OVERHEAD, scratch } from './record.js'
 
 // A segment's head: two places in it, each as index, offset and their CRC-32. The first moves with what has
 // an outcome. The second is the end, written once nothing follows: it tells a file that was cut.
@@ -122,16 +122,17 @@ export class Segment {
 
   /** Appends a record, in one write: what the kernel has outlives the process. */
   append(json: Uint8Array): void {
-    const record = toRecord(json, this.#end.index)
-    const written = fs.writeSync(this.#open(), record, 0, record.length, this.#end.offset)
-    if (written < record.length) throw new Error('ENOSPC: the disk took only a part of a record')
+    const length = makeRecord(json, this.#end.index)
+    const written = fs.writeSync(this.#open(), scratch, 0, length, this.#end.offset)
+    if (written < length) throw new Error('ENOSPC: the disk took only a part of a record')
     this.#end.index++
-    this.#end.offset += record.length
+    this.#end.offset += length
   }
 
   /** What was appended is in memory too: it need not be read. */
   skip(): void {
-    this.#read = { ...this.#end }
+    this.#read.index = this.#end.index
+    this.#read.offset = this.#end.offset
   }
 
   /** Reads on: some of the unread records, and where some were. */
@@ -176,12 +177,18 @@ export class Segment {
 
   /** A record has its outcome. */
   settle(sequence: number, bytes: number): void {
-    this.#ahead.set(sequence - this.firstSequence, bytes)
     const settled = this.#settled
-    for (let next = this.#ahead.get(settled.index); next !== undefined;) {
-      this.#ahead.delete(settled.index++)
+    const index = sequence - this.firstSequence
+    if (index !== settled.index) {
+      this.#ahead.set(index, bytes)
+      return
+    }
+    for (let next: number | undefined = bytes; next !== undefined; ) {
+      settled.index++
       settled.offset += next + RECORD_OVERHEAD
+      if (this.#ahead.size === 0) return
       next = this.#ahead.get(settled.index)
+      this.#ahead.delete(settled.index)
     }
   }
 

@@ -3,11 +3,12 @@ import { join } from 'node:path'
 import { crc32 } from 'node:zlib'
 import fc from 'fast-check'
 import { afterAll, describe, expect, test } from 'vitest'
-import { findRecords, jsonOf, toRecord } from '../../src/spool/record.js'
+import { findRecords, jsonOf, makeRecord, scratch } from '../../src/spool/record.js'
 import { Segment, type Stretch } from '../../src/spool/segment.js'
 import { temporary } from './directory.js'
 
 const bytesOf = (text: string) => new TextEncoder().encode(text)
+const toRecord = (json: Uint8Array, index: number) => scratch.slice(0, makeRecord(json, index))
 const textOf = (json: Uint8Array) => new TextDecoder().decode(json)
 
 const HEAD_BYTES = 24

@@ -1,5 +1,5 @@
 import { execFileSync } from 'node:child_process'
-import { cpSync, readdirSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs'
+import fs, { cpSync, readdirSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs'
 import { basename, join } from 'node:path'
 import fc from 'fast-check'
 import { describe, expect, onTestFinished, test, vi } from 'vitest'
@@ -424,10 +424,10 @@ describe('fsync', () => {
     trackMany(analytics, 19)
     await pass0()
     expect(synced).toEqual([])
-    trackMany(analytics, 1)
+    trackMany(analytics, 1, 19)
     await until(() => synced.length === 2)
     expect(synced).toEqual([expect.stringMatching(/^\w{8}-/), '0000000001.log'])
-    trackMany(analytics, 3)
+    trackMany(analytics, 3, 20)
     await analytics.close({ timeout: 0 })
     expect(synced.slice(2)).toEqual(['0000000001.log'])
     expect((await restart(directory)).events).toEqual(names(0, 23))
