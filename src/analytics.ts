@@ -229,8 +229,9 @@ export class Analytics<Plan extends PlanOf<Plan> = AnyPlan> {
   }
 
   /**
-   * Flushes, and reports what is left after the timeout as failed. Later calls do not throw: their
-   * callbacks and `onFailed` get a {@link ClosedError}. Closing again gives the same promise.
+   * Flushes, and reports what is left after the timeout as failed; with a `spool`, leaves it on disk for the
+   * next start. Later calls do not throw: their callbacks and `onFailed` get a {@link ClosedError}. Closing
+   * again gives the same promise.
    *
    * @param options - `timeout`: milliseconds, default 30,000; 0 gives up at once, Infinity never does
    */

@@ -183,7 +183,7 @@ export class Segment {
       this.#ahead.set(index, bytes)
       return
     }
-    for (let next: number | undefined = bytes; next !== undefined; ) {
+    for (let next: number | undefined = bytes; next !== undefined;) {
       settled.index++
       settled.offset += next + RECORD_OVERHEAD
       if (this.#ahead.size === 0) return

@@ -60,7 +60,7 @@ export class Spool {
   #unreadBytes = 0
   #timer: ReturnType<typeof setTimeout> | undefined
   readonly #unsynced = new Set<string>()
-  #isSyncing = false
+  #syncing: Promise<void> | undefined
 
   constructor(around: SpoolSurroundings) {
     this.#around = around
@@ -137,6 +137,7 @@ export class Spool {
   read(): Spooled[] {
     let segment = this.#segments[this.#reading]
     while (segment?.unread === 0) segment = this.#segments[++this.#reading]
+    if (!segment) this.leave() // can't be; but nobody is to wait for it
     const spooled = segment ? this.#readFrom(segment) : []
     for (const { count, bytes } of spooled) {
       this.#unread -= count
@@ -171,9 +172,28 @@ export class Spool {
   }
 
   /** Makes what was recorded so far outlive the machine too, if that was asked for. */
-  async sync(): Promise<void> {
-    if (this.#isSyncing) return
-    this.#isSyncing = true
+  sync(): Promise<void> {
+    return (this.#syncing ??= this.#sync().finally(() => {
+      this.#syncing = undefined
+    }))
+  }
+
+  /** Ends. What has no outcome is for the next start, or for any other process on the directory. */
+  async close(): Promise<void> {
+    clearTimeout(this.#timer)
+    if (this.#unsynced.size > 0 || this.#syncing) await this.sync()
+    if (!this.isOurs()) return
+    try {
+      for (const segment of [...this.#segments]) this.#seal(segment)
+      if (this.#segments.length > 0) this.#lease?.free()
+      else this.#lease?.end()
+    } catch (error) {
+      log('spool: not closed well: %s', error) // who comes next finds it out
+    }
+    this.#lease = undefined
+  }
+
+  async #sync(): Promise<void> {
     try {
       while (this.#unsynced.size > 0) {
         const paths = [...this.#unsynced]
@@ -183,22 +203,6 @@ export class Spool {
     } catch (error) {
       this.#fail(error)
     }
-    this.#isSyncing = false
-  }
-
-  /** Ends. What has no outcome is for the next start, or for any other process on the directory. */
-  async close(): Promise<void> {
-    clearTimeout(this.#timer)
-    await this.sync()
-    if (!this.#lease || !this.isOurs()) return
-    try {
-      for (const segment of [...this.#segments]) this.#seal(segment)
-      if (this.#segments.length > 0) this.#lease.free()
-      else this.#lease.end()
-    } catch (error) {
-      log('spool: not closed well: %s', error) // who comes next finds it out
-    }
-    this.#lease = undefined
   }
 
   #appendable(folder: string, bytes: number, sequence: number): Segment {

@@ -75,6 +75,8 @@ export class SpooledQueue {
     const { maxQueueBytes } = this.#around
     const isInOrder = this.#spool.unread === 0
     const isOnDisk = this.#spool.append(json, sequence)
+    // All that is in memory is about to be given up: this one is in nobody's hands.
+    if (!isOnDisk && !this.#spool.isOurs()) return false
     const maxBytes = isOnDisk ? Math.min(WINDOW_BYTES, maxQueueBytes) : maxQueueBytes
     if (isInOrder && this.#memory.bytes + json.length <= maxBytes) {
       this.#memory.push(json, sequence, callback)
@@ -90,7 +92,7 @@ export class SpooledQueue {
   closeBatch(): void {
     this.#memory.closeBatch()
     this.#openUnread = 0
-    void this.#spool.sync()
+    if (this.#around.fsync === 'batch') void this.#spool.sync()
   }
 
   take(maxMessages: number, maxBytes: number): Entry[] {

@@ -154,7 +154,7 @@ describe('a process that stood still', () => {
     const directory = temporary()
     const { failed, outcomes, hooks, as } = listen()
     const net = scriptedFetch(reply)
-    const stopped = createClient(net, { spool: { directory }, maxQueueBytes: 1_000, ...hooks })
+    const stopped = createClient(net, { spool: { directory }, maxQueueBytes: 10_000, ...hooks })
     trackMany(stopped, 40, 0, as)
     await turns()
     const arrivedBefore = net.arrivals.length
