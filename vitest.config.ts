@@ -27,8 +27,8 @@ export default defineConfig({
           root: 'destination',
           include: ['test/**/*.test.ts'],
           testTimeout: 30_000,
-          // For the threads and the processes that the sources start.
-          execArgv: ['--import', 'tsx'],
+          // For the threads that the sources start.
+          execArgv: ['--import', `${import.meta.dirname}/destination/test/typescript.js`],
         },
       },
     ],

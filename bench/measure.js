@@ -5,6 +5,12 @@ import { setTimeout as sleep } from 'node:timers/promises'
 
 const MB = 1024 * 1024
 
+/** Milliseconds by a clock that all processes and threads of the machine share. */
+export function sharedNow() {
+  const [seconds, nanoseconds] = process.hrtime()
+  return seconds * 1e3 + nanoseconds / 1e6
+}
+
 /** One turn of the event loop. */
 export const turn = () => new Promise(setImmediate)
 

@@ -32,12 +32,12 @@ function toCells(scenario, rows) {
 
 function toVerdictCells(verdicts) {
   return {
-    head: ['target', 'variant', 'hookline', 'at most', 'verdict', 'note'],
-    body: verdicts.map(({ what, variant, figure, atMost, unit, isMet, faults }) => [
+    head: ['target', 'variant', 'hookline', 'bound', 'verdict', 'note'],
+    body: verdicts.map(({ what, variant, figure, atMost, atLeast, unit, isMet, faults }) => [
       what,
       variant,
       number(figure) + unit,
-      number(atMost) + unit,
+      atMost === undefined ? `≥ ${number(atLeast)}${unit}` : `≤ ${number(atMost)}${unit}`,
       isMet ? 'met' : 'MISSED',
       faults.join('; '),
     ]),

@@ -66,12 +66,12 @@ const isEnough = ({ peerRuns = Infinity }, subject, records) =>
   records.some(({ isCapped, error }) => isCapped || error) ||
   (subject !== OURS && records.length >= peerRuns)
 
-const ratiosToLimit = (scenario, own, limit) =>
+const ratiosTo = (base, scenario, own) =>
   Object.fromEntries(
     (scenario.ratios ?? []).map((key) => {
       const inRounds = own.flatMap((record, round) => {
-        const base = limit[round]?.[key]
-        return base > 0 && Number.isFinite(record[key]) ? [record[key] / base] : []
+        const by = base[round]?.[key]
+        return by > 0 && Number.isFinite(record[key]) ? [record[key] / by] : []
       })
       return [key, inRounds.length > 0 ? median(inRounds) : undefined]
     }),
@@ -87,7 +87,8 @@ const mediansOf = (records) => {
   )
 }
 
-const toRow = (scenario, variant, subject, records, limit) => {
+/** One row of the table: medians over the rounds, of figures and of ratios to `base`. */
+export const toRow = (scenario, variant, subject, records, base) => {
   const measured = records.filter(({ error }) => !error)
   const faults = records.flatMap(({ error, faults = [] }) => (error ? [error] : faults))
   return {
@@ -97,7 +98,7 @@ const toRow = (scenario, variant, subject, records, limit) => {
     runs: records.length,
     isCapped: measured.some(({ isCapped }) => isCapped),
     faults: [...new Set(faults)],
-    ratios: ratiosToLimit(scenario, records, limit),
+    ratios: ratiosTo(base, scenario, records),
     records,
   }
 }

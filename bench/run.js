@@ -7,7 +7,10 @@ import { runRounds } from './rounds.js'
 import { LIMIT, NOOP, OURS, SUBJECTS } from './subjects/index.js'
 import { judge } from './targets.js'
 
-const SCENARIOS = ['hot', 'tight', 'e2e', 'steady', 'outage', 'spool', 'footprint', 'verify']
+const SCENARIOS = [
+  ...['hot', 'tight', 'e2e', 'steady', 'outage', 'spool', 'footprint', 'verify'],
+  ...['path', 'accepts', 'backlog', 'isolation'], // the destination's
+]
 
 const { values: flags } = parseArgs({
   options: {

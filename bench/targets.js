@@ -1,6 +1,10 @@
 // Verdicts: a target is met only by a figure that was measured, in a run without a fault.
 import { LIMIT, NOOP, OURS } from './subjects/index.js'
 
+/** A target is a ceiling or a floor. */
+const isWithin = (figure, { atMost = Infinity, atLeast = -Infinity }) =>
+  figure <= atMost && figure >= atLeast
+
 const figureOf = (row, { ratio, value }) => (ratio ? row.ratios[ratio] : row[value])
 
 /** What is wrong with a row, so that its figures can't be taken for a success. */
@@ -10,12 +14,12 @@ export const faultsOfRow = (row) => [
 ]
 
 /**
- * @returns {{ what: string, variant: string, figure: number | undefined, atMost: number, unit: string,
- *   isMet: boolean, faults: string[] }[]} one for each target that the scenario sets hookline
+ * @returns {{ what: string, variant: string, figure: number | undefined, atMost?: number,
+ *   atLeast?: number, unit: string, isMet: boolean, faults: string[] }[]} one for each target that the scenario sets hookline
  */
 export function judge(scenario, rows) {
   return scenario.targets.map((target) => {
-    const { what, variant = '', atMost, ratio } = target
+    const { what, variant = '', atMost, atLeast, ratio } = target
     const row = rows.find((row) => row.subject === OURS && row.variant === variant)
     const figure = row && figureOf(row, target)
     const yardsticks = rows.filter(({ subject }) => subject === LIMIT || subject === NOOP)
@@ -35,8 +39,9 @@ export function judge(scenario, rows) {
       variant,
       figure,
       atMost,
+      atLeast,
       unit: ratio ? 'x' : '',
-      isMet: faults.length === 0 && figure <= atMost,
+      isMet: faults.length === 0 && isWithin(figure, target),
       faults,
     }
   })

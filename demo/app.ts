@@ -21,7 +21,7 @@ export function createApp(analytics: Recorder): Express {
       anonymousId: visitorOf(request),
       category: 'Docs',
       name: 'Pricing',
-      traits: { url, path },
+      properties: { url, path },
       context: { ip: request.ip, userAgent: request.get('user-agent') },
     })
     response.send('<h1>Pricing</h1>')

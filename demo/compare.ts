@@ -1,147 +1,180 @@
 import type { DeliveredReport, Stats } from 'hookline'
+import type { Trace } from 'hookline-destination'
 
-/** The application's end: what was called, and what the client said became of it. */
+/** The application's end: what was called, and what its callbacks were told. */
 export interface AppBooks {
-  /** The id of each call's message, in the order of the calls. */
-  readonly called: readonly string[]
+  /** By the message's id, what each call asked for, and when it was made (ms since the epoch). */
+  readonly called: Map<string, { text: string; atMs: number }>
   /** The ids whose callback was called without an error, once for each time. */
-  readonly delivered: readonly string[]
+  readonly stored: string[]
+}
+
+/** The client's end. */
+export interface SdkBooks {
   readonly stats: Stats
   /** What `onDelivered` got. */
   readonly reports: readonly DeliveredReport[]
 }
 
-/** The collector's end. */
-export interface CollectorBooks {
-  /** The bodies that it answered 200, as they came. */
-  readonly accepted: { ids: string[]; bytes: number; retries: number }[]
-  /** How many requests it answered 500. */
-  refused: number
+/** One message on its way to one receiver, as the destination's store has it. */
+export type StoredDelivery = Pick<Trace, 'messageId' | 'destination' | 'state' | 'body'> & {
+  readonly attempts: readonly Pick<Trace['attempts'][number], 'attempt' | 'code' | 'status'>[]
 }
 
-/** One thing that an end counts, or both. */
-export interface Line {
-  readonly about: 'messages' | 'requests' | 'batches'
+/** A receiver's end. */
+export interface ReceiverBooks {
+  /** What it kept of what it answered 204, as it came. */
+  readonly received: { id: string; body: string; atMs: number }[]
+  answered503: number
+  wrongSignatures: number
+}
+
+/** One thing that several ends count: absent where one can't know. */
+export interface Counts {
+  readonly app?: number
+  readonly sdk?: number
+  readonly destination?: number
+  readonly receiver?: number
+}
+
+export interface Line extends Counts {
+  readonly about: string
   readonly what: string
-  /** What each end says; absent where it can't know. */
-  readonly app?: number | undefined
-  readonly collector?: number | undefined
   /** Whether the numbers are what they must be; absent where any will do. */
   readonly isRight?: boolean
 }
 
-/** Lays the two books side by side: both ends agree, and nothing was lost, if no line is wrong. */
-export function compare(app: AppBooks, collector: CollectorBooks): Line[] {
+/** Lays the books of all ends side by side: they agree, and nothing was lost, if no line is wrong. */
+export function compare(
+  app: AppBooks,
+  sdk: SdkBooks,
+  deliveries: readonly StoredDelivery[],
+  receivers: Readonly<Record<string, ReceiverBooks>>,
+): Line[] {
+  const lines = Object.entries(receivers).flatMap(([name, books]) => {
+    const toIt = deliveries.filter(({ destination }) => destination === name)
+    return compareReceiver(`from the destination to ${name}`, app, toIt, books)
+  })
+  return [...compareCalls(app, sdk, deliveries), ...lines]
+}
+
+function compareCalls(
+  { called, stored }: AppBooks,
+  { stats, reports }: SdkBooks,
+  deliveries: readonly StoredDelivery[],
+): Line[] {
+  const about = 'from the app to the destination'
+  const inStore = new Set(deliveries.map(({ messageId }) => messageId))
+  const reported = sum(reports.map(({ messages }) => messages))
+  const retried = reports.filter(({ attempts }) => attempts > 1).length
   return [
-    ...compareMessages(app, collector),
-    ...compareRequests(app, collector),
-    ...compareBatches(app, collector),
+    same(about, 'calls', { app: called.size, sdk: stats.accepted }),
+    same(about, 'stored', { app: stored.length, sdk: reported, destination: inStore.size }),
+    none(about, 'lost', {
+      app: missing(called, new Set(stored)),
+      sdk: stats.rejected + stats.dropped,
+      destination: missing(called, inStore),
+    }),
+    { about, what: 'batches', sdk: reports.length },
+    { about, what: 'batches sent more than once', sdk: retried },
   ]
 }
 
-function compareMessages({ called, delivered, stats }: AppBooks, books: CollectorBooks): Line[] {
-  const about = 'messages'
-  const received = books.accepted.flatMap(({ ids }) => ids)
-  const deliveredIds = new Set(delivered)
-  const receivedIds = new Set(received)
-  const without = (ids: Set<string>) => called.filter((id) => !ids.has(id)).length
+function compareReceiver(
+  about: string,
+  { called }: AppBooks,
+  deliveries: readonly StoredDelivery[],
+  { received, answered503, wrongSignatures }: ReceiverBooks,
+): Line[] {
+  const byId = new Map(deliveries.map((delivery) => [delivery.messageId, delivery]))
+  const done = deliveries.filter(({ state }) => state === 'done').map(({ messageId }) => messageId)
+  const copies = new Map<string, number>()
+  for (const { id } of received) copies.set(id, (copies.get(id) ?? 0) + 1)
+  const changed = received.filter(
+    ({ id, body }) =>
+      body !== byId.get(id)?.body || askedFor(JSON.parse(body) as Fields) !== called.get(id)?.text,
+  )
+  const unexplained = [...copies].filter(([id, count]) => count - 1 > countUnanswered(byId.get(id)))
+  const attempts = deliveries.flatMap((delivery) => delivery.attempts)
+  const failed503 = attempts.filter(({ status }) => status === 503).length
   return [
+    same(about, 'messages', { destination: done.length, receiver: copies.size }),
+    none(about, 'lost', {
+      destination: missing(called, new Set(done)),
+      receiver: missing(called, copies),
+    }),
+    none(about, 'not what the call asked for', { receiver: changed.length }),
+    none(about, 'wrong signatures', { receiver: wrongSignatures }),
     {
       about,
-      what: 'accepted by the SDK',
-      app: stats.accepted,
-      isRight: stats.accepted === called.length,
+      what: 'cut off in flight / come twice',
+      destination: sum(deliveries.map(countUnanswered)),
+      receiver: received.length - copies.size,
+      isRight: unexplained.length === 0,
     },
-    same(about, 'delivered (stats) / received', stats.delivered, received.length),
-    same(about, 'delivered (callbacks) / unique ids', deliveredIds.size, receivedIds.size),
-    none(about, 'lost', without(deliveredIds), without(receivedIds)),
-    none(
-      about,
-      'delivered twice',
-      delivered.length - deliveredIds.size,
-      received.length - receivedIds.size,
-    ),
-    none(about, 'out of order', undefined, countOutOfOrder(called, received)),
-  ]
-}
-
-function compareRequests({ reports }: AppBooks, { accepted, refused }: CollectorBooks): Line[] {
-  const about = 'requests'
-  const attempts = sum(reports.map((report) => report.attempts))
-  const answered = accepted.length + refused
-  return [
-    { about, what: 'sent / answered', app: attempts, collector: answered },
-    { about, what: 'answered 500', collector: refused },
     {
       about,
-      what: 'met a closed port',
-      app: attempts - answered,
-      isRight: attempts >= answered,
+      what: 'attempts answered 503',
+      destination: failed503,
+      receiver: answered503,
+      isRight: failed503 <= answered503, // the last answers may be cut off as the port is closed
+    },
+    {
+      about,
+      what: 'attempts that met a closed port',
+      destination: attempts.filter(({ code }) => code === 'connection_refused').length,
     },
   ]
 }
 
-function compareBatches({ reports }: AppBooks, { accepted }: CollectorBooks): Line[] {
-  const about = 'batches'
-  const retries = reports.map((report) => report.attempts - 1)
-  const retriesSeen = accepted.map((body) => body.retries)
-  const sizes = reports.map((report) => report.messages)
-  const sizesSeen = accepted.map(({ ids }) => ids.length)
-  const bytes = sum(reports.map((report) => report.bytes))
-  const bytesSeen = sum(accepted.map((body) => body.bytes))
-  return [
-    same(about, 'delivered / answered 200', reports.length, accepted.length),
-    same(about, 'retried before that', countPositive(retries), countPositive(retriesSeen)),
-    same(about, 'retries of those', sum(retries), sum(retriesSeen)),
-    same(about, 'messages in the smallest', Math.min(...sizes), Math.min(...sizesSeen)),
-    same(about, 'messages in the median', median(sizes), median(sizesSeen)),
-    same(about, 'messages in the largest', Math.max(...sizes), Math.max(...sizesSeen)),
-    same(about, 'bytes in all', bytes, bytesSeen),
-  ]
+/**
+ * What a call asks for, as text: of a call's fields, or of the body that a receiver got for it, which has the
+ * client's part of the context and the time beside them.
+ */
+export function askedFor(fields: Fields): string {
+  const context = { ...(fields['context'] as Fields | undefined), library: undefined }
+  return JSON.stringify(ASKED.map((field) => (field === 'context' ? context : fields[field])))
 }
+
+type Fields = Readonly<Record<string, unknown>>
+
+const ASKED = [
+  ...['type', 'userId', 'anonymousId', 'event', 'groupId', 'category', 'name'],
+  ...['properties', 'traits', 'context'],
+]
+
+/**
+ * How many attempts may have arrived although the destination got no answer. Each has a number: one without a
+ * line in the log was under way at the kill.
+ */
+function countUnanswered(delivery: StoredDelivery | undefined): number {
+  const { attempts = [] } = delivery ?? {}
+  const logged = new Set(attempts.map(({ attempt }) => attempt))
+  const unanswered = attempts.filter(({ code }) => UNANSWERED.has(code))
+  return Math.max(0, ...logged) - logged.size + unanswered.length
+}
+
+const UNANSWERED: ReadonlySet<string> = new Set([
+  'timeout',
+  'connection_reset',
+  'connection_failed',
+])
 
 /** A line whose numbers must be equal. */
-function same(about: Line['about'], what: string, app: number, collector: number): Line {
-  return { about, what, app, collector, isRight: app === collector }
+function same(about: string, what: string, counts: Counts): Line {
+  return { about, what, ...counts, isRight: new Set(Object.values(counts)).size === 1 }
 }
 
 /** A line whose numbers must be 0. */
-function none(
-  about: Line['about'],
-  what: string,
-  app: number | undefined,
-  collector: number,
-): Line {
-  return { about, what, app, collector, isRight: !app && collector === 0 }
+function none(about: string, what: string, counts: Counts): Line {
+  const isRight = Object.values(counts).every((count) => count === 0)
+  return { about, what, ...counts, isRight }
 }
 
-/** How many messages came after one that was called later. */
-function countOutOfOrder(called: readonly string[], received: readonly string[]): number {
-  const positions = new Map(called.map((id, index) => [id, index]))
-  let latest = -1
-  let count = 0
-  for (const id of received) {
-    const position = positions.get(id) ?? -1
-    if (position < latest) count++
-    else latest = position
-  }
-  return count
+function missing(called: AppBooks['called'], found: { has(id: string): boolean }): number {
+  return [...called.keys()].filter((id) => !found.has(id)).length
 }
 
 function sum(numbers: readonly number[]): number {
   return numbers.reduce((total, number) => total + number, 0)
-}
-
-function countPositive(numbers: readonly number[]): number {
-  return numbers.filter((number) => number > 0).length
-}
-
-function median(numbers: readonly number[]): number {
-  return percentile(numbers, 0.5)
-}
-
-/** The number that the given part of them does not exceed; NaN if there is none. */
-export function percentile(numbers: readonly number[], part: number): number {
-  const sorted = numbers.toSorted((a, b) => a - b)
-  return sorted[Math.max(0, Math.ceil(part * sorted.length) - 1)] ?? NaN
 }

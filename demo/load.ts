@@ -1,28 +1,22 @@
 import autocannon, { type Request } from 'autocannon'
-import type { EndpointState } from './collector.js'
+import type { Timing } from './stretches.js'
 
 const REQUESTS_PER_SECOND = 500
 
-/** The outage takes seconds 2 to 6: this leaves load for before and after. */
-const SECONDS = 10
+/** The script of what goes wrong takes about 9 seconds: this leaves load for after it. */
+const SECONDS = 12
 
 export const REQUESTS = REQUESTS_PER_SECOND * SECONDS
 
 /** What the application's users saw. */
 export interface LoadBooks {
-  answered: number
+  readonly answered: Timing[]
   /** Answered with an error, or not at all. */
   failed: number
-  /** The application's latencies in each stretch of the endpoint's state, in milliseconds. */
-  readonly stretches: { readonly state: EndpointState; readonly latenciesMs: number[] }[]
 }
 
 /** Sends the application's users at a steady rate, and fills the books as it goes. */
-export function runLoad(
-  url: string,
-  endpointState: () => EndpointState,
-  books: LoadBooks,
-): Promise<void> {
+export function runLoad(url: string, books: LoadBooks): Promise<void> {
   const options = {
     url,
     connections: 10,
@@ -40,12 +34,9 @@ export function runLoad(
       books.failed += result.errors
       resolve()
     })
-    load.on('response', (_client, status, _bytes, latencyMs) => {
-      books.answered++
+    load.on('response', (_client, status, _bytes, tookMs) => {
       if (status >= 400) books.failed++
-      const state = endpointState()
-      if (books.stretches.at(-1)?.state !== state) books.stretches.push({ state, latenciesMs: [] })
-      books.stretches.at(-1)?.latenciesMs.push(latencyMs)
+      books.answered.push({ atMs: Date.now() - tookMs, tookMs })
     })
   })
 }

@@ -1,51 +1,60 @@
 import { styleText } from 'node:util'
 import Table from 'cli-table3'
-import type { EndpointState } from './collector.js'
-import { percentile, type Line } from './compare.js'
-import type { LoadBooks } from './load.js'
+import type { Line } from './compare.js'
+import { percentile, type Stretch } from './stretches.js'
 
-/** What both ends say of messages, requests and batches, side by side. */
+/** What all ends say of the messages, side by side. */
 export function comparisonTable(lines: readonly Line[]): string {
-  const rows = (['messages', 'requests', 'batches'] as const).flatMap((about) => [
-    [styleText('bold', about), '', '', ''],
+  const topics = new Set(lines.map(({ about }) => about))
+  const rows = [...topics].flatMap((topic) => [
+    [styleText('bold', topic), '', '', '', '', ''],
     ...lines
-      .filter((line) => line.about === about)
-      .map(({ what, app, collector, isRight }) => [
+      .filter(({ about }) => about === topic)
+      .map(({ what, app, sdk, destination, receiver, isRight }) => [
         `  ${what}`,
-        formatCount(app),
-        formatCount(collector),
+        ...[app, sdk, destination, receiver].map(formatCount),
         formatVerdict(isRight),
       ]),
   ])
-  return drawTable(['what both ends say', 'the app', 'the collector', ''], [40, 15, 15, 4], rows)
+  const head = ['what all ends say', 'app', 'SDK', 'store', 'receiver', '']
+  return drawTable(head, [35, 8, 8, 8, 10, 4], rows)
 }
 
-/** The application's own latency, which an outage of the endpoint must not change. */
-export function latencyTable({ stretches }: LoadBooks): string {
-  const rows = stretches.map(({ state, latenciesMs }, index) => [
-    formatState(state) + (state === 'up' && index > 0 ? ' again' : ''),
-    formatCount(latenciesMs.length),
-    formatMs(percentile(latenciesMs, 0.5)),
-    formatMs(percentile(latenciesMs, 0.99)),
+/** How long things took, by the stretch in which they began: an outage must not spread. */
+export function latencyTable(
+  stretches: readonly Stretch[],
+  columns: readonly { title: string; part: number; split: readonly number[][] }[],
+): string {
+  const isAgain = (index: number) =>
+    stretches.findIndex(({ name }) => name === stretches[index]?.name) < index
+  const rows = stretches.map(({ name }, index) => [
+    formatStretch(name, isAgain(index) ? `${name} again` : name),
+    ...columns.map(({ part, split }) => formatMs(percentile(split[index] ?? [], part))),
   ])
-  const head = ["the app, by its endpoint's state", 'answered', 'p50', 'p99']
-  return drawTable(head, [40, 12, 11, 11], rows)
+  const head = ['while …', ...columns.map(({ title }) => title)]
+  return drawTable(head, [23, ...columns.map(({ title }) => Math.max(11, title.length + 2))], rows)
 }
 
 function drawTable(head: string[], colWidths: number[], rows: string[][]): string {
   const table = new Table({
     head: head.map((title) => styleText('bold', title)),
     colWidths,
-    colAligns: ['left', 'right', 'right', 'right'],
+    colAligns: ['left', ...head.slice(1).map(() => 'right' as const)],
     style: { head: [], border: [], compact: true },
   })
   table.push(...rows)
   return table.toString()
 }
 
-export function formatState(state: EndpointState): string {
-  const colour = { up: 'green', 'answers 500': 'yellow', 'port closed': 'red' } as const
-  return styleText(colour[state], state)
+export function formatStretch(name: Stretch['name'], text: string = name): string {
+  const colours = {
+    'warming up': 'gray',
+    'all is up': 'green',
+    'crm answers 503': 'yellow',
+    "crm's port is closed": 'red',
+    'destination is killed': 'red',
+  } as const
+  return styleText(colours[name], text)
 }
 
 function formatVerdict(isRight: boolean | undefined): string {
@@ -58,5 +67,6 @@ export function formatCount(count: number | undefined): string {
 }
 
 function formatMs(ms: number): string {
-  return `${ms.toFixed(1)} ms`
+  if (Number.isNaN(ms)) return ''
+  return ms < 1_000 ? `${ms.toFixed(1)} ms` : `${(ms / 1_000).toFixed(1)} s`
 }

@@ -1,65 +1,40 @@
 import { randomUUID } from 'node:crypto'
-import type {
-  Analytics,
-  Callback,
-  DeliveredReport,
-  GroupMessage,
-  IdentifyMessage,
-  PageMessage,
-  TrackMessage,
-} from 'hookline'
+import type { Analytics, Callback, MessageType } from 'hookline'
 import type { Plan, Recorder } from './app.js'
-import type { AppBooks } from './compare.js'
+import { askedFor, type AppBooks } from './compare.js'
 
 /**
  * Stands between the application and the client, and keeps books on what passes: each call gets an id and
  * a callback, and the two say what became of which message.
  */
-export class Witness implements Recorder {
-  readonly #analytics: Analytics<Plan>
-  readonly #reports: readonly DeliveredReport[]
-  readonly #called: string[] = []
-  readonly #delivered: string[] = []
-
-  /** @param reports - what the client's `onDelivered` got, and will get */
-  constructor(analytics: Analytics<Plan>, reports: readonly DeliveredReport[]) {
-    this.#analytics = analytics
-    this.#reports = reports
-  }
-
-  identify(message: IdentifyMessage): void {
-    this.#analytics.identify(...this.#note(message))
-  }
-
-  track<Event extends keyof Plan>(message: TrackMessage<Plan, Event>): void {
-    this.#analytics.track<Event>(...this.#note(message))
-  }
-
-  page(message: PageMessage): void {
-    this.#analytics.page(...this.#note(message))
-  }
-
-  group(message: GroupMessage): void {
-    this.#analytics.group(...this.#note(message))
-  }
-
-  books(): AppBooks {
-    return {
-      called: this.#called,
-      delivered: this.#delivered,
-      stats: this.#analytics.stats(),
-      reports: this.#reports,
-    }
-  }
-
-  #note<Message>(message: Message): [Message & { messageId: string }, Callback] {
+export function witness(
+  analytics: Analytics<Plan>,
+  { called, stored }: Pick<AppBooks, 'called' | 'stored'>,
+): Recorder {
+  function note<Message extends object>(
+    type: MessageType,
+    message: Message,
+  ): [Message & { messageId: string }, Callback] {
     const messageId = randomUUID()
-    this.#called.push(messageId)
-    return [
-      { ...message, messageId },
-      (error) => {
-        if (!error) this.#delivered.push(messageId)
-      },
-    ]
+    called.set(messageId, { text: askedFor({ type, ...message }), atMs: Date.now() })
+    const callback: Callback = (error) => {
+      if (!error) stored.push(messageId)
+    }
+    return [{ ...message, messageId }, callback]
+  }
+
+  return {
+    identify: (message) => {
+      analytics.identify(...note('identify', message))
+    },
+    track: (message) => {
+      analytics.track(...note('track', message))
+    },
+    page: (message) => {
+      analytics.page(...note('page', message))
+    },
+    group: (message) => {
+      analytics.group(...note('group', message))
+    },
   }
 }

@@ -79,6 +79,7 @@ export class Lease {
   readonly #self = self()
   readonly #watched = new Map<string, { beatMs: number; sinceMs: number }>()
   #renewedMs = performance.now()
+  #renewedAtMs = Date.now()
 
   /** @param home - the folder that holds one for each client; it is made if need be */
   constructor(home: string) {
@@ -100,7 +101,9 @@ export class Lease {
 
   /** Whether the last beat is so recent that nobody can have taken over. */
   get isFresh(): boolean {
-    return performance.now() - this.#renewedMs < FRESH_MS
+    // One clock may be set, the other stands still while the machine sleeps: either one is enough to look.
+    const wallMs = Date.now() - this.#renewedAtMs
+    return performance.now() - this.#renewedMs < FRESH_MS && wallMs >= 0 && wallMs < FRESH_MS
   }
 
   /** Beats, if the folder is still there and still ours. If not, there is nothing more to hold. */
@@ -113,6 +116,7 @@ export class Lease {
     const now = new Date()
     fs.futimesSync(this.#fd, now, now)
     this.#renewedMs = performance.now()
+    this.#renewedAtMs = now.getTime()
     return 'held'
   }
 

@@ -52,7 +52,12 @@ export class Segment {
 
   static create(path: string): Segment {
     const segment = new Segment(path, fs.openSync(path, 'wx+', PRIVATE_FILE))
-    segment.#savePlace(0, segment.#settled)
+    try {
+      segment.#savePlace(0, segment.#settled)
+    } catch (error) {
+      segment.remove() // a disk that is full is asked again and again: each time would leave a file open
+      throw error
+    }
     return segment
   }
 
@@ -81,7 +86,9 @@ export class Segment {
       torn = new Uint8Array(bytes.subarray(last?.to ?? 0))
       if (torn.length > 0) fs.ftruncateSync(this.#open(), this.#end.offset)
     }
-    if (settled && settled.index <= this.#end.index) this.#settled = settled
+    if (settled) this.#settled = settled
+    // What has its outcome needs no record any more, and is not sent again for want of one.
+    if (isBefore(this.#end, this.#settled)) this.#end = { ...this.#settled }
     this.#read = { ...this.#settled }
     return torn
   }
@@ -243,10 +250,13 @@ function bytesBetween(from: Place, to: Place): number {
   return to.offset - from.offset - (to.index - from.index) * RECORD_OVERHEAD
 }
 
-/** A place that is what was written. */
+const isBefore = (one: Place, other: Place) => one.index < other.index || one.offset < other.offset
+
+/** A place that is what was written, and can be one: damage may put a record where a place was. */
 function placeAt(bytes: Uint8Array, at: number): Place | undefined {
   if (bytes.length < at + PLACE_BYTES) return undefined
   const view = new DataView(bytes.buffer, bytes.byteOffset + at, PLACE_BYTES)
   if (view.getUint32(8) !== crc32(bytes.subarray(at, at + 8))) return undefined
-  return { index: view.getUint32(0), offset: view.getUint32(4) }
+  const place = { index: view.getUint32(0), offset: view.getUint32(4) }
+  return bytesBetween({ index: 0, offset: HEAD_BYTES }, place) < 0 ? undefined : place
 }

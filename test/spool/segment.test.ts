@@ -1,8 +1,8 @@
-import { readFileSync, writeFileSync } from 'node:fs'
+import fs, { existsSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { crc32 } from 'node:zlib'
 import fc from 'fast-check'
-import { afterAll, describe, expect, test } from 'vitest'
+import { afterAll, describe, expect, onTestFinished, test, vi } from 'vitest'
 import { findRecords, jsonOf, makeRecord, scratch } from '../../src/spool/record.js'
 import { Segment, type Stretch } from '../../src/spool/segment.js'
 import { temporary } from './directory.js'
@@ -169,11 +169,31 @@ describe.each([
   })
 })
 
+test('a segment that a full disk does not take leaves no file, open or closed', () => {
+  const path = join(directory, 'full.log')
+  const close = vi.spyOn(fs, 'closeSync')
+  vi.spyOn(fs, 'writeSync').mockImplementation(() => {
+    throw new Error('ENOSPC')
+  })
+  onTestFinished(() => {
+    vi.restoreAllMocks()
+  })
+  expect(() => Segment.create(path)).toThrow('ENOSPC')
+  expect(existsSync(path)).toBe(false)
+  expect(close).toHaveBeenCalledOnce()
+})
+
 describe('what has its outcome', () => {
   test.each([0, 1, 3, 6])('is left out by the next reader: %i', (settled) => {
     const path = join(directory, 'c.log')
     const { whole } = recovered(written({ settled }), path)
     expect(whole).toEqual(all.slice(settled))
+  })
+
+  test('needs no record any more: it may be lost', () => {
+    const path = join(directory, 'e.log')
+    const bytes = written({ settled: 4 })
+    expect(recovered(bytes.subarray(0, extents(bytes)[2]?.[0]), path).whole).toEqual([])
   })
 
   test('counts once all before it has its own', () => {

@@ -1,7 +1,12 @@
 /** What the destination runs by: the checked settings, with their defaults and secrets filled in. */
 export interface Settings {
   /** Where the collector listens. Port 0 takes a free one. */
-  listen: { host: string; port: number }
+  listen: {
+    /** A name or an address of this machine. */
+    host: string
+    /** 0 to 65,535. */
+    port: number
+  }
   /** Who may send calls. Names and write keys are each unique. */
   sources: Source[]
   /** Where calls are forwarded to. Names are unique. */
@@ -20,12 +25,15 @@ export interface Settings {
 
 /** One sender of calls. */
 export interface Source {
+  /** How settings, log and store call it. */
   name: string
+  /** What its clients authenticate with. */
   writeKey: string
 }
 
 /** One customer: the sources it wants, and the endpoints that get what they send. */
 export interface Destination {
+  /** How settings, log and store call it. */
   name: string
   /** Names of sources, each of which exists. */
   sources: string[]

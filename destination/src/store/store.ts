@@ -28,7 +28,8 @@ export interface Store {
   put(deliveries: NewDelivery[]): Promise<(DeliveryId | undefined)[]>
 
   /**
-   * Leases what is due, the longest due first, for {@link LEASE_MS}. Each claim counts as the start of an attempt.
+   * Leases what is due for {@link LEASE_MS}: wish by wish, the longest due first. Each claim counts as the start of an
+   * attempt.
    *
    * @throws StoreError if the store can't write; nothing is leased then.
    */
@@ -51,7 +52,8 @@ export interface Store {
 
   /**
    * Deletes what is older than the retention and settled, and makes dead letters of what is older and still
-   * waits. Works in slices: call it again while it returns the limit.
+   * waits. Age counts from the put; that of dead letters from their death. What is being attempted is left for later.
+   * Works in slices: call it again while it returns the limit.
    *
    * @returns how many it changed, `limit` at most.
    */
@@ -111,8 +113,10 @@ export interface Delivery {
   body: string
   /** Time since the first claim, in ms: 0 at the first. */
   sinceFirstMs: number
+  /** The lane that it was claimed from; `fresh` for what was put leased. */
+  lane: Lane
   /** URLs that refused it for good: they are not tried again. */
-  refusedBy: string[]
+  refusedBy: readonly string[]
 }
 
 /** What came of one attempt of one delivery. */
@@ -124,7 +128,7 @@ export interface Settlement {
   next:
     { state: 'done' } | { state: 'backlog'; delayMs: number } | { state: 'dead'; reason: string }
   /** Replaces {@link Delivery.refusedBy}. */
-  refusedBy: string[]
+  refusedBy: readonly string[]
   /** What came of each POST. */
   log: AttemptLog[]
 }
@@ -167,10 +171,15 @@ export interface Trace {
 
 /** What waits for one destination. */
 export interface Stats {
+  /** The destination's name. */
   destination: string
+  /** Messages that arrived while it was well, and wait for their first attempt. */
   fresh: number
+  /** Messages that wait for a retry, or for the destination to be well again. */
   backlog: number
+  /** Messages in an attempt. */
   leased: number
+  /** Dead letters. */
   dead: number
   /** Age of the oldest delivery that is not settled, in ms; 0 if there is none. */
   oldestMs: number

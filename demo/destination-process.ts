@@ -1,0 +1,92 @@
+import { spawn, type ChildProcess } from 'node:child_process'
+import { once } from 'node:events'
+import { openSync, readFileSync, writeFileSync } from 'node:fs'
+import { createServer, type AddressInfo } from 'node:net'
+import { join } from 'node:path'
+import { setTimeout } from 'node:timers/promises'
+import { fileURLToPath } from 'node:url'
+import { openStore } from 'hookline-destination'
+import type { StoredDelivery } from './compare.js'
+
+const COMMAND = new URL('../destination/bin/hookline-destination.js', import.meta.url)
+
+export interface DestinationProcess {
+  readonly url: string
+  /** Starts it again. */
+  readonly start: () => Promise<void>
+  /** Ends it by a signal, and gives its exit code if it had the time for one. */
+  readonly end: (signal: 'SIGTERM' | 'SIGKILL') => Promise<number | null>
+  /** What its store has of these messages. It must have ended: a store is one process's. */
+  readonly read: (messageIds: Iterable<string>) => Promise<StoredDelivery[]>
+}
+
+/**
+ * Starts the destination in a process of its own, as `npx hookline-destination serve` does. Should that end
+ * early, so does the demo, with what it said last.
+ *
+ * @param folder - for its settings, store and log
+ * @param settings - all but where it listens and stores
+ */
+export async function startDestination(
+  folder: string,
+  settings: object,
+): Promise<DestinationProcess> {
+  const port = await findFreePort()
+  const config = join(folder, 'hookline.config.json')
+  const logFile = join(folder, 'destination.log')
+  const store = `sqlite:${join(folder, 'hookline.db')}`
+  const listen = `127.0.0.1:${port}`
+  writeFileSync(config, JSON.stringify({ listen, store, ...settings }, null, 2))
+
+  let child: ChildProcess
+  const endedEarly = (code: number | null) => {
+    const said = readFileSync(logFile, 'utf8').trimEnd().split('\n').slice(-10).join('\n')
+    throw new Error(`The destination ended early, with the exit code ${code}:\n${said}`)
+  }
+  const start = async () => {
+    const log = openSync(logFile, 'a')
+    child = spawn(process.execPath, [fileURLToPath(COMMAND), 'serve', '--config', config], {
+      stdio: ['ignore', log, log],
+    })
+    child.on('exit', endedEarly)
+    while (!(await isReady(`http://${listen}`))) await setTimeout(20)
+  }
+  // However the demo ends, the destination never outlives it.
+  process.on('exit', () => child.kill('SIGKILL'))
+  for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, () => process.exit(1))
+  await start()
+  return {
+    url: `http://${listen}`,
+    start,
+    end: async (signal) => {
+      child.off('exit', endedEarly)
+      child.kill(signal)
+      const [code] = (await once(child, 'exit')) as [number | null]
+      return code
+    },
+    read: async (messageIds) => {
+      const opened = await openStore(store)
+      const traces = await Promise.all(Array.from(messageIds, (id) => opened.trace(id)))
+      await opened.close()
+      return traces.flat()
+    },
+  }
+}
+
+/** Whatever it answers, it listens. */
+function isReady(url: string): Promise<boolean> {
+  return fetch(url).then(
+    () => true,
+    () => false,
+  )
+}
+
+/** One that stays the same when the destination is started again, as in production. */
+async function findFreePort(): Promise<number> {
+  const server = createServer().listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  const { port } = server.address() as AddressInfo
+  server.close()
+  await once(server, 'close')
+  return port
+}

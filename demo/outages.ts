@@ -1,0 +1,35 @@
+import { setTimeout } from 'node:timers/promises'
+import type { DestinationProcess } from './destination-process.js'
+import type { ReceiverProcess } from './receiver-process.js'
+import type { Stretch } from './stretches.js'
+
+/**
+ * What goes wrong, and when. The destination, once the crm fails, asks it again after 1 s and after 2 s more: this
+ * meets the closed port, and then a crm that is well.
+ *
+ * @param enter - told of each stretch as it begins
+ */
+export async function runOutages(
+  crm: ReceiverProcess,
+  destination: DestinationProcess,
+  enter: (name: Stretch['name']) => void,
+): Promise<void> {
+  enter('warming up')
+  await setTimeout(1_000)
+  enter('all is up')
+  await setTimeout(2_000)
+  enter('crm answers 503')
+  await crm.become('answers 503')
+  await setTimeout(1_000)
+  enter("crm's port is closed")
+  await crm.become('port closed')
+  await setTimeout(2_000)
+  await crm.become('up')
+  enter('all is up')
+  await setTimeout(2_000)
+  enter('destination is killed')
+  await destination.end('SIGKILL')
+  await setTimeout(1_000)
+  await destination.start()
+  enter('all is up')
+}

@@ -1,0 +1,40 @@
+import type { EndpointOutcome } from '../settle/decide.js'
+import type { Delivery } from '../store/store.js'
+import type { Outcome } from './outcome.js'
+import { messageHeaders, type HeaderList } from './headers.js'
+
+/** Where an attempt sends to: one endpoint. */
+export interface AttemptLine {
+  endpoint: { url: string }
+  post(body: string, headers: HeaderList, done: (outcome: Outcome) => void): void
+}
+
+/**
+ * One attempt of a delivery: a POST to each endpoint that has not refused it for good, to all of them at once.
+ *
+ * @param done - Called once, later, with what came of each.
+ */
+export function attempt(
+  delivery: Delivery,
+  sharedSecret: string | undefined,
+  lines: readonly AttemptLine[],
+  done: (outcomes: EndpointOutcome[]) => void,
+): void {
+  const { body, refusedBy } = delivery
+  const targets =
+    refusedBy.length === 0
+      ? lines
+      : lines.filter(({ endpoint }) => !refusedBy.includes(endpoint.url))
+  const outcomes: EndpointOutcome[] = []
+  if (targets.length === 0) {
+    setImmediate(done, outcomes)
+    return
+  }
+  const headers = messageHeaders(sharedSecret, body, delivery.messageId, delivery.attempt)
+  for (const line of targets) {
+    line.post(body, headers, (outcome) => {
+      outcomes.push({ url: line.endpoint.url, outcome })
+      if (outcomes.length === targets.length) done(outcomes)
+    })
+  }
+}

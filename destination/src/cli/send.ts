@@ -1,0 +1,217 @@
+import { randomUUID } from 'node:crypto'
+import { Argument, InvalidArgumentError } from 'commander'
+import {
+  Analytics,
+  HooklineError,
+  OptionError,
+  type AnalyticsOptions,
+  type DeliveredReport,
+  type IdentifyMessage,
+  type AliasMessage,
+  type GroupMessage,
+  type PageMessage,
+  type TrackMessage,
+} from 'hookline'
+import type { CallType } from '../call.js'
+import { formatListen } from '../settings/network.js'
+import { CommandError, EXIT, wholeNumber, type AddCommand } from './command.js'
+import { readLocalSettings } from './local-settings.js'
+
+const TYPES: readonly CallType[] = ['identify', 'track', 'page', 'screen', 'group', 'alias']
+
+/** How often a call is sent again, beyond which somebody who looks on has seen enough. */
+const MAX_RETRIES = 3
+
+interface SendOptions {
+  to?: string
+  key?: string
+  config?: string
+  user?: string
+  anonymous?: string
+  event?: string
+  name?: string
+  category?: string
+  group?: string
+  previous?: string
+  properties?: object
+  traits?: object
+  context?: object
+  integrations?: object
+  timestamp?: string
+  messageId?: string
+  timeout: number
+  json?: true
+}
+
+const EXAMPLES = `
+The write key is --key, else HOOKLINE_WRITE_KEY, else that of the first source of the settings in this folder;
+the collector is --to, else ANALYTICS_ENDPOINT, else where these settings listen.
+
+Exit codes: 0 accepted, 1 refused, 2 the call is wrong (nothing was sent), 3 no answer: it may have arrived, and
+can be sent again with the same --message-id.
+
+Examples:
+  $ hookline-destination send track --event 'Order Completed' --user u1 --properties '{"total": 42}'
+  $ hookline-destination send identify --user u1 --traits '{"plan": "pro"}' --to https://collect.example.com
+  $ hookline-destination send alias --user u1 --previous visitor-7 --json`
+
+export const addSend: AddCommand = (program) => {
+  program
+    .command('send')
+    .description('send one call to a collector, and wait for what becomes of it')
+    .addArgument(new Argument('<type>', 'which call').choices(TYPES))
+    .option('--to <url>', 'the collector')
+    .option('-k, --key <key>', 'write key of the source')
+    .option('-c, --config <file>', 'settings that have the key and the address')
+    .option('-u, --user <id>', 'userId')
+    .option('-a, --anonymous <id>', 'anonymousId')
+    .option('-e, --event <name>', "the event's name, for track")
+    .option('--properties <json>', 'properties, for track, page and screen', readObject)
+    .option('--traits <json>', 'traits, for identify and group', readObject)
+    .option('--name <name>', 'name, for page and screen')
+    .option('--category <name>', 'category, for page and screen')
+    .option('--group <id>', 'groupId, for group')
+    .option('--previous <id>', 'previousId, for alias')
+    .option('--context <json>', 'context', readObject)
+    .option('--integrations <json>', 'which destinations get it', readObject)
+    .option('--timestamp <iso>', 'when it happened (default: now)')
+    .option('--message-id <id>', 'the id by which receivers know it (default: a new one)')
+    .option('--timeout <ms>', 'how long to try', wholeNumber(1, 3_600_000), 15_000)
+    .option('--json', 'print the outcome as JSON')
+    .addHelpText('after', EXAMPLES)
+    .action((type: CallType, options: SendOptions) => send(type, options))
+}
+
+function readObject(text: string): object {
+  let value: unknown
+  try {
+    value = JSON.parse(text)
+  } catch {
+    throw new InvalidArgumentError(
+      `It is no JSON: expected an object in quotes, such as '{"a": 1}'.`,
+    )
+  }
+  if (typeof value === 'object' && value !== null && !Array.isArray(value)) return value
+  throw new InvalidArgumentError(`Expected a JSON object, such as '{"a": 1}'.`)
+}
+
+async function send(type: CallType, options: SendOptions): Promise<void> {
+  const { key, endpoint } = findCollector(options)
+  const messageId = options.messageId ?? randomUUID()
+  const { error, report } = await deliver(type, { ...options, messageId }, key, endpoint)
+  if (options.json) {
+    const reason = error && { code: error.code, message: explain(error, options) }
+    const outcome = { delivered: !error, messageId, attempts: report?.attempts, error: reason }
+    console.log(JSON.stringify(outcome))
+  } else if (!error) {
+    const ms = Math.round(report?.durationMs ?? 0)
+    const tries = report?.attempts === 1 ? '' : `, at attempt ${report?.attempts ?? 0}`
+    console.log(`Accepted ${messageId}: ${describeCall(type, options)}, in ${ms} ms${tries}.`)
+  }
+  if (!error) return
+  const message = `Not accepted: ${messageId}, ${describeCall(type, options)}.\n${explain(error, options)}`
+  const exitCode = error.code === 'rejected' ? EXIT.failed : EXIT.unreachable
+  throw new CommandError(exitCode, options.json ? '' : message)
+}
+
+/** Why it was not accepted. The client's own words speak of its methods, which nobody called here. */
+function explain({ code, message }: HooklineError, { timeout }: SendOptions): string {
+  if (code !== 'close_timeout') return message
+  return `There was no answer within ${timeout} ms: it may or may not have arrived.`
+}
+
+function describeCall(type: CallType, { event, user, anonymous }: SendOptions): string {
+  const who = user ?? anonymous
+  return [type, event && JSON.stringify(event), who && `of ${who}`].filter(Boolean).join(' ')
+}
+
+/** The write key and the collector; `undefined` leaves the collector to the client, which knows its variable. */
+function findCollector({ to, key, config }: SendOptions): { key: string; endpoint?: string } {
+  const given = key ?? process.env['HOOKLINE_WRITE_KEY']
+  const endpoint = to === undefined ? {} : { endpoint: to }
+  if (given && config === undefined) return { key: given, ...endpoint }
+  const local = readLocalSettings(config)
+  const found = given || local?.settings.sources[0]?.writeKey
+  if (!local || !found) {
+    throw new CommandError(
+      EXIT.usage,
+      'There is no write key: give --key, set HOOKLINE_WRITE_KEY, or run this in the folder of the settings.',
+    )
+  }
+  if (to !== undefined || process.env['ANALYTICS_ENDPOINT']) return { key: found, ...endpoint }
+  const { host, port } = local.settings.listen
+  const reached = host === '0.0.0.0' ? '127.0.0.1' : host === '::' ? '::1' : host
+  return { key: found, endpoint: `http://${formatListen({ host: reached, port })}` }
+}
+
+/** Sends one call through the client, and gives what became of it. */
+async function deliver(
+  type: CallType,
+  options: SendOptions,
+  key: string,
+  endpoint: string | undefined,
+): Promise<{ error?: HooklineError; report?: DeliveredReport }> {
+  let error: HooklineError | undefined
+  let report: DeliveredReport | undefined
+  const analytics = open(key, {
+    endpoint,
+    flushAt: 1,
+    maxRetries: MAX_RETRIES,
+    timeout: options.timeout,
+    onDelivered: (delivered) => (report = delivered),
+    onFailed: (failed) => (error = failed.error),
+  })
+  try {
+    record(analytics, type, options)
+  } catch (refused) {
+    if (refused instanceof HooklineError) throw new CommandError(EXIT.usage, refused.message)
+    throw refused
+  }
+  await analytics.close({ timeout: options.timeout })
+  return { ...(error && { error }), ...(report && { report }) }
+}
+
+function open(key: string, options: AnalyticsOptions): Analytics {
+  try {
+    return new Analytics(key, options)
+  } catch (error) {
+    if (!(error instanceof OptionError)) throw error
+    throw new CommandError(EXIT.usage, error.message.replace(/^endpoint must/, '--to must'))
+  }
+}
+
+/** Hands a call over as it was given: what is missing or too much, the client says better than any check here. */
+function record(analytics: Analytics, type: CallType, options: SendOptions): void {
+  const { user, anonymous, event, group, previous, name, category, properties, traits } = options
+  const { context, integrations, timestamp, messageId } = options
+  const given = {
+    userId: user,
+    anonymousId: anonymous,
+    event,
+    groupId: group,
+    previousId: previous,
+  }
+  const fields = { name, category, properties, traits, context, integrations, timestamp, messageId }
+  const message = Object.fromEntries(
+    Object.entries({ ...given, ...fields }).filter(([, value]) => value !== undefined),
+  ) as unknown
+  switch (type) {
+    case 'identify':
+      analytics.identify(message as IdentifyMessage)
+      return
+    case 'track':
+      analytics.track(message as TrackMessage)
+      return
+    case 'page':
+      analytics.page(message as PageMessage)
+      return
+    case 'screen':
+      analytics.screen(message as PageMessage)
+      return
+    case 'group':
+      analytics.group(message as GroupMessage)
+      return
+    case 'alias':
+      analytics.alias(message as AliasMessage)
+  }
+}

@@ -1,0 +1,58 @@
+import type { DispatchReport } from './dispatcher/dispatcher.js'
+import type { Log } from './log.js'
+import { withoutQuery } from './settings/show.js'
+import type { SettlerReport } from './settle/settler.js'
+
+/**
+ * Tells the log of what happens to deliveries: one line for each POST, with ids and what was decided; never a body, a
+ * header or the query of a URL, where keys are kept at times.
+ */
+export function reportTo(log: Log): DispatchReport & SettlerReport {
+  return {
+    attempted: ({ messageId, source, destination, attempt }, outcomes, next) => {
+      const nextInMs = next.state === 'backlog' ? Math.round(next.delayMs) : undefined
+      for (const { url, outcome } of outcomes) {
+        const { code, status, error } = outcome
+        const details = {
+          messageId,
+          source,
+          destination,
+          endpoint: withoutQuery(url),
+          attempt,
+          code,
+          status,
+          ms: Math.round(outcome.ms),
+          next: next.state,
+          nextInMs,
+          error,
+        }
+        if (code === 'delivered') log.info(details, 'attempt')
+        else log.warn(details, 'attempt')
+      }
+      if (next.state !== 'dead') return
+      const { reason } = next
+      log.error({ messageId, source, destination, attempt, reason }, 'dead letter')
+    },
+    claimFailed: (error) => {
+      log.error({ error: messageOf(error) }, 'the store could not be read; trying again')
+    },
+    failed: (error) => {
+      log.error(
+        { error: messageOf(error) },
+        'the store could not take outcomes: nothing more is sent until it does',
+      )
+    },
+    recovered: () => {
+      log.info({}, 'the store takes outcomes again')
+    },
+    refused: (count) => {
+      log.warn({ count }, 'attempts took longer than their lease: their messages are sent again')
+    },
+  }
+}
+
+/** What went wrong, with its cause. */
+export function messageOf(error: unknown): string {
+  if (!(error instanceof Error)) return String(error)
+  return error.cause === undefined ? error.message : `${error.message}: ${messageOf(error.cause)}`
+}

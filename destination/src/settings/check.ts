@@ -1,0 +1,105 @@
+import * as z from 'zod'
+import { expandEnvironment, type Environment } from './environment.js'
+import { formatPath, type Path, type Problem } from './problem.js'
+import { checkRelations } from './relations.js'
+import { settingsSchema } from './schema.js'
+import type { Settings } from './settings.js'
+import { show, showShape } from './show.js'
+import { suggest } from './suggest.js'
+
+/** Settings to run by, or everything that is wrong with them. */
+export type Checked = { settings: Settings } | { problems: Problem[] }
+
+/**
+ * Checks settings whole: fills in the environment, and finds every wrong value at once.
+ *
+ * @param raw - what the file had
+ * @param folder - where the paths of `ca` start; those files are read, and nothing else
+ */
+export function checkSettings(raw: unknown, env: Environment, folder: string): Checked {
+  const { value, referring, problems } = expandEnvironment(raw, env)
+  const schema = settingsSchema(folder)
+  const parsed = schema.safeParse(value)
+
+  // What could not be filled in, or is of the wrong kind, breaks other rules by itself: those are not told.
+  const told = new Set(problems.map(({ path }) => path))
+  const add = (path: Path, template: string) => {
+    const key = formatPath(path)
+    if (told.has(key)) return
+    const given = valueAt(value, path)
+    const shape = showShape(given)
+    const got = isSecret(path) || referring.has(key) ? shape : show(given)
+    const message = template.replace(/\{(got|shape)\}/g, (_, what) =>
+      what === 'got' ? got : shape,
+    )
+    told.add(key)
+    problems.push({ path: key, message })
+  }
+
+  for (const issue of parsed.error?.issues ?? []) {
+    if (issue.code !== 'unrecognized_keys') add(issue.path, issue.message)
+    else for (const key of issue.keys) add([...issue.path, key], unknownField(key, issue, schema))
+  }
+  for (const { path, message } of checkRelations(value)) add(path, message)
+
+  if (!parsed.success || problems.length > 0) return { problems }
+  return { settings: toSettings(parsed.data) }
+}
+
+function toSettings(data: z.infer<ReturnType<typeof settingsSchema>>): Settings {
+  const { retention: retentionMs, adminToken, destinations, ...rest } = data
+  return {
+    ...rest,
+    destinations: destinations.map(({ sharedSecret, ...each }) => ({ ...each, sharedSecret })),
+    adminToken,
+    retentionMs,
+  }
+}
+
+const SECRETS: readonly PropertyKey[] = ['writeKey', 'sharedSecret', 'adminToken']
+
+function isSecret(path: Path): boolean {
+  return SECRETS.includes(path.at(-1) ?? '') || path.at(-2) === 'headers'
+}
+
+function valueAt(root: unknown, path: Path): unknown {
+  return path.reduce(
+    (value, step) => (value as Record<PropertyKey, unknown> | null | undefined)?.[step],
+    root,
+  )
+}
+
+/** What other services and older habits call the fields. */
+const OTHER_NAMES: Readonly<Record<string, string>> = {
+  port: 'listen',
+  host: 'listen',
+  address: 'listen',
+  database: 'store',
+  key: 'writeKey',
+  secret: 'sharedSecret',
+  token: 'adminToken',
+  endpoints: 'webhooks',
+  urls: 'webhooks',
+  endpoint: 'url',
+  source: 'sources',
+  destination: 'destinations',
+}
+
+function unknownField(key: string, { path }: { path: Path }, schema: z.ZodType): string {
+  const known = fieldsAt(schema, path)
+  const other = OTHER_NAMES[key.toLowerCase()]
+  const meant = suggest(key, known) ?? (other && known.includes(other) ? other : undefined)
+  return meant === undefined
+    ? `there is no such field. The fields here are ${known.join(', ')}.`
+    : `there is no such field. Did you mean ${meant}?`
+}
+
+/** The fields of the object at a path; lists and objects are all that has fields below. */
+function fieldsAt(schema: z.ZodType, path: Path): string[] {
+  let at: z.core.$ZodType = schema
+  for (const step of path) {
+    if (at instanceof z.ZodArray) at = at.element
+    else if (at instanceof z.ZodObject) at = at.shape[String(step)] as z.core.$ZodType
+  }
+  return at instanceof z.ZodObject ? Object.keys(at.shape) : []
+}

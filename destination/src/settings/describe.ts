@@ -1,0 +1,30 @@
+import { formatDuration } from './duration.js'
+import { formatListen } from './network.js'
+import type { Settings } from './settings.js'
+import { withoutPassword, withoutQuery } from './show.js'
+
+/**
+ * The settings as they can be shown to anyone: keys, secrets, tokens and the values of headers are left out.
+ */
+export function describeSettings(settings: Settings) {
+  return {
+    listen: formatListen(settings.listen),
+    store: withoutPassword(settings.store),
+    retention: formatDuration(settings.retentionMs),
+    admin: settings.adminToken !== undefined,
+    allowNetworks: settings.allowNetworks,
+    ca: settings.ca.length,
+    sources: settings.sources.map(({ name }) => name),
+    destinations: settings.destinations.map(({ name, sources, enabled, ...destination }) => ({
+      name,
+      sources,
+      enabled,
+      signed: destination.sharedSecret !== undefined,
+      webhooks: destination.webhooks.map(({ url, headers, concurrency }) => ({
+        url: withoutQuery(url),
+        headers: Object.keys(headers),
+        concurrency,
+      })),
+    })),
+  }
+}

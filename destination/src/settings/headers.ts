@@ -1,0 +1,73 @@
+/** What HTTP or this service sets itself: a static one would break the request, or the signature's meaning. */
+const RESERVED = new Set([
+  'host',
+  'content-length',
+  'content-type',
+  'transfer-encoding',
+  'connection',
+  'keep-alive',
+  'upgrade',
+  'te',
+  'trailer',
+  'expect',
+  'user-agent',
+  'x-signature',
+  'x-message-id',
+  'x-attempt',
+  'webhook-id',
+  'webhook-timestamp',
+  'webhook-signature',
+])
+
+/** Together, names and values: receivers limit what they take, many to 8 KB with all that others add. */
+const MAX_BYTES = 4_096
+
+/** What is wrong with static headers; `name` is undefined for all of them together. Values are never shown. */
+export interface HeaderProblem {
+  name: string | undefined
+  message: string
+}
+
+/** Checks static headers, each name and each value, so that none can fail when it is sent. */
+export function checkHeaders(headers: Record<string, unknown>): HeaderProblem[] {
+  const problems: HeaderProblem[] = []
+  const seen = new Map<string, string>()
+  let bytes = 0
+  for (const [name, value] of Object.entries(headers)) {
+    const earlier = seen.get(name.toLowerCase())
+    const message = checkName(name, earlier) ?? checkValue(value)
+    if (message !== undefined) problems.push({ name, message })
+    seen.set(name.toLowerCase(), name)
+    bytes += name.length + (typeof value === 'string' ? value.length : 0)
+  }
+  if (bytes > MAX_BYTES) {
+    const message = `expected at most 4,096 bytes of names and values together, got ${bytes}.`
+    problems.push({ name: undefined, message })
+  }
+  return problems
+}
+
+function checkName(name: string, earlier: string | undefined): string | undefined {
+  // A token of RFC 9110, 5.6.2.
+  if (!/^[!#$%&'*+\-.^_`|~\w]+$/.test(name)) {
+    return 'expected the name of a header: letters, digits and "-", no spaces.'
+  }
+  const lowered = name.toLowerCase()
+  if (RESERVED.has(lowered) || lowered.startsWith('proxy-')) {
+    return `${name} is set by the service itself, or by HTTP. Leave it out.`
+  }
+  if (earlier !== undefined) {
+    return `is the same header as ${JSON.stringify(earlier)}: upper and lower case are one. Keep one.`
+  }
+  return undefined
+}
+
+function checkValue(value: unknown): string | undefined {
+  if (typeof value !== 'string') return 'expected a string, got {shape}. Put it in quotes.'
+  if (/[\r\n]/.test(value)) return 'expected one line, got {shape} with a line break in it.'
+  // What a field value may be made of: RFC 9110, 5.5.
+  if (!/^[\t\x20-\x7e\x80-\xff]*$/.test(value)) {
+    return 'expected characters of Latin-1, got {shape} with others in it. Encode them.'
+  }
+  return undefined
+}

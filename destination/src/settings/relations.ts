@@ -1,0 +1,88 @@
+import { formatPath, type Path } from './problem.js'
+
+/** A rule between values that is broken; the message may have `{got}`, as those of the schema. */
+export interface BrokenRelation {
+  path: Path
+  message: string
+}
+
+/** A string, and where it stands. */
+type Entry = readonly [path: Path, value: string]
+
+/**
+ * The rules between values: what must be unique, and what must exist. It reads settings that nobody has
+ * checked, and passes over what is of the wrong shape, so that these are told together with all else.
+ */
+export function checkRelations(raw: unknown): BrokenRelation[] {
+  const sources = entriesOf(raw, 'sources')
+  const destinations = entriesOf(raw, 'destinations')
+  return [
+    ...repeated(sources.flatMap(text('name')), 'a name'),
+    ...repeated(sources.flatMap(text('writeKey')), 'a write key'),
+    ...repeated(destinations.flatMap(text('name')), 'a name'),
+    ...destinations.flatMap(([path, destination]) => [
+      ...checkSourcesOf(path, destination, sources),
+      ...repeated(
+        entriesOf(destination, 'webhooks', path).flatMap(text('url')).map(normalised),
+        'a URL',
+      ),
+    ]),
+  ]
+}
+
+function checkSourcesOf(
+  path: Path,
+  destination: unknown,
+  sources: readonly [Path, unknown][],
+): BrokenRelation[] {
+  const named = entriesOf(destination, 'sources', path).filter(isText)
+  const known = sources.flatMap(text('name')).map(([, name]) => name)
+  const list = known.map((name) => JSON.stringify(name)).join(', ')
+  const unknown = known.length === 0 ? [] : named.filter(([, name]) => !known.includes(name))
+  return [
+    ...unknown.map(([path]) => ({
+      path,
+      message: `expected the name of a source, one of ${list}, got {got}.`,
+    })),
+    ...repeated(named, 'a source'),
+  ]
+}
+
+/** What stands in a list, with the path of each; nothing if there is no list. */
+function entriesOf(raw: unknown, field: string, at: Path = []): [Path, unknown][] {
+  const list = get(raw, field)
+  if (!Array.isArray(list)) return []
+  return list.map((each: unknown, index) => [[...at, field, index], each])
+}
+
+/** The field of an entry, if it has it and it is a string. */
+function text(field: string) {
+  return ([path, value]: [Path, unknown]): Entry[] => {
+    const found = get(value, field)
+    return typeof found === 'string' ? [[[...path, field], found]] : []
+  }
+}
+
+function get(value: unknown, field: string): unknown {
+  return typeof value === 'object' && value !== null && Object.hasOwn(value, field)
+    ? (value as Record<string, unknown>)[field]
+    : undefined
+}
+
+const isText = (entry: [Path, unknown]): entry is [Path, string] => typeof entry[1] === 'string'
+
+/** Two URLs that are requested alike are one: `HTTP://a.example` and `http://a.example/`. */
+const normalised = ([path, url]: Entry): Entry => [
+  path,
+  URL.canParse(url) ? new URL(url).href : url,
+]
+
+/** Those that came before. */
+function repeated(entries: readonly Entry[], what: string): BrokenRelation[] {
+  return entries.flatMap(([path, value], index) => {
+    const first = entries.findIndex(([, other]) => other === value)
+    const earlier = entries[first]
+    if (first === index || earlier === undefined) return []
+    return [{ path, message: `is ${what} that ${formatPath(earlier[0])} has already.` }]
+  })
+}

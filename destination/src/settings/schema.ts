@@ -1,0 +1,209 @@
+import * as z from 'zod'
+import { readCertificates } from './certificates.js'
+import { parseDuration } from './duration.js'
+import { checkHeaders } from './headers.js'
+import { parseListen, parseNetwork } from './network.js'
+
+/**
+ * The rules of each value. What a value is compared with, such as the other names, is in `relations.ts`.
+ *
+ * A message may say what came: `{got}` is the value, or its shape if it is secret, and `{shape}` the shape
+ * always. They are filled in by `check.ts`, which knows what is secret.
+ */
+export function settingsSchema(folder: string) {
+  return fields({
+    listen: value(readListen).default({ host: '127.0.0.1', port: 3300 }),
+    sources: list(source, { min: 1, what: 'at least 1 source' }),
+    destinations: list(destination, { what: 'destinations' }),
+    store: value(readStore).default('sqlite:./data/hookline.db'),
+    adminToken: value(readAdminToken).optional(),
+    allowNetworks: list(value(readNetwork), { what: 'networks' }).default([]),
+    ca: value((given, refuse) => readCa(given, refuse, folder)).default([]),
+    retention: value(readRetention).default(7 * 86_400_000),
+  })
+}
+
+/** Refuses a value: the message, and the step to the part of it that is wrong. */
+type Refuse = (message: string, step?: PropertyKey) => void
+
+/** A value with one reader, which gives `undefined` for what it refused. */
+function value<Value>(read: (given: unknown, refuse: Refuse) => Value | undefined) {
+  return z.unknown().transform((given, context): Value => {
+    const result = read(given, (message, step) => {
+      context.addIssue({ code: 'custom', message, path: step === undefined ? [] : [step] })
+    })
+    return result as Value // a reader that gives nothing has refused, and then nobody sees it
+  })
+}
+
+/** An object of which every field is known. */
+function fields<Shape extends z.ZodRawShape>(shape: Shape) {
+  return z.strictObject(shape, { error: 'expected an object with named fields, got {got}.' })
+}
+
+/** A list of so many elements; `what` says of what, after the count. */
+function list<Element extends z.ZodType>(
+  element: Element,
+  { min = 0, max = Infinity, what }: { min?: number; max?: number; what: string },
+) {
+  const error = `expected a list of ${what}, got {got}.`
+  return z.array(element, { error }).refine((given) => given.length >= min && given.length <= max, {
+    error,
+    // Whatever is wrong with the elements: without this, one of the two would go untold.
+    when: ({ value }) => Array.isArray(value),
+  })
+}
+
+const name = value((given, refuse) => {
+  if (typeof given === 'string' && /^[\w-]{1,64}$/.test(given)) return given
+  refuse('expected a name of 1 to 64 letters, digits, "-" and "_", got {got}.')
+  return undefined
+})
+
+const source = fields({ name, writeKey: value(readWriteKey) })
+
+const endpoint = fields({
+  url: value(readUrl),
+  headers: value(readHeaders).default({}),
+  concurrency: value(readConcurrency).default(128),
+})
+
+const destination = fields({
+  name,
+  sources: list(name, { min: 1, what: 'at least 1 name of a source' }),
+  enabled: value(readEnabled).default(true),
+  sharedSecret: value(readSharedSecret).optional(),
+  webhooks: list(endpoint, { min: 1, max: 5, what: '1 to 5 webhooks' }),
+})
+
+function readListen(given: unknown, refuse: Refuse) {
+  const address = parseListen(given)
+  if (!address) {
+    refuse(
+      'expected a host and a port, such as "127.0.0.1:3300", "0.0.0.0:3300" for all interfaces, ' +
+        '"[::1]:3300" or 3300, got {got}.',
+    )
+  }
+  return address
+}
+
+function readWriteKey(given: unknown, refuse: Refuse) {
+  if (typeof given !== 'string' || given === '') refuse('expected a non-empty string, got {got}.')
+  else if (given.includes(':')) {
+    // RFC 7617, 2: the key is the user of Basic authorization, which ends at the first colon.
+    refuse('expected a key without a colon, got {got}: clients send it as the user name of HTTP.')
+  } else if (given.trim() !== given) refuse(SURROUNDED)
+  else return given
+  return undefined
+}
+
+function readSharedSecret(given: unknown, refuse: Refuse) {
+  if (typeof given !== 'string') refuse('expected a string, got {got}.')
+  else if (given === '') {
+    refuse('expected a non-empty string, got {got}. Leave it out to send without a signature.')
+  } else if (given.trim() !== given) refuse(SURROUNDED)
+  else return given
+  return undefined
+}
+
+const SURROUNDED =
+  'expected no white space around it, got {got} with some. Trim it: receivers that do would not match.'
+
+function readAdminToken(given: unknown, refuse: Refuse) {
+  if (typeof given === 'string' && /^[\x21-\x7e]{16,}$/.test(given)) return given
+  refuse(
+    'expected at least 16 characters of ASCII without spaces, got {got}. `openssl rand -hex 24` makes one.',
+  )
+  return undefined
+}
+
+function readEnabled(given: unknown, refuse: Refuse) {
+  // An environment variable can only be a string.
+  if (given === true || given === 'true') return true
+  if (given === false || given === 'false') return false
+  refuse('expected true or false, got {got}.')
+  return undefined
+}
+
+function readConcurrency(given: unknown, refuse: Refuse) {
+  const count = typeof given === 'string' && /^\d+$/.test(given) ? Number(given) : given
+  if (Number.isInteger(count) && (count as number) >= 1 && (count as number) <= 1_000) {
+    return count as number
+  }
+  refuse('expected a whole number from 1 to 1,000, got {got}.')
+  return undefined
+}
+
+function readUrl(given: unknown, refuse: Refuse) {
+  const url = typeof given === 'string' && URL.canParse(given) ? new URL(given) : undefined
+  if (!url || !/^https?:\/\//i.test(given as string)) {
+    refuse('expected a full URL with http or https, such as "https://example.com/hook", got {got}.')
+  } else if (url.username !== '' || url.password !== '') {
+    refuse(
+      'expected a URL without a user name or password. ' +
+        'Send them as a header instead: "headers": { "Authorization": "Basic …" }.',
+    )
+  } else if ((given as string).includes('#')) {
+    refuse('expected a URL without a fragment (#…): it would never be sent.')
+  } else return given as string
+  return undefined
+}
+
+function readHeaders(given: unknown, refuse: Refuse): Record<string, string> | undefined {
+  if (typeof given !== 'object' || given === null || Array.isArray(given)) {
+    refuse('expected an object of names and values, such as { "X-Team": "growth" }, got {shape}.')
+    return undefined
+  }
+  for (const { name, message } of checkHeaders(given as Record<string, unknown>)) {
+    refuse(message, name)
+  }
+  return given as Record<string, string>
+}
+
+function readStore(given: unknown, refuse: Refuse) {
+  if (typeof given === 'string' && /^(sqlite:.|postgres(ql)?:\/\/.)/.test(given)) return given
+  refuse(
+    'expected "sqlite:" and a path, such as "sqlite:./data/hookline.db", or a URL that starts with ' +
+      '"postgres://", got {got}.',
+  )
+  return undefined
+}
+
+function readNetwork(given: unknown, refuse: Refuse) {
+  const network = parseNetwork(given)
+  if (network === undefined) {
+    refuse('expected a network such as "10.20.0.0/16" or "fd00::/8", or an address, got {got}.')
+  }
+  return network
+}
+
+function readCa(given: unknown, refuse: Refuse, folder: string): string[] | undefined {
+  const paths: unknown[] = Array.isArray(given) ? given : [given]
+  return paths.flatMap((path, index) => {
+    const step = Array.isArray(given) ? index : undefined
+    if (typeof path !== 'string' || path === '') {
+      refuse('expected the path of a file of certificates in PEM, got {got}.', step)
+      return []
+    }
+    try {
+      return readCertificates(path, folder)
+    } catch (error) {
+      refuse(`{got} ${(error as Error).message}.`, step)
+      return []
+    }
+  })
+}
+
+/** The 4 hours of retries: what is forgotten earlier could neither be tried to the end nor known again. */
+const LEAST_RETENTION_MS = 4 * 3_600_000
+
+function readRetention(given: unknown, refuse: Refuse) {
+  const ms = parseDuration(given)
+  if (ms === undefined) refuse('expected a time such as "7d", "12h" or "300m", got {got}.')
+  else if (ms < LEAST_RETENTION_MS) {
+    refuse(
+      'expected at least "4h", got {got}: a message is tried for 4 hours, and must be known until then.',
+    )
+  } else return ms
+  return undefined
+}

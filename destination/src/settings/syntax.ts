@@ -1,0 +1,119 @@
+import { LineCounter, parseDocument, type ErrorCode } from 'yaml'
+
+/** Where a text is not what it should be, from 1, and what was expected there. */
+export interface SyntaxFault {
+  line: number
+  column: number
+  message: string
+}
+
+/** Reads JSON. A field that stands twice is a fault too: which of the two counts is anyone's guess. */
+export function parseJson(text: string): { value: unknown } | { faults: SyntaxFault[] } {
+  try {
+    const value: unknown = JSON.parse(text)
+    const { faults } = checkYaml(text, (code) => code === 'DUPLICATE_KEY') // JSON is YAML too
+    return faults.length > 0 ? { faults } : { value }
+  } catch {
+    // The engine's own message can't be used: it may quote a secret, and often has no position.
+    return { faults: [findFault(text)] }
+  }
+}
+
+/** Reads YAML. */
+export function parseYaml(text: string): { value: unknown } | { faults: SyntaxFault[] } {
+  const { document, faults } = checkYaml(text, () => true)
+  if (faults.length > 0) return { faults }
+  try {
+    return { value: document.toJS() }
+  } catch {
+    const message = 'an alias (*name) has no anchor before it, or the aliases grow without bounds.'
+    return { faults: [{ line: 1, column: 1, message }] }
+  }
+}
+
+function checkYaml(text: string, counts: (code: ErrorCode) => boolean) {
+  const lineCounter = new LineCounter()
+  const document = parseDocument(text, { lineCounter, prettyErrors: false })
+  const faults = document.errors
+    .filter(({ code }) => counts(code))
+    .map(({ code, message, pos }): SyntaxFault => {
+      const { line, col: column } = lineCounter.linePos(pos[0])
+      // After a colon, a message may quote the file, and that may be a secret.
+      const [said = ''] = message.split(': ')
+      return { line, column, message: code === 'DUPLICATE_KEY' ? REPEATED : `${said}.` }
+    })
+  return { document, faults }
+}
+
+const REPEATED = 'this field stands here for the second time. Keep one of the two.'
+
+const SPACE = /[ \t\r\n]*/y
+const TOKEN =
+  /([[\]{},:])|("(?:[^"\\\p{Cc}]|\\(?:["\\/bfnrt]|u[\da-fA-F]{4}))*")|(?:-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?|true|false|null)(?![\w.])/uy
+
+/** Finds the first place where a text stops being JSON (RFC 8259), given that it does. */
+function findFault(text: string): SyntaxFault {
+  const open: ('{' | '[')[] = []
+  let wanted = 'a value'
+  let index = 0
+  for (;;) {
+    index = endOf(SPACE, text, index) ?? index
+    const end = endOf(TOKEN, text, index)
+    const next = end === undefined ? undefined : step(wanted, text.slice(index, end), open)
+    if (end === undefined || next === undefined) return faultAt(text, index, wanted)
+    wanted = next
+    index = end
+  }
+}
+
+function endOf(pattern: RegExp, text: string, index: number): number | undefined {
+  pattern.lastIndex = index
+  return pattern.test(text) ? pattern.lastIndex : undefined
+}
+
+const NAME = 'a name in double quotes'
+
+/** What is wanted after a token; `undefined` if the token is not what was wanted. */
+function step(wanted: string, token: string, open: ('{' | '[')[]): string | undefined {
+  const after = () => {
+    const inside = open.at(-1)
+    return inside === undefined ? 'the end of the file' : `a comma or ${inside === '{' ? '}' : ']'}`
+  }
+  if (wanted === 'a colon') return token === ':' ? 'a value' : undefined
+  if (wanted.endsWith(`or ${token}`)) {
+    open.pop()
+    return after()
+  }
+  if (wanted.startsWith('a comma')) {
+    if (token !== ',') return undefined
+    return open.at(-1) === '{' ? NAME : 'a value'
+  }
+  if (wanted.startsWith(NAME)) return token.startsWith('"') ? 'a colon' : undefined
+  if (!wanted.startsWith('a value')) return undefined
+  if (token !== '{' && token !== '[') return /^[\]},:]$/.test(token) ? undefined : after()
+  open.push(token)
+  return token === '{' ? `${NAME} or }` : 'a value or ]'
+}
+
+function faultAt(text: string, index: number, wanted: string): SyntaxFault {
+  const before = text.slice(0, index).split('\n')
+  const found = String.fromCodePoint(text.codePointAt(index) ?? 0)
+  const isEnd = index >= text.length
+  return {
+    line: before.length,
+    column: (before.at(-1) ?? '').length + 1,
+    message: `expected ${wanted}, got ${isEnd ? 'the end of the file' : found}${mendOf(found, wanted)}`,
+  }
+}
+
+function mendOf(found: string, wanted: string): string {
+  if (/[}\]]/.test(found) && /^(a value|a name in double quotes)$/.test(wanted)) {
+    return '. The last one is not followed by a comma.'
+  }
+  if (found === '/' || found === '#') return '. JSON has no comments; YAML has (*.yaml).'
+  if (found === "'") return '. Strings are in double quotes.'
+  if (found === '"' && !wanted.startsWith('a comma')) {
+    return ': a string that does not end on its line, or with a \\ that means nothing.'
+  }
+  return '.'
+}

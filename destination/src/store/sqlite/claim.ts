@@ -1,0 +1,75 @@
+import type { EventType } from '../../call.js'
+import { LEASE_MS, type Claim, type Delivery } from '../store.js'
+import { fromStored } from '../text.js'
+import type { Shared } from './connection.js'
+import type { Statement } from './driver.js'
+import { refusedByOf } from './refused-by.js'
+import { BACKLOG, DEAD, FRESH, LEASED } from './schema.js'
+
+interface Row {
+  id: number
+  messageId: string
+  source: number
+  type: number
+  attempt: number
+  dueAt: number
+  firstAttemptAt: number | null
+  refusedBy: string | null
+  body: string | null
+}
+
+/** Leases what is due in a lane, the longest due first. */
+export function prepareClaim({ database, names, tally }: Shared) {
+  const due = (state: number): Statement =>
+    database.prepare(
+      `SELECT d.id, message_id AS messageId, source, type, attempt, due_at AS dueAt,
+         first_attempt_at AS firstAttemptAt, refused_by AS refusedBy, body
+       FROM deliveries d INDEXED BY waiting LEFT JOIN bodies ON bodies.id = d.id
+       WHERE destination = ? AND state = ${state} AND state <= ${DEAD} AND due_at <= ?
+       ORDER BY due_at, d.id LIMIT ?`,
+    )
+  const dueFresh = due(FRESH)
+  const dueBacklog = due(BACKLOG)
+  const dueLeased = due(LEASED)
+  const lease = database.prepare(
+    `UPDATE deliveries SET state = ${LEASED}, attempt = ?, due_at = ?, first_attempt_at = ? WHERE id = ?`,
+  )
+
+  const claimRow = (row: Row, from: number, destination: number, now: number): Delivery => {
+    const attempt = row.attempt + 1
+    const firstAttemptAt = row.firstAttemptAt ?? now
+    lease.run(attempt, now + LEASE_MS, firstAttemptAt, row.id)
+    tally.move(destination, from, LEASED, row.id)
+    return {
+      id: row.id,
+      attempt,
+      messageId: fromStored(row.messageId),
+      source: names.name(row.source),
+      destination: names.name(destination),
+      type: names.name(row.type) as EventType,
+      body: fromStored(row.body ?? ''),
+      sinceFirstMs: Math.max(0, now - firstAttemptAt),
+      lane: from === FRESH ? 'fresh' : 'backlog',
+      refusedBy: refusedByOf(row.refusedBy),
+    }
+  }
+
+  return ({ destination: name, lane, limit }: Claim, now: number): Delivery[] => {
+    const destination = names.find(name)
+    if (destination === undefined) return []
+    if (lane === 'fresh') {
+      const rows = dueFresh.all(destination, now, limit) as Row[]
+      return rows.map((row) => claimRow(row, FRESH, destination, now))
+    }
+    const backlog = dueBacklog.all(destination, now, limit) as Row[]
+    // Leases that ran out: their workers are gone.
+    const lapsed = dueLeased.all(destination, now, limit) as Row[]
+    const isLapsed = new Set(lapsed)
+    const rows = lapsed.length === 0 ? backlog : [...backlog, ...lapsed].sort(byDue).slice(0, limit)
+    return rows.map((row) => claimRow(row, isLapsed.has(row) ? LEASED : BACKLOG, destination, now))
+  }
+}
+
+function byDue(a: Row, b: Row): number {
+  return a.dueAt - b.dueAt || a.id - b.id
+}

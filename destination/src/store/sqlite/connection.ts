@@ -1,0 +1,67 @@
+import { prepareClaim } from './claim.js'
+import type { Database, OpenDatabase } from './driver.js'
+import { Names } from './names.js'
+import { preparePut } from './put.js'
+import { prepareRelease } from './release.js'
+import { migrate } from './schema.js'
+import { prepareSettle } from './settle.js'
+import { prepareSweep } from './sweep.js'
+import { Tally } from './tally.js'
+import { prepareTrace } from './trace.js'
+
+/** In KB. Holds the inner pages of all indexes and the newest of the rest; the system's cache has the others. */
+const CACHE_KB = 32_768
+
+/** In pages, 16 MB: pages that many rounds change are then written back once. */
+const CHECKPOINT_PAGES = 4_000
+
+/** In bytes. A log that grew beyond this, while a backup was read for instance, is cut again. */
+const WAL_BYTES = 67_108_864
+
+/** In ms: how long a round waits for another program that writes to the file. */
+const BUSY_MS = 5_000
+
+/** An open database with all its statements prepared. */
+export type Connection = ReturnType<typeof connect>
+
+/** What the statements share. */
+export interface Shared {
+  database: Database
+  names: Names
+  tally: Tally
+}
+
+/** Opens the file, and brings its tables up to date. */
+export function connect(open: OpenDatabase, path: string) {
+  const database = open(path)
+  try {
+    database.exec(`PRAGMA busy_timeout = ${BUSY_MS}`)
+    migrate(database, path)
+    database.exec('PRAGMA journal_mode = WAL')
+    database.exec(`PRAGMA journal_size_limit = ${WAL_BYTES}`)
+    database.exec(`PRAGMA wal_autocheckpoint = ${CHECKPOINT_PAGES}`)
+    database.exec(`PRAGMA cache_size = -${CACHE_KB}`)
+    // On macOS a plain fsync leaves the data in the drive's own cache. Elsewhere these change nothing.
+    database.exec('PRAGMA fullfsync = ON')
+    database.exec('PRAGMA checkpoint_fullfsync = ON')
+    return prepare(database)
+  } catch (error) {
+    database.close()
+    throw error
+  }
+}
+
+function prepare(database: Database) {
+  const shared = { database, names: new Names(database), tally: new Tally(database) }
+  return {
+    ...shared,
+    begin: database.prepare('BEGIN IMMEDIATE'),
+    commit: database.prepare('COMMIT'),
+    put: preparePut(shared),
+    claim: prepareClaim(shared),
+    settle: prepareSettle(shared),
+    release: prepareRelease(shared),
+    sweep: prepareSweep(shared),
+    trace: prepareTrace(shared),
+  }
+}

@@ -1,0 +1,174 @@
+import type { StoreError } from '../store-error.js'
+import { connect, type Connection } from './connection.js'
+import type { Database, OpenDatabase } from './driver.js'
+import { resultCode, toStoreError } from './failure.js'
+import { lock } from './lock.js'
+import type { Answer, Query, Result, Round, RoundResult } from './round.js'
+
+/**
+ * Runs rounds on a file. Synchronous, for a thread of its own.
+ *
+ * A put is on the disk before its round returns. A round without puts is not waited for: what a power cut takes
+ * of it, claims and settlements, comes back as attempts made twice. The end of the process takes nothing.
+ */
+export class Engine {
+  readonly #open: OpenDatabase
+  readonly #path: string
+  readonly #lock: Database
+  /** There is none after an error that may have left it unfit; the next round opens another. */
+  #connection: Connection | undefined
+  #isDurable: boolean | undefined
+  #sweepFromId = 0
+
+  /**
+   * Opens the file, and makes what a process that ended left leased due again: the lock says that it is gone.
+   *
+   * @throws StoreError
+   */
+  constructor(open: OpenDatabase, path: string, now: number) {
+    this.#open = open
+    this.#path = path
+    this.#lock = this.#translate(() => lock(open, path))
+    try {
+      this.#transact(false, ({ release }) => {
+        release(now)
+      })
+    } catch (error) {
+      this.close()
+      throw error
+    }
+  }
+
+  /** Never throws: what failed is in the result. */
+  run(round: Round): RoundResult {
+    const { settlements, deliveries, claims } = round
+    const outcome = this.#attempt(deliveries.length > 0, round)
+    if ('value' in outcome) return { ...outcome.value, answers: this.#answers(round) }
+    const { failure } = outcome
+    const isDeliveriesFault = deliveries.length > 0 && settlements.length + claims.length > 0
+    if (!isDeliveriesFault) {
+      return {
+        settled: { failure },
+        put: { failure },
+        claimed: { failure },
+        answers: this.#answers(round),
+      }
+    }
+    // What is small may find room where new bodies don't, and the work goes on.
+    return { ...this.run({ ...round, deliveries: [] }), put: { failure } }
+  }
+
+  close(): void {
+    this.#disconnect()
+    this.#lock.close()
+  }
+
+  #attempt(isDurable: boolean, { now, settlements, deliveries, claims }: Round) {
+    if (settlements.length + deliveries.length + claims.length === 0) {
+      return { value: { settled: { value: [] }, put: { value: [] }, claimed: { value: [] } } }
+    }
+    return this.#result(() =>
+      this.#transact(isDurable, ({ settle, put, claim }) => ({
+        settled: { value: settlements.map((settlement) => settle(settlement, now)) },
+        put: { value: deliveries.map((delivery) => put(delivery, now)) },
+        claimed: { value: claims.map((wanted) => claim(wanted, now)) },
+      })),
+    )
+  }
+
+  #answers({ queries, now }: Round): Result<Answer>[] {
+    return queries.map((query) => this.#result(() => this.#answer(query, now)))
+  }
+
+  #answer(query: Query, now: number): Answer {
+    switch (query.ask) {
+      case 'trace':
+        return this.#translate(() => this.#connected().trace(query.messageId))
+      case 'stats':
+        return this.#translate(() => {
+          const { tally, names } = this.#connected()
+          return tally.stats(names, now)
+        })
+      case 'sweep':
+        return this.#sweep(query.olderThanMs, query.limit, now)
+    }
+  }
+
+  #sweep(olderThanMs: number, limit: number, now: number): number {
+    const { changed, fromId } = this.#transact(false, ({ sweep }) =>
+      sweep({ olderThanMs, limit, fromId: this.#sweepFromId }, now),
+    )
+    this.#sweepFromId = fromId
+    return changed
+  }
+
+  /** Does it all, or nothing. */
+  #transact<T>(isDurable: boolean, work: (connection: Connection) => T): T {
+    return this.#translate(() => {
+      const connection = this.#connected()
+      const { database, names, tally } = connection
+      if (isDurable !== this.#isDurable) {
+        database.exec(`PRAGMA synchronous = ${isDurable ? 'FULL' : 'NORMAL'}`)
+        this.#isDurable = isDurable
+      }
+      connection.begin.run()
+      try {
+        const value = work(connection)
+        connection.commit.run()
+        names.commit()
+        tally.commit()
+        return value
+      } catch (error) {
+        names.rollback()
+        tally.rollback()
+        this.#rollback(connection)
+        throw error
+      }
+    })
+  }
+
+  #rollback({ database }: Connection): void {
+    try {
+      database.exec('ROLLBACK')
+    } catch {
+      // SQLite has rolled back by itself, as it does after most errors of writing.
+    }
+  }
+
+  #connected(): Connection {
+    this.#connection ??= connect(this.#open, this.#path)
+    return this.#connection
+  }
+
+  #disconnect(): void {
+    const { database } = this.#connection ?? {}
+    this.#connection = undefined
+    this.#isDurable = undefined
+    try {
+      database?.close()
+    } catch {
+      // Nothing that was acknowledged waits for it.
+    }
+  }
+
+  #translate<T>(work: () => T): T {
+    try {
+      return work()
+    } catch (error) {
+      // What there is room for is asked before closing changes it.
+      const storeError = toStoreError(error, this.#path)
+      // After anything but a lack of room or of patience, a new connection is the surer one.
+      if (storeError.code !== 'full' && resultCode(error) !== 'SQLITE_BUSY') this.#disconnect()
+      throw storeError
+    }
+  }
+
+  #result<T>(work: () => T): Result<T> {
+    try {
+      return { value: work() }
+    } catch (error) {
+      const { code, message, cause } = error as StoreError
+      return { failure: { code, message, cause } }
+    }
+  }
+}

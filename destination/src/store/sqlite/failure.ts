@@ -1,0 +1,104 @@
+import { closeSync, openSync, rmSync, statSync, writeSync } from 'node:fs'
+import { StoreError } from '../store-error.js'
+
+/** SQLite's primary result codes that are told apart: https://www.sqlite.org/rescode.html */
+const CODES: Record<number, string> = {
+  5: 'SQLITE_BUSY',
+  8: 'SQLITE_READONLY',
+  10: 'SQLITE_IOERR',
+  11: 'SQLITE_CORRUPT',
+  13: 'SQLITE_FULL',
+  14: 'SQLITE_CANTOPEN',
+  26: 'SQLITE_NOTADB',
+}
+
+/** What the system calls it when there is no room: on the device, in the quota, in the process's limit. */
+const NO_ROOM = new Set(['ENOSPC', 'EDQUOT', 'EFBIG'])
+
+/** More than the largest thing that SQLite makes beside the file at once, which is the 32 KB of its shared memory. */
+const PROBE_BYTES = 65_536
+
+/** The primary result code of either driver's error; `undefined` if it is none of those that are told apart. */
+export function resultCode(error: unknown): string | undefined {
+  const { errcode, code } = error as { errcode?: unknown; code?: unknown }
+  if (typeof errcode === 'number') return CODES[errcode & 0xff]
+  if (typeof code !== 'string') return undefined
+  return Object.values(CODES).find((name) => code === name || code.startsWith(`${name}_`))
+}
+
+/** What SQLite, or the file system, said, as the store says it. */
+export function toStoreError(error: unknown, path: string): StoreError {
+  if (error instanceof StoreError) return error
+  const code = resultCode(error)
+  const text = error instanceof Error ? error.message : String(error)
+  if (isFull(error, code, path)) {
+    return new StoreError(
+      'full',
+      `No room to write ${path}: free some, and it goes on by itself.`,
+      {
+        cause: error,
+      },
+    )
+  }
+  return new StoreError('failed', explain(code, codeOf(error), text, path), { cause: error })
+}
+
+function explain(
+  code: string | undefined,
+  systemCode: unknown,
+  text: string,
+  path: string,
+): string {
+  switch (code ?? systemCode) {
+    case 'SQLITE_NOTADB':
+    case 'SQLITE_CORRUPT':
+      return (
+        `${path} is damaged, or no database (${text}): put a backup in its place, ` +
+        'or move it away, and its -wal and -shm with it, to start with an empty one.'
+      )
+    case 'SQLITE_CANTOPEN':
+    case 'SQLITE_READONLY':
+    case 'EACCES':
+    case 'EPERM':
+    case 'EROFS':
+      return `${path} can't be written (${text}): its folder, and the files in it, must belong to the user that runs this.`
+    case 'SQLITE_BUSY':
+      return `Another program holds ${path} (${text}): end what writes to it.`
+    default:
+      return `${path}: ${text}.`
+  }
+}
+
+/**
+ * SQLite says "full" for a full device alone; a full quota and a file at its largest are I/O errors, and what the
+ * system said of them is not handed on. So it is asked again.
+ */
+function isFull(error: unknown, code: string | undefined, path: string): boolean {
+  if (code === 'SQLITE_FULL' || NO_ROOM.has(String(codeOf(error)))) return true
+  return (code === 'SQLITE_IOERR' || code === 'SQLITE_CANTOPEN') && !hasRoom(path)
+}
+
+/** Tries to write as much, as far from a file's start, as the database would. The file is sparse. */
+function hasRoom(path: string): boolean {
+  const probe = `${path}-probe`
+  try {
+    const farthest = Math.max(sizeOf(path), sizeOf(`${path}-wal`))
+    const file = openSync(probe, 'w', 0o600)
+    try {
+      return writeSync(file, Buffer.alloc(PROBE_BYTES, 1), 0, PROBE_BYTES, farthest) === PROBE_BYTES
+    } finally {
+      closeSync(file)
+      rmSync(probe, { force: true })
+    }
+  } catch (error) {
+    return !NO_ROOM.has(String(codeOf(error)))
+  }
+}
+
+function codeOf(error: unknown): unknown {
+  return (error as { code?: unknown }).code
+}
+
+function sizeOf(path: string): number {
+  return statSync(path, { throwIfNoEntry: false })?.size ?? 0
+}

@@ -1,0 +1,58 @@
+import { fromStored, toStored } from '../text.js'
+import type { Database, Statement } from './driver.js'
+
+/** The names that come back in each row, as numbers. There are few: those in the settings, and those that were. */
+export class Names {
+  readonly #insert: Statement
+  readonly #numbers = new Map<string, number>()
+  readonly #names = new Map<number, string>()
+  /** Those that the open transaction has added. */
+  #added: string[] = []
+
+  constructor(database: Database) {
+    this.#insert = database.prepare('INSERT INTO names (name) VALUES (?) RETURNING id')
+    for (const row of database.prepare('SELECT id, name FROM names').all()) {
+      const { id, name } = row as { id: number; name: string }
+      this.#know(id, fromStored(name))
+    }
+  }
+
+  /** The number of a name, which it gets now if it has none. For use in a transaction. */
+  number(name: string): number {
+    return this.#numbers.get(name) ?? this.#add(name)
+  }
+
+  /** The number of a name; `undefined` if no row has it. */
+  find(name: string): number | undefined {
+    return this.#numbers.get(name)
+  }
+
+  /** The name of a number that a row has. */
+  name(id: number): string {
+    return this.#names.get(id) ?? ''
+  }
+
+  commit(): void {
+    this.#added = []
+  }
+
+  rollback(): void {
+    for (const name of this.#added) {
+      this.#names.delete(this.#numbers.get(name) ?? 0)
+      this.#numbers.delete(name)
+    }
+    this.#added = []
+  }
+
+  #add(name: string): number {
+    const { id } = this.#insert.get(toStored(name)) as { id: number }
+    this.#know(id, name)
+    this.#added.push(name)
+    return id
+  }
+
+  #know(id: number, name: string): void {
+    this.#numbers.set(name, id)
+    this.#names.set(id, name)
+  }
+}

@@ -1,0 +1,51 @@
+import type {
+  Claim,
+  Delivery,
+  DeliveryId,
+  NewDelivery,
+  Settlement,
+  Stats,
+  Trace,
+} from '../store.js'
+import type { StoreErrorCode } from '../store-error.js'
+
+/**
+ * All that was asked while the round before was under way. Settlements, then puts, then claims are one transaction;
+ * the queries come after it.
+ */
+export interface Round {
+  /** The store's time: the clock is on the other side of the thread's wall. */
+  now: number
+  settlements: Settlement[]
+  deliveries: NewDelivery[]
+  claims: Claim[]
+  queries: Query[]
+}
+
+/** What is asked one by one. */
+export type Query =
+  | { ask: 'trace'; messageId: string }
+  | { ask: 'stats' }
+  | { ask: 'sweep'; olderThanMs: number; limit: number }
+
+/** What came of a query. */
+export type Answer = Trace[] | Stats[] | number
+
+/** What came of a round: for each thing that was asked, in its order. */
+export interface RoundResult {
+  /** Whether each settlement was accepted. */
+  settled: Result<boolean[]>
+  put: Result<(DeliveryId | undefined)[]>
+  claimed: Result<Delivery[][]>
+  answers: Result<Answer>[]
+}
+
+/** A value, or why there is none. */
+export type Result<T> = { value: T } | { failure: Failure }
+
+/** A StoreError, in the shape in which it can leave the thread. */
+export interface Failure {
+  code: StoreErrorCode
+  message: string
+  cause: unknown
+}

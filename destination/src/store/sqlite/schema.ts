@@ -1,0 +1,111 @@
+import { StoreError } from '../store-error.js'
+import type { Database } from './driver.js'
+
+/** States as they are kept: places in {@link STATES}. Those up to `dead` are in the index of what waits. */
+export const FRESH = 0
+export const BACKLOG = 1
+export const LEASED = 2
+export const DEAD = 3
+export const SKIPPED = 5
+
+/** The names of the states, by their number. */
+export const STATES = ['fresh', 'backlog', 'leased', 'dead', 'done', 'skipped'] as const
+
+/** Marks the file as a store: "hook" in ASCII. https://www.sqlite.org/pragma.html#pragma_application_id */
+const APPLICATION_ID = 0x686f6f6b
+
+/**
+ * Each takes the schema one version further; the version is how many have been run. Those that were published
+ * are never changed.
+ *
+ * Bodies have a table of their own: what changes with each attempt is small then, dense, and never rewrites a body.
+ * Names that come back in each row (sources, destinations, types, URLs, codes) are numbers.
+ *
+ * - `by_message` knows the duplicates, and serves traces. Ids that start with the time, as version 7 UUIDs do, cost
+ *   half of what random ones do: theirs end up side by side in it.
+ * - `waiting` leads a claim straight to the longest due of its lane, past nobody else's. For a dead letter `due_at`
+ *   is the time of its death.
+ * - `by_user` is cut into 4,096 deliveries each: a write touches the newest cut alone, which stays in memory
+ *   (whole, it would cost as much as all the rest). A search asks for each `id >> 12` from the newest down.
+ */
+const MIGRATIONS = [
+  `CREATE TABLE names (
+     id INTEGER PRIMARY KEY,
+     name TEXT NOT NULL UNIQUE
+   ) STRICT;
+
+   CREATE TABLE deliveries (
+     id INTEGER PRIMARY KEY,
+     message_id TEXT NOT NULL,
+     source INTEGER NOT NULL,
+     destination INTEGER NOT NULL,
+     type INTEGER NOT NULL,
+     user TEXT NOT NULL,
+     state INTEGER NOT NULL,
+     attempt INTEGER NOT NULL,
+     due_at INTEGER NOT NULL,
+     received_at INTEGER NOT NULL,
+     first_attempt_at INTEGER,
+     refused_by TEXT,
+     reason TEXT
+   ) STRICT;
+   CREATE UNIQUE INDEX by_message ON deliveries (message_id, source, destination);
+   CREATE INDEX waiting ON deliveries (destination, state, due_at) WHERE state <= 3;
+   CREATE INDEX by_user ON deliveries (id >> 12, user);
+
+   CREATE TABLE bodies (
+     id INTEGER PRIMARY KEY,
+     body TEXT NOT NULL
+   ) STRICT;
+
+   CREATE TABLE attempts (
+     delivery INTEGER NOT NULL,
+     attempt INTEGER NOT NULL,
+     post INTEGER NOT NULL,
+     at INTEGER NOT NULL,
+     url INTEGER NOT NULL,
+     code INTEGER NOT NULL,
+     status INTEGER,
+     ms REAL NOT NULL,
+     error TEXT,
+     response TEXT NOT NULL,
+     PRIMARY KEY (delivery, attempt, post)
+   ) STRICT, WITHOUT ROWID;`,
+]
+
+/**
+ * Brings the tables to the version that this code knows, all the steps or none.
+ *
+ * @throws StoreError `newer` if they are of a later version; `failed` if the file is another program's.
+ */
+export function migrate(database: Database, path: string, migrations = MIGRATIONS): void {
+  if (!isOurs(database)) {
+    throw new StoreError(
+      'failed',
+      `${path} is a database of another program: name another file for the store.`,
+    )
+  }
+  const version = pragma(database, 'user_version')
+  if (version === migrations.length) return
+  if (version > migrations.length) {
+    throw new StoreError(
+      'newer',
+      `${path} was written by a newer hookline-destination (its schema is ${version}, this one knows ` +
+        `${migrations.length}): use that version, or a store of its own.`,
+    )
+  }
+  database.exec('BEGIN IMMEDIATE')
+  for (const step of migrations.slice(version)) database.exec(step)
+  database.exec(`PRAGMA application_id = ${APPLICATION_ID}`)
+  database.exec(`PRAGMA user_version = ${migrations.length}`)
+  database.exec('COMMIT')
+}
+
+function isOurs(database: Database): boolean {
+  if (pragma(database, 'application_id') === APPLICATION_ID) return true
+  return !database.prepare('SELECT 1 FROM sqlite_schema LIMIT 1').get()
+}
+
+function pragma(database: Database, name: string): number {
+  return (database.prepare(`PRAGMA ${name}`).get() as Record<string, number>)[name] ?? 0
+}

@@ -1,0 +1,44 @@
+import { LEASE_MS, type Settlement } from '../store.js'
+import { toStored } from '../text.js'
+import type { Shared } from './connection.js'
+import { toRefusedBy } from './refused-by.js'
+import { LEASED, STATES } from './schema.js'
+
+/** Writes what came of an attempt, and its log. Answers whether it was its delivery's latest, and still open. */
+export function prepareSettle({ database, names, tally }: Shared) {
+  const find = database.prepare(
+    `SELECT destination, due_at AS dueAt FROM deliveries WHERE id = ? AND attempt = ? AND state = ${LEASED}`,
+  )
+  const update = database.prepare(
+    'UPDATE deliveries SET state = ?, due_at = ?, refused_by = ?, reason = ? WHERE id = ?',
+  )
+  const insertLog = database.prepare(
+    `INSERT INTO attempts (delivery, attempt, post, at, url, code, status, ms, error, response)
+     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+  )
+
+  return ({ id, attempt, next, refusedBy, log }: Settlement, now: number): boolean => {
+    const row = find.get(id, attempt) as { destination: number; dueAt: number } | undefined
+    if (!row) return false
+    const state = STATES.indexOf(next.state)
+    const dueAt = next.state === 'backlog' ? now + Math.round(next.delayMs) : now
+    const reason = next.state === 'dead' ? toStored(next.reason) : null
+    update.run(state, dueAt, toRefusedBy(refusedBy), reason, id)
+    for (const [post, { url, code, status, ms, error, response }] of log.entries()) {
+      insertLog.run(
+        id,
+        attempt,
+        post,
+        row.dueAt - LEASE_MS,
+        names.number(url),
+        names.number(code),
+        status,
+        ms,
+        error === null ? null : toStored(error),
+        toStored(response),
+      )
+    }
+    tally.move(row.destination, LEASED, state, id)
+    return true
+  }
+}

@@ -1,0 +1,239 @@
+import { once } from 'node:events'
+import { Worker } from 'node:worker_threads'
+import type {
+  Claim,
+  Delivery,
+  DeliveryId,
+  NewDelivery,
+  Settlement,
+  Stats,
+  Store,
+  Trace,
+} from '../store.js'
+import { StoreError } from '../store-error.js'
+import type { DriverName } from './driver.js'
+import type { Answer, Failure, Query, Result, Round, RoundResult } from './round.js'
+import { flattenDeliveries, flattenSettlements, type Flat } from './wire.js'
+
+/** What the thread is started with. */
+export interface ThreadData {
+  path: string
+  driver: DriverName | undefined
+  now: number
+}
+
+/** The thread's first word: it has the file, or why not. */
+export type Opened = Result<undefined>
+
+/** A round on its way to the thread. */
+export type Sent = Omit<Round, 'deliveries' | 'settlements'> & {
+  deliveries: Flat
+  settlements: Flat
+}
+
+/** One call of a caller, and who waits for it. */
+interface Ask<T, R> {
+  items: T[]
+  resolve: (value: R) => void
+  reject: (error: StoreError) => void
+}
+
+/** The calls that go into one round. */
+interface Asks {
+  settles: Ask<Settlement, number>[]
+  puts: Ask<NewDelivery, (DeliveryId | undefined)[]>[]
+  claims: Ask<Claim, Delivery[]>[]
+  queries: Ask<Query, Answer>[]
+}
+
+/**
+ * Opens a store in a file, which one process at a time can have; folder and file are made if they aren't there, for
+ * their owner alone. The disk has to be a local one: locks and syncs of network file systems are not to be trusted.
+ *
+ * SQLite runs in a thread of its own, so that nobody else waits for the disk. One round is under way at a time; what
+ * is asked meanwhile makes the next: the slower the disk, the larger the rounds.
+ *
+ * @param now - The store's clock: ms since the epoch.
+ * @throws StoreError `locked`, `newer`, `unsupported`, `full` or `failed`.
+ */
+export async function openSqlite(
+  path: string,
+  now: () => number,
+  driver?: DriverName,
+): Promise<Store> {
+  const workerData: ThreadData = { path, driver, now: Math.round(now()) }
+  const thread = new Worker(new URL('./thread.js', import.meta.url), { workerData })
+  const opened = await firstWord(thread)
+  if ('failure' in opened) throw toError(opened.failure)
+  return new SqliteStore(thread, now)
+}
+
+async function firstWord(thread: Worker): Promise<Opened> {
+  try {
+    const [opened] = (await once(thread, 'message')) as [Opened]
+    return opened
+  } catch (cause) {
+    throw new StoreError('failed', "The store's thread can't start.", { cause })
+  }
+}
+
+/**
+ * The main thread's end. If the thread dies, what is under way fails, and so does every later call: whoever has the
+ * store has to open it again.
+ */
+class SqliteStore implements Store {
+  readonly #thread: Worker
+  readonly #now: () => number
+  readonly #ended: Promise<void>
+  #waiting = noAsks()
+  #underWay: Asks | undefined
+  #isScheduled = false
+  /** Why nothing more is taken. */
+  #over: StoreError | undefined
+
+  constructor(thread: Worker, now: () => number) {
+    this.#thread = thread
+    this.#now = now
+    thread.on('message', (result: RoundResult) => {
+      this.#finish(result)
+    })
+    let cause: unknown
+    thread.on('error', (error) => (cause = error))
+    this.#ended = new Promise((resolve) => {
+      thread.on('exit', () => {
+        this.#fail(cause)
+        resolve()
+      })
+    })
+  }
+
+  put(deliveries: NewDelivery[]): Promise<(DeliveryId | undefined)[]> {
+    return this.#ask(deliveries, [], (asks) => asks.puts)
+  }
+
+  claim(wants: Claim[]): Promise<Delivery[]> {
+    return this.#ask(wants, [], (asks) => asks.claims)
+  }
+
+  settle(settlements: Settlement[]): Promise<number> {
+    return this.#ask(settlements, 0, (asks) => asks.settles)
+  }
+
+  trace(messageId: string): Promise<Trace[]> {
+    return this.#query({ ask: 'trace', messageId }) as Promise<Trace[]>
+  }
+
+  stats(): Promise<Stats[]> {
+    return this.#query({ ask: 'stats' }) as Promise<Stats[]>
+  }
+
+  sweep(olderThanMs: number, limit: number): Promise<number> {
+    return this.#query({ ask: 'sweep', olderThanMs, limit }) as Promise<number>
+  }
+
+  close(): Promise<void> {
+    this.#over ??= new StoreError('failed', 'The store is closed.')
+    this.#closeIfIdle()
+    return this.#ended
+  }
+
+  #query(query: Query): Promise<Answer> {
+    return this.#ask([query], [] as Answer, (asks) => asks.queries)
+  }
+
+  /** Adds a call to the next round. One of nothing is answered at once. */
+  #ask<T, R>(items: T[], none: R, kind: (asks: Asks) => Ask<T, R>[]): Promise<R> {
+    if (this.#over) return Promise.reject(this.#over)
+    if (items.length === 0) return Promise.resolve(none)
+    return new Promise((resolve, reject) => {
+      kind(this.#waiting).push({ items, resolve, reject })
+      if (this.#underWay || this.#isScheduled) return
+      // After all that the sockets bring in the same turn of the event loop.
+      this.#isScheduled = true
+      setImmediate(() => {
+        this.#isScheduled = false
+        this.#start()
+      })
+    })
+  }
+
+  #start(): void {
+    const asks = this.#waiting
+    this.#underWay = asks
+    this.#waiting = noAsks()
+    this.#thread.postMessage({
+      now: Math.round(this.#now()),
+      settlements: flattenSettlements(itemsOf(asks.settles)),
+      deliveries: flattenDeliveries(itemsOf(asks.puts)),
+      claims: itemsOf(asks.claims),
+      queries: itemsOf(asks.queries),
+    } satisfies Sent)
+  }
+
+  #finish({ settled, put, claimed, answers }: RoundResult): void {
+    const asks = this.#underWay
+    this.#underWay = undefined
+    // The disk first, the callers then: both threads work at once.
+    if (!isEmpty(this.#waiting)) this.#start()
+    if (asks) {
+      answer(asks.settles, settled, (accepted) => accepted.filter((is) => !is).length)
+      answer(asks.puts, put, (ids) => ids)
+      answer(asks.claims, claimed, (deliveries) => deliveries.flat())
+      for (const [i, ask] of asks.queries.entries()) {
+        const result = answers[i]
+        if (result)
+          answer(
+            [ask],
+            'value' in result ? { value: [result.value] } : result,
+            ([one]) => one as Answer,
+          )
+      }
+    }
+    this.#closeIfIdle()
+  }
+
+  #closeIfIdle(): void {
+    if (this.#over && !this.#underWay && isEmpty(this.#waiting)) this.#thread.postMessage('close')
+  }
+
+  #fail(cause: unknown): void {
+    this.#over ??= new StoreError('failed', "The store's thread has died: open the store again.", {
+      cause,
+    })
+    for (const asks of [this.#underWay, this.#waiting]) {
+      for (const ask of Object.values(asks ?? {}).flat() as Ask<unknown, unknown>[])
+        ask.reject(this.#over)
+    }
+    this.#underWay = undefined
+    this.#waiting = noAsks()
+  }
+}
+
+function noAsks(): Asks {
+  return { settles: [], puts: [], claims: [], queries: [] }
+}
+
+function isEmpty({ settles, puts, claims, queries }: Asks): boolean {
+  return settles.length + puts.length + claims.length + queries.length === 0
+}
+
+function itemsOf<T>(asks: Ask<T, never>[] | Ask<T, unknown>[]): T[] {
+  return asks.flatMap(({ items }) => items)
+}
+
+/** Gives each caller its part of the results, which are in the order of the calls. */
+function answer<T, R, E>(asks: Ask<T, R>[], result: Result<E[]>, toAnswer: (part: E[]) => R): void {
+  if ('failure' in result) {
+    const error = toError(result.failure)
+    for (const { reject } of asks) reject(error)
+    return
+  }
+  let from = 0
+  for (const { items, resolve } of asks) {
+    resolve(toAnswer(result.value.slice(from, (from += items.length))))
+  }
+}
+
+function toError({ code, message, cause }: Failure): StoreError {
+  return new StoreError(code, message, { cause })
+}

@@ -1,0 +1,69 @@
+import type { AttemptLog, NewDelivery, Settlement } from '../store.js'
+
+/**
+ * What crosses to the thread with each event, as one flat list: cloning that takes a third of what it takes to clone
+ * the objects, on both sides. Results cross as they are.
+ */
+export type Flat = (string | number | null | undefined)[]
+
+export function flattenDeliveries(deliveries: NewDelivery[]): Flat {
+  const flat: Flat = []
+  for (const { messageId, source, destination, type, user, body, state, reason } of deliveries) {
+    flat.push(messageId, source, destination, type, user, body, state, reason)
+  }
+  return flat
+}
+
+export function unflattenDeliveries(flat: Flat): NewDelivery[] {
+  const deliveries: NewDelivery[] = []
+  for (let i = 0; i < flat.length; i += 8) {
+    const [messageId, source, destination, type, user, body, state, reason] = flat.slice(i, i + 8)
+    deliveries.push({
+      messageId,
+      source,
+      destination,
+      type,
+      user,
+      body,
+      state,
+      reason,
+    } as NewDelivery)
+  }
+  return deliveries
+}
+
+export function flattenSettlements(settlements: Settlement[]): Flat {
+  const flat: Flat = []
+  for (const { id, attempt, next, refusedBy, log } of settlements) {
+    const detail =
+      next.state === 'backlog' ? next.delayMs : next.state === 'dead' ? next.reason : null
+    flat.push(id, attempt, next.state, detail, refusedBy.length, log.length, ...refusedBy)
+    for (const { url, code, status, ms, error, response } of log) {
+      flat.push(url, code, status, ms, error, response)
+    }
+  }
+  return flat
+}
+
+export function unflattenSettlements(flat: Flat): Settlement[] {
+  const settlements: Settlement[] = []
+  let i = 0
+  while (i < flat.length) {
+    const [id, attempt, state, detail, refusals, posts] = flat.slice(i, i + 6)
+    i += 6
+    const refusedBy = flat.slice(i, (i += refusals as number)) as string[]
+    const log: AttemptLog[] = []
+    for (let post = 0; post < (posts as number); post++, i += 6) {
+      const [url, code, status, ms, error, response] = flat.slice(i, i + 6)
+      log.push({ url, code, status, ms, error, response } as AttemptLog)
+    }
+    const next = { state, ...nextDetail(state, detail) }
+    settlements.push({ id, attempt, next, refusedBy, log } as Settlement)
+  }
+  return settlements
+}
+
+function nextDetail(state: Flat[number], detail: Flat[number]): object {
+  if (state === 'backlog') return { delayMs: detail }
+  return state === 'dead' ? { reason: detail } : {}
+}

@@ -1,0 +1,34 @@
+import { vi } from 'vitest'
+import { addListen } from '../../src/cli/listen.js'
+import { run } from '../../src/cli/run.js'
+import { addSchedule } from '../../src/cli/schedule.js'
+import { addSend } from '../../src/cli/send.js'
+import { addServe } from '../../src/cli/serve.js'
+import type { Ended } from './process.js'
+
+const COMMANDS = [
+  addServe(() => Promise.reject(new Error('nothing is to be started'))),
+  addListen,
+  addSend,
+  addSchedule(() => []),
+]
+
+/** Runs the command line in this process: for what it says before it begins, which needs no process of its own. */
+export async function runInside(args: string[], commands = COMMANDS): Promise<Ended> {
+  const output = { stdout: '', stderr: '' }
+  const spies = [
+    ...(['stdout', 'stderr'] as const).map((stream) =>
+      vi.spyOn(process[stream], 'write').mockImplementation((text) => {
+        output[stream] += String(text)
+        return true
+      }),
+    ),
+    vi.spyOn(console, 'log').mockImplementation((text) => void (output.stdout += `${text}\n`)),
+    vi.spyOn(console, 'error').mockImplementation((text) => void (output.stderr += `${text}\n`)),
+  ]
+  try {
+    return { code: await run(args, commands), ...output }
+  } finally {
+    for (const spy of spies) spy.mockRestore()
+  }
+}

@@ -1,0 +1,90 @@
+import { spawn } from 'node:child_process'
+import { mkdtempSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+
+const TSCONFIG = fileURLToPath(new URL('../../tsconfig.json', import.meta.url))
+
+/** A process that has ended. */
+export interface Ended {
+  code: number | null
+  stdout: string
+  stderr: string
+}
+
+/** A process that runs. */
+export interface Running {
+  kill(signal: NodeJS.Signals): void
+  /** The first match in what it has printed, or is going to, on either stream; rejects if it ends without one. */
+  printed(pattern: RegExp): Promise<RegExpExecArray>
+  ended: Promise<Ended>
+}
+
+/** An empty folder to run in. */
+export const emptyFolder = () => mkdtempSync(join(tmpdir(), 'hookline-cli-'))
+
+/** A folder with settings to run by. */
+export function folderWith(settings: unknown): string {
+  const folder = emptyFolder()
+  const text = typeof settings === 'string' ? settings : JSON.stringify(settings)
+  writeFileSync(join(folder, 'hookline.config.json'), text)
+  return folder
+}
+
+interface Surroundings {
+  folder?: string
+  env?: Record<string, string>
+  /** The entry; by default the one with the stand-in. */
+  main?: URL
+}
+
+/** Starts the command line in a folder, and no more of this environment than it needs. */
+export function start(
+  args: string[],
+  {
+    folder = emptyFolder(),
+    env = {},
+    main = new URL('main.ts', import.meta.url),
+  }: Surroundings = {},
+): Running {
+  const child = spawn(
+    process.execPath,
+    ['--import', import.meta.resolve('tsx'), fileURLToPath(main), ...args],
+    {
+      cwd: folder,
+      env: { PATH: process.env['PATH'], TSX_TSCONFIG_PATH: TSCONFIG, ...env },
+      stdio: ['ignore', 'pipe', 'pipe'],
+    },
+  )
+  const output = { stdout: '', stderr: '' }
+  const watchers = new Set<() => void>()
+  for (const stream of ['stdout', 'stderr'] as const) {
+    child[stream].setEncoding('utf8').on('data', (text: string) => {
+      output[stream] += text
+      for (const watch of watchers) watch()
+    })
+  }
+  const ended = new Promise<Ended>((resolve) => {
+    child.once('close', (code) => {
+      resolve({ code, ...output })
+      for (const watch of watchers) watch()
+    })
+  })
+  const printed = (pattern: RegExp) =>
+    new Promise<RegExpExecArray>((resolve, reject) => {
+      const watch = () => {
+        const match = pattern.exec(output.stdout) ?? pattern.exec(output.stderr)
+        if (match) resolve(match)
+      }
+      watchers.add(watch)
+      watch()
+      void ended.then(() => {
+        reject(new Error(`it ended without ${pattern.source}: ${output.stdout}${output.stderr}`))
+      })
+    })
+  return { kill: (signal) => child.kill(signal), printed, ended }
+}
+
+/** Runs the command line to its end. */
+export const run = (...given: Parameters<typeof start>): Promise<Ended> => start(...given).ended

@@ -1,0 +1,157 @@
+import { createServer, type IncomingHttpHeaders } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { json } from 'node:stream/consumers'
+import { describe, expect, test, type onTestFinished } from 'vitest'
+import { runInside } from './inside.js'
+import { folderWith, run } from './process.js'
+
+interface Arrival {
+  headers: IncomingHttpHeaders
+  body: { batch: Record<string, unknown>[] }
+}
+
+/** A collector that answers everything alike: a status and a body, or never. */
+async function startCollector(
+  atEnd: typeof onTestFinished,
+  reply?: [status: number, body: string],
+) {
+  const arrivals: Arrival[] = []
+  const server = createServer((request, response) => {
+    void json(request).then((body) => {
+      arrivals.push({ headers: request.headers, body: body as Arrival['body'] })
+      if (reply) response.writeHead(reply[0]).end(reply[1])
+    })
+  })
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  atEnd(() => {
+    server.closeAllConnections()
+    server.close()
+  })
+  const { port } = server.address() as AddressInfo
+  return { address: `127.0.0.1:${port}`, url: `http://127.0.0.1:${port}`, arrivals }
+}
+
+const OK: [number, string] = [200, '{"success":true}']
+const TRACK = ['send', 'track', '--user', 'u1', '--event', 'Order Completed']
+
+describe.concurrent('send', () => {
+  test('delivers a call with all that it was given, and is 0', async ({
+    expect,
+    onTestFinished,
+  }) => {
+    const collector = await startCollector(onTestFinished, OK)
+    const args = [
+      ...TRACK,
+      '--anonymous',
+      'a1',
+      '--properties',
+      '{"total":42}',
+      '--context',
+      '{"ip":"::1"}',
+    ]
+    const more = [
+      '--timestamp',
+      '2026-01-01T00:00:00Z',
+      '--message-id',
+      'm1',
+      '--integrations',
+      '{"All":true}',
+    ]
+    const env = { HOOKLINE_WRITE_KEY: 'hush', ANALYTICS_ENDPOINT: collector.url }
+    const { code, stdout, stderr } = await run([...args, ...more], { env })
+    expect({ code, stderr }).toEqual({ code: 0, stderr: '' })
+    expect(stdout).toMatch(/^Accepted m1: track "Order Completed" of u1, in \d+ ms\.\n$/)
+    expect(collector.arrivals).toHaveLength(1)
+    const [{ headers, body }] = collector.arrivals as [Arrival]
+    expect(Buffer.from(headers.authorization?.slice(6) ?? '', 'base64').toString()).toBe('hush:')
+    expect(body.batch).toEqual([
+      {
+        type: 'track',
+        userId: 'u1',
+        anonymousId: 'a1',
+        event: 'Order Completed',
+        properties: { total: 42 },
+        context: expect.objectContaining({ ip: '::1' }) as object,
+        integrations: { All: true },
+        timestamp: '2026-01-01T00:00:00.000Z',
+        messageId: 'm1',
+      },
+    ])
+  })
+
+  test('takes key and address from the settings beside it', async ({ expect, onTestFinished }) => {
+    const collector = await startCollector(onTestFinished, OK)
+    const folder = folderWith({
+      listen: collector.address,
+      sources: [{ name: 'web', writeKey: 'hush' }],
+      destinations: [],
+    })
+    const { code, stdout } = await run(
+      ['send', 'alias', '--user', 'u1', '--previous', 'v7', '--json'],
+      { folder },
+    )
+    expect(code).toBe(0)
+    expect(JSON.parse(stdout)).toEqual({
+      delivered: true,
+      messageId: collector.arrivals[0]?.body.batch[0]?.['messageId'],
+      attempts: 1,
+    })
+    expect(collector.arrivals[0]?.body.batch[0]).toMatchObject({ type: 'alias', previousId: 'v7' })
+  })
+
+  test('that is refused is 1, with the reason', async ({ expect, onTestFinished }) => {
+    const collector = await startCollector(onTestFinished, [401, '{"message":"no such key"}'])
+    const args = [...TRACK, '--key', 'hush', '--to', collector.url, '--message-id', 'm1']
+    const { code, stdout, stderr } = await run(args)
+    expect({ code, stdout }).toEqual({ code: 1, stdout: '' })
+    expect(stderr).toMatch(/^Not accepted: m1, track "Order Completed" of u1\.\n.*401.*\n$/)
+  })
+
+  test('that the answer names as refused is 1', async ({ expect, onTestFinished }) => {
+    const rejected = [{ index: 0, code: 'invalid_message', message: 'it is odd' }]
+    const collector = await startCollector(onTestFinished, [
+      200,
+      JSON.stringify({ success: true, rejected }),
+    ])
+    const { code, stdout } = await run([...TRACK, '--json', '--key', 'hush', '--to', collector.url])
+    expect(code).toBe(1)
+    expect(JSON.parse(stdout)).toMatchObject({
+      delivered: false,
+      error: {
+        code: 'rejected',
+        message: 'The endpoint refused this message: it is odd (invalid_message).',
+      },
+    })
+  })
+
+  test('without an answer in time is 3', async ({ expect, onTestFinished }) => {
+    const collector = await startCollector(onTestFinished)
+    const args = ['--key', 'hush', '--to', collector.url, '--timeout', '300', '--message-id', 'm1']
+    const ended = await run([...TRACK, ...args])
+    expect(ended).toEqual({
+      code: 3,
+      stdout: '',
+      stderr:
+        'Not accepted: m1, track "Order Completed" of u1.\n' +
+        'There was no answer within 300 ms: it may or may not have arrived.\n',
+    })
+  })
+})
+
+test.each([
+  [
+    TRACK,
+    'There is no write key: give --key, set HOOKLINE_WRITE_KEY, or run this in the folder of the settings.',
+  ],
+  [
+    [...TRACK, '--key', 'k', '--to', 'ftp://x'],
+    '--to must be an http or https URL such as \'https://collect.example.com\', got the protocol "ftp:".',
+  ],
+  [['send', 'track', '--key', 'k', '--event', 'e'], /userId/],
+  [['send', 'track', '--key', 'k', '--user', 'u'], /event/],
+  [[...TRACK, '--key', 'k', '--config', 'no.json'], /no\.json: there is no file no\.json in /],
+])('%j is 2, and nothing is sent', async (args, message) => {
+  const { code, stdout, stderr } = await runInside(args)
+  expect({ code, stdout }).toEqual({ code: 2, stdout: '' })
+  expect(stderr).toMatch(message)
+})

@@ -1,0 +1,70 @@
+import { describe, expect, test } from 'vitest'
+import { version } from '../../src/version.js'
+import { runInside } from './inside.js'
+import { run } from './process.js'
+
+describe('the command line', () => {
+  test('without arguments prints its commands and exit codes, and is wrong', async () => {
+    const { code, stdout, stderr } = await runInside([])
+    expect({ code, stdout }).toEqual({ code: 2, stdout: '' })
+    for (const command of ['serve', 'listen', 'send', 'schedule']) expect(stderr).toContain(command)
+    expect(stderr).toMatch(/Exit codes:\n {2}0 {2}done\n {2}1 {2}failed\n {2}2 /)
+  })
+
+  test.each(['serve', 'listen', 'send', 'schedule'])(
+    '%s --help has examples of it',
+    async (command) => {
+      const { code, stdout, stderr } = await runInside([command, '--help'])
+      expect({ code, stderr }).toEqual({ code: 0, stderr: '' })
+      expect(stdout).toContain(`\nExamples:\n  $ hookline-destination ${command}`)
+    },
+  )
+
+  test('that is shipped prints the version', async () => {
+    const main = new URL('../../src/main.ts', import.meta.url)
+    const ended = await run(['--version'], { main })
+    expect(ended).toEqual({ code: 0, stdout: `${version}\n`, stderr: '' })
+  })
+
+  test.each([
+    [['serv'], "error: unknown command 'serv'\n(Did you mean serve?)\n"],
+    [['serve', '--confg', 'x'], "error: unknown option '--confg'\n(Did you mean --config?)\n"],
+    [['send', 'trak'], "error: command-argument value 'trak' is invalid for argument 'type'."],
+    [
+      ['send', 'track', '--properties', '{total'],
+      "argument '{total' is invalid. It is no JSON: expected an object",
+    ],
+    [
+      ['send', 'track', '--traits', '[]'],
+      "argument '[]' is invalid. Expected a JSON object, such as '{\"a\": 1}'.",
+    ],
+    [['listen', '--port', '65536'], 'Expected a whole number from 0 to 65535.'],
+    [
+      ['listen', '--status', '500,20'],
+      'Expected statuses from 200 to 599 with commas, such as 500,500,200.',
+    ],
+    [
+      ['schedule', '--from', 'noon'],
+      'Expected a date and time as ISO 8601 has it: 2026-11-21T14:00:00Z.',
+    ],
+  ])('refuses %j with 2', async (args, message) => {
+    const { code, stdout, stderr } = await runInside(args)
+    expect({ code, stdout }).toEqual({ code: 2, stdout: '' })
+    expect(stderr).toContain(message)
+  })
+})
+
+test('an error that nobody expected keeps its stack, and is 1', async () => {
+  const { code, stderr } = await runInside(
+    ['fall'],
+    [
+      (program) => {
+        program.command('fall').action(() => {
+          throw new TypeError('of a bug')
+        })
+      },
+    ],
+  )
+  expect(code).toBe(1)
+  expect(stderr).toMatch(/^TypeError: of a bug\n +at /)
+})

@@ -1,0 +1,504 @@
+import { once } from 'node:events'
+import { Agent, request as httpRequest } from 'node:http'
+import { connect } from 'node:net'
+import { gzipSync } from 'node:zlib'
+import { describe, expect, test } from 'vitest'
+import { StoreError } from '../../src/store/store-error.js'
+import { AUTHORIZATION, exchange, KEY, startCollector, type Started } from './start.js'
+
+const call = {
+  type: 'track',
+  messageId: 'm',
+  timestamp: '2026-01-02T03:04:05.678Z',
+  userId: 'u',
+  event: 'E',
+}
+const batch = JSON.stringify({ batch: [call] })
+
+function post(
+  { url }: Started,
+  body: string = batch,
+  headers: Record<string, string> = {},
+  path = '/v1/batch',
+) {
+  const init = { method: 'POST', headers: { authorization: AUTHORIZATION, ...headers }, body }
+  return fetch(url + path, init)
+}
+
+/** A request in its bytes; a header of `undefined` is left out. */
+function raw(
+  body: string | Buffer,
+  headers: Record<string, string | undefined> = {},
+  path = '/v1/batch',
+) {
+  const all: Record<string, string | undefined> = {
+    Host: 'a',
+    Authorization: AUTHORIZATION,
+    'Content-Length': String(Buffer.byteLength(body)),
+    Connection: 'close',
+    ...headers,
+  }
+  const lines = Object.entries(all).flatMap(([name, value]) =>
+    value === undefined ? [] : [`${name}: ${value}`],
+  )
+  return Buffer.concat([
+    Buffer.from(`POST ${path} HTTP/1.1\r\n${lines.join('\r\n')}\r\n\r\n`),
+    Buffer.from(body),
+  ])
+}
+
+/** A promise, and what settles it. */
+function gate() {
+  const settle: { open?: () => void } = {}
+  const opened = new Promise<void>((resolve) => {
+    settle.open = resolve
+  })
+  return { open: () => settle.open?.(), opened }
+}
+
+describe('a request', () => {
+  test('is answered 200 once its calls are accepted, and not before', async () => {
+    const started = await startCollector()
+    const { open, opened } = gate()
+    const arrived = gate()
+    started.accept = () => {
+      arrived.open()
+      return opened
+    }
+    let answered = false
+    const answer = post(started).then((response) => {
+      answered = true
+      return response
+    })
+    await arrived.opened
+    await fetch(started.url) // a round trip of another request
+    expect(answered).toBe(false)
+    open()
+    const response = await answer
+    expect(response.status).toBe(200)
+    expect(response.headers.get('content-type')).toBe('application/json; charset=utf-8')
+    expect(await response.text()).toBe('{"success":true}')
+    expect(started.accepted).toEqual([{ source: 'web', calls: [call] }])
+  })
+
+  test.each(['identify', 'track', 'page', 'screen', 'group', 'alias'])(
+    'may be one %s',
+    async (type) => {
+      const started = await startCollector()
+      const body = { userId: 'u', event: 'E', groupId: 'g', previousId: 'p' }
+      const response = await post(started, JSON.stringify(body), {}, `/v1/${type}`)
+      expect(response.status).toBe(200)
+      expect(started.accepted).toMatchObject([{ source: 'web', calls: [{ type, userId: 'u' }] }])
+    },
+  )
+
+  test('may end its path with a slash, and have a query', async () => {
+    const started = await startCollector()
+    expect((await post(started, batch, {}, '/v1/batch/?a=1')).status).toBe(200)
+  })
+
+  test.each([
+    '',
+    'text/plain',
+    'application/x-www-form-urlencoded',
+    'application/json; charset=utf-8',
+    'json',
+    ';;;',
+  ])('may have the content type %j', async (type) => {
+    const { port, accepted } = await startCollector()
+    const answer = await exchange(port, raw(batch, { 'Content-Type': type || undefined }))
+    expect(answer).toContain('HTTP/1.1 200 OK')
+    expect(accepted).toHaveLength(1)
+  })
+
+  test.each(['gzip', 'GZIP', 'x-gzip', undefined])(
+    'may be compressed, its encoding %j',
+    async (encoding) => {
+      const { port, accepted } = await startCollector()
+      const bytes = raw(gzipSync(batch), {
+        'Content-Encoding': encoding,
+        'Content-Type': 'text/plain',
+      })
+      expect(await exchange(port, bytes)).toContain('HTTP/1.1 200 OK')
+      expect(accepted).toHaveLength(1)
+    },
+  )
+
+  test('may say gzip where a proxy has decompressed it', async () => {
+    const started = await startCollector()
+    expect((await post(started, batch, { 'content-encoding': 'gzip' })).status).toBe(200)
+  })
+
+  test('may come in chunks', async () => {
+    const { port, accepted } = await startCollector()
+    const head = raw('', { 'Content-Length': undefined, 'Transfer-Encoding': 'chunked' })
+    const chunks = Array.from(batch, (character) => `1\r\n${character}\r\n`).join('')
+    expect(await exchange(port, head, chunks, '0\r\n\r\n')).toContain('HTTP/1.1 200 OK')
+    expect(accepted).toMatchObject([{ calls: [call] }])
+  })
+
+  test('may follow others on one connection before they are answered', async () => {
+    const { port, accepted } = await startCollector()
+    const one = raw(batch, { Connection: 'keep-alive' })
+    const answer = await exchange(port, Buffer.concat([one, one, raw(batch)]))
+    expect(answer.match(/HTTP\/1.1 200 OK/g)).toHaveLength(3)
+    expect(accepted).toHaveLength(3)
+  })
+
+  test('with some bad calls keeps the good ones and tells of the others', async () => {
+    const started = await startCollector()
+    const response = await post(started, JSON.stringify({ batch: [{ type: 'x' }, call] }))
+    expect(response.status).toBe(200)
+    expect(await response.json()).toEqual({
+      success: true,
+      rejected: [
+        {
+          index: 0,
+          code: 'unknown_type',
+          message: 'type must be one of identify, track, page, screen, group, alias; got "x".',
+        },
+      ],
+    })
+    expect(started.accepted).toMatchObject([{ calls: [call] }])
+  })
+
+  test('with nothing but bad calls is answered 400, with the same reasons', async () => {
+    const started = await startCollector()
+    const response = await post(started, '{"batch":[5]}')
+    expect(response.status).toBe(400)
+    const message = 'A call must be an object, got 5.'
+    expect(await response.json()).toEqual({
+      success: false,
+      code: 'all_rejected',
+      message,
+      rejected: [{ index: 0, code: 'invalid_call', message }],
+    })
+    expect(started.accepted).toEqual([])
+  })
+
+  test('can make nothing of the prototypes here', async () => {
+    const started = await startCollector()
+    const text = `{"__proto__":{"batch":[]},"constructor":{"prototype":{"polluted":1}},"batch":[{"__proto__":{"userId":"x"},"type":"track","event":"E","anonymousId":"a","properties":{"__proto__":{"polluted":1}}}]}`
+    expect((await post(started, text)).status).toBe(200)
+    const [accepted] = started.accepted[0]?.calls ?? []
+    expect(accepted?.userId).toBeUndefined()
+    expect(accepted?.properties?.['polluted']).toBeUndefined()
+    expect(JSON.stringify(accepted?.properties)).toBe('{"__proto__":{"polluted":1}}')
+    expect(({} as Record<string, unknown>)['polluted']).toBeUndefined()
+  })
+})
+
+describe('the write key', () => {
+  const basic = (user: string) => `Basic ${Buffer.from(user).toString('base64')}`
+  const withKey = (writeKey: unknown) => JSON.stringify({ writeKey, batch: [call] })
+
+  test.each([
+    ['as the user of Basic', basic('APP_KEY:'), batch, 'app'],
+    ['as the user of Basic without its colon', basic('APP_KEY'), batch, 'app'],
+    ['in the body', undefined, withKey('APP_KEY'), 'app'],
+    ['in the body beside a token of someone else', 'Bearer xyz', withKey('APP_KEY'), 'app'],
+    ['in the header, whatever the body says', basic('WEB_KEY:'), withKey('APP_KEY'), 'web'],
+  ])('may come %s', async (_where, authorization, body, source) => {
+    const { port, accepted } = await startCollector()
+    expect(await exchange(port, raw(body, { Authorization: authorization }))).toContain('200 OK')
+    expect(accepted).toMatchObject([{ source }])
+  })
+
+  test.each([
+    ['none', undefined, batch, 'no_write_key'],
+    ['one that is no text', undefined, withKey(5), 'no_write_key'],
+    ['a wrong one', basic('WRONG:'), batch, 'unknown_write_key'],
+    ['a wrong one in the body', undefined, withKey('WRONG'), 'unknown_write_key'],
+    [
+      'a wrong one, and a right one in the body',
+      basic('WRONG:'),
+      withKey(KEY),
+      'unknown_write_key',
+    ],
+    ['an empty one', basic(':'), batch, 'unknown_write_key'],
+  ])('must be known: %s', async (_what, authorization, body, code) => {
+    const { port, accepted } = await startCollector()
+    const answer = await exchange(port, raw(body, { Authorization: authorization }))
+    expect(answer).toContain('HTTP/1.1 401 Unauthorized')
+    expect(answer.toLowerCase()).toContain('www-authenticate: basic realm="hookline"')
+    expect(answer).toContain(`{"success":false,"code":"${code}","message":"`)
+    expect(answer).not.toContain('WRONG')
+    expect(accepted).toEqual([])
+  })
+
+  test('may be replaced while requests are under way', async () => {
+    const started = await startCollector()
+    const { open, opened } = gate()
+    const arrived = gate()
+    started.accept = () => {
+      arrived.open()
+      return opened
+    }
+    const before = post(started)
+    await arrived.opened
+    started.collector.use([{ name: 'new', writeKey: 'NEW_KEY' }])
+    open()
+    expect((await before).status).toBe(200)
+    expect((await post(started)).status).toBe(401)
+    expect((await post(started, batch, { authorization: basic('NEW_KEY:') })).status).toBe(200)
+    expect(started.accepted.map(({ source }) => source)).toEqual(['web', 'new'])
+  })
+})
+
+describe('a request is refused', () => {
+  const padded = (bytes: number) => batch + ' '.repeat(bytes - batch.length)
+  const chunked = { 'Content-Length': undefined, 'Transfer-Encoding': 'chunked' }
+  const bomb = gzipSync(Buffer.alloc(20_000_000, ' '))
+  const whole = gzipSync(batch)
+
+  test.each<[string, string, string, Buffer]>([
+    ['without a body', '400 Bad Request', 'invalid_json', raw('')],
+    ['that is no JSON', '400 Bad Request', 'invalid_json', raw('batch=1')],
+    [
+      'that says gzip and is none',
+      '400 Bad Request',
+      'invalid_json',
+      raw('nonsense', { 'Content-Encoding': 'gzip' }),
+    ],
+    ['whose gzip is cut off', '400 Bad Request', 'invalid_gzip', raw(whole.subarray(0, -9))],
+    [
+      'whose gzip is broken',
+      '400 Bad Request',
+      'invalid_gzip',
+      raw(Buffer.concat([whole.subarray(0, 12), Buffer.alloc(30, 7)])),
+    ],
+    [
+      'in brotli',
+      '415 Unsupported Media Type',
+      'unsupported_encoding',
+      raw(batch, { 'Content-Encoding': 'br' }),
+    ],
+    [
+      'in gzip twice',
+      '415 Unsupported Media Type',
+      'unsupported_encoding',
+      raw(batch, { 'Content-Encoding': 'gzip, gzip' }),
+    ],
+    ['over 500,000 bytes', '413 Payload Too Large', 'body_too_large', raw(padded(500_001))],
+    [
+      'over 500,000 bytes decompressed',
+      '413 Payload Too Large',
+      'body_too_large',
+      raw(gzipSync(padded(500_001))),
+    ],
+    ['that is a bomb', '413 Payload Too Large', 'body_too_large', raw(bomb)],
+    [
+      'over 500,000 bytes in chunks',
+      '413 Payload Too Large',
+      'body_too_large',
+      Buffer.concat([raw('', chunked), Buffer.from(`7A121\r\n${padded(500_001)}\r\n0\r\n\r\n`)]),
+    ],
+    [
+      'of one call over 32,768 bytes',
+      '413 Payload Too Large',
+      'body_too_large',
+      raw(JSON.stringify(call).padEnd(32_769), {}, '/v1/track'),
+    ],
+  ])('%s: %s, %s', async (_what, status, code, bytes) => {
+    const { port, accepted, logged } = await startCollector()
+    const answer = await exchange(port, bytes)
+    expect(answer).toContain(`HTTP/1.1 ${status}\r\n`)
+    expect(answer).toContain(`{"success":false,"code":"${code}","message":"`)
+    expect(accepted).toEqual([])
+    expect(logged).toEqual([])
+  })
+
+  test.each([
+    ['500,000 bytes', raw(padded(500_000))],
+    ['500,000 bytes decompressed', raw(gzipSync(padded(500_000)))],
+    ['32,768 bytes of one call', raw(JSON.stringify(call).padEnd(32_768), {}, '/v1/track')],
+  ])('only beyond %s', async (_what, bytes) => {
+    const { port } = await startCollector()
+    expect(await exchange(port, bytes)).toContain('HTTP/1.1 200 OK')
+  })
+
+  test('in an encoding that is not known, with the one that is', async () => {
+    const response = await post(await startCollector(), batch, { 'content-encoding': 'zstd' })
+    expect(response.headers.get('accept-encoding')).toBe('gzip')
+  })
+
+  test('before its body is read, and its connection goes on', async () => {
+    const started = await startCollector()
+    const first = raw('x'.repeat(600_000), { Connection: 'keep-alive' })
+    const answer = await exchange(started.port, Buffer.concat([first, raw(batch)]))
+    expect(answer.match(/HTTP\/1.1 \d+/g)).toEqual(['HTTP/1.1 413', 'HTTP/1.1 200'])
+  })
+
+  test.each([
+    ['GET', '/v1/batch', 405, 'method_not_allowed', '/v1/batch takes POST; got GET.'],
+    ['PUT', '/v1/track?x=1', 405, 'method_not_allowed', '/v1/track takes POST; got PUT.'],
+    ['POST', '/v1/import', 404, 'not_found', 'There is nothing at /v1/import.'],
+    ['GET', '/', 404, 'not_found', 'There is nothing at /.'],
+    ['POST', '/v1/%zz', 400, 'bad_request', "'/v1/%zz' is not a valid url component"],
+  ])('%s %s: %j %s', async (method, path, status, code, message) => {
+    const { url } = await startCollector()
+    const response = await fetch(url + path, { method })
+    expect(response.status).toBe(status)
+    expect(response.headers.get('allow')).toBe(status === 405 ? 'POST' : null)
+    expect(await response.json()).toMatchObject({
+      success: false,
+      code,
+      message: expect.stringContaining(message) as string,
+    })
+  })
+
+  test.each([
+    ['that is no HTTP', 'hello\r\n\r\n', '400 Bad Request'],
+    [
+      'whose headers have no end',
+      `GET / HTTP/1.1\r\nA: ${'x'.repeat(20_000)}`,
+      '431 Request Header Fields Too Large',
+    ],
+    [
+      'with two lengths',
+      `POST /v1/batch HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n`,
+      '400 Bad Request',
+    ],
+  ])('%s', async (_what, bytes, status) => {
+    const { port, logged } = await startCollector()
+    const answer = await exchange(port, bytes)
+    expect(answer).toContain(`HTTP/1.1 ${status}\r\n`)
+    expect(answer).toContain('{"success":false,"code":"bad_request","message":"')
+    expect(logged).toEqual([])
+  })
+})
+
+describe('a client that hangs up', () => {
+  test.each([
+    ['in the middle of its body', raw(batch, { 'Content-Length': '5000' })],
+    [
+      'in the middle of a chunk',
+      raw('5\r\n{"b', { 'Content-Length': undefined, 'Transfer-Encoding': 'chunked' }),
+    ],
+  ])('%s leaves nothing behind', async (_when, bytes) => {
+    const { url, port, collector, accepted, logged } = await startCollector()
+    const closed = new Promise<void>((resolve) => {
+      collector.app.server.once('connection', (socket) => {
+        socket.once('close', () => {
+          resolve()
+        })
+      })
+    })
+    const socket = connect(port, '127.0.0.1')
+    collector.app.server.once('request', () => socket.resetAndDestroy())
+    socket.write(bytes)
+    await closed
+    await fetch(url) // whatever would be logged has been
+    expect(accepted).toEqual([])
+    expect(logged).toEqual([])
+  })
+
+  test('while its calls are being accepted does no harm', async () => {
+    const started = await startCollector()
+    const { open, opened } = gate()
+    const arrived = gate()
+    started.accept = () => {
+      arrived.open()
+      return opened
+    }
+    const socket = connect(started.port, '127.0.0.1')
+    socket.write(raw(batch))
+    await arrived.opened
+    socket.resetAndDestroy()
+    await once(socket, 'close')
+    open()
+    expect((await post(started)).status).toBe(200)
+    expect(started.accepted).toHaveLength(2)
+    expect(started.logged).toEqual([])
+  })
+})
+
+describe('a store that fails', () => {
+  test.each([
+    ['full', 'The store is full: nothing was taken, send it again.'],
+    ['failed', 'The store can not write: nothing was taken, send it again.'],
+    ['locked', 'The store can not write: nothing was taken, send it again.'],
+  ] as const)('%s is answered 503, with when to come again', async (storeCode, message) => {
+    const started = await startCollector()
+    started.accept = () => Promise.reject(new StoreError(storeCode, 'disk /secret/path'))
+    const response = await post(started)
+    expect(response.status).toBe(503)
+    expect(response.headers.get('retry-after')).toMatch(/^[1-5]$/)
+    expect(await response.json()).toEqual({ success: false, code: 'store_unavailable', message })
+  })
+
+  test('is logged once, and so is its return', async () => {
+    const started = await startCollector()
+    started.accept = () => Promise.reject(new StoreError('full', 'full'))
+    await post(started)
+    await post(started)
+    expect(started.logged).toEqual(['the store takes no calls: clients are answered 503'])
+    started.accept = () => Promise.resolve()
+    await post(started)
+    await post(started)
+    expect(started.logged.slice(1)).toEqual(['the store takes calls again'])
+  })
+
+  test('otherwise than stores do is answered 500 and logged, and tells the client nothing', async () => {
+    const started = await startCollector()
+    started.accept = () => Promise.reject(new TypeError('a secret'))
+    const response = await post(started)
+    expect(response.status).toBe(500)
+    expect(await response.json()).toEqual({
+      success: false,
+      code: 'internal_error',
+      message: 'Something went wrong here: send it again.',
+    })
+    expect(started.logged).toEqual(['a request failed'])
+  })
+})
+
+describe('closing', () => {
+  test('finishes what is under way, and tells its connection to end', async () => {
+    const started = await startCollector()
+    const { open, opened } = gate()
+    const arrived = gate()
+    started.accept = () => {
+      arrived.open()
+      return opened
+    }
+    const agent = new Agent({ keepAlive: true })
+    const request = httpRequest(`${started.url}/v1/batch`, {
+      agent,
+      method: 'POST',
+      headers: { authorization: AUTHORIZATION },
+    }).end(batch)
+    const answered = once(request, 'response')
+    await arrived.opened
+    const closed = started.collector.close()
+    open()
+    const [response] = (await answered) as [import('node:http').IncomingMessage]
+    response.resume()
+    expect(response.statusCode).toBe(200)
+    expect(response.headers.connection).toBe('close')
+    await closed
+    expect(started.accepted).toHaveLength(1)
+    await expect(fetch(started.url)).rejects.toThrow('fetch failed')
+  })
+
+  test('does not wait for a client that never ends its request', async () => {
+    const started = await startCollector()
+    const socket = connect(started.port, '127.0.0.1')
+    const requested = once(started.collector.app.server, 'request')
+    socket.write(raw(batch, { 'Content-Length': '5000' }))
+    await requested
+    const hungUp = new Promise((resolve) => socket.once('error', resolve).once('close', resolve))
+    await started.collector.close(0)
+    await hungUp
+    expect(started.accepted).toEqual([])
+    expect(started.logged).toEqual([])
+  })
+
+  test('does not wait for connections that are idle', async () => {
+    const started = await startCollector()
+    const socket = connect(started.port, '127.0.0.1')
+    socket.write(raw(batch, { Connection: 'keep-alive' }))
+    await once(socket, 'data')
+    await Promise.all([once(socket, 'close'), started.collector.close(1_000_000)])
+  })
+})

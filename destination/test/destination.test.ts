@@ -1,0 +1,308 @@
+import { createHmac } from 'node:crypto'
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { Analytics } from 'hookline'
+import { afterEach, describe, expect, test } from 'vitest'
+import { startDestination, type RunningDestination } from '../src/destination.js'
+import type { Destination, Settings } from '../src/settings/settings.js'
+import { openStore } from '../src/store/open.js'
+import { startEndpoint, type Answer, type TestEndpoint } from './endpoint.js'
+
+const SECRET = 's3cret'
+const KEY = 'web-key'
+const silent = {
+  info: () => undefined,
+  warn: () => undefined,
+  error: () => undefined,
+  debug: () => undefined,
+}
+
+const cleanUps: (() => unknown)[] = []
+afterEach(async () => {
+  for (const cleanUp of cleanUps.splice(0).reverse()) await cleanUp()
+})
+
+async function endpoint(...script: Answer[]): Promise<TestEndpoint> {
+  const started = await startEndpoint(script.length > 0 ? script : [204])
+  cleanUps.push(() => started[Symbol.asyncDispose]())
+  return started
+}
+
+/** A destination's settings, with the given endpoints. */
+function destination(
+  endpoints: { url: string }[],
+  changes: Partial<Destination> = {},
+): Destination {
+  const webhooks = endpoints.map(({ url }) => ({ url, headers: {}, concurrency: 128 }))
+  return {
+    name: 'crm',
+    sources: ['web'],
+    enabled: true,
+    sharedSecret: SECRET,
+    webhooks,
+    ...changes,
+  }
+}
+
+function settingsFor(destinations: Destination[], changes: Partial<Settings> = {}): Settings {
+  const folder = mkdtempSync(join(tmpdir(), 'hookline-destination-'))
+  cleanUps.push(() => {
+    rmSync(folder, { recursive: true })
+  })
+  return {
+    listen: { host: '127.0.0.1', port: 0 },
+    sources: [{ name: 'web', writeKey: KEY }],
+    destinations,
+    store: `sqlite:${join(folder, 'store.db')}`,
+    adminToken: undefined,
+    allowNetworks: ['127.0.0.0/8'],
+    ca: [],
+    retentionMs: 7 * 86_400_000,
+    ...changes,
+  }
+}
+
+async function start(settings: Settings): Promise<RunningDestination> {
+  const running = await startDestination(settings, silent)
+  cleanUps.push(() => running.close())
+  return running
+}
+
+async function post(running: RunningDestination, calls: object[]): Promise<Response> {
+  return await fetch(`${running.url}/v1/batch`, {
+    method: 'POST',
+    headers: { Authorization: `Basic ${btoa(`${KEY}:`)}` },
+    body: JSON.stringify({ batch: calls }),
+  })
+}
+
+const track = (messageId: string, fields: object = {}) => ({
+  type: 'track',
+  userId: 'u1',
+  event: 'Signed Up',
+  messageId,
+  timestamp: '2026-01-02T03:04:05.678Z',
+  ...fields,
+})
+
+const tracks = (count: number, prefix = 'm') =>
+  Array.from({ length: count }, (_, i) => track(`${prefix}${i}`))
+
+const idsOf = ({ received }: TestEndpoint) => received.map(({ headers }) => headers['x-message-id'])
+
+describe('a call', () => {
+  test('arrives as one signed POST', async () => {
+    const crm = await endpoint()
+    const hook = { url: `${crm.url}?team=growth`, headers: { 'X-Team': 'growth' }, concurrency: 8 }
+    const running = await start(settingsFor([destination([], { webhooks: [hook] })]))
+    const response = await post(running, [track('m1', { properties: { plan: 'pro' } })])
+    expect([response.status, await response.json()]).toEqual([200, { success: true }])
+
+    await crm.has(1)
+    const [request] = crm.received
+    const body =
+      '{"version":1,"type":"track","userId":"u1","timestamp":"2026-01-02T03:04:05.678Z",' +
+      '"event":"Signed Up","properties":{"plan":"pro"}}'
+    expect(request).toMatchObject({
+      method: 'POST',
+      path: '/hook?team=growth',
+      body,
+      headers: {
+        'user-agent': 'Service.io/1.0',
+        'content-type': 'application/json',
+        'content-length': String(Buffer.byteLength(body)),
+        'x-team': 'growth',
+        'x-signature': createHmac('sha1', SECRET).update(body).digest('hex'),
+        'x-message-id': 'm1',
+        'x-attempt': '1',
+      },
+    })
+  })
+
+  test('of the SDK arrives, whatever its type', async () => {
+    const crm = await endpoint()
+    const running = await start(settingsFor([destination([crm])]))
+    await using analytics = new Analytics(KEY, { endpoint: running.url })
+    analytics.identify({ userId: 'u1', traits: { plan: 'pro' } })
+    analytics.track({ userId: 'u1', event: 'Signed Up' })
+    analytics.page({ userId: 'u1', name: 'Home', properties: { path: '/' } })
+    analytics.screen({ userId: 'u1', name: 'Start' })
+    analytics.group({ userId: 'u1', groupId: 'g1' })
+    analytics.alias({ userId: 'u1', previousId: 'a1' })
+    expect(await analytics.flush()).toMatchObject({ delivered: 6, failed: 0 })
+    await crm.has(6)
+    const types = crm.received.map(({ event }) => event['type'] as string)
+    expect(types.sort()).toEqual(['alias', 'group', 'identify', 'page', 'screen', 'track'])
+  })
+
+  test('that a source sends twice is forwarded once', async () => {
+    const crm = await endpoint()
+    const running = await start(settingsFor([destination([crm])]))
+    for (const calls of [
+      [track('m1'), track('m1')],
+      [track('m1'), track('m2')],
+    ]) {
+      expect((await post(running, calls)).status).toBe(200)
+    }
+    await crm.has(2)
+    await running.close()
+    expect(idsOf(crm)).toEqual(['m1', 'm2'])
+  })
+
+  test('goes to each destination of its source that its integrations allow', async () => {
+    const [one, two, other] = [await endpoint(), await endpoint(), await endpoint()]
+    const settings = settingsFor(
+      [
+        destination([one], { name: 'one' }),
+        destination([two], { name: 'two' }),
+        destination([other], { name: 'other', sources: ['app'] }),
+      ],
+      {
+        sources: [
+          { name: 'web', writeKey: KEY },
+          { name: 'app', writeKey: 'app-key' },
+        ],
+      },
+    )
+    const running = await start(settings)
+    await post(running, [track('off', { integrations: { Webhooks: false } }), track('on')])
+    await Promise.all([one.has(1), two.has(1)])
+    await running.close()
+    expect([idsOf(one), idsOf(two), idsOf(other)]).toEqual([['on'], ['on'], []])
+
+    const store = await openStore(settings.store)
+    expect(await store.trace('off')).toMatchObject([{ state: 'skipped', destination: '' }])
+    expect(await store.trace('on')).toMatchObject([{ state: 'done' }, { state: 'done' }])
+    await store.close()
+  })
+})
+
+describe('several endpoints', () => {
+  test('all get a message at once; one success ends it', async () => {
+    const [well, ill] = [await endpoint(204), await endpoint(500)]
+    const settings = settingsFor([destination([ill, well])])
+    const running = await start(settings)
+    await post(running, [track('m1')])
+    await Promise.all([well.has(1), ill.has(1)])
+    await running.close()
+
+    const store = await openStore(settings.store)
+    const [trace] = await store.trace('m1')
+    expect(trace).toMatchObject({ state: 'done', dueAt: null })
+    expect(trace?.attempts).toHaveLength(2)
+    await store.close()
+  })
+
+  test('those that failed are tried again, those that refused are not', async () => {
+    const [refusing, failing] = [await endpoint(400), await endpoint(503, 204)]
+    const running = await start(settingsFor([destination([refusing, failing])]))
+    await post(running, [track('m1')])
+    await failing.has(2)
+    await running.close()
+    expect(refusing.received).toHaveLength(1)
+    expect(failing.received.map(({ headers }) => headers['x-attempt'])).toEqual(['1', '2'])
+    const bodies = new Set(failing.received.map(({ body }) => body))
+    expect(bodies.size).toBe(1)
+  })
+
+  test('one that is silent delays none of the others, and gets few requests', async () => {
+    const dead = await endpoint(() => undefined)
+    const healthy = await Promise.all(Array.from({ length: 4 }, () => endpoint()))
+    const webhooks = [dead, ...healthy].map(({ url }) => ({ url, headers: {}, concurrency: 4 }))
+    const running = await start(settingsFor([destination([], { webhooks })]))
+    for (let i = 0; i < 20; i++) await post(running, tracks(20, `${i}-`))
+    await Promise.all(healthy.map((one) => one.has(400)))
+    expect(dead.received.length).toBeLessThanOrEqual(4)
+  })
+})
+
+test('a dead destination leaves the others of its source alone', async () => {
+  const [dead, well] = [await endpoint(() => undefined), await endpoint()]
+  const running = await start(
+    settingsFor([destination([dead], { name: 'dead' }), destination([well], { name: 'well' })]),
+  )
+  for (let i = 0; i < 40; i++) await post(running, tracks(20, `${i}-`))
+  await well.has(800)
+  expect(dead.received.length).toBeLessThanOrEqual(128)
+})
+
+test('more than an endpoint takes at once waits in the store, and arrives', async () => {
+  const slow = await endpoint((response) => setTimeout(() => response.writeHead(204).end(), 1))
+  const webhooks = [{ url: slow.url, headers: {}, concurrency: 4 }]
+  const running = await start(settingsFor([destination([], { webhooks })]))
+  for (let i = 0; i < 10; i++) await post(running, tracks(50, `${i}-`))
+  await slow.has(500)
+  await running.close()
+  expect(new Set(idsOf(slow)).size).toBe(500)
+  expect(slow.received).toHaveLength(500)
+})
+
+test('an endpoint that comes back gets what waited for it, and what came meanwhile', async () => {
+  const crm = await endpoint(503)
+  const running = await start(settingsFor([destination([crm])]))
+  await post(running, tracks(30, 'before-'))
+  await expect.poll(() => running.stats()).toMatchObject([{ backlog: 30 }])
+  await post(running, tracks(30, 'meanwhile-'))
+  crm.answer(204)
+  await expect
+    .poll(async () => (await running.stats()).filter(({ backlog }) => backlog > 0), {
+      timeout: 20_000,
+    })
+    .toEqual([])
+  expect(new Set(idsOf(crm)).size).toBe(60)
+})
+
+describe('after a restart', () => {
+  test('what waited for a retry is tried again', async () => {
+    const crm = await endpoint(503, 204)
+    const settings = settingsFor([destination([crm])])
+    const first = await start(settings)
+    await post(first, [track('m1')])
+    await crm.has(1)
+    await first.close()
+    await start(settings)
+    await crm.has(2)
+    expect(crm.received[1]?.headers).toMatchObject({ 'x-message-id': 'm1', 'x-attempt': '2' })
+  })
+})
+
+describe('other settings', () => {
+  test('are used from then on, without a request dropped', async () => {
+    const [before, after] = [await endpoint(), await endpoint()]
+    const settings = settingsFor([destination([before])])
+    const running = await start(settings)
+    const answers: Promise<Response>[] = []
+    for (let i = 0; i < 20; i++) {
+      answers.push(post(running, tracks(5, `${i}-`)))
+      if (i === 10) await running.reload({ ...settings, destinations: [destination([after])] })
+    }
+    const statuses = (await Promise.all(answers)).map(({ status }) => status)
+    expect(new Set(statuses)).toEqual(new Set([200]))
+    await expect.poll(() => before.received.length + after.received.length).toBe(100)
+    await post(running, [track('last')])
+    await expect.poll(() => idsOf(after).includes('last')).toBe(true)
+  })
+
+  test('can open the way for a destination that was disabled', async () => {
+    const crm = await endpoint()
+    const settings = settingsFor([destination([crm], { enabled: false })])
+    const running = await start(settings)
+    await post(running, [track('skipped')])
+    await running.reload({ ...settings, destinations: [destination([crm])] })
+    await post(running, [track('sent')])
+    await crm.has(1)
+    await running.close()
+    expect(idsOf(crm)).toEqual(['sent'])
+  })
+
+  test('can neither change where it listens nor where it stores', async () => {
+    const settings = settingsFor([])
+    const running = await start(settings)
+    await expect(running.reload({ ...settings, store: 'sqlite:other.db' })).rejects.toThrow(
+      /^store: /,
+    )
+    const listen = { host: '127.0.0.1', port: 1 }
+    await expect(running.reload({ ...settings, listen })).rejects.toThrow(/^listen: /)
+  })
+})

@@ -1,0 +1,494 @@
+import { mkdtempSync, readFileSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { describe, expect, test } from 'vitest'
+import { checkSettings } from '../../src/settings/check.js'
+import type { Environment } from '../../src/settings/environment.js'
+
+type Raw = Record<string, unknown>
+
+const webhook = (fields: Raw = {}): Raw => ({ url: 'https://a.example.com/hook', ...fields })
+const destination = (fields: Raw = {}): Raw => ({
+  name: 'crm',
+  sources: ['web'],
+  webhooks: [webhook()],
+  ...fields,
+})
+const settings = (fields: Raw = {}): Raw => ({
+  sources: [{ name: 'web', writeKey: 'wk1' }],
+  destinations: [destination()],
+  ...fields,
+})
+const withDestination = (fields: Raw): Raw => settings({ destinations: [destination(fields)] })
+const withWebhook = (fields: Raw): Raw => withDestination({ webhooks: [webhook(fields)] })
+const withHeaders = (headers: unknown): Raw => withWebhook({ headers })
+const withSource = (fields: Raw): Raw =>
+  settings({ sources: [{ name: 'web', writeKey: 'wk1', ...fields }] })
+
+function problemsOf(raw: unknown, env: Environment = {}, folder = tmpdir()): string[] {
+  const checked = checkSettings(raw, env, folder)
+  if ('settings' in checked) return []
+  return checked.problems.map(({ path, message }) => `${path}: ${message}`)
+}
+
+function settingsOf(raw: unknown, env: Environment = {}, folder = tmpdir()) {
+  const checked = checkSettings(raw, env, folder)
+  if ('settings' in checked) return checked.settings
+  throw new Error(JSON.stringify(checked.problems))
+}
+
+test('the fewest settings there can be get every default', () => {
+  expect(settingsOf(settings())).toStrictEqual({
+    listen: { host: '127.0.0.1', port: 3300 },
+    sources: [{ name: 'web', writeKey: 'wk1' }],
+    destinations: [
+      {
+        name: 'crm',
+        sources: ['web'],
+        enabled: true,
+        sharedSecret: undefined,
+        webhooks: [{ url: 'https://a.example.com/hook', headers: {}, concurrency: 128 }],
+      },
+    ],
+    store: 'sqlite:./data/hookline.db',
+    adminToken: undefined,
+    allowNetworks: [],
+    ca: [],
+    retentionMs: 604_800_000,
+  })
+})
+
+test('every setting that is given is taken', () => {
+  const given = settings({
+    listen: '[::1]:0',
+    destinations: [
+      destination({
+        enabled: false,
+        sharedSecret: 's',
+        webhooks: [webhook({ headers: { 'X-Team': 'growth', 'X-Empty': '' }, concurrency: 1_000 })],
+      }),
+    ],
+    store: 'postgres://u:p@h/db',
+    adminToken: '0123456789abcdef',
+    allowNetworks: ['10.20.0.0/16', '127.0.0.1', 'fd00::/8', '::1'],
+    retention: '4h',
+  })
+  expect(settingsOf(given)).toMatchObject({
+    listen: { host: '::1', port: 0 },
+    destinations: [
+      {
+        enabled: false,
+        sharedSecret: 's',
+        webhooks: [{ headers: { 'X-Team': 'growth', 'X-Empty': '' }, concurrency: 1_000 }],
+      },
+    ],
+    store: 'postgres://u:p@h/db',
+    adminToken: '0123456789abcdef',
+    allowNetworks: ['10.20.0.0/16', '127.0.0.1/32', 'fd00::/8', '::1/128'],
+    retentionMs: 14_400_000,
+  })
+})
+
+describe('listen', () => {
+  test.each([
+    ['0.0.0.0:80', { host: '0.0.0.0', port: 80 }],
+    ['localhost:3300', { host: 'localhost', port: 3300 }],
+    ['[::]:65535', { host: '::', port: 65_535 }],
+    ['8080', { host: '127.0.0.1', port: 8080 }],
+    [8080, { host: '127.0.0.1', port: 8080 }],
+  ])('%s is read', (listen, expected) => {
+    expect(settingsOf(settings({ listen })).listen).toEqual(expected)
+  })
+
+  test.each([
+    '',
+    'localhost',
+    ':3300',
+    '::1:3300',
+    '[a]:1',
+    '1.2.3.4:65536',
+    'http://a:1',
+    -1,
+    1.5,
+    true,
+    null,
+  ])('%j is refused', (listen) => {
+    expect(problemsOf(settings({ listen }))).toEqual([
+      expect.stringMatching(/^listen: expected a host and a port, such as "127\.0\.0\.1:3300"/),
+    ])
+  })
+})
+
+test.each([
+  ['7d', 604_800_000],
+  ['12h', 43_200_000],
+  ['300m', 18_000_000],
+])('the retention %s is %i ms', (retention, ms) => {
+  expect(settingsOf(settings({ retention })).retentionMs).toBe(ms)
+})
+
+/** Settings that break one rule, and what is said of them. */
+const refusals: [raw: unknown, problem: string][] = [
+  [undefined, ': expected an object with named fields, got nothing.'],
+  [[], ': expected an object with named fields, got an empty list.'],
+  ['x', ': expected an object with named fields, got "x".'],
+
+  [settings({ sources: [] }), 'sources: expected a list of at least 1 source, got an empty list.'],
+  [settings({ destinations: {} }), 'destinations: expected a list of destinations, got an object.'],
+  [
+    settings({ sources: [7], destinations: [] }),
+    'sources[0]: expected an object with named fields, got 7.',
+  ],
+  [
+    withDestination({ name: 'a b' }),
+    'destinations[0].name: expected a name of 1 to 64 letters, digits, "-" and "_", got "a b".',
+  ],
+  [
+    withDestination({ name: 'x'.repeat(65) }),
+    `destinations[0].name: expected a name of 1 to 64 letters, digits, "-" and "_", got "${'x'.repeat(60)}"… (65 characters).`,
+  ],
+  [
+    withSource({ writeKey: '' }),
+    'sources[0].writeKey: expected a non-empty string, got an empty string.',
+  ],
+  [withSource({ writeKey: 42 }), 'sources[0].writeKey: expected a non-empty string, got a number.'],
+  [
+    withSource({ writeKey: 'a:b' }),
+    'sources[0].writeKey: expected a key without a colon, got a string of 3 characters: clients send it as the user name of HTTP.',
+  ],
+  [
+    withSource({ writeKey: 'key\n' }),
+    'sources[0].writeKey: expected no white space around it, got a string of 4 characters with some. Trim it: receivers that do would not match.',
+  ],
+  [
+    settings({
+      sources: [
+        { name: 'web', writeKey: 'k1' },
+        { name: 'web', writeKey: 'k2' },
+      ],
+    }),
+    'sources[1].name: is a name that sources[0].name has already.',
+  ],
+  [
+    settings({
+      sources: [
+        { name: 'web', writeKey: 'k1' },
+        { name: 'app', writeKey: 'k1' },
+      ],
+    }),
+    'sources[1].writeKey: is a write key that sources[0].writeKey has already.',
+  ],
+  [
+    settings({ destinations: [destination(), destination()] }),
+    'destinations[1].name: is a name that destinations[0].name has already.',
+  ],
+
+  [
+    withDestination({ sources: ['web', 'app'] }),
+    'destinations[0].sources[1]: expected the name of a source, one of "web", got "app".',
+  ],
+  [
+    withDestination({ sources: ['web', 'web'] }),
+    'destinations[0].sources[1]: is a source that destinations[0].sources[0] has already.',
+  ],
+  [
+    withDestination({ sources: [] }),
+    'destinations[0].sources: expected a list of at least 1 name of a source, got an empty list.',
+  ],
+  [
+    withDestination({ enabled: 'yes' }),
+    'destinations[0].enabled: expected true or false, got "yes".',
+  ],
+  [
+    withDestination({ sharedSecret: '' }),
+    'destinations[0].sharedSecret: expected a non-empty string, got an empty string. Leave it out to send without a signature.',
+  ],
+  [
+    withDestination({ sharedSecret: null }),
+    'destinations[0].sharedSecret: expected a string, got null.',
+  ],
+  [
+    withDestination({ sharedSecret: ' hush' }),
+    'destinations[0].sharedSecret: expected no white space around it, got a string of 5 characters with some. Trim it: receivers that do would not match.',
+  ],
+  [
+    withDestination({ webhooks: [] }),
+    'destinations[0].webhooks: expected a list of 1 to 5 webhooks, got an empty list.',
+  ],
+  [
+    withDestination({ webhooks: [1, 2, 3, 4, 5, 6].map((n) => webhook({ url: `http://h${n}/` })) }),
+    'destinations[0].webhooks: expected a list of 1 to 5 webhooks, got a list of 6.',
+  ],
+  [
+    withDestination({
+      webhooks: [webhook({ url: 'http://a.example' }), webhook({ url: 'HTTP://A.example:80/' })],
+    }),
+    'destinations[0].webhooks[1].url: is a URL that destinations[0].webhooks[0].url has already.',
+  ],
+
+  ...['example.com/hook', 'ftp://example.com', '/hook', '', 'http:/a', 'http://', undefined].map(
+    (url): [Raw, string] => [
+      withWebhook({ url }),
+      `destinations[0].webhooks[0].url: expected a full URL with http or https, such as "https://example.com/hook", got ${url === undefined ? 'nothing' : url === '' ? 'an empty string' : `"${url}"`}.`,
+    ],
+  ),
+  ...['https://user@h.example', 'https://user:word@h.example'].map((url): [Raw, string] => [
+    withWebhook({ url }),
+    'destinations[0].webhooks[0].url: expected a URL without a user name or password. Send them as a header instead: "headers": { "Authorization": "Basic …" }.',
+  ]),
+  [
+    withWebhook({ url: 'https://h.example/#' }),
+    'destinations[0].webhooks[0].url: expected a URL without a fragment (#…): it would never be sent.',
+  ],
+  ...[0, 1_001, 1.5, 'many', null].map((concurrency): [Raw, string] => [
+    withWebhook({ concurrency }),
+    `destinations[0].webhooks[0].concurrency: expected a whole number from 1 to 1,000, got ${concurrency === 'many' ? '"many"' : String(concurrency)}.`,
+  ]),
+
+  [
+    withHeaders(['X-Team: growth']),
+    'destinations[0].webhooks[0].headers: expected an object of names and values, such as { "X-Team": "growth" }, got a list of 1.',
+  ],
+  [
+    withHeaders({ 'X Team': 'growth' }),
+    'destinations[0].webhooks[0].headers["X Team"]: expected the name of a header: letters, digits and "-", no spaces.',
+  ],
+  [
+    withHeaders({ '': 'x' }),
+    'destinations[0].webhooks[0].headers[""]: expected the name of a header: letters, digits and "-", no spaces.',
+  ],
+  [
+    withHeaders({ 'X-N': 42 }),
+    'destinations[0].webhooks[0].headers["X-N"]: expected a string, got a number. Put it in quotes.',
+  ],
+  [
+    withHeaders({ 'X-N': 'a\r\nX-Evil: b' }),
+    'destinations[0].webhooks[0].headers["X-N"]: expected one line, got a string of 12 characters with a line break in it.',
+  ],
+  [
+    withHeaders({ 'X-N': 'a\0' }),
+    'destinations[0].webhooks[0].headers["X-N"]: expected characters of Latin-1, got a string of 2 characters with others in it. Encode them.',
+  ],
+  [
+    withHeaders({ 'X-N': '12 €' }),
+    'destinations[0].webhooks[0].headers["X-N"]: expected characters of Latin-1, got a string of 4 characters with others in it. Encode them.',
+  ],
+  [
+    withHeaders({ 'X-Team': 'a', 'x-team': 'a' }),
+    'destinations[0].webhooks[0].headers["x-team"]: is the same header as "X-Team": upper and lower case are one. Keep one.',
+  ],
+  [
+    withHeaders({ A: 'x'.repeat(2_048), B: 'x'.repeat(2_047) }),
+    'destinations[0].webhooks[0].headers: expected at most 4,096 bytes of names and values together, got 4097.',
+  ],
+  ...[
+    'Host Content-Length Transfer-Encoding Connection Content-Type User-Agent X-Signature Keep-Alive',
+    'Upgrade TE Trailer Expect X-Message-Id X-Attempt Webhook-Id Webhook-Timestamp Webhook-Signature',
+    'Proxy-Authorization proxy-connection',
+  ]
+    .join(' ')
+    .split(' ')
+    .map((name): [Raw, string] => [
+      withHeaders({ [name]: 'x' }),
+      `destinations[0].webhooks[0].headers${name.includes('-') ? `["${name}"]` : `.${name}`}: ${name} is set by the service itself, or by HTTP. Leave it out.`,
+    ]),
+
+  [
+    settings({ store: 'mysql://u:word@h/db' }),
+    'store: expected "sqlite:" and a path, such as "sqlite:./data/hookline.db", or a URL that starts with "postgres://", got "mysql://u:***@h/db".',
+  ],
+  [
+    settings({ store: 'sqlite:' }),
+    'store: expected "sqlite:" and a path, such as "sqlite:./data/hookline.db", or a URL that starts with "postgres://", got "sqlite:".',
+  ],
+  ...['fifteen-letters', 'sixteen letters of it', 7].map((adminToken): [Raw, string] => [
+    settings({ adminToken }),
+    `adminToken: expected at least 16 characters of ASCII without spaces, got ${typeof adminToken === 'string' ? `a string of ${adminToken.length} characters` : 'a number'}. \`openssl rand -hex 24\` makes one.`,
+  ]),
+  ...[
+    '10.0.0.0/33',
+    '10.0.0/8',
+    'fd00::/129',
+    'example.com',
+    '1.2.3.4/',
+    '1.2.3.4/8/8',
+    ' ::1',
+  ].map((network): [Raw, string] => [
+    settings({ allowNetworks: [network] }),
+    `allowNetworks[0]: expected a network such as "10.20.0.0/16" or "fd00::/8", or an address, got "${network}".`,
+  ]),
+  [
+    settings({ retention: '239m' }),
+    'retention: expected at least "4h", got "239m": a message is tried for 4 hours, and must be known until then.',
+  ],
+  ...['7', '7w', '1.5d', '-7d', 7].map((retention): [Raw, string] => [
+    settings({ retention }),
+    `retention: expected a time such as "7d", "12h" or "300m", got ${JSON.stringify(retention)}.`,
+  ]),
+
+  [
+    withDestination({ sharedSecrt: 'hush' }),
+    'destinations[0].sharedSecrt: there is no such field. Did you mean sharedSecret?',
+  ],
+  [
+    withDestination({ secret: 'hush' }),
+    'destinations[0].secret: there is no such field. Did you mean sharedSecret?',
+  ],
+  [withSource({ key: 'hush' }), 'sources[0].key: there is no such field. Did you mean writeKey?'],
+  [
+    withWebhook({ Headers: {} }),
+    'destinations[0].webhooks[0].Headers: there is no such field. Did you mean headers?',
+  ],
+  [settings({ port: 80 }), 'port: there is no such field. Did you mean listen?'],
+  [
+    withSource({ colour: 'red' }),
+    'sources[0].colour: there is no such field. The fields here are name, writeKey.',
+  ],
+  [
+    settings(JSON.parse('{"__proto__":{"store":"x"}}') as Raw),
+    // A spread keeps what JSON made of it: a field of that name.
+    '__proto__: there is no such field. The fields here are listen, sources, destinations, store, adminToken, allowNetworks, ca, retention.',
+  ],
+]
+
+test.each(refusals)('%j is refused', (raw, problem) => {
+  expect(problemsOf(raw)).toEqual([problem])
+})
+
+test('4,096 bytes of headers are not too many', () => {
+  expect(problemsOf(withHeaders({ A: 'x'.repeat(2_047), B: 'x'.repeat(2_047) }))).toEqual([])
+})
+
+test('everything that is wrong is told at once, wherever it is', () => {
+  const wrong = settings({
+    listen: 'here',
+    destinations: [
+      destination({
+        sources: ['wbe'],
+        sharedSecret: '${HUSH}',
+        webhooks: ['a', 'b', 'c', 'd', 'e', 'f'].map((name) =>
+          webhook({ url: name, headers: { Host: name } }),
+        ),
+      }),
+      destination({ webhook: [] }),
+    ],
+  })
+  const paths = problemsOf(wrong).map((problem) => problem.slice(0, problem.indexOf(':')))
+  expect(paths.sort()).toEqual(
+    [
+      'listen',
+      'destinations[0].sources[0]',
+      'destinations[0].sharedSecret',
+      'destinations[0].webhooks',
+      ...[0, 1, 2, 3, 4, 5].flatMap((index) => [
+        `destinations[0].webhooks[${index}].url`,
+        `destinations[0].webhooks[${index}].headers.Host`,
+      ]),
+      'destinations[1].name',
+      'destinations[1].webhook',
+    ].sort(),
+  )
+})
+
+describe('a reference to the environment', () => {
+  const env = {
+    KEY: 'wk2',
+    HOST: 'b.example.com',
+    N: '7',
+    ON: 'false',
+    EMPTY: '',
+    MONEY: '$&${KEY}',
+  }
+
+  test('is filled in wherever a string is', () => {
+    const given = settings({
+      sources: [{ name: 'web', writeKey: '${KEY}' }],
+      destinations: [
+        destination({
+          enabled: '${ON}',
+          sharedSecret: 'a$${KEY}b${KEY}${HOST}${MONEY}',
+          webhooks: [
+            {
+              url: 'https://${HOST}/${N}',
+              headers: { 'X-Key': 'Bearer ${KEY}' },
+              concurrency: '${N}',
+            },
+          ],
+        }),
+      ],
+    })
+    expect(settingsOf(given, env)).toMatchObject({
+      sources: [{ writeKey: 'wk2' }],
+      destinations: [
+        {
+          enabled: false,
+          sharedSecret: 'a${KEY}bwk2b.example.com$&${KEY}',
+          webhooks: [
+            { url: 'https://b.example.com/7', headers: { 'X-Key': 'Bearer wk2' }, concurrency: 7 },
+          ],
+        },
+      ],
+    })
+  })
+
+  test.each([
+    ['${NONE}', 'the environment variable NONE is not set.'],
+    ['x${EMPTY}', 'the environment variable EMPTY is empty.'],
+    ['${KEY', 'expected a } after ${. Write $${ for a literal ${.'],
+    [
+      '${KEY:-x}',
+      'expected the name of an environment variable between ${ and }: letters, digits and _, no default. Write $${ for a literal ${.',
+    ],
+  ])('%s is refused', (writeKey, problem) => {
+    expect(problemsOf(withSource({ writeKey }), env)).toEqual([`sources[0].writeKey: ${problem}`])
+  })
+
+  test('that names two variables which are not set names both, and breaks no rule besides', () => {
+    expect(problemsOf(withWebhook({ url: '${A}${B}' }), env)).toEqual([
+      'destinations[0].webhooks[0].url: the environment variable A is not set.',
+      'destinations[0].webhooks[0].url: the environment variable B is not set.',
+    ])
+  })
+
+  test('is never shown with what it stands for', () => {
+    const given = settings({ listen: '${KEY}', store: '${KEY}' })
+    expect(problemsOf(given, env)).toEqual([
+      expect.stringMatching(/^listen: .* got a string of 3 characters\.$/),
+      expect.stringMatching(/^store: .* got a string of 3 characters\.$/),
+    ])
+  })
+})
+
+describe('ca', () => {
+  const folder = mkdtempSync(join(tmpdir(), 'hookline-ca-'))
+  const both = readFileSync(new URL('two-certificates.pem', import.meta.url), 'utf8').trim()
+  const [first = '', second = ''] = both.split(/\n(?=-----BEGIN)/)
+  writeFileSync(join(folder, 'both.pem'), `# two of them\n${first}\n${second}\n`)
+  writeFileSync(join(folder, 'one.pem'), first)
+  writeFileSync(join(folder, 'none.pem'), 'nothing')
+  writeFileSync(join(folder, 'broken.pem'), `${first}\n${second.replace('MII', 'MIJ')}`)
+
+  test.each([
+    ['both.pem', [first, second]],
+    [
+      ['one.pem', './both.pem'],
+      [first, first, second],
+    ],
+    [join(folder, 'one.pem'), [first]],
+  ])('%j gives its certificates', (ca, certificates) => {
+    expect(settingsOf(settings({ ca }), {}, folder).ca).toEqual(certificates)
+  })
+
+  test.each([
+    ['no.pem', `ca: "no.pem" can't be read: there is no such file (${join(folder, 'no.pem')}).`],
+    [['one.pem', '.'], `ca[1]: "." can't be read: EISDIR on reading it (${folder}).`],
+    [
+      'none.pem',
+      'ca: "none.pem" has no certificate: expected PEM, with "-----BEGIN CERTIFICATE-----".',
+    ],
+    ['broken.pem', 'ca: "broken.pem" is broken: its certificate 2 is none.'],
+    [7, 'ca: expected the path of a file of certificates in PEM, got 7.'],
+  ])('%j is refused', (ca, problem) => {
+    expect(problemsOf(settings({ ca }), {}, folder)).toEqual([problem])
+  })
+})

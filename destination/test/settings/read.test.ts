@@ -1,0 +1,177 @@
+import { mkdtempSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { expect, test } from 'vitest'
+import { describeSettings } from '../../src/settings/describe.js'
+import { exampleSettings } from '../../src/settings/example.js'
+import { findSettings, readSettings } from '../../src/settings/read.js'
+import { SettingsError } from '../../src/settings/settings-error.js'
+
+const folder = () => mkdtempSync(join(tmpdir(), 'hookline-settings-'))
+
+function write(text: string, name = 'hookline.config.json'): string {
+  const file = join(folder(), name)
+  writeFileSync(file, text)
+  return file
+}
+
+function refusal(act: () => unknown): SettingsError {
+  try {
+    act()
+  } catch (error) {
+    if (error instanceof SettingsError) return error
+    throw error
+  }
+  throw new Error('it was not refused')
+}
+
+const YAML = `
+# What a JSON file can't have: a comment.
+sources:
+  - { name: web, writeKey: "\${WEB_KEY}" }
+destinations:
+  - name: crm
+    sources: [web]
+    webhooks:
+      - url: https://a.example.com/hook
+        headers: { X-Team: growth }
+`
+
+test.each(['settings.yaml', 'settings.yml', 'SETTINGS.YML'])('YAML is read from %s', (name) => {
+  const { sources, destinations } = readSettings(write(YAML, name), { WEB_KEY: 'wk1' })
+  expect(sources).toEqual([{ name: 'web', writeKey: 'wk1' }])
+  expect(destinations[0]?.webhooks[0]?.headers).toEqual({ 'X-Team': 'growth' })
+})
+
+test('JSON is read, with a byte order mark too', () => {
+  const file = write(`\uFEFF${exampleSettings('wk1', 'hush')}`)
+  expect(readSettings(file, {}).sources).toEqual([{ name: 'web', writeKey: 'wk1' }])
+})
+
+test('every mistake is in the message, each on its own line with its path', () => {
+  const file = write(
+    '{ "listen": "x", "sources": [{ "name": "web", "writeKey": "hush:hush" }], "destination": [] }',
+  )
+  const error = refusal(() => readSettings(file, {}))
+  expect(error.code).toBe('settings_invalid')
+  expect(error.message.split('\n')).toEqual([
+    `${file} has 4 problems:`,
+    expect.stringMatching(/^ {2}listen: expected a host and a port/),
+    '  sources[0].writeKey: expected a key without a colon, got a string of 9 characters: clients send it as the user name of HTTP.',
+    '  destinations: expected a list of destinations, got nothing.',
+    '  destination: there is no such field. Did you mean destinations?',
+  ])
+  expect(error.problems).toHaveLength(4)
+})
+
+const DOUBLE = 'a name in double quotes'
+const UNENDED = ': a string that does not end on its line, or with a \\ that means nothing.'
+
+/** Texts that are no JSON, the line and column of the fault, and what is said of it. */
+const faults: [text: string, place: string, message: string][] = [
+  ['', '1:1', 'expected a value, got the end of the file.'],
+  ['{"a": 1,\n}', '2:1', `expected ${DOUBLE}, got }. The last one is not followed by a comma.`],
+  ['{"a": [1, 2,]}', '1:13', 'expected a value, got ]. The last one is not followed by a comma.'],
+  ['{\n  "a": 1\n  "b": 2\n}', '3:3', 'expected a comma or }, got ".'],
+  ['["a" "b"]', '1:6', 'expected a comma or ], got ".'],
+  ['{"a" 1}', '1:6', 'expected a colon, got 1.'],
+  ["{'a': 1}", '1:2', `expected ${DOUBLE} or }, got '. Strings are in double quotes.`],
+  ['{a: 1}', '1:2', `expected ${DOUBLE} or }, got a.`],
+  ['// no\n{}', '1:1', 'expected a value, got /. JSON has no comments; YAML has (*.yaml).'],
+  ['{"a": hush}', '1:7', 'expected a value, got h.'],
+  ['{"a": truest}', '1:7', 'expected a value, got t.'],
+  ['{"a": 01}', '1:7', 'expected a value, got 0.'],
+  ['{"a": "hush\n"}', '1:7', `expected a value, got "${UNENDED}`],
+  ['{"a": "hu\\sh"}', '1:7', `expected a value, got "${UNENDED}`],
+  ['{"a": [1, 2', '1:12', 'expected a comma or ], got the end of the file.'],
+  ['{"a": 1} {', '1:10', 'expected the end of the file, got {.'],
+  ['{"a": [}', '1:8', 'expected a value or ], got }.'],
+  ['{"a": 1,\n "a": 2}', '2:2', 'this field stands here for the second time. Keep one of the two.'],
+]
+
+test.each(faults)('the fault of %j is found at %s', (text, place, message) => {
+  const { code, problems } = refusal(() => readSettings(write(text), {}))
+  const [line, column] = place.split(':')
+  expect(code).toBe('settings_syntax')
+  expect(problems).toEqual([{ path: `line ${line}, column ${column}`, message }])
+})
+
+test.each([
+  ['a: [1', 'line 1, column 6'],
+  ['a: 1\na: 2', 'line 2, column 1'],
+  ['a: "hush" hush', 'line 1, column 11'],
+  ['a:\n\tb: 1', 'line 2, column 1'],
+  ['a: *hush', 'line 1, column 1'],
+])('the fault of the YAML %j is found, and nothing of the file repeated', (text, path) => {
+  const error = refusal(() => readSettings(write(text, 'a.yaml'), {}))
+  expect(error.code).toBe('settings_syntax')
+  expect(error.problems.map((problem) => problem.path)).toEqual([path])
+  expect(error.message).not.toContain('hush')
+})
+
+test('a file that is not there is named, with its folder', () => {
+  const file = join(folder(), 'mine.json')
+  const { code, message } = refusal(() => readSettings(file, {}))
+  expect(code).toBe('settings_not_found')
+  expect(message).toBe(`${file}: there is no file mine.json in ${join(file, '..')}.`)
+})
+
+test('a file that is a folder can’t be read', () => {
+  expect(refusal(() => readSettings(folder(), {})).code).toBe('settings_unreadable')
+})
+
+test('the settings of a folder are found, JSON before YAML', () => {
+  const file = write('{}', 'hookline.config.yml')
+  const found = join(file, '..')
+  expect(findSettings(found)).toBe(file)
+  writeFileSync(join(found, 'hookline.config.json'), '{}')
+  expect(findSettings(found)).toBe(join(found, 'hookline.config.json'))
+})
+
+test('a folder without settings is told, with the names that were looked for', () => {
+  const empty = folder()
+  const { code, message } = refusal(() => findSettings(empty))
+  expect(code).toBe('settings_not_found')
+  expect(message).toBe(
+    `${empty}: there is no hookline.config.json, hookline.config.yaml or hookline.config.yml.`,
+  )
+})
+
+test('the description of settings has no secret in it', () => {
+  const secrets = ['hush-key', 'hush-shared', 'hush-admin-0123456', 'hush-header', 'hush-password']
+  const [writeKey, sharedSecret, adminToken, header, password] = secrets
+  const file = write(
+    JSON.stringify({
+      sources: [{ name: 'web', writeKey }],
+      destinations: [
+        {
+          name: 'crm',
+          sources: ['web'],
+          sharedSecret,
+          webhooks: [{ url: 'https://a.example.com/hook', headers: { 'X-Token': header } }],
+        },
+      ],
+      store: `postgres://hookline:${password}@db/hookline`,
+      adminToken,
+    }),
+  )
+  const description = describeSettings(readSettings(file, {}))
+  expect(description).toEqual({
+    listen: '127.0.0.1:3300',
+    store: 'postgres://hookline:***@db/hookline',
+    retention: '7d',
+    admin: true,
+    allowNetworks: [],
+    ca: 0,
+    sources: ['web'],
+    destinations: [
+      {
+        name: 'crm',
+        sources: ['web'],
+        enabled: true,
+        signed: true,
+        webhooks: [{ url: 'https://a.example.com/hook', headers: ['X-Token'], concurrency: 128 }],
+      },
+    ],
+  })
+})

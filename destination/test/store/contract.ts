@@ -1,0 +1,722 @@
+import { afterEach, beforeEach, describe, expect, test } from 'vitest'
+import {
+  LEASE_MS,
+  type AttemptLog,
+  type Delivery,
+  type NewDelivery,
+  type Settlement,
+  type Store,
+} from '../../src/store/store.js'
+
+/** An engine under test: a fresh store, a way to open it again, and a hand on its clock. */
+export interface Subject {
+  store: Store
+  /** The store's time: ms since the epoch. */
+  now(): number
+  /** Sets the store's clock forward. */
+  advance(ms: number): void
+  /** Closes the store, and opens the same one. */
+  reopen(): Promise<Store>
+  /** Closes the store, and leaves nothing of it. */
+  dispose(): Promise<void>
+}
+
+/** One delivery that nobody has put yet; each has a message of its own. */
+export function newDelivery(changes: Partial<NewDelivery> = {}): NewDelivery {
+  return {
+    messageId: crypto.randomUUID(),
+    source: 'web',
+    destination: 'crm',
+    type: 'track',
+    user: 'ann',
+    body: '{"type":"track"}',
+    state: 'fresh',
+    ...changes,
+  }
+}
+
+/** What came of a claimed delivery; by default it arrived. */
+export function settlement(
+  { id, attempt }: Pick<Delivery, 'id' | 'attempt'>,
+  next: Settlement['next'] = { state: 'done' },
+  changes: Partial<Settlement> = {},
+): Settlement {
+  return { id, attempt, next, refusedBy: [], log: [], ...changes }
+}
+
+/** What every store does, whatever it keeps its deliveries in. */
+export function storeContract(name: string, make: () => Promise<Subject>): void {
+  describe(name, () => {
+    let subject: Subject
+    let store: Store
+
+    beforeEach(async () => {
+      subject = await make()
+      store = subject.store
+    })
+
+    afterEach(async () => {
+      await subject.dispose()
+    })
+
+    const reopen = async (): Promise<void> => {
+      store = await subject.reopen()
+    }
+
+    const put = async (changes: Partial<NewDelivery> = {}): Promise<number> => {
+      const [id] = await store.put([newDelivery(changes)])
+      expect(id).toBeTypeOf('number')
+      return id as number
+    }
+
+    const claim = (lane: 'fresh' | 'backlog', limit = 10, destination = 'crm') =>
+      store.claim([{ destination, lane, limit }])
+
+    const claimOne = async (lane: 'fresh' | 'backlog' = 'fresh'): Promise<Delivery> => {
+      const [delivery, ...others] = await claim(lane)
+      expect(others).toEqual([])
+      expect(delivery).toBeDefined()
+      return delivery as Delivery
+    }
+
+    const idsOf = (deliveries: Delivery[]): number[] => deliveries.map(({ id }) => id)
+
+    describe('put', () => {
+      test('gives each delivery an id of its own, in the order in which they were given', async () => {
+        const ids = await store.put([
+          newDelivery({ body: '{"n":1}' }),
+          newDelivery({ body: '{"n":2}' }),
+        ])
+        expect(new Set(ids).size).toBe(2)
+        const bodies = new Map((await claim('fresh')).map(({ id, body }) => [id, body]))
+        expect(ids.map((id) => bodies.get(id as number))).toEqual(['{"n":1}', '{"n":2}'])
+      })
+
+      test('of nothing is answered with nothing', async () => {
+        expect(await store.put([])).toEqual([])
+      })
+
+      test('a message that the destination has already gets no id, and is forwarded once', async () => {
+        const first = await put({ messageId: 'm', body: '{"n":1}' })
+        expect(await store.put([newDelivery({ messageId: 'm', body: '{"n":2}' })])).toEqual([
+          undefined,
+        ])
+        expect(await claim('fresh')).toMatchObject([{ id: first, body: '{"n":1}' }])
+      })
+
+      test('a message that comes twice in one put is stored once', async () => {
+        const twice = newDelivery()
+        const [first, second, other] = await store.put([twice, twice, newDelivery()])
+        expect(first).toBeTypeOf('number')
+        expect(second).toBeUndefined()
+        expect(other).toBeTypeOf('number')
+      })
+
+      test('a message is known after it has arrived, and after the store was opened again', async () => {
+        const delivery = newDelivery()
+        await store.put([delivery])
+        await store.settle([settlement(await claimOne())])
+        expect(await store.put([delivery])).toEqual([undefined])
+        await reopen()
+        expect(await store.put([delivery])).toEqual([undefined])
+      })
+
+      test('one message may go to several destinations, and come from several sources', async () => {
+        const messageId = 'm'
+        const ids = await store.put([
+          newDelivery({ messageId, destination: 'crm' }),
+          newDelivery({ messageId, destination: 'mail' }),
+          newDelivery({ messageId, source: 'app' }),
+        ])
+        expect(new Set(ids).size).toBe(3)
+        expect(await store.trace(messageId)).toMatchObject([
+          { source: 'web', destination: 'crm' },
+          { source: 'web', destination: 'mail' },
+          { source: 'app', destination: 'crm' },
+        ])
+      })
+
+      test('many callers at once each get their own ids', async () => {
+        const calls = await Promise.all(
+          Array.from({ length: 200 }, (_, n) =>
+            store.put([newDelivery({ messageId: `${n}-a` }), newDelivery({ messageId: `${n}-b` })]),
+          ),
+        )
+        expect(new Set(calls.flat()).size).toBe(400)
+        for (const n of [0, 99, 199]) {
+          expect(await store.trace(`${n}-a`)).toMatchObject([{ id: calls[n]?.[0] }])
+          expect(await store.trace(`${n}-b`)).toMatchObject([{ id: calls[n]?.[1] }])
+        }
+      })
+
+      test('the same message from many callers at once is stored for one of them', async () => {
+        const delivery = newDelivery()
+        const calls = await Promise.all(Array.from({ length: 50 }, () => store.put([delivery])))
+        expect(calls.flat().filter((id) => id !== undefined)).toHaveLength(1)
+      })
+
+      test('what was put is there after the store was opened again', async () => {
+        const id = await put({ messageId: 'm', body: '{"kept":true}' })
+        await reopen()
+        expect(await claim('fresh')).toMatchObject([{ id, messageId: 'm', body: '{"kept":true}' }])
+      })
+
+      test('what is put leased is in the first attempt of whoever put it', async () => {
+        const id = await put({ messageId: 'm', state: 'leased' })
+        expect(await claim('fresh')).toEqual([])
+        expect(await claim('backlog')).toEqual([])
+        expect(await store.trace('m')).toMatchObject([
+          {
+            state: 'leased',
+            firstAttemptAt: subject.now(),
+            dueAt: subject.now() + LEASE_MS,
+          },
+        ])
+        expect(await store.settle([settlement({ id, attempt: 1 })])).toBe(0)
+        expect(await store.trace('m')).toMatchObject([{ state: 'done' }])
+      })
+
+      test('what is skipped is for the log alone', async () => {
+        await put({ messageId: 'm', destination: '', body: '', state: 'skipped', reason: 'off' })
+        expect(await claim('fresh', 10, '')).toEqual([])
+        expect(await claim('backlog', 10, '')).toEqual([])
+        expect(await store.stats()).toEqual([])
+        expect(await store.trace('m')).toMatchObject([
+          { destination: '', body: '', state: 'skipped', reason: 'off', dueAt: null, attempts: [] },
+        ])
+      })
+    })
+
+    describe('claim', () => {
+      test('gives all that was put', async () => {
+        const delivery = newDelivery({ type: 'identify', body: '{"a":"é😀"}' })
+        const [id] = await store.put([delivery])
+        expect(await claim('fresh')).toEqual([
+          {
+            id,
+            attempt: 1,
+            messageId: delivery.messageId,
+            source: 'web',
+            destination: 'crm',
+            type: 'identify',
+            body: '{"a":"é😀"}',
+            lane: 'fresh',
+            sinceFirstMs: 0,
+            refusedBy: [],
+          },
+        ])
+      })
+
+      test('gives nothing twice while the lease holds', async () => {
+        await put()
+        await claimOne()
+        subject.advance(LEASE_MS - 1)
+        expect(await claim('fresh')).toEqual([])
+        expect(await claim('backlog')).toEqual([])
+      })
+
+      test('gives each delivery to one of those that ask at once', async () => {
+        await store.put(Array.from({ length: 20 }, () => newDelivery()))
+        const claims = await Promise.all(Array.from({ length: 10 }, () => claim('fresh', 3)))
+        const ids = idsOf(claims.flat())
+        expect(ids).toHaveLength(20)
+        expect(new Set(ids).size).toBe(20)
+      })
+
+      test.each(['fresh', 'backlog'] as const)(
+        'gives the longest due of %s first',
+        async (lane) => {
+          const ids: number[] = []
+          for (let n = 0; n < 3; n++) {
+            ids.push(await put({ state: lane }))
+            subject.advance(10)
+          }
+          expect(idsOf(await claim(lane, 2))).toEqual(ids.slice(0, 2))
+          expect(idsOf(await claim(lane, 2))).toEqual(ids.slice(2))
+        },
+      )
+
+      test('what is due at the same time comes in the order in which it was put', async () => {
+        const ids = await store.put(Array.from({ length: 50 }, () => newDelivery()))
+        expect(idsOf(await claim('fresh', 50))).toEqual(ids)
+      })
+
+      test('goes by the time at which an attempt is due, not by age', async () => {
+        const [older, newer] = await store.put([newDelivery(), newDelivery()])
+        const claimed = await claim('fresh')
+        await store.settle(
+          claimed.map((delivery) =>
+            settlement(delivery, { state: 'backlog', delayMs: delivery.id === older ? 200 : 100 }),
+          ),
+        )
+        subject.advance(200)
+        expect(idsOf(await claim('backlog'))).toEqual([newer, older])
+      })
+
+      test('keeps lanes and destinations apart', async () => {
+        const fresh = await put()
+        const backlog = await put({ state: 'backlog' })
+        const other = await put({ destination: 'mail' })
+        expect(idsOf(await claim('backlog'))).toEqual([backlog])
+        expect(idsOf(await claim('fresh', 10, 'mail'))).toEqual([other])
+        expect(idsOf(await claim('fresh'))).toEqual([fresh])
+        expect(await claim('fresh', 10, 'nobody')).toEqual([])
+      })
+
+      test('fulfils several wishes, each up to its own limit', async () => {
+        await store.put([
+          ...Array.from({ length: 3 }, () => newDelivery()),
+          ...Array.from({ length: 3 }, () => newDelivery({ destination: 'mail' })),
+        ])
+        const claimed = await store.claim([
+          { destination: 'crm', lane: 'fresh', limit: 1 },
+          { destination: 'mail', lane: 'fresh', limit: 2 },
+          { destination: 'crm', lane: 'backlog', limit: 5 },
+        ])
+        expect(claimed.map(({ destination }) => destination)).toEqual(['crm', 'mail', 'mail'])
+      })
+
+      test('a limit of 0 gives nothing', async () => {
+        await put()
+        expect(await claim('fresh', 0)).toEqual([])
+      })
+
+      test('what is not due yet stays', async () => {
+        await put()
+        const delivery = await claimOne()
+        await store.settle([settlement(delivery, { state: 'backlog', delayMs: 5_000 })])
+        subject.advance(4_999)
+        expect(await claim('backlog')).toEqual([])
+        subject.advance(1)
+        expect(await claimOne('backlog')).toMatchObject({ attempt: 2, sinceFirstMs: 5_000 })
+      })
+
+      test('a lease that ran out makes the delivery due in the backlog, for another attempt', async () => {
+        const id = await put()
+        await claimOne()
+        subject.advance(LEASE_MS)
+        expect(await claim('fresh')).toEqual([])
+        expect(await claimOne('backlog')).toMatchObject({
+          id,
+          attempt: 2,
+          lane: 'backlog',
+          sinceFirstMs: LEASE_MS,
+        })
+      })
+
+      test('leases that ran out take their place among the backlog by the time they were due', async () => {
+        const lapsed = await put({ state: 'leased' })
+        subject.advance(LEASE_MS - 1)
+        const before = await put({ state: 'backlog' })
+        subject.advance(2)
+        const after = await put({ state: 'backlog' })
+        expect(idsOf(await claim('backlog', 2))).toEqual([before, lapsed])
+        expect(idsOf(await claim('backlog', 2))).toEqual([after])
+      })
+    })
+
+    describe('settle', () => {
+      const POSTS: AttemptLog[] = [
+        {
+          url: 'https://a.example.com/hook',
+          code: 'server_error',
+          status: 503,
+          ms: 12.5,
+          error: 'The endpoint answered 503.',
+          response: 'busy',
+        },
+        {
+          url: 'https://b.example.com/hook',
+          code: 'timeout',
+          status: null,
+          ms: 5_000,
+          error: 'No answer within 5 s.',
+          response: '',
+        },
+      ]
+
+      test('writes each POST of each attempt, in order, at the time at which the attempt began', async () => {
+        await put({ messageId: 'm' })
+        const startedAt = subject.now()
+        const first = await claimOne()
+        subject.advance(700)
+        await store.settle([
+          settlement(first, { state: 'backlog', delayMs: 2_000 }, { log: POSTS }),
+        ])
+        subject.advance(2_000)
+        const second = await claimOne('backlog')
+        const arrival: AttemptLog = {
+          url: 'https://b.example.com/hook',
+          code: 'delivered',
+          status: 200,
+          ms: 3,
+          error: null,
+          response: 'ok',
+        }
+        await store.settle([settlement(second, { state: 'done' }, { log: [arrival] })])
+        const [trace] = await store.trace('m')
+        expect(trace?.attempts).toEqual([
+          ...POSTS.map((post) => ({ ...post, attempt: 1, at: startedAt })),
+          { ...arrival, attempt: 2, at: startedAt + 2_700 },
+        ])
+      })
+
+      test('done is the end', async () => {
+        const id = await put({ messageId: 'm', user: 'ann', body: '{"a":1}' })
+        const receivedAt = subject.now()
+        subject.advance(50)
+        await store.settle([settlement(await claimOne())])
+        subject.advance(LEASE_MS * 2)
+        expect(await claim('fresh')).toEqual([])
+        expect(await claim('backlog')).toEqual([])
+        expect(await store.trace('m')).toEqual([
+          {
+            id,
+            messageId: 'm',
+            source: 'web',
+            destination: 'crm',
+            type: 'track',
+            user: 'ann',
+            body: '{"a":1}',
+            state: 'done',
+            reason: null,
+            receivedAt,
+            firstAttemptAt: receivedAt + 50,
+            dueAt: null,
+            attempts: [],
+          },
+        ])
+      })
+
+      test('dead is the end, and has a reason', async () => {
+        await put({ messageId: 'm' })
+        const reason = 'refused by all of its endpoints'
+        await store.settle([settlement(await claimOne(), { state: 'dead', reason })])
+        subject.advance(LEASE_MS * 2)
+        expect(await claim('backlog')).toEqual([])
+        expect(await store.trace('m')).toMatchObject([{ state: 'dead', reason, dueAt: null }])
+      })
+
+      test('the backlog has it due after the delay', async () => {
+        await put({ messageId: 'm' })
+        const startedAt = subject.now()
+        await store.settle([settlement(await claimOne(), { state: 'backlog', delayMs: 2_000.4 })])
+        expect(await store.trace('m')).toMatchObject([
+          { state: 'backlog', dueAt: startedAt + 2_000, firstAttemptAt: startedAt },
+        ])
+      })
+
+      test('remembers who refused it, and replaces that by what the next attempt says', async () => {
+        await put()
+        const refusedBy = ['https://a.example.com/"hook"', 'https://b.example.com/é']
+        const first = await claimOne()
+        await store.settle([settlement(first, { state: 'backlog', delayMs: 0 }, { refusedBy })])
+        const second = await claimOne('backlog')
+        expect(second.refusedBy).toEqual(refusedBy)
+        await store.settle([settlement(second, { state: 'backlog', delayMs: 0 })])
+        expect((await claimOne('backlog')).refusedBy).toEqual([])
+      })
+
+      test('is refused if a newer claim has the delivery, and changes nothing then', async () => {
+        await put({ messageId: 'm' })
+        const late = await claimOne()
+        subject.advance(LEASE_MS)
+        const latest = await claimOne('backlog')
+        expect(await store.settle([settlement(late, { state: 'done' }, { log: POSTS })])).toBe(1)
+        expect(await store.trace('m')).toMatchObject([{ state: 'leased', attempts: [] }])
+        expect(await store.settle([settlement(latest)])).toBe(0)
+      })
+
+      test('is taken after the lease ran out, as long as nobody has claimed the delivery', async () => {
+        await put({ messageId: 'm' })
+        const delivery = await claimOne()
+        subject.advance(LEASE_MS * 2)
+        expect(await store.settle([settlement(delivery)])).toBe(0)
+        expect(await store.trace('m')).toMatchObject([{ state: 'done' }])
+      })
+
+      test.each<[string, Settlement['next']]>([
+        ['done', { state: 'done' }],
+        ['dead', { state: 'dead', reason: 'late' }],
+        ['backlog', { state: 'backlog', delayMs: 60_000 }],
+      ])('a second time is refused after %s', async (_, next) => {
+        await put({ messageId: 'm' })
+        const delivery = await claimOne()
+        expect(await store.settle([settlement(delivery, next, { log: POSTS })])).toBe(0)
+        const before = await store.trace('m')
+        expect(await store.settle([settlement(delivery, { state: 'done' }, { log: POSTS })])).toBe(
+          1,
+        )
+        expect(await store.trace('m')).toEqual(before)
+      })
+
+      test('twice in one call is taken once', async () => {
+        await put()
+        const delivery = await claimOne()
+        expect(await store.settle([settlement(delivery), settlement(delivery)])).toBe(1)
+      })
+
+      test('of a delivery that the store does not have is refused', async () => {
+        expect(await store.settle([settlement({ id: 4_711, attempt: 1 })])).toBe(1)
+      })
+
+      test('of nothing refuses nothing', async () => {
+        expect(await store.settle([])).toBe(0)
+      })
+
+      test('each caller is told of its own refusals', async () => {
+        const [id] = await store.put([newDelivery({ state: 'leased' })])
+        const delivery = { id: id as number, attempt: 1 }
+        expect(
+          await Promise.all([
+            store.settle([settlement(delivery)]),
+            store.settle([settlement(delivery), settlement(delivery)]),
+            store.settle([settlement({ id: 4_711, attempt: 1 })]),
+          ]),
+        ).toEqual([0, 2, 1])
+      })
+
+      test('what was settled is there after the store was opened again', async () => {
+        await put({ messageId: 'm' })
+        await store.settle([settlement(await claimOne(), { state: 'done' }, { log: POSTS })])
+        const before = await store.trace('m')
+        await reopen()
+        expect(await store.trace('m')).toEqual(before)
+      })
+    })
+
+    describe('any text', () => {
+      const TEXTS: [string, string][] = [
+        ['quotes', `it's "quoted" \`and\` \\slashed\\ ; DROP TABLE deliveries --`],
+        ['NUL', 'a\0b\0'],
+        ['a control character', 'a\x1ab\x1a0000\x01'],
+        ['accents and emoji', 'é̂ 😀 👩‍👩‍👧 日本語'],
+        ['a lone surrogate', 'a\ud83db'],
+        ['a lone surrogate the other way', '\ude00a\ud83d'],
+        ['nothing', ''],
+      ]
+
+      test.each(TEXTS)('ids, names and logs with %s come back as they were', async (_, text) => {
+        const delivery = newDelivery({
+          messageId: text,
+          source: text,
+          destination: text,
+          user: text,
+          body: JSON.stringify({ text }),
+        })
+        await store.put([delivery])
+        await reopen()
+        const [claimed] = await claim('fresh', 1, text)
+        expect(claimed).toMatchObject({
+          messageId: text,
+          source: text,
+          destination: text,
+          body: delivery.body,
+        })
+        const log: AttemptLog = {
+          url: text,
+          code: 'client_error',
+          status: 400,
+          ms: 1,
+          error: text,
+          response: text,
+        }
+        await store.settle([
+          settlement(
+            claimed as Delivery,
+            { state: 'dead', reason: text },
+            { refusedBy: [text], log: [log] },
+          ),
+        ])
+        await reopen()
+        expect(await store.trace(text)).toMatchObject([
+          { messageId: text, user: text, reason: text, attempts: [log] },
+        ])
+        expect(await store.stats()).toMatchObject([{ destination: text, dead: 1 }])
+      })
+
+      test('texts that differ in what databases do not keep are different messages', async () => {
+        const ids = ['a', 'a\0', 'a\0b', 'a\ud83d', 'a\ud83e', 'a\ufffd', 'a\x1a', 'a\x1ad83d']
+        const put = await store.put(ids.map((messageId) => newDelivery({ messageId })))
+        expect(new Set(put).size).toBe(ids.length)
+        expect(put).not.toContain(undefined)
+      })
+
+      test('a body of 32 KB comes back as it was', async () => {
+        const body = JSON.stringify({ text: 'é😀'.repeat(5_461) })
+        expect(Buffer.byteLength(body)).toBeGreaterThan(32_000)
+        await put({ messageId: 'm', body })
+        expect((await claimOne()).body).toBe(body)
+        expect(await store.trace('m')).toMatchObject([{ body }])
+      })
+    })
+
+    describe('stats', () => {
+      test('an empty store has none', async () => {
+        expect(await store.stats()).toEqual([])
+      })
+
+      test('counts by destination and state, before and after the store was opened again', async () => {
+        await store.put([
+          ...Array.from({ length: 4 }, () => newDelivery()),
+          newDelivery({ state: 'backlog' }),
+          newDelivery({ destination: 'mail', state: 'backlog' }),
+        ])
+        subject.advance(100)
+        const [one, two] = await claim('fresh', 2)
+        await store.settle([
+          settlement(one as Delivery, { state: 'dead', reason: 'refused' }),
+          settlement(two as Delivery),
+        ])
+        const expected = [
+          { destination: 'crm', fresh: 2, backlog: 1, leased: 0, dead: 1, oldestMs: 100 },
+          { destination: 'mail', fresh: 0, backlog: 1, leased: 0, dead: 0, oldestMs: 100 },
+        ]
+        const byName = (a: { destination: string }, b: { destination: string }) =>
+          a.destination < b.destination ? -1 : 1
+        expect((await store.stats()).sort(byName)).toEqual(expected)
+        await reopen()
+        expect((await store.stats()).sort(byName)).toEqual(expected)
+      })
+
+      test('what is leased counts as leased until it is settled', async () => {
+        await put()
+        const delivery = await claimOne()
+        expect(await store.stats()).toMatchObject([{ fresh: 0, leased: 1 }])
+        await store.settle([settlement(delivery, { state: 'backlog', delayMs: 1_000 })])
+        expect(await store.stats()).toMatchObject([{ leased: 0, backlog: 1 }])
+      })
+
+      test('the oldest is the one that waits longest, retries included', async () => {
+        await put()
+        subject.advance(100)
+        await put()
+        subject.advance(100)
+        const [oldest] = await claim('fresh', 1)
+        await store.settle([settlement(oldest as Delivery, { state: 'backlog', delayMs: 60_000 })])
+        expect(await store.stats()).toMatchObject([{ oldestMs: 200 }])
+        subject.advance(60_000)
+        await store.settle([settlement(await claimOne('backlog'))])
+        expect(await store.stats()).toMatchObject([{ oldestMs: 60_100 }])
+        await store.settle([settlement(await claimOne('fresh'))])
+        expect(await store.stats()).toEqual([])
+        await put()
+        subject.advance(7)
+        expect(await store.stats()).toMatchObject([{ oldestMs: 7 }])
+      })
+    })
+
+    describe('sweep', () => {
+      const DAY = 86_400_000
+
+      test('deletes what is settled and old with its log, and leaves the rest', async () => {
+        const log: AttemptLog[] = [
+          { url: 'https://a/', code: 'delivered', status: 200, ms: 1, error: null, response: '' },
+        ]
+        await put({ messageId: 'done' })
+        await store.settle([settlement(await claimOne(), { state: 'done' }, { log })])
+        await put({ messageId: 'skipped', state: 'skipped', reason: 'off' })
+        subject.advance(DAY)
+        await put({ messageId: 'recent' })
+        await store.settle([settlement(await claimOne())])
+        expect(await store.sweep(DAY, 10)).toBe(0)
+        subject.advance(1)
+        expect(await store.sweep(DAY, 10)).toBe(2)
+        expect(await store.trace('done')).toEqual([])
+        expect(await store.trace('skipped')).toEqual([])
+        expect(await store.trace('recent')).toHaveLength(1)
+        expect(await store.sweep(DAY, 10)).toBe(0)
+      })
+
+      test('a message that was deleted is new again', async () => {
+        await put({ messageId: 'm' })
+        await store.settle([settlement(await claimOne())])
+        subject.advance(DAY + 1)
+        await store.sweep(DAY, 10)
+        await put({ messageId: 'm', body: '{"new":true}' })
+        expect(await claimOne()).toMatchObject({ attempt: 1, body: '{"new":true}' })
+        expect(await store.trace('m')).toMatchObject([{ attempts: [] }])
+      })
+
+      test('makes dead letters of what waits and is old, and keeps those for as long again', async () => {
+        await put({ messageId: 'fresh' })
+        await put({ messageId: 'backlog', state: 'backlog' })
+        await put({ messageId: 'lapsed', state: 'leased' })
+        subject.advance(DAY + 1)
+        expect(await store.sweep(DAY, 10)).toBe(3)
+        for (const messageId of ['fresh', 'backlog', 'lapsed']) {
+          const [trace] = await store.trace(messageId)
+          expect(trace).toMatchObject({ state: 'dead', dueAt: null })
+          expect(trace?.reason).toMatch(/retention/)
+        }
+        expect(await claim('fresh')).toEqual([])
+        expect(await claim('backlog')).toEqual([])
+        expect(await store.stats()).toMatchObject([{ dead: 3, fresh: 0, backlog: 0, leased: 0 }])
+        expect(await store.sweep(DAY, 10)).toBe(0)
+        subject.advance(DAY + 1)
+        expect(await store.sweep(DAY, 10)).toBe(3)
+        expect(await store.stats()).toEqual([])
+      })
+
+      test('leaves what is being attempted, and has it once it is settled', async () => {
+        await put({ messageId: 'leased' })
+        await put({ messageId: 'waiting', state: 'backlog' })
+        subject.advance(DAY + 1)
+        const delivery = await claimOne()
+        expect(await store.sweep(DAY, 10)).toBe(1)
+        expect(await store.trace('leased')).toMatchObject([{ state: 'leased' }])
+        expect(await store.settle([settlement(delivery)])).toBe(0)
+        expect(await store.sweep(DAY, 10)).toBe(1)
+        expect(await store.trace('leased')).toEqual([])
+      })
+
+      test('works in slices, the oldest first', async () => {
+        for (let n = 0; n < 5; n++) {
+          await put({ messageId: `${n}`, state: 'skipped' })
+          subject.advance(1)
+        }
+        subject.advance(DAY)
+        const left = async () =>
+          (await Promise.all([0, 1, 2, 3, 4].map((n) => store.trace(`${n}`)))).map(
+            ({ length }) => length,
+          )
+        expect(await store.sweep(DAY, 2)).toBe(2)
+        expect(await left()).toEqual([0, 0, 1, 1, 1])
+        expect(await store.sweep(DAY, 2)).toBe(2)
+        expect(await store.sweep(DAY, 2)).toBe(1)
+        expect(await left()).toEqual([0, 0, 0, 0, 0])
+      })
+
+      test('finds more than one slice of what has to stay before what may go', async () => {
+        await store.put(Array.from({ length: 1_200 }, () => newDelivery()))
+        await put({ messageId: 'last', state: 'skipped' })
+        subject.advance(DAY + 1)
+        const claimed = await claim('fresh', 1_200)
+        expect(await store.sweep(DAY, 10)).toBe(1)
+        expect(await store.trace('last')).toEqual([])
+        await store.settle(claimed.map((delivery) => settlement(delivery)))
+        expect(await store.sweep(DAY, 2_000)).toBe(1_200)
+      })
+    })
+
+    describe('close', () => {
+      test('ends what is under way first', async () => {
+        const putting = store.put([newDelivery({ messageId: 'm' })])
+        const closing = store.close()
+        expect(await putting).toEqual([expect.any(Number)])
+        await closing
+        await reopen()
+        expect(await store.trace('m')).toHaveLength(1)
+      })
+
+      test('nothing is taken after it, and a second one is the same', async () => {
+        await store.close()
+        await store.close()
+        const error = expect.objectContaining({ name: 'StoreError', code: 'failed' }) as unknown
+        await expect(store.put([newDelivery()])).rejects.toEqual(error)
+        await expect(claim('fresh')).rejects.toEqual(error)
+        await expect(store.stats()).rejects.toEqual(error)
+      })
+    })
+  })
+}

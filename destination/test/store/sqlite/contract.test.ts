@@ -1,0 +1,15 @@
+import { loadDriver, type DriverName } from '../../../src/store/sqlite/driver.js'
+import { storeContract } from '../contract.js'
+import { sqliteSubject } from './subject.js'
+
+for (const driver of ['node:sqlite', 'better-sqlite3'] satisfies DriverName[]) {
+  const missing = await loadDriver(driver).then(
+    () => undefined,
+    (error: unknown) => error as Error,
+  )
+  if (missing) {
+    console.log(`Left out: the store by ${driver}. ${missing.message}`)
+  } else {
+    storeContract(`sqlite: by ${driver}`, () => sqliteSubject(driver))
+  }
+}

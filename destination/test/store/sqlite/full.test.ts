@@ -1,0 +1,111 @@
+import { execFileSync } from 'node:child_process'
+import { rmSync, writeFileSync } from 'node:fs'
+import { expect, test } from 'vitest'
+import type { Store } from '../../../src/store/store.js'
+import { newDelivery, settlement } from '../contract.js'
+import { open } from '../compiled.js'
+import { folder } from './subject.js'
+
+const BODY = JSON.stringify({ text: 'x'.repeat(8_000) })
+const MB = 1_048_576
+
+test.skipIf(!canRun('mount', ['-t', 'tmpfs', 'none', '/mnt'], ['umount', '/mnt']))(
+  'a full disk: nothing is acknowledged that is not stored, and it goes on when there is room',
+  async () => {
+    await using place = await folder()
+    execFileSync('mount', ['-t', 'tmpfs', '-o', 'size=8m', 'none', place.path])
+    try {
+      writeFileSync(`${place.path}/filler`, Buffer.alloc(4 * MB))
+      await fillAndRecover(`sqlite:${place.path}/store.db`, () => {
+        rmSync(`${place.path}/filler`)
+      })
+    } finally {
+      execFileSync('umount', [place.path])
+    }
+  },
+)
+
+test.skipIf(!canRun('prlimit', ['--version']))(
+  'a file that may grow no more: the same',
+  async () => {
+    await using place = await folder()
+    const limit = (size: string): void => {
+      execFileSync('prlimit', ['--pid', `${process.pid}`, `--fsize=${size}:`])
+    }
+    const url = `sqlite:${place.path}/store.db`
+    const store = await open(url)
+    await store.close()
+    limit(`${2 * MB}`)
+    try {
+      await fillAndRecover(url, () => {
+        limit('unlimited')
+      })
+    } finally {
+      limit('unlimited')
+    }
+  },
+)
+
+async function fillAndRecover(url: string, makeRoom: () => void): Promise<void> {
+  const full = expect.objectContaining({ code: 'full' }) as unknown
+  const store = await open(url)
+  const [leased] = await store.put([newDelivery({ messageId: 'leased', state: 'leased' })])
+  const acknowledged = await putUntilItFails(store, full)
+  expect(acknowledged.length).toBeGreaterThan(0)
+  // Nothing is acknowledged from now on, and nothing is poisoned by trying.
+  for (let n = 0; n < 5; n++) {
+    await expect(store.put([large(`refused-${n}`)])).rejects.toEqual(full)
+  }
+  expect(await store.trace('refused-0')).toEqual([])
+  const done = settlement({ id: leased as number, attempt: 1 })
+  const isSettled = await store.settle([done]).then(
+    () => true,
+    (error: unknown) => {
+      expect(error).toEqual(full)
+      return false
+    },
+  )
+  makeRoom()
+  expect(await store.put([large('after')])).toEqual([expect.any(Number)])
+  expect(await store.settle([done])).toBe(isSettled ? 1 : 0)
+  await store.close()
+
+  const again = await open(url)
+  for (const messageId of [...acknowledged, 'leased', 'after']) {
+    expect(await again.trace(messageId)).toHaveLength(1)
+  }
+  const stored = acknowledged.length + 1
+  expect(await again.stats()).toMatchObject([{ fresh: stored, backlog: 0, leased: 0 }])
+  await again.close()
+}
+
+async function putUntilItFails(store: Store, expected: unknown): Promise<string[]> {
+  const acknowledged: string[] = []
+  for (let n = 0; n < 10_000; n++) {
+    try {
+      await store.put([large(`put-${n}`)])
+    } catch (error) {
+      expect(error).toEqual(expected)
+      return acknowledged
+    }
+    acknowledged.push(`put-${n}`)
+  }
+  throw new Error('the disk was never full')
+}
+
+function large(messageId: string) {
+  return newDelivery({ messageId, body: BODY })
+}
+
+/** Whether a command works here; says so if what needs it is left out. */
+function canRun(command: string, args: string[], undo: string[] = []): boolean {
+  try {
+    execFileSync(command, args, { stdio: 'ignore' })
+    const [undoCommand, ...undoArgs] = undo
+    if (undoCommand) execFileSync(undoCommand, undoArgs)
+    return true
+  } catch {
+    console.log(`Left out: what needs \`${command}\`, which does not work here.`)
+    return false
+  }
+}

@@ -1,0 +1,152 @@
+import { execFileSync, spawnSync } from 'node:child_process'
+import { chmodSync, mkdirSync, readdirSync, statSync, writeFileSync } from 'node:fs'
+import { expect, test } from 'vitest'
+import { loadDriver } from '../../../src/store/sqlite/driver.js'
+import { migrate } from '../../../src/store/sqlite/schema.js'
+import { LEASE_MS } from '../../../src/store/store.js'
+import { newDelivery } from '../contract.js'
+import { compiledDir, open } from '../compiled.js'
+import { folder, sqliteSubject } from './subject.js'
+
+const openDatabase = await loadDriver()
+const driver = await loadDriver('node:sqlite').then(
+  () => 'node:sqlite' as const,
+  () => 'better-sqlite3' as const,
+)
+
+/** What opening fails with. */
+function failure(code: string, message: RegExp): unknown {
+  return expect.objectContaining({
+    name: 'StoreError',
+    code,
+    message: expect.stringMatching(message) as unknown,
+  })
+}
+
+test.each([
+  ['postgres://u:secret@db/x', /PostgreSQL is not supported yet/],
+  ['postgresql://db/x', /PostgreSQL is not supported yet/],
+  ['sqlite::memory:', /would lose all that was accepted/],
+  ['sqlite:', /expected sqlite: and a path/],
+  ['sqlite://host/x.db', /expected sqlite: and a path/],
+  ['./x.db', /expected sqlite: and a path.*got "\.\/x\.db"/],
+  ['mysql://u:secret@db/x', /expected sqlite: and a path.*got "mysql:\/\/…@db\/x"/],
+])('%s is refused, and what is expected named', async (url, message) => {
+  await expect(open(url)).rejects.toEqual(failure('unsupported', message))
+})
+
+test('missing folders and files are made for their owner alone', async () => {
+  await using place = await folder()
+  const store = await open(`sqlite:${place.path}/a/b/store.db`)
+  await store.put([newDelivery()])
+  const mode = (path: string) => statSync(`${place.path}/${path}`).mode & 0o777
+  expect([mode('a'), mode('a/b')]).toEqual([0o700, 0o700])
+  const files = readdirSync(`${place.path}/a/b`)
+  expect(files).toEqual(expect.arrayContaining(['store.db', 'store.db-lock', 'store.db-wal']))
+  for (const file of files) expect(mode(`a/b/${file}`)).toBe(0o600)
+  await store.close()
+})
+
+test('the runtime says nothing of its SQLite being new', async () => {
+  await using place = await folder()
+  const script = `${compiledDir}/quiet.js`
+  writeFileSync(
+    script,
+    `import { openStore } from './store/open.js'
+     const store = await openStore('sqlite:${place.path}/store.db')
+     await store.close()
+     process.emitWarning('another', 'ExperimentalWarning')`,
+  )
+  const { stderr } = spawnSync(process.execPath, [script], { encoding: 'utf8' })
+  expect(stderr).toContain('another')
+  expect(stderr).not.toContain('SQLite')
+})
+
+test('what was leased is due at once after opening, and its attempt counts', async () => {
+  const subject = await sqliteSubject(driver)
+  await subject.store.put([newDelivery({ messageId: 'm', state: 'leased' })])
+  const store = await subject.reopen()
+  expect(await store.stats()).toMatchObject([{ leased: 0, backlog: 1 }])
+  const claimed = await store.claim([{ destination: 'crm', lane: 'backlog', limit: 9 }])
+  expect(claimed).toMatchObject([{ messageId: 'm', attempt: 2, sinceFirstMs: 0 }])
+  expect(await store.trace('m')).toMatchObject([{ dueAt: subject.now() + LEASE_MS }])
+  await subject.dispose()
+})
+
+test('a store of a newer version is refused, and left as it was', async () => {
+  await using place = await folder()
+  const path = `${place.path}/store.db`
+  await (await open(`sqlite:${path}`)).close()
+  const database = openDatabase(path)
+  database.exec('PRAGMA user_version = 99')
+  database.close()
+  await expect(open(`sqlite:${path}`)).rejects.toEqual(
+    failure('newer', /its schema is 99, this one knows 1/),
+  )
+})
+
+test('older tables are brought up to date, all the steps or none', async () => {
+  await using place = await folder()
+  const path = `${place.path}/store.db`
+  const first = ['CREATE TABLE one (a)']
+  migrateTo(path, first)
+  expect(() => {
+    migrateTo(path, [...first, 'CREATE TABLE two (b)', 'CREATE TABLE one (c)'])
+  }).toThrow(/already exists/)
+  expect(tablesOf(path)).toEqual(['one'])
+  migrateTo(path, [...first, 'CREATE TABLE two (b)', 'CREATE TABLE three (c)'])
+  expect(tablesOf(path)).toEqual(['one', 'three', 'two'])
+})
+
+test('a database of another program is refused, and left as it was', async () => {
+  await using place = await folder()
+  const path = `${place.path}/other.db`
+  const database = openDatabase(path)
+  database.exec('CREATE TABLE theirs (a); PRAGMA user_version = 1')
+  database.close()
+  await expect(open(`sqlite:${path}`)).rejects.toEqual(failure('failed', /another program/))
+  expect(tablesOf(path)).toEqual(['theirs'])
+})
+
+test('a damaged file is refused with the way out', async () => {
+  await using place = await folder()
+  const path = `${place.path}/store.db`
+  writeFileSync(path, Buffer.alloc(16_384, 'damage'))
+  await expect(open(`sqlite:${path}`)).rejects.toEqual(
+    failure('failed', /store\.db is damaged, or no database .*put a backup in its place/),
+  )
+})
+
+test('a folder that cannot be written is refused, naming who has to be able to', async () => {
+  await using place = await folder()
+  const path = `${place.path}/locked-up`
+  mkdirSync(path)
+  const isRoot = process.getuid?.() === 0
+  // Modes do not bind root: it gets a file system that nobody can write to.
+  if (isRoot) execFileSync('mount', ['-t', 'tmpfs', '-o', 'ro', 'none', path])
+  else chmodSync(path, 0o500)
+  try {
+    await expect(open(`sqlite:${path}/store.db`)).rejects.toEqual(
+      failure('failed', /store\.db can't be written .*must belong to the user that runs this/),
+    )
+  } finally {
+    if (isRoot) execFileSync('umount', [path])
+    else chmodSync(path, 0o700)
+  }
+})
+
+function migrateTo(path: string, migrations: string[]): void {
+  const database = openDatabase(path)
+  try {
+    migrate(database, path, migrations)
+  } finally {
+    database.close()
+  }
+}
+
+function tablesOf(path: string): string[] {
+  const database = openDatabase(path)
+  const rows = database.prepare('SELECT name FROM sqlite_schema ORDER BY name').all()
+  database.close()
+  return rows.map((row) => (row as { name: string }).name)
+}
