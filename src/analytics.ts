@@ -287,6 +287,7 @@ export class Analytics<Plan extends PlanOf<Plan> = AnyPlan> {
     const sequence = this.#books.accept(json.length)
     if (!queue.push(json, sequence, callback)) {
       const entry = { sequence, slab: json, start: 0, end: json.length, callback }
+      log('drop %s %s: %s', message.type, message.messageId, this.#fullError.code)
       this.#books.overflowed(entry, this.#fullError)
       return
     }
@@ -306,6 +307,7 @@ export class Analytics<Plan extends PlanOf<Plan> = AnyPlan> {
     while (!this.#fits(bytes)) {
       const oldest = this.#queue.takeOldest()
       if (!oldest) return false
+      log('drop the oldest: %s', this.#fullError.code)
       this.#books.overflowed(oldest, this.#fullError)
     }
     return true

@@ -136,7 +136,6 @@ export class Books {
   /** A message that waited is dropped to make room, or finds none after all. */
   overflowed(entry: Entry, error: HooklineError): void {
     const message = this.#hooks.onFailed && toLostMessage(entry)
-    log('drop: %s', error.code)
     this.tellLater({ error, callback: entry.callback, message })
     this.#count('dropped', [entry])
   }
