@@ -5,10 +5,14 @@ import { createServer, type AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { setTimeout } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
-import { openStore } from 'hookline-destination'
 import type { StoredDelivery } from './compare.js'
 
 const COMMAND = new URL('../destination/bin/hookline-destination.js', import.meta.url)
+
+/** What the destination opens its store with; built, as the rest of it. */
+const { openStore } = (await import(
+  new URL('../destination/dist/store/open.js', import.meta.url).href
+)) as typeof import('../destination/src/store/open.js')
 
 export interface DestinationProcess {
   readonly url: string

@@ -5,7 +5,7 @@ import type { Store } from './store.js'
 import { StoreError } from './store-error.js'
 
 /** How a store is opened. */
-export interface OpenOptions {
+export interface StoreOptions {
   /**
    * The store's clock: ms since the epoch.
    *
@@ -32,7 +32,7 @@ export interface OpenOptions {
  * const store = await openStore('sqlite:./data/hookline.db')
  * ```
  */
-export async function openStore(url: string, options: OpenOptions = {}): Promise<Store> {
+export async function openStore(url: string, options: StoreOptions = {}): Promise<Store> {
   const { now = Date.now, driver } = options
   return openSqlite(toPath(url), now, driver)
 }

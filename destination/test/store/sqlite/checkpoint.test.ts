@@ -1,0 +1,21 @@
+import { randomUUID } from 'node:crypto'
+import { statSync } from 'node:fs'
+import { expect, test } from 'vitest'
+import { newDelivery } from '../contract.js'
+import { open } from '../compiled.js'
+import { folder } from './subject.js'
+
+test('the log is copied into the file while rounds go on, and is gone after the end', async () => {
+  await using place = await folder()
+  const path = `${place.path}/store.db`
+  const store = await open(`sqlite:${path}`)
+  const before = statSync(path).size
+  // The log stays far from where a round would copy it.
+  const putAndLook = async () => {
+    await store.put([newDelivery({ messageId: randomUUID() })])
+    return statSync(path).size
+  }
+  await expect.poll(putAndLook, { timeout: 30_000 }).toBeGreaterThan(before)
+  await store.close()
+  expect(() => statSync(`${path}-wal`)).toThrow('ENOENT')
+})
