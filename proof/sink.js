@@ -20,8 +20,7 @@ function isSigned(secret, body, signature = '') {
  * - `'stored, reset'`, `'stored, cut reply'`: stored, and the client can't know
  * - `'silence'`: read and never answered; `'garbage'`: answered with what is no HTTP
  *
- * @param {(message: string, path: string, isSigned: boolean | undefined) => void} [onStored]
- * @param {(body: Buffer, headers: object) => string[]} idsIn the messages of a body
+ * @param {(body: Buffer, headers: object, path: string) => string[]} idsIn the messages of a request
  * @param {string} [secret] what requests are to be signed with
  */
 export async function startSink({ idsIn, secret, meet = () => 'ok' }) {
@@ -31,7 +30,7 @@ export async function startSink({ idsIn, secret, meet = () => 'ok' }) {
   const counts = { requests: 0, stored: 0, forged: 0 }
   let lastSocket = 0
   let port = 0
-  const sink = { arrivals, counts, meet, inFlight: new Set() }
+  const sink = { arrivals, counts, meet }
 
   function store(ids, request) {
     const { socket } = request
@@ -39,9 +38,10 @@ export async function startSink({ idsIn, secret, meet = () => 'ok' }) {
     for (const id of ids) {
       counts.stored += 1
       const own = arrivals.get(id)
-      if (own) own.push({ ...arrival })
-      else arrivals.set(id, [{ ...arrival }])
+      if (own) own.push(arrival)
+      else arrivals.set(id, [arrival])
     }
+    return arrival
   }
 
   async function serve(request, response) {
@@ -56,14 +56,12 @@ export async function startSink({ idsIn, secret, meet = () => 'ok' }) {
       chunks.push(chunk)
     }
     const body = Buffer.concat(chunks)
-    const ids = idsIn(body, request.headers)
+    const ids = idsIn(body, request.headers, request.url)
     const action = sink.meet({ path: request.url, socket, body, ids })
     if (secret !== undefined && !isSigned(secret, body, request.headers['x-signature'])) counts.forged += 1
 
-    sink.inFlight.add(ids)
-    response.once('close', () => sink.inFlight.delete(ids))
     const isStored = action === 'ok' || action.lateMs !== undefined || String(action).startsWith('stored')
-    if (isStored) store(ids, request)
+    const arrival = isStored ? store(ids, request) : undefined
     if (action.lateMs !== undefined) await new Promise((resolve) => setTimeout(resolve, action.lateMs))
     if (action === 'silence') return
     if (action === 'garbage') return socket.end('this is not HTTP\r\n\r\n')
@@ -74,9 +72,10 @@ export async function startSink({ idsIn, secret, meet = () => 'ok' }) {
     }
     if (String(action).includes('reset')) return socket.resetAndDestroy()
     if (socket.destroyed) return
-    socket.answered = isStored ? socket.requests : socket.answered
     response.writeHead(action.status ?? 200, { 'content-type': 'application/json', ...action.headers })
-    response.end('{"success":true}')
+    response.end('{"success":true}', () => {
+      if (arrival) arrival.answeredAt = Date.now()
+    })
   }
 
   const server = createServer((request, response) => {
