@@ -11,7 +11,8 @@ export const SECRET = 'a-secret-of-a-usual-length'
 const START_MS = 30_000
 
 /** The package: the repository's, or the one that `HOOKLINE_DESTINATION` names. */
-const packageOf = (env) => env?.HOOKLINE_DESTINATION ?? fileURLToPath(new URL('../destination', import.meta.url))
+const packageOf = (env) =>
+  env?.HOOKLINE_DESTINATION ?? fileURLToPath(new URL('../destination', import.meta.url))
 
 /** @param {Record<string, string>} endpoints the URL of each destination, by its name */
 export const settingsOf = (store, endpoints, port = 0) => ({

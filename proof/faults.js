@@ -16,7 +16,11 @@ export const SCRIPTS = [
   { name: 'no answer', ...during('silence') },
   { name: 'an answer that is no HTTP', ...during('garbage') },
   { name: 'every answer takes 1 s', ...during({ lateMs: 1_000 }) },
-  { name: '302 to a page', ...during({ status: 302, headers: { location: '/login' } }), refused: () => true },
+  {
+    name: '302 to a page',
+    ...during({ status: 302, headers: { location: '/login' } }),
+    refused: () => true,
+  },
   {
     name: 'name does not resolve',
     host: 'collector.test',
@@ -24,7 +28,11 @@ export const SCRIPTS = [
     end: ({ tell }) => tell('dns back'),
   },
   // What was connected stays so, and nothing comes back on it, even when new connections work again.
-  { name: 'half-open connections', action: ({ socket }) => ((socket.isDead = true), 'silence'), mayWait: true },
+  {
+    name: 'half-open connections',
+    action: ({ socket }) => ((socket.isDead = true), 'silence'),
+    mayWait: true,
+  },
   {
     name: '413 over 4 KB',
     action: ({ body }) => (body && body.length > 4_096 ? { status: 413 } : 'ok'),
@@ -47,7 +55,10 @@ export const SCRIPTS = [
     end: ({ child }) => child.kill('SIGCONT'),
   },
   { name: 'gzip on; 500', ...during({ status: 500 }), options: { gzip: true } },
-  { name: 'every second connection reset', action: ({ socket }) => (socket.number % 2 ? 'reset before' : 'ok') },
+  {
+    name: 'every second connection reset',
+    action: ({ socket }) => (socket.number % 2 ? 'reset before' : 'ok'),
+  },
 ]
 
 /** One of a hundred messages, in the script that has some. */

@@ -12,7 +12,8 @@ let isDnsGone = false
 dns.lookup = (host, given, done) => {
   const callback = typeof given === 'function' ? given : done
   const isAll = given?.all === true
-  if (isDnsGone) callback(Object.assign(new Error(`getaddrinfo ENOTFOUND ${host}`), { code: 'ENOTFOUND' }))
+  if (isDnsGone)
+    callback(Object.assign(new Error(`getaddrinfo ENOTFOUND ${host}`), { code: 'ENOTFOUND' }))
   else if (isAll) callback(null, [{ address: '127.0.0.1', family: 4 }])
   else callback(null, '127.0.0.1', 4)
 }

@@ -34,7 +34,12 @@ export async function startSink({ idsIn, secret, meet = () => 'ok' }) {
 
   function store(ids, request) {
     const { socket } = request
-    const arrival = { path: request.url, socket: socket.number, request: ++socket.requests, at: Date.now() }
+    const arrival = {
+      path: request.url,
+      socket: socket.number,
+      request: ++socket.requests,
+      at: Date.now(),
+    }
     for (const id of ids) {
       counts.stored += 1
       const own = arrivals.get(id)
@@ -58,11 +63,14 @@ export async function startSink({ idsIn, secret, meet = () => 'ok' }) {
     const body = Buffer.concat(chunks)
     const ids = idsIn(body, request.headers, request.url)
     const action = sink.meet({ path: request.url, socket, body, ids })
-    if (secret !== undefined && !isSigned(secret, body, request.headers['x-signature'])) counts.forged += 1
+    if (secret !== undefined && !isSigned(secret, body, request.headers['x-signature']))
+      counts.forged += 1
 
-    const isStored = action === 'ok' || action.lateMs !== undefined || String(action).startsWith('stored')
+    const isStored =
+      action === 'ok' || action.lateMs !== undefined || String(action).startsWith('stored')
     const arrival = isStored ? store(ids, request) : undefined
-    if (action.lateMs !== undefined) await new Promise((resolve) => setTimeout(resolve, action.lateMs))
+    if (action.lateMs !== undefined)
+      await new Promise((resolve) => setTimeout(resolve, action.lateMs))
     if (action === 'silence') return
     if (action === 'garbage') return socket.end('this is not HTTP\r\n\r\n')
     if (action === 'stored, cut reply') {
@@ -72,7 +80,10 @@ export async function startSink({ idsIn, secret, meet = () => 'ok' }) {
     }
     if (String(action).includes('reset')) return socket.resetAndDestroy()
     if (socket.destroyed) return
-    response.writeHead(action.status ?? 200, { 'content-type': 'application/json', ...action.headers })
+    response.writeHead(action.status ?? 200, {
+      'content-type': 'application/json',
+      ...action.headers,
+    })
     response.end('{"success":true}', () => {
       if (arrival) arrival.answeredAt = Date.now()
     })

@@ -5,7 +5,8 @@ export const TRACED = 'pwrite64,write,writev,sendmsg,fsync,fdatasync,ftruncate'
 
 const HEX = /\\x([0-9a-f]{2})/g
 const bytesOf = (text) => Buffer.from(text.replaceAll('\\x', ''), 'hex')
-const textOf = (name) => name.replace(HEX, (_, digits) => String.fromCharCode(Number.parseInt(digits, 16)))
+const textOf = (name) =>
+  name.replace(HEX, (_, digits) => String.fromCharCode(Number.parseInt(digits, 16)))
 
 const CALL = /^(\d+) +(\w+)\((\d+)<(.*?)>(?=[,)\s])(.*)$/
 const RESUMED = /^(\d+) +<\.\.\. (\w+) resumed>.*= (-?\d+)/
@@ -45,7 +46,9 @@ function stepOf(call, path, rest) {
   if (call === 'ftruncate') return { kind: 'cut', path, to: Number(/, (\d+)/.exec(rest)?.[1]) }
   if (call !== 'pwrite64') return undefined
   const [, bytes, offset] = /"([^"]*)", \d+, (\d+)/.exec(rest) ?? []
-  return bytes === undefined ? undefined : { kind: 'write', path, bytes: bytesOf(bytes), at: Number(offset) }
+  return bytes === undefined
+    ? undefined
+    : { kind: 'write', path, bytes: bytesOf(bytes), at: Number(offset) }
 }
 
 /** A disk that loses, when the power goes, all that was not synced. */
@@ -86,7 +89,8 @@ export class Disk {
   #write({ path, kind, bytes, at, to }) {
     let file = this.#durable.get(path) ?? Buffer.alloc(0)
     const end = kind === 'cut' ? to : Math.max(file.length, at + bytes.length)
-    if (end !== file.length) file = Buffer.concat([file, Buffer.alloc(Math.max(0, end - file.length))]).subarray(0, end)
+    if (end !== file.length)
+      file = Buffer.concat([file, Buffer.alloc(Math.max(0, end - file.length))]).subarray(0, end)
     if (bytes) bytes.copy(file, at)
     this.#durable.set(path, file)
   }

@@ -3,9 +3,22 @@
 import { writeSync } from 'node:fs'
 import { pathToFileURL } from 'node:url'
 
-const { dist, name, directory, endpoint, writeKey, rate, count = Infinity } = JSON.parse(process.argv[2])
+const {
+  dist,
+  name,
+  directory,
+  endpoint,
+  writeKey,
+  rate,
+  count = Infinity,
+} = JSON.parse(process.argv[2])
 const { Analytics } = await import(pathToFileURL(`${dist}/index.js`).href)
-const analytics = new Analytics(writeKey, { endpoint, flushAfter: 20, maxQueueBytes: 100_000, spool: { directory } })
+const analytics = new Analytics(writeKey, {
+  endpoint,
+  flushAfter: 20,
+  maxQueueBytes: 100_000,
+  spool: { directory },
+})
 
 function tell(text) {
   for (;;) {
@@ -22,7 +35,12 @@ let made = 0
 function turn() {
   for (let call = 0; call < CALLS_A_TURN; call += 1) {
     if (made === count) return
-    analytics.track({ userId: name, event: 'Order Completed', messageId: `${name}.${made}`, properties: { seq: made } })
+    analytics.track({
+      userId: name,
+      event: 'Order Completed',
+      messageId: `${name}.${made}`,
+      properties: { seq: made },
+    })
     made += 1
     tell('.')
   }

@@ -6,10 +6,13 @@ import { fileURLToPath, pathToFileURL } from 'node:url'
 const script = fileURLToPath(new URL('writer.js', import.meta.url))
 
 /** The build of the SDK: the repository's, or the one that `HOOKLINE_DIST` names. */
-export const distOf = (env) => env?.HOOKLINE_DIST ?? fileURLToPath(new URL('../dist', import.meta.url))
+export const distOf = (env) =>
+  env?.HOOKLINE_DIST ?? fileURLToPath(new URL('../dist', import.meta.url))
 
 export function startWriter(order) {
-  const child = spawn(process.execPath, [script, JSON.stringify(order)], { stdio: ['ignore', 'pipe', 'pipe'] })
+  const child = spawn(process.execPath, [script, JSON.stringify(order)], {
+    stdio: ['ignore', 'pipe', 'pipe'],
+  })
   const ended = once(child, 'close')
   let returned = 0
   let stderr = ''
@@ -22,8 +25,10 @@ export function startWriter(order) {
     },
     /** Kills it, once so many calls have returned. */
     async kill(after) {
-      while (returned < after && child.exitCode === null) await Promise.race([once(child.stdout, 'data'), ended])
-      if (child.exitCode !== null) throw new Error(`A writer ended by itself: ${stderr.slice(-500)}`)
+      while (returned < after && child.exitCode === null)
+        await Promise.race([once(child.stdout, 'data'), ended])
+      if (child.exitCode !== null)
+        throw new Error(`A writer ended by itself: ${stderr.slice(-500)}`)
       child.kill('SIGKILL')
       await ended
     },
@@ -41,7 +46,8 @@ export async function drain({ dist, directory, endpoint, writeKey, timeout }) {
 export function missing(writers, has) {
   const lost = []
   for (const { name, returned } of writers) {
-    for (let call = 0; call < returned; call += 1) if (!has(`${name}.${call}`)) lost.push(`${name}.${call}`)
+    for (let call = 0; call < returned; call += 1)
+      if (!has(`${name}.${call}`)) lost.push(`${name}.${call}`)
   }
   return lost
 }

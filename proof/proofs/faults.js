@@ -33,10 +33,14 @@ async function run(script, subject, { seconds, env }) {
   const sink = await startSink({ idsIn, meet })
   const endpoint = `http://${script.host ?? '127.0.0.1'}:${sink.port}`
   const order = { subject, endpoint, options: script.options, count, rate: RATE, capMs: CAP_MS }
-  const child = fork(fileURLToPath(new URL('../producer.js', import.meta.url)), [JSON.stringify(order)], {
-    env: { ...process.env, ...env },
-    stdio: ['ignore', 'ignore', 'pipe', 'ipc'],
-  })
+  const child = fork(
+    fileURLToPath(new URL('../producer.js', import.meta.url)),
+    [JSON.stringify(order)],
+    {
+      env: { ...process.env, ...env },
+      stdio: ['ignore', 'ignore', 'pipe', 'ipc'],
+    },
+  )
   const exited = once(child, 'exit')
   let stderr = ''
   child.stderr.on('data', (chunk) => (stderr = (stderr + chunk).slice(-STDERR_KEPT)))
@@ -69,7 +73,17 @@ function account(sink, { refused = () => false }, { made }) {
 }
 
 /** What is wrong with a run of hookline. */
-function faultsOf({ script, made, missing, lost, reported, duplicated, peakMb, hasCrashed, lastWords }) {
+function faultsOf({
+  script,
+  made,
+  missing,
+  lost,
+  reported,
+  duplicated,
+  peakMb,
+  hasCrashed,
+  lastWords,
+}) {
   return [
     hasCrashed && `the process ended: ${lastWords}`,
     lost > 0 && `${lost} of ${made} lost`,
@@ -108,7 +122,9 @@ export default {
       head: ['script', ...subjects],
       rows: scripts.map((script) => [
         script.name,
-        ...subjects.map((subject) => cellOf(runs.find((one) => one.script === script && one.subject === subject))),
+        ...subjects.map((subject) =>
+          cellOf(runs.find((one) => one.script === script && one.subject === subject)),
+        ),
       ]),
     }
   },

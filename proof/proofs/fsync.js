@@ -22,7 +22,9 @@ async function post(url, { poster, count }) {
   let port
   for (let call = 0; call < count; call += 1) {
     const id = `p${poster}x${call}x`
-    const body = JSON.stringify({ batch: [{ type: 'track', userId: 'u', event: 'E', messageId: id }] })
+    const body = JSON.stringify({
+      batch: [{ type: 'track', userId: 'u', event: 'E', messageId: id }],
+    })
     const status = await new Promise((resolve, reject) => {
       const headers = { authorization: AUTHORIZATION, 'content-type': 'application/json' }
       const sending = request(`${url}/v1/batch`, { agent, method: 'POST', headers }, (response) => {
@@ -69,7 +71,10 @@ export default {
   async run({ isQuick, env, progress }) {
     if (spawnSync('strace', ['-V']).status !== 0) return { skipped: 'strace is not installed' }
     const root = await mkdtemp(join(tmpdir(), 'hookline-proof-fsync-'))
-    const sink = await startSink({ idsIn: (_, headers) => [headers['x-message-id']], meet: () => 'silence' })
+    const sink = await startSink({
+      idsIn: (_, headers) => [headers['x-message-id']],
+      meet: () => 'silence',
+    })
     try {
       const folder = join(root, 'run')
       mkdirSync(folder)
@@ -79,14 +84,24 @@ export default {
 
       const log = join(root, 'trace')
       const flags = ['-f', '-qq', '-yy', '-xx', '-s', '1000000', '-e', `trace=${TRACED}`, '-o', log]
-      const destination = await startDestination({ folder, settings, env, under: ['strace', ...flags] })
+      const destination = await startDestination({
+        folder,
+        settings,
+        env,
+        under: ['strace', ...flags],
+      })
       const count = isQuick ? 25 : 150
       const posters = await Promise.all(
         Array.from({ length: POSTERS }, (_, poster) => post(destination.url, { poster, count })),
       )
       await destination.kill()
       sink.drop()
-      const { answers, early, cuts } = replay(readFileSync(log, 'utf8'), disk, posters, isQuick ? 2 : 5)
+      const { answers, early, cuts } = replay(
+        readFileSync(log, 'utf8'),
+        disk,
+        posters,
+        isQuick ? 2 : 5,
+      )
       progress(`${answers} answers, ${early.length} before their fsync`)
 
       const rows = []
@@ -99,7 +114,8 @@ export default {
       return {
         faults: [
           answers !== POSTERS * count && `${answers} of ${POSTERS * count} answers seen`,
-          early.length > 0 && `${early.length} of ${answers} answers before their fsync, the first to ${early[0]}`,
+          early.length > 0 &&
+            `${early.length} of ${answers} answers before their fsync, the first to ${early[0]}`,
           lost > 0 && `${lost} calls lost in power cuts`,
         ].filter(Boolean),
         summary: `${answers} answers: ${early.length} before their fsync; ${rows.length} power cuts: ${lost} lost`,
@@ -131,7 +147,8 @@ function replay(text, disk, posters, cutCount) {
     if (!id) continue
     ids.push(id)
     if (!durable.has(id)) early.push(id)
-    if (ids.length >= ((cuts.length + 1) * total) / cutCount) cuts.push({ image: disk.image(), ids: [...ids] })
+    if (ids.length >= ((cuts.length + 1) * total) / cutCount)
+      cuts.push({ image: disk.image(), ids: [...ids] })
   }
   return { answers: ids.length, early, cuts }
 }

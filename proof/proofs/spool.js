@@ -58,11 +58,13 @@ function isInOrder(sink, writers) {
 function needless(sink) {
   const lastOn = new Map()
   for (const arrivals of sink.arrivals.values()) {
-    for (const { socket, request } of arrivals) lastOn.set(socket, Math.max(request, lastOn.get(socket) ?? 0))
+    for (const { socket, request } of arrivals)
+      lastOn.set(socket, Math.max(request, lastOn.get(socket) ?? 0))
   }
   let count = 0
   for (const arrivals of sink.arrivals.values()) {
-    if (arrivals.slice(0, -1).some(({ socket, request }) => request < lastOn.get(socket))) count += 1
+    if (arrivals.slice(0, -1).some(({ socket, request }) => request < lastOn.get(socket)))
+      count += 1
   }
   return count
 }
