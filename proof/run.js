@@ -3,6 +3,7 @@ import { existsSync, readFileSync, writeFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
 import Table from 'cli-table3'
+import { atEnd } from './cleanup.js'
 import { SCRIPTS } from './faults.js'
 import { makeMutant, MUTANTS, removeMutants } from './mutants.js'
 import { toPage } from './page.js'
@@ -36,6 +37,7 @@ const chosen = PROOFS.filter(({ number }) => numbers.includes(number))
 const progress = (text) => {
   if (process.stderr.isTTY) process.stderr.write(`\r\x1b[K${text.slice(0, 100)}`)
 }
+atEnd(removeMutants)
 const startedAt = performance.now()
 let isRed = false
 
@@ -92,8 +94,6 @@ if (flags['self-test'] || flags.write) {
     )
   }
 }
-
-removeMutants()
 
 const seconds = Math.round((performance.now() - startedAt) / 1_000)
 console.log(`${isRed ? 'Red' : 'Green'}, in ${seconds} s.`)
