@@ -2,13 +2,20 @@ import { isDeepStrictEqual } from 'node:util'
 import { createPoster } from './attempt/poster.js'
 import { createNetwork } from './attempt/network.js'
 import { createAccept } from './accept.js'
+import { addAdminRoutes } from './admin/admin-routes.js'
 import { createCollector } from './collector/collector.js'
+import { addHealthRoutes, Readiness } from './collector/health.js'
+import { createServer, type Server } from './collector/server.js'
+import { Accord } from './dispatcher/accord.js'
 import { aim } from './dispatcher/aim.js'
 import { Dispatcher } from './dispatcher/dispatcher.js'
 import type { Target } from './dispatcher/target.js'
+import { createForward } from './forward.js'
 import type { Log } from './log.js'
+import { Metrics } from './metrics/metrics.js'
 import { messageOf, reportTo } from './report.js'
 import { startRetention } from './retention.js'
+import { checkRole, type Role } from './role.js'
 import { route, routesOf } from './route.js'
 import type { Endpoint, Settings } from './settings/settings.js'
 import { Settler } from './settle/settler.js'
@@ -19,10 +26,12 @@ import type { Stats, Store } from './store/store.js'
 export interface RunningDestination {
   /** Where its collector listens. */
   readonly url: string
+  /** Where the routes for whoever runs it are: where the collector is, or where `adminListen` says. */
+  readonly adminUrl: string
   /**
    * Goes on with other settings, without dropping a request. Where it listens and what it stores in can't change.
    *
-   * @throws Error if one of these two would.
+   * @throws Error if one of these would.
    */
   reload(settings: Settings): Promise<void>
   /** What waits, by destination. */
@@ -36,23 +45,41 @@ export interface RunningDestination {
 /**
  * Starts a destination: the one place that puts its stages together.
  *
- * @throws StoreError if the store can't be opened; the system's error if the address can't be listened on.
+ * @param role - A collector delivers nothing; a worker takes no calls, and listens for who asks after its health.
+ * @throws StoreError if the store can't be opened, or is none for several processes; the system's error if the address
+ * can't be listened on.
  */
-export async function startDestination(settings: Settings, log: Log): Promise<RunningDestination> {
+export async function startDestination(
+  settings: Settings,
+  log: Log,
+  role: Role = 'all',
+): Promise<RunningDestination> {
+  checkRole(role, settings.store)
   const store = await openStore(settings.store)
   try {
-    return await start(settings, store, log)
+    return await start(settings, store, log, role)
   } catch (error) {
     await store.close()
     throw error
   }
 }
 
-async function start(settings: Settings, store: Store, log: Log): Promise<RunningDestination> {
+async function start(
+  settings: Settings,
+  store: Store,
+  log: Log,
+  role: Role,
+): Promise<RunningDestination> {
+  const isDelivering = role !== 'collector'
   const now = () => performance.now()
-  const report = reportTo(log)
-  const settler = new Settler(store, report)
+  const metrics = new Metrics({ stats: () => store.stats(), targets: () => targets })
+  const report = reportTo(log, metrics)
+  const settler = new Settler(store, report, now)
   const dispatcher = new Dispatcher({ store, settler, report, now, random: Math.random })
+  const accord =
+    isDelivering && store.crew
+      ? await Accord.join({ crew: store.crew, failed: report.crewFailed, now })
+      : undefined
 
   let current = settings
   let routes = routesOf(settings)
@@ -67,45 +94,88 @@ async function start(settings: Settings, store: Store, log: Log): Promise<Runnin
     current = next
     routes = routesOf(next)
     const connect = (endpoint: Endpoint) => createPoster(endpoint, network)
-    targets = aim(next.destinations, before, isSameNetwork, { connect, now })
+    // A dispatcher without targets claims nothing, and leaves what is put to others.
+    targets = aim(isDelivering ? next.destinations : [], before, isSameNetwork, { connect, now })
+    accord?.use(targets)
     dispatcher.aim(targets)
     await closeUnused(before, targets)
   }
-  await use(settings)
 
-  const accept = createAccept({
-    store,
+  const readiness = new Readiness({
     dispatcher,
-    route: (source, call) => route(source, call, routes),
+    settler,
+    // The cheapest question that every store answers from what it has stored.
+    look: () => store.trace(''),
+    now,
   })
-  const collector = createCollector({ sources: settings.sources, accept, log })
-  const { host, port } = settings.listen
-  const url = await collector.listen(host, port)
-  const retention = startRetention(
-    store,
-    () => current.retentionMs,
-    (error) => {
-      log.error({ error: messageOf(error) }, 'what is too old could not be deleted; trying again')
+  const refused = () => {
+    readiness.refused()
+  }
+  const forward = createForward({ store, dispatcher, counts: metrics, refused, now })
+  const accept =
+    role === 'worker'
+      ? undefined
+      : createAccept(forward, (source, call) => route(source, call, routes))
+  const collector = createCollector({ sources: settings.sources, accept, log, counts: metrics })
+  const admin = settings.adminListen ? createServer(log, ADMIN_HINT) : collector
+  const servers = new Set([admin, collector])
+  for (const { app } of servers) addHealthRoutes(app, readiness)
+  addAdminRoutes(admin.app, { adminToken: () => current.adminToken, metrics })
+  const close = async () => {
+    await Promise.all(Array.from(servers, (server) => server.close()))
+  }
+  // First, so that nothing is sent by one that can't listen.
+  const { url, adminUrl } = await listen(settings, collector, admin).catch(
+    async (error: unknown) => {
+      await Promise.all([close(), dispatcher.close(), accord?.close()])
+      throw error
     },
   )
+  await use(settings)
+  if (isDelivering) {
+    store.onPut?.((destination, lane) => {
+      dispatcher.heard(destination, lane)
+    })
+  }
+  const sweepFailed = (error: unknown) => {
+    log.error({ error: messageOf(error) }, 'what is too old could not be deleted; trying again')
+  }
+  const retention = isDelivering
+    ? startRetention(store, () => current.retentionMs, sweepFailed)
+    : undefined
 
   return {
     url,
+    adminUrl,
     reload: async (next) => {
       if (!isDeepStrictEqual(next.listen, current.listen)) throw unchangeable('listen')
+      if (!isDeepStrictEqual(next.adminListen, current.adminListen)) {
+        throw unchangeable('adminListen')
+      }
       if (next.store !== current.store) throw unchangeable('store')
       collector.use(next.sources)
       await use(next)
     },
     stats: () => store.stats(),
     close: async () => {
+      readiness.stop()
       dispatcher.stop()
-      await Promise.all([collector.close(), retention.stop()])
+      await Promise.all([close(), retention?.stop()])
       await dispatcher.close()
+      await accord?.close()
       await closeUnused(targets, [])
       await store.close()
     },
   }
+}
+
+const ADMIN_HINT = 'This is the address of whoever runs the destination: calls go to the other one.'
+
+async function listen(settings: Settings, collector: Server, admin: Server) {
+  const { listen, adminListen } = settings
+  const adminUrl = adminListen && (await admin.listen(adminListen.host, adminListen.port))
+  const url = await collector.listen(listen.host, listen.port)
+  return { url, adminUrl: adminUrl ?? url }
 }
 
 /** Lets go of the connections of endpoints that are used no more, once what is under way there has ended. */

@@ -3,13 +3,24 @@ import type { Log } from './log.js'
 import { withoutQuery } from './settings/show.js'
 import type { SettlerReport } from './settle/settler.js'
 
+/** What is told of the other workers. */
+export interface CrewReport {
+  /** They could not be heard, or told. Told once for failures in a row. */
+  crewFailed: (error: unknown) => void
+}
+
 /**
- * Tells the log of what happens to deliveries: one line for each POST, with ids and what was decided; never a body, a
+ * Tells the log, and the counts, of what happens to deliveries: one line for each POST, with ids and what was decided; never a body, a
  * header or the query of a URL, where keys are kept at times.
  */
-export function reportTo(log: Log): DispatchReport & SettlerReport {
+export function reportTo(
+  log: Log,
+  counts: Pick<DispatchReport, 'attempted'>,
+): DispatchReport & SettlerReport & CrewReport {
   return {
-    attempted: ({ messageId, source, destination, attempt }, outcomes, next) => {
+    attempted: (delivery, outcomes, next) => {
+      counts.attempted(delivery, outcomes, next)
+      const { messageId, source, destination, attempt } = delivery
       const nextInMs = next.state === 'backlog' ? Math.round(next.delayMs) : undefined
       for (const { url, outcome } of outcomes) {
         const { code, status, error } = outcome
@@ -35,6 +46,12 @@ export function reportTo(log: Log): DispatchReport & SettlerReport {
     },
     claimFailed: (error) => {
       log.error({ error: messageOf(error) }, 'the store could not be read; trying again')
+    },
+    crewFailed: (error) => {
+      log.error(
+        { error: messageOf(error) },
+        'the other workers could not be heard: endpoints that are down are not probed until they are',
+      )
     },
     failed: (error) => {
       log.error(

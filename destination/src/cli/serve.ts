@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import { writeFileSync } from 'node:fs'
-import { InvalidArgumentError } from 'commander'
+import { InvalidArgumentError, Option } from 'commander'
 import { stringify } from 'yaml'
 import { LOG_LEVELS, openLog, type Log, type LogLevel } from '../log.js'
 import { messageOf } from '../report.js'
@@ -8,17 +8,24 @@ import { describeSettings } from '../settings/describe.js'
 import { exampleSettings } from '../settings/example.js'
 import { formatListen } from '../settings/network.js'
 import { findSettings, readSettings, SETTINGS_FILES, shownFile } from '../settings/read.js'
+import { checkRole, ROLES, type Role } from '../role.js'
 import { SettingsError } from '../settings/settings-error.js'
 import type { Settings } from '../settings/settings.js'
 import { CommandError, EXIT, isColoured, type AddCommand } from './command.js'
 
 /** Starts what is served. */
-export type StartDestination = (settings: Settings, log: Log) => Promise<RunningDestination>
+export type StartDestination = (
+  settings: Settings,
+  log: Log,
+  role: Role,
+) => Promise<RunningDestination>
 
 /** What is served, as far as a command line has to do with it. */
 export interface RunningDestination {
   /** Where the collector listens. */
   readonly url: string
+  /** Where the routes for whoever runs it are. */
+  readonly adminUrl?: string
   /** Goes on with other settings; rejects if it can't, and then goes on with those that it had. */
   reload(settings: Settings): Promise<void>
   /** Ends what is under way, and lets go of everything. */
@@ -32,6 +39,7 @@ interface ServeOptions {
   json?: true
   logLevel?: LogLevel
   pretty?: boolean
+  role: Role
 }
 
 const EXAMPLES = `
@@ -41,7 +49,8 @@ way, and then the process, with 0, within 10 s; a second one ends it at once, wi
 Examples:
   $ hookline-destination serve --init          # writes settings that work here, and runs by them
   $ hookline-destination serve --config /etc/hookline/hookline.config.yaml
-  $ hookline-destination serve --check         # in a deployment, before the restart`
+  $ hookline-destination serve --check         # in a deployment, before the restart
+  $ hookline-destination serve --role worker   # delivers what the collectors of the same PostgreSQL took`
 
 /** @param start - the composition root */
 export function addServe(start: StartDestination): AddCommand {
@@ -52,6 +61,11 @@ export function addServe(start: StartDestination): AddCommand {
       .option(
         '-c, --config <file>',
         `settings (default: ${SETTINGS_FILES[0]} or .yaml in this folder)`,
+      )
+      .addOption(
+        new Option('--role <role>', 'what this process does; with PostgreSQL, any number of each')
+          .choices(ROLES)
+          .default('all'),
       )
       .option('--check', 'check the settings, show them without their secrets, and end')
       .option('--init', 'write settings to start from, with a new key and secret')
@@ -123,7 +137,7 @@ function locate({ config }: ServeOptions): string {
 function check(options: ServeOptions): void {
   const file = locate(options)
   try {
-    const settings = describeSettings(readSettings(file, process.env))
+    const settings = describeSettings(readFor(options.role, file))
     if (options.json) console.log(JSON.stringify({ ok: true, file, settings }))
     else console.log(`${shownFile(file)} is right:\n\n${stringify(settings).trimEnd()}`)
   } catch (error) {
@@ -134,24 +148,35 @@ function check(options: ServeOptions): void {
   }
 }
 
+/** The settings, if the role can do with them. */
+function readFor(role: Role, file: string): Settings {
+  const settings = readSettings(file, process.env)
+  try {
+    checkRole(role, settings.store)
+  } catch (error) {
+    throw new CommandError(EXIT.usage, `${shownFile(file)}: ${messageOf(error)}`)
+  }
+  return settings
+}
+
 /** Longer than this, in ms, a stop does not take: supervisors kill what takes 10 s. */
 const STOP_MS = 9_500
 
 async function serve(start: StartDestination, options: ServeOptions): Promise<void> {
   const file = locate(options)
-  const settings = readSettings(file, process.env)
+  const settings = readFor(options.role, file)
   const { log, flush } = openLog({
     level: options.logLevel ?? levelOfEnvironment(),
     pretty: options.pretty ?? process.stdout.isTTY,
     colour: isColoured(process.stdout),
   })
   const stop = untilStopped()
-  const starting = start(settings, log)
+  const starting = start(settings, log, options.role)
   reloadOnSignal(starting, file, log) // from now on: unheeded, a signal would end the process
   const running = await starting.catch((error: unknown) => {
     throw explainStart(error, settings, file)
   })
-  logStart(log, running.url, settings)
+  logStart(log, running, settings, options.role)
   await flush()
 
   log.info({ signal: await stop }, 'stopping: ending what is under way')
@@ -182,13 +207,19 @@ function untilStopped(): Promise<NodeJS.Signals> {
   })
 }
 
-function logStart(log: Log, url: string, settings: Settings): void {
+function logStart(
+  log: Log,
+  { url, adminUrl }: RunningDestination,
+  settings: Settings,
+  role: Role,
+): void {
   const { destinations, sources, store } = describeSettings(settings)
   for (const { name, webhooks, ...destination } of destinations) {
     const endpoints = webhooks.map((webhook) => webhook.url)
     log.info({ destination: name, ...destination, endpoints }, 'destination')
   }
-  log.info({ url, sources, store, pid: process.pid }, 'listening')
+  const admin = adminUrl === url ? undefined : adminUrl
+  log.info({ url, admin, role, sources, store, pid: process.pid }, 'listening')
 }
 
 /** Reads the settings again at each SIGHUP, one at a time. */
@@ -244,12 +275,15 @@ async function closeInTime(running: RunningDestination, log: Log): Promise<numbe
 
 /** Says why it did not start. What has no code is nobody's expectation, and is left as it is. */
 function explainStart(error: unknown, settings: Settings, file: string): unknown {
-  const { code, message, syscall = '' } = error as NodeJS.ErrnoException
+  const { code, message, syscall = '', port } = error as NodeJS.ErrnoException & { port?: number }
   if (typeof code !== 'string') return error
   const isAddress = ['listen', 'getaddrinfo'].includes(syscall)
-  const mend = `Set "listen" in ${shownFile(file)} to another.`
+  const { listen, adminListen } = settings
+  const isAdmin = adminListen !== undefined && adminListen.port === port && port !== listen.port
+  const field = isAdmin ? 'adminListen' : 'listen'
+  const mend = `Set "${field}" in ${shownFile(file)} to another.`
   const whys: Readonly<Record<string, string>> = {
-    EADDRINUSE: `another process listens there. Stop it, or set "listen" in ${shownFile(file)} to another port.`,
+    EADDRINUSE: `another process listens there. Stop it, or set "${field}" in ${shownFile(file)} to another port.`,
     EADDRNOTAVAIL: `this machine has no such address. ${mend}`,
     ENOTFOUND: `there is no such host. ${mend}`,
     EACCES: `this user may not. ${mend}`,
@@ -258,6 +292,6 @@ function explainStart(error: unknown, settings: Settings, file: string): unknown
   const text =
     why === undefined
       ? `Could not start: ${message}`
-      : `Could not listen on ${formatListen(settings.listen)}: ${why}`
+      : `Could not listen on ${formatListen(isAdmin ? adminListen : listen)}: ${why}`
   return new CommandError(EXIT.failed, text)
 }

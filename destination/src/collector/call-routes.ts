@@ -4,8 +4,9 @@ import { basicUser, type Credentials } from './credentials.js'
 import { MAX_BATCH_BYTES, MAX_CALL_BYTES } from './limits.js'
 import { CALL_TYPES, type Fields } from './normalise.js'
 import { readBody } from './read-body.js'
+import type { Buckets } from './rate-limit.js'
 import { parseBody, receiveCalls } from './receive.js'
-import { JSON_TYPE, Refusal, type Rejected } from './refusal.js'
+import { JSON_TYPE, Refusal, toRefusal, type Rejected } from './refusal.js'
 
 /**
  * Takes the calls of a source, all of them or, if it rejects, none: resolves once they are durable.
@@ -14,11 +15,22 @@ import { JSON_TYPE, Refusal, type Rejected } from './refusal.js'
  */
 export type Accept = (source: string, calls: Call[]) => Promise<void>
 
+/** What the routes tell of requests, in numbers. */
+export interface CallCounts {
+  /** A request was answered: `ok`, `partly`, or with the code of a refusal. An unknown source's name is empty. */
+  answered(source: string, answer: string): void
+  /** So many of its calls were `accepted`, or were not, with the code of why. */
+  called(source: string, answer: string, count: number): void
+}
+
 /** What the routes need of the collector. */
 export interface Intake {
   accept: Accept
+  counts: CallCounts
   /** By the settings of the moment. */
   credentials: Credentials
+  /** By the settings of the moment. */
+  buckets: Buckets
 }
 
 const SUCCESS = '{"success":true}'
@@ -50,15 +62,56 @@ async function answer(
   request: FastifyRequest,
   reply: FastifyReply,
 ): Promise<FastifyReply> {
-  const user = basicUser(request.headers.authorization)
-  const sourceOfHeader = user === undefined ? undefined : sourceOf(user, intake.credentials)
-  const bytes = await readBody(request.raw, type === undefined ? MAX_BATCH_BYTES : MAX_CALL_BYTES)
-  const body = parseBody(bytes)
-  const source = sourceOfHeader ?? sourceOf(keyWithin(body), intake.credentials)
-  const { calls, rejected } = receiveCalls(body, bytes.length, type, Date.now())
-  await intake.accept(source, calls)
-  reply.header('content-type', JSON_TYPE)
-  return reply.send(rejected.length === 0 ? SUCCESS : partly(rejected))
+  const { counts } = intake
+  let source = ''
+  try {
+    const user = basicUser(request.headers.authorization)
+    if (user !== undefined) source = sourceOf(user, intake.credentials)
+    checkRate(intake, source, 1) // whoever has sent too much costs no more than this
+    const bytes = await readBody(request.raw, type === undefined ? MAX_BATCH_BYTES : MAX_CALL_BYTES)
+    const body = parseBody(bytes)
+    if (user === undefined) source = sourceOf(keyWithin(body), intake.credentials)
+    const { calls, rejected } = receiveCalls(body, bytes.length, type, Date.now())
+    for (const { code } of rejected) counts.called(source, code, 1)
+    await accepting(intake, source, calls)
+    counts.answered(source, rejected.length === 0 ? 'ok' : 'partly')
+    reply.header('content-type', JSON_TYPE)
+    return await reply.send(rejected.length === 0 ? SUCCESS : partly(rejected))
+  } catch (error) {
+    const { code, rejected = [] } = toRefusal(error)
+    for (const { code } of rejected) counts.called(source, code, 1)
+    counts.answered(source, code)
+    throw error
+  }
+}
+
+async function accepting(intake: Intake, source: string, calls: Call[]): Promise<void> {
+  const { accept, counts } = intake
+  try {
+    checkRate(intake, source, calls.length)
+    intake.buckets.get(source)?.take(calls.length)
+    await accept(source, calls)
+  } catch (error) {
+    counts.called(source, toRefusal(error).code, calls.length)
+    throw error
+  }
+  counts.called(source, 'accepted', calls.length)
+}
+
+/** @throws {@link Refusal} if so many calls would be more than the source may send. */
+function checkRate({ buckets }: Intake, source: string, calls: number): void {
+  const bucket = buckets.get(source)
+  const waitMs = bucket?.waitMs(calls) ?? 0
+  if (!bucket || waitMs === 0) return
+  const seconds = String(Math.ceil(waitMs / 1_000))
+  const { callsPerSecond, burst } = bucket.limit
+  throw new Refusal(
+    429,
+    'rate_limited',
+    `The source ${source} may send ${callsPerSecond} calls a second, ${burst} at once. Nothing was taken: ` +
+      `send it again in ${seconds} s.`,
+    { 'Retry-After': seconds },
+  )
 }
 
 function partly(rejected: Rejected[]): string {

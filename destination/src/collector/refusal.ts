@@ -1,7 +1,10 @@
+import { randomInt } from 'node:crypto'
+import { StoreError } from '../store/store-error.js'
+
 /** The content type of every answer. */
 export const JSON_TYPE = 'application/json; charset=utf-8'
 
-/** What the collector answers with instead of 200. The codes are stable: clients and their owners act on them. */
+/** What is answered instead of 200. The codes are stable: clients and their owners act on them. */
 export type RefusalCode =
   | 'no_write_key'
   | 'unknown_write_key'
@@ -16,9 +19,13 @@ export type RefusalCode =
   | 'empty_batch'
   | 'too_many_calls'
   | 'all_rejected'
+  | 'rate_limited'
   | 'bad_request'
   | 'store_unavailable'
   | 'internal_error'
+  | 'admin_disabled'
+  | 'no_admin_token'
+  | 'wrong_admin_token'
 
 /** Why one call is not taken. The codes are stable. */
 export type RejectionCode =
@@ -61,6 +68,25 @@ export class RejectedCall extends Error {
   ) {
     super(message)
   }
+}
+
+/** What to answer for an error, whatever threw it. */
+export function toRefusal(error: unknown): Refusal {
+  if (error instanceof Refusal) return error
+  if (error instanceof StoreError) {
+    const why = error.code === 'full' ? 'The store is full' : 'The store can not write'
+    // Spread, so that clients that were refused together do not come again together.
+    const headers = { 'Retry-After': String(randomInt(1, 6)) }
+    return new Refusal(
+      503,
+      'store_unavailable',
+      `${why}: nothing was taken, send it again.`,
+      headers,
+    )
+  }
+  const { statusCode = 500, message } = error as { statusCode?: number; message?: string }
+  if (statusCode < 500) return new Refusal(statusCode, 'bad_request', message ?? 'Bad request')
+  return new Refusal(500, 'internal_error', 'Something went wrong here: send it again.')
 }
 
 const MAX_SHOWN = 40

@@ -47,10 +47,15 @@ export class Dispatcher {
   #claiming = Promise.resolve()
   #isToClaim = false
   #hasClaimFailed = false
+  /** When the last tick was. */
+  #tickedAt: number
+  /** When the store was asked, if it has not answered yet. */
+  #askedAt: number | undefined
   #timer: NodeJS.Timeout
   #idle: (() => void)[] = []
 
   constructor(readonly parts: DispatcherParts) {
+    this.#tickedAt = parts.now()
     this.#timer = setInterval(() => {
       this.#tick()
     }, TICK_MS)
@@ -59,6 +64,14 @@ export class Dispatcher {
   /** Replaces the destinations. What is under way to those before ends as it would have. */
   aim(targets: Iterable<Target>): void {
     this.#targets = new Map(Array.from(targets, (target) => [target.destination.name, target]))
+    this.#claim()
+  }
+
+  /** Another process has put something in a lane just now. */
+  heard(destination: string, lane: Lane): void {
+    const target = this.#targets.get(destination)
+    if (!target) return
+    target.expect(lane, 0)
     this.#claim()
   }
 
@@ -91,6 +104,16 @@ export class Dispatcher {
     return this.#underWay
   }
 
+  /** For how long it has not moved, in ms: it waits for its timer, or for the store. */
+  stalledMs(): number {
+    return this.parts.now() - Math.min(this.#tickedAt, this.#askedAt ?? Infinity)
+  }
+
+  /** Whether the store did not let it claim, the last time. */
+  get hasClaimFailed(): boolean {
+    return this.#hasClaimFailed
+  }
+
   /** Claims nothing more, and leases nothing more to who puts it. What waits for its turn at an endpoint goes without. */
   stop(): void {
     this.#isStopped = true
@@ -107,6 +130,7 @@ export class Dispatcher {
   }
 
   #tick(): void {
+    this.#tickedAt = this.parts.now()
     for (const { lines } of this.#targets.values()) for (const line of lines) line.sweep()
     this.#claim()
   }
@@ -130,12 +154,15 @@ export class Dispatcher {
 
   async #claimFor(wants: { target: Target; claim: Claim }[]): Promise<void> {
     let deliveries: Delivery[] = []
+    this.#askedAt = this.parts.now()
     try {
       deliveries = await this.parts.store.claim(wants.map(({ claim }) => claim))
       this.#hasClaimFailed = false
     } catch (error) {
       if (!this.#hasClaimFailed) this.parts.report.claimFailed(error)
       this.#hasClaimFailed = true
+    } finally {
+      this.#askedAt = undefined
     }
     const byLane = new Map<string, Delivery[]>(wants.map(({ claim }) => [laneOf(claim), []]))
     for (const delivery of deliveries) byLane.get(laneOf(delivery))?.push(delivery)

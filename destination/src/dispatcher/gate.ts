@@ -5,8 +5,8 @@ const FAILURES_TO_OPEN = 5
  * The wait before a first probe, in ms, doubled after each probe that failed, up to the longest. That one is less than
  * the waits between the later attempts of a message (45 s and more), so that a lone message keeps to its schedule.
  */
-const PROBE_MS = 1_000
-const MAX_PROBE_MS = 30_000
+export const PROBE_MS = 1_000
+export const MAX_PROBE_MS = 30_000
 
 /** The longest that a `Retry-After` keeps a gate shut, in ms: an endpoint that asks for a day is asked again before. */
 const MAX_RETRY_AFTER_MS = 300_000
@@ -29,10 +29,19 @@ export type Pass = number
  *       ramp ◄─────────────── success ──────────────── probe ────────────┤
  *        └── as many failures in a row as its limit, 5 at most ──────────┘
  *
+ * Where other workers deliver to the same endpoint, it has its share of the cap, and sends a probe only with the leave
+ * of all of them: see {@link Accord}.
+ *
  * Only time that is handed in counts, and any monotonic clock will do.
  */
 export class Gate {
   #state: 'closed' | 'open' | 'probe' | 'ramp' = 'closed'
+  /** What this process has of the cap. */
+  #share: number
+  /** Whether no other process sends to the endpoint. */
+  #isAlone = true
+  /** Among others: until when a probe may be sent. */
+  #leaveUntil = -Infinity
   /** Requests that may be under way at once, while closed or in the ramp. */
   #limit: number
   #inFlight = 0
@@ -51,6 +60,7 @@ export class Gate {
     readonly cap: number,
     readonly random: () => number = Math.random,
   ) {
+    this.#share = cap
     this.#limit = cap
   }
 
@@ -70,14 +80,34 @@ export class Gate {
 
   /** How many requests may start now. */
   room(now: number): number {
-    if (this.#state === 'open') return now >= this.#probeAt ? 1 : 0
+    if (this.#state === 'open') return this.#mayProbe(now) ? 1 : 0
     if (this.#state === 'probe') return 0
     return Math.max(0, this.#limit - this.#inFlight)
+  }
+
+  /** So many workers send to the endpoint, with this one: each has its part of the cap, and 1 at least. */
+  share(workers: number): void {
+    this.#isAlone = false
+    this.#share = Math.max(1, Math.floor(this.cap / workers))
+    this.#limit = this.#state === 'closed' ? this.#share : Math.min(this.#limit, this.#share)
+  }
+
+  /** Whether the others are to be asked for the leave to send a probe. */
+  isToAsk(now: number): boolean {
+    return (
+      this.#state === 'open' && !this.#isAlone && now >= this.#probeAt && now >= this.#leaveUntil
+    )
+  }
+
+  /** The others give leave to send one probe. */
+  grant(until: number): void {
+    this.#leaveUntil = until
   }
 
   /** A request starts. Only while there is {@link room}. */
   enter(): Pass {
     if (this.#state === 'open') this.#become('probe')
+    this.#leaveUntil = -Infinity
     this.#inFlight++
     return this.#pass
   }
@@ -100,15 +130,19 @@ export class Gate {
     if (this.#state === 'closed') return
     if (this.#state === 'probe') {
       this.#become('ramp')
-      this.#limit = Math.min(2, this.cap)
+      this.#limit = Math.min(2, this.#share)
       this.#successes = 0
     } else if (++this.#successes >= this.#limit) {
-      this.#limit = Math.min(this.#limit * 2, this.cap)
+      this.#limit = Math.min(this.#limit * 2, this.#share)
       this.#successes = 0
     }
-    if (this.#limit < this.cap) return
+    if (this.#limit < this.#share) return
     this.#state = 'closed'
     this.#probeMs = PROBE_MS
+  }
+
+  #mayProbe(now: number): boolean {
+    return now >= this.#probeAt && (this.#isAlone || now < this.#leaveUntil)
   }
 
   #fail(now: number): void {

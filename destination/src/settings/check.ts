@@ -59,7 +59,8 @@ function toSettings(data: z.infer<ReturnType<typeof settingsSchema>>): Settings 
 const SECRETS: readonly PropertyKey[] = ['writeKey', 'sharedSecret', 'adminToken']
 
 function isSecret(path: Path): boolean {
-  return SECRETS.includes(path.at(-1) ?? '') || path.at(-2) === 'headers'
+  const field = path.findLast((step) => typeof step === 'string') ?? ''
+  return SECRETS.includes(field) || path.at(-2) === 'headers'
 }
 
 function valueAt(root: unknown, path: Path): unknown {
@@ -98,8 +99,12 @@ function unknownField(key: string, { path }: { path: Path }, schema: z.ZodType):
 function fieldsAt(schema: z.ZodType, path: Path): string[] {
   let at: z.core.$ZodType = schema
   for (const step of path) {
+    while (at instanceof z.ZodOptional) at = at.unwrap()
+    if (at instanceof z.ZodPipe) at = at.in
     if (at instanceof z.ZodArray) at = at.element
     else if (at instanceof z.ZodObject) at = at.shape[String(step)] as z.core.$ZodType
   }
+  while (at instanceof z.ZodOptional) at = at.unwrap()
+  if (at instanceof z.ZodPipe) at = at.in
   return at instanceof z.ZodObject ? Object.keys(at.shape) : []
 }

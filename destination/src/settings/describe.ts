@@ -9,12 +9,16 @@ import { withoutPassword, withoutQuery } from './show.js'
 export function describeSettings(settings: Settings) {
   return {
     listen: formatListen(settings.listen),
+    adminListen: settings.adminListen && formatListen(settings.adminListen),
     store: withoutPassword(settings.store),
     retention: formatDuration(settings.retentionMs),
     admin: settings.adminToken !== undefined,
     allowNetworks: settings.allowNetworks,
     ca: settings.ca.length,
     sources: settings.sources.map(({ name }) => name),
+    rateLimits: Object.fromEntries(
+      settings.sources.flatMap(({ name, rateLimit }) => (rateLimit ? [[name, rateLimit]] : [])),
+    ),
     destinations: settings.destinations.map(({ name, sources, enabled, ...destination }) => ({
       name,
       sources,

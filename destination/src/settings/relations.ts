@@ -1,3 +1,5 @@
+import { isDeepStrictEqual } from 'node:util'
+import { parseListen } from './network.js'
 import { formatPath, type Path } from './problem.js'
 
 /** A rule between values that is broken; the message may have `{got}`, as those of the schema. */
@@ -17,6 +19,7 @@ export function checkRelations(raw: unknown): BrokenRelation[] {
   const sources = entriesOf(raw, 'sources')
   const destinations = entriesOf(raw, 'destinations')
   return [
+    ...checkListeners(raw),
     ...repeated(sources.flatMap(text('name')), 'a name'),
     ...repeated(sources.flatMap(text('writeKey')), 'a write key'),
     ...repeated(destinations.flatMap(text('name')), 'a name'),
@@ -28,6 +31,15 @@ export function checkRelations(raw: unknown): BrokenRelation[] {
       ),
     ]),
   ]
+}
+
+/** Two ports that are free can't be the same one. */
+function checkListeners(raw: unknown): BrokenRelation[] {
+  const [main, admin] = [parseListen(get(raw, 'listen')), parseListen(get(raw, 'adminListen'))]
+  if (!main || !admin || admin.port === 0 || !isDeepStrictEqual(main, admin)) return []
+  const message =
+    'is where "listen" is already. Leave it out to have both there, or name another port.'
+  return [{ path: ['adminListen'], message }]
 }
 
 function checkSourcesOf(

@@ -1,4 +1,6 @@
 import * as z from 'zod'
+import { parseUrl } from '../store/postgres/url.js'
+import type { StoreError } from '../store/store-error.js'
 import { readCertificates } from './certificates.js'
 import { parseDuration } from './duration.js'
 import { checkHeaders } from './headers.js'
@@ -13,6 +15,7 @@ import { parseListen, parseNetwork } from './network.js'
 export function settingsSchema(folder: string) {
   return fields({
     listen: value(readListen).default({ host: '127.0.0.1', port: 3300 }),
+    adminListen: value(readListen).optional(),
     sources: list(source, { min: 1, what: 'at least 1 source' }),
     destinations: list(destination, { what: 'destinations' }),
     store: value(readStore).default('sqlite:./data/hookline.db'),
@@ -60,12 +63,21 @@ const name = value((given, refuse) => {
   return undefined
 })
 
-const source = fields({ name, writeKey: value(readWriteKey) })
+const rateLimit = fields({
+  callsPerSecond: value((given, refuse) => readCount(given, refuse, 1_000_000)),
+  burst: value((given, refuse) => readCount(given, refuse, 10_000_000)).optional(),
+}).transform(({ callsPerSecond, burst = callsPerSecond }) => ({ callsPerSecond, burst }))
+
+const source = fields({
+  name,
+  writeKey: value(readWriteKey),
+  rateLimit: rateLimit.optional(),
+})
 
 const endpoint = fields({
   url: value(readUrl),
   headers: value(readHeaders).default({}),
-  concurrency: value(readConcurrency).default(128),
+  concurrency: value((given, refuse) => readCount(given, refuse, 1_000)).default(128),
 })
 
 const destination = fields({
@@ -125,12 +137,12 @@ function readEnabled(given: unknown, refuse: Refuse) {
   return undefined
 }
 
-function readConcurrency(given: unknown, refuse: Refuse) {
+function readCount(given: unknown, refuse: Refuse, max: number) {
   const count = typeof given === 'string' && /^\d+$/.test(given) ? Number(given) : given
-  if (Number.isInteger(count) && (count as number) >= 1 && (count as number) <= 1_000) {
+  if (Number.isInteger(count) && (count as number) >= 1 && (count as number) <= max) {
     return count as number
   }
-  refuse('expected a whole number from 1 to 1,000, got {got}.')
+  refuse(`expected a whole number from 1 to ${max.toLocaleString('en')}, got {got}.`)
   return undefined
 }
 
@@ -161,7 +173,17 @@ function readHeaders(given: unknown, refuse: Refuse): Record<string, string> | u
 }
 
 function readStore(given: unknown, refuse: Refuse) {
-  if (typeof given === 'string' && /^(sqlite:.|postgres(ql)?:\/\/.)/.test(given)) return given
+  if (typeof given === 'string' && /^sqlite:./.test(given)) return given
+  if (typeof given === 'string' && /^postgres(ql)?:\/\/./.test(given)) {
+    try {
+      parseUrl(given)
+      return given
+    } catch (error) {
+      // Never with the password in it.
+      refuse((error as StoreError).message.replace(/^store: /, ''))
+      return undefined
+    }
+  }
   refuse(
     'expected "sqlite:" and a path, such as "sqlite:./data/hookline.db", or a URL that starts with ' +
       '"postgres://", got {got}.',

@@ -7,6 +7,8 @@ export interface Settings {
     /** 0 to 65,535. */
     port: number
   }
+  /** Where the routes for whoever runs it listen; without it they are where the collector is. */
+  adminListen?: Settings['listen'] | undefined
   /** Who may send calls. Names and write keys are each unique. */
   sources: Source[]
   /** Where calls are forwarded to. Names are unique. */
@@ -29,6 +31,16 @@ export interface Source {
   name: string
   /** What its clients authenticate with. */
   writeKey: string
+  /** How much it may send to one process; without it, anything. */
+  rateLimit?: RateLimit | undefined
+}
+
+/** How many calls a source may send. */
+export interface RateLimit {
+  /** On average. */
+  callsPerSecond: number
+  /** At once, after a while without any. */
+  burst: number
 }
 
 /** One customer: the sources it wants, and the endpoints that get what they send. */

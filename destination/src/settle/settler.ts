@@ -21,12 +21,21 @@ export class Settler {
   #waiting: Settlement[] = []
   #isBusy = false
   #isFailing = false
+  /** When the store was asked, if it has not answered yet. */
+  #askedAt: number | undefined
   #drained: (() => void)[] = []
 
+  /** @param now - A monotonic clock, in ms. */
   constructor(
     readonly store: Pick<Store, 'settle'>,
     readonly report: SettlerReport,
+    readonly now: () => number = () => performance.now(),
   ) {}
+
+  /** For how long it has waited for the store, in ms. */
+  stalledMs(): number {
+    return this.#askedAt === undefined ? 0 : this.now() - this.#askedAt
+  }
 
   /** Whether the store did not take the last ones: nothing more should be sent until it does. */
   get isFailing(): boolean {
@@ -59,6 +68,7 @@ export class Settler {
   }
 
   async #settle(settlements: Settlement[]): Promise<boolean> {
+    this.#askedAt = this.now()
     try {
       const refused = await this.store.settle(settlements)
       if (refused > 0) this.report.refused(refused)
@@ -69,6 +79,8 @@ export class Settler {
       if (!this.#isFailing) this.report.failed(error)
       this.#isFailing = true
       return false
+    } finally {
+      this.#askedAt = undefined
     }
   }
 }

@@ -5,11 +5,11 @@ import type { Store } from './store.js'
 import { StoreError } from './store-error.js'
 
 /** How a store is opened. */
-export interface StoreOptions {
+export interface OpenOptions {
   /**
    * The store's clock: ms since the epoch.
    *
-   * @defaultValue `Date.now`
+   * @defaultValue `Date.now` for SQLite, the server's own clock for PostgreSQL
    */
   now?: () => number
   /**
@@ -21,7 +21,9 @@ export interface StoreOptions {
 }
 
 /**
- * Opens the store that the settings name: `sqlite:` and a path, absolute or from the working directory.
+ * Opens the store that the settings name: `sqlite:` and a path, absolute or from the working directory, or
+ * `postgres://user:password@host:port/database` with the parameters `schema`, `connections`, `sslmode`, `sslrootcert`,
+ * `sslcert`, `sslkey`, `host` and `application_name`.
  *
  * @throws StoreError `locked` if another process has it; `newer` if a newer version wrote it; `unsupported` if this
  * can't open such a store, or has no SQLite; `full` if there is no room; `failed` for anything else. The message says
@@ -32,18 +34,17 @@ export interface StoreOptions {
  * const store = await openStore('sqlite:./data/hookline.db')
  * ```
  */
-export async function openStore(url: string, options: StoreOptions = {}): Promise<Store> {
+export async function openStore(url: string, options: OpenOptions = {}): Promise<Store> {
   const { now = Date.now, driver } = options
+  if (/^postgres(ql)?:/.test(url)) {
+    // Whoever has SQLite need not load another database's driver.
+    const { openPostgres } = await import('./postgres/store.js')
+    return openPostgres(url, options.now)
+  }
   return openSqlite(toPath(url), now, driver)
 }
 
 function toPath(url: string): string {
-  if (/^postgres(ql)?:/.test(url)) {
-    throw new StoreError(
-      'unsupported',
-      'store: PostgreSQL is not supported yet: use sqlite: and a path, such as sqlite:./data/hookline.db.',
-    )
-  }
   const path = /^sqlite:(.+)$/s.exec(url)?.[1]
   if (path === ':memory:') {
     throw new StoreError(

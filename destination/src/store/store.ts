@@ -59,9 +59,57 @@ export interface Store {
    */
   sweep(olderThanMs: number, limit: number): Promise<number>
 
+  /**
+   * Has a listener told of the lanes in which another process has put something just now. Told as soon as can be, and
+   * not told at times: who listens has to look by himself too. Only stores that several processes can have do it.
+   */
+  onPut?(listener: (destination: string, lane: Lane) => void): void
+
+  /** What the workers of one store agree on; only stores that several processes can have know others. */
+  readonly crew?: Crew
+
   /** Ends what is under way and lets go of the files. */
   close(): Promise<void>
 }
+
+/**
+ * The processes that deliver from one store. They share what endpoints can bear: each takes its part of an
+ * endpoint's cap, and one of them at a time probes an endpoint that is down.
+ */
+export interface Crew {
+  /**
+   * A sign of life, to be given every {@link CREW_BEAT_MS}; the first one joins.
+   *
+   * One that joins is known to the others at their next beat. Until then, workers that each take 1/n of a cap, and 1 at
+   * least, are above it together, but below twice the cap. One that died counts for {@link CREW_SILENCE_MS}.
+   *
+   * @returns how many workers there are, with this one.
+   * @throws StoreError
+   */
+  beat(): Promise<number>
+
+  /**
+   * Asks for the leave to probe an endpoint that is down. Of all that ask, one has it for a while: for `firstMs` the
+   * first time, then for twice as long each time, up to `maxMs`.
+   *
+   * @returns for how long, in ms; 0 if another has it.
+   * @throws StoreError
+   */
+  tryProbe(endpoint: string, firstMs: number, maxMs: number): Promise<number>
+
+  /**
+   * Tells that an endpoint is well: whoever asks next to probe it may do so at once, and it begins with `firstMs`.
+   *
+   * @throws StoreError
+   */
+  endProbes(endpoint: string): Promise<void>
+}
+
+/** How often a worker gives a sign of life, in ms. */
+export const CREW_BEAT_MS = 5_000
+
+/** A worker that gave none for so long, in ms, is no longer counted. */
+export const CREW_SILENCE_MS = 15_000
 
 /** How long a claim holds: a wait of 5 s for a free connection, the 5 s of an attempt, and ample time to settle. */
 export const LEASE_MS = 30_000

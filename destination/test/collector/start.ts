@@ -3,7 +3,11 @@ import { once } from 'node:events'
 import { connect } from 'node:net'
 import { onTestFinished } from 'vitest'
 import type { Call } from '../../src/call.js'
-import { createCollector, type Collector } from '../../src/collector/collector.js'
+import {
+  createCollector,
+  type Collector,
+  type CollectorOptions,
+} from '../../src/collector/collector.js'
 
 export interface Started {
   readonly url: string
@@ -13,6 +17,8 @@ export interface Started {
   readonly accepted: { source: string; calls: Call[] }[]
   /** What was logged. */
   readonly logged: string[]
+  /** What was counted: of a request, source and answer; of its calls, how many too. */
+  readonly counted: string[]
   /** What becomes of the next requests; by default they are accepted at once. */
   accept: (source: string, calls: Call[]) => Promise<void>
 }
@@ -20,7 +26,8 @@ export interface Started {
 export const KEY = 'WEB_KEY'
 export const AUTHORIZATION = `Basic ${Buffer.from(`${KEY}:`).toString('base64')}`
 
-export async function startCollector(): Promise<Started> {
+export async function startCollector(options: Partial<CollectorOptions> = {}): Promise<Started> {
+  const counted: string[] = []
   const logged: string[] = []
   const log = (_details: object, message: string) => logged.push(message)
   const accepted: Started['accepted'] = []
@@ -34,6 +41,11 @@ export async function startCollector(): Promise<Started> {
       { name: 'app', writeKey: 'APP_KEY' },
     ],
     log: { warn: log, error: log },
+    counts: {
+      answered: (source, answer) => counted.push(`${source} ${answer}`),
+      called: (source, answer, count) => counted.push(`${source} ${answer} ${count}`),
+    },
+    ...options,
   })
   onTestFinished(() => collector.close(0))
   const url = await collector.listen('127.0.0.1', 0)
@@ -44,6 +56,7 @@ export async function startCollector(): Promise<Started> {
     collector,
     accepted,
     logged,
+    counted,
     accept: () => Promise.resolve(),
   }
   return started

@@ -176,3 +176,47 @@ describe('after a probe that succeeds', () => {
     expect(room()).toBe(1)
   })
 })
+
+describe('a gate among those of other workers', () => {
+  test('has its part of the cap, and 1 at least', () => {
+    const { gate, room } = setUp(10)
+    for (const [workers, share] of [
+      [3, 3],
+      [1, 10],
+      [11, 1],
+    ] as const) {
+      gate.share(workers)
+      expect(room()).toBe(share)
+    }
+  })
+
+  test('ramps up to its part of the cap', () => {
+    const { gate, send, wait, room } = setUp(10)
+    gate.share(2)
+    send('ill', 5)
+    wait(1_000)
+    gate.grant(Infinity)
+    send('well')
+    expect([gate.state, room()]).toEqual(['ramp', 2])
+    send('well', 2)
+    send('well', 4)
+    expect([gate.state, room()]).toEqual(['closed', 5])
+  })
+
+  test('sends one probe for each leave, and none without or after it', () => {
+    const { gate, send, wait, room } = setUp()
+    gate.share(2)
+    send('ill', 5)
+    expect(gate.isToAsk(999)).toBe(false)
+    wait(1_000)
+    expect([gate.isToAsk(1_000), room()]).toEqual([true, 0])
+    gate.grant(2_000)
+    expect([gate.isToAsk(1_999), room()]).toEqual([false, 1])
+    wait(1_000)
+    expect([gate.isToAsk(2_000), room()]).toEqual([true, 0])
+    gate.grant(3_000)
+    send('ill')
+    wait(60_000)
+    expect([gate.isToAsk(62_000), room()]).toEqual([true, 0])
+  })
+})

@@ -301,6 +301,14 @@ const refusals: [raw: unknown, problem: string][] = [
     settings({ store: 'sqlite:' }),
     'store: expected "sqlite:" and a path, such as "sqlite:./data/hookline.db", or a URL that starts with "postgres://", got "sqlite:".',
   ],
+  [
+    settings({ store: 'postgres://u:word@h/db?sslmode=prefer' }),
+    'store: the URL has sslmode=prefer: expected verify-full, verify-ca or disable. Nothing that goes on without verification is taken; a private CA is given as sslrootcert.',
+  ],
+  [
+    settings({ store: 'postgres://u:wo/rd@h/db' }),
+    'store: the URL can not be read: expected postgres://user:password@host:5432/database; what is special in a user or a password has to be percent-encoded, as in p%40ss for p@ss.',
+  ],
   ...['fifteen-letters', 'sixteen letters of it', 7].map((adminToken): [Raw, string] => [
     settings({ adminToken }),
     `adminToken: expected at least 16 characters of ASCII without spaces, got ${typeof adminToken === 'string' ? `a string of ${adminToken.length} characters` : 'a number'}. \`openssl rand -hex 24\` makes one.`,
@@ -342,12 +350,12 @@ const refusals: [raw: unknown, problem: string][] = [
   [settings({ port: 80 }), 'port: there is no such field. Did you mean listen?'],
   [
     withSource({ colour: 'red' }),
-    'sources[0].colour: there is no such field. The fields here are name, writeKey.',
+    'sources[0].colour: there is no such field. The fields here are name, writeKey, rateLimit.',
   ],
   [
     settings(JSON.parse('{"__proto__":{"store":"x"}}') as Raw),
     // A spread keeps what JSON made of it: a field of that name.
-    '__proto__: there is no such field. The fields here are listen, sources, destinations, store, adminToken, allowNetworks, ca, retention.',
+    '__proto__: there is no such field. The fields here are listen, adminListen, sources, destinations, store, adminToken, allowNetworks, ca, retention.',
   ],
 ]
 
@@ -490,5 +498,54 @@ describe('ca', () => {
     [7, 'ca: expected the path of a file of certificates in PEM, got 7.'],
   ])('%j is refused', (ca, problem) => {
     expect(problemsOf(settings({ ca }), {}, folder)).toEqual([problem])
+  })
+})
+
+describe('rate limits', () => {
+  test('of calls a second let as many pass at once, unless a burst is given', () => {
+    const limited = (rateLimit: Raw) => settingsOf(withSource({ rateLimit })).sources[0]?.rateLimit
+    expect(limited({ callsPerSecond: 100 })).toEqual({ callsPerSecond: 100, burst: 100 })
+    expect(limited({ callsPerSecond: '100', burst: 500 })).toEqual({
+      callsPerSecond: 100,
+      burst: 500,
+    })
+  })
+
+  test.each([
+    [
+      {},
+      'sources[0].rateLimit.callsPerSecond: expected a whole number from 1 to 1,000,000, got nothing.',
+    ],
+    [
+      { callsPerSecond: 0 },
+      'sources[0].rateLimit.callsPerSecond: expected a whole number from 1 to 1,000,000, got 0.',
+    ],
+    [
+      { callsPerSecond: 1, burst: 0.5 },
+      'sources[0].rateLimit.burst: expected a whole number from 1 to 10,000,000, got 0.5.',
+    ],
+    [100, 'sources[0].rateLimit: expected an object with named fields, got 100.'],
+    [
+      { callsPerSecond: 1, bursts: 2 },
+      'sources[0].rateLimit.bursts: there is no such field. Did you mean burst?',
+    ],
+  ])('%j is refused', (rateLimit, problem) => {
+    expect(problemsOf(withSource({ rateLimit }))).toEqual([problem])
+  })
+})
+
+describe('adminListen', () => {
+  test('is an address of its own', () => {
+    expect(settingsOf(settings({ adminListen: 9090 })).adminListen).toEqual({
+      host: '127.0.0.1',
+      port: 9090,
+    })
+    expect(problemsOf(settings({ listen: 0, adminListen: 0 }))).toEqual([])
+  })
+
+  test('that is the one of listen is refused', () => {
+    expect(problemsOf(settings({ listen: '127.0.0.1:9090', adminListen: 9090 }))).toEqual([
+      'adminListen: is where "listen" is already. Leave it out to have both there, or name another port.',
+    ])
   })
 })

@@ -164,6 +164,7 @@ test('the description of settings has no secret in it', () => {
     allowNetworks: [],
     ca: 0,
     sources: ['web'],
+    rateLimits: {},
     destinations: [
       {
         name: 'crm',

@@ -5,6 +5,7 @@ import { preparePut } from './put.js'
 import { prepareRelease } from './release.js'
 import { migrate } from './schema.js'
 import { prepareSettle } from './settle.js'
+import type { Shared } from './shared.js'
 import { prepareSweep } from './sweep.js'
 import { Tally } from './tally.js'
 import { prepareTrace } from './trace.js'
@@ -23,13 +24,6 @@ const BUSY_MS = 5_000
 
 /** An open database with all its statements prepared. */
 export type Connection = ReturnType<typeof connect>
-
-/** What the statements share. */
-export interface Shared {
-  database: Database
-  names: Names
-  tally: Tally
-}
 
 /** Opens the file, and brings its tables up to date. */
 export function connect(open: OpenDatabase, path: string) {
@@ -52,7 +46,7 @@ export function connect(open: OpenDatabase, path: string) {
 }
 
 function prepare(database: Database) {
-  const shared = { database, names: new Names(database), tally: new Tally(database) }
+  const shared: Shared = { database, names: new Names(database), tally: new Tally(database) }
   return {
     ...shared,
     begin: database.prepare('BEGIN IMMEDIATE'),

@@ -1,7 +1,7 @@
 import { LEASE_MS, type Settlement } from '../store.js'
 import { toStored } from '../text.js'
-import type { Shared } from './connection.js'
-import { toRefusedBy } from './refused-by.js'
+import type { Shared } from './shared.js'
+import { toRefusedBy } from '../refused-by.js'
 import { LEASED, STATES } from './schema.js'
 
 /** Writes what came of an attempt, and its log. Answers whether it was its delivery's latest, and still open. */

@@ -24,8 +24,6 @@ function failure(code: string, message: RegExp): unknown {
 }
 
 test.each([
-  ['postgres://u:secret@db/x', /PostgreSQL is not supported yet/],
-  ['postgresql://db/x', /PostgreSQL is not supported yet/],
   ['sqlite::memory:', /would lose all that was accepted/],
   ['sqlite:', /expected sqlite: and a path/],
   ['sqlite://host/x.db', /expected sqlite: and a path/],

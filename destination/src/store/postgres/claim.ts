@@ -1,0 +1,86 @@
+import type { EventType } from '../../call.js'
+import { LEASE_MS, type Claim, type Delivery, type DeliveryId } from '../store.js'
+import { fromStored } from '../text.js'
+import { refusedByOf } from '../refused-by.js'
+import { BACKLOG, FRESH } from './schema.js'
+import { NOW, type Tables } from './tables.js'
+
+interface Row {
+  id: DeliveryId
+  wish: number
+  attempt: number
+  messageId: string
+  source: string
+  type: string
+  body: string
+  sinceFirstMs: number
+  refusedBy: string | null
+}
+
+/**
+ * The one statement of a claim. For each wish it goes along the index of what waits, from the longest due on, past
+ * what others have locked, and stops at the limit; nothing is sorted but what it found.
+ *
+ * The planner does not know how much that will be. The array and the `LIMIT 1` leave it no choice but to go by the
+ * keys: for plain joins it would read whole tables at times, or compare each row with each.
+ */
+export function claimStatement(schema: string): string {
+  return `
+    WITH found AS MATERIALIZED (
+      SELECT wish, w.*
+      FROM unnest($2::int[], $3::smallint[], $4::int[]) WITH ORDINALITY AS wishes (destination, state, count, wish)
+      CROSS JOIN LATERAL (
+        SELECT id, due_at, attempt, first_attempt_at, refused_by FROM ${schema}.waiting
+        WHERE destination = wishes.destination AND state = wishes.state AND due_at <= ${NOW}
+        ORDER BY due_at, id LIMIT wishes.count FOR UPDATE SKIP LOCKED
+      ) w
+    ), leased AS (
+      UPDATE ${schema}.waiting
+      SET state = ${BACKLOG}, leased = true, attempt = attempt + 1, due_at = ${NOW} + ${LEASE_MS},
+        attempt_at = ${NOW}, first_attempt_at = coalesce(first_attempt_at, ${NOW})
+      WHERE id = ANY (ARRAY (SELECT id FROM found))
+    )
+    SELECT id, wish, attempt + 1 AS attempt, refused_by AS "refusedBy", d.*,
+      greatest(0, coalesce(${NOW} - first_attempt_at, 0)) AS "sinceFirstMs"
+    FROM found CROSS JOIN LATERAL (
+      SELECT message_id AS "messageId", body, sources.name AS source, types.name AS type
+      FROM ${schema}.deliveries d
+        JOIN ${schema}.names sources ON sources.id = d.source JOIN ${schema}.names types ON types.id = d.type
+      WHERE d.id = found.id LIMIT 1
+    ) d
+    ORDER BY wish, due_at, id`
+}
+
+/** Leases what is due, the longest due first. */
+export function prepareClaim({ query, schema, names, now }: Tables) {
+  const claim = claimStatement(schema)
+
+  return async (wants: Claim[]): Promise<Delivery[]> => {
+    await names.add(wants.map(({ destination }) => destination))
+    const rows = await query<Row>(claim, [
+      now(),
+      wants.map(({ destination }) => names.number(destination)),
+      wants.map(({ lane }) => (lane === 'fresh' ? FRESH : BACKLOG)),
+      wants.map(({ limit }) => limit),
+    ])
+    return rows.flatMap((row) => {
+      const want = wants[row.wish - 1]
+      return want ? [toDelivery(row, want)] : []
+    })
+  }
+}
+
+function toDelivery(row: Row, { destination, lane }: Claim): Delivery {
+  return {
+    id: row.id,
+    attempt: row.attempt,
+    messageId: fromStored(row.messageId),
+    source: fromStored(row.source),
+    destination,
+    type: row.type as EventType,
+    body: fromStored(row.body),
+    sinceFirstMs: row.sinceFirstMs,
+    lane,
+    refusedBy: refusedByOf(row.refusedBy),
+  }
+}

@@ -1,0 +1,103 @@
+import { StoreError, type StoreErrorCode } from '../store-error.js'
+
+/** The server's codes that are told apart: https://www.postgresql.org/docs/current/errcodes-appendix.html */
+const SERVER: Record<string, [StoreErrorCode, string]> = {
+  '28P01': ['failed', 'check the user and the password'],
+  '28000': [
+    'failed',
+    'check the user, and pg_hba.conf on the server (TLS may be asked for: sslmode=verify-full)',
+  ],
+  '3D000': ['failed', 'create the database (CREATE DATABASE), or name another one'],
+  '3F000': ['failed', 'the tables are gone: restart, and they are made again'],
+  '42P01': ['failed', 'the tables are gone: restart, and they are made again'],
+  '42501': [
+    'failed',
+    'let the user create a schema in the database (GRANT CREATE ON DATABASE), or give it one of its own (?schema=)',
+  ],
+  '53100': ['full', 'make room on the server, and it goes on by itself'],
+  '53300': ['failed', 'raise max_connections on the server, or lower connections= in the URL'],
+  '57014': ['failed', 'the server is too slow: it may be overloaded, or short of a vacuum'],
+  '55P03': [
+    'failed',
+    'something holds the tables locked on the server: look for it in pg_stat_activity',
+  ],
+  '57P03': ['failed', 'the server is starting or stopping; it is tried again'],
+  '25006': ['failed', 'the server is a read-only standby: name the primary'],
+}
+
+/** What the system, and TLS, say of a connection. */
+const CONNECTION: Record<string, string> = {
+  ECONNREFUSED: 'nothing listens there: start the server, or check host and port',
+  ENOTFOUND: 'the host has no address: check its name',
+  EAI_AGAIN: 'the name service does not answer',
+  ENOENT: 'there is no such socket: start the server, or check the folder',
+  ECONNRESET: 'the connection was cut; it is tried again',
+  EPIPE: 'the connection was cut; it is tried again',
+  DEPTH_ZERO_SELF_SIGNED_CERT: 'its certificate is self-signed: give it, or its CA, as sslrootcert',
+  SELF_SIGNED_CERT_IN_CHAIN:
+    'its certificate is of a CA that is not known here: give that as sslrootcert',
+  UNABLE_TO_VERIFY_LEAF_SIGNATURE:
+    'its certificate is of a CA that is not known here: give that as sslrootcert',
+  UNABLE_TO_GET_ISSUER_CERT_LOCALLY:
+    'its certificate is of a CA that is not known here: give that as sslrootcert',
+  CERT_HAS_EXPIRED: 'its certificate has expired: renew it',
+  ERR_TLS_CERT_ALTNAME_INVALID:
+    'its certificate is for another name: use that as the host, or sslmode=verify-ca',
+}
+
+/** What the driver says, for which it has no codes. */
+const DRIVER: [RegExp, string][] = [
+  [
+    /^Query read timeout/,
+    'the server, or the way to it, has gone silent; it is tried again on another connection',
+  ],
+  [/timeout/, 'the server does not answer, or all connections are busy; it is tried again'],
+  [/terminated|not queryable|closed/, 'the connection was cut; it is tried again'],
+  [
+    /does not support SSL/,
+    'turn TLS on there (ssl = on), or use sslmode=disable in a network that you trust',
+  ],
+  [
+    /password must be a string/,
+    'the server wants a password: add it to the URL, or set PGPASSWORD',
+  ],
+]
+
+/** What the server, the driver or the system said, as the store says it. */
+export function toStoreError(error: unknown, place: string): StoreError {
+  if (error instanceof StoreError) return error
+  const { code, message } = theFirstOf(error)
+  const [storeCode, mend] = SERVER[code ?? ''] ?? [
+    'failed',
+    CONNECTION[code ?? ''] ?? DRIVER.find(([pattern]) => pattern.test(message))?.[1],
+  ]
+  const text = `store: ${place}: ${message}`
+  return new StoreError(storeCode, mend === undefined ? text : `${text}: ${mend}.`, {
+    cause: error,
+  })
+}
+
+/** Two transactions were in each other's way, and the server ended this one: it can be made again at once. */
+export function isToRepeat(error: unknown): boolean {
+  const { code } = theFirstOf(error)
+  return code === '40P01' || code === '40001'
+}
+
+/** The server answered nothing at all in time, not even that it gives up. */
+export function isSilence(error: unknown): boolean {
+  return error instanceof Error && error.message.startsWith('Query read timeout')
+}
+
+/** A server in between, PgBouncer for one, takes no settings along with the connection. */
+export function isUnsupportedSetting(error: unknown): boolean {
+  const { code, message } = theFirstOf(error)
+  return code === '08P01' && message.includes('startup parameter')
+}
+
+/** A host with several addresses fails with an error for each. */
+function theFirstOf(error: unknown): { code: string | undefined; message: string } {
+  const first: unknown = error instanceof AggregateError ? error.errors[0] : error
+  if (!(first instanceof Error)) return { code: undefined, message: String(first) }
+  const { code } = first as { code?: unknown }
+  return { code: typeof code === 'string' ? code : undefined, message: first.message }
+}

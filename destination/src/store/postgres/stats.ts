@@ -1,0 +1,42 @@
+import type { Stats } from '../store.js'
+import { fromStored } from '../text.js'
+import { BACKLOG, DEAD, FRESH } from './schema.js'
+import { NOW, type Tables } from './tables.js'
+
+/** In ms: an answer that came sooner than this is made anew each time. */
+const CHEAP_MS = 50
+
+/** An answer that took longer is kept for so many times as long: counting takes a twentieth of a core at most. */
+const KEPT_TIMES = 20
+
+/**
+ * Counts what waits. That takes a pass over the index of all that waits, some 100 ms a million; so with a large
+ * backlog the answer may be some seconds old.
+ */
+export function prepareStats({ query, schema, now }: Tables) {
+  const count = `
+    SELECT name AS destination, fresh::int, backlog::int, leased::int, dead::int,
+      greatest(0, coalesce(${NOW} - (SELECT received_at FROM ${schema}.deliveries d WHERE d.id = oldest), 0))::float8
+        AS "oldestMs"
+    FROM (
+      SELECT destination AS id,
+        count(*) FILTER (WHERE state = ${FRESH}) AS fresh,
+        count(*) FILTER (WHERE state = ${BACKLOG} AND NOT leased) AS backlog,
+        count(*) FILTER (WHERE state = ${BACKLOG} AND leased) AS leased,
+        count(*) FILTER (WHERE state = ${DEAD}) AS dead,
+        min(waiting.id) FILTER (WHERE state <> ${DEAD}) AS oldest
+      FROM ${schema}.waiting GROUP BY destination
+    ) counts JOIN ${schema}.names USING (id)`
+  let kept: Stats[] = []
+  let keptUntil = 0
+
+  return async (): Promise<Stats[]> => {
+    const from = performance.now()
+    if (from < keptUntil) return kept
+    const rows = await query<Stats>(count, [now()])
+    kept = rows.map((row) => ({ ...row, destination: fromStored(row.destination) }))
+    const ms = performance.now() - from
+    if (ms >= CHEAP_MS) keptUntil = performance.now() + ms * KEPT_TIMES
+    return kept
+  }
+}

@@ -1,0 +1,165 @@
+import type {
+  Claim,
+  Crew,
+  Delivery,
+  DeliveryId,
+  Lane,
+  NewDelivery,
+  Settlement,
+  Stats,
+  Store,
+  Trace,
+} from '../store.js'
+import { StoreError } from '../store-error.js'
+import { prepareClaim } from './claim.js'
+import { Connection } from './connection.js'
+import { createCrew } from './crew.js'
+import { Names } from './names.js'
+import { Notices } from './notices.js'
+import { preparePut } from './put.js'
+import { Rounds } from './rounds.js'
+import { migrate } from './schema.js'
+import { prepareSettle } from './settle.js'
+import { prepareStats } from './stats.js'
+import { prepareSweep } from './sweep.js'
+import type { Tables } from './tables.js'
+import { prepareTrace } from './trace.js'
+import { parseUrl } from './url.js'
+
+/** PostgreSQL 15, as the server says it. */
+const OLDEST_VERSION = 150_000
+
+/** Calls are joined up to so many deliveries or settlements: what is more does not get quicker, only later. */
+const ROUND_ITEMS = 2_000
+
+/**
+ * Opens a store in a PostgreSQL database, which any number of processes on any number of machines can have at once;
+ * see {@link parseUrl} for the URL. The tables are made if they aren't there.
+ *
+ * @param now - The store's clock, ms since the epoch, for tests; without one the server's is the one that counts.
+ * @throws StoreError `unsupported`, `newer`, `full` or `failed`.
+ */
+export async function openPostgres(url: string, now?: () => number): Promise<Store> {
+  const { schema, ...address } = parseUrl(url)
+  const connection = new Connection({ schema, ...address })
+  try {
+    await check(connection)
+    await migrate(connection, schema)
+  } catch (error) {
+    await connection.close()
+    throw error
+  }
+  const { query } = connection
+  const clock = () => (now ? Math.round(now()) : null)
+  return new PostgresStore(
+    { query, schema, names: new Names(query, schema), now: clock },
+    connection,
+  )
+}
+
+async function check({ query }: Connection): Promise<void> {
+  const [server] = await query<{ version: number; text: string; commit: string }>(
+    `SELECT current_setting('server_version_num')::int AS version, current_setting('server_version') AS text,
+       current_setting('synchronous_commit') AS commit`,
+  )
+  if (!server || server.version < OLDEST_VERSION) {
+    throw new StoreError(
+      'unsupported',
+      `store: the server is PostgreSQL ${server?.text ?? ''}: 15 or newer is needed.`,
+    )
+  }
+  if (server.commit === 'off') {
+    throw new StoreError(
+      'unsupported',
+      'store: the server has synchronous_commit off, and would lose what was accepted: turn it on for this user ' +
+        '(ALTER ROLE … SET synchronous_commit = on).',
+    )
+  }
+}
+
+class PostgresStore implements Store {
+  readonly crew: Crew
+  readonly #connection: Connection
+  readonly #notices: Notices
+  readonly #claim: (wants: Claim[]) => Promise<Delivery[]>
+  readonly #trace: (messageId: string) => Promise<Trace[]>
+  readonly #stats: () => Promise<Stats[]>
+  readonly #sweep: (olderThanMs: number, limit: number) => Promise<number>
+  readonly #puts: Rounds<NewDelivery, DeliveryId | undefined>
+  readonly #settles: Rounds<Settlement, boolean>
+  readonly #leave: () => Promise<void>
+  readonly #underWay = new Set<Promise<unknown>>()
+  #closing: Promise<void> | undefined
+
+  constructor(tables: Tables, connection: Connection) {
+    const crew = createCrew(tables)
+    this.crew = crew
+    this.#leave = () => crew.leave()
+    this.#connection = connection
+    this.#notices = new Notices(connection, tables.schema)
+    this.#trace = prepareTrace(tables)
+    this.#stats = prepareStats(tables)
+    this.#sweep = prepareSweep(tables)
+    this.#claim = prepareClaim(tables)
+    const put = preparePut(tables)
+    this.#puts = new Rounds(
+      (deliveries) => put(deliveries, this.#notices.channel, this.#notices.wordsFor(deliveries)),
+      ROUND_ITEMS,
+    )
+    this.#settles = new Rounds(prepareSettle(tables), ROUND_ITEMS)
+  }
+
+  put(deliveries: NewDelivery[]): Promise<(DeliveryId | undefined)[]> {
+    if (deliveries.length === 0) return Promise.resolve([])
+    return this.#whileOpen(() => this.#puts.ask(deliveries))
+  }
+
+  claim(wants: Claim[]): Promise<Delivery[]> {
+    if (wants.length === 0) return Promise.resolve([])
+    return this.#whileOpen(() => this.#claim(wants))
+  }
+
+  async settle(settlements: Settlement[]): Promise<number> {
+    if (settlements.length === 0) return 0
+    const accepted = await this.#whileOpen(() => this.#settles.ask(settlements))
+    return accepted.filter((is) => !is).length
+  }
+
+  trace(messageId: string): Promise<Trace[]> {
+    return this.#whileOpen(() => this.#trace(messageId))
+  }
+
+  stats(): Promise<Stats[]> {
+    return this.#whileOpen(() => this.#stats())
+  }
+
+  sweep(olderThanMs: number, limit: number): Promise<number> {
+    return this.#whileOpen(() => this.#sweep(olderThanMs, limit))
+  }
+
+  onPut(listener: (destination: string, lane: Lane) => void): void {
+    this.#notices.listen(listener)
+  }
+
+  close(): Promise<void> {
+    this.#closing ??= this.#close()
+    return this.#closing
+  }
+
+  async #close(): Promise<void> {
+    this.#notices.close()
+    await Promise.allSettled(this.#underWay)
+    // Who can't say goodbye is missed soon.
+    await this.#leave().catch(() => undefined)
+    await this.#connection.close()
+  }
+
+  #whileOpen<R>(work: () => Promise<R>): Promise<R> {
+    if (this.#closing) return Promise.reject(new StoreError('failed', 'The store is closed.'))
+    const working = work()
+    const end = () => this.#underWay.delete(working)
+    this.#underWay.add(working)
+    working.then(end, end)
+    return working
+  }
+}

@@ -1,0 +1,98 @@
+import type { DeliveryId } from '../store.js'
+import { BACKLOG, DEAD } from './schema.js'
+import { NOW, type Tables } from './tables.js'
+
+/** Rows that are looked at in one go. */
+const SLICE = 500
+
+/** Why a delivery is dead that nobody claimed in all the time that it is kept. */
+const EXPIRED = 'older than the retention'
+
+interface Row {
+  id: DeliveryId
+  /** Whether it is a dead letter: those go by the time of their death. */
+  dead: boolean
+  /** Whether its attempt is under way. */
+  busy: boolean
+}
+
+/**
+ * Deletes what was received, or died, before a time, and is settled; what still waits dies. Any number of processes may
+ * sweep at once: none waits for another.
+ */
+export function prepareSweep({ query, schema, now }: Tables) {
+  /** Deletes deliveries and all that belongs to them. */
+  const remove = (from: 'done' | 'waiting', chosen: string): string => `
+    WITH chosen AS MATERIALIZED (${chosen}), gone AS (
+      DELETE FROM ${schema}.${from} WHERE id = ANY (ARRAY (SELECT id FROM chosen)) RETURNING id
+    ), deliveries AS (
+      DELETE FROM ${schema}.deliveries WHERE id = ANY (ARRAY (SELECT id FROM gone))
+    ), attempts AS (
+      DELETE FROM ${schema}.attempts WHERE delivery = ANY (ARRAY (SELECT id FROM gone))
+    )
+    SELECT count(*)::int AS count FROM gone`
+
+  const removeDead = remove(
+    'waiting',
+    `SELECT w.id FROM ${schema}.names n CROSS JOIN LATERAL (
+       SELECT id FROM ${schema}.waiting
+       WHERE destination = n.id AND state = ${DEAD} AND due_at < ${NOW} - $2::bigint
+       ORDER BY due_at, id LIMIT $3 FOR UPDATE SKIP LOCKED
+     ) w LIMIT $3`,
+  )
+  // Ids are in the order of arrival, or nearly: what is not old ends the slice's use, not its correctness.
+  const removeDone = remove(
+    'done',
+    `SELECT id FROM (SELECT id FROM ${schema}.done ORDER BY id LIMIT $3 FOR UPDATE SKIP LOCKED) oldest
+     JOIN ${schema}.deliveries USING (id) WHERE received_at < ${NOW} - $2::bigint`,
+  )
+  const lookAt = `
+    SELECT id, state = ${DEAD} AS dead, leased AND due_at > ${NOW} AS busy
+    FROM (SELECT * FROM ${schema}.waiting WHERE id >= $3 ORDER BY id LIMIT ${SLICE}) oldest
+      JOIN ${schema}.deliveries USING (id)
+    WHERE received_at < ${NOW} - $2::bigint ORDER BY id`
+  // What was claimed or settled since it was looked at is left alone.
+  const bury = `
+    WITH chosen AS MATERIALIZED (
+      SELECT id FROM ${schema}.waiting
+      WHERE id = ANY ($2::bigint[]) AND state <= ${BACKLOG} AND NOT (leased AND due_at > ${NOW})
+      FOR UPDATE SKIP LOCKED
+    ), dead AS (
+      UPDATE ${schema}.waiting SET state = ${DEAD}, leased = false, due_at = ${NOW}, reason = '${EXPIRED}'
+      WHERE id = ANY (ARRAY (SELECT id FROM chosen)) RETURNING id
+    )
+    SELECT count(*)::int AS count FROM dead`
+
+  /** What waits before this delivery is no more than dead letters: spares the way past a million of them. */
+  let fromId = 0
+
+  const count = async (statement: string, values: unknown[]): Promise<number> => {
+    const [row] = await query<{ count: number }>(statement, [now(), ...values])
+    return row?.count ?? 0
+  }
+
+  const buryOld = async (olderThanMs: number, limit: number): Promise<number> => {
+    let buried = 0
+    let hasPassedAll = true
+    for (let from = fromId; buried < limit;) {
+      const rows = await query<Row>(lookAt, [now(), olderThanMs, from])
+      const ids = rows.filter(({ dead, busy }) => !dead && !busy).map(({ id }) => id)
+      const chosen = ids.slice(0, limit - buried)
+      const died = chosen.length > 0 ? await count(bury, [chosen]) : 0
+      buried += died
+      hasPassedAll &&= died === ids.length && !rows.some(({ busy }) => busy)
+      const last = rows.at(-1)
+      if (last && hasPassedAll) fromId = last.id + 1
+      if (!last || rows.length < SLICE) break
+      from = last.id + 1
+    }
+    return buried
+  }
+
+  return async (olderThanMs: number, limit: number): Promise<number> => {
+    let changed = await count(removeDead, [olderThanMs, limit])
+    if (changed < limit) changed += await buryOld(olderThanMs, limit - changed)
+    if (changed < limit) changed += await count(removeDone, [olderThanMs, limit - changed])
+    return changed
+  }
+}

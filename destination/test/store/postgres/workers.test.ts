@@ -1,0 +1,272 @@
+import { afterAll, afterEach, describe, expect, test, vi } from 'vitest'
+import { createPoster } from '../../../src/attempt/poster.js'
+import { createNetwork } from '../../../src/attempt/network.js'
+import { startDestination, type RunningDestination } from '../../../src/destination.js'
+import { Accord } from '../../../src/dispatcher/accord.js'
+import { aim } from '../../../src/dispatcher/aim.js'
+import { Dispatcher } from '../../../src/dispatcher/dispatcher.js'
+import type { Gate } from '../../../src/dispatcher/gate.js'
+import { messageOf, reportTo } from '../../../src/report.js'
+import type { Role } from '../../../src/role.js'
+import { Settler } from '../../../src/settle/settler.js'
+import type { Destination, Settings } from '../../../src/settings/settings.js'
+import { openStore } from '../../../src/store/open.js'
+import { CREW_BEAT_MS, type Store } from '../../../src/store/store.js'
+import { startEndpoint, type TestEndpoint } from '../../endpoint.js'
+import { newDelivery } from '../contract.js'
+import { startServer } from './server.js'
+
+// Collectors and workers that share a server: each has connections of its own, as on machines of their own.
+
+const server = await startServer({ fsync: 'off' })
+afterAll(() => server.dispose())
+
+const cleanUps: (() => unknown)[] = []
+afterEach(async () => {
+  for (const cleanUp of cleanUps.splice(0).reverse()) await cleanUp()
+})
+
+const silent = {
+  info: () => undefined,
+  warn: () => undefined,
+  error: () => undefined,
+  debug: () => undefined,
+}
+
+async function endpoint(): Promise<TestEndpoint> {
+  const started = await startEndpoint([204])
+  cleanUps.push(() => started[Symbol.asyncDispose]())
+  return started
+}
+
+const crmTo = (url: string, concurrency = 128): Destination => ({
+  name: 'crm',
+  sources: ['web'],
+  enabled: true,
+  sharedSecret: undefined,
+  webhooks: [{ url, headers: {}, concurrency }],
+})
+
+const settingsOf = (store: string, crm: Destination): Settings => ({
+  listen: { host: '127.0.0.1', port: 0 },
+  sources: [{ name: 'web', writeKey: 'key' }],
+  destinations: [crm],
+  store,
+  adminToken: undefined,
+  allowNetworks: ['127.0.0.0/8'],
+  ca: [],
+  retentionMs: 7 * 86_400_000,
+})
+
+async function start(settings: Settings, role: Role): Promise<RunningDestination> {
+  const running = await startDestination(settings, silent, role)
+  cleanUps.push(() => running.close())
+  return running
+}
+
+function send({ url }: RunningDestination, count: number, prefix = 'm'): Promise<Response> {
+  const batch = Array.from({ length: count }, (_, i) => ({
+    type: 'track',
+    userId: 'u1',
+    event: 'Signed Up',
+    messageId: `${prefix}${i}`,
+  }))
+  return fetch(`${url}/v1/batch`, {
+    method: 'POST',
+    headers: { Authorization: `Basic ${btoa('key:')}` },
+    body: JSON.stringify({ batch }),
+  })
+}
+
+const idsOf = ({ received }: TestEndpoint) => received.map(({ headers }) => headers['x-message-id'])
+
+async function unreadiness({ url }: RunningDestination): Promise<[number, string[]]> {
+  const response = await fetch(`${url}/readyz`)
+  const { reasons = [] } = (await response.json()) as { reasons?: { code: string }[] }
+  return [response.status, reasons.map(({ code }) => code)]
+}
+
+describe('roles', () => {
+  test('a collector delivers nothing; workers share what it took, and each message goes once', async () => {
+    const [url, crm] = [await server.database(), await endpoint()]
+    const settings = settingsOf(url, crmTo(crm.url))
+    const collector = await start(settings, 'collector')
+    expect((await send(collector, 200)).status).toBe(200)
+    const waits = { destination: 'crm', fresh: 200, backlog: 0, leased: 0, dead: 0 }
+    expect(await collector.stats()).toEqual([expect.objectContaining(waits)])
+    expect(crm.received).toEqual([])
+
+    const workers = await Promise.all([start(settings, 'worker'), start(settings, 'worker')])
+    expect((await send(collector, 200, 'n')).status).toBe(200)
+    await vi.waitUntil(async () => (await collector.stats()).length === 0, 20_000)
+    expect(idsOf(crm)).toHaveLength(400)
+    expect(new Set(idsOf(crm)).size).toBe(400)
+    for (const worker of workers) {
+      expect((await send(worker, 1)).status).toBe(404)
+      expect(await unreadiness(worker)).toEqual([200, []])
+    }
+  })
+
+  test('only with a store that several processes can have', async () => {
+    const settings = settingsOf('sqlite:./never-made.db', crmTo('https://a.example.com'))
+    for (const role of ['collector', 'worker'] as const) {
+      await expect(startDestination(settings, silent, role)).rejects.toMatchObject({
+        code: 'unsupported',
+        message: expect.stringContaining(`a ${role} alone`) as unknown,
+      })
+    }
+  })
+})
+
+test('while the server is away clients are answered 503, and all goes on by itself once it is back', async () => {
+  const own = await startServer()
+  cleanUps.push(() => own.dispose())
+  const crm = await endpoint()
+  const running = await start(settingsOf(await own.database(), crmTo(crm.url)), 'all')
+  expect((await send(running, 10, 'before')).status).toBe(200)
+  expect(await unreadiness(running)).toEqual([200, []])
+  await own.stop('immediate')
+
+  const refused = await send(running, 10, 'during')
+  expect(refused.status).toBe(503)
+  expect(refused.headers.get('retry-after')).toMatch(/^[1-9]\d*$/)
+  expect(await refused.json()).toMatchObject({ success: false, code: 'store_unavailable' })
+  expect(await unreadiness(running)).toEqual([503, ['store_unavailable']])
+  expect((await fetch(`${running.url}/healthz`)).status).toBe(200)
+
+  await own.start()
+  await vi.waitUntil(async () => (await send(running, 10, 'during')).status === 200, {
+    timeout: 20_000,
+    interval: 100,
+  })
+  await vi.waitUntil(() => new Set(idsOf(crm)).size === 20, 20_000)
+  await vi.waitUntil(async () => (await unreadiness(running))[0] === 200, 20_000)
+})
+
+test('what another process puts is heard of, and need not be looked for', async () => {
+  const [url, crm] = [await server.database(), await endpoint()]
+  const settings = settingsOf(url, crmTo(crm.url))
+  const [here, elsewhere] = await Promise.all([openStore(url), openStore(url)])
+  // Its clock stands still: it never comes to look.
+  const now = () => 0
+  const report = reportTo(silent, { attempted: () => undefined })
+  const settler = new Settler(here, report)
+  const dispatcher = new Dispatcher({ store: here, settler, report, now, random: () => 0 })
+  const network = createNetwork(settings)
+  const connect = (to: Destination['webhooks'][number]) => createPoster(to, network)
+  const targets = aim(settings.destinations, [], true, { connect, now })
+  dispatcher.aim(targets)
+  cleanUps.push(async () => {
+    await dispatcher.close()
+    await Promise.all([here.close(), elsewhere.close()])
+    await Promise.all(targets.flatMap(({ lines }) => lines.map(({ poster }) => poster.close())))
+  })
+  const heard: string[] = []
+  here.onPut?.((destination, lane) => {
+    heard.push(`${destination} ${lane}`)
+    dispatcher.heard(destination, lane)
+  })
+  // Until it listens, nothing is told.
+  await vi.waitUntil(async () => {
+    await elsewhere.put([newDelivery({ destination: 'another' })])
+    return heard.length > 0
+  }, 10_000)
+  expect(crm.received).toEqual([])
+  await elsewhere.put([newDelivery({ messageId: 'm1' })])
+  await vi.waitUntil(() => crm.received.length > 0, 10_000)
+  expect(idsOf(crm)).toEqual(['m1'])
+})
+
+describe('workers that deliver to the same endpoint', () => {
+  let now = 1_700_000_000_000
+
+  /** So many, each with a gate of its own, on one server. They tick when they are told to. */
+  async function workers(count: number, cap: number) {
+    const url = await server.database()
+    const stores: Store[] = []
+    const accords: Accord[] = []
+    const gates: Gate[] = []
+    const join = async () => {
+      const store = await openStore(url, { now: () => now })
+      const failed = (error: unknown) => {
+        throw new Error(messageOf(error))
+      }
+      const { crew } = store
+      if (!crew) throw new Error('no crew')
+      const accord = await Accord.join({ crew, failed, now: () => now })
+      const connect = () => ({ post: () => undefined, close: () => Promise.resolve() })
+      const targets = aim([crmTo('https://a.example.com', cap)], [], true, {
+        connect,
+        now: () => now,
+      })
+      accord.use(targets)
+      stores.push(store)
+      accords.push(accord)
+      gates.push(...targets.flatMap(({ lines }) => lines.map(({ gate }) => gate)))
+    }
+    for (let n = 0; n < count; n++) await join()
+    const tick = (which = accords) => Promise.all(which.map((accord) => accord.tick()))
+    const leave = async () => {
+      await accords.pop()?.close()
+      await stores.pop()?.close()
+      gates.pop()
+    }
+    cleanUps.push(async () => {
+      while (stores.length > 0) await leave()
+    })
+    return { gates, tick, join, leave, rooms: () => gates.map((gate) => gate.room(now)) }
+  }
+
+  test('keep below its cap together once they know of each other, and below twice that before', async () => {
+    const { tick, join, leave, rooms } = await workers(4, 64)
+    expect(rooms()).toEqual([64, 32, 21, 16])
+    now += CREW_BEAT_MS
+    await tick()
+    expect(rooms()).toEqual([16, 16, 16, 16])
+    await join()
+    expect(rooms()).toEqual([16, 16, 16, 16, 12])
+    now += CREW_BEAT_MS
+    await tick()
+    expect(rooms()).toEqual([12, 12, 12, 12, 12])
+    await leave()
+    await leave()
+    now += CREW_BEAT_MS
+    await tick()
+    expect(rooms()).toEqual([21, 21, 21])
+  })
+
+  test('send it one probe at a time, and less and less often, while it is down', async () => {
+    const { gates, tick, rooms } = await workers(10, 64)
+    for (const gate of gates) {
+      for (let n = 0; n < 5; n++) gate.leave(gate.enter(), 'ill', 0, now)
+    }
+    const probes: number[] = []
+    const from = now
+    for (; now < from + 150_000; now += 250) {
+      await tick()
+      expect(rooms().filter((room) => room > 0).length).toBeLessThanOrEqual(1)
+      const prober = gates.find((gate) => gate.room(now) > 0)
+      if (!prober) continue
+      probes.push(now - from)
+      prober.leave(prober.enter(), 'ill', 0, now)
+    }
+    // 1 + 2 + 4 + 8 + 16 s, then every 30 s: a single worker sends as many.
+    expect(probes.length).toBeGreaterThanOrEqual(7)
+    expect(probes.length).toBeLessThanOrEqual(10)
+  })
+
+  test('all come back soon after one of them has found it well', async () => {
+    const { gates, tick } = await workers(5, 64)
+    for (const gate of gates) {
+      for (let n = 0; n < 5; n++) gate.leave(gate.enter(), 'ill', 0, now)
+    }
+    const from = now
+    while (gates.some((gate) => gate.isShut) && now < from + 60_000) {
+      now += 250
+      await tick()
+      const prober = gates.find((gate) => gate.isShut && gate.room(now) > 0)
+      prober?.leave(prober.enter(), 'well', 0, now)
+    }
+    expect(now - from).toBeLessThanOrEqual(8_000)
+  })
+})
