@@ -1,8 +1,10 @@
 // Runs the proofs: `npm run proof`, see docs/proofs.md.
-import { existsSync, readFileSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdirSync, writeFileSync } from 'node:fs'
+import { dirname } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
 import Table from 'cli-table3'
+import { format, resolveConfig } from 'prettier'
 import { atEnd } from './cleanup.js'
 import { SCRIPTS } from './faults.js'
 import { makeMutant, MUTANTS, removeMutants } from './mutants.js'
@@ -98,9 +100,9 @@ if (flags['self-test'] || flags.write) {
 const seconds = Math.round((performance.now() - startedAt) / 1_000)
 console.log(`${isRed ? 'Red' : 'Green'}, in ${seconds} s.`)
 if (flags.write && !isRed) {
-  const old = existsSync(page) ? readFileSync(page, 'utf8') : ''
-  const text = toPage({ results, mutants, seconds })
-  if (text !== old) writeFileSync(page, text)
+  const style = { ...(await resolveConfig(page)), parser: 'markdown' }
+  mkdirSync(dirname(page), { recursive: true })
+  writeFileSync(page, await format(toPage({ results, mutants, seconds }), style))
   console.log('Written: docs/proofs.md')
 }
 process.exit(isRed ? 1 : 0)
