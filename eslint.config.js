@@ -1,7 +1,7 @@
 import tseslint from 'typescript-eslint'
 
 export default tseslint.config(
-  { ignores: ['build/', '**/dist/', 'docs/', 'bench/node_modules/', 'coverage/'] },
+  { ignores: ['**/build/', '**/dist/', 'docs/', 'bench/node_modules/', 'coverage/'] },
   ...tseslint.configs.strictTypeChecked,
   ...tseslint.configs.stylisticTypeChecked,
   {

@@ -8,7 +8,7 @@ import { LIMIT, NOOP, OURS, SUBJECTS } from './subjects/index.js'
 import { judge } from './targets.js'
 
 const SCENARIOS = [
-  ...['hot', 'tight', 'e2e', 'steady', 'outage', 'footprint', 'verify'],
+  ...['hot', 'tight', 'e2e', 'steady', 'outage', 'spool', 'footprint', 'verify'],
   ...['path', 'accepts', 'backlog', 'isolation'], // the destination's
 ]
 

@@ -4,8 +4,8 @@ import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { app, check, install, installedKb, pack, root, run, write } from './workbench.js'
 
-/** Our own promises to those who install it. */
-const MAX_PACKED_BYTES = 80_000
+/** Our own promises to those who install it. The spool is 20 KB of it, for ESM and CommonJS together. */
+const MAX_PACKED_BYTES = 95_000
 const MAX_INSTALLED_KB = 1_800
 
 const PUBLISHED = /^(dist\/.+\.(js|cjs|d\.ts|d\.cts)|package\.json|(README|CHANGELOG)\.md|LICENSE)$/

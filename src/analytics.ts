@@ -2,7 +2,7 @@ import { createTransport, type Transport } from './attempt.js'
 import { createBatch, encodeBody, MAX_BATCH_BYTES, splitBatch } from './batch.js'
 import { describe } from './describe.js'
 import { complete, encode } from './encode.js'
-import { ClosedError, DroppedError, OptionError, ValidationError } from './errors.js'
+import { ClosedError, DroppedError, OptionError, SpoolError, ValidationError } from './errors.js'
 import { drainAtExit, noDrainAtExit } from './exit.js'
 import { HooklineError } from './hookline-error.js'
 import { MAX_BODY_MESSAGES, MAX_TIMER_MS } from './limits.js'
@@ -13,6 +13,8 @@ import { backoffMs } from './retry.js'
 import { detached, unref } from './runtime.js'
 import { Sender } from './send.js'
 import { Books } from './settle.js'
+import { RECORD_OVERHEAD } from './spool/record.js'
+import { SpooledQueue } from './spool/spooled-queue.js'
 import type {
   AliasMessage,
   AnyPlan,
@@ -60,11 +62,15 @@ const EXIT_GRACE_MS = 5_000
  */
 export class Analytics<Plan extends PlanOf<Plan> = AnyPlan> {
   readonly #settings: Settings
-  readonly #queue = new Queue()
+  readonly #queue: Queue | SpooledQueue
+  readonly #spool: SpooledQueue | undefined
   readonly #books: Books
   readonly #transport: Transport
   readonly #sender: Sender
   readonly #fullError: DroppedError
+  readonly #maxPendingBytes: number
+  /** What each pending message takes beside its JSON. */
+  readonly #overheadBytes: number
   #lastFlushMs = performance.now()
   #isFlushScheduled = false
   #holdTimer: ReturnType<typeof setTimeout> | undefined
@@ -84,18 +90,24 @@ export class Analytics<Plan extends PlanOf<Plan> = AnyPlan> {
     const transport = createTransport(settings)
     this.#settings = settings
     this.#transport = transport
-    this.#books = new Books(settings, () => {
-      this.#onEmpty()
+    const spool = this.#createSpool(writeKey, settings)
+    this.#spool = spool
+    this.#queue = spool ?? new Queue()
+    this.#maxPendingBytes = spool?.maxPendingBytes ?? settings.maxQueueBytes
+    this.#overheadBytes = spool ? RECORD_OVERHEAD : 0
+    this.#books = new Books(settings, {
+      onSettled: (entries) => spool?.settle(entries),
+      onEmpty: () => {
+        this.#onEmpty()
+      },
     })
-    this.#fullError = new DroppedError(
-      'queue_full',
-      `The queue is full: ${settings.maxQueueBytes} bytes of messages wait for ${settings.endpoint.origin}. See that the endpoint answers, or raise maxQueueBytes.`,
-    )
+    this.#fullError = new DroppedError('queue_full', describeFull(settings))
     const maxMessages = settings.flushAt === 1 ? 1 : MAX_BODY_MESSAGES
     this.#sender = new Sender({
       concurrency: settings.flushAt === 1 ? UNBATCHED_CONCURRENCY : 1,
       maxRetries: settings.maxRetries,
       backoffMs: wait,
+      isOurs: () => spool?.isOurs() ?? true,
       hasBatch: () => this.#queue.closedLength > 0,
       takeBatch: () => createBatch(this.#queue.take(maxMessages, MAX_BATCH_BYTES)),
       splitBatch,
@@ -106,6 +118,31 @@ export class Analytics<Plan extends PlanOf<Plan> = AnyPlan> {
       },
       onLost: (outcome, entries, error) => {
         this.#books.lost(outcome, entries, error)
+      },
+    })
+    spool?.start()
+  }
+
+  #createSpool(writeKey: string, settings: Settings): SpooledQueue | undefined {
+    if (!settings.spool || settings.disabled) return undefined
+    return new SpooledQueue({
+      ...settings.spool,
+      writeKey,
+      maxQueueBytes: settings.maxQueueBytes,
+      onAdopted: (count, bytes) => {
+        drainAtExit(this.#drain)
+        this.#sender.wake()
+        return this.#books.accept(bytes, count) - count + 1
+      },
+      onLost: (entries, error) => {
+        this.#books.lost('dropped', entries, error)
+      },
+      onFault: (error) => {
+        this.#books.troubled(error)
+      },
+      onTaken: (error) => {
+        const left = [...this.#sender.abandon(error), ...this.#queue.takeAll()]
+        this.#books.lost('dropped', left, error)
       },
     })
   }
@@ -192,8 +229,9 @@ export class Analytics<Plan extends PlanOf<Plan> = AnyPlan> {
   }
 
   /**
-   * Flushes, and reports what is left after the timeout as failed. Later calls do not throw: their
-   * callbacks and `onFailed` get a {@link ClosedError}. Closing again gives the same promise.
+   * Flushes, and reports what is left after the timeout as failed; with a `spool`, leaves it on disk for the
+   * next start. Later calls do not throw: their callbacks and `onFailed` get a {@link ClosedError}. Closing
+   * again gives the same promise.
    *
    * @param options - `timeout`: milliseconds, default 30,000; 0 gives up at once, Infinity never does
    */
@@ -246,7 +284,13 @@ export class Analytics<Plan extends PlanOf<Plan> = AnyPlan> {
   #enqueue(message: WireMessage, json: Uint8Array, callback: Callback | undefined): void {
     const queue = this.#queue
     if (queue.openBytes + json.length > MAX_BATCH_BYTES) this.#closeBatch()
-    queue.push(json, this.#books.accept(json.length), callback)
+    const sequence = this.#books.accept(json.length)
+    if (!queue.push(json, sequence, callback)) {
+      const entry = { sequence, slab: json, start: 0, end: json.length, callback }
+      log('drop %s %s: %s', message.type, message.messageId, this.#fullError.code)
+      this.#books.overflowed(entry, this.#fullError)
+      return
+    }
     log('enqueue %s %s', message.type, message.messageId)
     if (this.#books.pending === 1) drainAtExit(this.#drain) // until #onEmpty
     if (queue.openLength >= this.#settings.flushAt) this.#closeBatch()
@@ -255,18 +299,23 @@ export class Analytics<Plan extends PlanOf<Plan> = AnyPlan> {
 
   /** Whether a message fits into the queue, if need be in place of the oldest. */
   #makeRoom(bytes: number): boolean {
-    const { maxQueueBytes, overflow } = this.#settings
-    const books = this.#books
-    if (books.pendingBytes + bytes <= maxQueueBytes) return true
+    if (this.#fits(bytes)) return true
     // What is in flight stays: it may have arrived.
-    const inFlightBytes = books.pendingBytes - this.#queue.bytes
-    if (overflow === 'drop-newest' || inFlightBytes + bytes > maxQueueBytes) return false
-    while (books.pendingBytes + bytes > maxQueueBytes) {
+    const inFlightBytes = this.#books.pendingBytes - this.#queue.bytes
+    const { overflow } = this.#settings
+    if (overflow === 'drop-newest' || inFlightBytes + bytes > this.#maxPendingBytes) return false
+    while (!this.#fits(bytes)) {
       const oldest = this.#queue.takeOldest()
       if (!oldest) return false
-      books.overflowed(oldest, this.#fullError)
+      log('drop the oldest: %s', this.#fullError.code)
+      this.#books.overflowed(oldest, this.#fullError)
     }
     return true
+  }
+
+  #fits(bytes: number): boolean {
+    const { pending, pendingBytes } = this.#books
+    return pendingBytes + bytes + (pending + 1) * this.#overheadBytes <= this.#maxPendingBytes
   }
 
   /** Lets the application's hook change a message. Gives nothing if that dropped it. */
@@ -383,11 +432,22 @@ export class Analytics<Plan extends PlanOf<Plan> = AnyPlan> {
     const result = await settled
     clearTimeout(timer)
     this.#transport.close()
+    await this.#spool?.close()
     return result
   }
 
   #giveUp(error: DroppedError): void {
-    this.#books.lost('dropped', [...this.#sender.abandon(error), ...this.#queue.takeAll()], error)
+    const left = [...this.#sender.abandon(error), ...this.#queue.takeAll()]
+    if (!this.#spool) {
+      this.#books.lost('dropped', left, error)
+      return
+    }
+    const { lost, callbacks } = this.#spool.leave(left)
+    this.#books.lost('dropped', lost, error)
+    log('spooled: %d messages', this.#books.pending)
+    const message = `The message is not delivered yet. It is on disk, in ${this.#settings.spool?.directory}, and goes out at the next start.`
+    this.#books.postponed(callbacks, new SpoolError('spooled', message))
+    noDrainAtExit(this.#drain)
   }
 }
 
@@ -399,6 +459,13 @@ function checkCallback(type: MessageType, callback: unknown): void {
     'callback',
     `${type}() takes a function as its callback, got ${describe(callback)}.`,
   )
+}
+
+function describeFull({ spool, maxQueueBytes, endpoint }: Settings): string {
+  const waiting = `of messages wait for ${endpoint.origin}. See that the endpoint answers`
+  return spool
+    ? `The spool is full, or its disk: up to ${spool.maxBytes} bytes ${waiting} and the disk has room, or raise spool.maxBytes.`
+    : `The queue is full: ${maxQueueBytes} bytes ${waiting}, or raise maxQueueBytes.`
 }
 
 function checkTimeout(method: string, timeout: unknown): number {

@@ -2,9 +2,9 @@ import type { Callback } from './types.js'
 
 /** A message that waits for its outcome. */
 export interface Entry {
-  /** Counts the calls of its client. */
+  /** Counts the messages of its client that waited. */
   readonly sequence: number
-  /** Holds the message's JSON from `start` to `end`, and a comma before it. */
+  /** Holds the message's JSON from `start` to `end`, and a comma before it. Empty if it can't be read. */
   readonly slab: Uint8Array
   readonly start: number
   readonly end: number

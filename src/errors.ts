@@ -103,3 +103,24 @@ export class RetriesExhaustedError extends HooklineError {
     this.attempts = attempts
   }
 }
+
+/**
+ * What the spool has to say:
+ * `spooled` (a callback is told this at `close()`, or at the end of the script: the message is not delivered
+ * yet, and safe on disk for the next start), `spool_failed` (the disk or the directory does not take
+ * messages: they wait in memory), `spool_corrupt` (what was on disk can't be read any more) or
+ * `spool_taken` (this process stood still for so long that another one took over its messages).
+ */
+export type SpoolCode = 'spooled' | 'spool_failed' | 'spool_corrupt' | 'spool_taken'
+
+/** The spool has something to say of messages, or of itself; `code` says what. */
+export class SpoolError extends HooklineError {
+  /** The class's name, for logs. */
+  override readonly name = 'SpoolError'
+  override readonly code: SpoolCode
+
+  constructor(code: SpoolCode, message: string, options?: { cause?: unknown }) {
+    super(message, options)
+    this.code = code
+  }
+}

@@ -6,10 +6,11 @@ export {
   OptionError,
   RejectedError,
   RetriesExhaustedError,
+  SpoolError,
   ValidationError,
 } from './errors.js'
-export type { DropReason } from './errors.js'
-export type { AnalyticsOptions, Fetch, FetchInit, FetchResponse } from './options.js'
+export type { DropReason, SpoolCode } from './errors.js'
+export type { AnalyticsOptions, Fetch, FetchInit, FetchResponse, SpoolOptions } from './options.js'
 export type {
   AliasMessage,
   AnyPlan,

@@ -1,7 +1,7 @@
 import { describe, isPlainObject } from './describe.js'
 import { OptionError } from './errors.js'
 import { MAX_TIMER_MS } from './limits.js'
-import { zlib } from './runtime.js'
+import { fs, zlib } from './runtime.js'
 import type { DeliveredReport, FailedReport, Fields, Integrations, WireMessage } from './types.js'
 
 /** The part of a fetch `Response` that the client reads. */
@@ -35,6 +35,30 @@ export interface FetchInit {
 
 /** The part of the WHATWG `fetch` function that the client uses; any `fetch` fits. */
 export type Fetch = (url: string, init: FetchInit) => Promise<FetchResponse>
+
+/** Where and how {@link AnalyticsOptions.spool} keeps messages. */
+export interface SpoolOptions {
+  /**
+   * A directory on a disk that outlives the process; it is made if need be. Any number of processes may share
+   * it, and what one leaves behind the others send: give them the same write key, and a directory of their own
+   * where that must not be.
+   */
+  readonly directory: string
+  /**
+   * Bytes that this client's files may take, at least 1 MiB; `overflow` says who goes when they are full.
+   *
+   * @defaultValue 1073741824 (1 GiB)
+   */
+  readonly maxBytes?: number | undefined
+  /**
+   * `'off'` outlives the process, however it dies. `'batch'` also writes through to the disk, in the background,
+   * each time a batch is closed (`flushAt`, `flushAfter`, `flush()`): messages that were recorded a moment
+   * before the machine lost its power can be lost, older ones can't.
+   *
+   * @defaultValue 'off'
+   */
+  readonly fsync?: 'off' | 'batch' | undefined
+}
 
 /** Options of {@link Analytics}. All have defaults. */
 export interface AnalyticsOptions {
@@ -127,6 +151,25 @@ export interface AnalyticsOptions {
    * @defaultValue false
    */
   readonly disabled?: boolean | undefined
+  /**
+   * Keeps each message on disk too, from before its call returns until it has its outcome. What a process leaves
+   * behind, whatever ended it, is sent by the next one with the same directory and write key, or by another that
+   * runs: in order, under the same message ids. `stats()` counts such messages as accepted once they are taken
+   * over; they have no callbacks.
+   *
+   * In an outage the disk holds the backlog, in place of memory. `close()` leaves there what it can't deliver:
+   * that stays pending in `stats()`, and its callbacks get a {@link SpoolError} with the code `spooled`.
+   *
+   * A disk that fails never takes the application down: `onFailed` gets a {@link SpoolError}, and messages wait
+   * in memory. Node only.
+   *
+   * @defaultValue none: in memory only
+   * @example
+   * ```ts
+   * const analytics = new Analytics('WRITE_KEY', { spool: { directory: '/var/lib/shop/analytics' } })
+   * ```
+   */
+  readonly spool?: SpoolOptions | undefined
 }
 
 /** The options, checked and completed. */
@@ -144,6 +187,8 @@ export interface Settings
   readonly timeoutMs: number
   readonly maxQueueBytes: number
   readonly maxRetries: number
+  readonly spool:
+    Required<{ [Option in keyof SpoolOptions]: NonNullable<SpoolOptions[Option]> }> | undefined
 }
 
 const DEFAULT_ENDPOINT = 'http://127.0.0.1:3300'
@@ -168,7 +213,13 @@ const OPTIONS: Record<keyof AnalyticsOptions, string> = {
   onFailed: 'errorHandler onError',
   onInvalid: '',
   disabled: 'disable enable optOut',
+  spool: 'storageProvider persistence persistentQueueOptions',
 }
+
+const SPOOL_OPTIONS = ['directory', 'maxBytes', 'fsync']
+
+/** A spool needs some files at least: with less, it would be full before it held a batch or two. */
+const MIN_SPOOL_BYTES = 1024 * 1024
 
 /**
  * Checks the write key and the options of a client.
@@ -220,6 +271,40 @@ export function checkOptions(writeKey: unknown, options: unknown): Settings {
     beforeSend: callable('beforeSend', given.beforeSend),
     onDelivered: callable('onDelivered', given.onDelivered),
     onFailed: callable('onFailed', given.onFailed),
+    spool: checkSpool(given.spool),
+  }
+}
+
+function checkSpool(given: unknown): Settings['spool'] {
+  if (given === undefined) return undefined
+  if (!isPlainObject(given)) {
+    throw new OptionError(
+      'spool',
+      `spool must be a plain object, { directory: '…' }, got ${describe(given)}.`,
+    )
+  }
+  const unknown = Object.keys(given).find((name) => !SPOOL_OPTIONS.includes(name))
+  if (unknown !== undefined) {
+    const advice = `The options of spool are ${SPOOL_OPTIONS.join(', ')}.`
+    throw new OptionError(
+      `spool.${unknown}`,
+      `spool has no option ${JSON.stringify(unknown)}. ${advice}`,
+    )
+  }
+  const { directory, maxBytes, fsync } = given
+  if (typeof directory !== 'string' || directory.trim() === '') {
+    throw new OptionError(
+      'spool.directory',
+      `spool.directory must be the path of a directory, got ${describe(directory)}.`,
+    )
+  }
+  if (!fs || !zlib?.crc32) {
+    throw new OptionError('spool', 'spool needs the files of Node, which this runtime lacks.')
+  }
+  return {
+    directory,
+    maxBytes: integer('spool.maxBytes', maxBytes, 1024 ** 3, { min: MIN_SPOOL_BYTES }),
+    fsync: oneOf('spool.fsync', fsync, ['off', 'batch']),
   }
 }
 

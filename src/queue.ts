@@ -44,8 +44,8 @@ export class Queue {
     return this.#closedTo - this.#head
   }
 
-  /** Keeps a copy of a message's JSON at the end of the open batch. */
-  push(json: Uint8Array, sequence: number, callback: Callback | undefined): void {
+  /** Keeps a copy of a message's JSON at the end of the open batch; true, since there is always room. */
+  push(json: Uint8Array, sequence: number, callback: Callback | undefined): boolean {
     const room = 1 + json.length
     let slab = this.#slab
     let at = this.#slabEnd
@@ -64,6 +64,7 @@ export class Queue {
     this.#entries.push({ sequence, slab, start: at + 1, end: at + room, callback })
     this.#bytes += json.length
     this.#openBytes += room
+    return true
   }
 
   /** Lets everything that waits be sent. */

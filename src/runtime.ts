@@ -1,13 +1,16 @@
 // What Node offers and other runtimes may not. Asked for at run time, so that the same build loads in
 // Workers, Bun and Deno and in bundles for them.
 
-type Builtin = NonNullable<typeof process.getBuiltinModule>
-const getBuiltin = (globalThis as { process?: { getBuiltinModule?: Builtin } }).process
-  ?.getBuiltinModule
+type GetBuiltin = typeof process.getBuiltinModule
+
+export const getBuiltin: GetBuiltin | undefined = (
+  globalThis as { process?: { getBuiltinModule?: GetBuiltin } }
+).process?.getBuiltinModule
 
 export const http = getBuiltin?.('node:http')
 export const https = getBuiltin?.('node:https')
 export const zlib = getBuiltin?.('node:zlib')
+export const fs = getBuiltin?.('node:fs')
 const asyncHooks = getBuiltin?.('node:async_hooks')
 
 /**

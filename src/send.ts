@@ -13,6 +13,8 @@ interface Surroundings {
   readonly maxRetries: number
   /** How long to wait after so many failures in a row. */
   backoffMs(failures: number, random: number): number
+  /** Whether what waits is still this client's to send. */
+  isOurs(): boolean
   hasBatch(): boolean
   /** The next batch, if there is one. */
   takeBatch(): Batch
@@ -90,8 +92,12 @@ export class Sender {
     return this.#pause !== undefined || this.#inFlight.size >= allowed
   }
 
+  #hasBatch(): boolean {
+    return this.#again.length > 0 || this.#around.hasBatch()
+  }
+
   #send(): void {
-    while (!this.#isBusy() && (this.#again.length > 0 || this.#around.hasBatch())) {
+    while (!this.#isBusy() && this.#around.isOurs() && this.#hasBatch()) {
       const gatherMs = this.#gatherUntilMs - performance.now()
       if (gatherMs > 0) {
         this.#pauseFor(gatherMs, true)

@@ -28,21 +28,31 @@ export interface Loss {
   readonly message: LostMessage | undefined
 }
 
+/** Who else is to know of outcomes. */
+interface Surroundings {
+  /** These messages have theirs. */
+  onSettled(entries: readonly Entry[]): void
+  /** Nothing is pending any more. */
+  onEmpty(): void
+}
+
 /** More losses than these, in one turn of the event loop, are told at once: they must not pile up. */
 const MAX_UNTOLD = 1_000
 
 /** Keeps the books: what became of each message, and who is to be told. */
 export class Books {
   readonly #hooks: Pick<AnalyticsOptions, 'onDelivered' | 'onFailed'>
-  readonly #onEmpty: () => void
+  readonly #around: Surroundings
   readonly #waiters = new Set<Waiter>()
   readonly #counts = { accepted: 0, delivered: 0, rejected: 0, dropped: 0 }
+  #lastSequence = 0
   #pendingBytes = 0
+  #postponed = 0
   #untold: Loss[] = []
 
-  constructor(hooks: Pick<AnalyticsOptions, 'onDelivered' | 'onFailed'>, onEmpty: () => void) {
+  constructor(hooks: Pick<AnalyticsOptions, 'onDelivered' | 'onFailed'>, around: Surroundings) {
     this.#hooks = hooks
-    this.#onEmpty = onEmpty
+    this.#around = around
   }
 
   get pendingBytes(): number {
@@ -58,19 +68,20 @@ export class Books {
     return { ...this.#counts, pending: this.pending, pendingBytes: this.#pendingBytes }
   }
 
-  /** Enters a message that is going to wait, and gives its place in the sequence of calls. */
-  accept(bytes: number): number {
+  /** Enters a message that is going to wait, or several; gives the last one's place in their sequence. */
+  accept(bytes: number, count = 1): number {
     this.#pendingBytes += bytes
-    return ++this.#counts.accepted
+    this.#counts.accepted += count
+    return (this.#lastSequence += count)
   }
 
   /** Resolves once all that is pending now has its outcome, or with what has when the time is over. */
   settled(timeoutMs: number): Promise<FlushResult> {
     this.#tell()
-    const left = this.pending
+    const left = this.pending - this.#postponed
     if (left === 0) return Promise.resolve({ delivered: 0, failed: 0 })
     return new Promise((resolve) => {
-      const lastSequence = this.#counts.accepted
+      const lastSequence = this.#lastSequence
       const waiter: Waiter = { lastSequence, left, delivered: 0, failed: 0, resolve }
       this.#waiters.add(waiter)
       if (timeoutMs === Infinity) return
@@ -122,12 +133,27 @@ export class Books {
     this.tellLater(loss)
   }
 
-  /** A message that waited is dropped to make room. */
+  /** A message that waited is dropped to make room, or finds none after all. */
   overflowed(entry: Entry, error: HooklineError): void {
     const message = this.#hooks.onFailed && toLostMessage(entry)
-    log('drop the oldest: %s', error.code)
     this.tellLater({ error, callback: entry.callback, message })
     this.#count('dropped', [entry])
+  }
+
+  /** What is pending stays so, and is safe where it is: nobody need wait for it here. */
+  postponed(callbacks: readonly Callback[], error: HooklineError): void {
+    this.#postponed = this.pending
+    for (const callback of callbacks) guard('callback', callback, error)
+    for (const waiter of this.#waiters) this.#release(waiter)
+  }
+
+  /** Something is wrong that has cost no message, or nobody knows which. */
+  troubled(error: HooklineError): void {
+    later(
+      detached(() => {
+        this.#reportFailed([], error)
+      }),
+    )
   }
 
   /** Tells of what was lost inside of a call, once the call has returned. */
@@ -174,7 +200,8 @@ export class Books {
     this.#counts[outcome] += entries.length
     for (const entry of entries) this.#pendingBytes -= entryBytes(entry)
     for (const waiter of this.#waiters) this.#credit(waiter, outcome, entries)
-    if (this.pending === 0) this.#onEmpty()
+    this.#around.onSettled(entries)
+    if (this.pending === 0) this.#around.onEmpty()
   }
 
   #credit(waiter: Waiter, outcome: Outcome, entries: readonly Entry[]): void {
@@ -214,6 +241,7 @@ function guard<Argument>(name: string, act: (argument: Argument) => unknown, arg
 }
 
 function toLostMessage(entry: Entry): LostMessage {
+  if (entry.slab.length === 0) return { type: 'unknown', messageId: undefined, json: undefined }
   const json = entryJson(entry)
   const { type, messageId } = JSON.parse(json) as WireMessage
   return { type, messageId, json }

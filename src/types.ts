@@ -210,7 +210,7 @@ export interface DeliveredReport {
 
 /** A message that was lost. */
 export interface LostMessage {
-  /** Which call it was. */
+  /** Which call it was; `unknown` for one that the spool can't read any more. */
   readonly type: string
   /** The message's id, where the call got as far as having one. */
   readonly messageId: string | undefined
@@ -220,7 +220,7 @@ export interface LostMessage {
 
 /** Messages that were lost together, and why. */
 export interface FailedReport {
-  /** The messages, in the order of their calls. */
+  /** The messages, in the order of their calls; none when a spool fails that has lost nothing. */
   readonly messages: readonly LostMessage[]
   /** Why; `error.code` tells the reasons apart. */
   readonly error: HooklineError
@@ -230,7 +230,7 @@ export interface FailedReport {
  * The books of a client: `accepted = delivered + rejected + dropped + pending` holds at every instant.
  */
 export interface Stats {
-  /** Calls that were valid. */
+  /** Calls that were valid, and messages that were taken over from a spool. */
   readonly accepted: number
   /** Messages that a server accepted. */
   readonly delivered: number
@@ -238,7 +238,7 @@ export interface Stats {
   readonly rejected: number
   /** Messages given up here: queue full, hook, disabled, closed, out of retries or of time. */
   readonly dropped: number
-  /** Messages without an outcome yet: queued or in flight. */
+  /** Messages without an outcome yet: queued, spooled or in flight. */
   readonly pending: number
   /** Size of the pending messages, in bytes of their JSON. */
   readonly pendingBytes: number

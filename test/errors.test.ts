@@ -7,25 +7,29 @@ const read = (path: string) => readFileSync(new URL(`../${path}`, import.meta.ur
 /** Each code of src/errors.ts, with its class. */
 function codesOfSource(): string[] {
   const source = read('src/errors.ts')
-  const reasons = /export type DropReason =([^/]*?)\n\n/.exec(source)?.[1] ?? ''
-  const dropped = [...reasons.matchAll(/'(\w+)'/g)].map(([, code]) => `${code ?? ''} DroppedError`)
-  const others = [...source.matchAll(/class (\w+) extends[^]*?\n}/g)].flatMap(([text, name]) => {
-    const code = /override readonly code = '(\w+)'/.exec(text)?.[1]
-    return code ? [`${code} ${name ?? ''}`] : []
-  })
-  return [...dropped, ...others].sort()
+  const codesOf = (type: string) => {
+    const union = new RegExp(`export type ${type} =([^/]*?)\\n\\n`).exec(source)?.[1] ?? ''
+    return [...union.matchAll(/'(\w+)'/g)].map(([, code]) => code ?? '')
+  }
+  const classes = source.matchAll(/class (\w+) extends[^]*?\n}/g)
+  return [...classes]
+    .flatMap(([text, name = '']) => {
+      const [, literal, type = ''] = /override readonly code(?: = '(\w+)'|: (\w+))/.exec(text) ?? []
+      return (literal ? [literal] : codesOf(type)).map((code) => `${code} ${name}`)
+    })
+    .sort()
 }
 
-/** Each code of the README's table, with its class. */
-function codesOfReadme(): string[] {
-  const section = /\n## Errors\n([^]*?)\n## /.exec(read('README.md'))?.[1] ?? ''
+/** Each code of the table in docs/errors.md, with its class. */
+function codesOfDocument(): string[] {
+  const section = /\n## Of the client\n([^]*?)\n## /.exec(read('docs/errors.md'))?.[1] ?? ''
   const rows = section.matchAll(/^\| `(\w+)` +\| `(\w+)` +\|/gm)
   return [...rows].map(([, code, name]) => `${code ?? ''} ${name ?? ''}`).sort()
 }
 
-test('the README explains every code that there is, and no other', () => {
-  expect(codesOfSource()).toHaveLength(11)
-  expect(codesOfReadme()).toEqual(codesOfSource())
+test('docs/errors.md explains every code that there is, and no other', () => {
+  expect(codesOfSource()).toHaveLength(15)
+  expect(codesOfDocument()).toEqual(codesOfSource())
 })
 
 describe('every error', () => {
@@ -38,6 +42,7 @@ describe('every error', () => {
     new hookline.DroppedError('queue_full', 'm', { cause }),
     new hookline.RejectedError('m', 403, 'd'),
     new hookline.RetriesExhaustedError('m', 3, cause),
+    new hookline.SpoolError('spool_failed', 'm', { cause }),
   ])('$name is exported, and a HooklineError with a message, a code and a stack', (error) => {
     expect(error).toBeInstanceOf(hookline.HooklineError)
     expect(error).toBeInstanceOf(Error)

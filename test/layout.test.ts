@@ -5,11 +5,16 @@ import { cycles, deadEnds, own, readModules } from './imports.js'
 const SRC = fileURLToPath(new URL('../src', import.meta.url))
 
 /** The way of a call. A stage imports from those after it, and from leaves. */
-const STAGES = 'analytics options validate encode queue batch send attempt retry settle'.split(' ')
+const STAGES =
+  'analytics options validate encode spool/spooled-queue spool/spool spool/lease spool/segment spool/record queue batch send attempt retry settle'.split(
+    ' ',
+  )
 
 /** What any stage may import. */
 const LEAVES =
-  'types errors hookline-error entry limits log runtime describe exit rejections version'.split(' ')
+  'types errors hookline-error entry limits log runtime describe exit rejections version spool/node'.split(
+    ' ',
+  )
 
 const modules = readModules(SRC)
 

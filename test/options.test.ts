@@ -45,6 +45,7 @@ test('without options, the defaults are those of the contract', () => {
     onFailed: undefined,
     onInvalid: 'throw',
     disabled: false,
+    spool: undefined,
   })
 })
 
@@ -98,6 +99,7 @@ const refusals: Record<string, [rule: string, given: unknown[]]> = {
   onFailed: ['a function', FUNCTION],
   context: ['a plain object', OBJECT],
   integrations: ['a plain object', OBJECT],
+  spool: ['a plain object', OBJECT],
 }
 
 /** What the message says came. */
@@ -197,9 +199,33 @@ describe('a name that is no option is refused', () => {
     )
   })
   const order =
-    'endpoint flushAt size flushAfter timeout maxQueueBytes overflow maxRetries gzip fetch context integrations beforeSend onDelivered onFailed onInvalid disabled'.split(
+    'endpoint flushAt size flushAfter timeout maxQueueBytes overflow maxRetries gzip fetch context integrations beforeSend onDelivered onFailed onInvalid disabled spool'.split(
       ' ',
     )
+})
+
+describe('spool', () => {
+  const directory = '/var/lib/shop'
+
+  test('has defaults but for its directory', () => {
+    const spool = { directory, maxBytes: 1_073_741_824, fsync: 'off' }
+    expect(checkOptions('k', { spool: { directory } }).spool).toEqual(spool)
+    const given = { directory, maxBytes: 1_048_576, fsync: 'batch' }
+    expect(checkOptions('k', { spool: given }).spool).toEqual(given)
+  })
+
+  test.each([
+    ['directory', 'the path of a directory', {}],
+    ['directory', 'the path of a directory', { directory: ' ' }],
+    ['directory', 'the path of a directory', { directory: 7 }],
+    ['maxBytes', 'a whole number of at least 1048576', { directory, maxBytes: 1_048_575 }],
+    ['fsync', '"off" or "batch"', { directory, fsync: true }],
+    ['path', 'The options of spool are directory, maxBytes, fsync', { directory, path: '/x' }],
+  ])('refuses a wrong %s: expected %s', (name, rule, spool) => {
+    const error = refusal('k', { spool })
+    expect(error.option).toBe(`spool.${name}`)
+    expect(error.message).toContain(rule)
+  })
 })
 
 describe('endpoint', () => {

@@ -228,6 +228,7 @@ describe('options', () => {
       | 'onFailed'
       | 'onInvalid'
       | 'disabled'
+      | 'spool'
     >()
     new Analytics('k', {})
     new Analytics('k', { endpoint: new URL('http://h.example'), flushAt: undefined })

@@ -15,12 +15,14 @@ const createStubbedFetch = (stub) => {
   }
 }
 
-export async function create({ endpoint, flushAt, stub }) {
+export async function create({ endpoint, flushAt, stub, spool, gzip }) {
   const { Analytics } = await import(new URL('index.js', dist).href)
   let lost = 0
   const analytics = new Analytics('WRITE_KEY', {
     endpoint,
     flushAt,
+    spool,
+    gzip,
     ...(stub && { fetch: createStubbedFetch(stub) }),
     onFailed: ({ messages }) => {
       lost += messages.length

@@ -1,0 +1,107 @@
+// Copies of what is built, each with one property broken. The proof of that property must turn red.
+import { cpSync, mkdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+
+const root = fileURLToPath(new URL('..', import.meta.url))
+/** Inside of the repository, from where packages are found. */
+const build = join(root, 'proof/build')
+
+export const MUTANTS = [
+  {
+    name: 'a batch that failed is not tried again',
+    proof: 1,
+    package: 'sdk',
+    scripts: ['500'],
+    file: 'analytics.js',
+    find: 'this.#again = [...this.#again, batch].sort(byAge);',
+    put: '',
+  },
+  {
+    name: 'a 413 is a refusal, not split',
+    proof: 1,
+    package: 'sdk',
+    scripts: ['413 over 4 KB'],
+    file: 'analytics.js',
+    find: '(status === 413 || status === 400)',
+    put: '(status === 400)',
+  },
+  {
+    name: 'a call returns, and its record is not on disk',
+    proof: 2,
+    package: 'sdk',
+    file: 'analytics.js',
+    find: 'segment.append(json);',
+    put: '',
+  },
+  {
+    name: 'what has its outcome is not noted',
+    proof: 2,
+    package: 'sdk',
+    file: 'analytics.js',
+    find: 'segment.saveSettled();',
+    put: ';',
+  },
+  {
+    name: 'the destination answers before its commit',
+    proof: 3,
+    package: 'destination',
+    file: 'dist/accept.js',
+    find: 'ids = await store.put(deliveries);',
+    put: 'setTimeout(() => void store.put(deliveries).catch(() => undefined), 500);',
+  },
+  {
+    name: 'a signature is of other bytes',
+    proof: 3,
+    package: 'destination',
+    file: 'dist/attempt/headers.js',
+    find: '.update(body)',
+    put: ".update(body + ' ')",
+  },
+  {
+    name: 'commits are not synced',
+    proof: 4,
+    package: 'destination',
+    file: 'dist/store/sqlite/engine.js',
+    find: "isDurable ? 'FULL' : 'NORMAL'",
+    put: "'NORMAL'",
+  },
+  {
+    name: 'the destination answers before its commit',
+    proof: 4,
+    package: 'destination',
+    file: 'dist/accept.js',
+    find: 'ids = await store.put(deliveries);',
+    put: 'void store.put(deliveries).catch(() => undefined);',
+  },
+]
+
+/**
+ * Makes the copy, and gives the environment in which a proof runs on it.
+ *
+ * @throws {Error} if the text to be replaced is not there exactly once: the mutant would be none
+ */
+export function makeMutant({ name, package: which, file, find, put }, number) {
+  const copy = join(build, `mutant-${number}`)
+  rmSync(copy, { recursive: true, force: true })
+  mkdirSync(copy, { recursive: true })
+  if (which === 'sdk') {
+    cpSync(join(root, 'dist'), copy, { recursive: true })
+  } else {
+    for (const part of ['bin', 'dist', 'package.json']) {
+      cpSync(join(root, 'destination', part), join(copy, part), { recursive: true })
+    }
+    symlinkSync(join(root, 'destination/node_modules'), join(copy, 'node_modules'))
+  }
+  const path = join(copy, file)
+  const source = readFileSync(path, 'utf8')
+  const parts = source.split(find)
+  if (parts.length !== 2)
+    throw new Error(`“${name}”: ${file} has “${find}” ${parts.length - 1} times, not once.`)
+  writeFileSync(path, parts.join(put))
+  return which === 'sdk' ? { HOOKLINE_DIST: copy } : { HOOKLINE_DESTINATION: copy }
+}
+
+export function removeMutants() {
+  rmSync(build, { recursive: true, force: true })
+}

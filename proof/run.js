@@ -1,0 +1,106 @@
+// Runs the proofs: `npm run proof`, see docs/proofs.md.
+import { existsSync, readFileSync, writeFileSync } from 'node:fs'
+import { fileURLToPath } from 'node:url'
+import { parseArgs } from 'node:util'
+import Table from 'cli-table3'
+import { SCRIPTS } from './faults.js'
+import { makeMutant, MUTANTS, removeMutants } from './mutants.js'
+import { toPage } from './page.js'
+import chain from './proofs/chain.js'
+import faults from './proofs/faults.js'
+import fsync from './proofs/fsync.js'
+import spool from './proofs/spool.js'
+
+const PROOFS = [faults, spool, chain, fsync]
+const page = fileURLToPath(new URL('../docs/proofs.md', import.meta.url))
+
+const { values: flags } = parseArgs({
+  options: {
+    only: { type: 'string' },
+    quick: { type: 'boolean', default: false },
+    write: { type: 'boolean', default: false },
+    'self-test': { type: 'boolean', default: false },
+  },
+})
+const numbers = flags.only?.split(',').map(Number) ?? PROOFS.map(({ number }) => number)
+const unknown = numbers.filter((number) => !PROOFS.some((proof) => proof.number === number))
+// A misspelled number would prove nothing, and nothing red looks like success.
+if (unknown.length > 0)
+  throw new Error(`There is no proof ${unknown.join(', ')}: --only takes some of 1,2,3,4.`)
+if (flags.write && (flags.quick || flags.only))
+  throw new Error('--write needs a full run, of all proofs.')
+if (!existsSync(new URL('../destination/dist/main.js', import.meta.url)))
+  throw new Error('Build first: npm run proof does.')
+const chosen = PROOFS.filter(({ number }) => numbers.includes(number))
+
+const progress = (text) => {
+  if (process.stderr.isTTY) process.stderr.write(`\r\x1b[K${text.slice(0, 100)}`)
+}
+const startedAt = performance.now()
+let isRed = false
+
+/** A proof that can't be run to its end proves nothing. */
+async function tried(proof, options) {
+  try {
+    return await proof.run({ isQuick: flags.quick, progress, ...options })
+  } catch (error) {
+    return { faults: [`it could not be run: ${error.stack}`], summary: '', head: [], rows: [] }
+  }
+}
+
+const results = []
+for (const proof of chosen) {
+  const result = await tried(proof, {})
+  progress('')
+  results.push({ proof, result })
+  if (result.skipped) {
+    console.log(`${proof.number}. ${proof.title}: left out: ${result.skipped}.`)
+    continue
+  }
+  const isGreen = result.faults.length === 0
+  if (!isGreen) isRed = true
+  console.log(`${proof.number}. ${proof.title}: ${isGreen ? 'green' : 'RED'}. ${result.summary}`)
+  for (const fault of result.faults) console.log(`   ${fault}`)
+  if (!flags.quick) {
+    const table = new Table({ head: result.head, style: { head: [], border: [] } })
+    table.push(...result.rows)
+    console.log(table.toString())
+  }
+}
+
+const mutants = []
+if (flags['self-test'] || flags.write) {
+  for (const [number, mutant] of MUTANTS.entries()) {
+    const proof = chosen.find((one) => one.number === mutant.proof)
+    if (!proof || results.some((one) => one.proof === proof && one.result.skipped)) continue
+    const env = makeMutant(mutant, number)
+    const scripts = SCRIPTS.filter(({ name }) => mutant.scripts?.includes(name))
+    progress(`mutant: ${mutant.name}`)
+    const result = await proof.run({
+      isQuick: true,
+      env,
+      scripts,
+      drainMs: 8_000,
+      progress: () => undefined,
+    })
+    progress('')
+    const isCaught = result.faults.length > 0
+    if (!isCaught) isRed = true
+    mutants.push({ ...mutant, isCaught, fault: result.faults[0] })
+    console.log(
+      `   mutant, proof ${mutant.proof}: ${mutant.name}: ${isCaught ? `red, as it must be: ${result.faults[0]}` : 'NOT SEEN'}`,
+    )
+  }
+}
+
+removeMutants()
+
+const seconds = Math.round((performance.now() - startedAt) / 1_000)
+console.log(`${isRed ? 'Red' : 'Green'}, in ${seconds} s.`)
+if (flags.write && !isRed) {
+  const old = existsSync(page) ? readFileSync(page, 'utf8') : ''
+  const text = toPage({ results, mutants, seconds })
+  if (text !== old) writeFileSync(page, text)
+  console.log('Written: docs/proofs.md')
+}
+process.exit(isRed ? 1 : 0)

@@ -1,0 +1,35 @@
+// What the tests of the spool have in common: directories, and what a crash leaves in them.
+import { cpSync, mkdtempSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { onTestFinished } from 'vitest'
+
+/** A directory for the length of the test. */
+export function temporary(atEnd = onTestFinished): string {
+  const directory = mkdtempSync(join(tmpdir(), 'hookline-spool-'))
+  atEnd(() => {
+    rmSync(directory, { recursive: true, force: true })
+  })
+  return directory
+}
+
+/** The paths of all files, the oldest segment first. */
+export function files(directory: string, ending = ''): string[] {
+  return readdirSync(directory, { recursive: true, encoding: 'utf8' })
+    .map((name) => join(directory, name))
+    .filter((path) => path.endsWith(ending) && statSync(path).isFile())
+    .sort()
+}
+
+export const diskBytes = (directory: string) =>
+  files(directory, '.log').reduce((sum, path) => sum + statSync(path).size, 0)
+
+/** What the disk would hold if the processes on a directory were killed now; `owner` says whose it is. */
+export function crash(directory: string, owner: string | object = 'free'): string {
+  const image = temporary()
+  cpSync(directory, image, { recursive: true })
+  for (const path of files(image, 'owner')) {
+    writeFileSync(path, typeof owner === 'string' ? owner : JSON.stringify(owner))
+  }
+  return image
+}

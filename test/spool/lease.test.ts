@@ -1,0 +1,210 @@
+import { spawn, spawnSync } from 'node:child_process'
+import { once } from 'node:events'
+import { existsSync, readFileSync, renameSync, utimesSync, writeFileSync } from 'node:fs'
+import { basename, join } from 'node:path'
+import { describe, expect, test, vi } from 'vitest'
+import { judgeOwner, Lease } from '../../src/spool/lease.js'
+import {
+  createClient,
+  events,
+  listen,
+  names,
+  pass,
+  scriptedFetch,
+  trackMany,
+  turns,
+  useFakeClock,
+} from '../collector.js'
+import { crash, files, temporary } from './directory.js'
+
+describe('an owner is', () => {
+  const owner = (fields: object) =>
+    JSON.stringify({ machine: 'm', pid: 7, start: '100', ...fields })
+  const runs = () => '100'
+  const none = () => undefined
+  test.each([
+    ['alive: its process runs', owner({}), runs, 'alive'],
+    ['dead: there is no such process', owner({}), none, 'dead'],
+    ['dead: its pid is used again', owner({ start: '99' }), runs, 'dead'],
+    ['dead: it has left what it had', 'free', runs, 'dead'],
+    ['unknown: it runs, since when the system does not tell', owner({}), () => '', 'unknown'],
+    ['unknown: it runs, since when it could not tell', owner({ start: '' }), runs, 'unknown'],
+    [
+      'unknown: on another machine, or in another container',
+      owner({ machine: 'n' }),
+      none,
+      'unknown',
+    ],
+    ['unknown: it could not tell where it runs', owner({ machine: '' }), none, 'unknown'],
+    ['unknown: it has not said yet', '', none, 'unknown'],
+    ['unknown: what it said is damaged', owner({}).slice(1), none, 'unknown'],
+    ['unknown: its pid is none', owner({ pid: 0 }), none, 'unknown'],
+    ['unknown: what it said is nothing', 'null', none, 'unknown'],
+  ])('%s', (_, text, startOf, verdict) => {
+    expect(judgeOwner(text, 'm', startOf)).toBe(verdict)
+  })
+
+  test('unknown where nobody knows the machine: two who do not are not the same', () => {
+    expect(judgeOwner(owner({ machine: '' }), '', none)).toBe('unknown')
+  })
+})
+
+const ownerOf = ({ folder }: Lease) =>
+  JSON.parse(readFileSync(join(folder, 'owner'), 'utf8')) as object
+
+describe('a folder', () => {
+  test('of this very process is not taken over, whoever asks', () => {
+    const home = temporary()
+    const [one, two] = [new Lease(home), new Lease(home)]
+    expect(one.claim()).toEqual([])
+    expect(two.claim()).toEqual([])
+    expect([one.renew(), two.renew()]).toEqual(['held', 'held'])
+  })
+
+  test('of a process that ended is taken over by one of those who ask', () => {
+    const home = temporary()
+    const dead = new Lease(home)
+    const { pid } = spawnSync(process.execPath, ['--version'])
+    writeFileSync(join(dead.folder, 'owner'), JSON.stringify({ ...ownerOf(dead), pid }))
+    const [one, two] = [new Lease(home), new Lease(home)]
+    expect(one.claim()).toEqual([join(one.folder, basename(dead.folder))])
+    expect(two.claim()).toEqual([])
+  })
+
+  test.runIf(process.platform === 'linux')(
+    'of a process that was killed and not waited for is taken over',
+    async () => {
+      // The shell starts a process that ends, and goes on without waiting for it: a zombie.
+      const shell = spawn('sh', ['-c', 'sleep 0 & echo $!; exec sleep 60'])
+      const [line] = (await once(shell.stdout, 'data')) as [Buffer]
+      const pid = Number(line.toString())
+      while (!readFileSync(`/proc/${pid}/stat`, 'utf8').includes(') Z ')) await turns()
+      const home = temporary()
+      const dead = new Lease(home)
+      writeFileSync(join(dead.folder, 'owner'), JSON.stringify({ ...ownerOf(dead), pid }))
+      expect(new Lease(home).claim()).toHaveLength(1)
+      shell.kill()
+    },
+  )
+
+  test('that holds one taken over is taken over with it', () => {
+    const home = temporary()
+    const [first, second, third] = [new Lease(home), new Lease(home), new Lease(home)]
+    first.free()
+    expect(second.claim()).toHaveLength(1)
+    second.free()
+    const [claimed = ''] = third.claim()
+    expect(existsSync(join(claimed, basename(first.folder)))).toBe(true)
+  })
+
+  test('tells its holder that it was taken, or is gone', () => {
+    const home = temporary()
+    const [taken, gone] = [new Lease(home), new Lease(home)]
+    writeFileSync(join(taken.folder, 'owner'), 'free')
+    renameSync(gone.folder, join(temporary(), 'elsewhere'))
+    expect([taken.renew(), gone.renew()]).toEqual(['taken', 'gone'])
+  })
+})
+
+const ELSEWHERE = { machine: 'another host', pid: process.pid, start: '1' }
+
+/** Messages e0 to e9, left by a process of which nothing can be known. */
+async function leftElsewhere(): Promise<{ directory: string; owner: string }> {
+  const directory = temporary()
+  const net = scriptedFetch()
+  net.otherwise('hang')
+  trackMany(createClient(net, { spool: { directory } }), 10)
+  await turns()
+  const image = crash(directory, ELSEWHERE)
+  return { directory: image, owner: files(image, 'owner')[0] ?? '' }
+}
+
+describe('what a process left of which nothing can be known', () => {
+  test('is taken over once it has not stirred for 30 s', async () => {
+    useFakeClock()
+    const { directory } = await leftElsewhere()
+    const net = scriptedFetch()
+    createClient(net, { spool: { directory } })
+    await pass(29_000)
+    expect(net.arrivals).toEqual([])
+    await pass(6_000)
+    expect(events(...net.arrivals)).toEqual(names(0, 10))
+  })
+
+  test('stays its own while it stirs, however the clocks are set', async () => {
+    useFakeClock()
+    const { directory, owner } = await leftElsewhere()
+    const net = scriptedFetch()
+    createClient(net, { spool: { directory } })
+    for (let beat = 1; beat <= 20; beat++) {
+      utimesSync(owner, beat, beat) // by its own clock, it is 1970
+      await pass(5_000)
+      vi.setSystemTime(beat % 2 ? '2001-01-01' : '2099-01-01')
+    }
+    expect(net.arrivals).toEqual([])
+    await pass(35_000)
+    expect(events(...net.arrivals)).toEqual(names(0, 10))
+  })
+})
+
+describe('a process that stood still', () => {
+  /** Two clients; while the first stands still, the second takes over what it had. */
+  async function standStill(reply: 503 | 'hang') {
+    useFakeClock()
+    const directory = temporary()
+    const { failed, outcomes, hooks, as } = listen()
+    const net = scriptedFetch(reply)
+    const stopped = createClient(net, { spool: { directory }, maxQueueBytes: 10_000, ...hooks })
+    trackMany(stopped, 40, 0, as)
+    await turns()
+    const arrivedBefore = net.arrivals.length
+    const [owner = ''] = files(directory, 'owner')
+    // What a process does first that takes over: here, at once.
+    writeFileSync(owner, 'free')
+    const other = scriptedFetch()
+    createClient(other, { spool: { directory } })
+    await pass(100)
+    return { stopped, net, arrivedBefore, failed, outcomes, as, other, directory }
+  }
+
+  test('sends nothing of what another has taken over, and says so', async () => {
+    const { stopped, net, arrivedBefore, failed, outcomes, other } = await standStill('hang')
+    await pass(60_000)
+    expect(events(...other.arrivals)).toEqual(names(0, 40))
+    expect(net.arrivals.slice(arrivedBefore)).toEqual([])
+    expect(new Set(failed.map(({ error }) => error.code))).toEqual(new Set(['spool_taken']))
+    expect(outcomes.map(({ error }) => error?.code)).toEqual(names(0, 40).map(() => 'spool_taken'))
+    expect(stopped.stats()).toMatchObject({
+      accepted: 40,
+      dropped: 40,
+      pending: 0,
+      pendingBytes: 0,
+    })
+  })
+
+  test('goes on in a folder of its own', async () => {
+    const { stopped, net, arrivedBefore, other, directory } = await standStill('hang')
+    await pass(10_000)
+    trackMany(stopped, 20, 100)
+    const spooled = files(directory, '.log')
+      .map((path) => readFileSync(path, 'latin1'))
+      .join()
+    expect(spooled).toContain('"e119"')
+    await pass(10_000)
+    expect(events(...net.arrivals.slice(arrivedBefore))).toEqual(names(100, 120))
+    expect(events(...other.arrivals)).toEqual(names(0, 40))
+  })
+
+  test('notices before it sends or records, even if its timers come last', async () => {
+    const { stopped, net, arrivedBefore, outcomes, as } = await standStill(503)
+    const now = performance.now()
+    vi.spyOn(performance, 'now').mockImplementation(() => now + 40_000)
+    trackMany(stopped, 1, 200, as)
+    void stopped.close() // which ends the back-off
+    await turns()
+    expect(net.arrivals.slice(arrivedBefore)).toEqual([])
+    expect(outcomes.filter(({ error }) => error?.code === 'spool_taken')).toHaveLength(40)
+    expect(outcomes.find(({ name }) => name === 'e200')?.error?.code).toBe('queue_full')
+    vi.restoreAllMocks()
+  })
+})

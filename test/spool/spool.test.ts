@@ -1,0 +1,641 @@
+import { execFileSync } from 'node:child_process'
+import fs, { cpSync, readdirSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs'
+import { basename, join } from 'node:path'
+import fc from 'fast-check'
+import { describe, expect, onTestFinished, test, vi } from 'vitest'
+import {
+  Analytics,
+  type AnalyticsOptions,
+  type FailedReport,
+  type Fetch,
+  type Stats,
+  type WireMessage,
+} from '../../src/index.js'
+import {
+  createClient,
+  events,
+  held,
+  listen,
+  names,
+  pass,
+  passUntil,
+  scriptedFetch,
+  startCollector,
+  trackMany,
+  turns,
+  useFakeClock,
+  type FetchReply,
+  type ScriptedFetch,
+} from '../collector.js'
+import { crash, diskBytes, files, temporary } from './directory.js'
+
+const balanced = ({ accepted, delivered, rejected, dropped, pending }: Stats) =>
+  accepted === delivered + rejected + dropped + pending
+
+/** A client in an outage, and its directory. */
+function cutOff(options: AnalyticsOptions = {}, directory = temporary()) {
+  const net = scriptedFetch()
+  net.otherwise('hang')
+  return { directory, net, analytics: createClient(net, { spool: { directory }, ...options }) }
+}
+
+/** What a client that starts on a directory delivers, until nothing is left. */
+async function restart(directory: string, options: AnalyticsOptions = {}) {
+  const net = scriptedFetch()
+  const { hooks, failed } = listen()
+  const analytics = new Analytics('wk_4f9a-secret', {
+    fetch: net.fetch,
+    spool: { directory },
+    ...hooks,
+    ...options,
+  })
+  const adopted = analytics.stats()
+  const closed = vi.fn()
+  void analytics.close().then(closed)
+  await (vi.isFakeTimers() ? passUntil : until)(() => closed.mock.calls.length > 0)
+  return {
+    adopted,
+    failed,
+    stats: analytics.stats(),
+    events: events(...net.arrivals),
+    messages: net.arrivals.flatMap(({ messages }) => messages),
+  }
+}
+
+describe('a message whose call returned', () => {
+  test('is on disk, and goes out at the next start with the same id, in order', async () => {
+    const { analytics, directory } = cutOff()
+    for (let i = 0; i < 50; i++) {
+      analytics.track({ userId: 'u', event: `e${i}`, messageId: `m${i}` })
+    }
+    const next = await restart(crash(directory))
+    expect(next.events).toEqual(names(0, 50))
+    expect(next.messages.map(({ messageId }) => messageId)).toEqual(
+      names(0, 50).map((name) => name.replace('e', 'm')),
+    )
+    expect(next.adopted).toMatchObject({ accepted: 50, pending: 50 })
+    expect(next.adopted.pendingBytes).toBe(analytics.stats().pendingBytes)
+    expect(next.stats).toMatchObject({ accepted: 50, delivered: 50, pending: 0, pendingBytes: 0 })
+    expect(next.failed).toEqual([])
+  })
+
+  test('is on disk as beforeSend left it', async () => {
+    const beforeSend = (message: WireMessage) => ({ ...message, event: 'redacted' })
+    const { analytics, directory } = cutOff({ beforeSend })
+    analytics.track({ userId: 'u', event: 'secret' })
+    expect(
+      files(directory, '.log')
+        .map((path) => readFileSync(path, 'latin1'))
+        .join(),
+    ).not.toContain('secret')
+    expect((await restart(crash(directory))).events).toEqual(['redacted'])
+  })
+
+  test('comes before those of the process that takes it over', async () => {
+    const { analytics, directory } = cutOff()
+    trackMany(analytics, 30)
+    const net = scriptedFetch()
+    const next = createClient(net, { spool: { directory: crash(directory) } })
+    trackMany(next, 30, 30)
+    expect(await next.flush()).toEqual({ delivered: 60, failed: 0 })
+    expect(events(...net.arrivals)).toEqual(names(0, 60))
+  })
+
+  test('is taken over by a process that runs already', async () => {
+    useFakeClock()
+    const { analytics, directory } = cutOff()
+    trackMany(analytics, 30)
+    const net = scriptedFetch()
+    const shared = temporary()
+    const next = createClient(net, { spool: { directory: shared } })
+    trackMany(next, 20, 100)
+    await turns()
+    cpSync(crash(directory), shared, { recursive: true })
+    await pass(5_000)
+    trackMany(next, 20, 200)
+    await pass(100)
+    expect(events(...net.arrivals)).toEqual([
+      ...names(100, 120),
+      ...names(0, 30),
+      ...names(200, 220),
+    ])
+    expect(next.stats()).toMatchObject({ accepted: 70, delivered: 70, pending: 0, pendingBytes: 0 })
+  })
+
+  test('is not for a client with another write key', async () => {
+    const { analytics, directory } = cutOff()
+    trackMany(analytics, 3)
+    const image = crash(directory)
+    const net = scriptedFetch()
+    const other = new Analytics('another key', { fetch: net.fetch, spool: { directory: image } })
+    await other.close()
+    expect(net.arrivals).toEqual([])
+    expect((await restart(image)).events).toEqual(names(0, 3))
+  })
+
+  test('survives crash after crash in few files', async () => {
+    let { directory } = cutOff()
+    for (let round = 0; round < 20; round++) {
+      const { analytics, directory: used } = cutOff({}, directory)
+      trackMany(analytics, 5, 5 * round)
+      directory = crash(used)
+    }
+    expect(files(directory, '.log')).toHaveLength(1)
+    expect((await restart(directory)).events).toEqual(names(0, 100))
+  })
+})
+
+describe('a message that has its outcome', () => {
+  test('is not sent again by the next start', async () => {
+    const { analytics, directory, net } = cutOff()
+    net.script(200, 200)
+    trackMany(analytics, 20)
+    await until(() => analytics.stats().delivered === 20)
+    trackMany(analytics, 20, 20)
+    await until(() => analytics.stats().delivered === 40)
+    trackMany(analytics, 20, 40)
+    await until(() => net.arrivals.length === 3)
+    expect((await restart(crash(directory))).events).toEqual(names(40, 60))
+  })
+
+  test('moves nothing while one before it has none: requests side by side', async () => {
+    const collector = await startCollector()
+    const gate = held()
+    collector.script(gate.reply)
+    const directory = temporary()
+    const analytics = createClient(collector, { flushAt: 1, spool: { directory } })
+    trackMany(analytics, 5)
+    await until(() => analytics.stats().delivered === 4)
+    expect((await restart(crash(directory))).events).toEqual(names(0, 5))
+    gate.release()
+    await analytics.flush()
+    expect((await restart(crash(directory))).events).toEqual([])
+  })
+
+  test('may be a refusal, of a message or of a batch', async () => {
+    const { analytics, directory, net } = cutOff({ flushAt: 3 })
+    const rejected = [{ index: 1, code: 'bad', message: 'it is' }]
+    net.script({ status: 200, body: JSON.stringify({ rejected }) }, 401)
+    trackMany(analytics, 3)
+    await until(() => analytics.stats().rejected === 1)
+    trackMany(analytics, 3, 3)
+    await until(() => analytics.stats().rejected === 4)
+    trackMany(analytics, 3, 6)
+    expect((await restart(crash(directory))).events).toEqual(names(6, 9))
+  })
+
+  test('frees the disk, file by file, while others wait', async () => {
+    const collector = await startCollector()
+    collector.otherwise(503)
+    const directory = temporary()
+    const spool = { directory, maxBytes: 1_048_576 }
+    const analytics = createClient(collector, { spool })
+    trackMany(analytics, 2_000)
+    const before = files(directory, '.log').length
+    const gate = held()
+    collector.script(200, gate.reply)
+    collector.otherwise(200)
+    await until(() => analytics.stats().delivered > 0)
+    const { pendingBytes, pending } = analytics.stats()
+    expect(before).toBeGreaterThan(4)
+    expect(diskBytes(directory)).toBeLessThan(pendingBytes + pending * 12 + 65_536)
+    gate.release()
+    await analytics.close()
+    expect(files(directory)).toEqual([])
+  })
+})
+
+/** Lets what is under way get its answers, on the clock of the machine. */
+const pass0 = () => new Promise((resolve) => setTimeout(resolve, 5))
+const until = async (holds: () => boolean) => {
+  while (!holds()) await pass0()
+}
+
+describe('close()', () => {
+  test('leaves on disk what it cannot deliver, which is no loss', async () => {
+    const { hooks, failed, outcomes, as, codes } = { ...listen(), codes: [] as string[] }
+    const { analytics, directory } = cutOff(hooks)
+    trackMany(analytics, 25, 0, as)
+    expect(await analytics.close({ timeout: 0 })).toEqual({ delivered: 0, failed: 0 })
+    expect(codes).toEqual([])
+    expect(outcomes.map(({ name, error }) => `${name} ${error?.code}`)).toEqual(
+      names(0, 25).map((name) => `${name} spooled`),
+    )
+    expect(failed).toEqual([])
+    expect(analytics.stats()).toMatchObject({ accepted: 25, dropped: 0, pending: 25 })
+    expect((await restart(directory)).events).toEqual(names(0, 25))
+  })
+
+  test('leaves nothing behind when all is delivered', async () => {
+    const directory = temporary()
+    const net = scriptedFetch()
+    const analytics = createClient(net, { spool: { directory } })
+    trackMany(analytics, 25)
+    expect(await analytics.close()).toEqual({ delivered: 25, failed: 0 })
+    expect(files(directory)).toEqual([])
+    expect(readdirSync(join(directory, readdirSync(directory)[0] ?? ''))).toEqual([])
+  })
+
+  test('gives each callback its outcome once, also of what was on disk only', async () => {
+    const { outcomes, as } = listen()
+    const { analytics, directory, net } = cutOff({ maxQueueBytes: 1_000, flushAt: 5 })
+    net.script(200)
+    trackMany(analytics, 40, 0, as)
+    await until(() => analytics.stats().delivered > 0)
+    const { delivered } = analytics.stats()
+    await analytics.close({ timeout: 0 })
+    expect(outcomes.map(({ error }) => error?.code)).toEqual(
+      names(0, 40).map((_, i) => (i < delivered ? undefined : 'spooled')),
+    )
+    expect(new Set(outcomes.map(({ name }) => name)).size).toBe(40)
+    expect((await restart(directory)).events).toEqual(names(delivered, 40))
+  })
+})
+
+describe('an outage', () => {
+  test('is held on disk: far more than memory takes goes out in order, with its callbacks', async () => {
+    const { outcomes, as, hooks, failed } = listen()
+    const { analytics, net, directory } = cutOff({ maxQueueBytes: 10_000, ...hooks })
+    net.script(503)
+    trackMany(analytics, 20_000, 0, as)
+    await turns()
+    expect(analytics.stats()).toMatchObject({ accepted: 20_000, pending: 20_000 })
+    expect(diskBytes(directory)).toBeGreaterThan(100 * 10_000)
+    net.otherwise(200)
+    expect(await analytics.flush()).toEqual({ delivered: 20_000, failed: 0 })
+    expect(events(...net.arrivals.slice(1))).toEqual(names(0, 20_000))
+    expect(outcomes.map(({ name }) => name)).toEqual(names(0, 20_000))
+    expect(failed).toEqual([])
+    expect(analytics.stats()).toMatchObject({ delivered: 20_000, pendingBytes: 0 })
+  })
+
+  const MAX_BYTES = 1_048_576
+
+  test.each(['drop-newest', 'drop-oldest'] as const)(
+    'never takes more disk: %s',
+    async (overflow) => {
+      const directory = temporary()
+      const spool = { directory, maxBytes: MAX_BYTES }
+      const net = scriptedFetch()
+      const gate = heldFetch(net)
+      const { failed, hooks } = listen()
+      const analytics = createClient(net, { spool, overflow, maxQueueBytes: 50_000, ...hooks })
+      let most = 0
+      for (let i = 0; i < 12_000; i++) {
+        analytics.track({ userId: 'u', event: `e${i}` })
+        if (i % 50 === 0) most = Math.max(most, diskBytes(directory))
+        if (i % 1_000 === 0) await turns()
+        expect(balanced(analytics.stats())).toBe(true)
+      }
+      expect(most).toBeLessThanOrEqual(MAX_BYTES)
+      expect(most).toBeGreaterThan(MAX_BYTES / 2)
+      gate.release()
+      await analytics.flush()
+      const { dropped, delivered } = analytics.stats()
+      expect(dropped).toBeGreaterThan(1_000)
+      expect(delivered).toBe(12_000 - dropped)
+      expect(failed.flatMap(({ messages }) => messages)).toHaveLength(dropped)
+      expect(new Set(failed.map(({ error }) => error.code))).toEqual(new Set(['queue_full']))
+      const arrived = events(...net.arrivals)
+      // The batch that was in flight stays, whoever goes.
+      const inFlight = events(net.arrivals[0]).length
+      const kept =
+        overflow === 'drop-newest'
+          ? names(0, delivered)
+          : [...names(0, inFlight), ...names(12_000 - delivered + inFlight, 12_000)]
+      expect(arrived).toEqual(kept)
+    },
+  )
+})
+
+describe('damage', () => {
+  const CORRUPT = 'spool_corrupt'
+
+  test('of one message loses that one, says so, and keeps its bytes', async () => {
+    const { analytics, directory } = cutOff()
+    trackMany(analytics, 30)
+    const image = crash(directory)
+    const [path = ''] = files(image, '.log')
+    const bytes = readFileSync(path)
+    const at = bytes.indexOf('"e7"')
+    bytes.write('d', at + 1)
+    writeFileSync(path, bytes)
+    const next = await restart(image)
+    expect(next.events).toEqual([...names(0, 7), ...names(8, 30)])
+    expect(next.failed.map(({ error, messages }) => [error.code, messages])).toEqual([
+      [CORRUPT, [{ type: 'unknown', messageId: undefined, json: undefined }]],
+    ])
+    expect(next.stats).toMatchObject({ accepted: 30, delivered: 29, dropped: 1, pendingBytes: 0 })
+    const [quarantined = ''] = files(image, '.corrupt')
+    expect(readFileSync(quarantined, 'utf8')).toContain('"d7"')
+    expect(next.failed[0]?.error.message).toContain(quarantined)
+    expect(files(image, '.log')).toEqual([])
+  })
+
+  test('at the end costs no message whose call returned', async () => {
+    const { analytics, directory } = cutOff()
+    trackMany(analytics, 10)
+    const image = crash(directory)
+    const [path = ''] = files(image, '.log')
+    writeFileSync(path, readFileSync(path).subarray(30, 60), { flag: 'a' })
+    const next = await restart(image)
+    expect(next.events).toEqual(names(0, 10))
+    expect(next.failed.map(({ error, messages }) => [error.code, messages])).toEqual([
+      [CORRUPT, []],
+    ])
+    expect(files(image, '.corrupt')).toHaveLength(1)
+  })
+
+  test('of files, cut, emptied or gone, loses what was in them, counted', async () => {
+    const directory = temporary()
+    const { analytics } = cutOff({ spool: { directory, maxBytes: 1_048_576 } })
+    trackMany(analytics, 2_000)
+    const image = crash(directory)
+    const segments = files(image, '.log')
+    const count = (path = '') => readFileSync(path, 'latin1').split('"type"').length - 1
+    const sizes = segments.map(count)
+    const [, cut = '', emptied = ''] = segments
+    truncateSync(cut, 20_000)
+    const left = count(cut) - 1 // the last one is cut in two
+    writeFileSync(emptied, readFileSync(emptied).subarray(0, 24))
+    const next = await restart(image, { spool: { directory: image, maxBytes: 1_048_576 } })
+    const [first = 0, second = 0, third = 0] = sizes
+    const rest = first + second + third
+    expect(next.events).toEqual([...names(0, first + left), ...names(rest, 2_000)])
+    expect(next.failed.map(({ messages, error }) => [messages.length, error.code])).toEqual([
+      [second - left, CORRUPT],
+      [third, CORRUPT],
+    ])
+    expect(next.stats).toMatchObject({ accepted: 2_000, pending: 0, pendingBytes: 0 })
+  })
+
+  test('of files that vanish while they wait is told when it shows', async () => {
+    const { failed, hooks } = listen()
+    const directory = temporary()
+    const net = scriptedFetch()
+    const gate = heldFetch(net)
+    const spool = { directory, maxBytes: 1_048_576 }
+    const analytics = createClient(net, { spool, maxQueueBytes: 1_000, ...hooks })
+    trackMany(analytics, 2_000)
+    const [, gone = ''] = files(directory, '.log')
+    rmSync(gone)
+    gate.release()
+    await analytics.flush()
+    const lost = failed.flatMap(({ messages }) => messages).length
+    expect(lost).toBeGreaterThan(100)
+    expect(failed.map(({ error }) => error.code)).toEqual([CORRUPT])
+    expect(failed[0]?.error.message).toContain('ENOENT')
+    expect(events(...net.arrivals)).toHaveLength(2_000 - lost)
+    expect(analytics.stats()).toMatchObject({ dropped: lost, pending: 0, pendingBytes: 0 })
+  })
+})
+
+/** Lets the next request wait. */
+function heldFetch(net: ScriptedFetch) {
+  const gate = held()
+  net.script(gate.reply as () => Promise<number>)
+  return gate
+}
+
+describe('fsync', () => {
+  /** The names of what was written through, each once it was. */
+  function watchSyncs(): string[] {
+    const synced: string[] = []
+    const open = fs.promises.open.bind(fs.promises)
+    vi.spyOn(fs.promises, 'open').mockImplementation(async (path, flags) => {
+      const file = await open(path, flags)
+      const sync = file.sync.bind(file)
+      file.sync = async () => {
+        await sync()
+        synced.push(basename(path as string))
+      }
+      return file
+    })
+    onTestFinished(() => {
+      vi.restoreAllMocks()
+    })
+    return synced
+  }
+
+  test("'batch' writes a batch through once it is closed: its file, and the folder's list", async () => {
+    const synced = watchSyncs()
+    const directory = temporary()
+    const { analytics } = cutOff({ spool: { directory, fsync: 'batch' } })
+    trackMany(analytics, 19)
+    await pass0()
+    expect(synced).toEqual([])
+    trackMany(analytics, 1, 19)
+    await until(() => synced.length === 2)
+    expect(synced).toEqual([expect.stringMatching(/^\w{8}-/), '0000000001.log'])
+    trackMany(analytics, 3, 20)
+    await analytics.close({ timeout: 0 })
+    expect(synced.slice(2)).toEqual(['0000000001.log'])
+    expect((await restart(directory)).events).toEqual(names(0, 23))
+  })
+
+  test('does nothing by default', async () => {
+    const synced = watchSyncs()
+    const { analytics } = cutOff()
+    trackMany(analytics, 50)
+    await analytics.close({ timeout: 0 })
+    expect(synced).toEqual([])
+  })
+})
+
+test('a client that is disabled leaves the disk alone', async () => {
+  const { analytics, directory } = cutOff({ disabled: true })
+  trackMany(analytics, 3)
+  await analytics.close()
+  expect(files(directory)).toEqual([])
+})
+
+describe('a disk that fails', () => {
+  const told = (failed: FailedReport[]) =>
+    failed.map(({ messages, error }) => [messages.length, error.code])
+
+  test('at the start is reported once, and messages go out from memory', async () => {
+    const { failed, hooks } = listen()
+    const file = join(temporary(), 'file')
+    writeFileSync(file, '')
+    useFakeClock()
+    const net = scriptedFetch()
+    const analytics = createClient(net, { spool: { directory: file }, ...hooks })
+    expect(failed).toEqual([]) // not inside of the constructor
+    trackMany(analytics, 25)
+    await pass(20_000)
+    expect(events(...net.arrivals)).toEqual(names(0, 25))
+    expect(told(failed)).toEqual([[0, 'spool_failed']])
+    expect(failed[0]?.error.message).toContain(file)
+    expect((failed[0]?.error.cause as NodeJS.ErrnoException).code).toBe('ENOTDIR')
+    rmSync(file)
+    await pass(5_000)
+    net.otherwise('hang')
+    trackMany(analytics, 5, 25)
+    expect((await restart(crash(file))).events).toEqual(names(25, 30))
+  })
+
+  test('loses messages on disk to close(), for those that are in memory only', async () => {
+    const { failed, hooks } = listen()
+    const file = join(temporary(), 'file')
+    writeFileSync(file, '')
+    const { analytics } = cutOff({ spool: { directory: file }, maxQueueBytes: 2_000, ...hooks })
+    trackMany(analytics, 20)
+    await analytics.close({ timeout: 0 })
+    const kept = failed.find(({ error }) => error.code === 'close_timeout')?.messages.length ?? 0
+    expect(kept).toBeGreaterThan(5)
+    expect(told(failed)).toEqual(
+      expect.arrayContaining([
+        [0, 'spool_failed'],
+        [20 - kept, 'queue_full'],
+        [kept, 'close_timeout'],
+      ]),
+    )
+    expect(analytics.stats()).toMatchObject({ accepted: 20, dropped: 20, pending: 0 })
+  })
+
+  test('because its folder vanished is reported, and a new one made', async () => {
+    const { failed, hooks } = listen()
+    useFakeClock()
+    const { analytics, net, directory } = cutOff(hooks)
+    trackMany(analytics, 20)
+    await turns()
+    for (const name of readdirSync(directory)) rmSync(join(directory, name), { recursive: true })
+    await pass(5_000)
+    expect(told(failed)).toEqual([[0, 'spool_failed']])
+    expect(failed[0]?.error.message).toContain('was removed')
+    trackMany(analytics, 20, 20)
+    expect((await restart(crash(directory))).events).toEqual(names(20, 40))
+    net.otherwise(200)
+    await pass(30_000) // what hung has failed, and is tried again
+    expect(events(...net.arrivals.slice(1))).toEqual(names(0, 40))
+    expect(analytics.stats()).toMatchObject({ delivered: 40, pending: 0 })
+  })
+
+  /** A small disk of its own, if the machine lets us have one. */
+  function smallDisk(flags: string): string | undefined {
+    const directory = temporary()
+    try {
+      execFileSync('mount', ['-t', 'tmpfs', '-o', flags, 'tmpfs', directory], { stdio: 'ignore' })
+    } catch {
+      return undefined
+    }
+    onTestFinished(() => {
+      execFileSync('umount', ['-l', directory])
+    })
+    return directory
+  }
+
+  test('for want of room keeps what it has, and goes on once there is room', async ({ skip }) => {
+    const disk = smallDisk('size=600k')
+    if (!disk) return skip('no root: the full disk is left out')
+    const { failed, hooks } = listen()
+    useFakeClock()
+    const { analytics, directory } = cutOff({ spool: { directory: disk }, ...hooks }, disk)
+    const ballast = join(disk, 'ballast')
+    writeFileSync(ballast, Buffer.alloc(400_000))
+    trackMany(analytics, 3_000)
+    await turns()
+    expect(told(failed)).toEqual([[0, 'spool_failed']])
+    expect(failed[0]?.error.message).toContain('ENOSPC')
+    expect(analytics.stats()).toMatchObject({ dropped: 0, pending: 3_000 })
+    const onDisk = await restart(crash(directory))
+    expect(onDisk.events.length).toBeGreaterThan(100)
+    expect(onDisk.events).toEqual(names(0, onDisk.events.length))
+    expect(onDisk.failed).toEqual([])
+
+    rmSync(ballast)
+    await pass(5_000)
+    trackMany(analytics, 100, 3_000)
+    expect((await restart(crash(directory))).events).toEqual([
+      ...onDisk.events,
+      ...names(3_000, 3_100),
+    ])
+  })
+
+  test('for being read-only is like one that cannot be had', async ({ skip }) => {
+    const disk = smallDisk('ro')
+    if (!disk) return skip('no root: the read-only disk is left out')
+    const { failed, hooks } = listen()
+    const net = scriptedFetch()
+    const analytics = createClient(net, { spool: { directory: disk }, ...hooks })
+    trackMany(analytics, 25)
+    expect(await analytics.close()).toEqual({ delivered: 25, failed: 0 })
+    expect(told(failed)).toEqual([[0, 'spool_failed']])
+    expect(failed[0]?.error.message).toContain('EROFS')
+  })
+})
+
+interface Body {
+  batch: { event: string }[]
+}
+
+describe('whatever happens', () => {
+  test('the books hold, order holds, and nothing that was on disk is lost', async () => {
+    const step = fc.oneof(
+      fc.record({ act: fc.constant('track' as const), count: fc.integer({ min: 1, max: 60 }) }),
+      fc.record({
+        act: fc.constant('answer' as const),
+        replies: fc.array(fc.constantFrom(200, 503, 'reset' as const), { maxLength: 3 }),
+      }),
+      fc.record({ act: fc.constantFrom('flush' as const, 'crash' as const, 'close' as const) }),
+    )
+    await fc.assert(
+      fc.asyncProperty(
+        fc.array(step, { maxLength: 25 }),
+        fc.constantFrom(1, 7, 20),
+        fc.constantFrom(500, 5_000, 1_000_000),
+        async (steps, flushAt, maxQueueBytes) => {
+          let directory = temporary()
+          const accepted: string[] = []
+          const dead: Analytics[] = []
+          const start = (reply: FetchReply = 'hang') => {
+            const net = scriptedFetch()
+            net.otherwise(reply)
+            const fetch: Fetch = async (url, init) => {
+              const response = await net.fetch(url, init)
+              const { batch } = JSON.parse(Buffer.from(init.body).toString()) as Body
+              if (response.status === 200 && !dead.includes(analytics)) {
+                accepted.push(...batch.map(({ event }) => event))
+              }
+              return response
+            }
+            const options = { flushAt, maxQueueBytes, spool: { directory }, fetch }
+            const analytics = new Analytics('k', options, () => 0)
+            return { net, analytics }
+          }
+          let { net, analytics } = start()
+          const again = async (image: string, reply?: FetchReply) => {
+            dead.push(analytics)
+            directory = image
+            ;({ net, analytics } = start(reply))
+            await turns()
+          }
+          let made = 0
+          for (const one of steps) {
+            if (one.act === 'track') {
+              trackMany(analytics, one.count, made)
+              made += one.count
+            } else if (one.act === 'answer') {
+              net.script(...one.replies.map((r) => (r === 'reset' ? new Error('reset') : r)))
+            } else if (one.act === 'flush') {
+              void analytics.flush()
+            } else {
+              if (one.act === 'close') await analytics.close({ timeout: 0 })
+              await again(one.act === 'close' ? directory : crash(directory))
+            }
+            await turns()
+            expect(balanced(analytics.stats())).toBe(true)
+          }
+          await again(crash(directory), 200)
+          await analytics.close({ timeout: 5_000 })
+          expect(analytics.stats()).toMatchObject({ pending: 0, pendingBytes: 0, dropped: 0 })
+          const first = [...new Set(accepted)]
+          expect(first).toHaveLength(made)
+          if (flushAt > 1) expect(first).toEqual(names(0, made))
+          await Promise.all(dead.map((each) => each.close({ timeout: 0 })))
+        },
+      ),
+      { numRuns: 40 },
+    )
+  })
+})
