@@ -35,17 +35,13 @@ describe('code', () => {
     .sort()
     .flatMap((file) => (file.endsWith('.ts') ? readExamples(`src/${file}`) : []))
 
-  test('of the documents and of the doc comments type checks', () => {
+  test('of the documents and of the doc comments type checks, and a mistake in it would be found', () => {
     expect(blocks.length).toBeGreaterThan(25)
     expect(examples.length).toBeGreaterThan(10)
-    expect(typeErrors([...blocks, ...examples])).toEqual([])
-  }, 60_000)
-
-  test('that does not type check is found', () => {
-    const code = "analytics.track({ userId: 1, event: 'e' })\nconst n: number = ''\n"
-    const found = typeErrors([{ at: 'x.md:1', language: 'ts', flags: [], code }])
-    expect(found).toHaveLength(2)
-    expect(found[0]).toContain('x.md:1')
+    const code = "const one = 1\nanalytics.track({ userId: one, event: 'e' })\n"
+    const wrong = { at: 'wrong.md:1', language: 'js', flags: [], code }
+    const errors = typeErrors([...blocks, ...examples, wrong])
+    expect(errors).toEqual([expect.stringMatching(/^wrong.md:1, line 2 of it: /)])
   }, 60_000)
 
   const programs = blocks.filter(({ flags }) => flags.includes('run'))
@@ -54,24 +50,23 @@ describe('code', () => {
     expect(programs.length).toBeGreaterThan(5)
   })
 
-  test.each(programs)('at $at runs, and prints what its comments say', async ({ code }) => {
-    const collector = await startCollector()
-    const source = code.replaceAll('https://collect.example.com', collector.url)
-    const { status, stdout, stderr } = await run(source, collector.url)
-    expect({ status, stderr }).toEqual({ status: 0, stderr: '' })
-    const expected = Array.from(
-      code.matchAll(/console\.log\(.*\) \/\/ (.+)$/gm),
-      ([, text]) => text,
-    )
-    expect(stdout.trim().split('\n').filter(Boolean)).toEqual(expected)
-    if (code.includes('new Analytics')) expect(collector.accepted).not.toEqual([])
-  })
+  test.concurrent.for(programs)(
+    'at $at runs, and prints what its comments say',
+    async ({ code }, { expect, onTestFinished }) => {
+      const collector = await startCollector(onTestFinished)
+      const source = code.replaceAll('https://collect.example.com', collector.url)
+      const env = { ANALYTICS_ENDPOINT: collector.url }
+      const { code: status, stdout, stderr } = await runModule(source, { env })
+      expect({ status, stderr }).toEqual({ status: 0, stderr: '' })
+      const said = code.matchAll(/console\.log\(.*\) \/\/ (.+)$/gm)
+      const lines = Array.from(said, ([, text = '']) => `${text}\n`)
+      expect(stdout).toBe(lines.join(''))
+      const isSent =
+        /^(analytics|client)\.track\(/m.test(code) && !code.includes('hookline/testing')
+      expect(collector.accepted.length > 0).toBe(isSent)
+    },
+  )
 })
-
-async function run(source: string, url: string) {
-  const { code, stdout, stderr } = await runModule(source, { env: { ANALYTICS_ENDPOINT: url } })
-  return { status: code, stdout, stderr }
-}
 
 /** What fragments of code refer to without saying where it comes from. */
 const SURROUNDINGS = `
@@ -91,6 +86,9 @@ const SURROUNDINGS = `
     function forget(userId: string): Promise<void>
   }
 `
+
+/** An implicit any, an unknown: what only an annotation could mend is no mistake in JavaScript. */
+const NEEDS_ANNOTATION = [7006, 7031, 7053, 18046]
 
 /** What the compiler has to say of code, each piece as a module of its own. */
 function typeErrors(blocks: readonly CodeBlock[]): string[] {
@@ -119,7 +117,10 @@ function typeErrors(blocks: readonly CodeBlock[]): string[] {
   const program = ts.createProgram([...files.keys()], compilerOptions, host)
   return [...at].flatMap(([file, block]) => {
     const source = program.getSourceFile(file)
-    return ts.getPreEmitDiagnostics(program, source).map(({ messageText, start = 0 }) => {
+    const diagnostics = ts
+      .getPreEmitDiagnostics(program, source)
+      .filter(({ code }) => block.language !== 'js' || !NEEDS_ANNOTATION.includes(code))
+    return diagnostics.map(({ messageText, start = 0 }) => {
       const line = source?.getLineAndCharacterOfPosition(start).line ?? 0
       const message = ts.flattenDiagnosticMessageText(messageText, '\n')
       return `${block.at}, line ${line + 1} of it: ${message}`
