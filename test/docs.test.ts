@@ -92,7 +92,11 @@ const NEEDS_ANNOTATION = [7006, 7031, 7053, 18046]
 
 /** What the compiler has to say of code, each piece as a module of its own. */
 function typeErrors(blocks: readonly CodeBlock[]): string[] {
-  const { config } = ts.readConfigFile(join(ROOT, 'tsconfig.json'), (file) => ts.sys.readFile(file))
+  const { config } = ts.readConfigFile(join(ROOT, 'tsconfig.json'), (file) =>
+    ts.sys.readFile(file),
+  ) as {
+    config: object
+  }
   const parsed = ts.parseJsonConfigFileContent({ ...config, include: [] }, ts.sys, ROOT)
   const compilerOptions: ts.CompilerOptions = {
     ...parsed.options,
@@ -106,9 +110,9 @@ function typeErrors(blocks: readonly CodeBlock[]): string[] {
   const files = new Map(Array.from(at, ([file, { code }]) => [file, `${code}\nexport {}\n`]))
   files.set(join(ROOT, 'docs/surroundings.d.mts'), SURROUNDINGS)
   const host = ts.createCompilerHost(compilerOptions)
-  const { fileExists, readFile, getSourceFile } = host
-  host.fileExists = (file) => files.has(normalize(file)) || fileExists(file)
-  host.readFile = (file) => files.get(normalize(file)) ?? readFile(file)
+  const getSourceFile = host.getSourceFile.bind(host)
+  host.fileExists = (file) => files.has(normalize(file)) || ts.sys.fileExists(file)
+  host.readFile = (file) => files.get(normalize(file)) ?? ts.sys.readFile(file)
   host.getSourceFile = (file, languageOrOptions, ...more) => {
     const text = files.get(normalize(file))
     if (text === undefined) return getSourceFile(file, languageOrOptions, ...more)

@@ -83,7 +83,10 @@ export function rowsOf({ prose }: Document, heading: string): string[][] {
   let isInside = false
   for (const line of prose.split('\n')) {
     const cells = line.startsWith('|')
-      ? line.slice(1, line.lastIndexOf('|')).split('|').map((cell) => cell.trim())
+      ? line
+          .slice(1, line.lastIndexOf('|'))
+          .split('|')
+          .map((cell) => cell.trim())
       : undefined
     if (!cells) isInside = false
     else if (cells[0] === heading) isInside = true
