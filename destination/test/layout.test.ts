@@ -46,7 +46,8 @@ const STAGES: Record<string, { from?: string[]; types?: string[] }> = {
     ],
   },
   index: { from: ['destination', 'settings'] },
-  cli: { from: ['report', 'settings'] },
+  import: {},
+  cli: { from: ['import', 'report', 'settings'] },
   main: { from: ['cli', 'destination', 'settle'] },
 }
 
@@ -64,6 +65,8 @@ const PURE = [
   'collector/limits',
   'collector/timestamp',
   'dispatcher/gate',
+  'import/columns',
+  'import/ledger',
   'printable',
   'route',
   'settings/duration',

@@ -70,6 +70,33 @@ export interface Store {
 
   /** Ends what is under way and lets go of the files. */
   close(): Promise<void>
+
+  /** How many deliveries it has, of whatever state. */
+  count(): Promise<number>
+
+  /** Everything of the deliveries after one, in the order of their ids, for another store; `limit` at most. */
+  copyOut(after: DeliveryId, limit: number): Promise<Copy[]>
+
+  /**
+   * Adds what another store gave, all of it or, if it rejects, none. What this one has of a message for a destination
+   * stays as it is: the same can be given again.
+   *
+   * @returns for each whether it was added.
+   * @throws StoreError
+   */
+  copyIn(copies: Copy[]): Promise<boolean[]>
+
+  /** What this store has of what another one gave; `undefined` for what it has not. */
+  copiesOf(copies: Copy[]): Promise<(Copy | undefined)[]>
+}
+
+/** All of one delivery: a store that has it goes on as the one before would have. Ids are each store's own. */
+export interface Copy extends Trace {
+  /** When its next attempt is due, its lease ends, or it died; `null` for what is done or skipped. */
+  dueAt: number | null
+  /** How often it was claimed; 0 for what is done or skipped. */
+  attempt: number
+  refusedBy: readonly string[]
 }
 
 /**

@@ -5,9 +5,12 @@ import { toRefusedBy } from '../refused-by.js'
 import { BACKLOG, DEAD, DONE } from './schema.js'
 import { NOW, type Tables } from './tables.js'
 
-/** Writes what came of attempts, and their log. Answers for each whether it was its delivery's latest, and still open. */
-export function prepareSettle({ query, schema, names, now }: Tables) {
-  const settle = `
+/**
+ * The one statement of a round of settlements: answers the numbers (`n`) of those that were their delivery's latest
+ * attempt, and still open.
+ */
+export function settleStatement(schema: string): string {
+  return `
     WITH given AS MATERIALIZED (
       SELECT * FROM json_to_recordset($2::json) AS g (n int, id bigint, attempt int, state smallint, delay bigint,
         refused_by text, reason text, log json)
@@ -34,6 +37,11 @@ export function prepareSettle({ query, schema, names, now }: Tables) {
       ORDER BY id, post
     )
     SELECT n FROM settled`
+}
+
+/** Writes what came of attempts, and their log. Answers for each whether it was its delivery's latest, and still open. */
+export function prepareSettle({ query, schema, names, now }: Tables) {
+  const settle = settleStatement(schema)
 
   return async (settlements: Settlement[]): Promise<boolean[]> => {
     await names.add(settlements.flatMap(({ log }) => log.flatMap(({ url, code }) => [url, code])))

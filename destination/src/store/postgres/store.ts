@@ -1,5 +1,6 @@
 import type {
   Claim,
+  Copy,
   Crew,
   Delivery,
   DeliveryId,
@@ -13,6 +14,7 @@ import type {
 import { StoreError } from '../store-error.js'
 import { prepareClaim } from './claim.js'
 import { Connection } from './connection.js'
+import { prepareCopy } from './copy.js'
 import { createCrew } from './crew.js'
 import { Names } from './names.js'
 import { Notices } from './notices.js'
@@ -88,6 +90,7 @@ class PostgresStore implements Store {
   readonly #puts: Rounds<NewDelivery, DeliveryId | undefined>
   readonly #settles: Rounds<Settlement, boolean>
   readonly #leave: () => Promise<void>
+  readonly #copy: ReturnType<typeof prepareCopy>
   readonly #underWay = new Set<Promise<unknown>>()
   #closing: Promise<void> | undefined
 
@@ -97,6 +100,7 @@ class PostgresStore implements Store {
     this.#leave = () => crew.leave()
     this.#connection = connection
     this.#notices = new Notices(connection, tables.schema)
+    this.#copy = prepareCopy(tables)
     this.#trace = prepareTrace(tables)
     this.#stats = prepareStats(tables)
     this.#sweep = prepareSweep(tables)
@@ -144,6 +148,22 @@ class PostgresStore implements Store {
   close(): Promise<void> {
     this.#closing ??= this.#close()
     return this.#closing
+  }
+
+  count(): Promise<number> {
+    return this.#whileOpen(() => this.#copy.count())
+  }
+
+  copyOut(after: DeliveryId, limit: number): Promise<Copy[]> {
+    return this.#whileOpen(() => this.#copy.copyOut(after, limit))
+  }
+
+  copyIn(copies: Copy[]): Promise<boolean[]> {
+    return this.#whileOpen(() => this.#copy.copyIn(copies))
+  }
+
+  copiesOf(copies: Copy[]): Promise<(Copy | undefined)[]> {
+    return this.#whileOpen(() => this.#copy.copiesOf(copies))
   }
 
   async #close(): Promise<void> {

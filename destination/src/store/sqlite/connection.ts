@@ -1,5 +1,6 @@
 import { prepareClaim } from './claim.js'
 import type { Database, OpenDatabase } from './driver.js'
+import { prepareCopy } from './copy.js'
 import { Names } from './names.js'
 import { preparePut } from './put.js'
 import { prepareRelease } from './release.js'
@@ -46,7 +47,11 @@ export function connect(open: OpenDatabase, path: string) {
 }
 
 function prepare(database: Database) {
-  const shared: Shared = { database, names: new Names(database), tally: new Tally(database) }
+  const last = database.prepare('SELECT max(id) AS id FROM deliveries').get() as {
+    id: number | null
+  }
+  const ids = { next: (last.id ?? 0) + 1 }
+  const shared: Shared = { database, names: new Names(database), tally: new Tally(database), ids }
   return {
     ...shared,
     begin: database.prepare('BEGIN IMMEDIATE'),
@@ -57,5 +62,6 @@ function prepare(database: Database) {
     release: prepareRelease(shared),
     sweep: prepareSweep(shared),
     trace: prepareTrace(shared),
+    copy: prepareCopy(shared),
   }
 }

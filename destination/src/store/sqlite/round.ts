@@ -1,5 +1,6 @@
 import type {
   Claim,
+  Copy,
   Delivery,
   DeliveryId,
   NewDelivery,
@@ -27,9 +28,13 @@ export type Query =
   | { ask: 'trace'; messageId: string }
   | { ask: 'stats' }
   | { ask: 'sweep'; olderThanMs: number; limit: number }
+  | { ask: 'count' }
+  | { ask: 'copyOut'; after: DeliveryId; limit: number }
+  | { ask: 'copyIn'; copies: Copy[] }
+  | { ask: 'copiesOf'; copies: Copy[] }
 
 /** What came of a query. */
-export type Answer = Trace[] | Stats[] | number
+export type Answer = Trace[] | Stats[] | number | Copy[] | boolean[] | (Copy | undefined)[]
 
 /** What came of a round: for each thing that was asked, in its order. */
 export interface RoundResult {

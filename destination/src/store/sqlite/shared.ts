@@ -7,4 +7,6 @@ export interface Shared {
   database: Database
   names: Names
   tally: Tally
+  /** The id of the next delivery. */
+  ids: { next: number }
 }

@@ -2,6 +2,7 @@ import { once } from 'node:events'
 import { Worker } from 'node:worker_threads'
 import type {
   Claim,
+  Copy,
   Delivery,
   DeliveryId,
   NewDelivery,
@@ -135,6 +136,22 @@ class SqliteStore implements Store {
     this.#over ??= new StoreError('failed', 'The store is closed.')
     this.#closeIfIdle()
     return this.#ended
+  }
+
+  count(): Promise<number> {
+    return this.#query({ ask: 'count' }) as Promise<number>
+  }
+
+  copyOut(after: DeliveryId, limit: number): Promise<Copy[]> {
+    return this.#query({ ask: 'copyOut', after, limit }) as Promise<Copy[]>
+  }
+
+  copyIn(copies: Copy[]): Promise<boolean[]> {
+    return this.#query({ ask: 'copyIn', copies }) as Promise<boolean[]>
+  }
+
+  copiesOf(copies: Copy[]): Promise<(Copy | undefined)[]> {
+    return this.#query({ ask: 'copiesOf', copies }) as Promise<(Copy | undefined)[]>
   }
 
   #query(query: Query): Promise<Answer> {

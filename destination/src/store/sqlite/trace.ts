@@ -1,12 +1,15 @@
 import type { OutcomeCode } from '../../attempt/outcome.js'
 import type { EventType } from '../../call.js'
-import type { Trace } from '../store.js'
+import { toTrace } from '../copy.js'
+import { refusedByOf } from '../refused-by.js'
+import type { Copy, Trace } from '../store.js'
 import { fromStored, toStored } from '../text.js'
 import type { Shared } from './shared.js'
 import { DEAD, STATES } from './schema.js'
 
 interface DeliveryRow {
   id: number
+  messageId: string
   source: number
   destination: number
   type: number
@@ -17,6 +20,8 @@ interface DeliveryRow {
   receivedAt: number
   firstAttemptAt: number | null
   dueAt: number
+  attempt: number
+  refusedBy: string | null
 }
 
 interface AttemptRow {
@@ -30,12 +35,16 @@ interface AttemptRow {
   response: string
 }
 
-/** Reads what is stored of one message. */
-export function prepareTrace({ database, names }: Shared) {
+/**
+ * Makes a reader of all that is stored of deliveries.
+ *
+ * @param which - The part of the statement that says of which: a condition, an order.
+ */
+export function prepareCopies({ database, names }: Shared, which: string) {
   const deliveries = database.prepare(
-    `SELECT d.id, source, destination, type, user, body, state, reason, received_at AS receivedAt,
-       first_attempt_at AS firstAttemptAt, due_at AS dueAt
-     FROM deliveries d LEFT JOIN bodies ON bodies.id = d.id WHERE message_id = ? ORDER BY d.id`,
+    `SELECT d.id, message_id AS messageId, source, destination, type, user, body, state, attempt, reason,
+       received_at AS receivedAt, first_attempt_at AS firstAttemptAt, due_at AS dueAt, refused_by AS refusedBy
+     FROM deliveries d LEFT JOIN bodies ON bodies.id = d.id ${which}`,
   )
   const attempts = database.prepare(
     `SELECT attempt, at, url, code, status, ms, error, response FROM attempts
@@ -54,10 +63,10 @@ export function prepareTrace({ database, names }: Shared) {
       response: fromStored(row.response),
     }))
 
-  return (messageId: string): Trace[] =>
-    (deliveries.all(toStored(messageId)) as DeliveryRow[]).map((row) => ({
+  return (...values: (string | number)[]): Copy[] =>
+    (deliveries.all(...values) as DeliveryRow[]).map((row) => ({
       id: row.id,
-      messageId,
+      messageId: fromStored(row.messageId),
       source: names.name(row.source),
       destination: names.name(row.destination),
       type: names.name(row.type) as EventType,
@@ -68,7 +77,15 @@ export function prepareTrace({ database, names }: Shared) {
       reason: row.reason === null ? null : fromStored(row.reason),
       receivedAt: row.receivedAt,
       firstAttemptAt: row.firstAttemptAt,
-      dueAt: row.state < DEAD ? row.dueAt : null,
+      dueAt: row.state <= DEAD ? row.dueAt : null,
+      attempt: row.state <= DEAD ? row.attempt : 0,
+      refusedBy: row.state <= DEAD ? refusedByOf(row.refusedBy) : [],
       attempts: attemptsOf(row.id),
     }))
+}
+
+/** Reads what is stored of one message. */
+export function prepareTrace(shared: Shared) {
+  const copies = prepareCopies(shared, 'WHERE message_id = ? ORDER BY d.id')
+  return (messageId: string): Trace[] => copies(toStored(messageId)).map(toTrace)
 }
