@@ -5,6 +5,7 @@ import { closeSync, openSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
+import { atEnd } from './cleanup.js'
 
 export const WRITE_KEY = 'wk_proof'
 export const SECRET = 'a-secret-of-a-usual-length'
@@ -55,6 +56,7 @@ export async function startDestination({ folder, settings, env, under = [] }) {
       if (child.exitCode === null && child.signalCode === null) process.kill(Number(pid), signal)
       await exited
     }
+    if (url) void exited.then(atEnd(() => process.kill(Number(pid), 'SIGKILL')))
     if (url) return { url, kill: end('SIGKILL'), stop: end('SIGTERM') }
     const hasEnded = child.exitCode !== null || child.signalCode !== null
     if (hasEnded || performance.now() > late) {

@@ -46,9 +46,17 @@ export const MUTANTS = [
     name: 'the destination answers before its commit',
     proof: 3,
     package: 'destination',
-    file: 'dist/accept.js',
+    file: 'dist/forward.js',
     find: 'ids = await store.put(deliveries);',
-    put: 'setTimeout(() => void store.put(deliveries).catch(() => undefined), 500);',
+    put: 'ids = []; setTimeout(() => void store.put(deliveries).catch(() => undefined), 500);',
+  },
+  {
+    name: 'what an endpoint took is not noted',
+    proof: 3,
+    package: 'destination',
+    file: 'dist/settle/settler.js',
+    find: 'await this.store.settle(settlements)',
+    put: '0',
   },
   {
     name: 'a signature is of other bytes',
@@ -70,9 +78,9 @@ export const MUTANTS = [
     name: 'the destination answers before its commit',
     proof: 4,
     package: 'destination',
-    file: 'dist/accept.js',
+    file: 'dist/forward.js',
     find: 'ids = await store.put(deliveries);',
-    put: 'void store.put(deliveries).catch(() => undefined);',
+    put: 'ids = []; void store.put(deliveries).catch(() => undefined);',
   },
 ]
 

@@ -1,8 +1,11 @@
 // Runs the proofs: `npm run proof`, see docs/proofs.md.
-import { existsSync, readFileSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdirSync, writeFileSync } from 'node:fs'
+import { dirname } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
 import Table from 'cli-table3'
+import { format, resolveConfig } from 'prettier'
+import { atEnd } from './cleanup.js'
 import { SCRIPTS } from './faults.js'
 import { makeMutant, MUTANTS, removeMutants } from './mutants.js'
 import { toPage } from './page.js'
@@ -36,6 +39,7 @@ const chosen = PROOFS.filter(({ number }) => numbers.includes(number))
 const progress = (text) => {
   if (process.stderr.isTTY) process.stderr.write(`\r\x1b[K${text.slice(0, 100)}`)
 }
+atEnd(removeMutants)
 const startedAt = performance.now()
 let isRed = false
 
@@ -93,14 +97,12 @@ if (flags['self-test'] || flags.write) {
   }
 }
 
-removeMutants()
-
 const seconds = Math.round((performance.now() - startedAt) / 1_000)
 console.log(`${isRed ? 'Red' : 'Green'}, in ${seconds} s.`)
 if (flags.write && !isRed) {
-  const old = existsSync(page) ? readFileSync(page, 'utf8') : ''
-  const text = toPage({ results, mutants, seconds })
-  if (text !== old) writeFileSync(page, text)
+  const style = { ...(await resolveConfig(page)), parser: 'markdown' }
+  mkdirSync(dirname(page), { recursive: true })
+  writeFileSync(page, await format(toPage({ results, mutants, seconds }), style))
   console.log('Written: docs/proofs.md')
 }
 process.exit(isRed ? 1 : 0)

@@ -24,8 +24,8 @@ function tell(text) {
   for (;;) {
     try {
       return writeSync(1, text)
-    } catch {
-      // The pipe is full.
+    } catch (error) {
+      if (error.code !== 'EAGAIN') process.exit(1) // who started it is gone; else the pipe is full
     }
   }
 }

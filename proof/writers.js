@@ -2,6 +2,7 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { fileURLToPath, pathToFileURL } from 'node:url'
+import { atEnd } from './cleanup.js'
 
 const script = fileURLToPath(new URL('writer.js', import.meta.url))
 
@@ -14,6 +15,7 @@ export function startWriter(order) {
     stdio: ['ignore', 'pipe', 'pipe'],
   })
   const ended = once(child, 'close')
+  void ended.then(atEnd(() => child.kill('SIGKILL')))
   let returned = 0
   let stderr = ''
   child.stdout.on('data', (chunk) => (returned += chunk.length))

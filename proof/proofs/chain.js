@@ -5,6 +5,7 @@ import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { atEnd } from '../cleanup.js'
 import { SECRET, settingsOf, startDestination, WRITE_KEY } from '../destination.js'
 import { startSink } from '../sink.js'
 import { distOf, drain, missing, startWriter } from '../writers.js'
@@ -47,6 +48,8 @@ function mountDisk(path) {
     return undefined
   }
   const ballast = join(path, 'ballast')
+  const unmount = () => execFileSync('umount', ['-l', path])
+  const forget = atEnd(unmount)
   return {
     /** To the last byte, and never more than the disk has: should it be gone, the folder is on another one. */
     fill() {
@@ -60,7 +63,10 @@ function mountDisk(path) {
       }
     },
     free: () => rmSync(ballast, { force: true }),
-    unmount: () => execFileSync('umount', ['-l', path]),
+    unmount() {
+      forget()
+      unmount()
+    },
   }
 }
 
@@ -168,9 +174,11 @@ export default {
     const dies = async () => {
       while (!isOver()) {
         await sleep(300 + random(2_500))
-        kills.push(Date.now())
+        const kill = { from: Date.now(), to: Infinity }
+        kills.push(kill)
         await destination.kill()
         destination = await restart()
+        kill.to = Date.now() // what it had sent may be read at the other end after its death
         progress(`destination killed ${kills.length} times, processes ${writers.length}`)
       }
     }
@@ -246,7 +254,7 @@ export default {
 function needless(sink, kills, full) {
   const isNoted = ({ at, answeredAt }) =>
     answeredAt !== undefined &&
-    !kills.some((killedAt) => killedAt >= at && killedAt < answeredAt + SETTLED_MS) &&
+    !kills.some(({ from, to }) => at < to && answeredAt > from - SETTLED_MS) &&
     !full.some(({ from, to }) => answeredAt > from - SETTLED_MS && answeredAt < to + SETTLED_MS)
   let count = 0
   for (const arrivals of sink.arrivals.values()) if (arrivals.slice(0, -1).some(isNoted)) count += 1

@@ -5,6 +5,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import { eventsIn } from '../../bench/decode.js'
 import { SCRIPTS } from '../faults.js'
+import { atEnd } from '../cleanup.js'
 import { inParallel } from '../parallel.js'
 import { startSink } from '../sink.js'
 
@@ -42,6 +43,7 @@ async function run(script, subject, { seconds, env }) {
     },
   )
   const exited = once(child, 'exit')
+  void exited.then(atEnd(() => child.kill('SIGKILL')))
   let stderr = ''
   child.stderr.on('data', (chunk) => (stderr = (stderr + chunk).slice(-STDERR_KEPT)))
   let result = { made: count, reported: 0, peakMb: 0, hasCrashed: true }
