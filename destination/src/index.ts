@@ -1,6 +1,5 @@
 export { startDestination, type RunningDestination } from './destination.js'
 export type { Log } from './log.js'
-export type { Role } from './role.js'
 export type { Environment } from './settings/environment.js'
 export type { Problem } from './settings/problem.js'
 export type { Role } from './role.js'
