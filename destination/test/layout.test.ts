@@ -28,7 +28,11 @@ const STAGES: Record<string, { from?: string[]; types?: string[] }> = {
   accept: { from: ['body'], types: ['collector', 'forward', 'route'] },
   forward: { types: ['dispatcher'] },
   metrics: { types: ['dispatcher', 'settle'] },
-  admin: { from: ['collector'], types: ['metrics'] },
+  admin: { from: ['collector', 'trait'], types: ['audience', 'deletion', 'metrics'] },
+  audience: { from: ['body'], types: ['dispatcher'] },
+  deletion: { from: ['body'], types: ['forward'] },
+  trait: {},
+  migrate: {},
   role: {},
   body: {},
   route: {},
@@ -41,14 +45,14 @@ const STAGES: Record<string, { from?: string[]; types?: string[] }> = {
   settings: {},
   destination: {
     from: [
-      ...['accept', 'admin', 'attempt', 'collector', 'dispatcher', 'forward', 'metrics'],
-      ...['report', 'retention', 'role', 'route', 'settle', 'store'],
+      ...['accept', 'admin', 'attempt', 'audience', 'collector', 'deletion', 'dispatcher'],
+      ...['forward', 'metrics', 'report', 'retention', 'role', 'route', 'settle', 'store'],
     ],
   },
   index: { from: ['destination', 'settings'] },
   import: {},
-  cli: { from: ['import', 'report', 'settings'] },
-  main: { from: ['cli', 'destination', 'settle'] },
+  cli: { from: ['import', 'report', 'settings'], types: ['migrate'] },
+  main: { from: ['cli', 'destination', 'migrate', 'settle', 'store'] },
 }
 
 const stageOf = (module: string) => module.split('/')[0] ?? ''

@@ -24,6 +24,10 @@ export type RefusalCode =
   | 'store_unavailable'
   | 'internal_error'
   | 'admin_disabled'
+  | 'invalid_audience'
+  | 'invalid_members'
+  | 'audience_superseded'
+  | 'invalid_user'
   | 'no_admin_token'
   | 'wrong_admin_token'
 

@@ -99,6 +99,12 @@ export class Dispatcher {
     if (state === 'leased') target?.arrive()
   }
 
+  /** The store has got something more for the backlog of a destination. */
+  expect(destination: string): void {
+    this.#targets.get(destination)?.expect('backlog', 0)
+    this.#claim()
+  }
+
   /** Deliveries under way. */
   get underWay(): number {
     return this.#underWay
@@ -175,11 +181,11 @@ export class Dispatcher {
   }
 
   #attempt(delivery: Delivery, target: Target): void {
-    const { destination, lines, urls } = target
+    const { signing, lines, urls } = target
     const startedAt = this.parts.now()
     this.#underWay++
     target.start(delivery.lane)
-    attempt(delivery, destination.sharedSecret, lines, (outcomes) => {
+    attempt(delivery, signing, lines, (outcomes) => {
       const elapsedMs = this.parts.now() - startedAt
       const settlement = decide(delivery, elapsedMs, urls, outcomes, this.parts.random)
       const { next } = settlement

@@ -3,9 +3,13 @@ import type {
   Copy,
   Delivery,
   DeliveryId,
+  Left,
   NewDelivery,
+  Notice,
+  Purged,
   Settlement,
   Stats,
+  Sync,
   Trace,
 } from '../store.js'
 import type { StoreErrorCode } from '../store-error.js'
@@ -32,9 +36,24 @@ export type Query =
   | { ask: 'copyOut'; after: DeliveryId; limit: number }
   | { ask: 'copyIn'; copies: Copy[] }
   | { ask: 'copiesOf'; copies: Copy[] }
+  | { ask: 'beginSync'; audience: string }
+  | { ask: 'join'; sync: Sync; members: string[]; notices: Notice[] }
+  | { ask: 'leave'; sync: Sync; from: string; limit: number; notices: Notice[] }
+  | { ask: 'hasUser'; user: string }
+  | { ask: 'purgeUser'; user: string; from: number }
 
 /** What came of a query. */
-export type Answer = Trace[] | Stats[] | number | Copy[] | boolean[] | (Copy | undefined)[]
+export type Answer =
+  | Trace[]
+  | Stats[]
+  | number
+  | Copy[]
+  | boolean[]
+  | (Copy | undefined)[]
+  | boolean
+  | Sync
+  | Left
+  | Purged
 
 /** What came of a round: for each thing that was asked, in its order. */
 export interface RoundResult {
