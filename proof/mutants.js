@@ -1,4 +1,5 @@
-// Copies of what is built, each with one property broken. The proof of that property must turn red.
+// Copies of what is built, each with one property broken. The proof of that property must turn red,
+// and for that reason: `says` is what it finds.
 import { cpSync, mkdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -10,6 +11,7 @@ const build = join(root, 'proof/build')
 export const MUTANTS = [
   {
     name: 'a batch that failed is not tried again',
+    says: /lost/,
     proof: 1,
     package: 'sdk',
     scripts: ['500'],
@@ -19,6 +21,7 @@ export const MUTANTS = [
   },
   {
     name: 'a 413 is a refusal, not split',
+    says: /lost/,
     proof: 1,
     package: 'sdk',
     scripts: ['413 over 4 KB'],
@@ -28,6 +31,7 @@ export const MUTANTS = [
   },
   {
     name: 'a call returns, and its record is not on disk',
+    says: /calls lost/,
     proof: 2,
     package: 'sdk',
     file: 'analytics.js',
@@ -36,6 +40,7 @@ export const MUTANTS = [
   },
   {
     name: 'what has its outcome is not noted',
+    says: /came again/,
     proof: 2,
     package: 'sdk',
     file: 'analytics.js',
@@ -44,6 +49,7 @@ export const MUTANTS = [
   },
   {
     name: 'the destination answers before its commit',
+    says: / lost/,
     proof: 3,
     package: 'destination',
     file: 'dist/forward.js',
@@ -52,6 +58,7 @@ export const MUTANTS = [
   },
   {
     name: 'what an endpoint took is not noted',
+    says: /came again/,
     proof: 3,
     package: 'destination',
     file: 'dist/settle/settler.js',
@@ -60,6 +67,7 @@ export const MUTANTS = [
   },
   {
     name: 'a signature is of other bytes',
+    says: /wrong signatures/,
     proof: 3,
     package: 'destination',
     file: 'dist/attempt/headers.js',
@@ -68,6 +76,7 @@ export const MUTANTS = [
   },
   {
     name: 'commits are not synced',
+    says: /before their fsync/,
     proof: 4,
     package: 'destination',
     file: 'dist/store/sqlite/engine.js',
@@ -76,6 +85,7 @@ export const MUTANTS = [
   },
   {
     name: 'the destination answers before its commit',
+    says: /before their fsync/,
     proof: 4,
     package: 'destination',
     file: 'dist/forward.js',

@@ -52,6 +52,7 @@ export async function startSink({ idsIn, secret, meet = () => 'ok' }) {
   async function serve(request, response) {
     counts.requests += 1
     const { socket } = request
+    if (request.method !== 'POST') return response.end('a page') // a redirect was followed
     socket.requests ??= 0
     const early = sink.meet({ path: request.url, socket })
     if (early === 'reset before') return socket.resetAndDestroy()

@@ -58,7 +58,10 @@ async function run(script, subject, { seconds, env }) {
   await sleep(1_000 * seconds * (TO - FROM))
   if (!script.always) isFaulty = false
   await script.end?.(around)
-  const stuck = setTimeout(() => child.kill('SIGKILL'), CAP_MS + 15_000)
+  const stuck = setTimeout(() => {
+    result.isStuck = true
+    child.kill('SIGKILL')
+  }, CAP_MS + 15_000)
   await exited
   clearTimeout(stuck)
   await sink.shut()
@@ -95,9 +98,9 @@ function faultsOf({
   ].filter(Boolean)
 }
 
-const cellOf = ({ made, missing, reported, duplicated, hasCrashed }) =>
+const cellOf = ({ made, missing, reported, duplicated, hasCrashed, isStuck }) =>
   [
-    hasCrashed ? 'process ended: ' : '',
+    hasCrashed ? `${isStuck ? 'stuck' : 'process ended'}: ` : '',
     `${missing}${missing > 0 && missing === reported ? ' (all reported)' : ''}`,
     ` + ${duplicated}`,
     missing > 0 || duplicated > 0 ? ` of ${made}` : '',
@@ -106,17 +109,24 @@ const cellOf = ({ made, missing, reported, duplicated, hasCrashed }) =>
 export default {
   number: 1,
   title: 'SDK alone, through faults',
-  what: `Each script makes 200 events/s with one client at its defaults, breaks what is between it and its endpoint for a third of that time, closes the client, and reconciles every event with what arrived. A cell is *missing + duplicated*. Green: hookline misses nothing but what no endpoint takes (a 302, the poison messages themselves), reports exactly that, repeats only what an endpoint stored without saying so, and stays under ${MAX_PEAK_MB} MB.`,
+  what: `Each script makes 200 events/s with one client at its defaults, breaks what is between it and its endpoint for a third of that time, closes the client, and reconciles every event with what arrived. A cell is *missing + duplicated*; a peer is not measured if the machine was too busy for it even without a fault. Green: hookline misses nothing but what no endpoint takes (a 302, the poison messages themselves), reports exactly that, repeats only what an endpoint stored without saying so, and stays under ${MAX_PEAK_MB} MB.`,
   async run({ isQuick, env, scripts = SCRIPTS, progress }) {
     const subjects = isQuick ? [OURS] : [OURS, ...PEERS]
     const seconds = isQuick ? 3 : 10
     const jobs = scripts.flatMap((script) => subjects.map((subject) => [script, subject]))
-    const runs = await inParallel(jobs, isQuick ? 8 : 10, async ([script, subject]) => {
+    const runs = await inParallel(jobs, isQuick ? 8 : 5, async ([script, subject]) => {
       const done = await run(script, subject, { seconds, env })
       progress(`${subject}: ${script.name}: ${cellOf(done)}`)
       return done
     })
     const ours = runs.filter(({ subject }) => subject === OURS)
+    const runOf = (script, subject) =>
+      runs.find((one) => one.script === script && one.subject === subject)
+    // A peer that does not bear this machine without any fault shows nothing of how it bears one.
+    const isMeasured = (subject) => {
+      const control = runOf(scripts[0], subject)
+      return subject === OURS || (control.missing === 0 && control.duplicated === 0)
+    }
     const sum = (key) => ours.reduce((total, one) => total + one[key], 0)
     return {
       faults: ours.flatMap((one) => faultsOf(one).map((fault) => `${one.script.name}: ${fault}`)),
@@ -125,7 +135,9 @@ export default {
       rows: scripts.map((script) => [
         script.name,
         ...subjects.map((subject) =>
-          cellOf(runs.find((one) => one.script === script && one.subject === subject)),
+          isMeasured(subject) || script === scripts[0]
+            ? cellOf(runOf(script, subject))
+            : 'not measured',
         ),
       ]),
     }
