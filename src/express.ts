@@ -15,6 +15,10 @@ export type { ReceiverOptions, WebhookEvent }
  *
  * @example
  * ```ts
+ * import express from 'express'
+ * import { webhook } from 'hookline/express'
+ *
+ * const app = express()
  * app.post('/webhook', webhook({ secret: process.env.WEBHOOK_SECRET }, async (event) => {
  *   if (event.type === 'track') await save(event.event, event.properties)
  * }))

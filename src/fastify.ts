@@ -18,6 +18,10 @@ export type { ReceiverOptions, WebhookEvent }
  *
  * @example
  * ```ts
+ * import Fastify from 'fastify'
+ * import { webhook } from 'hookline/fastify'
+ *
+ * const app = Fastify()
  * const hook = webhook({ secret: process.env.WEBHOOK_SECRET }, async (event) => {
  *   if (event.type === 'track') await save(event.event, event.properties)
  * })

@@ -15,6 +15,8 @@ export type { Answer, ReceiverOptions, WebhookEvent }
  *
  * @example
  * ```ts
+ * import { webhook } from 'hookline/fetch'
+ *
  * export const POST = webhook({ secret: () => process.env.WEBHOOK_SECRET }, async (event) => {
  *   if (event.type === 'track') await save(event.event, event.properties)
  * })

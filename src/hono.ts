@@ -18,6 +18,11 @@ export type { Answer, ReceiverOptions, WebhookEvent }
  *
  * @example
  * ```ts
+ * import { Hono } from 'hono'
+ * import { webhook } from 'hookline/hono'
+ *
+ * type App = { Bindings: { WEBHOOK_SECRET: string } }
+ * const app = new Hono<App>()
  * app.post('/webhook', webhook<App>({ secret: (c) => c.env.WEBHOOK_SECRET }, async (event) => {
  *   if (event.type === 'track') await save(event.event, event.properties)
  * }))

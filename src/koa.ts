@@ -16,7 +16,11 @@ export type { ReceiverOptions, WebhookEvent }
  *
  * @example
  * ```ts
- * router.post('/webhook', webhook({ secret: process.env.WEBHOOK_SECRET }, async (event) => {
+ * import Koa from 'koa'
+ * import { webhook } from 'hookline/koa'
+ *
+ * const app = new Koa()
+ * app.use(webhook({ secret: process.env.WEBHOOK_SECRET }, async (event) => {
  *   if (event.type === 'track') await save(event.event, event.properties)
  * }))
  * ```

@@ -39,6 +39,8 @@ export interface LambdaResponse {
  *
  * @example
  * ```ts
+ * import { webhook } from 'hookline/lambda'
+ *
  * export const handler = webhook({ secret: process.env.WEBHOOK_SECRET }, async (event) => {
  *   if (event.type === 'track') await save(event.event, event.properties)
  * })

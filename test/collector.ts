@@ -442,17 +442,30 @@ export interface Ended {
   stderr: string
 }
 
-const SRC = new URL('../src/index.ts', import.meta.url).href
+const SRC = new URL('../src/', import.meta.url).href
+
+interface RunOptions {
+  env?: Record<string, string>
+  flags?: string[]
+}
+
+/** Runs a script as {@link runModule} does, with `Analytics` imported. */
+export function runScript(source: string, options: RunOptions = {}): Promise<Ended> {
+  return runModule(`import { Analytics } from 'hookline'\n${source}`, options)
+}
 
 /**
- * Runs a script as a process of its own, with `Analytics` imported, and waits until it ends. One that does
- * not end is killed, and has no exit code.
+ * Runs a module as a process of its own, and waits until it ends. What it imports of hookline comes from the
+ * sources. One that does not end is killed, and has no exit code.
  */
-export function runScript(
+export function runModule(
   source: string,
-  { env = {}, flags = [] }: { env?: Record<string, string>; flags?: string[] } = {},
+  { env = {}, flags = [] }: RunOptions = {},
 ): Promise<Ended> {
-  const script = `import { Analytics } from ${JSON.stringify(SRC)}\n${source}`
+  const script = source.replaceAll(
+    /from 'hookline(?:\/(\w+))?'/g,
+    (_, entry = 'index') => `from '${SRC}${String(entry)}.ts'`,
+  )
   // What Node itself has to say of tsx, or of what is new in it, is not what these tests are about.
   const quiet = ['--disable-warning=ExperimentalWarning', '--disable-warning=DeprecationWarning']
   const given = ['--import', 'tsx', ...quiet, ...flags, '--input-type=module', '--eval', script]

@@ -20,16 +20,16 @@ function codesOfSource(): string[] {
     .sort()
 }
 
-/** Each code of the README's table, with its class. */
-function codesOfReadme(): string[] {
-  const section = /\n## Errors\n([^]*?)\n## /.exec(read('README.md'))?.[1] ?? ''
+/** Each code of the table in docs/errors.md, with its class. */
+function codesOfDocument(): string[] {
+  const section = /\n## Of the client\n([^]*?)\n## /.exec(read('docs/errors.md'))?.[1] ?? ''
   const rows = section.matchAll(/^\| `(\w+)` +\| `(\w+)` +\|/gm)
   return [...rows].map(([, code, name]) => `${code ?? ''} ${name ?? ''}`).sort()
 }
 
-test('the README explains every code that there is, and no other', () => {
+test('docs/errors.md explains every code that there is, and no other', () => {
   expect(codesOfSource()).toHaveLength(15)
-  expect(codesOfReadme()).toEqual(codesOfSource())
+  expect(codesOfDocument()).toEqual(codesOfSource())
 })
 
 describe('every error', () => {

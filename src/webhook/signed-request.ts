@@ -37,6 +37,8 @@ const FIELDS =
  * @throws TypeError if the secret is empty.
  * @example
  * ```ts
+ * import { signedRequest } from 'hookline/testing'
+ *
  * const request = signedRequest('track', { userId: 'u1', event: 'Signed Up', properties: {} }, 's3cret')
  * const response = await fetch('http://127.0.0.1:3000/webhook', request)
  * ```

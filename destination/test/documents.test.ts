@@ -1,0 +1,151 @@
+// What the documents say of the command line, the settings and the metrics, and what there is.
+import { execFile } from 'node:child_process'
+import { readdirSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { promisify } from 'node:util'
+import { beforeAll, describe, expect, inject, test } from 'vitest'
+import type * as z from 'zod'
+import { settingsSchema } from '../src/settings/schema.js'
+
+const ROOT = join(import.meta.dirname, '../..')
+const read = (path: string) => readFileSync(join(ROOT, path), 'utf8')
+const guides = readdirSync(join(ROOT, 'docs'))
+  .filter((name) => name.endsWith('.md') && name !== 'commands.md')
+  .map((name) => `docs/${name}`)
+const documents = ['README.md', 'destination/README.md', ...guides].map((path) => ({
+  path,
+  text: read(path),
+}))
+
+describe('the command line', () => {
+  const help = new Map<string, string>()
+
+  beforeAll(async () => {
+    const main = await helpOf()
+    const [, list = ''] = /\nCommands:\n([^]*?)\n\n/.exec(main) ?? []
+    const names = Array.from(list.matchAll(/^ {2}([a-z]+)/gm), ([, name = '']) => name)
+    for (const name of names.filter((each) => each !== 'help')) help.set(name, await helpOf(name))
+  })
+
+  async function helpOf(...command: string[]): Promise<string> {
+    const args = [join(inject('compiledDir'), 'main.js'), ...command, '--help']
+    const { stdout } = await promisify(execFile)(process.execPath, args)
+    return stdout
+  }
+
+  test('is in docs/commands.md, word for word', async () => {
+    const sections = Array.from(
+      help,
+      ([name, text]) => `## ${name}\n\n\`\`\`text\n${text.trim()}\n\`\`\`\n`,
+    )
+    const text = [
+      '# Commands of hookline-destination\n',
+      'What `--help` prints. A test writes this file: `npx vitest run documents -u`.\n',
+      ...sections,
+    ].join('\n')
+    await expect(text).toMatchFileSnapshot(join(ROOT, 'docs/commands.md'))
+  })
+
+  test('has every command and flag that the documents name', () => {
+    const uses = documents.flatMap(({ path, text }) =>
+      usesOf(text).map((use) => ({ path, ...use })),
+    )
+    expect(uses.filter(({ flags }) => flags.length > 0).length).toBeGreaterThan(10)
+    const unknown = uses.filter(({ command, flags }) => {
+      const text = help.get(command)
+      return text === undefined || flags.some((flag) => !isIn(text, flag))
+    })
+    expect(unknown).toEqual([])
+  })
+
+  /** Commands in code, with the flags behind them on the line: `serve --check`, `npx hookline-destination …`. */
+  function usesOf(text: string): { command: string; flags: string[] }[] {
+    const inBlocks = text.matchAll(/^(?:npx )?hookline-destination ([a-z]+)(.*)$/gm)
+    const inProse = text.matchAll(/`(?:npx )?hookline-destination ([a-z]+)([^`]*)`/g)
+    const known = [...help.keys()].join('|')
+    const short = text.matchAll(new RegExp(`\`(${known})( --[^\`]*)\``, 'g'))
+    const rows = text.matchAll(new RegExp(`^\\| \`(${known})\` +\\|(.*)$`, 'gm'))
+    return [...inBlocks, ...inProse, ...short, ...rows].map(([, command = '', rest = '']) => ({
+      command,
+      flags: Array.from(rest.replace(/ # .*/, '').matchAll(/--[a-z][a-z-]*/g), ([flag]) => flag),
+    }))
+  }
+
+  const isIn = (text: string, flag: string) => new RegExp(`${flag}(?![\\w-])`).test(text)
+
+  test('has no command that the table of the README leaves out', () => {
+    const table = sectionOf('Commands')
+    for (const name of help.keys()) expect(table, name).toMatch(new RegExp(`^\\| \`${name}\``, 'm'))
+  })
+})
+
+function sectionOf(heading: string): string {
+  const text = read('destination/README.md')
+  return new RegExp(`\n## ${heading}\n([^]*?)\n## `).exec(text)?.[1] ?? ''
+}
+
+describe('the settings', () => {
+  const there = pathsOf(settingsSchema('/'), '')
+
+  test('of the table are there', () => {
+    const rows = Array.from(sectionOf('Settings').matchAll(/^\| (`[^|]+`) +\|/gm))
+    const documented = rows.flatMap(([, cell = '']) => namesOf(cell))
+    expect(documented.length).toBeGreaterThan(12)
+    expect(there).toEqual(expect.arrayContaining(documented))
+  })
+
+  test('are all named in a document', () => {
+    const text = documents.map((document) => document.text).join('\n')
+    const isNamed = (path: string) =>
+      new RegExp(`["\`.]${path.split('.').at(-1) ?? ''}["\`]`).test(text)
+    expect(there.length).toBeGreaterThan(15)
+    expect(there.filter((path) => !isNamed(path))).toEqual([])
+  })
+
+  /** The names in a cell; one that starts with a dot goes on from the one before. */
+  function namesOf(cell: string): string[] {
+    const [first = '', ...more] = Array.from(cell.matchAll(/`([^`]+)`/g), ([, name = '']) => name)
+    return [first, ...more.map((name) => `${first.slice(0, first.lastIndexOf('.'))}${name}`)]
+  }
+
+  /** Each setting that has no settings in it; what is read from a whole value is one. */
+  function pathsOf(schema: z.core.$ZodType, path: string): string[] {
+    const { def } = schema._zod as unknown as { def: Def }
+    switch (def.type) {
+      case 'object':
+        return Object.entries(def.shape).flatMap(([name, field]) =>
+          pathsOf(field, path === '' ? name : `${path}.${name}`),
+        )
+      case 'array': {
+        const inner = pathsOf(def.element, `${path}[]`)
+        return inner.length === 1 ? [path] : inner
+      }
+      case 'optional':
+      case 'default':
+      case 'nullable':
+        return pathsOf(def.innerType, path)
+      case 'pipe': {
+        // Read as a whole, such as a rate limit.
+        return [path]
+      }
+      default:
+        return [path]
+    }
+  }
+
+  type Def =
+    | { type: 'object'; shape: Record<string, z.core.$ZodType> }
+    | { type: 'array'; element: z.core.$ZodType }
+    | { type: 'optional' | 'default' | 'nullable'; innerType: z.core.$ZodType }
+    | { type: 'pipe' }
+    | { type: 'transform' }
+})
+
+test('the metrics that the documents name are those that there are', () => {
+  const names = (text: string) =>
+    [...new Set(Array.from(text.matchAll(/\bhookline_[a-z_]+/g), ([name]) => name))].sort()
+  const sources = ['metrics', 'series'].map((name) => read(`destination/src/metrics/${name}.ts`))
+  const there = names(sources.join('\n'))
+  expect(there.length).toBeGreaterThan(10)
+  expect(names(documents.map(({ text }) => text).join('\n'))).toEqual(there)
+})

@@ -1,0 +1,238 @@
+// What the documents say is so: their code compiles and runs, and they name what there is, no more and no less.
+import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs'
+import { dirname, join, normalize } from 'node:path'
+import ts from 'typescript'
+import { describe, expect, test } from 'vitest'
+import { Analytics } from '../src/index.js'
+import { checkOptions } from '../src/options.js'
+import { runModule, startCollector } from './collector.js'
+import {
+  anchorsOf,
+  linksOf,
+  readDocuments,
+  readExamples,
+  ROOT,
+  rowsOf,
+  type CodeBlock,
+  type Document,
+} from './documents.js'
+
+const documents = readDocuments()
+const readme = find('README.md')
+const options = find('docs/options.md')
+
+function find(path: string): Document {
+  const document = documents.find((each) => each.path === path)
+  if (!document) throw new Error(`there is no ${path}`)
+  return document
+}
+
+describe('code', () => {
+  const isScript = ({ language }: CodeBlock) => ['js', 'ts'].includes(language)
+  const blocks = documents.flatMap((document) => document.blocks).filter(isScript)
+  const sources = readdirSync(join(ROOT, 'src'), { recursive: true, encoding: 'utf8' })
+  const examples = sources
+    .sort()
+    .flatMap((file) => (file.endsWith('.ts') ? readExamples(`src/${file}`) : []))
+
+  test('of the documents and of the doc comments type checks, and a mistake in it would be found', () => {
+    expect(blocks.length).toBeGreaterThan(25)
+    expect(examples.length).toBeGreaterThan(10)
+    const code = "const one = 1\nanalytics.track({ userId: one, event: 'e' })\n"
+    const wrong = { at: 'wrong.md:1', language: 'js', flags: [], code }
+    const errors = typeErrors([...blocks, ...examples, wrong])
+    expect(errors).toEqual([expect.stringMatching(/^wrong.md:1, line 2 of it: /)])
+  }, 60_000)
+
+  const programs = blocks.filter(({ flags }) => flags.includes('run'))
+
+  test('to run is there', () => {
+    expect(programs.length).toBeGreaterThan(5)
+  })
+
+  test.concurrent.for(programs)(
+    'at $at runs, and prints what its comments say',
+    async ({ code }, { expect, onTestFinished }) => {
+      const collector = await startCollector(onTestFinished)
+      const source = code.replaceAll('https://collect.example.com', collector.url)
+      const env = { ANALYTICS_ENDPOINT: collector.url }
+      const { code: status, stdout, stderr } = await runModule(source, { env })
+      expect({ status, stderr }).toEqual({ status: 0, stderr: '' })
+      const said = code.matchAll(/console\.log\(.*\) \/\/ (.+)$/gm)
+      const lines = Array.from(said, ([, text = '']) => `${text}\n`)
+      expect(stdout).toBe(lines.join(''))
+      const isSent =
+        /^ *(analytics|client)\.track\(/m.test(code) && !code.includes('hookline/testing')
+      expect(collector.accepted.length > 0).toBe(isSent)
+    },
+  )
+})
+
+/** What fragments of code refer to without saying where it comes from. */
+const SURROUNDINGS = `
+  import type * as hookline from 'hookline'
+  declare global {
+    const Analytics: typeof hookline.Analytics
+    type Analytics = hookline.Analytics
+    const analytics: hookline.Analytics
+    const writeKey: string
+    const secret: string
+    const userId: string
+    const server: import('node:http').Server
+    const expect: typeof import('vitest').expect
+    const test: typeof import('vitest').test
+    function checkout(shop: { analytics: hookline.Analytics }): Promise<void>
+    function save(...what: unknown[]): Promise<void>
+    function forget(userId: string): Promise<void>
+  }
+`
+
+/** An implicit any, an unknown: what only an annotation could mend is no mistake in JavaScript. */
+const NEEDS_ANNOTATION = [7006, 7031, 7053, 18046]
+
+/** What the compiler has to say of code, each piece as a module of its own. */
+function typeErrors(blocks: readonly CodeBlock[]): string[] {
+  const { config } = ts.readConfigFile(join(ROOT, 'tsconfig.json'), (file) =>
+    ts.sys.readFile(file),
+  ) as {
+    config: object
+  }
+  const parsed = ts.parseJsonConfigFileContent({ ...config, include: [] }, ts.sys, ROOT)
+  const compilerOptions: ts.CompilerOptions = {
+    ...parsed.options,
+    noUnusedLocals: false,
+    noUnusedParameters: false,
+    // process.env.NAME is what everybody writes.
+    noPropertyAccessFromIndexSignature: false,
+    paths: { ...parsed.options.paths, 'hookline-destination': ['./destination/src/index.ts'] },
+  }
+  const at = new Map(blocks.map((block, index) => [join(ROOT, `docs/code-${index}.mts`), block]))
+  const files = new Map(Array.from(at, ([file, { code }]) => [file, `${code}\nexport {}\n`]))
+  files.set(join(ROOT, 'docs/surroundings.d.mts'), SURROUNDINGS)
+  const host = ts.createCompilerHost(compilerOptions)
+  const getSourceFile = host.getSourceFile.bind(host)
+  host.fileExists = (file) => files.has(normalize(file)) || ts.sys.fileExists(file)
+  host.readFile = (file) => files.get(normalize(file)) ?? ts.sys.readFile(file)
+  host.getSourceFile = (file, languageOrOptions, ...more) => {
+    const text = files.get(normalize(file))
+    if (text === undefined) return getSourceFile(file, languageOrOptions, ...more)
+    return ts.createSourceFile(file, text, languageOrOptions)
+  }
+  const program = ts.createProgram([...files.keys()], compilerOptions, host)
+  return [...at].flatMap(([file, block]) => {
+    const source = program.getSourceFile(file)
+    const diagnostics = ts
+      .getPreEmitDiagnostics(program, source)
+      .filter(({ code }) => block.language !== 'js' || !NEEDS_ANNOTATION.includes(code))
+    return diagnostics.map(({ messageText, start = 0 }) => {
+      const line = source?.getLineAndCharacterOfPosition(start).line ?? 0
+      const message = ts.flattenDiagnosticMessageText(messageText, '\n')
+      return `${block.at}, line ${line + 1} of it: ${message}`
+    })
+  })
+}
+
+describe('links', () => {
+  const links = documents.flatMap((document) => linksOf(document).map((to) => ({ document, to })))
+
+  test('between documents lead to a file that is there, and to a heading of it', () => {
+    expect(links.length).toBeGreaterThan(40)
+    const broken = links.filter(({ document, to }) => {
+      const [file = '', anchor] = to.split('#')
+      const path = file === '' ? document.path : join(dirname(document.path), file)
+      if (!existsSync(join(ROOT, path))) return true
+      // Of a folder there is nothing to show on npm or in the reference.
+      if (!statSync(join(ROOT, path)).isFile()) return true
+      if (anchor === undefined) return false
+      const target = documents.find((each) => each.path === path)
+      return !target || !anchorsOf(target).has(anchor)
+    })
+    expect(broken.map(({ document, to }) => `${document.path}: ${to}`)).toEqual([])
+  })
+
+  test('lead from the index to every document in docs', () => {
+    const index = find('docs/README.md')
+    const linked = linksOf(index).map((to) => join('docs', to.replace(/#.*/, '')))
+    const own = documents.map(({ path }) => path).filter((path) => path.startsWith('docs/'))
+    expect(own.filter((path) => path !== index.path && !linked.includes(path))).toEqual([])
+  })
+})
+
+describe('options', () => {
+  const named = (document: Document) =>
+    rowsOf(document, 'Option').map(([name = '', byDefault = '']) => ({
+      name: name.replaceAll('`', ''),
+      byDefault: /^`([^`]+)`/.exec(byDefault)?.[1],
+    }))
+
+  test('that there are have a row each in docs/options.md, and no other has', () => {
+    const given = { nonsense: true } as object
+    let message = ''
+    try {
+      new Analytics('k', given)
+    } catch (error) {
+      message = (error as Error).message
+    }
+    const [, list = ''] = /The options are (.+)\.$/.exec(message) ?? []
+    expect(list.split(', ').length).toBeGreaterThan(16)
+    expect(named(options).map(({ name }) => name)).toEqual(list.split(', '))
+  })
+
+  test.each([readme, options])('of $path have the defaults that they have', (document) => {
+    const { flushAfterMs, timeoutMs, endpoint, ...others } = checkOptions('k', {})
+    const defaults: Record<string, unknown> = {
+      ...others,
+      flushAfter: flushAfterMs,
+      timeout: timeoutMs,
+    }
+    const rows = named(document)
+    expect(rows.length).toBeGreaterThan(5)
+    for (const { name, byDefault } of rows) {
+      // Not a value but where it comes from; what it is in the end, another test holds.
+      if (name === 'endpoint' || name === 'fetch' || name === 'size') continue
+      const text = byDefault === undefined ? 'undefined' : byDefault.replaceAll("'", '')
+      expect(`${name}: ${text}`).toBe(`${name}: ${String(defaults[name])}`)
+    }
+    const row = rowsOf(document, 'Option').find(([name]) => name === '`endpoint`')
+    expect(row?.[1]).toContain(`\`${endpoint.origin}\``)
+  })
+
+  test('of the spool have the rows and the defaults that they have', () => {
+    const { spool } = checkOptions('k', { spool: { directory: '/d' } })
+    const rows = rowsOf(find('docs/spool.md'), 'Option of `spool`')
+    const defaults = rows.map(([name = '', byDefault = '']) => [
+      name.replaceAll('`', ''),
+      /^`([^`]+)`/.exec(byDefault)?.[1]?.replaceAll("'", '') ?? '/d',
+    ])
+    const expected = Object.entries(spool ?? {}).map(([name, value]) => [name, String(value)])
+    expect(defaults).toEqual(expected)
+  })
+})
+
+test('codes in the README are codes of docs/errors.md, and all of the client are there', () => {
+  const all = rowsOf(find('docs/errors.md'), 'Code').map(([code]) => code)
+  const ofClient = rowsOf(find('docs/errors.md'), 'Code')
+    .filter(([, second = '']) => second.endsWith('Error`'))
+    .map(([code]) => code)
+  const [, section = ''] = /\n## Errors\n([^]*?)\n## /.exec(readme.text) ?? []
+  const named = Array.from(
+    section.matchAll(/`[a-z]+(?:_[a-z]+)+`|`(?:rejected|disabled|closed|spooled)`/g),
+  )
+  expect(ofClient.length).toBeGreaterThan(10)
+  expect(named.map(([code]) => code).sort()).toEqual([...ofClient].sort())
+  expect(all).toEqual(expect.arrayContaining(ofClient))
+})
+
+test('every entry of the package is named in the README or in docs', () => {
+  const { exports } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')) as {
+    exports: Record<string, unknown>
+  }
+  const entries = Object.keys(exports).filter((path) => path !== './package.json')
+  const text = documents.map((document) => document.text).join('\n')
+  expect(entries.length).toBeGreaterThan(8)
+  for (const entry of entries) expect(text).toContain(`hookline${entry.slice(1)}`)
+})
+
+test('the README that the package carries is at most 14 KB', () => {
+  expect(Buffer.byteLength(readme.text)).toBeLessThanOrEqual(14_000)
+})
