@@ -11,7 +11,7 @@ const ROUND = 500
 const ROUNDS_AT_ONCE = 4
 
 /** What a worker claims at once, at most. */
-export const CLAIM = 256
+const CLAIM = 256
 
 /** As a production server has it, but for the size. */
 const SETTINGS = { shared_buffers: '512MB', max_wal_size: '4GB' }
@@ -26,7 +26,7 @@ export async function startPostgres() {
   return { url: await server.database(), dispose: () => server.dispose() }
 }
 
-export async function openStore(url) {
+async function openStore(url) {
   const { openStore } = await load('open.js')
   return openStore(url)
 }

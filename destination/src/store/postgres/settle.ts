@@ -8,6 +8,8 @@ import { NOW, type Tables } from './tables.js'
 /**
  * The one statement of a round of settlements: answers the numbers (`n`) of those that were their delivery's latest
  * attempt, and still open.
+ *
+ * @public - The bench runs it by itself.
  */
 export function settleStatement(schema: string): string {
   return `
