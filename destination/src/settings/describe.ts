@@ -4,7 +4,8 @@ import type { Settings } from './settings.js'
 import { withoutPassword, withoutQuery } from './show.js'
 
 /**
- * The settings as they can be shown to anyone: keys, secrets, tokens and the values of headers are left out.
+ * The settings as they can be shown to anyone: keys, secrets, tokens, the values of headers and the
+ * queries of URLs are left out.
  */
 export function describeSettings(settings: Settings) {
   return {
@@ -23,7 +24,7 @@ export function describeSettings(settings: Settings) {
       name,
       sources,
       enabled,
-      signed: destination.sharedSecret !== undefined,
+      signed: destination.sharedSecret !== undefined || destination.webhookSecrets !== undefined,
       webhooks: destination.webhooks.map(({ url, headers, concurrency }) => ({
         url: withoutQuery(url),
         headers: Object.keys(headers),

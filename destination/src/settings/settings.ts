@@ -53,6 +53,10 @@ export interface Destination {
   enabled: boolean
   /** Signs each request; `undefined` for none. */
   sharedSecret: string | undefined
+  /** The second secret, while `sharedSecret` is being rotated. */
+  otherSecret?: string | undefined
+  /** Sign each request by Standard Webhooks too; several while one is being rotated. */
+  webhookSecrets?: string[] | undefined
   /** One to five endpoints, with URLs that differ. */
   webhooks: Endpoint[]
 }

@@ -501,6 +501,47 @@ describe('ca', () => {
   })
 })
 
+describe('secrets', () => {
+  const [key, other] = ['whsec_' + btoa('k'.repeat(32)), 'whsec_' + btoa('o'.repeat(24))]
+
+  test('may be two of a kind while one is being rotated', () => {
+    const secrets = { sharedSecret: ['old', 'new'], webhookSecret: [key, other] }
+    expect(settingsOf(withDestination(secrets)).destinations[0]).toMatchObject({
+      sharedSecret: 'old',
+      otherSecret: 'new',
+      webhookSecrets: [key, other],
+    })
+    expect(settingsOf(withDestination({ webhookSecret: key })).destinations[0]).toMatchObject({
+      sharedSecret: undefined,
+      webhookSecrets: [key],
+    })
+  })
+
+  test.each<[Raw, unknown]>([
+    [
+      { sharedSecret: ['hush-a', 'hush-b', 'hush-c'] },
+      'sharedSecret: expected a secret, or a list of two while it is being rotated, got a list of 3.',
+    ],
+    [
+      { sharedSecret: ['hush', 'hush'] },
+      'sharedSecret[1]: is the same as the first. Name another, or leave out one.',
+    ],
+    [{ sharedSecret: ['hush', 7] }, 'sharedSecret[1]: expected a string, got a number.'],
+    ...['hush', 'whsec_hush', `whsec_${btoa('k'.repeat(23))}`, key.replace('=', ''), ` ${key}`].map(
+      (webhookSecret): [Raw, unknown] => [
+        { webhookSecret },
+        expect.stringMatching(
+          /^webhookSecret: expected "whsec_" and 24 to 64 bytes in base64, got a string of \d+ characters\. /,
+        ) as string,
+      ],
+    ),
+  ])('%j are refused, and not shown', (secrets, problem) => {
+    const problems = problemsOf(withDestination(secrets))
+    expect(problems.map((text) => text.replace('destinations[0].', ''))).toEqual([problem])
+    expect(problems.join()).not.toContain('hush')
+  })
+})
+
 describe('rate limits', () => {
   test('of calls a second let as many pass at once, unless a burst is given', () => {
     const limited = (rateLimit: Raw) => settingsOf(withSource({ rateLimit })).sources[0]?.rateLimit
