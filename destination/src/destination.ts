@@ -20,6 +20,7 @@ import { route, routesOf } from './route.js'
 import type { Endpoint, Settings } from './settings/settings.js'
 import { Settler } from './settle/settler.js'
 import { openStore } from './store/open.js'
+import { parseTraceParent } from './trace-parent.js'
 import type { Stats, Store } from './store/store.js'
 
 /** A destination that collects and delivers. */
@@ -121,7 +122,11 @@ async function start(
   const accept =
     role === 'worker'
       ? undefined
-      : createAccept(forward, (source, call) => route(source, call, routes))
+      : createAccept(
+          forward,
+          (source, call) => route(source, call, routes),
+          (header) => (current.traceContext ? parseTraceParent(header) : undefined),
+        )
   const collector = createCollector({ sources: settings.sources, accept, log, counts: metrics })
   const admin = settings.adminListen ? createServer(log, ADMIN_HINT) : collector
   const servers = new Set([admin, collector])

@@ -5,6 +5,8 @@ import type {
   Copy,
   Delivery,
   DeliveryId,
+  Filter,
+  Findings,
   NewDelivery,
   Settlement,
   Stats,
@@ -126,6 +128,18 @@ class SqliteStore implements Store {
 
   stats(): Promise<Stats[]> {
     return this.#query({ ask: 'stats' }) as Promise<Stats[]>
+  }
+
+  get(id: DeliveryId): Promise<Trace | undefined> {
+    return this.#query({ ask: 'get', id }) as Promise<Trace | undefined>
+  }
+
+  find(filter: Filter, before: DeliveryId | undefined, limit: number): Promise<Findings> {
+    return this.#query({ ask: 'find', filter, before, limit }) as Promise<Findings>
+  }
+
+  replay(ids: readonly DeliveryId[], withDone: boolean): Promise<DeliveryId[]> {
+    return this.#query({ ask: 'replay', ids, withDone }) as Promise<DeliveryId[]>
   }
 
   sweep(olderThanMs: number, limit: number): Promise<number> {
