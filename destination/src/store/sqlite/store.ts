@@ -213,11 +213,7 @@ class SqliteStore implements Store {
       for (const [i, ask] of asks.queries.entries()) {
         const result = answers[i]
         if (result)
-          answer(
-            [ask],
-            'value' in result ? { value: [result.value] } : result,
-            ([one]) => one as Answer,
-          )
+          answer([ask], 'value' in result ? { value: [result.value] } : result, ([one]) => one)
       }
     }
     this.#closeIfIdle()

@@ -29,7 +29,10 @@ test.runIf(process.env['SLOW'])(
       state: { states: ['leased'] },
       message: { messageId: 'none' },
     }
-    const rows: Record<string, { slices: number; medianMs: number; longestMs: number; totalMs: number }> = {}
+    const rows: Record<
+      string,
+      { slices: number; medianMs: number; longestMs: number; totalMs: number }
+    > = {}
     for (const [name, filter] of Object.entries(searches)) {
       rows[name] = await slices(async (before) => {
         const { deliveries, next } = await store.find(filter, before, LIMIT)
