@@ -1,9 +1,12 @@
+import { addDoctor } from './cli/doctor.js'
 import { addListen } from './cli/listen.js'
 import { addMigrate } from './cli/migrate.js'
+import { addReplay } from './cli/replay.js'
 import { run } from './cli/run.js'
 import { addSchedule } from './cli/schedule.js'
 import { addSend } from './cli/send.js'
 import { addServe } from './cli/serve.js'
+import { addTrace } from './cli/trace.js'
 import { startDestination } from './destination.js'
 import { migrateStore } from './migrate.js'
 import { plannedAttempts } from './settle/schedule.js'
@@ -13,6 +16,9 @@ const commands = [
   addServe(startDestination),
   addListen,
   addSend,
+  addTrace(openStore),
+  addReplay,
+  addDoctor,
   addMigrate({ open: openStore, migrate: migrateStore }),
   addSchedule(plannedAttempts),
 ]

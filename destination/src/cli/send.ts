@@ -13,7 +13,7 @@ import {
   type TrackMessage,
 } from 'hookline'
 import type { CallType } from '../call.js'
-import { formatListen } from '../settings/network.js'
+import { localUrl } from '../settings/network.js'
 import { CommandError, EXIT, wholeNumber, type AddCommand } from './command.js'
 import { readLocalSettings } from './local-settings.js'
 
@@ -139,9 +139,7 @@ function findCollector({ to, key, config }: SendOptions): { key: string; endpoin
     )
   }
   if (to !== undefined || process.env['ANALYTICS_ENDPOINT']) return { key: found, ...endpoint }
-  const { host, port } = local.settings.listen
-  const reached = host === '0.0.0.0' ? '127.0.0.1' : host === '::' ? '::1' : host
-  return { key: found, endpoint: `http://${formatListen({ host: reached, port })}` }
+  return { key: found, endpoint: localUrl(local.settings.listen) }
 }
 
 /** Sends one call through the client, and gives what became of it. */
