@@ -114,12 +114,6 @@ async function start(
     dispatcher.aim(targets)
     await closeUnused(before, targets)
   }
-  await use(settings)
-  if (isDelivering) {
-    store.onPut?.((destination, lane) => {
-      dispatcher.heard(destination, lane)
-    })
-  }
 
   const readiness = new Readiness({
     dispatcher,
@@ -178,13 +172,19 @@ async function start(
     clearInterval(looking)
     await Promise.all(Array.from(servers, (server) => server.close()))
   }
+  // First, so that nothing is sent by one that can't listen.
   const { url, adminUrl } = await listen(settings, collector, admin).catch(
     async (error: unknown) => {
-      dispatcher.stop()
-      await Promise.all([close(), dispatcher.close(), accord?.close(), closeUnused(targets, [])])
+      await Promise.all([close(), dispatcher.close(), accord?.close()])
       throw error
     },
   )
+  await use(settings)
+  if (isDelivering) {
+    store.onPut?.((destination, lane) => {
+      dispatcher.heard(destination, lane)
+    })
+  }
   const sweepFailed = (error: unknown) => {
     log.error({ error: messageOf(error) }, 'what is too old could not be deleted; trying again')
   }

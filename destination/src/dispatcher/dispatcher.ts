@@ -154,6 +154,7 @@ export class Dispatcher {
 
   async #claimFor(wants: { target: Target; claim: Claim }[]): Promise<void> {
     let deliveries: Delivery[] = []
+    this.#askedAt = this.parts.now()
     try {
       deliveries = await this.parts.store.claim(wants.map(({ claim }) => claim))
       this.#hasClaimFailed = false

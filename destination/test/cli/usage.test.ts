@@ -20,8 +20,7 @@ describe('the command line', () => {
   })
 
   test('that is shipped prints the version', async () => {
-    const main = new URL('../../src/main.ts', import.meta.url)
-    const ended = await run(['--version'], { main })
+    const ended = await run(['--version'])
     expect(ended).toEqual({ code: 0, stdout: `${version}\n`, stderr: '' })
   })
 
