@@ -117,7 +117,7 @@ async function connect(url: URL, hostname: string, network: Network): Promise<Fi
     const socket = await new Promise<Socket>((resolve, reject) => {
       network.connect({ hostname, host, protocol, port }, (error, connected) => {
         if (connected) resolve(connected)
-        else reject(error ?? new Error('there is no connection'))
+        else reject(error)
       })
     })
     const ms = since(startedAt)
@@ -156,8 +156,7 @@ function chainOf(leaf: DetailedPeerCertificate): string[] {
   while (one !== undefined && !chain.has(one.fingerprint256)) {
     const { CN, O = '(no name)' }: { CN?: unknown; O?: unknown } = one.subject
     chain.set(one.fingerprint256, [CN ?? O].flat().join(' '))
-    // The last one has itself, or none, whatever the types say.
-    one = one.issuerCertificate as DetailedPeerCertificate | undefined
+    one = one.issuerCertificate // the last one has itself, or none
   }
   return Array.from(chain.values())
 }
