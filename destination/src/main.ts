@@ -7,7 +7,9 @@ import { addSchedule } from './cli/schedule.js'
 import { addSend } from './cli/send.js'
 import { addServe } from './cli/serve.js'
 import { addTrace } from './cli/trace.js'
+import { shown } from './admin/shown.js'
 import { startDestination } from './destination.js'
+import { examine } from './doctor/examine.js'
 import { migrateStore } from './migrate.js'
 import { plannedAttempts } from './settle/schedule.js'
 import { openStore } from './store/open.js'
@@ -16,9 +18,9 @@ const commands = [
   addServe(startDestination),
   addListen,
   addSend,
-  addTrace(openStore),
+  addTrace({ open: openStore, show: shown }),
   addReplay,
-  addDoctor,
+  addDoctor(examine),
   addMigrate({ open: openStore, migrate: migrateStore }),
   addSchedule(plannedAttempts),
 ]

@@ -28,7 +28,9 @@ const STAGES: Record<string, { from?: string[]; types?: string[] }> = {
   accept: { from: ['body'], types: ['collector', 'forward', 'route'] },
   forward: { types: ['dispatcher'] },
   metrics: { types: ['dispatcher', 'settle'] },
-  admin: { from: ['collector'], types: ['metrics'] },
+  admin: { from: ['collector', 'health', 'settle'], types: ['dispatcher', 'metrics'] },
+  health: { types: ['dispatcher', 'settle'] },
+  doctor: { from: ['attempt', 'body'] },
   role: {},
   body: {},
   route: {},
@@ -41,13 +43,13 @@ const STAGES: Record<string, { from?: string[]; types?: string[] }> = {
   settings: {},
   destination: {
     from: [
-      ...['accept', 'admin', 'attempt', 'collector', 'dispatcher', 'forward', 'metrics'],
-      ...['report', 'retention', 'role', 'route', 'settle', 'store'],
+      ...['accept', 'admin', 'attempt', 'collector', 'dispatcher', 'forward', 'health', 'metrics'],
+      ...['report', 'retention', 'role', 'route', 'settle', 'store', 'trace-parent'],
     ],
   },
   index: { from: ['destination', 'settings'] },
-  cli: { from: ['report', 'settings'] },
-  main: { from: ['cli', 'destination', 'settle'] },
+  cli: { from: ['report', 'settings'], types: ['admin', 'doctor', 'migrate'] },
+  main: { from: ['admin', 'cli', 'destination', 'doctor', 'migrate', 'settle', 'store'] },
 }
 
 const stageOf = (module: string) => module.split('/')[0] ?? ''
@@ -75,6 +77,7 @@ const PURE = [
   'settle/schedule',
   'store/store-error',
   'store/text',
+  'trace-parent',
 ]
 
 /** Of Node, computations alone: hashes, what an IP address is, whether two values are equal. */

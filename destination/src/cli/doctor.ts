@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import { styleText } from 'node:util'
 import { InvalidArgumentError } from 'commander'
-import { examine, type Finding } from '../doctor/examine.js'
+import type { examine, Finding } from '../doctor/examine.js'
 import { printable } from '../printable.js'
 import { shownFile } from '../settings/read.js'
 import { CommandError, EXIT, isColoured, type AddCommand } from './command.js'
@@ -25,17 +25,20 @@ Examples:
   $ hookline-destination doctor https://a.example.com/hook --no-post     # connects, and sends nothing
   $ hookline-destination doctor https://a.example.com/hook --secret "$SECRET" --json | jq .ok`
 
-export const addDoctor: AddCommand = (program) => {
-  program
-    .command('doctor')
-    .description('find out why an endpoint gets nothing')
-    .argument('<url>', 'the endpoint', readUrl)
-    .option('-s, --secret <secret>', 'what signs (default: HOOKLINE_SECRET, or the settings)')
-    .option('-c, --config <file>', 'settings that have it')
-    .option('--no-post', 'send nothing')
-    .option('--json', 'print JSON')
-    .addHelpText('after', EXAMPLES)
-    .action((url: string, options: DoctorOptions) => doctor(url, options))
+/** @param find - what examines an endpoint */
+export function addDoctor(find: typeof examine): AddCommand {
+  return (program) => {
+    program
+      .command('doctor')
+      .description('find out why an endpoint gets nothing')
+      .argument('<url>', 'the endpoint', readUrl)
+      .option('-s, --secret <secret>', 'what signs (default: HOOKLINE_SECRET, or the settings)')
+      .option('-c, --config <file>', 'settings that have it')
+      .option('--no-post', 'send nothing')
+      .option('--json', 'print JSON')
+      .addHelpText('after', EXAMPLES)
+      .action((url: string, options: DoctorOptions) => doctor(find, url, options))
+  }
 }
 
 function readUrl(text: string): string {
@@ -46,12 +49,12 @@ function readUrl(text: string): string {
   )
 }
 
-async function doctor(url: string, options: DoctorOptions): Promise<void> {
+async function doctor(find: typeof examine, url: string, options: DoctorOptions): Promise<void> {
   const { examination, from } = examinationOf(url, options)
   const colour = isColoured(process.stdout)
   const findings: Finding[] = []
   if (!options.json) console.error(from)
-  for await (const finding of examine(examination)) {
+  for await (const finding of find(examination)) {
     findings.push(finding)
     if (!options.json) console.log(findingLines(finding, colour))
   }

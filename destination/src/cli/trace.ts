@@ -1,5 +1,5 @@
 import { existsSync } from 'node:fs'
-import { shown } from '../admin/api.js'
+import type { shown } from '../admin/shown.js'
 import { printable } from '../printable.js'
 import type { Store } from '../store/store.js'
 import {
@@ -24,8 +24,15 @@ Examples:
   $ hookline-destination trace 768084a7-4e11-4a2f-8a7a-2f6d1f0c9a55 --json | jq '.deliveries[].state'
   $ hookline-destination trace order-17 --url https://hooks.example.com --token "$ADMIN_TOKEN"`
 
-/** @param open - opens a store that nobody has */
-export function addTrace(open: (url: string) => Promise<Store>): AddCommand {
+/** What reads a store that nobody has. */
+export interface TraceParts {
+  open: (url: string) => Promise<Store>
+  /** What is told of a delivery. */
+  show: typeof shown
+}
+
+/** @param parts - for where nothing runs that could be asked */
+export function addTrace(parts: TraceParts): AddCommand {
   return (program) => {
     const command = program
       .command('trace')
@@ -35,18 +42,14 @@ export function addTrace(open: (url: string) => Promise<Store>): AddCommand {
       .option('--json', 'print JSON')
       .addHelpText('after', EXAMPLES)
       .action(async (messageId: string, options: AdminOptions & { json?: true }) => {
-        const deliveries = await find(open, messageId, options)
+        const deliveries = await find(parts, messageId, options)
         if (options.json) console.log(JSON.stringify({ deliveries }, null, 2))
         else console.log(traceLines(deliveries, Date.now()).join('\n'))
       })
   }
 }
 
-async function find(
-  open: (url: string) => Promise<Store>,
-  messageId: string,
-  options: AdminOptions,
-): Promise<Told[]> {
+async function find(parts: TraceParts, messageId: string, options: AdminOptions): Promise<Told[]> {
   try {
     const ask = findAdmin(options)
     const answer = await ask(`/messages/${encodeURIComponent(messageId)}`)
@@ -54,7 +57,7 @@ async function find(
   } catch (error) {
     const path = error instanceof UnreachableError ? fileOf(error) : undefined
     if (path === undefined) throw error
-    const found = await look(open, path, messageId)
+    const found = await look(parts, path, messageId)
     if (found.length > 0) return found
     throw new AdminError('unknown_message', `There is no message ${JSON.stringify(messageId)}.`)
   }
@@ -68,11 +71,7 @@ function fileOf({ local }: UnreachableError): string | undefined {
     : undefined
 }
 
-async function look(
-  open: (url: string) => Promise<Store>,
-  url: string,
-  messageId: string,
-): Promise<Told[]> {
+async function look({ open, show }: TraceParts, url: string, messageId: string): Promise<Told[]> {
   let store: Store
   try {
     store = await open(url)
@@ -80,7 +79,7 @@ async function look(
     throw new CommandError(EXIT.failed, (error as Error).message)
   }
   try {
-    return (await store.trace(messageId)).map(shown)
+    return (await store.trace(messageId)).map(show)
   } finally {
     await store.close()
   }

@@ -149,16 +149,15 @@ function describeCertificate(socket: TLSSocket): Finding {
   return { step, state: 'ok', found, mend: 'Renew it soon: nothing is sent once it has expired.' }
 }
 
-/** The names in a chain of certificates, from the endpoint's own to that of the authority. */
-function chainOf(leaf: DetailedPeerCertificate): string[] {
-  const chain = new Map<string, string>()
-  let one: DetailedPeerCertificate | undefined = leaf
-  while (one !== undefined && !chain.has(one.fingerprint256)) {
-    const { CN, O = '(no name)' }: { CN?: unknown; O?: unknown } = one.subject
-    chain.set(one.fingerprint256, [CN ?? O].flat().join(' '))
-    one = one.issuerCertificate // the last one has itself, or none
-  }
-  return Array.from(chain.values())
+/**
+ * The names in a chain of certificates, from the endpoint's own to that of the authority. The last one has itself for its
+ * issuer, or none.
+ */
+function chainOf(one: DetailedPeerCertificate | undefined, seen: string[] = []): string[] {
+  if (one === undefined || seen.includes(one.fingerprint256)) return []
+  const { CN, O = '(no name)' }: { CN?: unknown; O?: unknown } = one.subject
+  const name = [CN ?? O].flat().join(' ')
+  return [name, ...chainOf(one.issuerCertificate, [...seen, one.fingerprint256])]
 }
 
 const MENDS = {

@@ -7,6 +7,8 @@ import { addSchedule } from '../../src/cli/schedule.js'
 import { addSend } from '../../src/cli/send.js'
 import { addServe } from '../../src/cli/serve.js'
 import { addTrace } from '../../src/cli/trace.js'
+import { shown } from '../../src/admin/shown.js'
+import { examine } from '../../src/doctor/examine.js'
 import { openStore } from '../../src/store/open.js'
 import type { Ended } from './process.js'
 
@@ -14,9 +16,9 @@ const COMMANDS = [
   addServe(() => Promise.reject(new Error('nothing is to be started'))),
   addListen,
   addSend,
-  addTrace(openStore),
+  addTrace({ open: openStore, show: shown }),
   addReplay,
-  addDoctor,
+  addDoctor(examine),
   addSchedule(() => []),
 ]
 
