@@ -1,4 +1,6 @@
 import { isDeepStrictEqual } from 'node:util'
+import { createSyncAudience } from './audience.js'
+import { createDeleteUser } from './deletion.js'
 import { createPoster } from './attempt/poster.js'
 import { createNetwork } from './attempt/network.js'
 import { createAccept } from './accept.js'
@@ -151,7 +153,17 @@ async function start(
   const admin = settings.adminListen ? createServer(log, ADMIN_HINT) : collector
   const servers = new Set([admin, collector])
   for (const { app } of servers) addHealthRoutes(app, readiness)
-  addAdminRoutes(admin.app, { adminToken: () => current.adminToken, metrics })
+  addAdminRoutes(admin.app, {
+    adminToken: () => current.adminToken,
+    metrics,
+    syncAudience: createSyncAudience({
+      store,
+      dispatcher,
+      destinations: () => current.destinations,
+      now: Date.now,
+    }),
+    deleteUser: createDeleteUser({ forward, store, settings: () => current, now: Date.now }),
+  })
   addAdminApi(admin.app, {
     store,
     heard: (destination, lane) => {

@@ -1,4 +1,5 @@
 import { addDoctor } from './cli/doctor.js'
+import { addImport } from './cli/import.js'
 import { addListen } from './cli/listen.js'
 import { addMigrate } from './cli/migrate.js'
 import { addReplay } from './cli/replay.js'
@@ -21,6 +22,7 @@ const commands = [
   addTrace({ open: openStore, show: shown }),
   addReplay,
   addDoctor(examine),
+  addImport,
   addMigrate({ open: openStore, migrate: migrateStore }),
   addSchedule(plannedAttempts),
 ]

@@ -99,6 +99,12 @@ export class Dispatcher {
     if (state === 'leased') target?.arrive()
   }
 
+  /** The store has got something more for the backlog of a destination. */
+  expect(destination: string): void {
+    this.#targets.get(destination)?.expect('backlog', 0)
+    this.#claim()
+  }
+
   /** Deliveries under way. */
   get underWay(): number {
     return this.#underWay

@@ -1,8 +1,10 @@
+import { prepareAudience } from './audience.js'
 import { prepareClaim } from './claim.js'
 import type { Database, OpenDatabase } from './driver.js'
 import { prepareCopy } from './copy.js'
 import { prepareFind } from './find.js'
 import { Names } from './names.js'
+import { preparePurge } from './purge.js'
 import { preparePut } from './put.js'
 import { prepareRelease } from './release.js'
 import { prepareReplay } from './replay.js'
@@ -54,11 +56,12 @@ function prepare(database: Database) {
   }
   const ids = { next: (last.id ?? 0) + 1 }
   const shared: Shared = { database, names: new Names(database), tally: new Tally(database), ids }
+  const put = preparePut(shared)
   return {
     ...shared,
     begin: database.prepare('BEGIN IMMEDIATE'),
     commit: database.prepare('COMMIT'),
-    put: preparePut(shared),
+    put,
     claim: prepareClaim(shared),
     settle: prepareSettle(shared),
     release: prepareRelease(shared),
@@ -68,5 +71,7 @@ function prepare(database: Database) {
     find: prepareFind(shared),
     replay: prepareReplay(shared),
     copy: prepareCopy(shared),
+    audience: prepareAudience(shared, put),
+    user: preparePurge(shared),
   }
 }
