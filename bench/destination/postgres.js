@@ -50,9 +50,10 @@ export async function fillDelayed(url, count) {
   await run(
     url,
     `WITH added AS (
-       INSERT INTO hookline.deliveries (id, received_at, source, destination, type, message_id, user_id, body)
+       INSERT INTO hookline.deliveries (id, received_at, source, destination, type, message_id, user_id, event,
+         body)
        SELECT nextval('hookline.ids'), 1e3 * extract(epoch FROM now()), source, destination, type,
-         gen_random_uuid()::text, 'user' || n % 50000, $1
+         gen_random_uuid()::text, 'user' || n % 50000, '', $1
        FROM (SELECT * FROM hookline.deliveries LIMIT 1) one, generate_series(1, $2::int) n
        RETURNING id, received_at, destination
      )
