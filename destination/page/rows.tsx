@@ -1,0 +1,51 @@
+import { clock } from './format.js'
+import type { DeliveryLine } from './model.js'
+import { now } from './state.js'
+import { outcome, stateInWords } from './words.js'
+
+/** What a call is, in a few words: `track “Signed Up”`. */
+export function Call({ type, event }: { type: string; event: string | null }) {
+  return (
+    <>
+      {type}
+      {event !== null && event !== '' && <> “{event}”</>}
+    </>
+  )
+}
+
+export function StatePill({ state }: Pick<DeliveryLine, 'state'>) {
+  return <span class={`pill state-${state}`}>{stateInWords(state)}</span>
+}
+
+/** What came of the last attempt, in words. */
+export function LastAnswer({ delivery }: { delivery: DeliveryLine }) {
+  const { lastCode, lastStatus, reason, state, attempt } = delivery
+  if (state === 'skipped') return <>{reason}</>
+  if (lastCode === null) return <>not tried yet</>
+  return (
+    <>
+      {lastStatus !== null && `${lastStatus}, `}
+      {outcome(lastCode)}
+      {attempt > 1 && `, attempt ${attempt}`}
+    </>
+  )
+}
+
+/** One delivery of a list: the row is a link. */
+export function DeliveryRow({ delivery }: { delivery: DeliveryLine }) {
+  const { id, type, event, user, destination, state, receivedAt } = delivery
+  return (
+    <a class="row" href={`#/deliveries/${id}`}>
+      <span class="when">{clock(receivedAt, now.peek())}</span>
+      <StatePill state={state} />
+      <span class="what">
+        <Call type={type} event={event} />
+      </span>
+      <span class="who">{user}</span>
+      <span class="where">{destination === '' ? 'to nobody' : destination}</span>
+      <span class="answer">
+        <LastAnswer delivery={delivery} />
+      </span>
+    </a>
+  )
+}
