@@ -72,9 +72,14 @@ export function EndpointChart({ buckets, bucketMs, now, name }: Props) {
       <p class="axis" aria-hidden="true">
         <span>{clockMinute(first, now)}</span>
         <span class="readout">
-          {chosen.value === undefined
-            ? `up to ${count(most)} a minute, p99 up to ${span(slowest)}`
-            : inWords(chosen.value, now)}
+          {chosen.value === undefined ? (
+            <>
+              up to {count(most)} a minute, <i class="p99Ms" /> p99 up to {span(slowest)},{' '}
+              <i class="p50Ms" /> p50
+            </>
+          ) : (
+            inWords(chosen.value, now)
+          )}
         </span>
         <span>now</span>
       </p>

@@ -5,7 +5,7 @@ import { clock, count } from './format.js'
 import type { DeliveryLine, DeliveryList } from './model.js'
 import { openReplay } from './replay.js'
 import { go, route } from './route.js'
-import { DeliveryRow } from './rows.js'
+import { DeliveryRow, focusLastOpened } from './rows.js'
 import { now, status, toApiError } from './state.js'
 
 const FIELDS = ['state', 'destination', 'source', 'type', 'event', 'user'] as const
@@ -49,7 +49,7 @@ export function DeliveriesView() {
     }
     isReading.value = false
   }
-  useEffect(() => void read(), [])
+  useEffect(() => void read().then(focusLastOpened), [])
   const readAgain = () => void read()
 
   return (

@@ -42,10 +42,10 @@ export function span(ms: number): string {
 /** The same to the whole second at least, for what is counted down. */
 export const seconds = (ms: number): string => span(Math.max(1_000, ms))
 
-export const percent = (share: number): string => {
-  // 99.97 % must not read as 100 %: something has failed.
-  const rounded = Math.floor(share * 1_000) / 10
-  return `${rounded} %`
+/** 99.97 % must not read as 100 %: something has failed. Nor is what there was 0 %. */
+export function percent(share: number): string {
+  if (share > 0 && share < 0.001) return 'under 0.1 %'
+  return `${Math.floor(share * 1_000 + 1e-9) / 10} %`
 }
 
 /** A URL as people name it: what stands before the path and the path, without the scheme where it is https. */

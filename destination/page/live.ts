@@ -66,16 +66,16 @@ async function follow(signal: AbortSignal): Promise<void> {
 }
 
 async function followOn(signal: AbortSignal): Promise<void> {
-  for (;;) {
+  const isOver = () => signal.aborted
+  while (!isOver()) {
     const ended = await follow(signal).then(
       () => 'The destination ended the stream.',
       (error: unknown) => toApiError(error).message,
     )
-    if (signal.aborted) return
+    if (isOver()) return
     lostBecause.value = ended
     connection.value = 'lost'
     await new Promise((resolve) => setTimeout(resolve, RETRY_MS))
-    if (signal.aborted) return
   }
 }
 

@@ -31,11 +31,24 @@ export function LastAnswer({ delivery }: { delivery: DeliveryLine }) {
   )
 }
 
+let lastOpened = ''
+
+/** Whoever comes back to a list goes on where he was. */
+export function focusLastOpened(): void {
+  const { activeElement } = document
+  if (activeElement !== document.body && !activeElement?.matches('h1')) return
+  document.querySelector<HTMLElement>(`a.row[href="${lastOpened}"]`)?.focus()
+}
+
 /** One delivery of a list: the row is a link. */
 export function DeliveryRow({ delivery }: { delivery: DeliveryLine }) {
   const { id, type, event, user, destination, state, receivedAt } = delivery
+  const href = `#/deliveries/${id}`
+  const remember = () => {
+    lastOpened = href
+  }
   return (
-    <a class="row" href={`#/deliveries/${id}`}>
+    <a class="row" href={href} onClick={remember}>
       <span class="when">{clock(receivedAt, now.peek())}</span>
       <StatePill state={state} />
       <span class="what">

@@ -204,8 +204,8 @@ function ofDestination(destination: DestinationStatus): Sentence[] {
 function ofSource({ name, accepted, rejected }: SourceStatus): Sentence[] {
   if (rejected === 0) return []
   const share = rejected / (accepted + rejected)
-  const text = `${counted(rejected, 'call')} of source ${name} refused since the start, ${percent(share)} of what it sent: the answers to its requests say why.`
-  return [{ weight: share > 0.01 ? 'warn' : 'note', subject: name, text }]
+  const text = `${counted(rejected, 'call')} refused since the start, ${percent(share)} of what it sent; the answers to its requests say why.`
+  return [{ weight: share > 0.01 ? 'warn' : 'note', subject: `source ${name}`, text }]
 }
 
 function sum(buckets: readonly Bucket[], field: 'delivered' | 'failed'): number {

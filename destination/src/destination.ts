@@ -3,6 +3,7 @@ import { createPoster } from './attempt/poster.js'
 import { createNetwork } from './attempt/network.js'
 import { createAccept } from './accept.js'
 import { addAdminRoutes } from './admin/admin-routes.js'
+import { addPageRoutes } from './admin/page.js'
 import { createCollector } from './collector/collector.js'
 import { addHealthRoutes, Readiness } from './collector/health.js'
 import { createServer, type Server } from './collector/server.js'
@@ -126,6 +127,7 @@ async function start(
   const admin = settings.adminListen ? createServer(log, ADMIN_HINT) : collector
   const servers = new Set([admin, collector])
   for (const { app } of servers) addHealthRoutes(app, readiness)
+  addPageRoutes(admin.app)
   addAdminRoutes(admin.app, { adminToken: () => current.adminToken, metrics })
   const close = async () => {
     await Promise.all(Array.from(servers, (server) => server.close()))
