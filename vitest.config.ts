@@ -26,7 +26,7 @@ export default defineConfig({
           name: 'destination',
           root: 'destination',
           include: ['test/**/*.test.ts'],
-          globalSetup: ['test/page/build.ts'],
+          globalSetup: [`${import.meta.dirname}/destination/scripts/build-page.js`],
           testTimeout: 30_000,
           hookTimeout: 30_000,
           // For the threads that the sources start.

@@ -39,7 +39,8 @@ export type GateState = 'closed' | 'open' | 'probe' | 'ramp'
 
 export interface EndpointStatus {
   url: string
-  gate: { state: GateState; allowed: number; inFlight: number; waiting: number }
+  /** `null` where nothing is sent by the process that answers. */
+  gate: { state: GateState; allowed: number; inFlight: number; waiting: number } | null
   delivered: number
   failed: number
   p50Ms: number | null

@@ -133,7 +133,7 @@ function Endpoint({ endpoint, buckets, now }: EndpointProps) {
   return (
     <article class="endpoint" aria-label={`Endpoint ${url}`}>
       <h3>
-        <span class={`pill gate-${gate.state}`}>{GATES[gate.state]}</span>{' '}
+        {gate && <span class={`pill gate-${gate.state}`}>{GATES[gate.state]}</span>}{' '}
         <span class="url" title={url}>
           {shortUrl(url)}
         </span>
@@ -143,8 +143,9 @@ function Endpoint({ endpoint, buckets, now }: EndpointProps) {
           ? 'Nothing sent in the last hour'
           : `${percent(delivered / sent)} of ${counted(sent, 'request')} delivered in the last hour`}
         {p50Ms !== null && p99Ms !== null && `, p50 ${span(p50Ms)}, p99 ${span(p99Ms)}`}
-        {gate.inFlight > 0 && `, ${count(gate.inFlight)} under way`}
-        {gate.waiting > 0 && `, ${count(gate.waiting)} waiting`}
+        {gate === null && ', by other processes than the one that answers here'}
+        {gate && gate.inFlight > 0 && `, ${count(gate.inFlight)} under way`}
+        {gate && gate.waiting > 0 && `, ${count(gate.waiting)} waiting`}
       </p>
       <EndpointChart
         buckets={buckets}

@@ -18,7 +18,7 @@ export function StatePill({ state }: Pick<DeliveryLine, 'state'>) {
 }
 
 /** What came of the last attempt, in words. */
-export function LastAnswer({ delivery }: { delivery: DeliveryLine }) {
+function LastAnswer({ delivery }: { delivery: DeliveryLine }) {
   const { lastCode, lastStatus, reason, state, attempt } = delivery
   if (state === 'skipped') return <>{reason}</>
   if (lastCode === null) return <>not tried yet</>

@@ -76,7 +76,8 @@ async function readHealth(abort: AbortSignal): Promise<void> {
 async function readFailures({ destinations }: Status): Promise<void> {
   const ill = destinations.filter(({ name, endpoints }) =>
     endpoints.some(
-      ({ url, gate }) => isDown(gate.state) && !failures.value.has(endpointKey(name, url)),
+      ({ url, gate }) =>
+        gate !== null && isDown(gate.state) && !failures.value.has(endpointKey(name, url)),
     ),
   )
   for (const { name } of ill) {

@@ -146,6 +146,7 @@ function ofEndpoint(
   const subject = name
   const href = `#/deliveries?state=waiting&destination=${encodeURIComponent(name)}`
   const place = shortUrl(url)
+  if (gate === null) return []
   if (isDown(gate.state)) {
     const since = downSince(buckets)
     const what = failure === undefined ? 'is down' : verb(failure)

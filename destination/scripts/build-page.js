@@ -1,6 +1,6 @@
 // Builds the page for whoever runs the destination into dist/page/: index.html, and what it loads in assets/, each file
-// named after what is in it, so that browsers may keep it for ever. `npm run build` runs it; the tests of the page do too.
-import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+// named after what is in it, so that browsers may keep it for ever. `npm run build` runs it.
+import { readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { basename, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { build } from 'esbuild'
@@ -12,7 +12,8 @@ const out = join(destination, 'dist/page')
 /** Three lines that become one point: what the tab shows. In the page itself, as it is too small for a request. */
 const ICON = `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32 32"><rect width="32" height="32" rx="7" fill="#2251c4"/><path d="M7 9h5c6 0 6 7 11 7M7 23h5c6 0 6-7 11-7M7 16h15" fill="none" stroke="#fff" stroke-width="2.5" stroke-linecap="round"/><circle cx="24" cy="16" r="3.5" fill="#fff"/></svg>`
 
-export async function buildPage() {
+/** The tests call it too, once for all of them. */
+export default async function buildPage() {
   rmSync(out, { recursive: true, force: true })
   const { metafile } = await build({
     absWorkingDir: source,
@@ -49,7 +50,4 @@ function licenses(inputs) {
   }).join('\n\n')
 }
 
-if (process.argv[1] === fileURLToPath(import.meta.url)) {
-  mkdirSync(out, { recursive: true })
-  await buildPage()
-}
+if (process.argv[1] === fileURLToPath(import.meta.url)) await buildPage()

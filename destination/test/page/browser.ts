@@ -13,6 +13,9 @@ if (chromiumPath === undefined) {
   console.warn('no Chromium here: the tests of the page in a browser are left out')
 }
 
+/** A name that leads the browser to this machine. */
+export const NAME = 'hookline.test'
+
 let browser: Browser | undefined
 
 /** For the length of a file. */
@@ -20,7 +23,8 @@ export function useBrowser(): void {
   beforeAll(async () => {
     if (chromiumPath === undefined) return
     // Without the sandbox, since that needs more rights than a container gives.
-    browser = await chromium.launch({ executablePath: chromiumPath, args: ['--no-sandbox'] })
+    const args = ['--no-sandbox', `--host-resolver-rules=MAP ${NAME} 127.0.0.1`]
+    browser = await chromium.launch({ executablePath: chromiumPath, args })
   })
   afterAll(() => browser?.close())
 }

@@ -3,7 +3,7 @@ import { describe, expect, test } from 'vitest'
 import type { Page } from 'playwright-core'
 import type { RunningDestination } from '../../src/destination.js'
 import { ADMIN_TOKEN, destination, endpoint, post, settingsFor, start, track } from '../run.js'
-import { barriers, chromiumPath, focused, open, useBrowser } from './browser.js'
+import { barriers, chromiumPath, focused, NAME, open, useBrowser } from './browser.js'
 
 const HOSTILE = '<img src=x onerror=alert(document.domain)>'
 
@@ -253,9 +253,10 @@ describe.skipIf(chromiumPath === undefined)('the page', () => {
 
   test('shows nothing of anybody without the token from another machine, and all with it', async () => {
     const { running } = await lived()
-    // A proxy that runs on this machine: who asks comes from elsewhere.
-    const extraHTTPHeaders = { 'x-forwarded-for': '203.0.113.7' }
-    const page = await open(at(running, '#/deliveries'), { extraHTTPHeaders }, /status of 401/)
+    // By a name: only who asks this machine by an address is known to be on it.
+    const { port } = new URL(running.adminUrl)
+    const url = `http://${NAME}:${port}/#/deliveries`
+    const page = await open(url, {}, /status of 401/)
     await page.getByText('Calls have personal data in them').waitFor()
     expect(await page.getByText('u1').count()).toBe(0)
     await enterToken(page, ADMIN_TOKEN)
