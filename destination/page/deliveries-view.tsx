@@ -195,7 +195,7 @@ function Choose({ delivery, chosen }: { delivery: DeliveryLine } & Chosen) {
     <label class="choose">
       <input type="checkbox" checked={chosen.value.has(id)} onChange={toggle} />
       <span class="sr">
-        Choose {event ?? type} of {user}, {clock(receivedAt, now.peek())}
+        Choose {event || type} of {user}, {clock(receivedAt, now.peek())}
       </span>
     </label>
   )

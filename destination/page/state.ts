@@ -23,7 +23,7 @@ const aheadMs = signal(0)
 export const now = signal(Date.now())
 
 /** What endpoints answered last, where they took no message; by {@link endpointKey}. */
-export const failures = signal<ReadonlyMap<string, LastFailure>>(new Map())
+const failures = signal<ReadonlyMap<string, LastFailure>>(new Map())
 
 export const news = computed(() =>
   status.value === undefined ? [] : sentences(status.value, health.value, failures.value),
