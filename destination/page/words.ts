@@ -139,7 +139,7 @@ interface Known {
 }
 
 function ofEndpoint(
-  { name }: DestinationStatus,
+  { name, fresh, backlog }: DestinationStatus,
   { url, gate }: EndpointStatus,
   { now, buckets, failure }: Known,
 ): Sentence[] {
@@ -147,18 +147,19 @@ function ofEndpoint(
   const href = `#/deliveries?state=waiting&destination=${encodeURIComponent(name)}`
   const place = shortUrl(url)
   if (gate === null) return []
+  const waiting = fresh + backlog
   if (isDown(gate.state)) {
     const since = downSince(buckets)
     const what = failure === undefined ? 'is down' : verb(failure)
     const parts = [
       `${place} ${what}${since === undefined ? '' : ` since ${clockMinute(since, now)}`}`,
       'one call at a time probes it, every 30 s at most',
-      ...(gate.waiting > 0 ? [`${count(gate.waiting)} wait`] : []),
+      ...(waiting > 0 ? [counted(waiting, 'call waits', 'calls wait')] : []),
     ]
     return [{ weight: 'bad', subject, text: `${parts.join('; ')}.`, href }]
   }
   if (gate.state === 'ramp') {
-    const text = `${place} is coming back: ${counted(gate.allowed, 'request')} at once, more with each success${gate.waiting > 0 ? `; ${count(gate.waiting)} wait` : ''}.`
+    const text = `${place} is coming back: ${counted(gate.allowed, 'request')} at once, more with each success${waiting > 0 ? `; ${counted(waiting, 'call waits', 'calls wait')}` : ''}.`
     return [{ weight: 'note', subject, text, href }]
   }
   const recent = buckets.filter(({ at }) => at > now - RECENT * 60_000)

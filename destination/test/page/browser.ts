@@ -69,10 +69,15 @@ export async function open(
 
 const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8')
 
-/** What keeps people out who see, hear or move otherwise: each rule that is broken, and where. */
-export async function barriers(page: Page): Promise<string[]> {
+/**
+ * What keeps people out who see, hear or move otherwise: each rule that is broken, and where.
+ *
+ * @param rules - Those to check; all without it.
+ */
+export async function barriers(page: Page, rules?: string[]): Promise<string[]> {
   await page.evaluate(axe)
-  const { violations } = await page.evaluate<AxeResults>('axe.run()')
+  const options = JSON.stringify(rules ? { runOnly: rules } : {})
+  const { violations } = await page.evaluate<AxeResults>(`axe.run(${options})`)
   return violations.flatMap(({ id, nodes }) => nodes.map(({ html }) => `${id}: ${html}`))
 }
 

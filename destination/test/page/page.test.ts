@@ -1,8 +1,19 @@
 // The page as people use it. Everything behind it is real: the destination, its store, the endpoints.
-import { describe, expect, test } from 'vitest'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import type { Page } from 'playwright-core'
 import type { RunningDestination } from '../../src/destination.js'
-import { ADMIN_TOKEN, destination, endpoint, post, settingsFor, start, track } from '../run.js'
+import { startEndpoint, type Answer } from '../endpoint.js'
+import {
+  ADMIN_TOKEN,
+  destination,
+  endpoint,
+  post,
+  settingsFor,
+  start,
+  track,
+  type Later,
+  withTheTest,
+} from '../run.js'
 import { barriers, chromiumPath, focused, NAME, open, useBrowser } from './browser.js'
 
 const HOSTILE = '<img src=x onerror=alert(document.domain)>'
@@ -19,18 +30,27 @@ const VIEWS = [
 ]
 
 /** A destination that has lived: what was delivered, what was refused for good, what waits for one that is down. */
-async function lived() {
-  const [good, refusing, down] = [
-    await endpoint(204),
-    await endpoint((response) => response.writeHead(400).end(`no: ${HOSTILE}`)),
-    await endpoint((response) => response.writeHead(503).end('come back later')),
-  ]
+async function lived(later: Later = withTheTest) {
+  const answering = async (answer: Answer) => {
+    const started = await startEndpoint([answer])
+    later(() => started[Symbol.asyncDispose]())
+    return started
+  }
+  const good = await answering(204)
+  const refusing = await answering((response) => response.writeHead(400).end(`no: ${HOSTILE}`))
+  const down = await answering((response) => response.writeHead(503).end('come back later'))
   const running = await start(
-    settingsFor([
-      destination([good], { name: 'crm' }),
-      destination([refusing], { name: 'ads' }),
-      destination([down], { name: 'warehouse' }),
-    ]),
+    settingsFor(
+      [
+        destination([good], { name: 'crm' }),
+        destination([refusing], { name: 'ads' }),
+        destination([down], { name: 'warehouse' }),
+      ],
+      {},
+      later,
+    ),
+    undefined,
+    later,
   )
   await post(running, [
     ...Array.from({ length: 3 }, (_, i) => track(`refused-${i}`)),
@@ -51,16 +71,33 @@ async function enterToken(page: Page, token: string): Promise<void> {
 
 const rows = (page: Page) => page.locator('a.row')
 
+/** Another view of the page that is open, all of it. */
+async function visit(page: Page, hash: string): Promise<void> {
+  await page.evaluate(`location.hash = ${JSON.stringify(hash)}`)
+  await page.locator('main h1').waitFor()
+  await page.locator('[aria-busy=true]').first().waitFor({ state: 'detached' })
+}
+
 describe.skipIf(chromiumPath === undefined)('the page', () => {
   useBrowser()
 
+  // For those who only look.
+  let shared: Awaited<ReturnType<typeof lived>>
+  const cleanUps: (() => unknown)[] = []
+  beforeAll(async () => {
+    shared = await lived((cleanUp) => cleanUps.push(cleanUp))
+  })
+  afterAll(async () => {
+    for (const cleanUp of cleanUps.reverse()) await cleanUp()
+  })
+
   test('says in words which endpoint is down, what it answers and that calls wait', async () => {
-    const { running, down } = await lived()
+    const { running, down } = shared
     const page = await open(at(running, ''))
     const { host } = new URL(down.url)
     const sentence = page.locator('.sentence.bad', { hasText: 'warehouse:' })
     await sentence.filter({ hasText: `${host}/hook answers 503 since ` }).waitFor()
-    await sentence.filter({ hasText: /\d+ wait\./ }).waitFor()
+    await sentence.filter({ hasText: /\d+ calls wait\./ }).waitFor()
     await sentence.getByRole('link').click()
     await page.getByText('503, server error').first().waitFor()
   })
@@ -119,7 +156,7 @@ describe.skipIf(chromiumPath === undefined)('the page', () => {
   })
 
   test('changes its mind with Esc, and sends nothing', async () => {
-    const { running, refusing } = await lived()
+    const { running, refusing } = shared
     const page = await open(at(running, '#/deliveries?state=dead'))
     await page.getByRole('button', { name: 'Read-only' }).click()
     await enterToken(page, ADMIN_TOKEN)
@@ -131,7 +168,7 @@ describe.skipIf(chromiumPath === undefined)('the page', () => {
   })
 
   test('shows one delivery: its body, each attempt in words, what is next and how long it has', async () => {
-    const { running, down } = await lived()
+    const { running, down } = shared
     const page = await open(at(running, '#/search?q=other-3'), {
       permissions: ['clipboard-read', 'clipboard-write'],
     })
@@ -147,7 +184,7 @@ describe.skipIf(chromiumPath === undefined)('the page', () => {
   })
 
   test('shows what an endpoint answered, and that it was given up', async () => {
-    const { running } = await lived()
+    const { running } = shared
     const page = await open(at(running, '#/messages/hostile'))
     await page.getByText('Given up after 1 attempt').waitFor()
     await page.getByText('400 refused for good').waitFor()
@@ -155,7 +192,7 @@ describe.skipIf(chromiumPath === undefined)('the page', () => {
   })
 
   test('finds calls by message id, user and event', async () => {
-    const { running } = await lived()
+    const { running } = shared
     const page = await open(at(running, ''))
     const find = async (text: string, way: string, many: number) => {
       await page.keyboard.press('/')
@@ -173,7 +210,7 @@ describe.skipIf(chromiumPath === undefined)('the page', () => {
   })
 
   test('shows calls and deliveries as they happen, and holds still when paused', async () => {
-    const { running } = await lived()
+    const { running } = shared
     const page = await open(at(running, '#/live'))
     await page.getByText('what happens shows up here at once').waitFor()
     await post(running, [track('live-1', { event: 'Seen Live' })])
@@ -203,7 +240,7 @@ describe.skipIf(chromiumPath === undefined)('the page', () => {
     await page.route('**/v1/admin/stream', (route) =>
       route.fulfill({ contentType: 'text/event-stream', body: storm.join('') }),
     )
-    await page.getByRole('link', { name: 'Live' }).click()
+    await page.getByRole('navigation').getByRole('link', { name: 'Live', exact: true }).click()
     await page.getByText('“E19999”').waitFor()
     expect(await rows(page).count()).toBeLessThanOrEqual(200)
     await page.getByRole('link', { name: 'Overview' }).click()
@@ -211,7 +248,7 @@ describe.skipIf(chromiumPath === undefined)('the page', () => {
   })
 
   test('is used with the keyboard alone', async () => {
-    const { running } = await lived()
+    const { running } = shared
     const page = await open(at(running, '#/deliveries?state=dead'))
     await rows(page).first().waitFor()
     await page.keyboard.press('j')
@@ -252,7 +289,7 @@ describe.skipIf(chromiumPath === undefined)('the page', () => {
   })
 
   test('shows nothing of anybody without the token from another machine, and all with it', async () => {
-    const { running } = await lived()
+    const { running } = shared
     // By a name: only who asks this machine by an address is known to be on it.
     const { port } = new URL(running.adminUrl)
     const url = `http://${NAME}:${port}/#/deliveries`
@@ -267,7 +304,7 @@ describe.skipIf(chromiumPath === undefined)('the page', () => {
   })
 
   test('shows what callers and endpoints write as text, wherever it stands', async () => {
-    const { running } = await lived()
+    const { running } = shared
     const page = await open(running.adminUrl)
     for (const hash of [
       '#/deliveries',
@@ -299,33 +336,28 @@ describe.skipIf(chromiumPath === undefined)('the page', () => {
     await page.getByRole('link', { name: 'To all deliveries' }).waitFor()
   })
 
-  test.each(['light', 'dark'] as const)(
-    'keeps nobody out, in %s',
-    async (colorScheme) => {
-      const { running } = await lived()
-      const page = await open(running.adminUrl, { colorScheme })
-      for (const hash of VIEWS) {
-        await page.goto(at(running, hash))
-        await page.locator('main h1').waitFor()
-        await page.locator('[aria-busy=true]').first().waitFor({ state: 'detached' })
-        expect([hash, await barriers(page)]).toEqual([hash, []])
-      }
-      await page.getByRole('button', { name: 'Read-only' }).click()
-      expect(await barriers(page)).toEqual([])
-    },
-    60_000,
-  )
+  test('keeps nobody out, in light and in dark', async () => {
+    // Or colours are looked at while they change.
+    const page = await open(shared.running.adminUrl, { reducedMotion: 'reduce' })
+    for (const hash of VIEWS) {
+      await visit(page, hash)
+      await page.emulateMedia({ colorScheme: 'light' })
+      expect([hash, await barriers(page)]).toEqual([hash, []])
+      await page.emulateMedia({ colorScheme: 'dark' })
+      expect([hash, 'dark', await barriers(page, ['color-contrast'])]).toEqual([hash, 'dark', []])
+    }
+    await page.getByRole('button', { name: 'Read-only' }).click()
+    expect(await barriers(page)).toEqual([])
+  }, 60_000)
 
   test('fits a phone: nothing scrolls sideways', async () => {
-    const { running } = await lived()
+    const { running } = shared
     const page = await open(running.adminUrl, {
       viewport: { width: 390, height: 844 },
       hasTouch: true,
     })
     for (const hash of VIEWS) {
-      await page.goto(at(running, hash))
-      await page.locator('main h1').waitFor()
-      await page.locator('[aria-busy=true]').first().waitFor({ state: 'detached' })
+      await visit(page, hash)
       const width = await page.evaluate('document.documentElement.scrollWidth')
       expect([hash, width]).toEqual([hash, 390])
     }

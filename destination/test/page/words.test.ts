@@ -65,8 +65,8 @@ const answering = (code: string, answered: number | null) =>
 const textsOf = (...given: Parameters<typeof sentences>) =>
   sentences(...given).map(({ weight, subject, text }) => `${weight} ${subject}: ${text}`)
 
-const down = (state: 'open' | 'probe', waiting = 1_204) =>
-  crm({ endpoints: [endpoint({ gate: { state, allowed: 1, inFlight: 0, waiting } })] })
+const down = (state: 'open' | 'probe', backlog = 1_204) =>
+  crm({ backlog, endpoints: [endpoint({ gate: { state, allowed: 1, inFlight: 0, waiting: 0 } })] })
 
 test('where all is well there is nothing to say', () => {
   expect(sentences(status(), health([bucket(1, { delivered: 50 })]), new Map())).toEqual([])
@@ -90,7 +90,7 @@ describe('an endpoint that is down', () => {
           answering('server_error', 503),
         ),
       ).toEqual([
-        `bad crm: crm.example.com/in answers 503 since ${since}; one call at a time probes it, every 30 s at most; 1,204 wait.`,
+        `bad crm: crm.example.com/in answers 503 since ${since}; one call at a time probes it, every 30 s at most; 1,204 calls wait.`,
       ])
     },
   )
@@ -103,10 +103,10 @@ describe('an endpoint that is down', () => {
 })
 
 test('an endpoint that comes back is good news', () => {
-  const gate = { state: 'ramp', allowed: 4, inFlight: 4, waiting: 300 } as const
-  const back = crm({ endpoints: [endpoint({ gate })] })
+  const gate = { state: 'ramp', allowed: 4, inFlight: 4, waiting: 0 } as const
+  const back = crm({ fresh: 100, backlog: 200, endpoints: [endpoint({ gate })] })
   expect(textsOf(status({ destinations: [back] }), undefined, new Map())).toEqual([
-    'note crm: crm.example.com/in is coming back: 4 requests at once, more with each success; 300 wait.',
+    'note crm: crm.example.com/in is coming back: 4 requests at once, more with each success; 300 calls wait.',
   ])
 })
 
