@@ -9,7 +9,7 @@ import { judge } from './targets.js'
 
 const SCENARIOS = [
   ...['hot', 'tight', 'e2e', 'steady', 'outage', 'footprint', 'verify'],
-  ...['path', 'accepts', 'backlog', 'isolation'], // the destination's
+  ...['path', 'accepts', 'backlog', 'isolation', 'postgres'], // the destination's
 ]
 
 const { values: flags } = parseArgs({

@@ -35,20 +35,20 @@ export async function makeFolder() {
   return { path, remove: () => rm(path, { recursive: true, force: true }) }
 }
 
-/** @param {{ name: string, urls: string[], source?: string }[]} destinations the load comes from the source `web` */
+/** @param {{ name: string, urls: string[], source?: string, concurrency?: number }[]} destinations the load comes from the source `web` */
 export const settingsOf = (store, destinations) => ({
   listen: '127.0.0.1:0',
-  store: `sqlite:${store}`,
+  store: store.includes(':') ? store : `sqlite:${store}`,
   sources: [
     { name: 'web', writeKey: WRITE_KEY },
     { name: 'elsewhere', writeKey: 'ANOTHER_KEY' },
   ],
-  destinations: destinations.map(({ name, urls, source = 'web' }) => ({
+  destinations: destinations.map(({ name, urls, source = 'web', concurrency }) => ({
     name,
     sources: [source],
     enabled: true,
     sharedSecret: SECRET,
-    webhooks: urls.map((url) => ({ url })),
+    webhooks: urls.map((url) => ({ url, ...(concurrency && { concurrency }) })),
   })),
   allowNetworks: ['127.0.0.0/8'],
 })
@@ -58,7 +58,7 @@ export const settingsOf = (store, destinations) => ({
  * @returns the running process, once it has said where it listens
  * @throws {Error} with its last words, if it doesn't
  */
-export async function start(subject, settings, { folder, isProfiled }) {
+export async function start(subject, settings, { folder, isProfiled, args = [] }) {
   const configFile = join(folder, 'hookline.config.json')
   const outputFile = join(folder, 'output.log')
   writeFileSync(configFile, JSON.stringify(settings))
@@ -66,7 +66,7 @@ export async function start(subject, settings, { folder, isProfiled }) {
   const output = openSync(outputFile, 'w')
   const flags = isProfiled ? ['--cpu-prof', `--cpu-prof-dir=${build}profiles`] : []
   const startedAt = performance.now()
-  const child = spawn(process.execPath, [...flags, ...PROGRAMS[subject], configFile], {
+  const child = spawn(process.execPath, [...flags, ...PROGRAMS[subject], configFile, ...args], {
     cwd: folder,
     env: { ...process.env, NODE_ENV: 'production' },
     stdio: ['ignore', output, output],

@@ -3,7 +3,7 @@
 //
 // While the clock runs it answers, notes the time, and keeps the bytes of each request; it checks
 // signatures and counts when asked for its report. `/hook/0`, `/hook/1` and so on answer at once,
-// `/silent` never does.
+// `/late` after 50 ms, `/silent` never does.
 import { createHmac } from 'node:crypto'
 import { once } from 'node:events'
 import { createServer } from 'node:net'
@@ -15,6 +15,8 @@ const HEAD_END = Buffer.from('\r\n\r\n')
 /** Where `POST /silent` differs from `POST /hook/0`. */
 const KIND_AT = 'POST /'.length
 const SILENT = 's'.charCodeAt(0)
+const LATE = 'l'.charCodeAt(0)
+const LATE_MS = 50
 /** Requests are kept side by side in pieces of this size: a hundred thousand buffers would be slow. */
 const PIECE_BYTES = 16 * 1024 * 1024
 
@@ -30,6 +32,7 @@ export async function startReceiver(secret) {
   return {
     hook: (number = 0) => `${origin}/hook/${number}`,
     silent: `${origin}/silent`,
+    late: `${origin}/late`,
     arrived: () => Atomics.load(answered, 0),
     /**
      * What came of the messages 0 to `expected` - 1.
@@ -94,7 +97,8 @@ function listen({ answered, secret }) {
         if (length === 0) break
         if (bytes[KIND_AT] !== SILENT) {
           times.push(sharedNow())
-          socket.write(OK)
+          if (bytes[KIND_AT] === LATE) setTimeout(() => socket.write(OK), LATE_MS)
+          else socket.write(OK)
           requests.keep(bytes.subarray(0, length))
           Atomics.add(answered, 0, 1)
         }

@@ -12,7 +12,7 @@ async function open(path) {
   return openStore(`sqlite:${path}`)
 }
 
-const toDelivery = (name, seq, state) => {
+export const toDelivery = (name, seq, state) => {
   const { userId, event, properties } = buildEvent(seq)
   const timestamp = new Date().toISOString()
   const context = { library: { name: 'hookline', version: '0.1.0' } }

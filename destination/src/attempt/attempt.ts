@@ -1,7 +1,8 @@
 import type { EndpointOutcome } from '../settle/decide.js'
 import type { Delivery } from '../store/store.js'
 import type { Outcome } from './outcome.js'
-import { messageHeaders, type HeaderList } from './headers.js'
+import type { HeaderList } from './headers.js'
+import type { Signing } from './signing.js'
 
 /** Where an attempt sends to: one endpoint. */
 export interface AttemptLine {
@@ -16,11 +17,11 @@ export interface AttemptLine {
  */
 export function attempt(
   delivery: Delivery,
-  sharedSecret: string | undefined,
+  signing: Signing,
   lines: readonly AttemptLine[],
   done: (outcomes: EndpointOutcome[]) => void,
 ): void {
-  const { body, refusedBy } = delivery
+  const { body, refusedBy, attempt, attemptsBefore, traceParent } = delivery
   const targets =
     refusedBy.length === 0
       ? lines
@@ -30,10 +31,14 @@ export function attempt(
     setImmediate(done, outcomes)
     return
   }
-  const headers = messageHeaders(sharedSecret, body, delivery.messageId, delivery.attempt)
+  const signed = signing.headers(body, delivery.messageId, attempt)
+  const headers = traceParent === undefined ? signed : [...signed, 'traceparent', traceParent]
   for (const line of targets) {
     line.post(body, headers, (outcome) => {
-      outcomes.push({ url: line.endpoint.url, outcome })
+      outcomes.push({
+        url: line.endpoint.url,
+        outcome: signing.judge(outcome, attempt - attemptsBefore),
+      })
       if (outcomes.length === targets.length) done(outcomes)
     })
   }

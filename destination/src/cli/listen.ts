@@ -104,7 +104,8 @@ function findSecrets({ secret, config }: ListenOptions): { secrets: string[]; fr
   try {
     const local = readLocalSettings(config)
     const signing = local?.settings.destinations.filter((each) => each.sharedSecret !== undefined)
-    const secrets = signing?.flatMap(({ sharedSecret }) => sharedSecret ?? []) ?? []
+    const secrets =
+      signing?.flatMap((each) => [each.sharedSecret ?? [], each.otherSecret ?? []].flat()) ?? []
     if (local === undefined || secrets.length === 0) return { secrets, from: UNCHECKED }
     const names = signing?.map(({ name }) => name).join(', ')
     return {

@@ -174,11 +174,11 @@ export class Dispatcher {
   }
 
   #attempt(delivery: Delivery, target: Target): void {
-    const { destination, lines, urls } = target
+    const { signing, lines, urls } = target
     const startedAt = this.parts.now()
     this.#underWay++
     target.start(delivery.lane)
-    attempt(delivery, destination.sharedSecret, lines, (outcomes) => {
+    attempt(delivery, signing, lines, (outcomes) => {
       const elapsedMs = this.parts.now() - startedAt
       const settlement = decide(delivery, elapsedMs, urls, outcomes, this.parts.random)
       const { next } = settlement

@@ -1,3 +1,4 @@
+import { createSigning, type Signing } from '../attempt/signing.js'
 import type { Destination } from '../settings/settings.js'
 import type { Claim, Lane } from '../store/store.js'
 import type { Line } from './line.js'
@@ -39,12 +40,16 @@ export class Target {
   /** The URLs of its endpoints. */
   readonly urls: readonly string[]
 
+  /** How its requests are signed. */
+  readonly signing: Signing
+
   /** @param now - A monotonic clock, in ms. */
   constructor(
     readonly destination: Destination,
     readonly lines: readonly Line[],
     readonly now: () => number,
   ) {
+    this.signing = createSigning(destination)
     this.urls = lines.map(({ endpoint }) => endpoint.url)
   }
 

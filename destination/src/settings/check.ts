@@ -50,13 +50,18 @@ function toSettings(data: z.infer<ReturnType<typeof settingsSchema>>): Settings 
   const { retention: retentionMs, adminToken, destinations, ...rest } = data
   return {
     ...rest,
-    destinations: destinations.map(({ sharedSecret, ...each }) => ({ ...each, sharedSecret })),
+    destinations: destinations.map(({ sharedSecret = [], webhookSecret, ...each }) => ({
+      ...each,
+      sharedSecret: sharedSecret[0],
+      ...(sharedSecret[1] === undefined ? {} : { otherSecret: sharedSecret[1] }),
+      ...(webhookSecret === undefined ? {} : { webhookSecrets: webhookSecret }),
+    })),
     adminToken,
     retentionMs,
   }
 }
 
-const SECRETS: readonly PropertyKey[] = ['writeKey', 'sharedSecret', 'adminToken']
+const SECRETS: readonly PropertyKey[] = ['writeKey', 'sharedSecret', 'webhookSecret', 'adminToken']
 
 function isSecret(path: Path): boolean {
   const field = path.findLast((step) => typeof step === 'string') ?? ''

@@ -4,7 +4,8 @@ import type { Settings } from './settings.js'
 import { withoutPassword, withoutQuery } from './show.js'
 
 /**
- * The settings as they can be shown to anyone: keys, secrets, tokens and the values of headers are left out.
+ * The settings as they can be shown to anyone: keys, secrets, tokens, the values of headers and the
+ * queries of URLs are left out.
  */
 export function describeSettings(settings: Settings) {
   return {
@@ -13,6 +14,7 @@ export function describeSettings(settings: Settings) {
     store: withoutPassword(settings.store),
     retention: formatDuration(settings.retentionMs),
     admin: settings.adminToken !== undefined,
+    traceContext: settings.traceContext ?? false,
     allowNetworks: settings.allowNetworks,
     ca: settings.ca.length,
     sources: settings.sources.map(({ name }) => name),
@@ -23,7 +25,7 @@ export function describeSettings(settings: Settings) {
       name,
       sources,
       enabled,
-      signed: destination.sharedSecret !== undefined,
+      signed: destination.sharedSecret !== undefined || destination.webhookSecrets !== undefined,
       webhooks: destination.webhooks.map(({ url, headers, concurrency }) => ({
         url: withoutQuery(url),
         headers: Object.keys(headers),

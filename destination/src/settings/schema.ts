@@ -22,6 +22,7 @@ export function settingsSchema(folder: string) {
     adminToken: value(readAdminToken).optional(),
     allowNetworks: list(value(readNetwork), { what: 'networks' }).default([]),
     ca: value((given, refuse) => readCa(given, refuse, folder)).default([]),
+    traceContext: value(readEnabled).default(false),
     retention: value(readRetention).default(7 * 86_400_000),
   })
 }
@@ -84,7 +85,8 @@ const destination = fields({
   name,
   sources: list(name, { min: 1, what: 'at least 1 name of a source' }),
   enabled: value(readEnabled).default(true),
-  sharedSecret: value(readSharedSecret).optional(),
+  sharedSecret: value(readSharedSecrets).optional(),
+  webhookSecret: value(readWebhookSecrets).optional(),
   webhooks: list(endpoint, { min: 1, max: 5, what: '1 to 5 webhooks' }),
 })
 
@@ -115,6 +117,55 @@ function readSharedSecret(given: unknown, refuse: Refuse) {
     refuse('expected a non-empty string, got {got}. Leave it out to send without a signature.')
   } else if (given.trim() !== given) refuse(SURROUNDED)
   else return given
+  return undefined
+}
+
+/** One, or two while it is being rotated. */
+function readSharedSecrets(given: unknown, refuse: Refuse): string[] | undefined {
+  return readSecrets(given, refuse, readSharedSecret)
+}
+
+function readWebhookSecrets(given: unknown, refuse: Refuse): string[] | undefined {
+  return readSecrets(given, refuse, readWebhookSecret)
+}
+
+function readSecrets(
+  given: unknown,
+  refuse: Refuse,
+  read: (given: unknown, refuse: Refuse) => string | undefined,
+): string[] | undefined {
+  if (!Array.isArray(given)) {
+    const secret = read(given, refuse)
+    return secret === undefined ? undefined : [secret]
+  }
+  const secrets: unknown[] = given
+  if (secrets.length < 1 || secrets.length > 2) {
+    refuse('expected a secret, or a list of two while it is being rotated, got {got}.')
+    return undefined
+  }
+  if (secrets.length === 2 && secrets[0] === secrets[1]) {
+    refuse('is the same as the first. Name another, or leave out one.', 1)
+  }
+  return secrets.flatMap((secret, index) => {
+    const refuseOne: Refuse = (message) => {
+      refuse(message, index)
+    }
+    return read(secret, refuseOne) ?? []
+  })
+}
+
+/** Source: Standard Webhooks, "Signature scheme": a key of 24 to 64 bytes in base64, after the prefix. */
+function readWebhookSecret(given: unknown, refuse: Refuse) {
+  if (typeof given === 'string' && given.startsWith('whsec_')) {
+    const base64 = given.slice('whsec_'.length)
+    const key = Buffer.from(base64, 'base64')
+    const isKey = key.length >= 24 && key.length <= 64 && key.toString('base64') === base64
+    if (isKey) return given
+  }
+  refuse(
+    'expected "whsec_" and 24 to 64 bytes in base64, got {got}. ' +
+      '`echo "whsec_$(openssl rand -base64 32)"` makes one.',
+  )
   return undefined
 }
 

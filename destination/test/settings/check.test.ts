@@ -50,6 +50,7 @@ test('the fewest settings there can be get every default', () => {
         webhooks: [{ url: 'https://a.example.com/hook', headers: {}, concurrency: 128 }],
       },
     ],
+    traceContext: false,
     store: 'sqlite:./data/hookline.db',
     adminToken: undefined,
     allowNetworks: [],
@@ -355,7 +356,7 @@ const refusals: [raw: unknown, problem: string][] = [
   [
     settings(JSON.parse('{"__proto__":{"store":"x"}}') as Raw),
     // A spread keeps what JSON made of it: a field of that name.
-    '__proto__: there is no such field. The fields here are listen, adminListen, sources, destinations, store, adminToken, allowNetworks, ca, retention.',
+    '__proto__: there is no such field. The fields here are listen, adminListen, sources, destinations, store, adminToken, allowNetworks, ca, traceContext, retention.',
   ],
 ]
 
@@ -498,6 +499,47 @@ describe('ca', () => {
     [7, 'ca: expected the path of a file of certificates in PEM, got 7.'],
   ])('%j is refused', (ca, problem) => {
     expect(problemsOf(settings({ ca }), {}, folder)).toEqual([problem])
+  })
+})
+
+describe('secrets', () => {
+  const [key, other] = ['whsec_' + btoa('k'.repeat(32)), 'whsec_' + btoa('o'.repeat(24))]
+
+  test('may be two of a kind while one is being rotated', () => {
+    const secrets = { sharedSecret: ['old', 'new'], webhookSecret: [key, other] }
+    expect(settingsOf(withDestination(secrets)).destinations[0]).toMatchObject({
+      sharedSecret: 'old',
+      otherSecret: 'new',
+      webhookSecrets: [key, other],
+    })
+    expect(settingsOf(withDestination({ webhookSecret: key })).destinations[0]).toMatchObject({
+      sharedSecret: undefined,
+      webhookSecrets: [key],
+    })
+  })
+
+  test.each<[Raw, unknown]>([
+    [
+      { sharedSecret: ['hush-a', 'hush-b', 'hush-c'] },
+      'sharedSecret: expected a secret, or a list of two while it is being rotated, got a list of 3.',
+    ],
+    [
+      { sharedSecret: ['hush', 'hush'] },
+      'sharedSecret[1]: is the same as the first. Name another, or leave out one.',
+    ],
+    [{ sharedSecret: ['hush', 7] }, 'sharedSecret[1]: expected a string, got a number.'],
+    ...['hush', 'whsec_hush', `whsec_${btoa('k'.repeat(23))}`, key.replace('=', ''), ` ${key}`].map(
+      (webhookSecret): [Raw, unknown] => [
+        { webhookSecret },
+        expect.stringMatching(
+          /^webhookSecret: expected "whsec_" and 24 to 64 bytes in base64, got a string of \d+ characters\. /,
+        ) as string,
+      ],
+    ),
+  ])('%j are refused, and not shown', (secrets, problem) => {
+    const problems = problemsOf(withDestination(secrets))
+    expect(problems.map((text) => text.replace('destinations[0].', ''))).toEqual([problem])
+    expect(problems.join()).not.toContain('hush')
   })
 })
 

@@ -195,6 +195,7 @@ export function storeContract(name: string, make: () => Promise<Subject>): void 
           {
             id,
             attempt: 1,
+            attemptsBefore: 0,
             messageId: delivery.messageId,
             source: 'web',
             destination: 'crm',
@@ -375,6 +376,7 @@ export function storeContract(name: string, make: () => Promise<Subject>): void 
             messageId: 'm',
             source: 'web',
             destination: 'crm',
+            event: '',
             type: 'track',
             user: 'ann',
             body: '{"a":1}',
@@ -696,6 +698,115 @@ export function storeContract(name: string, make: () => Promise<Subject>): void 
         expect(await store.trace('last')).toEqual([])
         await store.settle(claimed.map((delivery) => settlement(delivery)))
         expect(await store.sweep(DAY, 2_000)).toBe(1_200)
+      })
+    })
+
+    describe('copies', () => {
+      const LOG: AttemptLog = {
+        url: 'https://a.example.com/',
+        code: 'server_error',
+        status: 500,
+        ms: 12.5,
+        error: 'broken \0 \ud800',
+        response: 'oh no',
+      }
+
+      /** One delivery of each state, with all that it can have. */
+      async function fill(): Promise<void> {
+        await put({ messageId: 'done\0', user: '\x1a' })
+        const arrived = await claimOne()
+        await store.settle([settlement(arrived, undefined, { log: [LOG, { ...LOG, url: 'b' }] })])
+        await put({ messageId: 'retried' })
+        const failed = await claimOne()
+        subject.advance(7)
+        const refusedBy = ['https://b.example.com/']
+        const later = { state: 'backlog', delayMs: 5_000 } as const
+        await store.settle([settlement(failed, later, { refusedBy, log: [LOG] })])
+        await put({ messageId: 'dead' })
+        const lost = await claimOne()
+        const dead = { state: 'dead', reason: 'rejected \ud800' } as const
+        await store.settle([settlement(lost, dead, { refusedBy, log: [LOG] })])
+        await put({ messageId: 'skipped', destination: '', state: 'skipped', reason: 'off' })
+        await put({ messageId: 'leased', state: 'leased' })
+        await put({ messageId: 'backlog', state: 'backlog' })
+        subject.advance(11)
+        await put({ messageId: 'fresh', body: '{"a":"\ud83d\ude00"}' })
+      }
+
+      const STATES = ['done', 'backlog', 'dead', 'skipped', 'leased', 'backlog', 'fresh']
+
+      test('say everything of each delivery, in the order in which they came', async () => {
+        await fill()
+        expect(await store.count()).toBe(7)
+        const copies = await store.copyOut(0, 100)
+        expect(copies.map(({ state }) => state)).toEqual(STATES)
+        for (const copy of copies) {
+          const [trace] = await store.trace(copy.messageId)
+          expect({ ...copy, dueAt: null }).toMatchObject({ ...trace, dueAt: null })
+        }
+        expect(copies[1]).toMatchObject({
+          messageId: 'retried',
+          attempt: 1,
+          refusedBy: ['https://b.example.com/'],
+          dueAt: subject.now() - 11 + 5_000,
+        })
+        expect(copies[0]?.attempts).toHaveLength(2)
+        const [first, second] = copies
+        expect(await store.copyOut(first?.id ?? 0, 1)).toEqual([second])
+        expect(await store.copiesOf(copies)).toEqual(copies)
+      })
+
+      test('of another store are added once, and go on as they would have there', async () => {
+        await fill()
+        const copies = (await store.copyOut(0, 100)).map((copy) => ({
+          ...copy,
+          destination: `${copy.destination}2`,
+        }))
+        const missing = copies.map(() => undefined)
+        expect(await store.copiesOf(copies)).toEqual(missing)
+        expect(await store.copyIn(copies)).toEqual(copies.map(() => true))
+        const added = await store.copiesOf(copies)
+        expect(added.map((copy) => ({ ...copy, id: 0 }))).toEqual(
+          copies.map((copy) => ({ ...copy, id: 0 })),
+        )
+        expect(await store.copyIn(copies)).toEqual(copies.map(() => false))
+        expect(await store.count()).toBe(14)
+
+        // The store counts them, leases them, and settles what was leased before.
+        const [stats] = (await store.stats()).filter(({ destination }) => destination === 'crm2')
+        expect(stats).toMatchObject({ fresh: 1, backlog: 2, leased: 1, dead: 1 })
+        const leased = added.find((copy) => copy?.state === 'leased')
+        expect(leased && (await store.settle([settlement(leased)]))).toBe(0)
+        subject.advance(5_000)
+        const claimed = await store.claim([
+          { destination: 'crm2', lane: 'fresh', limit: 10 },
+          { destination: 'crm2', lane: 'backlog', limit: 10 },
+        ])
+        expect(claimed).toEqual([
+          expect.objectContaining({ messageId: 'fresh', attempt: 1, sinceFirstMs: 0 }),
+          expect.objectContaining({ messageId: 'backlog', attempt: 1, sinceFirstMs: 0 }),
+          expect.objectContaining({
+            messageId: 'retried',
+            attempt: 2,
+            sinceFirstMs: 5_018,
+            refusedBy: ['https://b.example.com/'],
+          }),
+        ])
+        const again = newDelivery({ messageId: 'fresh', destination: 'crm2' })
+        expect(await store.put([again, newDelivery()])).toEqual([undefined, expect.any(Number)])
+        await reopen()
+        expect(await store.count()).toBe(15)
+      })
+
+      test('of which one can not be added are not added, none of them', async () => {
+        await fill()
+        const copies = (await store.copyOut(0, 100)).map((copy) => ({ ...copy, source: 'app' }))
+        const broken = copies.map((copy, i) =>
+          i === 5 ? { ...copy, messageId: null as never } : copy,
+        )
+        await expect(store.copyIn(broken)).rejects.toMatchObject({ name: 'StoreError' })
+        expect(await store.count()).toBe(7)
+        expect(await store.copyIn(copies)).toEqual(copies.map(() => true))
       })
     })
 

@@ -5,25 +5,29 @@ import { toRefusedBy } from '../refused-by.js'
 import { BACKLOG, DEAD, DONE } from './schema.js'
 import { NOW, type Tables } from './tables.js'
 
-/** Writes what came of attempts, and their log. Answers for each whether it was its delivery's latest, and still open. */
-export function prepareSettle({ query, schema, names, now }: Tables) {
-  const settle = `
+/**
+ * The one statement of a round of settlements: answers the numbers (`n`) of those that were their delivery's latest
+ * attempt, and still open.
+ */
+export function settleStatement(schema: string): string {
+  return `
     WITH given AS MATERIALIZED (
       SELECT * FROM json_to_recordset($2::json) AS g (n int, id bigint, attempt int, state smallint, delay bigint,
         refused_by text, reason text, log json)
     ), ended AS (
       DELETE FROM ${schema}.waiting q USING given g
       WHERE q.id = g.id AND q.attempt = g.attempt AND q.leased AND g.state = ${DONE}
-      RETURNING n, log, q.id, q.attempt, attempt_at, first_attempt_at
+      RETURNING n, log, q.id, q.attempt, q.attempts_before, attempt_at, first_attempt_at
     ), moved AS (
       UPDATE ${schema}.waiting q
-      SET state = g.state, leased = false, due_at = ${NOW} + g.delay, refused_by = g.refused_by, reason = g.reason
+      SET state = g.state, leased = false, due_at = ${NOW} + g.delay, refused_by = g.refused_by, reason = g.reason,
+        replayed_at = CASE WHEN g.state <> ${DEAD} THEN q.replayed_at END
       FROM given g
       WHERE q.id = g.id AND q.attempt = g.attempt AND q.leased AND g.state <> ${DONE}
       RETURNING n, log, q.id, q.attempt, attempt_at
     ), done AS (
-      INSERT INTO ${schema}.done (id, first_attempt_at, state)
-      SELECT id, first_attempt_at, ${DONE} FROM ended ORDER BY id
+      INSERT INTO ${schema}.done (id, first_attempt_at, attempt, attempts_before, state)
+      SELECT id, first_attempt_at, attempt, attempts_before, ${DONE} FROM ended ORDER BY id
     ), settled AS (
       SELECT n, log, id, attempt, attempt_at FROM ended UNION ALL SELECT * FROM moved
     ), logged AS (
@@ -34,6 +38,11 @@ export function prepareSettle({ query, schema, names, now }: Tables) {
       ORDER BY id, post
     )
     SELECT n FROM settled`
+}
+
+/** Writes what came of attempts, and their log. Answers for each whether it was its delivery's latest, and still open. */
+export function prepareSettle({ query, schema, names, now }: Tables) {
+  const settle = settleStatement(schema)
 
   return async (settlements: Settlement[]): Promise<boolean[]> => {
     await names.add(settlements.flatMap(({ log }) => log.flatMap(({ url, code }) => [url, code])))

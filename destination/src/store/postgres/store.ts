@@ -1,8 +1,11 @@
 import type {
   Claim,
+  Copy,
   Crew,
   Delivery,
   DeliveryId,
+  Filter,
+  Findings,
   Lane,
   NewDelivery,
   Settlement,
@@ -13,17 +16,20 @@ import type {
 import { StoreError } from '../store-error.js'
 import { prepareClaim } from './claim.js'
 import { Connection } from './connection.js'
+import { prepareCopy } from './copy.js'
 import { createCrew } from './crew.js'
+import { prepareFind } from './find.js'
 import { Names } from './names.js'
 import { Notices } from './notices.js'
 import { preparePut } from './put.js'
+import { prepareReplay } from './replay.js'
 import { Rounds } from './rounds.js'
 import { migrate } from './schema.js'
 import { prepareSettle } from './settle.js'
 import { prepareStats } from './stats.js'
 import { prepareSweep } from './sweep.js'
 import type { Tables } from './tables.js'
-import { prepareTrace } from './trace.js'
+import { prepareGet, prepareTrace } from './trace.js'
 import { parseUrl } from './url.js'
 
 /** PostgreSQL 15, as the server says it. */
@@ -83,11 +89,15 @@ class PostgresStore implements Store {
   readonly #notices: Notices
   readonly #claim: (wants: Claim[]) => Promise<Delivery[]>
   readonly #trace: (messageId: string) => Promise<Trace[]>
+  readonly #get: (id: DeliveryId) => Promise<Trace | undefined>
+  readonly #find: ReturnType<typeof prepareFind>
+  readonly #replay: ReturnType<typeof prepareReplay>
   readonly #stats: () => Promise<Stats[]>
   readonly #sweep: (olderThanMs: number, limit: number) => Promise<number>
   readonly #puts: Rounds<NewDelivery, DeliveryId | undefined>
   readonly #settles: Rounds<Settlement, boolean>
   readonly #leave: () => Promise<void>
+  readonly #copy: ReturnType<typeof prepareCopy>
   readonly #underWay = new Set<Promise<unknown>>()
   #closing: Promise<void> | undefined
 
@@ -97,7 +107,11 @@ class PostgresStore implements Store {
     this.#leave = () => crew.leave()
     this.#connection = connection
     this.#notices = new Notices(connection, tables.schema)
+    this.#copy = prepareCopy(tables)
     this.#trace = prepareTrace(tables)
+    this.#get = prepareGet(tables)
+    this.#find = prepareFind(tables)
+    this.#replay = prepareReplay(tables)
     this.#stats = prepareStats(tables)
     this.#sweep = prepareSweep(tables)
     this.#claim = prepareClaim(tables)
@@ -133,6 +147,18 @@ class PostgresStore implements Store {
     return this.#whileOpen(() => this.#stats())
   }
 
+  get(id: DeliveryId): Promise<Trace | undefined> {
+    return this.#whileOpen(() => this.#get(id))
+  }
+
+  find(filter: Filter, before: DeliveryId | undefined, limit: number): Promise<Findings> {
+    return this.#whileOpen(() => this.#find(filter, before, limit))
+  }
+
+  replay(ids: readonly DeliveryId[], withDone: boolean): Promise<DeliveryId[]> {
+    return this.#whileOpen(() => this.#replay(ids, withDone))
+  }
+
   sweep(olderThanMs: number, limit: number): Promise<number> {
     return this.#whileOpen(() => this.#sweep(olderThanMs, limit))
   }
@@ -144,6 +170,22 @@ class PostgresStore implements Store {
   close(): Promise<void> {
     this.#closing ??= this.#close()
     return this.#closing
+  }
+
+  count(): Promise<number> {
+    return this.#whileOpen(() => this.#copy.count())
+  }
+
+  copyOut(after: DeliveryId, limit: number): Promise<Copy[]> {
+    return this.#whileOpen(() => this.#copy.copyOut(after, limit))
+  }
+
+  copyIn(copies: Copy[]): Promise<boolean[]> {
+    return this.#whileOpen(() => this.#copy.copyIn(copies))
+  }
+
+  copiesOf(copies: Copy[]): Promise<(Copy | undefined)[]> {
+    return this.#whileOpen(() => this.#copy.copiesOf(copies))
   }
 
   async #close(): Promise<void> {

@@ -1,26 +1,44 @@
-import type { Trace } from '../store.js'
+import { toTrace } from '../copy.js'
+import { refusedByOf } from '../refused-by.js'
+import type { Copy, DeliveryId, Trace } from '../store.js'
 import { fromStored, toStored } from '../text.js'
-import { BACKLOG, DEAD, DONE, FRESH, SKIPPED } from './schema.js'
+import { BACKLOG, DEAD, DONE, FRESH, LEASED, SKIPPED } from './schema.js'
+import type { RunQuery } from './connection.js'
 import type { Tables } from './tables.js'
 
-const STATES: Record<number, Trace['state']> = {
+export const STATES: Record<number, Trace['state']> = {
   [FRESH]: 'fresh',
   [BACKLOG]: 'backlog',
+  [LEASED]: 'leased',
   [DEAD]: 'dead',
   [DONE]: 'done',
   [SKIPPED]: 'skipped',
 }
 
-type Row = Omit<Trace, 'state'> & { state: number; leased: boolean }
+type Row = Omit<Copy, 'state' | 'refusedBy'> & {
+  state: number
+  refusedBy: string | null
+}
 
-/** Reads what is stored of one message. */
-export function prepareTrace({ query, schema }: Tables) {
-  const trace = `
+/** A delivery's state, of its row in `waiting` or in `done`, by the aliases of these. */
+export function stateOf(waiting: string, done: string): string {
+  return `CASE WHEN ${waiting}.leased THEN ${LEASED} ELSE coalesce(${waiting}.state, ${done}.state) END`
+}
+
+/**
+ * All that is stored of deliveries.
+ *
+ * @param which - The part of the statement that says of which: a condition, an order.
+ */
+export function copyStatement(schema: string, which: string): string {
+  return `
     SELECT d.id, message_id AS "messageId", sources.name AS source, destinations.name AS destination,
-      types.name AS type, user_id AS user, body, coalesce(w.state, f.state) AS state, coalesce(leased, false) AS leased,
+      types.name AS type, event, user_id AS user, body, ${stateOf('w', 'f')} AS state,
       coalesce(w.reason, f.reason) AS reason, received_at AS "receivedAt",
       coalesce(w.first_attempt_at, f.first_attempt_at) AS "firstAttemptAt",
-      CASE WHEN w.state <> ${DEAD} THEN due_at END AS "dueAt",
+      due_at AS "dueAt", coalesce(w.attempt, f.attempt) AS attempt, refused_by AS "refusedBy",
+      coalesce(w.attempts_before, f.attempts_before, 0) AS "attemptsBefore", replayed_at AS "replayedAt",
+      trace_parent AS "traceParent",
       (SELECT coalesce(json_agg(json_build_object('attempt', a.attempt, 'at', at, 'url', urls.name, 'code', codes.name,
           'status', status, 'ms', ms, 'error', error, 'response', response) ORDER BY a.attempt, post), '[]')
         FROM ${schema}.attempts a JOIN ${schema}.names urls ON urls.id = url JOIN ${schema}.names codes ON codes.id = code
@@ -31,26 +49,49 @@ export function prepareTrace({ query, schema }: Tables) {
       JOIN ${schema}.names types ON types.id = type
       LEFT JOIN ${schema}.waiting w ON w.id = d.id
       LEFT JOIN ${schema}.done f ON f.id = d.id
-    WHERE message_id = $1 ORDER BY d.id`
+    ${which}`
+}
 
+/** Runs a {@link copyStatement}. */
+export async function readCopies(
+  query: RunQuery,
+  statement: string,
+  values: unknown[],
+): Promise<Copy[]> {
+  const rows = await query<Row>(statement, values)
+  return rows.map(({ state, ...row }) => ({
+    ...row,
+    messageId: fromStored(row.messageId),
+    source: fromStored(row.source),
+    destination: fromStored(row.destination),
+    event: fromStored(row.event),
+    user: fromStored(row.user),
+    body: fromStored(row.body),
+    // Written from the same list.
+    state: STATES[state] as Trace['state'],
+    reason: row.reason === null ? null : fromStored(row.reason),
+    refusedBy: refusedByOf(row.refusedBy),
+    attempts: row.attempts.map((attempt) => ({
+      ...attempt,
+      url: fromStored(attempt.url),
+      error: attempt.error === null ? null : fromStored(attempt.error),
+      response: fromStored(attempt.response),
+    })),
+  }))
+}
+
+/** Reads what is stored of one delivery. */
+export function prepareGet({ query, schema }: Tables) {
+  const statement = copyStatement(schema, 'WHERE d.id = $1')
+  return async (id: DeliveryId): Promise<Trace | undefined> =>
+    (await readCopies(query, statement, [id])).map(toTrace)[0]
+}
+
+/** Reads what is stored of one message. */
+export function prepareTrace({ query, schema }: Tables) {
+  const statement = copyStatement(schema, 'WHERE message_id = $1 ORDER BY d.id')
   return async (messageId: string): Promise<Trace[]> => {
-    const rows = await query<Row>(trace, [toStored(messageId)])
-    return rows.map(({ state, leased, ...row }) => ({
-      ...row,
-      messageId,
-      source: fromStored(row.source),
-      destination: fromStored(row.destination),
-      user: fromStored(row.user),
-      body: fromStored(row.body),
-      // Written from the same list.
-      state: leased ? 'leased' : (STATES[state] as Trace['state']),
-      reason: row.reason === null ? null : fromStored(row.reason),
-      attempts: row.attempts.map((attempt) => ({
-        ...attempt,
-        url: fromStored(attempt.url),
-        error: attempt.error === null ? null : fromStored(attempt.error),
-        response: fromStored(attempt.response),
-      })),
-    }))
+    const copies = await readCopies(query, statement, [toStored(messageId)])
+    return copies.map(toTrace)
   }
 }

@@ -1,13 +1,16 @@
 import { prepareClaim } from './claim.js'
 import type { Database, OpenDatabase } from './driver.js'
+import { prepareCopy } from './copy.js'
+import { prepareFind } from './find.js'
 import { Names } from './names.js'
 import { preparePut } from './put.js'
 import { prepareRelease } from './release.js'
+import { prepareReplay } from './replay.js'
 import { migrate } from './schema.js'
 import { prepareSettle } from './settle.js'
 import { prepareSweep } from './sweep.js'
 import { Tally } from './tally.js'
-import { prepareTrace } from './trace.js'
+import { prepareGet, prepareTrace } from './trace.js'
 
 /** In KB. Holds the inner pages of all indexes and the newest of the rest; the system's cache has the others. */
 const CACHE_KB = 32_768
@@ -29,6 +32,8 @@ export interface Shared {
   database: Database
   names: Names
   tally: Tally
+  /** The id of the next delivery. */
+  ids: { next: number }
 }
 
 /** Opens the file, and brings its tables up to date. */
@@ -52,7 +57,11 @@ export function connect(open: OpenDatabase, path: string) {
 }
 
 function prepare(database: Database) {
-  const shared = { database, names: new Names(database), tally: new Tally(database) }
+  const last = database.prepare('SELECT max(id) AS id FROM deliveries').get() as {
+    id: number | null
+  }
+  const ids = { next: (last.id ?? 0) + 1 }
+  const shared = { database, names: new Names(database), tally: new Tally(database), ids }
   return {
     ...shared,
     begin: database.prepare('BEGIN IMMEDIATE'),
@@ -63,5 +72,9 @@ function prepare(database: Database) {
     release: prepareRelease(shared),
     sweep: prepareSweep(shared),
     trace: prepareTrace(shared),
+    get: prepareGet(shared),
+    find: prepareFind(shared),
+    replay: prepareReplay(shared),
+    copy: prepareCopy(shared),
   }
 }

@@ -4,20 +4,16 @@ import type { Shared } from './connection.js'
 import { LEASED, STATES } from './schema.js'
 
 /** Adds a delivery; `undefined` if the store has it. */
-export function preparePut({ database, names, tally }: Shared) {
+export function preparePut({ database, names, tally, ids }: Shared) {
   const insert = database.prepare(
-    `INSERT INTO deliveries (id, message_id, source, destination, type, user, state, attempt, due_at, received_at,
-       first_attempt_at, reason)
-     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
+    `INSERT INTO deliveries (id, message_id, source, destination, type, user, event, state, attempt, due_at,
+       received_at, first_attempt_at, reason, attempts_before, trace_parent)
+     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, ?) ON CONFLICT DO NOTHING`,
   )
   const insertBody = database.prepare('INSERT INTO bodies (id, body) VALUES (?, ?)')
-  const last = database.prepare('SELECT max(id) AS id FROM deliveries').get() as {
-    id: number | null
-  }
-  let nextId = (last.id ?? 0) + 1
 
   return (delivery: NewDelivery, now: number): DeliveryId | undefined => {
-    const id = nextId
+    const id = ids.next
     const destination = names.number(delivery.destination)
     const state = STATES.indexOf(delivery.state)
     const leased = state === LEASED
@@ -28,15 +24,17 @@ export function preparePut({ database, names, tally }: Shared) {
       destination,
       names.number(delivery.type),
       toStored(delivery.user),
+      toStored(delivery.event ?? ''),
       state,
       leased ? 1 : 0,
       leased ? now + LEASE_MS : now,
       now,
       leased ? now : null,
       delivery.reason === undefined ? null : toStored(delivery.reason),
+      delivery.traceParent ?? null,
     )
     if (added === 0) return undefined
-    nextId++
+    ids.next++
     if (delivery.body) insertBody.run(id, toStored(delivery.body))
     tally.move(destination, undefined, state, id)
     return id

@@ -1,7 +1,10 @@
 import type {
   Claim,
+  Copy,
   Delivery,
   DeliveryId,
+  Filter,
+  Findings,
   NewDelivery,
   Settlement,
   Stats,
@@ -26,10 +29,27 @@ export interface Round {
 export type Query =
   | { ask: 'trace'; messageId: string }
   | { ask: 'stats' }
+  | { ask: 'get'; id: DeliveryId }
+  | { ask: 'find'; filter: Filter; before: DeliveryId | undefined; limit: number }
+  | { ask: 'replay'; ids: readonly DeliveryId[]; withDone: boolean }
   | { ask: 'sweep'; olderThanMs: number; limit: number }
+  | { ask: 'count' }
+  | { ask: 'copyOut'; after: DeliveryId; limit: number }
+  | { ask: 'copyIn'; copies: Copy[] }
+  | { ask: 'copiesOf'; copies: Copy[] }
 
 /** What came of a query. */
-export type Answer = Trace[] | Stats[] | number
+export type Answer =
+  | Trace[]
+  | Trace
+  | undefined
+  | Stats[]
+  | Findings
+  | DeliveryId[]
+  | number
+  | Copy[]
+  | boolean[]
+  | (Copy | undefined)[]
 
 /** What came of a round: for each thing that was asked, in its order. */
 export interface RoundResult {

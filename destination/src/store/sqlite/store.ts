@@ -2,8 +2,11 @@ import { once } from 'node:events'
 import { Worker } from 'node:worker_threads'
 import type {
   Claim,
+  Copy,
   Delivery,
   DeliveryId,
+  Filter,
+  Findings,
   NewDelivery,
   Settlement,
   Stats,
@@ -127,6 +130,18 @@ class SqliteStore implements Store {
     return this.#query({ ask: 'stats' }) as Promise<Stats[]>
   }
 
+  get(id: DeliveryId): Promise<Trace | undefined> {
+    return this.#query({ ask: 'get', id }) as Promise<Trace | undefined>
+  }
+
+  find(filter: Filter, before: DeliveryId | undefined, limit: number): Promise<Findings> {
+    return this.#query({ ask: 'find', filter, before, limit }) as Promise<Findings>
+  }
+
+  replay(ids: readonly DeliveryId[], withDone: boolean): Promise<DeliveryId[]> {
+    return this.#query({ ask: 'replay', ids, withDone }) as Promise<DeliveryId[]>
+  }
+
   sweep(olderThanMs: number, limit: number): Promise<number> {
     return this.#query({ ask: 'sweep', olderThanMs, limit }) as Promise<number>
   }
@@ -135,6 +150,22 @@ class SqliteStore implements Store {
     this.#over ??= new StoreError('failed', 'The store is closed.')
     this.#closeIfIdle()
     return this.#ended
+  }
+
+  count(): Promise<number> {
+    return this.#query({ ask: 'count' }) as Promise<number>
+  }
+
+  copyOut(after: DeliveryId, limit: number): Promise<Copy[]> {
+    return this.#query({ ask: 'copyOut', after, limit }) as Promise<Copy[]>
+  }
+
+  copyIn(copies: Copy[]): Promise<boolean[]> {
+    return this.#query({ ask: 'copyIn', copies }) as Promise<boolean[]>
+  }
+
+  copiesOf(copies: Copy[]): Promise<(Copy | undefined)[]> {
+    return this.#query({ ask: 'copiesOf', copies }) as Promise<(Copy | undefined)[]>
   }
 
   #query(query: Query): Promise<Answer> {
@@ -182,11 +213,7 @@ class SqliteStore implements Store {
       for (const [i, ask] of asks.queries.entries()) {
         const result = answers[i]
         if (result)
-          answer(
-            [ask],
-            'value' in result ? { value: [result.value] } : result,
-            ([one]) => one as Answer,
-          )
+          answer([ask], 'value' in result ? { value: [result.value] } : result, ([one]) => one)
       }
     }
     this.#closeIfIdle()

@@ -1,5 +1,6 @@
 import { afterAll } from 'vitest'
 import { storeContract } from '../contract.js'
+import { searchContract } from '../contract-search.js'
 import { startServer } from './server.js'
 import { postgresSubject } from './subject.js'
 
@@ -9,4 +10,6 @@ const server = given === undefined ? await startServer({ fsync: 'off' }) : undef
 
 afterAll(() => server?.dispose())
 
-storeContract('postgres:', () => postgresSubject(given ?? server?.url() ?? '', given !== undefined))
+const make = () => postgresSubject(given ?? server?.url() ?? '', given !== undefined)
+storeContract('postgres:', make)
+searchContract('postgres:', make)

@@ -1,0 +1,141 @@
+// A PostgreSQL, with a million messages that wait for their retry, and the same for workers and for bare `pg`.
+import { tsImport } from 'tsx/esm/api'
+import { destination, library } from './libraries.js'
+import { toDelivery } from './store.js'
+
+const pg = library('pg')
+const load = (file) => import(new URL(`dist/store/${file}`, destination).href)
+
+/** A round of puts; several are under way, so that the server is never idle. */
+const ROUND = 500
+const ROUNDS_AT_ONCE = 4
+
+/** What a worker claims at once, at most. */
+export const CLAIM = 256
+
+/** As a production server has it, but for the size. */
+const SETTINGS = { shared_buffers: '512MB', max_wal_size: '4GB' }
+
+/** @returns a database to measure in */
+export async function startPostgres() {
+  const given = process.env.BENCH_POSTGRES_URL
+  if (given) return { url: given, dispose: async () => undefined }
+  const file = new URL('../../destination/test/store/postgres/server.ts', import.meta.url).href
+  const { startServer } = await tsImport(file, import.meta.url)
+  const server = await startServer(SETTINGS)
+  return { url: await server.database(), dispose: () => server.dispose() }
+}
+
+export async function openStore(url) {
+  const { openStore } = await load('open.js')
+  return openStore(url)
+}
+
+export async function run(url, text, values) {
+  const client = new pg.Client(url)
+  await client.connect()
+  try {
+    return (await client.query(text, values)).rows
+  } finally {
+    await client.end()
+  }
+}
+
+/** Messages of a destination that were tried once, and wait for hours: put by the server itself, for the sake of time. */
+export async function fillDelayed(url, count) {
+  const store = await openStore(url)
+  const { body } = toDelivery('other', 0, 'fresh')
+  await store.put([{ ...toDelivery('crm', 0, 'skipped'), reason: 'its names are known' }])
+  await store.close()
+  await run(
+    url,
+    `WITH added AS (
+       INSERT INTO hookline.deliveries (id, received_at, source, destination, type, message_id, user_id, body)
+       SELECT nextval('hookline.ids'), 1e3 * extract(epoch FROM now()), source, destination, type,
+         gen_random_uuid()::text, 'user' || n % 50000, $1
+       FROM (SELECT * FROM hookline.deliveries LIMIT 1) one, generate_series(1, $2::int) n
+       RETURNING id, received_at, destination
+     )
+     INSERT INTO hookline.waiting (id, due_at, first_attempt_at, attempt_at, destination, attempt, state, leased)
+     SELECT id, received_at + 14400000 + id % 900000, received_at, received_at, destination, 1, 1, false FROM added`,
+    [body, count],
+  )
+  await run(url, 'VACUUM ANALYZE hookline.waiting, hookline.deliveries')
+  await run(url, 'CHECKPOINT')
+}
+
+/** The delayed ones are all due now. */
+export async function makeReady(url) {
+  await run(
+    url,
+    `UPDATE hookline.waiting SET state = 0, due_at = due_at - 86400000 WHERE due_at > 1e3 * extract(epoch FROM now())`,
+  )
+  await run(url, 'VACUUM ANALYZE hookline.waiting')
+}
+
+/** Fresh messages to a destination, as collectors put them. */
+export async function putFresh(url, count) {
+  const store = await openStore(url)
+  let seq = 0
+  const lane = async () => {
+    while (seq < count) {
+      const from = seq
+      seq = Math.min(count, seq + ROUND)
+      await store.put(
+        Array.from({ length: seq - from }, (_, i) => toDelivery('crm', from + i, 'fresh')),
+      )
+    }
+  }
+  await Promise.all(Array.from({ length: ROUNDS_AT_ONCE }, lane))
+  await store.close()
+}
+
+/** Claims and settles what is fresh by the store's own statements, and nothing else: no names, no HTTP, no log. */
+export async function drainBare(url) {
+  const [{ claimStatement }, { settleStatement }] = await Promise.all([
+    load('postgres/claim.js'),
+    load('postgres/settle.js'),
+  ])
+  const [{ id }] = await run(url, `SELECT id FROM hookline.names WHERE name = 'crm'`)
+  const clients = [new pg.Client(url), new pg.Client(url)]
+  await Promise.all(clients.map((client) => client.connect()))
+  const [claims, settles] = clients
+  const log = [{ post: 0, url: id, code: id, status: 200, ms: 1, error: null, response: '' }]
+  const settled = []
+  let count = 0
+  const begin = performance.now()
+  for (;;) {
+    const { rows } = await claims.query(claimStatement('hookline'), [null, [id], [0], [CLAIM]])
+    if (rows.length === 0) break
+    count += rows.length
+    const given = rows.map(({ id, attempt }, n) => ({ n, id, attempt, state: 4, delay: 0, log }))
+    settled.push(settles.query(settleStatement('hookline'), [null, JSON.stringify(given)]))
+  }
+  await Promise.all(settled)
+  const seconds = (performance.now() - begin) / 1000
+  await Promise.all(clients.map((client) => client.end()))
+  return count / seconds
+}
+
+/** How long claims take, in ms, each of what was due the longest. */
+export async function measureClaims(url, count) {
+  const store = await openStore(url)
+  const times = []
+  for (let n = 0; n < count; n += 1) {
+    const begin = performance.now()
+    const claimed = await store.claim([{ destination: 'crm', lane: 'fresh', limit: CLAIM }])
+    times.push(performance.now() - begin)
+    if (claimed.length < CLAIM) throw new Error(`a claim got ${claimed.length} of ${CLAIM}`)
+    void store.settle(
+      claimed.map(({ id, attempt }) => ({
+        id,
+        attempt,
+        next: { state: 'done' },
+        refusedBy: [],
+        log: [],
+      })),
+    )
+  }
+  await store.close()
+  return times
+}

@@ -1,0 +1,129 @@
+import { toRefusedBy } from '../refused-by.js'
+import { LEASE_MS, type Copy, type DeliveryId } from '../store.js'
+import { toStored } from '../text.js'
+import type { Names } from './names.js'
+import { BACKLOG, DEAD, DONE, FRESH, SKIPPED } from './schema.js'
+import type { Tables } from './tables.js'
+import { copyStatement, readCopies } from './trace.js'
+
+const STATES = {
+  fresh: FRESH,
+  backlog: BACKLOG,
+  leased: BACKLOG,
+  dead: DEAD,
+  done: DONE,
+  skipped: SKIPPED,
+}
+
+/** Takes deliveries over from another store, and gives them to one. */
+export function prepareCopy({ query, schema, names }: Tables) {
+  const out = copyStatement(schema, 'WHERE d.id > $1 ORDER BY d.id LIMIT $2')
+  const same = copyStatement(schema, 'WHERE d.id = ANY ($1::bigint[])')
+  // One look into the index each, whatever the planner thinks of the sizes.
+  const find = `
+    SELECT id FROM unnest($1::text[], $2::int[], $3::int[]) WITH ORDINALITY AS keys (message_id, source, destination, n)
+      LEFT JOIN LATERAL (
+        SELECT id FROM ${schema}.deliveries d WHERE d.message_id = keys.message_id COLLATE "C"
+          AND d.source = keys.source AND d.destination = keys.destination LIMIT 1
+      ) d ON true
+    ORDER BY n`
+  const add = `
+    WITH given AS MATERIALIZED (
+      SELECT nextval('${schema}.ids') AS id, *
+      FROM json_to_recordset($1::json) AS g (message_id text, source int, destination int, type int, user_id text,
+        event text, trace_parent text, body text, received_at bigint, state smallint, leased boolean, due_at bigint, first_attempt_at bigint,
+        attempt int, attempts_before int, replayed_at bigint, refused_by text, reason text, log json)
+    ), added AS (
+      INSERT INTO ${schema}.deliveries (id, received_at, source, destination, type, message_id, user_id, event,
+        trace_parent, body)
+      SELECT id, received_at, source, destination, type, message_id, user_id, event, trace_parent, body FROM given
+      ORDER BY message_id COLLATE "C", source, destination
+      ON CONFLICT DO NOTHING RETURNING id
+    ), queued AS (
+      INSERT INTO ${schema}.waiting (id, due_at, first_attempt_at, attempt_at, destination, attempt, state, leased,
+        attempts_before, replayed_at, refused_by, reason)
+      SELECT id, due_at, first_attempt_at, CASE WHEN leased THEN due_at - ${LEASE_MS} END, destination, attempt, state,
+        leased, attempts_before, replayed_at, refused_by, reason
+      FROM added JOIN given USING (id) WHERE state < ${DONE}
+    ), done AS (
+      INSERT INTO ${schema}.done (id, first_attempt_at, attempt, attempts_before, state, reason)
+      SELECT id, first_attempt_at, attempt, attempts_before, state, reason FROM added JOIN given USING (id) WHERE state >= ${DONE}
+    ), logged AS (
+      INSERT INTO ${schema}.attempts (delivery, attempt, post, at, url, code, status, ms, error, response)
+      SELECT id, l.attempt, post, at, url, code, status, ms, error, response
+      FROM added JOIN given USING (id) CROSS JOIN LATERAL json_to_recordset(log) AS l (attempt int, post smallint,
+        at bigint, url int, code int, status int, ms double precision, error text, response text)
+    )
+    SELECT added.id IS NOT NULL AS added FROM given LEFT JOIN added USING (id) ORDER BY given.id`
+
+  return {
+    count: async (): Promise<number> => {
+      const [row] = await query<{ count: number }>(
+        `SELECT count(*) AS count FROM ${schema}.deliveries`,
+      )
+      return row?.count ?? 0
+    },
+    copyOut: (after: DeliveryId, limit: number): Promise<Copy[]> =>
+      readCopies(query, out, [after, limit]),
+    copyIn: async (copies: Copy[]): Promise<boolean[]> => {
+      await names.add(copies.flatMap(namesOf))
+      const given = copies.map((copy) => toGiven(copy, names))
+      const rows = await query<{ added: boolean }>(add, [JSON.stringify(given)])
+      return rows.map(({ added }) => added)
+    },
+    copiesOf: async (copies: Copy[]): Promise<(Copy | undefined)[]> => {
+      await names.add(copies.flatMap(namesOf))
+      const found = await query<{ id: DeliveryId | null }>(find, [
+        copies.map(({ messageId }) => toStored(messageId)),
+        copies.map(({ source }) => names.number(source)),
+        copies.map(({ destination }) => names.number(destination)),
+      ])
+      const own = await readCopies(query, same, [found.flatMap(({ id }) => id ?? [])])
+      const byId = new Map(own.map((copy) => [copy.id, copy]))
+      return found.map(({ id }) => (id === null ? undefined : byId.get(id)))
+    },
+  }
+}
+
+function namesOf({ source, destination, type, attempts }: Copy): string[] {
+  return [source, destination, type, ...attempts.flatMap(({ url, code }) => [url, code])]
+}
+
+function toGiven(copy: Copy, names: Names) {
+  const posts = new Map<number, number>()
+  return {
+    message_id: toStored(copy.messageId),
+    source: names.number(copy.source),
+    destination: names.number(copy.destination),
+    type: names.number(copy.type),
+    user_id: toStored(copy.user),
+    event: toStored(copy.event),
+    trace_parent: copy.traceParent,
+    body: toStored(copy.body),
+    received_at: copy.receivedAt,
+    state: STATES[copy.state],
+    leased: copy.state === 'leased',
+    due_at: copy.dueAt,
+    first_attempt_at: copy.firstAttemptAt,
+    attempt: copy.attempt,
+    attempts_before: copy.attemptsBefore,
+    replayed_at: copy.replayedAt,
+    refused_by: toRefusedBy(copy.refusedBy),
+    reason: copy.reason === null ? null : toStored(copy.reason),
+    log: copy.attempts.map(({ attempt, at, url, code, status, ms, error, response }) => {
+      const post = posts.get(attempt) ?? 0
+      posts.set(attempt, post + 1)
+      return {
+        attempt,
+        post,
+        at,
+        url: names.number(url),
+        code: names.number(code),
+        status,
+        ms,
+        error: error === null ? null : toStored(error),
+        response: toStored(response),
+      }
+    }),
+  }
+}

@@ -1,0 +1,83 @@
+import { toRefusedBy } from '../refused-by.js'
+import type { Copy, DeliveryId } from '../store.js'
+import { toStored } from '../text.js'
+import type { Shared } from './connection.js'
+import { STATES } from './schema.js'
+import { prepareCopies } from './trace.js'
+
+/** Takes deliveries over from another store, and gives them to one. */
+export function prepareCopy(shared: Shared) {
+  const { database, names, tally, ids } = shared
+  const count = database.prepare('SELECT count(*) AS count FROM deliveries')
+  const after = prepareCopies(shared, 'WHERE d.id > ? ORDER BY d.id LIMIT ?')
+  const same = prepareCopies(shared, 'WHERE message_id = ? AND source = ? AND destination = ?')
+  const insert = database.prepare(
+    `INSERT INTO deliveries (id, message_id, source, destination, type, user, event, state, attempt, due_at,
+       received_at, first_attempt_at, refused_by, reason, attempts_before, replayed_at, trace_parent)
+     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
+  )
+  const insertBody = database.prepare('INSERT INTO bodies (id, body) VALUES (?, ?)')
+  const insertAttempt = database.prepare(
+    `INSERT INTO attempts (delivery, attempt, post, at, url, code, status, ms, error, response)
+     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+  )
+
+  const copyAttempts = (id: DeliveryId, attempts: Copy['attempts']): void => {
+    let post = 0
+    for (const [i, one] of attempts.entries()) {
+      post = one.attempt === attempts[i - 1]?.attempt ? post + 1 : 0
+      insertAttempt.run(
+        id,
+        one.attempt,
+        post,
+        one.at,
+        names.number(one.url),
+        names.number(one.code),
+        one.status,
+        one.ms,
+        one.error === null ? null : toStored(one.error),
+        toStored(one.response),
+      )
+    }
+  }
+
+  return {
+    count: (): number => (count.get() as { count: number }).count,
+    copyOut: (id: DeliveryId, limit: number): Copy[] => after(id, limit),
+    copyIn: (copy: Copy): boolean => {
+      const id = ids.next
+      const destination = names.number(copy.destination)
+      const state = STATES.indexOf(copy.state)
+      const added = insert.run(
+        id,
+        toStored(copy.messageId),
+        names.number(copy.source),
+        destination,
+        names.number(copy.type),
+        toStored(copy.user),
+        toStored(copy.event),
+        state,
+        copy.attempt,
+        copy.dueAt ?? copy.receivedAt,
+        copy.receivedAt,
+        copy.firstAttemptAt,
+        toRefusedBy(copy.refusedBy),
+        copy.reason === null ? null : toStored(copy.reason),
+        copy.attemptsBefore,
+        copy.replayedAt,
+        copy.traceParent,
+      )
+      if (added === 0) return false
+      ids.next++
+      if (copy.body) insertBody.run(id, toStored(copy.body))
+      copyAttempts(id, copy.attempts)
+      tally.move(destination, undefined, state, id)
+      return true
+    },
+    copyOf: ({ messageId, source, destination }: Copy): Copy | undefined => {
+      const [from, to] = [names.find(source), names.find(destination)]
+      if (from === undefined || to === undefined) return undefined
+      return same(toStored(messageId), from, to)[0]
+    },
+  }
+}

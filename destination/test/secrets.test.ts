@@ -1,0 +1,127 @@
+import { readFileSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { verifyWebhook } from 'hookline'
+import { describe, expect, test } from 'vitest'
+import { folderWith, start as startProcess } from './cli/process.js'
+import { destination, endpoint, post, settingsFor, start, track } from './run.js'
+
+/** For the store's thread. */
+const TYPESCRIPT = fileURLToPath(new URL('typescript.js', import.meta.url))
+
+describe('a secret is rotated', () => {
+  test('without a gap at a receiver that knows one at a time, whenever it changes', async () => {
+    let known = 'old'
+    const taken: string[] = []
+    const crm = await endpoint((response, { body, headers }) => {
+      const isAuthentic = verifyWebhook(known, body, headers['x-signature'])
+      if (isAuthentic) taken.push(String(headers['x-message-id']))
+      response.writeHead(isAuthentic ? 204 : 401).end()
+    })
+    const settings = settingsFor([destination([crm], { sharedSecret: 'old' })])
+    const running = await start(settings)
+    const using = (secrets: { sharedSecret: string; otherSecret?: string }) =>
+      running.reload({ ...settings, destinations: [destination([crm], secrets)] })
+
+    await post(running, [track('with-old')])
+    await expect.poll(() => taken).toEqual(['with-old'])
+    await using({ sharedSecret: 'old', otherSecret: 'new' })
+    await post(running, [track('announced')])
+    await expect.poll(() => taken).toContain('announced')
+    known = 'new'
+    await post(running, [track('changed')])
+    await expect.poll(() => taken, { timeout: 10_000 }).toContain('changed')
+    await using({ sharedSecret: 'new' })
+    await post(running, [track('with-new')])
+    await expect.poll(() => taken).toContain('with-new')
+
+    expect(taken).toHaveLength(4)
+    expect(await running.stats()).toEqual([])
+  })
+})
+
+test('no output of a run has a secret in it', async () => {
+  const webhookSecret = `whsec_${btoa('hush-webhook-secret-0123456789')}`
+  const adminToken = 'hush-admin-token-0123456789'
+  const [well, ill] = [await endpoint(204), await endpoint(503, 401)]
+  const settings = {
+    listen: '127.0.0.1:0',
+    adminListen: '127.0.0.1:0',
+    sources: [{ name: 'web', writeKey: 'hush-key', rateLimit: { callsPerSecond: 1, burst: 3 } }],
+    destinations: [
+      {
+        name: 'crm',
+        sources: ['web'],
+        sharedSecret: ['hush-old', 'hush-new'],
+        webhookSecret,
+        webhooks: [well, ill].map(({ url }) => ({
+          url: `${url}?key=hush-query`,
+          headers: { 'X-Token': 'hush-header' },
+        })),
+      },
+      {
+        name: 'refused',
+        sources: ['web'],
+        sharedSecret: '${ENV_SECRET}',
+        webhooks: [{ url: 'http://10.0.0.1/?key=hush-query' }],
+      },
+    ],
+    allowNetworks: ['127.0.0.0/8'],
+    adminToken,
+  }
+  const folder = folderWith(settings)
+  const service = startProcess(['serve', '--log-level', 'debug'], {
+    folder,
+    env: { ENV_SECRET: 'hush-env', NODE_OPTIONS: `--import ${TYPESCRIPT}` },
+    main: new URL('../src/main.ts', import.meta.url),
+  })
+  const [, url = '', admin = '', pid = ''] = await service.printed(
+    /"url":"([^"]+)","admin":"([^"]+)".*"pid":(\d+).*"msg":"listening"/,
+  )
+  const answers: string[] = [readFileSync(`/proc/${pid}/cmdline`, 'utf8')]
+  const ask = async (to: string, init: RequestInit = {}) => {
+    const response = await fetch(to, init)
+    answers.push(JSON.stringify([...response.headers]), await response.text())
+  }
+  const send = (key: string, body: string) =>
+    ask(`${url}/v1/batch`, {
+      method: 'POST',
+      headers: { Authorization: `Basic ${btoa(`${key}:`)}` },
+      body,
+    })
+  const batch = JSON.stringify({ writeKey: 'hush-key', batch: [track('m1'), { type: 'none' }] })
+  await send('hush-key', batch)
+  await send('hush-wrong', batch)
+  await send('hush-key', '{')
+  await send('hush-key', JSON.stringify({ batch: [1, 2, 3].map((i) => track(`n${i}`)) }))
+  await send('hush-key', batch)
+  for (const path of ['/metrics', '/readyz', '/nowhere']) {
+    await ask(admin + path, { headers: { Authorization: `Bearer ${adminToken}`, Via: 'proxy' } })
+    await ask(admin + path, { headers: { Authorization: 'Bearer hush-guess', Via: 'proxy' } })
+  }
+  await Promise.all([well.has(1), ill.has(1)])
+
+  const file = join(folder, 'hookline.config.json')
+  writeFileSync(file, JSON.stringify({ ...settings, adminToken: 'hush', retention: 'hush-no' }))
+  service.kill('SIGHUP')
+  await service.printed(/not reloaded/)
+  writeFileSync(file, `{ "adminToken": "${adminToken}", `)
+  service.kill('SIGHUP')
+  await service.printed(/not reloaded[^]*not reloaded/)
+  service.kill('SIGTERM')
+  const { code, stdout, stderr } = await service.ended
+  expect(code).toBe(0)
+  expect(stdout).toContain('"msg":"attempt"')
+
+  // What is no secret is shown when it is wrong: that of the retention is how the search is known to work.
+  const output = [stdout, stderr, ...answers].join('\n').replaceAll('"hush-no\\"', '')
+  expect(output).not.toContain('hush-no')
+  for (const secret of ['hush', btoa('hush-key:'), webhookSecret.slice(6, 20)]) {
+    expect(around(output, secret)).toEqual([])
+  }
+})
+
+/** Where a text has a word, with what is around it: what the test shows when it fails. */
+function around(text: string, word: string): string[] {
+  return Array.from(text.matchAll(new RegExp(`.{0,80}${word}.{0,20}`, 'g')), ([found]) => found)
+}

@@ -1,0 +1,158 @@
+import { join } from 'node:path'
+import { afterAll, afterEach, describe, expect, test, vi } from 'vitest'
+import { startDestination } from '../../../src/destination.js'
+import { migrateStore, type Migrated } from '../../../src/migrate.js'
+import { openStore } from '../../../src/store/open.js'
+import type { Store } from '../../../src/store/store.js'
+import { addMigrate } from '../../../src/cli/migrate.js'
+import { runInside } from '../../cli/inside.js'
+import { emptyFolder, start } from '../../cli/process.js'
+import { startEndpoint } from '../../endpoint.js'
+import { newDelivery, settlement } from '../contract.js'
+import { startServer } from './server.js'
+
+const server = await startServer()
+afterAll(() => server.dispose())
+
+const cleanUps: (() => unknown)[] = []
+afterEach(async () => {
+  for (const cleanUp of cleanUps.splice(0).reverse()) await cleanUp()
+})
+
+/** The command line, with the sources for the thread of SQLite too. */
+const SOURCES = {
+  main: new URL('../../../src/main.ts', import.meta.url),
+  env: { NODE_OPTIONS: `--import ${new URL('../../typescript.js', import.meta.url).href}` },
+}
+const COMMANDS = [addMigrate({ open: openStore, migrate: migrateStore })]
+
+const silent = {
+  info: () => undefined,
+  warn: () => undefined,
+  error: () => undefined,
+  debug: () => undefined,
+}
+
+/** A store with a live backlog: so many wait, some have arrived, some are tried again, one is dead. */
+async function fill(store: Store, waiting: number): Promise<void> {
+  await store.put(Array.from({ length: 20 }, () => newDelivery()))
+  const claimed = await store.claim([{ destination: 'crm', lane: 'fresh', limit: 20 }])
+  await store.settle(
+    claimed.map((delivery, i) => {
+      if (i === 0) return settlement(delivery, { state: 'dead', reason: 'rejected' })
+      if (i < 10) return settlement(delivery, { state: 'backlog', delayMs: 3_600_000 })
+      return settlement(delivery)
+    }),
+  )
+  await store.put(Array.from({ length: waiting }, () => newDelivery()))
+}
+
+async function sqliteWith(waiting: number): Promise<string> {
+  const url = `sqlite:${join(emptyFolder(), 'store.db')}`
+  const store = await openStore(url)
+  await fill(store, waiting)
+  await store.close()
+  return url
+}
+
+describe('migrate', () => {
+  test('moves a live backlog, though it is killed in the middle, and it goes on from there', async () => {
+    const [from, to] = [await sqliteWith(5_000), await server.database()]
+    const args = ['migrate', '--from', from, '--to', to, '--json']
+    const killed = start(args, SOURCES)
+    await killed.printed(/"stage":"copy"/)
+    killed.kill('SIGKILL')
+    expect((await killed.ended).stdout).toBe('')
+    const target = await openStore(to)
+    const before = await target.count()
+    expect(before).toBeGreaterThan(0)
+    expect(before).toBeLessThan(5_020)
+
+    const { code, stdout, stderr } = await runInside(args, COMMANDS)
+    expect(code, stderr).toBe(0)
+    const counts = { total: 5_020, moved: 5_020 - before, known: before, same: 5_020 }
+    expect(JSON.parse(stdout)).toEqual({ ...counts, ahead: 0, different: 0, differences: [] })
+    for (const line of stderr.trim().split('\n')) {
+      expect(JSON.parse(line)).toMatchObject({ total: 5_020 })
+    }
+    expect(await target.stats()).toMatchObject([{ fresh: 5_000, backlog: 9, leased: 0, dead: 1 }])
+    await target.close()
+
+    const crm = await startEndpoint([204])
+    const webhooks = [{ url: crm.url, headers: {}, concurrency: 128 }]
+    const running = await startDestination(
+      {
+        listen: { host: '127.0.0.1', port: 0 },
+        sources: [{ name: 'web', writeKey: 'key' }],
+        destinations: [
+          { name: 'crm', sources: ['web'], enabled: true, sharedSecret: undefined, webhooks },
+        ],
+        store: to,
+        adminToken: undefined,
+        allowNetworks: ['127.0.0.0/8'],
+        ca: [],
+        retentionMs: 86_400_000,
+      },
+      silent,
+    )
+    cleanUps.push(async () => {
+      await running.close()
+      await crm[Symbol.asyncDispose]()
+    })
+    await vi.waitUntil(async () => (await running.stats())[0]?.fresh === 0, 20_000)
+    await vi.waitUntil(() => crm.received.length === 5_000, 20_000)
+    expect(new Set(crm.received.map(({ headers }) => headers['x-message-id'])).size).toBe(5_000)
+
+    // What has gone on there since is no difference.
+    const again = await runInside(args, COMMANDS)
+    const result = JSON.parse(again.stdout) as Migrated
+    expect(result).toMatchObject({ moved: 0, known: 5_020, different: 0, ahead: 5_000 })
+  })
+
+  test('says in words what it does, and ends with 1 if something is otherwise', async () => {
+    const [from, to] = [await sqliteWith(10), await server.database()]
+    const first = await runInside(['migrate', '--from', from, '--to', to], COMMANDS)
+    expect(first.code, first.stderr).toBe(0)
+    expect(first.stderr).toContain('moving: 30 of 30\ncomparing: 30 of 30\n')
+    expect(first.stdout).toContain('30 deliveries: 30 moved, 0 were there already.\n')
+    expect(first.stdout).not.toContain('secret')
+    await server.query(
+      `UPDATE hookline.deliveries SET body = 'x' WHERE id = (SELECT min(id) FROM hookline.deliveries)`,
+      [],
+      to,
+    )
+    const second = await runInside(['migrate', '--from', from, '--to', to], COMMANDS)
+    expect(second.code).toBe(1)
+    expect(second.stdout).toContain('29 are the same, 0 have gone on since, 1 differ.\n')
+    expect(second.stdout).toMatch(/ {2}"[\w-]+" from web to crm: body\n/)
+  })
+
+  test('says which store can not be opened, and why', async () => {
+    const from = await sqliteWith(0)
+    const to = 'postgres://u:hush@127.0.0.1:1/db'
+    const { code, stderr } = await runInside(['migrate', '--from', from, '--to', to], COMMANDS)
+    expect(code).toBe(1)
+    expect(stderr).toContain('--to: store: postgres://u@127.0.0.1:1/db')
+    expect(stderr).not.toContain('hush')
+    const holder = await openStore(from)
+    cleanUps.push(() => holder.close())
+    const locked = await runInside(
+      ['migrate', '--from', from, '--to', await server.database()],
+      COMMANDS,
+    )
+    expect(locked).toMatchObject({ code: 1 })
+    expect(locked.stderr).toMatch(/^--from: .*another running process/)
+  })
+
+  test('moves back to a file as well', async () => {
+    const url = await server.database()
+    const from = await openStore(url)
+    await fill(from, 300)
+    const to = await openStore(`sqlite:${join(emptyFolder(), 'store.db')}`)
+    const moved = { total: 320, moved: 320, known: 0, same: 320, ahead: 0, different: 0 }
+    expect(await migrateStore(from, to)).toEqual({ ...moved, differences: [] })
+    const stats = { destination: 'crm', fresh: 300, backlog: 9, leased: 0, dead: 1 }
+    expect(await to.stats()).toMatchObject([stats])
+    await Promise.all([from.close(), to.close()])
+  })
+})
