@@ -3,7 +3,7 @@ import { signal } from '@preact/signals'
 import { request, token } from './api.js'
 import type { AttemptEvent, CallEvent } from './model.js'
 import { readEvents } from './sse.js'
-import { noteAnswer, toApiError } from './state.js'
+import { toApiError } from './state.js'
 
 export type LiveEvent = { key: number } & (
   { kind: 'call'; call: CallEvent } | { kind: 'attempt'; attempt: AttemptEvent }
@@ -46,9 +46,7 @@ const read = () =>
     const parsed: unknown = JSON.parse(data)
     if (event === 'call') take({ key: nextKey++, kind: 'call', call: parsed as CallEvent })
     else if (event === 'attempt') {
-      const attempt = parsed as AttemptEvent
-      noteAnswer(attempt.destination, attempt.endpoint, attempt)
-      take({ key: nextKey++, kind: 'attempt', attempt })
+      take({ key: nextKey++, kind: 'attempt', attempt: parsed as AttemptEvent })
     } else if (event === 'skipped') take(undefined, (parsed as { count: number }).count)
   })
 

@@ -45,6 +45,8 @@ export interface EndpointStatus {
   failed: number
   p50Ms: number | null
   p99Ms: number | null
+  /** The latest request that was sent and not delivered. */
+  lastFailure: { at: number; code: string; status: number | null; error: string | null } | null
 }
 
 export interface Health {
@@ -78,7 +80,7 @@ export interface DeliveryLine {
   source: string
   destination: string
   type: string
-  event: string | null
+  event: string
   user: string
   state: DeliveryState
   reason: string | null
@@ -101,7 +103,7 @@ export interface Trace {
   source: string
   destination: string
   type: string
-  event: string | null
+  event: string
   user: string
   body: string
   state: DeliveryState
@@ -144,7 +146,7 @@ export interface CallEvent {
   at: number
   source: string
   type: string
-  event: string | null
+  event: string
   user: string
   messageId: string
 }

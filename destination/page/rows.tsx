@@ -4,11 +4,11 @@ import { now } from './state.js'
 import { outcome, stateInWords } from './words.js'
 
 /** What a call is, in a few words: `track “Signed Up”`. */
-export function Call({ type, event }: { type: string; event: string | null }) {
+export function Call({ type, event }: { type: string; event: string }) {
   return (
     <>
       {type}
-      {event !== null && event !== '' && <> “{event}”</>}
+      {event !== '' && <> “{event}”</>}
     </>
   )
 }

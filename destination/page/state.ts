@@ -1,9 +1,9 @@
 // What the whole page shares, and how it is kept up to date.
 import { computed, signal } from '@preact/signals'
-import { ApiError, get, query, token } from './api.js'
-import type { DeliveryList, Health, Status, Trace } from './model.js'
+import { ApiError, get, token } from './api.js'
+import type { Health, Status } from './model.js'
 import { poll } from './poll.js'
-import { endpointKey, isDown, sentences, type LastFailure } from './words.js'
+import { sentences } from './words.js'
 
 const STATUS_MS = 2_000
 const HEALTH_MS = 10_000
@@ -22,11 +22,8 @@ const aheadMs = signal(0)
 /** Ticks once a second: the time there. */
 export const now = signal(Date.now())
 
-/** What endpoints answered last, where they took no message; by {@link endpointKey}. */
-const failures = signal<ReadonlyMap<string, LastFailure>>(new Map())
-
 export const news = computed(() =>
-  status.value === undefined ? [] : sentences(status.value, health.value, failures.value),
+  status.value === undefined ? [] : sentences(status.value, health.value),
 )
 
 export const canWrite = computed(() => status.value?.canWrite === true)
@@ -57,7 +54,6 @@ export async function readStatus(abort?: AbortSignal): Promise<void> {
     now.value = read.now
     trouble.value = undefined
     lastReadAt.value = Date.now()
-    await readFailures(read)
   } catch (error) {
     if (abort?.aborted) return
     trouble.value = toApiError(error)
@@ -70,42 +66,6 @@ async function readHealth(abort: AbortSignal): Promise<void> {
   } catch {
     // The state is read more often, and says it.
   }
-}
-
-/** Finds what the endpoints that are down answered: in a message that waits for them. */
-async function readFailures({ destinations }: Status): Promise<void> {
-  const ill = destinations.filter(({ name, endpoints }) =>
-    endpoints.some(
-      ({ url, gate }) =>
-        gate !== null && isDown(gate.state) && !failures.value.has(endpointKey(name, url)),
-    ),
-  )
-  for (const { name } of ill) {
-    const list = await get<DeliveryList>(
-      `/deliveries${query({ state: 'waiting', destination: name, limit: 1 })}`,
-    )
-    const [first] = list.deliveries
-    if (first === undefined) continue
-    const { attempts } = await get<Trace>(`/deliveries/${first.id}`)
-    for (const attempt of attempts) noteAnswer(name, attempt.url, attempt)
-  }
-}
-
-/** Remembers what an endpoint answered; what was not sent tells nothing of it. */
-export function noteAnswer(destination: string, url: string, answer: LastFailure): void {
-  if (answer.code === 'endpoint_down' || answer.code === 'endpoint_busy') return
-  const key = endpointKey(destination, url)
-  const known = failures.value.get(key)
-  if (answer.code === 'delivered') {
-    if (known === undefined) return
-    const rest = new Map(failures.value)
-    rest.delete(key)
-    failures.value = rest
-    return
-  }
-  if (known?.code === answer.code && known.status === answer.status) return
-  const { code, status, error } = answer
-  failures.value = new Map(failures.value).set(key, { code, status, error })
 }
 
 export function toApiError(error: unknown): ApiError {

@@ -23,14 +23,6 @@ export interface Sentence {
   href?: string
 }
 
-/** What an endpoint last answered, when it did not take a message. */
-export interface LastFailure {
-  code: string
-  status: number | null
-  /** In the destination's words. */
-  error: string | null
-}
-
 const DEADLINE_MS = 4 * 3_600_000
 /** A message that has waited so long has an hour left. */
 const LATE_MS = 3 * 3_600_000
@@ -50,7 +42,7 @@ const VERBS: Readonly<Record<string, string>> = {
 }
 
 /** `answers 503`, `refuses connections`, … */
-export function verb({ code, status }: Pick<LastFailure, 'code' | 'status'>): string {
+export function verb({ code, status }: { code: string; status: number | null }): string {
   return VERBS[code] ?? (status === null ? 'fails' : `answers ${status}`)
 }
 
@@ -95,28 +87,14 @@ export const GATES: Readonly<Record<GateState, string>> = {
 
 export const isDown = (state: GateState): boolean => state === 'open' || state === 'probe'
 
-/** What names an endpoint of a destination. */
-export const endpointKey = (destination: string, url: string): string => `${destination} ${url}`
-
-/**
- * All that somebody on call should know, the worst first.
- *
- * @param failures - What endpoints last answered, by {@link endpointKey}.
- */
-export function sentences(
-  status: Status,
-  health: Health | undefined,
-  failures: ReadonlyMap<string, LastFailure>,
-): Sentence[] {
+/** All that somebody on call should know, the worst first. */
+export function sentences(status: Status, health: Health | undefined): Sentence[] {
   const all = [
     ...status.destinations.flatMap((destination) => [
-      ...destination.endpoints.flatMap((endpoint) =>
-        ofEndpoint(destination, endpoint, {
-          now: status.now,
-          buckets: bucketsOf(health, destination.name, endpoint.url),
-          failure: failures.get(endpointKey(destination.name, endpoint.url)),
-        }),
-      ),
+      ...destination.endpoints.flatMap((endpoint) => {
+        const buckets = bucketsOf(health, destination.name, endpoint.url)
+        return ofEndpoint(destination, endpoint, buckets, status.now)
+      }),
       ...ofDestination(destination),
     ]),
     ...status.sources.flatMap(ofSource),
@@ -132,16 +110,11 @@ export function bucketsOf(health: Health | undefined, destination: string, url: 
   return found?.buckets ?? []
 }
 
-interface Known {
-  now: number
-  buckets: readonly Bucket[]
-  failure: LastFailure | undefined
-}
-
 function ofEndpoint(
   { name, fresh, backlog }: DestinationStatus,
-  { url, gate }: EndpointStatus,
-  { now, buckets, failure }: Known,
+  { url, gate, lastFailure }: EndpointStatus,
+  buckets: readonly Bucket[],
+  now: number,
 ): Sentence[] {
   const subject = name
   const href = `#/deliveries?state=waiting&destination=${encodeURIComponent(name)}`
@@ -150,7 +123,7 @@ function ofEndpoint(
   const waiting = fresh + backlog
   if (isDown(gate.state)) {
     const since = downSince(buckets)
-    const what = failure === undefined ? 'is down' : verb(failure)
+    const what = lastFailure === null ? 'is down' : verb(lastFailure)
     const parts = [
       `${place} ${what}${since === undefined ? '' : ` since ${clockMinute(since, now)}`}`,
       'one call at a time probes it, every 30 s at most',
@@ -166,7 +139,7 @@ function ofEndpoint(
   const delivered = sum(recent, 'delivered')
   const failed = sum(recent, 'failed')
   if (failed === 0 || failed / (failed + delivered) < 0.05) return []
-  const text = `${place}: ${count(failed)} of ${counted(failed + delivered, 'request')} failed in the last ${RECENT} minutes${failure === undefined ? '' : `; it ${verb(failure)}`}.`
+  const text = `${place}: ${count(failed)} of ${counted(failed + delivered, 'request')} failed in the last ${RECENT} minutes${lastFailure === null ? '' : `; it ${verb(lastFailure)}`}.`
   return [{ weight: 'warn', subject, text }]
 }
 

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest'
 import type { Bucket, DestinationStatus, EndpointStatus, Health, Status } from '../../page/model.js'
-import { endpointKey, sentences, verb, type LastFailure } from '../../page/words.js'
+import { sentences, verb } from '../../page/words.js'
 import { clockMinute } from '../../page/format.js'
 
 const NOW = Date.UTC(2026, 10, 21, 12, 30)
@@ -13,6 +13,7 @@ const endpoint = (changes: Partial<EndpointStatus> = {}): EndpointStatus => ({
   failed: 0,
   p50Ms: null,
   p99Ms: null,
+  lastFailure: null,
   ...changes,
 })
 
@@ -59,17 +60,20 @@ const health = (buckets: Bucket[]): Health => ({
   endpoints: [{ destination: 'crm', url: URL, buckets }],
 })
 
-const answering = (code: string, answered: number | null) =>
-  new Map<string, LastFailure>([[endpointKey('crm', URL), { code, status: answered, error: null }]])
+const failing = (code: string, answered: number | null): Partial<EndpointStatus> => ({
+  lastFailure: { at: NOW - 1_000, code, status: answered, error: null },
+})
 
 const textsOf = (...given: Parameters<typeof sentences>) =>
   sentences(...given).map(({ weight, subject, text }) => `${weight} ${subject}: ${text}`)
 
-const down = (state: 'open' | 'probe', backlog = 1_204) =>
-  crm({ backlog, endpoints: [endpoint({ gate: { state, allowed: 1, inFlight: 0, waiting: 0 } })] })
+const down = (state: 'open' | 'probe', backlog: number, changes: Partial<EndpointStatus> = {}) => {
+  const gate = { state, allowed: 1, inFlight: 0, waiting: 0 }
+  return crm({ backlog, endpoints: [endpoint({ gate, ...changes })] })
+}
 
 test('where all is well there is nothing to say', () => {
-  expect(sentences(status(), health([bucket(1, { delivered: 50 })]), new Map())).toEqual([])
+  expect(sentences(status(), health([bucket(1, { delivered: 50 })]))).toEqual([])
 })
 
 describe('an endpoint that is down', () => {
@@ -83,20 +87,15 @@ describe('an endpoint that is down', () => {
         bucket(26, { gate: 'probe' }),
       ]
       const since = clockMinute(NOW - 27 * 60_000, NOW)
-      expect(
-        textsOf(
-          status({ destinations: [down(state)] }),
-          health(buckets),
-          answering('server_error', 503),
-        ),
-      ).toEqual([
+      const destinations = [down(state, 1_204, failing('server_error', 503))]
+      expect(textsOf(status({ destinations }), health(buckets))).toEqual([
         `bad crm: crm.example.com/in answers 503 since ${since}; one call at a time probes it, every 30 s at most; 1,204 calls wait.`,
       ])
     },
   )
 
   test('is told even where nothing more is known', () => {
-    expect(textsOf(status({ destinations: [down('open', 0)] }), undefined, new Map())).toEqual([
+    expect(textsOf(status({ destinations: [down('open', 0)] }), undefined)).toEqual([
       'bad crm: crm.example.com/in is down; one call at a time probes it, every 30 s at most.',
     ])
   })
@@ -105,48 +104,43 @@ describe('an endpoint that is down', () => {
 test('an endpoint that comes back is good news', () => {
   const gate = { state: 'ramp', allowed: 4, inFlight: 4, waiting: 0 } as const
   const back = crm({ fresh: 100, backlog: 200, endpoints: [endpoint({ gate })] })
-  expect(textsOf(status({ destinations: [back] }), undefined, new Map())).toEqual([
+  expect(textsOf(status({ destinations: [back] }), undefined)).toEqual([
     'note crm: crm.example.com/in is coming back: 4 requests at once, more with each success; 300 calls wait.',
   ])
 })
 
 test('an endpoint that fails now and then is told from one in twenty on, of the last minutes alone', () => {
-  const failing = (failed: number) => [
+  const after = (failed: number) => [
     bucket(30, { failed: 500 }),
     bucket(2, { delivered: 100 - failed, failed }),
   ]
-  const answer = answering('timeout', null)
-  expect(textsOf(status(), health(failing(4)), answer)).toEqual([])
-  expect(textsOf(status(), health(failing(5)), answer)).toEqual([
+  const destinations = [crm({ endpoints: [endpoint(failing('timeout', null))] })]
+  expect(textsOf(status({ destinations }), health(after(4)))).toEqual([])
+  expect(textsOf(status({ destinations }), health(after(5)))).toEqual([
     'warn crm: crm.example.com/in: 5 of 100 requests failed in the last 5 minutes; it does not answer in time.',
   ])
 })
 
 test('what comes near its end is told with the time that is left', () => {
   const late = crm({ oldestMs: 3.5 * 3_600_000, backlog: 1 })
-  expect(textsOf(status({ destinations: [late] }), undefined, new Map())).toEqual([
+  expect(textsOf(status({ destinations: [late] }), undefined)).toEqual([
     'bad crm: the oldest call has waited for 3 h 30 min: in 30 min it becomes a dead letter.',
   ])
 })
 
 test('the worst comes first', () => {
-  const { endpoints } = down('open')
+  const { endpoints } = down('open', 0)
   const sources = [{ name: 'web', accepted: 1_000_000, rejected: 1 }]
   const found = sentences(
     status({ sources, destinations: [crm({ dead: 2, enabled: false, endpoints })] }),
     undefined,
-    new Map(),
   )
   expect(found.map(({ weight }) => weight)).toEqual(['bad', 'warn', 'note', 'note'])
 })
 
 test('dead letters lead to where they are', () => {
   const name = 'a & b'
-  const [found] = sentences(
-    status({ destinations: [crm({ name, dead: 1 })] }),
-    undefined,
-    new Map(),
-  )
+  const [found] = sentences(status({ destinations: [crm({ name, dead: 1 })] }), undefined)
   expect(found).toMatchObject({
     text: '1 dead letter: nobody tries it again unless you do.',
     href: '#/deliveries?state=dead&destination=a%20%26%20b',
