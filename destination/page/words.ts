@@ -85,7 +85,7 @@ export const GATES: Readonly<Record<GateState, string>> = {
   open: 'down',
 }
 
-export const isDown = (state: GateState): boolean => state === 'open' || state === 'probe'
+const isDown = (state: GateState): boolean => state === 'open' || state === 'probe'
 
 /** All that somebody on call should know, the worst first. */
 export function sentences(status: Status, health: Health | undefined): Sentence[] {
