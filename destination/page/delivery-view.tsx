@@ -123,20 +123,24 @@ function inWords(trace: Trace, now: number): string {
     const took = last === undefined ? '' : ` ${span(last.at + last.ms - receivedAt)} after it came`
     return `Delivered${took}, in ${counted(tries, 'attempt')}.`
   }
-  if (state === 'dead')
-    return `Given up after ${counted(tries, 'attempt')}: ${reason ?? 'for no known reason'}.`
-  if (state === 'skipped') return `Not sent: ${reason ?? 'for no known reason'}.`
+  if (state === 'dead') return `Given up after ${counted(tries, 'attempt')}: ${sentenceOf(reason)}`
+  if (state === 'skipped') return `Not sent: ${sentenceOf(reason)}`
   if (state === 'leased') return 'It is being sent right now.'
   if (dueAt === null || dueAt <= now) {
-    return 'It is due: it goes out as soon as its destination has room for it.'
+    return 'It is due: it goes out as soon as its destination is well and has room for it.'
   }
   return `The next attempt is due in ${seconds(dueAt - now)}, at ${clock(dueAt, now)}.`
 }
 
+/** Reasons may end in the words of an error, which is a sentence already. */
+const sentenceOf = (reason: string | null) =>
+  `${(reason ?? 'nobody knows why').replace(/\.$/, '')}.`
+
 /** How much of its 4 hours is left. */
 function Window({ trace, now }: { trace: Trace; now: number }) {
   const { deadlineAt } = trace
-  if (isSettled(trace) || deadlineAt === null) return null
+  if (isSettled(trace)) return null
+  if (deadlineAt === null) return <p class="hint">Its 4 hours begin with its first attempt.</p>
   const left = Math.max(0, deadlineAt - now)
   const words =
     left === 0

@@ -122,10 +122,9 @@ function ofEndpoint(
   if (gate === null) return []
   const waiting = fresh + backlog
   if (isDown(gate.state)) {
-    const since = downSince(buckets)
     const what = lastFailure === null ? 'is down' : verb(lastFailure)
     const parts = [
-      `${place} ${what}${since === undefined ? '' : ` since ${clockMinute(since, now)}`}`,
+      `${place} ${what}${downFor(buckets, now)}`,
       'one call at a time probes it, every 30 s at most',
       ...(waiting > 0 ? [counted(waiting, 'call waits', 'calls wait')] : []),
     ]
@@ -143,10 +142,14 @@ function ofEndpoint(
   return [{ weight: 'warn', subject, text }]
 }
 
-/** When the trouble began: the first of the minutes, up to now, in each of which it was down at some time. */
-function downSince(buckets: readonly Bucket[]): number | undefined {
+/** Since when it is down: for all of the minutes up to now, in each of which it was down at some time. */
+function downFor(buckets: readonly Bucket[], now: number): string {
   const lastWell = buckets.findLastIndex(({ gate }) => !isDown(gate))
-  return buckets[lastWell + 1]?.at
+  const first = buckets[lastWell + 1]
+  if (first === undefined) return ''
+  // Older ones are not asked for: it may have begun before.
+  if (lastWell === -1 && now - first.at > 59 * 60_000) return ' for an hour or longer'
+  return ` since ${clockMinute(first.at, now)}`
 }
 
 function ofDestination(destination: DestinationStatus): Sentence[] {

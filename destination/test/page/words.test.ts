@@ -94,6 +94,14 @@ describe('an endpoint that is down', () => {
     },
   )
 
+  test('for longer than is known is told so', () => {
+    const buckets = Array.from({ length: 60 }, (_, i) => bucket(59.5 - i, { gate: 'open' }))
+    const destinations = [down('open', 0, failing('timeout', null))]
+    expect(textsOf(status({ destinations }), health(buckets))).toEqual([
+      'bad crm: crm.example.com/in does not answer in time for an hour or longer; one call at a time probes it, every 30 s at most.',
+    ])
+  })
+
   test('is told even where nothing more is known', () => {
     expect(textsOf(status({ destinations: [down('open', 0)] }), undefined)).toEqual([
       'bad crm: crm.example.com/in is down; one call at a time probes it, every 30 s at most.',
