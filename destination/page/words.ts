@@ -144,8 +144,10 @@ function ofEndpoint(
 
 /** Since when it is down: for all of the minutes up to now, in each of which it was down at some time. */
 function downFor(buckets: readonly Bucket[], now: number): string {
-  const lastWell = buckets.findLastIndex(({ gate }) => !isDown(gate))
-  const first = buckets[lastWell + 1]
+  // In the minute that goes on, the gate may not have been looked at yet.
+  const known = buckets.slice(0, isDown(buckets.at(-1)?.gate ?? 'closed') ? undefined : -1)
+  const lastWell = known.findLastIndex(({ gate }) => !isDown(gate))
+  const first = known[lastWell + 1]
   if (first === undefined) return ''
   // Older ones are not asked for: it may have begun before.
   if (lastWell === -1 && now - first.at > 59 * 60_000) return ' for an hour or longer'

@@ -85,6 +85,8 @@ describe('an endpoint that is down', () => {
         bucket(28, { delivered: 9 }),
         bucket(27, { gate: 'open' }),
         bucket(26, { gate: 'probe' }),
+        // The minute that has just begun, in which nobody has looked yet.
+        bucket(0),
       ]
       const since = clockMinute(NOW - 27 * 60_000, NOW)
       const destinations = [down(state, 1_204, failing('server_error', 503))]
