@@ -1,3 +1,4 @@
+import { availableParallelism } from 'node:os'
 import { defineConfig } from 'vitest/config'
 
 // Examples and the destination import the package by its name; the tests run its sources.
@@ -8,6 +9,8 @@ const alias = [
 
 export default defineConfig({
   test: {
+    // Many files wait more than they work: two at a time on the smallest machine.
+    maxWorkers: Math.max(2, availableParallelism() - 1),
     projects: [
       {
         resolve: { alias },
@@ -26,9 +29,16 @@ export default defineConfig({
           name: 'destination',
           root: 'destination',
           include: ['test/**/*.test.ts'],
-          globalSetup: [`${import.meta.dirname}/destination/scripts/build-page.js`],
+          globalSetup: [
+            `${import.meta.dirname}/destination/test/compile.ts`,
+            `${import.meta.dirname}/destination/scripts/build-page.js`,
+          ],
           testTimeout: 30_000,
           hookTimeout: 30_000,
+          // For what takes a moment, and longer beside other work.
+          expect: { poll: { timeout: 20_000 } },
+          // No file leaves anything to another, and each process of its own would load the same sources.
+          isolate: false,
           // For the threads that the sources start.
           execArgv: ['--import', `${import.meta.dirname}/destination/test/typescript.js`],
         },

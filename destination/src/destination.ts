@@ -1,4 +1,6 @@
 import { isDeepStrictEqual } from 'node:util'
+import { createSyncAudience } from './audience.js'
+import { createDeleteUser } from './deletion.js'
 import { createPoster } from './attempt/poster.js'
 import { createNetwork } from './attempt/network.js'
 import { createAccept } from './accept.js'
@@ -115,12 +117,6 @@ async function start(
     dispatcher.aim(targets)
     await closeUnused(before, targets)
   }
-  await use(settings)
-  if (isDelivering) {
-    store.onPut?.((destination, lane) => {
-      dispatcher.heard(destination, lane)
-    })
-  }
 
   const readiness = new Readiness({
     dispatcher,
@@ -159,7 +155,17 @@ async function start(
   const servers = new Set([admin, collector])
   for (const { app } of servers) addHealthRoutes(app, readiness)
   addPageRoutes(admin.app)
-  addAdminRoutes(admin.app, { adminToken: () => current.adminToken, metrics })
+  addAdminRoutes(admin.app, {
+    adminToken: () => current.adminToken,
+    metrics,
+    syncAudience: createSyncAudience({
+      store,
+      dispatcher,
+      destinations: () => current.destinations,
+      now: Date.now,
+    }),
+    deleteUser: createDeleteUser({ forward, store, settings: () => current, now: Date.now }),
+  })
   addAdminApi(admin.app, {
     store,
     heard: (destination, lane) => {
@@ -180,13 +186,19 @@ async function start(
     clearInterval(looking)
     await Promise.all(Array.from(servers, (server) => server.close()))
   }
+  // First, so that nothing is sent by one that can't listen.
   const { url, adminUrl } = await listen(settings, collector, admin).catch(
     async (error: unknown) => {
-      dispatcher.stop()
-      await Promise.all([close(), dispatcher.close(), accord?.close(), closeUnused(targets, [])])
+      await Promise.all([close(), dispatcher.close(), accord?.close()])
       throw error
     },
   )
+  await use(settings)
+  if (isDelivering) {
+    store.onPut?.((destination, lane) => {
+      dispatcher.heard(destination, lane)
+    })
+  }
   const sweepFailed = (error: unknown) => {
     log.error({ error: messageOf(error) }, 'what is too old could not be deleted; trying again')
   }

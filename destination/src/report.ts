@@ -63,7 +63,10 @@ export function reportTo(
       log.info({}, 'the store takes outcomes again')
     },
     refused: (count) => {
-      log.warn({ count }, 'attempts took longer than their lease: their messages are sent again')
+      log.warn(
+        { count },
+        'outcomes came too late: another attempt has the message, or its user was deleted',
+      )
     },
   }
 }

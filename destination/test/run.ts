@@ -8,7 +8,7 @@ import type { Log } from '../src/log.js'
 import type { Destination, Settings } from '../src/settings/settings.js'
 import { startEndpoint, type Answer, type TestEndpoint } from './endpoint.js'
 
-export const KEY = 'web-key'
+const KEY = 'web-key'
 export const ADMIN_TOKEN = 'admin-token-0123456789'
 
 const silent: Log = {

@@ -1,13 +1,9 @@
 import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { fileURLToPath } from 'node:url'
 import { verifyWebhook } from 'hookline'
 import { describe, expect, test } from 'vitest'
 import { folderWith, start as startProcess } from './cli/process.js'
 import { destination, endpoint, post, settingsFor, start, track } from './run.js'
-
-/** For the store's thread. */
-const TYPESCRIPT = fileURLToPath(new URL('typescript.js', import.meta.url))
 
 describe('a secret is rotated', () => {
   test('without a gap at a receiver that knows one at a time, whenever it changes', async () => {
@@ -72,8 +68,7 @@ test('no output of a run has a secret in it', async () => {
   const folder = folderWith(settings)
   const service = startProcess(['serve', '--log-level', 'debug'], {
     folder,
-    env: { ENV_SECRET: 'hush-env', NODE_OPTIONS: `--import ${TYPESCRIPT}` },
-    main: new URL('../src/main.ts', import.meta.url),
+    env: { ENV_SECRET: 'hush-env' },
   })
   const [, url = '', admin = '', pid = ''] = await service.printed(
     /"url":"([^"]+)","admin":"([^"]+)".*"pid":(\d+).*"msg":"listening"/,

@@ -2,8 +2,8 @@ import { existsSync } from 'node:fs'
 import { isMainThread } from 'node:worker_threads'
 
 // For threads that run the sources: before Node 22, `--import tsx` leaves threads out. One whose file is there runs
-// JavaScript, needs no help, and starts ten times as fast without.
-if (isMainThread || !existsSync(process.argv[1] ?? '')) {
+// JavaScript, and needs no help.
+if (!isMainThread && !existsSync(process.argv[1] ?? '')) {
   const { register } = await import('tsx/esm/api')
   register()
 }

@@ -7,13 +7,13 @@ import { BUCKET_MS, MAX_BUCKETS, type History } from '../health/history.js'
 import type { Role } from '../role.js'
 import { withoutQuery } from '../settings/show.js'
 import type { Settings } from '../settings/settings.js'
-import { WINDOW_MS } from '../settle/schedule.js'
-import type { Store, Summary, Trace } from '../store/store.js'
+import type { Store, Summary } from '../store/store.js'
 import { version } from '../version.js'
 import { checkReader, checkToken, hasToken } from './access.js'
 import type { Feed } from './feed.js'
 import { readId, readList, readMinutes, readReplay, type ListParameters } from './parameters.js'
 import { replay, type ReplayParts } from './replay.js'
+import { shown } from './shown.js'
 
 /** What the admin API works with. */
 export interface ApiParts {
@@ -167,16 +167,5 @@ async function list(store: Pick<Store, 'find'>, { filter, before, limit }: ListP
     deliveries,
     next: next === undefined ? null : String(next),
     isComplete: next === undefined || deliveries.length === limit,
-  }
-}
-
-/** A trace as it is shown: keys are kept in the queries of URLs at times. */
-export function shown(trace: Trace) {
-  const isWaiting = trace.dueAt !== null
-  const { firstAttemptAt } = trace
-  return {
-    ...trace,
-    deadlineAt: isWaiting && firstAttemptAt !== null ? firstAttemptAt + WINDOW_MS : null,
-    attempts: trace.attempts.map((one) => ({ ...one, url: withoutQuery(one.url) })),
   }
 }

@@ -1,10 +1,8 @@
 import { randomUUID } from 'node:crypto'
 import { Argument, InvalidArgumentError } from 'commander'
 import {
-  Analytics,
   HooklineError,
-  OptionError,
-  type AnalyticsOptions,
+  type Analytics,
   type DeliveredReport,
   type IdentifyMessage,
   type AliasMessage,
@@ -13,19 +11,20 @@ import {
   type TrackMessage,
 } from 'hookline'
 import type { CallType } from '../call.js'
-import { formatListen } from '../settings/network.js'
+import {
+  COLLECTOR_HELP,
+  findCollector,
+  openClient,
+  type CollectorOptions,
+} from './collector-client.js'
 import { CommandError, EXIT, wholeNumber, type AddCommand } from './command.js'
-import { readLocalSettings } from './local-settings.js'
 
 const TYPES: readonly CallType[] = ['identify', 'track', 'page', 'screen', 'group', 'alias']
 
 /** How often a call is sent again, beyond which somebody who looks on has seen enough. */
 const MAX_RETRIES = 3
 
-interface SendOptions {
-  to?: string
-  key?: string
-  config?: string
+interface SendOptions extends CollectorOptions {
   user?: string
   anonymous?: string
   event?: string
@@ -44,8 +43,7 @@ interface SendOptions {
 }
 
 const EXAMPLES = `
-The write key is --key, else HOOKLINE_WRITE_KEY, else that of the first source of the settings in this folder;
-the collector is --to, else ANALYTICS_ENDPOINT, else where these settings listen.
+${COLLECTOR_HELP}
 
 Exit codes: 0 accepted, 1 refused, 2 the call is wrong (nothing was sent), 3 no answer: it may have arrived, and
 can be sent again with the same --message-id.
@@ -125,25 +123,6 @@ function describeCall(type: CallType, { event, user, anonymous }: SendOptions): 
   return [type, event && JSON.stringify(event), who && `of ${who}`].filter(Boolean).join(' ')
 }
 
-/** The write key and the collector; `undefined` leaves the collector to the client, which knows its variable. */
-function findCollector({ to, key, config }: SendOptions): { key: string; endpoint?: string } {
-  const given = key ?? process.env['HOOKLINE_WRITE_KEY']
-  const endpoint = to === undefined ? {} : { endpoint: to }
-  if (given && config === undefined) return { key: given, ...endpoint }
-  const local = readLocalSettings(config)
-  const found = given || local?.settings.sources[0]?.writeKey
-  if (!local || !found) {
-    throw new CommandError(
-      EXIT.usage,
-      'There is no write key: give --key, set HOOKLINE_WRITE_KEY, or run this in the folder of the settings.',
-    )
-  }
-  if (to !== undefined || process.env['ANALYTICS_ENDPOINT']) return { key: found, ...endpoint }
-  const { host, port } = local.settings.listen
-  const reached = host === '0.0.0.0' ? '127.0.0.1' : host === '::' ? '::1' : host
-  return { key: found, endpoint: `http://${formatListen({ host: reached, port })}` }
-}
-
 /** Sends one call through the client, and gives what became of it. */
 async function deliver(
   type: CallType,
@@ -153,7 +132,7 @@ async function deliver(
 ): Promise<{ error?: HooklineError; report?: DeliveredReport }> {
   let error: HooklineError | undefined
   let report: DeliveredReport | undefined
-  const analytics = open(key, {
+  const analytics = openClient(key, {
     endpoint,
     flushAt: 1,
     maxRetries: MAX_RETRIES,
@@ -169,15 +148,6 @@ async function deliver(
   }
   await analytics.close({ timeout: options.timeout })
   return { ...(error && { error }), ...(report && { report }) }
-}
-
-function open(key: string, options: AnalyticsOptions): Analytics {
-  try {
-    return new Analytics(key, options)
-  } catch (error) {
-    if (!(error instanceof OptionError)) throw error
-    throw new CommandError(EXIT.usage, error.message.replace(/^endpoint must/, '--to must'))
-  }
 }
 
 /** Hands a call over as it was given: what is missing or too much, the client says better than any check here. */

@@ -1,3 +1,4 @@
+import type { IncomingMessage } from 'node:http'
 import type { Socket } from 'node:net'
 import { fastify, type FastifyInstance, type FastifyReply } from 'fastify'
 import { drain } from './read-body.js'
@@ -67,7 +68,7 @@ export function createServer(log: ServerLog, hint: string, patience = PATIENCE):
     },
     // What arrives while it closes is still taken, and told to connect elsewhere next.
     return503OnClosing: false,
-    routerOptions: { ignoreTrailingSlash: true },
+    routerOptions: { ignoreTrailingSlash: true, maxParamLength: 1_000 },
     clientErrorHandler: answerBrokenHttp,
     frameworkErrors: (error, _request, reply) => {
       refuse(reply, toRefusal(error))
@@ -132,7 +133,26 @@ const BROKEN_HTTP: Readonly<Record<string, string>> = {
   HPE_HEADER_OVERFLOW: '431 Request Header Fields Too Large',
 }
 
+/** Connections whose request may take longer than others. */
+const patient = new WeakSet<Socket>()
+
+/**
+ * Lets a request take longer to arrive than others do, as long as its client is not silent.
+ *
+ * @param idleMs - How long it may be.
+ */
+export function takeTime(request: IncomingMessage, idleMs: number): void {
+  const { socket } = request
+  patient.add(socket)
+  socket.setTimeout(idleMs) // without a listener, Node hangs up
+  request.once('close', () => {
+    patient.delete(socket)
+    socket.setTimeout(0)
+  })
+}
+
 function answerBrokenHttp(error: NodeJS.ErrnoException, socket: Socket): void {
+  if (error.code === 'ERR_HTTP_REQUEST_TIMEOUT' && patient.has(socket)) return
   if (!socket.writable || error.code === 'ECONNRESET') {
     socket.destroy()
     return

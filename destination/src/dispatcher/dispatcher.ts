@@ -99,6 +99,12 @@ export class Dispatcher {
     if (state === 'leased') target?.arrive()
   }
 
+  /** The store has got something more for the backlog of a destination. */
+  expect(destination: string): void {
+    this.#targets.get(destination)?.expect('backlog', 0)
+    this.#claim()
+  }
+
   /** Deliveries under way. */
   get underWay(): number {
     return this.#underWay
@@ -154,6 +160,7 @@ export class Dispatcher {
 
   async #claimFor(wants: { target: Target; claim: Claim }[]): Promise<void> {
     let deliveries: Delivery[] = []
+    this.#askedAt = this.parts.now()
     try {
       deliveries = await this.parts.store.claim(wants.map(({ claim }) => claim))
       this.#hasClaimFailed = false

@@ -30,7 +30,7 @@ export function withoutPassword(url: string): string {
   return url.replace(/(:\/\/[^/?#\s:@]*):[^/?#\s]*@/, '$1:***@')
 }
 
-/** A URL as it may be shown: keys are kept in queries at times. */
+/** An endpoint's URL that can be shown: keys are kept in queries at times. */
 export function withoutQuery(url: string): string {
   const end = url.indexOf('?')
   return end < 0 ? url : url.slice(0, end)

@@ -112,6 +112,70 @@ export interface Store {
 
   /** What this store has of what another one gave; `undefined` for what it has not. */
   copiesOf(copies: Copy[]): Promise<(Copy | undefined)[]>
+
+  /**
+   * Begins a sync of an audience with the list of its members; the audience is made if there is none of the name. It
+   * supersedes those that were begun before, also those of a process that is gone.
+   *
+   * @throws StoreError if the store can't write.
+   */
+  beginSync(audience: string): Promise<Sync>
+
+  /**
+   * Notes that users are members by the list of a sync. For those who were not before, the notices are put, in the same
+   * commit, one for each destination; a user who comes twice joins once.
+   *
+   * @returns how many joined. It is durable.
+   * @throws StoreError `superseded` if a newer sync has been begun, and nothing is noted; others as {@link put}.
+   */
+  join(sync: Sync, members: string[], notices: Notice[]): Promise<number>
+
+  /**
+   * Goes through the members, `limit` at a time, and takes out those who are not in the list of a sync; the notices are
+   * put for them as in {@link join}.
+   *
+   * @param from - An empty text to begin with, then what the last call gave as `next`.
+   * @throws StoreError as {@link join}.
+   */
+  leave(sync: Sync, from: string, limit: number, notices: Notice[]): Promise<Left>
+
+  /** Whether anything is stored of a user but deletions. */
+  hasUser(user: string): Promise<boolean>
+
+  /**
+   * Deletes what is stored of a user: messages whatever their state, with their attempts, and memberships; not the
+   * deletions, which are to be sent. What is being attempted goes too: its settlement is refused. Works in slices.
+   *
+   * @param from - 0 to begin with, then what the last call gave as `next`.
+   * @throws StoreError if the store can't write.
+   */
+  purgeUser(user: string, from: number): Promise<Purged>
+}
+
+/** One list of an audience's members on its way in. The numbers of an audience's syncs rise. */
+export interface Sync {
+  audience: string
+  number: number
+}
+
+/** What one destination is told of a member; the body is what comes before the user's id in JSON, it, and the rest. */
+export interface Notice {
+  source: string
+  destination: string
+  before: string
+  after: string
+}
+
+/** How many left, and where to go on; `undefined` at the end. */
+export interface Left {
+  left: number
+  next: string | undefined
+}
+
+/** How many messages and memberships were deleted, and where to go on; `undefined` at the end. */
+export interface Purged {
+  purged: number
+  next: number | undefined
 }
 
 /** All of one delivery: a store that has it goes on as the one before would have. Ids are each store's own. */

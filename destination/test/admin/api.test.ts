@@ -101,15 +101,21 @@ describe('who may', () => {
   ]
 
   /** The status of a request, by a socket: fetch sets its own host, and a stream has no end. */
-  const statusOf = async (url: string, method: string, path: string, headers: object) => {
+  const statusOf = async (
+    url: string,
+    method: string,
+    path: string,
+    headers: Record<string, string>,
+  ) => {
     const { port, host } = new URL(url)
     const lines = Object.entries({ host, connection: 'close', ...headers })
     const body = method === 'POST' ? '{"all":true}' : ''
-    if (body) lines.push(['content-type', 'application/json'], ['content-length', body.length])
+    if (body)
+      lines.push(['content-type', 'application/json'], ['content-length', String(body.length)])
     const socket = connect(Number(port), '127.0.0.1')
     socket.write(
       `${method} /v1/admin${path} HTTP/1.1\r\n` +
-        lines.map(([name, value]) => `${name}: ${String(value)}\r\n`).join('') +
+        lines.map(([name, value]) => `${name}: ${value}\r\n`).join('') +
         `\r\n${body}`,
     )
     const [line] = await new Promise<string[]>((resolve) => {

@@ -2,9 +2,9 @@ import { spawn } from 'node:child_process'
 import { mkdtempSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { fileURLToPath } from 'node:url'
+import { inject } from 'vitest'
 
-const TSCONFIG = fileURLToPath(new URL('../../tsconfig.json', import.meta.url))
+const MAIN = join(inject('compiledDir'), 'main.js')
 
 /** A process that has ended. */
 export interface Ended {
@@ -15,6 +15,7 @@ export interface Ended {
 
 /** A process that runs. */
 export interface Running {
+  pid: number
   kill(signal: NodeJS.Signals): void
   /** The first match in what it has printed, or is going to, on either stream; rejects if it ends without one. */
   printed(pattern: RegExp): Promise<RegExpExecArray>
@@ -35,28 +36,18 @@ export function folderWith(settings: unknown): string {
 interface Surroundings {
   folder?: string
   env?: Record<string, string>
-  /** The entry; by default the one with the stand-in. */
-  main?: URL
 }
 
 /** Starts the command line in a folder, and no more of this environment than it needs. */
 export function start(
   args: string[],
-  {
-    folder = emptyFolder(),
-    env = {},
-    main = new URL('main.ts', import.meta.url),
-  }: Surroundings = {},
+  { folder = emptyFolder(), env = {} }: Surroundings = {},
 ): Running {
-  const child = spawn(
-    process.execPath,
-    ['--import', import.meta.resolve('tsx'), fileURLToPath(main), ...args],
-    {
-      cwd: folder,
-      env: { PATH: process.env['PATH'], TSX_TSCONFIG_PATH: TSCONFIG, ...env },
-      stdio: ['ignore', 'pipe', 'pipe'],
-    },
-  )
+  const child = spawn(process.execPath, [MAIN, ...args], {
+    cwd: folder,
+    env: { PATH: process.env['PATH'], ...env },
+    stdio: ['ignore', 'pipe', 'pipe'],
+  })
   const output = { stdout: '', stderr: '' }
   const watchers = new Set<() => void>()
   for (const stream of ['stdout', 'stderr'] as const) {
@@ -75,7 +66,9 @@ export function start(
     new Promise<RegExpExecArray>((resolve, reject) => {
       const watch = () => {
         const match = pattern.exec(output.stdout) ?? pattern.exec(output.stderr)
-        if (match) resolve(match)
+        if (!match) return
+        watchers.delete(watch)
+        resolve(match)
       }
       watchers.add(watch)
       watch()
@@ -83,7 +76,8 @@ export function start(
         reject(new Error(`it ended without ${pattern.source}: ${output.stdout}${output.stderr}`))
       })
     })
-  return { kill: (signal) => child.kill(signal), printed, ended }
+  // There is one: what could not be started has thrown.
+  return { pid: child.pid as number, kill: (signal) => child.kill(signal), printed, ended }
 }
 
 /** Runs the command line to its end. */

@@ -3,11 +3,12 @@ import { createServer } from 'node:net'
 import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { describe, test } from 'vitest'
+import { startEndpoint } from '../endpoint.js'
 import { emptyFolder, folderWith, run, start } from './process.js'
 
 type Raw = Record<string, unknown>
 
-const settings = (fields: Raw = {}, name = 'crm'): Raw => ({
+const settings = (fields: Raw = {}, name = 'crm', url = 'https://a.example.com/'): Raw => ({
   listen: '127.0.0.1:0',
   sources: [{ name: 'web', writeKey: 'hush-key' }],
   destinations: [
@@ -15,31 +16,43 @@ const settings = (fields: Raw = {}, name = 'crm'): Raw => ({
       name,
       sources: ['web'],
       sharedSecret: 'hush-secret',
-      webhooks: [{ url: 'https://a.example.com/', headers: { 'X-Token': 'hush-header' } }],
+      webhooks: [{ url, headers: { 'X-Token': 'hush-header' } }],
     },
   ],
+  store: 'sqlite:store.db',
+  allowNetworks: ['127.0.0.0/8'],
   adminToken: 'hush-admin-0123456',
   ...fields,
 })
 
+/** Has a call forwarded. */
+async function track(url: string, event: string): Promise<void> {
+  await fetch(`${url}/v1/track`, {
+    method: 'POST',
+    body: JSON.stringify({ writeKey: 'hush-key', userId: 'u1', event }),
+  })
+}
+
 const file = (folder: string) => join(folder, 'hookline.config.json')
-const REAL_MAIN = new URL('../../src/main.ts', import.meta.url)
 const LISTENING = /"url":"([^"]+)".*"msg":"listening"/
 
 describe.concurrent('serve', () => {
   test('listens, reloads, keeps its settings when the new ones are wrong, and stops with 0', async ({
     expect,
   }) => {
-    const folder = folderWith(settings())
+    await using crm = await startEndpoint()
+    await using erp = await startEndpoint()
+    const folder = folderWith(settings({}, 'crm', `${crm.url}?key=hush-query`))
     const service = start(['serve'], { folder })
     const [, url = ''] = await service.printed(LISTENING)
-    const names = async () => (await fetch(url)).json() as Promise<unknown>
-    expect(await names()).toEqual(['crm'])
+    await track(url, 'first')
+    await crm.has(1)
 
-    writeFileSync(file(folder), JSON.stringify(settings({}, 'erp')))
+    writeFileSync(file(folder), JSON.stringify(settings({}, 'erp', erp.url)))
     service.kill('SIGHUP')
     await service.printed(/"destinations":\["erp"\],"msg":"reloaded"/)
-    expect(await names()).toEqual(['erp'])
+    await track(url, 'second')
+    await erp.has(1)
 
     writeFileSync(
       file(folder),
@@ -53,12 +66,17 @@ describe.concurrent('serve', () => {
 
     writeFileSync(file(folder), JSON.stringify(settings({ store: 'sqlite:elsewhere' }, 'new')))
     service.kill('SIGHUP')
-    await service.printed(/"error":"store can not change\.".*not reloaded/)
-    expect(await names()).toEqual(['erp'])
+    await service.printed(/"error":"store: it can't change.*not reloaded/)
+    await track(url, 'third')
+    await erp.has(2)
 
     service.kill('SIGTERM')
     const { code, stdout, stderr } = await service.ended
     expect({ code, stderr }).toEqual({ code: 0, stderr: '' })
+    expect([crm, erp].map(({ received }) => received.map(({ event }) => event['event']))).toEqual([
+      ['first'],
+      ['second', 'third'],
+    ])
     const lines = stdout
       .trim()
       .split('\n')
@@ -66,31 +84,34 @@ describe.concurrent('serve', () => {
     expect(lines.map(({ msg }) => msg)).toEqual([
       'destination',
       'listening',
+      'attempt',
       'reloaded',
+      'attempt',
       'not reloaded: the old settings stay',
       'not reloaded: the old settings stay',
+      'attempt',
       'stopping: ending what is under way',
       'stopped',
     ])
-    expect(lines[0]).toMatchObject({
-      destination: 'crm',
-      signed: true,
-      endpoints: ['https://a.example.com/'],
-    })
+    expect(lines[0]).toMatchObject({ destination: 'crm', signed: true, endpoints: [crm.url] })
+    expect(lines[2]).toMatchObject({ destination: 'crm', endpoint: crm.url, code: 'delivered' })
     expect(stdout).not.toContain('hush')
   })
 
-  test('that can’t stop is ended by a second signal, with 1', async ({ expect }) => {
+  test('that waits for an endpoint is ended by a second signal, with 1', async ({ expect }) => {
+    await using hung = await startEndpoint([() => undefined])
     const service = start(['serve', '--log-level', 'debug'], {
-      folder: folderWith(settings({}, 'stuck')),
+      folder: folderWith(settings({}, 'hung', hung.url)),
     })
-    await service.printed(LISTENING)
+    const [, url = ''] = await service.printed(LISTENING)
+    await track(url, 'never answered')
+    await hung.has(1)
     service.kill('SIGINT')
     await service.printed(/"signal":"SIGINT"/)
     service.kill('SIGINT')
     const { code, stdout } = await service.ended
     expect(code).toBe(1)
-    expect(stdout).toContain('"level":"debug"')
+    expect(stdout).not.toContain('"stopped"')
   })
 
   test('in a role that needs others ends with 2 where nobody can share the store', async ({
@@ -110,15 +131,17 @@ describe.concurrent('serve', () => {
   })
 
   test('never shows the password of the store', async ({ expect }) => {
-    for (const store of ['postgres://u:hush-hush@127.0.0.1:1/db', 'postgres://u:hush-hush/@h/db']) {
-      const folder = folderWith({ ...settings({}), store })
-      for (const args of [['--check'], ['--check', '--json'], ['--role', 'worker']]) {
-        const ended = await run(['serve', ...args], { folder, main: REAL_MAIN })
-        expect(ended.stdout + ended.stderr).not.toContain('hush-hush')
-      }
-      const started = await run(['serve'], { folder, main: REAL_MAIN })
-      expect(started.code).not.toBe(0)
-    }
+    const folders = ['postgres://u:hush-hush@127.0.0.1:1/db', 'postgres://u:hush-hush/@h/db'].map(
+      (store) => folderWith({ ...settings({}), store }),
+    )
+    const endings = await Promise.all(
+      folders.flatMap((folder) => [
+        run(['serve', '--check', '--json'], { folder }),
+        run(['serve', '--role', 'worker'], { folder }),
+      ]),
+    )
+    for (const { stdout, stderr } of endings) expect(stdout + stderr).not.toContain('hush-hush')
+    expect(endings.map(({ code }) => code)).toEqual([0, 1, 2, 2])
   })
 
   test('without settings says where it looked, and prints some that are right', async ({
@@ -196,14 +219,20 @@ describe.concurrent('serve', () => {
     })
   })
 
-  test('whose store is in use says so, without a stack', async ({ expect }) => {
-    const folder = folderWith(settings({ store: 'sqlite:locked.db' }))
-    const ended = await run(['serve'], { folder, env: { LOG_LEVEL: 'silent' } })
-    expect(ended).toEqual({
+  test('whose store another one has says so, without a stack', async ({ expect }) => {
+    const folder = folderWith(settings())
+    const first = start(['serve'], { folder })
+    await first.printed(LISTENING)
+    const second = await run(['serve'], { folder, env: { LOG_LEVEL: 'silent' } })
+    first.kill('SIGTERM')
+    expect(second).toEqual({
       code: 1,
       stdout: '',
-      stderr: 'Could not start: the store is in use by another process.\n',
+      stderr: expect.stringMatching(
+        /^Could not start: .*store\.db is the store of another running process: end that one, or name another file.*\n$/,
+      ) as unknown,
     })
+    expect((await first.ended).code).toBe(0)
   })
 
   test('with a LOG_LEVEL that is none does not start', async ({ expect }) => {

@@ -103,7 +103,7 @@ describe('who reads them', () => {
   })
 })
 
-test('every metric of the dashboard is one that is there', async () => {
+test('every metric of the dashboard and of the readme is there, and each that is there is in the readme', async () => {
   const crm = await endpoint()
   const running = await start(settingsFor([destination([crm])]))
   await post(running, [track('m1')])
@@ -122,6 +122,15 @@ test('every metric of the dashboard is one that is there', async () => {
     ...panels.flatMap(({ targets }) => targets.map(({ expr }) => expr)),
     ...templating.list.map(({ query }) => (typeof query === 'string' ? '' : query.query)),
   ]
+  const readme = readFileSync(new URL('../../README.md', import.meta.url), 'utf8')
+  for (const [name] of readme.matchAll(/\bhookline_[a-z_]+/g)) {
+    expect(known.has(name) || known.has(`${name}_bucket`), name).toBe(true)
+  }
+  for (const name of known) {
+    if (name.startsWith('hookline_')) {
+      expect(readme).toContain(name.replace(/_(?:bucket|sum|count)$/, ''))
+    }
+  }
   const used = queries.flatMap((query) => query.match(/\b(?:hookline|nodejs|process)_\w+/g) ?? [])
   expect(new Set(used).size).toBeGreaterThan(12)
   for (const name of used) expect(known, name).toContain(name)

@@ -27,6 +27,7 @@ const LOCK = 0x686f6f6b
  * - `done` has what arrived, or was skipped: both wait for nothing but their deletion.
  * - `deliveries_user` is cut into 4,096 deliveries each: a write touches the newest cut alone, which stays in memory.
  *   A search asks for each `id >> 12` from the newest down. An id of a user can be longer than an index takes.
+ * - `members` has a hash of the user as its key, for the same reason.
  * - Names that come back in each row (sources, destinations, types, URLs, codes) are numbers.
  * - All times are ms since the epoch, by the server's clock.
  */
@@ -106,6 +107,19 @@ const MIGRATIONS = [
      endpoint integer PRIMARY KEY,
      held_until bigint NOT NULL,
      hold_ms bigint NOT NULL
+   );
+
+   CREATE TABLE $.audiences (
+     id integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+     name text COLLATE "C" NOT NULL UNIQUE,
+     sync bigint NOT NULL
+   );
+   CREATE TABLE $.members (
+     audience integer NOT NULL,
+     key uuid NOT NULL,
+     sync bigint NOT NULL,
+     user_id text COLLATE "C" NOT NULL,
+     PRIMARY KEY (audience, key)
    );`,
 ]
 

@@ -7,13 +7,18 @@ import type {
   Filter,
   Findings,
   Lane,
+  Left,
   NewDelivery,
+  Notice,
+  Purged,
   Settlement,
   Stats,
   Store,
+  Sync,
   Trace,
 } from '../store.js'
 import { StoreError } from '../store-error.js'
+import { prepareAudience } from './audience.js'
 import { prepareClaim } from './claim.js'
 import { Connection } from './connection.js'
 import { prepareCopy } from './copy.js'
@@ -21,6 +26,7 @@ import { createCrew } from './crew.js'
 import { prepareFind } from './find.js'
 import { Names } from './names.js'
 import { Notices } from './notices.js'
+import { preparePurge } from './purge.js'
 import { preparePut } from './put.js'
 import { prepareReplay } from './replay.js'
 import { Rounds } from './rounds.js'
@@ -96,18 +102,22 @@ class PostgresStore implements Store {
   readonly #sweep: (olderThanMs: number, limit: number) => Promise<number>
   readonly #puts: Rounds<NewDelivery, DeliveryId | undefined>
   readonly #settles: Rounds<Settlement, boolean>
-  readonly #leave: () => Promise<void>
+  readonly #leaveCrew: () => Promise<void>
   readonly #copy: ReturnType<typeof prepareCopy>
+  readonly #audience: ReturnType<typeof prepareAudience>
+  readonly #purge: ReturnType<typeof preparePurge>
   readonly #underWay = new Set<Promise<unknown>>()
   #closing: Promise<void> | undefined
 
   constructor(tables: Tables, connection: Connection) {
     const crew = createCrew(tables)
     this.crew = crew
-    this.#leave = () => crew.leave()
+    this.#leaveCrew = () => crew.leave()
     this.#connection = connection
     this.#notices = new Notices(connection, tables.schema)
     this.#copy = prepareCopy(tables)
+    this.#audience = prepareAudience(tables)
+    this.#purge = preparePurge(tables)
     this.#trace = prepareTrace(tables)
     this.#get = prepareGet(tables)
     this.#find = prepareFind(tables)
@@ -188,11 +198,31 @@ class PostgresStore implements Store {
     return this.#whileOpen(() => this.#copy.copiesOf(copies))
   }
 
+  beginSync(audience: string): Promise<Sync> {
+    return this.#whileOpen(() => this.#audience.begin(audience))
+  }
+
+  join(sync: Sync, members: string[], notices: Notice[]): Promise<number> {
+    return this.#whileOpen(() => this.#audience.join(sync, members, notices))
+  }
+
+  leave(sync: Sync, from: string, limit: number, notices: Notice[]): Promise<Left> {
+    return this.#whileOpen(() => this.#audience.leave(sync, from, limit, notices))
+  }
+
+  hasUser(user: string): Promise<boolean> {
+    return this.#whileOpen(() => this.#purge.has(user))
+  }
+
+  purgeUser(user: string, from: number): Promise<Purged> {
+    return this.#whileOpen(() => this.#purge.purge(user, from))
+  }
+
   async #close(): Promise<void> {
     this.#notices.close()
     await Promise.allSettled(this.#underWay)
     // Who can't say goodbye is missed soon.
-    await this.#leave().catch(() => undefined)
+    await this.#leaveCrew().catch(() => undefined)
     await this.#connection.close()
   }
 

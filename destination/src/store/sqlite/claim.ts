@@ -1,7 +1,7 @@
 import type { EventType } from '../../call.js'
 import { LEASE_MS, type Claim, type Delivery } from '../store.js'
 import { fromStored } from '../text.js'
-import type { Shared } from './connection.js'
+import type { Shared } from './shared.js'
 import type { Statement } from './driver.js'
 import { refusedByOf } from '../refused-by.js'
 import { BACKLOG, DEAD, FRESH, LEASED } from './schema.js'

@@ -1,13 +1,16 @@
+import { prepareAudience } from './audience.js'
 import { prepareClaim } from './claim.js'
 import type { Database, OpenDatabase } from './driver.js'
 import { prepareCopy } from './copy.js'
 import { prepareFind } from './find.js'
 import { Names } from './names.js'
+import { preparePurge } from './purge.js'
 import { preparePut } from './put.js'
 import { prepareRelease } from './release.js'
 import { prepareReplay } from './replay.js'
 import { migrate } from './schema.js'
 import { prepareSettle } from './settle.js'
+import type { Shared } from './shared.js'
 import { prepareSweep } from './sweep.js'
 import { Tally } from './tally.js'
 import { prepareGet, prepareTrace } from './trace.js'
@@ -26,15 +29,6 @@ const BUSY_MS = 5_000
 
 /** An open database with all its statements prepared. */
 export type Connection = ReturnType<typeof connect>
-
-/** What the statements share. */
-export interface Shared {
-  database: Database
-  names: Names
-  tally: Tally
-  /** The id of the next delivery. */
-  ids: { next: number }
-}
 
 /** Opens the file, and brings its tables up to date. */
 export function connect(open: OpenDatabase, path: string) {
@@ -61,12 +55,13 @@ function prepare(database: Database) {
     id: number | null
   }
   const ids = { next: (last.id ?? 0) + 1 }
-  const shared = { database, names: new Names(database), tally: new Tally(database), ids }
+  const shared: Shared = { database, names: new Names(database), tally: new Tally(database), ids }
+  const put = preparePut(shared)
   return {
     ...shared,
     begin: database.prepare('BEGIN IMMEDIATE'),
     commit: database.prepare('COMMIT'),
-    put: preparePut(shared),
+    put,
     claim: prepareClaim(shared),
     settle: prepareSettle(shared),
     release: prepareRelease(shared),
@@ -76,5 +71,7 @@ function prepare(database: Database) {
     find: prepareFind(shared),
     replay: prepareReplay(shared),
     copy: prepareCopy(shared),
+    audience: prepareAudience(shared, put),
+    user: preparePurge(shared),
   }
 }

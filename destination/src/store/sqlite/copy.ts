@@ -1,7 +1,7 @@
 import { toRefusedBy } from '../refused-by.js'
 import type { Copy, DeliveryId } from '../store.js'
 import { toStored } from '../text.js'
-import type { Shared } from './connection.js'
+import type { Shared } from './shared.js'
 import { STATES } from './schema.js'
 import { prepareCopies } from './trace.js'
 

@@ -1,3 +1,4 @@
+import type { Purged } from '../store.js'
 import type { StoreError } from '../store-error.js'
 import { connect, type Connection } from './connection.js'
 import type { Database, OpenDatabase } from './driver.js'
@@ -107,6 +108,22 @@ export class Engine {
         return this.#transact(true, ({ copy }) => query.copies.map(copy.copyIn))
       case 'copiesOf':
         return this.#translate(() => query.copies.map(this.#connected().copy.copyOf))
+      case 'beginSync':
+        return this.#transact(true, ({ audience }) => audience.begin(query.audience))
+      case 'join': {
+        const { sync, members, notices } = query
+        return this.#transact(true, ({ audience }) => audience.join(sync, members, notices, now))
+      }
+      case 'leave': {
+        const { sync, from, limit, notices } = query
+        return this.#transact(true, ({ audience }) =>
+          audience.leave(sync, from, limit, notices, now),
+        )
+      }
+      case 'hasUser':
+        return this.#translate(() => this.#connected().user.has(query.user))
+      case 'purgeUser':
+        return this.#purge(query.user, query.from)
     }
   }
 
@@ -116,6 +133,20 @@ export class Engine {
     )
     this.#sweepFromId = fromId
     return changed
+  }
+
+  /** What is purged is overwritten, in the file and in its log: it is not to be found by looking at the bytes. */
+  #purge(name: string, from: number): Purged {
+    const set = (pragma: string) => {
+      this.#translate(() => {
+        this.#connected().database.exec(`PRAGMA ${pragma}`)
+      })
+    }
+    set('secure_delete = ON')
+    const purged = this.#transact(true, ({ user }) => user.purge(name, from))
+    set('secure_delete = OFF')
+    if (purged.next === undefined) set('wal_checkpoint(TRUNCATE)')
+    return purged
   }
 
   /** Does it all, or nothing. */
@@ -174,7 +205,8 @@ export class Engine {
       // What there is room for is asked before closing changes it.
       const storeError = toStoreError(error, this.#path)
       // After anything but a lack of room or of patience, a new connection is the surer one.
-      if (storeError.code !== 'full' && resultCode(error) !== 'SQLITE_BUSY') this.#disconnect()
+      const isFit = ['full', 'superseded'].includes(storeError.code)
+      if (!isFit && resultCode(error) !== 'SQLITE_BUSY') this.#disconnect()
       throw storeError
     }
   }

@@ -2,7 +2,7 @@ import type { OutcomeCode } from '../../attempt/outcome.js'
 import type { EventType } from '../../call.js'
 import type { DeliveryId, Filter, Findings, State, Summary } from '../store.js'
 import { fromStored, toStored } from '../text.js'
-import type { Shared } from './connection.js'
+import type { Shared } from './shared.js'
 import type { Statement, Value } from './driver.js'
 import { DEAD, STATES } from './schema.js'
 

@@ -1,6 +1,6 @@
 import { LEASE_MS, type DeliveryId, type NewDelivery } from '../store.js'
 import { toStored } from '../text.js'
-import type { Shared } from './connection.js'
+import type { Shared } from './shared.js'
 import { LEASED, STATES } from './schema.js'
 
 /** Adds a delivery; `undefined` if the store has it. */

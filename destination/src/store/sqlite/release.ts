@@ -1,4 +1,4 @@
-import type { Shared } from './connection.js'
+import type { Shared } from './shared.js'
 import { BACKLOG, DEAD, LEASED } from './schema.js'
 
 /** Makes all that is leased due at once. Its attempts count: whether they reached anybody is not known. */

@@ -1,5 +1,5 @@
 import type { DeliveryId } from '../store.js'
-import type { Shared } from './connection.js'
+import type { Shared } from './shared.js'
 import { BACKLOG, DEAD, DONE } from './schema.js'
 
 /** Sends a dead letter on its way again, or one that has arrived if it is asked for. Answers whether it did. */

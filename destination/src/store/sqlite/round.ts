@@ -5,9 +5,13 @@ import type {
   DeliveryId,
   Filter,
   Findings,
+  Left,
   NewDelivery,
+  Notice,
+  Purged,
   Settlement,
   Stats,
+  Sync,
   Trace,
 } from '../store.js'
 import type { StoreErrorCode } from '../store-error.js'
@@ -37,6 +41,11 @@ export type Query =
   | { ask: 'copyOut'; after: DeliveryId; limit: number }
   | { ask: 'copyIn'; copies: Copy[] }
   | { ask: 'copiesOf'; copies: Copy[] }
+  | { ask: 'beginSync'; audience: string }
+  | { ask: 'join'; sync: Sync; members: string[]; notices: Notice[] }
+  | { ask: 'leave'; sync: Sync; from: string; limit: number; notices: Notice[] }
+  | { ask: 'hasUser'; user: string }
+  | { ask: 'purgeUser'; user: string; from: number }
 
 /** What came of a query. */
 export type Answer =
@@ -50,6 +59,10 @@ export type Answer =
   | Copy[]
   | boolean[]
   | (Copy | undefined)[]
+  | boolean
+  | Sync
+  | Left
+  | Purged
 
 /** What came of a round: for each thing that was asked, in its order. */
 export interface RoundResult {

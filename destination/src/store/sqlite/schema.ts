@@ -78,6 +78,19 @@ const MIGRATIONS = [
      response TEXT NOT NULL,
      PRIMARY KEY (delivery, attempt, post)
    ) STRICT, WITHOUT ROWID;`,
+
+  `CREATE TABLE audiences (
+     id INTEGER PRIMARY KEY,
+     name TEXT NOT NULL UNIQUE,
+     sync INTEGER NOT NULL
+   ) STRICT;
+
+   CREATE TABLE members (
+     audience INTEGER NOT NULL,
+     user TEXT NOT NULL,
+     sync INTEGER NOT NULL,
+     PRIMARY KEY (audience, user)
+   ) STRICT, WITHOUT ROWID;`,
 ]
 
 /**

@@ -1,6 +1,6 @@
 import { LEASE_MS, type Settlement } from '../store.js'
 import { toStored } from '../text.js'
-import type { Shared } from './connection.js'
+import type { Shared } from './shared.js'
 import { toRefusedBy } from '../refused-by.js'
 import { DEAD, LEASED, STATES } from './schema.js'
 

@@ -7,10 +7,14 @@ import type {
   DeliveryId,
   Filter,
   Findings,
+  Left,
   NewDelivery,
+  Notice,
+  Purged,
   Settlement,
   Stats,
   Store,
+  Sync,
   Trace,
 } from '../store.js'
 import { StoreError } from '../store-error.js'
@@ -144,6 +148,26 @@ class SqliteStore implements Store {
 
   sweep(olderThanMs: number, limit: number): Promise<number> {
     return this.#query({ ask: 'sweep', olderThanMs, limit }) as Promise<number>
+  }
+
+  beginSync(audience: string): Promise<Sync> {
+    return this.#query({ ask: 'beginSync', audience }) as Promise<Sync>
+  }
+
+  join(sync: Sync, members: string[], notices: Notice[]): Promise<number> {
+    return this.#query({ ask: 'join', sync, members, notices }) as Promise<number>
+  }
+
+  leave(sync: Sync, from: string, limit: number, notices: Notice[]): Promise<Left> {
+    return this.#query({ ask: 'leave', sync, from, limit, notices }) as Promise<Left>
+  }
+
+  hasUser(user: string): Promise<boolean> {
+    return this.#query({ ask: 'hasUser', user }) as Promise<boolean>
+  }
+
+  purgeUser(user: string, from: number): Promise<Purged> {
+    return this.#query({ ask: 'purgeUser', user, from }) as Promise<Purged>
   }
 
   close(): Promise<void> {

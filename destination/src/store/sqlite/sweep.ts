@@ -1,4 +1,4 @@
-import type { Shared } from './connection.js'
+import type { Shared } from './shared.js'
 import { DEAD, LEASED } from './schema.js'
 
 /** Rows that are looked at in one go. */

@@ -4,7 +4,7 @@ import { toTrace } from '../copy.js'
 import { refusedByOf } from '../refused-by.js'
 import type { Copy, DeliveryId, Trace } from '../store.js'
 import { fromStored, toStored } from '../text.js'
-import type { Shared } from './connection.js'
+import type { Shared } from './shared.js'
 import { DEAD, STATES } from './schema.js'
 
 interface DeliveryRow {

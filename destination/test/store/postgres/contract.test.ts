@@ -1,5 +1,6 @@
 import { afterAll } from 'vitest'
 import { storeContract } from '../contract.js'
+import { audiencesContract } from '../contract-audiences.js'
 import { searchContract } from '../contract-search.js'
 import { startServer } from './server.js'
 import { postgresSubject } from './subject.js'
@@ -13,3 +14,4 @@ afterAll(() => server?.dispose())
 const make = () => postgresSubject(given ?? server?.url() ?? '', given !== undefined)
 storeContract('postgres:', make)
 searchContract('postgres:', make)
+audiencesContract('postgres:', make)

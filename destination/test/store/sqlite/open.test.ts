@@ -79,7 +79,7 @@ test('a store of a newer version is refused, and left as it was', async () => {
   database.exec('PRAGMA user_version = 99')
   database.close()
   await expect(open(`sqlite:${path}`)).rejects.toEqual(
-    failure('newer', /its schema is 99, this one knows 1/),
+    failure('newer', /its schema is 99, this one knows 2/),
   )
 })
 

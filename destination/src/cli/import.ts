@@ -1,0 +1,298 @@
+import { createReadStream, createWriteStream, statSync } from 'node:fs'
+import { extname } from 'node:path'
+import { performance } from 'node:perf_hooks'
+import { Argument, InvalidArgumentError, Option } from 'commander'
+import type { AnalyticsOptions } from 'hookline'
+import type { CallType } from '../call.js'
+import { CALL_TYPES } from '../import/call.js'
+import type { ColumnMap } from '../import/columns.js'
+import { readCsv } from '../import/csv.js'
+import { Import } from '../import/import.js'
+import { readNdjson } from '../import/ndjson.js'
+import { headOf, readProgress, writeProgress, type Progress } from '../import/progress-file.js'
+import {
+  COLLECTOR_HELP,
+  findCollector,
+  openClient,
+  type CollectorOptions,
+} from './collector-client.js'
+import { CommandError, EXIT, wholeNumber, type AddCommand } from './command.js'
+import { formatSeconds, showProgress } from './progress.js'
+
+const FORMATS = ['ndjson', 'csv'] as const
+type Format = (typeof FORMATS)[number]
+
+interface ImportOptions extends CollectorOptions {
+  format?: Format
+  type?: CallType
+  map: ColumnMap
+  rate?: number
+  progress?: string
+  restart?: true
+  bad?: string
+  dryRun?: true
+  json?: true
+}
+
+const EXAMPLES = `
+NDJSON has a call a line, as the client's methods take it, with its type. CSV has a column for each field (userId or
+user_id), and properties.…, traits.… and context.… for what is within these: numbers, booleans, lists and objects there
+are read as JSON. Give each call its timestamp: without one it counts as of now.
+
+How far it got is kept in FILE.progress: killed at any time, the same command goes on from there. What is sent twice
+by that is forwarded once: a line without a messageId gets one that is made of the line. Nothing else stops it:
+a line that is no call is named, with what is wrong, and while the collector does not answer it waits.
+
+${COLLECTOR_HELP}
+
+Exit codes: 0 all lines were taken, 1 some were not, or the collector refuses everything, 2 the command line is wrong,
+3 stopped before the end: the same command goes on.
+
+Examples:
+  $ hookline-destination import history.ndjson --dry-run
+  $ hookline-destination import history.ndjson --rate 2000
+  $ hookline-destination import users.csv --type identify --map 'email=traits.email' --map 'notes='
+  $ zcat history.ndjson.gz | hookline-destination import - --bad bad.ndjson`
+
+export const addImport: AddCommand = (program) => {
+  program
+    .command('import')
+    .description('send history from a file, through the client')
+    .addArgument(new Argument('<file>', 'NDJSON or CSV; - reads NDJSON from the standard input'))
+    .addOption(new Option('--format <format>', 'default: by the name of the file').choices(FORMATS))
+    .addOption(new Option('--type <type>', 'of lines that have none').choices(CALL_TYPES))
+    .option('--map <column=field>', 'what a CSV column is; nothing leaves it out', addToMap, {})
+    .option('--to <url>', 'the collector')
+    .option('-k, --key <key>', 'write key of the source')
+    .option('-c, --config <file>', 'settings that have the key and the address')
+    .option('--rate <n>', 'calls a second at most', wholeNumber(1, 1_000_000))
+    .option('--progress <file>', 'keeps how far it got (default: FILE.progress)')
+    .option('--restart', 'begin at the first line, whatever was imported')
+    .option('--bad <file>', 'write what is wrong with which line there, as NDJSON')
+    .option('--dry-run', 'check all lines, and send nothing')
+    .option('--json', 'print the outcome as JSON')
+    .addHelpText('after', EXAMPLES)
+    .action((file: string, options: ImportOptions) => run(file, options))
+}
+
+function addToMap(text: string, map: ColumnMap): ColumnMap {
+  const at = text.indexOf('=')
+  if (at < 1)
+    throw new InvalidArgumentError("Expected a column and its field: 'total=properties.total'.")
+  return { ...map, [text.slice(0, at)]: text.slice(at + 1) }
+}
+
+async function run(file: string, options: ImportOptions): Promise<void> {
+  const source = openSource(file, options)
+  const { analytics } = openCollector(options)
+  const bad = badLines(options)
+  const stopped = new AbortController()
+  const work = new Import({
+    rows: source.rows,
+    from: source.from,
+    analytics,
+    type: options.type,
+    rate: options.rate,
+    bad: bad.add,
+    signal: stopped.signal,
+  })
+  const stop = () => {
+    process.off('SIGINT', stop).off('SIGTERM', stop) // the next one ends the process
+    stopped.abort()
+    work.stop()
+  }
+  process.on('SIGINT', stop).on('SIGTERM', stop)
+
+  const save = () => {
+    source.save(work)
+  }
+  const saving = setInterval(save, SAVE_MS)
+  const startedAt = performance.now()
+  const hideProgress = showProgress(options.dryRun ? 'checking' : 'importing', () => ({
+    share: source.size === undefined ? undefined : share(work.place.offset, source.size),
+    done: work.accepted,
+    note: noteOf(work, startedAt),
+  }))
+  const ended = await work.run().then(
+    () => undefined,
+    (error: unknown) => error,
+  )
+  await analytics.close({ timeout: stopped.signal.aborted || ended ? STOP_MS : Infinity })
+  clearInterval(saving)
+  hideProgress()
+  save()
+  await bad.end()
+  const failure = ended ?? work.fatal
+  if (failure) throw explain(failure)
+  print(file, options, work, {
+    before: source.from.line,
+    ms: performance.now() - startedAt,
+    isStopped: stopped.signal.aborted,
+  })
+}
+
+/** How often it is written down how far it got, in ms. */
+const SAVE_MS = 1_000
+
+/** How long calls on their way may take to end once it is told to stop, in ms. */
+const STOP_MS = 5_000
+
+/** In bytes: larger than the default of 64 KB, for fewer turns of the event loop. */
+const CHUNK_BYTES = 256 * 1024
+
+/** The lines to import, and where it is kept how far that got. */
+function openSource(file: string, { format, map, progress, restart, dryRun }: ImportOptions) {
+  const isStdin = file === '-'
+  const kind = format ?? (isStdin ? 'ndjson' : formatOf(file))
+  const path = isStdin ? undefined : (progress ?? `${file}.progress`)
+  const size = isStdin ? undefined : sizeOf(file)
+  const before = path && !restart && !dryRun ? earlier(path, file) : undefined
+  const from = before ?? { line: 0, offset: 0 }
+  const bytes = isStdin
+    ? process.stdin
+    : createReadStream(file, { start: from.offset, highWaterMark: CHUNK_BYTES })
+  let header = before?.header
+  const rows =
+    kind === 'csv'
+      ? readCsv(bytes, from, map, header, (names) => (header = names))
+      : readNdjson(bytes, from)
+  const save = ({ place, accepted, bad }: Import) => {
+    if (!path || dryRun || place.offset === 0) return
+    const saved: Progress = {
+      head: headOf(file),
+      ...place,
+      ...(header && { header }),
+      accepted: (before?.accepted ?? 0) + accepted,
+      bad: (before?.bad ?? 0) + bad,
+    }
+    try {
+      writeProgress(path, saved)
+    } catch (error) {
+      const mend = 'Name another file with --progress.'
+      throw new CommandError(EXIT.failed, `${path}: ${(error as Error).message}. ${mend}`)
+    }
+  }
+  return { rows, from, size, save }
+}
+
+function formatOf(file: string): Format {
+  const extension = extname(file).slice(1).toLowerCase()
+  if (extension === 'csv') return 'csv'
+  if (['ndjson', 'jsonl', 'json'].includes(extension)) return 'ndjson'
+  throw new CommandError(
+    EXIT.usage,
+    `${file}: say what it is with --format ${FORMATS.join(' or ')}.`,
+  )
+}
+
+function sizeOf(file: string): number {
+  try {
+    return statSync(file).size
+  } catch (error) {
+    throw new CommandError(EXIT.usage, `${file}: it can't be read: ${(error as Error).message}`)
+  }
+}
+
+function earlier(path: string, file: string): Progress | undefined {
+  let progress: Progress | undefined
+  try {
+    progress = readProgress(path, file)
+  } catch (error) {
+    throw new CommandError(EXIT.usage, (error as Error).message)
+  }
+  if (progress) {
+    console.error(
+      `Going on after line ${progress.line.toLocaleString('en-US')}, where an earlier import got to.`,
+    )
+  }
+  return progress
+}
+
+function openCollector(options: ImportOptions) {
+  const settings: AnalyticsOptions = { flushAt: 250, flushAfter: 1_000 }
+  if (!options.dryRun) {
+    const { key, endpoint } = findCollector(options)
+    return { analytics: openClient(key, { ...settings, endpoint }) }
+  }
+  const answer = { status: 200, headers: { get: () => null }, text: () => Promise.resolve('{}') }
+  return { analytics: openClient('dry-run', { ...settings, fetch: () => Promise.resolve(answer) }) }
+}
+
+/** So many bad lines are printed. */
+const MAX_PRINTED = 20
+
+function badLines({ bad: file }: ImportOptions) {
+  const stream = file === undefined ? undefined : createWriteStream(file)
+  stream?.on('error', (error) => {
+    console.error(`--bad: ${error.message}`)
+  })
+  let count = 0
+  return {
+    add: (line: number, problem: string) => {
+      stream?.write(`${JSON.stringify({ line, problem })}\n`)
+      count++
+      const clear = process.stderr.isTTY ? '\r\u001B[K' : ''
+      if (count <= MAX_PRINTED) console.error(`${clear}line ${line}: ${problem}`)
+      else if (count === MAX_PRINTED + 1) {
+        console.error(
+          `${clear}More lines are wrong; ${stream ? `see ${file}` : '--bad FILE writes them all'}.`,
+        )
+      }
+    },
+    end: () =>
+      new Promise<void>((resolve) => {
+        if (stream && !stream.errored) stream.end(resolve)
+        else resolve()
+      }),
+  }
+}
+
+function share(offset: number, size: number): number {
+  return size === 0 ? 1 : Math.min(1, offset / size)
+}
+
+/** Behind the numbers: what is wrong, if anything is. */
+function noteOf(work: Import, startedAt: number): string {
+  const silentMs = performance.now() - Math.max(work.answeredAt, startedAt)
+  return [
+    work.bad > 0 ? `${work.bad.toLocaleString('en-US')} wrong` : '',
+    work.isWaiting && silentMs > 5_000
+      ? `no answer for ${formatSeconds(silentMs / 1_000)}, trying on`
+      : '',
+  ]
+    .filter(Boolean)
+    .join(', ')
+}
+
+function explain(error: unknown): CommandError {
+  const { message } = error as Error
+  return new CommandError(EXIT.failed, `Stopped: ${message}\nThe same command goes on.`)
+}
+
+function print(
+  file: string,
+  { dryRun, json }: ImportOptions,
+  { accepted, bad, undated, place }: Import,
+  { before, ms, isStopped }: { before: number; ms: number; isStopped: boolean },
+): void {
+  if (json) {
+    const outcome = { file, dryRun: dryRun ?? false, complete: !isStopped, accepted, bad, undated }
+    console.log(
+      JSON.stringify({ ...outcome, fromLine: before + 1, toLine: place.line, ms: Math.round(ms) }),
+    )
+  } else {
+    const rate = Math.round(accepted / Math.max(0.001, ms / 1_000))
+    const took = `${formatSeconds(ms / 1_000)}, ${rate.toLocaleString('en-US')}/s`
+    const of = accepted.toLocaleString('en-US')
+    if (dryRun) console.log(`${of} calls are right; nothing was sent.`)
+    else if (place.line === before) console.log('There are no lines that were not imported before.')
+    else console.log(`Imported ${of} calls (${took}).`)
+    if (bad > 0) console.log(`${bad.toLocaleString('en-US')} lines were not taken.`)
+    if (undated > 0) {
+      console.log(`${undated.toLocaleString('en-US')} had no timestamp: they count as of now.`)
+    }
+    if (isStopped) console.log(`Stopped after line ${place.line}. The same command goes on.`)
+  }
+  if (isStopped) throw new CommandError(EXIT.unreachable, '')
+  if (bad > 0) throw new CommandError(EXIT.failed, '')
+}

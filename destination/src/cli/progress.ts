@@ -1,0 +1,69 @@
+import { performance } from 'node:perf_hooks'
+
+/** How far a long work has got. */
+export interface Progress {
+  /** Of the total, so much: 0 to 1; `undefined` if the total is not known. */
+  share: number | undefined
+  /** Things that are done. */
+  done: number
+  /** What is said behind the numbers. */
+  note?: string
+}
+
+/** In ms. */
+const DRAW_MS = 100
+const TELL_MS = 10_000
+const BAR_WIDTH = 24
+
+/**
+ * Shows how far a work has got, on the standard error: a bar with the rate and the time that is left on a terminal, else
+ * a line now and then.
+ *
+ * @param doing - what is being done, such as `importing`
+ * @param look - how far it is
+ * @returns ends it, with a last look.
+ */
+export function showProgress(doing: string, look: () => Progress): () => void {
+  const { stderr } = process
+  const startedAt = performance.now()
+  const first = look()
+  const describe = () => {
+    const { share, done, note } = look()
+    const seconds = Math.max(0.001, (performance.now() - startedAt) / 1_000)
+    const rate = (done - first.done) / seconds
+    const gone = share === undefined ? 0 : share - (first.share ?? 0)
+    const left = share === undefined || gone <= 0 ? undefined : (seconds * (1 - share)) / gone
+    const parts = [
+      share === undefined ? undefined : `${Math.floor(share * 100)} %`,
+      done.toLocaleString('en-US'),
+      `${Math.round(rate).toLocaleString('en-US')}/s`,
+      left === undefined || left < 0.5 ? undefined : `${formatSeconds(left)} left`,
+      note,
+    ]
+    return { share, text: parts.filter(Boolean).join('  ') }
+  }
+  const draw = () => {
+    const { share, text } = describe()
+    const full = Math.round((share ?? 0) * BAR_WIDTH)
+    const bar = share === undefined ? '' : `${'█'.repeat(full)}${'░'.repeat(BAR_WIDTH - full)}  `
+    stderr.write(`\r\u001B[K${`${doing}  ${bar}${text}`.slice(0, stderr.columns || 80)}`)
+  }
+  const tell = () => {
+    stderr.write(`${doing}: ${describe().text}\n`)
+  }
+  const timer = setInterval(stderr.isTTY ? draw : tell, stderr.isTTY ? DRAW_MS : TELL_MS)
+  return () => {
+    clearInterval(timer)
+    if (!stderr.isTTY) return
+    draw()
+    stderr.write('\n')
+  }
+}
+
+/** `1 h 5 min`, `12 min 30 s`, `8 s`. */
+export function formatSeconds(seconds: number): string {
+  const whole = Math.round(seconds)
+  const [hours, minutes] = [Math.floor(whole / 3_600), Math.floor(whole / 60) % 60]
+  if (hours > 0) return `${hours} h ${minutes} min`
+  return minutes > 0 ? `${minutes} min ${whole % 60} s` : `${whole} s`
+}

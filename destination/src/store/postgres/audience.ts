@@ -1,0 +1,123 @@
+import { createHash } from 'node:crypto'
+import { deliveryOf } from '../notice.js'
+import { StoreError } from '../store-error.js'
+import type { Left, Notice, Sync } from '../store.js'
+import { fromStored, toStored } from '../text.js'
+import { BACKLOG } from './schema.js'
+import { NOW, type Tables } from './tables.js'
+
+/** Before all others. */
+const FIRST_KEY = '00000000-0000-0000-0000-000000000000'
+
+interface Changed {
+  /** 1 if the sync is the newest of its audience, else 0, and nothing was done. */
+  audiences: number
+  changed: number
+}
+
+/**
+ * Who belongs to which audience, and what is put for those who join and leave. Workers look for that themselves: each
+ * second, as for what a retry has made due.
+ */
+export function prepareAudience({ query, schema, names, now }: Tables) {
+  const begin = `
+    INSERT INTO ${schema}.audiences AS a (name, sync) VALUES ($1, 1)
+    ON CONFLICT (name) DO UPDATE SET sync = a.sync + 1 RETURNING sync AS number`
+  const page = `
+    SELECT key, user_id AS user, sync FROM ${schema}.members
+    WHERE audience = (SELECT id FROM ${schema}.audiences WHERE name = $1) AND key > $2::uuid ORDER BY key LIMIT $3`
+
+  /**
+   * Changes members, and puts what is told of those who were changed. Whoever begins a newer sync waits for its end.
+   *
+   * @param change - Defines `changed`: the keys of the members that were.
+   */
+  const tell = (change: string): string => `
+    WITH audience AS MATERIALIZED (
+      SELECT id FROM ${schema}.audiences WHERE name = $2 AND sync = $3 FOR SHARE
+    ), given AS MATERIALIZED (
+      SELECT * FROM json_to_recordset($4::json) AS g (key uuid, user_id text, told json)
+    ), ${change}, told AS MATERIALIZED (
+      SELECT nextval('${schema}.ids') AS id, user_id, t.*
+      FROM changed JOIN given USING (key) CROSS JOIN LATERAL json_to_recordset(told)
+        AS t (message_id text, source int, destination int, type int, body text)
+    ), added AS (
+      INSERT INTO ${schema}.deliveries (id, received_at, source, destination, type, message_id, user_id, event, body)
+      SELECT id, ${NOW}, source, destination, type, message_id, user_id, '', body FROM told
+    ), queued AS (
+      INSERT INTO ${schema}.waiting (id, due_at, destination, attempt, state, leased)
+      SELECT id, ${NOW}, destination, 0, ${BACKLOG}, false FROM told
+    )
+    SELECT (SELECT count(*)::int FROM audience) AS audiences, (SELECT count(*)::int FROM changed) AS changed`
+
+  // Of what an insert gives back, rows that were there already have an xmax: they were locked.
+  const join = tell(`noted AS (
+      INSERT INTO ${schema}.members (audience, key, user_id, sync)
+      SELECT id, key, user_id, $3 FROM given CROSS JOIN audience ORDER BY key
+      ON CONFLICT (audience, key) DO UPDATE SET sync = excluded.sync RETURNING key, xmax = 0 AS joined
+    ), changed AS (SELECT key FROM noted WHERE joined)`)
+  const leave = tell(`changed AS (
+      DELETE FROM ${schema}.members m USING given, audience
+      WHERE m.audience = audience.id AND m.key = given.key AND m.sync <> $3 RETURNING m.key
+    )`)
+
+  const change = async (
+    statement: string,
+    { audience, number }: Sync,
+    users: Iterable<string>,
+    notices: Notice[],
+  ): Promise<number> => {
+    await names.add([
+      'identify',
+      ...notices.flatMap((notice) => [notice.source, notice.destination]),
+    ])
+    const given = Array.from(users, (user) => ({
+      key: keyOf(user),
+      user_id: toStored(user),
+      told: notices.map((notice) => {
+        const { messageId, source, destination, type, body } = deliveryOf(user, notice, Date.now())
+        return {
+          message_id: messageId,
+          source: names.number(source),
+          destination: names.number(destination),
+          type: names.number(type),
+          body: toStored(body),
+        }
+      }),
+    }))
+    const values = [now(), toStored(audience), number, JSON.stringify(given)]
+    const [row] = await query<Changed>(statement, values)
+    if (!row || row.audiences === 0) {
+      throw new StoreError('superseded', `A newer list of ${audience} has been begun.`)
+    }
+    return row.changed
+  }
+
+  return {
+    begin: async (audience: string): Promise<Sync> => {
+      const [row] = await query<{ number: number }>(begin, [toStored(audience)])
+      return { audience, number: row?.number ?? 0 }
+    },
+
+    join: (sync: Sync, members: string[], notices: Notice[]): Promise<number> =>
+      change(join, sync, new Set(members), notices),
+
+    leave: async (sync: Sync, from: string, limit: number, notices: Notice[]): Promise<Left> => {
+      const rows = await query<{ key: string; user: string; sync: number }>(page, [
+        toStored(sync.audience),
+        from || FIRST_KEY,
+        limit,
+      ])
+      const gone = rows.filter((row) => row.sync !== sync.number)
+      const users = gone.map(({ user }) => fromStored(user))
+      const left = await change(leave, sync, users, notices)
+      return { left, next: rows.length < limit ? undefined : rows.at(-1)?.key }
+    },
+  }
+}
+
+/** What stands for a user in indexes: the first half of a SHA-256, as a UUID. */
+export function keyOf(user: string): string {
+  const hash = createHash('sha256').update(toStored(user)).digest('hex')
+  return hash.slice(0, 32).replace(/^(.{8})(.{4})(.{4})(.{4})/, '$1-$2-$3-$4-')
+}

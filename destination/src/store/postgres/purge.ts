@@ -1,0 +1,72 @@
+import type { Purged } from '../store.js'
+import { toStored } from '../text.js'
+import { keyOf } from './audience.js'
+import type { Tables } from './tables.js'
+
+/** So many cuts of the index by user are looked at in one go, a quarter of a million deliveries, and so many deleted. */
+const CUTS = 64
+const LIMIT = 1_000
+
+/** Deletes what is stored of a user, but for the deletions themselves: those are still to be sent. */
+export function preparePurge({ query, schema, names }: Tables) {
+  const bounds = `SELECT min(id) >> 12 AS first, max(id) >> 12 AS last FROM ${schema}.deliveries`
+  const ofCut = `
+    SELECT id FROM ${schema}.deliveries
+    WHERE id >> 12 = cut AND hashtextextended(user_id, 0) = hashtextextended($1, 0) AND user_id = $1 AND type <> $2`
+  const isStored = `
+    SELECT EXISTS (
+      SELECT FROM ${schema}.audiences JOIN ${schema}.members ON audience = id AND key = $3::uuid
+    ) OR EXISTS (
+      SELECT FROM (${bounds}) ends CROSS JOIN generate_series(last, first, -1) AS cut
+      WHERE EXISTS (${ofCut})
+    ) AS stored`
+  const removeMemberships = `
+    WITH gone AS (
+      DELETE FROM ${schema}.members USING ${schema}.audiences
+      WHERE audience = audiences.id AND key = $1::uuid RETURNING 1
+    )
+    SELECT count(*)::int AS count FROM gone`
+  const remove = `
+    WITH chosen AS MATERIALIZED (
+      SELECT of_cut.id FROM generate_series($3::bigint, $4::bigint) AS cut CROSS JOIN LATERAL (${ofCut}) of_cut
+      LIMIT ${LIMIT}
+    ), waiting AS (
+      DELETE FROM ${schema}.waiting WHERE id = ANY (ARRAY (SELECT id FROM chosen))
+    ), done AS (
+      DELETE FROM ${schema}.done WHERE id = ANY (ARRAY (SELECT id FROM chosen))
+    ), attempts AS (
+      DELETE FROM ${schema}.attempts WHERE delivery = ANY (ARRAY (SELECT id FROM chosen))
+    ), gone AS (
+      DELETE FROM ${schema}.deliveries WHERE id = ANY (ARRAY (SELECT id FROM chosen)) RETURNING 1
+    )
+    SELECT count(*)::int AS count FROM gone`
+
+  const count = async (statement: string, values: unknown[]): Promise<number> => {
+    const [row] = await query<{ count: number }>(statement, values)
+    return row?.count ?? 0
+  }
+
+  return {
+    has: async (user: string): Promise<boolean> => {
+      await names.add(['delete'])
+      const values = [toStored(user), names.number('delete'), keyOf(user)]
+      const [row] = await query<{ stored: boolean }>(isStored, values)
+      return row?.stored ?? false
+    },
+
+    purge: async (user: string, from: number): Promise<Purged> => {
+      await names.add(['delete'])
+      let purged = from === 0 ? await count(removeMemberships, [keyOf(user)]) : 0
+      const [ends] = await query<{ first: number | null; last: number | null }>(bounds)
+      const { first = null, last = null } = ends ?? {}
+      if (first === null || last === null) return { purged, next: undefined }
+      // Cuts are counted from 1 here, for 0 is the start.
+      const start = Math.max(first, from - 1)
+      const end = Math.min(last, start + CUTS - 1)
+      const removed = await count(remove, [toStored(user), names.number('delete'), start, end])
+      purged += removed
+      if (removed >= LIMIT) return { purged, next: start + 1 }
+      return { purged, next: end < last ? end + 2 : undefined }
+    },
+  }
+}

@@ -1,0 +1,133 @@
+import { readFileSync, readdirSync } from 'node:fs'
+import { dirname, join } from 'node:path'
+import { describe, expect, test } from 'vitest'
+import type { RunningDestination } from '../../src/destination.js'
+import { openStore } from '../../src/store/open.js'
+import { ADMIN_TOKEN, destination, endpoint, post, settingsFor, start, track } from '../run.js'
+
+async function deleteUser({ adminUrl }: RunningDestination, body: unknown, token = ADMIN_TOKEN) {
+  const response = await fetch(`${adminUrl}/v1/deletions`, {
+    method: 'POST',
+    headers: token === '' ? {} : { Authorization: `Bearer ${token}` },
+    body: JSON.stringify(body),
+  })
+  return [response.status, (await response.json()) as unknown]
+}
+
+const sources = ['web', 'app', 'other'].map((name) => ({
+  name,
+  writeKey: name === 'web' ? 'web-key' : `${name}-key`,
+}))
+
+describe('a deletion', () => {
+  test('is sent for each source that has the destination enabled, and to no other', async () => {
+    const [crm, off] = [await endpoint(), await endpoint()]
+    const running = await start(
+      settingsFor(
+        [
+          destination([crm], { sources: ['web', 'app'] }),
+          destination([off], { name: 'off', sources: ['other'], enabled: false }),
+        ],
+        { sources },
+      ),
+    )
+    expect(await deleteUser(running, { userId: 'u1' })).toEqual([
+      200,
+      { success: true, userId: 'u1', sent: 2, purged: 0 },
+    ])
+    await crm.has(2)
+    await running.close()
+    expect(off.received).toEqual([])
+    for (const { body, headers } of crm.received) {
+      expect(body).toMatch(/^\{"type":"delete","userId":"u1","timestamp":"[\d-]+T[\d:.]+Z"\}$/)
+      expect(headers['x-signature']).toMatch(/^[0-9a-f]{40}$/)
+    }
+    expect(new Set(crm.received.map(({ headers }) => headers['x-message-id'])).size).toBe(2)
+  })
+
+  test('purges what is stored of the user: what is done, what waits, and the log', async () => {
+    const [crm, down] = [await endpoint(204), await endpoint(503)]
+    const settings = settingsFor([
+      destination([crm]),
+      destination([down], { name: 'down', sources: ['web'] }),
+    ])
+    const running = await start(settings)
+    const secret = { properties: { note: 'hush-hush' } }
+    await post(running, [
+      track('m1', { userId: 'gone', ...secret }),
+      track('m2', { userId: 'stays' }),
+    ])
+    await Promise.all([crm.has(2), down.has(2)])
+    await expect.poll(() => running.stats()).toMatchObject([{ destination: 'down', backlog: 2 }])
+    expect(await deleteUser(running, { userId: 'gone' })).toMatchObject([
+      200,
+      { sent: 2, purged: 2 },
+    ])
+    await expect.poll(() => crm.received.map(({ event }) => event['type'])).toContain('delete')
+    await running.close()
+
+    const store = await openStore(settings.store)
+    expect(await store.trace('m1')).toEqual([])
+    expect(await store.trace('m2')).toHaveLength(2)
+    expect(await store.hasUser('gone')).toBe(false)
+    await store.close()
+    const folder = dirname(settings.store.slice('sqlite:'.length))
+    for (const file of readdirSync(folder)) {
+      expect(readFileSync(join(folder, file)).includes('hush-hush'), file).toBe(false)
+    }
+  })
+
+  test('that is asked for again is sent once, until there is something of the user again', async () => {
+    const crm = await endpoint()
+    const running = await start(settingsFor([destination([crm])]))
+    const ask = () => deleteUser(running, { userId: 'u1' })
+    expect(await ask()).toMatchObject([200, { sent: 1 }])
+    expect(await ask()).toMatchObject([200, { sent: 0, purged: 0 }])
+    await post(running, [track('back')])
+    await crm.has(2)
+    expect(await ask()).toMatchObject([200, { sent: 1, purged: 1 }])
+    expect(await ask()).toMatchObject([200, { sent: 0, purged: 0 }])
+    await crm.has(3)
+    await running.close()
+    expect(crm.received.map(({ event }) => event['type'])).toEqual(['delete', 'track', 'delete'])
+  })
+
+  test('takes the user out of the audiences', async () => {
+    const crm = await endpoint()
+    const running = await start(settingsFor([destination([crm])]))
+    const list = async () => {
+      const response = await fetch(`${running.adminUrl}/v1/audiences/vip`, {
+        method: 'PUT',
+        headers: { Authorization: `Bearer ${ADMIN_TOKEN}` },
+        body: '["u1","u2"]',
+      })
+      return (await response.json()) as unknown
+    }
+    await list()
+    await crm.has(2)
+    // The membership, and the message of it.
+    await expect.poll(() => running.stats()).toEqual([])
+    expect(await deleteUser(running, { userId: 'u1' })).toMatchObject([200, { purged: 2 }])
+    expect(await list()).toMatchObject({ joined: 1, left: 0 })
+  })
+
+  test.each([[{}], [{ userId: '' }], [{ userId: null }], [{ userId: 1.5 }], [{ userId: ['a'] }]])(
+    'of %j is refused',
+    async (body) => {
+      const running = await start(settingsFor([]))
+      expect(await deleteUser(running, body)).toMatchObject([400, { code: 'invalid_user' }])
+    },
+  )
+
+  test('is shut without the token', async () => {
+    const running = await start(settingsFor([]))
+    expect(await deleteUser(running, { userId: 'u' }, '')).toMatchObject([
+      401,
+      { code: 'no_admin_token' },
+    ])
+    expect(await deleteUser(running, { userId: 'u' }, 'wrong')).toMatchObject([
+      401,
+      { code: 'wrong_admin_token' },
+    ])
+  })
+})

@@ -1,0 +1,117 @@
+import { readFileSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { describe, test } from 'vitest'
+import { toCall } from '../../src/import/call.js'
+import { openStore } from '../../src/store/open.js'
+import { emptyFolder, folderWith, run, start } from './process.js'
+
+const call = (i: number) => ({
+  type: 'track',
+  userId: `u${i}`,
+  event: 'Order Completed',
+  properties: { total: i },
+  timestamp: '2020-01-01T00:00:00.000Z',
+})
+
+/** A folder with history in it, of so many calls, one of which is broken. */
+function folderOf(calls: number, broken: number): string {
+  const folder = folderWith({
+    listen: '127.0.0.1:0',
+    sources: [{ name: 'web', writeKey: 'key' }],
+    destinations: [],
+  })
+  const lines = Array.from({ length: calls }, (_, i) =>
+    i + 1 === broken ? '{"type":' : JSON.stringify(call(i + 1)),
+  )
+  writeFileSync(join(folder, 'history.ndjson'), `${lines.join('\n')}\n`)
+  return folder
+}
+
+const progressOf = (folder: string) =>
+  JSON.parse(readFileSync(join(folder, 'history.ndjson.progress'), 'utf8')) as { line: number }
+
+describe('import', { concurrent: true }, () => {
+  test('killed in the middle goes on there, and each line is stored once', async ({ expect }) => {
+    const folder = folderOf(6_000, 4_321)
+    const serving = start(['serve', '--no-pretty'], { folder })
+    const [, url = ''] = await serving.printed(/"url":"([^"]+)"/)
+    const args = ['import', 'history.ndjson', '--to', url]
+
+    const first = start([...args, '--rate', '1000'], { folder })
+    await expect.poll(() => progressOf(folder).line).toBeGreaterThan(500)
+    first.kill('SIGKILL')
+    await first.ended
+    expect(progressOf(folder).line).toBeLessThan(4_000)
+
+    const second = await run([...args, '--json', '--bad', 'bad.ndjson'], { folder })
+    expect(second.stderr).toMatch(/^Going on after line [\d,]+, where an earlier import got to\./)
+    expect(second.stderr).toContain('line 4321: no JSON: ')
+    expect(second.code).toBe(1)
+    expect(JSON.parse(second.stdout)).toMatchObject({ complete: true, bad: 1, toLine: 6_000 })
+    expect(readFileSync(join(folder, 'bad.ndjson'), 'utf8')).toMatch(/^\{"line":4321,.*\}\n$/)
+
+    const third = await run(args, { folder })
+    expect(third.stdout).toBe('There are no lines that were not imported before.\n')
+
+    serving.kill('SIGTERM')
+    await serving.ended
+    const store = await openStore(`sqlite:${folder}/data/hookline.db`)
+    const { count, rest } = await allOf(store)
+    await store.close()
+    expect([count, rest]).toEqual([5_999, 0])
+  })
+
+  test('a wrong key stops it at once, and nothing counts as imported', async ({ expect }) => {
+    const folder = folderOf(500, 0)
+    const serving = start(['serve', '--no-pretty'], { folder })
+    const [, url = ''] = await serving.printed(/"url":"([^"]+)"/)
+    const args = ['import', 'history.ndjson', '--to', url]
+    const ended = await run([...args, '--key', 'wrong'], { folder })
+    expect(ended.code).toBe(1)
+    expect(ended.stderr).toMatch(/Stopped: .*401.*\nThe same command goes on\./)
+    const again = await run([...args, '--json'], { folder })
+    expect(JSON.parse(again.stdout)).toMatchObject({ accepted: 500, bad: 0, fromLine: 1 })
+    serving.kill('SIGTERM')
+    await serving.ended
+  })
+
+  test('--dry-run says what is wrong with which line, and needs nobody', async ({ expect }) => {
+    const folder = emptyFolder()
+    const csv = 'user_id,event,properties.total\nu1,Paid,3\n,Paid,4\nu3,,5\n'
+    writeFileSync(join(folder, 'a.csv'), csv)
+    const ended = await run(['import', 'a.csv', '--type', 'track', '--dry-run'], { folder })
+    expect(ended.code).toBe(1)
+    expect(ended.stderr).toMatch(/^line 3: .*userId.*\nline 4: .*event.*\n$/)
+    expect(ended.stdout).toBe(
+      '1 calls are right; nothing was sent.\n2 lines were not taken.\n1 had no timestamp: they count as of now.\n',
+    )
+  })
+
+  test.for<[string[], RegExp]>([
+    [['import', 'history.txt'], /say what it is with --format ndjson or csv/],
+    [['import', 'none.ndjson', '--dry-run'], /none\.ndjson: it can't be read/],
+    [['import', 'history.ndjson', '--map', 'total'], /Expected a column and its field/],
+    [['import', 'history.ndjson', '--key', 'k'], /is not the file that was imported up to line 9/],
+  ])('%j is refused, with the mend', async ([args, message], { expect }) => {
+    const folder = folderOf(3, 0)
+    const progress = { head: '5:none', line: 9, offset: 90, accepted: 9, bad: 0 }
+    writeFileSync(join(folder, 'history.ndjson.progress'), JSON.stringify(progress))
+    const ended = await run(args, { folder })
+    expect(ended.stderr).toMatch(message)
+    expect(ended.code).toBe(2)
+  })
+})
+
+/** How many messages there are, each by the id that its line has. */
+async function allOf(store: Awaited<ReturnType<typeof openStore>>) {
+  let [count, rest] = [0, 0]
+  for (let line = 1; line <= 6_000; line++) {
+    const text = JSON.stringify(call(line))
+    const made = toCall({ line, text, fields: call(line) }, undefined)
+    const id = typeof made === 'string' ? '' : String(made.message['messageId'])
+    const traces = await store.trace(id)
+    count += traces.length
+    rest += traces.filter(({ state }) => state !== 'skipped').length
+  }
+  return { count, rest }
+}

@@ -1,0 +1,53 @@
+import { mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
+import { dirname, join } from 'node:path'
+import ts from 'typescript'
+import type { TestProject } from 'vitest/node'
+
+declare module 'vitest' {
+  interface ProvidedContext {
+    /** The folder of the compiled sources: `main.js` in it is the command line as it is published. */
+    compiledDir: string
+  }
+}
+
+const ROOT = join(import.meta.dirname, '../..')
+const CACHE = join(ROOT, 'node_modules/.cache')
+
+/**
+ * Compiles the sources, once for all test files: processes that run JavaScript start in a fraction of the time.
+ * Packages are found from there as they are from the sources, but for `hookline`, which is compiled beside them.
+ */
+export default function compileSources(project: TestProject): () => void {
+  mkdirSync(CACHE, { recursive: true })
+  const dir = mkdtempSync(join(CACHE, 'destination-'))
+  const compileAll = () => {
+    compile(join(ROOT, 'destination/src'), dir, { type: 'module' })
+    compile(join(ROOT, 'src'), join(dir, 'node_modules/hookline'), {
+      type: 'module',
+      exports: { '.': './index.js', './*': './*.js' },
+    })
+  }
+  compileAll()
+  project.provide('compiledDir', dir)
+  project.onTestsRerun(compileAll)
+  return () => {
+    rmSync(dir, { recursive: true, force: true })
+  }
+}
+
+function compile(from: string, to: string, manifest: object): void {
+  for (const file of readdirSync(from, { recursive: true, encoding: 'utf8' })) {
+    if (!file.endsWith('.ts')) continue
+    const { outputText } = ts.transpileModule(readFileSync(join(from, file), 'utf8'), {
+      compilerOptions: {
+        target: ts.ScriptTarget.ES2023,
+        module: ts.ModuleKind.ESNext,
+        verbatimModuleSyntax: true,
+      },
+    })
+    const out = join(to, file.replace(/\.ts$/, '.js'))
+    mkdirSync(dirname(out), { recursive: true })
+    writeFileSync(out, outputText)
+  }
+  writeFileSync(join(to, 'package.json'), JSON.stringify(manifest))
+}

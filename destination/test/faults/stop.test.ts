@@ -1,0 +1,98 @@
+import { describe, test } from 'vitest'
+import { folderWith } from '../cli/process.js'
+import { duplicatesAt, startCustomer } from './customer.js'
+import { post } from './load.js'
+import { serve, settingsFor, storeIn, writeSettings } from './service.js'
+
+describe.concurrent(
+  'under load',
+  () => {
+    test('SIGTERM ends with 0 though an endpoint hangs, and what was answered 200 arrives once', async ({
+      expect,
+    }) => {
+      await using well = await startCustomer()
+      await using hung = await startCustomer()
+      hung.mode = 'silent'
+      const folder = folderWith(settingsFor({ well, hung }))
+      await using first = await serve(folder)
+      const { taken, refused, unanswered } = await post({
+        url: first.url,
+        name: 'load',
+        answered: ({ taken }) => {
+          if (taken.length === 40) first.kill('SIGTERM')
+          return false
+        },
+      })
+      const { code, stdout, stderr } = await first.ended
+      expect({ code, stderr }).toEqual({ code: 0, stderr: '' })
+      expect(stdout).toMatch(/"stopped"\}\n$/)
+      expect(refused).toEqual([])
+      expect(hung.requests).toBeGreaterThan(0)
+
+      const store = await storeIn(folder)
+      const traces = await Promise.all(unanswered.map((ids) => store.trace(ids[0] ?? '')))
+      // What the well one was sent is settled: nothing of it was under way any more.
+      const settled = await Promise.all([...well.accepted.keys()].map((id) => store.trace(id)))
+      await store.close()
+      const states = settled.flat().filter(({ destination }) => destination === 'well')
+      expect(new Set(states.map(({ state }) => state))).toEqual(new Set(['done']))
+
+      hung.mode = 'well'
+      await using second = await serve(folder)
+      const stored = unanswered.filter((_, i) => (traces[i] ?? []).length > 0)
+      const expected = [...taken, ...stored].flat()
+      await Promise.all([well.has(expected), hung.has(expected)])
+      second.kill('SIGTERM')
+      expect((await second.ended).code).toBe(0)
+      for (const customer of [well, hung]) {
+        expect(customer.wrong).toEqual([])
+        expect(new Set(customer.accepted.keys())).toEqual(new Set(expected))
+        expect(duplicatesAt(customer)).toBe(0)
+      }
+    })
+
+    test('SIGHUP drops no request, whether the new settings are right or wrong', async ({
+      expect,
+    }) => {
+      await using before = await startCustomer()
+      await using after = await startCustomer()
+      const folder = folderWith(settingsFor({ crm: before }))
+      await using service = await serve(folder)
+      const right = service.printed(/"msg":"reloaded"/)
+      const wrong = service.printed(/"path":"retention".*"msg":"not reloaded/)
+      let isOver = false
+      const { taken, refused, unanswered } = await post({
+        url: service.url,
+        name: 'load',
+        answered: ({ taken }) => {
+          if (taken.length === 20) {
+            writeSettings(folder, settingsFor({ crm: after }))
+            service.kill('SIGHUP')
+            void right.then(() => {
+              writeSettings(folder, { ...settingsFor({ crm: before }), retention: '1h' })
+              service.kill('SIGHUP')
+            })
+            void wrong.then(() => {
+              isOver = true
+            })
+          }
+          return isOver
+        },
+      })
+      expect([refused, unanswered]).toEqual([[], []])
+      await expect
+        .poll(() => before.accepted.size + after.accepted.size, { timeout: 60_000 })
+        .toBe(taken.flat().length)
+
+      const seen = before.requests
+      const last = await post({ url: service.url, name: 'last', answered: () => true })
+      await after.has(last.taken.flat())
+      service.kill('SIGTERM')
+      expect((await service.ended).code).toBe(0)
+      expect(before.requests).toBe(seen)
+      expect([...before.wrong, ...after.wrong]).toEqual([])
+      expect(duplicatesAt(before) + duplicatesAt(after)).toBe(0)
+    })
+  },
+  300_000,
+)

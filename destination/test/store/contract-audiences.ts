@@ -1,0 +1,238 @@
+import { afterEach, beforeEach, describe, expect, test } from 'vitest'
+import type { Notice, Store, Sync } from '../../src/store/store.js'
+import { newDelivery, settlement, type Subject } from './contract.js'
+
+const notice = (destination = 'crm', text = 'true'): Notice => ({
+  source: 'audience:vip',
+  destination,
+  before: '{"userId":',
+  after: `,"vip":${text}}`,
+})
+
+/** What every store does with audiences, and with what it has of a user. */
+export function audiencesContract(name: string, make: () => Promise<Subject>): void {
+  describe(name, () => {
+    let subject: Subject
+    let store: Store
+
+    beforeEach(async () => {
+      subject = await make()
+      store = subject.store
+    })
+
+    afterEach(async () => {
+      await subject.dispose()
+    })
+
+    const claimAll = async (destination = 'crm') =>
+      await store.claim([
+        { destination, lane: 'fresh', limit: 10_000 },
+        { destination, lane: 'backlog', limit: 10_000 },
+      ])
+
+    const bodies = async (destination = 'crm') =>
+      (await claimAll(destination)).map(({ body }) => body)
+
+    const leaveAll = async (sync: Sync, limit = 1_000): Promise<number> => {
+      let all = 0
+      for (let from: string | undefined = ''; from !== undefined;) {
+        const { left, next }: Awaited<ReturnType<Store['leave']>> = await store.leave(
+          sync,
+          from,
+          limit,
+          [notice('crm', 'false')],
+        )
+        all += left
+        from = next
+      }
+      return all
+    }
+
+    /** Gives the audience a whole list. */
+    const list = async (members: string[]): Promise<[joined: number, left: number]> => {
+      const sync = await store.beginSync('vip')
+      const joined = await store.join(sync, members, [notice()])
+      return [joined, await leaveAll(sync)]
+    }
+
+    const purge = async (user: string): Promise<number> => {
+      let all = 0
+      for (let from: number | undefined = 0; from !== undefined;) {
+        const { purged, next }: Awaited<ReturnType<Store['purgeUser']>> = await store.purgeUser(
+          user,
+          from,
+        )
+        all += purged
+        from = next
+      }
+      return all
+    }
+
+    describe('an audience', () => {
+      test('tells of everyone at first, and then of who joined or left', async () => {
+        expect(await list(['a', 'b', 'c'])).toEqual([3, 0])
+        expect((await bodies()).sort()).toEqual([
+          '{"userId":"a","vip":true}',
+          '{"userId":"b","vip":true}',
+          '{"userId":"c","vip":true}',
+        ])
+        expect(await list(['b', 'c', 'd'])).toEqual([1, 1])
+        expect((await bodies()).sort()).toEqual([
+          '{"userId":"a","vip":false}',
+          '{"userId":"d","vip":true}',
+        ])
+        expect(await list(['d', 'c', 'b'])).toEqual([0, 0])
+        expect(await bodies()).toEqual([])
+      })
+
+      test('is as it was after the store was opened again', async () => {
+        await list(['a', 'b'])
+        store = await subject.reopen()
+        expect(await list(['a'])).toEqual([0, 1])
+      })
+
+      test('has each user once, however often the list has them', async () => {
+        expect(await list(['a', 'a', 'b', 'a'])).toEqual([2, 0])
+        expect(await bodies()).toHaveLength(2)
+      })
+
+      test('may be emptied, and filled again', async () => {
+        await list(['a'])
+        expect(await list([])).toEqual([0, 1])
+        expect(await list(['a'])).toEqual([1, 0])
+        expect(await bodies()).toHaveLength(3)
+      })
+
+      test('is told of to each destination, as messages of their own', async () => {
+        const sync = await store.beginSync('vip')
+        await store.join(sync, ['a'], [notice('crm'), notice('mail')])
+        const [crm] = await claimAll('crm')
+        const [mail] = await claimAll('mail')
+        expect(crm).toMatchObject({ source: 'audience:vip', type: 'identify', lane: 'backlog' })
+        expect(mail?.body).toBe(crm?.body)
+        expect(await store.trace(crm?.messageId ?? '')).toMatchObject([{ user: 'a' }])
+      })
+
+      test('without a destination is known all the same', async () => {
+        const sync = await store.beginSync('vip')
+        expect(await store.join(sync, ['a'], [])).toBe(1)
+        expect(await list(['a'])).toEqual([0, 0])
+      })
+
+      test('that broke off goes on where it was: nobody is told twice, nobody forgotten', async () => {
+        await list(['a', 'b', 'x', 'y'])
+        await store.settle((await claimAll()).map((delivery) => settlement(delivery)))
+        const sync = await store.beginSync('vip')
+        await store.join(sync, ['a', 'c'], [notice()])
+        store = await subject.reopen()
+        expect(await list(['a', 'b', 'c', 'd'])).toEqual([1, 2])
+        expect((await bodies()).sort()).toEqual([
+          '{"userId":"c","vip":true}',
+          '{"userId":"d","vip":true}',
+          '{"userId":"x","vip":false}',
+          '{"userId":"y","vip":false}',
+        ])
+      })
+
+      test('counts the newest list: an older one changes nothing any more', async () => {
+        await list(['a'])
+        const old = await store.beginSync('vip')
+        const other = await store.beginSync('other')
+        expect(await list(['a', 'b'])).toEqual([1, 0])
+        const superseded = expect.objectContaining({ code: 'superseded' }) as Error
+        await expect(store.join(old, ['c'], [notice()])).rejects.toThrow(superseded)
+        await expect(store.leave(old, '', 10, [notice()])).rejects.toThrow(superseded)
+        expect(await store.join(other, ['a'], [])).toBe(1)
+        expect(await list(['a', 'b'])).toEqual([0, 0])
+      })
+
+      test('lets everyone go in slices of any size', async () => {
+        const members = Array.from({ length: 25 }, (_, i) => `user ${i}`)
+        await list(members)
+        const sync = await store.beginSync('vip')
+        await store.join(sync, members.slice(0, 5), [])
+        expect(await leaveAll(sync, 7)).toBe(20)
+        expect(await list(members.slice(0, 5))).toEqual([0, 0])
+      })
+
+      test('keeps ids as they are, whatever they are made of', async () => {
+        const odd = ['"quoted"', 'a\0b', '\ud800', '\x1a0000', 'ü', 'ΩΩ', ' ', "'; DROP TABLE x"]
+        expect(await list(odd)).toEqual([odd.length, 0])
+        const users = (await bodies()).map(
+          (body) => (JSON.parse(body) as { userId: string }).userId,
+        )
+        expect(users.sort()).toEqual([...odd].sort())
+        expect(await list(odd)).toEqual([0, 0])
+        expect(await list([])).toEqual([0, odd.length])
+      })
+    })
+
+    describe('a user', () => {
+      test('is purged: messages in every state, their attempts, and memberships', async () => {
+        const messages = ['fresh', 'backlog', 'leased', 'skipped'] as const
+        await store.put(messages.map((state) => newDelivery({ state, messageId: state })))
+        await store.put([newDelivery({ messageId: 'dead', destination: 'mail' })])
+        const [dead] = await claimAll('mail')
+        if (!dead) throw new Error('nothing was claimed')
+        const log = [
+          {
+            url: 'u',
+            code: 'client_error',
+            status: 400,
+            ms: 1,
+            error: 'no',
+            response: '',
+          } as const,
+        ]
+        await store.settle([settlement(dead, { state: 'dead', reason: 'no' }, { log })])
+        await list(['ann', 'ben'])
+        expect(await store.hasUser('ann')).toBe(true)
+        // Five messages, a membership, and the message of that.
+        expect(await purge('ann')).toBe(7)
+        expect(await store.hasUser('ann')).toBe(false)
+        for (const messageId of [...messages, 'dead']) {
+          expect(await store.trace(messageId), messageId).toEqual([])
+        }
+        expect(await bodies()).toEqual(['{"userId":"ben","vip":true}'])
+        expect(await store.stats()).toMatchObject([{ destination: 'crm', leased: 1, dead: 0 }])
+        expect(await list(['ann', 'ben'])).toEqual([1, 0])
+      })
+
+      test('that is purged leaves the others alone, and deletions', async () => {
+        await store.put([
+          newDelivery({ user: 'ben', messageId: 'ben' }),
+          newDelivery({ user: 'ann', messageId: 'delete', type: 'delete' }),
+          newDelivery({ user: 'an', messageId: 'an' }),
+        ])
+        expect(await store.hasUser('ann')).toBe(false)
+        expect(await purge('ann')).toBe(0)
+        expect(await claimAll()).toHaveLength(3)
+      })
+
+      test('of whom nothing is stored is purged of nothing', async () => {
+        expect(await store.hasUser('nobody')).toBe(false)
+        expect(await purge('nobody')).toBe(0)
+      })
+
+      test('may be purged while a message is attempted: what comes of it is refused', async () => {
+        await store.put([newDelivery()])
+        const [delivery] = await claimAll()
+        await purge('ann')
+        expect(await store.settle(delivery ? [settlement(delivery)] : [])).toBe(1)
+        expect(await store.stats()).toEqual([])
+      })
+
+      test('of whom there is much is purged in slices, and all of it', async () => {
+        const many = Array.from({ length: 5_000 }, (_, i) =>
+          newDelivery({ user: i % 2 === 0 ? 'ann' : 'ben' }),
+        )
+        await store.put(many)
+        const { purged, next } = await store.purgeUser('ann', 0)
+        expect(purged).toBeLessThan(2_500)
+        expect(next).toBeDefined()
+        expect(purged + (await purge('ann'))).toBe(2_500)
+        expect(await store.stats()).toMatchObject([{ fresh: 2_500 }])
+      })
+    })
+  })
+}

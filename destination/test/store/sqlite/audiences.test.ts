@@ -1,0 +1,32 @@
+import { readFileSync, readdirSync } from 'node:fs'
+import { join } from 'node:path'
+import { expect, test } from 'vitest'
+import { loadDriver, type DriverName } from '../../../src/store/sqlite/driver.js'
+import { open } from '../compiled.js'
+import { newDelivery } from '../contract.js'
+import { audiencesContract } from '../contract-audiences.js'
+import { folder, sqliteSubject } from './subject.js'
+
+for (const driver of ['node:sqlite', 'better-sqlite3'] satisfies DriverName[]) {
+  const isThere = await loadDriver(driver).then(
+    () => true,
+    () => false,
+  )
+  if (isThere) audiencesContract(`sqlite: by ${driver}`, () => sqliteSubject(driver))
+}
+
+test('what was purged is not among the bytes of the files any more', async () => {
+  await using place = await folder()
+  const store = await open(`sqlite:${place.path}/store.db`, {})
+  const body = JSON.stringify({ note: 'hush '.repeat(2_000) })
+  await store.put([
+    newDelivery({ user: 'ann-hush', body }),
+    newDelivery({ user: 'ben', body: '{}' }),
+  ])
+  const holds = (text: string) =>
+    readdirSync(place.path).filter((name) => readFileSync(join(place.path, name)).includes(text))
+  expect(holds('hush')).not.toEqual([])
+  expect(await store.purgeUser('ann-hush', 0)).toEqual({ purged: 1, next: undefined })
+  expect(holds('hush')).toEqual([])
+  await store.close()
+})
