@@ -7,6 +7,7 @@ import { createAccept } from './accept.js'
 import { isLoopback } from './admin/access.js'
 import { addAdminApi } from './admin/api.js'
 import { addAdminRoutes } from './admin/admin-routes.js'
+import { addPageRoutes } from './admin/page.js'
 import { Feed } from './admin/feed.js'
 import type { Accept } from './collector/call-routes.js'
 import { createCollector } from './collector/collector.js'
@@ -153,6 +154,7 @@ async function start(
   const admin = settings.adminListen ? createServer(log, ADMIN_HINT) : collector
   const servers = new Set([admin, collector])
   for (const { app } of servers) addHealthRoutes(app, readiness)
+  addPageRoutes(admin.app)
   addAdminRoutes(admin.app, {
     adminToken: () => current.adminToken,
     metrics,

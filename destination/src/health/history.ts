@@ -1,3 +1,4 @@
+import type { Outcome, OutcomeCode } from '../attempt/outcome.js'
 import type { Target } from '../dispatcher/target.js'
 import type { EndpointOutcome } from '../settle/decide.js'
 import type { Delivery } from '../store/store.js'
@@ -40,6 +41,17 @@ export interface EndpointTotals {
   /** Of the last minutes; `null` if nothing was sent. */
   p50Ms: number | null
   p99Ms: number | null
+  /** The latest request that was sent and not delivered; `null` for none. */
+  lastFailure: Failure | null
+}
+
+/** A request that failed. */
+export interface Failure {
+  at: number
+  code: OutcomeCode
+  status: number | null
+  /** In words. */
+  error: string | null
 }
 
 /** What one source has sent, since the start. */
@@ -74,7 +86,7 @@ export class History {
   ): void {
     const now = this.now()
     for (const { url, outcome } of outcomes) {
-      this.#endpoint(destination, url).add(outcome.code, outcome.ms, now)
+      this.#endpoint(destination, url).add(outcome, now)
     }
   }
 
@@ -134,6 +146,7 @@ class EndpointHistory {
   readonly #since: number
   #delivered = 0
   #failed = 0
+  #lastFailure: Failure | null = null
   #minute: Minute
   /** Minutes that have ended and in which something happened. */
   #past: Bucket[] = []
@@ -144,7 +157,7 @@ class EndpointHistory {
     this.#minute = emptyMinute(this.#since)
   }
 
-  add(code: EndpointOutcome['outcome']['code'], ms: number, now: number): void {
+  add({ code, status, ms, error }: Outcome, now: number): void {
     this.#roll(now)
     if (code === 'endpoint_down' || code === 'endpoint_busy') {
       this.#minute.busy++
@@ -157,6 +170,7 @@ class EndpointHistory {
     } else {
       this.#minute.failed++
       this.#failed++
+      this.#lastFailure = { at: now, code, status: status ?? null, error: error ?? null }
     }
   }
 
@@ -171,7 +185,12 @@ class EndpointHistory {
     durations.merge(this.#minute.durations)
     const oldest = this.#minute.at - (RECENT - 1) * BUCKET_MS
     for (const each of this.#recent) if (each.at >= oldest) durations.merge(each.durations)
-    return { delivered: this.#delivered, failed: this.#failed, ...quantiles(durations) }
+    return {
+      delivered: this.#delivered,
+      failed: this.#failed,
+      ...quantiles(durations),
+      lastFailure: this.#lastFailure,
+    }
   }
 
   buckets(minutes: number, now: number): Bucket[] {

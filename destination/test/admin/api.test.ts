@@ -215,6 +215,7 @@ test('the status tells of sources, destinations, endpoints and gates', async () 
             failed: 0,
             p50Ms: expect.any(Number) as number,
             p99Ms: expect.any(Number) as number,
+            lastFailure: null,
           },
         ],
       },

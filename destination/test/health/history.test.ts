@@ -85,9 +85,16 @@ describe('the history of an endpoint', () => {
       failed: 0,
       p50Ms: null,
       p99Ms: null,
+      lastFailure: null,
     })
     end('timeout', 5_000)
-    expect(history.endpoint('crm', URL)).toMatchObject({ delivered: 1, failed: 1 })
+    end('delivered')
+    end('endpoint_busy')
+    expect(history.endpoint('crm', URL)).toMatchObject({
+      delivered: 2,
+      failed: 1,
+      lastFailure: { at: START + 5 * BUCKET_MS, code: 'timeout', status: null },
+    })
   })
 
   test('goes with the endpoint', () => {
