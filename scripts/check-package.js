@@ -2,7 +2,7 @@
 // customers do. What there is to use comes from the exports map, so new entries need no change here.
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { app, check, install, installedKb, pack, root, run, write } from './workbench.js'
+import { check, installedKb, pack, project, root, run, typeRoots, typescript } from './workbench.js'
 
 /** Our own promises to those who install it. */
 const MAX_PACKED_BYTES = 80_000
@@ -20,8 +20,9 @@ const { tarball, size, files } = pack(root, PUBLISHED)
 check(size < MAX_PACKED_BYTES, `The tarball has ${size} bytes, ${MAX_PACKED_BYTES} are too many.`)
 run('npx', ['publint', 'run', '--strict', tarball])
 run('npx', ['attw', '--no-definitely-typed', '--no-color', tarball])
-install(tarball)
-const kilobytes = installedKb()
+const app = project('app')
+app.install(tarball)
+const kilobytes = installedKb(app)
 check(
   kilobytes < MAX_INSTALLED_KB,
   `Installed it takes ${kilobytes} KB, ${MAX_INSTALLED_KB} are too many.`,
@@ -34,7 +35,7 @@ console.log(`${name} ${version}: ${sizes}; ${checked}.`)
 
 /** Optional peers are absent here: entries that are made for one must load without it. */
 function useAtRuntime() {
-  write(
+  app.write(
     'use.mjs',
     `
     import assert from 'node:assert/strict'
@@ -51,7 +52,7 @@ function useAtRuntime() {
     }
     `,
   )
-  run(process.execPath, ['use.mjs'], app)
+  app.run(process.execPath, ['use.mjs'])
 }
 
 function useTypes() {
@@ -74,7 +75,6 @@ function useTypes() {
   compile('commonjs.ts', source, { module: 'commonjs', ...node10 })
 
   // The declarations themselves, as customers without skipLibCheck have them checked.
-  const typeRoots = [join(root, 'node_modules/@types')]
   compile('strict.mts', calls, {
     module: 'nodenext',
     skipLibCheck: false,
@@ -84,9 +84,9 @@ function useTypes() {
 }
 
 function compile(file, source, options) {
-  write(file, source)
+  app.write(file, source)
   // With libraries checked, what an entry imports of a peer that is not installed would be an error.
   const always = { target: 'es2023', strict: true, noEmit: true, types: [], skipLibCheck: true }
-  write('tsconfig.json', { compilerOptions: { ...always, ...options }, files: [file] })
-  run(process.execPath, [join(root, 'node_modules/typescript/bin/tsc'), '-p', app])
+  app.write('tsconfig.json', { compilerOptions: { ...always, ...options }, files: [file] })
+  app.run(process.execPath, [typescript, '-p', '.'])
 }

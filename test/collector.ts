@@ -3,7 +3,7 @@
 import { spawn } from 'node:child_process'
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { AddressInfo, Socket } from 'node:net'
-import { fileURLToPath } from 'node:url'
+import { fileURLToPath, pathToFileURL } from 'node:url'
 import { gunzipSync } from 'node:zlib'
 import { onTestFinished, vi } from 'vitest'
 import {
@@ -442,7 +442,10 @@ export interface Ended {
   stderr: string
 }
 
-const SRC = new URL('../src/index.ts', import.meta.url).href
+const { HOOKLINE_PACKAGE } = process.env
+const ENTRY = HOOKLINE_PACKAGE
+  ? pathToFileURL(`${HOOKLINE_PACKAGE}/dist/index.js`).href
+  : new URL('../src/index.ts', import.meta.url).href
 
 /**
  * Runs a script as a process of its own, with `Analytics` imported, and waits until it ends. One that does
@@ -452,10 +455,11 @@ export function runScript(
   source: string,
   { env = {}, flags = [] }: { env?: Record<string, string>; flags?: string[] } = {},
 ): Promise<Ended> {
-  const script = `import { Analytics } from ${JSON.stringify(SRC)}\n${source}`
+  const script = `import { Analytics } from ${JSON.stringify(ENTRY)}\n${source}`
   // What Node itself has to say of tsx, or of what is new in it, is not what these tests are about.
   const quiet = ['--disable-warning=ExperimentalWarning', '--disable-warning=DeprecationWarning']
-  const given = ['--import', 'tsx', ...quiet, ...flags, '--input-type=module', '--eval', script]
+  const loader = HOOKLINE_PACKAGE ? [] : ['--import', 'tsx']
+  const given = [...loader, ...quiet, ...flags, '--input-type=module', '--eval', script]
   const clean = Object.fromEntries(
     Object.entries(process.env).filter(([name]) => !/^(DEBUG|NODE_OPTIONS|ANALYTICS_)/.test(name)),
   )
