@@ -30,7 +30,7 @@ export default defineConfig({
           name: 'hookline',
           include: ['test/**/*.test.ts'],
           typecheck: { enabled: !built, include: ['test/**/*.test-d.ts'] },
-          testTimeout: 20_000,
+          testTimeout: built ? 120_000 : 20_000,
           // Scripts that end run side by side: most of them wait for the grace that an outage gets at exit.
           maxConcurrency: 16,
         },

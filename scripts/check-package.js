@@ -10,7 +10,8 @@ const MAX_INSTALLED_KB = 1_800
 
 const PUBLISHED = /^(dist\/.+\.(js|cjs|d\.ts|d\.cts)|package\.json|(README|CHANGELOG)\.md|LICENSE)$/
 
-const { name, version, exports } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'))
+const manifest = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'))
+const { name, version, exports, peerDependencies } = manifest
 const specifiers = Object.keys(exports)
   .filter((subpath) => subpath !== './package.json')
   .map((subpath) => name + subpath.slice(1))
@@ -74,8 +75,10 @@ function useTypes() {
   const node10 = { moduleResolution: 'node10', ignoreDeprecations: '6.0', esModuleInterop: true }
   compile('commonjs.ts', source, { module: 'commonjs', ...node10 })
 
-  // The declarations themselves, as customers without skipLibCheck have them checked.
-  compile('strict.mts', calls, {
+  // The declarations themselves, as customers without skipLibCheck have them checked, and without the optional peers.
+  const isForPeer = (specifier) => specifier.slice(name.length + 1) in peerDependencies
+  const others = specifiers.filter((specifier) => !isForPeer(specifier))
+  compile('strict.mts', `${others.map((other) => `import '${other}'`).join('\n')}${calls}`, {
     module: 'nodenext',
     skipLibCheck: false,
     types: ['node'],

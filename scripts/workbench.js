@@ -1,16 +1,21 @@
 // Empty folders in which packed packages are installed and used, as customers do.
 import { execFileSync } from 'node:child_process'
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 
 export const root = fileURLToPath(new URL('..', import.meta.url))
 export const typescript = join(root, 'node_modules/typescript/bin/tsc')
-export const typeRoots = [join(root, 'node_modules/@types')]
 
 /** Where packages are packed into, and projects are made. */
 export const folder = mkdtempSync(join(tmpdir(), 'hookline-package-'))
+
+/** Node's own types and no others: the compiler would find there the types of peers that are not installed. */
+export const typeRoots = [join(folder, 'types')]
+mkdirSync(typeRoots[0])
+symlinkSync(join(root, 'node_modules/@types/node'), join(typeRoots[0], 'node'), 'junction')
+
 process.on('exit', () => {
   rmSync(folder, { recursive: true, maxRetries: 3 })
 })

@@ -467,7 +467,7 @@ export function runScript(
     cwd: fileURLToPath(new URL('..', import.meta.url)),
     env: { ...clean, ...env },
     stdio: ['ignore', 'pipe', 'pipe'],
-    timeout: 15_000,
+    timeout: 60_000,
     killSignal: 'SIGKILL',
   })
   let stdout = ''
