@@ -21,5 +21,5 @@ export default tseslint.config(
       '@typescript-eslint/non-nullable-type-assertion-style': 'off',
     },
   },
-  { files: ['**/*.js', 'bench/**'], extends: [tseslint.configs.disableTypeChecked] },
+  { files: ['**/*.{js,cjs}', 'bench/**'], extends: [tseslint.configs.disableTypeChecked] },
 )

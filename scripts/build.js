@@ -66,9 +66,28 @@ await bundle(
   { format: 'cjs', interop: 'auto', ...names('.cjs') },
 )
 
+/**
+ * Where an entry uses a type that it does not export, the plugin has it import the type from an entry that does, so that
+ * customers' own declarations can name it. Entries that are made for a peer are no such source: who imports another one
+ * need not have that peer.
+ */
+function declarations() {
+  const plugin = dts()
+  const isForPeer = (file) =>
+    isPackage(file.replace(/\.d\.c?ts$/, ''), Object.keys(peerDependencies))
+  return {
+    ...plugin,
+    generateBundle(options, files) {
+      const others = Object.entries(files).filter(([file]) => !isForPeer(file))
+      return plugin.generateBundle.call(this, options, Object.fromEntries(others))
+    },
+  }
+}
+
 for (const extension of ['.d.ts', '.d.cts']) {
   await bundle(
-    { input: inputs('.d.ts'), external, plugins: [dts()] },
-    { format: 'es', ...names(extension) },
+    { input: inputs('.d.ts'), external, plugins: [declarations()] },
+    // Readers of the types, and of a report of them, meet the names that things have.
+    { format: 'es', minifyInternalExports: false, ...names(extension) },
   )
 }

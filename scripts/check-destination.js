@@ -5,7 +5,7 @@ import { once } from 'node:events'
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
-import { app, check, install, pack, read, root, run, write } from './workbench.js'
+import { check, pack, project, root, run, typeRoots, typescript } from './workbench.js'
 
 const PUBLISHED =
   /^(bin\/.+\.js|grafana\/.+\.json|dist\/.+\.(js|d\.ts)|dist\/page\/.+|package\.json|README\.md|LICENSE)$/
@@ -17,13 +17,14 @@ run('npm', ['run', '--silent', 'build', '--workspace', name])
 const sdk = pack(root, /./)
 const { tarball, size, files } = pack(source, PUBLISHED)
 run('npx', ['publint', 'run', '--strict', tarball])
-install(sdk.tarball, tarball)
+const app = project('app')
+app.install(sdk.tarball, tarball)
 useTypes()
 await goTheWay()
 console.log(`${name} ${version}: ${files} files, ${size} bytes packed; a call went the whole way.`)
 
 function useTypes() {
-  write(
+  app.write(
     'use.mts',
     `import { startDestination, type RunningDestination, type Settings } from '${name}'
      export const start: (settings: Settings) => Promise<RunningDestination> = (settings) =>
@@ -31,20 +32,28 @@ function useTypes() {
      // @ts-expect-error: types that resolve to any would let this pass
      export const wrong: Settings = { listen: 1 }`,
   )
-  const typeRoots = [join(root, 'node_modules/@types')]
   const options = { module: 'nodenext', target: 'es2023', strict: true, noEmit: true }
-  write('tsconfig.json', {
+  app.write('tsconfig.json', {
     compilerOptions: { ...options, types: ['node'], typeRoots },
     files: ['use.mts'],
   })
-  run(process.execPath, [join(root, 'node_modules/typescript/bin/tsc'), '-p', app])
+  app.run(process.execPath, [typescript, '-p', '.'])
 }
 
 async function goTheWay() {
   const { url, stop } = await serve()
   const listen = command('listen', '--count', '1', '--json')
   await firstLine(listen.stderr) // it says that it listens
-  const sent = read('npx', [name, 'send', 'track', '--event', 'Packed', '--user', 'u1', '--json'])
+  const sent = app.read('npx', [
+    name,
+    'send',
+    'track',
+    '--event',
+    'Packed',
+    '--user',
+    'u1',
+    '--json',
+  ])
   const line = await firstLine(listen.stdout)
   check(line.includes('Packed'), `listen printed ${line} after send printed ${sent}, at ${url}.`)
   await stop()
@@ -73,7 +82,7 @@ function command(...args) {
     process.execPath,
     [join('node_modules', name, 'bin', `${name}.js`), ...args],
     {
-      cwd: app,
+      cwd: app.at,
       stdio: ['ignore', 'pipe', args[0] === 'listen' ? 'pipe' : 'inherit'],
     },
   )

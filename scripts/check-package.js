@@ -2,7 +2,7 @@
 // customers do. What there is to use comes from the exports map, so new entries need no change here.
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { app, check, install, installedKb, pack, root, run, write } from './workbench.js'
+import { check, installedKb, pack, project, root, run, typeRoots, typescript } from './workbench.js'
 
 /** Our own promises to those who install it. The spool is 20 KB of it, for ESM and CommonJS together. */
 const MAX_PACKED_BYTES = 95_000
@@ -10,7 +10,8 @@ const MAX_INSTALLED_KB = 1_800
 
 const PUBLISHED = /^(dist\/.+\.(js|cjs|d\.ts|d\.cts)|package\.json|(README|CHANGELOG)\.md|LICENSE)$/
 
-const { name, version, exports } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'))
+const manifest = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'))
+const { name, version, exports, peerDependencies } = manifest
 const specifiers = Object.keys(exports)
   .filter((subpath) => subpath !== './package.json')
   .map((subpath) => name + subpath.slice(1))
@@ -20,8 +21,9 @@ const { tarball, size, files } = pack(root, PUBLISHED)
 check(size < MAX_PACKED_BYTES, `The tarball has ${size} bytes, ${MAX_PACKED_BYTES} are too many.`)
 run('npx', ['publint', 'run', '--strict', tarball])
 run('npx', ['attw', '--no-definitely-typed', '--no-color', tarball])
-install(tarball)
-const kilobytes = installedKb()
+const app = project('app')
+app.install(tarball)
+const kilobytes = installedKb(app)
 check(
   kilobytes < MAX_INSTALLED_KB,
   `Installed it takes ${kilobytes} KB, ${MAX_INSTALLED_KB} are too many.`,
@@ -34,7 +36,7 @@ console.log(`${name} ${version}: ${sizes}; ${checked}.`)
 
 /** Optional peers are absent here: entries that are made for one must load without it. */
 function useAtRuntime() {
-  write(
+  app.write(
     'use.mjs',
     `
     import assert from 'node:assert/strict'
@@ -51,7 +53,7 @@ function useAtRuntime() {
     }
     `,
   )
-  run(process.execPath, ['use.mjs'], app)
+  app.run(process.execPath, ['use.mjs'])
 }
 
 function useTypes() {
@@ -73,9 +75,10 @@ function useTypes() {
   const node10 = { moduleResolution: 'node10', ignoreDeprecations: '6.0', esModuleInterop: true }
   compile('commonjs.ts', source, { module: 'commonjs', ...node10 })
 
-  // The declarations themselves, as customers without skipLibCheck have them checked.
-  const typeRoots = [join(root, 'node_modules/@types')]
-  compile('strict.mts', calls, {
+  // The declarations themselves, as customers without skipLibCheck have them checked, and without the optional peers.
+  const isForPeer = (specifier) => specifier.slice(name.length + 1) in peerDependencies
+  const others = specifiers.filter((specifier) => !isForPeer(specifier))
+  compile('strict.mts', `${others.map((other) => `import '${other}'`).join('\n')}${calls}`, {
     module: 'nodenext',
     skipLibCheck: false,
     types: ['node'],
@@ -84,9 +87,9 @@ function useTypes() {
 }
 
 function compile(file, source, options) {
-  write(file, source)
+  app.write(file, source)
   // With libraries checked, what an entry imports of a peer that is not installed would be an error.
   const always = { target: 'es2023', strict: true, noEmit: true, types: [], skipLibCheck: true }
-  write('tsconfig.json', { compilerOptions: { ...always, ...options }, files: [file] })
-  run(process.execPath, [join(root, 'node_modules/typescript/bin/tsc'), '-p', app])
+  app.write('tsconfig.json', { compilerOptions: { ...always, ...options }, files: [file] })
+  app.run(process.execPath, [typescript, '-p', '.'])
 }

@@ -3,7 +3,7 @@
 import { spawn } from 'node:child_process'
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { AddressInfo, Socket } from 'node:net'
-import { fileURLToPath } from 'node:url'
+import { fileURLToPath, pathToFileURL } from 'node:url'
 import { gunzipSync } from 'node:zlib'
 import { onTestFinished, vi } from 'vitest'
 import {
@@ -442,7 +442,12 @@ export interface Ended {
   stderr: string
 }
 
-const SRC = new URL('../src/', import.meta.url).href
+/** The package in this folder is tested in place of the sources, if it is given. */
+const { HOOKLINE_PACKAGE } = process.env
+const entryOf = (name: string): string =>
+  HOOKLINE_PACKAGE
+    ? pathToFileURL(`${HOOKLINE_PACKAGE}/dist/${name}.js`).href
+    : new URL(`../src/${name}.ts`, import.meta.url).href
 
 interface RunOptions {
   env?: Record<string, string>
@@ -464,11 +469,12 @@ export function runModule(
 ): Promise<Ended> {
   const script = source.replaceAll(
     /from 'hookline(?:\/(\w+))?'/g,
-    (_, entry = 'index') => `from '${SRC}${String(entry)}.ts'`,
+    (_, entry = 'index') => `from '${entryOf(String(entry))}'`,
   )
   // What Node itself has to say of tsx, or of what is new in it, is not what these tests are about.
   const quiet = ['--disable-warning=ExperimentalWarning', '--disable-warning=DeprecationWarning']
-  const given = ['--import', 'tsx', ...quiet, ...flags, '--input-type=module', '--eval', script]
+  const loader = HOOKLINE_PACKAGE ? [] : ['--import', 'tsx']
+  const given = [...loader, ...quiet, ...flags, '--input-type=module', '--eval', script]
   const clean = Object.fromEntries(
     Object.entries(process.env).filter(([name]) => !/^(DEBUG|NODE_OPTIONS|ANALYTICS_)/.test(name)),
   )
@@ -476,7 +482,7 @@ export function runModule(
     cwd: fileURLToPath(new URL('..', import.meta.url)),
     env: { ...clean, ...env },
     stdio: ['ignore', 'pipe', 'pipe'],
-    timeout: 15_000,
+    timeout: 60_000,
     killSignal: 'SIGKILL',
   })
   let stdout = ''

@@ -17,7 +17,7 @@ const say = '(name) => (error) => console.log(name, error?.code ?? "ok")'
 const report = 'onFailed: ({ messages, error }) => console.log("lost", messages.length, error.code)'
 
 // Each is a process of its own, most of which wait for something: side by side they take little.
-describe.concurrent('a script that ends', { timeout: 30_000 }, () => {
+describe.concurrent('a script that ends', { timeout: 120_000 }, () => {
   test('after one track delivers it at once, and is not held by the interval', async ({
     expect,
     onTestFinished,
@@ -200,7 +200,7 @@ describe.concurrent('a script that ends', { timeout: 30_000 }, () => {
   })
 })
 
-describe.concurrent('a process', { timeout: 30_000 }, () => {
+describe.concurrent('a process', { timeout: 120_000 }, () => {
   test('gets one listener on beforeExit, and none on signals, exceptions or exit', async ({
     expect,
     onTestFinished,

@@ -68,7 +68,7 @@ async function log(DEBUG: string | undefined, { expect, onTestFinished }: TestCo
   return ended.stderr
 }
 
-describe.concurrent('DEBUG', { timeout: 30_000 }, () => {
+describe.concurrent('DEBUG', { timeout: 120_000 }, () => {
   test('analytics logs what happens to messages, by type and id', async (context) => {
     const { expect } = context
     const stderr = await log('analytics', context)

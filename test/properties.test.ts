@@ -183,7 +183,7 @@ test('the books balance at every instant, and say what the collector saw', async
     ),
     { numRuns: 150 },
   )
-}, 30_000)
+}, 120_000)
 
 async function runBooks(
   operations: Operation[],

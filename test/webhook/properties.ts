@@ -5,7 +5,6 @@ import {
   verifyWebhook,
   type WebhookSignature,
 } from '../../src/webhook.js'
-import { WebhookVerificationError } from '../../src/webhook.js'
 import { isSignedWeb } from '../../src/webhook/web-signature.js'
 import { parsing, runAsync } from '../../src/webhook/parse.js'
 
@@ -125,7 +124,10 @@ export const properties = {
         try {
           return JSON.stringify({ event: await parse() })
         } catch (error) {
-          if (error instanceof WebhookVerificationError) return error.message
+          // By name: tests of the built package have the class twice, as `parsing` is not public.
+          if (error instanceof Error && error.name === 'WebhookVerificationError') {
+            return error.message
+          }
           throw error
         }
       }

@@ -99,7 +99,7 @@ function examinationOf(url: string, { secret, config, post }: DoctorOptions) {
 const STATES = { ok: ['green', 'ok'], failed: ['red', 'failed'], skipped: ['gray', '-'] } as const
 
 /** A finding in a line, and its mend in a second one. */
-export function findingLines(finding: Finding, colour: boolean): string {
+function findingLines(finding: Finding, colour: boolean): string {
   const { step, state, found, mend, ms } = finding
   const [style, word] = STATES[state]
   const padded = word.padEnd(6)

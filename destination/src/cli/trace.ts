@@ -86,7 +86,7 @@ async function look({ open, show }: TraceParts, url: string, messageId: string):
 }
 
 /** What became of a message, for people. */
-export function traceLines(deliveries: readonly Told[], now: number): string[] {
+function traceLines(deliveries: readonly Told[], now: number): string[] {
   return deliveries.flatMap((delivery, i) => [...(i > 0 ? [''] : []), ...linesOf(delivery, now)])
 }
 

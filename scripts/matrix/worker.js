@@ -1,0 +1,9 @@
+import { createApp } from './app.js'
+
+let app
+export default {
+  fetch: (request, env) => {
+    app ??= createApp(env)
+    return app(request)
+  },
+}
