@@ -28,8 +28,11 @@ export default defineConfig({
         test: {
           name: 'destination',
           root: 'destination',
-          globalSetup: `${import.meta.dirname}/destination/test/compile.ts`,
           include: ['test/**/*.test.ts'],
+          globalSetup: [
+            `${import.meta.dirname}/destination/test/compile.ts`,
+            `${import.meta.dirname}/destination/scripts/build-page.js`,
+          ],
           testTimeout: 30_000,
           hookTimeout: 30_000,
           // For what takes a moment, and longer beside other work.

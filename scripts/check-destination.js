@@ -7,7 +7,8 @@ import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { app, check, install, pack, read, root, run, write } from './workbench.js'
 
-const PUBLISHED = /^(bin\/.+\.js|grafana\/.+\.json|dist\/.+\.(js|d\.ts)|package\.json|README\.md|LICENSE)$/
+const PUBLISHED =
+  /^(bin\/.+\.js|grafana\/.+\.json|dist\/.+\.(js|d\.ts)|dist\/page\/.+|package\.json|README\.md|LICENSE)$/
 const source = join(root, 'destination')
 const { name, version } = JSON.parse(readFileSync(join(source, 'package.json'), 'utf8'))
 

@@ -11,7 +11,7 @@ const ROUND = 500
 const ROUNDS_AT_ONCE = 4
 
 /** What a worker claims at once, at most. */
-export const CLAIM = 256
+const CLAIM = 256
 
 /** As a production server has it, but for the size. */
 const SETTINGS = { shared_buffers: '512MB', max_wal_size: '4GB' }
@@ -26,7 +26,7 @@ export async function startPostgres() {
   return { url: await server.database(), dispose: () => server.dispose() }
 }
 
-export async function openStore(url) {
+async function openStore(url) {
   const { openStore } = await load('open.js')
   return openStore(url)
 }
@@ -50,9 +50,10 @@ export async function fillDelayed(url, count) {
   await run(
     url,
     `WITH added AS (
-       INSERT INTO hookline.deliveries (id, received_at, source, destination, type, message_id, user_id, body)
+       INSERT INTO hookline.deliveries (id, received_at, source, destination, type, message_id, user_id, event,
+         body)
        SELECT nextval('hookline.ids'), 1e3 * extract(epoch FROM now()), source, destination, type,
-         gen_random_uuid()::text, 'user' || n % 50000, $1
+         gen_random_uuid()::text, 'user' || n % 50000, '', $1
        FROM (SELECT * FROM hookline.deliveries LIMIT 1) one, generate_series(1, $2::int) n
        RETURNING id, received_at, destination
      )

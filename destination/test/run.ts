@@ -18,6 +18,15 @@ const silent: Log = {
   debug: () => undefined,
 }
 
+/** When what was started ends: with the test, or when whoever shares it says so. */
+export type Later = (cleanUp: () => unknown) => void
+
+export const withTheTest: Later = (cleanUp) => {
+  onTestFinished(async () => {
+    await cleanUp()
+  })
+}
+
 export async function endpoint(...script: Answer[]): Promise<TestEndpoint> {
   const started = await startEndpoint(script.length > 0 ? script : [204])
   onTestFinished(() => started[Symbol.asyncDispose]())
@@ -43,9 +52,10 @@ export function destination(
 export function settingsFor(
   destinations: Destination[],
   changes: Partial<Settings> = {},
+  later: Later = withTheTest,
 ): Settings {
   const folder = mkdtempSync(join(tmpdir(), 'hookline-destination-'))
-  onTestFinished(() => {
+  later(() => {
     rmSync(folder, { recursive: true })
   })
   return {
@@ -61,9 +71,13 @@ export function settingsFor(
   }
 }
 
-export async function start(settings: Settings, log = silent): Promise<RunningDestination> {
+export async function start(
+  settings: Settings,
+  log = silent,
+  later: Later = withTheTest,
+): Promise<RunningDestination> {
   const running = await startDestination(settings, log)
-  onTestFinished(() => running.close())
+  later(() => running.close())
   return running
 }
 

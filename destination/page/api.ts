@@ -1,0 +1,74 @@
+import { signal } from '@preact/signals'
+
+/** An answer that is no success. */
+export class ApiError extends Error {
+  constructor(
+    readonly code: string,
+    message: string,
+  ) {
+    super(message)
+  }
+}
+
+const TOKEN = 'hookline-admin-token'
+
+/** The admin token, if it was entered: this tab keeps it until it is closed. */
+export const token = signal(sessionStorage.getItem(TOKEN) ?? '')
+
+export function keepToken(value: string): void {
+  token.value = value
+  if (value === '') sessionStorage.removeItem(TOKEN)
+  else sessionStorage.setItem(TOKEN, value)
+}
+
+/**
+ * @throws {@link ApiError} with the destination's code and words; with `unreachable` where it does not answer.
+ */
+export async function request(path: string, init: RequestInit = {}): Promise<Response> {
+  const headers = new Headers(init.headers)
+  if (token.value !== '') headers.set('Authorization', `Bearer ${token.value}`)
+  const response = await fetch(path, { ...init, headers }).catch((error: unknown) => {
+    if (init.signal?.aborted) throw error
+    throw new ApiError('unreachable', 'The destination does not answer.')
+  })
+  if (response.ok) return response
+  throw await toError(response)
+}
+
+async function toError(response: Response): Promise<ApiError> {
+  const fallback = `The destination answers ${response.status}.`
+  try {
+    const body = (await response.json()) as Partial<Words> & { error?: Partial<Words> }
+    const { code, message } = body.error ?? body
+    return new ApiError(code ?? 'unknown', message ?? fallback)
+  } catch {
+    return new ApiError('unknown', fallback)
+  }
+}
+
+interface Words {
+  code: string
+  message: string
+}
+
+export async function get<T>(path: string, abort?: AbortSignal): Promise<T> {
+  const response = await request(`/v1/admin${path}`, abort === undefined ? {} : { signal: abort })
+  return (await response.json()) as T
+}
+
+export async function post<T>(path: string, body: object): Promise<T> {
+  const response = await request(`/v1/admin${path}`, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json' },
+    body: JSON.stringify(body),
+  })
+  return (await response.json()) as T
+}
+
+/** `?a=1&b=2` of what is given. */
+export function query(fields: Record<string, string | number | undefined>): string {
+  const given = Object.entries(fields).filter(([, value]) => value !== undefined && value !== '')
+  return given.length === 0
+    ? ''
+    : `?${new URLSearchParams(given.map(([name, value]) => [name, String(value)])).toString()}`
+}

@@ -1,0 +1,210 @@
+import type { ComponentChildren } from 'preact'
+import { useEffect, useRef } from 'preact/hooks'
+import { AccessGate, openTokenDialog, TokenDialog } from './access.js'
+import { count, span } from './format.js'
+import { canWrite, deadCount, lastReadAt, status, toast, trouble } from './state.js'
+import { DeliveriesView } from './deliveries-view.js'
+import { DeliveryView } from './delivery-view.js'
+import { LiveView } from './live-view.js'
+import { MessageView } from './message-view.js'
+import { OverviewView } from './overview-view.js'
+import { ReplayDialog } from './replay.js'
+import { go, route } from './route.js'
+import { SearchView } from './search-view.js'
+import { switchTheme, theme } from './theme.js'
+import { now } from './state.js'
+
+export function App() {
+  return (
+    <>
+      <a class="skip" href="#main" onClick={skip}>
+        To the content
+      </a>
+      <Header />
+      <Unreachable />
+      <main id="main" tabIndex={-1}>
+        <AccessGate>
+          <View />
+        </AccessGate>
+      </main>
+      <footer>
+        <p>
+          <kbd>/</kbd> search <kbd>j</kbd> <kbd>k</kbd> down and up <kbd>Enter</kbd> open{' '}
+          <kbd>Esc</kbd> back
+        </p>
+        {status.value && (
+          <p>
+            hookline-destination {status.value.version}, {status.value.role}, {status.value.store},
+            up for {span(status.value.now - status.value.startedAt)}
+          </p>
+        )}
+      </footer>
+      <TokenDialog />
+      <ReplayDialog />
+      <p class="toast" role="status">
+        {toast.value && <span>{toast.value}</span>}
+      </p>
+    </>
+  )
+}
+
+function skip(event: Event): void {
+  event.preventDefault()
+  document.getElementById('main')?.focus()
+}
+
+/** A view, which its address names. */
+function View() {
+  const { path, query, hash } = route.value
+  const [view = '', id = ''] = path
+  switch (view) {
+    case '':
+      return (
+        <Page title="Overview">
+          <OverviewView />
+        </Page>
+      )
+    case 'live':
+      return (
+        <Page title="Live">
+          <LiveView />
+        </Page>
+      )
+    case 'deliveries':
+      if (id !== '') {
+        return (
+          <Page title={`Delivery ${id}`} key={hash}>
+            <DeliveryView id={id} key={id} />
+          </Page>
+        )
+      }
+      return (
+        <Page title={query.get('state') === 'dead' ? 'Dead letters' : 'Deliveries'}>
+          <DeliveriesView key={hash} />
+        </Page>
+      )
+    case 'messages':
+      return (
+        <Page title="Message" key={hash}>
+          <MessageView id={id} />
+        </Page>
+      )
+    case 'search':
+      return (
+        <Page title="Search" key={hash}>
+          <SearchView text={query.get('q') ?? ''} />
+        </Page>
+      )
+    default:
+      return (
+        <Page title="Nothing here">
+          <p>
+            This link leads nowhere. <a href="#/">To the overview</a>
+          </p>
+        </Page>
+      )
+  }
+}
+
+/** A view with its heading, which gets the focus when it opens: then screen readers say where one is. */
+function Page({ title, children }: { title: string; children: ComponentChildren }) {
+  const heading = useRef<HTMLHeadingElement>(null)
+  useEffect(() => {
+    document.title = `${title} · hookline`
+    const { activeElement } = document
+    if (activeElement === document.body) heading.current?.focus({ preventScroll: true })
+  }, [title])
+  return (
+    <>
+      <h1 ref={heading} tabIndex={-1}>
+        {title}
+      </h1>
+      {children}
+    </>
+  )
+}
+
+function Header() {
+  return (
+    <header>
+      <a class="brand" href="#/">
+        hookline
+      </a>
+      <nav aria-label="Views">
+        <NavLink href="#/" view="">
+          Overview
+        </NavLink>
+        <NavLink href="#/live" view="live">
+          Live
+        </NavLink>
+        <NavLink href="#/deliveries" view="deliveries">
+          Deliveries
+        </NavLink>
+        <NavLink href="#/deliveries?state=dead" view="dead">
+          Dead letters
+          {deadCount.value > 0 && <span class="badge">{count(deadCount.value)}</span>}
+        </NavLink>
+      </nav>
+      <Search />
+      <div class="tools">
+        <button type="button" onClick={openTokenDialog}>
+          {canWrite.value ? 'May replay' : 'Read-only'}
+        </button>
+        <button type="button" onClick={switchTheme}>
+          <span class="sr">Colours: </span>
+          {{ system: 'Auto', light: 'Light', dark: 'Dark' }[theme.value]}
+        </button>
+      </div>
+    </header>
+  )
+}
+
+function NavLink(props: { href: string; view: string; children: ComponentChildren }) {
+  const { path, query } = route.value
+  const isDead = path[0] === 'deliveries' && path.length === 1 && query.get('state') === 'dead'
+  const view = isDead ? 'dead' : (path[0] ?? '')
+  return (
+    <a href={props.href} aria-current={view === props.view ? 'page' : undefined}>
+      {props.children}
+    </a>
+  )
+}
+
+function Search() {
+  const text = route.value.path[0] === 'search' ? (route.value.query.get('q') ?? '') : ''
+  const search = (event: SubmitEvent) => {
+    event.preventDefault()
+    const data = new FormData(event.currentTarget as HTMLFormElement)
+    const wanted = (data.get('q') as string).trim()
+    if (wanted !== '') go(`#/search?q=${encodeURIComponent(wanted)}`)
+  }
+  return (
+    <form role="search" onSubmit={search}>
+      <input
+        id="search"
+        name="q"
+        type="search"
+        defaultValue={text}
+        aria-label="Search by message id, user id or event"
+        placeholder="Message id, user id or event"
+        autocomplete="off"
+        spellcheck={false}
+      />
+    </form>
+  )
+}
+
+/** What is shown may be old: says so. */
+function Unreachable() {
+  if (trouble.value?.code !== 'unreachable') return null
+  const since = lastReadAt.value
+  return (
+    <p class="banner" role="alert">
+      The destination does not answer
+      {since !== undefined && (
+        <> for {span(Math.max(1_000, now.value - since))}; what is below is of that time</>
+      )}
+      . Trying again.
+    </p>
+  )
+}

@@ -1,0 +1,61 @@
+const number = new Intl.NumberFormat('en')
+const time = new Intl.DateTimeFormat('en-GB', { timeStyle: 'medium' })
+const minute = new Intl.DateTimeFormat('en-GB', { timeStyle: 'short' })
+const day = new Intl.DateTimeFormat('en-GB', { day: 'numeric', month: 'short' })
+
+export const count = (value: number): string => number.format(value)
+
+/** `1 call`, `2 calls`. */
+export const counted = (value: number, one: string, many = `${one}s`): string =>
+  `${count(value)} ${value === 1 ? one : many}`
+
+/** The time of the day to the second, with the day if it isn't today. */
+export const clock = (at: number, now: number): string => withDay(at, now, time.format(at))
+
+/** The time of the day to the minute, with the day if it isn't today. */
+export const clockMinute = (at: number, now: number): string => withDay(at, now, minute.format(at))
+
+function withDay(at: number, now: number, text: string): string {
+  return day.format(at) === day.format(now) ? text : `${day.format(at)} ${text}`
+}
+
+const UNITS = [
+  { ms: 86_400_000, name: 'd' },
+  { ms: 3_600_000, name: 'h' },
+  { ms: 60_000, name: 'min' },
+  { ms: 1_000, name: 's' },
+] as const
+
+/** A length of time in its two largest units: `3 h 12 min`, `45 s`, `850 ms`. */
+export function span(ms: number): string {
+  if (ms < 1_000) return `${Math.max(0, Math.round(ms))} ms`
+  const at = UNITS.findIndex((unit) => ms >= unit.ms)
+  const [first, second] = [UNITS[at], UNITS[at + 1]]
+  if (first === undefined) return ''
+  const whole = Math.floor(ms / first.ms)
+  const rest = second === undefined ? 0 : Math.floor((ms % first.ms) / second.ms)
+  return second === undefined || rest === 0
+    ? `${whole} ${first.name}`
+    : `${whole} ${first.name} ${rest} ${second.name}`
+}
+
+/** The same to the whole second at least, for what is counted down. */
+export const seconds = (ms: number): string => span(Math.max(1_000, ms))
+
+/** 99.97 % must not read as 100 %: something has failed. Nor is what there was 0 %. */
+export function percent(share: number): string {
+  if (share > 0 && share < 0.001) return 'under 0.1 %'
+  return `${Math.floor(share * 1_000 + 1e-9) / 10} %`
+}
+
+/** A URL as people name it: what stands before the path and the path, without the scheme where it is https. */
+export const shortUrl = (url: string): string => url.replace(/^https:\/\//, '').replace(/\/$/, '')
+
+/** JSON over several lines; what isn't JSON as it is. */
+export function pretty(text: string): string {
+  try {
+    return JSON.stringify(JSON.parse(text), null, 2)
+  } catch {
+    return text
+  }
+}

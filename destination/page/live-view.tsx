@@ -1,0 +1,140 @@
+import { useSignal } from '@preact/signals'
+import { useEffect } from 'preact/hooks'
+import { clock, count, counted, seconds, shortUrl, span } from './format.js'
+import {
+  connection,
+  isPaused,
+  live,
+  lostBecause,
+  missed,
+  startLive,
+  type LiveEvent,
+} from './live.js'
+import type { AttemptEvent, CallEvent } from './model.js'
+import { Call } from './rows.js'
+import { now } from './state.js'
+import { outcome } from './words.js'
+
+type Kind = 'all' | 'calls' | 'attempts' | 'failures'
+
+const KINDS: readonly (readonly [Kind, string])[] = [
+  ['all', 'calls and deliveries'],
+  ['calls', 'calls'],
+  ['attempts', 'deliveries'],
+  ['failures', 'failures'],
+]
+
+const CONNECTIONS = {
+  connecting: 'Connecting …',
+  open: 'Live: what happens shows up here at once.',
+  lost: 'Not connected; trying again.',
+} as const
+
+/** What comes in and what goes out, as it happens. */
+export function LiveView() {
+  useEffect(startLive, [])
+  const kind = useSignal<Kind>('all')
+  const text = useSignal('')
+  const shown = live.value.filter((event) => isWanted(event, kind.value, text.value.toLowerCase()))
+  const pause = () => {
+    isPaused.value = !isPaused.value
+  }
+  return (
+    <>
+      <div class="filter">
+        <button type="button" onClick={pause}>
+          {isPaused.value ? 'Go on' : 'Pause'}
+        </button>
+        <select
+          aria-label="What to show"
+          onChange={(event) => {
+            kind.value = event.currentTarget.value as Kind
+          }}
+        >
+          {KINDS.map(([one, words]) => (
+            <option value={one} selected={kind.value === one} key={one}>
+              {words}
+            </option>
+          ))}
+        </select>
+        <input
+          aria-label="Only with this text"
+          placeholder="Only with this text"
+          value={text.value}
+          onInput={(event) => {
+            text.value = event.currentTarget.value
+          }}
+        />
+      </div>
+      <p class="hint">
+        {isPaused.value ? 'Paused.' : CONNECTIONS[connection.value]}
+        {connection.value === 'lost' && ` ${lostBecause.value}`}
+        {missed.value > 0 && ` ${counted(missed.value, 'event')} not shown.`}
+      </p>
+      <ul class="rows live">
+        {shown.map((event) => (
+          <li data-row key={event.key}>
+            {event.kind === 'call' ? (
+              <CallRow call={event.call} />
+            ) : (
+              <AttemptRow attempt={event.attempt} />
+            )}
+          </li>
+        ))}
+      </ul>
+      {shown.length === 0 && (
+        <p class="empty">
+          {live.value.length === 0
+            ? 'Quiet. Calls show up here as they come in, and every attempt to deliver them.'
+            : `None of the last ${count(live.value.length)} events is like this.`}
+        </p>
+      )}
+    </>
+  )
+}
+
+function isWanted(event: LiveEvent, kind: Kind, text: string): boolean {
+  if (kind === 'calls' && event.kind !== 'call') return false
+  if (kind === 'attempts' && event.kind !== 'attempt') return false
+  if (kind === 'failures' && (event.kind === 'call' || event.attempt.code === 'delivered')) {
+    return false
+  }
+  if (text === '') return true
+  const values: unknown[] = Object.values(event.kind === 'call' ? event.call : event.attempt)
+  return values.some((value) => typeof value === 'string' && value.toLowerCase().includes(text))
+}
+
+function CallRow({ call: { at, source, type, event, user, messageId } }: { call: CallEvent }) {
+  return (
+    <a class="row" href={`#/messages/${encodeURIComponent(messageId)}`}>
+      <span class="when">{clock(at, now.peek())}</span>
+      <span class="pill state-call">call</span>
+      <span class="what">
+        <Call type={type} event={event} />
+      </span>
+      <span class="who">{user}</span>
+      <span class="where">from {source}</span>
+      <span class="answer">accepted</span>
+    </a>
+  )
+}
+
+function AttemptRow({ attempt }: { attempt: AttemptEvent }) {
+  const { at, id, messageId, destination, endpoint, code, status, ms, next, nextInMs } = attempt
+  const isGood = code === 'delivered'
+  return (
+    <a class="row" href={`#/deliveries/${id}`}>
+      <span class="when">{clock(at, now.peek())}</span>
+      <span class={`pill ${isGood ? 'state-done' : 'state-dead'}`}>{status ?? 'no answer'}</span>
+      <span class="what">{shortUrl(endpoint)}</span>
+      <span class="who">{messageId}</span>
+      <span class="where">to {destination}</span>
+      <span class="answer">
+        {outcome(code)}, {span(ms)}
+        {attempt.attempt > 1 && `, attempt ${attempt.attempt}`}
+        {next === 'dead' && ', given up'}
+        {next === 'backlog' && nextInMs !== null && `, again in ${seconds(nextInMs)}`}
+      </span>
+    </a>
+  )
+}

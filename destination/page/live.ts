@@ -1,0 +1,97 @@
+// The stream of calls and attempts. It may bring any number a second: what is shown changes once a frame, and is bounded.
+import { signal } from '@preact/signals'
+import { request, token } from './api.js'
+import type { AttemptEvent, CallEvent } from './model.js'
+import { readEvents } from './sse.js'
+import { toApiError } from './state.js'
+
+export type LiveEvent = { key: number } & (
+  { kind: 'call'; call: CallEvent } | { kind: 'attempt'; attempt: AttemptEvent }
+)
+
+/** As many as somebody may want to scroll through. */
+const KEPT = 200
+const RETRY_MS = 2_000
+
+/** Newest first. */
+export const live = signal<readonly LiveEvent[]>([])
+export const connection = signal<'connecting' | 'open' | 'lost'>('connecting')
+/** Why it is lost. */
+export const lostBecause = signal('')
+export const isPaused = signal(false)
+/** Events that were not shown, as there were too many, or as it was paused. */
+export const missed = signal(0)
+
+let arrived: LiveEvent[] = []
+let missedSince = 0
+let frame = 0
+let nextKey = 0
+
+function show(): void {
+  frame = 0
+  missed.value += missedSince
+  missedSince = 0
+  if (arrived.length > 0) live.value = [...arrived.reverse(), ...live.value].slice(0, KEPT)
+  arrived = []
+}
+
+function take(event: LiveEvent | undefined, count = 1): void {
+  if (event === undefined || isPaused.value) missedSince += count
+  else if (arrived.push(event) > 2 * KEPT) arrived.splice(0, arrived.length - KEPT)
+  frame ||= requestAnimationFrame(show)
+}
+
+const read = () =>
+  readEvents(({ event, data }) => {
+    const parsed: unknown = JSON.parse(data)
+    if (event === 'call') take({ key: nextKey++, kind: 'call', call: parsed as CallEvent })
+    else if (event === 'attempt') {
+      take({ key: nextKey++, kind: 'attempt', attempt: parsed as AttemptEvent })
+    } else if (event === 'skipped') take(undefined, (parsed as { count: number }).count)
+  })
+
+async function follow(signal: AbortSignal): Promise<void> {
+  const response = await request('/v1/admin/stream', { signal })
+  connection.value = 'open'
+  if (response.body === null) return
+  const pieces = response.body.pipeThrough(new TextDecoderStream()).getReader()
+  const push = read()
+  for (;;) {
+    const { value, done } = await pieces.read()
+    if (done) return
+    push(value)
+  }
+}
+
+async function followOn(signal: AbortSignal): Promise<void> {
+  const isOver = () => signal.aborted
+  while (!isOver()) {
+    const ended = await follow(signal).then(
+      () => 'The destination ended the stream.',
+      (error: unknown) => toApiError(error).message,
+    )
+    if (isOver()) return
+    lostBecause.value = ended
+    connection.value = 'lost'
+    await new Promise((resolve) => setTimeout(resolve, RETRY_MS))
+  }
+}
+
+/**
+ * Follows the stream; with another token anew.
+ *
+ * @returns what ends it.
+ */
+export function startLive(): () => void {
+  let controller = new AbortController()
+  const unsubscribe = token.subscribe(() => {
+    controller.abort()
+    controller = new AbortController()
+    connection.value = 'connecting'
+    void followOn(controller.signal)
+  })
+  return () => {
+    unsubscribe()
+    controller.abort()
+  }
+}

@@ -1,0 +1,11 @@
+import { render } from 'preact'
+import { App } from './app.js'
+import { listenToKeys } from './keys.js'
+import { start } from './state.js'
+import { useStoredTheme } from './theme.js'
+
+useStoredTheme()
+start()
+listenToKeys()
+const root = document.getElementById('app')
+if (root !== null) render(<App />, root)

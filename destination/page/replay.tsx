@@ -1,0 +1,123 @@
+import { signal, useSignal } from '@preact/signals'
+import { useEffect, useRef } from 'preact/hooks'
+import { openTokenDialog } from './access.js'
+import { post } from './api.js'
+import { count, counted } from './format.js'
+import type { Replay, ReplayWish } from './model.js'
+import { canWrite, readStatus, toApiError, toast } from './state.js'
+
+interface Wanted {
+  wish: ReplayWish
+  onReplayed: () => void
+}
+
+const wanted = signal<Wanted | undefined>(undefined)
+
+/** Asks how many it would be, shows that, and sends them again if that is wanted. Without the token it asks for that. */
+export function openReplay(wish: ReplayWish, onReplayed: () => void): void {
+  if (canWrite.value) wanted.value = { wish, onReplayed }
+  else openTokenDialog()
+}
+
+function close(): void {
+  wanted.value = undefined
+}
+
+export function ReplayDialog() {
+  const dialog = useRef<HTMLDialogElement>(null)
+  useEffect(() => {
+    if (wanted.value) dialog.current?.showModal()
+    else dialog.current?.close()
+  }, [wanted.value])
+  return (
+    <dialog ref={dialog} onClose={close} aria-labelledby="replay-title">
+      {wanted.value && <Steps {...wanted.value} />}
+    </dialog>
+  )
+}
+
+function Steps({ wish, onReplayed }: Wanted) {
+  const trial = useSignal<Replay | undefined>(undefined)
+  const problem = useSignal('')
+  const isSending = useSignal(false)
+  const ask = async (dryRun: boolean): Promise<Replay | undefined> => {
+    try {
+      return await post<Replay>('/replay', { ...wish, dryRun })
+    } catch (error) {
+      problem.value = toApiError(error).message
+      return undefined
+    }
+  }
+  const send = async () => {
+    isSending.value = true
+    const done = await ask(false)
+    isSending.value = false
+    if (done === undefined) return
+    toast.value = `${counted(done.replayed, 'message')} will be sent again.`
+    close()
+    onReplayed()
+    await readStatus()
+  }
+  useEffect(() => {
+    void ask(true).then((answer) => {
+      trial.value = answer
+    })
+  }, [])
+
+  const found = trial.value
+  return (
+    <>
+      <h2 id="replay-title">Send again?</h2>
+      {problem.value && (
+        <p class="error" role="alert">
+          {problem.value}
+        </p>
+      )}
+      <div aria-live="polite">
+        {found && (
+          <>
+            <p>{inWords(wish, found)}</p>
+            {found.byDestination.length > 0 && (
+              <ul>
+                {found.byDestination.map(({ name, count: of }) => (
+                  <li key={name}>
+                    {name}: {count(of)}
+                  </li>
+                ))}
+              </ul>
+            )}
+            {found.matched > 0 && (
+              <p class="hint">
+                Each has 4 hours again, and all endpoints. Receivers that have seen one know it by
+                its message id.
+              </p>
+            )}
+          </>
+        )}
+        {!found && problem.value === '' && <p>Counting …</p>}
+      </div>
+      <div class="actions">
+        {found && found.matched > 0 && (
+          <button
+            type="button"
+            class="primary"
+            disabled={isSending.value}
+            onClick={() => void send()}
+          >
+            Send {count(found.matched)} again
+          </button>
+        )}
+        <button type="button" onClick={close}>
+          {found?.matched === 0 ? 'Close' : 'Cancel'}
+        </button>
+      </div>
+    </>
+  )
+}
+
+function inWords(wish: ReplayWish, { matched }: Replay): string {
+  const what = wish.force
+    ? counted(matched, 'delivery', 'deliveries')
+    : counted(matched, 'dead letter')
+  return matched === 0 ? 'Nothing would be sent again.' : `${what} would be sent again.`
+}

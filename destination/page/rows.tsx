@@ -1,0 +1,64 @@
+import { clock } from './format.js'
+import type { DeliveryLine } from './model.js'
+import { now } from './state.js'
+import { outcome, stateInWords } from './words.js'
+
+/** What a call is, in a few words: `track “Signed Up”`. */
+export function Call({ type, event }: { type: string; event: string }) {
+  return (
+    <>
+      {type}
+      {event !== '' && <> “{event}”</>}
+    </>
+  )
+}
+
+export function StatePill({ state }: Pick<DeliveryLine, 'state'>) {
+  return <span class={`pill state-${state}`}>{stateInWords(state)}</span>
+}
+
+/** What came of the last attempt, in words. */
+function LastAnswer({ delivery }: { delivery: DeliveryLine }) {
+  const { lastCode, lastStatus, reason, state, attempt } = delivery
+  if (state === 'skipped') return <>{reason}</>
+  if (lastCode === null) return <>not tried yet</>
+  return (
+    <>
+      {lastStatus !== null && `${lastStatus}, `}
+      {outcome(lastCode)}
+      {attempt > 1 && `, attempt ${attempt}`}
+    </>
+  )
+}
+
+let lastOpened = ''
+
+/** Whoever comes back to a list goes on where he was. */
+export function focusLastOpened(): void {
+  const { activeElement } = document
+  if (activeElement !== document.body && !activeElement?.matches('h1')) return
+  document.querySelector<HTMLElement>(`a.row[href="${lastOpened}"]`)?.focus()
+}
+
+/** One delivery of a list: the row is a link. */
+export function DeliveryRow({ delivery }: { delivery: DeliveryLine }) {
+  const { id, type, event, user, destination, state, receivedAt } = delivery
+  const href = `#/deliveries/${id}`
+  const remember = () => {
+    lastOpened = href
+  }
+  return (
+    <a class="row" href={href} onClick={remember}>
+      <span class="when">{clock(receivedAt, now.peek())}</span>
+      <StatePill state={state} />
+      <span class="what">
+        <Call type={type} event={event} />
+      </span>
+      <span class="who">{user}</span>
+      <span class="where">{destination === '' ? 'to nobody' : destination}</span>
+      <span class="answer">
+        <LastAnswer delivery={delivery} />
+      </span>
+    </a>
+  )
+}

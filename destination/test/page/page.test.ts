@@ -1,0 +1,365 @@
+// The page as people use it. Everything behind it is real: the destination, its store, the endpoints.
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import type { Page } from 'playwright-core'
+import type { RunningDestination } from '../../src/destination.js'
+import { startEndpoint, type Answer } from '../endpoint.js'
+import {
+  ADMIN_TOKEN,
+  destination,
+  endpoint,
+  post,
+  settingsFor,
+  start,
+  track,
+  type Later,
+  withTheTest,
+} from '../run.js'
+import { barriers, chromiumPath, focused, NAME, open, useBrowser } from './browser.js'
+
+const HOSTILE = '<img src=x onerror=alert(document.domain)>'
+
+const VIEWS = [
+  '#/',
+  '#/live',
+  '#/deliveries',
+  '#/deliveries?state=dead',
+  '#/deliveries/1',
+  '#/messages/refused-0',
+  '#/search?q=u1',
+  '#/nowhere',
+]
+
+/** A destination that has lived: what was delivered, what was refused for good, what waits for one that is down. */
+async function lived(later: Later = withTheTest) {
+  const answering = async (answer: Answer) => {
+    const started = await startEndpoint([answer])
+    later(() => started[Symbol.asyncDispose]())
+    return started
+  }
+  const good = await answering(204)
+  const refusing = await answering((response) => response.writeHead(400).end(`no: ${HOSTILE}`))
+  const down = await answering((response) => response.writeHead(503).end('come back later'))
+  const running = await start(
+    settingsFor(
+      [
+        destination([good], { name: 'crm' }),
+        destination([refusing], { name: 'ads' }),
+        destination([down], { name: 'warehouse' }),
+      ],
+      {},
+      later,
+    ),
+    undefined,
+    later,
+  )
+  await post(running, [
+    ...Array.from({ length: 3 }, (_, i) => track(`refused-${i}`)),
+    ...Array.from({ length: 9 }, (_, i) => track(`other-${i}`, { userId: `u${i}` })),
+    { ...track('hostile', { userId: HOSTILE, event: HOSTILE }), properties: { note: HOSTILE } },
+    { type: 'identify', messageId: 'known', userId: 'u1', traits: { name: HOSTILE } },
+  ])
+  await Promise.all([good.has(14), refusing.has(14), down.has(5)])
+  return { running, good, refusing, down }
+}
+
+const at = (running: RunningDestination, hash: string) => `${running.adminUrl}/${hash}`
+
+async function enterToken(page: Page, token: string): Promise<void> {
+  await page.getByLabel('Admin token').fill(token)
+  await page.getByRole('button', { name: 'Use it' }).click()
+}
+
+const rows = (page: Page) => page.locator('a.row')
+
+/** Another view of the page that is open, all of it. */
+async function visit(page: Page, hash: string): Promise<void> {
+  await page.evaluate(`location.hash = ${JSON.stringify(hash)}`)
+  await page.locator('main h1').waitFor()
+  await page.locator('[aria-busy=true]').first().waitFor({ state: 'detached' })
+}
+
+describe.skipIf(chromiumPath === undefined)('the page', () => {
+  useBrowser()
+
+  // For those who only look.
+  let shared: Awaited<ReturnType<typeof lived>>
+  const cleanUps: (() => unknown)[] = []
+  beforeAll(async () => {
+    shared = await lived((cleanUp) => cleanUps.push(cleanUp))
+  })
+  afterAll(async () => {
+    for (const cleanUp of cleanUps.reverse()) await cleanUp()
+  })
+
+  test('says in words which endpoint is down, what it answers and that calls wait', async () => {
+    const { running, down } = shared
+    const page = await open(at(running, ''))
+    const { host } = new URL(down.url)
+    const sentence = page.locator('.sentence.bad', { hasText: 'warehouse:' })
+    await sentence.filter({ hasText: `${host}/hook answers 503 since ` }).waitFor()
+    await sentence.filter({ hasText: /\d+ calls wait\./ }).waitFor()
+    await sentence.getByRole('link').click()
+    await page.getByText('503, server error').first().waitFor()
+  })
+
+  test('is no more worried once the endpoint is back', async () => {
+    const { running, down } = await lived()
+    const page = await open(at(running, ''))
+    await page.locator('.sentence.bad').first().waitFor()
+    down.answer(204)
+    await page.locator('.sentence.bad').first().waitFor({ state: 'detached' })
+  })
+
+  test('shows how to send the first call where there was none, and then that it came', async () => {
+    const running = await start(settingsFor([destination([await endpoint()])]))
+    const page = await open(at(running, ''))
+    await page.getByRole('heading', { name: 'No call yet since the start' }).waitFor()
+    await page.getByText('hookline-destination send track').waitFor()
+    await post(running, [track('m1')])
+    await page.getByText('All is well. 1 call taken').waitFor()
+  })
+
+  test('sends dead letters again after the token, a dry run in words and a yes', async () => {
+    const { running, refusing } = await lived()
+    const page = await open(at(running, '#/deliveries?state=dead&event=Signed%20Up'))
+    await expect.poll(() => rows(page).count()).toBe(12)
+    await page.getByRole('button', { name: 'Send all that match again …' }).click()
+    await enterToken(page, 'wrong')
+    await page.getByText('This is not the admin token of the settings.').waitFor()
+    await enterToken(page, ADMIN_TOKEN)
+    await page.getByRole('button', { name: 'May replay' }).waitFor()
+    refusing.answer(204)
+    await page.getByRole('button', { name: 'Send all that match again …' }).click()
+    await page.getByText('12 dead letters would be sent again.').waitFor()
+    await page.getByText('ads: 12').waitFor()
+    expect(await running.stats()).toContainEqual(
+      expect.objectContaining({ destination: 'ads', dead: 14 }),
+    )
+    await page.getByRole('button', { name: 'Send 12 again' }).click()
+    await refusing.has(26)
+    await page.getByText('12 messages will be sent again.').waitFor()
+    await page.getByText('No dead letter is like this.').waitFor()
+  }, 60_000)
+
+  test('sends the chosen ones alone again', async () => {
+    const { running, refusing } = await lived()
+    const page = await open(at(running, '#/deliveries?state=dead'))
+    await page.getByRole('button', { name: 'Read-only' }).click()
+    await enterToken(page, ADMIN_TOKEN)
+    await page.getByRole('checkbox', { name: /^Choose identify of u1/ }).check()
+    await page.getByRole('button', { name: 'Send chosen again (1) …' }).click()
+    refusing.answer(204)
+    await page.getByRole('button', { name: 'Send 1 again' }).click()
+    await refusing.has(15)
+    expect(refusing.received.at(-1)?.headers['x-message-id']).toBe('known')
+    await expect.poll(() => rows(page).count()).toBe(13)
+  })
+
+  test('changes its mind with Esc, and sends nothing', async () => {
+    const { running, refusing } = shared
+    const page = await open(at(running, '#/deliveries?state=dead'))
+    await page.getByRole('button', { name: 'Read-only' }).click()
+    await enterToken(page, ADMIN_TOKEN)
+    await page.getByRole('button', { name: 'Send all again …' }).click()
+    await page.getByText('14 dead letters would be sent again.').waitFor()
+    await page.keyboard.press('Escape')
+    await page.getByRole('dialog').waitFor({ state: 'hidden' })
+    expect(refusing.received).toHaveLength(14)
+  })
+
+  test('shows one delivery: its body, each attempt in words, what is next and how long it has', async () => {
+    const { running, down } = shared
+    const page = await open(at(running, '#/search?q=other-3'), {
+      permissions: ['clipboard-read', 'clipboard-write'],
+    })
+    await page.getByRole('link', { name: 'warehouse' }).click()
+    await page.getByText('left of its 4 hours').waitFor()
+    await page.getByText('"event": "Signed Up"').waitFor()
+    await page.getByRole('button', { name: 'Copy the body' }).click()
+    await page.getByText('Copied the body.').waitFor()
+    const sent = down.received.find(({ headers }) => headers['x-message-id'] === 'other-3')
+    const copied = await page.evaluate<string>('navigator.clipboard.readText()')
+    expect(JSON.parse(copied)).toMatchObject({ userId: 'u3', event: 'Signed Up' })
+    if (sent) expect(copied).toBe(sent.body)
+  })
+
+  test('shows what an endpoint answered, and that it was given up', async () => {
+    const { running } = shared
+    const page = await open(at(running, '#/messages/hostile'))
+    await page.getByText('Given up after 1 attempt').waitFor()
+    await page.getByText('400 refused for good').waitFor()
+    await page.getByText(`no: ${HOSTILE}`).waitFor()
+  })
+
+  test('finds calls by message id, user and event', async () => {
+    const { running } = shared
+    const page = await open(at(running, ''))
+    const find = async (text: string, way: string, many: number) => {
+      await page.keyboard.press('/')
+      await page.keyboard.press('Control+a')
+      await page.keyboard.type(text)
+      await page.keyboard.press('Enter')
+      const found = page.getByRole('region', { name: way })
+      await found.getByRole('heading', { name: text }).waitFor()
+      await expect.poll(() => found.locator('a.row').count()).toBe(many)
+      await page.locator('#search').blur()
+    }
+    await find('refused-1', 'Message id', 3)
+    await find('u7', 'User id', 3)
+    await find('Signed Up', 'Event', 10)
+  })
+
+  test('shows calls and deliveries as they happen, and holds still when paused', async () => {
+    const { running } = shared
+    const page = await open(at(running, '#/live'))
+    await page.getByText('what happens shows up here at once').waitFor()
+    await post(running, [track('live-1', { event: 'Seen Live' })])
+    await page.getByRole('link', { name: /call track “Seen Live” u1 from web accepted/ }).waitFor()
+    await page.getByRole('link', { name: /204 .*live-1 to crm delivered/ }).waitFor()
+    await page.getByRole('button', { name: 'Pause' }).click()
+    await post(running, [track('live-2', { event: 'Not Seen' })])
+    await page.getByText(/events? not shown/).waitFor()
+    expect(await page.getByText('Not Seen').count()).toBe(0)
+  })
+
+  test('stays usable under a storm: the list is bounded, however much comes at once', async () => {
+    const running = await start(settingsFor([destination([await endpoint()])]))
+    const page = await open(running.adminUrl)
+    const call = (i: number) => ({
+      at: 0,
+      source: 'web',
+      type: 'track',
+      event: `E${i}`,
+      user: 'u',
+      messageId: `m${i}`,
+    })
+    const storm = Array.from(
+      { length: 20_000 },
+      (_, i) => `event: call\ndata: ${JSON.stringify(call(i))}\n\n`,
+    )
+    await page.route('**/v1/admin/stream', (route) =>
+      route.fulfill({ contentType: 'text/event-stream', body: storm.join('') }),
+    )
+    await page.getByRole('navigation').getByRole('link', { name: 'Live', exact: true }).click()
+    await page.getByText('“E19999”').waitFor()
+    expect(await rows(page).count()).toBeLessThanOrEqual(200)
+    await page.getByRole('link', { name: 'Overview' }).click()
+    await page.getByRole('heading', { name: 'Overview' }).waitFor()
+  })
+
+  test('is used with the keyboard alone', async () => {
+    const { running } = shared
+    const page = await open(at(running, '#/deliveries?state=dead'))
+    await rows(page).first().waitFor()
+    await page.keyboard.press('j')
+    await page.keyboard.press('j')
+    const second = await focused(page)
+    expect(second).toBe(await rows(page).nth(1).innerText())
+    await page.keyboard.press('k')
+    expect(await focused(page)).toBe(await rows(page).nth(0).innerText())
+    await page.keyboard.press('j')
+    await page.keyboard.press('Enter')
+    await page.getByRole('heading', { name: /^Delivery \d+$/ }).waitFor()
+    await page.keyboard.press('Escape')
+    await page.getByRole('heading', { name: 'Dead letters' }).waitFor()
+    await expect.poll(() => focused(page)).toBe(second)
+    await page.keyboard.press('/')
+    expect(await focused(page)).toBe('search')
+    await page.keyboard.type('j')
+    expect(await page.locator('#search').inputValue()).toBe('j')
+  })
+
+  test('keeps its look over a reload when it was chosen, and moves nothing for who wants that', async () => {
+    const running = await start(settingsFor([]))
+    const page = await open(running.adminUrl, { colorScheme: 'light', reducedMotion: 'reduce' })
+    const ground = () => page.evaluate<string>('getComputedStyle(document.body).backgroundColor')
+    const light = await ground()
+    await page.getByRole('button', { name: 'Colours: Auto' }).click()
+    await page.getByRole('button', { name: 'Colours: Light' }).click()
+    const dark = await ground()
+    expect(dark).not.toBe(light)
+    await page.reload()
+    await page.getByRole('button', { name: 'Colours: Dark' }).waitFor()
+    expect(await ground()).toBe(dark)
+    expect(
+      await page.evaluate(
+        'Math.max(...Array.from(document.querySelectorAll("*"), (e) => parseFloat(getComputedStyle(e).transitionDuration)))',
+      ),
+    ).toBe(0)
+  })
+
+  test('shows nothing of anybody without the token from another machine, and all with it', async () => {
+    const { running } = shared
+    // By a name: only who asks this machine by an address is known to be on it.
+    const { port } = new URL(running.adminUrl)
+    const url = `http://${NAME}:${port}/#/deliveries`
+    const page = await open(url, {}, /status of 401/)
+    await page.getByText('Calls have personal data in them').waitFor()
+    expect(await page.getByText('u1').count()).toBe(0)
+    await enterToken(page, ADMIN_TOKEN)
+    await rows(page).first().waitFor()
+    await page.reload()
+    await rows(page).first().waitFor()
+    expect(await page.evaluate('localStorage.length')).toBe(0)
+  })
+
+  test('shows what callers and endpoints write as text, wherever it stands', async () => {
+    const { running } = shared
+    const page = await open(running.adminUrl)
+    for (const hash of [
+      '#/deliveries',
+      '#/deliveries?state=dead',
+      '#/messages/hostile',
+      '#/messages/known',
+      `#/search?q=${encodeURIComponent(HOSTILE)}`,
+    ]) {
+      await page.goto(at(running, hash))
+      await page.getByText(HOSTILE).first().waitFor()
+      expect(await page.locator('img').count()).toBe(0)
+    }
+  })
+
+  test('says so when the destination is gone, and goes on when it is back', async () => {
+    const running = await start(settingsFor([destination([await endpoint()])]))
+    const page = await open(running.adminUrl, {}, /ERR_|Failed to load resource/)
+    await page.getByRole('heading', { name: 'No call yet since the start' }).waitFor()
+    await page.context().setOffline(true)
+    await page.getByRole('alert').filter({ hasText: 'The destination does not answer' }).waitFor()
+    await page.context().setOffline(false)
+    await page.getByRole('alert').waitFor({ state: 'detached' })
+  })
+
+  test('says which delivery there is not', async () => {
+    const running = await start(settingsFor([]))
+    const page = await open(at(running, '#/deliveries/77'), {}, /status of 404/)
+    await page.getByRole('alert').filter({ hasText: '77' }).waitFor()
+    await page.getByRole('link', { name: 'To all deliveries' }).waitFor()
+  })
+
+  test('keeps nobody out, in light and in dark', async () => {
+    // Or colours are looked at while they change.
+    const page = await open(shared.running.adminUrl, { reducedMotion: 'reduce' })
+    for (const hash of VIEWS) {
+      await visit(page, hash)
+      await page.emulateMedia({ colorScheme: 'light' })
+      expect([hash, await barriers(page)]).toEqual([hash, []])
+      await page.emulateMedia({ colorScheme: 'dark' })
+      expect([hash, 'dark', await barriers(page, ['color-contrast'])]).toEqual([hash, 'dark', []])
+    }
+    await page.getByRole('button', { name: 'Read-only' }).click()
+    expect(await barriers(page)).toEqual([])
+  }, 60_000)
+
+  test('fits a phone: nothing scrolls sideways', async () => {
+    const { running } = shared
+    const page = await open(running.adminUrl, {
+      viewport: { width: 390, height: 844 },
+      hasTouch: true,
+    })
+    for (const hash of VIEWS) {
+      await visit(page, hash)
+      const width = await page.evaluate('document.documentElement.scrollWidth')
+      expect([hash, width]).toEqual([hash, 390])
+    }
+  })
+})

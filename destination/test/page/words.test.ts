@@ -1,0 +1,169 @@
+import { describe, expect, test } from 'vitest'
+import type { Bucket, DestinationStatus, EndpointStatus, Health, Status } from '../../page/model.js'
+import { sentences, verb } from '../../page/words.js'
+import { clockMinute } from '../../page/format.js'
+
+const NOW = Date.UTC(2026, 10, 21, 12, 30)
+const URL = 'https://crm.example.com/in'
+
+const endpoint = (changes: Partial<EndpointStatus> = {}): EndpointStatus => ({
+  url: URL,
+  gate: { state: 'closed', allowed: 128, inFlight: 0, waiting: 0 },
+  delivered: 0,
+  failed: 0,
+  p50Ms: null,
+  p99Ms: null,
+  lastFailure: null,
+  ...changes,
+})
+
+const crm = (changes: Partial<DestinationStatus> = {}): DestinationStatus => ({
+  name: 'crm',
+  enabled: true,
+  sources: ['web'],
+  fresh: 0,
+  backlog: 0,
+  leased: 0,
+  dead: 0,
+  oldestMs: 0,
+  endpoints: [endpoint()],
+  ...changes,
+})
+
+const status = (changes: Partial<Status> = {}): Status => ({
+  version: '0.1.0',
+  startedAt: NOW - 3_600_000,
+  now: NOW,
+  canWrite: false,
+  hasToken: true,
+  store: 'sqlite',
+  role: 'all',
+  retentionMs: 0,
+  sources: [{ name: 'web', accepted: 1_000, rejected: 0 }],
+  destinations: [crm()],
+  ...changes,
+})
+
+const bucket = (minutesAgo: number, changes: Partial<Bucket> = {}): Bucket => ({
+  at: NOW - minutesAgo * 60_000,
+  delivered: 0,
+  failed: 0,
+  busy: 0,
+  p50Ms: null,
+  p99Ms: null,
+  gate: 'closed',
+  ...changes,
+})
+
+const health = (buckets: Bucket[]): Health => ({
+  bucketMs: 60_000,
+  endpoints: [{ destination: 'crm', url: URL, buckets }],
+})
+
+const failing = (code: string, answered: number | null): Partial<EndpointStatus> => ({
+  lastFailure: { at: NOW - 1_000, code, status: answered, error: null },
+})
+
+const textsOf = (...given: Parameters<typeof sentences>) =>
+  sentences(...given).map(({ weight, subject, text }) => `${weight} ${subject}: ${text}`)
+
+const down = (state: 'open' | 'probe', backlog: number, changes: Partial<EndpointStatus> = {}) => {
+  const gate = { state, allowed: 1, inFlight: 0, waiting: 0 }
+  return crm({ backlog, endpoints: [endpoint({ gate, ...changes })] })
+}
+
+test('where all is well there is nothing to say', () => {
+  expect(sentences(status(), health([bucket(1, { delivered: 50 })]))).toEqual([])
+})
+
+describe('an endpoint that is down', () => {
+  test.each(['open', 'probe'] as const)(
+    '(%s) is told with what it answers, since when, and how many wait',
+    (state) => {
+      const buckets = [
+        bucket(60, { gate: 'open' }),
+        bucket(28, { delivered: 9 }),
+        bucket(27, { gate: 'open' }),
+        bucket(26, { gate: 'probe' }),
+        // The minute that has just begun, in which nobody has looked yet.
+        bucket(0),
+      ]
+      const since = clockMinute(NOW - 27 * 60_000, NOW)
+      const destinations = [down(state, 1_204, failing('server_error', 503))]
+      expect(textsOf(status({ destinations }), health(buckets))).toEqual([
+        `bad crm: crm.example.com/in answers 503 since ${since}; one call at a time probes it, every 30 s at most; 1,204 calls wait.`,
+      ])
+    },
+  )
+
+  test('for longer than is known is told so', () => {
+    const buckets = Array.from({ length: 60 }, (_, i) => bucket(59.5 - i, { gate: 'open' }))
+    const destinations = [down('open', 0, failing('timeout', null))]
+    expect(textsOf(status({ destinations }), health(buckets))).toEqual([
+      'bad crm: crm.example.com/in does not answer in time for an hour or longer; one call at a time probes it, every 30 s at most.',
+    ])
+  })
+
+  test('is told even where nothing more is known', () => {
+    expect(textsOf(status({ destinations: [down('open', 0)] }), undefined)).toEqual([
+      'bad crm: crm.example.com/in is down; one call at a time probes it, every 30 s at most.',
+    ])
+  })
+})
+
+test('an endpoint that comes back is good news', () => {
+  const gate = { state: 'ramp', allowed: 4, inFlight: 4, waiting: 0 } as const
+  const back = crm({ fresh: 100, backlog: 200, endpoints: [endpoint({ gate })] })
+  expect(textsOf(status({ destinations: [back] }), undefined)).toEqual([
+    'note crm: crm.example.com/in is coming back: 4 requests at once, more with each success; 300 calls wait.',
+  ])
+})
+
+test('an endpoint that fails now and then is told from one in twenty on, of the last minutes alone', () => {
+  const after = (failed: number) => [
+    bucket(30, { failed: 500 }),
+    bucket(2, { delivered: 100 - failed, failed }),
+  ]
+  const destinations = [crm({ endpoints: [endpoint(failing('timeout', null))] })]
+  expect(textsOf(status({ destinations }), health(after(4)))).toEqual([])
+  expect(textsOf(status({ destinations }), health(after(5)))).toEqual([
+    'warn crm: crm.example.com/in: 5 of 100 requests failed in the last 5 minutes; it does not answer in time.',
+  ])
+})
+
+test('what comes near its end is told with the time that is left', () => {
+  const late = crm({ oldestMs: 3.5 * 3_600_000, backlog: 1 })
+  expect(textsOf(status({ destinations: [late] }), undefined)).toEqual([
+    'bad crm: the oldest call has waited for 3 h 30 min: in 30 min it becomes a dead letter.',
+  ])
+})
+
+test('the worst comes first', () => {
+  const { endpoints } = down('open', 0)
+  const sources = [{ name: 'web', accepted: 1_000_000, rejected: 1 }]
+  const found = sentences(
+    status({ sources, destinations: [crm({ dead: 2, enabled: false, endpoints })] }),
+    undefined,
+  )
+  expect(found.map(({ weight }) => weight)).toEqual(['bad', 'warn', 'note', 'note'])
+})
+
+test('dead letters lead to where they are', () => {
+  const name = 'a & b'
+  const [found] = sentences(status({ destinations: [crm({ name, dead: 1 })] }), undefined)
+  expect(found).toMatchObject({
+    text: '1 dead letter: nobody tries it again unless you do.',
+    href: '#/deliveries?state=dead&destination=a%20%26%20b',
+  })
+})
+
+test.each([
+  ['server_error', 503, 'answers 503'],
+  ['request_timeout', 408, 'answers 408'],
+  ['client_error', 410, 'answers 410'],
+  ['redirect', 302, 'answers 302'],
+  ['connection_refused', null, 'refuses connections'],
+  ['a_code_of_tomorrow', null, 'fails'],
+])('%s (%s) reads %j', (code, answered, words) => {
+  expect(verb({ code, status: answered })).toBe(words)
+})
