@@ -10,24 +10,29 @@ import type { NewDelivery } from './store/store.js'
  * its way. What the source has sent before is not forwarded again.
  *
  * @param route - Where a call goes, by the settings of the moment.
+ * @param traceParentOf - What is kept of the header `traceparent`.
  */
 export function createAccept(
   forward: Forward,
   route: (source: string, call: Call) => Route,
+  traceParentOf: (header: string | undefined) => string | undefined = () => undefined,
 ): Accept {
-  return async (source, calls) => {
+  return async (source, calls, header) => {
+    const traceParent = traceParentOf(header)
     const deliveries: NewDelivery[] = []
     for (const call of calls) {
       const { to, reason } = route(source, call)
       const body = to.length > 0 ? bodyOf(call) : ''
       const { type, messageId } = call
       const user = call.userId ?? call.anonymousId ?? ''
+      const event = call.event ?? call.name
+      const common = { messageId, source, type, event, user, traceParent }
       for (const { name: destination } of to) {
-        deliveries.push({ messageId, source, destination, type, user, body, state: 'fresh' })
+        deliveries.push({ ...common, destination, body, state: 'fresh' })
       }
       if (reason !== undefined) {
         const state = 'skipped'
-        deliveries.push({ messageId, source, destination: '', type, user, body, state, reason })
+        deliveries.push({ ...common, destination: '', body, state, reason })
       }
     }
     await forward(deliveries)

@@ -4,7 +4,11 @@ import { createDeleteUser } from './deletion.js'
 import { createPoster } from './attempt/poster.js'
 import { createNetwork } from './attempt/network.js'
 import { createAccept } from './accept.js'
+import { isLoopback } from './admin/access.js'
+import { addAdminApi } from './admin/api.js'
 import { addAdminRoutes } from './admin/admin-routes.js'
+import { Feed } from './admin/feed.js'
+import type { Accept } from './collector/call-routes.js'
 import { createCollector } from './collector/collector.js'
 import { addHealthRoutes, Readiness } from './collector/health.js'
 import { createServer, type Server } from './collector/server.js'
@@ -14,6 +18,7 @@ import { Dispatcher } from './dispatcher/dispatcher.js'
 import type { Target } from './dispatcher/target.js'
 import { createForward } from './forward.js'
 import type { Log } from './log.js'
+import { History } from './health/history.js'
 import { Metrics } from './metrics/metrics.js'
 import { messageOf, reportTo } from './report.js'
 import { startRetention } from './retention.js'
@@ -22,6 +27,7 @@ import { route, routesOf } from './route.js'
 import type { Endpoint, Settings } from './settings/settings.js'
 import { Settler } from './settle/settler.js'
 import { openStore } from './store/open.js'
+import { parseTraceParent } from './trace-parent.js'
 import type { Stats, Store } from './store/store.js'
 
 /** A destination that collects and delivers. */
@@ -75,7 +81,15 @@ async function start(
   const isDelivering = role !== 'collector'
   const now = () => performance.now()
   const metrics = new Metrics({ stats: () => store.stats(), targets: () => targets })
-  const report = reportTo(log, metrics)
+  const history = new History()
+  const feed = new Feed()
+  const report = reportTo(log, {
+    attempted: (delivery, outcomes, next) => {
+      metrics.attempted(delivery, outcomes, next)
+      history.attempted(delivery, outcomes)
+      feed.attempted(delivery, outcomes, next)
+    },
+  })
   const settler = new Settler(store, report, now)
   const dispatcher = new Dispatcher({ store, settler, report, now, random: Math.random })
   const accord =
@@ -117,8 +131,25 @@ async function start(
   const accept =
     role === 'worker'
       ? undefined
-      : createAccept(forward, (source, call) => route(source, call, routes))
-  const collector = createCollector({ sources: settings.sources, accept, log, counts: metrics })
+      : createAccept(
+          forward,
+          (source, call) => route(source, call, routes),
+          (header) => (current.traceContext ? parseTraceParent(header) : undefined),
+        )
+  const collector = createCollector({
+    sources: settings.sources,
+    accept: accept && telling(accept, feed),
+    log,
+    counts: {
+      answered: (source, answer) => {
+        metrics.answered(source, answer)
+      },
+      called: (source, answer, count) => {
+        metrics.called(source, answer, count)
+        history.called(source, answer, count)
+      },
+    },
+  })
   const admin = settings.adminListen ? createServer(log, ADMIN_HINT) : collector
   const servers = new Set([admin, collector])
   for (const { app } of servers) addHealthRoutes(app, readiness)
@@ -133,7 +164,24 @@ async function start(
     }),
     deleteUser: createDeleteUser({ forward, store, settings: () => current, now: Date.now }),
   })
+  addAdminApi(admin.app, {
+    store,
+    heard: (destination, lane) => {
+      dispatcher.heard(destination, lane)
+    },
+    history,
+    feed,
+    settings: () => current,
+    targets: () => targets,
+    role,
+    isKeptLocal: settings.adminListen !== undefined && isLoopback(settings.adminListen.host),
+    log,
+  })
+  const looking = setInterval(() => {
+    history.look(targets)
+  }, LOOK_AT_GATES_MS).unref()
   const close = async () => {
+    clearInterval(looking)
     await Promise.all(Array.from(servers, (server) => server.close()))
   }
   // First, so that nothing is sent by one that can't listen.
@@ -180,6 +228,17 @@ async function start(
     },
   }
 }
+
+/** Tells whoever listens of the calls that were taken. */
+function telling(accept: Accept, feed: Feed): Accept {
+  return async (source, calls, traceParent) => {
+    await accept(source, calls, traceParent)
+    feed.called(source, calls)
+  }
+}
+
+/** How often the history looks at the gates, in ms. */
+const LOOK_AT_GATES_MS = 1_000
 
 const ADMIN_HINT = 'This is the address of whoever runs the destination: calls go to the other one.'
 

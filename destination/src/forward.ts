@@ -62,4 +62,10 @@ export function createForward(parts: ForwardParts): Forward {
 }
 
 /** What a delivery that was put leased has beside what was put. */
-const FIRST_CLAIM = { attempt: 1, lane: 'fresh', sinceFirstMs: 0, refusedBy: [] } as const
+const FIRST_CLAIM = {
+  attempt: 1,
+  attemptsBefore: 0,
+  lane: 'fresh',
+  sinceFirstMs: 0,
+  refusedBy: [],
+} as const

@@ -28,7 +28,12 @@ const STAGES: Record<string, { from?: string[]; types?: string[] }> = {
   accept: { from: ['body'], types: ['collector', 'forward', 'route'] },
   forward: { types: ['dispatcher'] },
   metrics: { types: ['dispatcher', 'settle'] },
-  admin: { from: ['collector', 'trait'], types: ['audience', 'deletion', 'metrics'] },
+  admin: {
+    from: ['collector', 'health', 'settle', 'trait'],
+    types: ['audience', 'deletion', 'dispatcher', 'metrics'],
+  },
+  health: { types: ['dispatcher', 'settle'] },
+  doctor: { from: ['attempt', 'body'] },
   audience: { from: ['body'], types: ['dispatcher'] },
   deletion: { from: ['body'], types: ['forward'] },
   trait: {},
@@ -46,13 +51,14 @@ const STAGES: Record<string, { from?: string[]; types?: string[] }> = {
   destination: {
     from: [
       ...['accept', 'admin', 'attempt', 'audience', 'collector', 'deletion', 'dispatcher'],
-      ...['forward', 'metrics', 'report', 'retention', 'role', 'route', 'settle', 'store'],
+      ...['forward', 'health', 'metrics', 'report', 'retention', 'role', 'route', 'settle'],
+      ...['store', 'trace-parent'],
     ],
   },
   index: { from: ['destination', 'settings'] },
   import: {},
-  cli: { from: ['import', 'report', 'settings'], types: ['migrate'] },
-  main: { from: ['cli', 'destination', 'migrate', 'settle', 'store'] },
+  cli: { from: ['import', 'report', 'settings'], types: ['admin', 'doctor', 'migrate'] },
+  main: { from: ['admin', 'cli', 'destination', 'doctor', 'migrate', 'settle', 'store'] },
 }
 
 const stageOf = (module: string) => module.split('/')[0] ?? ''
@@ -82,6 +88,7 @@ const PURE = [
   'settle/schedule',
   'store/store-error',
   'store/text',
+  'trace-parent',
 ]
 
 /** Of Node, computations alone: hashes, what an IP address is, whether two values are equal. */

@@ -1,5 +1,5 @@
 import { hash, timingSafeEqual } from 'node:crypto'
-import { BlockList } from 'node:net'
+import { BlockList, isIP } from 'node:net'
 import type { IncomingMessage } from 'node:http'
 import { Refusal } from '../collector/refusal.js'
 
@@ -22,6 +22,48 @@ export function checkToken(request: IncomingMessage, adminToken: string | undefi
   if (!timingSafeEqual(digest(given), digest(adminToken))) {
     throw unauthorized('wrong_admin_token', 'The admin token must be that of the settings.')
   }
+}
+
+/** Whether a request has the admin token. */
+export function hasToken(request: IncomingMessage, adminToken: string | undefined): boolean {
+  try {
+    checkToken(request, adminToken)
+    return true
+  } catch {
+    return false
+  }
+}
+
+/**
+ * Lets through who is on this machine, and everybody else with the admin token. There is personal data in what they read.
+ *
+ * @param isKeptLocal - Whether the address that was asked is this machine's own: what comes there through a proxy, or a
+ * tunnel, comes by the will of somebody here.
+ * @throws {@link Refusal}
+ */
+export function checkReader(
+  request: IncomingMessage,
+  adminToken: string | undefined,
+  isKeptLocal: boolean,
+): void {
+  if ((isKeptLocal || isLocal(request)) && isNamedLocal(request)) return
+  checkToken(request, adminToken)
+}
+
+/**
+ * Whether a request asks for this machine by an address, or as localhost. A page of a stranger in a browser here can ask
+ * too, by a name of its own that it has made point here; such a name is what it can't hide.
+ */
+function isNamedLocal({ headers: { host = '' } }: IncomingMessage): boolean {
+  const name = host.replace(/:\d*$/, '').toLowerCase()
+  return name === 'localhost' || isIP(name.replace(/^\[(.*)\]$/, '$1')) !== 0
+}
+
+/** Whether what listens on a host is reached from this machine alone. */
+export function isLoopback(host: string): boolean {
+  const version = isIP(host)
+  if (version === 0) return host.toLowerCase() === 'localhost'
+  return LOOPBACK.check(host, version === 6 ? 'ipv6' : 'ipv4')
 }
 
 function digest(token: string): Buffer {

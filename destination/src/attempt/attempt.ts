@@ -21,7 +21,7 @@ export function attempt(
   lines: readonly AttemptLine[],
   done: (outcomes: EndpointOutcome[]) => void,
 ): void {
-  const { body, refusedBy } = delivery
+  const { body, refusedBy, attempt, attemptsBefore, traceParent } = delivery
   const targets =
     refusedBy.length === 0
       ? lines
@@ -31,10 +31,14 @@ export function attempt(
     setImmediate(done, outcomes)
     return
   }
-  const headers = signing.headers(body, delivery.messageId, delivery.attempt)
+  const signed = signing.headers(body, delivery.messageId, attempt)
+  const headers = traceParent === undefined ? signed : [...signed, 'traceparent', traceParent]
   for (const line of targets) {
     line.post(body, headers, (outcome) => {
-      outcomes.push({ url: line.endpoint.url, outcome: signing.judge(outcome, delivery.attempt) })
+      outcomes.push({
+        url: line.endpoint.url,
+        outcome: signing.judge(outcome, attempt - attemptsBefore),
+      })
       if (outcomes.length === targets.length) done(outcomes)
     })
   }

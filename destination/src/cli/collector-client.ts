@@ -1,5 +1,5 @@
 import { Analytics, OptionError, type AnalyticsOptions } from 'hookline'
-import { formatListen } from '../settings/network.js'
+import { localUrl } from '../settings/network.js'
 import { CommandError, EXIT } from './command.js'
 import { readLocalSettings } from './local-settings.js'
 
@@ -31,9 +31,7 @@ export function findCollector({ to, key, config }: CollectorOptions): {
     )
   }
   if (to !== undefined || process.env['ANALYTICS_ENDPOINT']) return { key: found, ...endpoint }
-  const { host, port } = local.settings.listen
-  const reached = host === '0.0.0.0' ? '127.0.0.1' : host === '::' ? '::1' : host
-  return { key: found, endpoint: `http://${formatListen({ host: reached, port })}` }
+  return { key: found, endpoint: localUrl(local.settings.listen) }
 }
 
 /** @throws CommandError that speaks of the command's options. */

@@ -11,9 +11,14 @@ import { JSON_TYPE, Refusal, toRefusal, type Rejected } from './refusal.js'
 /**
  * Takes the calls of a source, all of them or, if it rejects, none: resolves once they are durable.
  *
+ * @param traceParent - The header of that name, whatever is in it.
  * @throws StoreError if the store is full, or can't write: the client is told to come again.
  */
-export type Accept = (source: string, calls: Call[]) => Promise<void>
+export type Accept = (
+  source: string,
+  calls: Call[],
+  traceParent: string | undefined,
+) => Promise<void>
 
 /** What the routes tell of requests, in numbers. */
 export interface CallCounts {
@@ -73,7 +78,7 @@ async function answer(
     if (user === undefined) source = sourceOf(keyWithin(body), intake.credentials)
     const { calls, rejected } = receiveCalls(body, bytes.length, type, Date.now())
     for (const { code } of rejected) counts.called(source, code, 1)
-    await accepting(intake, source, calls)
+    await accepting(intake, source, calls, request.headers['traceparent'] as string | undefined)
     counts.answered(source, rejected.length === 0 ? 'ok' : 'partly')
     reply.header('content-type', JSON_TYPE)
     return await reply.send(rejected.length === 0 ? SUCCESS : partly(rejected))
@@ -85,12 +90,17 @@ async function answer(
   }
 }
 
-async function accepting(intake: Intake, source: string, calls: Call[]): Promise<void> {
+async function accepting(
+  intake: Intake,
+  source: string,
+  calls: Call[],
+  traceParent: string | undefined,
+): Promise<void> {
   const { accept, counts } = intake
   try {
     checkRate(intake, source, calls.length)
     intake.buckets.get(source)?.take(calls.length)
-    await accept(source, calls)
+    await accept(source, calls, traceParent)
   } catch (error) {
     counts.called(source, toRefusal(error).code, calls.length)
     throw error

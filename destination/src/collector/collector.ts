@@ -63,9 +63,9 @@ export function createCollector(options: CollectorOptions): Collector {
 /** Logs when the store begins to refuse and when it takes calls again, not each request in between. */
 function reporting(accept: Accept, log: ServerLog): Accept {
   let isRefusing = false
-  return async (source, calls) => {
+  return async (source, calls, traceParent) => {
     try {
-      await accept(source, calls)
+      await accept(source, calls, traceParent)
     } catch (error) {
       if (error instanceof StoreError && !isRefusing) {
         isRefusing = true

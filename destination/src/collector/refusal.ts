@@ -30,6 +30,10 @@ export type RefusalCode =
   | 'invalid_user'
   | 'no_admin_token'
   | 'wrong_admin_token'
+  | 'invalid_parameter'
+  | 'unknown_delivery'
+  | 'unknown_message'
+  | 'too_many_listeners'
 
 /** Why one call is not taken. The codes are stable. */
 export type RejectionCode =

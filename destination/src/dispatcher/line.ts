@@ -42,6 +42,11 @@ export class Line {
     return this.gate.room(this.now()) - this.#waiting.length
   }
 
+  /** How many wait for their turn. */
+  get waiting(): number {
+    return this.#waiting.length
+  }
+
   /** Sends a request, now or at its turn. `done` is called once, later, with what came of it. */
   post(body: string, headers: HeaderList, done: (outcome: Outcome) => void): void {
     if (this.room() > 0) {

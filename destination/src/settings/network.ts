@@ -21,6 +21,12 @@ export function formatListen({ host, port }: { host: string; port: number }): st
   return host.includes(':') ? `[${host}]:${port}` : `${host}:${port}`
 }
 
+/** The same address as somebody on this machine asks for it: what listens everywhere listens here too. */
+export function localUrl({ host, port }: { host: string; port: number }): string {
+  const reached = host === '0.0.0.0' ? '127.0.0.1' : host === '::' ? '::1' : host
+  return `http://${formatListen({ host: reached, port })}`
+}
+
 /**
  * Reads a network in CIDR notation, or a single address, which becomes a network of one.
  *

@@ -22,6 +22,7 @@ export function settingsSchema(folder: string) {
     adminToken: value(readAdminToken).optional(),
     allowNetworks: list(value(readNetwork), { what: 'networks' }).default([]),
     ca: value((given, refuse) => readCa(given, refuse, folder)).default([]),
+    traceContext: value(readEnabled).default(false),
     retention: value(readRetention).default(7 * 86_400_000),
   })
 }

@@ -21,6 +21,8 @@ export interface Settings {
   allowNetworks: string[]
   /** Certificates in PEM, trusted beside the system's own; empty for none. */
   ca: string[]
+  /** Whether the `traceparent` of a request is sent on with its calls; not if it is left out. */
+  traceContext?: boolean | undefined
   /** How long messages are kept, in ms: the log, and the time within which duplicates are known. */
   retentionMs: number
 }

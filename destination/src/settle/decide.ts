@@ -66,7 +66,7 @@ function nextState(
   }
   // The endpoint that asks for the least decides; another's longer wish is kept by its gate.
   const retryAfterMs = Math.min(...failed.map(({ outcome }) => outcome.retryAfterMs ?? 0))
-  const { attempt } = delivery
+  const attempt = delivery.attempt - delivery.attemptsBefore
   const sinceFirstMs = delivery.sinceFirstMs + elapsedMs
   const delayMs = nextDelay({ attempt, sinceFirstMs, retryAfterMs }, random)
   if (delayMs === undefined) {

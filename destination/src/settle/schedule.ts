@@ -20,7 +20,7 @@ const EDGE_MS = 1_000
 
 /** Where a message stands after an attempt that is to be tried again. */
 export interface Standing {
-  /** Attempts made, from 1. */
+  /** Attempts made in this window, from 1. */
   attempt: number
   /** Time since the first of them, in ms. */
   sinceFirstMs: number

@@ -8,6 +8,7 @@ export function toTrace(copy: Copy): Trace {
     source: copy.source,
     destination: copy.destination,
     type: copy.type,
+    event: copy.event,
     user: copy.user,
     body: copy.body,
     state: copy.state,

@@ -50,9 +50,33 @@ export interface Store {
   /** What waits, by destination. */
   stats(): Promise<Stats[]>
 
+  /** What is stored of one delivery; `undefined` if there is none. */
+  get(id: DeliveryId): Promise<Trace | undefined>
+
+  /**
+   * Looks for deliveries, the newest first. Works in slices, so that nobody waits for a search through millions:
+   * call it again with `next` while there is one.
+   *
+   * @param before - Where to go on; `undefined` starts with the newest.
+   * @param limit - At most so many; a slice may have fewer, or none, and yet be followed by others.
+   */
+  find(filter: Filter, before: DeliveryId | undefined, limit: number): Promise<Findings>
+
+  /**
+   * Sends dead letters on their way again: due at once, to all endpoints, with a window of their own. Attempts go on
+   * counting, and those before stay in the log. What is no dead letter is left alone, so that the same can be asked for
+   * again.
+   *
+   * @param withDone - Takes those that have arrived too.
+   * @returns those that were replayed.
+   * @throws StoreError if the store can't write; nothing is replayed then.
+   */
+  replay(ids: readonly DeliveryId[], withDone: boolean): Promise<DeliveryId[]>
+
   /**
    * Deletes what is older than the retention and settled, and makes dead letters of what is older and still
-   * waits. Age counts from the put; that of dead letters from their death. What is being attempted is left for later.
+   * waits. Age counts from the put; that of dead letters from their death, and that of what waits after a replay from
+   * the replay. What is being attempted is left for later.
    * Works in slices: call it again while it returns the limit.
    *
    * @returns how many it changed, `limit` at most.
@@ -158,8 +182,13 @@ export interface Purged {
 export interface Copy extends Trace {
   /** When its next attempt is due, its lease ends, or it died; `null` for what is done or skipped. */
   dueAt: number | null
-  /** How often it was claimed; 0 for what is done or skipped. */
+  /** How often it was claimed. */
   attempt: number
+  /** As {@link Delivery.attemptsBefore}. */
+  attemptsBefore: number
+  /** When it was replayed, if it waits since then; `null` for all else. */
+  replayedAt: number | null
+  traceParent: string | null
   refusedBy: readonly string[]
 }
 
@@ -221,6 +250,10 @@ export interface NewDelivery {
   type: EventType
   /** The user's id, or the anonymous id where there is none: what a search by user looks for. */
   user: string
+  /** The name of the event, page or screen: what a search by event looks for. None if there is none. */
+  event?: string | undefined
+  /** The trace that it belongs to: `traceparent` of W3C Trace Context. */
+  traceParent?: string | undefined
   /** The body, exactly as it is sent; empty if it is skipped. */
   body: string
   /**
@@ -245,13 +278,17 @@ export interface Delivery {
   id: DeliveryId
   /** Counts the claims, from 1. It is the fencing token too: only the latest claim can settle. */
   attempt: number
+  /** Attempts made before it was replayed; 0 if it was not. Those after them are of its window. */
+  attemptsBefore: number
   messageId: string
   source: string
   destination: string
   type: EventType
   body: string
-  /** Time since the first claim, in ms: 0 at the first. */
+  /** Time since the first claim of its window, in ms: 0 at the first. */
   sinceFirstMs: number
+  /** As it was put. */
+  traceParent?: string | undefined
   /** The lane that it was claimed from; `fresh` for what was put leased. */
   lane: Lane
   /** URLs that refused it for good: they are not tried again. */
@@ -286,6 +323,53 @@ export interface AttemptLog {
   response: string
 }
 
+/** Where a delivery is on its way. */
+export type State = Lane | 'leased' | 'done' | 'dead' | 'skipped'
+
+/** What deliveries are looked for by. All that is given has to match; nothing matches all. */
+export interface Filter {
+  /** Any of them. */
+  states?: readonly State[] | undefined
+  destination?: string | undefined
+  source?: string | undefined
+  type?: string | undefined
+  event?: string | undefined
+  user?: string | undefined
+  messageId?: string | undefined
+  /** Put at that time or later: ms since the epoch, by the store's clock. */
+  since?: number | undefined
+  /** Put before that time. */
+  until?: number | undefined
+}
+
+/** One slice of a search. */
+export interface Findings {
+  deliveries: Summary[]
+  /** Where to go on; `undefined` once all has been looked through. */
+  next: DeliveryId | undefined
+}
+
+/** What a list shows of a delivery. */
+export interface Summary {
+  id: DeliveryId
+  messageId: string
+  source: string
+  destination: string
+  type: EventType
+  event: string
+  user: string
+  state: State
+  reason: string | null
+  /** How often it was claimed. */
+  attempt: number
+  receivedAt: number
+  /** As {@link Trace.dueAt}. */
+  dueAt: number | null
+  /** What came of the latest attempt: of the endpoint that took it, or else of the last one. `null` for none yet. */
+  lastCode: OutcomeCode | null
+  lastStatus: number | null
+}
+
 /** All that is known of one delivery. */
 export interface Trace {
   id: DeliveryId
@@ -293,14 +377,16 @@ export interface Trace {
   source: string
   destination: string
   type: EventType
+  /** Empty for none. */
+  event: string
   user: string
   body: string
-  state: Lane | 'leased' | 'done' | 'dead' | 'skipped'
+  state: State
   /** Why it is dead, or skipped; `null` for neither. */
   reason: string | null
   /** When it was put: ms since the epoch, by the store's clock. */
   receivedAt: number
-  /** When it was first claimed; `null` before. */
+  /** When it was first claimed, since its replay if it was replayed; `null` before. */
   firstAttemptAt: number | null
   /** When its next attempt is due, or its lease ends; `null` if it is settled. */
   dueAt: number | null

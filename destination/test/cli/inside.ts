@@ -1,15 +1,24 @@
 import { vi } from 'vitest'
+import { addDoctor } from '../../src/cli/doctor.js'
 import { addListen } from '../../src/cli/listen.js'
+import { addReplay } from '../../src/cli/replay.js'
 import { run } from '../../src/cli/run.js'
 import { addSchedule } from '../../src/cli/schedule.js'
 import { addSend } from '../../src/cli/send.js'
 import { addServe } from '../../src/cli/serve.js'
+import { addTrace } from '../../src/cli/trace.js'
+import { shown } from '../../src/admin/shown.js'
+import { examine } from '../../src/doctor/examine.js'
+import { openStore } from '../../src/store/open.js'
 import type { Ended } from './process.js'
 
 const COMMANDS = [
   addServe(() => Promise.reject(new Error('nothing is to be started'))),
   addListen,
   addSend,
+  addTrace({ open: openStore, show: shown }),
+  addReplay,
+  addDoctor(examine),
   addSchedule(() => []),
 ]
 

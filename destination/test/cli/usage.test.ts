@@ -3,22 +3,21 @@ import { version } from '../../src/version.js'
 import { runInside } from './inside.js'
 import { run } from './process.js'
 
+const COMMANDS = ['serve', 'listen', 'send', 'trace', 'replay', 'doctor', 'schedule']
+
 describe('the command line', () => {
   test('without arguments prints its commands and exit codes, and is wrong', async () => {
     const { code, stdout, stderr } = await runInside([])
     expect({ code, stdout }).toEqual({ code: 2, stdout: '' })
-    for (const command of ['serve', 'listen', 'send', 'schedule']) expect(stderr).toContain(command)
+    for (const command of COMMANDS) expect(stderr).toContain(command)
     expect(stderr).toMatch(/Exit codes:\n {2}0 {2}done\n {2}1 {2}failed\n {2}2 /)
   })
 
-  test.each(['serve', 'listen', 'send', 'schedule'])(
-    '%s --help has examples of it',
-    async (command) => {
-      const { code, stdout, stderr } = await runInside([command, '--help'])
-      expect({ code, stderr }).toEqual({ code: 0, stderr: '' })
-      expect(stdout).toContain(`\nExamples:\n  $ hookline-destination ${command}`)
-    },
-  )
+  test.each(COMMANDS)('%s --help has examples of it', async (command) => {
+    const { code, stdout, stderr } = await runInside([command, '--help'])
+    expect({ code, stderr }).toEqual({ code: 0, stderr: '' })
+    expect(stdout).toContain(`\nExamples:\n  $ hookline-destination ${command}`)
+  })
 
   test('that is shipped prints the version', async () => {
     const ended = await run(['--version'])
@@ -42,6 +41,14 @@ describe('the command line', () => {
       ['listen', '--status', '500,20'],
       'Expected statuses from 200 to 599 with commas, such as 500,500,200.',
     ],
+    [['trace', 'm', '--url', 'localhost:3300'], '--url must be a full URL'],
+    [['trace', 'm'], 'Where does it run? Give --url'],
+    [['replay', 'm1'], 'Expected the id of a delivery'],
+    [['replay'], 'Say what to replay: ids, --message, a filter'],
+    [['replay', '--all', '--destination', 'crm'], 'Only one of them'],
+    [['replay', '--since', 'noon'], 'or how long ago: 30m, 2h, 1d.'],
+    [['doctor', 'a.example.com/hook'], 'Expected a full URL with http or https'],
+    [['doctor', 'https://u:p@a.example.com/hook'], 'without a user or a fragment'],
     [
       ['schedule', '--from', 'noon'],
       'Expected a date and time as ISO 8601 has it: 2026-11-21T14:00:00Z.',

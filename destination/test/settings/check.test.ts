@@ -50,6 +50,7 @@ test('the fewest settings there can be get every default', () => {
         webhooks: [{ url: 'https://a.example.com/hook', headers: {}, concurrency: 128 }],
       },
     ],
+    traceContext: false,
     store: 'sqlite:./data/hookline.db',
     adminToken: undefined,
     allowNetworks: [],
@@ -355,7 +356,7 @@ const refusals: [raw: unknown, problem: string][] = [
   [
     settings(JSON.parse('{"__proto__":{"store":"x"}}') as Raw),
     // A spread keeps what JSON made of it: a field of that name.
-    '__proto__: there is no such field. The fields here are listen, adminListen, sources, destinations, store, adminToken, allowNetworks, ca, retention.',
+    '__proto__: there is no such field. The fields here are listen, adminListen, sources, destinations, store, adminToken, allowNetworks, ca, traceContext, retention.',
   ],
 ]
 

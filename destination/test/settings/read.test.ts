@@ -158,6 +158,7 @@ test('the description of settings has no secret in it', () => {
   const description = describeSettings(readSettings(file, {}))
   expect(description).toEqual({
     listen: '127.0.0.1:3300',
+    traceContext: false,
     store: 'postgres://hookline:***@db/hookline',
     retention: '7d',
     admin: true,

@@ -10,6 +10,7 @@ const B = 'https://b.example.com/hook'
 const delivery: Delivery = {
   id: 7,
   attempt: 1,
+  attemptsBefore: 0,
   lane: 'fresh',
   messageId: 'm1',
   source: 'web',

@@ -195,6 +195,7 @@ export function storeContract(name: string, make: () => Promise<Subject>): void 
           {
             id,
             attempt: 1,
+            attemptsBefore: 0,
             messageId: delivery.messageId,
             source: 'web',
             destination: 'crm',
@@ -375,6 +376,7 @@ export function storeContract(name: string, make: () => Promise<Subject>): void 
             messageId: 'm',
             source: 'web',
             destination: 'crm',
+            event: '',
             type: 'track',
             user: 'ann',
             body: '{"a":1}',
@@ -739,9 +741,8 @@ export function storeContract(name: string, make: () => Promise<Subject>): void 
         const copies = await store.copyOut(0, 100)
         expect(copies.map(({ state }) => state)).toEqual(STATES)
         for (const copy of copies) {
-          const { dueAt, attempt, refusedBy } = copy
           const [trace] = await store.trace(copy.messageId)
-          expect(copy).toEqual({ ...trace, dueAt, attempt, refusedBy })
+          expect({ ...copy, dueAt: null }).toMatchObject({ ...trace, dueAt: null })
         }
         expect(copies[1]).toMatchObject({
           messageId: 'retried',

@@ -42,8 +42,8 @@ export function prepareAudience({ query, schema, names, now }: Tables) {
       FROM changed JOIN given USING (key) CROSS JOIN LATERAL json_to_recordset(told)
         AS t (message_id text, source int, destination int, type int, body text)
     ), added AS (
-      INSERT INTO ${schema}.deliveries (id, received_at, source, destination, type, message_id, user_id, body)
-      SELECT id, ${NOW}, source, destination, type, message_id, user_id, body FROM told
+      INSERT INTO ${schema}.deliveries (id, received_at, source, destination, type, message_id, user_id, event, body)
+      SELECT id, ${NOW}, source, destination, type, message_id, user_id, '', body FROM told
     ), queued AS (
       INSERT INTO ${schema}.waiting (id, due_at, destination, attempt, state, leased)
       SELECT id, ${NOW}, destination, 0, ${BACKLOG}, false FROM told

@@ -9,12 +9,14 @@ interface Row {
   id: DeliveryId
   wish: number
   attempt: number
+  attemptsBefore: number
   messageId: string
   source: string
   type: string
   body: string
   sinceFirstMs: number
   refusedBy: string | null
+  traceParent: string | null
 }
 
 /**
@@ -30,7 +32,7 @@ export function claimStatement(schema: string): string {
       SELECT wish, w.*
       FROM unnest($2::int[], $3::smallint[], $4::int[]) WITH ORDINALITY AS wishes (destination, state, count, wish)
       CROSS JOIN LATERAL (
-        SELECT id, due_at, attempt, first_attempt_at, refused_by FROM ${schema}.waiting
+        SELECT id, due_at, attempt, attempts_before, first_attempt_at, refused_by FROM ${schema}.waiting
         WHERE destination = wishes.destination AND state = wishes.state AND due_at <= ${NOW}
         ORDER BY due_at, id LIMIT wishes.count FOR UPDATE SKIP LOCKED
       ) w
@@ -40,10 +42,11 @@ export function claimStatement(schema: string): string {
         attempt_at = ${NOW}, first_attempt_at = coalesce(first_attempt_at, ${NOW})
       WHERE id = ANY (ARRAY (SELECT id FROM found))
     )
-    SELECT id, wish, attempt + 1 AS attempt, refused_by AS "refusedBy", d.*,
+    SELECT id, wish, attempt + 1 AS attempt, coalesce(attempts_before, 0) AS "attemptsBefore",
+      refused_by AS "refusedBy", d.*,
       greatest(0, coalesce(${NOW} - first_attempt_at, 0)) AS "sinceFirstMs"
     FROM found CROSS JOIN LATERAL (
-      SELECT message_id AS "messageId", body, sources.name AS source, types.name AS type
+      SELECT message_id AS "messageId", trace_parent AS "traceParent", body, sources.name AS source, types.name AS type
       FROM ${schema}.deliveries d
         JOIN ${schema}.names sources ON sources.id = d.source JOIN ${schema}.names types ON types.id = d.type
       WHERE d.id = found.id LIMIT 1
@@ -74,6 +77,7 @@ function toDelivery(row: Row, { destination, lane }: Claim): Delivery {
   return {
     id: row.id,
     attempt: row.attempt,
+    attemptsBefore: row.attemptsBefore,
     messageId: fromStored(row.messageId),
     source: fromStored(row.source),
     destination,
@@ -81,6 +85,7 @@ function toDelivery(row: Row, { destination, lane }: Claim): Delivery {
     body: fromStored(row.body),
     sinceFirstMs: row.sinceFirstMs,
     lane,
+    traceParent: row.traceParent ?? undefined,
     refusedBy: refusedByOf(row.refusedBy),
   }
 }

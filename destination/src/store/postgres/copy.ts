@@ -31,22 +31,23 @@ export function prepareCopy({ query, schema, names }: Tables) {
     WITH given AS MATERIALIZED (
       SELECT nextval('${schema}.ids') AS id, *
       FROM json_to_recordset($1::json) AS g (message_id text, source int, destination int, type int, user_id text,
-        body text, received_at bigint, state smallint, leased boolean, due_at bigint, first_attempt_at bigint,
-        attempt int, refused_by text, reason text, log json)
+        event text, trace_parent text, body text, received_at bigint, state smallint, leased boolean, due_at bigint, first_attempt_at bigint,
+        attempt int, attempts_before int, replayed_at bigint, refused_by text, reason text, log json)
     ), added AS (
-      INSERT INTO ${schema}.deliveries (id, received_at, source, destination, type, message_id, user_id, body)
-      SELECT id, received_at, source, destination, type, message_id, user_id, body FROM given
+      INSERT INTO ${schema}.deliveries (id, received_at, source, destination, type, message_id, user_id, event,
+        trace_parent, body)
+      SELECT id, received_at, source, destination, type, message_id, user_id, event, trace_parent, body FROM given
       ORDER BY message_id COLLATE "C", source, destination
       ON CONFLICT DO NOTHING RETURNING id
     ), queued AS (
       INSERT INTO ${schema}.waiting (id, due_at, first_attempt_at, attempt_at, destination, attempt, state, leased,
-        refused_by, reason)
+        attempts_before, replayed_at, refused_by, reason)
       SELECT id, due_at, first_attempt_at, CASE WHEN leased THEN due_at - ${LEASE_MS} END, destination, attempt, state,
-        leased, refused_by, reason
+        leased, attempts_before, replayed_at, refused_by, reason
       FROM added JOIN given USING (id) WHERE state < ${DONE}
     ), done AS (
-      INSERT INTO ${schema}.done (id, first_attempt_at, state, reason)
-      SELECT id, first_attempt_at, state, reason FROM added JOIN given USING (id) WHERE state >= ${DONE}
+      INSERT INTO ${schema}.done (id, first_attempt_at, attempt, attempts_before, state, reason)
+      SELECT id, first_attempt_at, attempt, attempts_before, state, reason FROM added JOIN given USING (id) WHERE state >= ${DONE}
     ), logged AS (
       INSERT INTO ${schema}.attempts (delivery, attempt, post, at, url, code, status, ms, error, response)
       SELECT id, l.attempt, post, at, url, code, status, ms, error, response
@@ -96,6 +97,8 @@ function toGiven(copy: Copy, names: Names) {
     destination: names.number(copy.destination),
     type: names.number(copy.type),
     user_id: toStored(copy.user),
+    event: toStored(copy.event),
+    trace_parent: copy.traceParent,
     body: toStored(copy.body),
     received_at: copy.receivedAt,
     state: STATES[copy.state],
@@ -103,6 +106,8 @@ function toGiven(copy: Copy, names: Names) {
     due_at: copy.dueAt,
     first_attempt_at: copy.firstAttemptAt,
     attempt: copy.attempt,
+    attempts_before: copy.attemptsBefore,
+    replayed_at: copy.replayedAt,
     refused_by: toRefusedBy(copy.refusedBy),
     reason: copy.reason === null ? null : toStored(copy.reason),
     log: copy.attempts.map(({ attempt, at, url, code, status, ms, error, response }) => {

@@ -22,10 +22,11 @@ export function preparePut({ query, schema, names, now }: Tables) {
     WITH given AS MATERIALIZED (
       SELECT nextval('${schema}.ids') AS id, *
       FROM json_to_recordset($2::json) AS g (message_id text, source int, destination int, type int, user_id text,
-        body text, state smallint, leased boolean, reason text)
+        event text, trace_parent text, body text, state smallint, leased boolean, reason text)
     ), added AS (
-      INSERT INTO ${schema}.deliveries (id, received_at, source, destination, type, message_id, user_id, body)
-      SELECT id, ${NOW}, source, destination, type, message_id, user_id, body FROM given
+      INSERT INTO ${schema}.deliveries (id, received_at, source, destination, type, message_id, user_id, event,
+        trace_parent, body)
+      SELECT id, ${NOW}, source, destination, type, message_id, user_id, event, trace_parent, body FROM given
       ORDER BY message_id COLLATE "C", source, destination
       ON CONFLICT DO NOTHING RETURNING id, received_at
     ), queued AS (
@@ -35,8 +36,8 @@ export function preparePut({ query, schema, names, now }: Tables) {
         destination, leased::int, state, leased
       FROM added JOIN given USING (id) WHERE state <> ${SKIPPED}
     ), skipped AS (
-      INSERT INTO ${schema}.done (id, state, reason)
-      SELECT id, state, reason FROM added JOIN given USING (id) WHERE state = ${SKIPPED}
+      INSERT INTO ${schema}.done (id, attempt, state, reason)
+      SELECT id, 0, state, reason FROM added JOIN given USING (id) WHERE state = ${SKIPPED}
     )
     (SELECT id, added.id IS NOT NULL AS added FROM given LEFT JOIN added USING (id) ORDER BY id)
     UNION ALL
@@ -53,12 +54,25 @@ export function preparePut({ query, schema, names, now }: Tables) {
   ): Promise<(DeliveryId | undefined)[]> => {
     await names.add(deliveries.flatMap(namesOf))
     const given = deliveries.map(
-      ({ messageId, source, destination, type, user, body, state, reason }) => ({
+      ({
+        messageId,
+        source,
+        destination,
+        type,
+        user,
+        event,
+        traceParent,
+        body,
+        state,
+        reason,
+      }) => ({
         message_id: toStored(messageId),
         source: names.number(source),
         destination: names.number(destination),
         type: names.number(type),
         user_id: toStored(user),
+        event: toStored(event ?? ''),
+        trace_parent: traceParent,
         body: toStored(body),
         state: STATES[state],
         leased: state === 'leased',

@@ -1,9 +1,13 @@
 import { StoreError } from '../store-error.js'
 import type { Connection } from './connection.js'
 
-/** States as they are kept. A lease is no state: what is leased is in the backlog, due when the lease runs out. */
+/**
+ * States as they are kept. A lease is none of them, and is only asked for: what is leased is in the backlog, due when the
+ * lease runs out.
+ */
 export const FRESH = 0
 export const BACKLOG = 1
+export const LEASED = 2
 export const DEAD = 3
 export const DONE = 4
 export const SKIPPED = 5
@@ -19,6 +23,7 @@ const LOCK = 0x686f6f6b
  *   that leave it at the end: what has to be vacuumed stays as small as the backlog, whatever the retention.
  * - `waiting` has the dead letters too, with the time of death as `due_at`. Its index leads a claim straight to the
  *   longest due of a lane. A lease is the due time itself.
+ *   What waits since its replay has the time of that in `replayed_at`, and is swept by it.
  * - `done` has what arrived, or was skipped: both wait for nothing but their deletion.
  * - `deliveries_user` is cut into 4,096 deliveries each: a write touches the newest cut alone, which stays in memory.
  *   A search asks for each `id >> 12` from the newest down. An id of a user can be longer than an index takes.
@@ -41,6 +46,8 @@ const MIGRATIONS = [
      type integer NOT NULL,
      message_id text COLLATE "C" NOT NULL,
      user_id text COLLATE "C" NOT NULL,
+     event text COLLATE "C" NOT NULL,
+     trace_parent text COLLATE "C",
      body text COLLATE "C" NOT NULL
    ) WITH (autovacuum_vacuum_scale_factor = 0.05);
    CREATE UNIQUE INDEX deliveries_message ON $.deliveries (message_id, source, destination);
@@ -55,6 +62,8 @@ const MIGRATIONS = [
      attempt integer NOT NULL,
      state smallint NOT NULL,
      leased boolean NOT NULL,
+     attempts_before integer,
+     replayed_at bigint,
      refused_by text COLLATE "C",
      reason text COLLATE "C"
    ) WITH (
@@ -64,11 +73,14 @@ const MIGRATIONS = [
      autovacuum_vacuum_cost_delay = 0,
      autovacuum_analyze_scale_factor = 0.05
    );
+   CREATE INDEX waiting_replayed ON $.waiting (replayed_at) WHERE replayed_at IS NOT NULL;
    CREATE INDEX waiting_due ON $.waiting (destination, state, due_at, id) INCLUDE (leased);
 
    CREATE TABLE $.done (
      id bigint PRIMARY KEY,
      first_attempt_at bigint,
+     attempt integer NOT NULL,
+     attempts_before integer,
      state smallint NOT NULL,
      reason text COLLATE "C"
    ) WITH (autovacuum_vacuum_scale_factor = 0.05);

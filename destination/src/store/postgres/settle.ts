@@ -17,16 +17,17 @@ export function settleStatement(schema: string): string {
     ), ended AS (
       DELETE FROM ${schema}.waiting q USING given g
       WHERE q.id = g.id AND q.attempt = g.attempt AND q.leased AND g.state = ${DONE}
-      RETURNING n, log, q.id, q.attempt, attempt_at, first_attempt_at
+      RETURNING n, log, q.id, q.attempt, q.attempts_before, attempt_at, first_attempt_at
     ), moved AS (
       UPDATE ${schema}.waiting q
-      SET state = g.state, leased = false, due_at = ${NOW} + g.delay, refused_by = g.refused_by, reason = g.reason
+      SET state = g.state, leased = false, due_at = ${NOW} + g.delay, refused_by = g.refused_by, reason = g.reason,
+        replayed_at = CASE WHEN g.state <> ${DEAD} THEN q.replayed_at END
       FROM given g
       WHERE q.id = g.id AND q.attempt = g.attempt AND q.leased AND g.state <> ${DONE}
       RETURNING n, log, q.id, q.attempt, attempt_at
     ), done AS (
-      INSERT INTO ${schema}.done (id, first_attempt_at, state)
-      SELECT id, first_attempt_at, ${DONE} FROM ended ORDER BY id
+      INSERT INTO ${schema}.done (id, first_attempt_at, attempt, attempts_before, state)
+      SELECT id, first_attempt_at, attempt, attempts_before, ${DONE} FROM ended ORDER BY id
     ), settled AS (
       SELECT n, log, id, attempt, attempt_at FROM ended UNION ALL SELECT * FROM moved
     ), logged AS (

@@ -4,6 +4,8 @@ import type {
   Crew,
   Delivery,
   DeliveryId,
+  Filter,
+  Findings,
   Lane,
   Left,
   NewDelivery,
@@ -21,17 +23,19 @@ import { prepareClaim } from './claim.js'
 import { Connection } from './connection.js'
 import { prepareCopy } from './copy.js'
 import { createCrew } from './crew.js'
+import { prepareFind } from './find.js'
 import { Names } from './names.js'
 import { Notices } from './notices.js'
 import { preparePurge } from './purge.js'
 import { preparePut } from './put.js'
+import { prepareReplay } from './replay.js'
 import { Rounds } from './rounds.js'
 import { migrate } from './schema.js'
 import { prepareSettle } from './settle.js'
 import { prepareStats } from './stats.js'
 import { prepareSweep } from './sweep.js'
 import type { Tables } from './tables.js'
-import { prepareTrace } from './trace.js'
+import { prepareGet, prepareTrace } from './trace.js'
 import { parseUrl } from './url.js'
 
 /** PostgreSQL 15, as the server says it. */
@@ -91,6 +95,9 @@ class PostgresStore implements Store {
   readonly #notices: Notices
   readonly #claim: (wants: Claim[]) => Promise<Delivery[]>
   readonly #trace: (messageId: string) => Promise<Trace[]>
+  readonly #get: (id: DeliveryId) => Promise<Trace | undefined>
+  readonly #find: ReturnType<typeof prepareFind>
+  readonly #replay: ReturnType<typeof prepareReplay>
   readonly #stats: () => Promise<Stats[]>
   readonly #sweep: (olderThanMs: number, limit: number) => Promise<number>
   readonly #puts: Rounds<NewDelivery, DeliveryId | undefined>
@@ -112,6 +119,9 @@ class PostgresStore implements Store {
     this.#audience = prepareAudience(tables)
     this.#purge = preparePurge(tables)
     this.#trace = prepareTrace(tables)
+    this.#get = prepareGet(tables)
+    this.#find = prepareFind(tables)
+    this.#replay = prepareReplay(tables)
     this.#stats = prepareStats(tables)
     this.#sweep = prepareSweep(tables)
     this.#claim = prepareClaim(tables)
@@ -145,6 +155,18 @@ class PostgresStore implements Store {
 
   stats(): Promise<Stats[]> {
     return this.#whileOpen(() => this.#stats())
+  }
+
+  get(id: DeliveryId): Promise<Trace | undefined> {
+    return this.#whileOpen(() => this.#get(id))
+  }
+
+  find(filter: Filter, before: DeliveryId | undefined, limit: number): Promise<Findings> {
+    return this.#whileOpen(() => this.#find(filter, before, limit))
+  }
+
+  replay(ids: readonly DeliveryId[], withDone: boolean): Promise<DeliveryId[]> {
+    return this.#whileOpen(() => this.#replay(ids, withDone))
   }
 
   sweep(olderThanMs: number, limit: number): Promise<number> {

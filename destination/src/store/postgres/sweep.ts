@@ -10,8 +10,8 @@ const EXPIRED = 'older than the retention'
 
 interface Row {
   id: DeliveryId
-  /** Whether it is a dead letter: those go by the time of their death. */
-  dead: boolean
+  /** Whether it is a dead letter, or replayed: those go by the time of that. */
+  passed: boolean
   /** Whether its attempt is under way. */
   busy: boolean
 }
@@ -47,7 +47,7 @@ export function prepareSweep({ query, schema, now }: Tables) {
      JOIN ${schema}.deliveries USING (id) WHERE received_at < ${NOW} - $2::bigint`,
   )
   const lookAt = `
-    SELECT id, state = ${DEAD} AS dead, leased AND due_at > ${NOW} AS busy
+    SELECT id, state = ${DEAD} OR replayed_at IS NOT NULL AS passed, leased AND due_at > ${NOW} AS busy
     FROM (SELECT * FROM ${schema}.waiting WHERE id >= $3 ORDER BY id LIMIT ${SLICE}) oldest
       JOIN ${schema}.deliveries USING (id)
     WHERE received_at < ${NOW} - $2::bigint ORDER BY id`
@@ -58,12 +58,16 @@ export function prepareSweep({ query, schema, now }: Tables) {
       WHERE id = ANY ($2::bigint[]) AND state <= ${BACKLOG} AND NOT (leased AND due_at > ${NOW})
       FOR UPDATE SKIP LOCKED
     ), dead AS (
-      UPDATE ${schema}.waiting SET state = ${DEAD}, leased = false, due_at = ${NOW}, reason = '${EXPIRED}'
+      UPDATE ${schema}.waiting SET state = ${DEAD}, leased = false, due_at = ${NOW}, reason = '${EXPIRED}', replayed_at = NULL
       WHERE id = ANY (ARRAY (SELECT id FROM chosen)) RETURNING id
     )
     SELECT count(*)::int AS count FROM dead`
 
-  /** What waits before this delivery is no more than dead letters: spares the way past a million of them. */
+  const replayed = `
+    SELECT id FROM ${schema}.waiting
+    WHERE replayed_at < ${NOW} - $2::bigint AND NOT (leased AND due_at > ${NOW}) ORDER BY replayed_at LIMIT $3`
+
+  /** What waits before this delivery is no more than dead letters, or replayed: spares the way past a million of them. */
   let fromId = 0
 
   const count = async (statement: string, values: unknown[]): Promise<number> => {
@@ -76,11 +80,11 @@ export function prepareSweep({ query, schema, now }: Tables) {
     let hasPassedAll = true
     for (let from = fromId; buried < limit;) {
       const rows = await query<Row>(lookAt, [now(), olderThanMs, from])
-      const ids = rows.filter(({ dead, busy }) => !dead && !busy).map(({ id }) => id)
+      const ids = rows.filter(({ passed, busy }) => !passed && !busy).map(({ id }) => id)
       const chosen = ids.slice(0, limit - buried)
       const died = chosen.length > 0 ? await count(bury, [chosen]) : 0
       buried += died
-      hasPassedAll &&= died === ids.length && !rows.some(({ busy }) => busy)
+      hasPassedAll &&= died === ids.length && !rows.some(({ passed, busy }) => busy && !passed)
       const last = rows.at(-1)
       if (last && hasPassedAll) fromId = last.id + 1
       if (!last || rows.length < SLICE) break
@@ -89,8 +93,14 @@ export function prepareSweep({ query, schema, now }: Tables) {
     return buried
   }
 
+  const buryReplayed = async (olderThanMs: number, limit: number): Promise<number> => {
+    const rows = await query<{ id: DeliveryId }>(replayed, [now(), olderThanMs, limit])
+    return rows.length > 0 ? await count(bury, [rows.map(({ id }) => id)]) : 0
+  }
+
   return async (olderThanMs: number, limit: number): Promise<number> => {
     let changed = await count(removeDead, [olderThanMs, limit])
+    if (changed < limit) changed += await buryReplayed(olderThanMs, limit - changed)
     if (changed < limit) changed += await buryOld(olderThanMs, limit - changed)
     if (changed < limit) changed += await count(removeDone, [olderThanMs, limit - changed])
     return changed

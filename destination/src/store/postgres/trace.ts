@@ -1,14 +1,15 @@
 import { toTrace } from '../copy.js'
 import { refusedByOf } from '../refused-by.js'
-import type { Copy, Trace } from '../store.js'
+import type { Copy, DeliveryId, Trace } from '../store.js'
 import { fromStored, toStored } from '../text.js'
-import { BACKLOG, DEAD, DONE, FRESH, SKIPPED } from './schema.js'
+import { BACKLOG, DEAD, DONE, FRESH, LEASED, SKIPPED } from './schema.js'
 import type { RunQuery } from './connection.js'
 import type { Tables } from './tables.js'
 
-const STATES: Record<number, Trace['state']> = {
+export const STATES: Record<number, Trace['state']> = {
   [FRESH]: 'fresh',
   [BACKLOG]: 'backlog',
+  [LEASED]: 'leased',
   [DEAD]: 'dead',
   [DONE]: 'done',
   [SKIPPED]: 'skipped',
@@ -16,8 +17,12 @@ const STATES: Record<number, Trace['state']> = {
 
 type Row = Omit<Copy, 'state' | 'refusedBy'> & {
   state: number
-  leased: boolean
   refusedBy: string | null
+}
+
+/** A delivery's state, of its row in `waiting` or in `done`, by the aliases of these. */
+export function stateOf(waiting: string, done: string): string {
+  return `CASE WHEN ${waiting}.leased THEN ${LEASED} ELSE coalesce(${waiting}.state, ${done}.state) END`
 }
 
 /**
@@ -28,10 +33,12 @@ type Row = Omit<Copy, 'state' | 'refusedBy'> & {
 export function copyStatement(schema: string, which: string): string {
   return `
     SELECT d.id, message_id AS "messageId", sources.name AS source, destinations.name AS destination,
-      types.name AS type, user_id AS user, body, coalesce(w.state, f.state) AS state, coalesce(leased, false) AS leased,
+      types.name AS type, event, user_id AS user, body, ${stateOf('w', 'f')} AS state,
       coalesce(w.reason, f.reason) AS reason, received_at AS "receivedAt",
       coalesce(w.first_attempt_at, f.first_attempt_at) AS "firstAttemptAt",
-      due_at AS "dueAt", coalesce(w.attempt, 0) AS attempt, refused_by AS "refusedBy",
+      due_at AS "dueAt", coalesce(w.attempt, f.attempt) AS attempt, refused_by AS "refusedBy",
+      coalesce(w.attempts_before, f.attempts_before, 0) AS "attemptsBefore", replayed_at AS "replayedAt",
+      trace_parent AS "traceParent",
       (SELECT coalesce(json_agg(json_build_object('attempt', a.attempt, 'at', at, 'url', urls.name, 'code', codes.name,
           'status', status, 'ms', ms, 'error', error, 'response', response) ORDER BY a.attempt, post), '[]')
         FROM ${schema}.attempts a JOIN ${schema}.names urls ON urls.id = url JOIN ${schema}.names codes ON codes.id = code
@@ -52,15 +59,16 @@ export async function readCopies(
   values: unknown[],
 ): Promise<Copy[]> {
   const rows = await query<Row>(statement, values)
-  return rows.map(({ state, leased, ...row }) => ({
+  return rows.map(({ state, ...row }) => ({
     ...row,
     messageId: fromStored(row.messageId),
     source: fromStored(row.source),
     destination: fromStored(row.destination),
+    event: fromStored(row.event),
     user: fromStored(row.user),
     body: fromStored(row.body),
     // Written from the same list.
-    state: leased ? 'leased' : (STATES[state] as Trace['state']),
+    state: STATES[state] as Trace['state'],
     reason: row.reason === null ? null : fromStored(row.reason),
     refusedBy: refusedByOf(row.refusedBy),
     attempts: row.attempts.map((attempt) => ({
@@ -70,6 +78,13 @@ export async function readCopies(
       response: fromStored(attempt.response),
     })),
   }))
+}
+
+/** Reads what is stored of one delivery. */
+export function prepareGet({ query, schema }: Tables) {
+  const statement = copyStatement(schema, 'WHERE d.id = $1')
+  return async (id: DeliveryId): Promise<Trace | undefined> =>
+    (await readCopies(query, statement, [id])).map(toTrace)[0]
 }
 
 /** Reads what is stored of one message. */

@@ -12,9 +12,11 @@ interface Row {
   source: number
   type: number
   attempt: number
+  attemptsBefore: number
   dueAt: number
   firstAttemptAt: number | null
   refusedBy: string | null
+  traceParent: string | null
   body: string | null
 }
 
@@ -23,7 +25,8 @@ export function prepareClaim({ database, names, tally }: Shared) {
   const due = (state: number): Statement =>
     database.prepare(
       `SELECT d.id, message_id AS messageId, source, type, attempt, due_at AS dueAt,
-         first_attempt_at AS firstAttemptAt, refused_by AS refusedBy, body
+         first_attempt_at AS firstAttemptAt, refused_by AS refusedBy, attempts_before AS attemptsBefore,
+         trace_parent AS traceParent, body
        FROM deliveries d INDEXED BY waiting LEFT JOIN bodies ON bodies.id = d.id
        WHERE destination = ? AND state = ${state} AND state <= ${DEAD} AND due_at <= ?
        ORDER BY due_at, d.id LIMIT ?`,
@@ -43,12 +46,14 @@ export function prepareClaim({ database, names, tally }: Shared) {
     return {
       id: row.id,
       attempt,
+      attemptsBefore: row.attemptsBefore,
       messageId: fromStored(row.messageId),
       source: names.name(row.source),
       destination: names.name(destination),
       type: names.name(row.type) as EventType,
       body: fromStored(row.body ?? ''),
       sinceFirstMs: Math.max(0, now - firstAttemptAt),
+      traceParent: row.traceParent ?? undefined,
       lane: from === FRESH ? 'fresh' : 'backlog',
       refusedBy: refusedByOf(row.refusedBy),
     }

@@ -2,16 +2,18 @@ import { prepareAudience } from './audience.js'
 import { prepareClaim } from './claim.js'
 import type { Database, OpenDatabase } from './driver.js'
 import { prepareCopy } from './copy.js'
+import { prepareFind } from './find.js'
 import { Names } from './names.js'
 import { preparePurge } from './purge.js'
 import { preparePut } from './put.js'
 import { prepareRelease } from './release.js'
+import { prepareReplay } from './replay.js'
 import { migrate } from './schema.js'
 import { prepareSettle } from './settle.js'
 import type { Shared } from './shared.js'
 import { prepareSweep } from './sweep.js'
 import { Tally } from './tally.js'
-import { prepareTrace } from './trace.js'
+import { prepareGet, prepareTrace } from './trace.js'
 
 /** In KB. Holds the inner pages of all indexes and the newest of the rest; the system's cache has the others. */
 const CACHE_KB = 32_768
@@ -65,6 +67,9 @@ function prepare(database: Database) {
     release: prepareRelease(shared),
     sweep: prepareSweep(shared),
     trace: prepareTrace(shared),
+    get: prepareGet(shared),
+    find: prepareFind(shared),
+    replay: prepareReplay(shared),
     copy: prepareCopy(shared),
     audience: prepareAudience(shared, put),
     user: preparePurge(shared),

@@ -12,9 +12,9 @@ export function prepareCopy(shared: Shared) {
   const after = prepareCopies(shared, 'WHERE d.id > ? ORDER BY d.id LIMIT ?')
   const same = prepareCopies(shared, 'WHERE message_id = ? AND source = ? AND destination = ?')
   const insert = database.prepare(
-    `INSERT INTO deliveries (id, message_id, source, destination, type, user, state, attempt, due_at, received_at,
-       first_attempt_at, refused_by, reason)
-     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
+    `INSERT INTO deliveries (id, message_id, source, destination, type, user, event, state, attempt, due_at,
+       received_at, first_attempt_at, refused_by, reason, attempts_before, replayed_at, trace_parent)
+     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
   )
   const insertBody = database.prepare('INSERT INTO bodies (id, body) VALUES (?, ?)')
   const insertAttempt = database.prepare(
@@ -55,6 +55,7 @@ export function prepareCopy(shared: Shared) {
         destination,
         names.number(copy.type),
         toStored(copy.user),
+        toStored(copy.event),
         state,
         copy.attempt,
         copy.dueAt ?? copy.receivedAt,
@@ -62,6 +63,9 @@ export function prepareCopy(shared: Shared) {
         copy.firstAttemptAt,
         toRefusedBy(copy.refusedBy),
         copy.reason === null ? null : toStored(copy.reason),
+        copy.attemptsBefore,
+        copy.replayedAt,
+        copy.traceParent,
       )
       if (added === 0) return false
       ids.next++

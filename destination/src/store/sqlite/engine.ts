@@ -9,7 +9,7 @@ import type { Answer, Query, Result, Round, RoundResult } from './round.js'
 /**
  * Runs rounds on a file. Synchronous, for a thread of its own.
  *
- * A put, or a copy, is on the disk before its round returns. A round without puts is not waited for: what a power cut takes
+ * A put, a copy, or a replay is on the disk before its round returns. A round without puts is not waited for: what a power cut takes
  * of it, claims and settlements, comes back as attempts made twice. The end of the process takes nothing.
  */
 export class Engine {
@@ -90,6 +90,14 @@ export class Engine {
           const { tally, names } = this.#connected()
           return tally.stats(names, now)
         })
+      case 'get':
+        return this.#translate(() => this.#connected().get(query.id))
+      case 'find':
+        return this.#translate(() => this.#connected().find(query))
+      case 'replay':
+        return this.#transact(true, ({ replay }) =>
+          query.ids.filter((id) => replay(id, query.withDone, now)),
+        )
       case 'sweep':
         return this.#sweep(query.olderThanMs, query.limit, now)
       case 'count':

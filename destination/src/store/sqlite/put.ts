@@ -6,9 +6,9 @@ import { LEASED, STATES } from './schema.js'
 /** Adds a delivery; `undefined` if the store has it. */
 export function preparePut({ database, names, tally, ids }: Shared) {
   const insert = database.prepare(
-    `INSERT INTO deliveries (id, message_id, source, destination, type, user, state, attempt, due_at, received_at,
-       first_attempt_at, reason)
-     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
+    `INSERT INTO deliveries (id, message_id, source, destination, type, user, event, state, attempt, due_at,
+       received_at, first_attempt_at, reason, attempts_before, trace_parent)
+     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, ?) ON CONFLICT DO NOTHING`,
   )
   const insertBody = database.prepare('INSERT INTO bodies (id, body) VALUES (?, ?)')
 
@@ -24,12 +24,14 @@ export function preparePut({ database, names, tally, ids }: Shared) {
       destination,
       names.number(delivery.type),
       toStored(delivery.user),
+      toStored(delivery.event ?? ''),
       state,
       leased ? 1 : 0,
       leased ? now + LEASE_MS : now,
       now,
       leased ? now : null,
       delivery.reason === undefined ? null : toStored(delivery.reason),
+      delivery.traceParent ?? null,
     )
     if (added === 0) return undefined
     ids.next++

@@ -3,6 +3,8 @@ import type {
   Copy,
   Delivery,
   DeliveryId,
+  Filter,
+  Findings,
   Left,
   NewDelivery,
   Notice,
@@ -31,6 +33,9 @@ export interface Round {
 export type Query =
   | { ask: 'trace'; messageId: string }
   | { ask: 'stats' }
+  | { ask: 'get'; id: DeliveryId }
+  | { ask: 'find'; filter: Filter; before: DeliveryId | undefined; limit: number }
+  | { ask: 'replay'; ids: readonly DeliveryId[]; withDone: boolean }
   | { ask: 'sweep'; olderThanMs: number; limit: number }
   | { ask: 'count' }
   | { ask: 'copyOut'; after: DeliveryId; limit: number }
@@ -45,7 +50,11 @@ export type Query =
 /** What came of a query. */
 export type Answer =
   | Trace[]
+  | Trace
+  | undefined
   | Stats[]
+  | Findings
+  | DeliveryId[]
   | number
   | Copy[]
   | boolean[]

@@ -6,6 +6,7 @@ export const FRESH = 0
 export const BACKLOG = 1
 export const LEASED = 2
 export const DEAD = 3
+export const DONE = 4
 export const SKIPPED = 5
 
 /** The names of the states, by their number. */
@@ -27,6 +28,7 @@ const APPLICATION_ID = 0x686f6f6b
  *   is the time of its death.
  * - `by_user` is cut into 4,096 deliveries each: a write touches the newest cut alone, which stays in memory
  *   (whole, it would cost as much as all the rest). A search asks for each `id >> 12` from the newest down.
+ * - `replayed` has what waits again, or has arrived, since its replay: it goes by the time of that.
  */
 const MIGRATIONS = [
   `CREATE TABLE names (
@@ -41,17 +43,22 @@ const MIGRATIONS = [
      destination INTEGER NOT NULL,
      type INTEGER NOT NULL,
      user TEXT NOT NULL,
+     event TEXT NOT NULL,
      state INTEGER NOT NULL,
      attempt INTEGER NOT NULL,
      due_at INTEGER NOT NULL,
      received_at INTEGER NOT NULL,
      first_attempt_at INTEGER,
      refused_by TEXT,
-     reason TEXT
+     reason TEXT,
+     attempts_before INTEGER NOT NULL,
+     replayed_at INTEGER,
+     trace_parent TEXT
    ) STRICT;
    CREATE UNIQUE INDEX by_message ON deliveries (message_id, source, destination);
    CREATE INDEX waiting ON deliveries (destination, state, due_at) WHERE state <= 3;
    CREATE INDEX by_user ON deliveries (id >> 12, user);
+   CREATE INDEX replayed ON deliveries (replayed_at) WHERE replayed_at IS NOT NULL;
 
    CREATE TABLE bodies (
      id INTEGER PRIMARY KEY,

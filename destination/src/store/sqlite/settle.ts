@@ -2,7 +2,7 @@ import { LEASE_MS, type Settlement } from '../store.js'
 import { toStored } from '../text.js'
 import type { Shared } from './shared.js'
 import { toRefusedBy } from '../refused-by.js'
-import { LEASED, STATES } from './schema.js'
+import { DEAD, LEASED, STATES } from './schema.js'
 
 /** Writes what came of an attempt, and its log. Answers whether it was its delivery's latest, and still open. */
 export function prepareSettle({ database, names, tally }: Shared) {
@@ -12,6 +12,7 @@ export function prepareSettle({ database, names, tally }: Shared) {
   const update = database.prepare(
     'UPDATE deliveries SET state = ?, due_at = ?, refused_by = ?, reason = ? WHERE id = ?',
   )
+  const forget = database.prepare('UPDATE deliveries SET replayed_at = NULL WHERE id = ?')
   const insertLog = database.prepare(
     `INSERT INTO attempts (delivery, attempt, post, at, url, code, status, ms, error, response)
      VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
@@ -24,6 +25,8 @@ export function prepareSettle({ database, names, tally }: Shared) {
     const dueAt = next.state === 'backlog' ? now + Math.round(next.delayMs) : now
     const reason = next.state === 'dead' ? toStored(next.reason) : null
     update.run(state, dueAt, toRefusedBy(refusedBy), reason, id)
+    // The dead go by the time of their death.
+    if (state === DEAD) forget.run(id)
     for (const [post, { url, code, status, ms, error, response }] of log.entries()) {
       insertLog.run(
         id,

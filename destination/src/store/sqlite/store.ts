@@ -5,6 +5,8 @@ import type {
   Copy,
   Delivery,
   DeliveryId,
+  Filter,
+  Findings,
   Left,
   NewDelivery,
   Notice,
@@ -132,6 +134,18 @@ class SqliteStore implements Store {
     return this.#query({ ask: 'stats' }) as Promise<Stats[]>
   }
 
+  get(id: DeliveryId): Promise<Trace | undefined> {
+    return this.#query({ ask: 'get', id }) as Promise<Trace | undefined>
+  }
+
+  find(filter: Filter, before: DeliveryId | undefined, limit: number): Promise<Findings> {
+    return this.#query({ ask: 'find', filter, before, limit }) as Promise<Findings>
+  }
+
+  replay(ids: readonly DeliveryId[], withDone: boolean): Promise<DeliveryId[]> {
+    return this.#query({ ask: 'replay', ids, withDone }) as Promise<DeliveryId[]>
+  }
+
   sweep(olderThanMs: number, limit: number): Promise<number> {
     return this.#query({ ask: 'sweep', olderThanMs, limit }) as Promise<number>
   }
@@ -223,11 +237,7 @@ class SqliteStore implements Store {
       for (const [i, ask] of asks.queries.entries()) {
         const result = answers[i]
         if (result)
-          answer(
-            [ask],
-            'value' in result ? { value: [result.value] } : result,
-            ([one]) => one as Answer,
-          )
+          answer([ask], 'value' in result ? { value: [result.value] } : result, ([one]) => one)
       }
     }
     this.#closeIfIdle()

@@ -13,6 +13,7 @@ interface Row {
   state: number
   dueAt: number
   receivedAt: number
+  replayedAt: number | null
 }
 
 /** What is to be swept. */
@@ -32,15 +33,19 @@ export interface Swept {
 /** Deletes what was received, or died, before a time, and is settled; what still waits dies. Oldest first. */
 export function prepareSweep({ database, tally }: Shared) {
   const after = database.prepare(
-    `SELECT id, destination, state, due_at AS dueAt, received_at AS receivedAt FROM deliveries
-     WHERE id >= ? ORDER BY id LIMIT ${SLICE}`,
+    `SELECT id, destination, state, due_at AS dueAt, received_at AS receivedAt, replayed_at AS replayedAt
+     FROM deliveries WHERE id >= ? ORDER BY id LIMIT ${SLICE}`,
   )
   const deadBefore = database.prepare(
     `SELECT id FROM deliveries INDEXED BY waiting
      WHERE destination = ? AND state = ${DEAD} AND state <= ${DEAD} AND due_at < ? ORDER BY due_at LIMIT ?`,
   )
+  const replayedBefore = database.prepare(
+    `SELECT id, destination, state, due_at AS dueAt FROM deliveries INDEXED BY replayed
+     WHERE replayed_at IS NOT NULL AND replayed_at < ? ORDER BY replayed_at LIMIT ?`,
+  )
   const bury = database.prepare(
-    `UPDATE deliveries SET state = ${DEAD}, due_at = ?, reason = '${EXPIRED}' WHERE id = ?`,
+    `UPDATE deliveries SET state = ${DEAD}, due_at = ?, reason = '${EXPIRED}', replayed_at = NULL WHERE id = ?`,
   )
   const deletes = [
     'DELETE FROM deliveries WHERE id = ?',
@@ -53,13 +58,14 @@ export function prepareSweep({ database, tally }: Shared) {
   }
 
   /** Makes of one old row what is to become of it; `undefined` if it has to stay for now. */
-  const sweepRow = ({ id, destination, state, dueAt }: Row, now: number): number | undefined => {
+  const sweepRow = (row: Omit<Row, 'receivedAt'>, now: number): number | undefined => {
+    const { id, destination, state, dueAt, replayedAt } = row
     if (state > DEAD) {
       remove(id)
       return 1
     }
-    // The dead have their own order, by the time of death.
-    if (state === DEAD) return 0
+    // The dead have their own order, by the time of death, and so has what was replayed.
+    if (state === DEAD || replayedAt !== null) return 0
     // Its attempt is under way.
     if (state === LEASED && dueAt > now) return undefined
     bury.run(now, id)
@@ -80,6 +86,14 @@ export function prepareSweep({ database, tally }: Shared) {
     return removed
   }
 
+  const sweepReplayed = (before: number, limit: number, now: number): number => {
+    let changed = 0
+    for (const row of replayedBefore.all(before, limit) as Row[]) {
+      changed += sweepRow({ ...row, replayedAt: null }, now) ?? 0
+    }
+    return changed
+  }
+
   /** Old rows, from the first that is not known to be past. */
   const old = function* (fromId: number, before: number): Generator<Row> {
     for (let from = fromId; ;) {
@@ -96,6 +110,7 @@ export function prepareSweep({ database, tally }: Shared) {
   return ({ olderThanMs, limit, fromId }: Sweep, now: number): Swept => {
     const before = now - olderThanMs
     let changed = limit > 0 ? removeDead(before, limit) : 0
+    if (changed < limit) changed += sweepReplayed(before, limit - changed, now)
     let nextId = fromId
     let hasPassedAll = true
     for (const row of old(fromId, before)) {

@@ -3,6 +3,12 @@ import type { Database, Statement } from './driver.js'
 import type { Names } from './names.js'
 import { BACKLOG, DEAD, FRESH, LEASED, SKIPPED } from './schema.js'
 
+/**
+ * So many rows are passed at once in search of the oldest that waits. After a replay of old ones there can be millions
+ * between it and the next: until those are passed, the age that is told is more than the true one.
+ */
+const LOOK = 20_000
+
 /** What one destination has. */
 interface Counts {
   /** By state. Of those that aren't counted at opening, done and skipped, the numbers mean nothing. */
@@ -18,14 +24,18 @@ interface Counts {
 export class Tally {
   readonly #counts = new Map<number, Counts>()
   readonly #oldest: Statement
+  readonly #from: Statement
   /** What the open transaction has changed: destination, state before, state after, delivery; four at a time. */
   #moves: number[] = []
 
   constructor(database: Database) {
-    // Goes forward from where it found one last: each row is passed once for each destination, and bodies never.
+    // Goes forward from where it found one last, and never through bodies.
     this.#oldest = database.prepare(
       `SELECT id, received_at AS receivedAt FROM deliveries NOT INDEXED
-       WHERE id >= ? AND destination = ? AND state <= ${LEASED} ORDER BY id LIMIT 1`,
+       WHERE id >= ? AND id < ? AND destination = ? AND state <= ${LEASED} ORDER BY id LIMIT 1`,
+    )
+    this.#from = database.prepare(
+      'SELECT id, received_at AS receivedAt FROM deliveries WHERE id >= ? ORDER BY id LIMIT 1',
     )
     const groups = database.prepare(
       `SELECT destination, state, count(*) AS count, min(id) AS firstId FROM deliveries INDEXED BY waiting
@@ -85,11 +95,12 @@ export class Tally {
 
   #oldestMs(destination: number, counts: Counts, now: number): number {
     if (unsettled(counts) === 0) return 0
-    const row = this.#oldest.get(counts.oldestId, destination)
+    const end = counts.oldestId + LOOK
+    const row = (this.#oldest.get(counts.oldestId, end, destination) ?? this.#from.get(end)) as
+      { id: number; receivedAt: number } | undefined
     if (!row) return 0
-    const { id, receivedAt } = row as { id: number; receivedAt: number }
-    counts.oldestId = id
-    return Math.max(0, now - receivedAt)
+    counts.oldestId = row.id
+    return Math.max(0, now - row.receivedAt)
   }
 
   #of(destination: number): Counts {

@@ -2,7 +2,7 @@ import type { OutcomeCode } from '../../attempt/outcome.js'
 import type { EventType } from '../../call.js'
 import { toTrace } from '../copy.js'
 import { refusedByOf } from '../refused-by.js'
-import type { Copy, Trace } from '../store.js'
+import type { Copy, DeliveryId, Trace } from '../store.js'
 import { fromStored, toStored } from '../text.js'
 import type { Shared } from './shared.js'
 import { DEAD, STATES } from './schema.js'
@@ -13,6 +13,7 @@ interface DeliveryRow {
   source: number
   destination: number
   type: number
+  event: string
   user: string
   body: string | null
   state: number
@@ -21,7 +22,10 @@ interface DeliveryRow {
   firstAttemptAt: number | null
   dueAt: number
   attempt: number
+  attemptsBefore: number
+  replayedAt: number | null
   refusedBy: string | null
+  traceParent: string | null
 }
 
 interface AttemptRow {
@@ -42,8 +46,9 @@ interface AttemptRow {
  */
 export function prepareCopies({ database, names }: Shared, which: string) {
   const deliveries = database.prepare(
-    `SELECT d.id, message_id AS messageId, source, destination, type, user, body, state, attempt, reason,
-       received_at AS receivedAt, first_attempt_at AS firstAttemptAt, due_at AS dueAt, refused_by AS refusedBy
+    `SELECT d.id, message_id AS messageId, source, destination, type, event, user, body, state, attempt, reason,
+       received_at AS receivedAt, first_attempt_at AS firstAttemptAt, due_at AS dueAt, refused_by AS refusedBy,
+       attempts_before AS attemptsBefore, replayed_at AS replayedAt, trace_parent AS traceParent
      FROM deliveries d LEFT JOIN bodies ON bodies.id = d.id ${which}`,
   )
   const attempts = database.prepare(
@@ -70,6 +75,7 @@ export function prepareCopies({ database, names }: Shared, which: string) {
       source: names.name(row.source),
       destination: names.name(row.destination),
       type: names.name(row.type) as EventType,
+      event: fromStored(row.event),
       user: fromStored(row.user),
       body: fromStored(row.body ?? ''),
       // Written from the same list.
@@ -78,10 +84,19 @@ export function prepareCopies({ database, names }: Shared, which: string) {
       receivedAt: row.receivedAt,
       firstAttemptAt: row.firstAttemptAt,
       dueAt: row.state <= DEAD ? row.dueAt : null,
-      attempt: row.state <= DEAD ? row.attempt : 0,
+      attempt: row.attempt,
+      attemptsBefore: row.attemptsBefore,
+      replayedAt: row.state < DEAD ? row.replayedAt : null,
+      traceParent: row.traceParent,
       refusedBy: row.state <= DEAD ? refusedByOf(row.refusedBy) : [],
       attempts: attemptsOf(row.id),
     }))
+}
+
+/** Reads what is stored of one delivery. */
+export function prepareGet(shared: Shared) {
+  const copies = prepareCopies(shared, 'WHERE d.id = ?')
+  return (id: DeliveryId): Trace | undefined => copies(id).map(toTrace)[0]
 }
 
 /** Reads what is stored of one message. */

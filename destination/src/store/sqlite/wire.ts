@@ -8,25 +8,30 @@ export type Flat = (string | number | null | undefined)[]
 
 export function flattenDeliveries(deliveries: NewDelivery[]): Flat {
   const flat: Flat = []
-  for (const { messageId, source, destination, type, user, body, state, reason } of deliveries) {
-    flat.push(messageId, source, destination, type, user, body, state, reason)
+  for (const delivery of deliveries) {
+    const { messageId, source, destination, type, event, user, body, state, reason } = delivery
+    flat.push(messageId, source, destination, type, event, user, body, state, reason)
+    flat.push(delivery.traceParent)
   }
   return flat
 }
 
 export function unflattenDeliveries(flat: Flat): NewDelivery[] {
   const deliveries: NewDelivery[] = []
-  for (let i = 0; i < flat.length; i += 8) {
-    const [messageId, source, destination, type, user, body, state, reason] = flat.slice(i, i + 8)
+  for (let i = 0; i < flat.length; i += 10) {
+    const [messageId, source, destination, type, event, user, body, state, reason, traceParent] =
+      flat.slice(i, i + 10)
     deliveries.push({
       messageId,
       source,
       destination,
       type,
+      event,
       user,
       body,
       state,
       reason,
+      traceParent,
     } as NewDelivery)
   }
   return deliveries

@@ -1,6 +1,7 @@
 import { afterAll } from 'vitest'
 import { storeContract } from '../contract.js'
 import { audiencesContract } from '../contract-audiences.js'
+import { searchContract } from '../contract-search.js'
 import { startServer } from './server.js'
 import { postgresSubject } from './subject.js'
 
@@ -11,6 +12,6 @@ const server = given === undefined ? await startServer({ fsync: 'off' }) : undef
 afterAll(() => server?.dispose())
 
 const make = () => postgresSubject(given ?? server?.url() ?? '', given !== undefined)
-
 storeContract('postgres:', make)
+searchContract('postgres:', make)
 audiencesContract('postgres:', make)

@@ -192,7 +192,7 @@ test('a claim goes by indexes and sorts nothing that waits, whatever the planner
   await one.all[0]?.put([newDelivery()])
   await server.query(
     `INSERT INTO hookline.deliveries
-       SELECT nextval('hookline.ids'), 1, source, destination, type, 'm' || n, 'u', repeat('x', 300)
+       SELECT nextval('hookline.ids'), 1, source, destination, type, 'm' || n, 'u', '', NULL, repeat('x', 300)
        FROM hookline.deliveries, generate_series(1, 30000) n;
      INSERT INTO hookline.waiting SELECT id, 1 + id % 100, NULL, NULL, destination, 0, 0, false
        FROM hookline.deliveries WHERE received_at = 1`,

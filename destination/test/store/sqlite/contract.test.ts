@@ -1,5 +1,6 @@
 import { loadDriver, type DriverName } from '../../../src/store/sqlite/driver.js'
 import { storeContract } from '../contract.js'
+import { searchContract } from '../contract-search.js'
 import { sqliteSubject } from './subject.js'
 
 for (const driver of ['node:sqlite', 'better-sqlite3'] satisfies DriverName[]) {
@@ -11,5 +12,6 @@ for (const driver of ['node:sqlite', 'better-sqlite3'] satisfies DriverName[]) {
     console.log(`Left out: the store by ${driver}. ${missing.message}`)
   } else {
     storeContract(`sqlite: by ${driver}`, () => sqliteSubject(driver))
+    searchContract(`sqlite: by ${driver}`, () => sqliteSubject(driver))
   }
 }

@@ -1,0 +1,150 @@
+import { createInterface } from 'node:readline/promises'
+import { InvalidArgumentError } from 'commander'
+import type { Replayed } from '../admin/replay.js'
+import { parseDuration } from '../settings/duration.js'
+import { addAdminOptions, findAdmin, type AdminOptions } from './admin-client.js'
+import { CommandError, EXIT, wholeNumber, type AddCommand } from './command.js'
+
+interface ReplayOptions extends AdminOptions {
+  message?: string
+  destination?: string
+  source?: string
+  type?: string
+  event?: string
+  user?: string
+  since?: number
+  until?: number
+  all?: true
+  force?: true
+  dryRun?: true
+  confirm?: number
+  json?: true
+}
+
+const EXAMPLES = `
+Sends dead letters again: at once, with a new window of 4 hours, signed with the secret of today. Those of a message,
+or with given ids, are sent right away; by filter, or all of them, they are counted first, and sent once the count is
+confirmed: typed in, or given with --confirm. It takes the admin token.
+
+Examples:
+  $ hookline-destination replay --message 768084a7-4e11-4a2f-8a7a-2f6d1f0c9a55
+  $ hookline-destination replay --destination crm --since 2h --dry-run
+  $ hookline-destination replay --destination crm --since 2026-11-21T14:00:00Z --until 2026-11-21T15:00:00Z
+  $ hookline-destination replay --all --confirm 132     # in a script: nothing is sent if there are not 132`
+
+export const addReplay: AddCommand = (program) => {
+  const command = program
+    .command('replay')
+    .description('send dead letters again')
+    .argument('[ids...]', 'ids of deliveries, as trace shows them', readId)
+    .option('--message <id>', 'those of one message')
+    .option('--destination <name>', 'those for a destination')
+    .option('--source <name>', 'those of a source')
+    .option('--type <type>', 'those of a type: track, identify and so on')
+    .option('--event <name>', 'those of an event')
+    .option('--user <id>', 'those of a user')
+    .option('--since <when>', 'those accepted then or later: a time, or how long ago: 2h', readTime)
+    .option('--until <when>', 'those accepted before then', readTime)
+    .option('--all', 'all of them')
+    .option('--force', 'with ids or --message: also what has arrived')
+    .option('--dry-run', 'count them, and send nothing')
+    .option('--confirm <count>', 'send them if there are so many', wholeNumber(0, 1e12))
+  addAdminOptions(command)
+    .option('--json', 'print JSON')
+    .addHelpText('after', EXAMPLES)
+    .action((ids: number[], options: ReplayOptions) => replay(ids, options))
+}
+
+/** With several arguments, commander hands over what came of those before. */
+function readId(text: string, before: number[] | undefined): number[] {
+  const id = /^[1-9]\d{0,15}$/.test(text) ? Number(text) : NaN
+  if (!Number.isSafeInteger(id)) {
+    throw new InvalidArgumentError(
+      'Expected the id of a delivery, a number; --message takes others.',
+    )
+  }
+  return [...(before ?? []), id]
+}
+
+function readTime(text: string): number {
+  const agoMs = parseDuration(text)
+  if (agoMs !== undefined) return Date.now() - agoMs
+  const at = /^\d{4}-\d\d-\d\d/.test(text) ? Date.parse(text) : NaN
+  if (!Number.isNaN(at)) return at
+  throw new InvalidArgumentError(
+    'Expected a time such as 2026-11-21T14:00:00Z, or how long ago: 30m, 2h, 1d.',
+  )
+}
+
+async function replay(ids: number[], options: ReplayOptions): Promise<void> {
+  const which = selectionOf(ids, options)
+  const ask = findAdmin(options)
+  const run = async (dryRun: boolean) => {
+    const force = options.force ?? false
+    return (await ask('/replay', { ...which, force, dryRun })) as Replayed
+  }
+  const isBulk = 'filter' in which || 'all' in which
+  if (options.dryRun) {
+    print(await run(true), options)
+    return
+  }
+  if (isBulk) {
+    const counted = await run(true)
+    if (counted.matched === 0) {
+      print(counted, options)
+      return
+    }
+    await confirm(counted, options)
+  }
+  const replayed = await run(false)
+  print(replayed, options)
+  if (!isBulk && replayed.replayed === 0) throw new CommandError(EXIT.failed, '')
+}
+
+function selectionOf(ids: readonly number[], options: ReplayOptions) {
+  const { message, all, destination, source, type, event, user, since, until } = options
+  const fields = Object.entries({ destination, source, type, event, user, since, until })
+  const filter = Object.fromEntries(fields.filter(([, value]) => value !== undefined))
+  const selections = [
+    ...(ids.length > 0 ? [{ ids }] : []),
+    ...(message === undefined ? [] : [{ messageId: message }]),
+    ...(Object.keys(filter).length > 0 ? [{ filter }] : []),
+    ...(all ? [{ all }] : []),
+  ]
+  const [selection, ...others] = selections
+  if (selection && others.length === 0) return selection
+  const message2 = selection ? 'Only one of them' : 'Say what to replay'
+  throw new CommandError(
+    EXIT.usage,
+    `${message2}: ids, --message, a filter such as --destination, or --all. (--help says more)`,
+  )
+}
+
+/** @throws CommandError if nobody confirms. */
+async function confirm(counted: Replayed, { confirm: given, json }: ReplayOptions): Promise<void> {
+  const { matched } = counted
+  if (given === matched) return
+  if (given !== undefined) {
+    throw new CommandError(EXIT.failed, `There are ${matched}, not ${given}: nothing was sent.`)
+  }
+  if (json || !process.stdin.isTTY) {
+    const message = `${describe(counted)}\nNothing was sent: give --confirm ${matched} to send them.`
+    throw new CommandError(EXIT.usage, message)
+  }
+  const lines = createInterface({ input: process.stdin, output: process.stderr })
+  const typed = await lines.question(`${describe(counted)}\nType ${matched} to send them again: `)
+  lines.close()
+  if (typed.trim() !== String(matched)) throw new CommandError(EXIT.failed, 'Nothing was sent.')
+}
+
+function print(result: Replayed, { json }: ReplayOptions): void {
+  console.log(json ? JSON.stringify(result) : describe(result))
+}
+
+function describe({ matched, replayed, byDestination, dryRun }: Replayed): string {
+  const parts = byDestination.map(({ name, count }) => `${count} for ${name}`).join(', ')
+  if (dryRun || matched === 0) {
+    return matched === 0 ? 'There is none to replay.' : `There are ${matched} to replay: ${parts}.`
+  }
+  return `${replayed} sent again: ${parts}. \`trace\` tells what becomes of each.`
+}

@@ -1,0 +1,132 @@
+import { existsSync } from 'node:fs'
+import type { shown } from '../admin/shown.js'
+import { printable } from '../printable.js'
+import type { Store } from '../store/store.js'
+import {
+  addAdminOptions,
+  AdminError,
+  findAdmin,
+  UnreachableError,
+  type AdminOptions,
+} from './admin-client.js'
+import { CommandError, EXIT, type AddCommand } from './command.js'
+
+/** A delivery, as the admin API tells of it. */
+type Told = ReturnType<typeof shown>
+
+const EXAMPLES = `
+Asks the destination that runs; where none does, and the settings in this folder have a store of SQLite, it is
+read from there. The id is the messageId that the client gave, and receivers get as X-Message-Id. Exits with 1 if the
+message is not known.
+
+Examples:
+  $ hookline-destination trace 768084a7-4e11-4a2f-8a7a-2f6d1f0c9a55
+  $ hookline-destination trace 768084a7-4e11-4a2f-8a7a-2f6d1f0c9a55 --json | jq '.deliveries[].state'
+  $ hookline-destination trace order-17 --url https://hooks.example.com --token "$ADMIN_TOKEN"`
+
+/** What reads a store that nobody has. */
+export interface TraceParts {
+  open: (url: string) => Promise<Store>
+  /** What is told of a delivery. */
+  show: typeof shown
+}
+
+/** @param parts - for where nothing runs that could be asked */
+export function addTrace(parts: TraceParts): AddCommand {
+  return (program) => {
+    const command = program
+      .command('trace')
+      .description('tell what became of a message: each attempt, and when the next one is')
+      .argument('<messageId>', 'the id of the message')
+    addAdminOptions(command)
+      .option('--json', 'print JSON')
+      .addHelpText('after', EXAMPLES)
+      .action(async (messageId: string, options: AdminOptions & { json?: true }) => {
+        const deliveries = await find(parts, messageId, options)
+        if (options.json) console.log(JSON.stringify({ deliveries }, null, 2))
+        else console.log(traceLines(deliveries, Date.now()).join('\n'))
+      })
+  }
+}
+
+async function find(parts: TraceParts, messageId: string, options: AdminOptions): Promise<Told[]> {
+  try {
+    const ask = findAdmin(options)
+    const answer = await ask(`/messages/${encodeURIComponent(messageId)}`)
+    return (answer as { deliveries: Told[] }).deliveries
+  } catch (error) {
+    const path = error instanceof UnreachableError ? fileOf(error) : undefined
+    if (path === undefined) throw error
+    const found = await look(parts, path, messageId)
+    if (found.length > 0) return found
+    throw new AdminError('unknown_message', `There is no message ${JSON.stringify(messageId)}.`)
+  }
+}
+
+/** The store's URL, if it is a file that is there: to open one would make it. */
+function fileOf({ local }: UnreachableError): string | undefined {
+  const store = local?.settings.store ?? ''
+  return store.startsWith('sqlite:') && existsSync(store.slice('sqlite:'.length))
+    ? store
+    : undefined
+}
+
+async function look({ open, show }: TraceParts, url: string, messageId: string): Promise<Told[]> {
+  let store: Store
+  try {
+    store = await open(url)
+  } catch (error) {
+    throw new CommandError(EXIT.failed, (error as Error).message)
+  }
+  try {
+    return (await store.trace(messageId)).map(show)
+  } finally {
+    await store.close()
+  }
+}
+
+/** What became of a message, for people. */
+export function traceLines(deliveries: readonly Told[], now: number): string[] {
+  return deliveries.flatMap((delivery, i) => [...(i > 0 ? [''] : []), ...linesOf(delivery, now)])
+}
+
+function linesOf(delivery: Told, now: number): string[] {
+  const { id, messageId, source, destination, type, event, user, receivedAt, attempts } = delivery
+  const what = [type, event && JSON.stringify(event), user && `of ${user}`]
+    .filter(Boolean)
+    .join(' ')
+  const to = destination === '' ? 'to no destination' : `to ${destination}`
+  return [
+    `${messageId}  ${what}  from ${source} ${to}  (delivery ${id})`,
+    `  ${timeOf(receivedAt)}  accepted`,
+    ...attempts.map(({ attempt, at, url, code, status, ms, error }) => {
+      const answer = status === null ? code : `${status} ${code}`
+      const why = error === null ? '' : `\n      ${error}`
+      return `  ${timeOf(at)}  attempt ${attempt}  ${answer}  ${Math.round(ms)} ms  ${url}${why}`
+    }),
+    `  ${stateOf(delivery, now)}`,
+  ].flatMap((line) => line.split('\n').map(printable))
+}
+
+function stateOf({ state, reason, dueAt, deadlineAt }: Told, now: number): string {
+  if (state === 'done') return 'It has arrived.'
+  if (state === 'skipped') return `It was not sent: ${reason}.`
+  if (state === 'dead') return `It is a dead letter: ${reason} \`replay\` sends it again.`
+  if (state === 'leased') return 'It is being sent.'
+  const due =
+    dueAt === null || dueAt <= now ? 'now' : `${timeOf(dueAt)}, in ${inWords(dueAt - now)}`
+  const end = deadlineAt === null ? '' : `; the last at ${timeOf(deadlineAt)}`
+  return `It waits: the next attempt is due ${due}${end}.`
+}
+
+function timeOf(at: number): string {
+  return `${new Date(at).toISOString().slice(0, 19).replace('T', ' ')}Z`
+}
+
+/** A time in its two largest units. */
+function inWords(ms: number): string {
+  const seconds = Math.ceil(ms / 1_000)
+  if (seconds < 60) return `${seconds} s`
+  const minutes = Math.round(seconds / 60)
+  return minutes < 60 ? `${minutes} min` : `${Math.floor(minutes / 60)} h ${minutes % 60} min`
+}

@@ -1,0 +1,36 @@
+/** Bins for each doubling of a duration: what is told is off by a tenth at most. */
+const PER_DOUBLING = 4
+
+/** Up to 2^16 ms, far beyond the deadline of an attempt. */
+const BINS = 16 * PER_DOUBLING
+
+/** How often what took how long: bins that grow with the duration, so that a few numbers hold any count. */
+export class DurationBins {
+  readonly #counts = new Uint32Array(BINS)
+
+  add(ms: number): void {
+    const bin = ms <= 1 ? 0 : Math.min(BINS - 1, Math.floor(Math.log2(ms) * PER_DOUBLING))
+    this.#counts[bin] = (this.#counts[bin] ?? 0) + 1
+  }
+
+  /** Adds what others have. */
+  merge(other: DurationBins): void {
+    for (const [bin, count] of other.#counts.entries()) {
+      this.#counts[bin] = (this.#counts[bin] ?? 0) + count
+    }
+  }
+
+  /**
+   * The duration that a share of them did not exceed, in ms; `null` if there are none.
+   *
+   * @param share - From 0 to 1.
+   */
+  quantile(share: number): number | null {
+    let left = 0
+    for (const count of this.#counts) left += count
+    if (left === 0) return null
+    left *= share
+    const bin = this.#counts.findIndex((count) => (left -= count) <= 0)
+    return bin === 0 ? 1 : Math.round(2 ** ((bin + 0.5) / PER_DOUBLING))
+  }
+}

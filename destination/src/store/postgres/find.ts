@@ -1,0 +1,165 @@
+import type { DeliveryId, Filter, Findings, State, Summary } from '../store.js'
+import { fromStored, toStored } from '../text.js'
+import { BACKLOG, DEAD, DONE, FRESH, LEASED, SKIPPED } from './schema.js'
+import type { Tables } from './tables.js'
+import { STATES, stateOf } from './trace.js'
+
+/** So many rows are looked at in one slice. */
+const SLICE = 20_000
+
+/** And so many cuts of the index by user, of 4,096 deliveries each. */
+const CUTS = 500
+const CUT_BITS = 12
+
+const NUMBERS: Record<State, number> = {
+  fresh: FRESH,
+  backlog: BACKLOG,
+  leased: LEASED,
+  dead: DEAD,
+  done: DONE,
+  skipped: SKIPPED,
+}
+
+type Row = Omit<Summary, 'state'> & { state: number }
+
+/** What of the deliveries a slice looks at: from `low` up to, and without, `high`. */
+interface Slice {
+  low: DeliveryId
+  high: DeliveryId
+  /** Whether there are none before it. */
+  isLast: boolean
+}
+
+/**
+ * Looks for deliveries, the newest first. Ids that may do are found along one index; all else is looked up for each of
+ * these by its key, whatever the planner thinks of the sizes.
+ */
+export function prepareFind({ query, schema }: Tables) {
+  // Nothing but the ids: what waits or is dead is in a small table.
+  const slice = (table: 'waiting' | 'deliveries') => `
+    SELECT min(id) AS low, count(*)::int AS count
+    FROM (SELECT id FROM ${schema}.${table} WHERE id < $1 ORDER BY id DESC LIMIT ${SLICE}) looked`
+  const ends = `SELECT min(id) AS first, max(id) AS last FROM ${schema}.deliveries`
+
+  const candidates = {
+    all: `SELECT * FROM ${schema}.deliveries WHERE id >= $1 AND id < $2`,
+    waiting: `
+      SELECT d.* FROM ${schema}.waiting w CROSS JOIN LATERAL (
+        SELECT * FROM ${schema}.deliveries WHERE id = w.id LIMIT 1
+      ) d WHERE w.id >= $1 AND w.id < $2`,
+    user: `
+      SELECT d.* FROM generate_series(($2::bigint - 1) >> ${CUT_BITS}, $1::bigint >> ${CUT_BITS}, -1) cut
+      CROSS JOIN LATERAL (
+        SELECT * FROM ${schema}.deliveries
+        WHERE id >> ${CUT_BITS} = cut AND hashtextextended(user_id, 0) = hashtextextended($9::text COLLATE "C", 0)
+          AND id >= $1 AND id < $2
+      ) d`,
+    message: `SELECT * FROM ${schema}.deliveries WHERE message_id = $10 AND id >= $1 AND id < $2`,
+  }
+  const statement = (from: string) => `
+    SELECT d.id, message_id AS "messageId", sources.name AS source, destinations.name AS destination,
+      types.name AS type, event, user_id AS user, state, reason, attempt, received_at AS "receivedAt", due_at AS "dueAt",
+      last.code AS "lastCode", last.status AS "lastStatus"
+    FROM (
+      SELECT d.*, s.* FROM (${from}) d
+      CROSS JOIN LATERAL (
+        SELECT ${stateOf('w', 'f')} AS state, coalesce(w.reason, f.reason) AS reason,
+          coalesce(w.attempt, f.attempt) AS attempt, CASE WHEN w.state <> ${DEAD} THEN due_at END AS due_at
+        FROM (SELECT) one
+          LEFT JOIN LATERAL (SELECT * FROM ${schema}.waiting WHERE id = d.id LIMIT 1) w ON true
+          LEFT JOIN LATERAL (SELECT * FROM ${schema}.done WHERE id = d.id LIMIT 1) f ON true
+      ) s
+      WHERE ($4::int[] IS NULL OR state = ANY ($4)) AND ($5::text IS NULL OR destination = (SELECT id FROM ${schema}.names WHERE name = $5))
+        AND ($6::text IS NULL OR source = (SELECT id FROM ${schema}.names WHERE name = $6))
+        AND ($7::text IS NULL OR type = (SELECT id FROM ${schema}.names WHERE name = $7))
+        AND ($8::text IS NULL OR event = $8) AND ($9::text IS NULL OR user_id = $9)
+        AND ($10::text IS NULL OR message_id = $10)
+        AND ($11::bigint IS NULL OR received_at >= $11) AND ($12::bigint IS NULL OR received_at < $12)
+      ORDER BY d.id DESC LIMIT $3
+    ) d
+      JOIN ${schema}.names sources ON sources.id = source
+      JOIN ${schema}.names destinations ON destinations.id = destination
+      JOIN ${schema}.names types ON types.id = type
+      LEFT JOIN LATERAL (
+        SELECT codes.name AS code, status
+        FROM (
+          SELECT code, status FROM ${schema}.attempts a WHERE delivery = d.id
+          ORDER BY a.attempt DESC, coalesce(status BETWEEN 200 AND 299, false) DESC, post DESC LIMIT 1
+        ) a JOIN ${schema}.names codes ON codes.id = code
+      ) last ON true
+    ORDER BY d.id DESC`
+
+  const sliceOf = async (
+    { user, messageId }: Filter,
+    isWaiting: boolean,
+    before: DeliveryId | undefined,
+  ): Promise<Slice | undefined> => {
+    const [bounds] = await query<{ first: number | null; last: number | null }>(ends)
+    const { first, last } = bounds ?? {}
+    if (typeof first !== 'number' || typeof last !== 'number') return undefined
+    const high = Math.min(before ?? last + 1, last + 1)
+    if (messageId !== undefined) return { low: first, high, isLast: true }
+    if (user !== undefined) {
+      const cut = 2 ** CUT_BITS
+      const low = Math.max(first, (Math.floor((high - 1) / cut) - CUTS + 1) * cut)
+      return { low, high, isLast: low <= first }
+    }
+    const [looked] = await query<{ low: number | null; count: number }>(
+      slice(isWaiting ? 'waiting' : 'deliveries'),
+      [high],
+    )
+    if (typeof looked?.low !== 'number') return undefined
+    return { low: looked.low, high, isLast: looked.count < SLICE }
+  }
+
+  return async (
+    filter: Filter,
+    before: DeliveryId | undefined,
+    limit: number,
+  ): Promise<Findings> => {
+    const { states, user, messageId } = filter
+    const isWaiting = states?.every((state) => NUMBERS[state] <= DEAD) ?? false
+    const looked = await sliceOf(filter, isWaiting, before)
+    if (!looked) return { deliveries: [], next: undefined }
+    const { low, high, isLast } = looked
+    const way =
+      messageId !== undefined
+        ? 'message'
+        : user !== undefined
+          ? 'user'
+          : isWaiting
+            ? 'waiting'
+            : 'all'
+    const text = (value: string | undefined) => (value === undefined ? null : toStored(value))
+    const rows = await query<Row>(statement(candidates[way]), [
+      low,
+      high,
+      limit,
+      states?.map((state) => NUMBERS[state]) ?? null,
+      text(filter.destination),
+      text(filter.source),
+      filter.type ?? null,
+      text(filter.event),
+      text(user),
+      text(messageId),
+      filter.since ?? null,
+      filter.until ?? null,
+    ])
+    const next = rows.length === limit ? rows.at(-1)?.id : isLast ? undefined : low
+    return { deliveries: rows.map(toSummary), next }
+  }
+}
+
+function toSummary({ state, ...row }: Row): Summary {
+  return {
+    ...row,
+    messageId: fromStored(row.messageId),
+    source: fromStored(row.source),
+    destination: fromStored(row.destination),
+    event: fromStored(row.event),
+    user: fromStored(row.user),
+    // Written from the same list.
+    state: STATES[state] as State,
+    reason: row.reason === null ? null : fromStored(row.reason),
+  }
+}

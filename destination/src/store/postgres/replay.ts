@@ -1,0 +1,31 @@
+import type { DeliveryId } from '../store.js'
+import { BACKLOG, DEAD, DONE } from './schema.js'
+import { NOW, type Tables } from './tables.js'
+
+/** Sends dead letters on their way again, and what has arrived if that is asked for. Gives those that it did. */
+export function prepareReplay({ query, schema, now }: Tables) {
+  const replay = `
+    WITH dead AS MATERIALIZED (
+      SELECT id FROM ${schema}.waiting WHERE id = ANY ($2::bigint[]) AND state = ${DEAD} ORDER BY id FOR UPDATE
+    ), revived AS (
+      UPDATE ${schema}.waiting
+      SET state = ${BACKLOG}, due_at = ${NOW}, replayed_at = ${NOW}, attempts_before = attempt,
+        first_attempt_at = NULL, refused_by = NULL, reason = NULL
+      WHERE id = ANY (ARRAY (SELECT id FROM dead)) RETURNING id
+    ), arrived AS MATERIALIZED (
+      SELECT id FROM ${schema}.done WHERE $3 AND id = ANY ($2::bigint[]) AND state = ${DONE} ORDER BY id FOR UPDATE
+    ), taken AS (
+      DELETE FROM ${schema}.done WHERE id = ANY (ARRAY (SELECT id FROM arrived)) RETURNING id, attempt
+    ), added AS (
+      INSERT INTO ${schema}.waiting (id, due_at, destination, attempt, state, leased, attempts_before, replayed_at)
+      SELECT id, ${NOW}, destination, attempt, ${BACKLOG}, false, attempt, ${NOW}
+      FROM taken JOIN ${schema}.deliveries USING (id) RETURNING id
+    )
+    SELECT id FROM revived UNION ALL SELECT id FROM added`
+
+  return async (ids: readonly DeliveryId[], withDone: boolean): Promise<DeliveryId[]> => {
+    if (ids.length === 0) return []
+    const rows = await query<{ id: DeliveryId }>(replay, [now(), ids, withDone])
+    return rows.map(({ id }) => id)
+  }
+}

@@ -1,0 +1,157 @@
+import type { OutcomeCode } from '../../attempt/outcome.js'
+import type { EventType } from '../../call.js'
+import type { DeliveryId, Filter, Findings, State, Summary } from '../store.js'
+import { fromStored, toStored } from '../text.js'
+import type { Shared } from './shared.js'
+import type { Statement, Value } from './driver.js'
+import { DEAD, STATES } from './schema.js'
+
+/** Deliveries are looked at in cuts of so many ids: those of the index `by_user`. */
+const CUT_BITS = 12
+const CUT = 2 ** CUT_BITS
+
+/** In ms: after so long a search gives way to the rounds that wait, at the end of a cut. */
+const SEARCH_MS = 6
+
+/** What is looked for, and where. */
+export interface Search {
+  filter: Filter
+  before: DeliveryId | undefined
+  limit: number
+}
+
+interface Row {
+  id: number
+  messageId: string
+  source: number
+  destination: number
+  type: number
+  event: string
+  user: string
+  state: number
+  reason: string | null
+  attempt: number
+  receivedAt: number
+  dueAt: number
+}
+
+/** A part of a condition, with the value that stands for its `?`. */
+type Term = [sql: string, value?: Value]
+
+/**
+ * Looks for deliveries, the newest first: a message by its index, a user cut by cut by its index, and all else by
+ * reading cut by cut.
+ */
+export function prepareFind({ database, names, tally, ids }: Shared) {
+  const statements = new Map<string, Statement>()
+  const oldest = database.prepare('SELECT min(id) AS id FROM deliveries')
+  const latest = database.prepare(
+    `SELECT code, status FROM attempts WHERE delivery = ?
+     ORDER BY attempt DESC, status BETWEEN 200 AND 299 DESC, post DESC LIMIT 1`,
+  )
+
+  const run = (how: string, terms: Term[], limit: number): Row[] => {
+    const sql = `SELECT id, message_id AS messageId, source, destination, type, event, user, state, reason, attempt,
+         received_at AS receivedAt, due_at AS dueAt
+       FROM deliveries ${how} WHERE ${terms.map(([text]) => text).join(' AND ')} ORDER BY id DESC LIMIT ?`
+    let statement = statements.get(sql)
+    if (!statement) statements.set(sql, (statement = database.prepare(sql)))
+    const values = terms.flatMap(([, value]) => (value === undefined ? [] : [value]))
+    return statement.all(...values, limit) as Row[]
+  }
+
+  const toSummary = (row: Row): Summary => {
+    const last = latest.get(row.id) as { code: number; status: number | null } | undefined
+    return {
+      id: row.id,
+      messageId: fromStored(row.messageId),
+      source: names.name(row.source),
+      destination: names.name(row.destination),
+      type: names.name(row.type) as EventType,
+      event: fromStored(row.event),
+      user: fromStored(row.user),
+      // Written from the same list.
+      state: STATES[row.state] as State,
+      reason: row.reason === null ? null : fromStored(row.reason),
+      attempt: row.attempt,
+      receivedAt: row.receivedAt,
+      dueAt: row.state < DEAD ? row.dueAt : null,
+      lastCode: last ? (names.name(last.code) as OutcomeCode) : null,
+      lastStatus: last?.status ?? null,
+    }
+  }
+
+  /** What is not the way to find them; `undefined` if nothing can match. */
+  const termsOf = (filter: Filter): Term[] | undefined => {
+    const terms: Term[] = []
+    const { states, event, since, until } = filter
+    if (states) {
+      const numbers = states.map((state) => STATES.indexOf(state)).sort((a, b) => a - b)
+      // Of what waits or is dead it is known whether there is any.
+      if (!numbers.some((n) => n > DEAD || tally.having(n).next().done === false)) return undefined
+      terms.push([`state IN (${numbers.join()})`])
+    }
+    for (const field of ['destination', 'source', 'type'] as const) {
+      const name = filter[field]
+      if (name === undefined) continue
+      const number = names.find(name)
+      if (number === undefined) return undefined
+      terms.push([`${field} = ?`, number])
+    }
+    if (event !== undefined) terms.push(['event = ?', toStored(event)])
+    if (since !== undefined) terms.push(['received_at >= ?', since])
+    if (until !== undefined) terms.push(['received_at < ?', until])
+    return terms
+  }
+
+  /** Rows from `from` on, down to the first of them all; gives up where the time is over. */
+  const look = (filter: Filter, terms: Term[], from: number, limit: number) => {
+    const { user } = filter
+    const { id: firstId } = oldest.get() as { id: number | null }
+    const rows: Row[] = []
+    const endsAt = performance.now() + SEARCH_MS
+    for (let before = from; before > (firstId ?? before);) {
+      const cut = Math.floor((before - 1) / CUT)
+      const start = cut * CUT
+      const found =
+        user === undefined
+          ? run(
+              'NOT INDEXED',
+              [['id >= ?', start], ['id < ?', before], ...terms],
+              limit - rows.length,
+            )
+          : run(
+              'INDEXED BY by_user',
+              [
+                [`id >> ${CUT_BITS} = ?`, cut],
+                ['user = ?', toStored(user)],
+                ['id < ?', before],
+                ...terms,
+              ],
+              limit - rows.length,
+            )
+      rows.push(...found)
+      before = start
+      if (rows.length === limit) return { rows, next: rows.at(-1)?.id }
+      if (performance.now() >= endsAt)
+        return { rows, next: before > (firstId ?? 0) ? before : undefined }
+    }
+    return { rows, next: undefined }
+  }
+
+  return ({ filter, before = ids.next, limit }: Search): Findings => {
+    const terms = termsOf(filter)
+    if (!terms) return { deliveries: [], next: undefined }
+    if (filter.messageId === undefined) {
+      const { rows, next } = look(filter, terms, before, limit)
+      return { deliveries: rows.map(toSummary), next }
+    }
+    if (filter.user !== undefined) terms.push(['user = ?', toStored(filter.user)])
+    terms.push(['message_id = ?', toStored(filter.messageId)], ['id < ?', before])
+    const rows = run('INDEXED BY by_message', terms, limit)
+    return {
+      deliveries: rows.map(toSummary),
+      next: rows.length === limit ? rows.at(-1)?.id : undefined,
+    }
+  }
+}

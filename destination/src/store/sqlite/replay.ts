@@ -1,0 +1,20 @@
+import type { DeliveryId } from '../store.js'
+import type { Shared } from './shared.js'
+import { BACKLOG, DEAD, DONE } from './schema.js'
+
+/** Sends a dead letter on its way again, or one that has arrived if it is asked for. Answers whether it did. */
+export function prepareReplay({ database, tally }: Shared) {
+  const find = database.prepare('SELECT destination, state FROM deliveries WHERE id = ?')
+  const revive = database.prepare(
+    `UPDATE deliveries SET state = ${BACKLOG}, due_at = ?, replayed_at = ?, attempts_before = attempt,
+       first_attempt_at = NULL, refused_by = NULL, reason = NULL
+     WHERE id = ?`,
+  )
+  return (id: DeliveryId, withDone: boolean, now: number): boolean => {
+    const row = find.get(id) as { destination: number; state: number } | undefined
+    if (row?.state !== DEAD && !(withDone && row?.state === DONE)) return false
+    revive.run(now, now, id)
+    tally.move(row.destination, row.state, BACKLOG, id)
+    return true
+  }
+}

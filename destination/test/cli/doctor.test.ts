@@ -1,0 +1,144 @@
+import { createServer, type Server } from 'node:https'
+import type { AddressInfo } from 'node:net'
+import { join } from 'node:path'
+import { signWebhook } from 'hookline/webhook'
+import { describe, expect, onTestFinished, test } from 'vitest'
+import type { Finding } from '../../src/doctor/examine.js'
+import { createAuthority, hasOpenssl, type Certificate } from '../attempt/certificates.js'
+import type { Answer } from '../endpoint.js'
+import { endpoint } from '../run.js'
+import { runInside } from './inside.js'
+import { folderWith } from './process.js'
+
+const SECRET = 's3cret'
+
+/** Answers as a receiver that checks signatures. */
+const checking: Answer = (response, { body, headers }) => {
+  const isRight = headers['x-signature'] === signWebhook(SECRET, body)
+  response.writeHead(isRight ? 204 : 401).end(isRight ? '' : 'wrong signature')
+}
+
+/** Examines an endpoint by settings that have it. */
+async function doctor(url: string, changes: object = {}, ...args: string[]) {
+  const settings = {
+    sources: [{ name: 'web', writeKey: 'k' }],
+    destinations: [
+      {
+        name: 'crm',
+        sources: ['web'],
+        sharedSecret: SECRET,
+        webhooks: [{ url, headers: { 'X-Team': 'growth' } }],
+      },
+    ],
+    allowNetworks: ['127.0.0.0/8'],
+    ...changes,
+  }
+  const config = join(folderWith(settings), 'hookline.config.json')
+  const { code, stdout } = await runInside(['doctor', url, '--config', config, '--json', ...args])
+  const { ok, findings } = JSON.parse(stdout) as { ok: boolean; findings: Finding[] }
+  return { code, ok, findings, steps: findings.map(({ step, state }) => `${step} ${state}`) }
+}
+
+describe('doctor', () => {
+  test('finds nothing wrong with an endpoint that takes what is signed and refuses what is not', async () => {
+    const crm = await endpoint(checking)
+    const { code, ok, steps } = await doctor(crm.url)
+    expect(steps).toEqual([
+      'dns ok',
+      'network ok',
+      'connection ok',
+      'round trip ok',
+      'signature ok',
+    ])
+    expect({ code, ok }).toEqual({ code: 0, ok: true })
+    expect(crm.received.map(({ event, headers }) => [event['event'], headers['x-team']])).toEqual([
+      ['Hookline Doctor', 'growth'],
+      ['Hookline Doctor', 'growth'],
+    ])
+  })
+
+  test('sends nothing if it is told not to', async () => {
+    const crm = await endpoint(checking)
+    const { code, steps } = await doctor(crm.url, {}, '--no-post')
+    expect(steps.at(-1)).toBe('round trip skipped')
+    expect(code).toBe(0)
+    expect(crm.received).toEqual([])
+  })
+
+  test('finds an endpoint that checks no signatures', async () => {
+    const crm = await endpoint(204)
+    const { code, findings } = await doctor(crm.url)
+    expect(findings.at(-1)).toMatchObject({ step: 'signature', state: 'failed' })
+    expect(code).toBe(1)
+  })
+
+  test('finds another secret, and shows what was signed', async () => {
+    const crm = await endpoint(checking)
+    const { code, findings, steps } = await doctor(crm.url, {}, '--secret', 'other')
+    expect(steps.slice(-2)).toEqual(['round trip failed', 'signature failed'])
+    const { body } = crm.received[0] ?? {}
+    expect(findings.at(-2)).toMatchObject({
+      found: expect.stringContaining('wrong signature') as string,
+    })
+    const signature = signWebhook('other', body ?? '')
+    expect(findings.at(-1)?.found).toContain(`X-Signature: ${signature}`)
+    expect(findings.at(-1)?.found).toContain(body)
+    expect(code).toBe(1)
+  })
+
+  test.each([
+    ['http://127.0.0.1:9/', { allowNetworks: [] }, 'network', /"127\.0\.0\.1"/, 1],
+    ['http://127.0.0.1:9/', {}, 'connection', /Does the endpoint run/, 3],
+    ['http://nowhere.invalid/', {}, 'dns', /Check its DNS/, 3],
+  ])('%s with %j fails at its %s', async (url, changes, step, mend, exitCode) => {
+    const { code, findings } = await doctor(url, changes)
+    expect(findings.at(-1)).toMatchObject({ step, state: 'failed' })
+    expect(findings.at(-1)?.mend).toMatch(mend)
+    expect(code).toBe(exitCode)
+  })
+
+  test('is read by people in lines', async () => {
+    const crm = await endpoint(500)
+    const { stdout, code } = await runInside(['doctor', crm.url])
+    expect(code).toBe(1)
+    expect(stdout.split('\n')).toEqual([
+      'ok      dns          127.0.0.1 is an address: there is nothing to look up.',
+      'failed  network      127.0.0.1 is private, or no place in the internet: it is not reached.',
+      expect.stringMatching(/^ {21}If 127\.0\.0\.1 is yours, add its network/),
+      '',
+    ])
+  })
+})
+
+describe.runIf(hasOpenssl())('doctor, of certificates,', () => {
+  async function secure(certificate: Certificate): Promise<string> {
+    const server: Server = createServer(certificate, (request, response) => {
+      request.resume()
+      response.writeHead(204).end()
+    })
+    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+    onTestFinished(() => {
+      server.close()
+      server.closeAllConnections()
+    })
+    return `https://127.0.0.1:${(server.address() as AddressInfo).port}/`
+  }
+
+  test('shows the chain of one that is trusted, and why one is not', async () => {
+    const authority = createAuthority()
+    onTestFinished(authority.dispose)
+    const url = await secure(authority.issueBelow('127.0.0.1'))
+    const trusted = await doctor(url, { ca: [authority.rootFile] }, '--no-post')
+    expect(trusted.code).toBe(0)
+    expect(trusted.findings.find(({ step }) => step === 'certificate')?.found).toMatch(
+      /^TLSv1\.\d; 127\.0\.0\.1 ← Test Middle ← Test Root; valid until 20\d\d-/,
+    )
+    const { code, findings } = await doctor(url)
+    expect(code).toBe(1)
+    expect(findings.at(-1)).toMatchObject({
+      step: 'certificate',
+      state: 'failed',
+      found: expect.stringContaining('give its authority in the setting ca') as string,
+    })
+  })
+})

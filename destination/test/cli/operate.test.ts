@@ -1,0 +1,168 @@
+import { rmSync } from 'node:fs'
+import { createServer, type AddressInfo } from 'node:net'
+import { join } from 'node:path'
+import { describe, expect, onTestFinished, test } from 'vitest'
+import type { RunningDestination } from '../../src/destination.js'
+import { openStore } from '../../src/store/open.js'
+import { newDelivery, settlement } from '../store/contract.js'
+import { ADMIN_TOKEN, destination, endpoint, post, settingsFor, start, track } from '../run.js'
+import { runInside } from './inside.js'
+import { folderWith } from './process.js'
+
+/** The command line, for a destination that runs. */
+const as = (one: RunningDestination) => {
+  const where = ['--url', one.adminUrl, '--token', ADMIN_TOKEN]
+  return (...args: string[]) => runInside([...args, ...where])
+}
+
+/** A destination whose endpoint refuses what comes, as long as it is told to, and dead letters there. */
+async function withDead(...messages: string[]) {
+  const crm = await endpoint(400)
+  const one = await start(settingsFor([destination([crm])]))
+  await post(
+    one,
+    messages.map((id) => track(id)),
+  )
+  const dead = async () => (await one.stats())[0]?.dead ?? 0
+  const has = async (count: number) => {
+    while ((await dead()) !== count) await new Promise((resolve) => setTimeout(resolve, 5))
+  }
+  await has(messages.length)
+  return { crm, one, has, cli: as(one) }
+}
+
+describe('trace', () => {
+  test('tells of a message what became of it', async () => {
+    const { crm, cli } = await withDead('m/1')
+    const { code, stdout } = await cli('trace', 'm/1')
+    expect(code).toBe(0)
+    const lines = stdout.trimEnd().split('\n')
+    const time = '\\d{4}-\\d\\d-\\d\\d \\d\\d:\\d\\d:\\d\\dZ'
+    expect(lines[0]).toBe('m/1  track "Signed Up" of u1  from web to crm  (delivery 1)')
+    expect(lines[1]).toMatch(new RegExp(`^  ${time}  accepted$`))
+    expect(lines[2]).toMatch(
+      new RegExp(`^  ${time}  attempt 1  400 client_error  \\d+ ms  ${crm.url}$`),
+    )
+    expect(lines[3]).toBe('      The endpoint answered 400.')
+    expect(lines[4]).toMatch(/^ {2}It is a dead letter: every endpoint refused it/)
+    const json = await cli('trace', 'm/1', '--json')
+    expect(JSON.parse(json.stdout)).toMatchObject({ deliveries: [{ state: 'dead' }] })
+  })
+
+  test('of what is not known is 1', async () => {
+    const { cli } = await withDead()
+    expect(await cli('trace', 'none')).toMatchObject({
+      code: 1,
+      stdout: '',
+      stderr: expect.stringContaining('There is no message "none"') as string,
+    })
+  })
+
+  test('of nobody who answers is 3', async () => {
+    expect(await runInside(['trace', 'm', '--url', await nobody()])).toMatchObject({
+      code: 3,
+      stderr: expect.stringMatching(/^Nobody answers at http:.* \(ECONNREFUSED\)\.\n$/) as string,
+    })
+  })
+
+  test('reads the store itself where nothing runs', async () => {
+    const folder = folderWith('{}')
+    onTestFinished(() => {
+      rmSync(folder, { recursive: true })
+    })
+    const url = `sqlite:${join(folder, 'store.db')}`
+    const config = (store: string, listen: string) =>
+      join(folderWith({ ...SETTINGS, store, listen }), 'hookline.config.json')
+    const listen = (await nobody()).replace('http://', '')
+    const absent = await runInside(['trace', 'm', '--config', config(url, listen)])
+    expect(absent).toMatchObject({ code: 3 })
+
+    const store = await openStore(url)
+    const [id = 0] = await store.put([newDelivery({ messageId: 'm', state: 'leased' })])
+    await store.settle([settlement({ id, attempt: 1 }, { state: 'backlog', delayMs: 60_000 })])
+    await store.close()
+    const { code, stdout } = await runInside(['trace', 'm', '--config', config(url, listen)])
+    expect({ code, stdout }).toMatchObject({
+      code: 0,
+      stdout: expect.stringMatching(
+        /It waits: the next attempt is due .*Z, in (\d\d s|1 min); the last at .*Z\.\n$/,
+      ) as string,
+    })
+    const none = await runInside(['trace', 'x', '--config', config(url, listen)])
+    expect(none).toMatchObject({ code: 1, stderr: 'There is no message "x".\n' })
+  })
+})
+
+const SETTINGS = {
+  sources: [{ name: 'web', writeKey: 'k' }],
+  destinations: [
+    { name: 'crm', sources: ['web'], webhooks: [{ url: 'https://a.example.com/hook' }] },
+  ],
+}
+
+/** Where nobody listens. */
+async function nobody(): Promise<string> {
+  const server = createServer()
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  const { port } = server.address() as AddressInfo
+  await new Promise((resolve) => server.close(resolve))
+  return `http://127.0.0.1:${port}`
+}
+
+describe('replay', () => {
+  test('of all counts first, and sends them once the count is confirmed', async () => {
+    const { crm, cli, has } = await withDead('a', 'b')
+    crm.answer(204)
+    const dry = await cli('replay', '--all', '--dry-run')
+    expect(dry).toEqual({ code: 0, stdout: 'There are 2 to replay: 2 for crm.\n', stderr: '' })
+    expect(await cli('replay', '--all')).toMatchObject({
+      code: 2,
+      stdout: '',
+      stderr: expect.stringContaining('give --confirm 2 to send them') as string,
+    })
+    expect(await cli('replay', '--all', '--confirm', '3')).toMatchObject({
+      code: 1,
+      stderr: 'There are 2, not 3: nothing was sent.\n',
+    })
+    expect(crm.received).toHaveLength(2)
+    expect(await cli('replay', '--all', '--confirm', '2')).toMatchObject({
+      code: 0,
+      stdout: '2 sent again: 2 for crm. `trace` tells what becomes of each.\n',
+    })
+    await crm.has(4)
+    await has(0)
+    expect(await cli('replay', '--all', '--json')).toMatchObject({
+      code: 0,
+      stdout: `${JSON.stringify({ matched: 0, replayed: 0, byDestination: [], dryRun: true })}\n`,
+    })
+  })
+
+  test('of a filter, a message or an id sends no others', async () => {
+    const { crm, cli, has } = await withDead('a', 'b', 'c')
+    const times = async (count: number) => {
+      await crm.has(count)
+      await has(3)
+    }
+    await cli('replay', '--user', 'u1', '--since', '1h', '--until', '2100-01-01', '--confirm', '3')
+    await times(6)
+    expect(await cli('replay', '--message', 'b')).toMatchObject({ code: 0 })
+    await times(7)
+    expect(await cli('replay', '1', '3')).toMatchObject({ code: 0 })
+    await times(9)
+    const again = crm.received.slice(6).map(({ headers }) => headers['x-message-id'])
+    expect(again).toEqual(['b', ...again.slice(1)])
+    expect(again.slice(1).sort()).toEqual(['a', 'c'])
+    expect(await cli('replay', '--message', 'none')).toMatchObject({
+      code: 1,
+      stdout: 'There is none to replay.\n',
+    })
+    expect(crm.received).toHaveLength(9)
+  })
+
+  test('without the token is refused, with the mend', async () => {
+    const { one } = await withDead('a')
+    const { code, stderr } = await runInside(['replay', '1', '--url', one.adminUrl])
+    expect(code).toBe(1)
+    expect(stderr).toContain('Give it with --token, or set HOOKLINE_ADMIN_TOKEN.')
+  })
+})

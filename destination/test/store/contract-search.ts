@@ -1,0 +1,376 @@
+import { afterEach, beforeEach, describe, expect, test } from 'vitest'
+import type {
+  AttemptLog,
+  Delivery,
+  DeliveryId,
+  Filter,
+  NewDelivery,
+  Settlement,
+  State,
+  Store,
+  Summary,
+} from '../../src/store/store.js'
+import { newDelivery, settlement, type Subject } from './contract.js'
+
+const DAY = 86_400_000
+
+/** One POST that failed. */
+const FAILED: AttemptLog = {
+  url: 'https://a.example.com/',
+  code: 'server_error',
+  status: 500,
+  ms: 3,
+  error: 'The endpoint answered 500.',
+  response: 'no',
+}
+
+/** What every store does for whoever looks into it, and sends dead letters on their way again. */
+export function searchContract(name: string, make: () => Promise<Subject>): void {
+  describe(`${name}: the search`, () => {
+    let subject: Subject
+    let store: Store
+
+    beforeEach(async () => {
+      subject = await make()
+      store = subject.store
+    })
+
+    afterEach(async () => {
+      await subject.dispose()
+    })
+
+    const put = async (changes: Partial<NewDelivery> = {}): Promise<DeliveryId> => {
+      const [id] = await store.put([newDelivery(changes)])
+      return id as DeliveryId
+    }
+
+    /** Puts a delivery, and settles its first attempt. */
+    const settled = async (
+      changes: Partial<NewDelivery>,
+      next: Settlement['next'],
+      log: AttemptLog[] = [],
+    ): Promise<DeliveryId> => {
+      const id = await put({ ...changes, state: 'leased' })
+      expect(await store.settle([settlement({ id, attempt: 1 }, next, { log })])).toBe(0)
+      return id
+    }
+
+    const died = (changes: Partial<NewDelivery> = {}): Promise<DeliveryId> =>
+      settled(changes, { state: 'dead', reason: 'refused' }, [FAILED])
+
+    const claim = (lane: 'fresh' | 'backlog' = 'backlog', limit = 10): Promise<Delivery[]> =>
+      store.claim([{ destination: 'crm', lane, limit }])
+
+    /** All that is found, slice by slice. */
+    const find = async (filter: Filter = {}, limit = 100): Promise<Summary[]> => {
+      const all: Summary[] = []
+      let before: DeliveryId | undefined
+      do {
+        const { deliveries, next } = await store.find(filter, before, limit)
+        expect(deliveries.length).toBeLessThanOrEqual(limit)
+        all.push(...deliveries)
+        before = next
+      } while (before !== undefined)
+      return all
+    }
+
+    const foundIds = async (filter: Filter = {}, limit = 100): Promise<DeliveryId[]> =>
+      (await find(filter, limit)).map(({ id }) => id)
+
+    describe('find', () => {
+      test('of an empty store finds nothing', async () => {
+        expect(await store.find({}, undefined, 10)).toEqual({ deliveries: [], next: undefined })
+        for (const filter of [{ user: 'ann' }, { messageId: 'm' }, { states: ['dead'] }] as const) {
+          expect(await find(filter)).toEqual([])
+        }
+      })
+
+      test('says what a list shows, of each state', async () => {
+        const done = await settled({ event: 'Signed Up' }, { state: 'done' }, [
+          { ...FAILED, code: 'delivered', status: 204, error: null },
+          FAILED,
+        ])
+        subject.advance(5)
+        const dead = await died({ user: '\0\ud800', event: '\ud800' })
+        const later = { state: 'backlog', delayMs: 1_000 } as const
+        const backlog = await settled({ type: 'page' }, later, [FAILED])
+        const skipped = await put({ destination: '', state: 'skipped', reason: 'off' })
+        const leased = await put({ state: 'leased' })
+        const fresh = await put({ source: 'app' })
+        const now = subject.now()
+        const found = await find()
+        expect(found.map(({ id }) => id)).toEqual([fresh, leased, skipped, backlog, dead, done])
+        const [isFresh, isLeased, isSkipped, isBacklog, isDead, isDone] = found
+        expect(isDone).toEqual({
+          id: done,
+          messageId: expect.any(String) as string,
+          source: 'web',
+          destination: 'crm',
+          type: 'track',
+          event: 'Signed Up',
+          user: 'ann',
+          state: 'done',
+          reason: null,
+          attempt: 1,
+          receivedAt: now - 5,
+          dueAt: null,
+          lastCode: 'delivered',
+          lastStatus: 204,
+        } satisfies Summary)
+        expect(isDead).toMatchObject({
+          user: '\0\ud800',
+          event: '\ud800',
+          state: 'dead',
+          reason: 'refused',
+          dueAt: null,
+          lastCode: 'server_error',
+          lastStatus: 500,
+        })
+        expect(isBacklog).toMatchObject({ type: 'page', state: 'backlog', dueAt: now + 1_000 })
+        expect(isSkipped).toMatchObject({
+          state: 'skipped',
+          reason: 'off',
+          dueAt: null,
+          attempt: 0,
+        })
+        expect(isLeased).toMatchObject({ state: 'leased', attempt: 1, lastCode: null })
+        expect(isFresh).toMatchObject({ source: 'app', state: 'fresh', attempt: 0, dueAt: now })
+      })
+
+      describe('by', () => {
+        let ids: Record<string, DeliveryId>
+
+        beforeEach(async () => {
+          const one = await put({ user: 'bob', event: 'A', messageId: 'm' })
+          subject.advance(10)
+          const two = await died({ source: 'app', user: 'bob', event: 'B', messageId: 'm' })
+          subject.advance(10)
+          const three = await put({ destination: 'mail', type: 'page', event: 'A' })
+          const four = await settled({ user: 'bob' }, { state: 'done' })
+          ids = { one, two, three, four }
+        })
+
+        const rows: [string, (now: number) => Filter, string[]][] = [
+          ['nothing', () => ({}), ['four', 'three', 'two', 'one']],
+          ['destination', () => ({ destination: 'mail' }), ['three']],
+          ['a destination that is none', () => ({ destination: 'none' }), []],
+          ['source', () => ({ source: 'app' }), ['two']],
+          ['type', () => ({ type: 'page' }), ['three']],
+          ['event', () => ({ event: 'A' }), ['three', 'one']],
+          ['user', () => ({ user: 'bob' }), ['four', 'two', 'one']],
+          ['a user that is none', () => ({ user: 'bo' }), []],
+          ['message', () => ({ messageId: 'm' }), ['two', 'one']],
+          ['message and source', () => ({ messageId: 'm', source: 'web' }), ['one']],
+          ['message and user', () => ({ messageId: 'm', user: 'ann' }), []],
+          ['user and event', () => ({ user: 'bob', event: 'A' }), ['one']],
+          ['user and state', () => ({ user: 'bob', states: ['fresh'] }), ['one']],
+          ['a state', () => ({ states: ['dead'] }), ['two']],
+          ['states', () => ({ states: ['dead', 'done'] }), ['four', 'two']],
+          [
+            'states that wait',
+            () => ({ states: ['fresh', 'backlog', 'leased'] }),
+            ['three', 'one'],
+          ],
+          ['state and destination', () => ({ states: ['fresh'], destination: 'mail' }), ['three']],
+          ['a state of which there is none', () => ({ states: ['leased'] }), []],
+          ['no state at all', () => ({ states: [] }), []],
+          ['since', (now) => ({ since: now - 10 }), ['four', 'three', 'two']],
+          ['until', (now) => ({ until: now }), ['two', 'one']],
+          ['since and until', (now) => ({ since: now - 10, until: now }), ['two']],
+        ]
+
+        test.each(rows)('%s', async (_, filter, expected) => {
+          const wanted = expected.map((each) => ids[each])
+          expect(await foundIds(filter(subject.now()))).toEqual(wanted)
+          expect(await foundIds(filter(subject.now()), 1)).toEqual(wanted)
+        })
+      })
+
+      test('goes on where it left, past what has come since', async () => {
+        const ids = await store.put(Array.from({ length: 5 }, () => newDelivery()))
+        const first = await store.find({}, undefined, 2)
+        expect(first.deliveries.map(({ id }) => id)).toEqual([ids[4], ids[3]])
+        await put()
+        const second = await store.find({}, first.next, 2)
+        expect(second.deliveries.map(({ id }) => id)).toEqual([ids[2], ids[1]])
+        const third = await store.find({}, second.next, 2)
+        expect(third.deliveries.map(({ id }) => id)).toEqual([ids[0]])
+        expect(third.next).toBeUndefined()
+      })
+
+      test.each([
+        ['user', { user: 'needle' }],
+        ['event', { event: 'needle' }],
+        ['state', { states: ['dead' as const] }],
+      ] satisfies [string, Filter][])(
+        'finds one among many by its %s, however many slices it takes',
+        async (_, filter) => {
+          const needle = await died({ user: 'needle', event: 'needle' })
+          const hay = () => Array.from({ length: 2_000 }, () => newDelivery({ body: '' }))
+          for (let n = 0; n < 6; n++) await store.put(hay())
+          expect(await foundIds(filter)).toEqual([needle])
+        },
+      )
+    })
+
+    describe('get', () => {
+      test('says of one delivery what its trace says', async () => {
+        const id = await died({ messageId: 'm', event: 'A' })
+        const trace = await store.get(id)
+        expect([trace]).toEqual(await store.trace('m'))
+        expect(trace).toMatchObject({ id, event: 'A', attempts: [FAILED] })
+      })
+
+      test('of what there is not says so', async () => {
+        await put()
+        expect(await store.get(987_654_321)).toBeUndefined()
+      })
+    })
+
+    describe('replay', () => {
+      test('makes a dead letter due at once, in a window of its own, for all endpoints', async () => {
+        const id = await put({ state: 'leased', messageId: 'm', body: '{"a":1}' })
+        const refusedBy = ['https://b.example.com/']
+        const dead = { state: 'dead', reason: 'refused' } as const
+        subject.advance(DAY)
+        await store.settle([settlement({ id, attempt: 1 }, dead, { refusedBy, log: [FAILED] })])
+        expect(await store.replay([id], false)).toEqual([id])
+        expect(await store.get(id)).toMatchObject({
+          state: 'backlog',
+          reason: null,
+          firstAttemptAt: null,
+          dueAt: subject.now(),
+          attempts: [{ attempt: 1 }],
+        })
+        const [delivery] = await claim()
+        expect(delivery).toMatchObject({
+          id,
+          attempt: 2,
+          attemptsBefore: 1,
+          sinceFirstMs: 0,
+          refusedBy: [],
+          body: '{"a":1}',
+        })
+        subject.advance(1_000)
+        const later = { state: 'backlog', delayMs: 0 } as const
+        await store.settle([settlement(delivery as Delivery, later)])
+        const [again] = await claim()
+        expect(again).toMatchObject({ attempt: 3, attemptsBefore: 1, sinceFirstMs: 1_000 })
+        await store.settle([settlement(again as Delivery, dead)])
+        await store.replay([id], false)
+        expect(await claim()).toMatchObject([{ attempt: 4, attemptsBefore: 3, sinceFirstMs: 0 }])
+      })
+
+      test('leaves alone what is no dead letter, and what there is not', async () => {
+        const ids = [
+          await put(),
+          await put({ state: 'leased' }),
+          await put({ state: 'skipped', destination: '', reason: 'off' }),
+          await settled({}, { state: 'done' }),
+          987_654_321,
+        ]
+        const before = await find()
+        expect(await store.replay(ids, false)).toEqual([])
+        expect(await store.replay([], true)).toEqual([])
+        expect(await find()).toEqual(before)
+      })
+
+      test('of the same again does nothing, and holds after the store was opened again', async () => {
+        const ids = [await died(), await died(), await died()]
+        const few = await store.replay(ids.slice(0, 2), false)
+        expect(few.sort()).toEqual(ids.slice(0, 2).sort())
+        store = await subject.reopen()
+        expect(await store.replay(ids, false)).toEqual(ids.slice(2))
+        expect(await store.replay(ids, false)).toEqual([])
+        expect(await store.stats()).toMatchObject([{ backlog: 3, dead: 0 }])
+        expect(await claim()).toHaveLength(3)
+      })
+
+      test('takes what has arrived if it is asked for, and what was skipped never', async () => {
+        const arrived = await settled({}, { state: 'done' }, [FAILED])
+        const skipped = await put({ state: 'skipped', destination: '', reason: 'off' })
+        expect(await store.replay([arrived, skipped], true)).toEqual([arrived])
+        const [delivery] = await claim()
+        expect(delivery).toMatchObject({ id: arrived, attempt: 2, attemptsBefore: 1 })
+        // What was settled before can not be settled by what came of it then.
+        expect(await store.settle([settlement({ id: arrived, attempt: 1 })])).toBe(1)
+        expect(await store.settle([settlement(delivery as Delivery)])).toBe(0)
+        expect(await store.replay([arrived], true)).toEqual([arrived])
+        expect(await claim()).toMatchObject([{ attempt: 3, attemptsBefore: 2 }])
+      })
+
+      test('by several at once is made once', async () => {
+        const ids = await Promise.all(Array.from({ length: 20 }, () => died()))
+        const replayed = await Promise.all([1, 2, 3].map(() => store.replay(ids, false)))
+        expect(replayed.flat().sort()).toEqual(ids.sort())
+      })
+
+      test('counts for the sweep: what was dead because it was old is not old at once', async () => {
+        const id = await put({ messageId: 'm' })
+        subject.advance(DAY + 1)
+        expect(await store.sweep(DAY, 10)).toBe(1)
+        await store.replay([id], false)
+        const states = async (): Promise<(State | undefined)[]> => {
+          const trace = await store.get(id)
+          return [trace?.state]
+        }
+        expect(await store.sweep(DAY, 10)).toBe(0)
+        expect(await states()).toEqual(['backlog'])
+        const [delivery] = await claim()
+        subject.advance(DAY)
+        expect(await store.sweep(DAY, 10)).toBe(0)
+        await store.settle([settlement(delivery as Delivery, { state: 'backlog', delayMs: 0 })])
+        subject.advance(1)
+        expect(await store.sweep(DAY, 10)).toBe(1)
+        expect(await store.get(id)).toMatchObject({ state: 'dead', reason: /retention/ })
+        subject.advance(DAY + 1)
+        expect(await store.sweep(DAY, 10)).toBe(1)
+        expect(await states()).toEqual([undefined])
+      })
+
+      test('of what dies again, it is kept for as long as any other from then on', async () => {
+        const id = await died()
+        await store.replay([id], false)
+        const [delivery] = await claim()
+        subject.advance(DAY)
+        await store.settle([settlement(delivery as Delivery, { state: 'dead', reason: 'again' })])
+        subject.advance(DAY)
+        expect(await store.sweep(DAY, 10)).toBe(0)
+        subject.advance(1)
+        expect(await store.sweep(DAY, 10)).toBe(1)
+        expect(await store.get(id)).toBeUndefined()
+      })
+
+      test('and what arrives then, is swept once that is older too', async () => {
+        const id = await died()
+        await store.replay([id], false)
+        await store.settle((await claim()).map((delivery) => settlement(delivery)))
+        subject.advance(DAY + 1)
+        expect(await store.sweep(DAY, 10)).toBe(1)
+        expect(await store.get(id)).toBeUndefined()
+      })
+
+      test('goes along to another store', async () => {
+        const traceParent = '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01'
+        const id = await died({ event: 'A', traceParent })
+        await store.replay([id], false)
+        const copies = (await store.copyOut(0, 10)).map((copy) => ({ ...copy, destination: 'b' }))
+        expect(copies).toMatchObject([
+          { event: 'A', traceParent, attempt: 1, attemptsBefore: 1, replayedAt: subject.now() },
+        ])
+        await store.copyIn(copies)
+        expect(await store.claim([{ destination: 'b', lane: 'backlog', limit: 1 }])).toMatchObject([
+          { attempt: 2, attemptsBefore: 1, sinceFirstMs: 0, traceParent },
+        ])
+      })
+    })
+
+    test('the trace that a message belongs to is there at each claim', async () => {
+      const traceParent = '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01'
+      await put({ traceParent })
+      await put()
+      const claimed = await claim('fresh')
+      expect(claimed.map((delivery) => delivery.traceParent)).toEqual([traceParent, undefined])
+    })
+  })
+}
