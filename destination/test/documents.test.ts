@@ -141,6 +141,21 @@ describe('the settings', () => {
     | { type: 'transform' }
 })
 
+test.each([
+  ['RefusalCode', 'collector/refusal.ts'],
+  ['RejectionCode', 'collector/refusal.ts'],
+  ['OutcomeCode', 'attempt/outcome.ts'],
+  ['SettingsErrorCode', 'settings/settings-error.ts'],
+  ['StoreErrorCode', 'store/store-error.ts'],
+])('every %s of %s is in the README or the documents of the destination', (type, file) => {
+  const source = read(`destination/src/${file}`)
+  const [, union = ''] = new RegExp(`export type ${type} =([^;]*?)\n\n`).exec(source) ?? []
+  const codes = Array.from(union.matchAll(/'(\w+)'/g), ([, code = '']) => code)
+  const text = documents.map((document) => document.text).join('\n')
+  expect(codes.length).toBeGreaterThan(3)
+  expect(codes.filter((code) => !text.includes(`\`${code}\``))).toEqual([])
+})
+
 test('the metrics that the documents name are those that there are', () => {
   const names = (text: string) =>
     [...new Set(Array.from(text.matchAll(/\bhookline_[a-z_]+/g), ([name]) => name))].sort()
