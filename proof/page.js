@@ -28,9 +28,9 @@ export function toPage({ results, mutants, seconds }) {
     '## Run them',
     [
       '```sh',
-      'npm run proof                      # all of it, about 5 minutes',
+      'npm run proof                      # all of it, about 10 minutes',
       'npm run proof -- --only 1,3        # some',
-      'npm run proof -- --quick           # smaller, hookline without its peers, about 1 minute: a part of .ci/run',
+      'npm run proof -- --quick           # smaller, hookline without its peers, 1 to 2 minutes: a part of .ci/run',
       'npm run proof -- --self-test       # and the mutants of the last section',
       'npm run proof -- --write           # all, the mutants, and this page',
       '```',
