@@ -22,11 +22,11 @@ const tmpfs: Disk = {
   prepare: (folder) => {
     const data = join(folder, 'data')
     mkdirSync(data)
-    execFileSync('mount', ['-t', 'tmpfs', '-o', 'size=16m', 'none', data])
+    execFileSync('mount', ['-t', 'tmpfs', '-o', 'size=48m', 'none', data])
     onTestFinished(() => {
       execFileSync('umount', ['--lazy', data])
     })
-    writeFileSync(join(data, 'filler'), Buffer.alloc(10 * MB))
+    writeFileSync(join(data, 'filler'), Buffer.alloc(42 * MB))
   },
   limit: () => undefined,
   makeRoom: (folder) => {

@@ -18,8 +18,11 @@ import { prepareGet, prepareTrace } from './trace.js'
 /** In KB. Holds the inner pages of all indexes and the newest of the rest; the system's cache has the others. */
 const CACHE_KB = 32_768
 
-/** In pages, 32 MB. Beyond it a round copies the log back itself: under a load that lets `checkpoint.ts` never come to its end. */
-const CHECKPOINT_PAGES = 8_000
+/**
+ * In pages, 16 MB. Beyond it a round copies the log back itself: under a load that lets `checkpoint.ts` never come to its
+ * end, and so that the log does not take the room that the file needs on a disk that is nearly full.
+ */
+const CHECKPOINT_PAGES = 4_000
 
 /** In bytes. A log that grew beyond this, while a backup was read for instance, is cut again. */
 const WAL_BYTES = 67_108_864
