@@ -7,10 +7,13 @@ import { runRounds } from './rounds.js'
 import { LIMIT, NOOP, OURS, SUBJECTS } from './subjects/index.js'
 import { judge } from './targets.js'
 
-const SCENARIOS = [
-  ...['hot', 'tight', 'e2e', 'steady', 'outage', 'spool', 'footprint', 'verify'],
-  ...['path', 'accepts', 'backlog', 'isolation', 'postgres'], // the destination's
-]
+/** Each part has a page of its results. */
+const PARTS = {
+  sdk: ['hot', 'tight', 'e2e', 'steady', 'outage', 'spool', 'footprint', 'verify'],
+  destination: ['path', 'accepts', 'backlog', 'isolation', 'postgres'],
+}
+const PAGES = { sdk: 'results.md', destination: 'results-destination.md' }
+const SCENARIOS = Object.values(PARTS).flat()
 
 const { values: flags } = parseArgs({
   options: {
@@ -24,7 +27,7 @@ const { values: flags } = parseArgs({
 })
 
 const listOf = (text) => text?.split(',').filter(Boolean)
-const names = listOf(flags.only) ?? SCENARIOS
+const names = (listOf(flags.only) ?? SCENARIOS).flatMap((name) => PARTS[name] ?? name)
 const chosen = listOf(flags.subjects) ?? (flags.quick ? [NOOP, LIMIT, OURS] : undefined)
 
 // A misspelled name would measure nothing, and nothing missed looks like success.
@@ -89,12 +92,14 @@ writeFileSync(
     2,
   ),
 )
-// A part of the suite, or a quick look, doesn't replace the whole result.
-const isWhole = !(flags.only || flags.subjects || flags.runs || flags.quick || flags.profile)
-if (isWhole) {
+// Less than a whole part, or a quick look, doesn't replace its page.
+const isQuickLook = flags.subjects || flags.runs || flags.quick || flags.profile
+for (const [part, scenarios] of Object.entries(PARTS)) {
+  if (isQuickLook || !scenarios.every((name) => names.includes(name))) continue
   const machine = `Node ${process.versions.node}, ${availableParallelism()} cores (${cpus()[0].model}), load ${load.toFixed(1)} before`
   const date = new Date().toISOString().slice(0, 10)
-  writeFileSync(new URL('results.md', here), toResultsPage(results, { machine, date }))
+  const own = results.filter(({ scenario }) => scenarios.includes(scenario.name))
+  writeFileSync(new URL(PAGES[part], here), toResultsPage(own, { machine, date }))
 }
 
 const missed = results.flatMap(({ verdicts }) => verdicts).filter(({ isMet }) => !isMet)
