@@ -19,6 +19,26 @@ const alias = built
       { find: /^hookline\/(.*)$/, replacement: `${import.meta.dirname}/src/$1.ts` },
     ]
 
+/** They need a Chromium: `npm run test:page`. */
+const BROWSER_TESTS = 'test/page/page.test.ts'
+
+const destination = {
+  root: 'destination',
+  include: ['test/**/*.test.ts'],
+  globalSetup: [
+    `${import.meta.dirname}/destination/test/compile.ts`,
+    `${import.meta.dirname}/destination/scripts/build-page.js`,
+  ],
+  testTimeout: 30_000,
+  hookTimeout: 30_000,
+  // For what takes a moment, and longer beside other work.
+  expect: { poll: { timeout: 20_000 } },
+  // No file leaves anything to another, and each process of its own would load the same sources.
+  isolate: false,
+  // For the threads that the sources start.
+  execArgv: ['--import', `${import.meta.dirname}/destination/test/typescript.js`],
+}
+
 export default defineConfig({
   test: {
     // Many files wait more than they work: two at a time on the smallest machine.
@@ -37,23 +57,11 @@ export default defineConfig({
       },
       {
         resolve: { alias },
-        test: {
-          name: 'destination',
-          root: 'destination',
-          include: ['test/**/*.test.ts'],
-          globalSetup: [
-            `${import.meta.dirname}/destination/test/compile.ts`,
-            `${import.meta.dirname}/destination/scripts/build-page.js`,
-          ],
-          testTimeout: 30_000,
-          hookTimeout: 30_000,
-          // For what takes a moment, and longer beside other work.
-          expect: { poll: { timeout: 20_000 } },
-          // No file leaves anything to another, and each process of its own would load the same sources.
-          isolate: false,
-          // For the threads that the sources start.
-          execArgv: ['--import', `${import.meta.dirname}/destination/test/typescript.js`],
-        },
+        test: { ...destination, name: 'destination', exclude: [BROWSER_TESTS] },
+      },
+      {
+        resolve: { alias },
+        test: { ...destination, name: 'page', include: [BROWSER_TESTS] },
       },
     ],
   },
