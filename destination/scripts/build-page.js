@@ -28,6 +28,8 @@ export default async function buildPage() {
     jsx: 'automatic',
     jsxImportSource: 'preact',
     metafile: true,
+    // Names are made of paths too: those of the packages are as they are written, wherever they lie.
+    preserveSymlinks: true,
     logLevel: 'warning',
   })
   const names = Object.keys(metafile.outputs).map((path) => basename(path))
