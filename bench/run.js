@@ -10,9 +10,10 @@ import { judge } from './targets.js'
 /** Each part has a page of its results. */
 const PARTS = {
   sdk: ['hot', 'tight', 'e2e', 'steady', 'outage', 'spool', 'footprint', 'verify'],
-  destination: ['path', 'accepts', 'backlog', 'isolation', 'postgres'],
+  destination: ['path', 'accepts', 'backlog', 'isolation'],
+  'destination-postgres': ['postgres'],
 }
-const PAGES = { sdk: 'results.md', destination: 'results-destination.md' }
+const pageOf = (part) => (part === 'sdk' ? 'results.md' : `results-${part}.md`)
 const SCENARIOS = Object.values(PARTS).flat()
 
 const { values: flags } = parseArgs({
@@ -99,7 +100,7 @@ for (const [part, scenarios] of Object.entries(PARTS)) {
   const machine = `Node ${process.versions.node}, ${availableParallelism()} cores (${cpus()[0].model}), load ${load.toFixed(1)} before`
   const date = new Date().toISOString().slice(0, 10)
   const own = results.filter(({ scenario }) => scenarios.includes(scenario.name))
-  writeFileSync(new URL(PAGES[part], here), toResultsPage(own, { machine, date }))
+  writeFileSync(new URL(pageOf(part), here), toResultsPage(own, { machine, date }))
 }
 
 const missed = results.flatMap(({ verdicts }) => verdicts).filter(({ isMet }) => !isMet)
