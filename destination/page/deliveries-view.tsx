@@ -1,5 +1,6 @@
 import { useSignal } from '@preact/signals'
 import { useEffect } from 'preact/hooks'
+import { CALL_TYPES } from '../src/call.js'
 import { get, query } from './api.js'
 import { clock, count } from './format.js'
 import type { DeliveryLine, DeliveryList } from './model.js'
@@ -19,7 +20,6 @@ const STATES = [
   ['skipped', 'skipped'],
 ] as const
 
-const TYPES = ['identify', 'track', 'page', 'screen', 'group', 'alias']
 const PAGE = 50
 
 /** Deliveries by filter, newest first; of dead letters some or all can be sent again. */
@@ -144,7 +144,7 @@ function Filter({ filter }: { filter: FilterOf }) {
       />
       <Select
         name="type"
-        options={[['', 'any type'], ...TYPES.map((type) => [type, type] as const)]}
+        options={[['', 'any type'], ...CALL_TYPES.map((type) => [type, type] as const)]}
         value={filter.type}
       />
       <input

@@ -1,5 +1,6 @@
 /** The calls that a source sends. */
-export type CallType = 'identify' | 'track' | 'page' | 'screen' | 'group' | 'alias'
+export const CALL_TYPES = ['identify', 'track', 'page', 'screen', 'group', 'alias'] as const
+export type CallType = (typeof CALL_TYPES)[number]
 
 /** What a destination is told of: the calls, and deletions. */
 export type EventType = CallType | 'delete'

@@ -1,4 +1,5 @@
-import { Analytics, OptionError, type AnalyticsOptions } from 'hookline'
+import { Analytics, OptionError, type AnalyticsOptions, type Callback } from 'hookline'
+import type { CallType } from '../call.js'
 import { localUrl } from '../settings/network.js'
 import { CommandError, EXIT } from './command.js'
 import { readLocalSettings } from './local-settings.js'
@@ -42,4 +43,20 @@ export function openClient(key: string, options: AnalyticsOptions): Analytics {
     if (!(error instanceof OptionError)) throw error
     throw new CommandError(EXIT.usage, error.message.replace(/^endpoint must/, '--to must'))
   }
+}
+
+/**
+ * Makes a call of any type, with whatever was given for it: what is missing or too much, the client says better than any
+ * check here.
+ *
+ * @throws HooklineError
+ */
+export function makeCall(
+  analytics: Analytics,
+  type: CallType,
+  message: unknown,
+  callback?: Callback,
+): void {
+  const method = analytics[type] as (message: unknown, callback?: Callback) => void
+  method.call(analytics, message, callback)
 }

@@ -3,8 +3,7 @@ import { extname } from 'node:path'
 import { performance } from 'node:perf_hooks'
 import { Argument, InvalidArgumentError, Option } from 'commander'
 import type { AnalyticsOptions } from 'hookline'
-import type { CallType } from '../call.js'
-import { CALL_TYPES } from '../import/call.js'
+import { CALL_TYPES, type CallType } from '../call.js'
 import type { ColumnMap } from '../import/columns.js'
 import { readCsv } from '../import/csv.js'
 import { Import } from '../import/import.js'
@@ -13,6 +12,7 @@ import { headOf, readProgress, writeProgress, type Progress } from '../import/pr
 import {
   COLLECTOR_HELP,
   findCollector,
+  makeCall,
   openClient,
   type CollectorOptions,
 } from './collector-client.js'
@@ -90,7 +90,9 @@ async function run(file: string, options: ImportOptions): Promise<void> {
   const work = new Import({
     rows: source.rows,
     from: source.from,
-    analytics,
+    make: ({ type, message }, callback) => {
+      makeCall(analytics, type, message, callback)
+    },
     type: options.type,
     rate: options.rate,
     bad: bad.add,

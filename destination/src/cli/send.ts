@@ -1,25 +1,15 @@
 import { randomUUID } from 'node:crypto'
 import { Argument, InvalidArgumentError } from 'commander'
-import {
-  HooklineError,
-  type Analytics,
-  type DeliveredReport,
-  type IdentifyMessage,
-  type AliasMessage,
-  type GroupMessage,
-  type PageMessage,
-  type TrackMessage,
-} from 'hookline'
-import type { CallType } from '../call.js'
+import { HooklineError, type DeliveredReport } from 'hookline'
+import { CALL_TYPES, type CallType } from '../call.js'
 import {
   COLLECTOR_HELP,
   findCollector,
+  makeCall,
   openClient,
   type CollectorOptions,
 } from './collector-client.js'
 import { CommandError, EXIT, wholeNumber, type AddCommand } from './command.js'
-
-const TYPES: readonly CallType[] = ['identify', 'track', 'page', 'screen', 'group', 'alias']
 
 /** How often a call is sent again, beyond which somebody who looks on has seen enough. */
 const MAX_RETRIES = 3
@@ -57,7 +47,7 @@ export const addSend: AddCommand = (program) => {
   program
     .command('send')
     .description('send one call to a collector, and wait for what becomes of it')
-    .addArgument(new Argument('<type>', 'which call').choices(TYPES))
+    .addArgument(new Argument('<type>', 'which call').choices(CALL_TYPES))
     .option('--to <url>', 'the collector')
     .option('-k, --key <key>', 'write key of the source')
     .option('-c, --config <file>', 'settings that have the key and the address')
@@ -141,7 +131,7 @@ async function deliver(
     onFailed: (failed) => (error = failed.error),
   })
   try {
-    record(analytics, type, options)
+    makeCall(analytics, type, messageOf(options))
   } catch (refused) {
     if (refused instanceof HooklineError) throw new CommandError(EXIT.usage, refused.message)
     throw refused
@@ -150,8 +140,8 @@ async function deliver(
   return { ...(error && { error }), ...(report && { report }) }
 }
 
-/** Hands a call over as it was given: what is missing or too much, the client says better than any check here. */
-function record(analytics: Analytics, type: CallType, options: SendOptions): void {
+/** The fields of a call, as far as they were given. */
+function messageOf(options: SendOptions): Record<string, unknown> {
   const { user, anonymous, event, group, previous, name, category, properties, traits } = options
   const { context, integrations, timestamp, messageId } = options
   const given = {
@@ -162,26 +152,7 @@ function record(analytics: Analytics, type: CallType, options: SendOptions): voi
     previousId: previous,
   }
   const fields = { name, category, properties, traits, context, integrations, timestamp, messageId }
-  const message = Object.fromEntries(
+  return Object.fromEntries(
     Object.entries({ ...given, ...fields }).filter(([, value]) => value !== undefined),
-  ) as unknown
-  switch (type) {
-    case 'identify':
-      analytics.identify(message as IdentifyMessage)
-      return
-    case 'track':
-      analytics.track(message as TrackMessage)
-      return
-    case 'page':
-      analytics.page(message as PageMessage)
-      return
-    case 'screen':
-      analytics.screen(message as PageMessage)
-      return
-    case 'group':
-      analytics.group(message as GroupMessage)
-      return
-    case 'alias':
-      analytics.alias(message as AliasMessage)
-  }
+  )
 }

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto'
-import type { Call, CallType } from '../call.js'
+import { CALL_TYPES, type Call, type CallType } from '../call.js'
 import { MAX_MESSAGE_ID_LENGTH } from './limits.js'
 import { RejectedCall, show } from './refusal.js'
 import { isForwardable, parseTime, skewMsOf, toForwardable } from './timestamp.js'
@@ -20,16 +20,6 @@ export interface Shared {
   /** When the request arrived: ms since the epoch. */
   receivedAt: number
 }
-
-/** The types of calls; each has a route of its own. */
-export const CALL_TYPES: readonly CallType[] = [
-  'identify',
-  'track',
-  'page',
-  'screen',
-  'group',
-  'alias',
-]
 
 /**
  * Makes one call of what a client sent, whichever client it was. `null` and an empty text are as good as

@@ -1,16 +1,6 @@
 import { createHash } from 'node:crypto'
-import type { CallType } from '../call.js'
+import { CALL_TYPES, type CallType } from '../call.js'
 import type { Row } from './row.js'
-
-/** The types that a line can have. */
-export const CALL_TYPES: readonly CallType[] = [
-  'identify',
-  'track',
-  'page',
-  'screen',
-  'group',
-  'alias',
-]
 
 /** What exports have beside the call itself: who sent it, and when it was handed on. */
 const BOOKKEEPING = [

@@ -1,5 +1,5 @@
 import { setTimeout as wait } from 'node:timers/promises'
-import { RejectedError, type Analytics, type Callback, type HooklineError } from 'hookline'
+import { RejectedError, type Callback, type HooklineError } from 'hookline'
 import { toCall, type ImportedCall } from './call.js'
 import type { CallType } from '../call.js'
 import { Ledger } from './ledger.js'
@@ -15,7 +15,8 @@ const FATAL_STATUSES = [401, 403, 404, 405]
 export interface ImportParts {
   rows: AsyncIterable<Row>
   from: Place
-  analytics: Pick<Analytics, CallType>
+  /** Makes a call through the client, which throws what is wrong with it, and tells later what became of it. */
+  make: (call: ImportedCall, callback: Callback) => void
   /** The type of lines that have none. */
   type?: CallType | undefined
   /** Calls a second at most. */
@@ -104,7 +105,7 @@ export class Import {
       this.#moved?.()
     }
     try {
-      make(this.parts.analytics, call, ended)
+      this.parts.make(call, ended)
     } catch (error) {
       refuse((error as Error).message)
     }
@@ -113,12 +114,6 @@ export class Import {
   #change(): Promise<void> {
     return new Promise((resolve) => (this.#moved = resolve))
   }
-}
-
-/** What is wrong with a message, the client says better than any check here. */
-function make(analytics: ImportParts['analytics'], call: ImportedCall, callback: Callback): void {
-  const record = analytics[call.type] as (message: unknown, callback: Callback) => void
-  record.call(analytics, call.message, callback)
 }
 
 async function until(atMs: number, signal: AbortSignal): Promise<void> {
