@@ -9,19 +9,27 @@ import { addSend } from './cli/send.js'
 import { addServe } from './cli/serve.js'
 import { addTrace } from './cli/trace.js'
 import { shown } from './admin/shown.js'
-import { startDestination } from './destination.js'
-import { examine } from './doctor/examine.js'
+import type { startDestination } from './destination.js'
+import type { examine } from './doctor/examine.js'
 import { migrateStore } from './migrate.js'
 import { plannedAttempts } from './settle/schedule.js'
 import { openStore } from './store/open.js'
 
+// Loaded by the commands that need them: `send` has no use for a server.
+const start: typeof startDestination = async (...given) =>
+  (await import('./destination.js')).startDestination(...given)
+
+const find: typeof examine = async function* (...given) {
+  yield* (await import('./doctor/examine.js')).examine(...given)
+}
+
 const commands = [
-  addServe(startDestination),
+  addServe(start),
   addListen,
   addSend,
   addTrace({ open: openStore, show: shown }),
   addReplay,
-  addDoctor(examine),
+  addDoctor(find),
   addImport,
   addMigrate({ open: openStore, migrate: migrateStore }),
   addSchedule(plannedAttempts),
