@@ -92,11 +92,11 @@ async function start(
     },
   })
   const settler = new Settler(store, report, now)
-  const dispatcher = new Dispatcher({ store, settler, report, now, random: Math.random })
   const accord =
     isDelivering && store.crew
       ? await Accord.join({ crew: store.crew, failed: report.crewFailed, now })
       : undefined
+  const dispatcher = new Dispatcher({ store, settler, report, now, random: Math.random })
 
   let current = settings
   let routes = routesOf(settings)

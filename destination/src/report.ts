@@ -10,8 +10,8 @@ export interface CrewReport {
 }
 
 /**
- * Tells the log, and the counts, of what happens to deliveries: one line for each POST, with ids and what was decided; never a body, a
- * header or the query of a URL, where keys are kept at times.
+ * Tells the log, and the counts, of what happens to deliveries: one line for each POST, with ids and what was decided;
+ * never a body, a header or the query of a URL, where keys are kept at times.
  */
 export function reportTo(
   log: Log,
