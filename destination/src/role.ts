@@ -1,3 +1,4 @@
+import { isPostgres } from './store/postgres/url.js'
 import { StoreError } from './store/store-error.js'
 
 /** What a process does: collect calls, deliver them, or both. */
@@ -13,7 +14,7 @@ export const ROLES: readonly Role[] = ['all', 'collector', 'worker']
  * @throws StoreError `unsupported` if only one process can have the store.
  */
 export function checkRole(role: Role, store: string): void {
-  if (role === 'all' || /^postgres(ql)?:/.test(store)) return
+  if (role === 'all' || isPostgres(store)) return
   throw new StoreError(
     'unsupported',
     `store: a ${role} alone can do nothing with SQLite, which one process has at a time: ` +

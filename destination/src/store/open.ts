@@ -1,4 +1,5 @@
 import { resolve } from 'node:path'
+import { isPostgres } from './postgres/url.js'
 import { openSqlite } from './sqlite/store.js'
 import type { DriverName } from './sqlite/driver.js'
 import type { Store } from './store.js'
@@ -36,7 +37,7 @@ export interface OpenOptions {
  */
 export async function openStore(url: string, options: OpenOptions = {}): Promise<Store> {
   const { now = Date.now, driver } = options
-  if (/^postgres(ql)?:/.test(url)) {
+  if (isPostgres(url)) {
     // Whoever has SQLite need not load another database's driver.
     const { openPostgres } = await import('./postgres/store.js')
     return openPostgres(url, options.now)

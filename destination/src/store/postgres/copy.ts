@@ -3,6 +3,7 @@ import { LEASE_MS, type Copy, type DeliveryId } from '../store.js'
 import { toStored } from '../text.js'
 import type { Names } from './names.js'
 import { BACKLOG, DEAD, DONE, FRESH, SKIPPED } from './schema.js'
+import { toLogRow } from './settle.js'
 import type { Tables } from './tables.js'
 import { copyStatement, readCopies } from './trace.js'
 
@@ -110,20 +111,10 @@ function toGiven(copy: Copy, names: Names) {
     replayed_at: copy.replayedAt,
     refused_by: toRefusedBy(copy.refusedBy),
     reason: copy.reason === null ? null : toStored(copy.reason),
-    log: copy.attempts.map(({ attempt, at, url, code, status, ms, error, response }) => {
-      const post = posts.get(attempt) ?? 0
-      posts.set(attempt, post + 1)
-      return {
-        attempt,
-        post,
-        at,
-        url: names.number(url),
-        code: names.number(code),
-        status,
-        ms,
-        error: error === null ? null : toStored(error),
-        response: toStored(response),
-      }
+    log: copy.attempts.map((one) => {
+      const post = posts.get(one.attempt) ?? 0
+      posts.set(one.attempt, post + 1)
+      return { attempt: one.attempt, post, at: one.at, ...toLogRow(one, names) }
     }),
   }
 }

@@ -1,4 +1,4 @@
-import type { DeliveryId, Settlement } from '../store.js'
+import type { AttemptLog, DeliveryId, Settlement } from '../store.js'
 import { toStored } from '../text.js'
 import type { Names } from './names.js'
 import { toRefusedBy } from '../refused-by.js'
@@ -79,14 +79,21 @@ function toGiven({ id, attempt, next, refusedBy, log }: Settlement, n: number, n
     delay: next.state === 'backlog' ? Math.round(next.delayMs) : 0,
     refused_by: toRefusedBy(refusedBy),
     reason: next.state === 'dead' ? toStored(next.reason) : null,
-    log: log.map(({ url, code, status, ms, error, response }, post) => ({
-      post,
-      url: names.number(url),
-      code: names.number(code),
-      status,
-      ms,
-      error: error === null ? null : toStored(error),
-      response: toStored(response),
-    })),
+    log: log.map((one, post) => ({ post, ...toLogRow(one, names) })),
+  }
+}
+
+/** What is stored of one POST. */
+export function toLogRow(
+  { url, code, status, ms, error, response }: AttemptLog,
+  names: Pick<Names, 'number'>,
+) {
+  return {
+    url: names.number(url),
+    code: names.number(code),
+    status,
+    ms,
+    error: error === null ? null : toStored(error),
+    response: toStored(response),
   }
 }
