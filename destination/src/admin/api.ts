@@ -1,12 +1,12 @@
-import type { FastifyInstance } from 'fastify'
-import { drain } from '../collector/read-body.js'
-import { JSON_TYPE, Refusal, toRefusal } from '../collector/refusal.js'
-import type { ServerLog } from '../collector/server.js'
+import type { FastifyInstance, FastifyReply } from 'fastify'
+import { JSON_TYPE, Refusal } from '../collector/refusal.js'
+import { errorHandler, type ServerLog } from '../collector/server.js'
 import type { Target } from '../dispatcher/target.js'
 import { BUCKET_MS, MAX_BUCKETS, type History } from '../health/history.js'
 import type { Role } from '../role.js'
 import { withoutQuery } from '../settings/show.js'
 import type { Settings } from '../settings/settings.js'
+import { isPostgres } from '../store/postgres/url.js'
 import type { Store, Summary } from '../store/store.js'
 import { version } from '../version.js'
 import { checkReader, checkToken, hasToken } from './access.js'
@@ -51,13 +51,7 @@ export function addAdminApi(app: FastifyInstance, parts: ApiParts): void {
         else checkToken(request.raw, adminToken())
         next()
       })
-      routes.setErrorHandler(async (error, request, reply) => {
-        const { status, code, message, headers } = toRefusal(error)
-        if (code === 'internal_error') log.error({ err: error }, 'a request failed')
-        await drain(request.raw)
-        reply.code(status).headers({ ...headers, 'content-type': JSON_TYPE })
-        return reply.send(JSON.stringify({ error: { code, message } }))
-      })
+      routes.setErrorHandler(errorHandler(log, refuse))
 
       routes.get('/status', async (request) => ({
         version,
@@ -124,11 +118,16 @@ export function addAdminApi(app: FastifyInstance, parts: ApiParts): void {
   )
 }
 
+function refuse(reply: FastifyReply, { status, code, message, headers }: Refusal): FastifyReply {
+  reply.code(status).headers({ ...headers, 'content-type': JSON_TYPE })
+  return reply.send(JSON.stringify({ error: { code, message } }))
+}
+
 async function statusOf({ store, history, settings, targets, role }: ApiParts) {
   const { store: url, retentionMs, sources, destinations } = settings()
   const stats = await store.stats()
   return {
-    store: /^postgres(ql)?:/.test(url) ? 'postgres' : 'sqlite',
+    store: isPostgres(url) ? 'postgres' : 'sqlite',
     role,
     retentionMs,
     sources: sources.map(({ name }) => ({ name, ...history.source(name) })),

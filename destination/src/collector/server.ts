@@ -1,6 +1,6 @@
 import type { IncomingMessage } from 'node:http'
 import type { Socket } from 'node:net'
-import { fastify, type FastifyInstance, type FastifyReply } from 'fastify'
+import { fastify, type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify'
 import { drain } from './read-body.js'
 import { JSON_TYPE, Refusal, toRefusal } from './refusal.js'
 
@@ -78,12 +78,7 @@ export function createServer(log: ServerLog, hint: string, patience = PATIENCE):
     if (isClosing) reply.header('connection', 'close')
     done()
   })
-  app.setErrorHandler(async (error, request, reply) => {
-    const refusal = toRefusal(error)
-    if (refusal.code === 'internal_error') log.error({ err: error }, 'a request failed')
-    await drain(request.raw)
-    return refuse(reply, refusal)
-  })
+  app.setErrorHandler(errorHandler(log, refuse))
   app.setNotFoundHandler((request, reply) =>
     refuse(reply, noRoute(app, request.method, request.url, hint)),
   )
@@ -102,6 +97,23 @@ export function createServer(log: ServerLog, hint: string, patience = PATIENCE):
         clearTimeout(cut)
       }
     },
+  }
+}
+
+/**
+ * Answers what a request failed with, once its body has gone by; what nobody expected is logged.
+ *
+ * @param answer - Writes a refusal.
+ */
+export function errorHandler(
+  log: ServerLog,
+  answer: (reply: FastifyReply, refusal: Refusal) => FastifyReply,
+) {
+  return async (error: unknown, request: FastifyRequest, reply: FastifyReply) => {
+    const refusal = toRefusal(error)
+    if (refusal.code === 'internal_error') log.error({ err: error }, 'a request failed')
+    await drain(request.raw)
+    return answer(reply, refusal)
   }
 }
 
