@@ -3,6 +3,7 @@ import type { Migrated, MigrateProgress } from '../migrate.js'
 import { withoutPassword } from '../settings/show.js'
 import type { Store } from '../store/store.js'
 import { CommandError, EXIT, type AddCommand } from './command.js'
+import { bar } from './progress.js'
 
 interface MigrateOptions {
   from: string
@@ -131,10 +132,9 @@ const BAR_WIDTH = 30
 function drawBar() {
   return spaced(DRAW_MS, ({ stage, done, total }) => {
     const share = total === 0 ? 1 : Math.min(1, done / total)
-    const bar = '█'.repeat(Math.round(share * BAR_WIDTH)).padEnd(BAR_WIDTH, '░')
     const end = done >= total ? '\n' : ''
     process.stderr.write(
-      `\r${NAMES[stage].padEnd(9)} ${bar} ${String(Math.floor(share * 100)).padStart(3)} %  ${done}${end}`,
+      `\r${NAMES[stage].padEnd(9)} ${bar(share, BAR_WIDTH)} ${String(Math.floor(share * 100)).padStart(3)} %  ${done}${end}`,
     )
   })
 }

@@ -44,9 +44,8 @@ export function showProgress(doing: string, look: () => Progress): () => void {
   }
   const draw = () => {
     const { share, text } = describe()
-    const full = Math.round((share ?? 0) * BAR_WIDTH)
-    const bar = share === undefined ? '' : `${'█'.repeat(full)}${'░'.repeat(BAR_WIDTH - full)}  `
-    stderr.write(`\r\u001B[K${`${doing}  ${bar}${text}`.slice(0, stderr.columns || 80)}`)
+    const shown = share === undefined ? '' : `${bar(share, BAR_WIDTH)}  `
+    stderr.write(`\r\u001B[K${`${doing}  ${shown}${text}`.slice(0, stderr.columns || 80)}`)
   }
   const tell = () => {
     stderr.write(`${doing}: ${describe().text}\n`)
@@ -58,6 +57,11 @@ export function showProgress(doing: string, look: () => Progress): () => void {
     draw()
     stderr.write('\n')
   }
+}
+
+/** @param share - From 0 to 1. */
+export function bar(share: number, width: number): string {
+  return '█'.repeat(Math.round(share * width)).padEnd(width, '░')
 }
 
 /** `1 h 5 min`, `12 min 30 s`, `8 s`. */
