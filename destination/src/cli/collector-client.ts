@@ -57,6 +57,6 @@ export function makeCall(
   message: unknown,
   callback?: Callback,
 ): void {
-  const method = analytics[type] as (message: unknown, callback?: Callback) => void
-  method.call(analytics, message, callback)
+  const client = analytics as Record<CallType, (message: never, callback?: Callback) => void>
+  client[type](message as never, callback)
 }
