@@ -1,6 +1,4 @@
 import { createHmac } from 'node:crypto'
-import { mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { Analytics } from 'hookline'
 import { afterAll, describe, inject, test } from 'vitest'
@@ -8,16 +6,10 @@ import type { RunningDestination, startDestination } from '../src/destination.js
 import type { Log } from '../src/log.js'
 import type { Destination, Settings } from '../src/settings/settings.js'
 import { startEndpoint, type Answer, type TestEndpoint } from './endpoint.js'
+import { destination, KEY, post, settingsFor as settingsIn, silent, track } from './run.js'
 import { open } from './store/compiled.js'
 
 const SECRET = 's3cret'
-const KEY = 'web-key'
-const silent = {
-  info: () => undefined,
-  warn: () => undefined,
-  error: () => undefined,
-  debug: () => undefined,
-}
 
 /** The sources compiled: the store's thread starts in a moment. */
 const compiled = (await import(join(inject('compiledDir'), 'destination.js'))) as {
@@ -27,12 +19,12 @@ const compiled = (await import(join(inject('compiledDir'), 'destination.js'))) a
 // The tests run side by side: most of them wait for a retry.
 const endpoints: TestEndpoint[] = []
 const destinations: RunningDestination[] = []
-const folders: string[] = []
+const cleanUps: (() => unknown)[] = []
 afterAll(async () => {
   // First, so that no destination waits for an endpoint that is silent.
   await Promise.all(endpoints.map((one) => one[Symbol.asyncDispose]()))
   await Promise.all(destinations.map((one) => one.close()))
-  for (const folder of folders) rmSync(folder, { recursive: true })
+  for (const cleanUp of cleanUps) await cleanUp()
 })
 
 async function endpoint(...script: Answer[]): Promise<TestEndpoint> {
@@ -41,60 +33,14 @@ async function endpoint(...script: Answer[]): Promise<TestEndpoint> {
   return started
 }
 
-/** A destination's settings, with the given endpoints. */
-function destination(
-  endpoints: { url: string }[],
-  changes: Partial<Destination> = {},
-): Destination {
-  const webhooks = endpoints.map(({ url }) => ({ url, headers: {}, concurrency: 128 }))
-  return {
-    name: 'crm',
-    sources: ['web'],
-    enabled: true,
-    sharedSecret: SECRET,
-    webhooks,
-    ...changes,
-  }
-}
-
-function settingsFor(destinations: Destination[], changes: Partial<Settings> = {}): Settings {
-  const folder = mkdtempSync(join(tmpdir(), 'hookline-destination-'))
-  folders.push(folder)
-  return {
-    listen: { host: '127.0.0.1', port: 0 },
-    sources: [{ name: 'web', writeKey: KEY }],
-    destinations,
-    store: `sqlite:${join(folder, 'store.db')}`,
-    adminToken: undefined,
-    allowNetworks: ['127.0.0.0/8'],
-    ca: [],
-    retentionMs: 7 * 86_400_000,
-    ...changes,
-  }
-}
+const settingsFor = (destinations: Destination[], changes: Partial<Settings> = {}) =>
+  settingsIn(destinations, changes, (cleanUp) => cleanUps.push(cleanUp))
 
 async function start(settings: Settings, log: Log = silent): Promise<RunningDestination> {
   const running = await compiled.startDestination(settings, log)
   destinations.push(running)
   return running
 }
-
-async function post(running: RunningDestination, calls: object[]): Promise<Response> {
-  return await fetch(`${running.url}/v1/batch`, {
-    method: 'POST',
-    headers: { Authorization: `Basic ${btoa(`${KEY}:`)}` },
-    body: JSON.stringify({ batch: calls }),
-  })
-}
-
-const track = (messageId: string, fields: object = {}) => ({
-  type: 'track',
-  userId: 'u1',
-  event: 'Signed Up',
-  messageId,
-  timestamp: '2026-01-02T03:04:05.678Z',
-  ...fields,
-})
 
 const tracks = (count: number, prefix = 'm') =>
   Array.from({ length: count }, (_, i) => track(`${prefix}${i}`))

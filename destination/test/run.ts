@@ -8,10 +8,10 @@ import type { Log } from '../src/log.js'
 import type { Destination, Settings } from '../src/settings/settings.js'
 import { startEndpoint, type Answer, type TestEndpoint } from './endpoint.js'
 
-const KEY = 'web-key'
+export const KEY = 'web-key'
 export const ADMIN_TOKEN = 'admin-token-0123456789'
 
-const silent: Log = {
+export const silent: Log = {
   info: () => undefined,
   warn: () => undefined,
   error: () => undefined,

@@ -21,6 +21,37 @@ export interface Subject {
   dispose(): Promise<void>
 }
 
+/**
+ * An engine with a clock that stands still.
+ *
+ * @param open - Opens the store, the same one each time.
+ * @param clear - Leaves nothing of it.
+ */
+export async function createSubject(
+  open: (now: () => number) => Promise<Store>,
+  clear: () => PromiseLike<void>,
+): Promise<Subject> {
+  let time = 1_700_000_000_000
+  const now = () => time
+  const subject: Subject = {
+    store: await open(now),
+    now,
+    advance: (ms) => {
+      time += ms
+    },
+    reopen: async () => {
+      await subject.store.close()
+      subject.store = await open(now)
+      return subject.store
+    },
+    dispose: async () => {
+      await subject.store.close()
+      await clear()
+    },
+  }
+  return subject
+}
+
 /** One delivery that nobody has put yet; each has a message of its own. */
 export function newDelivery(changes: Partial<NewDelivery> = {}): NewDelivery {
   return {
