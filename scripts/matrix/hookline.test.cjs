@@ -1,7 +1,7 @@
 /* eslint-disable @typescript-eslint/no-require-imports -- it is there to require */
 const { Analytics, parseWebhook } = require('hookline')
 const { createTestAnalytics, signedRequest } = require('hookline/testing')
-const { expect, jest, test } = require('@jest/globals')
+const { expect, jest: fake, test } = require('@jest/globals')
 
 test('a call is recorded and delivered', async () => {
   const { analytics, messages } = createTestAnalytics()
@@ -11,7 +11,7 @@ test('a call is recorded and delivered', async () => {
 })
 
 test('fake timers do not stop a test client', async () => {
-  jest.useFakeTimers()
+  fake.useFakeTimers()
   const { analytics, messages, fail } = createTestAnalytics()
   fail(503, 'reset')
   analytics.track({ userId: 'u1', event: 'Signed Up' })
@@ -19,7 +19,7 @@ test('fake timers do not stop a test client', async () => {
   analytics.track({ userId: 'u1', event: 'Signed In' })
   expect(await analytics.close()).toEqual({ delivered: 2, failed: 0 })
   expect(messages.track).toHaveLength(2)
-  jest.useRealTimers()
+  fake.useRealTimers()
 })
 
 test('a call reaches a collector', async () => {
