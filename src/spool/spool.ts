@@ -279,7 +279,7 @@ export class Spool {
   }
 
   #adopt(lease: Lease): void {
-    const adopted = lease.claim().flatMap((folder) => this.#absorb(folder, lease.folder))
+    const adopted = lease.claim().flatMap(({ folder }) => this.#absorb(folder, lease.folder))
     if (adopted.length === 0) return
     let count = 0
     let bytes = 0
