@@ -13,7 +13,6 @@ import { backoffMs } from './retry.js'
 import { detached, unref } from './runtime.js'
 import { Sender } from './send.js'
 import { Books } from './settle.js'
-import { RECORD_OVERHEAD } from './spool/record.js'
 import { SpooledQueue } from './spool/spooled-queue.js'
 import type {
   AliasMessage,
@@ -69,8 +68,6 @@ export class Analytics<Plan extends PlanOf<Plan> = AnyPlan> {
   readonly #sender: Sender
   readonly #fullError: DroppedError
   readonly #maxPendingBytes: number
-  /** What each pending message takes beside its JSON. */
-  readonly #overheadBytes: number
   #lastFlushMs = performance.now()
   #isFlushScheduled = false
   #holdTimer: ReturnType<typeof setTimeout> | undefined
@@ -94,7 +91,6 @@ export class Analytics<Plan extends PlanOf<Plan> = AnyPlan> {
     this.#spool = spool
     this.#queue = spool ?? new Queue()
     this.#maxPendingBytes = spool?.maxPendingBytes ?? settings.maxQueueBytes
-    this.#overheadBytes = spool ? RECORD_OVERHEAD : 0
     this.#books = new Books(settings, {
       onSettled: (entries) => spool?.settle(entries),
       onEmpty: () => {
@@ -140,9 +136,13 @@ export class Analytics<Plan extends PlanOf<Plan> = AnyPlan> {
       onFault: (error) => {
         this.#books.troubled(error)
       },
-      onTaken: (error) => {
+      onReady: () => {
+        this.#sender.wake()
+      },
+      onTaken: (error, divide) => {
         const left = [...this.#sender.abandon(error), ...this.#queue.takeAll()]
-        this.#books.lost('dropped', left, error)
+        this.#books.lost('dropped', divide(left), error)
+        this.#sender.wake()
       },
     })
   }
@@ -314,8 +314,8 @@ export class Analytics<Plan extends PlanOf<Plan> = AnyPlan> {
   }
 
   #fits(bytes: number): boolean {
-    const { pending, pendingBytes } = this.#books
-    return pendingBytes + bytes + (pending + 1) * this.#overheadBytes <= this.#maxPendingBytes
+    if (this.#spool) return this.#spool.hasRoom(bytes)
+    return this.#books.pendingBytes + bytes <= this.#maxPendingBytes
   }
 
   /** Lets the application's hook change a message. Gives nothing if that dropped it. */

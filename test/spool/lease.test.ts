@@ -16,6 +16,7 @@ import {
   turns,
   useFakeClock,
 } from '../collector.js'
+import type { Analytics } from '../../src/index.js'
 import { crash, files, temporary } from './directory.js'
 
 describe('an owner', () => {
@@ -230,6 +231,42 @@ async function leftElsewhere(): Promise<{ directory: string; owner: string }> {
   return { directory: image, owner: files(image, 'owner')[0] ?? '' }
 }
 
+describe('a client in a thread that lives', () => {
+  test('is taken over once it does not beat, as when its thread was terminated', async () => {
+    useFakeClock()
+    const directory = temporary()
+    const dead = createClient(scriptedFetch('hang'), { spool: { directory } })
+    trackMany(dead, 10)
+    await turns()
+    vi.clearAllTimers()
+    const net = scriptedFetch()
+    createClient(net, { spool: { directory } })
+    await pass(29_000)
+    expect(net.arrivals).toEqual([])
+    await pass(6_000)
+    expect(events(...net.arrivals)).toEqual(names(0, 10))
+  })
+
+  test('keeps its messages when the thread was blocked for minutes', async () => {
+    useFakeClock()
+    const directory = temporary()
+    const { failed, hooks } = listen()
+    const nets = [scriptedFetch(), scriptedFetch()]
+    const clients = nets.map((net) => createClient(net, { spool: { directory }, ...hooks }))
+    for (let block = 0; block < 10; block++) {
+      for (const [i, client] of clients.entries()) trackMany(client, 3, 100 * i + 3 * block)
+      const now = performance.now() + 120_000
+      // No timer fires while a thread is blocked. Afterwards all that are due fire once.
+      vi.setSystemTime(Date.now() + 120_000)
+      vi.spyOn(performance, 'now').mockReturnValue(now)
+      await pass(5_000)
+      vi.restoreAllMocks()
+    }
+    expect(failed).toEqual([])
+    expect(nets.map((net) => events(...net.arrivals))).toEqual([names(0, 30), names(100, 130)])
+  })
+})
+
 describe('what a process left of which nothing can be known', () => {
   test('is taken over once it has not stirred for 30 s', async () => {
     useFakeClock()
@@ -260,7 +297,7 @@ describe('what a process left of which nothing can be known', () => {
 
 describe('a process that stood still', () => {
   /** Two clients; while the first stands still, the second takes over what it had. */
-  async function standStill(reply: 503 | 'hang') {
+  async function standStill(reply: 503 | 'hang', before?: (stopped: Analytics) => void) {
     useFakeClock()
     const directory = temporary()
     const { failed, outcomes, hooks, as } = listen()
@@ -268,6 +305,7 @@ describe('a process that stood still', () => {
     const stopped = createClient(net, { spool: { directory }, maxQueueBytes: 10_000, ...hooks })
     trackMany(stopped, 40, 0, as)
     await turns()
+    before?.(stopped)
     const arrivedBefore = net.arrivals.length
     const [owner = ''] = files(directory, 'owner')
     // What a process does first that takes over: here, at once.
@@ -306,6 +344,45 @@ describe('a process that stood still', () => {
     expect(events(...other.arrivals)).toEqual(names(0, 40))
   })
 
+  test('keeps the messages that are in its memory only, and sends them itself', async () => {
+    const { stopped, net, arrivedBefore, other } = await standStill('hang', (client) => {
+      const write = vi.spyOn(fs, 'writeSync').mockImplementation(() => {
+        throw new Error('ENOSPC: no space left on device')
+      })
+      trackMany(client, 10, 40)
+      write.mockRestore()
+    })
+    await pass(60_000)
+    expect(events(...other.arrivals)).toEqual(names(0, 40))
+    expect(events(...net.arrivals.slice(arrivedBefore))).toEqual(names(40, 50))
+    expect(stopped.stats()).toMatchObject({ delivered: 10, dropped: 40, pending: 0 })
+  })
+
+  test('in the middle of a call sends the message of that call itself', async () => {
+    useFakeClock()
+    const directory = temporary()
+    const [net, other] = [scriptedFetch('hang'), scriptedFetch()]
+    const { failed, hooks } = listen()
+    const stopped = createClient(net, { spool: { directory }, ...hooks })
+    trackMany(stopped, 20)
+    await turns()
+    const [owner = ''] = files(directory, 'owner')
+    const write = fs.writeSync
+    vi.spyOn(fs, 'writeSync').mockImplementationOnce((...given) => {
+      writeFileSync(owner, 'free')
+      createClient(other, { spool: { directory } })
+      const now = performance.now()
+      vi.spyOn(performance, 'now').mockImplementation(() => now + 40_000)
+      return write(...given)
+    })
+    trackMany(stopped, 1, 20)
+    vi.restoreAllMocks()
+    await pass(60_000)
+    expect(events(...other.arrivals)).toEqual(names(0, 20))
+    expect(events(...net.arrivals.slice(1))).toEqual(['e20'])
+    expect(failed.flatMap(({ messages }) => messages)).toHaveLength(20)
+  })
+
   test('notices before it sends or records, even if its timers come last', async () => {
     const { stopped, net, arrivedBefore, outcomes, as } = await standStill(503)
     const now = performance.now()
@@ -313,9 +390,10 @@ describe('a process that stood still', () => {
     trackMany(stopped, 1, 200, as)
     void stopped.close() // which ends the back-off
     await turns()
-    expect(net.arrivals.slice(arrivedBefore)).toEqual([])
     expect(outcomes.filter(({ error }) => error?.code === 'spool_taken')).toHaveLength(40)
-    expect(outcomes.find(({ name }) => name === 'e200')?.error?.code).toBe('queue_full')
+    // The one that was recorded meanwhile is this process's own to send.
+    expect(events(...net.arrivals.slice(arrivedBefore))).toEqual(['e200'])
+    expect(outcomes.find(({ name }) => name === 'e200')).toEqual({ name: 'e200', error: undefined })
     vi.restoreAllMocks()
   })
 })
