@@ -276,7 +276,20 @@ export class Spool {
       if (isShortage(cause)) return []
       const lost = segment.lose()
       const sequence = segment.firstSequence + lost.index
-      return [{ ...lost, sequence, error: unreadable(segment.path, lost.count, undefined, cause) }]
+      const kept = this.#setAside(segment.path)
+      return [{ ...lost, sequence, error: unreadable(segment.path, lost.count, kept, cause) }]
+    }
+  }
+
+  /** Keeps a file that can't be read: it would be removed, since all its messages have an outcome now. */
+  #setAside(path: string): string | undefined {
+    const kept = `${this.#home}/${path.split('/').slice(-2).join('-')}.corrupt`
+    try {
+      fs.renameSync(path, kept)
+      return kept
+    } catch (error) {
+      log('spool: not kept: %s', error)
+      return undefined
     }
   }
 

@@ -368,6 +368,30 @@ describe('damage', () => {
     expect(next.stats).toMatchObject({ accepted: 2_000, pending: 0, pendingBytes: 0 })
   })
 
+  test('of a disk that can not read a file keeps the file for people to look at', async () => {
+    const { failed, hooks } = listen()
+    const directory = temporary()
+    const net = scriptedFetch()
+    const gate = heldFetch(net)
+    const spool = { directory, maxBytes: 1_048_576 }
+    const analytics = createClient(net, { spool, maxQueueBytes: 1_000, ...hooks })
+    trackMany(analytics, 2_000)
+    const [, broken = ''] = files(directory, '.log')
+    const bytes = readFileSync(broken)
+    const open = fs.openSync
+    vi.spyOn(fs, 'openSync').mockImplementation((path, ...rest) => {
+      if (path !== broken) return open(path, ...rest)
+      throw Object.assign(new Error('EIO: i/o error'), { code: 'EIO' })
+    })
+    gate.release()
+    await analytics.flush()
+    vi.restoreAllMocks()
+    const [kept = ''] = files(directory, '.corrupt')
+    expect(readFileSync(kept).subarray(24)).toEqual(bytes.subarray(24))
+    expect(failed[0]?.error.message).toContain(kept)
+    expect(analytics.stats()).toMatchObject({ pending: 0, pendingBytes: 0 })
+  })
+
   test('of files that vanish while they wait is told when it shows', async () => {
     const { failed, hooks } = listen()
     const directory = temporary()
