@@ -222,6 +222,7 @@ export class Spool {
   /** Ends. Any process that uses the directory may take over the pending messages, now or later. */
   async close(): Promise<void> {
     clearTimeout(this.#timer)
+    this.#timer = undefined
     if (this.#unsynced.size > 0 || this.#syncing) await this.sync()
     if (!this.isOurs()) return
     try {
@@ -489,6 +490,9 @@ export class Spool {
       this.#lease = undefined
       this.#isTaken = false
       this.#around.onTaken(error, isTaken, lost)
+      if (!this.#timer) return // closed
+      clearTimeout(this.#timer)
+      this.start() // in a new folder
     })
   }
 }
