@@ -113,7 +113,8 @@ export class Spool {
 
   /** Makes a folder and takes over those of dead processes. Does the same again every few seconds. */
   readonly start = detached(() => {
-    if (this.#lease) this.#renew()
+    if (this.#lease && !this.#isTaken) this.#renew()
+    if (this.#isTaken) return // what takes its place starts again
     this.#isFailing = false
     try {
       this.#lease ??= new Lease(this.#home)

@@ -3,7 +3,15 @@ import { join } from 'node:path'
 import fc from 'fast-check'
 import { expect, test, vi } from 'vitest'
 import { Analytics, type FailedReport, type Fetch, type Stats } from '../../src/index.js'
-import { pass, scriptedFetch, sized, turns, useFakeClock, type FetchReply } from '../collector.js'
+import {
+  AT_ONCE,
+  pass,
+  scriptedFetch,
+  sized,
+  turns,
+  useFakeClock,
+  type FetchReply,
+} from '../collector.js'
 import { crash, files, temporary } from './directory.js'
 
 // One client after the other on a disk that fails at random, with clocks that jump, crashes, and folders that are
@@ -168,7 +176,7 @@ async function live(
       }
     }
     const spool = { directory, maxBytes: 1_048_576 }
-    const analytics = new Analytics('k', { ...options, spool, fetch, onFailed }, () => 0)
+    const analytics = new Analytics('k', { ...options, spool, fetch, onFailed }, AT_ONCE)
     clients.push(analytics)
     return { net, analytics }
   }

@@ -59,6 +59,7 @@ import { Analytics } from './index.js'
 const { name, directory, endpoint, flushAt, end } = JSON.parse(process.argv[1])
 const analytics = new Analytics('wk_4f9a-secret', {
   endpoint, flushAt, flushAfter: 20, maxQueueBytes: 20_000, spool: { directory },
+  onFailed: () => {},
 })
 const ends = {
   exit: () => process.exit(7),
@@ -125,6 +126,7 @@ import { Analytics } from './index.js'
 const { name, directory, endpoint } = isMainThread ? JSON.parse(process.argv[2]) : workerData
 const analytics = new Analytics('wk_4f9a-secret', {
   endpoint: endpoint + '/' + name, flushAfter: 20, maxQueueBytes: 20_000, spool: { directory },
+  onFailed: () => {},
 })
 const threads = new Map()
 let made = 0

@@ -11,6 +11,7 @@ import {
   type WireMessage,
 } from '../../src/index.js'
 import {
+  AT_ONCE,
   createClient,
   events,
   held,
@@ -30,13 +31,6 @@ import { crash, diskBytes, files, smallDisk, temporary } from './directory.js'
 
 const balanced = ({ accepted, delivered, rejected, dropped, pending }: Stats) =>
   accepted === delivered + rejected + dropped + pending
-
-/** Retries come without delay. */
-const AT_ONCE = {
-  backoffMs: () => 0,
-  gatherMs: 0,
-  later: (act: () => void) => void setImmediate(act),
-}
 
 /** A client in an outage, and its directory. */
 function cutOff(options: AnalyticsOptions = {}, directory = temporary()) {
