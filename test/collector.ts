@@ -314,13 +314,16 @@ export const AT_ONCE = {
   later: (act: () => void) => void setImmediate(act),
 }
 
+/** Without it, each loss that a test provokes would be a warning in its output. */
+const quiet = { onFailed: () => undefined }
+
 /** A client that is given up when the test ends. */
 export function createClient(
   to: Collector | ScriptedFetch,
   options: AnalyticsOptions = {},
 ): Analytics {
   const target = 'fetch' in to ? { fetch: to.fetch } : { endpoint: to.url }
-  const analytics = new Analytics(WRITE_KEY, { ...target, ...options })
+  const analytics = new Analytics(WRITE_KEY, { ...quiet, ...target, ...options })
   onTestFinished(async () => {
     vi.useRealTimers()
     await analytics.close({ timeout: 0 })
