@@ -330,6 +330,7 @@ export class Sender {
     if (effect === 'failed') this.#backOff(failure, epoch)
     else if (effect === 'isolated') this.#pauseFor(this.#around.pace.backoffMs(1, Math.random()), true)
     if (batch.retries >= this.#around.maxRetries) {
+      this.#isProbing = false
       batch.search.pieceMessages = Infinity // the other messages get their chance in one body
       this.#giveUp(batch, failure.error)
       return
