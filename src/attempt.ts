@@ -52,6 +52,7 @@ export function createTransport(settings: Settings): Transport {
   // and not to ask for compressed answers.
   const nodeFetchInit = { agent, compress: false }
   const headers = {
+    ...settings.headers,
     Authorization: `Basic ${base64(`${settings.writeKey}:`)}`,
     'Content-Type': 'application/json',
     'User-Agent': `hookline/${version}`,

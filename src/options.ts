@@ -1,5 +1,6 @@
 import { describe, isPlainObject } from './describe.js'
 import { OptionError } from './errors.js'
+import { checkHeaders } from './headers.js'
 import { MAX_TIMER_MS } from './limits.js'
 import { fs, zlib } from './runtime.js'
 import type { DeliveredReport, FailedReport, Fields, Integrations, WireMessage } from './types.js'
@@ -23,7 +24,7 @@ export interface FetchResponse {
 export interface FetchInit {
   /** Always a POST. */
   readonly method: 'POST'
-  /** Authorization, content type and encoding, user agent, count of retries. */
+  /** Authorization, content type and encoding, user agent, count of retries, and the option `headers`. */
   readonly headers: Record<string, string>
   /** A batch as JSON, perhaps compressed. */
   readonly body: Uint8Array<ArrayBuffer>
@@ -121,6 +122,13 @@ export interface AnalyticsOptions {
    * @defaultValue cross-fetch
    */
   readonly fetch?: Fetch | undefined
+  /**
+   * Extra headers of every request. They cannot replace those that the client sets itself, such as
+   * `Authorization` and `Content-Type`. They are never logged.
+   *
+   * @defaultValue none
+   */
+  readonly headers?: Readonly<Record<string, string>> | undefined
   /** Context of every message; a message's own keys win. */
   readonly context?: Fields | undefined
   /** Integrations of every message; a message's own keys win. */
@@ -178,7 +186,7 @@ export interface Settings
     Required<Pick<AnalyticsOptions, 'overflow' | 'gzip' | 'onInvalid' | 'disabled'>>,
     Pick<
       AnalyticsOptions,
-      'fetch' | 'context' | 'integrations' | 'beforeSend' | 'onDelivered' | 'onFailed'
+      'fetch' | 'headers' | 'context' | 'integrations' | 'beforeSend' | 'onDelivered' | 'onFailed'
     > {
   readonly writeKey: string
   readonly endpoint: URL
@@ -206,6 +214,7 @@ const OPTIONS: Record<keyof AnalyticsOptions, string> = {
   maxRetries: 'retryCount fetchRetryCount flushMaxRetries retries',
   gzip: '',
   fetch: 'httpClient transport transportProvider axiosInstance',
+  headers: 'customHeaders extraHeaders httpHeaders',
   context: 'defaultContext',
   integrations: '',
   beforeSend: 'before_send',
@@ -266,6 +275,7 @@ export function checkOptions(writeKey: unknown, options: unknown): Settings {
     disabled: oneOf('disabled', given.disabled, [false, true]),
     gzip,
     fetch: callable('fetch', given.fetch),
+    headers: checkHeaders(given.headers),
     context: fields('context', given.context),
     integrations: fields('integrations', given.integrations),
     beforeSend: callable('beforeSend', given.beforeSend),

@@ -38,6 +38,7 @@ test('without options, the defaults are those of the contract', () => {
     maxRetries: Infinity,
     gzip: false,
     fetch: undefined,
+    headers: undefined,
     context: undefined,
     integrations: undefined,
     beforeSend: undefined,
@@ -94,6 +95,7 @@ const refusals: Record<string, [rule: string, given: unknown[]]> = {
   disabled: ['false or true', [null, 'true', 1, 0, {}]],
   onInvalid: ['"throw" or "report"', ['ignore', '', null, true, 1]],
   fetch: ['a function', FUNCTION],
+  headers: ['a plain object of strings', OBJECT],
   beforeSend: ['a function', FUNCTION],
   onDelivered: ['a function', FUNCTION],
   onFailed: ['a function', FUNCTION],
@@ -181,6 +183,7 @@ describe('a name that is no option is refused', () => {
     ['maxQueueSize', 'maxQueueBytes'],
     ['retryCount', 'maxRetries'],
     ['httpClient', 'fetch'],
+    ['customHeaders', 'headers'],
     ['before_send', 'beforeSend'],
     ['errorHandler', 'onFailed'],
     ['disable', 'disabled'],
@@ -199,7 +202,7 @@ describe('a name that is no option is refused', () => {
     )
   })
   const order =
-    'endpoint flushAt size flushAfter timeout maxQueueBytes overflow maxRetries gzip fetch context integrations beforeSend onDelivered onFailed onInvalid disabled spool'.split(
+    'endpoint flushAt size flushAfter timeout maxQueueBytes overflow maxRetries gzip fetch headers context integrations beforeSend onDelivered onFailed onInvalid disabled spool'.split(
       ' ',
     )
 })
