@@ -34,7 +34,10 @@ const sizes = `${files} files, ${size} bytes packed, ${kilobytes} KB installed`
 const checked = `${specifiers.join(', ')} can be imported, required and type-checked`
 console.log(`${name} ${version}: ${sizes}; ${checked}.`)
 
-/** Optional peers are absent here: entries that are made for one must load without it. */
+/**
+ * Optional peers are absent here: entries that are made for one must load without it. The ids of the two builds, of which
+ * one carries its own copy of uuid, are of version 7, rise, and differ.
+ */
 function useAtRuntime() {
   app.write(
     'use.mjs',
@@ -48,9 +51,22 @@ function useAtRuntime() {
       const required = require(specifier)
       assert.deepEqual(Object.keys(required).sort(), Object.keys(imported).sort(), specifier)
     }
+    const ids = []
     for (const { Analytics } of [await import('${name}'), require('${name}')]) {
-      await new Analytics('k').close()
+      const sent = []
+      const fetch = async (url, { body }) => {
+        sent.push(...JSON.parse(new TextDecoder().decode(body)).batch)
+        return new Response()
+      }
+      const analytics = new Analytics('k', { fetch })
+      for (let i = 0; i < 1_000; i++) analytics.track({ userId: 'u1', event: 'e' })
+      await analytics.close()
+      const own = sent.map(({ messageId }) => messageId)
+      for (const id of own) assert.match(id, /^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/)
+      assert.deepEqual(own, own.toSorted())
+      ids.push(...own)
     }
+    assert.equal(new Set(ids).size, 2_000)
     `,
   )
   app.run(process.execPath, ['use.mjs'])

@@ -1,5 +1,5 @@
-import { v4 as uuid } from 'uuid'
 import { entryBytes, type Batch, type Entry } from './entry.js'
+import { createId } from './id.js'
 import { MAX_BODY_BYTES } from './limits.js'
 
 const encoder = new TextEncoder()
@@ -21,7 +21,7 @@ export function createBatch(entries: readonly Entry[], former?: Batch): Batch {
     retries: 0,
     startedMs: performance.now(),
   }
-  return { id: uuid(), entries, bodyBytes, attempts, retries, startedMs }
+  return { id: createId(), entries, bodyBytes, attempts, retries, startedMs }
 }
 
 /** Halves a batch that the server would not take as a whole, in order. */

@@ -58,7 +58,7 @@ export interface MessageOptions {
   /**
    * The id by which receivers know a message that comes twice; at most 100 characters.
    *
-   * @defaultValue a UUID v4
+   * @defaultValue a UUID version 7, which starts with the time
    */
   readonly messageId?: string | undefined
 }
