@@ -13,6 +13,12 @@ export const zlib = getBuiltin?.('node:zlib')
 export const fs = getBuiltin?.('node:fs')
 const asyncHooks = getBuiltin?.('node:async_hooks')
 
+/** Edge runtimes offer it as a global. */
+export const AsyncLocalStorage =
+  asyncHooks?.AsyncLocalStorage ??
+  (globalThis as { AsyncLocalStorage?: typeof import('node:async_hooks').AsyncLocalStorage })
+    .AsyncLocalStorage
+
 /**
  * Gives a function that runs `act` outside the request (the AsyncLocalStorage context) that happens to be
  * current: what lives long, timers and sockets, must not keep a request's context alive.
