@@ -1,7 +1,8 @@
 import { fetch as crossFetch } from 'cross-fetch'
+import { createConnections } from './agent.js'
 import { describe } from './describe.js'
 import type { FetchInit, FetchResponse, Settings } from './options.js'
-import { http, https, unref, zlib } from './runtime.js'
+import { unref, zlib } from './runtime.js'
 import { version } from './version.js'
 
 /** A server's answer. */
@@ -37,16 +38,10 @@ export interface Transport {
 /** An answer longer than this says nothing that matters here: the rest is not read. */
 const MAX_ANSWER_BYTES = 1_048_576
 
-/** Idle connections are dropped before servers do (Node's after 5 s), lest a request meets a closing one. */
-const IDLE_CONNECTION_MS = 4_000
-
 export function createTransport(settings: Settings): Transport {
   const { endpoint, timeoutMs } = settings
   const url = endpoint.href
-  const node = endpoint.protocol === 'https:' ? https : http
-  const agent = settings.fetch
-    ? undefined
-    : node && new node.Agent({ keepAlive: true, timeout: IDLE_CONNECTION_MS })
+  const { agent, close } = createConnections(settings)
   const fetch = settings.fetch ?? crossFetch
   // What node-fetch, which is cross-fetch on Node, takes beyond the standard: to keep connections open,
   // and not to ask for compressed answers.
@@ -104,7 +99,7 @@ export function createTransport(settings: Settings): Transport {
     return { answer, cancel }
   }
 
-  return { start, close: () => agent?.destroy() }
+  return { start, close }
 }
 
 /** An injected fetch may resolve to anything: what has no status is no answer, the rest may be missing. */

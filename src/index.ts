@@ -10,7 +10,14 @@ export {
   ValidationError,
 } from './errors.js'
 export type { DropReason, SpoolCode } from './errors.js'
-export type { AnalyticsOptions, Fetch, FetchInit, FetchResponse, SpoolOptions } from './options.js'
+export type {
+  AnalyticsOptions,
+  Fetch,
+  FetchInit,
+  FetchResponse,
+  HttpAgent,
+  SpoolOptions,
+} from './options.js'
 export type {
   AliasMessage,
   AnyPlan,

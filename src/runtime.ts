@@ -9,6 +9,10 @@ export const getBuiltin: GetBuiltin | undefined = (
 
 export const http = getBuiltin?.('node:http')
 export const https = getBuiltin?.('node:https')
+/** Bun's fetch takes no agent, and uses the proxies of the environment itself. */
+export const isBun =
+  (globalThis as { process?: { versions?: { bun?: string } } }).process?.versions?.bun !== undefined
+export const net = getBuiltin?.('node:net')
 export const zlib = getBuiltin?.('node:zlib')
 export const fs = getBuiltin?.('node:fs')
 const asyncHooks = getBuiltin?.('node:async_hooks')

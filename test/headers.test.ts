@@ -1,10 +1,10 @@
 import { describe, expect, test } from 'vitest'
-import { OptionError } from '../src/index.js'
+import { Analytics, OptionError } from '../src/index.js'
 import { checkOptions } from '../src/options.js'
 import { createClient, runScript, startCollector, thrownBy, trackMany } from './collector.js'
 
 function refusal(headers: unknown): OptionError {
-  const error = thrownBy(() => checkOptions('k', { headers }))
+  const error = thrownBy(() => new Analytics('k', { headers: headers as Record<string, string> }))
   expect(error).toBeInstanceOf(OptionError)
   return error as OptionError
 }

@@ -38,6 +38,7 @@ test('without options, the defaults are those of the contract', () => {
     maxRetries: Infinity,
     gzip: false,
     fetch: undefined,
+    agent: undefined,
     headers: undefined,
     context: undefined,
     integrations: undefined,
@@ -95,6 +96,7 @@ const refusals: Record<string, [rule: string, given: unknown[]]> = {
   disabled: ['false or true', [null, 'true', 1, 0, {}]],
   onInvalid: ['"throw" or "report"', ['ignore', '', null, true, 1]],
   fetch: ['a function', FUNCTION],
+  agent: ['an Agent of node:http or node:https', [...OBJECT, {}, 'http://proxy.example:3128']],
   headers: ['a plain object of strings', OBJECT],
   beforeSend: ['a function', FUNCTION],
   onDelivered: ['a function', FUNCTION],
@@ -183,6 +185,7 @@ describe('a name that is no option is refused', () => {
     ['maxQueueSize', 'maxQueueBytes'],
     ['retryCount', 'maxRetries'],
     ['httpClient', 'fetch'],
+    ['httpsAgent', 'agent'],
     ['customHeaders', 'headers'],
     ['before_send', 'beforeSend'],
     ['errorHandler', 'onFailed'],
@@ -202,7 +205,7 @@ describe('a name that is no option is refused', () => {
     )
   })
   const order =
-    'endpoint flushAt size flushAfter timeout maxQueueBytes overflow maxRetries gzip fetch headers context integrations beforeSend onDelivered onFailed onInvalid disabled spool'.split(
+    'endpoint flushAt size flushAfter timeout maxQueueBytes overflow maxRetries gzip fetch agent headers context integrations beforeSend onDelivered onFailed onInvalid disabled spool'.split(
       ' ',
     )
 })

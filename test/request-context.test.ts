@@ -536,15 +536,16 @@ describe('a server', () => {
 })
 
 test('a runtime without AsyncLocalStorage gets an error that says what to do', async () => {
-  const { code, stdout, stderr } = await runModule(`
-    process.getBuiltinModule = undefined
-    const { createRequestContext } = await import('${new URL('../src/request-context.ts', import.meta.url).href}')
+  const source = `
+    import { createRequestContext } from 'hookline/request-context'
     try {
       createRequestContext({})
     } catch (error) {
       console.log(error.message)
     }
-  `)
+  `
+  const without = 'data:text/javascript,process.getBuiltinModule=undefined'
+  const { code, stdout, stderr } = await runModule(source, { flags: ['--import', without] })
   expect({ code, stderr }).toEqual({ code: 0, stderr: '' })
   expect(stdout).toMatch(/needs AsyncLocalStorage.+nodejs_compat/)
 })

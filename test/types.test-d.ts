@@ -221,6 +221,7 @@ describe('options', () => {
       | 'maxRetries'
       | 'gzip'
       | 'fetch'
+      | 'agent'
       | 'headers'
       | 'context'
       | 'integrations'
