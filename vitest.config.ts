@@ -4,7 +4,7 @@ import { defineConfig } from 'vitest/config'
 // Examples and the destination import the package by its name; the tests run its sources. Or, in `npm run matrix`,
 // what is public is the built package that lies in this folder.
 const { HOOKLINE_PACKAGE: built } = process.env
-const entries = 'express|fastify|fetch|hono|index|koa|lambda|testing|webhook'
+const entries = 'express|fastify|fetch|hono|index|koa|lambda|request-context|testing|webhook'
 const alias = built
   ? [
       { find: /^hookline$/, replacement: `${built}/dist/index.js` },

@@ -1,5 +1,5 @@
 import { fetch as crossFetch } from 'cross-fetch'
-import { createAgent } from './connection.js'
+import { createConnections } from './agent.js'
 import { describe } from './describe.js'
 import type { FetchInit, FetchResponse, Settings } from './options.js'
 import { startDeadline, zlib } from './runtime.js'
@@ -51,12 +51,13 @@ const MAX_ANSWER_BYTES = 1_048_576
 export function createTransport(settings: Settings): Transport {
   const { endpoint, timeoutMs } = settings
   const url = endpoint.href
-  const agent = settings.fetch ? undefined : createAgent(endpoint.protocol)
+  const { agent, close } = createConnections(settings)
   const fetch = settings.fetch ?? crossFetch
   // What node-fetch, which is cross-fetch on Node, takes beyond the standard: to keep connections open,
   // and not to ask for compressed answers.
   const nodeFetchInit = { agent, compress: false }
   const headers = {
+    ...settings.headers,
     Authorization: `Basic ${base64(`${settings.writeKey}:`)}`,
     'Content-Type': 'application/json',
     'User-Agent': `hookline/${version}`,
@@ -109,7 +110,7 @@ export function createTransport(settings: Settings): Transport {
     return { answer, cancel }
   }
 
-  return { start, close: () => agent?.destroy() }
+  return { start, close }
 }
 
 /** An injected fetch may resolve to anything: what has no status is no answer, the rest may be missing. */

@@ -1,5 +1,5 @@
-import { v4 as uuid } from 'uuid'
 import { entryBytes, type Batch, type Entry } from './entry.js'
+import { createId } from './id.js'
 
 const encoder = new TextEncoder()
 const head = encoder.encode('{"batch":[')
@@ -23,7 +23,7 @@ export function createBatch(entries: readonly Entry[], former?: Batch): Batch {
     strikes: 0,
     search: { pieceMessages: Infinity, isSplit: false },
   }
-  const id = uuid()
+  const id = createId()
   return { id, entries, bodyBytes, attempts, retries, startedMs, failure, strikes, search }
 }
 

@@ -1,5 +1,5 @@
-import { v4 as uuid } from 'uuid'
 import { MessageTooLargeError, ValidationError } from './errors.js'
+import { createId } from './id.js'
 import { MAX_MESSAGE_BYTES } from './limits.js'
 import type { CheckedMessage, WireMessage } from './types.js'
 import { version } from './version.js'
@@ -15,7 +15,7 @@ const libraryOnly = { library }
 
 /** Completes a message with its id, its time, and the client's defaults. */
 export function complete(message: CheckedMessage, defaults: Defaults): WireMessage {
-  message.messageId ??= uuid()
+  message.messageId ??= createId()
   message.timestamp ??= now()
   message.context =
     message.context || defaults.context

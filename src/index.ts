@@ -11,7 +11,14 @@ export {
 } from './errors.js'
 export type { DropReason, SpoolCode } from './errors.js'
 export type { Logger } from './log.js'
-export type { AnalyticsOptions, Fetch, FetchInit, FetchResponse, SpoolOptions } from './options.js'
+export type {
+  AnalyticsOptions,
+  Fetch,
+  FetchInit,
+  FetchResponse,
+  HttpAgent,
+  SpoolOptions,
+} from './options.js'
 export type {
   AliasMessage,
   AnyPlan,

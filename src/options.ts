@@ -1,8 +1,9 @@
 import { describe, isPlainObject } from './describe.js'
 import { OptionError } from './errors.js'
+import { checkHeaders } from './headers.js'
 import { MAX_BODY_BYTES, MAX_TIMER_MS } from './limits.js'
 import type { Logger } from './log.js'
-import { fs, zlib } from './runtime.js'
+import { fs, http, isBun, zlib } from './runtime.js'
 import type { DeliveredReport, FailedReport, Fields, Integrations, WireMessage } from './types.js'
 
 /** The part of a fetch `Response` that the client reads. */
@@ -24,7 +25,7 @@ export interface FetchResponse {
 export interface FetchInit {
   /** Always a POST. */
   readonly method: 'POST'
-  /** Authorization, content type and encoding, user agent, count of retries. */
+  /** Authorization, content type and encoding, user agent, count of retries, and the option `headers`. */
   readonly headers: Record<string, string>
   /** A batch as JSON, perhaps compressed. */
   readonly body: Uint8Array<ArrayBuffer>
@@ -36,6 +37,16 @@ export interface FetchInit {
 
 /** The part of the WHATWG `fetch` function that the client uses; any `fetch` fits. */
 export type Fetch = (url: string, init: FetchInit) => Promise<FetchResponse>
+
+/** The part of an Agent of `node:http` or `node:https` by which the client knows one. */
+export interface HttpAgent {
+  /** Closes its connections. The client does not call it. */
+  destroy(): void
+  /** Its connections in use. */
+  readonly sockets: object
+  /** Its requests that wait for a connection. */
+  readonly requests: object
+}
 
 /** Where and how {@link AnalyticsOptions.spool} keeps messages. */
 export interface SpoolOptions {
@@ -131,6 +142,21 @@ export interface AnalyticsOptions {
    * @defaultValue cross-fetch
    */
   readonly fetch?: Fetch | undefined
+  /**
+   * Opens the connections of the default fetch, on Node: an Agent of `node:http` or `node:https`, or one that
+   * extends it, such as that of `https-proxy-agent`. The application closes it: `close()` does not.
+   *
+   * @defaultValue an agent that keeps connections open, and uses the proxy that `HTTPS_PROXY`, `HTTP_PROXY` and
+   * `NO_PROXY` name, on Node 22.21, 24.5 and later
+   */
+  readonly agent?: HttpAgent | undefined
+  /**
+   * Extra headers of every request. They cannot replace those that the client sets itself, such as
+   * `Authorization` and `Content-Type`. They are never logged.
+   *
+   * @defaultValue none
+   */
+  readonly headers?: Readonly<Record<string, string>> | undefined
   /** Context of every message; a message's own keys win. */
   readonly context?: Fields | undefined
   /** Integrations of every message; a message's own keys win. */
@@ -213,6 +239,8 @@ export interface Settings
     Pick<
       AnalyticsOptions,
       | 'fetch'
+      | 'agent'
+      | 'headers'
       | 'context'
       | 'integrations'
       | 'beforeSend'
@@ -249,6 +277,8 @@ const OPTIONS: Record<keyof AnalyticsOptions, string> = {
   maxRetries: 'retryCount fetchRetryCount flushMaxRetries retries',
   gzip: '',
   fetch: 'httpClient transport transportProvider axiosInstance',
+  agent: 'httpAgent httpsAgent proxy proxyAgent',
+  headers: 'customHeaders extraHeaders httpHeaders',
   context: 'defaultContext',
   integrations: '',
   beforeSend: 'before_send',
@@ -298,9 +328,11 @@ export function checkOptions(writeKey: unknown, options: unknown): Settings {
   if (gzip && !zlib) {
     throw new OptionError('gzip', 'gzip needs node:zlib, which this runtime lacks: leave it out.')
   }
+  const endpoint = checkEndpoint(given.endpoint)
+  const fetch = callable<Fetch>('fetch', given.fetch)
   return {
     writeKey,
-    endpoint: checkEndpoint(given.endpoint),
+    endpoint,
     flushAt: integer(flushAt, given[flushAt], 20, { min: 1 }),
     flushAfterMs: integer('flushAfter', given.flushAfter, 5_000, { min: 1, max: MAX_TIMER_MS }),
     maxBatchBytes: integer('maxBatchBytes', given.maxBatchBytes, MAX_BODY_BYTES, {
@@ -317,7 +349,9 @@ export function checkOptions(writeKey: unknown, options: unknown): Settings {
     onInvalid: oneOf('onInvalid', given.onInvalid, ['throw', 'report']),
     disabled: oneOf('disabled', given.disabled, [false, true]),
     gzip,
-    fetch: callable('fetch', given.fetch),
+    fetch,
+    agent: checkAgent(given.agent, endpoint, fetch),
+    headers: checkHeaders(given.headers),
     context: fields('context', given.context),
     integrations: fields('integrations', given.integrations),
     beforeSend: callable('beforeSend', given.beforeSend),
@@ -335,8 +369,34 @@ function checkLogger(given: unknown): Logger | undefined {
   if (typeof debug === 'function' && typeof warn === 'function') return given as Logger
   throw new OptionError(
     'logger',
-    `logger must have the methods debug(line) and warn(line), as console has, got ${describe(given)}.`,
+    `logger must be an object with the methods debug(line) and warn(line), as console has, got ${describe(given)}.`,
   )
+}
+
+function checkAgent(given: unknown, endpoint: URL, fetch?: Fetch): HttpAgent | undefined {
+  if (given === undefined) return undefined
+  const refuse = (why: string) => new OptionError('agent', why)
+  const isAgent = ['destroy', 'sockets', 'requests'].every((name) => name in Object(given))
+  if (!isAgent) {
+    throw refuse(`agent must be an Agent of node:http or node:https, got ${describe(given)}.`)
+  }
+  if (fetch) {
+    throw refuse(
+      'agent needs the default fetch, and fetch was given too: give one of the two, and let your fetch use the agent.',
+    )
+  }
+  if (!http || isBun) {
+    throw refuse('agent needs the fetch of Node, which this runtime lacks: give the option fetch.')
+  }
+  // Node would refuse each request. An agent that serves both protocols has no such property of its own.
+  const protocol: unknown = Object.getOwnPropertyDescriptor(given, 'protocol')?.value
+  if (typeof protocol === 'string' && protocol !== endpoint.protocol) {
+    const wanted = endpoint.protocol.slice(0, -1)
+    throw refuse(
+      `agent must be one for ${endpoint.protocol}, as the endpoint is, got one for ${protocol} Give an Agent of node:${wanted}.`,
+    )
+  }
+  return given as HttpAgent
 }
 
 function checkSpool(given: unknown): Settings['spool'] {

@@ -9,7 +9,8 @@ export type Verdict = 'delivered' | 'retry' | 'split' | 'rejected'
 export function judge(status: number, messages: number): Verdict {
   if (status >= 200 && status < 300) return 'delivered'
   if ((status === 413 || status === 400) && messages > 1) return 'split'
-  if (status === 408 || status === 429) return 'retry'
+  // A 407 comes from a proxy: the endpoint has not seen the batch. Source: RFC 9110 section 15.5.8.
+  if (status === 407 || status === 408 || status === 429) return 'retry'
   // 501 and 505 say that the server never will.
   if (status >= 500 && status !== 501 && status !== 505) return 'retry'
   return 'rejected'

@@ -9,9 +9,19 @@ export const getBuiltin: GetBuiltin | undefined = (
 
 export const http = getBuiltin?.('node:http')
 export const https = getBuiltin?.('node:https')
+/** Bun's fetch takes no agent, and uses the proxies of the environment itself. */
+export const isBun =
+  (globalThis as { process?: { versions?: { bun?: string } } }).process?.versions?.bun !== undefined
+export const net = getBuiltin?.('node:net')
 export const zlib = getBuiltin?.('node:zlib')
 export const fs = getBuiltin?.('node:fs')
 const asyncHooks = getBuiltin?.('node:async_hooks')
+
+/** Edge runtimes offer it as a global. */
+export const AsyncLocalStorage =
+  asyncHooks?.AsyncLocalStorage ??
+  (globalThis as { AsyncLocalStorage?: typeof import('node:async_hooks').AsyncLocalStorage })
+    .AsyncLocalStorage
 
 /**
  * Gives a function that runs `act` outside the request (the AsyncLocalStorage context) that happens to be

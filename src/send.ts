@@ -328,7 +328,8 @@ export class Sender {
     const effect = this.#judgeFailure(batch)
     if (effect !== 'expected') this.#isAlive = false
     if (effect === 'failed') this.#backOff(failure, epoch)
-    else if (effect === 'isolated') this.#pauseFor(this.#around.pace.backoffMs(1, Math.random()), true)
+    else if (effect === 'isolated')
+      this.#pauseFor(this.#around.pace.backoffMs(1, Math.random()), true)
     if (batch.retries >= this.#around.maxRetries) {
       this.#isProbing = false
       batch.search.pieceMessages = Infinity // the other messages get their chance in one body
@@ -371,7 +372,8 @@ export class Sender {
 
   #isolate(batch: Batch, attempts: number): void {
     const last = this.#isolation.add(batch, attempts)
-    if (last) this.#giveUp(last, new Error('too many messages fail while the endpoint takes others'))
+    if (last)
+      this.#giveUp(last, new Error('too many messages fail while the endpoint takes others'))
   }
 
   #giveUp(batch: Batch, error: Error): void {

@@ -81,7 +81,7 @@ export interface TestAnalytics<Plan extends PlanOf<Plan> = AnyPlan> {
  * ```
  */
 export function createTestAnalytics<Plan extends PlanOf<Plan> = AnyPlan>(
-  options: Omit<AnalyticsOptions, 'fetch' | 'gzip'> = {},
+  options: Omit<AnalyticsOptions, 'fetch' | 'agent' | 'gzip'> = {},
 ): TestAnalytics<Plan> {
   const faults: Fault[] = []
   const requests: CapturedRequest[] = []

@@ -58,13 +58,13 @@ export interface MessageOptions {
   /**
    * The id by which receivers know a message that comes twice; at most 100 characters.
    *
-   * @defaultValue a UUID v4
+   * @defaultValue a UUID version 7, which starts with the time
    */
   readonly messageId?: string | undefined
 }
 
 /** Says who a user is, and what you know about them. */
-export type IdentifyMessage = Identity &
+export type IdentifyMessage<Who = Identity> = Who &
   MessageOptions & {
     /** Traits of the user. */
     readonly traits?: Fields | undefined
@@ -84,7 +84,11 @@ export type PlanOf<Plan> = { readonly [Event in keyof Plan]: Fields }
 export type AnyPlan = Record<string, Fields>
 
 /** Says what a user did. */
-export type TrackMessage<Plan = AnyPlan, Event extends keyof Plan = keyof Plan> = Identity &
+export type TrackMessage<
+  Plan = AnyPlan,
+  Event extends keyof Plan = keyof Plan,
+  Who = Identity,
+> = Who &
   MessageOptions & {
     /** The event's name. */
     readonly event: Event
@@ -104,7 +108,7 @@ export type TrackMessage<Plan = AnyPlan, Event extends keyof Plan = keyof Plan> 
  * Says which page or screen a user saw. Its traits travel as `properties`, which is also accepted as the
  * name of the field; `url`, `title`, `referrer` and `path` are the traits that destinations know.
  */
-export type PageMessage = Identity &
+export type PageMessage<Who = Identity> = Who &
   MessageOptions & {
     /** Category of the page. */
     readonly category?: string | undefined
@@ -126,7 +130,7 @@ export type PageMessage = Identity &
   )
 
 /** Says which group (company, project, team) a user belongs to. */
-export type GroupMessage = Identity &
+export type GroupMessage<Who = Identity> = Who &
   MessageOptions & {
     /** The group's id. */
     readonly groupId: string

@@ -31,7 +31,7 @@ import {
 } from './collector.js'
 import calls from './fixtures/calls.json' with { type: 'json' }
 
-const UUID_V4 = /^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/
+const UUID_V7 = /^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/
 const library = { name: 'hookline', version }
 
 function call(analytics: Analytics, type: string, ...given: unknown[]): void {
@@ -52,7 +52,7 @@ describe('on the wire', () => {
     const [arrival] = net.arrivals
     const sent = arrival?.messages[0]
     expect(sent).toEqual({
-      messageId: expect.stringMatching(UUID_V4) as string,
+      messageId: expect.stringMatching(UUID_V7) as string,
       timestamp: TIME,
       ...wire,
       context: { ...wire.context, library },
@@ -61,7 +61,7 @@ describe('on the wire', () => {
     const envelope = /^\{"batch":\[(\{.*\})\],"messageId":"([^"]+)","sentAt":"([^"]+)"\}$/
     const [, message = '', id, sentAt] = envelope.exec(arrival?.json ?? '') ?? []
     expect(message).toBe(JSON.stringify(sent))
-    expect(id).toMatch(UUID_V4)
+    expect(id).toMatch(UUID_V7)
     expect(sentAt).toBe(TIME)
   })
 
@@ -433,7 +433,7 @@ describe('beforeSend', () => {
       type: 'track',
       userId: 'u',
       event: 'e0',
-      messageId: expect.stringMatching(UUID_V4) as string,
+      messageId: expect.stringMatching(UUID_V7) as string,
       timestamp: TIME,
       context: { library },
     })
@@ -499,7 +499,7 @@ describe('beforeSend', () => {
     expect(report?.error.message).toMatch(/^beforeSend failed, so the track was dropped: /)
     // Not even the report may hold what was to be redacted.
     expect(report?.messages).toEqual([
-      { type: 'track', messageId: expect.stringMatching(UUID_V4) as string, json: undefined },
+      { type: 'track', messageId: expect.stringMatching(UUID_V7) as string, json: undefined },
     ])
   })
 

@@ -480,7 +480,7 @@ export function runModule(
   { env = {}, flags = [], onStart }: RunOptions = {},
 ): Promise<Ended> {
   const script = source.replaceAll(
-    /from 'hookline(?:\/(\w+))?'/g,
+    /from 'hookline(?:\/([\w-]+))?'/g,
     (_, entry = 'index') => `from '${entryOf(String(entry))}'`,
   )
   // What Node itself has to say of tsx, or of what is new in it, is not what these tests are about.

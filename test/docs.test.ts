@@ -62,7 +62,7 @@ describe('code', () => {
       const lines = Array.from(said, ([, text = '']) => `${text}\n`)
       expect(stdout).toBe(lines.join(''))
       const isSent =
-        /^ *(analytics|client)\.track\(/m.test(code) && !code.includes('hookline/testing')
+        /^ *(analytics|client|request)\.track\(/m.test(code) && !code.includes('hookline/testing')
       expect(collector.accepted.length > 0).toBe(isSent)
     },
   )

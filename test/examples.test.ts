@@ -94,6 +94,37 @@ test('examples/express-record.ts sends what it recorded when it is stopped', asy
   expect(collector.accepted).toMatchObject([recorded])
 })
 
+test.each(['express', 'fastify'])(
+  'examples/%s-context.ts gives each call the fields of its request, and of no other',
+  async (name) => {
+    const collector = await startCollector()
+    const port = await freePort()
+    const env = { PORT: String(port), ANALYTICS_ENDPOINT: collector.url }
+    const { child, ended } = await start(`${name}-context`, env)
+    const post = async (path: string, visitor: string, body: object) => {
+      const headers = { ...JSON_TYPE, 'X-Visitor-Id': visitor, 'X-Trace-Id': `trace of ${visitor}` }
+      const init = { method: 'POST', headers, body: JSON.stringify(body) }
+      return (await fetch(`http://localhost:${port}/${path}`, init)).status
+    }
+    const statuses = await Promise.all([
+      post('login', 'v1', { userId: 'u1' }),
+      post('orders', 'v2', { total: 42 }),
+      post('orders', 'v3', { total: 7 }),
+    ])
+    expect(statuses).toEqual([204, 201, 201])
+    child.kill('SIGTERM')
+    expect(await ended).toBe(0)
+    const sent = collector.accepted.map(({ type, userId, anonymousId, context, properties }) =>
+      [type, userId, anonymousId, context?.['traceId'], properties?.['total']].join(),
+    )
+    expect(sent.sort()).toEqual([
+      'identify,u1,v1,trace of v1,',
+      'track,,v2,trace of v2,42',
+      'track,,v3,trace of v3,7',
+    ])
+  },
+)
+
 test('examples/tenants.ts records for each tenant with its own key', async () => {
   const collector = await startCollector()
   const port = await freePort()

@@ -6,13 +6,13 @@ const SRC = fileURLToPath(new URL('../src', import.meta.url))
 
 /** The way of a call. A stage imports from those after it, and from leaves. */
 const STAGES =
-  'analytics options validate encode spool/spooled-queue spool/spool spool/lease spool/segment spool/record queue send body-size isolation batch attempt connection retry books flushes warnings'.split(
+  'analytics options headers validate encode spool/spooled-queue spool/spool spool/lease spool/segment spool/record queue send body-size isolation batch attempt agent proxy retry books flushes warnings'.split(
     ' ',
   )
 
 /** What any stage may import. */
 const LEAVES =
-  'types errors hookline-error entry limits log runtime describe exit rejections version spool/node'.split(
+  'types errors hookline-error entry id limits log runtime describe exit rejections version spool/node'.split(
     ' ',
   )
 

@@ -32,17 +32,22 @@ test('without options, the defaults are those of the contract', () => {
     writeKey: 'k',
     flushAt: 20,
     flushAfterMs: 5_000,
+    maxBatchBytes: 500_000,
     timeoutMs: 10_000,
     maxQueueBytes: 67_108_864,
     overflow: 'drop-newest',
     maxRetries: Infinity,
     gzip: false,
     fetch: undefined,
+    agent: undefined,
+    headers: undefined,
     context: undefined,
     integrations: undefined,
     beforeSend: undefined,
     onDelivered: undefined,
     onFailed: undefined,
+    logger: undefined,
+    waitUntil: undefined,
     onInvalid: 'throw',
     disabled: false,
     spool: undefined,
@@ -86,6 +91,7 @@ const refusals: Record<string, [rule: string, given: unknown[]]> = {
   flushAt: [COUNT_RULE, [...INTEGER, Infinity]],
   size: [COUNT_RULE, [...INTEGER, Infinity]],
   flushAfter: [TIME_RULE, [...INTEGER, Infinity, 2_147_483_648]],
+  maxBatchBytes: ['a whole number from 40000 to 500000', [...INTEGER, Infinity, 39_999, 500_001]],
   timeout: [TIME_RULE, [...INTEGER, Infinity, 2_147_483_648]],
   maxQueueBytes: [COUNT_RULE, [...INTEGER, Infinity]],
   maxRetries: ['a whole number of at least 0', INTEGER.filter((given) => given !== 0)],
@@ -94,9 +100,13 @@ const refusals: Record<string, [rule: string, given: unknown[]]> = {
   disabled: ['false or true', [null, 'true', 1, 0, {}]],
   onInvalid: ['"throw" or "report"', ['ignore', '', null, true, 1]],
   fetch: ['a function', FUNCTION],
+  agent: ['an Agent of node:http or node:https', [...OBJECT, {}, 'http://proxy.example:3128']],
+  headers: ['a plain object of strings', OBJECT],
   beforeSend: ['a function', FUNCTION],
   onDelivered: ['a function', FUNCTION],
   onFailed: ['a function', FUNCTION],
+  logger: ['the methods debug(line) and warn(line)', OBJECT],
+  waitUntil: ['a function', FUNCTION],
   context: ['a plain object', OBJECT],
   integrations: ['a plain object', OBJECT],
   spool: ['a plain object', OBJECT],
@@ -181,6 +191,8 @@ describe('a name that is no option is refused', () => {
     ['maxQueueSize', 'maxQueueBytes'],
     ['retryCount', 'maxRetries'],
     ['httpClient', 'fetch'],
+    ['httpsAgent', 'agent'],
+    ['customHeaders', 'headers'],
     ['before_send', 'beforeSend'],
     ['errorHandler', 'onFailed'],
     ['disable', 'disabled'],
@@ -199,7 +211,7 @@ describe('a name that is no option is refused', () => {
     )
   })
   const order =
-    'endpoint flushAt size flushAfter timeout maxQueueBytes overflow maxRetries gzip fetch context integrations beforeSend onDelivered onFailed onInvalid disabled spool'.split(
+    'endpoint flushAt size flushAfter maxBatchBytes timeout maxQueueBytes overflow maxRetries gzip fetch agent headers context integrations beforeSend onDelivered onFailed logger waitUntil onInvalid disabled spool'.split(
       ' ',
     )
 })

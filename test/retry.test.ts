@@ -24,6 +24,7 @@ describe('judge', () => {
     [403, 'rejected', 'rejected'],
     [404, 'rejected', 'rejected'],
     [405, 'rejected', 'rejected'],
+    [407, 'retry', 'retry'],
     [408, 'retry', 'retry'],
     [409, 'rejected', 'rejected'],
     [410, 'rejected', 'rejected'],

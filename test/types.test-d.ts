@@ -224,6 +224,8 @@ describe('options', () => {
       | 'maxRetries'
       | 'gzip'
       | 'fetch'
+      | 'agent'
+      | 'headers'
       | 'context'
       | 'integrations'
       | 'beforeSend'

@@ -1,6 +1,7 @@
 // The same application in every runtime: it records a call, and receives it again as a webhook of the destination.
 import { Analytics } from 'hookline'
 import { webhook, type WebhookEvent } from 'hookline/fetch'
+import { createRequestContext } from 'hookline/request-context'
 
 export interface Env {
   ENDPOINT: string
@@ -19,7 +20,11 @@ export function createApp({ ENDPOINT, SECRET }: Env): App {
 
   async function record(): Promise<Response> {
     const analytics = new Analytics(WRITE_KEY, { endpoint: ENDPOINT })
-    analytics.track({ userId: 'u1', event: 'There And Back', properties: { total: 42 } })
+    const request = createRequestContext(analytics)
+    await request.run({ userId: 'u1' }, async () => {
+      await new Promise((resolve) => setTimeout(resolve, 1))
+      request.track({ event: 'There And Back', properties: { total: 42 } })
+    })
     const flushed = await analytics.flush()
     await analytics.close()
     return Response.json(flushed)

@@ -1,0 +1,73 @@
+import { net } from './runtime.js'
+
+/** The variables of an environment. */
+export type Environment = Readonly<Record<string, string | undefined>>
+
+/**
+ * Gives the proxy that an environment names for an endpoint, if there is one. The rules are those of Go's
+ * `http.ProxyFromEnvironment`: the endpoint's scheme chooses `HTTPS_PROXY` or `HTTP_PROXY`, `NO_PROXY` exempts
+ * hosts, and an endpoint on this machine is never reached through a proxy.
+ */
+export function proxyFor(endpoint: URL, environment: Environment): URL | undefined {
+  const given =
+    endpoint.protocol === 'https:'
+      ? read(environment, 'HTTPS_PROXY')
+      : // In a CGI program, HTTP_PROXY is the header Proxy of whoever made the request.
+        environment['REQUEST_METHOD'] === undefined && read(environment, 'HTTP_PROXY')
+  if (!given || isExempt(endpoint, read(environment, 'NO_PROXY'))) return undefined
+  return parse(given.includes('://') ? given : `http://${given}`)
+}
+
+function read(environment: Environment, name: string): string {
+  return environment[name] || environment[name.toLowerCase()] || ''
+}
+
+/** A proxy of another kind, such as SOCKS, is none that Node can use. */
+function parse(text: string): URL | undefined {
+  const url = URL.canParse(text) ? new URL(text) : undefined
+  return url && /^https?:$/.test(url.protocol) && url.hostname ? url : undefined
+}
+
+function isExempt({ protocol, hostname, port }: URL, list: string): boolean {
+  const host = hostname.replace(/^\[(.*)\]$/, '$1')
+  const family = ipFamily(host)
+  if (host === 'localhost' || (family && LOOPBACK?.check(host, family))) return true
+  const ownPort = port || (protocol === 'https:' ? '443' : '80')
+  return list
+    .toLowerCase()
+    .split(',')
+    .map((entry) => entry.trim())
+    .some((entry) => matches(entry, host, ownPort))
+}
+
+/** `*`, a domain with those under it, `.domain` or `*.domain` for those alone, an ip, a range; or one with a port. */
+function matches(entry: string, host: string, ownPort: string): boolean {
+  if (entry === '*') return true
+  if (entry.includes('/')) return isInRange(entry, host)
+  const [, name = entry, port] = /^(\[.*\]|[^:]*):(\d+)$/.exec(entry) ?? []
+  if (port && port !== ownPort) return false
+  const wanted = name.replace(/^\[(.*)\]$/, '$1').replace(/^\*\./, '.')
+  if (wanted === '' || wanted === '.') return false
+  if (ipFamily(host)) return wanted === host
+  if (wanted.startsWith('.')) return host.endsWith(wanted)
+  return host === wanted || host.endsWith(`.${wanted}`)
+}
+
+function isInRange(range: string, host: string): boolean {
+  const family = ipFamily(host)
+  const [address = '', bits = ''] = range.split('/')
+  const isValid = /^\d+$/.test(bits) && Number(bits) <= (family === 'ipv4' ? 32 : 128)
+  if (!net || !family || !isValid || ipFamily(address) !== family) return false
+  const list = new net.BlockList()
+  list.addSubnet(address, Number(bits), family)
+  return list.check(host, family)
+}
+
+function ipFamily(host: string): 'ipv4' | 'ipv6' | undefined {
+  const version = net?.isIP(host)
+  return version ? `ipv${version as 4 | 6}` : undefined
+}
+
+const LOOPBACK = net && new net.BlockList()
+LOOPBACK?.addSubnet('127.0.0.0', 8, 'ipv4')
+LOOPBACK?.addAddress('::1', 'ipv6')
