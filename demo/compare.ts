@@ -1,5 +1,5 @@
 import type { DeliveredReport, Stats } from 'hookline'
-import type { Trace } from '../destination/src/store/store.js'
+import type { Trace } from '../destination/src/model/delivery.js'
 
 /** The application's end: what was called, and what its callbacks were told. */
 export interface AppBooks {

@@ -1,6 +1,6 @@
 import { useSignal } from '@preact/signals'
 import { useEffect } from 'preact/hooks'
-import { CALL_TYPES } from '../src/call.js'
+import { CALL_TYPES } from '../src/model/call.js'
 import { get, query } from './api.js'
 import { clock, count } from './format.js'
 import type { DeliveryLine, DeliveryList } from './model.js'

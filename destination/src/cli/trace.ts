@@ -1,6 +1,6 @@
 import { existsSync } from 'node:fs'
-import type { shown } from '../admin/shown.js'
-import { printable } from '../printable.js'
+import type { shown } from '../operate/shown-trace.js'
+import { printable } from '../observe/printable.js'
 import type { Store } from '../store/store.js'
 import {
   addAdminOptions,

@@ -1,4 +1,4 @@
-import type { Copy, Trace } from './store.js'
+import type { Copy, Trace } from '../model/delivery.js'
 
 /** What a trace tells of a delivery. */
 export function toTrace(copy: Copy): Trace {

@@ -1,7 +1,7 @@
 import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, test } from 'vitest'
-import { toCall } from '../../src/import/call.js'
+import { toCall } from '../../src/cli/import/call.js'
 import { openStore } from '../../src/store/open.js'
 import { emptyFolder, folderWith, run, start } from './process.js'
 

@@ -1,12 +1,6 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
-import {
-  LEASE_MS,
-  type AttemptLog,
-  type Delivery,
-  type NewDelivery,
-  type Settlement,
-  type Store,
-} from '../../src/store/store.js'
+import type { AttemptLog, Delivery, NewDelivery, Settlement } from '../../src/model/delivery.js'
+import { LEASE_MS, type Store } from '../../src/store/store.js'
 
 /** An engine under test: a fresh store, a way to open it again, and a hand on its clock. */
 export interface Subject {

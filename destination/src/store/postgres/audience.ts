@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto'
-import { deliveryOf } from '../notice.js'
+import { deliveryOf } from '../member-message.js'
 import { StoreError } from '../store-error.js'
 import type { Left, Notice, Sync } from '../store.js'
 import { fromStored, toStored } from '../text.js'

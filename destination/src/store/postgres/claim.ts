@@ -1,5 +1,6 @@
-import type { EventType } from '../../call.js'
-import { LEASE_MS, type Claim, type Delivery, type DeliveryId } from '../store.js'
+import type { EventType } from '../../model/call.js'
+import type { Claim, Delivery, DeliveryId } from '../../model/delivery.js'
+import { LEASE_MS } from '../store.js'
 import { fromStored } from '../text.js'
 import { refusedByOf } from '../refused-by.js'
 import { BACKLOG, FRESH } from './schema.js'

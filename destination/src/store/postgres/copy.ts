@@ -1,5 +1,6 @@
 import { toRefusedBy } from '../refused-by.js'
-import { LEASE_MS, type Copy, type DeliveryId } from '../store.js'
+import type { Copy, DeliveryId } from '../../model/delivery.js'
+import { LEASE_MS } from '../store.js'
 import { toStored } from '../text.js'
 import type { Names } from './names.js'
 import { BACKLOG, DEAD, DONE, FRESH, SKIPPED } from './schema.js'

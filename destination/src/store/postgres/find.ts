@@ -1,4 +1,4 @@
-import type { DeliveryId, Filter, Findings, State, Summary } from '../store.js'
+import type { DeliveryId, Filter, Findings, State, Summary } from '../../model/delivery.js'
 import { fromStored, toStored } from '../text.js'
 import { BACKLOG, DEAD, DONE, FRESH, LEASED, SKIPPED } from './schema.js'
 import type { Tables } from './tables.js'

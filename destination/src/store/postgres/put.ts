@@ -1,4 +1,5 @@
-import { LEASE_MS, type DeliveryId, type NewDelivery } from '../store.js'
+import type { DeliveryId, NewDelivery } from '../../model/delivery.js'
+import { LEASE_MS } from '../store.js'
 import { toStored } from '../text.js'
 import { BACKLOG, FRESH, SKIPPED } from './schema.js'
 import { NOW, type Tables } from './tables.js'

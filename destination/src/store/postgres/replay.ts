@@ -1,4 +1,4 @@
-import type { DeliveryId } from '../store.js'
+import type { DeliveryId } from '../../model/delivery.js'
 import { BACKLOG, DEAD, DONE } from './schema.js'
 import { NOW, type Tables } from './tables.js'
 

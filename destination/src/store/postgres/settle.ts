@@ -1,4 +1,4 @@
-import type { AttemptLog, DeliveryId, Settlement } from '../store.js'
+import type { AttemptLog, DeliveryId, Settlement } from '../../model/delivery.js'
 import { toStored } from '../text.js'
 import type { Names } from './names.js'
 import { toRefusedBy } from '../refused-by.js'

@@ -1,4 +1,4 @@
-import type { Stats } from '../store.js'
+import type { Stats } from '../../model/delivery.js'
 import { fromStored } from '../text.js'
 import { BACKLOG, DEAD, FRESH } from './schema.js'
 import { NOW, type Tables } from './tables.js'

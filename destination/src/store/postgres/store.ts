@@ -1,31 +1,26 @@
 import type {
   Claim,
   Copy,
-  Crew,
   Delivery,
   DeliveryId,
   Filter,
   Findings,
   Lane,
-  Left,
   NewDelivery,
-  Notice,
-  Purged,
   Settlement,
   Stats,
-  Store,
-  Sync,
   Trace,
-} from '../store.js'
+} from '../../model/delivery.js'
+import type { Crew, Left, Notice, Purged, Store, Sync } from '../store.js'
 import { StoreError } from '../store-error.js'
 import { prepareAudience } from './audience.js'
 import { prepareClaim } from './claim.js'
 import { Connection } from './connection.js'
 import { prepareCopy } from './copy.js'
-import { createCrew } from './crew.js'
+import { createCrew } from './workers.js'
 import { prepareFind } from './find.js'
 import { Names } from './names.js'
-import { Notices } from './notices.js'
+import { Notices } from './notifications.js'
 import { preparePurge } from './purge.js'
 import { preparePut } from './put.js'
 import { prepareReplay } from './replay.js'

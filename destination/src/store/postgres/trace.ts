@@ -1,6 +1,6 @@
 import { toTrace } from '../copy.js'
 import { refusedByOf } from '../refused-by.js'
-import type { Copy, DeliveryId, Trace } from '../store.js'
+import type { Copy, DeliveryId, Trace } from '../../model/delivery.js'
 import { fromStored, toStored } from '../text.js'
 import { BACKLOG, DEAD, DONE, FRESH, LEASED, SKIPPED } from './schema.js'
 import type { RunQuery } from './connection.js'

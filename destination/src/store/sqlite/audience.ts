@@ -1,5 +1,5 @@
 import { StoreError } from '../store-error.js'
-import { deliveryOf } from '../notice.js'
+import { deliveryOf } from '../member-message.js'
 import type { Left, Notice, Sync } from '../store.js'
 import { fromStored, toStored } from '../text.js'
 import type { Shared } from './shared.js'

@@ -1,5 +1,6 @@
-import type { EventType } from '../../call.js'
-import { LEASE_MS, type Claim, type Delivery } from '../store.js'
+import type { EventType } from '../../model/call.js'
+import type { Claim, Delivery } from '../../model/delivery.js'
+import { LEASE_MS } from '../store.js'
 import { fromStored } from '../text.js'
 import type { Shared } from './shared.js'
 import type { Statement } from './driver.js'

@@ -12,7 +12,7 @@ import { migrate } from './schema.js'
 import { prepareSettle } from './settle.js'
 import type { Shared } from './shared.js'
 import { prepareSweep } from './sweep.js'
-import { Tally } from './tally.js'
+import { Tally } from './state-counts.js'
 import { prepareGet, prepareTrace } from './trace.js'
 
 /** In KB. Holds the inner pages of all indexes and the newest of the rest; the system's cache has the others. */

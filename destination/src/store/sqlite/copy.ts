@@ -1,5 +1,5 @@
 import { toRefusedBy } from '../refused-by.js'
-import type { Copy, DeliveryId } from '../store.js'
+import type { Copy, DeliveryId } from '../../model/delivery.js'
 import { toStored } from '../text.js'
 import type { Shared } from './shared.js'
 import { STATES } from './schema.js'

@@ -1,4 +1,5 @@
-import { LEASE_MS, type DeliveryId, type NewDelivery } from '../store.js'
+import type { DeliveryId, NewDelivery } from '../../model/delivery.js'
+import { LEASE_MS } from '../store.js'
 import { toStored } from '../text.js'
 import type { Shared } from './shared.js'
 import { LEASED, STATES } from './schema.js'

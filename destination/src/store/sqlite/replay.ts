@@ -1,4 +1,4 @@
-import type { DeliveryId } from '../store.js'
+import type { DeliveryId } from '../../model/delivery.js'
 import type { Shared } from './shared.js'
 import { BACKLOG, DEAD, DONE } from './schema.js'
 

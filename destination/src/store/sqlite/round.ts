@@ -5,15 +5,12 @@ import type {
   DeliveryId,
   Filter,
   Findings,
-  Left,
   NewDelivery,
-  Notice,
-  Purged,
   Settlement,
   Stats,
-  Sync,
   Trace,
-} from '../store.js'
+} from '../../model/delivery.js'
+import type { Left, Notice, Purged, Sync } from '../store.js'
 import type { StoreErrorCode } from '../store-error.js'
 
 /**

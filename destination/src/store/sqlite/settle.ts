@@ -1,4 +1,5 @@
-import { LEASE_MS, type Settlement } from '../store.js'
+import type { Settlement } from '../../model/delivery.js'
+import { LEASE_MS } from '../store.js'
 import { toStored } from '../text.js'
 import type { Shared } from './shared.js'
 import { toRefusedBy } from '../refused-by.js'

@@ -1,6 +1,6 @@
 import type { Database } from './driver.js'
 import type { Names } from './names.js'
-import type { Tally } from './tally.js'
+import type { Tally } from './state-counts.js'
 
 /** What the statements share. */
 export interface Shared {

@@ -7,16 +7,12 @@ import type {
   DeliveryId,
   Filter,
   Findings,
-  Left,
   NewDelivery,
-  Notice,
-  Purged,
   Settlement,
   Stats,
-  Store,
-  Sync,
   Trace,
-} from '../store.js'
+} from '../../model/delivery.js'
+import type { Left, Notice, Purged, Store, Sync } from '../store.js'
 import { StoreError } from '../store-error.js'
 import type { DriverName } from './driver.js'
 import type { Answer, Failure, Query, Result, Round, RoundResult } from './round.js'
