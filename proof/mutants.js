@@ -53,8 +53,8 @@ export const MUTANTS = [
     proof: 3,
     package: 'destination',
     file: 'dist/enqueue/enqueue.js',
-    find: 'ids = await store.put(deliveries);',
-    put: 'ids = []; setTimeout(() => void store.put(deliveries).catch(() => undefined), 500);',
+    find: 'ids = await store.put(placed);',
+    put: 'ids = []; setTimeout(() => void store.put(placed).catch(() => undefined), 500);',
   },
   {
     name: 'what an endpoint took is not noted',
@@ -89,8 +89,8 @@ export const MUTANTS = [
     proof: 4,
     package: 'destination',
     file: 'dist/enqueue/enqueue.js',
-    find: 'ids = await store.put(deliveries);',
-    put: 'ids = []; void store.put(deliveries).catch(() => undefined);',
+    find: 'ids = await store.put(placed);',
+    put: 'ids = []; void store.put(placed).catch(() => undefined);',
   },
 ]
 

@@ -8,7 +8,7 @@ import { addSchedule } from './cli/schedule.js'
 import { addSend } from './cli/send.js'
 import { addServe } from './cli/serve.js'
 import { addTrace } from './cli/trace.js'
-import { shown } from './operate/shown-trace.js'
+import { shownTrace } from './operate/shown-trace.js'
 import type { startDestination } from './destination.js'
 import type { examine } from './operate/doctor.js'
 import { migrateStore } from './operate/migrate.js'
@@ -27,7 +27,7 @@ const commands = [
   addServe(start),
   addListen,
   addSend,
-  addTrace({ open: openStore, show: shown }),
+  addTrace({ open: openStore, show: shownTrace }),
   addReplay,
   addDoctor(find),
   addImport,

@@ -170,8 +170,8 @@ function openSource(file: string, { format, map, progress, restart, dryRun }: Im
     try {
       writeProgress(path, saved)
     } catch (error) {
-      const mend = 'Name another file with --progress.'
-      throw new CommandError(EXIT.failed, `${path}: ${(error as Error).message}. ${mend}`)
+      const fix = 'Name another file with --progress.'
+      throw new CommandError(EXIT.failed, `${path}: ${(error as Error).message}. ${fix}`)
     }
   }
   return { rows, from, size, save }

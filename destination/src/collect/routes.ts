@@ -1,5 +1,5 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
-import type { Accept } from '../enqueue/calls.js'
+import type { EnqueueCalls } from '../enqueue/calls.js'
 import { CALL_TYPES, type Call, type CallType } from '../model/call.js'
 import { basicUser, type Credentials } from './credentials.js'
 import { MAX_BATCH_BYTES, MAX_CALL_BYTES } from './limits.js'
@@ -9,41 +9,45 @@ import type { Buckets } from './rate-limit.js'
 import { receiveCalls } from './receive.js'
 import { JSON_TYPE, Refusal, toRefusal, type Rejected } from '../http/refusal.js'
 
-/** What the routes tell of requests, in numbers. */
-export interface CallCounts {
-  /** A request was answered: `ok`, `partly`, or with the code of a refusal. An unknown source's name is empty. */
-  answered(source: string, answer: string): void
-  /** So many of its calls were `accepted`, or were not, with the code of why. */
-  called(source: string, answer: string, count: number): void
+/** What happens to the requests of sources. */
+export interface CollectEvents {
+  /** A request was answered: `ok`, `partly`, or with the code of a refusal. The name of an unknown source is empty. */
+  requestAnswered(source: string, answer: string): void
+  /** So many calls of a request were `accepted`, or were not, with the code that says why. */
+  callsCounted(source: string, answer: string, count: number): void
+  /** Calls were accepted: they are durable. */
+  callsAccepted(source: string, calls: readonly Call[]): void
+  /** Good calls could not be accepted. */
+  callsNotAccepted(error: unknown): void
 }
 
-/** What the routes need of the collector. */
-export interface Intake {
-  accept: Accept
-  counts: CallCounts
-  /** By the settings of the moment. */
+/** What the routes work with. */
+export interface CallRoutesParts {
+  enqueueCalls: EnqueueCalls
+  events: CollectEvents
+  /** By the present settings. */
   credentials: Credentials
-  /** By the settings of the moment. */
+  /** By the present settings. */
   buckets: Buckets
 }
 
 const SUCCESS = '{"success":true}'
 
-/** Adds the routes under which calls come in. They read bodies on their own: see {@link readBody}. */
-export function addCallRoutes(app: FastifyInstance, intake: Intake): void {
+/** Adds the routes that take calls. They read the bodies themselves, with {@link readBody}. */
+export function addCallRoutes(app: FastifyInstance, parts: CallRoutesParts): void {
   void app.register((routes, _options, done) => {
     routes.removeAllContentTypeParsers()
     routes.addContentTypeParser('*', (_request, _body, parsed) => {
       parsed(null)
     })
     routes.addHook('onRequest', (request, _reply, next) => {
-      // One that is malformed would be refused, and none of them counts here.
+      // Fastify refuses a malformed content type. Here the content type does not matter.
       delete request.raw.headers['content-type']
       next()
     })
-    routes.post('/v1/batch', (request, reply) => answer(intake, undefined, request, reply))
+    routes.post('/v1/batch', (request, reply) => answer(parts, undefined, request, reply))
     for (const type of CALL_TYPES) {
-      routes.post(`/v1/${type}`, (request, reply) => answer(intake, type, request, reply))
+      routes.post(`/v1/${type}`, (request, reply) => answer(parts, type, request, reply))
     }
     done()
   })
@@ -51,54 +55,56 @@ export function addCallRoutes(app: FastifyInstance, intake: Intake): void {
 
 /** Answers one request: 200 only once the calls are durable. */
 async function answer(
-  intake: Intake,
+  parts: CallRoutesParts,
   type: CallType | undefined,
   request: FastifyRequest,
   reply: FastifyReply,
 ): Promise<FastifyReply> {
-  const { counts } = intake
+  const { events } = parts
   let source = ''
   try {
     const user = basicUser(request.headers.authorization)
-    if (user !== undefined) source = sourceOf(user, intake.credentials)
-    checkRate(intake, source, 1) // whoever has sent too much costs no more than this
+    if (user !== undefined) source = sourceOf(user, parts.credentials)
+    checkRate(parts, source, 1) // a source over its limit costs no more than this
     const bytes = await readBody(request.raw, type === undefined ? MAX_BATCH_BYTES : MAX_CALL_BYTES)
     const body = parseBody(bytes)
-    if (user === undefined) source = sourceOf(keyWithin(body), intake.credentials)
+    if (user === undefined) source = sourceOf(keyWithin(body), parts.credentials)
     const { calls, rejected } = receiveCalls(body, bytes.length, type, Date.now())
-    for (const { code } of rejected) counts.called(source, code, 1)
-    await accepting(intake, source, calls, request.headers['traceparent'] as string | undefined)
-    counts.answered(source, rejected.length === 0 ? 'ok' : 'partly')
+    for (const { code } of rejected) events.callsCounted(source, code, 1)
+    await accept(parts, source, calls, request.headers['traceparent'] as string | undefined)
+    events.requestAnswered(source, rejected.length === 0 ? 'ok' : 'partly')
     reply.header('content-type', JSON_TYPE)
     return await reply.send(rejected.length === 0 ? SUCCESS : partly(rejected))
   } catch (error) {
     const { code, rejected = [] } = toRefusal(error)
-    for (const { code } of rejected) counts.called(source, code, 1)
-    counts.answered(source, code)
+    for (const { code } of rejected) events.callsCounted(source, code, 1)
+    events.requestAnswered(source, code)
     throw error
   }
 }
 
-async function accepting(
-  intake: Intake,
+async function accept(
+  parts: CallRoutesParts,
   source: string,
   calls: Call[],
   traceParent: string | undefined,
 ): Promise<void> {
-  const { accept, counts } = intake
+  const { enqueueCalls, events, buckets } = parts
   try {
-    checkRate(intake, source, calls.length)
-    intake.buckets.get(source)?.take(calls.length)
-    await accept(source, calls, traceParent)
+    checkRate(parts, source, calls.length)
+    buckets.get(source)?.take(calls.length)
+    await enqueueCalls(source, calls, traceParent)
   } catch (error) {
-    counts.called(source, toRefusal(error).code, calls.length)
+    events.callsNotAccepted(error)
+    events.callsCounted(source, toRefusal(error).code, calls.length)
     throw error
   }
-  counts.called(source, 'accepted', calls.length)
+  events.callsAccepted(source, calls)
+  events.callsCounted(source, 'accepted', calls.length)
 }
 
 /** @throws {@link Refusal} if so many calls would be more than the source may send. */
-function checkRate({ buckets }: Intake, source: string, calls: number): void {
+function checkRate({ buckets }: CallRoutesParts, source: string, calls: number): void {
   const bucket = buckets.get(source)
   const waitMs = bucket?.waitMs(calls) ?? 0
   if (!bucket || waitMs === 0) return

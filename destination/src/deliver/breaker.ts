@@ -1,60 +1,65 @@
-/** Failures in a row that shut a gate. */
+import type { BreakerState } from '../model/answers.js'
+
+/** So many failures in a row open a breaker. */
 const FAILURES_TO_OPEN = 5
 
 /**
- * The wait before a first probe, in ms, doubled after each probe that failed, up to the longest. That one is less than
- * the waits between the later attempts of a message (45 s and more), so that a lone message keeps to its schedule.
+ * The wait before the first probe, in ms. It doubles after each probe that fails, up to the longest wait. The longest
+ * wait is shorter than the waits between the later attempts of a message (45 s and more), so that a single message
+ * keeps to its schedule.
  */
 export const PROBE_MS = 1_000
 export const MAX_PROBE_MS = 30_000
 
-/** The longest that a `Retry-After` keeps a gate shut, in ms: an endpoint that asks for a day is asked again before. */
+/** A `Retry-After` keeps a breaker open for at most this time, in ms: an endpoint that asks for a day is probed before. */
 const MAX_RETRY_AFTER_MS = 300_000
 
-/** Up to this share is added to each wait, so that gates that shut together do not probe together. */
+/** Up to this share is added to each wait, so that breakers that open together do not probe together. */
 const JITTER = 0.2
 
-/** What came of a request, for its gate. An endpoint that answers is well, whatever it thinks of the message. */
-export type Health = 'well' | 'ill' | 'throttled'
+/** What the end of a request tells a breaker. An endpoint that answers is healthy, even if it refuses the message. */
+export type Signal = 'success' | 'failure' | 'throttled'
 
-/** A leave to send one request, from {@link Gate.enter}; it belongs to {@link Gate.leave}. */
-export type Pass = number
+/** The time between two changes of a breaker: {@link Breaker.start} gives it, {@link Breaker.end} wants it back. */
+export type Period = number
 
 /**
- * Decides how many requests an endpoint gets at once, so that one that is down costs a request now and then.
+ * Decides how many requests an endpoint gets at once, so that an endpoint that is down costs only a few requests.
  *
- *     closed ── 5 failures in a row, or "slow down" ──► open ◄───────────┐
- *        ▲                                               │ wait is over  │ failure
- *        │ limit reaches the cap                         ▼               │
- *       ramp ◄─────────────── success ──────────────── probe ────────────┤
- *        └── as many failures in a row as its limit, 5 at most ──────────┘
+ *     closed ── 5 failures in a row, or "slow down" ──► open ◄──────────────┐
+ *        ▲                                               │ the wait is over │ failure
+ *        │ limit reaches the cap                         ▼                  │
+ *     half-open ◄──────────── success ────────── open, with a probe ────────┤
+ *        └── as many failures in a row as its limit, 5 at most ─────────────┘
  *
- * Where other workers deliver to the same endpoint, it has its share of the cap, and sends a probe only with the leave
- * of all of them: see {@link Accord}.
+ * Where other workers deliver to the same endpoint, this process has a share of the cap, and it sends a probe only with
+ * the permission of all workers: see {@link SharedBreakers}.
  *
- * Only time that is handed in counts, and any monotonic clock will do.
+ * The caller passes the time in. Any monotonic clock works.
  */
-export class Gate {
-  #state: 'closed' | 'open' | 'probe' | 'ramp' = 'closed'
-  /** What this process has of the cap. */
+export class Breaker {
+  #state: BreakerState = 'closed'
+  /** Whether a probe is under way. */
+  #isProbing = false
+  /** How much of the cap this process has. */
   #share: number
   /** Whether no other process sends to the endpoint. */
   #isAlone = true
-  /** Among others: until when a probe may be sent. */
-  #leaveUntil = -Infinity
-  /** Requests that may be under way at once, while closed or in the ramp. */
+  /** Among several workers: until when a probe may be sent. */
+  #permittedUntil = -Infinity
+  /** Requests that may be under way at once, while closed or half-open. */
   #limit: number
   #inFlight = 0
   /** In a row. */
   #failures = 0
-  /** In this step of the ramp. */
+  /** Since the limit was raised last. */
   #successes = 0
   /** The wait before the next probe, without its jitter. */
   #probeMs = PROBE_MS
   /** When the next probe may be sent. */
   #probeAt = 0
-  /** Counts the times the gate shut and opened: what was sent before tells nothing of the time after. */
-  #pass: Pass = 0
+  /** Rises with each change: the end of a request that started before a change says nothing about the time after it. */
+  #period: Period = 0
 
   constructor(
     readonly cap: number,
@@ -64,8 +69,8 @@ export class Gate {
     this.#limit = cap
   }
 
-  /** For logs and pages. */
-  get state(): 'closed' | 'open' | 'probe' | 'ramp' {
+  /** For logs, metrics and pages. */
+  get state(): BreakerState {
     return this.#state
   }
 
@@ -73,63 +78,65 @@ export class Gate {
     return this.#inFlight
   }
 
-  /** Whether nothing but a probe can pass. */
-  get isShut(): boolean {
-    return this.#state === 'open' || this.#state === 'probe'
+  /** Whether only probes may be sent. */
+  get isOpen(): boolean {
+    return this.#state === 'open'
   }
 
   /** How many requests may start now. */
   room(now: number): number {
     if (this.#state === 'open') return this.#mayProbe(now) ? 1 : 0
-    if (this.#state === 'probe') return 0
     return Math.max(0, this.#limit - this.#inFlight)
   }
 
-  /** So many workers send to the endpoint, with this one: each has its part of the cap, and 1 at least. */
-  share(workers: number): void {
+  /** Shares the cap among so many workers, this one included. Each has an equal part, and at least 1. */
+  shareAmong(workers: number): void {
     this.#isAlone = false
     this.#share = Math.max(1, Math.floor(this.cap / workers))
     this.#limit = this.#state === 'closed' ? this.#share : Math.min(this.#limit, this.#share)
   }
 
-  /** Whether the others are to be asked for the leave to send a probe. */
-  isToAsk(now: number): boolean {
-    return (
-      this.#state === 'open' && !this.#isAlone && now >= this.#probeAt && now >= this.#leaveUntil
-    )
+  /** Whether a probe is due that needs the permission of the other workers. */
+  needsPermission(now: number): boolean {
+    if (this.#state !== 'open' || this.#isProbing || this.#isAlone) return false
+    return now >= this.#probeAt && now >= this.#permittedUntil
   }
 
-  /** The others give leave to send one probe. */
-  grant(until: number): void {
-    this.#leaveUntil = until
+  /** The other workers permit one probe, until a time. */
+  permitProbe(until: number): void {
+    this.#permittedUntil = until
   }
 
-  /** A request starts. Only while there is {@link room}. */
-  enter(): Pass {
-    if (this.#state === 'open') this.#become('probe')
-    this.#leaveUntil = -Infinity
+  /** A request starts. Only to be called while there is {@link room}. */
+  start(): Period {
+    if (this.#state === 'open') {
+      this.#isProbing = true
+      this.#period++
+    }
+    this.#permittedUntil = -Infinity
     this.#inFlight++
-    return this.#pass
+    return this.#period
   }
 
   /**
    * A request has ended.
    *
+   * @param period - What {@link start} returned.
    * @param retryAfterMs - The wait that the endpoint asked for, in ms; 0 for none.
    */
-  leave(pass: Pass, health: Health, retryAfterMs: number, now: number): void {
+  end(period: Period, signal: Signal, retryAfterMs: number, now: number): void {
     this.#inFlight--
-    if (pass !== this.#pass) return
-    if (health === 'well') this.#succeed()
-    else if (health === 'throttled' || retryAfterMs > 0) this.#open(retryAfterMs, now)
+    if (period !== this.#period) return
+    if (signal === 'success') this.#succeed()
+    else if (signal === 'throttled' || retryAfterMs > 0) this.#open(retryAfterMs, now)
     else this.#fail(now)
   }
 
   #succeed(): void {
     this.#failures = 0
     if (this.#state === 'closed') return
-    if (this.#state === 'probe') {
-      this.#become('ramp')
+    if (this.#state === 'open') {
+      this.#change('half-open')
       this.#limit = Math.min(2, this.#share)
       this.#successes = 0
     } else if (++this.#successes >= this.#limit) {
@@ -142,28 +149,30 @@ export class Gate {
   }
 
   #mayProbe(now: number): boolean {
-    return now >= this.#probeAt && (this.#isAlone || now < this.#leaveUntil)
+    if (this.#isProbing || now < this.#probeAt) return false
+    return this.#isAlone || now < this.#permittedUntil
   }
 
   #fail(now: number): void {
     this.#failures++
-    if (this.#state === 'probe' || this.#failures >= this.#tolerated()) this.#open(0, now)
+    if (this.#isProbing || this.#failures >= this.#tolerated()) this.#open(0, now)
   }
 
   #tolerated(): number {
-    return this.#state === 'ramp' ? Math.min(FAILURES_TO_OPEN, this.#limit) : FAILURES_TO_OPEN
+    return this.#state === 'half-open' ? Math.min(FAILURES_TO_OPEN, this.#limit) : FAILURES_TO_OPEN
   }
 
   #open(retryAfterMs: number, now: number): void {
     const waitMs = Math.max(this.#probeMs, Math.min(retryAfterMs, MAX_RETRY_AFTER_MS))
-    this.#become('open')
+    this.#change('open')
     this.#probeAt = now + waitMs * (1 + JITTER * this.random())
     this.#probeMs = Math.min(this.#probeMs * 2, MAX_PROBE_MS)
     this.#failures = 0
   }
 
-  #become(state: 'open' | 'probe' | 'ramp'): void {
+  #change(state: BreakerState): void {
     this.#state = state
-    this.#pass++
+    this.#isProbing = false
+    this.#period++
   }
 }

@@ -8,7 +8,7 @@ export interface EndpointOutcome {
   outcome: Outcome
 }
 
-/** The wait after an attempt that reached no endpoint, since all of them were down or busy: a gate decides when it ends. */
+/** The wait if nothing was sent because all endpoints were down or busy, in ms. The breakers decide when it ends. */
 const UNSENT_DELAY_MS = 1_000
 
 /**
@@ -64,7 +64,7 @@ function nextState(
   if (failed.every(({ outcome }) => isUnsent(outcome))) {
     return { state: 'backlog', delayMs: UNSENT_DELAY_MS }
   }
-  // The endpoint that asks for the least decides; another's longer wish is kept by its gate.
+  // The endpoint that asks for the shortest wait decides. The breakers of the others make them wait for longer.
   const retryAfterMs = Math.min(...failed.map(({ outcome }) => outcome.retryAfterMs ?? 0))
   const attempt = delivery.attempt - delivery.attemptsBefore
   const sinceFirstMs = delivery.sinceFirstMs + elapsedMs

@@ -1,15 +1,15 @@
+import type { Claim, Lane } from '../model/delivery.js'
 import { createSigning, type Signing } from '../post/signing.js'
 import type { Destination } from '../settings/settings.js'
-import type { Claim, Lane } from '../model/delivery.js'
-import type { Line } from './endpoint-queue.js'
+import type { EndpointQueue } from './endpoint-queue.js'
 
-/** How often a lane is looked at, in ms, if nothing is known to wait there: other processes may have put something. */
-const LOOK_MS = 1_000
+/** How often a lane is claimed from, in ms, if it is not known to have anything: other processes may have put something. */
+const POLL_MS = 1_000
 
-/** The share of the room that is kept for the other lane: fresh messages and the backlog never starve each other. */
+/** The share of the room that is kept for the other lane, so that fresh messages and the backlog never starve each other. */
 const KEPT_SHARE = 1 / 4
 
-/** Claims wait until this share of the room is free: one claim of many costs little more than one of one. */
+/** A claim waits until this share of the room is free: a claim of many deliveries costs little more than a claim of one. */
 const CLAIM_SHARE = 1 / 8
 
 /** At most so many deliveries are claimed at once for one lane. */
@@ -19,22 +19,22 @@ const MAX_CLAIM = 256
 interface LaneState {
   /** Deliveries that are being put or claimed: room is reserved for them. */
   coming: number
-  /** Deliveries under way that came from it. */
+  /** Deliveries from this lane that are under way. */
   underWay: number
-  /** Whether it surely has something due in the store. */
+  /** Whether the store surely has something due for it. */
   hasWaiting: boolean
-  /** Whether it got something since the last claim was made. */
+  /** Whether the store got something for it since the last claim was made. */
   hasMore: boolean
-  /** When to look whether it has. */
-  lookAt: number
+  /** When it is claimed from again, even if nothing is known to wait. */
+  pollAt: number
 }
 
-/** One destination as the dispatcher sees it: the lines to its endpoints, what is under way, what waits in the store. */
-export class Target {
-  /** What an earlier process left is looked for at once. */
+/** What one destination may send now: the queues of its endpoints, what is under way, and what waits in the store. */
+export class DestinationQueue {
+  /** At the start each lane is claimed from at once: an earlier process may have left something. */
   readonly #lanes: Record<Lane, LaneState> = {
-    fresh: { coming: 0, underWay: 0, hasWaiting: true, hasMore: false, lookAt: 0 },
-    backlog: { coming: 0, underWay: 0, hasWaiting: true, hasMore: false, lookAt: 0 },
+    fresh: { coming: 0, underWay: 0, hasWaiting: true, hasMore: false, pollAt: 0 },
+    backlog: { coming: 0, underWay: 0, hasWaiting: true, hasMore: false, pollAt: 0 },
   }
 
   /** The URLs of its endpoints. */
@@ -46,76 +46,76 @@ export class Target {
   /** @param now - A monotonic clock, in ms. */
   constructor(
     readonly destination: Destination,
-    readonly lines: readonly Line[],
+    readonly endpoints: readonly EndpointQueue[],
     readonly now: () => number,
   ) {
     this.signing = createSigning(destination)
-    this.urls = lines.map(({ endpoint }) => endpoint.url)
+    this.urls = endpoints.map(({ endpoint }) => endpoint.url)
   }
 
   /**
-   * Where a new message starts. If it is `leased`, room is reserved for it, until {@link arrive}.
+   * Where a new message starts. If the answer is `leased`, room is reserved for it until {@link releaseRoom}.
    *
-   * A destination with every gate shut parks its messages in the backlog, so that once it is well again what is fresh
-   * by then goes first. Behind messages that wait in the fresh lane a new one waits too.
+   * While all endpoints are down, new messages go to the backlog, so that the messages that arrive after the recovery
+   * are sent first. While messages wait in the fresh lane, a new one waits behind them.
    */
   place(): Lane | 'leased' {
     if (!this.#lanes.fresh.hasWaiting && this.#room('fresh') > 0) {
       this.#lanes.fresh.coming++
       return 'leased'
     }
-    return this.isShut ? 'backlog' : 'fresh'
+    return this.isDown ? 'backlog' : 'fresh'
   }
 
-  /** What to claim now; room is reserved for it, until {@link arrive}. */
+  /** What to claim now. Room is reserved for it until {@link claimed}. */
   claims(): Claim[] {
     const claims: Claim[] = []
-    // A probe is for those whose time runs.
-    const lanes = this.isShut ? (['backlog', 'fresh'] as const) : (['fresh', 'backlog'] as const)
+    // Probe with a message from the backlog: its retry window is already running.
+    const lanes = this.isDown ? (['backlog', 'fresh'] as const) : (['fresh', 'backlog'] as const)
     for (const lane of lanes) {
-      const limit = this.#isToLookAt(lane) ? Math.min(this.#room(lane), MAX_CLAIM) : 0
+      const limit = this.#isToClaim(lane) ? Math.min(this.#room(lane), MAX_CLAIM) : 0
       if (limit <= 0 || limit < this.#limit() * CLAIM_SHARE) continue
       const state = this.#lanes[lane]
       state.coming += limit
       state.hasMore = false
-      state.lookAt = this.now() + LOOK_MS
+      state.pollAt = this.now() + POLL_MS
       claims.push({ destination: this.destination.name, lane, limit })
     }
     return claims
   }
 
-  /** What {@link claims} asked for has been claimed, so many of it; or the claim failed. */
+  /** A claim of {@link claims} has given so many deliveries, or it has failed and gave none. */
   claimed({ lane, limit }: Claim, count: number): void {
     const state = this.#lanes[lane]
     state.coming -= limit
     state.hasWaiting = count === limit || state.hasMore
   }
 
-  /** Reserved room is given back: what was put is there already, or could not be put. */
-  arrive(): void {
+  /** Gives back the room that {@link place} reserved. */
+  releaseRoom(): void {
     this.#lanes.fresh.coming--
   }
 
-  /** A lane of the store has something more, due after a while. */
-  expect(lane: Lane, delayMs: number): void {
+  /** The store has something more for a lane, which is due after a while. */
+  noteDue(lane: Lane, delayMs: number): void {
     const state = this.#lanes[lane]
     if (delayMs === 0) state.hasWaiting = state.hasMore = true
-    else state.lookAt = Math.min(state.lookAt, this.now() + delayMs)
+    else state.pollAt = Math.min(state.pollAt, this.now() + delayMs)
   }
 
-  /** An attempt starts, of a delivery from a lane. */
+  /** The attempts for a delivery from a lane start. */
   start(lane: Lane): void {
     this.#lanes[lane].underWay++
   }
 
-  /** It has ended. */
+  /** They have ended. */
   end(lane: Lane): void {
     this.#lanes[lane].underWay--
   }
 
-  /** Whether every endpoint is down: nothing but probes is sent. */
-  get isShut(): boolean {
-    return this.lines.every(({ gate }) => gate.isShut)
+  /** Whether every endpoint is down, so that only probes are sent. */
+  get isDown(): boolean {
+    return this.endpoints.every(({ breaker }) => breaker.isOpen)
   }
 
   /** Whether a lane has something due that could be claimed once there is room. */
@@ -123,23 +123,24 @@ export class Target {
     return this.#lanes.fresh.hasWaiting || this.#lanes.backlog.hasWaiting
   }
 
-  #isToLookAt(lane: Lane): boolean {
-    const { hasWaiting, lookAt } = this.#lanes[lane]
-    return hasWaiting || this.now() >= lookAt
+  #isToClaim(lane: Lane): boolean {
+    const { hasWaiting, pollAt } = this.#lanes[lane]
+    return hasWaiting || this.now() >= pollAt
   }
 
   /**
    * How many deliveries of a lane may start now.
    *
-   * The quickest endpoint decides for fresh messages, so that a slow one beside it does not delay them. For the backlog
-   * the slowest does: nobody waits for it, and it is to reach every endpoint that is well.
+   * For fresh messages the fastest endpoint decides, so that a slow endpoint beside it does not delay them. For the
+   * backlog the slowest healthy endpoint decides: these messages are late anyway, and each of them shall reach every
+   * healthy endpoint.
    */
   #room(lane: Lane): number {
-    const areAllShut = this.isShut
+    const { isDown } = this
     let room = lane === 'fresh' ? -Infinity : Infinity
-    for (const line of this.lines) {
-      if (line.gate.isShut && !areAllShut) continue
-      room = lane === 'fresh' ? Math.max(room, line.room()) : Math.min(room, line.room())
+    for (const endpoint of this.endpoints) {
+      if (endpoint.breaker.isOpen && !isDown) continue
+      room = lane === 'fresh' ? Math.max(room, endpoint.room()) : Math.min(room, endpoint.room())
     }
     room -= this.#lanes.fresh.coming + this.#lanes.backlog.coming
     if (room <= 0) return room
@@ -153,8 +154,9 @@ export class Target {
   /** How many requests may be under way at the endpoint that takes the most. */
   #limit(): number {
     let limit = 0
-    for (const { gate } of this.lines)
-      limit = Math.max(limit, gate.room(this.now()) + gate.inFlight)
+    for (const { breaker } of this.endpoints) {
+      limit = Math.max(limit, breaker.room(this.now()) + breaker.inFlight)
+    }
     return limit
   }
 }

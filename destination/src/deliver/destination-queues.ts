@@ -1,12 +1,12 @@
 import { isDeepStrictEqual } from 'node:util'
 import type { Poster } from '../post/poster.js'
 import type { Destination, Endpoint } from '../settings/settings.js'
-import { Gate } from './breaker.js'
-import { Line } from './endpoint-queue.js'
-import { Target } from './destination-queue.js'
+import { Breaker } from './breaker.js'
+import { DestinationQueue } from './destination-queue.js'
+import { EndpointQueue } from './endpoint-queue.js'
 
-/** What targets are made with. */
-export interface AimParts {
+/** What the queues are made with. */
+export interface QueueParts {
   /** Makes the connections to an endpoint. */
   connect: (endpoint: Endpoint) => Poster
   /** A monotonic clock, in ms. */
@@ -14,27 +14,33 @@ export interface AimParts {
 }
 
 /**
- * The targets for new settings. An endpoint that is as before keeps its connections, its gate and what waits for it; one
- * of which just the headers changed keeps its gate, as it is no more and no less well than before.
+ * Makes the queues for new settings. An endpoint whose settings did not change keeps its connections, its breaker and the
+ * requests that wait for it. An endpoint of which only the headers changed keeps its breaker.
  *
- * @param before - The targets so far.
- * @param isSameNetwork - Whether connections made before may stay: they know the trusted certificates and the networks.
+ * @param before - The queues so far.
+ * @param isSameNetwork - Whether the connections so far may stay: the allowed networks and the trusted certificates, which
+ * they were made with, did not change.
  */
-export function aim(
+export function destinationQueues(
   destinations: readonly Destination[],
-  before: readonly Target[],
+  before: readonly DestinationQueue[],
   isSameNetwork: boolean,
-  { connect, now }: AimParts,
-): Target[] {
+  { connect, now }: QueueParts,
+): DestinationQueue[] {
+  const toEndpointQueue = (endpoint: Endpoint, known: EndpointQueue | undefined) => {
+    if (known && isSameNetwork && isDeepStrictEqual(known.endpoint, endpoint)) return known
+    const isSameCap = known?.breaker.cap === endpoint.concurrency
+    const breaker = known && isSameCap ? known.breaker : new Breaker(endpoint.concurrency)
+    return new EndpointQueue(endpoint, breaker, connect(endpoint), now)
+  }
   return destinations.map((destination) => {
-    const known = before.find((target) => target.destination.name === destination.name)?.lines ?? []
-    const lines = destination.webhooks.map((endpoint) => {
-      const line = known.find((line) => line.endpoint.url === endpoint.url)
-      if (line && isSameNetwork && isDeepStrictEqual(line.endpoint, endpoint)) return line
-      const isSameCap = line?.gate.cap === endpoint.concurrency
-      const gate = line && isSameCap ? line.gate : new Gate(endpoint.concurrency)
-      return new Line(endpoint, gate, connect(endpoint), now)
-    })
-    return new Target(destination, lines, now)
+    const known = before.find((queue) => queue.destination.name === destination.name)
+    const endpoints = destination.webhooks.map((endpoint) =>
+      toEndpointQueue(
+        endpoint,
+        known?.endpoints.find((queue) => queue.endpoint.url === endpoint.url),
+      ),
+    )
+    return new DestinationQueue(destination, endpoints, now)
   })
 }

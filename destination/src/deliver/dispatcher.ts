@@ -1,47 +1,47 @@
-import { attempt } from './send.js'
-import { decide, type EndpointOutcome } from './decide.js'
-import type { Settler } from './settler.js'
 import type { Claim, Delivery, Lane } from '../model/delivery.js'
-import type { Store } from '../store/store.js'
-import type { Target } from './destination-queue.js'
+import type { DispatchPort } from '../store/store.js'
+import { decide, type EndpointOutcome } from './decide.js'
+import type { DestinationQueue } from './destination-queue.js'
+import { send } from './send.js'
+import type { Settler } from './settler.js'
 
-/** How often the store is asked for what has become due, and queues are swept, in ms. */
+/** How often the store is asked for what has become due, and the queues of endpoints are swept, in ms. */
 const TICK_MS = 250
 
-/** What the dispatcher tells of. */
-export interface DispatchReport {
-  /** An attempt has ended, with one outcome for each endpoint, and this is next for the delivery. */
+/** What happens to deliveries. */
+export interface DispatchEvents {
+  /** All attempts of one claim have ended, one at each endpoint. `next` is what is decided for the delivery. */
   attempted(delivery: Delivery, outcomes: EndpointOutcome[], next: Next): void
   /** The store could not be claimed from; it is asked again. Told once for failures in a row. */
   claimFailed(error: unknown): void
 }
 
-/** Where a new message starts, and the destination's settings at that time. */
+/** Where a new message starts, and the queue of its destination at that time. */
 export interface Placement {
   state: Lane | 'leased'
-  target: Target | undefined
+  queue: DestinationQueue | undefined
 }
 
 type Next = ReturnType<typeof decide>['next']
 
 /** What the dispatcher works with. */
 export interface DispatcherParts {
-  store: Pick<Store, 'claim'>
+  store: Pick<DispatchPort, 'claim'>
   settler: Settler
-  report: DispatchReport
+  events: DispatchEvents
   /** A monotonic clock, in ms. */
   now: () => number
   random: () => number
 }
 
 /**
- * Sees to it that what is due is attempted, as far as there is room at the endpoints.
+ * Sends what is due, as far as there is room at the endpoints.
  *
- * A message for a destination that is well is handed over by whoever put it ({@link place}, then {@link take}): the
- * store has it leased already, and need not be asked. All else is claimed.
+ * A message for a healthy destination is handed over by the code that stores it ({@link place}, then {@link placed}): the
+ * store has leased it already, and is not asked again. All other deliveries are claimed.
  */
 export class Dispatcher {
-  #targets = new Map<string, Target>()
+  #queues = new Map<string, DestinationQueue>()
   #underWay = 0
   #isStopped = false
   #isClaiming = false
@@ -62,48 +62,41 @@ export class Dispatcher {
     }, TICK_MS)
   }
 
-  /** Replaces the destinations. What is under way to those before ends as it would have. */
-  aim(targets: Iterable<Target>): void {
-    this.#targets = new Map(Array.from(targets, (target) => [target.destination.name, target]))
+  /** Replaces the destinations. What is under way to the former ones ends as before. */
+  use(queues: Iterable<DestinationQueue>): void {
+    this.#queues = new Map(Array.from(queues, (queue) => [queue.destination.name, queue]))
     this.#claim()
   }
 
-  /** Another process has put something in a lane just now. */
-  heard(destination: string, lane: Lane): void {
-    const target = this.#targets.get(destination)
-    if (!target) return
-    target.expect(lane, 0)
+  /** The store has something more in a lane of a destination, which is due now. */
+  wake(destination: string, lane: Lane): void {
+    const queue = this.#queues.get(destination)
+    if (!queue) return
+    queue.noteDue(lane, 0)
     this.#claim()
   }
 
   /** Where a new message for a destination starts. */
   place(destination: string): Placement {
-    const target = this.#targets.get(destination)
-    if (!target || this.#isStopped || this.parts.settler.isFailing)
-      return { state: 'fresh', target }
-    return { state: target.place(), target }
+    const queue = this.#queues.get(destination)
+    if (!queue || this.#isStopped || this.parts.settler.isFailing) return { state: 'fresh', queue }
+    return { state: queue.place(), queue }
   }
 
-  /** A message is where it was placed: it is attempted, if it was leased, or else claimed when there is room. */
-  placed({ state, target }: Placement, delivery: Delivery): void {
+  /** A message is stored where it was placed. If it is leased, it is sent; else it is claimed when there is room. */
+  placed({ state, queue }: Placement, delivery: Delivery): void {
     if (state === 'leased') {
-      target?.arrive()
-      if (target) this.#attempt(delivery, target)
+      queue?.releaseRoom()
+      if (queue) this.#send(delivery, queue)
     } else {
-      target?.expect(state, 0)
+      queue?.noteDue(state, 0)
       this.#claim()
     }
   }
 
-  /** A message that was placed could not be put, or was known already. */
-  notPlaced({ state, target }: Placement): void {
-    if (state === 'leased') target?.arrive()
-  }
-
-  /** The store has got something more for the backlog of a destination. */
-  expect(destination: string): void {
-    this.#targets.get(destination)?.expect('backlog', 0)
-    this.#claim()
+  /** A message that was placed could not be stored, or the store has it already. */
+  notPlaced({ state, queue }: Placement): void {
+    if (state === 'leased') queue?.releaseRoom()
   }
 
   /** Deliveries under way. */
@@ -111,23 +104,25 @@ export class Dispatcher {
     return this.#underWay
   }
 
-  /** For how long it has not moved, in ms: it waits for its timer, or for the store. */
+  /** For how long it has waited for its timer, or for the store, in ms. */
   stalledMs(): number {
     return this.parts.now() - Math.min(this.#tickedAt, this.#askedAt ?? Infinity)
   }
 
-  /** Whether the store did not let it claim, the last time. */
+  /** Whether the last claim failed. */
   get hasClaimFailed(): boolean {
     return this.#hasClaimFailed
   }
 
-  /** Claims nothing more, and leases nothing more to who puts it. What waits for its turn at an endpoint goes without. */
+  /** Claims and leases nothing more. Requests that wait for their turn at an endpoint are not sent. */
   stop(): void {
     this.#isStopped = true
-    for (const { lines } of this.#targets.values()) for (const line of lines) line.sweep(0)
+    for (const { endpoints } of this.#queues.values()) {
+      for (const endpoint of endpoints) endpoint.sweep(0)
+    }
   }
 
-  /** Resolves once what is under way has ended and is settled, if nothing is put any more. */
+  /** Resolves once everything under way has ended and is settled. Nothing may be put any more. */
   async close(): Promise<void> {
     this.stop()
     await this.#claiming
@@ -138,7 +133,9 @@ export class Dispatcher {
 
   #tick(): void {
     this.#tickedAt = this.parts.now()
-    for (const { lines } of this.#targets.values()) for (const line of lines) line.sweep()
+    for (const { endpoints } of this.#queues.values()) {
+      for (const endpoint of endpoints) endpoint.sweep()
+    }
     this.#claim()
   }
 
@@ -151,56 +148,56 @@ export class Dispatcher {
     this.#isClaiming = true
     while (this.#isToClaim && !this.#isStopped && !this.parts.settler.isFailing) {
       this.#isToClaim = false
-      const wants = Array.from(this.#targets.values(), (target) =>
-        target.claims().map((claim) => ({ target, claim })),
+      const claims = Array.from(this.#queues.values(), (queue) =>
+        queue.claims().map((claim) => ({ queue, claim })),
       ).flat()
-      if (wants.length > 0) await this.#claimFor(wants)
+      if (claims.length > 0) await this.#claimFor(claims)
     }
     this.#isClaiming = false
   }
 
-  async #claimFor(wants: { target: Target; claim: Claim }[]): Promise<void> {
+  async #claimFor(claims: { queue: DestinationQueue; claim: Claim }[]): Promise<void> {
     let deliveries: Delivery[] = []
     this.#askedAt = this.parts.now()
     try {
-      deliveries = await this.parts.store.claim(wants.map(({ claim }) => claim))
+      deliveries = await this.parts.store.claim(claims.map(({ claim }) => claim))
       this.#hasClaimFailed = false
     } catch (error) {
-      if (!this.#hasClaimFailed) this.parts.report.claimFailed(error)
+      if (!this.#hasClaimFailed) this.parts.events.claimFailed(error)
       this.#hasClaimFailed = true
     } finally {
       this.#askedAt = undefined
     }
-    const byLane = new Map<string, Delivery[]>(wants.map(({ claim }) => [laneOf(claim), []]))
+    const byLane = new Map<string, Delivery[]>(claims.map(({ claim }) => [laneOf(claim), []]))
     for (const delivery of deliveries) byLane.get(laneOf(delivery))?.push(delivery)
-    for (const { target, claim } of wants) {
+    for (const { queue, claim } of claims) {
       const own = byLane.get(laneOf(claim)) ?? []
-      target.claimed(claim, own.length)
+      queue.claimed(claim, own.length)
       if (own.length === claim.limit) this.#isToClaim = true
-      for (const delivery of own) this.#attempt(delivery, target)
+      for (const delivery of own) this.#send(delivery, queue)
     }
   }
 
-  #attempt(delivery: Delivery, target: Target): void {
-    const { signing, lines, urls } = target
-    const startedAt = this.parts.now()
+  #send(delivery: Delivery, queue: DestinationQueue): void {
+    const { signing, endpoints, urls } = queue
+    const { settler, events, now, random } = this.parts
+    const startedAt = now()
     this.#underWay++
-    target.start(delivery.lane)
-    attempt(delivery, signing, lines, (outcomes) => {
-      const elapsedMs = this.parts.now() - startedAt
-      const settlement = decide(delivery, elapsedMs, urls, outcomes, this.parts.random)
+    queue.start(delivery.lane)
+    send(delivery, signing, endpoints, (outcomes) => {
+      const settlement = decide(delivery, now() - startedAt, urls, outcomes, random)
       const { next } = settlement
-      this.parts.settler.add(settlement)
-      this.parts.report.attempted(delivery, outcomes, next)
-      if (next.state === 'backlog') target.expect('backlog', next.delayMs)
-      target.end(delivery.lane)
-      this.#end(target)
+      settler.add(settlement)
+      events.attempted(delivery, outcomes, next)
+      if (next.state === 'backlog') queue.noteDue('backlog', next.delayMs)
+      queue.end(delivery.lane)
+      this.#end(queue)
     })
   }
 
-  #end(target: Target): void {
+  #end(queue: DestinationQueue): void {
     this.#underWay--
-    if (target.hasWaiting) this.#claim()
+    if (queue.hasWaiting) this.#claim()
     if (this.#underWay > 0) return
     for (const resolve of this.#idle.splice(0)) resolve()
   }

@@ -2,12 +2,12 @@ import type { Outcome } from '../model/outcome.js'
 import type { HeaderList } from '../post/headers.js'
 import type { Poster } from '../post/poster.js'
 import type { Endpoint } from '../settings/settings.js'
-import type { Gate, Health, Pass } from './breaker.js'
+import type { Breaker, Period, Signal } from './breaker.js'
 
-/** How long a request waits for its turn at an endpoint, in ms, before it does without. */
+/** How long a request waits for its turn at an endpoint, in ms, before the message skips that endpoint. */
 const MAX_WAIT_MS = 5_000
 
-/** So many are let go of in one turn of the event loop, so that others do not wait for thousands of them. */
+/** So many requests are dropped in one turn of the event loop, so that other work does not wait for thousands of them. */
 const SLICE = 32
 
 /** Requests that wait for their turn, as a multiple of those that may be under way. */
@@ -21,42 +21,43 @@ interface Waiting {
 }
 
 /**
- * The line to one endpoint: its gate, its connections, and a short queue.
+ * What is sent to one endpoint: its breaker, its connections, and a short queue of requests.
  *
- * The queue is for destinations of several endpoints. A message goes to the quick ones at once and waits for a slow
- * one here, so that none delays another; one that can't keep up goes without, which its outcome says.
+ * Only destinations with several endpoints need the queue. A message goes to the fast endpoints at once, and waits here
+ * for a slow one, so that a slow endpoint does not delay the others. A request that waits for too long is not sent; its
+ * outcome says so.
  */
-export class Line {
+export class EndpointQueue {
   readonly #waiting: Waiting[] = []
 
   /** @param now - A monotonic clock, in ms. */
   constructor(
     readonly endpoint: Endpoint,
-    readonly gate: Gate,
+    readonly breaker: Breaker,
     readonly poster: Poster,
     readonly now: () => number,
   ) {}
 
-  /** How many requests would start at once. Below 0, some wait already. */
+  /** How many requests would start at once. Below 0, some requests wait already. */
   room(): number {
-    return this.gate.room(this.now()) - this.#waiting.length
+    return this.breaker.room(this.now()) - this.#waiting.length
   }
 
-  /** How many wait for their turn. */
+  /** How many requests wait for their turn. */
   get waiting(): number {
     return this.#waiting.length
   }
 
-  /** Sends a request, now or at its turn. `done` is called once, later, with what came of it. */
+  /** Sends a request, now or when it is its turn. `done` is called once, later, with the outcome. */
   post(body: string, headers: HeaderList, done: (outcome: Outcome) => void): void {
     if (this.room() > 0) {
       this.#send(body, headers, done)
-    } else if (this.gate.isShut) {
+    } else if (this.breaker.isOpen) {
       setImmediate(
         done,
-        unsent('endpoint_down', 'the endpoint fails; it is probed until it is well'),
+        unsent('endpoint_down', 'the endpoint is down; it is probed until it recovers'),
       )
-    } else if (this.#waiting.length >= this.gate.cap * MAX_WAITING) {
+    } else if (this.#waiting.length >= this.breaker.cap * MAX_WAITING) {
       setImmediate(done, BUSY)
     } else {
       this.#waiting.push({ body, headers, done, since: this.now() })
@@ -64,12 +65,12 @@ export class Line {
   }
 
   /**
-   * Lets go of requests that have waited for too long, or that wait at a gate that has shut.
+   * Drops requests that have waited for too long, and all of them if the breaker is open.
    *
-   * @param maxWaitMs - What is too long.
+   * @param maxWaitMs - How long a request may wait.
    */
   sweep(maxWaitMs = MAX_WAIT_MS): void {
-    const latest = this.gate.isShut ? Infinity : this.now() - maxWaitMs
+    const latest = this.breaker.isOpen ? Infinity : this.now() - maxWaitMs
     const kept = this.#waiting.findIndex(({ since }) => since > latest)
     const count = kept < 0 ? this.#waiting.length : kept
     for (const { done } of this.#waiting.splice(0, Math.min(count, SLICE))) done(BUSY)
@@ -81,26 +82,26 @@ export class Line {
   }
 
   #send(body: string, headers: HeaderList, done: (outcome: Outcome) => void): void {
-    const pass = this.gate.enter()
+    const period = this.breaker.start()
     this.poster.post(body, headers, (outcome) => {
-      this.#leave(pass, outcome)
+      this.#end(period, outcome)
       done(outcome)
     })
   }
 
-  #leave(pass: Pass, outcome: Outcome): void {
-    this.gate.leave(pass, healthOf(outcome), outcome.retryAfterMs ?? 0, this.now())
-    while (this.#waiting.length > 0 && this.gate.room(this.now()) > 0) {
+  #end(period: Period, outcome: Outcome): void {
+    this.breaker.end(period, signalOf(outcome), outcome.retryAfterMs ?? 0, this.now())
+    while (this.#waiting.length > 0 && this.breaker.room(this.now()) > 0) {
       const next = this.#waiting.shift()
       if (next) this.#send(next.body, next.headers, next.done)
     }
   }
 }
 
-/** An endpoint that answers is well, whatever it says of the message, unless it says that it is not. */
-function healthOf({ code, verdict }: Outcome): Health {
+/** An endpoint that answers is healthy, even if it refuses the message, unless its answer says that it is not. */
+function signalOf({ code, verdict }: Outcome): Signal {
   if (code === 'throttled') return 'throttled'
-  return verdict === 'retry' ? 'ill' : 'well'
+  return verdict === 'retry' ? 'failure' : 'success'
 }
 
 function unsent(code: 'endpoint_down' | 'endpoint_busy', error: string): Outcome {

@@ -1,22 +1,22 @@
 import type { Settlement } from '../model/delivery.js'
-import type { Store } from '../store/store.js'
+import type { DispatchPort } from '../store/store.js'
 
-/** The wait before settlements are given to a store again that could not take them, in ms. */
+/** If the store could not take settlements, the wait before it is given them again, in ms. */
 const RETRY_MS = 250
 
-/** What a settler tells of. */
-export interface SettlerReport {
-  /** The store could not take settlements; they are given again. Told once for a failure in a row. */
-  failed(error: unknown): void
+/** What happens to settlements. */
+export interface SettleEvents {
+  /** The store could not take settlements; they are given to it again. Told once for failures in a row. */
+  settleFailed(error: unknown): void
   /** The store takes settlements again. */
-  recovered(): void
-  /** So many were late: another claim has the delivery, and sends it again. */
-  refused(count: number): void
+  settleRecovered(): void
+  /** So many settlements came too late: another claim has the delivery, and sends it again. */
+  settlementsRefused(count: number): void
 }
 
 /**
- * Hands settlements to the store, those of one turn of the event loop together, and what comes while the store is
- * busy together after that. None is let go of before the store has it: what is not settled would be sent again.
+ * Gives settlements to the store: all of one turn of the event loop together, and then all that arrived while the store
+ * was busy. It keeps each settlement until the store has it, because a delivery that is not settled is sent again.
  */
 export class Settler {
   #waiting: Settlement[] = []
@@ -28,8 +28,8 @@ export class Settler {
 
   /** @param now - A monotonic clock, in ms. */
   constructor(
-    readonly store: Pick<Store, 'settle'>,
-    readonly report: SettlerReport,
+    readonly store: Pick<DispatchPort, 'settle'>,
+    readonly events: SettleEvents,
     readonly now: () => number = () => performance.now(),
   ) {}
 
@@ -38,7 +38,7 @@ export class Settler {
     return this.#askedAt === undefined ? 0 : this.now() - this.#askedAt
   }
 
-  /** Whether the store did not take the last ones: nothing more should be sent until it does. */
+  /** Whether the store did not take the last settlements. Nothing more should be sent until it does. */
   get isFailing(): boolean {
     return this.#isFailing
   }
@@ -72,12 +72,12 @@ export class Settler {
     this.#askedAt = this.now()
     try {
       const refused = await this.store.settle(settlements)
-      if (refused > 0) this.report.refused(refused)
-      if (this.#isFailing) this.report.recovered()
+      if (refused > 0) this.events.settlementsRefused(refused)
+      if (this.#isFailing) this.events.settleRecovered()
       this.#isFailing = false
       return true
     } catch (error) {
-      if (!this.#isFailing) this.report.failed(error)
+      if (!this.#isFailing) this.events.settleFailed(error)
       this.#isFailing = true
       return false
     } finally {

@@ -1,80 +1,89 @@
-import { CREW_BEAT_MS, type Crew } from '../store/store.js'
-import { MAX_PROBE_MS, PROBE_MS, type Gate } from './breaker.js'
-import type { Target } from './destination-queue.js'
+import { HEARTBEAT_MS, type Workers } from '../store/store.js'
+import { MAX_PROBE_MS, PROBE_MS, type Breaker } from './breaker.js'
+import type { DestinationQueue } from './destination-queue.js'
 
-/** How often gates are looked at, in ms. */
+/** How often the breakers are looked at, in ms. */
 const TICK_MS = 250
 
-/** How long to wait before an endpoint is asked for again that another worker probes, in ms. */
-const ASK_MS = 1_000
+/** If another worker probes an endpoint, how long to wait before asking for the permission again, in ms. */
+const ASK_AGAIN_MS = 1_000
 
-/** What an accord works with. */
-export interface AccordParts {
-  crew: Crew
-  /** The others could not be heard. Told once for failures in a row. */
-  failed: (error: unknown) => void
+/** What happens between the workers. */
+export interface WorkersEvents {
+  /** The other workers could not be reached through the store. Told once for failures in a row. */
+  workersFailed(error: unknown): void
+}
+
+/** What shared breakers work with. */
+export interface SharedBreakersParts {
+  workers: Workers
+  events: WorkersEvents
   /** A monotonic clock, in ms. */
   now: () => number
 }
 
-interface Shared {
-  gate: Gate
-  /** Whether it was shut when it was looked at last. */
-  wasShut: boolean
-  /** When the leave to probe may be asked for again. */
+interface SharedBreaker {
+  breaker: Breaker
+  /** Whether it was open when it was looked at last. */
+  wasOpen: boolean
+  /** When the permission to probe may be asked for again. */
   askAt: number
 }
 
 /**
- * Keeps the gates of this process in accord with those of the other workers: each has its part of an endpoint's cap,
- * and an endpoint that is down gets its probes from one of them at a time, at the pace of a single worker.
+ * Shares the breakers of this process with the other workers of the store. Each worker has a part of an endpoint's cap,
+ * and one worker at a time probes an endpoint that is down, at the pace of a single worker.
  *
- * It decides by what it heard last: while the store is away nothing changes but that no probe is sent.
+ * It decides by what the store said last. While the store can't be reached, no probe is sent; nothing else changes.
  */
-export class Accord {
-  #shared = new Map<string, Shared>()
-  #workers: number
-  #beatAt: number
+export class SharedBreakers {
+  #shared = new Map<string, SharedBreaker>()
+  #workerCount: number
+  #heartbeatAt: number
   #hasFailed = false
   #working: Promise<void> | undefined
   readonly #timer: NodeJS.Timeout
 
   private constructor(
-    readonly parts: AccordParts,
-    workers: number,
+    readonly parts: SharedBreakersParts,
+    workerCount: number,
   ) {
-    this.#workers = workers
-    this.#beatAt = parts.now() + CREW_BEAT_MS
+    this.#workerCount = workerCount
+    this.#heartbeatAt = parts.now() + HEARTBEAT_MS
     this.#timer = setInterval(() => {
       void this.tick()
     }, TICK_MS)
   }
 
   /**
-   * Makes this process one of the workers. Nothing may be sent before: the others count on it.
+   * Makes this process one of the workers. It must not send anything before: the others share the caps by the number of
+   * workers.
    *
    * @throws StoreError
    */
-  static async join(parts: AccordParts): Promise<Accord> {
-    return new Accord(parts, await parts.crew.beat())
+  static async join(parts: SharedBreakersParts): Promise<SharedBreakers> {
+    return new SharedBreakers(parts, await parts.workers.heartbeat())
   }
 
-  /** Replaces the gates that are shared. */
-  use(targets: readonly Target[]): void {
+  /** Replaces the breakers that are shared. */
+  use(queues: readonly DestinationQueue[]): void {
     const before = this.#shared
     this.#shared = new Map()
-    for (const { destination, lines } of targets) {
-      for (const { endpoint, gate } of lines) {
-        // Endpoints with the same URL are of their destinations, each with a gate of its own.
+    for (const { destination, endpoints } of queues) {
+      for (const { endpoint, breaker } of endpoints) {
+        // Two destinations may have the same URL. Each has a breaker of its own for it.
         const name = `${destination.name} ${endpoint.url}`
         const known = before.get(name)
-        gate.share(this.#workers)
-        this.#shared.set(name, known?.gate === gate ? known : { gate, wasShut: false, askAt: 0 })
+        breaker.shareAmong(this.#workerCount)
+        this.#shared.set(
+          name,
+          known?.breaker === breaker ? known : { breaker, wasOpen: false, askAt: 0 },
+        )
       }
     }
   }
 
-  /** Tells the others, and asks them, what is due by now. Does it by itself, too. */
+  /** Sends the heartbeat and asks for permissions, if that is due. A timer calls it too. */
   tick(): Promise<void> {
     this.#working ??= this.#work().finally(() => {
       this.#working = undefined
@@ -90,34 +99,34 @@ export class Accord {
 
   async #work(): Promise<void> {
     try {
-      await this.#beat()
-      for (const [name, shared] of this.#shared) await this.#agree(name, shared)
+      await this.#sendHeartbeat()
+      for (const [name, shared] of this.#shared) await this.#share(name, shared)
       this.#hasFailed = false
     } catch (error) {
-      if (!this.#hasFailed) this.parts.failed(error)
+      if (!this.#hasFailed) this.parts.events.workersFailed(error)
       this.#hasFailed = true
     }
   }
 
-  async #beat(): Promise<void> {
-    const { crew, now } = this.parts
-    if (now() < this.#beatAt) return
-    this.#beatAt = now() + CREW_BEAT_MS
-    const workers = await crew.beat()
-    if (workers === this.#workers) return
-    this.#workers = workers
-    for (const { gate } of this.#shared.values()) gate.share(workers)
+  async #sendHeartbeat(): Promise<void> {
+    const { workers, now } = this.parts
+    if (now() < this.#heartbeatAt) return
+    this.#heartbeatAt = now() + HEARTBEAT_MS
+    const count = await workers.heartbeat()
+    if (count === this.#workerCount) return
+    this.#workerCount = count
+    for (const { breaker } of this.#shared.values()) breaker.shareAmong(count)
   }
 
-  async #agree(name: string, shared: Shared): Promise<void> {
-    const { crew, now } = this.parts
-    const { gate, wasShut } = shared
-    if (wasShut && !gate.isShut) await crew.endProbes(name)
-    shared.wasShut = gate.isShut
-    if (now() < shared.askAt || !gate.isToAsk(now())) return
+  async #share(name: string, shared: SharedBreaker): Promise<void> {
+    const { workers, now } = this.parts
+    const { breaker, wasOpen } = shared
+    if (wasOpen && !breaker.isOpen) await workers.endProbes(name)
+    shared.wasOpen = breaker.isOpen
+    if (now() < shared.askAt || !breaker.needsPermission(now())) return
     const askedAt = now()
-    const holdMs = await crew.tryProbe(name, PROBE_MS, MAX_PROBE_MS)
-    if (holdMs > 0) gate.grant(askedAt + holdMs)
-    else shared.askAt = now() + ASK_MS
+    const holdMs = await workers.tryProbe(name, PROBE_MS, MAX_PROBE_MS)
+    if (holdMs > 0) breaker.permitProbe(askedAt + holdMs)
+    else shared.askAt = now() + ASK_AGAIN_MS
   }
 }

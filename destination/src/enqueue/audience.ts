@@ -1,13 +1,13 @@
-import { bodyOf } from './webhook-body.js'
+import { webhookBody } from './webhook-body.js'
 import type { Dispatcher } from '../deliver/dispatcher.js'
 import type { Destination } from '../settings/settings.js'
-import type { Notice, Store } from '../store/store.js'
+import type { AudiencePort, MemberMessage } from '../store/store.js'
 
 /** What a sync of an audience works with. */
 export interface AudienceParts {
-  store: Pick<Store, 'beginSync' | 'join' | 'leave'>
-  dispatcher: Pick<Dispatcher, 'expect'>
-  /** By the settings of the moment. */
+  store: AudiencePort
+  dispatcher: Pick<Dispatcher, 'wake'>
+  /** Of the present settings. */
   destinations: () => readonly Destination[]
   /** The time of day: ms since the epoch. */
   now: () => number
@@ -42,30 +42,30 @@ export function createSyncAudience(parts: AudienceParts): SyncAudience {
   return async (trait, members) => {
     const destinations = parts.destinations().filter(({ enabled }) => enabled)
     const timestamp = new Date(now()).toISOString()
-    const noticesOf = (isMember: boolean) =>
-      destinations.map(({ name }) => noticeOf(trait, isMember, timestamp, name))
-    const tell = (changes: number) => {
-      if (changes > 0) for (const { name } of destinations) dispatcher.expect(name)
+    const messagesOf = (isMember: boolean) =>
+      destinations.map(({ name }) => messageFor(trait, isMember, timestamp, name))
+    const wakeAll = (changes: number) => {
+      if (changes > 0) for (const { name } of destinations) dispatcher.wake(name, 'backlog')
     }
 
     const sync = await store.beginSync(trait)
     const synced: Synced = { listed: 0, joined: 0, left: 0 }
-    const arrivals = noticesOf(true)
+    const arrivals = messagesOf(true)
     for await (const some of members) {
       const joined = await store.join(sync, some, arrivals)
-      tell(joined)
+      wakeAll(joined)
       synced.listed += some.length
       synced.joined += joined
     }
-    const departures = noticesOf(false)
+    const departures = messagesOf(false)
     for (let from: string | undefined = ''; from !== undefined;) {
-      const { left, next }: Awaited<ReturnType<Store['leave']>> = await store.leave(
+      const { left, next }: Awaited<ReturnType<AudiencePort['leave']>> = await store.leave(
         sync,
         from,
         SLICE,
         departures,
       )
-      tell(left)
+      wakeAll(left)
       synced.left += left
       from = next
     }
@@ -76,14 +76,14 @@ export function createSyncAudience(parts: AudienceParts): SyncAudience {
 /** Stands for the user's id: no trait has such characters. */
 const USER = '<user>'
 
-function noticeOf(
+function messageFor(
   trait: string,
   isMember: boolean,
   timestamp: string,
   destination: string,
-): Notice {
+): MemberMessage {
   const call = { type: 'identify', messageId: '', timestamp, userId: USER } as const
-  const body = bodyOf({ ...call, traits: { [trait]: isMember } })
+  const body = webhookBody({ ...call, traits: { [trait]: isMember } })
   const [before = '', after = ''] = body.split(JSON.stringify(USER))
   // No name of the settings has a colon: what the log calls the source can't be one of theirs.
   return { source: `audience:${trait}`, destination, before, after }

@@ -1,14 +1,13 @@
 import { hash, randomUUID } from 'node:crypto'
 import { deletionBody } from './webhook-body.js'
-import type { Forward } from './enqueue.js'
+import type { Enqueue, Enqueued } from './enqueue.js'
 import type { Settings } from '../settings/settings.js'
-import type { NewDelivery } from '../model/delivery.js'
-import type { Store } from '../store/store.js'
+import type { MaintainPort } from '../store/store.js'
 
 /** What a deletion works with. */
 export interface DeletionParts {
-  forward: Forward
-  store: Pick<Store, 'hasUser' | 'purgeUser'>
+  enqueue: Enqueue
+  store: Pick<MaintainPort, 'hasUser' | 'purgeUser'>
   /** The settings of the moment. */
   settings: () => Pick<Settings, 'sources' | 'destinations'>
   /** The time of day: ms since the epoch. */
@@ -35,23 +34,23 @@ export interface Deleted {
 export type DeleteUser = (userId: string) => Promise<Deleted>
 
 /** See {@link DeleteUser}. */
-export function createDeleteUser({ forward, store, settings, now }: DeletionParts): DeleteUser {
+export function createDeleteUser({ enqueue, store, settings, now }: DeletionParts): DeleteUser {
   return async (userId) => {
     const deletions = (round: string) => deletionsOf(settings(), userId, round, now())
-    const isNew = await forward(deletions(''))
+    const isNew = await enqueue(deletions(''))
     let sent = isNew.filter(Boolean).length
     if (sent < isNew.length && (await store.hasUser(userId))) {
       const again = deletions(randomUUID()).filter((_, i) => isNew[i] === false)
-      sent += (await forward(again)).length
+      sent += (await enqueue(again)).length
     }
     return { sent, purged: await purge(store, userId) }
   }
 }
 
-async function purge(store: Pick<Store, 'purgeUser'>, userId: string): Promise<number> {
+async function purge(store: Pick<MaintainPort, 'purgeUser'>, userId: string): Promise<number> {
   let all = 0
   for (let from: number | undefined = 0; from !== undefined;) {
-    const { purged, next }: Awaited<ReturnType<Store['purgeUser']>> = await store.purgeUser(
+    const { purged, next }: Awaited<ReturnType<MaintainPort['purgeUser']>> = await store.purgeUser(
       userId,
       from,
     )
@@ -67,7 +66,7 @@ function deletionsOf(
   userId: string,
   round: string,
   nowMs: number,
-): NewDelivery[] {
+): Enqueued[] {
   const body = deletionBody(userId, new Date(nowMs).toISOString())
   const enabled = destinations.filter((destination) => destination.enabled)
   return sources.flatMap(({ name: source }) =>
@@ -81,7 +80,6 @@ function deletionsOf(
         type: 'delete' as const,
         user: userId,
         body,
-        state: 'fresh' as const,
       })),
   )
 }

@@ -10,7 +10,7 @@ import type { Call } from '../model/call.js'
  *
  * @throws RangeError for a call that is nested deeper than `JSON.stringify` goes: the collector lets none pass.
  */
-export function bodyOf(call: Call): string {
+export function webhookBody(call: Call): string {
   switch (call.type) {
     case 'track':
       return JSON.stringify({

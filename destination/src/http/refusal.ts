@@ -44,14 +44,14 @@ export type RejectionCode =
   | 'call_too_large'
   | 'call_too_deep'
 
-/** One call of a batch that was not taken: where in the batch it was, and why, with the mend. */
+/** One call of a batch that was not taken: where in the batch it was, and why, with the fix. */
 export interface Rejected {
   index: number
   code: RejectionCode
   message: string
 }
 
-/** A request that is not taken as a whole. The message says what was expected, what came, and the mend. */
+/** A request that is not taken as a whole. The message says what was expected, what came, and the fix. */
 export class Refusal extends Error {
   override readonly name = 'Refusal'
 

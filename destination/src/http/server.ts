@@ -29,7 +29,7 @@ export interface Server {
 }
 
 /** How long clients may take, in ms. */
-export interface Patience {
+export interface Timeouts {
   /** Until the headers of a request are there, from the connection or from the request before. */
   headersMs: number
   /** Until all of it is there. */
@@ -38,7 +38,7 @@ export interface Patience {
   checkMs: number
 }
 
-const PATIENCE: Patience = {
+const TIMEOUTS: Timeouts = {
   headersMs: 10_000,
   requestMs: 30_000, // a phone's 500 KB at 20 KB/s
   checkMs: 2_000,
@@ -54,16 +54,16 @@ const KEEP_ALIVE_MS = 72_000
 const CLOSE_MS = 5_000
 
 /**
- * @param hint - What there is, for who asks for what there is not.
+ * @param hint - What a 404 answer says about the routes that exist.
  */
-export function createServer(log: ServerLog, hint: string, patience = PATIENCE): Server {
+export function createServer(log: ServerLog, hint: string, timeouts = TIMEOUTS): Server {
   let isClosing = false
   const app = fastify({
-    requestTimeout: patience.requestMs,
+    requestTimeout: timeouts.requestMs,
     keepAliveTimeout: KEEP_ALIVE_MS,
     http: {
-      headersTimeout: patience.headersMs,
-      connectionsCheckingInterval: patience.checkMs,
+      headersTimeout: timeouts.headersMs,
+      connectionsCheckingInterval: timeouts.checkMs,
       maxHeaderSize: MAX_HEADER_BYTES,
     },
     // What arrives while it closes is still taken, and told to connect elsewhere next.
@@ -127,7 +127,7 @@ function refuse(
     .send(JSON.stringify({ success: false, code, message, rejected }))
 }
 
-/** Says what there is, to who asked for what there is not. */
+/** The answer for a path, or a method of a path, that no route takes. */
 function noRoute(app: FastifyInstance, method: string, url: string, hint: string): Refusal {
   const [path = ''] = url.split('?', 1)
   const allowed = app.supportedMethods.filter((one) => app.hasRoute({ method: one, url: path }))
@@ -146,25 +146,25 @@ const BROKEN_HTTP: Readonly<Record<string, string>> = {
 }
 
 /** Connections whose request may take longer than others. */
-const patient = new WeakSet<Socket>()
+const slowConnections = new WeakSet<Socket>()
 
 /**
- * Lets a request take longer to arrive than others do, as long as its client is not silent.
+ * Lets a request take longer to arrive than others, as long as its client is not silent.
  *
- * @param idleMs - How long it may be.
+ * @param idleMs - How long the client may be silent.
  */
-export function takeTime(request: IncomingMessage, idleMs: number): void {
+export function allowSlowBody(request: IncomingMessage, idleMs: number): void {
   const { socket } = request
-  patient.add(socket)
+  slowConnections.add(socket)
   socket.setTimeout(idleMs) // without a listener, Node hangs up
   request.once('close', () => {
-    patient.delete(socket)
+    slowConnections.delete(socket)
     socket.setTimeout(0)
   })
 }
 
 function answerBrokenHttp(error: NodeJS.ErrnoException, socket: Socket): void {
-  if (error.code === 'ERR_HTTP_REQUEST_TIMEOUT' && patient.has(socket)) return
+  if (error.code === 'ERR_HTTP_REQUEST_TIMEOUT' && slowConnections.has(socket)) return
   if (!socket.writable || error.code === 'ECONNRESET') {
     socket.destroy()
     return

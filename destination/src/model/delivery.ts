@@ -1,28 +1,17 @@
 import type { EventType } from './call.js'
 import type { OutcomeCode } from './outcome.js'
 
-/** All of one delivery: a store that has it goes on as the one before would have. Ids are each store's own. */
-export interface Copy extends Trace {
-  /** When its next attempt is due, its lease ends, or it died; `null` for what is done or skipped. */
-  dueAt: number | null
-  /** How often it was claimed. */
-  attempt: number
-  /** As {@link Delivery.attemptsBefore}. */
-  attemptsBefore: number
-  /** When it was replayed, if it waits since then; `null` for all else. */
-  replayedAt: number | null
-  traceParent: string | null
-  refusedBy: readonly string[]
-}
-
 /** Names a delivery within its store. */
 export type DeliveryId = number
 
 /** Where deliveries wait. */
 export type Lane = 'fresh' | 'backlog'
 
-/** One message for one destination, as it is put. */
-export interface NewDelivery {
+/** The state of a delivery; {@link Store} in `store/store.ts` has a drawing of them. */
+export type State = Lane | 'leased' | 'done' | 'dead' | 'skipped'
+
+/** One message for one destination. */
+export interface DeliveryContent {
   messageId: string
   /** The source's name. */
   source: string
@@ -31,22 +20,26 @@ export interface NewDelivery {
   type: EventType
   /** The user's id, or the anonymous id where there is none: what a search by user looks for. */
   user: string
-  /** The name of the event, page or screen: what a search by event looks for. None if there is none. */
+  /** The name of the event, page or screen, which a search by event looks for; left out if the message has none. */
   event?: string | undefined
   /** The trace that it belongs to: `traceparent` of W3C Trace Context. */
   traceParent?: string | undefined
   /** The body, exactly as it is sent; empty if it is skipped. */
   body: string
+}
+
+/** A delivery as it is put. */
+export interface NewDelivery extends DeliveryContent {
   /**
-   * Where it starts: in a lane, or leased to whoever puts it, as if it had been claimed in the same step (its
-   * attempt is 1 then), or skipped, which is for the log alone.
+   * Where it starts: in a lane; or `leased` to the process that puts it, as if it had been claimed in the same step, so
+   * that its attempt number is 1; or `skipped`, which is only for the log.
    */
   state: Lane | 'leased' | 'skipped'
   /** Why it is skipped. */
   reason?: string
 }
 
-/** A wish for deliveries of one lane of one destination. */
+/** A request for deliveries of one lane of one destination. */
 export interface Claim {
   destination: string
   lane: Lane
@@ -57,40 +50,43 @@ export interface Claim {
 /** One message for one destination, leased. */
 export interface Delivery {
   id: DeliveryId
-  /** Counts the claims, from 1. It is the fencing token too: only the latest claim can settle. */
+  /**
+   * The number of the claim, from 1. All attempts that are made for it have this number. It is the fencing token too: only
+   * the latest claim can settle.
+   */
   attempt: number
-  /** Attempts made before it was replayed; 0 if it was not. Those after them are of its window. */
+  /** The number that the last attempt before a replay had; 0 if it was not replayed. Later ones are of its window. */
   attemptsBefore: number
   messageId: string
   source: string
   destination: string
   type: EventType
   body: string
-  /** Time since the first claim of its window, in ms: 0 at the first. */
+  /** Time since the first claim of its retry window, in ms: 0 at the first. */
   sinceFirstMs: number
   /** As it was put. */
   traceParent?: string | undefined
-  /** The lane that it was claimed from; `fresh` for what was put leased. */
+  /** The lane that it was claimed from; `fresh` if it was put as `leased`. */
   lane: Lane
   /** URLs that refused it for good: they are not tried again. */
   refusedBy: readonly string[]
 }
 
-/** What came of one attempt of one delivery. */
+/** What is decided for a delivery, after all attempts of one claim have ended. */
 export interface Settlement {
   id: DeliveryId
-  /** The attempt that is settled, as {@link Delivery.attempt} had it. */
+  /** The number of the claim that is settled, as {@link Delivery.attempt} had it. */
   attempt: number
-  /** What is next for it: nothing, another attempt after a while, or nothing for a reason. */
+  /** What is next for it: nothing, another attempt after a delay, or nothing for a reason. */
   next:
     { state: 'done' } | { state: 'backlog'; delayMs: number } | { state: 'dead'; reason: string }
   /** Replaces {@link Delivery.refusedBy}. */
   refusedBy: readonly string[]
-  /** What came of each POST. */
+  /** The outcome of each attempt. */
   log: AttemptLog[]
 }
 
-/** One POST to one endpoint, for the log. */
+/** One attempt, which is one POST to one endpoint, for the log. */
 export interface AttemptLog {
   /** The endpoint's URL. */
   url: string
@@ -104,10 +100,7 @@ export interface AttemptLog {
   response: string
 }
 
-/** Where a delivery is on its way. */
-export type State = Lane | 'leased' | 'done' | 'dead' | 'skipped'
-
-/** What deliveries are looked for by. All that is given has to match; nothing matches all. */
+/** What deliveries are searched by. All fields that are given have to match; an empty filter matches everything. */
 export interface Filter {
   /** Any of them. */
   states?: readonly State[] | undefined
@@ -126,7 +119,7 @@ export interface Filter {
 /** One slice of a search. */
 export interface Findings {
   deliveries: Summary[]
-  /** Where to go on; `undefined` once all has been looked through. */
+  /** Where to continue; `undefined` once everything has been searched. */
   next: DeliveryId | undefined
 }
 
@@ -137,21 +130,23 @@ export interface Summary {
   source: string
   destination: string
   type: EventType
+  /** Empty for none. */
   event: string
   user: string
   state: State
+  /** Why it is dead, or skipped; `null` in all other states. */
   reason: string | null
   /** How often it was claimed. */
   attempt: number
   receivedAt: number
   /** As {@link Trace.dueAt}. */
   dueAt: number | null
-  /** What came of the latest attempt: of the endpoint that took it, or else of the last one. `null` for none yet. */
+  /** The outcome of the latest claim: of the endpoint that took it, or else of the last attempt. `null` for none yet. */
   lastCode: OutcomeCode | null
   lastStatus: number | null
 }
 
-/** All that is known of one delivery. */
+/** Everything that is known of one delivery. */
 export interface Trace {
   id: DeliveryId
   messageId: string
@@ -163,7 +158,7 @@ export interface Trace {
   user: string
   body: string
   state: State
-  /** Why it is dead, or skipped; `null` for neither. */
+  /** Why it is dead, or skipped; `null` in all other states. */
   reason: string | null
   /** When it was put: ms since the epoch, by the store's clock. */
   receivedAt: number
@@ -175,15 +170,29 @@ export interface Trace {
   attempts: (AttemptLog & { attempt: number; at: number })[]
 }
 
-/** What waits for one destination. */
+/** All of one delivery, for another store that goes on with it. Ids belong to each store. */
+export interface Copy extends Trace {
+  /** When its next attempt is due, its lease ends, or it died; `null` if it is done or skipped. */
+  dueAt: number | null
+  /** How often it was claimed. */
+  attempt: number
+  /** As {@link Delivery.attemptsBefore}. */
+  attemptsBefore: number
+  /** When it was replayed, if it still waits; `null` otherwise. */
+  replayedAt: number | null
+  traceParent: string | null
+  refusedBy: readonly string[]
+}
+
+/** How much waits for one destination. */
 export interface Stats {
   /** The destination's name. */
   destination: string
-  /** Messages that arrived while it was well, and wait for their first attempt. */
+  /** Messages that arrived while it was healthy, and wait for their first attempt. */
   fresh: number
-  /** Messages that wait for a retry, or for the destination to be well again. */
+  /** Messages that wait for a retry, or for the destination to recover. */
   backlog: number
-  /** Messages in an attempt. */
+  /** Messages that are being sent. */
   leased: number
   /** Dead letters. */
   dead: number

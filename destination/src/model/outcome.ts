@@ -9,7 +9,7 @@
  *   for which there was no answer, the network's or the protocol's.
  * - `tls_error`: the certificate is not trusted, or no TLS could be agreed on; nothing was sent.
  * - `address_refused`: the address is in a network that is not to be reached; nothing was sent.
- * - `endpoint_down`: the endpoint's gate is shut; nothing was sent.
+ * - `endpoint_down`: the endpoint's breaker is open; nothing was sent.
  * - `endpoint_busy`: the endpoint had no room in time; nothing was sent.
  */
 export type OutcomeCode =
@@ -44,6 +44,6 @@ export interface Outcome {
   retryAfterMs: number | undefined
   /** The start of the answer's body; empty for none. */
   response: string
-  /** What went wrong, in words, with the mend where there is one; `undefined` for a delivery. */
+  /** What went wrong, in words, with the fix where there is one; `undefined` for a delivery. */
   error: string | undefined
 }

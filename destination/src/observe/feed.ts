@@ -1,5 +1,7 @@
 import type { ServerResponse } from 'node:http'
+import type { AttemptEvent, CallEvent } from '../model/answers.js'
 import type { Call } from '../model/call.js'
+import type { Observer } from './events.js'
 import { withoutQuery } from '../model/shown-url.js'
 import type { EndpointOutcome } from '../deliver/decide.js'
 import type { Delivery, Settlement } from '../model/delivery.js'
@@ -31,7 +33,7 @@ interface Listener {
  *
  * While nobody listens, nothing is computed.
  */
-export class Feed {
+export class Feed implements Observer {
   readonly #listeners = new Set<Listener>()
   #timer: NodeJS.Timeout | undefined
 
@@ -58,17 +60,24 @@ export class Feed {
     }, 1_000).unref()
   }
 
-  /** Calls were taken over from a source. */
-  called(source: string, calls: readonly Call[]): void {
+  /** Calls of a source were accepted. */
+  callsAccepted(source: string, calls: readonly Call[]): void {
     if (this.#listeners.size === 0) return
     const at = this.now()
     for (const { type, event, name, userId, anonymousId, messageId } of calls) {
       const user = userId ?? anonymousId ?? ''
-      this.#tell('call', () => ({ at, source, type, event: event ?? name ?? '', user, messageId }))
+      this.#tell('call', (): CallEvent => ({
+        at,
+        source,
+        type,
+        event: event ?? name ?? '',
+        user,
+        messageId,
+      }))
     }
   }
 
-  /** An attempt has ended. */
+  /** All attempts of one claim have ended. */
   attempted(
     delivery: Delivery,
     outcomes: readonly EndpointOutcome[],
@@ -78,7 +87,7 @@ export class Feed {
     const at = this.now()
     const { id, messageId, source, destination, attempt } = delivery
     for (const { url, outcome } of outcomes) {
-      this.#tell('attempt', () => ({
+      this.#tell('attempt', (): AttemptEvent => ({
         at,
         id,
         messageId,

@@ -1,8 +1,16 @@
-import type { Outcome, OutcomeCode } from '../model/outcome.js'
-import type { Target } from '../deliver/destination-queue.js'
+import type {
+  Bucket,
+  BreakerState,
+  EndpointTotals,
+  Failure,
+  SourceTotals,
+} from '../model/answers.js'
+import type { Outcome } from '../model/outcome.js'
+import type { DestinationQueue } from '../deliver/destination-queue.js'
 import type { EndpointOutcome } from '../deliver/decide.js'
 import type { Delivery } from '../model/delivery.js'
 import { DurationBins } from './durations.js'
+import type { Observer } from './events.js'
 
 /** How much time one bucket has, in ms. */
 export const BUCKET_MS = 60_000
@@ -13,73 +21,29 @@ export const MAX_BUCKETS = 1_440
 /** What is told of the moment is of so many buckets, with the one that goes on. */
 const RECENT = 5
 
-/** The states of gates, the better ones first. */
-const GATES = ['closed', 'ramp', 'probe', 'open'] as const
-
-export type GateState = (typeof GATES)[number]
-
-/** One endpoint in one minute. */
-export interface Bucket {
-  /** When it began: ms since the epoch. */
-  at: number
-  delivered: number
-  /** Sent, and not delivered. */
-  failed: number
-  /** Not sent: the gate was shut, or the endpoint could not keep up. */
-  busy: number
-  /** Of what was sent; `null` if nothing was. */
-  p50Ms: number | null
-  p99Ms: number | null
-  /** The worst state that its gate was seen in. */
-  gate: GateState
-}
-
-/** What one endpoint has come to, since the start. */
-export interface EndpointTotals {
-  delivered: number
-  failed: number
-  /** Of the last minutes; `null` if nothing was sent. */
-  p50Ms: number | null
-  p99Ms: number | null
-  /** The latest request that was sent and not delivered; `null` for none. */
-  lastFailure: Failure | null
-}
-
-/** A request that failed. */
-export interface Failure {
-  at: number
-  code: OutcomeCode
-  status: number | null
-  /** In words. */
-  error: string | null
-}
-
-/** What one source has sent, since the start. */
-export interface SourceTotals {
-  accepted: number
-  rejected: number
-}
+/** The states of breakers, from the best to the worst. */
+const BREAKER_STATES: readonly BreakerState[] = ['closed', 'half-open', 'open']
 
 /**
- * Remembers how endpoints were, minute by minute: in memory, for a day at most. A minute in which nothing happened costs
- * nothing.
+ * Remembers what happened at the endpoints, minute by minute: in memory, for a day at most. A minute in which nothing
+ * happened takes no memory.
  */
-export class History {
+export class History implements Observer {
   readonly #endpoints = new Map<string, Map<string, EndpointHistory>>()
   readonly #sources = new Map<string, SourceTotals>()
 
   /** @param now - The time of day: ms since the epoch. */
   constructor(readonly now: () => number = Date.now) {}
 
-  /** So many calls of a source were taken (`accepted`), or not. */
-  called(source: string, answer: string, count: number): void {
+  /** So many calls of a source were `accepted`, or were not. */
+  callsCounted(source: string, answer: string, count: number): void {
     const totals = this.source(source)
     this.#sources.set(source, totals)
     if (answer === 'accepted') totals.accepted += count
     else totals.rejected += count
   }
 
-  /** An attempt has ended. */
+  /** All attempts of one claim have ended. */
   attempted(
     { destination }: Pick<Delivery, 'destination'>,
     outcomes: readonly EndpointOutcome[],
@@ -90,14 +54,14 @@ export class History {
     }
   }
 
-  /** Looks at the gates, and forgets endpoints that are no more. To be called about once a second. */
-  look(targets: readonly Target[]): void {
+  /** Notes the states of the breakers, and forgets endpoints that no longer exist. To be called about once a second. */
+  sampleBreakers(queues: readonly DestinationQueue[]): void {
     const now = this.now()
     const known = new Set<EndpointHistory>()
-    for (const { destination, lines } of targets) {
-      for (const { endpoint, gate } of lines) {
+    for (const { destination, endpoints } of queues) {
+      for (const { endpoint, breaker } of endpoints) {
         const history = this.#endpoint(destination.name, endpoint.url)
-        history.see(gate.state, now)
+        history.sample(breaker.state, now)
         known.add(history)
       }
     }
@@ -138,7 +102,7 @@ interface Minute {
   delivered: number
   failed: number
   busy: number
-  gate: GateState
+  breaker: BreakerState
   durations: DurationBins
 }
 
@@ -174,9 +138,10 @@ class EndpointHistory {
     }
   }
 
-  see(gate: GateState, now: number): void {
+  sample(state: BreakerState, now: number): void {
     this.#roll(now)
-    if (GATES.indexOf(gate) > GATES.indexOf(this.#minute.gate)) this.#minute.gate = gate
+    const worst = this.#minute.breaker
+    if (BREAKER_STATES.indexOf(state) > BREAKER_STATES.indexOf(worst)) this.#minute.breaker = state
   }
 
   totals(now: number): EndpointTotals {
@@ -211,8 +176,8 @@ class EndpointHistory {
     const minute = this.#minute
     if (at <= minute.at) return
     this.#minute = emptyMinute(at)
-    const { delivered, failed, busy, gate, durations } = minute
-    if (delivered + failed + busy === 0 && gate === 'closed') return
+    const { delivered, failed, busy, breaker, durations } = minute
+    if (delivered + failed + busy === 0 && breaker === 'closed') return
     this.#past.push(bucketOf(minute))
     this.#recent.push({ at: minute.at, durations })
     if (this.#recent.length >= RECENT) this.#recent.shift()
@@ -226,7 +191,7 @@ function startOf(now: number): number {
 }
 
 function emptyMinute(at: number): Minute {
-  return { at, delivered: 0, failed: 0, busy: 0, gate: 'closed', durations: new DurationBins() }
+  return { at, delivered: 0, failed: 0, busy: 0, breaker: 'closed', durations: new DurationBins() }
 }
 
 function bucketOf({ durations, ...minute }: Minute): Bucket {
@@ -235,4 +200,20 @@ function bucketOf({ durations, ...minute }: Minute): Bucket {
 
 function quantiles(durations: DurationBins) {
   return { p50Ms: durations.quantile(0.5), p99Ms: durations.quantile(0.99) }
+}
+
+/** How often the states of the breakers are noted, in ms. */
+const SAMPLE_MS = 1_000
+
+/** Notes the states of the breakers from now on. Returns what ends that. */
+export function startSampling(
+  history: History,
+  queues: () => readonly DestinationQueue[],
+): () => void {
+  const timer = setInterval(() => {
+    history.sampleBreakers(queues())
+  }, SAMPLE_MS).unref()
+  return () => {
+    clearInterval(timer)
+  }
 }

@@ -1,17 +1,19 @@
 import { collectDefaultMetrics, Registry } from 'prom-client'
-import type { Target } from '../deliver/destination-queue.js'
+import type { DestinationQueue } from '../deliver/destination-queue.js'
+import type { BreakerState } from '../model/answers.js'
 import { withoutQuery } from '../model/shown-url.js'
 import type { EndpointOutcome } from '../deliver/decide.js'
 import type { Delivery, Settlement, Stats } from '../model/delivery.js'
 import { version } from '../version.js'
+import type { Observer } from './events.js'
 import { addMetric, Counts, Durations, type Labels, type Sample } from './series.js'
 
 /** What is looked up when the metrics are asked for. */
 export interface MetricSources {
-  /** What waits, by destination. */
+  /** How much waits, by destination. */
   stats: () => Promise<Stats[]>
   /** The destinations of the settings, with their endpoints. */
-  targets: () => readonly Target[]
+  queues: () => readonly DestinationQueue[]
 }
 
 /** In seconds: a receiver answers in some ms, or at the end of its 5 s. */
@@ -37,7 +39,7 @@ interface DestinationCounts {
  * Counts what happens, for Prometheus. Labels are names of the settings and codes, never ids: there are few of them,
  * whatever clients send.
  */
-export class Metrics {
+export class Metrics implements Observer {
   readonly #registry = new Registry()
   readonly #requests = new BySource()
   readonly #calls = new BySource()
@@ -54,12 +56,12 @@ export class Metrics {
   }
 
   /** A request was answered: `ok`, `partly`, or with the code of a refusal. */
-  answered(source: string, answer: string): void {
+  requestAnswered(source: string, answer: string): void {
     this.#requests.of(source).add(answer)
   }
 
   /** So many calls of a request were taken (`accepted`), or not, with the code of why. */
-  called(source: string, answer: string, count: number): void {
+  callsCounted(source: string, answer: string, count: number): void {
     this.#calls.of(source).add(answer, count)
   }
 
@@ -73,7 +75,7 @@ export class Metrics {
     this.#commits.add(ms)
   }
 
-  /** An attempt has ended. */
+  /** All attempts of one claim have ended. */
   attempted(
     { destination }: Pick<Delivery, 'destination'>,
     outcomes: readonly EndpointOutcome[],
@@ -190,26 +192,26 @@ export class Metrics {
   }
 
   #addEndpoints(): void {
-    const lines = () =>
-      this.sources.targets().flatMap(({ destination: { name }, lines }) =>
-        lines.map(({ endpoint, gate }) => ({
-          gate,
+    const breakers = () =>
+      this.sources.queues().flatMap(({ destination: { name }, endpoints }) =>
+        endpoints.map(({ endpoint, breaker }) => ({
+          breaker,
           labels: { destination: name, endpoint: withoutQuery(endpoint.url) },
         })),
       )
     addMetric(
       this.#registry,
       {
-        name: 'hookline_endpoint_gates',
-        help: 'Gates of endpoints, by state: open ones let nothing through but probes.',
+        name: 'hookline_endpoint_breakers',
+        help: 'Circuit breakers of endpoints, by state: open ones let only probes through.',
         type: 'gauge',
       },
       () =>
         summed(
-          lines().flatMap(({ gate, labels }) =>
-            GATE_STATES.map((state) => ({
+          breakers().flatMap(({ breaker, labels }) =>
+            BREAKER_STATES.map((state) => ({
               labels: { ...labels, state },
-              value: gate.state === state ? 1 : 0,
+              value: breaker.state === state ? 1 : 0,
             })),
           ),
         ),
@@ -221,7 +223,7 @@ export class Metrics {
         help: 'Requests that are under way at endpoints.',
         type: 'gauge',
       },
-      () => summed(lines().map(({ gate, labels }) => ({ labels, value: gate.inFlight }))),
+      () => summed(breakers().map(({ breaker, labels }) => ({ labels, value: breaker.inFlight }))),
     )
     addMetric(
       this.#registry,
@@ -232,7 +234,7 @@ export class Metrics {
 
   /** What is in the store of the destinations in the settings, also where nothing waits. */
   #known(all: readonly Stats[]): Stats[] {
-    return this.sources.targets().map(({ destination: { name } }) => {
+    return this.sources.queues().map(({ destination: { name } }) => {
       const none = { destination: name, fresh: 0, backlog: 0, leased: 0, dead: 0, oldestMs: 0 }
       return all.find(({ destination }) => destination === name) ?? none
     })
@@ -258,7 +260,7 @@ export class Metrics {
   }
 }
 
-const GATE_STATES = ['closed', 'open', 'probe', 'ramp'] as const
+const BREAKER_STATES: readonly BreakerState[] = ['closed', 'open', 'half-open']
 
 /** Counts by source, and by one more label. */
 class BySource {

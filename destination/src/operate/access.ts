@@ -7,7 +7,7 @@ import { Refusal } from '../http/refusal.js'
  * Lets nobody through without the admin token, as the bearer of `Authorization` (RFC 6750, 2.1). What is compared are
  * digests, in a time that tells nothing of either.
  *
- * @param adminToken - Of the settings; `undefined` keeps all of it shut.
+ * @param adminToken - Of the settings; `undefined` refuses every request.
  * @throws {@link Refusal} that says what is missing.
  */
 export function checkToken(request: IncomingMessage, adminToken: string | undefined): void {

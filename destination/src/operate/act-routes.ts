@@ -3,29 +3,23 @@ import type { SyncAudience } from '../enqueue/audience.js'
 import { readBody } from '../http/read-body.js'
 import { parseBody } from '../http/json-body.js'
 import { JSON_TYPE, Refusal, show } from '../http/refusal.js'
-import { takeTime } from '../http/server.js'
+import { allowSlowBody } from '../http/server.js'
 import type { DeleteUser } from '../enqueue/deletion.js'
 import { StoreError } from '../store/store-error.js'
 import { traitOf } from '../enqueue/trait.js'
-import { checkToken, isLocal } from './access.js'
+import { checkToken } from './access.js'
 import { readMembers } from './members.js'
 
-/** What the admin routes work with. */
-export interface AdminParts {
-  /** By the settings of the moment. */
+/** What the routes that act work with. */
+export interface ActRoutesParts {
+  /** Of the present settings. */
   adminToken: () => string | undefined
-  metrics: { readonly contentType: string; text(): Promise<string> }
   syncAudience: SyncAudience
   deleteUser: DeleteUser
 }
 
-/** Adds the routes for whoever runs the destination. They read bodies on their own. */
-export function addAdminRoutes(app: FastifyInstance, parts: AdminParts): void {
-  app.get('/metrics', async (request, reply) => {
-    // Names and numbers: who is on this machine may read them.
-    if (!isLocal(request.raw)) checkToken(request.raw, parts.adminToken())
-    return reply.header('content-type', parts.metrics.contentType).send(await parts.metrics.text())
-  })
+/** Adds the routes that change audiences and delete users. They need the admin token, and read the bodies themselves. */
+export function addActRoutes(app: FastifyInstance, parts: ActRoutesParts): void {
   void app.register((routes, _options, done) => {
     routes.removeAllContentTypeParsers()
     routes.addContentTypeParser('*', (_request, _body, parsed) => {
@@ -47,7 +41,7 @@ export function addAdminRoutes(app: FastifyInstance, parts: AdminParts): void {
 const LIST_IDLE_MS = 60_000
 
 async function putAudience(
-  { syncAudience }: AdminParts,
+  { syncAudience }: ActRoutesParts,
   { raw, params }: FastifyRequest<{ Params: { name: string } }>,
   reply: FastifyReply,
 ): Promise<FastifyReply> {
@@ -56,7 +50,7 @@ async function putAudience(
     const message = `The name of an audience must have a letter or a digit; got ${show(params.name)}.`
     throw new Refusal(400, 'invalid_audience', message)
   }
-  takeTime(raw, LIST_IDLE_MS)
+  allowSlowBody(raw, LIST_IDLE_MS)
   try {
     const members = readMembers(raw, raw.headers['content-type'])
     return await answer(reply, { audience, ...(await syncAudience(audience, members)) })
@@ -71,7 +65,7 @@ async function putAudience(
 const MAX_DELETION_BYTES = 32_768
 
 async function postDeletion(
-  { deleteUser }: AdminParts,
+  { deleteUser }: ActRoutesParts,
   { raw }: FastifyRequest,
   reply: FastifyReply,
 ): Promise<FastifyReply> {

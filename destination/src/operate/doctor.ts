@@ -8,7 +8,7 @@ import { createNetwork, type Network } from '../post/network.js'
 import type { Outcome } from '../model/outcome.js'
 import { createPoster } from '../post/poster.js'
 import { createSigning } from '../post/signing.js'
-import { bodyOf } from '../enqueue/webhook-body.js'
+import { webhookBody } from '../enqueue/webhook-body.js'
 import { withoutQuery } from '../model/shown-url.js'
 import type { Destination, Endpoint, Settings } from '../settings/settings.js'
 
@@ -22,7 +22,7 @@ export interface Finding {
   /** What was found, in words. */
   found: string
   /** What to do about it. */
-  mend?: string
+  fix?: string
   /** In ms, where it took any. */
   ms?: number
 }
@@ -84,7 +84,7 @@ async function resolveName(host: string, addresses: string[]): Promise<Finding> 
       step,
       state: 'failed',
       found: `The name ${host} could not be resolved (${code}).`,
-      mend: 'Check its DNS records, and the DNS of this machine.',
+      fix: 'Check its DNS records, and the DNS of this machine.',
       ms: since(startedAt),
     }
   }
@@ -105,8 +105,8 @@ function judgeAddresses(
   if (refused.length < addresses.length) {
     return { step, state: 'ok', found: `${found} The others are.` }
   }
-  const mend = `If ${host} is yours, add its network to the setting allowNetworks: "${refused[0] ?? ''}".`
-  return { step, state: 'failed', found, mend }
+  const fix = `If ${host} is yours, add its network to the setting allowNetworks: "${refused[0] ?? ''}".`
+  return { step, state: 'failed', found, fix }
 }
 
 /** Connects as a delivery does, and reads the certificates. */
@@ -131,9 +131,9 @@ async function connect(url: URL, hostname: string, network: Network): Promise<Fi
   } catch (error) {
     const { code, error: found = '' } = judgeError(error, host)
     const ms = since(startedAt)
-    // That of a certificate says its mend itself.
+    // That of a certificate says its fix itself.
     if (code === 'tls_error') return [{ step: 'certificate', state: 'failed', found, ms }]
-    return [{ step: 'connection', state: 'failed', found, mend: MENDS.connection, ms }]
+    return [{ step: 'connection', state: 'failed', found, fix: FIXES.connection, ms }]
   }
 }
 
@@ -146,7 +146,7 @@ function describeCertificate(socket: TLSSocket): Finding {
     `${socket.getProtocol() ?? 'TLS'}; ${chainOf(leaf).join(' ← ')}; ` +
     `valid until ${endsAt.toISOString().slice(0, 10)}, for ${days} days.`
   if (days >= SOON_DAYS) return { step, state: 'ok', found }
-  return { step, state: 'ok', found, mend: 'Renew it soon: nothing is sent once it has expired.' }
+  return { step, state: 'ok', found, fix: 'Renew it soon: nothing is sent once it has expired.' }
 }
 
 /**
@@ -160,7 +160,7 @@ function chainOf(one: DetailedPeerCertificate | undefined, seen: string[] = []):
   return [name, ...chainOf(one.issuerCertificate, [...seen, one.fingerprint256])]
 }
 
-const MENDS = {
+const FIXES = {
   connection: 'Does the endpoint run, and is its port open to this machine?',
   secret:
     'Is it the same secret on both sides, and does the receiver check the bytes as they came, before they are parsed?',
@@ -179,7 +179,7 @@ async function* exchange(
     new Promise<Outcome>((resolve) => {
       poster.post(body, headers, resolve)
     })
-  const body = bodyOf({
+  const body = webhookBody({
     type: 'track',
     messageId,
     timestamp: new Date().toISOString(),
@@ -194,9 +194,9 @@ async function* exchange(
     const said = response === '' ? '' : ` It said: ${response.slice(0, 200)}`
     const isRefused = status === 400 || status === 401 || status === 403
     if (verdict !== 'delivered') {
-      const mend = isRefused && signature !== '' ? MENDS.secret : MENDS.answer
+      const fix = isRefused && signature !== '' ? FIXES.secret : FIXES.answer
       const found = `${error}${said}`
-      yield { step: 'round trip', state: 'failed', found, mend, ms }
+      yield { step: 'round trip', state: 'failed', found, fix, ms }
       if (signature === '') return
       const signed = `Was sent: X-Signature: ${signature}, of these ${Buffer.byteLength(body)} bytes: ${body}`
       yield { step: 'signature', state: isRefused ? 'failed' : 'skipped', found: signed }
@@ -210,14 +210,14 @@ async function* exchange(
         step: 'signature',
         state: 'skipped',
         found,
-        mend: 'Set sharedSecret, or give --secret.',
+        fix: 'Set sharedSecret, or give --secret.',
       }
       return
     }
     const wrong = await send(messageHeaders(`not ${sharedSecret ?? ''}`, body, messageId, 2))
     if (wrong.verdict === 'delivered') {
       const found = `It takes ${signature}, and a wrong one as well (${wrong.status}): it checks none.`
-      yield { step: 'signature', state: 'failed', found, mend: MENDS.unchecked, ms: wrong.ms }
+      yield { step: 'signature', state: 'failed', found, fix: FIXES.unchecked, ms: wrong.ms }
       return
     }
     const refused = `It takes ${signature}, and refuses a wrong one (${wrong.status ?? wrong.code}).`

@@ -46,9 +46,9 @@ async function* readList(request: IncomingMessage): AsyncGenerator {
   const text = (await readBody(request, MAX_LIST_BYTES)).toString()
   const list = parse(text, 'The body')
   if (!Array.isArray(list)) {
-    const mend =
+    const fix =
       'Send lines of JSON, one for each user, with the content type application/x-ndjson, or an array.'
-    throw invalid(`The body must be a JSON array of user ids; got ${show(list)}. ${mend}`)
+    throw invalid(`The body must be a JSON array of user ids; got ${show(list)}. ${fix}`)
   }
   yield* list as unknown[]
 }

@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from 'node:util'
 import type { Copy, DeliveryId } from '../model/delivery.js'
-import type { Store } from '../store/store.js'
+import type { MaintainPort } from '../store/store.js'
 
 /** So many are read, written and compared at once: a log can have 64 KB for each attempt. */
 const SLICE = 200
@@ -9,7 +9,7 @@ const SLICE = 200
 const MAX_TOLD = 20
 
 /** What a store has to have to be moved from, or to. */
-type Movable = Pick<Store, 'count' | 'copyOut' | 'copyIn' | 'copiesOf'>
+type Movable = Pick<MaintainPort, 'count' | 'copyOut' | 'copyIn' | 'copiesOf'>
 
 /** How far it is. */
 export interface MigrateProgress {

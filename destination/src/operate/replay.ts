@@ -1,26 +1,17 @@
-import type { DeliveryId, Lane, State } from '../model/delivery.js'
-import type { Store } from '../store/store.js'
-import type { ReplayParameters } from './parameters.js'
+import type { FastifyInstance } from 'fastify'
+import type { Dispatcher } from '../deliver/dispatcher.js'
+import type { Replayed } from '../model/answers.js'
+import type { DeliveryId, State } from '../model/delivery.js'
+import type { MaintainPort, ReadPort } from '../store/store.js'
+import { readReplay, type ReplayParameters } from './parameters.js'
 
 /** So many are replayed in one go. */
 const SLICE = 500
 
 /** What replays work with. */
 export interface ReplayParts {
-  store: Pick<Store, 'find' | 'get' | 'replay'>
-  /** Something waits in a lane now. */
-  heard: (destination: string, lane: Lane) => void
-}
-
-/** What came of a replay. */
-export interface Replayed {
-  /** Those that could be replayed. */
-  matched: number
-  /** Those that were; 0 in a dry run. */
-  replayed: number
-  /** In a dry run of those that match. */
-  byDestination: { name: string; count: number }[]
-  dryRun: boolean
+  store: Pick<ReadPort, 'find' | 'get'> & Pick<MaintainPort, 'replay'>
+  dispatcher: Pick<Dispatcher, 'wake'>
 }
 
 /** One that matches. */
@@ -29,14 +20,21 @@ interface Match {
   destination: string
 }
 
+/** Adds the route that replays. */
+export function addReplayRoute(routes: FastifyInstance, parts: ReplayParts): void {
+  routes.post('/replay', (request, reply) =>
+    replay(parts, readReplay(request.body), () => reply.raw.destroyed),
+  )
+}
+
 /**
- * Sends dead letters on their way again. Each is looked at once, the newest first: what dies again meanwhile is not taken
- * twice. One that is cut off has replayed what it had come to, and the same again replays the rest.
+ * Sends dead letters again. Each is looked at once, the newest first, so that a message that dies again meanwhile is not
+ * replayed twice. If a replay is interrupted, the same request again replays the rest.
  *
- * @param isOver - Whether nobody waits for it any more: then it ends early.
+ * @param isOver - Whether the client is gone; the replay ends early then.
  */
-export async function replay(
-  { store, heard }: ReplayParts,
+async function replay(
+  { store, dispatcher }: ReplayParts,
   { which, force, dryRun }: ReplayParameters,
   isOver: () => boolean,
 ): Promise<Replayed> {
@@ -55,7 +53,7 @@ export async function replay(
     for (const { id, destination } of matches) {
       if (done.has(id)) counts.set(destination, (counts.get(destination) ?? 0) + 1)
     }
-    if (!dryRun) for (const name of counts.keys()) heard(name, 'backlog')
+    if (!dryRun) for (const name of counts.keys()) dispatcher.wake(name, 'backlog')
   }
   const byDestination = Array.from(counts, ([name, count]) => ({ name, count }))
   return { matched, replayed, byDestination, dryRun }
@@ -78,7 +76,7 @@ async function* byId(
 
 async function* search(
   store: ReplayParts['store'],
-  filter: Parameters<Store['find']>[0],
+  filter: Parameters<ReadPort['find']>[0],
   states: readonly State[],
 ): AsyncGenerator<Match[]> {
   let before: DeliveryId | undefined

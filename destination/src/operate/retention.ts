@@ -1,7 +1,13 @@
 import { setTimeout as wait } from 'node:timers/promises'
-import type { Store } from '../store/store.js'
+import type { MaintainPort } from '../store/store.js'
 
-/** How often what is too old is looked for, in ms. */
+/** What happens while old deliveries are deleted. */
+export interface RetentionEvents {
+  /** Old deliveries could not be deleted; this is tried again. */
+  sweepFailed(error: unknown): void
+}
+
+/** How often the store is swept, in ms. */
 const EVERY_MS = 60_000
 
 /** So many are deleted at once, with a pause after them: what is accepted meanwhile does not wait long. */
@@ -16,12 +22,11 @@ export interface Retention {
 
 /**
  * @param retentionMs - How long messages are kept, in ms, by the settings of the moment.
- * @param failed - Told of a sweep that failed; the next one tries again.
  */
 export function startRetention(
-  store: Pick<Store, 'sweep'>,
+  store: Pick<MaintainPort, 'sweep'>,
   retentionMs: () => number,
-  failed: (error: unknown) => void,
+  events: RetentionEvents,
 ): Retention {
   const stopping = new AbortController()
   const { signal } = stopping
@@ -33,7 +38,7 @@ export function startRetention(
         await wait(changed < SLICE ? EVERY_MS : PAUSE_MS, undefined, { signal, ref: false })
       } catch (error) {
         if (isStopped()) return
-        failed(error)
+        events.sweepFailed(error)
         await wait(EVERY_MS, undefined, { signal, ref: false }).catch(() => undefined)
       }
     }

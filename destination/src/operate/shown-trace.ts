@@ -1,14 +1,15 @@
-import { withoutQuery } from '../model/shown-url.js'
 import { WINDOW_MS } from '../deliver/schedule.js'
+import type { ShownTrace } from '../model/answers.js'
 import type { Trace } from '../model/delivery.js'
+import { withoutQuery } from '../model/shown-url.js'
 
-/** A trace as it is shown: keys are kept in the queries of URLs at times. */
-export function shown(trace: Trace) {
+/** A trace that may be shown: the queries of URLs, where some customers keep keys, are left out. */
+export function shownTrace(trace: Trace): ShownTrace {
   const isWaiting = trace.dueAt !== null
   const { firstAttemptAt } = trace
   return {
     ...trace,
     deadlineAt: isWaiting && firstAttemptAt !== null ? firstAttemptAt + WINDOW_MS : null,
-    attempts: trace.attempts.map((one) => ({ ...one, url: withoutQuery(one.url) })),
+    attempts: trace.attempts.map((attempt) => ({ ...attempt, url: withoutQuery(attempt.url) })),
   }
 }

@@ -3,10 +3,10 @@ const FULL_CHAIN = 'Serve it with its whole chain, or give its authority in the 
 const REISSUE = 'Have it issued again.'
 
 /**
- * Why a certificate is not accepted, by the code of Node and OpenSSL, and the mend. Source: the codes that Node
+ * Why a certificate is not accepted, by the code of Node and OpenSSL, and the fix. Source: the codes that Node
  * documents under "X509 certificate error codes", and those of `tls.checkServerIdentity`.
  */
-const CERTIFICATE_ERRORS: Record<string, readonly [reason: string, mend: string]> = {
+const CERTIFICATE_ERRORS: Record<string, readonly [reason: string, fix: string]> = {
   DEPTH_ZERO_SELF_SIGNED_CERT: [
     'is self-signed',
     'Use one of a known authority, or give this one in the setting ca.',
@@ -55,6 +55,6 @@ export function describeCertificateError(
 ): string | undefined {
   const found = Object.hasOwn(CERTIFICATE_ERRORS, code) ? CERTIFICATE_ERRORS[code] : undefined
   if (found === undefined) return undefined
-  const [reason, mend] = found
-  return `The certificate of ${host} ${reason} (${code}: ${detail}): nothing was sent. ${mend}`
+  const [reason, fix] = found
+  return `The certificate of ${host} ${reason} (${code}: ${detail}): nothing was sent. ${fix}`
 }

@@ -66,10 +66,10 @@ export function judgeError(error: unknown, host: string): Judgement {
  * certificate, it is tried again.
  */
 function describeHandshake(host: string, detail: string): string {
-  const mend = /wrong version number|packet length too long/i.test(detail)
+  const fix = /wrong version number|packet length too long/i.test(detail)
     ? 'It seems to speak plain HTTP: does its URL start with http, or have another port?'
     : 'Check the TLS versions and ciphers of the endpoint.'
-  return `No TLS could be agreed on with ${host} (${detail}): nothing was sent. ${mend}`
+  return `No TLS could be agreed on with ${host} (${detail}): nothing was sent. ${fix}`
 }
 
 function describeFailure(code: string): [OutcomeCode, string] {

@@ -14,7 +14,7 @@ const MAX_RESPONSE_BYTES = 64 * 1024
 const EXCERPT_BYTES = 2 * 1024
 
 /** What the exchanges of one endpoint share. */
-export interface Line {
+export interface ExchangeOwner {
   network: Network
   /** For messages. */
   host: string
@@ -36,7 +36,7 @@ export interface Line {
  */
 export class Exchange implements Dispatcher.DispatchHandler, Timed {
   readonly startedAt = performance.now()
-  /** What it was given to; `undefined` while all are taken. */
+  /** The client that carries this request; `undefined` while it waits for one. */
   client: Client | undefined
   /** Whether the answer came to its end, and its connection is at a place where another request can start. */
   isComplete = false
@@ -48,17 +48,17 @@ export class Exchange implements Dispatcher.DispatchHandler, Timed {
   #excerpt: Buffer | undefined
 
   constructor(
-    readonly line: Line,
+    readonly owner: ExchangeOwner,
     readonly request: Dispatcher.DispatchOptions,
     readonly done: (outcome: Outcome) => void,
   ) {
-    line.network.deadline.add(this)
+    owner.network.deadline.add(this)
   }
 
   /** Time is up. */
   expire(): void {
     if (this.#answer !== undefined) this.#end(this.#answer)
-    else this.#fail(judgeTimeout(this.line.network.deadline.ms, this.#wasSent))
+    else this.#fail(judgeTimeout(this.owner.network.deadline.ms, this.#wasSent))
   }
 
   /** There is a connection. To throw takes the request back before a byte of it is written. */
@@ -72,7 +72,7 @@ export class Exchange implements Dispatcher.DispatchHandler, Timed {
     if (status < 200) return
     const judgement = judgeStatus(status, firstOf(headers.location))
     const retryAfter = judgement.verdict === 'retry' ? firstOf(headers['retry-after']) : undefined
-    const delayMs = retryAfterMs(retryAfter, this.line.network.now())
+    const delayMs = retryAfterMs(retryAfter, this.owner.network.now())
     this.#answer = this.#outcome(judgement, status, delayMs)
   }
 
@@ -91,7 +91,7 @@ export class Exchange implements Dispatcher.DispatchHandler, Timed {
   /** A body that breaks off changes nothing: the status has been heard. */
   onResponseError(_: unknown, error: Error): void {
     if (this.#answer !== undefined) this.#end(this.#answer)
-    else this.#fail(judgeError(error, this.line.host))
+    else this.#fail(judgeError(error, this.owner.host))
   }
 
   #fail(judgement: Judgement): void {
@@ -111,10 +111,10 @@ export class Exchange implements Dispatcher.DispatchHandler, Timed {
   #end(outcome: Outcome): void {
     if (this.#hasEnded) return
     this.#hasEnded = true
-    this.line.network.deadline.delete(this)
+    this.owner.network.deadline.delete(this)
     if (this.#excerpt !== undefined) outcome.response = excerptOf(this.#excerpt)
     queueMicrotask(() => {
-      this.line.ended(this, outcome)
+      this.owner.ended(this, outcome)
     })
   }
 }

@@ -79,7 +79,7 @@ function shareLookups(lookup: Lookup): Lookup {
   }
 }
 
-/** Only the settings can mend it, and a replay sends it then. */
+/** Only the settings can fix it, and a replay sends it then. */
 function literalRefused(address: string): NoAddressError {
   return new NoAddressError(
     'address_refused',
@@ -89,7 +89,7 @@ function literalRefused(address: string): NoAddressError {
   )
 }
 
-/** A name's answer can change at any time, by itself or by a mended DNS: it is worth another attempt. */
+/** A name's answer can change at any time, by itself or by a fixed DNS: it is worth another attempt. */
 function noneAllowed(hostname: string, found: readonly LookupAddress[]): NoAddressError {
   if (found.length === 0)
     return new NoAddressError('dns_error', 'retry', `The name ${hostname} has no address.`)

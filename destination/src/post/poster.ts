@@ -1,6 +1,6 @@
 import { Client } from 'undici'
 import type { Endpoint } from '../settings/settings.js'
-import { Exchange, type Line } from './exchange.js'
+import { Exchange, type ExchangeOwner } from './exchange.js'
 import { fixedHeaders, type HeaderList } from './headers.js'
 import type { Network } from './network.js'
 import type { Outcome } from '../model/outcome.js'
@@ -60,9 +60,9 @@ export function createPoster(endpoint: Endpoint, network: Network): Poster {
     client.dispatch(exchange.request, exchange)
   }
 
-  /** After a failure, undici may count the request as running for ever: only what is known to be well is kept. */
-  const release = (client: Client, isWell: boolean): void => {
-    if (isWell) free.push(client)
+  /** After a failure, undici may count the request as running for ever. So a client is kept only after a complete answer. */
+  const release = (client: Client, isReusable: boolean): void => {
+    if (isReusable) free.push(client)
     else {
       clients.delete(client)
       void client.destroy()
@@ -74,7 +74,7 @@ export function createPoster(endpoint: Endpoint, network: Network): Poster {
     }
   }
 
-  const line: Line = {
+  const owner: ExchangeOwner = {
     network,
     host: url.host,
     ended: (exchange, outcome) => {
@@ -94,7 +94,7 @@ export function createPoster(endpoint: Endpoint, network: Network): Poster {
   return {
     post: (body, headers, done) => {
       const request = { path, method: 'POST' as const, headers: fixed.concat(headers), body }
-      const exchange = new Exchange(line, request, done)
+      const exchange = new Exchange(owner, request, done)
       underWay += 1
       if (closing === undefined) start(exchange)
       else exchange.onResponseError(undefined, new Error('its poster is closed'))

@@ -14,7 +14,7 @@ export interface Signing {
 /** What receivers answer to a signature that does not match, 401 by the book. */
 const MISMATCHES: readonly unknown[] = [400, 401, 403]
 
-/** After so many attempts each of two secrets has signed one that was sent, even if the gate held one back. */
+/** After so many attempts each of two secrets has signed one that was sent, even if the breaker held one back. */
 const ROTATING_ATTEMPTS = 3
 
 /**

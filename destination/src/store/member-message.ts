@@ -1,15 +1,15 @@
 import { randomUUID } from 'node:crypto'
 import type { NewDelivery } from '../model/delivery.js'
-import type { Notice } from './store.js'
+import type { MemberMessage } from './store.js'
 
 /**
- * What is put for a member. Its id is a UUID that starts with the time (version 7, RFC 9562, 5.7): those of many
- * members end up side by side in the index.
+ * The delivery of a message about a member. Its id is a UUID that starts with the time (version 7, RFC 9562, 5.7), so that
+ * the ids of many members are side by side in the index.
  *
  * @param now - Ms since the epoch.
  */
-export function deliveryOf(user: string, notice: Notice, now: number): NewDelivery {
-  const { source, destination, before, after } = notice
+export function memberDelivery(user: string, message: MemberMessage, now: number): NewDelivery {
+  const { source, destination, before, after } = message
   const time = now.toString(16).padStart(12, '0')
   return {
     messageId: `${time.slice(0, 8)}-${time.slice(8)}-7${randomUUID().slice(15)}`,

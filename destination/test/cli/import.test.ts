@@ -92,7 +92,7 @@ describe('import', { concurrent: true }, () => {
     [['import', 'none.ndjson', '--dry-run'], /none\.ndjson: it can't be read/],
     [['import', 'history.ndjson', '--map', 'total'], /Expected a column and its field/],
     [['import', 'history.ndjson', '--key', 'k'], /is not the file that was imported up to line 9/],
-  ])('%j is refused, with the mend', async ([args, message], { expect }) => {
+  ])('%j is refused, with the fix', async ([args, message], { expect }) => {
     const folder = folderOf(3, 0)
     const progress = { head: '5:none', line: 9, offset: 90, accepted: 9, bad: 0 }
     writeFileSync(join(folder, 'history.ndjson.progress'), JSON.stringify(progress))

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import { bodyOf } from '../../src/enqueue/webhook-body.js'
+import { webhookBody } from '../../src/enqueue/webhook-body.js'
 import { receiveCalls } from '../../src/collect/receive.js'
 import { parseBody } from '../../src/http/json-body.js'
 import type { CallType } from '../../src/model/call.js'
@@ -191,7 +191,7 @@ describe('nesting', () => {
 
   test('is taken to 500 levels, and forwarded', () => {
     const [deep] = receive(call(nested(499)), 'track').calls
-    expect(deep && bodyOf(deep)).toContain('{"a":{}}')
+    expect(deep && webhookBody(deep)).toContain('{"a":{}}')
   })
 
   test.each([

@@ -3,6 +3,9 @@ import { once } from 'node:events'
 import { connect } from 'node:net'
 import { onTestFinished } from 'vitest'
 import type { Call } from '../../src/model/call.js'
+import { tellAll } from '../../src/observe/events.js'
+import { logLines } from '../../src/observe/log-lines.js'
+import { silent } from '../run.js'
 import {
   createCollector,
   type Collector,
@@ -32,7 +35,7 @@ export async function startCollector(options: Partial<CollectorOptions> = {}): P
   const log = (_details: object, message: string) => logged.push(message)
   const accepted: Started['accepted'] = []
   const collector = createCollector({
-    accept: async (source, calls) => {
+    enqueueCalls: async (source, calls) => {
       await started.accept(source, calls)
       accepted.push({ source, calls })
     },
@@ -41,10 +44,13 @@ export async function startCollector(options: Partial<CollectorOptions> = {}): P
       { name: 'app', writeKey: 'APP_KEY' },
     ],
     log: { warn: log, error: log },
-    counts: {
-      answered: (source, answer) => counted.push(`${source} ${answer}`),
-      called: (source, answer, count) => counted.push(`${source} ${answer} ${count}`),
-    },
+    events: tellAll([
+      {
+        requestAnswered: (source, answer) => counted.push(`${source} ${answer}`),
+        callsCounted: (source, answer, count) => counted.push(`${source} ${answer} ${count}`),
+      },
+      logLines({ ...silent, warn: log, error: log }),
+    ]),
     ...options,
   })
   onTestFinished(() => collector.close(0))

@@ -25,9 +25,9 @@ function setUp() {
       }),
   }
   const settler = new Settler(store, {
-    failed: (error) => told.push(String(error)),
-    recovered: () => told.push('recovered'),
-    refused: (count) => told.push(`refused ${count}`),
+    settleFailed: (error) => told.push(String(error)),
+    settleRecovered: () => told.push('recovered'),
+    settlementsRefused: (count) => told.push(`refused ${count}`),
   })
   const round = async (n: number) => {
     await expect.poll(() => rounds.length).toBe(n + 1)

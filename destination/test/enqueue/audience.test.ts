@@ -4,7 +4,7 @@ import { gzipSync } from 'node:zlib'
 import { describe, expect, test } from 'vitest'
 import type { RunningDestination } from '../../src/destination.js'
 import { createServer } from '../../src/http/server.js'
-import { addAdminRoutes } from '../../src/operate/act-routes.js'
+import { addActRoutes } from '../../src/operate/act-routes.js'
 import type { TestEndpoint } from '../endpoint.js'
 import { ADMIN_TOKEN, destination, endpoint, settingsFor, start } from '../run.js'
 
@@ -208,12 +208,11 @@ describe('an audience', () => {
 
 test('a list may take longer than other requests, as long as it comes', async () => {
   const nothing = () => undefined
-  const patience = { headersMs: 100, requestMs: 200, checkMs: 20 }
-  const server = createServer({ warn: nothing, error: nothing }, '', patience)
+  const timeouts = { headersMs: 100, requestMs: 200, checkMs: 20 }
+  const server = createServer({ warn: nothing, error: nothing }, '', timeouts)
   const listed: string[] = []
-  addAdminRoutes(server.app, {
+  addActRoutes(server.app, {
     adminToken: () => ADMIN_TOKEN,
-    metrics: { contentType: 'text/plain', text: () => Promise.resolve('') },
     syncAudience: async (_, members) => {
       for await (const piece of members) listed.push(...piece)
       return { listed: listed.length, joined: 0, left: 0 }

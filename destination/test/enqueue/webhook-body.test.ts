@@ -2,7 +2,7 @@ import { createHmac } from 'node:crypto'
 import fc from 'fast-check'
 import { verifyWebhook } from 'hookline'
 import { describe, expect, test } from 'vitest'
-import { bodyOf, deletionBody } from '../../src/enqueue/webhook-body.js'
+import { webhookBody, deletionBody } from '../../src/enqueue/webhook-body.js'
 import type { Call, CallType } from '../../src/model/call.js'
 
 const common = { messageId: 'm1', timestamp: '2026-01-02T03:04:05.678Z' }
@@ -96,7 +96,7 @@ describe('the body of', () => {
   ])(
     '%s has the fields of the spec in its order, then what the call carried',
     (_name, call, body) => {
-      expect(bodyOf(call)).toBe(body)
+      expect(webhookBody(call)).toBe(body)
     },
   )
 
@@ -142,7 +142,7 @@ describe('every body', () => {
     fc.assert(
       fc.property(calls, ({ type, userId, object }) => {
         const fields = JSON.parse(object) as Record<string, unknown>
-        const text = bodyOf({
+        const text = webhookBody({
           ...common,
           type,
           userId,
@@ -163,8 +163,8 @@ describe('every body', () => {
 
   test('keeps a key __proto__ a key', () => {
     const properties = JSON.parse('{"__proto__":{"admin":true}}') as Record<string, unknown>
-    expect(bodyOf({ ...common, type: 'track', userId: 'u', event: 'E', properties })).toContain(
-      '"properties":{"__proto__":{"admin":true}}',
-    )
+    expect(
+      webhookBody({ ...common, type: 'track', userId: 'u', event: 'E', properties }),
+    ).toContain('"properties":{"__proto__":{"admin":true}}')
   })
 })

@@ -3,7 +3,7 @@ import { connect, type Socket } from 'node:net'
 import { describe, expect, onTestFinished, test } from 'vitest'
 import { AUTHORIZATION, startCollector } from '../collect/start.js'
 
-const PATIENCE = { headersMs: 300, requestMs: 600, checkMs: 30 }
+const TIMEOUTS = { headersMs: 300, requestMs: 600, checkMs: 30 }
 
 const CALL = '{"userId":"u","event":"E"}'
 
@@ -50,14 +50,14 @@ describe('a client is hung up on', () => {
       ' ',
     ],
   ])('%s, and hears why', async (_name, text, dripping) => {
-    const { port, accepted } = await startCollector({ patience: PATIENCE })
+    const { port, accepted } = await startCollector({ timeouts: TIMEOUTS })
     expect(await drip(port, text, dripping)).toMatch(/^HTTP\/1\.1 408 Request Timeout\r\n/)
     expect(accepted).toEqual([])
   })
 })
 
 test('three hundred slow clients keep nobody else waiting', async () => {
-  const { port, url } = await startCollector() // with the patience of every day
+  const { port, url } = await startCollector() // with the default timeouts
   const sockets: Socket[] = []
   onTestFinished(() => {
     for (const socket of sockets) socket.destroy()

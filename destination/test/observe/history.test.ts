@@ -1,8 +1,9 @@
 import { describe, expect, test } from 'vitest'
 import type { Outcome, OutcomeCode } from '../../src/model/outcome.js'
-import type { Target } from '../../src/deliver/destination-queue.js'
+import type { DestinationQueue } from '../../src/deliver/destination-queue.js'
+import type { BreakerState } from '../../src/model/answers.js'
 import { DurationBins } from '../../src/observe/durations.js'
-import { BUCKET_MS, History, MAX_BUCKETS, type GateState } from '../../src/observe/history.js'
+import { BUCKET_MS, History, MAX_BUCKETS } from '../../src/observe/history.js'
 
 const URL = 'https://a.example.com/'
 const START = 1_700_000_040_000
@@ -19,12 +20,12 @@ function make() {
       const outcome = { code, ms } as Outcome
       history.attempted({ destination: 'crm' }, [{ url: URL, outcome }])
     },
-    look: (state: GateState) => {
-      const target = {
+    sample: (state: BreakerState) => {
+      const queue = {
         destination: { name: 'crm' },
-        lines: [{ endpoint: { url: URL }, gate: { state } }],
+        endpoints: [{ endpoint: { url: URL }, breaker: { state } }],
       }
-      history.look([target as unknown as Target])
+      history.sampleBreakers([queue as unknown as DestinationQueue])
     },
     buckets: (minutes = 60) => history.buckets('crm', URL, minutes),
   }
@@ -32,15 +33,15 @@ function make() {
 
 describe('the history of an endpoint', () => {
   test('has a bucket for each minute since the start, with the one that goes on last', () => {
-    const { advance, end, buckets, look } = make()
+    const { advance, end, buckets, sample } = make()
     end('delivered', 100)
     end('server_error', 1_000)
     end('endpoint_down', 0)
-    look('open')
-    look('closed')
+    sample('open')
+    sample('closed')
     advance(3 * BUCKET_MS)
     end('delivered', 20)
-    const none = { delivered: 0, failed: 0, busy: 0, p50Ms: null, p99Ms: null, gate: 'closed' }
+    const none = { delivered: 0, failed: 0, busy: 0, p50Ms: null, p99Ms: null, breaker: 'closed' }
     const near = (ms: number) => expect.closeTo(ms, -Math.log10(ms / 5)) as number
     expect(buckets()).toEqual([
       {
@@ -50,7 +51,7 @@ describe('the history of an endpoint', () => {
         busy: 1,
         p50Ms: near(100),
         p99Ms: near(1_000),
-        gate: 'open',
+        breaker: 'open',
       },
       { at: START + BUCKET_MS, ...none },
       { at: START + 2 * BUCKET_MS, ...none },
@@ -100,7 +101,7 @@ describe('the history of an endpoint', () => {
   test('goes with the endpoint', () => {
     const { history, end } = make()
     end('delivered')
-    history.look([])
+    history.sampleBreakers([])
     expect(history.endpoint('crm', URL)).toMatchObject({ delivered: 0 })
   })
 

@@ -42,8 +42,8 @@ describe('the metrics', () => {
       'hookline_oldest_pending_age_seconds{destination="well"}': 0,
       'hookline_dead_letters{destination="ill"}': 0,
       hookline_store_up: 1,
-      [`hookline_endpoint_gates{destination="well",endpoint="${well.url}",state="closed"}`]: 1,
-      [`hookline_endpoint_gates{destination="well",endpoint="${well.url}",state="open"}`]: 0,
+      [`hookline_endpoint_breakers{destination="well",endpoint="${well.url}",state="closed"}`]: 1,
+      [`hookline_endpoint_breakers{destination="well",endpoint="${well.url}",state="open"}`]: 0,
       [`hookline_endpoint_requests{destination="well",endpoint="${well.url}"}`]: 0,
     }
     await expect.poll(async () => Object.fromEntries(await samples(running))).toMatchObject(wanted)
@@ -71,9 +71,9 @@ describe('the metrics', () => {
   test('are there when the store is not', async () => {
     const metrics = new Metrics({
       stats: () => Promise.reject(new Error('the disk is gone')),
-      targets: () => [],
+      queues: () => [],
     })
-    metrics.called('web', 'store_unavailable', 3)
+    metrics.callsCounted('web', 'store_unavailable', 3)
     expect(Object.fromEntries(parseScrape(await metrics.text()))).toMatchObject({
       hookline_store_up: 0,
       'hookline_calls_total{source="web",answer="store_unavailable"}': 3,

@@ -1,11 +1,12 @@
 import { setTimeout as wait } from 'node:timers/promises'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
-import { addHealthRoutes, Readiness } from '../../src/observe/readiness.js'
+import { addReadinessRoutes, Readiness } from '../../src/observe/readiness.js'
+import { tellAll } from '../../src/observe/events.js'
 import { createServer, type Server } from '../../src/http/server.js'
 import { Dispatcher } from '../../src/deliver/dispatcher.js'
-import { Gate } from '../../src/deliver/breaker.js'
-import { Line } from '../../src/deliver/endpoint-queue.js'
-import { Target } from '../../src/deliver/destination-queue.js'
+import { Breaker } from '../../src/deliver/breaker.js'
+import { EndpointQueue } from '../../src/deliver/endpoint-queue.js'
+import { DestinationQueue } from '../../src/deliver/destination-queue.js'
 import { Settler } from '../../src/deliver/settler.js'
 import { StoreError } from '../../src/store/store-error.js'
 import type { Store } from '../../src/store/store.js'
@@ -18,34 +19,28 @@ const never = () => new Promise<never>(nothing)
 async function startParts(server: Server, store: Partial<Store>) {
   let elapsedMs = 0
   const now = () => elapsedMs
-  const report = {
-    attempted: nothing,
-    claimFailed: nothing,
-    failed: nothing,
-    recovered: nothing,
-    refused: nothing,
-  }
+  const events = tellAll([])
   const all = {
     claim: () => Promise.resolve([]),
     settle: () => Promise.resolve(0),
-    stats: () => Promise.resolve([]),
+    ping: () => Promise.resolve(),
     ...store,
   }
-  const settler = new Settler(all, report, now)
-  const dispatcher = new Dispatcher({ store: all, settler, report, now, random: Math.random })
-  const readiness = new Readiness({ dispatcher, settler, look: () => all.stats(), now })
-  addHealthRoutes(server.app, readiness)
+  const settler = new Settler(all, events, now)
+  const dispatcher = new Dispatcher({ store: all, settler, events, now, random: Math.random })
+  const readiness = new Readiness({ dispatcher, settler, store: all, now })
+  addReadinessRoutes(server.app, readiness)
   const url = await server.listen('127.0.0.1', 0)
   return {
     dispatcher,
     settler,
     readiness,
     /** The dispatcher has a destination, and asks for its messages. */
-    aim: () => {
+    use: () => {
       const endpoint = { url: 'http://127.0.0.1/', headers: {}, concurrency: 1 }
       const poster = { post: nothing, close: () => Promise.resolve() }
-      const line = new Line(endpoint, new Gate(1), poster, now)
-      dispatcher.aim([new Target(destination([endpoint]), [line], now)])
+      const queue = new EndpointQueue(endpoint, new Breaker(1), poster, now)
+      dispatcher.use([new DestinationQueue(destination([endpoint]), [queue], now)])
     },
     advance: (ms: number) => {
       elapsedMs += ms
@@ -90,7 +85,7 @@ describe('readiness', () => {
     expect(await get('/healthz')).toEqual([200, { status: 'ok' }])
   })
 
-  test('fails while a claim is not answered, though HTTP is well, and comes back', async () => {
+  test('fails while a claim is not answered, though HTTP works, and comes back', async () => {
     let answer: (() => void) | undefined
     const claim = () =>
       new Promise<[]>((resolve) => {
@@ -98,8 +93,8 @@ describe('readiness', () => {
           resolve([])
         }
       })
-    const { get, statusOf, aim, advance, settler, dispatcher } = await startWith({ claim })
-    aim()
+    const { get, statusOf, use, advance, settler, dispatcher } = await startWith({ claim })
+    use()
     expect(settler.stalledMs()).toBe(0)
     advance(9_000)
     expect(await statusOf('/readyz')).toBe(200)
@@ -125,19 +120,19 @@ describe('readiness', () => {
   })
 
   test('fails while the store does', async () => {
-    const stats = () => Promise.reject(new StoreError('failed', 'gone'))
-    expect(await (await startWith({ stats })).get('/readyz')).toEqual(reason('store_unavailable'))
+    const ping = () => Promise.reject(new StoreError('failed', 'gone'))
+    expect(await (await startWith({ ping })).get('/readyz')).toEqual(reason('store_unavailable'))
   })
 
   test('fails while the store is silent, and does not wait for it', async () => {
-    expect(await (await startWith({ stats: never })).get('/readyz')).toEqual(
+    expect(await (await startWith({ ping: never })).get('/readyz')).toEqual(
       reason('store_unavailable'),
     )
   })
 
   test('fails for a while after calls were refused, so that others are tried', async () => {
     const { get, statusOf, readiness, advance } = await startWith()
-    readiness.refused()
+    readiness.storeRefused()
     expect(await get('/readyz')).toEqual(reason('store_unavailable'))
     advance(10_000)
     await expect.poll(() => statusOf('/readyz')).toBe(200)

@@ -69,7 +69,7 @@ const has = (one: RunningDestination, state: string, count: number) =>
 describe('who may', () => {
   const READS = [
     '/status',
-    '/health',
+    '/history',
     '/deliveries',
     '/deliveries/1',
     '/messages/m',
@@ -185,7 +185,7 @@ describe('who may', () => {
   })
 })
 
-test('the status tells of sources, destinations, endpoints and gates', async () => {
+test('the status tells of sources, destinations, endpoints and breakers', async () => {
   const { crm, destination } = await running()
   await post(destination, [track('a'), track('b'), { type: 'none', messageId: 'c' }])
   await has(destination, 'done', 2)
@@ -210,7 +210,7 @@ test('the status tells of sources, destinations, endpoints and gates', async () 
         endpoints: [
           {
             url: crm.url,
-            gate: { state: 'closed', allowed: 128, inFlight: 0, waiting: 0 },
+            breaker: { state: 'closed', allowed: 128, inFlight: 0, waiting: 0 },
             delivered: 2,
             failed: 0,
             p50Ms: expect.any(Number) as number,
@@ -224,8 +224,10 @@ test('the status tells of sources, destinations, endpoints and gates', async () 
   expect((await ask(destination, '/status', { headers: {} })).body).toMatchObject({
     canWrite: false,
   })
-  const { body: health } = await ask(destination, '/health?minutes=5')
-  const { endpoints } = health as { endpoints: { url: string; buckets: { delivered: number }[] }[] }
+  const { body: history } = await ask(destination, '/history?minutes=5')
+  const { endpoints } = history as {
+    endpoints: { url: string; buckets: { delivered: number }[] }[]
+  }
   expect(endpoints).toMatchObject([{ destination: 'crm', url: crm.url }])
   const delivered = endpoints[0]?.buckets.map((bucket) => bucket.delivered) ?? []
   expect(delivered.reduce((sum, count) => sum + count, 0)).toBe(2)
@@ -310,7 +312,7 @@ describe('deliveries', () => {
     ['/deliveries?before=x', 400, 'invalid_parameter'],
     ['/deliveries?user=a&user=b', 400, 'invalid_parameter'],
     ['/deliveries?dest=crm', 400, 'invalid_parameter'],
-    ['/health?minutes=1441', 400, 'invalid_parameter'],
+    ['/history?minutes=1441', 400, 'invalid_parameter'],
   ])('%s is answered %i', async (path, status, code) => {
     const { destination } = await running()
     expect(await ask(destination, path)).toMatchObject({ status, body: { error: { code } } })

@@ -92,13 +92,13 @@ test.each([
   ['INVALID_PURPOSE', 'not meant for servers', 'issued again'],
   ['CERT_CHAIN_TOO_LONG', 'too long', 'issued again'],
   ['UNSPECIFIED', 'is not accepted', 'outdated'],
-])('the certificate error %s is refused, with its cause and its mend', (code, cause, mend) => {
+])('the certificate error %s is refused, with its cause and its fix', (code, cause, fix) => {
   const { error, ...judgement } = failing(code)
   expect(judgement).toEqual({ code: 'tls_error', verdict: 'refused' })
   expect(error).toContain(`The certificate of ${HOST}`)
   expect(error).toContain(`(${code}: as it says): nothing was sent.`)
   expect(error).toContain(cause)
-  expect(error).toContain(mend)
+  expect(error).toContain(fix)
 })
 
 describe('a timeout', () => {

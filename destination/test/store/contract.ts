@@ -835,6 +835,19 @@ export function storeContract(name: string, make: () => Promise<Subject>): void 
       })
     })
 
+    describe('ping', () => {
+      test('is answered by an empty store, and by one that has messages', async () => {
+        await expect(store.ping()).resolves.toBeUndefined()
+        await store.put([newDelivery()])
+        await expect(store.ping()).resolves.toBeUndefined()
+      })
+
+      test('fails once the store is closed', async () => {
+        await store.close()
+        await expect(store.ping()).rejects.toMatchObject({ name: 'StoreError', code: 'failed' })
+      })
+    })
+
     describe('close', () => {
       test('ends what is under way first', async () => {
         const putting = store.put([newDelivery({ messageId: 'm' })])

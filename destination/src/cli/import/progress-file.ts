@@ -49,17 +49,17 @@ export function readProgress(path: string, file: string): Progress | undefined {
     if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined
     throw error
   }
-  const mend = `Give --restart to send all of it, or name another file with --progress.`
+  const fix = `Give --restart to send all of it, or name another file with --progress.`
   let progress: Progress
   try {
     progress = JSON.parse(text) as Progress
     if (!Number.isSafeInteger(progress.offset) || typeof progress.head !== 'string')
       throw new Error()
   } catch {
-    throw new Error(`${path} does not say how far an import got. ${mend}`)
+    throw new Error(`${path} does not say how far an import got. ${fix}`)
   }
   if (headOf(file, Number.parseInt(progress.head, 10)) === progress.head) return progress
-  throw new Error(`${file} is not the file that was imported up to line ${progress.line}. ${mend}`)
+  throw new Error(`${file} is not the file that was imported up to line ${progress.line}. ${fix}`)
 }
 
 /** Replaces what was there, in one step. */

@@ -4,7 +4,7 @@ export interface Row {
   line: number
   /** Bytes of the file up to its end: where reading goes on after it. */
   end: number
-  /** The line as it is there, for its id and for who has to mend it. */
+  /** The line as it is there, for its id and for who has to fix it. */
   text: string
   fields?: Readonly<Record<string, unknown>>
   problem?: string

@@ -8,13 +8,13 @@ const RECONNECT_MS = 1_000
 const CHECK_MS = 15_000
 
 /** In bytes; the server takes a little less than 8,000. https://www.postgresql.org/docs/current/sql-notify.html */
-const MAX_WORD_BYTES = 7_900
+const MAX_PAYLOAD_BYTES = 7_900
 
-/** Tells what was put to the other processes, and hears it from them, on a connection of its own. */
-export class Notices {
+/** Tells the other processes what was put, and listens to them on a connection of its own. */
+export class PutNotifications {
   readonly channel: string
   readonly #connection: Connection
-  /** Marks this process's own words. */
+  /** Marks the payloads of this process. */
   readonly #origin = randomUUID()
   #listener: ((destination: string, lane: Lane) => void) | undefined
   #client: ReturnType<Connection['createClient']> | undefined
@@ -27,14 +27,14 @@ export class Notices {
     this.channel = `hookline_put_${schema.slice(1, -1)}`
   }
 
-  /** What is to be told of deliveries that are put: one word for each lane that has something for everybody. */
-  wordsFor(deliveries: NewDelivery[]): string[] {
-    const words = new Set<string>()
+  /** The payloads about deliveries that are put: one for each lane that gets something that any process may claim. */
+  payloadsFor(deliveries: NewDelivery[]): string[] {
+    const payloads = new Set<string>()
     for (const { destination, state } of deliveries) {
       if (state !== 'fresh' && state !== 'backlog') continue
-      words.add(JSON.stringify([this.#origin, state, toStored(destination)]))
+      payloads.add(JSON.stringify([this.#origin, state, toStored(destination)]))
     }
-    return [...words].filter((word) => Buffer.byteLength(word) <= MAX_WORD_BYTES)
+    return [...payloads].filter((payload) => Buffer.byteLength(payload) <= MAX_PAYLOAD_BYTES)
   }
 
   listen(listener: (destination: string, lane: Lane) => void): void {
@@ -54,7 +54,7 @@ export class Notices {
     this.#client = client
     client.on('error', () => undefined)
     client.on('notification', ({ payload }) => {
-      this.#hear(payload ?? '')
+      this.#receive(payload ?? '')
     })
     client.once('end', () => {
       this.#again(RECONNECT_MS, () => this.#connect())
@@ -64,13 +64,13 @@ export class Notices {
       await client.query(`LISTEN ${this.channel}`)
       this.#again(CHECK_MS, () => this.#check(client))
     } catch {
-      // Polling is behind it, and says what is wrong.
+      // Claims are made once a second anyway, and they report what is wrong.
       await client.end().catch(() => undefined)
       this.#again(RECONNECT_MS, () => this.#connect())
     }
   }
 
-  /** A connection whose other end went away without a word would be listened to for ever. */
+  /** Without this check, a connection whose other end has gone silently would be listened to for ever. */
   async #check(client: ReturnType<Connection['createClient']>): Promise<void> {
     try {
       await client.query('SELECT 1')
@@ -86,8 +86,8 @@ export class Notices {
     this.#timer = setTimeout(() => void work(), ms).unref()
   }
 
-  #hear(word: string): void {
-    const [origin, lane, destination] = JSON.parse(word) as [string, Lane, string]
+  #receive(payload: string): void {
+    const [origin, lane, destination] = JSON.parse(payload) as [string, Lane, string]
     if (origin !== this.#origin) this.#listener?.(fromStored(destination), lane)
   }
 }

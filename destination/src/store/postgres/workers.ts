@@ -1,25 +1,25 @@
 import { randomUUID } from 'node:crypto'
-import { CREW_SILENCE_MS, type Crew } from '../store.js'
+import { WORKER_TIMEOUT_MS, type Workers } from '../store.js'
 import { NOW, type Tables } from './tables.js'
 
-/** What the workers agree on. */
-export function createCrew({
+/** What the workers share through the database. */
+export function createWorkers({
   query,
   schema,
   names,
   now,
-}: Tables): Crew & { leave(): Promise<void> } {
+}: Tables): Workers & { leave(): Promise<void> } {
   const id = randomUUID()
   let hasJoined = false
-  const beat = `
+  const noteHeartbeat = `
     WITH me AS (
       INSERT INTO ${schema}.workers (id, seen_at) VALUES ($2, ${NOW})
       ON CONFLICT (id) DO UPDATE SET seen_at = excluded.seen_at
     ), gone AS (
-      DELETE FROM ${schema}.workers WHERE seen_at <= ${NOW} - ${CREW_SILENCE_MS} AND id <> $2
+      DELETE FROM ${schema}.workers WHERE seen_at <= ${NOW} - ${WORKER_TIMEOUT_MS} AND id <> $2
     )
     SELECT count(*)::int + 1 AS workers FROM ${schema}.workers
-    WHERE seen_at > ${NOW} - ${CREW_SILENCE_MS} AND id <> $2`
+    WHERE seen_at > ${NOW} - ${WORKER_TIMEOUT_MS} AND id <> $2`
   const probe = `
     INSERT INTO ${schema}.probes AS p (endpoint, held_until, hold_ms) VALUES ($2, ${NOW} + $3::bigint, $3)
     ON CONFLICT (endpoint) DO UPDATE
@@ -29,9 +29,9 @@ export function createCrew({
   const free = `DELETE FROM ${schema}.probes WHERE endpoint = $1`
 
   return {
-    beat: async () => {
+    heartbeat: async () => {
       hasJoined = true
-      const [row] = await query<{ workers: number }>(beat, [now(), id])
+      const [row] = await query<{ workers: number }>(noteHeartbeat, [now(), id])
       return row?.workers ?? 1
     },
     tryProbe: async (endpoint, firstMs, maxMs) => {

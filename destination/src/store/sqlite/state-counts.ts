@@ -1,7 +1,7 @@
 import type { Stats } from '../../model/delivery.js'
 import type { Database, Statement } from './driver.js'
 import type { Names } from './names.js'
-import { BACKLOG, DEAD, FRESH, LEASED, SKIPPED } from './schema.js'
+import { BACKLOG, DEAD, FRESH, LEASED, SKIPPED } from '../states.js'
 
 /**
  * So many rows are passed at once in search of the oldest that waits. After a replay of old ones there can be millions
@@ -21,7 +21,7 @@ interface Counts {
  * Counts what waits, so that nobody has to: asking costs the same with a million rows waiting as with none. Filled
  * at opening by one pass over the index of what waits, then kept up by each transaction that is committed.
  */
-export class Tally {
+export class StateCounts {
   readonly #counts = new Map<number, Counts>()
   readonly #oldest: Statement
   readonly #from: Statement
@@ -67,7 +67,7 @@ export class Tally {
   }
 
   /** The destinations that have deliveries of a state. */
-  *having(state: number): Generator<number> {
+  *destinationsIn(state: number): Generator<number> {
     for (const [destination, { states }] of this.#counts) {
       if ((states[state] ?? 0) > 0) yield destination
     }
