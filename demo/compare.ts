@@ -1,5 +1,5 @@
 import type { DeliveredReport, Stats } from 'hookline'
-import type { Trace } from '../destination/src/store/store.js'
+import type { Trace } from '../destination/src/model/delivery.js'
 
 /** What the application knows: the calls that it made, and the results that its callbacks got. */
 export interface AppBooks {

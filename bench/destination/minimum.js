@@ -2,7 +2,7 @@
 // from a batch to signed deliveries that survive a crash, and no more. It parses, makes each message's text,
 // stores those of the requests that wait together, then answers; signs, POSTs, and notes what was delivered.
 //
-// It checks nothing and nobody, has no log of attempts, no gates, no lanes, and forgets what failed. It
+// It checks nothing and nobody, has no log of attempts, no circuit breakers, no lanes, and forgets what failed. It
 // takes one destination with one endpoint.
 import { createHmac } from 'node:crypto'
 import { readFileSync } from 'node:fs'

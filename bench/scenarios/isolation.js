@@ -10,7 +10,7 @@ import { OURS } from '../subjects/index.js'
 const EVENTS_PER_SECOND = 200
 /** Compiles what is hot: its cost is not what is compared. */
 const WARM_UP = 1_000
-/** The first attempts run into their timeout after 5 s; from then on, the gate is shut. */
+/** The first attempts run into their timeout after 5 s; from then on, the circuit breaker is open. */
 const SECONDS = 10
 const BATCH_SIZE = 5
 const HEALTHY = 4

@@ -1,7 +1,7 @@
 import { useSignal } from '@preact/signals'
 import { clockMinute, count, span } from './format.js'
-import type { Bucket } from './model.js'
-import { GATES } from './words.js'
+import type { Bucket } from '../src/model/answers.js'
+import { BREAKERS } from './words.js'
 
 const WINDOW_MS = 3_600_000
 /** Units of the drawing; the page stretches it. */
@@ -17,7 +17,7 @@ interface Props {
   name: string
 }
 
-/** The last hour of an endpoint, minute by minute: what was delivered and what failed, how long it took, its gate. */
+/** The last hour of an endpoint, minute by minute: what was delivered and what failed, how long it took, its breaker. */
 export function EndpointChart({ buckets, bucketMs, now, name }: Props) {
   const chosen = useSignal<Bucket | undefined>(undefined)
   const places = Math.round(WINDOW_MS / bucketMs)
@@ -56,10 +56,15 @@ export function EndpointChart({ buckets, bucketMs, now, name }: Props) {
             <path class={field} d={line(placed, field, slowest)} key={field} />
           ))}
         </svg>
-        <svg class="gates" viewBox={`0 0 ${width} 6`} preserveAspectRatio="none" aria-hidden="true">
+        <svg
+          class="breakers"
+          viewBox={`0 0 ${width} 6`}
+          preserveAspectRatio="none"
+          aria-hidden="true"
+        >
           {placed.map(({ bucket, place }) => (
             <rect
-              class={`gate-${bucket.gate}`}
+              class={`breaker-${bucket.breaker}`}
               x={place * BAR}
               y="0"
               width={BAR}
@@ -133,16 +138,19 @@ function line(placed: readonly Placed[], field: 'p50Ms' | 'p99Ms', slowest: numb
     .join('')
 }
 
-const isWorthARow = ({ delivered, failed, busy, gate }: Bucket) =>
-  delivered + failed + busy > 0 || gate !== 'closed'
+const isWorthARow = ({ delivered, failed, busy, breaker }: Bucket) =>
+  delivered + failed + busy > 0 || breaker !== 'closed'
 
-function inWords({ at, delivered, failed, busy, p50Ms, p99Ms, gate }: Bucket, now: number): string {
+function inWords(
+  { at, delivered, failed, busy, p50Ms, p99Ms, breaker }: Bucket,
+  now: number,
+): string {
   const parts = [
     `${count(delivered)} delivered`,
     `${count(failed)} failed`,
     ...(busy > 0 ? [`${count(busy)} not sent`] : []),
     ...(p50Ms === null || p99Ms === null ? [] : [`p50 ${span(p50Ms)}, p99 ${span(p99Ms)}`]),
-    GATES[gate],
+    BREAKERS[breaker],
   ]
   return `${clockMinute(at, now)}: ${parts.join(', ')}`
 }

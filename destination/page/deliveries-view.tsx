@@ -1,9 +1,10 @@
 import { useSignal } from '@preact/signals'
 import { useEffect } from 'preact/hooks'
-import { CALL_TYPES } from '../src/call.js'
+import { CALL_TYPES } from '../src/model/call.js'
 import { get, query } from './api.js'
 import { clock, count } from './format.js'
-import type { DeliveryLine, DeliveryList } from './model.js'
+import type { DeliveryList } from '../src/model/answers.js'
+import type { Summary } from '../src/model/delivery.js'
 import { openReplay } from './replay.js'
 import { go, route } from './route.js'
 import { DeliveryRow, focusLastOpened } from './rows.js'
@@ -25,7 +26,7 @@ const PAGE = 50
 /** Deliveries by filter, newest first; of dead letters some or all can be sent again. */
 export function DeliveriesView() {
   const filter = filterOf(route.value.query)
-  const rows = useSignal<DeliveryLine[]>([])
+  const rows = useSignal<Summary[]>([])
   const next = useSignal<string | null>(null)
   const isComplete = useSignal(true)
   const isReading = useSignal(true)
@@ -183,7 +184,7 @@ interface Chosen {
   chosen: { value: ReadonlySet<number> }
 }
 
-function Choose({ delivery, chosen }: { delivery: DeliveryLine } & Chosen) {
+function Choose({ delivery, chosen }: { delivery: Summary } & Chosen) {
   const { id, event, type, user, receivedAt } = delivery
   const toggle = (event: Event) => {
     const all = new Set(chosen.value)
@@ -202,7 +203,7 @@ function Choose({ delivery, chosen }: { delivery: DeliveryLine } & Chosen) {
 }
 
 interface DeadLetterBarProps extends Chosen {
-  rows: readonly DeliveryLine[]
+  rows: readonly Summary[]
   filter: FilterOf
   onReplayed: () => void
 }

@@ -2,7 +2,7 @@ import { useSignal } from '@preact/signals'
 import type { ComponentChildren } from 'preact'
 import { get, query } from './api.js'
 import { clock, counted, pretty, seconds, span } from './format.js'
-import type { AttemptLine, Trace } from './model.js'
+import type { ShownAttempt, ShownTrace } from '../src/model/answers.js'
 import { usePoll } from './poll.js'
 import { openReplay } from './replay.js'
 import { Call, StatePill } from './rows.js'
@@ -14,13 +14,13 @@ const WINDOW_MS = 4 * 3_600_000
 
 /** All that is known of one delivery. */
 export function DeliveryView({ id }: { id: string }) {
-  const trace = useSignal<Trace | undefined>(undefined)
+  const trace = useSignal<ShownTrace | undefined>(undefined)
   const problem = useSignal('')
   const read = async (abort?: AbortSignal) => {
     // What is settled changes no more, unless it is replayed here.
     if (trace.value && isSettled(trace.value) && abort !== undefined) return
     try {
-      trace.value = await get<Trace>(`/deliveries/${encodeURIComponent(id)}`, abort)
+      trace.value = await get<ShownTrace>(`/deliveries/${encodeURIComponent(id)}`, abort)
       problem.value = ''
     } catch (error) {
       if (!abort?.aborted) problem.value = toApiError(error).message
@@ -46,9 +46,10 @@ export function DeliveryView({ id }: { id: string }) {
   )
 }
 
-const isSettled = ({ state }: Trace) => state === 'done' || state === 'dead' || state === 'skipped'
+const isSettled = ({ state }: ShownTrace) =>
+  state === 'done' || state === 'dead' || state === 'skipped'
 
-export function TraceView({ trace, onReplayed }: { trace: Trace; onReplayed: () => void }) {
+export function TraceView({ trace, onReplayed }: { trace: ShownTrace; onReplayed: () => void }) {
   const { id, type, event, user, destination, source, messageId, state, body } = trace
   const replay = () => {
     openReplay(state === 'dead' ? { ids: [id] } : { ids: [id], force: true }, onReplayed)
@@ -115,7 +116,7 @@ function Fact({ name, children }: { name: string; children: ComponentChildren })
 }
 
 /** What became of it, or what is next. */
-function inWords(trace: Trace, now: number): string {
+function inWords(trace: ShownTrace, now: number): string {
   const { state, reason, dueAt, attempts, receivedAt } = trace
   const tries = new Set(attempts.map(({ attempt }) => attempt)).size
   const last = attempts.at(-1)
@@ -127,7 +128,7 @@ function inWords(trace: Trace, now: number): string {
   if (state === 'skipped') return `Not sent: ${sentenceOf(reason)}`
   if (state === 'leased') return 'It is being sent right now.'
   if (dueAt === null || dueAt <= now) {
-    return 'It is due: it goes out as soon as its destination is well and has room for it.'
+    return 'It is due: it is sent as soon as its destination is healthy and has room for it.'
   }
   return `The next attempt is due in ${seconds(dueAt - now)}, at ${clock(dueAt, now)}.`
 }
@@ -137,7 +138,7 @@ const sentenceOf = (reason: string | null) =>
   `${(reason ?? 'nobody knows why').replace(/\.$/, '')}.`
 
 /** How much of its 4 hours is left. */
-function Window({ trace, now }: { trace: Trace; now: number }) {
+function Window({ trace, now }: { trace: ShownTrace; now: number }) {
   const { deadlineAt } = trace
   if (isSettled(trace)) return null
   if (deadlineAt === null) return <p class="hint">Its 4 hours begin with its first attempt.</p>
@@ -158,7 +159,7 @@ function Window({ trace, now }: { trace: Trace; now: number }) {
   )
 }
 
-function Attempt({ attempt }: { attempt: AttemptLine }) {
+function Attempt({ attempt }: { attempt: ShownAttempt }) {
   const { at, url, code, status, ms, error, response } = attempt
   const isGood = code === 'delivered'
   return (

@@ -10,7 +10,7 @@ import {
   startLive,
   type LiveEvent,
 } from './live.js'
-import type { AttemptEvent, CallEvent } from './model.js'
+import type { AttemptEvent, CallEvent } from '../src/model/answers.js'
 import { Call } from './rows.js'
 import { now } from './state.js'
 import { outcome } from './words.js'

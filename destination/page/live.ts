@@ -1,7 +1,7 @@
 // The stream of calls and attempts. It may bring any number a second: what is shown changes once a frame, and is bounded.
 import { signal } from '@preact/signals'
 import { request, token } from './api.js'
-import type { AttemptEvent, CallEvent } from './model.js'
+import type { AttemptEvent, CallEvent } from '../src/model/answers.js'
 import { readEvents } from './sse.js'
 import { toApiError } from './state.js'
 

@@ -1,17 +1,17 @@
 import { useSignal } from '@preact/signals'
 import { get } from './api.js'
 import { TraceView } from './delivery-view.js'
-import type { Trace } from './model.js'
+import type { ShownMessage, ShownTrace } from '../src/model/answers.js'
 import { usePoll } from './poll.js'
 import { toApiError } from './state.js'
 
 /** All deliveries of one message. */
 export function MessageView({ id }: { id: string }) {
-  const traces = useSignal<Trace[] | undefined>(undefined)
+  const traces = useSignal<ShownTrace[] | undefined>(undefined)
   const problem = useSignal('')
   const read = async (abort?: AbortSignal) => {
     try {
-      const found = await get<{ deliveries: Trace[] }>(`/messages/${encodeURIComponent(id)}`, abort)
+      const found = await get<ShownMessage>(`/messages/${encodeURIComponent(id)}`, abort)
       traces.value = found.deliveries
     } catch (error) {
       if (!abort?.aborted) problem.value = toApiError(error).message

@@ -1,8 +1,8 @@
 import { EndpointChart } from './chart.js'
 import { clockMinute, count, counted, percent, seconds, shortUrl, span } from './format.js'
-import type { Bucket, DestinationStatus, EndpointStatus, Status } from './model.js'
-import { health, news, status } from './state.js'
-import { bucketsOf, GATES, type Sentence } from './words.js'
+import type { Bucket, DestinationStatus, EndpointStatus, Status } from '../src/model/answers.js'
+import { histories, news, status } from './state.js'
+import { bucketsOf, BREAKERS, type Sentence } from './words.js'
 
 /** What is wrong, in words; then how each endpoint does. */
 export function OverviewView() {
@@ -54,8 +54,8 @@ function News({ state, sentences }: { state: Status; sentences: Sentence[] }) {
   return (
     <section aria-label="What is going on">
       {isWell && (
-        <p class="sentence well">
-          All is well. {counted(calls, 'call')} taken since{' '}
+        <p class="sentence healthy">
+          Everything is healthy. {counted(calls, 'call')} taken since{' '}
           {clockMinute(state.startedAt, state.now)}.
         </p>
       )}
@@ -99,7 +99,7 @@ function Destination({ destination, now }: { destination: DestinationStatus; now
       {endpoints.map((endpoint) => (
         <Endpoint
           endpoint={endpoint}
-          buckets={bucketsOf(health.value, name, endpoint.url)}
+          buckets={bucketsOf(histories.value, name, endpoint.url)}
           now={now}
           key={endpoint.url}
         />
@@ -126,14 +126,14 @@ interface EndpointProps {
 }
 
 function Endpoint({ endpoint, buckets, now }: EndpointProps) {
-  const { url, gate, p50Ms, p99Ms } = endpoint
+  const { url, breaker, p50Ms, p99Ms } = endpoint
   const delivered = buckets.reduce((total, bucket) => total + bucket.delivered, 0)
   const failed = buckets.reduce((total, bucket) => total + bucket.failed, 0)
   const sent = delivered + failed
   return (
     <article class="endpoint" aria-label={`Endpoint ${url}`}>
       <h3>
-        {gate && <span class={`pill gate-${gate.state}`}>{GATES[gate.state]}</span>}{' '}
+        {breaker && <span class={`pill breaker-${breaker.state}`}>{BREAKERS[breaker.state]}</span>}{' '}
         <span class="url" title={url}>
           {shortUrl(url)}
         </span>
@@ -143,13 +143,13 @@ function Endpoint({ endpoint, buckets, now }: EndpointProps) {
           ? 'Nothing sent in the last hour'
           : `${percent(delivered / sent)} of ${counted(sent, 'request')} delivered in the last hour`}
         {p50Ms !== null && p99Ms !== null && `, p50 ${span(p50Ms)}, p99 ${span(p99Ms)}`}
-        {gate === null && ', by other processes than the one that answers here'}
-        {gate && gate.inFlight > 0 && `, ${count(gate.inFlight)} under way`}
-        {gate && gate.waiting > 0 && `, ${count(gate.waiting)} waiting`}
+        {breaker === null && ', by other processes than the one that answers here'}
+        {breaker && breaker.inFlight > 0 && `, ${count(breaker.inFlight)} under way`}
+        {breaker && breaker.waiting > 0 && `, ${count(breaker.waiting)} waiting`}
       </p>
       <EndpointChart
         buckets={buckets}
-        bucketMs={health.value?.bucketMs ?? 60_000}
+        bucketMs={histories.value?.bucketMs ?? 60_000}
         now={now}
         name={url}
       />

@@ -3,18 +3,18 @@ import { useEffect, useRef } from 'preact/hooks'
 import { openTokenDialog } from './access.js'
 import { post } from './api.js'
 import { count, counted } from './format.js'
-import type { Replay, ReplayWish } from './model.js'
+import type { Replayed, ReplayRequest } from '../src/model/answers.js'
 import { canWrite, readStatus, toApiError, toast } from './state.js'
 
 interface Wanted {
-  wish: ReplayWish
+  wish: ReplayRequest
   onReplayed: () => void
 }
 
 const wanted = signal<Wanted | undefined>(undefined)
 
 /** Asks how many it would be, shows that, and sends them again if that is wanted. Without the token it asks for that. */
-export function openReplay(wish: ReplayWish, onReplayed: () => void): void {
+export function openReplay(wish: ReplayRequest, onReplayed: () => void): void {
   if (canWrite.value) wanted.value = { wish, onReplayed }
   else openTokenDialog()
 }
@@ -37,12 +37,12 @@ export function ReplayDialog() {
 }
 
 function Steps({ wish, onReplayed }: Wanted) {
-  const trial = useSignal<Replay | undefined>(undefined)
+  const trial = useSignal<Replayed | undefined>(undefined)
   const problem = useSignal('')
   const isSending = useSignal(false)
-  const ask = async (dryRun: boolean): Promise<Replay | undefined> => {
+  const ask = async (dryRun: boolean): Promise<Replayed | undefined> => {
     try {
-      return await post<Replay>('/replay', { ...wish, dryRun })
+      return await post<Replayed>('/replay', { ...wish, dryRun })
     } catch (error) {
       problem.value = toApiError(error).message
       return undefined
@@ -115,7 +115,7 @@ function Steps({ wish, onReplayed }: Wanted) {
   )
 }
 
-function inWords(wish: ReplayWish, { matched }: Replay): string {
+function inWords(wish: ReplayRequest, { matched }: Replayed): string {
   const what = wish.force
     ? counted(matched, 'delivery', 'deliveries')
     : counted(matched, 'dead letter')

@@ -1,5 +1,5 @@
 import { clock } from './format.js'
-import type { DeliveryLine } from './model.js'
+import type { Summary } from '../src/model/delivery.js'
 import { now } from './state.js'
 import { outcome, stateInWords } from './words.js'
 
@@ -13,12 +13,12 @@ export function Call({ type, event }: { type: string; event: string }) {
   )
 }
 
-export function StatePill({ state }: Pick<DeliveryLine, 'state'>) {
+export function StatePill({ state }: Pick<Summary, 'state'>) {
   return <span class={`pill state-${state}`}>{stateInWords(state)}</span>
 }
 
 /** What came of the last attempt, in words. */
-function LastAnswer({ delivery }: { delivery: DeliveryLine }) {
+function LastAnswer({ delivery }: { delivery: Summary }) {
   const { lastCode, lastStatus, reason, state, attempt } = delivery
   if (state === 'skipped') return <>{reason}</>
   if (lastCode === null) return <>not tried yet</>
@@ -41,7 +41,7 @@ export function focusLastOpened(): void {
 }
 
 /** One delivery of a list: the row is a link. */
-export function DeliveryRow({ delivery }: { delivery: DeliveryLine }) {
+export function DeliveryRow({ delivery }: { delivery: Summary }) {
   const { id, type, event, user, destination, state, receivedAt } = delivery
   const href = `#/deliveries/${id}`
   const remember = () => {

@@ -2,7 +2,7 @@ import { useSignal } from '@preact/signals'
 import { useEffect } from 'preact/hooks'
 import { get, query } from './api.js'
 import { counted } from './format.js'
-import type { DeliveryList } from './model.js'
+import type { DeliveryList } from '../src/model/answers.js'
 import { DeliveryRow } from './rows.js'
 import { toApiError } from './state.js'
 

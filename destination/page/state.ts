@@ -1,15 +1,15 @@
 // What the whole page shares, and how it is kept up to date.
 import { computed, signal } from '@preact/signals'
 import { ApiError, get, token } from './api.js'
-import type { Health, Status } from './model.js'
+import type { EndpointHistories, Status } from '../src/model/answers.js'
 import { poll } from './poll.js'
 import { sentences } from './words.js'
 
 const STATUS_MS = 2_000
-const HEALTH_MS = 10_000
+const HISTORY_MS = 10_000
 
 export const status = signal<Status | undefined>(undefined)
-export const health = signal<Health | undefined>(undefined)
+export const histories = signal<EndpointHistories | undefined>(undefined)
 
 /** Why the state could not be read; `undefined` while it can. */
 export const trouble = signal<ApiError | undefined>(undefined)
@@ -23,7 +23,7 @@ const aheadMs = signal(0)
 export const now = signal(Date.now())
 
 export const news = computed(() =>
-  status.value === undefined ? [] : sentences(status.value, health.value),
+  status.value === undefined ? [] : sentences(status.value, histories.value),
 )
 
 export const canWrite = computed(() => status.value?.canWrite === true)
@@ -42,7 +42,7 @@ export function start(): void {
   // At once, and anew with another token.
   token.subscribe(() => {
     for (const end of ends) end()
-    ends = [poll(readStatus, STATUS_MS), poll(readHealth, HEALTH_MS)]
+    ends = [poll(readStatus, STATUS_MS), poll(readHistory, HISTORY_MS)]
   })
 }
 
@@ -60,9 +60,9 @@ export async function readStatus(abort?: AbortSignal): Promise<void> {
   }
 }
 
-async function readHealth(abort: AbortSignal): Promise<void> {
+async function readHistory(abort: AbortSignal): Promise<void> {
   try {
-    health.value = await get<Health>('/health?minutes=60', abort)
+    histories.value = await get<EndpointHistories>('/history?minutes=60', abort)
   } catch {
     // The state is read more often, and says it.
   }

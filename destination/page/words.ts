@@ -2,14 +2,14 @@
 import { clockMinute, count, counted, percent, shortUrl, span } from './format.js'
 import type {
   Bucket,
-  DeliveryState,
   DestinationStatus,
   EndpointStatus,
-  GateState,
-  Health,
+  BreakerState,
+  EndpointHistories,
   SourceStatus,
   Status,
-} from './model.js'
+} from '../src/model/answers.js'
+import type { State } from '../src/model/delivery.js'
 
 /** How much a sentence matters: something is down, something wants a look, or it is good to know. */
 export type Weight = 'bad' | 'warn' | 'note'
@@ -67,7 +67,7 @@ const OUTCOMES: Readonly<Record<string, string>> = {
 /** A code of an attempt in words; one that is not known as it is. */
 export const outcome = (code: string): string => OUTCOMES[code] ?? code
 
-const STATES: Readonly<Record<DeliveryState, string>> = {
+const STATES: Readonly<Record<State, string>> = {
   fresh: 'waiting',
   backlog: 'waiting',
   leased: 'being sent',
@@ -76,23 +76,22 @@ const STATES: Readonly<Record<DeliveryState, string>> = {
   skipped: 'skipped',
 }
 
-export const stateInWords = (state: DeliveryState): string => STATES[state]
+export const stateInWords = (state: State): string => STATES[state]
 
-export const GATES: Readonly<Record<GateState, string>> = {
-  closed: 'well',
-  ramp: 'coming back',
-  probe: 'being probed',
+export const BREAKERS: Readonly<Record<BreakerState, string>> = {
+  closed: 'healthy',
+  'half-open': 'recovering',
   open: 'down',
 }
 
-const isDown = (state: GateState): boolean => state === 'open' || state === 'probe'
+const isDown = (state: BreakerState): boolean => state === 'open'
 
 /** All that somebody on call should know, the worst first. */
-export function sentences(status: Status, health: Health | undefined): Sentence[] {
+export function sentences(status: Status, histories: EndpointHistories | undefined): Sentence[] {
   const all = [
     ...status.destinations.flatMap((destination) => [
       ...destination.endpoints.flatMap((endpoint) => {
-        const buckets = bucketsOf(health, destination.name, endpoint.url)
+        const buckets = bucketsOf(histories, destination.name, endpoint.url)
         return ofEndpoint(destination, endpoint, buckets, status.now)
       }),
       ...ofDestination(destination),
@@ -103,8 +102,12 @@ export function sentences(status: Status, health: Health | undefined): Sentence[
   return all.sort((a, b) => order.indexOf(a.weight) - order.indexOf(b.weight))
 }
 
-export function bucketsOf(health: Health | undefined, destination: string, url: string): Bucket[] {
-  const found = health?.endpoints.find(
+export function bucketsOf(
+  histories: EndpointHistories | undefined,
+  destination: string,
+  url: string,
+): Bucket[] {
+  const found = histories?.endpoints.find(
     (endpoint) => endpoint.destination === destination && endpoint.url === url,
   )
   return found?.buckets ?? []
@@ -112,16 +115,16 @@ export function bucketsOf(health: Health | undefined, destination: string, url: 
 
 function ofEndpoint(
   { name, fresh, backlog }: DestinationStatus,
-  { url, gate, lastFailure }: EndpointStatus,
+  { url, breaker, lastFailure }: EndpointStatus,
   buckets: readonly Bucket[],
   now: number,
 ): Sentence[] {
   const subject = name
   const href = `#/deliveries?state=waiting&destination=${encodeURIComponent(name)}`
   const place = shortUrl(url)
-  if (gate === null) return []
+  if (breaker === null) return []
   const waiting = fresh + backlog
-  if (isDown(gate.state)) {
+  if (isDown(breaker.state)) {
     const what = lastFailure === null ? 'is down' : verb(lastFailure)
     const parts = [
       `${place} ${what}${downFor(buckets, now)}`,
@@ -130,8 +133,8 @@ function ofEndpoint(
     ]
     return [{ weight: 'bad', subject, text: `${parts.join('; ')}.`, href }]
   }
-  if (gate.state === 'ramp') {
-    const text = `${place} is coming back: ${counted(gate.allowed, 'request')} at once, more with each success${waiting > 0 ? `; ${counted(waiting, 'call waits', 'calls wait')}` : ''}.`
+  if (breaker.state === 'half-open') {
+    const text = `${place} is recovering: ${counted(breaker.allowed, 'request')} at once, more with each success${waiting > 0 ? `; ${counted(waiting, 'call waits', 'calls wait')}` : ''}.`
     return [{ weight: 'note', subject, text, href }]
   }
   const recent = buckets.filter(({ at }) => at > now - RECENT * 60_000)
@@ -144,13 +147,13 @@ function ofEndpoint(
 
 /** Since when it is down: for all of the minutes up to now, in each of which it was down at some time. */
 function downFor(buckets: readonly Bucket[], now: number): string {
-  // In the minute that goes on, the gate may not have been looked at yet.
-  const known = buckets.slice(0, isDown(buckets.at(-1)?.gate ?? 'closed') ? undefined : -1)
-  const lastWell = known.findLastIndex(({ gate }) => !isDown(gate))
-  const first = known[lastWell + 1]
+  // In the present minute, the state of the breaker may not have been noted yet.
+  const known = buckets.slice(0, isDown(buckets.at(-1)?.breaker ?? 'closed') ? undefined : -1)
+  const lastHealthy = known.findLastIndex(({ breaker }) => !isDown(breaker))
+  const first = known[lastHealthy + 1]
   if (first === undefined) return ''
   // Older ones are not asked for: it may have begun before.
-  if (lastWell === -1 && now - first.at > 59 * 60_000) return ' for an hour or longer'
+  if (lastHealthy === -1 && now - first.at > 59 * 60_000) return ' for an hour or longer'
   return ` since ${clockMinute(first.at, now)}`
 }
 

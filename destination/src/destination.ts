@@ -1,62 +1,46 @@
-import { isDeepStrictEqual } from 'node:util'
-import { createSyncAudience } from './audience.js'
-import { createDeleteUser } from './deletion.js'
-import { createPoster } from './attempt/poster.js'
-import { createNetwork } from './attempt/network.js'
-import { createAccept } from './accept.js'
-import { isLoopback } from './admin/access.js'
-import { addAdminApi } from './admin/api.js'
-import { addAdminRoutes } from './admin/admin-routes.js'
-import { addPageRoutes } from './admin/page.js'
-import { Feed } from './admin/feed.js'
-import type { Accept } from './collector/call-routes.js'
-import { createCollector } from './collector/collector.js'
-import { addHealthRoutes, Readiness } from './collector/health.js'
-import { createServer, type Server } from './collector/server.js'
-import { Accord } from './dispatcher/accord.js'
-import { aim } from './dispatcher/aim.js'
-import { Dispatcher } from './dispatcher/dispatcher.js'
-import type { Target } from './dispatcher/target.js'
-import { createForward } from './forward.js'
-import type { Log } from './log.js'
-import { History } from './health/history.js'
-import { Metrics } from './metrics/metrics.js'
-import { messageOf, reportTo } from './report.js'
-import { startRetention } from './retention.js'
-import { checkRole, type Role } from './role.js'
-import { route, routesOf } from './route.js'
-import type { Endpoint, Settings } from './settings/settings.js'
-import { Settler } from './settle/settler.js'
+import { createCollector } from './collect/collector.js'
+import { parseTraceParent } from './collect/trace-parent.js'
+import { Deliverer } from './deliver/deliverer.js'
+import { createEnqueueCalls } from './enqueue/calls.js'
+import { createEnqueue } from './enqueue/enqueue.js'
+import { route, routesOf } from './enqueue/route.js'
+import type { Stats } from './model/delivery.js'
+import { tellAll, type Observer } from './observe/events.js'
+import { startSampling } from './observe/history.js'
+import type { Log } from './observe/log.js'
+import { createObservers } from './observe/observers.js'
+import { startRetention } from './operate/retention.js'
+import { createServers } from './operate/servers.js'
+import { checkReload } from './settings/reload.js'
+import { checkRole, type Role } from './settings/role.js'
+import type { Settings } from './settings/settings.js'
 import { openStore } from './store/open.js'
-import { parseTraceParent } from './trace-parent.js'
-import type { Stats, Store } from './store/store.js'
+import type { Store } from './store/store.js'
 
 /** A destination that collects and delivers. */
 export interface RunningDestination {
   /** Where its collector listens. */
   readonly url: string
-  /** Where the routes for whoever runs it are: where the collector is, or where `adminListen` says. */
+  /** Where the operator's routes are: at the collector's address, or where `adminListen` says. */
   readonly adminUrl: string
   /**
-   * Goes on with other settings, without dropping a request. Where it listens and what it stores in can't change.
+   * Replaces the settings without dropping a request. The addresses and the store can't change.
    *
-   * @throws Error if one of these would.
+   * @throws Error if one of these would change.
    */
   reload(settings: Settings): Promise<void>
-  /** What waits, by destination. */
+  /** How much waits, by destination. */
   stats(): Promise<Stats[]>
-  /**
-   * Stops accepting, ends what is under way, writes what came of it, and lets go of everything.
-   */
+  /** Stops accepting, ends what is under way, settles it, and closes everything. */
   close(): Promise<void>
 }
 
 /**
- * Starts a destination: the one place that puts its stages together.
+ * Starts a destination: the one place that connects the stages.
  *
- * @param role - A collector delivers nothing; a worker takes no calls, and listens for who asks after its health.
- * @throws StoreError if the store can't be opened, or is none for several processes; the system's error if the address
- * can't be listened on.
+ * @param role - A collector delivers nothing. A worker takes no calls, and listens only for the operator's requests.
+ * @throws StoreError if the store can't be opened, or if the role needs a store for several processes; the system's error
+ * if the address can't be listened on.
  */
 export async function startDestination(
   settings: Settings,
@@ -73,195 +57,64 @@ export async function startDestination(
   }
 }
 
-async function start(
-  settings: Settings,
-  store: Store,
-  log: Log,
-  role: Role,
-): Promise<RunningDestination> {
+async function start(initial: Settings, store: Store, log: Log, role: Role) {
+  let settings = initial
+  let routes = routesOf(initial)
   const isDelivering = role !== 'collector'
   const now = () => performance.now()
-  const metrics = new Metrics({ stats: () => store.stats(), targets: () => targets })
-  const history = new History()
-  const feed = new Feed()
-  const report = reportTo(log, {
-    attempted: (delivery, outcomes, next) => {
-      metrics.attempted(delivery, outcomes, next)
-      history.attempted(delivery, outcomes)
-      feed.attempted(delivery, outcomes, next)
-    },
-  })
-  const settler = new Settler(store, report, now)
-  const accord =
-    isDelivering && store.crew
-      ? await Accord.join({ crew: store.crew, failed: report.crewFailed, now })
-      : undefined
-  const dispatcher = new Dispatcher({ store, settler, report, now, random: Math.random })
 
-  let current = settings
-  let routes = routesOf(settings)
-  let targets: Target[] = []
-  const use = async (next: Settings) => {
-    const network = createNetwork(next)
-    const before = targets
-    const isSameNetwork = isDeepStrictEqual(
-      [next.allowNetworks, next.ca],
-      [current.allowNetworks, current.ca],
-    )
-    current = next
-    routes = routesOf(next)
-    const connect = (endpoint: Endpoint) => createPoster(endpoint, network)
-    // A dispatcher without targets claims nothing, and leaves what is put to others.
-    targets = aim(isDelivering ? next.destinations : [], before, isSameNetwork, { connect, now })
-    accord?.use(targets)
-    dispatcher.aim(targets)
-    await closeUnused(before, targets)
-  }
+  const observers: Observer[] = []
+  const events = tellAll(observers)
+  const deliverer = await Deliverer.join({ store, events, isDelivering, now })
+  const { readiness, ...observing } = createObservers({ store, deliverer, log, now }, observers)
 
-  const readiness = new Readiness({
-    dispatcher,
-    settler,
-    // The cheapest question that every store answers from what it has stored.
-    look: () => store.trace(''),
-    now,
-  })
-  const refused = () => {
-    readiness.refused()
-  }
-  const forward = createForward({ store, dispatcher, counts: metrics, refused, now })
-  const accept =
-    role === 'worker'
-      ? undefined
-      : createAccept(
-          forward,
-          (source, call) => route(source, call, routes),
-          (header) => (current.traceContext ? parseTraceParent(header) : undefined),
-        )
+  const enqueue = createEnqueue({ store, dispatcher: deliverer.dispatcher, events, now })
+  const enqueueCalls = createEnqueueCalls(
+    enqueue,
+    (source, call) => route(source, call, routes),
+    (header) => (settings.traceContext ? parseTraceParent(header) : undefined),
+  )
   const collector = createCollector({
     sources: settings.sources,
-    accept: accept && telling(accept, feed),
+    enqueueCalls: role === 'worker' ? undefined : enqueueCalls,
     log,
-    counts: {
-      answered: (source, answer) => {
-        metrics.answered(source, answer)
-      },
-      called: (source, answer, count) => {
-        metrics.called(source, answer, count)
-        history.called(source, answer, count)
-      },
-    },
+    events,
   })
-  const admin = settings.adminListen ? createServer(log, ADMIN_HINT) : collector
-  const servers = new Set([admin, collector])
-  for (const { app } of servers) addHealthRoutes(app, readiness)
-  addPageRoutes(admin.app)
-  addAdminRoutes(admin.app, {
-    adminToken: () => current.adminToken,
-    metrics,
-    syncAudience: createSyncAudience({
-      store,
-      dispatcher,
-      destinations: () => current.destinations,
-      now: Date.now,
-    }),
-    deleteUser: createDeleteUser({ forward, store, settings: () => current, now: Date.now }),
+  const servers = createServers(settings, collector, readiness, {
+    ...{ store, enqueue, dispatcher: deliverer.dispatcher, log, role, ...observing },
+    queues: () => deliverer.queues,
+    settings: () => settings,
   })
-  addAdminApi(admin.app, {
-    store,
-    heard: (destination, lane) => {
-      dispatcher.heard(destination, lane)
-    },
-    history,
-    feed,
-    settings: () => current,
-    targets: () => targets,
-    role,
-    isKeptLocal: settings.adminListen !== undefined && isLoopback(settings.adminListen.host),
-    log,
+  // A process that can't listen must not send anything.
+  const urls = await servers.listen().catch(async (error: unknown) => {
+    await Promise.all([servers.close(), deliverer.close()])
+    throw error
   })
-  const looking = setInterval(() => {
-    history.look(targets)
-  }, LOOK_AT_GATES_MS).unref()
-  const close = async () => {
-    clearInterval(looking)
-    await Promise.all(Array.from(servers, (server) => server.close()))
-  }
-  // First, so that nothing is sent by one that can't listen.
-  const { url, adminUrl } = await listen(settings, collector, admin).catch(
-    async (error: unknown) => {
-      await Promise.all([close(), dispatcher.close(), accord?.close()])
-      throw error
-    },
-  )
-  await use(settings)
-  if (isDelivering) {
-    store.onPut?.((destination, lane) => {
-      dispatcher.heard(destination, lane)
-    })
-  }
-  const sweepFailed = (error: unknown) => {
-    log.error({ error: messageOf(error) }, 'what is too old could not be deleted; trying again')
-  }
+  await deliverer.use(settings)
+  deliverer.listen()
+  const stopSampling = startSampling(observing.history, () => deliverer.queues)
   const retention = isDelivering
-    ? startRetention(store, () => current.retentionMs, sweepFailed)
+    ? startRetention(store, () => settings.retentionMs, events)
     : undefined
 
   return {
-    url,
-    adminUrl,
-    reload: async (next) => {
-      if (!isDeepStrictEqual(next.listen, current.listen)) throw unchangeable('listen')
-      if (!isDeepStrictEqual(next.adminListen, current.adminListen)) {
-        throw unchangeable('adminListen')
-      }
-      if (next.store !== current.store) throw unchangeable('store')
+    ...urls,
+    reload: async (next: Settings) => {
+      checkReload(settings, next)
+      const closed = deliverer.use(next)
+      settings = next
+      routes = routesOf(next)
       collector.use(next.sources)
-      await use(next)
+      await closed
     },
     stats: () => store.stats(),
     close: async () => {
       readiness.stop()
-      dispatcher.stop()
-      await Promise.all([close(), retention?.stop()])
-      await dispatcher.close()
-      await accord?.close()
-      await closeUnused(targets, [])
+      stopSampling()
+      deliverer.stop()
+      await Promise.all([servers.close(), retention?.stop()])
+      await deliverer.close()
       await store.close()
     },
   }
-}
-
-/** Tells whoever listens of the calls that were taken. */
-function telling(accept: Accept, feed: Feed): Accept {
-  return async (source, calls, traceParent) => {
-    await accept(source, calls, traceParent)
-    feed.called(source, calls)
-  }
-}
-
-/** How often the history looks at the gates, in ms. */
-const LOOK_AT_GATES_MS = 1_000
-
-const ADMIN_HINT = 'This is the address of whoever runs the destination: calls go to the other one.'
-
-async function listen(settings: Settings, collector: Server, admin: Server) {
-  const { listen, adminListen } = settings
-  const adminUrl = adminListen && (await admin.listen(adminListen.host, adminListen.port))
-  const url = await collector.listen(listen.host, listen.port)
-  return { url, adminUrl: adminUrl ?? url }
-}
-
-/** Lets go of the connections of endpoints that are used no more, once what is under way there has ended. */
-async function closeUnused(before: readonly Target[], after: readonly Target[]): Promise<void> {
-  const posters = (targets: readonly Target[]) =>
-    new Set(targets.flatMap(({ lines }) => lines.map(({ poster }) => poster)))
-  const used = posters(after)
-  const unused = Array.from(posters(before)).filter((poster) => !used.has(poster))
-  await Promise.all(unused.map((poster) => poster.close()))
-}
-
-function unchangeable(field: string): Error {
-  return new Error(
-    `${field}: it can't change while the destination runs. Stop it, and start it again.`,
-  )
 }

@@ -8,11 +8,11 @@ import { addSchedule } from './cli/schedule.js'
 import { addSend } from './cli/send.js'
 import { addServe } from './cli/serve.js'
 import { addTrace } from './cli/trace.js'
-import { shown } from './admin/shown.js'
+import { shownTrace } from './operate/shown-trace.js'
 import type { startDestination } from './destination.js'
-import type { examine } from './doctor/examine.js'
-import { migrateStore } from './migrate.js'
-import { plannedAttempts } from './settle/schedule.js'
+import type { examine } from './operate/doctor.js'
+import { migrateStore } from './operate/migrate.js'
+import { plannedAttempts } from './deliver/schedule.js'
 import { openStore } from './store/open.js'
 
 // Loaded by the commands that need them: `send` has no use for a server.
@@ -20,14 +20,14 @@ const start: typeof startDestination = async (...given) =>
   (await import('./destination.js')).startDestination(...given)
 
 const find: typeof examine = async function* (...given) {
-  yield* (await import('./doctor/examine.js')).examine(...given)
+  yield* (await import('./operate/doctor.js')).examine(...given)
 }
 
 const commands = [
   addServe(start),
   addListen,
   addSend,
-  addTrace({ open: openStore, show: shown }),
+  addTrace({ open: openStore, show: shownTrace }),
   addReplay,
   addDoctor(find),
   addImport,

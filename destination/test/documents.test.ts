@@ -142,9 +142,9 @@ describe('the settings', () => {
 })
 
 test.each([
-  ['RefusalCode', 'collector/refusal.ts'],
-  ['RejectionCode', 'collector/refusal.ts'],
-  ['OutcomeCode', 'attempt/outcome.ts'],
+  ['RefusalCode', 'http/refusal.ts'],
+  ['RejectionCode', 'http/refusal.ts'],
+  ['OutcomeCode', 'model/outcome.ts'],
   ['SettingsErrorCode', 'settings/settings-error.ts'],
   ['StoreErrorCode', 'store/store-error.ts'],
 ])('every %s of %s is in the README or the documents of the destination', (type, file) => {
@@ -159,7 +159,7 @@ test.each([
 test('the metrics that the documents name are those that there are', () => {
   const names = (text: string) =>
     [...new Set(Array.from(text.matchAll(/\bhookline_[a-z_]+/g), ([name]) => name))].sort()
-  const sources = ['metrics', 'series'].map((name) => read(`destination/src/metrics/${name}.ts`))
+  const sources = ['metrics', 'series'].map((name) => read(`destination/src/observe/${name}.ts`))
   const there = names(sources.join('\n'))
   expect(there.length).toBeGreaterThan(10)
   expect(names(documents.map(({ text }) => text).join('\n'))).toEqual(there)

@@ -4,129 +4,125 @@ import { cycles, deadEnds, own, readModules } from '../../test/imports.js'
 
 const modules = readModules(fileURLToPath(new URL('../src', import.meta.url)))
 
-/** What all stages share: a file here imports from nowhere else. */
-const LEAVES = [
-  'attempt/outcome',
-  'call',
-  'log',
-  'printable',
-  'role',
-  'settings/settings',
-  'settings/show',
-  'store/store',
-  'store/postgres/url',
-  'store/store-error',
-  'version',
-]
-
 /**
- * The stages, each a folder or a file, with those that it may import from beside itself and the leaves. Where `types`
- * are named, it knows what these are, and is handed them by the composition root.
+ * The rooms of the sources, each a folder or a file, in the order in which they import: a room imports only from those
+ * that are named behind it. Where `types` are named, it imports nothing else than types from them.
  */
-const STAGES: Record<string, { from?: string[]; types?: string[] }> = {
-  collector: {},
-  accept: { from: ['body'], types: ['collector', 'forward', 'route'] },
-  forward: { types: ['dispatcher'] },
-  metrics: { types: ['dispatcher', 'settle'] },
-  admin: {
-    from: ['collector', 'health', 'settle', 'trait'],
-    types: ['audience', 'deletion', 'dispatcher', 'metrics'],
-  },
-  health: { types: ['dispatcher', 'settle'] },
-  doctor: { from: ['attempt', 'body'] },
-  audience: { from: ['body'], types: ['dispatcher'] },
-  deletion: { from: ['body'], types: ['forward'] },
-  trait: {},
-  migrate: {},
-  role: {},
-  body: {},
-  route: {},
-  dispatcher: { from: ['attempt', 'settle'] },
-  attempt: { types: ['settle'] },
-  settle: {},
-  store: {},
-  retention: {},
-  report: { types: ['dispatcher', 'settle'] },
-  settings: {},
+const ROOMS: Record<string, { from?: string[]; types?: string[] }> = {
+  main: { from: ['cli', 'operate', 'deliver', 'store'], types: ['destination'] },
+  index: { from: ['destination', 'settings', 'store'], types: ['observe', 'model'] },
+  cli: { from: ['observe', 'settings', 'model', 'version'], types: ['operate', 'store'] },
   destination: {
-    from: [
-      ...['accept', 'admin', 'attempt', 'audience', 'collector', 'deletion', 'dispatcher'],
-      ...['forward', 'health', 'metrics', 'report', 'retention', 'role', 'route', 'settle'],
-      ...['store', 'trace-parent'],
-    ],
+    from: ['operate', 'observe', 'collect', 'enqueue', 'deliver', 'settings', 'store'],
+    types: ['model'],
   },
-  index: { from: ['destination', 'settings'] },
-  import: {},
-  cli: { from: ['import', 'report', 'settings'], types: ['admin', 'doctor', 'migrate'] },
-  main: { from: ['admin', 'cli', 'destination', 'doctor', 'migrate', 'settle', 'store'] },
+  operate: {
+    from: ['observe', 'http', 'enqueue', 'deliver', 'post', 'store', 'model', 'version'],
+    types: ['settings'],
+  },
+  observe: {
+    from: ['http', 'store', 'model', 'version'],
+    types: ['collect', 'enqueue', 'deliver'],
+  },
+  collect: { from: ['http', 'model'], types: ['enqueue', 'settings'] },
+  http: { from: ['store'] },
+  enqueue: { types: ['deliver', 'settings', 'store', 'model'] },
+  deliver: { from: ['post', 'store'], types: ['settings', 'model'] },
+  post: { types: ['settings', 'model'] },
+  settings: { from: ['store', 'model'] },
+  store: { types: ['model'] },
+  model: {},
+  version: {},
 }
 
-const stageOf = (module: string) => module.split('/')[0] ?? ''
+const ORDER = Object.keys(ROOMS)
+
+const roomOf = (module: string) => module.split('/')[0] ?? ''
 
 /** Decisions: the same for the same arguments, with nothing of the world outside in them. */
 const PURE = [
-  'attempt/address',
-  'attempt/certificate-errors',
-  'attempt/headers',
-  'attempt/outcome',
-  'attempt/retry-after',
-  'body',
-  'call',
-  'collector/limits',
-  'collector/timestamp',
-  'dispatcher/gate',
-  'import/columns',
-  'import/ledger',
-  'printable',
-  'route',
+  'cli/import/columns',
+  'cli/import/ledger',
+  'collect/limits',
+  'collect/timestamp',
+  'collect/trace-parent',
+  'deliver/breaker',
+  'deliver/decide',
+  'deliver/schedule',
+  'enqueue/route',
+  'enqueue/webhook-body',
+  'model/call',
+  'model/answers',
+  'model/delivery',
+  'model/outcome',
+  'model/shown-url',
+  'observe/durations',
+  'observe/error-message',
+  'observe/printable',
+  'post/address',
+  'post/certificate-errors',
+  'post/headers',
+  'post/retry-after',
   'settings/duration',
   'settings/network',
   'settings/problem',
   'settings/relations',
+  'settings/reload',
   'settings/suggest',
-  'settle/decide',
-  'settle/schedule',
+  'store/purge-pages',
+  'store/rows',
+  'store/states',
   'store/store-error',
   'store/text',
-  'trace-parent',
 ]
 
 /** Of Node, computations alone: hashes, what an IP address is, whether two values are equal. */
 const PURE_PACKAGES = ['node:crypto', 'node:net', 'node:util']
 
 test('all that is named here is there, so that these tests see what they should', () => {
-  const stages = new Set([...modules.keys()].map(stageOf))
-  expect([...stages]).toEqual(expect.arrayContaining(Object.keys(STAGES)))
-  expect([...modules.keys()]).toEqual(expect.arrayContaining([...LEAVES, ...PURE]))
+  const rooms = new Set([...modules.keys()].map(roomOf))
+  expect([...rooms].sort()).toEqual([...ORDER].sort())
+  expect([...modules.keys()]).toEqual(expect.arrayContaining(PURE))
   expect(own(modules, 'destination').length).toBeGreaterThan(10)
 })
 
-describe('imports', () => {
-  test.each([...modules.keys()].filter((name) => !LEAVES.includes(name)))(
-    'of %s come from its stage, those it may use, and leaves',
-    (name) => {
-      const stage = stageOf(name)
-      const { from = [], types = [] } = STAGES[stage] ?? {}
-      const wrong = own(modules, name).filter(({ module, isType }) => {
-        const other = stageOf(module)
-        if (other === stage || LEAVES.includes(module) || from.includes(other)) return false
-        return !(isType && types.includes(other))
-      })
-      expect(wrong.map(({ module }) => module)).toEqual([])
-    },
-  )
+describe('rooms', () => {
+  test.each(ORDER)('%s imports only from rooms that come after it', (room) => {
+    const { from = [], types = [] } = ROOMS[room] ?? {}
+    const place = ORDER.indexOf(room)
+    expect([...from, ...types].filter((other) => ORDER.indexOf(other) <= place)).toEqual([])
+  })
 
-  test.each(LEAVES)('of the leaf %s come from leaves', (leaf) => {
-    const wrong = own(modules, leaf).filter(({ module }) => !LEAVES.includes(module))
+  test.each([...modules.keys()])('%s imports only from rooms that its room may use', (name) => {
+    const room = roomOf(name)
+    const { from = [], types = [] } = ROOMS[room] ?? {}
+    const wrong = own(modules, name).filter(({ module, isType }) => {
+      const other = roomOf(module)
+      return other !== room && !from.includes(other) && !(isType && types.includes(other))
+    })
     expect(wrong.map(({ module }) => module)).toEqual([])
   })
 
-  test('of an engine of the store are in it, or where stores are opened', () => {
+  test.each(ORDER)('%s uses every room that is named for it', (room) => {
+    const { from = [], types = [] } = ROOMS[room] ?? {}
+    const names = [...modules.keys()].filter((name) => roomOf(name) === room)
+    const used = names.flatMap((name) => own(modules, name))
+    const values = used.filter(({ isType }) => !isType).map(({ module }) => roomOf(module))
+    expect(from.filter((other) => !values.includes(other))).toEqual([])
+    const all = used.map(({ module }) => roomOf(module))
+    expect(types.filter((other) => !all.includes(other))).toEqual([])
+  })
+})
+
+describe('imports', () => {
+  test('of an engine of the store are in it, or where stores are told apart and opened', () => {
     const engine = (module: string) => /^store\/[^/]+(?=\/)/.exec(module)?.[0]
-    const others = [...modules.keys()].filter((name) => name !== 'store/open')
+    const others = [...modules.keys()].filter(
+      (name) => !['store/kind', 'store/open'].includes(name),
+    )
     const wrong = others.flatMap((name) =>
       own(modules, name)
-        .filter(({ module }) => !LEAVES.includes(module) && engine(module) !== undefined)
+        .filter(({ module }) => engine(module) !== undefined)
         .filter(({ module }) => engine(module) !== engine(name))
         .map(({ module }) => `${name} → ${module}`),
     )

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { onTestFinished } from 'vitest'
 import { startDestination, type RunningDestination } from '../src/destination.js'
-import type { Log } from '../src/log.js'
+import type { Log } from '../src/observe/log.js'
 import type { Destination, Settings } from '../src/settings/settings.js'
 import { startEndpoint, type Answer, type TestEndpoint } from './endpoint.js'
 

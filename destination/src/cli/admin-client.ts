@@ -82,8 +82,8 @@ async function answerOf(response: Response, base: string): Promise<unknown> {
     message: `${base} answers ${response.status}, and not as a destination does: is it --url of one?`,
   }
   const isToken = code === 'no_admin_token' || code === 'wrong_admin_token'
-  const mend = ' Give it with --token, or set HOOKLINE_ADMIN_TOKEN.'
-  throw new AdminError(code, message + (isToken ? mend : ''))
+  const fix = ' Give it with --token, or set HOOKLINE_ADMIN_TOKEN.'
+  throw new AdminError(code, message + (isToken ? fix : ''))
 }
 
 /** A token may be in them; that there are none, or others, does not matter to who names the URL. */

@@ -1,5 +1,5 @@
 import { Analytics, OptionError, type AnalyticsOptions, type Callback } from 'hookline'
-import type { CallType } from '../call.js'
+import type { CallType } from '../model/call.js'
 import { localUrl } from '../settings/network.js'
 import { CommandError, EXIT } from './command.js'
 import { readLocalSettings } from './local-settings.js'

@@ -1,8 +1,8 @@
 import { randomUUID } from 'node:crypto'
 import { styleText } from 'node:util'
 import { InvalidArgumentError } from 'commander'
-import type { examine, Finding } from '../doctor/examine.js'
-import { printable } from '../printable.js'
+import type { examine, Finding } from '../operate/doctor.js'
+import { printable } from '../observe/printable.js'
 import { shownFile } from '../settings/read.js'
 import { CommandError, EXIT, isColoured, type AddCommand } from './command.js'
 import { readLocalSettings } from './local-settings.js'
@@ -98,12 +98,12 @@ function examinationOf(url: string, { secret, config, post }: DoctorOptions) {
 
 const STATES = { ok: ['green', 'ok'], failed: ['red', 'failed'], skipped: ['gray', '-'] } as const
 
-/** A finding in a line, and its mend in a second one. */
+/** A finding in a line, and its fix in a second one. */
 function findingLines(finding: Finding, colour: boolean): string {
-  const { step, state, found, mend, ms } = finding
+  const { step, state, found, fix, ms } = finding
   const [style, word] = STATES[state]
   const padded = word.padEnd(6)
   const time = ms === undefined ? '' : `  (${ms} ms)`
   const line = `${colour ? styleText(style, padded) : padded}  ${step.padEnd(11)}  ${printable(found)}${time}`
-  return mend === undefined ? line : `${line}\n${' '.repeat(21)}${printable(mend)}`
+  return fix === undefined ? line : `${line}\n${' '.repeat(21)}${printable(fix)}`
 }

@@ -3,12 +3,12 @@ import { extname } from 'node:path'
 import { performance } from 'node:perf_hooks'
 import { Argument, InvalidArgumentError, Option } from 'commander'
 import type { AnalyticsOptions } from 'hookline'
-import { CALL_TYPES, type CallType } from '../call.js'
-import type { ColumnMap } from '../import/columns.js'
-import { readCsv } from '../import/csv.js'
-import { Import } from '../import/import.js'
-import { readNdjson } from '../import/ndjson.js'
-import { headOf, readProgress, writeProgress, type Progress } from '../import/progress-file.js'
+import { CALL_TYPES, type CallType } from '../model/call.js'
+import type { ColumnMap } from './import/columns.js'
+import { readCsv } from './import/csv.js'
+import { Import } from './import/import.js'
+import { readNdjson } from './import/ndjson.js'
+import { headOf, readProgress, writeProgress, type Progress } from './import/progress-file.js'
 import {
   COLLECTOR_HELP,
   findCollector,
@@ -170,8 +170,8 @@ function openSource(file: string, { format, map, progress, restart, dryRun }: Im
     try {
       writeProgress(path, saved)
     } catch (error) {
-      const mend = 'Name another file with --progress.'
-      throw new CommandError(EXIT.failed, `${path}: ${(error as Error).message}. ${mend}`)
+      const fix = 'Name another file with --progress.'
+      throw new CommandError(EXIT.failed, `${path}: ${(error as Error).message}. ${fix}`)
     }
   }
   return { rows, from, size, save }

@@ -1,6 +1,6 @@
 import { performance } from 'node:perf_hooks'
-import type { Migrated, MigrateProgress } from '../migrate.js'
-import { withoutPassword } from '../settings/show.js'
+import type { Migrated, MigrateProgress } from '../operate/migrate.js'
+import { withoutPassword } from '../model/shown-url.js'
 import type { Store } from '../store/store.js'
 import { CommandError, EXIT, type AddCommand } from './command.js'
 import { bar } from './progress.js'

@@ -8,7 +8,7 @@ export interface Arrival {
   path: string
   /** `unchecked` if there is no secret to check it with. */
   signature: 'ok' | 'missing' | 'wrong' | 'unchecked'
-  /** Why the signature does not hold, or the body is no event; with the mend. */
+  /** Why the signature does not hold, or the body is no event; with the fix. */
   reason?: string
   type?: string
   user?: string

@@ -1,6 +1,6 @@
 import { createInterface } from 'node:readline/promises'
 import { InvalidArgumentError } from 'commander'
-import type { Replayed } from '../admin/replay.js'
+import type { Replayed } from '../model/answers.js'
 import { parseDuration } from '../settings/duration.js'
 import { addAdminOptions, findAdmin, type AdminOptions } from './admin-client.js'
 import { CommandError, EXIT, wholeNumber, type AddCommand } from './command.js'

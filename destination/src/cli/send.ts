@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import { Argument, InvalidArgumentError } from 'commander'
 import { HooklineError, type DeliveredReport } from 'hookline'
-import { CALL_TYPES, type CallType } from '../call.js'
+import { CALL_TYPES, type CallType } from '../model/call.js'
 import {
   COLLECTOR_HELP,
   findCollector,

@@ -1,6 +1,7 @@
 import { existsSync } from 'node:fs'
-import type { shown } from '../admin/shown.js'
-import { printable } from '../printable.js'
+import type { ShownMessage, ShownTrace } from '../model/answers.js'
+import type { Trace } from '../model/delivery.js'
+import { printable } from '../observe/printable.js'
 import type { Store } from '../store/store.js'
 import {
   addAdminOptions,
@@ -10,9 +11,6 @@ import {
   type AdminOptions,
 } from './admin-client.js'
 import { CommandError, EXIT, type AddCommand } from './command.js'
-
-/** A delivery, as the admin API tells of it. */
-type Told = ReturnType<typeof shown>
 
 const EXAMPLES = `
 Asks the destination that runs; where none does, and the settings in this folder have a store of SQLite, it is
@@ -24,11 +22,11 @@ Examples:
   $ hookline-destination trace 768084a7-4e11-4a2f-8a7a-2f6d1f0c9a55 --json | jq '.deliveries[].state'
   $ hookline-destination trace order-17 --url https://hooks.example.com --token "$ADMIN_TOKEN"`
 
-/** What reads a store that nobody has. */
+/** What reads a store that no process has open. */
 export interface TraceParts {
   open: (url: string) => Promise<Store>
-  /** What is told of a delivery. */
-  show: typeof shown
+  /** What may be shown of a delivery. */
+  show: (trace: Trace) => ShownTrace
 }
 
 /** @param parts - for where nothing runs that could be asked */
@@ -49,11 +47,15 @@ export function addTrace(parts: TraceParts): AddCommand {
   }
 }
 
-async function find(parts: TraceParts, messageId: string, options: AdminOptions): Promise<Told[]> {
+async function find(
+  parts: TraceParts,
+  messageId: string,
+  options: AdminOptions,
+): Promise<ShownTrace[]> {
   try {
     const ask = findAdmin(options)
     const answer = await ask(`/messages/${encodeURIComponent(messageId)}`)
-    return (answer as { deliveries: Told[] }).deliveries
+    return (answer as ShownMessage).deliveries
   } catch (error) {
     const path = error instanceof UnreachableError ? fileOf(error) : undefined
     if (path === undefined) throw error
@@ -71,7 +73,11 @@ function fileOf({ local }: UnreachableError): string | undefined {
     : undefined
 }
 
-async function look({ open, show }: TraceParts, url: string, messageId: string): Promise<Told[]> {
+async function look(
+  { open, show }: TraceParts,
+  url: string,
+  messageId: string,
+): Promise<ShownTrace[]> {
   let store: Store
   try {
     store = await open(url)
@@ -86,11 +92,11 @@ async function look({ open, show }: TraceParts, url: string, messageId: string):
 }
 
 /** What became of a message, for people. */
-function traceLines(deliveries: readonly Told[], now: number): string[] {
+function traceLines(deliveries: readonly ShownTrace[], now: number): string[] {
   return deliveries.flatMap((delivery, i) => [...(i > 0 ? [''] : []), ...linesOf(delivery, now)])
 }
 
-function linesOf(delivery: Told, now: number): string[] {
+function linesOf(delivery: ShownTrace, now: number): string[] {
   const { id, messageId, source, destination, type, event, user, receivedAt, attempts } = delivery
   const what = [type, event && JSON.stringify(event), user && `of ${user}`]
     .filter(Boolean)
@@ -108,7 +114,7 @@ function linesOf(delivery: Told, now: number): string[] {
   ].flatMap((line) => line.split('\n').map(printable))
 }
 
-function stateOf({ state, reason, dueAt, deadlineAt }: Told, now: number): string {
+function stateOf({ state, reason, dueAt, deadlineAt }: ShownTrace, now: number): string {
   if (state === 'done') return 'It has arrived.'
   if (state === 'skipped') return `It was not sent: ${reason}.`
   if (state === 'dead') return `It is a dead letter: ${reason} \`replay\` sends it again.`

@@ -1,7 +1,7 @@
 import { formatDuration } from './duration.js'
 import { formatListen } from './network.js'
 import type { Settings } from './settings.js'
-import { withoutPassword, withoutQuery } from './show.js'
+import { withoutPassword, withoutQuery } from '../model/shown-url.js'
 
 /**
  * The settings as they can be shown to anyone: keys, secrets, tokens, the values of headers and the

@@ -2,7 +2,7 @@
 export interface Problem {
   /** Where, such as `destinations[0].webhooks[1].url`; empty for the file as a whole. */
   path: string
-  /** What was expected, what came, and the mend where it helps. Never a secret. */
+  /** What was expected, what came, and the fix where it helps. Never a secret. */
   message: string
 }
 

@@ -1,5 +1,5 @@
 import * as z from 'zod'
-import { parseUrl } from '../store/postgres/url.js'
+import { parsePostgresUrl } from '../store/kind.js'
 import type { StoreError } from '../store/store-error.js'
 import { readCertificates } from './certificates.js'
 import { parseDuration } from './duration.js'
@@ -227,7 +227,7 @@ function readStore(given: unknown, refuse: Refuse) {
   if (typeof given === 'string' && /^sqlite:./.test(given)) return given
   if (typeof given === 'string' && /^postgres(ql)?:\/\/./.test(given)) {
     try {
-      parseUrl(given)
+      parsePostgresUrl(given)
       return given
     } catch (error) {
       // Never with the password in it.

@@ -15,7 +15,7 @@ export interface Settings {
   destinations: Destination[]
   /** The store's URL: `sqlite:` and a path, as it stood in the settings. */
   store: string
-  /** Opens what changes things; `undefined` keeps all of it shut. */
+  /** The secret for requests that change something; `undefined` refuses all of them. */
   adminToken: string | undefined
   /** Networks, in CIDR notation, that are reached although they are private. */
   allowNetworks: string[]

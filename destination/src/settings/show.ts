@@ -1,3 +1,5 @@
+import { withoutPassword } from '../model/shown-url.js'
+
 const MAX_SHOWN = 60
 
 /** Says what came instead of what was expected. A password in a URL is left out. */
@@ -23,15 +25,4 @@ export function showShape(value: unknown): string {
   if (Array.isArray(value))
     return value.length === 0 ? 'an empty list' : `a list of ${value.length}`
   return typeof value === 'object' ? 'an object' : `a ${typeof value}`
-}
-
-/** A URL that can be shown: `postgres://user:***@host/db`. */
-export function withoutPassword(url: string): string {
-  return url.replace(/(:\/\/[^/?#\s:@]*):[^/?#\s]*@/, '$1:***@')
-}
-
-/** An endpoint's URL that can be shown: keys are kept in queries at times. */
-export function withoutQuery(url: string): string {
-  const end = url.indexOf('?')
-  return end < 0 ? url : url.slice(0, end)
 }

@@ -1,5 +1,5 @@
 import { resolve } from 'node:path'
-import { isPostgres } from './postgres/url.js'
+import { isPostgres } from './kind.js'
 import { openSqlite } from './sqlite/store.js'
 import type { DriverName } from './sqlite/driver.js'
 import type { Store } from './store.js'

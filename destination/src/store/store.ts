@@ -1,5 +1,16 @@
-import type { EventType } from '../call.js'
-import type { OutcomeCode } from '../attempt/outcome.js'
+import type {
+  Claim,
+  Copy,
+  Delivery,
+  DeliveryId,
+  Filter,
+  Findings,
+  Lane,
+  NewDelivery,
+  Settlement,
+  Stats,
+  Trace,
+} from '../model/delivery.js'
 
 /**
  * Keeps the deliveries. A delivery is one message on its way to one destination.
@@ -11,14 +22,22 @@ import type { OutcomeCode } from '../attempt/outcome.js'
  *       ├───────────────────────────┘
  *       └───► skipped
  *
- * `fresh` and `backlog` are the two lanes. What is fresh arrived while its destination was well; the backlog is
- * all else: retries, and what arrived while the destination was down. A lease ends by itself: when it runs out,
- * the delivery is due again in the backlog, so that a worker that died is missed by nobody.
+ * `fresh` and `backlog` are the two lanes. Fresh deliveries arrived while their destination was healthy. The backlog has
+ * all others: retries, and what arrived while the destination was down. A lease ends by itself: when it runs out, the
+ * delivery is due again in the backlog, so that nothing is lost with a worker that died.
  *
- * Time crosses this interface as durations alone. The store's own clock is the one that counts, so that a worker
- * whose clock is wrong does no harm.
+ * Times cross this interface only as durations. The store's own clock counts, so that a worker whose clock is wrong does
+ * no harm.
+ *
+ * Each part of the service asks for the port that it uses.
  */
-export interface Store {
+export interface Store extends WritePort, DispatchPort, ReadPort, AudiencePort, MaintainPort {
+  /** Ends what is under way and closes the files or connections. */
+  close(): Promise<void>
+}
+
+/** For code that takes messages in. */
+export interface WritePort {
   /**
    * Makes deliveries durable, all of them or, if it rejects, none.
    *
@@ -26,29 +45,51 @@ export interface Store {
    * @throws StoreError if the store is full, or can't write.
    */
   put(deliveries: NewDelivery[]): Promise<(DeliveryId | undefined)[]>
+}
 
+/** For code that sends messages. */
+export interface DispatchPort {
   /**
-   * Leases what is due for {@link LEASE_MS}: wish by wish, the longest due first. Each claim counts as the start of an
-   * attempt.
+   * Leases what is due for {@link LEASE_MS}: claim by claim, the longest due first. A delivery that is leased gets the
+   * next attempt number.
    *
    * @throws StoreError if the store can't write; nothing is leased then.
    */
-  claim(wants: Claim[]): Promise<Delivery[]>
+  claim(claims: Claim[]): Promise<Delivery[]>
 
   /**
-   * Writes what came of attempts. A settlement whose attempt is not the delivery's latest is refused: a newer
-   * claim has the delivery. One of a delivery that is settled already is refused too.
+   * Writes the outcomes of attempts. A settlement is refused if its attempt number is not the delivery's latest, because
+   * a newer claim has the delivery. It is refused too if the delivery is settled already.
    *
    * @returns how many were refused.
    * @throws StoreError if the store can't write; nothing is settled then, and the same settlements may be given again.
    */
   settle(settlements: Settlement[]): Promise<number>
 
+  /**
+   * Tells a listener of the lanes in which another process has just put something. This is fast but not reliable: the
+   * listener has to look by itself too. Only stores that several processes can have do it.
+   */
+  onPut?(listener: (destination: string, lane: Lane) => void): void
+
+  /** What the workers of one store share. Only stores that several processes can have know other workers. */
+  readonly workers?: Workers
+}
+
+/** For code that shows what is stored. */
+export interface ReadPort {
+  /**
+   * Resolves if the store answers.
+   *
+   * @throws StoreError if it does not.
+   */
+  ping(): Promise<void>
+
+  /** How much waits, by destination. */
+  stats(): Promise<Stats[]>
+
   /** What is stored of one message: a trace for each destination that it went to. */
   trace(messageId: string): Promise<Trace[]>
-
-  /** What waits, by destination. */
-  stats(): Promise<Stats[]>
 
   /** What is stored of one delivery; `undefined` if there is none. */
   get(id: DeliveryId): Promise<Trace | undefined>
@@ -57,168 +98,153 @@ export interface Store {
    * Looks for deliveries, the newest first. Works in slices, so that nobody waits for a search through millions:
    * call it again with `next` while there is one.
    *
-   * @param before - Where to go on; `undefined` starts with the newest.
-   * @param limit - At most so many; a slice may have fewer, or none, and yet be followed by others.
+   * @param before - Where to continue; `undefined` starts with the newest.
+   * @param limit - At most so many. A slice may have fewer, or none, although more slices follow.
    */
   find(filter: Filter, before: DeliveryId | undefined, limit: number): Promise<Findings>
+}
 
+/** For code that keeps the members of audiences. */
+export interface AudiencePort {
   /**
-   * Sends dead letters on their way again: due at once, to all endpoints, with a window of their own. Attempts go on
-   * counting, and those before stay in the log. What is no dead letter is left alone, so that the same can be asked for
-   * again.
-   *
-   * @param withDone - Takes those that have arrived too.
-   * @returns those that were replayed.
-   * @throws StoreError if the store can't write; nothing is replayed then.
-   */
-  replay(ids: readonly DeliveryId[], withDone: boolean): Promise<DeliveryId[]>
-
-  /**
-   * Deletes what is older than the retention and settled, and makes dead letters of what is older and still
-   * waits. Age counts from the put; that of dead letters from their death, and that of what waits after a replay from
-   * the replay. What is being attempted is left for later.
-   * Works in slices: call it again while it returns the limit.
-   *
-   * @returns how many it changed, `limit` at most.
-   */
-  sweep(olderThanMs: number, limit: number): Promise<number>
-
-  /**
-   * Has a listener told of the lanes in which another process has put something just now. Told as soon as can be, and
-   * not told at times: who listens has to look by himself too. Only stores that several processes can have do it.
-   */
-  onPut?(listener: (destination: string, lane: Lane) => void): void
-
-  /** What the workers of one store agree on; only stores that several processes can have know others. */
-  readonly crew?: Crew
-
-  /** Ends what is under way and lets go of the files. */
-  close(): Promise<void>
-
-  /** How many deliveries it has, of whatever state. */
-  count(): Promise<number>
-
-  /** Everything of the deliveries after one, in the order of their ids, for another store; `limit` at most. */
-  copyOut(after: DeliveryId, limit: number): Promise<Copy[]>
-
-  /**
-   * Adds what another store gave, all of it or, if it rejects, none. What this one has of a message for a destination
-   * stays as it is: the same can be given again.
-   *
-   * @returns for each whether it was added.
-   * @throws StoreError
-   */
-  copyIn(copies: Copy[]): Promise<boolean[]>
-
-  /** What this store has of what another one gave; `undefined` for what it has not. */
-  copiesOf(copies: Copy[]): Promise<(Copy | undefined)[]>
-
-  /**
-   * Begins a sync of an audience with the list of its members; the audience is made if there is none of the name. It
-   * supersedes those that were begun before, also those of a process that is gone.
+   * Begins a sync of an audience with the list of its members. An audience that does not exist is created. The sync
+   * supersedes all syncs that were begun before, also those of a process that has ended.
    *
    * @throws StoreError if the store can't write.
    */
   beginSync(audience: string): Promise<Sync>
 
   /**
-   * Notes that users are members by the list of a sync. For those who were not before, the notices are put, in the same
-   * commit, one for each destination; a user who comes twice joins once.
+   * Notes that users are members by the list of a sync. For users who were not members before, the messages are put in
+   * the same commit, one for each destination. A user who comes twice joins once.
    *
    * @returns how many joined. It is durable.
-   * @throws StoreError `superseded` if a newer sync has been begun, and nothing is noted; others as {@link put}.
+   * @throws StoreError `superseded` if a newer sync has been begun, and nothing is noted; others as {@link WritePort.put}.
    */
-  join(sync: Sync, members: string[], notices: Notice[]): Promise<number>
+  join(sync: Sync, members: string[], messages: MemberMessage[]): Promise<number>
 
   /**
-   * Goes through the members, `limit` at a time, and takes out those who are not in the list of a sync; the notices are
+   * Goes through the members, `limit` at a time, and removes those who are not in the list of a sync. The messages are
    * put for them as in {@link join}.
    *
-   * @param from - An empty text to begin with, then what the last call gave as `next`.
+   * @param from - An empty text to begin with, then `next` of the last call.
    * @throws StoreError as {@link join}.
    */
-  leave(sync: Sync, from: string, limit: number, notices: Notice[]): Promise<Left>
+  leave(sync: Sync, from: string, limit: number, messages: MemberMessage[]): Promise<Left>
+}
 
-  /** Whether anything is stored of a user but deletions. */
+/** For code that changes, deletes or moves what is stored. */
+export interface MaintainPort {
+  /**
+   * Sends dead letters again: they are due at once, at all endpoints, with a retry window of their own. Attempt numbers go
+   * on, and the attempts so far stay in the log. Deliveries that are not dead are left alone, so that the same can be
+   * asked for again.
+   *
+   * @param withDone - Sends delivered messages again too.
+   * @returns those that were replayed.
+   * @throws StoreError if the store can't write; nothing is replayed then.
+   */
+  replay(ids: readonly DeliveryId[], withDone: boolean): Promise<DeliveryId[]>
+
+  /**
+   * Deletes settled deliveries that are older than the retention, and makes dead letters of older ones that still wait.
+   * The age counts from the put; for dead letters it counts from their death, and for deliveries that wait after a replay
+   * from the replay. A delivery that is being sent is left for later.
+   * Works in slices: call it again while it returns the limit.
+   *
+   * @returns how many it changed, `limit` at most.
+   */
+  sweep(olderThanMs: number, limit: number): Promise<number>
+
+  /** Whether anything but deletions is stored of a user. */
   hasUser(user: string): Promise<boolean>
 
   /**
-   * Deletes what is stored of a user: messages whatever their state, with their attempts, and memberships; not the
-   * deletions, which are to be sent. What is being attempted goes too: its settlement is refused. Works in slices.
+   * Deletes what is stored of a user: memberships, and messages in any state with their attempts. The deletions
+   * themselves stay, because they are to be sent. A message that is being sent is deleted too, and its settlement is
+   * refused. Works in slices.
    *
-   * @param from - 0 to begin with, then what the last call gave as `next`.
+   * @param from - 0 to begin with, then `next` of the last call.
    * @throws StoreError if the store can't write.
    */
   purgeUser(user: string, from: number): Promise<Purged>
+
+  /** How many deliveries it has, in any state. */
+  count(): Promise<number>
+
+  /** Everything of the deliveries after one, in the order of their ids, for another store; `limit` at most. */
+  copyOut(after: DeliveryId, limit: number): Promise<Copy[]>
+
+  /**
+   * Adds what another store gave, all of it or, if it rejects, none. If this store has a message for a destination
+   * already, that stays as it is, so that the same copies can be given again.
+   *
+   * @returns for each whether it was added.
+   * @throws StoreError
+   */
+  copyIn(copies: Copy[]): Promise<boolean[]>
+
+  /** What this store has of the deliveries that another one gave; `undefined` for those that it does not have. */
+  copiesOf(copies: Copy[]): Promise<(Copy | undefined)[]>
 }
 
-/** One list of an audience's members on its way in. The numbers of an audience's syncs rise. */
+/** One list of an audience's members while it comes in. The numbers of an audience's syncs rise. */
 export interface Sync {
   audience: string
   number: number
 }
 
-/** What one destination is told of a member; the body is what comes before the user's id in JSON, it, and the rest. */
-export interface Notice {
+/**
+ * The message that one destination gets about a user who joins or leaves. Its body is `before`, then the user's id as
+ * JSON, then `after`.
+ */
+export interface MemberMessage {
   source: string
   destination: string
   before: string
   after: string
 }
 
-/** How many left, and where to go on; `undefined` at the end. */
+/** How many left, and where to continue; `undefined` at the end. */
 export interface Left {
   left: number
   next: string | undefined
 }
 
-/** How many messages and memberships were deleted, and where to go on; `undefined` at the end. */
+/** How many messages and memberships were deleted, and where to continue; `undefined` at the end. */
 export interface Purged {
   purged: number
   next: number | undefined
 }
 
-/** All of one delivery: a store that has it goes on as the one before would have. Ids are each store's own. */
-export interface Copy extends Trace {
-  /** When its next attempt is due, its lease ends, or it died; `null` for what is done or skipped. */
-  dueAt: number | null
-  /** How often it was claimed. */
-  attempt: number
-  /** As {@link Delivery.attemptsBefore}. */
-  attemptsBefore: number
-  /** When it was replayed, if it waits since then; `null` for all else. */
-  replayedAt: number | null
-  traceParent: string | null
-  refusedBy: readonly string[]
-}
-
 /**
- * The processes that deliver from one store. They share what endpoints can bear: each takes its part of an
- * endpoint's cap, and one of them at a time probes an endpoint that is down.
+ * The processes that deliver from one store. They share the load that endpoints can take: each worker takes its part of
+ * an endpoint's cap, and one of them at a time probes an endpoint that is down.
  */
-export interface Crew {
+export interface Workers {
   /**
-   * A sign of life, to be given every {@link CREW_BEAT_MS}; the first one joins.
+   * A sign of life, to be given every {@link HEARTBEAT_MS}. The first one joins.
    *
-   * One that joins is known to the others at their next beat. Until then, workers that each take 1/n of a cap, and 1 at
-   * least, are above it together, but below twice the cap. One that died counts for {@link CREW_SILENCE_MS}.
+   * The other workers learn of a new one at their next heartbeat. Until then, workers that each take 1/n of a cap, and at
+   * least 1, exceed it together, but stay below twice the cap. A worker that died counts for {@link WORKER_TIMEOUT_MS}.
    *
-   * @returns how many workers there are, with this one.
+   * @returns how many workers there are, this one included.
    * @throws StoreError
    */
-  beat(): Promise<number>
+  heartbeat(): Promise<number>
 
   /**
-   * Asks for the leave to probe an endpoint that is down. Of all that ask, one has it for a while: for `firstMs` the
-   * first time, then for twice as long each time, up to `maxMs`.
+   * Asks for the permission to probe an endpoint that is down. Of all workers that ask, one gets it for a while: for
+   * `firstMs` the first time, then for twice as long each time, up to `maxMs`.
    *
-   * @returns for how long, in ms; 0 if another has it.
+   * @returns for how long, in ms; 0 if another worker has it.
    * @throws StoreError
    */
   tryProbe(endpoint: string, firstMs: number, maxMs: number): Promise<number>
 
   /**
-   * Tells that an endpoint is well: whoever asks next to probe it may do so at once, and it begins with `firstMs`.
+   * Tells that an endpoint is healthy again. The next worker that asks to probe it gets the permission at once, for
+   * `firstMs`.
    *
    * @throws StoreError
    */
@@ -226,186 +252,10 @@ export interface Crew {
 }
 
 /** How often a worker gives a sign of life, in ms. */
-export const CREW_BEAT_MS = 5_000
+export const HEARTBEAT_MS = 5_000
 
-/** A worker that gave none for so long, in ms, is no longer counted. */
-export const CREW_SILENCE_MS = 15_000
+/** A worker that gave no sign of life for so long, in ms, is no longer counted. */
+export const WORKER_TIMEOUT_MS = 15_000
 
-/** How long a claim holds: a wait of 5 s for a free connection, the 5 s of an attempt, and ample time to settle. */
+/** How long a lease holds: 5 s of waiting for a free connection, 5 s for the attempt, and ample time to settle. */
 export const LEASE_MS = 30_000
-
-/** Names a delivery within its store. */
-export type DeliveryId = number
-
-/** Where deliveries wait. */
-export type Lane = 'fresh' | 'backlog'
-
-/** One message for one destination, as it is put. */
-export interface NewDelivery {
-  messageId: string
-  /** The source's name. */
-  source: string
-  /** The destination's name; empty if the source has none. */
-  destination: string
-  type: EventType
-  /** The user's id, or the anonymous id where there is none: what a search by user looks for. */
-  user: string
-  /** The name of the event, page or screen: what a search by event looks for. None if there is none. */
-  event?: string | undefined
-  /** The trace that it belongs to: `traceparent` of W3C Trace Context. */
-  traceParent?: string | undefined
-  /** The body, exactly as it is sent; empty if it is skipped. */
-  body: string
-  /**
-   * Where it starts: in a lane, or leased to whoever puts it, as if it had been claimed in the same step (its
-   * attempt is 1 then), or skipped, which is for the log alone.
-   */
-  state: Lane | 'leased' | 'skipped'
-  /** Why it is skipped. */
-  reason?: string
-}
-
-/** A wish for deliveries of one lane of one destination. */
-export interface Claim {
-  destination: string
-  lane: Lane
-  /** At most so many. */
-  limit: number
-}
-
-/** One message for one destination, leased. */
-export interface Delivery {
-  id: DeliveryId
-  /** Counts the claims, from 1. It is the fencing token too: only the latest claim can settle. */
-  attempt: number
-  /** Attempts made before it was replayed; 0 if it was not. Those after them are of its window. */
-  attemptsBefore: number
-  messageId: string
-  source: string
-  destination: string
-  type: EventType
-  body: string
-  /** Time since the first claim of its window, in ms: 0 at the first. */
-  sinceFirstMs: number
-  /** As it was put. */
-  traceParent?: string | undefined
-  /** The lane that it was claimed from; `fresh` for what was put leased. */
-  lane: Lane
-  /** URLs that refused it for good: they are not tried again. */
-  refusedBy: readonly string[]
-}
-
-/** What came of one attempt of one delivery. */
-export interface Settlement {
-  id: DeliveryId
-  /** The attempt that is settled, as {@link Delivery.attempt} had it. */
-  attempt: number
-  /** What is next for it: nothing, another attempt after a while, or nothing for a reason. */
-  next:
-    { state: 'done' } | { state: 'backlog'; delayMs: number } | { state: 'dead'; reason: string }
-  /** Replaces {@link Delivery.refusedBy}. */
-  refusedBy: readonly string[]
-  /** What came of each POST. */
-  log: AttemptLog[]
-}
-
-/** One POST to one endpoint, for the log. */
-export interface AttemptLog {
-  /** The endpoint's URL. */
-  url: string
-  code: OutcomeCode
-  /** The status of the answer; `null` if there was none. */
-  status: number | null
-  ms: number
-  /** What went wrong, in words; `null` for a delivery. */
-  error: string | null
-  /** The start of the answer's body; empty for none. */
-  response: string
-}
-
-/** Where a delivery is on its way. */
-export type State = Lane | 'leased' | 'done' | 'dead' | 'skipped'
-
-/** What deliveries are looked for by. All that is given has to match; nothing matches all. */
-export interface Filter {
-  /** Any of them. */
-  states?: readonly State[] | undefined
-  destination?: string | undefined
-  source?: string | undefined
-  type?: string | undefined
-  event?: string | undefined
-  user?: string | undefined
-  messageId?: string | undefined
-  /** Put at that time or later: ms since the epoch, by the store's clock. */
-  since?: number | undefined
-  /** Put before that time. */
-  until?: number | undefined
-}
-
-/** One slice of a search. */
-export interface Findings {
-  deliveries: Summary[]
-  /** Where to go on; `undefined` once all has been looked through. */
-  next: DeliveryId | undefined
-}
-
-/** What a list shows of a delivery. */
-export interface Summary {
-  id: DeliveryId
-  messageId: string
-  source: string
-  destination: string
-  type: EventType
-  event: string
-  user: string
-  state: State
-  reason: string | null
-  /** How often it was claimed. */
-  attempt: number
-  receivedAt: number
-  /** As {@link Trace.dueAt}. */
-  dueAt: number | null
-  /** What came of the latest attempt: of the endpoint that took it, or else of the last one. `null` for none yet. */
-  lastCode: OutcomeCode | null
-  lastStatus: number | null
-}
-
-/** All that is known of one delivery. */
-export interface Trace {
-  id: DeliveryId
-  messageId: string
-  source: string
-  destination: string
-  type: EventType
-  /** Empty for none. */
-  event: string
-  user: string
-  body: string
-  state: State
-  /** Why it is dead, or skipped; `null` for neither. */
-  reason: string | null
-  /** When it was put: ms since the epoch, by the store's clock. */
-  receivedAt: number
-  /** When it was first claimed, since its replay if it was replayed; `null` before. */
-  firstAttemptAt: number | null
-  /** When its next attempt is due, or its lease ends; `null` if it is settled. */
-  dueAt: number | null
-  /** Oldest first. */
-  attempts: (AttemptLog & { attempt: number; at: number })[]
-}
-
-/** What waits for one destination. */
-export interface Stats {
-  /** The destination's name. */
-  destination: string
-  /** Messages that arrived while it was well, and wait for their first attempt. */
-  fresh: number
-  /** Messages that wait for a retry, or for the destination to be well again. */
-  backlog: number
-  /** Messages in an attempt. */
-  leased: number
-  /** Dead letters. */
-  dead: number
-  /** Age of the oldest delivery that is not settled, in ms; 0 if there is none. */
-  oldestMs: number
-}

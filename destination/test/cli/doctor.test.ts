@@ -3,8 +3,8 @@ import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { signWebhook } from 'hookline/webhook'
 import { describe, expect, onTestFinished, test } from 'vitest'
-import type { Finding } from '../../src/doctor/examine.js'
-import { createAuthority, hasOpenssl, type Certificate } from '../attempt/certificates.js'
+import type { Finding } from '../../src/operate/doctor.js'
+import { createAuthority, hasOpenssl, type Certificate } from '../post/certificates.js'
 import type { Answer } from '../endpoint.js'
 import { endpoint } from '../run.js'
 import { runInside } from './inside.js'
@@ -90,10 +90,10 @@ describe('doctor', () => {
     ['http://127.0.0.1:9/', { allowNetworks: [] }, 'network', /"127\.0\.0\.1"/, 1],
     ['http://127.0.0.1:9/', {}, 'connection', /Does the endpoint run/, 3],
     ['http://nowhere.invalid/', {}, 'dns', /Check its DNS/, 3],
-  ])('%s with %j fails at its %s', async (url, changes, step, mend, exitCode) => {
+  ])('%s with %j fails at its %s', async (url, changes, step, fix, exitCode) => {
     const { code, findings } = await doctor(url, changes)
     expect(findings.at(-1)).toMatchObject({ step, state: 'failed' })
-    expect(findings.at(-1)?.mend).toMatch(mend)
+    expect(findings.at(-1)?.fix).toMatch(fix)
     expect(code).toBe(exitCode)
   })
 

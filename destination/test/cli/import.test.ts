@@ -1,7 +1,7 @@
 import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, test } from 'vitest'
-import { toCall } from '../../src/import/call.js'
+import { toCall } from '../../src/cli/import/call.js'
 import { openStore } from '../../src/store/open.js'
 import { emptyFolder, folderWith, run, start } from './process.js'
 
@@ -92,7 +92,7 @@ describe('import', { concurrent: true }, () => {
     [['import', 'none.ndjson', '--dry-run'], /none\.ndjson: it can't be read/],
     [['import', 'history.ndjson', '--map', 'total'], /Expected a column and its field/],
     [['import', 'history.ndjson', '--key', 'k'], /is not the file that was imported up to line 9/],
-  ])('%j is refused, with the mend', async ([args, message], { expect }) => {
+  ])('%j is refused, with the fix', async ([args, message], { expect }) => {
     const folder = folderOf(3, 0)
     const progress = { head: '5:none', line: 9, offset: 90, accepted: 9, bad: 0 }
     writeFileSync(join(folder, 'history.ndjson.progress'), JSON.stringify(progress))

@@ -7,8 +7,8 @@ import { addSchedule } from '../../src/cli/schedule.js'
 import { addSend } from '../../src/cli/send.js'
 import { addServe } from '../../src/cli/serve.js'
 import { addTrace } from '../../src/cli/trace.js'
-import { shown } from '../../src/admin/shown.js'
-import { examine } from '../../src/doctor/examine.js'
+import { shownTrace } from '../../src/operate/shown-trace.js'
+import { examine } from '../../src/operate/doctor.js'
 import { openStore } from '../../src/store/open.js'
 import type { Ended } from './process.js'
 
@@ -16,7 +16,7 @@ const COMMANDS = [
   addServe(() => Promise.reject(new Error('nothing is to be started'))),
   addListen,
   addSend,
-  addTrace({ open: openStore, show: shown }),
+  addTrace({ open: openStore, show: shownTrace }),
   addReplay,
   addDoctor(examine),
   addSchedule(() => []),

@@ -159,7 +159,7 @@ describe('replay', () => {
     expect(crm.received).toHaveLength(9)
   })
 
-  test('without the token is refused, with the mend', async () => {
+  test('without the token is refused, with the fix', async () => {
     const { one } = await withDead('a')
     const { code, stderr } = await runInside(['replay', '1', '--url', one.adminUrl])
     expect(code).toBe(1)

@@ -116,7 +116,7 @@ describe.skipIf(chromiumPath === undefined)('the page', () => {
     await page.getByRole('heading', { name: 'No call yet since the start' }).waitFor()
     await page.getByText('hookline-destination send track').waitFor()
     await post(running, [track('m1')])
-    await page.getByText('All is well. 1 call taken').waitFor()
+    await page.getByText('Everything is healthy. 1 call taken').waitFor()
   })
 
   test('sends dead letters again after the token, a dry run in words and a yes', async () => {

@@ -1,5 +1,12 @@
 import { describe, expect, test } from 'vitest'
-import type { Bucket, DestinationStatus, EndpointStatus, Health, Status } from '../../page/model.js'
+import type {
+  Bucket,
+  DestinationStatus,
+  EndpointStatus,
+  EndpointHistories,
+  Status,
+} from '../../src/model/answers.js'
+import type { OutcomeCode } from '../../src/model/outcome.js'
 import { sentences, verb } from '../../page/words.js'
 import { clockMinute } from '../../page/format.js'
 
@@ -8,7 +15,7 @@ const URL = 'https://crm.example.com/in'
 
 const endpoint = (changes: Partial<EndpointStatus> = {}): EndpointStatus => ({
   url: URL,
-  gate: { state: 'closed', allowed: 128, inFlight: 0, waiting: 0 },
+  breaker: { state: 'closed', allowed: 128, inFlight: 0, waiting: 0 },
   delivered: 0,
   failed: 0,
   p50Ms: null,
@@ -51,25 +58,25 @@ const bucket = (minutesAgo: number, changes: Partial<Bucket> = {}): Bucket => ({
   busy: 0,
   p50Ms: null,
   p99Ms: null,
-  gate: 'closed',
+  breaker: 'closed',
   ...changes,
 })
 
-const health = (buckets: Bucket[]): Health => ({
+const health = (buckets: Bucket[]): EndpointHistories => ({
   bucketMs: 60_000,
   endpoints: [{ destination: 'crm', url: URL, buckets }],
 })
 
-const failing = (code: string, answered: number | null): Partial<EndpointStatus> => ({
+const failing = (code: OutcomeCode, answered: number | null): Partial<EndpointStatus> => ({
   lastFailure: { at: NOW - 1_000, code, status: answered, error: null },
 })
 
 const textsOf = (...given: Parameters<typeof sentences>) =>
   sentences(...given).map(({ weight, subject, text }) => `${weight} ${subject}: ${text}`)
 
-const down = (state: 'open' | 'probe', backlog: number, changes: Partial<EndpointStatus> = {}) => {
-  const gate = { state, allowed: 1, inFlight: 0, waiting: 0 }
-  return crm({ backlog, endpoints: [endpoint({ gate, ...changes })] })
+const down = (state: 'open', backlog: number, changes: Partial<EndpointStatus> = {}) => {
+  const breaker = { state, allowed: 1, inFlight: 0, waiting: 0 }
+  return crm({ backlog, endpoints: [endpoint({ breaker, ...changes })] })
 }
 
 test('where all is well there is nothing to say', () => {
@@ -77,14 +84,14 @@ test('where all is well there is nothing to say', () => {
 })
 
 describe('an endpoint that is down', () => {
-  test.each(['open', 'probe'] as const)(
+  test.each(['open', 'open'] as const)(
     '(%s) is told with what it answers, since when, and how many wait',
     (state) => {
       const buckets = [
-        bucket(60, { gate: 'open' }),
+        bucket(60, { breaker: 'open' }),
         bucket(28, { delivered: 9 }),
-        bucket(27, { gate: 'open' }),
-        bucket(26, { gate: 'probe' }),
+        bucket(27, { breaker: 'open' }),
+        bucket(26, { breaker: 'open' }),
         // The minute that has just begun, in which nobody has looked yet.
         bucket(0),
       ]
@@ -97,7 +104,7 @@ describe('an endpoint that is down', () => {
   )
 
   test('for longer than is known is told so', () => {
-    const buckets = Array.from({ length: 60 }, (_, i) => bucket(59.5 - i, { gate: 'open' }))
+    const buckets = Array.from({ length: 60 }, (_, i) => bucket(59.5 - i, { breaker: 'open' }))
     const destinations = [down('open', 0, failing('timeout', null))]
     expect(textsOf(status({ destinations }), health(buckets))).toEqual([
       'bad crm: crm.example.com/in does not answer in time for an hour or longer; one call at a time probes it, every 30 s at most.',
@@ -112,10 +119,10 @@ describe('an endpoint that is down', () => {
 })
 
 test('an endpoint that comes back is good news', () => {
-  const gate = { state: 'ramp', allowed: 4, inFlight: 4, waiting: 0 } as const
-  const back = crm({ fresh: 100, backlog: 200, endpoints: [endpoint({ gate })] })
+  const breaker = { state: 'half-open', allowed: 4, inFlight: 4, waiting: 0 } as const
+  const back = crm({ fresh: 100, backlog: 200, endpoints: [endpoint({ breaker })] })
   expect(textsOf(status({ destinations: [back] }), undefined)).toEqual([
-    'note crm: crm.example.com/in is coming back: 4 requests at once, more with each success; 300 calls wait.',
+    'note crm: crm.example.com/in is recovering: 4 requests at once, more with each success; 300 calls wait.',
   ])
 })
 

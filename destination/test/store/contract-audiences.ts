@@ -1,8 +1,8 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
-import type { Notice, Store, Sync } from '../../src/store/store.js'
+import type { MemberMessage, Store, Sync } from '../../src/store/store.js'
 import { newDelivery, settlement, type Subject } from './contract.js'
 
-const notice = (destination = 'crm', text = 'true'): Notice => ({
+const message = (destination = 'crm', text = 'true'): MemberMessage => ({
   source: 'audience:vip',
   destination,
   before: '{"userId":',
@@ -40,7 +40,7 @@ export function audiencesContract(name: string, make: () => Promise<Subject>): v
           sync,
           from,
           limit,
-          [notice('crm', 'false')],
+          [message('crm', 'false')],
         )
         all += left
         from = next
@@ -51,7 +51,7 @@ export function audiencesContract(name: string, make: () => Promise<Subject>): v
     /** Gives the audience a whole list. */
     const list = async (members: string[]): Promise<[joined: number, left: number]> => {
       const sync = await store.beginSync('vip')
-      const joined = await store.join(sync, members, [notice()])
+      const joined = await store.join(sync, members, [message()])
       return [joined, await leaveAll(sync)]
     }
 
@@ -105,7 +105,7 @@ export function audiencesContract(name: string, make: () => Promise<Subject>): v
 
       test('is told of to each destination, as messages of their own', async () => {
         const sync = await store.beginSync('vip')
-        await store.join(sync, ['a'], [notice('crm'), notice('mail')])
+        await store.join(sync, ['a'], [message('crm'), message('mail')])
         const [crm] = await claimAll('crm')
         const [mail] = await claimAll('mail')
         expect(crm).toMatchObject({ source: 'audience:vip', type: 'identify', lane: 'backlog' })
@@ -123,7 +123,7 @@ export function audiencesContract(name: string, make: () => Promise<Subject>): v
         await list(['a', 'b', 'x', 'y'])
         await store.settle((await claimAll()).map((delivery) => settlement(delivery)))
         const sync = await store.beginSync('vip')
-        await store.join(sync, ['a', 'c'], [notice()])
+        await store.join(sync, ['a', 'c'], [message()])
         store = await subject.reopen()
         expect(await list(['a', 'b', 'c', 'd'])).toEqual([1, 2])
         expect((await bodies()).sort()).toEqual([
@@ -140,8 +140,8 @@ export function audiencesContract(name: string, make: () => Promise<Subject>): v
         const other = await store.beginSync('other')
         expect(await list(['a', 'b'])).toEqual([1, 0])
         const superseded = expect.objectContaining({ code: 'superseded' }) as Error
-        await expect(store.join(old, ['c'], [notice()])).rejects.toThrow(superseded)
-        await expect(store.leave(old, '', 10, [notice()])).rejects.toThrow(superseded)
+        await expect(store.join(old, ['c'], [message()])).rejects.toThrow(superseded)
+        await expect(store.leave(old, '', 10, [message()])).rejects.toThrow(superseded)
         expect(await store.join(other, ['a'], [])).toBe(1)
         expect(await list(['a', 'b'])).toEqual([0, 0])
       })

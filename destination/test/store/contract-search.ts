@@ -7,9 +7,9 @@ import type {
   NewDelivery,
   Settlement,
   State,
-  Store,
   Summary,
-} from '../../src/store/store.js'
+} from '../../src/model/delivery.js'
+import type { Store } from '../../src/store/store.js'
 import { newDelivery, settlement, type Subject } from './contract.js'
 
 const DAY = 86_400_000

@@ -1,12 +1,6 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
-import {
-  LEASE_MS,
-  type AttemptLog,
-  type Delivery,
-  type NewDelivery,
-  type Settlement,
-  type Store,
-} from '../../src/store/store.js'
+import type { AttemptLog, Delivery, NewDelivery, Settlement } from '../../src/model/delivery.js'
+import { LEASE_MS, type Store } from '../../src/store/store.js'
 
 /** An engine under test: a fresh store, a way to open it again, and a hand on its clock. */
 export interface Subject {
@@ -838,6 +832,19 @@ export function storeContract(name: string, make: () => Promise<Subject>): void 
         await expect(store.copyIn(broken)).rejects.toMatchObject({ name: 'StoreError' })
         expect(await store.count()).toBe(7)
         expect(await store.copyIn(copies)).toEqual(copies.map(() => true))
+      })
+    })
+
+    describe('ping', () => {
+      test('is answered by an empty store, and by one that has messages', async () => {
+        await expect(store.ping()).resolves.toBeUndefined()
+        await store.put([newDelivery()])
+        await expect(store.ping()).resolves.toBeUndefined()
+      })
+
+      test('fails once the store is closed', async () => {
+        await store.close()
+        await expect(store.ping()).rejects.toMatchObject({ name: 'StoreError', code: 'failed' })
       })
     })
 

@@ -1,9 +1,9 @@
 import { createHash } from 'node:crypto'
-import { deliveryOf } from '../notice.js'
+import { memberDelivery } from '../member-message.js'
 import { StoreError } from '../store-error.js'
-import type { Left, Notice, Sync } from '../store.js'
+import type { Left, MemberMessage, Sync } from '../store.js'
 import { fromStored, toStored } from '../text.js'
-import { BACKLOG } from './schema.js'
+import { BACKLOG } from '../states.js'
 import { NOW, type Tables } from './tables.js'
 
 /** Before all others. */
@@ -65,17 +65,21 @@ export function prepareAudience({ query, schema, names, now }: Tables) {
     statement: string,
     { audience, number }: Sync,
     users: Iterable<string>,
-    notices: Notice[],
+    messages: MemberMessage[],
   ): Promise<number> => {
     await names.add([
       'identify',
-      ...notices.flatMap((notice) => [notice.source, notice.destination]),
+      ...messages.flatMap((message) => [message.source, message.destination]),
     ])
     const given = Array.from(users, (user) => ({
       key: keyOf(user),
       user_id: toStored(user),
-      told: notices.map((notice) => {
-        const { messageId, source, destination, type, body } = deliveryOf(user, notice, Date.now())
+      told: messages.map((message) => {
+        const { messageId, source, destination, type, body } = memberDelivery(
+          user,
+          message,
+          Date.now(),
+        )
         return {
           message_id: messageId,
           source: names.number(source),
@@ -99,10 +103,15 @@ export function prepareAudience({ query, schema, names, now }: Tables) {
       return { audience, number: row?.number ?? 0 }
     },
 
-    join: (sync: Sync, members: string[], notices: Notice[]): Promise<number> =>
-      change(join, sync, new Set(members), notices),
+    join: (sync: Sync, members: string[], messages: MemberMessage[]): Promise<number> =>
+      change(join, sync, new Set(members), messages),
 
-    leave: async (sync: Sync, from: string, limit: number, notices: Notice[]): Promise<Left> => {
+    leave: async (
+      sync: Sync,
+      from: string,
+      limit: number,
+      messages: MemberMessage[],
+    ): Promise<Left> => {
       const rows = await query<{ key: string; user: string; sync: number }>(page, [
         toStored(sync.audience),
         from || FIRST_KEY,
@@ -110,7 +119,7 @@ export function prepareAudience({ query, schema, names, now }: Tables) {
       ])
       const gone = rows.filter((row) => row.sync !== sync.number)
       const users = gone.map(({ user }) => fromStored(user))
-      const left = await change(leave, sync, users, notices)
+      const left = await change(leave, sync, users, messages)
       return { left, next: rows.length < limit ? undefined : rows.at(-1)?.key }
     },
   }

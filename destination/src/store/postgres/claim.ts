@@ -1,13 +1,15 @@
-import type { EventType } from '../../call.js'
-import { LEASE_MS, type Claim, type Delivery, type DeliveryId } from '../store.js'
+import type { EventType } from '../../model/call.js'
+import type { Claim, Delivery, DeliveryId } from '../../model/delivery.js'
+import { LEASE_MS } from '../store.js'
 import { fromStored } from '../text.js'
-import { refusedByOf } from '../refused-by.js'
-import { BACKLOG, FRESH } from './schema.js'
+import { refusedByOf } from '../rows.js'
+import { BACKLOG, FRESH } from '../states.js'
 import { NOW, type Tables } from './tables.js'
 
 interface Row {
   id: DeliveryId
-  wish: number
+  /** The place of its claim, from 1. */
+  n: number
   attempt: number
   attemptsBefore: number
   messageId: string
@@ -20,7 +22,7 @@ interface Row {
 }
 
 /**
- * The one statement of a claim. For each wish it goes along the index of what waits, from the longest due on, past
+ * The one statement of a claim. For each claim it goes along the index of what waits, from the longest due on, past
  * what others have locked, and stops at the limit; nothing is sorted but what it found.
  *
  * The planner does not know how much that will be. The array and the `LIMIT 1` leave it no choice but to go by the
@@ -29,12 +31,12 @@ interface Row {
 export function claimStatement(schema: string): string {
   return `
     WITH found AS MATERIALIZED (
-      SELECT wish, w.*
-      FROM unnest($2::int[], $3::smallint[], $4::int[]) WITH ORDINALITY AS wishes (destination, state, count, wish)
+      SELECT n, w.*
+      FROM unnest($2::int[], $3::smallint[], $4::int[]) WITH ORDINALITY AS claims (destination, state, count, n)
       CROSS JOIN LATERAL (
         SELECT id, due_at, attempt, attempts_before, first_attempt_at, refused_by FROM ${schema}.waiting
-        WHERE destination = wishes.destination AND state = wishes.state AND due_at <= ${NOW}
-        ORDER BY due_at, id LIMIT wishes.count FOR UPDATE SKIP LOCKED
+        WHERE destination = claims.destination AND state = claims.state AND due_at <= ${NOW}
+        ORDER BY due_at, id LIMIT claims.count FOR UPDATE SKIP LOCKED
       ) w
     ), leased AS (
       UPDATE ${schema}.waiting
@@ -42,7 +44,7 @@ export function claimStatement(schema: string): string {
         attempt_at = ${NOW}, first_attempt_at = coalesce(first_attempt_at, ${NOW})
       WHERE id = ANY (ARRAY (SELECT id FROM found))
     )
-    SELECT id, wish, attempt + 1 AS attempt, coalesce(attempts_before, 0) AS "attemptsBefore",
+    SELECT id, n, attempt + 1 AS attempt, coalesce(attempts_before, 0) AS "attemptsBefore",
       refused_by AS "refusedBy", d.*,
       greatest(0, coalesce(${NOW} - first_attempt_at, 0)) AS "sinceFirstMs"
     FROM found CROSS JOIN LATERAL (
@@ -51,24 +53,24 @@ export function claimStatement(schema: string): string {
         JOIN ${schema}.names sources ON sources.id = d.source JOIN ${schema}.names types ON types.id = d.type
       WHERE d.id = found.id LIMIT 1
     ) d
-    ORDER BY wish, due_at, id`
+    ORDER BY n, due_at, id`
 }
 
 /** Leases what is due, the longest due first. */
 export function prepareClaim({ query, schema, names, now }: Tables) {
   const claim = claimStatement(schema)
 
-  return async (wants: Claim[]): Promise<Delivery[]> => {
-    await names.add(wants.map(({ destination }) => destination))
+  return async (claims: Claim[]): Promise<Delivery[]> => {
+    await names.add(claims.map(({ destination }) => destination))
     const rows = await query<Row>(claim, [
       now(),
-      wants.map(({ destination }) => names.number(destination)),
-      wants.map(({ lane }) => (lane === 'fresh' ? FRESH : BACKLOG)),
-      wants.map(({ limit }) => limit),
+      claims.map(({ destination }) => names.number(destination)),
+      claims.map(({ lane }) => (lane === 'fresh' ? FRESH : BACKLOG)),
+      claims.map(({ limit }) => limit),
     ])
     return rows.flatMap((row) => {
-      const want = wants[row.wish - 1]
-      return want ? [toDelivery(row, want)] : []
+      const wanted = claims[row.n - 1]
+      return wanted ? [toDelivery(row, wanted)] : []
     })
   }
 }

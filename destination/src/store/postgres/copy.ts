@@ -1,20 +1,13 @@
-import { toRefusedBy } from '../refused-by.js'
-import { LEASE_MS, type Copy, type DeliveryId } from '../store.js'
+import { toNullable, toRefusedBy } from '../rows.js'
+import type { Copy, DeliveryId } from '../../model/delivery.js'
+import { LEASE_MS } from '../store.js'
 import { toStored } from '../text.js'
 import type { Names } from './names.js'
-import { BACKLOG, DEAD, DONE, FRESH, SKIPPED } from './schema.js'
+import { DONE } from '../states.js'
 import { toLogRow } from './settle.js'
+import { storedState } from './states.js'
 import type { Tables } from './tables.js'
 import { copyStatement, readCopies } from './trace.js'
-
-const STATES = {
-  fresh: FRESH,
-  backlog: BACKLOG,
-  leased: BACKLOG,
-  dead: DEAD,
-  done: DONE,
-  skipped: SKIPPED,
-}
 
 /** Takes deliveries over from another store, and gives them to one. */
 export function prepareCopy({ query, schema, names }: Tables) {
@@ -102,7 +95,7 @@ function toGiven(copy: Copy, names: Names) {
     trace_parent: copy.traceParent,
     body: toStored(copy.body),
     received_at: copy.receivedAt,
-    state: STATES[copy.state],
+    state: storedState(copy.state),
     leased: copy.state === 'leased',
     due_at: copy.dueAt,
     first_attempt_at: copy.firstAttemptAt,
@@ -110,7 +103,7 @@ function toGiven(copy: Copy, names: Names) {
     attempts_before: copy.attemptsBefore,
     replayed_at: copy.replayedAt,
     refused_by: toRefusedBy(copy.refusedBy),
-    reason: copy.reason === null ? null : toStored(copy.reason),
+    reason: toNullable(copy.reason),
     log: copy.attempts.map((one) => {
       const post = posts.get(one.attempt) ?? 0
       posts.set(one.attempt, post + 1)

@@ -67,12 +67,12 @@ const DRIVER: [RegExp, string][] = [
 export function toStoreError(error: unknown, place: string): StoreError {
   if (error instanceof StoreError) return error
   const { code, message } = theFirstOf(error)
-  const [storeCode, mend] = SERVER[code ?? ''] ?? [
+  const [storeCode, fix] = SERVER[code ?? ''] ?? [
     'failed',
     CONNECTION[code ?? ''] ?? DRIVER.find(([pattern]) => pattern.test(message))?.[1],
   ]
   const text = `store: ${place}: ${message}`
-  return new StoreError(storeCode, mend === undefined ? text : `${text}: ${mend}.`, {
+  return new StoreError(storeCode, fix === undefined ? text : `${text}: ${fix}.`, {
     cause: error,
   })
 }

@@ -1,8 +1,9 @@
-import type { DeliveryId, Filter, Findings, State, Summary } from '../store.js'
+import type { DeliveryId, Filter, Findings, Summary } from '../../model/delivery.js'
 import { fromStored, toStored } from '../text.js'
-import { BACKLOG, DEAD, DONE, FRESH, LEASED, SKIPPED } from './schema.js'
+import { decodeDelivery } from '../rows.js'
+import { DEAD, stateNumber } from '../states.js'
 import type { Tables } from './tables.js'
-import { STATES, stateOf } from './trace.js'
+import { stateColumn } from './states.js'
 
 /** So many rows are looked at in one slice. */
 const SLICE = 20_000
@@ -10,15 +11,6 @@ const SLICE = 20_000
 /** And so many cuts of the index by user, of 4,096 deliveries each. */
 const CUTS = 500
 const CUT_BITS = 12
-
-const NUMBERS: Record<State, number> = {
-  fresh: FRESH,
-  backlog: BACKLOG,
-  leased: LEASED,
-  dead: DEAD,
-  done: DONE,
-  skipped: SKIPPED,
-}
 
 type Row = Omit<Summary, 'state'> & { state: number }
 
@@ -63,7 +55,7 @@ export function prepareFind({ query, schema }: Tables) {
     FROM (
       SELECT d.*, s.* FROM (${from}) d
       CROSS JOIN LATERAL (
-        SELECT ${stateOf('w', 'f')} AS state, coalesce(w.reason, f.reason) AS reason,
+        SELECT ${stateColumn('w', 'f')} AS state, coalesce(w.reason, f.reason) AS reason,
           coalesce(w.attempt, f.attempt) AS attempt, CASE WHEN w.state <> ${DEAD} THEN due_at END AS due_at
         FROM (SELECT) one
           LEFT JOIN LATERAL (SELECT * FROM ${schema}.waiting WHERE id = d.id LIMIT 1) w ON true
@@ -118,7 +110,7 @@ export function prepareFind({ query, schema }: Tables) {
     limit: number,
   ): Promise<Findings> => {
     const { states, user, messageId } = filter
-    const isWaiting = states?.every((state) => NUMBERS[state] <= DEAD) ?? false
+    const isWaiting = states?.every((state) => stateNumber(state) <= DEAD) ?? false
     const looked = await sliceOf(filter, isWaiting, before)
     if (!looked) return { deliveries: [], next: undefined }
     const { low, high, isLast } = looked
@@ -135,7 +127,7 @@ export function prepareFind({ query, schema }: Tables) {
       low,
       high,
       limit,
-      states?.map((state) => NUMBERS[state]) ?? null,
+      states?.map((state) => stateNumber(state)) ?? null,
       text(filter.destination),
       text(filter.source),
       filter.type ?? null,
@@ -150,16 +142,10 @@ export function prepareFind({ query, schema }: Tables) {
   }
 }
 
-function toSummary({ state, ...row }: Row): Summary {
+function toSummary(row: Row): Summary {
   return {
-    ...row,
-    messageId: fromStored(row.messageId),
+    ...decodeDelivery(row),
     source: fromStored(row.source),
     destination: fromStored(row.destination),
-    event: fromStored(row.event),
-    user: fromStored(row.user),
-    // Written from the same list.
-    state: STATES[state] as State,
-    reason: row.reason === null ? null : fromStored(row.reason),
   }
 }

@@ -1,11 +1,8 @@
 import type { Purged } from '../store.js'
+import { fromOf, purgePage, PURGE_LIMIT, type Bounds } from '../purge-pages.js'
 import { toStored } from '../text.js'
 import { keyOf } from './audience.js'
 import type { Tables } from './tables.js'
-
-/** So many cuts of the index by user are looked at in one go, a quarter of a million deliveries, and so many deleted. */
-const CUTS = 64
-const LIMIT = 1_000
 
 /** Deletes what is stored of a user, but for the deletions themselves: those are still to be sent. */
 export function preparePurge({ query, schema, names }: Tables) {
@@ -29,7 +26,7 @@ export function preparePurge({ query, schema, names }: Tables) {
   const remove = `
     WITH chosen AS MATERIALIZED (
       SELECT of_cut.id FROM generate_series($3::bigint, $4::bigint) AS cut CROSS JOIN LATERAL (${ofCut}) of_cut
-      LIMIT ${LIMIT}
+      LIMIT ${PURGE_LIMIT}
     ), waiting AS (
       DELETE FROM ${schema}.waiting WHERE id = ANY (ARRAY (SELECT id FROM chosen))
     ), done AS (
@@ -57,16 +54,13 @@ export function preparePurge({ query, schema, names }: Tables) {
     purge: async (user: string, from: number): Promise<Purged> => {
       await names.add(['delete'])
       let purged = from === 0 ? await count(removeMemberships, [keyOf(user)]) : 0
-      const [ends] = await query<{ first: number | null; last: number | null }>(bounds)
-      const { first = null, last = null } = ends ?? {}
-      if (first === null || last === null) return { purged, next: undefined }
-      // Cuts are counted from 1 here, for 0 is the start.
-      const start = Math.max(first, from - 1)
-      const end = Math.min(last, start + CUTS - 1)
+      const [ends] = await query<Bounds>(bounds)
+      const page = purgePage(from, ends ?? { first: null, last: null })
+      if (!page) return { purged, next: undefined }
+      const { start, end, next } = page
       const removed = await count(remove, [toStored(user), names.number('delete'), start, end])
       purged += removed
-      if (removed >= LIMIT) return { purged, next: start + 1 }
-      return { purged, next: end < last ? end + 2 : undefined }
+      return { purged, next: removed >= PURGE_LIMIT ? fromOf(start) : next }
     },
   }
 }

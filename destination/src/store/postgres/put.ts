@@ -1,10 +1,9 @@
-import { LEASE_MS, type DeliveryId, type NewDelivery } from '../store.js'
+import type { DeliveryId, NewDelivery } from '../../model/delivery.js'
+import { LEASE_MS } from '../store.js'
 import { toStored } from '../text.js'
-import { BACKLOG, FRESH, SKIPPED } from './schema.js'
+import { SKIPPED } from '../states.js'
+import { storedState } from './states.js'
 import { NOW, type Tables } from './tables.js'
-
-/** States as a delivery starts in them. */
-const STATES = { fresh: FRESH, backlog: BACKLOG, leased: BACKLOG, skipped: SKIPPED }
 
 interface Row {
   id: DeliveryId
@@ -41,16 +40,16 @@ export function preparePut({ query, schema, names, now }: Tables) {
     )
     (SELECT id, added.id IS NOT NULL AS added FROM given LEFT JOIN added USING (id) ORDER BY id)
     UNION ALL
-    SELECT NULL, pg_notify($3, word)::text IS NULL FROM unnest($4::text[]) AS words (word)`
+    SELECT NULL, pg_notify($3, payload)::text IS NULL FROM unnest($4::text[]) AS payloads (payload)`
 
   /**
    * @param channel - Where it is told in which lanes there is something now.
-   * @param words - What is told there, once it is durable.
+   * @param payloads - What is told there, once it is durable.
    */
   return async (
     deliveries: NewDelivery[],
     channel: string,
-    words: string[],
+    payloads: string[],
   ): Promise<(DeliveryId | undefined)[]> => {
     await names.add(deliveries.flatMap(namesOf))
     const given = deliveries.map(
@@ -74,12 +73,12 @@ export function preparePut({ query, schema, names, now }: Tables) {
         event: toStored(event ?? ''),
         trace_parent: traceParent,
         body: toStored(body),
-        state: STATES[state],
+        state: storedState(state),
         leased: state === 'leased',
         reason: reason === undefined ? undefined : toStored(reason),
       }),
     )
-    const rows = await query<Row>(put, [now(), JSON.stringify(given), channel, words])
+    const rows = await query<Row>(put, [now(), JSON.stringify(given), channel, payloads])
     return deliveries.map((_, i) => (rows[i]?.added ? rows[i].id : undefined))
   }
 }

@@ -1,5 +1,5 @@
-import type { DeliveryId } from '../store.js'
-import { BACKLOG, DEAD, DONE } from './schema.js'
+import type { DeliveryId } from '../../model/delivery.js'
+import { BACKLOG, DEAD, DONE } from '../states.js'
 import { NOW, type Tables } from './tables.js'
 
 /** Sends dead letters on their way again, and what has arrived if that is asked for. Gives those that it did. */

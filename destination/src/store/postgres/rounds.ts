@@ -1,18 +1,13 @@
-/** One call of a caller, and who waits for it. */
-interface Ask<T, R> {
-  items: T[]
-  resolve: (results: R[]) => void
-  reject: (error: unknown) => void
-}
+import { itemsOf, rejectCalls, resolveCalls, type PendingCall } from '../rounds.js'
 
 /**
- * Joins calls into rounds: what is asked while one is under way makes the next. The slower the store, the larger the
- * rounds; a call on its own never waits.
+ * Joins calls into rounds: the calls that come while a round is under way make the next one. The slower the store, the
+ * larger the rounds. A call that comes while nothing is under way does not wait.
  */
 export class Rounds<T, R> {
   readonly #run: (items: T[]) => Promise<R[]>
   readonly #maxItems: number
-  #waiting: Ask<T, R>[] = []
+  #waiting: PendingCall<T, R[]>[] = []
   #isBusy = false
 
   /**
@@ -37,19 +32,17 @@ export class Rounds<T, R> {
 
   async #work(): Promise<void> {
     while (this.#waiting.length > 0) {
-      const asks = this.#take()
+      const calls = this.#take()
       try {
-        const results = await this.#run(asks.flatMap(({ items }) => items))
-        let from = 0
-        for (const { items, resolve } of asks) resolve(results.slice(from, (from += items.length)))
+        resolveCalls(calls, await this.#run(itemsOf(calls)), (results) => results)
       } catch (error) {
-        for (const { reject } of asks) reject(error)
+        rejectCalls(calls, error)
       }
     }
     this.#isBusy = false
   }
 
-  #take(): Ask<T, R>[] {
+  #take(): PendingCall<T, R[]>[] {
     let count = 0
     const end = this.#waiting.findIndex(({ items }) => (count += items.length) > this.#maxItems)
     return this.#waiting.splice(0, end < 0 ? Infinity : Math.max(1, end))

@@ -1,17 +1,6 @@
 import { StoreError } from '../store-error.js'
 import type { Connection } from './connection.js'
 
-/**
- * States as they are kept. A lease is none of them, and is only asked for: what is leased is in the backlog, due when the
- * lease runs out.
- */
-export const FRESH = 0
-export const BACKLOG = 1
-export const LEASED = 2
-export const DEAD = 3
-export const DONE = 4
-export const SKIPPED = 5
-
 /** How stores are marked, and the lock that keeps them from being made twice at once: "hook" in ASCII. */
 const LOCK = 0x686f6f6b
 

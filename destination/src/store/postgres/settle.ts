@@ -1,8 +1,9 @@
-import type { AttemptLog, DeliveryId, Settlement } from '../store.js'
+import type { AttemptLog, DeliveryId, Settlement } from '../../model/delivery.js'
 import { toStored } from '../text.js'
 import type { Names } from './names.js'
-import { toRefusedBy } from '../refused-by.js'
-import { BACKLOG, DEAD, DONE } from './schema.js'
+import { toNullable, toRefusedBy } from '../rows.js'
+import { DEAD, DONE } from '../states.js'
+import { storedState } from './states.js'
 import { NOW, type Tables } from './tables.js'
 
 /**
@@ -75,7 +76,7 @@ function toGiven({ id, attempt, next, refusedBy, log }: Settlement, n: number, n
     n,
     id,
     attempt,
-    state: { done: DONE, backlog: BACKLOG, dead: DEAD }[next.state],
+    state: storedState(next.state),
     delay: next.state === 'backlog' ? Math.round(next.delayMs) : 0,
     refused_by: toRefusedBy(refusedBy),
     reason: next.state === 'dead' ? toStored(next.reason) : null,
@@ -93,7 +94,7 @@ export function toLogRow(
     code: names.number(code),
     status,
     ms,
-    error: error === null ? null : toStored(error),
+    error: toNullable(error),
     response: toStored(response),
   }
 }

@@ -1,6 +1,6 @@
-import type { Stats } from '../store.js'
+import type { Stats } from '../../model/delivery.js'
 import { fromStored } from '../text.js'
-import { BACKLOG, DEAD, FRESH } from './schema.js'
+import { BACKLOG, DEAD, FRESH } from '../states.js'
 import { NOW, type Tables } from './tables.js'
 
 /** In ms: an answer that came sooner than this is made anew each time. */

@@ -1,31 +1,26 @@
 import type {
   Claim,
   Copy,
-  Crew,
   Delivery,
   DeliveryId,
   Filter,
   Findings,
   Lane,
-  Left,
   NewDelivery,
-  Notice,
-  Purged,
   Settlement,
   Stats,
-  Store,
-  Sync,
   Trace,
-} from '../store.js'
+} from '../../model/delivery.js'
+import type { Workers, Left, MemberMessage, Purged, Store, Sync } from '../store.js'
 import { StoreError } from '../store-error.js'
 import { prepareAudience } from './audience.js'
 import { prepareClaim } from './claim.js'
 import { Connection } from './connection.js'
 import { prepareCopy } from './copy.js'
-import { createCrew } from './crew.js'
+import { createWorkers } from './workers.js'
 import { prepareFind } from './find.js'
 import { Names } from './names.js'
-import { Notices } from './notices.js'
+import { PutNotifications } from './notifications.js'
 import { preparePurge } from './purge.js'
 import { preparePut } from './put.js'
 import { prepareReplay } from './replay.js'
@@ -90,10 +85,11 @@ async function check({ query }: Connection): Promise<void> {
 }
 
 class PostgresStore implements Store {
-  readonly crew: Crew
+  readonly workers: Workers
   readonly #connection: Connection
-  readonly #notices: Notices
-  readonly #claim: (wants: Claim[]) => Promise<Delivery[]>
+  readonly #notifications: PutNotifications
+  readonly #claim: (claims: Claim[]) => Promise<Delivery[]>
+  readonly #ping: () => Promise<void>
   readonly #trace: (messageId: string) => Promise<Trace[]>
   readonly #get: (id: DeliveryId) => Promise<Trace | undefined>
   readonly #find: ReturnType<typeof prepareFind>
@@ -102,7 +98,7 @@ class PostgresStore implements Store {
   readonly #sweep: (olderThanMs: number, limit: number) => Promise<number>
   readonly #puts: Rounds<NewDelivery, DeliveryId | undefined>
   readonly #settles: Rounds<Settlement, boolean>
-  readonly #leaveCrew: () => Promise<void>
+  readonly #leaveWorkers: () => Promise<void>
   readonly #copy: ReturnType<typeof prepareCopy>
   readonly #audience: ReturnType<typeof prepareAudience>
   readonly #purge: ReturnType<typeof preparePurge>
@@ -110,14 +106,18 @@ class PostgresStore implements Store {
   #closing: Promise<void> | undefined
 
   constructor(tables: Tables, connection: Connection) {
-    const crew = createCrew(tables)
-    this.crew = crew
-    this.#leaveCrew = () => crew.leave()
+    const workers = createWorkers(tables)
+    this.workers = workers
+    this.#leaveWorkers = () => workers.leave()
     this.#connection = connection
-    this.#notices = new Notices(connection, tables.schema)
+    this.#notifications = new PutNotifications(connection, tables.schema)
     this.#copy = prepareCopy(tables)
     this.#audience = prepareAudience(tables)
     this.#purge = preparePurge(tables)
+    this.#ping = async () => {
+      // The cheapest query that reads the tables.
+      await tables.query(`SELECT FROM ${tables.schema}.deliveries LIMIT 1`)
+    }
     this.#trace = prepareTrace(tables)
     this.#get = prepareGet(tables)
     this.#find = prepareFind(tables)
@@ -127,7 +127,8 @@ class PostgresStore implements Store {
     this.#claim = prepareClaim(tables)
     const put = preparePut(tables)
     this.#puts = new Rounds(
-      (deliveries) => put(deliveries, this.#notices.channel, this.#notices.wordsFor(deliveries)),
+      (deliveries) =>
+        put(deliveries, this.#notifications.channel, this.#notifications.payloadsFor(deliveries)),
       ROUND_ITEMS,
     )
     this.#settles = new Rounds(prepareSettle(tables), ROUND_ITEMS)
@@ -138,15 +139,19 @@ class PostgresStore implements Store {
     return this.#whileOpen(() => this.#puts.ask(deliveries))
   }
 
-  claim(wants: Claim[]): Promise<Delivery[]> {
-    if (wants.length === 0) return Promise.resolve([])
-    return this.#whileOpen(() => this.#claim(wants))
+  claim(claims: Claim[]): Promise<Delivery[]> {
+    if (claims.length === 0) return Promise.resolve([])
+    return this.#whileOpen(() => this.#claim(claims))
   }
 
   async settle(settlements: Settlement[]): Promise<number> {
     if (settlements.length === 0) return 0
     const accepted = await this.#whileOpen(() => this.#settles.ask(settlements))
     return accepted.filter((is) => !is).length
+  }
+
+  ping(): Promise<void> {
+    return this.#whileOpen(() => this.#ping())
   }
 
   trace(messageId: string): Promise<Trace[]> {
@@ -174,7 +179,7 @@ class PostgresStore implements Store {
   }
 
   onPut(listener: (destination: string, lane: Lane) => void): void {
-    this.#notices.listen(listener)
+    this.#notifications.listen(listener)
   }
 
   close(): Promise<void> {
@@ -202,12 +207,12 @@ class PostgresStore implements Store {
     return this.#whileOpen(() => this.#audience.begin(audience))
   }
 
-  join(sync: Sync, members: string[], notices: Notice[]): Promise<number> {
-    return this.#whileOpen(() => this.#audience.join(sync, members, notices))
+  join(sync: Sync, members: string[], messages: MemberMessage[]): Promise<number> {
+    return this.#whileOpen(() => this.#audience.join(sync, members, messages))
   }
 
-  leave(sync: Sync, from: string, limit: number, notices: Notice[]): Promise<Left> {
-    return this.#whileOpen(() => this.#audience.leave(sync, from, limit, notices))
+  leave(sync: Sync, from: string, limit: number, messages: MemberMessage[]): Promise<Left> {
+    return this.#whileOpen(() => this.#audience.leave(sync, from, limit, messages))
   }
 
   hasUser(user: string): Promise<boolean> {
@@ -219,10 +224,10 @@ class PostgresStore implements Store {
   }
 
   async #close(): Promise<void> {
-    this.#notices.close()
+    this.#notifications.close()
     await Promise.allSettled(this.#underWay)
-    // Who can't say goodbye is missed soon.
-    await this.#leaveCrew().catch(() => undefined)
+    // If this fails, the other workers drop this one after WORKER_TIMEOUT_MS.
+    await this.#leaveWorkers().catch(() => undefined)
     await this.#connection.close()
   }
 

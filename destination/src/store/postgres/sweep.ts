@@ -1,5 +1,5 @@
-import type { DeliveryId } from '../store.js'
-import { BACKLOG, DEAD } from './schema.js'
+import type { DeliveryId } from '../../model/delivery.js'
+import { BACKLOG, DEAD } from '../states.js'
 import { NOW, type Tables } from './tables.js'
 
 /** Rows that are looked at in one go. */

@@ -1,28 +1,13 @@
-import { toTrace } from '../copy.js'
-import { refusedByOf } from '../refused-by.js'
-import type { Copy, DeliveryId, Trace } from '../store.js'
+import { decodeAttempt, decodeDelivery, refusedByOf, toTrace } from '../rows.js'
+import type { Copy, DeliveryId, Trace } from '../../model/delivery.js'
 import { fromStored, toStored } from '../text.js'
-import { BACKLOG, DEAD, DONE, FRESH, LEASED, SKIPPED } from './schema.js'
 import type { RunQuery } from './connection.js'
+import { stateColumn } from './states.js'
 import type { Tables } from './tables.js'
-
-export const STATES: Record<number, Trace['state']> = {
-  [FRESH]: 'fresh',
-  [BACKLOG]: 'backlog',
-  [LEASED]: 'leased',
-  [DEAD]: 'dead',
-  [DONE]: 'done',
-  [SKIPPED]: 'skipped',
-}
 
 type Row = Omit<Copy, 'state' | 'refusedBy'> & {
   state: number
   refusedBy: string | null
-}
-
-/** A delivery's state, of its row in `waiting` or in `done`, by the aliases of these. */
-export function stateOf(waiting: string, done: string): string {
-  return `CASE WHEN ${waiting}.leased THEN ${LEASED} ELSE coalesce(${waiting}.state, ${done}.state) END`
 }
 
 /**
@@ -33,7 +18,7 @@ export function stateOf(waiting: string, done: string): string {
 export function copyStatement(schema: string, which: string): string {
   return `
     SELECT d.id, message_id AS "messageId", sources.name AS source, destinations.name AS destination,
-      types.name AS type, event, user_id AS user, body, ${stateOf('w', 'f')} AS state,
+      types.name AS type, event, user_id AS user, body, ${stateColumn('w', 'f')} AS state,
       coalesce(w.reason, f.reason) AS reason, received_at AS "receivedAt",
       coalesce(w.first_attempt_at, f.first_attempt_at) AS "firstAttemptAt",
       due_at AS "dueAt", coalesce(w.attempt, f.attempt) AS attempt, refused_by AS "refusedBy",
@@ -59,23 +44,15 @@ export async function readCopies(
   values: unknown[],
 ): Promise<Copy[]> {
   const rows = await query<Row>(statement, values)
-  return rows.map(({ state, ...row }) => ({
-    ...row,
-    messageId: fromStored(row.messageId),
+  return rows.map((row) => ({
+    ...decodeDelivery(row),
     source: fromStored(row.source),
     destination: fromStored(row.destination),
-    event: fromStored(row.event),
-    user: fromStored(row.user),
     body: fromStored(row.body),
-    // Written from the same list.
-    state: STATES[state] as Trace['state'],
-    reason: row.reason === null ? null : fromStored(row.reason),
     refusedBy: refusedByOf(row.refusedBy),
     attempts: row.attempts.map((attempt) => ({
-      ...attempt,
+      ...decodeAttempt(attempt),
       url: fromStored(attempt.url),
-      error: attempt.error === null ? null : fromStored(attempt.error),
-      response: fromStored(attempt.response),
     })),
   }))
 }

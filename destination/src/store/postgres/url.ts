@@ -2,11 +2,6 @@ import { readFileSync } from 'node:fs'
 import type { ConnectionOptions } from 'node:tls'
 import { StoreError } from '../store-error.js'
 
-/** Whether a store's URL is one of PostgreSQL. */
-export function isPostgres(url: string): boolean {
-  return /^postgres(ql)?:/.test(url)
-}
-
 /** Where a store is, and how it is reached. */
 export interface Address {
   /** `undefined` leaves each of these four to the environment: PGHOST, PGUSER, PGPASSWORD and their like. */

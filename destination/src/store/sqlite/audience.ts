@@ -1,6 +1,6 @@
 import { StoreError } from '../store-error.js'
-import { deliveryOf } from '../notice.js'
-import type { Left, Notice, Sync } from '../store.js'
+import { memberDelivery } from '../member-message.js'
+import type { Left, MemberMessage, Sync } from '../store.js'
 import { fromStored, toStored } from '../text.js'
 import type { Shared } from './shared.js'
 import type { preparePut } from './put.js'
@@ -30,8 +30,8 @@ export function prepareAudience({ database }: Shared, put: ReturnType<typeof pre
     throw new StoreError('superseded', `A newer list of ${audience} has been begun.`)
   }
 
-  const notify = (user: string, notices: readonly Notice[], now: number): void => {
-    for (const notice of notices) put(deliveryOf(user, notice, now), now)
+  const notify = (user: string, messages: readonly MemberMessage[], now: number): void => {
+    for (const message of messages) put(memberDelivery(user, message, now), now)
   }
 
   return {
@@ -40,14 +40,19 @@ export function prepareAudience({ database }: Shared, put: ReturnType<typeof pre
       return { audience, number }
     },
 
-    join: (sync: Sync, members: readonly string[], notices: readonly Notice[], now: number) => {
+    join: (
+      sync: Sync,
+      members: readonly string[],
+      messages: readonly MemberMessage[],
+      now: number,
+    ) => {
       const audience = audienceOf(sync)
       let joined = 0
       for (const user of members) {
         const stored = toStored(user)
         if (keep.run(sync.number, audience, stored) > 0) continue
         add.run(sync.number, audience, stored)
-        notify(user, notices, now)
+        notify(user, messages, now)
         joined++
       }
       return joined
@@ -57,7 +62,7 @@ export function prepareAudience({ database }: Shared, put: ReturnType<typeof pre
       sync: Sync,
       from: string,
       limit: number,
-      notices: readonly Notice[],
+      messages: readonly MemberMessage[],
       now: number,
     ): Left => {
       const audience = audienceOf(sync)
@@ -65,7 +70,7 @@ export function prepareAudience({ database }: Shared, put: ReturnType<typeof pre
       const gone = rows.filter((row) => row.sync !== sync.number)
       for (const { user } of gone) {
         remove.run(audience, user)
-        notify(fromStored(user), notices, now)
+        notify(fromStored(user), messages, now)
       }
       const last = rows.length < limit ? undefined : rows.at(-1)
       return { left: gone.length, next: last && fromStored(last.user) }

@@ -1,10 +1,11 @@
-import type { EventType } from '../../call.js'
-import { LEASE_MS, type Claim, type Delivery } from '../store.js'
+import type { EventType } from '../../model/call.js'
+import type { Claim, Delivery } from '../../model/delivery.js'
+import { LEASE_MS } from '../store.js'
 import { fromStored } from '../text.js'
 import type { Shared } from './shared.js'
 import type { Statement } from './driver.js'
-import { refusedByOf } from '../refused-by.js'
-import { BACKLOG, DEAD, FRESH, LEASED } from './schema.js'
+import { refusedByOf } from '../rows.js'
+import { BACKLOG, DEAD, FRESH, LEASED } from '../states.js'
 
 interface Row {
   id: number
@@ -21,7 +22,7 @@ interface Row {
 }
 
 /** Leases what is due in a lane, the longest due first. */
-export function prepareClaim({ database, names, tally }: Shared) {
+export function prepareClaim({ database, names, counts }: Shared) {
   const due = (state: number): Statement =>
     database.prepare(
       `SELECT d.id, message_id AS messageId, source, type, attempt, due_at AS dueAt,
@@ -42,7 +43,7 @@ export function prepareClaim({ database, names, tally }: Shared) {
     const attempt = row.attempt + 1
     const firstAttemptAt = row.firstAttemptAt ?? now
     lease.run(attempt, now + LEASE_MS, firstAttemptAt, row.id)
-    tally.move(destination, from, LEASED, row.id)
+    counts.move(destination, from, LEASED, row.id)
     return {
       id: row.id,
       attempt,

@@ -12,7 +12,7 @@ import { migrate } from './schema.js'
 import { prepareSettle } from './settle.js'
 import type { Shared } from './shared.js'
 import { prepareSweep } from './sweep.js'
-import { Tally } from './tally.js'
+import { StateCounts } from './state-counts.js'
 import { prepareGet, prepareTrace } from './trace.js'
 
 /** In KB. Holds the inner pages of all indexes and the newest of the rest; the system's cache has the others. */
@@ -58,12 +58,22 @@ function prepare(database: Database) {
     id: number | null
   }
   const ids = { next: (last.id ?? 0) + 1 }
-  const shared: Shared = { database, names: new Names(database), tally: new Tally(database), ids }
+  const shared: Shared = {
+    database,
+    names: new Names(database),
+    counts: new StateCounts(database),
+    ids,
+  }
   const put = preparePut(shared)
+  const ping = database.prepare('SELECT min(id) FROM deliveries')
   return {
     ...shared,
     begin: database.prepare('BEGIN IMMEDIATE'),
     commit: database.prepare('COMMIT'),
+    /** The cheapest query that reads the file. */
+    ping: (): void => {
+      ping.get()
+    },
     put,
     claim: prepareClaim(shared),
     settle: prepareSettle(shared),

@@ -1,13 +1,13 @@
-import { toRefusedBy } from '../refused-by.js'
-import type { Copy, DeliveryId } from '../store.js'
+import { toNullable, toRefusedBy } from '../rows.js'
+import type { Copy, DeliveryId } from '../../model/delivery.js'
 import { toStored } from '../text.js'
 import type { Shared } from './shared.js'
-import { STATES } from './schema.js'
+import { stateNumber } from '../states.js'
 import { prepareCopies } from './trace.js'
 
 /** Takes deliveries over from another store, and gives them to one. */
 export function prepareCopy(shared: Shared) {
-  const { database, names, tally, ids } = shared
+  const { database, names, counts, ids } = shared
   const count = database.prepare('SELECT count(*) AS count FROM deliveries')
   const after = prepareCopies(shared, 'WHERE d.id > ? ORDER BY d.id LIMIT ?')
   const same = prepareCopies(shared, 'WHERE message_id = ? AND source = ? AND destination = ?')
@@ -35,7 +35,7 @@ export function prepareCopy(shared: Shared) {
         names.number(one.code),
         one.status,
         one.ms,
-        one.error === null ? null : toStored(one.error),
+        toNullable(one.error),
         toStored(one.response),
       )
     }
@@ -47,7 +47,7 @@ export function prepareCopy(shared: Shared) {
     copyIn: (copy: Copy): boolean => {
       const id = ids.next
       const destination = names.number(copy.destination)
-      const state = STATES.indexOf(copy.state)
+      const state = stateNumber(copy.state)
       const added = insert.run(
         id,
         toStored(copy.messageId),
@@ -62,7 +62,7 @@ export function prepareCopy(shared: Shared) {
         copy.receivedAt,
         copy.firstAttemptAt,
         toRefusedBy(copy.refusedBy),
-        copy.reason === null ? null : toStored(copy.reason),
+        toNullable(copy.reason),
         copy.attemptsBefore,
         copy.replayedAt,
         copy.traceParent,
@@ -71,7 +71,7 @@ export function prepareCopy(shared: Shared) {
       ids.next++
       if (copy.body) insertBody.run(id, toStored(copy.body))
       copyAttempts(id, copy.attempts)
-      tally.move(destination, undefined, state, id)
+      counts.move(destination, undefined, state, id)
       return true
     },
     copyOf: ({ messageId, source, destination }: Copy): Copy | undefined => {

@@ -83,12 +83,17 @@ export class Engine {
 
   #answer(query: Query, now: number): Answer {
     switch (query.ask) {
+      case 'ping':
+        this.#translate(() => {
+          this.#connected().ping()
+        })
+        return undefined
       case 'trace':
         return this.#translate(() => this.#connected().trace(query.messageId))
       case 'stats':
         return this.#translate(() => {
-          const { tally, names } = this.#connected()
-          return tally.stats(names, now)
+          const { counts, names } = this.#connected()
+          return counts.stats(names, now)
         })
       case 'get':
         return this.#translate(() => this.#connected().get(query.id))
@@ -111,13 +116,13 @@ export class Engine {
       case 'beginSync':
         return this.#transact(true, ({ audience }) => audience.begin(query.audience))
       case 'join': {
-        const { sync, members, notices } = query
-        return this.#transact(true, ({ audience }) => audience.join(sync, members, notices, now))
+        const { sync, members, messages } = query
+        return this.#transact(true, ({ audience }) => audience.join(sync, members, messages, now))
       }
       case 'leave': {
-        const { sync, from, limit, notices } = query
+        const { sync, from, limit, messages } = query
         return this.#transact(true, ({ audience }) =>
-          audience.leave(sync, from, limit, notices, now),
+          audience.leave(sync, from, limit, messages, now),
         )
       }
       case 'hasUser':
@@ -153,7 +158,7 @@ export class Engine {
   #transact<T>(isDurable: boolean, work: (connection: Connection) => T): T {
     return this.#translate(() => {
       const connection = this.#connected()
-      const { database, names, tally } = connection
+      const { database, names, counts } = connection
       if (isDurable !== this.#isDurable) {
         database.exec(`PRAGMA synchronous = ${isDurable ? 'FULL' : 'NORMAL'}`)
         this.#isDurable = isDurable
@@ -163,11 +168,11 @@ export class Engine {
         const value = work(connection)
         connection.commit.run()
         names.commit()
-        tally.commit()
+        counts.commit()
         return value
       } catch (error) {
         names.rollback()
-        tally.rollback()
+        counts.rollback()
         this.#rollback(connection)
         throw error
       }

@@ -1,10 +1,11 @@
-import type { OutcomeCode } from '../../attempt/outcome.js'
-import type { EventType } from '../../call.js'
-import type { DeliveryId, Filter, Findings, State, Summary } from '../store.js'
-import { fromStored, toStored } from '../text.js'
+import type { OutcomeCode } from '../../model/outcome.js'
+import type { EventType } from '../../model/call.js'
+import type { DeliveryId, Filter, Findings, Summary } from '../../model/delivery.js'
+import { decodeDelivery } from '../rows.js'
+import { toStored } from '../text.js'
 import type { Shared } from './shared.js'
 import type { Statement, Value } from './driver.js'
-import { DEAD, STATES } from './schema.js'
+import { DEAD, stateNumber } from '../states.js'
 
 /** Deliveries are looked at in cuts of so many ids: those of the index `by_user`. */
 const CUT_BITS = 12
@@ -42,7 +43,7 @@ type Term = [sql: string, value?: Value]
  * Looks for deliveries, the newest first: a message by its index, a user cut by cut by its index, and all else by
  * reading cut by cut.
  */
-export function prepareFind({ database, names, tally, ids }: Shared) {
+export function prepareFind({ database, names, counts, ids }: Shared) {
   const statements = new Map<string, Statement>()
   const oldest = database.prepare('SELECT min(id) AS id FROM deliveries')
   const latest = database.prepare(
@@ -62,20 +63,13 @@ export function prepareFind({ database, names, tally, ids }: Shared) {
 
   const toSummary = (row: Row): Summary => {
     const last = latest.get(row.id) as { code: number; status: number | null } | undefined
+    const { source, destination, type, dueAt, ...texts } = decodeDelivery(row)
     return {
-      id: row.id,
-      messageId: fromStored(row.messageId),
-      source: names.name(row.source),
-      destination: names.name(row.destination),
-      type: names.name(row.type) as EventType,
-      event: fromStored(row.event),
-      user: fromStored(row.user),
-      // Written from the same list.
-      state: STATES[row.state] as State,
-      reason: row.reason === null ? null : fromStored(row.reason),
-      attempt: row.attempt,
-      receivedAt: row.receivedAt,
-      dueAt: row.state < DEAD ? row.dueAt : null,
+      ...texts,
+      source: names.name(source),
+      destination: names.name(destination),
+      type: names.name(type) as EventType,
+      dueAt: row.state < DEAD ? dueAt : null,
       lastCode: last ? (names.name(last.code) as OutcomeCode) : null,
       lastStatus: last?.status ?? null,
     }
@@ -86,9 +80,10 @@ export function prepareFind({ database, names, tally, ids }: Shared) {
     const terms: Term[] = []
     const { states, event, since, until } = filter
     if (states) {
-      const numbers = states.map((state) => STATES.indexOf(state)).sort((a, b) => a - b)
+      const numbers = states.map((state) => stateNumber(state)).sort((a, b) => a - b)
       // Of what waits or is dead it is known whether there is any.
-      if (!numbers.some((n) => n > DEAD || tally.having(n).next().done === false)) return undefined
+      if (!numbers.some((n) => n > DEAD || counts.destinationsIn(n).next().done === false))
+        return undefined
       terms.push([`state IN (${numbers.join()})`])
     }
     for (const field of ['destination', 'source', 'type'] as const) {

@@ -1,21 +1,18 @@
 import type { Purged } from '../store.js'
+import { fromOf, purgePage, PURGE_LIMIT, type Bounds } from '../purge-pages.js'
 import { toStored } from '../text.js'
 import type { Shared } from './shared.js'
-import { DEAD } from './schema.js'
-
-/** So many cuts of the index by user are looked at in one go, a quarter of a million deliveries, and so many deleted. */
-const CUTS = 64
-const LIMIT = 1_000
+import { DEAD } from '../states.js'
 
 /** Deletes what is stored of a user, but for the deletions themselves: those are still to be sent. */
-export function preparePurge({ database, names, tally }: Shared) {
+export function preparePurge({ database, names, counts }: Shared) {
   const bounds = database.prepare(
     'SELECT min(id) >> 12 AS first, max(id) >> 12 AS last FROM deliveries',
   )
   const ofUser = database.prepare(
     `SELECT id, destination, state FROM deliveries INDEXED BY by_user
      WHERE id >> 12 = ? AND user = ? AND type IS NOT ?
-     LIMIT ${LIMIT}`,
+     LIMIT ${PURGE_LIMIT}`,
   )
   const memberships = database.prepare(
     'SELECT audience FROM audiences JOIN members ON audience = id AND user = ?',
@@ -27,7 +24,7 @@ export function preparePurge({ database, names, tally }: Shared) {
   ].map((sql) => database.prepare(sql))
   const leave = database.prepare('DELETE FROM members WHERE audience = ? AND user = ?')
 
-  const cuts = () => bounds.get() as { first: number | null; last: number | null }
+  const cuts = () => bounds.get() as Bounds
   const rowsOf = (cut: number, user: string) =>
     ofUser.all(cut, user, names.find('delete') ?? null) as {
       id: number
@@ -39,7 +36,7 @@ export function preparePurge({ database, names, tally }: Shared) {
     const rows = rowsOf(cut, user)
     for (const { id, destination, state } of rows) {
       for (const statement of deletes) statement.run(id)
-      if (state <= DEAD) tally.move(destination, state, undefined, id)
+      if (state <= DEAD) counts.move(destination, state, undefined, id)
     }
     return rows.length
   }
@@ -62,17 +59,14 @@ export function preparePurge({ database, names, tally }: Shared) {
 
     purge: (user: string, from: number): Purged => {
       const stored = toStored(user)
-      const { first, last } = cuts()
       let purged = from === 0 ? purgeMemberships(stored) : 0
-      if (first === null || last === null) return { purged, next: undefined }
-      // Cuts are counted from 1 here, for 0 is the start.
-      const start = Math.max(first, from - 1)
-      const end = Math.min(last, start + CUTS - 1)
-      for (let cut = start; cut <= end; cut++) {
+      const page = purgePage(from, cuts())
+      if (!page) return { purged, next: undefined }
+      for (let cut = page.start; cut <= page.end; cut++) {
         purged += purgeCut(cut, stored)
-        if (purged >= LIMIT) return { purged, next: cut + 1 }
+        if (purged >= PURGE_LIMIT) return { purged, next: fromOf(cut) }
       }
-      return { purged, next: end < last ? end + 2 : undefined }
+      return { purged, next: page.next }
     },
   }
 }

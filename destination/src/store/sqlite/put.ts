@@ -1,10 +1,11 @@
-import { LEASE_MS, type DeliveryId, type NewDelivery } from '../store.js'
+import type { DeliveryId, NewDelivery } from '../../model/delivery.js'
+import { LEASE_MS } from '../store.js'
 import { toStored } from '../text.js'
 import type { Shared } from './shared.js'
-import { LEASED, STATES } from './schema.js'
+import { LEASED, stateNumber } from '../states.js'
 
 /** Adds a delivery; `undefined` if the store has it. */
-export function preparePut({ database, names, tally, ids }: Shared) {
+export function preparePut({ database, names, counts, ids }: Shared) {
   const insert = database.prepare(
     `INSERT INTO deliveries (id, message_id, source, destination, type, user, event, state, attempt, due_at,
        received_at, first_attempt_at, reason, attempts_before, trace_parent)
@@ -15,7 +16,7 @@ export function preparePut({ database, names, tally, ids }: Shared) {
   return (delivery: NewDelivery, now: number): DeliveryId | undefined => {
     const id = ids.next
     const destination = names.number(delivery.destination)
-    const state = STATES.indexOf(delivery.state)
+    const state = stateNumber(delivery.state)
     const leased = state === LEASED
     const added = insert.run(
       id,
@@ -36,7 +37,7 @@ export function preparePut({ database, names, tally, ids }: Shared) {
     if (added === 0) return undefined
     ids.next++
     if (delivery.body) insertBody.run(id, toStored(delivery.body))
-    tally.move(destination, undefined, state, id)
+    counts.move(destination, undefined, state, id)
     return id
   }
 }

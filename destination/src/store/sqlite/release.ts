@@ -1,16 +1,16 @@
 import type { Shared } from './shared.js'
-import { BACKLOG, DEAD, LEASED } from './schema.js'
+import { BACKLOG, DEAD, LEASED } from '../states.js'
 
 /** Makes all that is leased due at once. Its attempts count: whether they reached anybody is not known. */
-export function prepareRelease({ database, tally }: Shared) {
+export function prepareRelease({ database, counts }: Shared) {
   const release = database.prepare(
     `UPDATE deliveries INDEXED BY waiting SET state = ${BACKLOG}, due_at = ?
      WHERE destination = ? AND state = ${LEASED} AND state <= ${DEAD} RETURNING id`,
   )
   return (now: number): void => {
-    for (const destination of tally.having(LEASED)) {
+    for (const destination of counts.destinationsIn(LEASED)) {
       for (const row of release.all(now, destination)) {
-        tally.move(destination, LEASED, BACKLOG, (row as { id: number }).id)
+        counts.move(destination, LEASED, BACKLOG, (row as { id: number }).id)
       }
     }
   }

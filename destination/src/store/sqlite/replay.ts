@@ -1,9 +1,9 @@
-import type { DeliveryId } from '../store.js'
+import type { DeliveryId } from '../../model/delivery.js'
 import type { Shared } from './shared.js'
-import { BACKLOG, DEAD, DONE } from './schema.js'
+import { BACKLOG, DEAD, DONE } from '../states.js'
 
 /** Sends a dead letter on its way again, or one that has arrived if it is asked for. Answers whether it did. */
-export function prepareReplay({ database, tally }: Shared) {
+export function prepareReplay({ database, counts }: Shared) {
   const find = database.prepare('SELECT destination, state FROM deliveries WHERE id = ?')
   const revive = database.prepare(
     `UPDATE deliveries SET state = ${BACKLOG}, due_at = ?, replayed_at = ?, attempts_before = attempt,
@@ -14,7 +14,7 @@ export function prepareReplay({ database, tally }: Shared) {
     const row = find.get(id) as { destination: number; state: number } | undefined
     if (row?.state !== DEAD && !(withDone && row?.state === DONE)) return false
     revive.run(now, now, id)
-    tally.move(row.destination, row.state, BACKLOG, id)
+    counts.move(row.destination, row.state, BACKLOG, id)
     return true
   }
 }

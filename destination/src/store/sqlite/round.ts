@@ -5,15 +5,12 @@ import type {
   DeliveryId,
   Filter,
   Findings,
-  Left,
   NewDelivery,
-  Notice,
-  Purged,
   Settlement,
   Stats,
-  Sync,
   Trace,
-} from '../store.js'
+} from '../../model/delivery.js'
+import type { Left, MemberMessage, Purged, Sync } from '../store.js'
 import type { StoreErrorCode } from '../store-error.js'
 
 /**
@@ -31,6 +28,7 @@ export interface Round {
 
 /** What is asked one by one. */
 export type Query =
+  | { ask: 'ping' }
   | { ask: 'trace'; messageId: string }
   | { ask: 'stats' }
   | { ask: 'get'; id: DeliveryId }
@@ -42,8 +40,8 @@ export type Query =
   | { ask: 'copyIn'; copies: Copy[] }
   | { ask: 'copiesOf'; copies: Copy[] }
   | { ask: 'beginSync'; audience: string }
-  | { ask: 'join'; sync: Sync; members: string[]; notices: Notice[] }
-  | { ask: 'leave'; sync: Sync; from: string; limit: number; notices: Notice[] }
+  | { ask: 'join'; sync: Sync; members: string[]; messages: MemberMessage[] }
+  | { ask: 'leave'; sync: Sync; from: string; limit: number; messages: MemberMessage[] }
   | { ask: 'hasUser'; user: string }
   | { ask: 'purgeUser'; user: string; from: number }
 

@@ -1,17 +1,6 @@
 import { StoreError } from '../store-error.js'
 import type { Database } from './driver.js'
 
-/** States as they are kept: places in {@link STATES}. Those up to `dead` are in the index of what waits. */
-export const FRESH = 0
-export const BACKLOG = 1
-export const LEASED = 2
-export const DEAD = 3
-export const DONE = 4
-export const SKIPPED = 5
-
-/** The names of the states, by their number. */
-export const STATES = ['fresh', 'backlog', 'leased', 'dead', 'done', 'skipped'] as const
-
 /** Marks the file as a store: "hook" in ASCII. https://www.sqlite.org/pragma.html#pragma_application_id */
 const APPLICATION_ID = 0x686f6f6b
 

@@ -1,11 +1,12 @@
-import { LEASE_MS, type Settlement } from '../store.js'
+import type { Settlement } from '../../model/delivery.js'
+import { LEASE_MS } from '../store.js'
 import { toStored } from '../text.js'
 import type { Shared } from './shared.js'
-import { toRefusedBy } from '../refused-by.js'
-import { DEAD, LEASED, STATES } from './schema.js'
+import { toNullable, toRefusedBy } from '../rows.js'
+import { DEAD, LEASED, stateNumber } from '../states.js'
 
 /** Writes what came of an attempt, and its log. Answers whether it was its delivery's latest, and still open. */
-export function prepareSettle({ database, names, tally }: Shared) {
+export function prepareSettle({ database, names, counts }: Shared) {
   const find = database.prepare(
     `SELECT destination, due_at AS dueAt FROM deliveries WHERE id = ? AND attempt = ? AND state = ${LEASED}`,
   )
@@ -21,7 +22,7 @@ export function prepareSettle({ database, names, tally }: Shared) {
   return ({ id, attempt, next, refusedBy, log }: Settlement, now: number): boolean => {
     const row = find.get(id, attempt) as { destination: number; dueAt: number } | undefined
     if (!row) return false
-    const state = STATES.indexOf(next.state)
+    const state = stateNumber(next.state)
     const dueAt = next.state === 'backlog' ? now + Math.round(next.delayMs) : now
     const reason = next.state === 'dead' ? toStored(next.reason) : null
     update.run(state, dueAt, toRefusedBy(refusedBy), reason, id)
@@ -37,11 +38,11 @@ export function prepareSettle({ database, names, tally }: Shared) {
         names.number(code),
         status,
         ms,
-        error === null ? null : toStored(error),
+        toNullable(error),
         toStored(response),
       )
     }
-    tally.move(row.destination, LEASED, state, id)
+    counts.move(row.destination, LEASED, state, id)
     return true
   }
 }

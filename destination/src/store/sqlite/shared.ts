@@ -1,12 +1,12 @@
 import type { Database } from './driver.js'
 import type { Names } from './names.js'
-import type { Tally } from './tally.js'
+import type { StateCounts } from './state-counts.js'
 
 /** What the statements share. */
 export interface Shared {
   database: Database
   names: Names
-  tally: Tally
+  counts: StateCounts
   /** The id of the next delivery. */
   ids: { next: number }
 }

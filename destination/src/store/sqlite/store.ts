@@ -7,17 +7,14 @@ import type {
   DeliveryId,
   Filter,
   Findings,
-  Left,
   NewDelivery,
-  Notice,
-  Purged,
   Settlement,
   Stats,
-  Store,
-  Sync,
   Trace,
-} from '../store.js'
+} from '../../model/delivery.js'
+import type { Left, MemberMessage, Purged, Store, Sync } from '../store.js'
 import { StoreError } from '../store-error.js'
+import { itemsOf, rejectCalls, resolveCalls, type PendingCall } from '../rounds.js'
 import type { DriverName } from './driver.js'
 import type { Answer, Failure, Query, Result, Round, RoundResult } from './round.js'
 import { flattenDeliveries, flattenSettlements, type Flat } from './wire.js'
@@ -38,19 +35,12 @@ export type Sent = Omit<Round, 'deliveries' | 'settlements'> & {
   settlements: Flat
 }
 
-/** One call of a caller, and who waits for it. */
-interface Ask<T, R> {
-  items: T[]
-  resolve: (value: R) => void
-  reject: (error: StoreError) => void
-}
-
 /** The calls that go into one round. */
-interface Asks {
-  settles: Ask<Settlement, number>[]
-  puts: Ask<NewDelivery, (DeliveryId | undefined)[]>[]
-  claims: Ask<Claim, Delivery[]>[]
-  queries: Ask<Query, Answer>[]
+interface RoundCalls {
+  settles: PendingCall<Settlement, number>[]
+  puts: PendingCall<NewDelivery, (DeliveryId | undefined)[]>[]
+  claims: PendingCall<Claim, Delivery[]>[]
+  queries: PendingCall<Query, Answer>[]
 }
 
 /**
@@ -92,8 +82,8 @@ class SqliteStore implements Store {
   readonly #thread: Worker
   readonly #now: () => number
   readonly #ended: Promise<void>
-  #waiting = noAsks()
-  #underWay: Asks | undefined
+  #waiting = noCalls()
+  #underWay: RoundCalls | undefined
   #isScheduled = false
   /** Why nothing more is taken. */
   #over: StoreError | undefined
@@ -115,15 +105,19 @@ class SqliteStore implements Store {
   }
 
   put(deliveries: NewDelivery[]): Promise<(DeliveryId | undefined)[]> {
-    return this.#ask(deliveries, [], (asks) => asks.puts)
+    return this.#ask(deliveries, [], (calls) => calls.puts)
   }
 
-  claim(wants: Claim[]): Promise<Delivery[]> {
-    return this.#ask(wants, [], (asks) => asks.claims)
+  claim(claims: Claim[]): Promise<Delivery[]> {
+    return this.#ask(claims, [], (calls) => calls.claims)
   }
 
   settle(settlements: Settlement[]): Promise<number> {
-    return this.#ask(settlements, 0, (asks) => asks.settles)
+    return this.#ask(settlements, 0, (calls) => calls.settles)
+  }
+
+  async ping(): Promise<void> {
+    await this.#query({ ask: 'ping' })
   }
 
   trace(messageId: string): Promise<Trace[]> {
@@ -154,12 +148,12 @@ class SqliteStore implements Store {
     return this.#query({ ask: 'beginSync', audience }) as Promise<Sync>
   }
 
-  join(sync: Sync, members: string[], notices: Notice[]): Promise<number> {
-    return this.#query({ ask: 'join', sync, members, notices }) as Promise<number>
+  join(sync: Sync, members: string[], messages: MemberMessage[]): Promise<number> {
+    return this.#query({ ask: 'join', sync, members, messages }) as Promise<number>
   }
 
-  leave(sync: Sync, from: string, limit: number, notices: Notice[]): Promise<Left> {
-    return this.#query({ ask: 'leave', sync, from, limit, notices }) as Promise<Left>
+  leave(sync: Sync, from: string, limit: number, messages: MemberMessage[]): Promise<Left> {
+    return this.#query({ ask: 'leave', sync, from, limit, messages }) as Promise<Left>
   }
 
   hasUser(user: string): Promise<boolean> {
@@ -193,11 +187,11 @@ class SqliteStore implements Store {
   }
 
   #query(query: Query): Promise<Answer> {
-    return this.#ask([query], [] as Answer, (asks) => asks.queries)
+    return this.#ask([query], [] as Answer, (calls) => calls.queries)
   }
 
   /** Adds a call to the next round. One of nothing is answered at once. */
-  #ask<T, R>(items: T[], none: R, kind: (asks: Asks) => Ask<T, R>[]): Promise<R> {
+  #ask<T, R>(items: T[], none: R, kind: (calls: RoundCalls) => PendingCall<T, R>[]): Promise<R> {
     if (this.#over) return Promise.reject(this.#over)
     if (items.length === 0) return Promise.resolve(none)
     return new Promise((resolve, reject) => {
@@ -213,31 +207,31 @@ class SqliteStore implements Store {
   }
 
   #start(): void {
-    const asks = this.#waiting
-    this.#underWay = asks
-    this.#waiting = noAsks()
+    const calls = this.#waiting
+    this.#underWay = calls
+    this.#waiting = noCalls()
     this.#thread.postMessage({
       now: Math.round(this.#now()),
-      settlements: flattenSettlements(itemsOf(asks.settles)),
-      deliveries: flattenDeliveries(itemsOf(asks.puts)),
-      claims: itemsOf(asks.claims),
-      queries: itemsOf(asks.queries),
+      settlements: flattenSettlements(itemsOf(calls.settles)),
+      deliveries: flattenDeliveries(itemsOf(calls.puts)),
+      claims: itemsOf(calls.claims),
+      queries: itemsOf(calls.queries),
     } satisfies Sent)
   }
 
   #finish({ settled, put, claimed, answers }: RoundResult): void {
-    const asks = this.#underWay
+    const calls = this.#underWay
     this.#underWay = undefined
     // The disk first, the callers then: both threads work at once.
     if (!isEmpty(this.#waiting)) this.#start()
-    if (asks) {
-      answer(asks.settles, settled, (accepted) => accepted.filter((is) => !is).length)
-      answer(asks.puts, put, (ids) => ids)
-      answer(asks.claims, claimed, (deliveries) => deliveries.flat())
-      for (const [i, ask] of asks.queries.entries()) {
+    if (calls) {
+      answer(calls.settles, settled, (accepted) => accepted.filter((is) => !is).length)
+      answer(calls.puts, put, (ids) => ids)
+      answer(calls.claims, claimed, (deliveries) => deliveries.flat())
+      for (const [i, query] of calls.queries.entries()) {
         const result = answers[i]
         if (result)
-          answer([ask], 'value' in result ? { value: [result.value] } : result, ([one]) => one)
+          answer([query], 'value' in result ? { value: [result.value] } : result, ([one]) => one)
       }
     }
     this.#closeIfIdle()
@@ -251,38 +245,30 @@ class SqliteStore implements Store {
     this.#over ??= new StoreError('failed', "The store's thread has died: open the store again.", {
       cause,
     })
-    for (const asks of [this.#underWay, this.#waiting]) {
-      for (const ask of Object.values(asks ?? {}).flat() as Ask<unknown, unknown>[])
-        ask.reject(this.#over)
+    for (const { settles, puts, claims, queries } of [this.#underWay ?? noCalls(), this.#waiting]) {
+      rejectCalls([...settles, ...puts, ...claims, ...queries], this.#over)
     }
     this.#underWay = undefined
-    this.#waiting = noAsks()
+    this.#waiting = noCalls()
   }
 }
 
-function noAsks(): Asks {
+function noCalls(): RoundCalls {
   return { settles: [], puts: [], claims: [], queries: [] }
 }
 
-function isEmpty({ settles, puts, claims, queries }: Asks): boolean {
+function isEmpty({ settles, puts, claims, queries }: RoundCalls): boolean {
   return settles.length + puts.length + claims.length + queries.length === 0
 }
 
-function itemsOf<T>(asks: Ask<T, never>[] | Ask<T, unknown>[]): T[] {
-  return asks.flatMap(({ items }) => items)
-}
-
-/** Gives each caller its part of the results, which are in the order of the calls. */
-function answer<T, R, E>(asks: Ask<T, R>[], result: Result<E[]>, toAnswer: (part: E[]) => R): void {
-  if ('failure' in result) {
-    const error = toError(result.failure)
-    for (const { reject } of asks) reject(error)
-    return
-  }
-  let from = 0
-  for (const { items, resolve } of asks) {
-    resolve(toAnswer(result.value.slice(from, (from += items.length))))
-  }
+/** Gives the calls of one kind their results, or the failure of the round. */
+function answer<T, R, E>(
+  calls: PendingCall<T, R>[],
+  result: Result<E[]>,
+  toResult: (part: E[]) => R,
+): void {
+  if ('failure' in result) rejectCalls(calls, toError(result.failure))
+  else resolveCalls(calls, result.value, toResult)
 }
 
 function toError({ code, message, cause }: Failure): StoreError {

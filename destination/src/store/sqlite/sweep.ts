@@ -1,5 +1,5 @@
 import type { Shared } from './shared.js'
-import { DEAD, LEASED } from './schema.js'
+import { DEAD, LEASED } from '../states.js'
 
 /** Rows that are looked at in one go. */
 const SLICE = 500
@@ -31,7 +31,7 @@ export interface Swept {
 }
 
 /** Deletes what was received, or died, before a time, and is settled; what still waits dies. Oldest first. */
-export function prepareSweep({ database, tally }: Shared) {
+export function prepareSweep({ database, counts }: Shared) {
   const after = database.prepare(
     `SELECT id, destination, state, due_at AS dueAt, received_at AS receivedAt, replayed_at AS replayedAt
      FROM deliveries WHERE id >= ? ORDER BY id LIMIT ${SLICE}`,
@@ -69,17 +69,17 @@ export function prepareSweep({ database, tally }: Shared) {
     // Its attempt is under way.
     if (state === LEASED && dueAt > now) return undefined
     bury.run(now, id)
-    tally.move(destination, state, DEAD, id)
+    counts.move(destination, state, DEAD, id)
     return 1
   }
 
   const removeDead = (before: number, limit: number): number => {
     let removed = 0
-    for (const destination of tally.having(DEAD)) {
+    for (const destination of counts.destinationsIn(DEAD)) {
       for (const row of deadBefore.all(destination, before, limit - removed)) {
         const { id } = row as { id: number }
         remove(id)
-        tally.move(destination, DEAD, undefined, id)
+        counts.move(destination, DEAD, undefined, id)
         removed++
       }
     }

@@ -1,11 +1,10 @@
-import type { OutcomeCode } from '../../attempt/outcome.js'
-import type { EventType } from '../../call.js'
-import { toTrace } from '../copy.js'
-import { refusedByOf } from '../refused-by.js'
-import type { Copy, DeliveryId, Trace } from '../store.js'
+import type { OutcomeCode } from '../../model/outcome.js'
+import type { EventType } from '../../model/call.js'
+import { decodeAttempt, decodeDelivery, refusedByOf, toTrace } from '../rows.js'
+import type { Copy, DeliveryId, Trace } from '../../model/delivery.js'
 import { fromStored, toStored } from '../text.js'
 import type { Shared } from './shared.js'
-import { DEAD, STATES } from './schema.js'
+import { DEAD } from '../states.js'
 
 interface DeliveryRow {
   id: number
@@ -58,39 +57,25 @@ export function prepareCopies({ database, names }: Shared, which: string) {
 
   const attemptsOf = (id: number): Trace['attempts'] =>
     (attempts.all(id) as AttemptRow[]).map((row) => ({
-      attempt: row.attempt,
-      at: row.at,
+      ...decodeAttempt(row),
       url: names.name(row.url),
       code: names.name(row.code) as OutcomeCode,
-      status: row.status,
-      ms: row.ms,
-      error: row.error === null ? null : fromStored(row.error),
-      response: fromStored(row.response),
     }))
 
+  const toCopy = (row: DeliveryRow): Copy => ({
+    ...decodeDelivery(row),
+    source: names.name(row.source),
+    destination: names.name(row.destination),
+    type: names.name(row.type) as EventType,
+    body: fromStored(row.body ?? ''),
+    dueAt: row.state <= DEAD ? row.dueAt : null,
+    replayedAt: row.state < DEAD ? row.replayedAt : null,
+    refusedBy: row.state <= DEAD ? refusedByOf(row.refusedBy) : [],
+    attempts: attemptsOf(row.id),
+  })
+
   return (...values: (string | number)[]): Copy[] =>
-    (deliveries.all(...values) as DeliveryRow[]).map((row) => ({
-      id: row.id,
-      messageId: fromStored(row.messageId),
-      source: names.name(row.source),
-      destination: names.name(row.destination),
-      type: names.name(row.type) as EventType,
-      event: fromStored(row.event),
-      user: fromStored(row.user),
-      body: fromStored(row.body ?? ''),
-      // Written from the same list.
-      state: STATES[row.state] as Trace['state'],
-      reason: row.reason === null ? null : fromStored(row.reason),
-      receivedAt: row.receivedAt,
-      firstAttemptAt: row.firstAttemptAt,
-      dueAt: row.state <= DEAD ? row.dueAt : null,
-      attempt: row.attempt,
-      attemptsBefore: row.attemptsBefore,
-      replayedAt: row.state < DEAD ? row.replayedAt : null,
-      traceParent: row.traceParent,
-      refusedBy: row.state <= DEAD ? refusedByOf(row.refusedBy) : [],
-      attempts: attemptsOf(row.id),
-    }))
+    (deliveries.all(...values) as DeliveryRow[]).map(toCopy)
 }
 
 /** Reads what is stored of one delivery. */

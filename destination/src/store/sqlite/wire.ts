@@ -1,4 +1,4 @@
-import type { AttemptLog, NewDelivery, Settlement } from '../store.js'
+import type { AttemptLog, NewDelivery, Settlement } from '../../model/delivery.js'
 
 /**
  * What crosses to the thread with each event, as one flat list: cloning that takes a third of what it takes to clone

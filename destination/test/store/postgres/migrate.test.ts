@@ -1,7 +1,7 @@
 import { join } from 'node:path'
 import { afterAll, afterEach, describe, expect, test, vi } from 'vitest'
 import { startDestination } from '../../../src/destination.js'
-import { migrateStore, type Migrated } from '../../../src/migrate.js'
+import { migrateStore, type Migrated } from '../../../src/operate/migrate.js'
 import { openStore } from '../../../src/store/open.js'
 import type { Store } from '../../../src/store/store.js'
 import { addMigrate } from '../../../src/cli/migrate.js'

@@ -7,7 +7,7 @@ export interface Proxy extends AsyncDisposable {
   /** Lets nothing through any more, either way, without a word to either side: a cable that was pulled. */
   silence(): void
   /** Lets new connections through again; those that were there stay silent. */
-  mend(): void
+  fix(): void
 }
 
 /**
@@ -52,7 +52,7 @@ export async function startProxy(
     silence: () => {
       isSilent = true
     },
-    mend: () => {
+    fix: () => {
       isSilent = false
     },
     [Symbol.asyncDispose]: async () => {

@@ -4,7 +4,8 @@ import { Connection } from '../../../src/store/postgres/connection.js'
 import { migrate } from '../../../src/store/postgres/schema.js'
 import { parseUrl } from '../../../src/store/postgres/url.js'
 import { openStore, type OpenOptions } from '../../../src/store/open.js'
-import { CREW_SILENCE_MS, LEASE_MS, type Lane, type Store } from '../../../src/store/store.js'
+import type { Lane } from '../../../src/model/delivery.js'
+import { WORKER_TIMEOUT_MS, LEASE_MS, type Store } from '../../../src/store/store.js'
 import { newDelivery, settlement } from '../contract.js'
 import { startProxy } from './proxy.js'
 import { startServer } from './server.js'
@@ -148,24 +149,24 @@ describe('several processes', () => {
     let now = 1_700_000_000_000
     await using three = await stores(3, { now: () => now })
     const [one, two, three_] = three.all as [Store, Store, Store]
-    expect(await one.crew?.beat()).toBe(1)
-    expect(await two.crew?.beat()).toBe(2)
-    expect(await one.crew?.beat()).toBe(2)
-    now += CREW_SILENCE_MS - 1
-    expect(await three_.crew?.beat()).toBe(3)
+    expect(await one.workers?.heartbeat()).toBe(1)
+    expect(await two.workers?.heartbeat()).toBe(2)
+    expect(await one.workers?.heartbeat()).toBe(2)
+    now += WORKER_TIMEOUT_MS - 1
+    expect(await three_.workers?.heartbeat()).toBe(3)
     now += 1
-    expect(await one.crew?.beat()).toBe(2)
+    expect(await one.workers?.heartbeat()).toBe(2)
     await three_.close()
-    expect(await one.crew?.beat()).toBe(1)
+    expect(await one.workers?.heartbeat()).toBe(1)
   })
 
-  test('one of all has the leave to probe an endpoint, until it runs out or the endpoint is well', async () => {
+  test('one of all has the permission to probe an endpoint, until it runs out or the endpoint is healthy', async () => {
     let now = 1_700_000_000_000
     await using ten = await stores(10, { now: () => now })
     const probes = async (endpoint = 'https://a.example.com/') =>
       (
         await Promise.all(
-          ten.all.map(async (store) => await store.crew?.tryProbe(endpoint, 1_000, 3_000)),
+          ten.all.map(async (store) => await store.workers?.tryProbe(endpoint, 1_000, 3_000)),
         )
       ).filter((holdMs) => holdMs !== 0)
     expect(await probes()).toEqual([1_000])
@@ -181,7 +182,7 @@ describe('several processes', () => {
       now += 1
       expect(await probes()).toEqual([nextMs])
     }
-    await ten.all[3]?.crew?.endProbes('https://a.example.com/')
+    await ten.all[3]?.workers?.endProbes('https://a.example.com/')
     expect(await probes()).toEqual([1_000])
   })
 })
@@ -278,7 +279,7 @@ describe('when the server is in trouble', () => {
       expect(store.put([newDelivery()])).rejects.toEqual(failed),
       expect(store.stats()).rejects.toEqual(failed),
     ])
-    proxy.mend()
+    proxy.fix()
     // Of five connections that went silent none is left to be waited for.
     expect(await store.put([newDelivery()])).toEqual([expect.any(Number)])
     await store.close()

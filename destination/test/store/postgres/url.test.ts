@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { openStore } from '../../../src/store/open.js'
 import { parseUrl } from '../../../src/store/postgres/url.js'
-import { createAuthority, hasOpenssl, type Certificate } from '../../attempt/certificates.js'
+import { createAuthority, hasOpenssl, type Certificate } from '../../post/certificates.js'
 import { startServer, type Server } from './server.js'
 
 function storeError(code: string, message: RegExp): unknown {

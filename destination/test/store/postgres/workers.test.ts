@@ -1,17 +1,19 @@
 import { afterAll, afterEach, describe, expect, test, vi } from 'vitest'
-import { createPoster } from '../../../src/attempt/poster.js'
-import { createNetwork } from '../../../src/attempt/network.js'
+import { createPoster } from '../../../src/post/poster.js'
+import { createNetwork } from '../../../src/post/network.js'
 import { startDestination, type RunningDestination } from '../../../src/destination.js'
-import { Accord } from '../../../src/dispatcher/accord.js'
-import { aim } from '../../../src/dispatcher/aim.js'
-import { Dispatcher } from '../../../src/dispatcher/dispatcher.js'
-import type { Gate } from '../../../src/dispatcher/gate.js'
-import { messageOf, reportTo } from '../../../src/report.js'
-import type { Role } from '../../../src/role.js'
-import { Settler } from '../../../src/settle/settler.js'
+import { SharedBreakers } from '../../../src/deliver/shared-breakers.js'
+import { destinationQueues } from '../../../src/deliver/destination-queues.js'
+import { Dispatcher } from '../../../src/deliver/dispatcher.js'
+import type { Breaker } from '../../../src/deliver/breaker.js'
+import { errorMessage } from '../../../src/observe/error-message.js'
+import { tellAll } from '../../../src/observe/events.js'
+import { logLines } from '../../../src/observe/log-lines.js'
+import type { Role } from '../../../src/settings/role.js'
+import { Settler } from '../../../src/deliver/settler.js'
 import type { Destination, Settings } from '../../../src/settings/settings.js'
 import { openStore } from '../../../src/store/open.js'
-import { CREW_BEAT_MS, type Store } from '../../../src/store/store.js'
+import { HEARTBEAT_MS, type Store } from '../../../src/store/store.js'
 import { startEndpoint, type TestEndpoint } from '../../endpoint.js'
 import { newDelivery } from '../contract.js'
 import { startServer } from './server.js'
@@ -148,22 +150,24 @@ test('what another process puts is heard of, and need not be looked for', async 
   const [here, elsewhere] = await Promise.all([openStore(url), openStore(url)])
   // Its clock stands still: it never comes to look.
   const now = () => 0
-  const report = reportTo(silent, { attempted: () => undefined })
-  const settler = new Settler(here, report)
-  const dispatcher = new Dispatcher({ store: here, settler, report, now, random: () => 0 })
+  const events = tellAll([logLines(silent)])
+  const settler = new Settler(here, events)
+  const dispatcher = new Dispatcher({ store: here, settler, events, now, random: () => 0 })
   const network = createNetwork(settings)
   const connect = (to: Destination['webhooks'][number]) => createPoster(to, network)
-  const targets = aim(settings.destinations, [], true, { connect, now })
-  dispatcher.aim(targets)
+  const queues = destinationQueues(settings.destinations, [], true, { connect, now })
+  dispatcher.use(queues)
   cleanUps.push(async () => {
     await dispatcher.close()
     await Promise.all([here.close(), elsewhere.close()])
-    await Promise.all(targets.flatMap(({ lines }) => lines.map(({ poster }) => poster.close())))
+    await Promise.all(
+      queues.flatMap(({ endpoints }) => endpoints.map(({ poster }) => poster.close())),
+    )
   })
   const heard: string[] = []
   here.onPut?.((destination, lane) => {
     heard.push(`${destination} ${lane}`)
-    dispatcher.heard(destination, lane)
+    dispatcher.wake(destination, lane)
   })
   // Until it listens, nothing is told.
   await vi.waitUntil(async () => {
@@ -179,92 +183,100 @@ test('what another process puts is heard of, and need not be looked for', async 
 describe('workers that deliver to the same endpoint', () => {
   let now = 1_700_000_000_000
 
-  /** So many, each with a gate of its own, on one server. They tick when they are told to. */
-  async function workers(count: number, cap: number) {
+  /** So many, each with a breaker of its own, on one server. They tick when they are told to. */
+  async function startWorkers(count: number, cap: number) {
     const url = await server.database()
     const stores: Store[] = []
-    const accords: Accord[] = []
-    const gates: Gate[] = []
+    const shared: SharedBreakers[] = []
+    const breakers: Breaker[] = []
     const join = async () => {
       const store = await openStore(url, { now: () => now })
-      const failed = (error: unknown) => {
-        throw new Error(messageOf(error))
+      const events = {
+        workersFailed: (error: unknown) => {
+          throw new Error(errorMessage(error))
+        },
       }
-      const { crew } = store
-      if (!crew) throw new Error('no crew')
-      const accord = await Accord.join({ crew, failed, now: () => now })
+      const { workers } = store
+      if (!workers) throw new Error('no workers')
+      const sharedBreakers = await SharedBreakers.join({ workers, events, now: () => now })
       const connect = () => ({ post: () => undefined, close: () => Promise.resolve() })
-      const targets = aim([crmTo('https://a.example.com', cap)], [], true, {
+      const queues = destinationQueues([crmTo('https://a.example.com', cap)], [], true, {
         connect,
         now: () => now,
       })
-      accord.use(targets)
+      sharedBreakers.use(queues)
       stores.push(store)
-      accords.push(accord)
-      gates.push(...targets.flatMap(({ lines }) => lines.map(({ gate }) => gate)))
+      shared.push(sharedBreakers)
+      breakers.push(...queues.flatMap(({ endpoints }) => endpoints.map(({ breaker }) => breaker)))
     }
     for (let n = 0; n < count; n++) await join()
-    const tick = (which = accords) => Promise.all(which.map((accord) => accord.tick()))
+    const tick = (which = shared) => Promise.all(which.map((one) => one.tick()))
     const leave = async () => {
-      await accords.pop()?.close()
+      await shared.pop()?.close()
       await stores.pop()?.close()
-      gates.pop()
+      breakers.pop()
     }
     cleanUps.push(async () => {
       while (stores.length > 0) await leave()
     })
-    return { gates, tick, join, leave, rooms: () => gates.map((gate) => gate.room(now)) }
+    return {
+      breakers,
+      tick,
+      join,
+      leave,
+      rooms: () => breakers.map((breaker) => breaker.room(now)),
+    }
   }
 
   test('keep below its cap together once they know of each other, and below twice that before', async () => {
-    const { tick, join, leave, rooms } = await workers(4, 64)
+    const { tick, join, leave, rooms } = await startWorkers(4, 64)
     expect(rooms()).toEqual([64, 32, 21, 16])
-    now += CREW_BEAT_MS
+    now += HEARTBEAT_MS
     await tick()
     expect(rooms()).toEqual([16, 16, 16, 16])
     await join()
     expect(rooms()).toEqual([16, 16, 16, 16, 12])
-    now += CREW_BEAT_MS
+    now += HEARTBEAT_MS
     await tick()
     expect(rooms()).toEqual([12, 12, 12, 12, 12])
     await leave()
     await leave()
-    now += CREW_BEAT_MS
+    now += HEARTBEAT_MS
     await tick()
     expect(rooms()).toEqual([21, 21, 21])
   })
 
   test('send it one probe at a time, and less and less often, while it is down', async () => {
-    const { gates, tick, rooms } = await workers(10, 64)
-    for (const gate of gates) {
-      for (let n = 0; n < 5; n++) gate.leave(gate.enter(), 'ill', 0, now)
+    const { breakers, tick, rooms } = await startWorkers(10, 64)
+    for (const breaker of breakers) {
+      for (let n = 0; n < 5; n++) breaker.end(breaker.start(), 'failure', 0, now)
     }
     const probes: number[] = []
     const from = now
     for (; now < from + 150_000; now += 250) {
       await tick()
       expect(rooms().filter((room) => room > 0).length).toBeLessThanOrEqual(1)
-      const prober = gates.find((gate) => gate.room(now) > 0)
+      const prober = breakers.find((breaker) => breaker.room(now) > 0)
       if (!prober) continue
       probes.push(now - from)
-      prober.leave(prober.enter(), 'ill', 0, now)
+      prober.end(prober.start(), 'failure', 0, now)
     }
     // 1 + 2 + 4 + 8 + 16 s, then every 30 s: a single worker sends as many.
     expect(probes.length).toBeGreaterThanOrEqual(7)
     expect(probes.length).toBeLessThanOrEqual(10)
   })
 
-  test('all come back soon after one of them has found it well', async () => {
-    const { gates, tick } = await workers(5, 64)
-    for (const gate of gates) {
-      for (let n = 0; n < 5; n++) gate.leave(gate.enter(), 'ill', 0, now)
+  test('all come back soon after one of them has found it healthy', async () => {
+    const { breakers, tick } = await startWorkers(5, 64)
+    for (const breaker of breakers) {
+      for (let n = 0; n < 5; n++) breaker.end(breaker.start(), 'failure', 0, now)
     }
     const from = now
-    while (gates.some((gate) => gate.isShut) && now < from + 60_000) {
+    while (breakers.some((breaker) => breaker.isOpen) && now < from + 60_000) {
       now += 250
       await tick()
-      const prober = gates.find((gate) => gate.isShut && gate.room(now) > 0)
-      prober?.leave(prober.enter(), 'well', 0, now)
+      const prober = breakers.find((breaker) => breaker.isOpen && breaker.room(now) > 0)
+      prober?.end(prober.start(), 'success', 0, now)
     }
     expect(now - from).toBeLessThanOrEqual(8_000)
   })

@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest'
-import type { NewDelivery, Store } from '../../../src/store/store.js'
+import type { NewDelivery } from '../../../src/model/delivery.js'
+import type { Store } from '../../../src/store/store.js'
 import { newDelivery, settlement } from '../contract.js'
 import { open } from '../compiled.js'
 import { folder } from './subject.js'

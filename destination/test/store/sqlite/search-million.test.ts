@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import type { DeliveryId, Filter, NewDelivery } from '../../../src/store/store.js'
+import type { DeliveryId, Filter, NewDelivery } from '../../../src/model/delivery.js'
 import { newDelivery, settlement } from '../contract.js'
 import { open } from '../compiled.js'
 import { folder } from './subject.js'

@@ -1,0 +1,60 @@
+import type { EnqueueCalls } from '../enqueue/calls.js'
+import { createServer, type Server, type ServerLog, type Timeouts } from '../http/server.js'
+import type { Source } from '../settings/settings.js'
+import { credentialsOf } from './credentials.js'
+import { bucketsOf } from './rate-limit.js'
+import { addCallRoutes, type CallRoutesParts, type CollectEvents } from './routes.js'
+
+/** What a collector is made of. */
+export interface CollectorOptions {
+  /** Left out in a worker, which takes no calls: its server has only the other routes. */
+  enqueueCalls?: EnqueueCalls | undefined
+  /** Who may send calls. */
+  sources: readonly Source[]
+  log: ServerLog
+  events: CollectEvents
+  /**
+   * How long clients may take.
+   *
+   * @defaultValue 10 s for the headers, 30 s for the whole request
+   */
+  timeouts?: Timeouts
+  /**
+   * The clock of the rate limits, monotonic, in ms.
+   *
+   * @defaultValue `performance.now`
+   */
+  now?: () => number
+}
+
+/** Takes calls over HTTP, from {@link Server.listen} to {@link Server.close}. */
+export interface Collector extends Server {
+  /** Replaces the sources and their keys. Requests that are under way go on. */
+  use(sources: readonly Source[]): void
+}
+
+const HINT = 'Calls go to POST /v1/batch, or one by one to /v1/track and the like.'
+
+const WORKER_HINT = 'This is a worker: calls go to a collector.'
+
+/** Makes a collector. */
+export function createCollector(options: CollectorOptions): Collector {
+  const { enqueueCalls, sources, log, events, timeouts } = options
+  const now = options.now ?? (() => performance.now())
+  const server = createServer(log, enqueueCalls ? HINT : WORKER_HINT, timeouts)
+  const parts: CallRoutesParts | undefined = enqueueCalls && {
+    enqueueCalls,
+    events,
+    credentials: credentialsOf(sources),
+    buckets: bucketsOf(sources, new Map(), now),
+  }
+  if (parts) addCallRoutes(server.app, parts)
+  return {
+    ...server,
+    use: (next) => {
+      if (!parts) return
+      parts.credentials = credentialsOf(next)
+      parts.buckets = bucketsOf(next, parts.buckets, now)
+    },
+  }
+}

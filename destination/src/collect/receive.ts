@@ -1,0 +1,101 @@
+import type { Call, CallType } from '../model/call.js'
+import { isDeeperThan, jsonBytes, MAX_BATCH_CALLS, MAX_CALL_BYTES, MAX_DEPTH } from './limits.js'
+import type { Fields } from '../http/json-body.js'
+import { fields, normalise, type Shared } from './normalise.js'
+import { Refusal, RejectedCall, show, type Rejected } from '../http/refusal.js'
+import { skewMsOf } from './timestamp.js'
+
+/** The calls of a request that are good, and why the others are not. */
+export interface Received {
+  calls: Call[]
+  rejected: Rejected[]
+}
+
+/**
+ * The calls in a body.
+ *
+ * @param bodyBytes - The size of the body: calls are measured only if it could hold one that is too large.
+ * @throws {@link Refusal} if there is no good call in it.
+ */
+export function receiveCalls(
+  body: Fields,
+  bodyBytes: number,
+  type: CallType | undefined,
+  receivedAt: number,
+): Received {
+  const skewMs = skewMsOf(body['sentAt'], receivedAt)
+  const received =
+    type === undefined
+      ? receiveBatch(body, bodyBytes, { ...sharedFields(body), type, skewMs, receivedAt })
+      : receive([body], { type, skewMs, receivedAt, context: undefined, integrations: undefined })
+  if (received.calls.length === 0) throw allRejected(received.rejected)
+  return received
+}
+
+function receiveBatch(body: Fields, bodyBytes: number, shared: Shared): Received {
+  const { batch } = body as { batch?: unknown }
+  if (!Array.isArray(batch)) {
+    const message = `The body must have the calls in an array "batch", got ${show(batch)}.`
+    throw new Refusal(400, 'invalid_batch', message)
+  }
+  if (batch.length === 0) {
+    throw new Refusal(400, 'empty_batch', 'The batch must have a call at least; it has none.')
+  }
+  if (batch.length > MAX_BATCH_CALLS) {
+    const message = `A batch must have at most ${MAX_BATCH_CALLS} calls; it has ${batch.length}. Send fewer at once.`
+    throw new Refusal(413, 'too_many_calls', message)
+  }
+  if (bodyBytes <= MAX_CALL_BYTES) return receive(batch, shared)
+  const { context, integrations } = shared
+  return receive(batch, shared, context || integrations ? jsonBytes([context, integrations]) : 0)
+}
+
+/** What a batch says for all of its calls. */
+function sharedFields(body: Fields): Pick<Shared, 'context' | 'integrations'> {
+  try {
+    const shared = { context: fields(body, 'context'), integrations: fields(body, 'integrations') }
+    // It adds its levels to each call, for which the object around it stands here.
+    if (!isDeeperThan(MAX_DEPTH, shared)) return shared
+    throw tooDeep()
+  } catch (error) {
+    if (!(error instanceof RejectedCall)) throw error
+    throw new Refusal(400, 'invalid_batch', `The batch's own ${error.message}`)
+  }
+}
+
+/** `sharedBytes` is what each call gets from its batch, where calls are to be measured. */
+function receive(messages: unknown[], shared: Shared, sharedBytes?: number): Received {
+  const received: Received = { calls: [], rejected: [] }
+  for (const [index, message] of messages.entries()) {
+    try {
+      if (isDeeperThan(MAX_DEPTH, message)) throw tooDeep()
+      if (sharedBytes !== undefined) checkSize(jsonBytes(message) + sharedBytes)
+      received.calls.push(normalise(message, shared))
+    } catch (error) {
+      if (!(error instanceof RejectedCall)) throw error
+      received.rejected.push({ index, code: error.code, message: error.message })
+    }
+  }
+  return received
+}
+
+function checkSize(bytes: number): void {
+  if (bytes <= MAX_CALL_BYTES) return
+  const message = `A call must have at most ${MAX_CALL_BYTES} bytes of JSON; it has ${bytes}.`
+  throw new RejectedCall(
+    'call_too_large',
+    `${message} Send less, or an id by which the rest can be found.`,
+  )
+}
+
+function tooDeep(): RejectedCall {
+  const message = `A call must be nested at most ${MAX_DEPTH} levels deep; it is nested deeper.`
+  return new RejectedCall('call_too_deep', message)
+}
+
+function allRejected(rejected: Rejected[]): Refusal {
+  const [first] = rejected
+  const count =
+    rejected.length === 1 ? '' : `None of the ${rejected.length} calls is good; the first: `
+  return new Refusal(400, 'all_rejected', count + (first?.message ?? ''), {}, rejected)
+}

@@ -1,0 +1,146 @@
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import type { EnqueueCalls } from '../enqueue/calls.js'
+import { CALL_TYPES, type Call, type CallType } from '../model/call.js'
+import { basicUser, type Credentials } from './credentials.js'
+import { MAX_BATCH_BYTES, MAX_CALL_BYTES } from './limits.js'
+import { parseBody, type Fields } from '../http/json-body.js'
+import { readBody } from '../http/read-body.js'
+import type { Buckets } from './rate-limit.js'
+import { receiveCalls } from './receive.js'
+import { JSON_TYPE, Refusal, toRefusal, type Rejected } from '../http/refusal.js'
+
+/** What happens to the requests of sources. */
+export interface CollectEvents {
+  /** A request was answered: `ok`, `partly`, or with the code of a refusal. The name of an unknown source is empty. */
+  requestAnswered(source: string, answer: string): void
+  /** So many calls of a request were `accepted`, or were not, with the code that says why. */
+  callsCounted(source: string, answer: string, count: number): void
+  /** Calls were accepted: they are durable. */
+  callsAccepted(source: string, calls: readonly Call[]): void
+  /** Good calls could not be accepted. */
+  callsNotAccepted(error: unknown): void
+}
+
+/** What the routes work with. */
+export interface CallRoutesParts {
+  enqueueCalls: EnqueueCalls
+  events: CollectEvents
+  /** By the present settings. */
+  credentials: Credentials
+  /** By the present settings. */
+  buckets: Buckets
+}
+
+const SUCCESS = '{"success":true}'
+
+/** Adds the routes that take calls. They read the bodies themselves, with {@link readBody}. */
+export function addCallRoutes(app: FastifyInstance, parts: CallRoutesParts): void {
+  void app.register((routes, _options, done) => {
+    routes.removeAllContentTypeParsers()
+    routes.addContentTypeParser('*', (_request, _body, parsed) => {
+      parsed(null)
+    })
+    routes.addHook('onRequest', (request, _reply, next) => {
+      // Fastify refuses a malformed content type. Here the content type does not matter.
+      delete request.raw.headers['content-type']
+      next()
+    })
+    routes.post('/v1/batch', (request, reply) => answer(parts, undefined, request, reply))
+    for (const type of CALL_TYPES) {
+      routes.post(`/v1/${type}`, (request, reply) => answer(parts, type, request, reply))
+    }
+    done()
+  })
+}
+
+/** Answers one request: 200 only once the calls are durable. */
+async function answer(
+  parts: CallRoutesParts,
+  type: CallType | undefined,
+  request: FastifyRequest,
+  reply: FastifyReply,
+): Promise<FastifyReply> {
+  const { events } = parts
+  let source = ''
+  try {
+    const user = basicUser(request.headers.authorization)
+    if (user !== undefined) source = sourceOf(user, parts.credentials)
+    checkRate(parts, source, 1) // a source over its limit costs no more than this
+    const bytes = await readBody(request.raw, type === undefined ? MAX_BATCH_BYTES : MAX_CALL_BYTES)
+    const body = parseBody(bytes)
+    if (user === undefined) source = sourceOf(keyWithin(body), parts.credentials)
+    const { calls, rejected } = receiveCalls(body, bytes.length, type, Date.now())
+    for (const { code } of rejected) events.callsCounted(source, code, 1)
+    await accept(parts, source, calls, request.headers['traceparent'] as string | undefined)
+    events.requestAnswered(source, rejected.length === 0 ? 'ok' : 'partly')
+    reply.header('content-type', JSON_TYPE)
+    return await reply.send(rejected.length === 0 ? SUCCESS : partly(rejected))
+  } catch (error) {
+    const { code, rejected = [] } = toRefusal(error)
+    for (const { code } of rejected) events.callsCounted(source, code, 1)
+    events.requestAnswered(source, code)
+    throw error
+  }
+}
+
+async function accept(
+  parts: CallRoutesParts,
+  source: string,
+  calls: Call[],
+  traceParent: string | undefined,
+): Promise<void> {
+  const { enqueueCalls, events, buckets } = parts
+  try {
+    checkRate(parts, source, calls.length)
+    buckets.get(source)?.take(calls.length)
+    await enqueueCalls(source, calls, traceParent)
+  } catch (error) {
+    events.callsNotAccepted(error)
+    events.callsCounted(source, toRefusal(error).code, calls.length)
+    throw error
+  }
+  events.callsAccepted(source, calls)
+  events.callsCounted(source, 'accepted', calls.length)
+}
+
+/** @throws {@link Refusal} if so many calls would be more than the source may send. */
+function checkRate({ buckets }: CallRoutesParts, source: string, calls: number): void {
+  const bucket = buckets.get(source)
+  const waitMs = bucket?.waitMs(calls) ?? 0
+  if (!bucket || waitMs === 0) return
+  const seconds = String(Math.ceil(waitMs / 1_000))
+  const { callsPerSecond, burst } = bucket.limit
+  throw new Refusal(
+    429,
+    'rate_limited',
+    `The source ${source} may send ${callsPerSecond} calls a second, ${burst} at once. Nothing was taken: ` +
+      `send it again in ${seconds} s.`,
+    { 'Retry-After': seconds },
+  )
+}
+
+function partly(rejected: Rejected[]): string {
+  return JSON.stringify({ success: true, rejected })
+}
+
+/** Clients that can't set headers (a beacon) have the key in the body. */
+function keyWithin({ writeKey }: Fields): string {
+  if (typeof writeKey === 'string') return writeKey
+  throw unauthorized(
+    'no_write_key',
+    'A write key is needed: as the user of Basic authentication, or as "writeKey" in the body. None came.',
+  )
+}
+
+function sourceOf(writeKey: string, credentials: Credentials): string {
+  const source = credentials(writeKey)
+  if (source !== undefined) return source
+  throw unauthorized(
+    'unknown_write_key',
+    'The write key must be that of a source in the settings; the one that came is not.',
+  )
+}
+
+function unauthorized(code: 'no_write_key' | 'unknown_write_key', message: string): Refusal {
+  return new Refusal(401, code, message, { 'WWW-Authenticate': 'Basic realm="hookline"' })
+}

@@ -1,0 +1,86 @@
+import type { Outcome } from '../model/outcome.js'
+import type { Delivery, Settlement } from '../model/delivery.js'
+import { nextDelay } from './schedule.js'
+
+/** What came of an attempt at one endpoint. */
+export interface EndpointOutcome {
+  url: string
+  outcome: Outcome
+}
+
+/** The wait if nothing was sent because all endpoints were down or busy, in ms. The breakers decide when it ends. */
+const UNSENT_DELAY_MS = 1_000
+
+/**
+ * What is next for a delivery after an attempt. One success is enough, and ends it. Endpoints that refused it for good
+ * are left out from then on; while others are left, it is tried again, through the window.
+ *
+ * Source: spec "Outbound request" rule 1, "Errors"; contract "Attempts".
+ *
+ * @param delivery - As it was claimed.
+ * @param elapsedMs - Time since then.
+ * @param urls - The destination's endpoints.
+ * @param outcomes - One for each endpoint that the attempt was meant for.
+ * @param random - Gives a number from 0 up to 1.
+ */
+export function decide(
+  delivery: Delivery,
+  elapsedMs: number,
+  urls: readonly string[],
+  outcomes: EndpointOutcome[],
+  random: () => number,
+): Settlement {
+  const refused = outcomes.filter(({ outcome }) => outcome.verdict === 'refused')
+  const refusedBy =
+    refused.length > 0
+      ? [...delivery.refusedBy, ...refused.map(({ url }) => url)]
+      : delivery.refusedBy
+  const next = nextState(delivery, elapsedMs, urls, outcomes, refusedBy, random)
+  const log = outcomes.map(({ url, outcome: { code, status, ms, error, response } }) => ({
+    url,
+    code,
+    status: status ?? null,
+    ms,
+    error: error ?? null,
+    response,
+  }))
+  return { id: delivery.id, attempt: delivery.attempt, next, refusedBy, log }
+}
+
+function nextState(
+  delivery: Delivery,
+  elapsedMs: number,
+  urls: readonly string[],
+  outcomes: EndpointOutcome[],
+  refusedBy: readonly string[],
+  random: () => number,
+): Settlement['next'] {
+  if (outcomes.some(({ outcome }) => outcome.verdict === 'delivered')) return { state: 'done' }
+  if (urls.every((url) => refusedBy.includes(url))) {
+    return { state: 'dead', reason: `every endpoint refused it: ${lastError(outcomes)}` }
+  }
+
+  const failed = outcomes.filter(({ outcome }) => outcome.verdict === 'retry')
+  if (failed.every(({ outcome }) => isUnsent(outcome))) {
+    return { state: 'backlog', delayMs: UNSENT_DELAY_MS }
+  }
+  // The endpoint that asks for the shortest wait decides. The breakers of the others make them wait for longer.
+  const retryAfterMs = Math.min(...failed.map(({ outcome }) => outcome.retryAfterMs ?? 0))
+  const attempt = delivery.attempt - delivery.attemptsBefore
+  const sinceFirstMs = delivery.sinceFirstMs + elapsedMs
+  const delayMs = nextDelay({ attempt, sinceFirstMs, retryAfterMs }, random)
+  if (delayMs === undefined) {
+    return { state: 'dead', reason: `not delivered within 4 hours: ${lastError(outcomes)}` }
+  }
+  return { state: 'backlog', delayMs }
+}
+
+function isUnsent({ code }: Outcome): boolean {
+  return code === 'endpoint_down' || code === 'endpoint_busy'
+}
+
+function lastError(outcomes: EndpointOutcome[]): string {
+  return (
+    outcomes.findLast(({ outcome }) => outcome.error !== undefined)?.outcome.error ?? 'no answer'
+  )
+}

@@ -1,0 +1,123 @@
+import { isDeepStrictEqual } from 'node:util'
+import { createNetwork } from '../post/network.js'
+import { createPoster } from '../post/poster.js'
+import type { Endpoint, Settings } from '../settings/settings.js'
+import type { DispatchPort } from '../store/store.js'
+import type { DestinationQueue } from './destination-queue.js'
+import { destinationQueues } from './destination-queues.js'
+import { Dispatcher, type DispatchEvents } from './dispatcher.js'
+import { Settler, type SettleEvents } from './settler.js'
+import { SharedBreakers, type WorkersEvents } from './shared-breakers.js'
+
+/** Everything that happens while deliveries are sent. */
+export type DeliverEvents = DispatchEvents & SettleEvents & WorkersEvents
+
+/** The settings that say where and how deliveries are sent. */
+type DeliverSettings = Pick<Settings, 'destinations' | 'allowNetworks' | 'ca'>
+
+/** What a deliverer works with. */
+export interface DelivererParts {
+  store: DispatchPort
+  events: DeliverEvents
+  /** `false` in a process that only collects: it claims nothing, and leaves everything to the workers. */
+  isDelivering: boolean
+  /** A monotonic clock, in ms. */
+  now: () => number
+}
+
+/** Delivers from a store, by the settings that {@link use} was given last. */
+export class Deliverer {
+  readonly dispatcher: Dispatcher
+  readonly settler: Settler
+  #queues: DestinationQueue[] = []
+  #settings: DeliverSettings | undefined
+
+  private constructor(
+    readonly parts: DelivererParts,
+    readonly sharedBreakers: SharedBreakers | undefined,
+  ) {
+    const { store, events, now } = parts
+    this.settler = new Settler(store, events, now)
+    this.dispatcher = new Dispatcher({
+      store,
+      settler: this.settler,
+      events,
+      now,
+      random: Math.random,
+    })
+  }
+
+  /**
+   * Joins the other workers of the store, if it can have any. Nothing is sent before {@link use}.
+   *
+   * @throws StoreError
+   */
+  static async join(parts: DelivererParts): Promise<Deliverer> {
+    const { store, events, isDelivering, now } = parts
+    const { workers } = store
+    const sharedBreakers =
+      isDelivering && workers ? await SharedBreakers.join({ workers, events, now }) : undefined
+    return new Deliverer(parts, sharedBreakers)
+  }
+
+  /** The queues of the settings' destinations; none in a process that only collects. */
+  get queues(): readonly DestinationQueue[] {
+    return this.#queues
+  }
+
+  /**
+   * Delivers by these settings from now on.
+   *
+   * @returns resolves once the connections that are used no more are closed.
+   * @throws TypeError if the networks or the certificates are wrong. Nothing changes then.
+   */
+  use(settings: DeliverSettings): Promise<void> {
+    const { isDelivering, now } = this.parts
+    const network = createNetwork(settings)
+    const connect = (endpoint: Endpoint) => createPoster(endpoint, network)
+    const isSameNetwork = isDeepStrictEqual(networkOf(settings), networkOf(this.#settings))
+    const destinations = isDelivering ? settings.destinations : []
+    const before = this.#queues
+    this.#settings = settings
+    this.#queues = destinationQueues(destinations, before, isSameNetwork, { connect, now })
+    this.sharedBreakers?.use(this.#queues)
+    this.dispatcher.use(this.#queues)
+    return closeUnused(before, this.#queues)
+  }
+
+  /** Begins to claim at once what other processes put. */
+  listen(): void {
+    if (!this.parts.isDelivering) return
+    this.parts.store.onPut?.((destination, lane) => {
+      this.dispatcher.wake(destination, lane)
+    })
+  }
+
+  /** Starts nothing more. */
+  stop(): void {
+    this.dispatcher.stop()
+  }
+
+  /** Resolves once everything under way has ended and is settled, and all connections are closed. */
+  async close(): Promise<void> {
+    await this.dispatcher.close()
+    await this.sharedBreakers?.close()
+    await closeUnused(this.#queues, [])
+  }
+}
+
+function networkOf(settings: DeliverSettings | undefined) {
+  return [settings?.allowNetworks, settings?.ca]
+}
+
+/** Closes the connections of endpoints that are used no more, once the requests under way there have ended. */
+async function closeUnused(
+  before: readonly DestinationQueue[],
+  after: readonly DestinationQueue[],
+): Promise<void> {
+  const postersOf = (queues: readonly DestinationQueue[]) =>
+    new Set(queues.flatMap(({ endpoints }) => endpoints.map(({ poster }) => poster)))
+  const used = postersOf(after)
+  const unused = Array.from(postersOf(before)).filter((poster) => !used.has(poster))
+  await Promise.all(unused.map((poster) => poster.close()))
+}

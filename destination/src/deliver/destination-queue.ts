@@ -1,0 +1,162 @@
+import type { Claim, Lane } from '../model/delivery.js'
+import { createSigning, type Signing } from '../post/signing.js'
+import type { Destination } from '../settings/settings.js'
+import type { EndpointQueue } from './endpoint-queue.js'
+
+/** How often a lane is claimed from, in ms, if it is not known to have anything: other processes may have put something. */
+const POLL_MS = 1_000
+
+/** The share of the room that is kept for the other lane, so that fresh messages and the backlog never starve each other. */
+const KEPT_SHARE = 1 / 4
+
+/** A claim waits until this share of the room is free: a claim of many deliveries costs little more than a claim of one. */
+const CLAIM_SHARE = 1 / 8
+
+/** At most so many deliveries are claimed at once for one lane. */
+const MAX_CLAIM = 256
+
+/** What is known of a lane of one destination. */
+interface LaneState {
+  /** Deliveries that are being put or claimed: room is reserved for them. */
+  coming: number
+  /** Deliveries from this lane that are under way. */
+  underWay: number
+  /** Whether the store surely has something due for it. */
+  hasWaiting: boolean
+  /** Whether the store got something for it since the last claim was made. */
+  hasMore: boolean
+  /** When it is claimed from again, even if nothing is known to wait. */
+  pollAt: number
+}
+
+/** What one destination may send now: the queues of its endpoints, what is under way, and what waits in the store. */
+export class DestinationQueue {
+  /** At the start each lane is claimed from at once: an earlier process may have left something. */
+  readonly #lanes: Record<Lane, LaneState> = {
+    fresh: { coming: 0, underWay: 0, hasWaiting: true, hasMore: false, pollAt: 0 },
+    backlog: { coming: 0, underWay: 0, hasWaiting: true, hasMore: false, pollAt: 0 },
+  }
+
+  /** The URLs of its endpoints. */
+  readonly urls: readonly string[]
+
+  /** How its requests are signed. */
+  readonly signing: Signing
+
+  /** @param now - A monotonic clock, in ms. */
+  constructor(
+    readonly destination: Destination,
+    readonly endpoints: readonly EndpointQueue[],
+    readonly now: () => number,
+  ) {
+    this.signing = createSigning(destination)
+    this.urls = endpoints.map(({ endpoint }) => endpoint.url)
+  }
+
+  /**
+   * Where a new message starts. If the answer is `leased`, room is reserved for it until {@link releaseRoom}.
+   *
+   * While all endpoints are down, new messages go to the backlog, so that the messages that arrive after the recovery
+   * are sent first. While messages wait in the fresh lane, a new one waits behind them.
+   */
+  place(): Lane | 'leased' {
+    if (!this.#lanes.fresh.hasWaiting && this.#room('fresh') > 0) {
+      this.#lanes.fresh.coming++
+      return 'leased'
+    }
+    return this.isDown ? 'backlog' : 'fresh'
+  }
+
+  /** What to claim now. Room is reserved for it until {@link claimed}. */
+  claims(): Claim[] {
+    const claims: Claim[] = []
+    // Probe with a message from the backlog: its retry window is already running.
+    const lanes = this.isDown ? (['backlog', 'fresh'] as const) : (['fresh', 'backlog'] as const)
+    for (const lane of lanes) {
+      const limit = this.#isToClaim(lane) ? Math.min(this.#room(lane), MAX_CLAIM) : 0
+      if (limit <= 0 || limit < this.#limit() * CLAIM_SHARE) continue
+      const state = this.#lanes[lane]
+      state.coming += limit
+      state.hasMore = false
+      state.pollAt = this.now() + POLL_MS
+      claims.push({ destination: this.destination.name, lane, limit })
+    }
+    return claims
+  }
+
+  /** A claim of {@link claims} has given so many deliveries, or it has failed and gave none. */
+  claimed({ lane, limit }: Claim, count: number): void {
+    const state = this.#lanes[lane]
+    state.coming -= limit
+    state.hasWaiting = count === limit || state.hasMore
+  }
+
+  /** Gives back the room that {@link place} reserved. */
+  releaseRoom(): void {
+    this.#lanes.fresh.coming--
+  }
+
+  /** The store has something more for a lane, which is due after a while. */
+  noteDue(lane: Lane, delayMs: number): void {
+    const state = this.#lanes[lane]
+    if (delayMs === 0) state.hasWaiting = state.hasMore = true
+    else state.pollAt = Math.min(state.pollAt, this.now() + delayMs)
+  }
+
+  /** The attempts for a delivery from a lane start. */
+  start(lane: Lane): void {
+    this.#lanes[lane].underWay++
+  }
+
+  /** They have ended. */
+  end(lane: Lane): void {
+    this.#lanes[lane].underWay--
+  }
+
+  /** Whether every endpoint is down, so that only probes are sent. */
+  get isDown(): boolean {
+    return this.endpoints.every(({ breaker }) => breaker.isOpen)
+  }
+
+  /** Whether a lane has something due that could be claimed once there is room. */
+  get hasWaiting(): boolean {
+    return this.#lanes.fresh.hasWaiting || this.#lanes.backlog.hasWaiting
+  }
+
+  #isToClaim(lane: Lane): boolean {
+    const { hasWaiting, pollAt } = this.#lanes[lane]
+    return hasWaiting || this.now() >= pollAt
+  }
+
+  /**
+   * How many deliveries of a lane may start now.
+   *
+   * For fresh messages the fastest endpoint decides, so that a slow endpoint beside it does not delay them. For the
+   * backlog the slowest healthy endpoint decides: these messages are late anyway, and each of them shall reach every
+   * healthy endpoint.
+   */
+  #room(lane: Lane): number {
+    const { isDown } = this
+    let room = lane === 'fresh' ? -Infinity : Infinity
+    for (const endpoint of this.endpoints) {
+      if (endpoint.breaker.isOpen && !isDown) continue
+      room = lane === 'fresh' ? Math.max(room, endpoint.room()) : Math.min(room, endpoint.room())
+    }
+    room -= this.#lanes.fresh.coming + this.#lanes.backlog.coming
+    if (room <= 0) return room
+
+    const other = this.#lanes[lane === 'fresh' ? 'backlog' : 'fresh']
+    if (lane === 'fresh' && !other.hasWaiting) return room
+    const kept = Math.floor(this.#limit() * KEPT_SHARE)
+    return room - Math.max(0, kept - other.coming - other.underWay)
+  }
+
+  /** How many requests may be under way at the endpoint that takes the most. */
+  #limit(): number {
+    let limit = 0
+    for (const { breaker } of this.endpoints) {
+      limit = Math.max(limit, breaker.room(this.now()) + breaker.inFlight)
+    }
+    return limit
+  }
+}

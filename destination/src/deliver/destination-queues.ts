@@ -1,0 +1,46 @@
+import { isDeepStrictEqual } from 'node:util'
+import type { Poster } from '../post/poster.js'
+import type { Destination, Endpoint } from '../settings/settings.js'
+import { Breaker } from './breaker.js'
+import { DestinationQueue } from './destination-queue.js'
+import { EndpointQueue } from './endpoint-queue.js'
+
+/** What the queues are made with. */
+export interface QueueParts {
+  /** Makes the connections to an endpoint. */
+  connect: (endpoint: Endpoint) => Poster
+  /** A monotonic clock, in ms. */
+  now: () => number
+}
+
+/**
+ * Makes the queues for new settings. An endpoint whose settings did not change keeps its connections, its breaker and the
+ * requests that wait for it. An endpoint of which only the headers changed keeps its breaker.
+ *
+ * @param before - The queues so far.
+ * @param isSameNetwork - Whether the connections so far may stay: the allowed networks and the trusted certificates, which
+ * they were made with, did not change.
+ */
+export function destinationQueues(
+  destinations: readonly Destination[],
+  before: readonly DestinationQueue[],
+  isSameNetwork: boolean,
+  { connect, now }: QueueParts,
+): DestinationQueue[] {
+  const toEndpointQueue = (endpoint: Endpoint, known: EndpointQueue | undefined) => {
+    if (known && isSameNetwork && isDeepStrictEqual(known.endpoint, endpoint)) return known
+    const isSameCap = known?.breaker.cap === endpoint.concurrency
+    const breaker = known && isSameCap ? known.breaker : new Breaker(endpoint.concurrency)
+    return new EndpointQueue(endpoint, breaker, connect(endpoint), now)
+  }
+  return destinations.map((destination) => {
+    const known = before.find((queue) => queue.destination.name === destination.name)
+    const endpoints = destination.webhooks.map((endpoint) =>
+      toEndpointQueue(
+        endpoint,
+        known?.endpoints.find((queue) => queue.endpoint.url === endpoint.url),
+      ),
+    )
+    return new DestinationQueue(destination, endpoints, now)
+  })
+}

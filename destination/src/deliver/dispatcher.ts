@@ -1,0 +1,208 @@
+import type { Claim, Delivery, Lane } from '../model/delivery.js'
+import type { DispatchPort } from '../store/store.js'
+import { decide, type EndpointOutcome } from './decide.js'
+import type { DestinationQueue } from './destination-queue.js'
+import { send } from './send.js'
+import type { Settler } from './settler.js'
+
+/** How often the store is asked for what has become due, and the queues of endpoints are swept, in ms. */
+const TICK_MS = 250
+
+/** What happens to deliveries. */
+export interface DispatchEvents {
+  /** All attempts of one claim have ended, one at each endpoint. `next` is what is decided for the delivery. */
+  attempted(delivery: Delivery, outcomes: EndpointOutcome[], next: Next): void
+  /** The store could not be claimed from; it is asked again. Told once for failures in a row. */
+  claimFailed(error: unknown): void
+}
+
+/** Where a new message starts, and the queue of its destination at that time. */
+export interface Placement {
+  state: Lane | 'leased'
+  queue: DestinationQueue | undefined
+}
+
+type Next = ReturnType<typeof decide>['next']
+
+/** What the dispatcher works with. */
+export interface DispatcherParts {
+  store: Pick<DispatchPort, 'claim'>
+  settler: Settler
+  events: DispatchEvents
+  /** A monotonic clock, in ms. */
+  now: () => number
+  random: () => number
+}
+
+/**
+ * Sends what is due, as far as there is room at the endpoints.
+ *
+ * A message for a healthy destination is handed over by the code that stores it ({@link place}, then {@link placed}): the
+ * store has leased it already, and is not asked again. All other deliveries are claimed.
+ */
+export class Dispatcher {
+  #queues = new Map<string, DestinationQueue>()
+  #underWay = 0
+  #isStopped = false
+  #isClaiming = false
+  #claiming = Promise.resolve()
+  #isToClaim = false
+  #hasClaimFailed = false
+  /** When the last tick was. */
+  #tickedAt: number
+  /** When the store was asked, if it has not answered yet. */
+  #askedAt: number | undefined
+  #timer: NodeJS.Timeout
+  #idle: (() => void)[] = []
+
+  constructor(readonly parts: DispatcherParts) {
+    this.#tickedAt = parts.now()
+    this.#timer = setInterval(() => {
+      this.#tick()
+    }, TICK_MS)
+  }
+
+  /** Replaces the destinations. What is under way to the former ones ends as before. */
+  use(queues: Iterable<DestinationQueue>): void {
+    this.#queues = new Map(Array.from(queues, (queue) => [queue.destination.name, queue]))
+    this.#claim()
+  }
+
+  /** The store has something more in a lane of a destination, which is due now. */
+  wake(destination: string, lane: Lane): void {
+    const queue = this.#queues.get(destination)
+    if (!queue) return
+    queue.noteDue(lane, 0)
+    this.#claim()
+  }
+
+  /** Where a new message for a destination starts. */
+  place(destination: string): Placement {
+    const queue = this.#queues.get(destination)
+    if (!queue || this.#isStopped || this.parts.settler.isFailing) return { state: 'fresh', queue }
+    return { state: queue.place(), queue }
+  }
+
+  /** A message is stored where it was placed. If it is leased, it is sent; else it is claimed when there is room. */
+  placed({ state, queue }: Placement, delivery: Delivery): void {
+    if (state === 'leased') {
+      queue?.releaseRoom()
+      if (queue) this.#send(delivery, queue)
+    } else {
+      queue?.noteDue(state, 0)
+      this.#claim()
+    }
+  }
+
+  /** A message that was placed could not be stored, or the store has it already. */
+  notPlaced({ state, queue }: Placement): void {
+    if (state === 'leased') queue?.releaseRoom()
+  }
+
+  /** Deliveries under way. */
+  get underWay(): number {
+    return this.#underWay
+  }
+
+  /** For how long it has waited for its timer, or for the store, in ms. */
+  stalledMs(): number {
+    return this.parts.now() - Math.min(this.#tickedAt, this.#askedAt ?? Infinity)
+  }
+
+  /** Whether the last claim failed. */
+  get hasClaimFailed(): boolean {
+    return this.#hasClaimFailed
+  }
+
+  /** Claims and leases nothing more. Requests that wait for their turn at an endpoint are not sent. */
+  stop(): void {
+    this.#isStopped = true
+    for (const { endpoints } of this.#queues.values()) {
+      for (const endpoint of endpoints) endpoint.sweep(0)
+    }
+  }
+
+  /** Resolves once everything under way has ended and is settled. Nothing may be put any more. */
+  async close(): Promise<void> {
+    this.stop()
+    await this.#claiming
+    if (this.#underWay > 0) await new Promise<void>((resolve) => this.#idle.push(resolve))
+    clearInterval(this.#timer)
+    await this.parts.settler.drain()
+  }
+
+  #tick(): void {
+    this.#tickedAt = this.parts.now()
+    for (const { endpoints } of this.#queues.values()) {
+      for (const endpoint of endpoints) endpoint.sweep()
+    }
+    this.#claim()
+  }
+
+  #claim(): void {
+    this.#isToClaim = true
+    if (!this.#isClaiming) this.#claiming = this.#runClaims()
+  }
+
+  async #runClaims(): Promise<void> {
+    this.#isClaiming = true
+    while (this.#isToClaim && !this.#isStopped && !this.parts.settler.isFailing) {
+      this.#isToClaim = false
+      const claims = Array.from(this.#queues.values(), (queue) =>
+        queue.claims().map((claim) => ({ queue, claim })),
+      ).flat()
+      if (claims.length > 0) await this.#claimFor(claims)
+    }
+    this.#isClaiming = false
+  }
+
+  async #claimFor(claims: { queue: DestinationQueue; claim: Claim }[]): Promise<void> {
+    let deliveries: Delivery[] = []
+    this.#askedAt = this.parts.now()
+    try {
+      deliveries = await this.parts.store.claim(claims.map(({ claim }) => claim))
+      this.#hasClaimFailed = false
+    } catch (error) {
+      if (!this.#hasClaimFailed) this.parts.events.claimFailed(error)
+      this.#hasClaimFailed = true
+    } finally {
+      this.#askedAt = undefined
+    }
+    const byLane = new Map<string, Delivery[]>(claims.map(({ claim }) => [laneOf(claim), []]))
+    for (const delivery of deliveries) byLane.get(laneOf(delivery))?.push(delivery)
+    for (const { queue, claim } of claims) {
+      const own = byLane.get(laneOf(claim)) ?? []
+      queue.claimed(claim, own.length)
+      if (own.length === claim.limit) this.#isToClaim = true
+      for (const delivery of own) this.#send(delivery, queue)
+    }
+  }
+
+  #send(delivery: Delivery, queue: DestinationQueue): void {
+    const { signing, endpoints, urls } = queue
+    const { settler, events, now, random } = this.parts
+    const startedAt = now()
+    this.#underWay++
+    queue.start(delivery.lane)
+    send(delivery, signing, endpoints, (outcomes) => {
+      const settlement = decide(delivery, now() - startedAt, urls, outcomes, random)
+      const { next } = settlement
+      settler.add(settlement)
+      events.attempted(delivery, outcomes, next)
+      if (next.state === 'backlog') queue.noteDue('backlog', next.delayMs)
+      queue.end(delivery.lane)
+      this.#end(queue)
+    })
+  }
+
+  #end(queue: DestinationQueue): void {
+    this.#underWay--
+    if (queue.hasWaiting) this.#claim()
+    if (this.#underWay > 0) return
+    for (const resolve of this.#idle.splice(0)) resolve()
+  }
+}
+
+function laneOf({ destination, lane }: { destination: string; lane: Lane }): string {
+  return `${lane} ${destination}`
+}

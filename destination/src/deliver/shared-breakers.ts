@@ -1,0 +1,132 @@
+import { HEARTBEAT_MS, type Workers } from '../store/store.js'
+import { MAX_PROBE_MS, PROBE_MS, type Breaker } from './breaker.js'
+import type { DestinationQueue } from './destination-queue.js'
+
+/** How often the breakers are looked at, in ms. */
+const TICK_MS = 250
+
+/** If another worker probes an endpoint, how long to wait before asking for the permission again, in ms. */
+const ASK_AGAIN_MS = 1_000
+
+/** What happens between the workers. */
+export interface WorkersEvents {
+  /** The other workers could not be reached through the store. Told once for failures in a row. */
+  workersFailed(error: unknown): void
+}
+
+/** What shared breakers work with. */
+export interface SharedBreakersParts {
+  workers: Workers
+  events: WorkersEvents
+  /** A monotonic clock, in ms. */
+  now: () => number
+}
+
+interface SharedBreaker {
+  breaker: Breaker
+  /** Whether it was open when it was looked at last. */
+  wasOpen: boolean
+  /** When the permission to probe may be asked for again. */
+  askAt: number
+}
+
+/**
+ * Shares the breakers of this process with the other workers of the store. Each worker has a part of an endpoint's cap,
+ * and one worker at a time probes an endpoint that is down, at the pace of a single worker.
+ *
+ * It decides by what the store said last. While the store can't be reached, no probe is sent; nothing else changes.
+ */
+export class SharedBreakers {
+  #shared = new Map<string, SharedBreaker>()
+  #workerCount: number
+  #heartbeatAt: number
+  #hasFailed = false
+  #working: Promise<void> | undefined
+  readonly #timer: NodeJS.Timeout
+
+  private constructor(
+    readonly parts: SharedBreakersParts,
+    workerCount: number,
+  ) {
+    this.#workerCount = workerCount
+    this.#heartbeatAt = parts.now() + HEARTBEAT_MS
+    this.#timer = setInterval(() => {
+      void this.tick()
+    }, TICK_MS)
+  }
+
+  /**
+   * Makes this process one of the workers. It must not send anything before: the others share the caps by the number of
+   * workers.
+   *
+   * @throws StoreError
+   */
+  static async join(parts: SharedBreakersParts): Promise<SharedBreakers> {
+    return new SharedBreakers(parts, await parts.workers.heartbeat())
+  }
+
+  /** Replaces the breakers that are shared. */
+  use(queues: readonly DestinationQueue[]): void {
+    const before = this.#shared
+    this.#shared = new Map()
+    for (const { destination, endpoints } of queues) {
+      for (const { endpoint, breaker } of endpoints) {
+        // Two destinations may have the same URL. Each has a breaker of its own for it.
+        const name = `${destination.name} ${endpoint.url}`
+        const known = before.get(name)
+        breaker.shareAmong(this.#workerCount)
+        this.#shared.set(
+          name,
+          known?.breaker === breaker ? known : { breaker, wasOpen: false, askAt: 0 },
+        )
+      }
+    }
+  }
+
+  /** Sends the heartbeat and asks for permissions, if that is due. A timer calls it too. */
+  tick(): Promise<void> {
+    this.#working ??= this.#work().finally(() => {
+      this.#working = undefined
+    })
+    return this.#working
+  }
+
+  /** Resolves once nothing is asked any more. */
+  async close(): Promise<void> {
+    clearInterval(this.#timer)
+    await this.#working
+  }
+
+  async #work(): Promise<void> {
+    try {
+      await this.#sendHeartbeat()
+      for (const [name, shared] of this.#shared) await this.#share(name, shared)
+      this.#hasFailed = false
+    } catch (error) {
+      if (!this.#hasFailed) this.parts.events.workersFailed(error)
+      this.#hasFailed = true
+    }
+  }
+
+  async #sendHeartbeat(): Promise<void> {
+    const { workers, now } = this.parts
+    if (now() < this.#heartbeatAt) return
+    this.#heartbeatAt = now() + HEARTBEAT_MS
+    const count = await workers.heartbeat()
+    if (count === this.#workerCount) return
+    this.#workerCount = count
+    for (const { breaker } of this.#shared.values()) breaker.shareAmong(count)
+  }
+
+  async #share(name: string, shared: SharedBreaker): Promise<void> {
+    const { workers, now } = this.parts
+    const { breaker, wasOpen } = shared
+    if (wasOpen && !breaker.isOpen) await workers.endProbes(name)
+    shared.wasOpen = breaker.isOpen
+    if (now() < shared.askAt || !breaker.needsPermission(now())) return
+    const askedAt = now()
+    const holdMs = await workers.tryProbe(name, PROBE_MS, MAX_PROBE_MS)
+    if (holdMs > 0) breaker.permitProbe(askedAt + holdMs)
+    else shared.askAt = now() + ASK_AGAIN_MS
+  }
+}

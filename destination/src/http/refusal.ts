@@ -1,0 +1,109 @@
+import { randomInt } from 'node:crypto'
+import { StoreError } from '../store/store-error.js'
+
+/** The content type of every answer. */
+export const JSON_TYPE = 'application/json; charset=utf-8'
+
+/** What is answered instead of 200. The codes are stable: clients and their owners act on them. */
+export type RefusalCode =
+  | 'no_write_key'
+  | 'unknown_write_key'
+  | 'not_found'
+  | 'method_not_allowed'
+  | 'unsupported_encoding'
+  | 'body_too_large'
+  | 'body_incomplete'
+  | 'invalid_gzip'
+  | 'invalid_json'
+  | 'invalid_batch'
+  | 'empty_batch'
+  | 'too_many_calls'
+  | 'all_rejected'
+  | 'rate_limited'
+  | 'bad_request'
+  | 'store_unavailable'
+  | 'internal_error'
+  | 'admin_disabled'
+  | 'invalid_audience'
+  | 'invalid_members'
+  | 'audience_superseded'
+  | 'invalid_user'
+  | 'no_admin_token'
+  | 'wrong_admin_token'
+  | 'invalid_parameter'
+  | 'unknown_delivery'
+  | 'unknown_message'
+  | 'too_many_listeners'
+
+/** Why one call is not taken. The codes are stable. */
+export type RejectionCode =
+  | 'invalid_call'
+  | 'unknown_type'
+  | 'missing_field'
+  | 'invalid_field'
+  | 'call_too_large'
+  | 'call_too_deep'
+
+/** One call of a batch that was not taken: where in the batch it was, and why, with the fix. */
+export interface Rejected {
+  index: number
+  code: RejectionCode
+  message: string
+}
+
+/** A request that is not taken as a whole. The message says what was expected, what came, and the fix. */
+export class Refusal extends Error {
+  override readonly name = 'Refusal'
+
+  constructor(
+    readonly status: number,
+    readonly code: RefusalCode,
+    message: string,
+    readonly headers: Readonly<Record<string, string>> = {},
+    readonly rejected?: readonly Rejected[],
+  ) {
+    super(message)
+  }
+}
+
+/** A call that is not taken. */
+export class RejectedCall extends Error {
+  override readonly name = 'RejectedCall'
+
+  constructor(
+    readonly code: RejectionCode,
+    message: string,
+  ) {
+    super(message)
+  }
+}
+
+/** What to answer for an error, whatever threw it. */
+export function toRefusal(error: unknown): Refusal {
+  if (error instanceof Refusal) return error
+  if (error instanceof StoreError) {
+    const why = error.code === 'full' ? 'The store is full' : 'The store can not write'
+    // Spread, so that clients that were refused together do not come again together.
+    const headers = { 'Retry-After': String(randomInt(1, 6)) }
+    return new Refusal(
+      503,
+      'store_unavailable',
+      `${why}: nothing was taken, send it again.`,
+      headers,
+    )
+  }
+  const { statusCode = 500, message } = error as { statusCode?: number; message?: string }
+  if (statusCode < 500) return new Refusal(statusCode, 'bad_request', message ?? 'Bad request')
+  return new Refusal(500, 'internal_error', 'Something went wrong here: send it again.')
+}
+
+const MAX_SHOWN = 40
+
+/** Says what came instead of what was expected, in a few words. */
+export function show(value: unknown): string {
+  if (Array.isArray(value)) return 'an array'
+  if (typeof value === 'object' && value !== null) return 'an object'
+  if (typeof value !== 'string') return String(value)
+  if (value.length <= MAX_SHOWN) return JSON.stringify(value)
+  return `${JSON.stringify(value.slice(0, MAX_SHOWN))}… (${value.length} characters)`
+}

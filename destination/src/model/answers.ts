@@ -1,0 +1,183 @@
+// What the admin API answers, as JSON. The routes, the page and the command line share these types. Times are ms since
+// the epoch, by the destination's clock.
+import type { State, Summary, Trace } from './delivery.js'
+import type { OutcomeCode } from './outcome.js'
+
+/**
+ * The state of an endpoint's circuit breaker. `closed`: the endpoint is healthy. `open`: the endpoint is down, and gets
+ * nothing but one probe at a time. `half-open`: the endpoint recovers, and gets more requests with each success.
+ */
+export type BreakerState = 'closed' | 'open' | 'half-open'
+
+/** `GET /v1/admin/status` */
+export interface Status {
+  version: string
+  startedAt: number
+  now: number
+  /** Whether this request came with the right admin token. */
+  canWrite: boolean
+  /** Whether the settings have an admin token. */
+  hasToken: boolean
+  store: 'postgres' | 'sqlite'
+  role: string
+  retentionMs: number
+  sources: SourceStatus[]
+  destinations: DestinationStatus[]
+}
+
+/** How many calls of a source were accepted, and how many were not, since the start. */
+export interface SourceTotals {
+  accepted: number
+  rejected: number
+}
+
+export interface SourceStatus extends SourceTotals {
+  name: string
+}
+
+export interface DestinationStatus {
+  name: string
+  enabled: boolean
+  sources: string[]
+  fresh: number
+  backlog: number
+  leased: number
+  dead: number
+  /** Age of the oldest delivery that is not settled, in ms. */
+  oldestMs: number
+  endpoints: EndpointStatus[]
+}
+
+export interface EndpointStatus extends EndpointTotals {
+  url: string
+  /** `null` if the process that answers does not send to the endpoint. */
+  breaker: BreakerStatus | null
+}
+
+export interface BreakerStatus {
+  state: BreakerState
+  /** Requests that may be under way at once now. */
+  allowed: number
+  inFlight: number
+  /** Requests that wait for their turn. */
+  waiting: number
+}
+
+/** What happened at one endpoint since the start. */
+export interface EndpointTotals {
+  delivered: number
+  failed: number
+  /** Of the last minutes; `null` if nothing was sent. */
+  p50Ms: number | null
+  p99Ms: number | null
+  /** The latest request that was sent and not delivered; `null` for none. */
+  lastFailure: Failure | null
+}
+
+/** A request that failed. */
+export interface Failure {
+  at: number
+  code: OutcomeCode
+  status: number | null
+  /** In words. */
+  error: string | null
+}
+
+/** `GET /v1/admin/history` */
+export interface EndpointHistories {
+  bucketMs: number
+  endpoints: EndpointHistory[]
+}
+
+export interface EndpointHistory {
+  destination: string
+  url: string
+  buckets: Bucket[]
+}
+
+/** One endpoint in one minute. */
+export interface Bucket {
+  /** When the minute began. */
+  at: number
+  delivered: number
+  /** Sent, and not delivered. */
+  failed: number
+  /** Not sent: the breaker was open, or the endpoint could not keep up. */
+  busy: number
+  /** Of what was sent; `null` if nothing was. */
+  p50Ms: number | null
+  p99Ms: number | null
+  /** The worst state that the breaker was seen in. */
+  breaker: BreakerState
+}
+
+/** `GET /v1/admin/deliveries` */
+export interface DeliveryList {
+  deliveries: Summary[]
+  /** The parameter `before` of the next page; `null` at the end. */
+  next: string | null
+  /** `false` if the search ran out of time before the page was full. */
+  isComplete: boolean
+}
+
+/** `GET /v1/admin/deliveries/:id`: a trace whose URLs have no queries. */
+export interface ShownTrace extends Trace {
+  /** When the retry window ends, if the delivery waits and was tried; otherwise `null`. */
+  deadlineAt: number | null
+}
+
+/** One attempt of a {@link ShownTrace}. */
+export type ShownAttempt = ShownTrace['attempts'][number]
+
+/** `GET /v1/admin/messages/:messageId` */
+export interface ShownMessage {
+  deliveries: ShownTrace[]
+}
+
+/** What `POST /v1/admin/replay` takes: exactly one of the first four. */
+export interface ReplayRequest {
+  ids?: number[]
+  messageId?: string
+  filter?: Record<string, string>
+  all?: true
+  /** Replays delivered messages too. */
+  force?: true
+}
+
+/** `POST /v1/admin/replay` */
+export interface Replayed {
+  /** Those that could be replayed. */
+  matched: number
+  /** Those that were; 0 in a dry run. */
+  replayed: number
+  /** In a dry run of those that match. */
+  byDestination: { name: string; count: number }[]
+  dryRun: boolean
+}
+
+/** The event `call` of `GET /v1/admin/stream`. */
+export interface CallEvent {
+  at: number
+  source: string
+  type: string
+  event: string
+  user: string
+  messageId: string
+}
+
+/** The event `attempt` of `GET /v1/admin/stream`. */
+export interface AttemptEvent {
+  at: number
+  id: number
+  messageId: string
+  source: string
+  destination: string
+  endpoint: string
+  attempt: number
+  code: OutcomeCode
+  status: number | null
+  ms: number
+  next: Extract<State, 'done' | 'backlog' | 'dead'>
+  nextInMs: number | null
+  error: string | null
+}

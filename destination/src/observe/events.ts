@@ -1,0 +1,40 @@
+import type { CollectEvents } from '../collect/routes.js'
+import type { DeliverEvents } from '../deliver/deliverer.js'
+import type { EnqueueEvents } from '../enqueue/enqueue.js'
+
+/** Everything that happens in a destination. Each stage names its own events. */
+export interface Events extends CollectEvents, EnqueueEvents, DeliverEvents {
+  /** Old deliveries could not be deleted; this is tried again. */
+  sweepFailed(error: unknown): void
+}
+
+/** Is told of the events that it has a method for. */
+export type Observer = Partial<Events>
+
+/** Tells each event to all observers, in their order. An observer that is added to the list later is told too. */
+export function tellAll(observers: readonly Observer[]): Events {
+  const tell =
+    <Name extends keyof Events>(name: Name) =>
+    (...details: Parameters<Events[Name]>) => {
+      for (const observer of observers) {
+        const method = observer[name] as ((...given: typeof details) => void) | undefined
+        method?.apply(observer, details)
+      }
+    }
+  return {
+    requestAnswered: tell('requestAnswered'),
+    callsCounted: tell('callsCounted'),
+    callsAccepted: tell('callsAccepted'),
+    callsNotAccepted: tell('callsNotAccepted'),
+    duplicated: tell('duplicated'),
+    committed: tell('committed'),
+    storeRefused: tell('storeRefused'),
+    attempted: tell('attempted'),
+    claimFailed: tell('claimFailed'),
+    settleFailed: tell('settleFailed'),
+    settleRecovered: tell('settleRecovered'),
+    settlementsRefused: tell('settlementsRefused'),
+    workersFailed: tell('workersFailed'),
+    sweepFailed: tell('sweepFailed'),
+  }
+}

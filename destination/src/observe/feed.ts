@@ -1,0 +1,144 @@
+import type { ServerResponse } from 'node:http'
+import type { AttemptEvent, CallEvent } from '../model/answers.js'
+import type { Call } from '../model/call.js'
+import type { Observer } from './events.js'
+import { withoutQuery } from '../model/shown-url.js'
+import type { EndpointOutcome } from '../deliver/decide.js'
+import type { Delivery, Settlement } from '../model/delivery.js'
+
+/** Listeners at once: each costs as much as it is sent. */
+const MAX_LISTENERS = 20
+
+/** Events a second that one is sent: more than anybody reads. */
+const EVENTS_PER_SECOND = 50
+
+/** In bytes: a listener that has so much left to take is sent nothing more until it has taken some. */
+const MAX_UNSENT_BYTES = 262_144
+
+/** In s: after so long without a word it gets one, so that nobody in between takes it for dead. */
+const SILENCE_S = 15
+
+interface Listener {
+  response: ServerResponse
+  /** In this second. */
+  sent: number
+  skipped: number
+  /** Seconds without a word. */
+  silent: number
+}
+
+/**
+ * Tells whoever listens of calls and attempts as they happen, as Server-Sent Events:
+ * https://html.spec.whatwg.org/multipage/server-sent-events.html
+ *
+ * While nobody listens, nothing is computed.
+ */
+export class Feed implements Observer {
+  readonly #listeners = new Set<Listener>()
+  #timer: NodeJS.Timeout | undefined
+
+  /** @param now - The time of day: ms since the epoch. */
+  constructor(readonly now: () => number = Date.now) {}
+
+  get hasRoom(): boolean {
+    return this.#listeners.size < MAX_LISTENERS
+  }
+
+  /** Tells a listener from now on, until it hangs up. */
+  add(response: ServerResponse): void {
+    const listener = { response, sent: 0, skipped: 0, silent: 0 }
+    this.#listeners.add(listener)
+    response.once('close', () => {
+      this.#listeners.delete(listener)
+      if (this.#listeners.size > 0) return
+      clearInterval(this.#timer)
+      this.#timer = undefined
+    })
+    response.write(': hello\n\n')
+    this.#timer ??= setInterval(() => {
+      for (const each of this.#listeners) this.#beginSecond(each)
+    }, 1_000).unref()
+  }
+
+  /** Calls of a source were accepted. */
+  callsAccepted(source: string, calls: readonly Call[]): void {
+    if (this.#listeners.size === 0) return
+    const at = this.now()
+    for (const { type, event, name, userId, anonymousId, messageId } of calls) {
+      const user = userId ?? anonymousId ?? ''
+      this.#tell('call', (): CallEvent => ({
+        at,
+        source,
+        type,
+        event: event ?? name ?? '',
+        user,
+        messageId,
+      }))
+    }
+  }
+
+  /** All attempts of one claim have ended. */
+  attempted(
+    delivery: Delivery,
+    outcomes: readonly EndpointOutcome[],
+    next: Settlement['next'],
+  ): void {
+    if (this.#listeners.size === 0) return
+    const at = this.now()
+    const { id, messageId, source, destination, attempt } = delivery
+    for (const { url, outcome } of outcomes) {
+      this.#tell('attempt', (): AttemptEvent => ({
+        at,
+        id,
+        messageId,
+        source,
+        destination,
+        endpoint: withoutQuery(url),
+        attempt,
+        code: outcome.code,
+        status: outcome.status ?? null,
+        ms: outcome.ms,
+        next: next.state,
+        nextInMs: next.state === 'backlog' ? Math.round(next.delayMs) : null,
+        error: outcome.error ?? null,
+      }))
+    }
+  }
+
+  /** Ends all that listen. */
+  close(): void {
+    for (const { response } of this.#listeners) response.end()
+  }
+
+  #tell(event: string, data: () => object): void {
+    let text: string | undefined
+    for (const listener of this.#listeners) {
+      const { response, sent } = listener
+      if (sent >= EVENTS_PER_SECOND || response.writableLength > MAX_UNSENT_BYTES) {
+        listener.skipped++
+        continue
+      }
+      listener.sent++
+      text ??= textOf(event, data())
+      response.write(text)
+    }
+  }
+
+  #beginSecond(listener: Listener): void {
+    const { response, sent, skipped } = listener
+    listener.silent = sent > 0 ? 0 : listener.silent + 1
+    listener.sent = 0
+    if (response.writableLength > MAX_UNSENT_BYTES) return
+    if (skipped > 0) {
+      listener.skipped = 0
+      response.write(textOf('skipped', { count: skipped }))
+    } else if (listener.silent >= SILENCE_S) {
+      listener.silent = 0
+      response.write(':\n\n')
+    }
+  }
+}
+
+function textOf(event: string, data: object): string {
+  return `event: ${event}\ndata: ${JSON.stringify(data)}\n\n`
+}

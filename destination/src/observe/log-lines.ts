@@ -1,0 +1,87 @@
+import type { EndpointOutcome } from '../deliver/decide.js'
+import type { Delivery, Settlement } from '../model/delivery.js'
+import { withoutQuery } from '../model/shown-url.js'
+import { StoreError } from '../store/store-error.js'
+import { errorMessage } from './error-message.js'
+import type { Observer } from './events.js'
+import type { Log } from './log.js'
+
+/**
+ * Writes events to the log: one line for each attempt, with ids and with what is decided. A line never has a body, a
+ * header, or the query of a URL, where some customers keep keys.
+ */
+export function logLines(log: Log): Observer {
+  const logFailure = (message: string) => (error: unknown) => {
+    log.error({ error: errorMessage(error) }, message)
+  }
+  return {
+    ...storeLines(log),
+    attempted: (delivery, outcomes, next) => {
+      logAttempts(log, delivery, outcomes, next)
+    },
+    claimFailed: logFailure('the store could not be read; trying again'),
+    settleFailed: logFailure(
+      'the store could not take outcomes: nothing more is sent until it does',
+    ),
+    settleRecovered: () => {
+      log.info({}, 'the store takes outcomes again')
+    },
+    settlementsRefused: (count) => {
+      log.warn(
+        { count },
+        'outcomes came too late: another attempt has the message, or its user was deleted',
+      )
+    },
+    workersFailed: logFailure(
+      'the other workers could not be heard: endpoints that are down are not probed until they are',
+    ),
+    sweepFailed: logFailure('what is too old could not be deleted; trying again'),
+  }
+}
+
+function logAttempts(
+  log: Log,
+  { messageId, source, destination, attempt }: Delivery,
+  outcomes: readonly EndpointOutcome[],
+  next: Settlement['next'],
+): void {
+  const nextInMs = next.state === 'backlog' ? Math.round(next.delayMs) : undefined
+  for (const { url, outcome } of outcomes) {
+    const { code, status, error } = outcome
+    const details = {
+      messageId,
+      source,
+      destination,
+      endpoint: withoutQuery(url),
+      attempt,
+      code,
+      status,
+      ms: Math.round(outcome.ms),
+      next: next.state,
+      nextInMs,
+      error,
+    }
+    if (code === 'delivered') log.info(details, 'attempt')
+    else log.warn(details, 'attempt')
+  }
+  if (next.state !== 'dead') return
+  const { reason } = next
+  log.error({ messageId, source, destination, attempt, reason }, 'dead letter')
+}
+
+/** Logs when the store begins to refuse calls, and when it takes calls again, but not each request in between. */
+function storeLines(log: Log): Observer {
+  let isRefusing = false
+  return {
+    callsNotAccepted: (error) => {
+      if (!(error instanceof StoreError) || isRefusing) return
+      isRefusing = true
+      log.error({ err: error }, 'the store takes no calls: clients are answered 503')
+    },
+    callsAccepted: () => {
+      if (!isRefusing) return
+      isRefusing = false
+      log.warn({}, 'the store takes calls again')
+    },
+  }
+}

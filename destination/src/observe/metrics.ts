@@ -1,0 +1,313 @@
+import { collectDefaultMetrics, Registry } from 'prom-client'
+import type { DestinationQueue } from '../deliver/destination-queue.js'
+import type { BreakerState } from '../model/answers.js'
+import { withoutQuery } from '../model/shown-url.js'
+import type { EndpointOutcome } from '../deliver/decide.js'
+import type { Delivery, Settlement, Stats } from '../model/delivery.js'
+import { version } from '../version.js'
+import type { Observer } from './events.js'
+import { addMetric, Counts, Durations, type Labels, type Sample } from './series.js'
+
+/** What is looked up when the metrics are asked for. */
+export interface MetricSources {
+  /** How much waits, by destination. */
+  stats: () => Promise<Stats[]>
+  /** The destinations of the settings, with their endpoints. */
+  queues: () => readonly DestinationQueue[]
+}
+
+/** In seconds: a receiver answers in some ms, or at the end of its 5 s. */
+const ATTEMPT_BOUNDS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10]
+
+/** In seconds: a commit takes as long as the disk's sync. */
+const COMMIT_BOUNDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5]
+
+/** What was sent to one endpoint. */
+interface EndpointCounts {
+  outcomes: Counts
+  durations: Durations
+}
+
+/** What became of the messages of one destination. */
+interface DestinationCounts {
+  endpoints: Map<string, EndpointCounts>
+  delivered: number
+  dead: number
+}
+
+/**
+ * Counts what happens, for Prometheus. Labels are names of the settings and codes, never ids: there are few of them,
+ * whatever clients send.
+ */
+export class Metrics implements Observer {
+  readonly #registry = new Registry()
+  readonly #requests = new BySource()
+  readonly #calls = new BySource()
+  readonly #duplicates = new BySource()
+  readonly #commits = new Durations(COMMIT_BOUNDS)
+  readonly #destinations = new Map<string, DestinationCounts>()
+
+  constructor(readonly sources: MetricSources) {
+    processRegistry() // from now on, not from the first time that somebody asks
+    this.#addCollected()
+    this.#addSent()
+    this.#addWaiting()
+    this.#addEndpoints()
+  }
+
+  /** A request was answered: `ok`, `partly`, or with the code of a refusal. */
+  requestAnswered(source: string, answer: string): void {
+    this.#requests.of(source).add(answer)
+  }
+
+  /** So many calls of a request were taken (`accepted`), or not, with the code of why. */
+  callsCounted(source: string, answer: string, count: number): void {
+    this.#calls.of(source).add(answer, count)
+  }
+
+  /** A message came again. */
+  duplicated(source: string, destination: string): void {
+    this.#duplicates.of(source).add(destination)
+  }
+
+  /** The store took so long to make calls durable. */
+  committed(ms: number): void {
+    this.#commits.add(ms)
+  }
+
+  /** All attempts of one claim have ended. */
+  attempted(
+    { destination }: Pick<Delivery, 'destination'>,
+    outcomes: readonly EndpointOutcome[],
+    { state }: Settlement['next'],
+  ): void {
+    const counts = this.#destination(destination)
+    if (state === 'done') counts.delivered++
+    if (state === 'dead') counts.dead++
+    for (const { url, outcome } of outcomes) {
+      const { outcomes, durations } = endpointOf(counts, url)
+      outcomes.add(outcome.code)
+      if (outcome.ms > 0) durations.add(outcome.ms) // at 0 nothing was sent
+    }
+  }
+
+  /** The media type of {@link text}. */
+  get contentType(): string {
+    return this.#registry.contentType
+  }
+
+  /** Everything, as Prometheus reads it. */
+  async text(): Promise<string> {
+    return await Registry.merge([this.#registry, processRegistry()]).metrics()
+  }
+
+  #addCollected(): void {
+    const counter = (name: string, help: string, label: string, counts: BySource) => {
+      addMetric(this.#registry, { name, help, type: 'counter' }, () => counts.samples(label))
+    }
+    counter('hookline_requests_total', 'Requests of sources, by answer.', 'answer', this.#requests)
+    counter('hookline_calls_total', 'Calls of sources, by answer.', 'answer', this.#calls)
+    counter(
+      'hookline_duplicates_total',
+      'Messages that came again and were not forwarded again.',
+      'destination',
+      this.#duplicates,
+    )
+    const name = 'hookline_store_commit_duration_seconds'
+    const help = 'From the arrival of calls at the store until they were durable.'
+    addMetric(this.#registry, { name, help, type: 'histogram' }, () =>
+      this.#commits.samples(name, {}),
+    )
+  }
+
+  #addSent(): void {
+    addMetric(
+      this.#registry,
+      {
+        name: 'hookline_attempts_total',
+        help: 'Attempts at endpoints, by outcome.',
+        type: 'counter',
+      },
+      () => this.#eachEndpoint(({ outcomes }, labels) => outcomes.samples('outcome', labels)),
+    )
+    const name = 'hookline_attempt_duration_seconds'
+    const help = 'From the start of an attempt to the status line, or to its failure.'
+    addMetric(this.#registry, { name, help, type: 'histogram' }, () =>
+      this.#eachEndpoint(({ durations }, labels) => durations.samples(name, labels)),
+    )
+    addMetric(
+      this.#registry,
+      {
+        name: 'hookline_messages_total',
+        help: 'Messages that were delivered, or became dead letters.',
+        type: 'counter',
+      },
+      () =>
+        Array.from(this.#destinations, ([destination, { delivered, dead }]) => [
+          { labels: { destination, result: 'delivered' }, value: delivered },
+          { labels: { destination, result: 'dead' }, value: dead },
+        ]).flat(),
+    )
+  }
+
+  /** All of them come from one look at the store; that it fails is a metric too, and no reason to have none. */
+  #addWaiting(): void {
+    let looking: Promise<Stats[] | undefined> | undefined
+    const look = () => {
+      looking ??= this.sources
+        .stats()
+        .catch(() => undefined)
+        .finally(() => {
+          looking = undefined
+        })
+      return looking
+    }
+    const gauge = (name: string, help: string, samples: (stats: Stats) => Sample[]) => {
+      addMetric(this.#registry, { name, help, type: 'gauge' }, async () =>
+        this.#known((await look()) ?? []).flatMap(samples),
+      )
+    }
+    gauge(
+      'hookline_pending_messages',
+      'Messages that wait for an attempt, or are in one.',
+      ({ destination, fresh, backlog, leased }) => [
+        { labels: { destination, state: 'fresh' }, value: fresh },
+        { labels: { destination, state: 'backlog' }, value: backlog },
+        { labels: { destination, state: 'leased' }, value: leased },
+      ],
+    )
+    gauge(
+      'hookline_oldest_pending_age_seconds',
+      'Age of the oldest message that is neither delivered nor dead; 0 if there is none.',
+      ({ destination, oldestMs }) => [{ labels: { destination }, value: oldestMs / 1_000 }],
+    )
+    gauge('hookline_dead_letters', 'Dead letters that are kept.', ({ destination, dead }) => [
+      { labels: { destination }, value: dead },
+    ])
+    addMetric(
+      this.#registry,
+      { name: 'hookline_store_up', help: 'Whether the store answers.', type: 'gauge' },
+      async () => [{ labels: {}, value: (await look()) ? 1 : 0 }],
+    )
+  }
+
+  #addEndpoints(): void {
+    const breakers = () =>
+      this.sources.queues().flatMap(({ destination: { name }, endpoints }) =>
+        endpoints.map(({ endpoint, breaker }) => ({
+          breaker,
+          labels: { destination: name, endpoint: withoutQuery(endpoint.url) },
+        })),
+      )
+    addMetric(
+      this.#registry,
+      {
+        name: 'hookline_endpoint_breakers',
+        help: 'Circuit breakers of endpoints, by state: open ones let only probes through.',
+        type: 'gauge',
+      },
+      () =>
+        summed(
+          breakers().flatMap(({ breaker, labels }) =>
+            BREAKER_STATES.map((state) => ({
+              labels: { ...labels, state },
+              value: breaker.state === state ? 1 : 0,
+            })),
+          ),
+        ),
+    )
+    addMetric(
+      this.#registry,
+      {
+        name: 'hookline_endpoint_requests',
+        help: 'Requests that are under way at endpoints.',
+        type: 'gauge',
+      },
+      () => summed(breakers().map(({ breaker, labels }) => ({ labels, value: breaker.inFlight }))),
+    )
+    addMetric(
+      this.#registry,
+      { name: 'hookline_build_info', help: 'The version that runs.', type: 'gauge' },
+      () => [{ labels: { version }, value: 1 }],
+    )
+  }
+
+  /** What is in the store of the destinations in the settings, also where nothing waits. */
+  #known(all: readonly Stats[]): Stats[] {
+    return this.sources.queues().map(({ destination: { name } }) => {
+      const none = { destination: name, fresh: 0, backlog: 0, leased: 0, dead: 0, oldestMs: 0 }
+      return all.find(({ destination }) => destination === name) ?? none
+    })
+  }
+
+  #eachEndpoint(samples: (counts: EndpointCounts, labels: Labels) => Sample[]): Sample[] {
+    const all: Sample[] = []
+    for (const [destination, { endpoints }] of this.#destinations) {
+      for (const [url, counts] of endpoints) {
+        all.push(...samples(counts, { destination, endpoint: withoutQuery(url) }))
+      }
+    }
+    return summed(all)
+  }
+
+  #destination(name: string): DestinationCounts {
+    let counts = this.#destinations.get(name)
+    if (!counts) {
+      counts = { endpoints: new Map(), delivered: 0, dead: 0 }
+      this.#destinations.set(name, counts)
+    }
+    return counts
+  }
+}
+
+const BREAKER_STATES: readonly BreakerState[] = ['closed', 'open', 'half-open']
+
+/** Counts by source, and by one more label. */
+class BySource {
+  readonly #counts = new Map<string, Counts>()
+
+  of(source: string): Counts {
+    let counts = this.#counts.get(source)
+    if (!counts) {
+      counts = new Counts()
+      this.#counts.set(source, counts)
+    }
+    return counts
+  }
+
+  samples(label: string): Sample[] {
+    return Array.from(this.#counts, ([source, counts]) => counts.samples(label, { source })).flat()
+  }
+}
+
+function endpointOf({ endpoints }: DestinationCounts, url: string): EndpointCounts {
+  let counts = endpoints.get(url)
+  if (!counts) {
+    counts = { outcomes: new Counts(), durations: new Durations(ATTEMPT_BOUNDS) }
+    endpoints.set(url, counts)
+  }
+  return counts
+}
+
+/** Endpoints whose URLs differ in their query alone are one, for there are keys in queries. */
+function summed(samples: readonly Sample[]): Sample[] {
+  const bySeries = new Map<string, Sample>()
+  for (const sample of samples) {
+    const series = JSON.stringify([sample.metricName, sample.labels])
+    const known = bySeries.get(series)
+    if (known) known.value += sample.value
+    else bySeries.set(series, { ...sample })
+  }
+  return Array.from(bySeries.values())
+}
+
+let ofProcess: Registry | undefined
+
+/** Node's own: event loop, memory, garbage collection, CPU. One for all in this process, for it never ends. */
+function processRegistry(): Registry {
+  if (!ofProcess) {
+    ofProcess = new Registry()
+    collectDefaultMetrics({ register: ofProcess })
+  }
+  return ofProcess
+}

@@ -1,0 +1,32 @@
+import type { Deliverer } from '../deliver/deliverer.js'
+import type { ReadPort } from '../store/store.js'
+import type { Observer } from './events.js'
+import { Feed } from './feed.js'
+import { History } from './history.js'
+import { logLines } from './log-lines.js'
+import type { Log } from './log.js'
+import { Metrics } from './metrics.js'
+import { Readiness } from './readiness.js'
+
+/** What the observers work with. */
+export interface ObserversParts {
+  store: Pick<ReadPort, 'ping' | 'stats'>
+  deliverer: Pick<Deliverer, 'dispatcher' | 'settler' | 'queues'>
+  log: Log
+  /** A monotonic clock, in ms. */
+  now: () => number
+}
+
+/** Makes everybody who is told of events, and adds them to the list of observers. */
+export function createObservers(
+  { store, deliverer, log, now }: ObserversParts,
+  observers: Observer[],
+) {
+  const { dispatcher, settler } = deliverer
+  const metrics = new Metrics({ stats: () => store.stats(), queues: () => deliverer.queues })
+  const history = new History()
+  const feed = new Feed()
+  const readiness = new Readiness({ dispatcher, settler, store, now })
+  observers.push(metrics, history, feed, readiness, logLines(log))
+  return { metrics, history, feed, readiness }
+}

@@ -1,0 +1,84 @@
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import type { SyncAudience } from '../enqueue/audience.js'
+import { readBody } from '../http/read-body.js'
+import { parseBody } from '../http/json-body.js'
+import { JSON_TYPE, Refusal, show } from '../http/refusal.js'
+import { allowSlowBody } from '../http/server.js'
+import type { DeleteUser } from '../enqueue/deletion.js'
+import { StoreError } from '../store/store-error.js'
+import { traitOf } from '../enqueue/trait.js'
+import { checkToken } from './access.js'
+import { readMembers } from './members.js'
+
+/** What the routes that act work with. */
+export interface ActRoutesParts {
+  /** Of the present settings. */
+  adminToken: () => string | undefined
+  syncAudience: SyncAudience
+  deleteUser: DeleteUser
+}
+
+/** Adds the routes that change audiences and delete users. They need the admin token, and read the bodies themselves. */
+export function addActRoutes(app: FastifyInstance, parts: ActRoutesParts): void {
+  void app.register((routes, _options, done) => {
+    routes.removeAllContentTypeParsers()
+    routes.addContentTypeParser('*', (_request, _body, parsed) => {
+      parsed(null)
+    })
+    routes.addHook('onRequest', (request, _reply, next) => {
+      checkToken(request.raw, parts.adminToken())
+      next()
+    })
+    routes.put<{ Params: { name: string } }>('/v1/audiences/:name', (request, reply) =>
+      putAudience(parts, request, reply),
+    )
+    routes.post('/v1/deletions', (request, reply) => postDeletion(parts, request, reply))
+    done()
+  })
+}
+
+/** Between two parts of a list, in ms: it may be long, and its client slow, but not silent. */
+const LIST_IDLE_MS = 60_000
+
+async function putAudience(
+  { syncAudience }: ActRoutesParts,
+  { raw, params }: FastifyRequest<{ Params: { name: string } }>,
+  reply: FastifyReply,
+): Promise<FastifyReply> {
+  const audience = traitOf(params.name)
+  if (audience === '') {
+    const message = `The name of an audience must have a letter or a digit; got ${show(params.name)}.`
+    throw new Refusal(400, 'invalid_audience', message)
+  }
+  allowSlowBody(raw, LIST_IDLE_MS)
+  try {
+    const members = readMembers(raw, raw.headers['content-type'])
+    return await answer(reply, { audience, ...(await syncAudience(audience, members)) })
+  } catch (error) {
+    if (!(error instanceof StoreError) || error.code !== 'superseded') throw error
+    const message = 'Another list of the same audience has come meanwhile: that one counts.'
+    throw new Refusal(409, 'audience_superseded', message)
+  }
+}
+
+/** In bytes: a user's id needs far less. */
+const MAX_DELETION_BYTES = 32_768
+
+async function postDeletion(
+  { deleteUser }: ActRoutesParts,
+  { raw }: FastifyRequest,
+  reply: FastifyReply,
+): Promise<FastifyReply> {
+  const { userId } = parseBody(await readBody(raw, MAX_DELETION_BYTES))
+  const id = typeof userId === 'number' && Number.isSafeInteger(userId) ? String(userId) : userId
+  if (typeof id !== 'string' || id === '') {
+    const message = `The body must have a "userId", a non-empty text; got ${show(userId)}.`
+    throw new Refusal(400, 'invalid_user', message)
+  }
+  return answer(reply, { userId: id, ...(await deleteUser(id)) })
+}
+
+function answer(reply: FastifyReply, result: object): FastifyReply {
+  reply.header('content-type', JSON_TYPE)
+  return reply.send(JSON.stringify({ success: true, ...result }))
+}

@@ -1,0 +1,31 @@
+import type { FastifyInstance } from 'fastify'
+import { createSyncAudience } from '../enqueue/audience.js'
+import { createDeleteUser } from '../enqueue/deletion.js'
+import type { Enqueue } from '../enqueue/enqueue.js'
+import type { Store } from '../store/store.js'
+import { addActRoutes } from './act-routes.js'
+import { addAdminApi, type AdminApiParts } from './admin-api.js'
+import { addMetricsRoute, type MetricsRouteParts } from './metrics-route.js'
+import { addPageRoutes } from './page.js'
+
+/** What the operator's routes work with. */
+export interface AdminParts extends AdminApiParts {
+  store: Store
+  enqueue: Enqueue
+  metrics: MetricsRouteParts['metrics']
+}
+
+/** Adds everything for the operator: the page, the metrics, and the routes that read and act. */
+export function addAdmin(app: FastifyInstance, parts: AdminParts): void {
+  const { store, dispatcher, enqueue, settings, metrics } = parts
+  const adminToken = () => settings().adminToken
+  const destinations = () => settings().destinations
+  addPageRoutes(app)
+  addMetricsRoute(app, { metrics, adminToken })
+  addActRoutes(app, {
+    adminToken,
+    syncAudience: createSyncAudience({ store, dispatcher, destinations, now: Date.now }),
+    deleteUser: createDeleteUser({ enqueue, store, settings, now: Date.now }),
+  })
+  addAdminApi(app, parts)
+}

@@ -1,0 +1,166 @@
+import { Refusal, show } from '../http/refusal.js'
+import type { DeliveryId, Filter, State } from '../model/delivery.js'
+
+/** What came in a query, or in a body. */
+type Given = Readonly<Record<string, unknown>>
+
+/** States as they are asked for; `waiting` is all that is not settled. */
+const STATES: Readonly<Record<string, readonly State[]>> = {
+  fresh: ['fresh'],
+  backlog: ['backlog'],
+  leased: ['leased'],
+  waiting: ['fresh', 'backlog', 'leased'],
+  done: ['done'],
+  dead: ['dead'],
+  skipped: ['skipped'],
+}
+
+/** One page of a list of deliveries. */
+export interface ListParameters {
+  filter: Filter
+  before: DeliveryId | undefined
+  limit: number
+}
+
+const LIST_FIELDS = ['destination', 'source', 'type', 'event', 'user', 'messageId'] as const
+const REPLAY_FIELDS = ['destination', 'source', 'type', 'event', 'user'] as const
+
+/** @throws {@link Refusal} */
+export function readList(query: Given): ListParameters {
+  checkNames(query, ['state', 'before', 'limit', ...LIST_FIELDS])
+  const { state } = query
+  const states =
+    typeof state === 'string' && Object.hasOwn(STATES, state) ? STATES[state] : undefined
+  if (state !== undefined && !states) {
+    throw invalid('state', `one of ${Object.keys(STATES).join(', ')}`, state)
+  }
+  return {
+    filter: { states, ...texts(query, LIST_FIELDS) },
+    before: count(query, 'before', 1, Number.MAX_SAFE_INTEGER),
+    limit: count(query, 'limit', 1, 200) ?? 50,
+  }
+}
+
+/** @throws {@link Refusal} */
+export function readMinutes(query: Given, max: number): number {
+  checkNames(query, ['minutes'])
+  return count(query, 'minutes', 1, max) ?? 60
+}
+
+/** @throws {@link Refusal} */
+export function readId(params: Given): DeliveryId {
+  return count(params, 'id', 1, Number.MAX_SAFE_INTEGER) as DeliveryId
+}
+
+/** What is to be replayed. */
+export interface ReplayParameters {
+  which: { ids: DeliveryId[] } | { filter: Filter }
+  /** Replays what has arrived too. */
+  force: boolean
+  dryRun: boolean
+}
+
+/** Ids in one request. */
+const MAX_IDS = 10_000
+
+/** @throws {@link Refusal} */
+export function readReplay(body: unknown): ReplayParameters {
+  if (!isObject(body)) throw invalid('the body', 'a JSON object', body)
+  const selections = ['ids', 'messageId', 'filter', 'all'] as const
+  checkNames(body, [...selections, 'force', 'dryRun'])
+  const given = selections.filter((name) => body[name] !== undefined)
+  if (given.length !== 1) {
+    const came = given.length === 0 ? 'none came' : `${given.join(' and ')} came`
+    throw new Refusal(
+      400,
+      'invalid_parameter',
+      `Exactly one of ids, messageId, filter and all says what to replay; ${came}.`,
+    )
+  }
+  const force = flag(body, 'force')
+  if (force && (body['filter'] !== undefined || body['all'] !== undefined)) {
+    const message = 'force is for ids and messageId: what has arrived is not sent again in bulk.'
+    throw new Refusal(400, 'invalid_parameter', message)
+  }
+  return { which: whichOf(body), force, dryRun: flag(body, 'dryRun') }
+}
+
+function whichOf(body: Given): ReplayParameters['which'] {
+  const { ids, messageId, filter, all } = body
+  if (ids !== undefined) {
+    if (!isIds(ids)) throw invalid('ids', `a list of 1 to ${MAX_IDS} ids of deliveries`, ids)
+    return { ids: [...new Set(ids)] }
+  }
+  if (messageId !== undefined) return { filter: texts(body, ['messageId']) }
+  if (all !== undefined) {
+    if (all !== true) throw invalid('all', 'true', all)
+    return { filter: {} }
+  }
+  if (!isObject(filter) || Object.keys(filter).length === 0) {
+    throw invalid('filter', 'an object with a field at least; "all": true replays all', filter)
+  }
+  checkNames(filter, [...REPLAY_FIELDS, 'since', 'until'])
+  return {
+    filter: {
+      ...texts(filter, REPLAY_FIELDS),
+      since: count(filter, 'since', 0, Number.MAX_SAFE_INTEGER),
+      until: count(filter, 'until', 0, Number.MAX_SAFE_INTEGER),
+    },
+  }
+}
+
+/** A name that is mistaken for none would match all. */
+function checkNames(given: Given, names: readonly string[]): void {
+  const unknown = Object.keys(given).find((name) => !names.includes(name))
+  if (unknown === undefined) return
+  const message = `There is no ${show(unknown)} here: there are ${names.join(', ')}.`
+  throw new Refusal(400, 'invalid_parameter', message)
+}
+
+function texts<Name extends string>(
+  given: Given,
+  names: readonly Name[],
+): Partial<Record<Name, string>> {
+  const found: Partial<Record<Name, string>> = {}
+  for (const name of names) {
+    const value = given[name]
+    if (value === undefined) continue
+    if (typeof value !== 'string') throw invalid(name, 'one text', value)
+    found[name] = value
+  }
+  return found
+}
+
+function count(given: Given, name: string, min: number, max: number): number | undefined {
+  const value = given[name]
+  if (value === undefined) return undefined
+  const number = typeof value === 'string' && /^\d{1,16}$/.test(value) ? Number(value) : value
+  if (Number.isInteger(number) && (number as number) >= min && (number as number) <= max) {
+    return number as number
+  }
+  const range = max === Number.MAX_SAFE_INTEGER ? `of at least ${min}` : `from ${min} to ${max}`
+  throw invalid(name, `a whole number ${range}`, value)
+}
+
+function flag(given: Given, name: string): boolean {
+  const { [name]: value = false } = given
+  if (typeof value !== 'boolean') throw invalid(name, 'true or false', value)
+  return value
+}
+
+function isIds(value: unknown): value is number[] {
+  return (
+    Array.isArray(value) &&
+    value.length >= 1 &&
+    value.length <= MAX_IDS &&
+    value.every((id) => Number.isSafeInteger(id) && id > 0)
+  )
+}
+
+function isObject(value: unknown): value is Given {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
+}
+
+function invalid(name: string, expected: string, got: unknown): Refusal {
+  return new Refusal(400, 'invalid_parameter', `${name} must be ${expected}, got ${show(got)}.`)
+}

@@ -1,0 +1,15 @@
+import { WINDOW_MS } from '../deliver/schedule.js'
+import type { ShownTrace } from '../model/answers.js'
+import type { Trace } from '../model/delivery.js'
+import { withoutQuery } from '../model/shown-url.js'
+
+/** A trace that may be shown: the queries of URLs, where some customers keep keys, are left out. */
+export function shownTrace(trace: Trace): ShownTrace {
+  const isWaiting = trace.dueAt !== null
+  const { firstAttemptAt } = trace
+  return {
+    ...trace,
+    deadlineAt: isWaiting && firstAttemptAt !== null ? firstAttemptAt + WINDOW_MS : null,
+    attempts: trace.attempts.map((attempt) => ({ ...attempt, url: withoutQuery(attempt.url) })),
+  }
+}

@@ -1,0 +1,60 @@
+import type { DestinationQueue } from '../deliver/destination-queue.js'
+import type { EndpointQueue } from '../deliver/endpoint-queue.js'
+import type { BreakerStatus, DestinationStatus, Status } from '../model/answers.js'
+import type { Stats } from '../model/delivery.js'
+import { withoutQuery } from '../model/shown-url.js'
+import type { History } from '../observe/history.js'
+import type { Role } from '../settings/role.js'
+import type { Destination, Settings } from '../settings/settings.js'
+import { isPostgres } from '../store/kind.js'
+import type { ReadPort } from '../store/store.js'
+
+/** What the status is made of. */
+export interface StatusParts {
+  store: Pick<ReadPort, 'stats'>
+  history: History
+  /** The present settings. */
+  settings: () => Settings
+  /** By the present settings; empty if nothing is delivered here. */
+  queues: () => readonly DestinationQueue[]
+  role: Role
+}
+
+/** The status, but for the fields that depend on the request or on the process. */
+export async function statusOf(
+  parts: StatusParts,
+): Promise<Pick<Status, 'store' | 'role' | 'retentionMs' | 'sources' | 'destinations'>> {
+  const { history, role } = parts
+  const { store: url, retentionMs, sources, destinations } = parts.settings()
+  const stats = await parts.store.stats()
+  return {
+    store: isPostgres(url) ? 'postgres' : 'sqlite',
+    role,
+    retentionMs,
+    sources: sources.map(({ name }) => ({ name, ...history.source(name) })),
+    destinations: destinations.map((destination) => statusOfDestination(destination, stats, parts)),
+  }
+}
+
+function statusOfDestination(
+  { name, enabled, sources, webhooks }: Destination,
+  stats: readonly Stats[],
+  { history, queues }: StatusParts,
+): DestinationStatus {
+  const counts = stats.find(({ destination }) => destination === name)
+  const { fresh = 0, backlog = 0, leased = 0, dead = 0, oldestMs = 0 } = counts ?? {}
+  const queue = queues().find(({ destination }) => destination.name === name)
+  const endpoints = webhooks.map(({ url }) => ({
+    url: withoutQuery(url),
+    breaker: breakerOf(queue?.endpoints.find(({ endpoint }) => endpoint.url === url)),
+    ...history.endpoint(name, url),
+  }))
+  return { name, enabled, sources, fresh, backlog, leased, dead, oldestMs, endpoints }
+}
+
+function breakerOf(queue: EndpointQueue | undefined): BreakerStatus | null {
+  if (!queue) return null
+  const { breaker, waiting } = queue
+  const { state, inFlight } = breaker
+  return { state, allowed: breaker.room(queue.now()) + inFlight, inFlight, waiting }
+}

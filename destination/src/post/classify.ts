@@ -1,0 +1,99 @@
+import { errors } from 'undici'
+import { describeCertificateError } from './certificate-errors.js'
+import { NoAddressError } from './guard.js'
+import type { Outcome, OutcomeCode, Verdict } from '../model/outcome.js'
+
+/** What an answer, or the lack of one, means. */
+export type Judgement = Pick<Outcome, 'code' | 'verdict' | 'error'>
+
+const DELIVERED: Judgement = { code: 'delivered', verdict: 'delivered', error: undefined }
+
+/**
+ * Judges the status of an answer.
+ *
+ * @param location - where a redirect leads
+ */
+export function judgeStatus(status: number, location?: string): Judgement {
+  const answered = `The endpoint answered ${status}`
+  if (status >= 200 && status < 300) return DELIVERED
+  if (status >= 300 && status < 400) return refused('redirect', `${answered}${leadsTo(location)}`)
+  if (status === 408) return retry('request_timeout', `${answered}: it waited for the request.`)
+  if (status === 429) return retry('throttled', `${answered}: it wants fewer requests.`)
+  if (status >= 400 && status < 500) return refused('client_error', `${answered}.`)
+  if (status >= 500 && status < 600) return retry('server_error', `${answered}.`)
+  return retry('connection_failed', `${answered}, which is no status of HTTP.`)
+}
+
+/** Names the host alone: paths and queries hold secrets. */
+function leadsTo(location: string | undefined): string {
+  const end = ', and redirects are not followed. Set the URL to where the endpoint is.'
+  if (location === undefined) return end
+  const base = 'relative://'
+  if (!URL.canParse(location, base)) return end
+  const { host } = new URL(location, base)
+  return ` and leads to ${host === '' ? 'another path' : host}${end}`
+}
+
+/** What had come to pass of a request when its time was up. */
+export function judgeTimeout(deadlineMs: number, wasSent: boolean): Judgement {
+  const within = `within ${deadlineMs / 1_000} s`
+  return wasSent
+    ? retry('timeout', `The endpoint did not answer ${within}.`)
+    : retry('timeout', `There was no connection to the endpoint ${within}: nothing was sent.`)
+}
+
+/**
+ * Judges the failure of a request that got no answer. Only what is certain to stay is refused: a certificate that is
+ * not accepted, a refused address. All else may pass, and is tried again.
+ */
+export function judgeError(error: unknown, host: string): Judgement {
+  if (error instanceof NoAddressError)
+    return { code: error.code, verdict: error.verdict, error: error.message }
+  const code = codeOf(error)
+  const detail = error instanceof Error ? error.message : String(error)
+  const certificate = describeCertificateError(code, host, detail)
+  if (certificate !== undefined) return refused('tls_error', certificate)
+  if (code === 'EPROTO' || code.startsWith('ERR_SSL_') || code.startsWith('ERR_TLS_'))
+    return retry('tls_error', describeHandshake(host, detail))
+  if (error instanceof errors.HTTPParserError)
+    return retry('connection_failed', `${host} answered with something else than HTTP (${detail}).`)
+  const [outcome, words] = describeFailure(code)
+  return retry(outcome, `${host} ${words} (${[code, detail].filter(Boolean).join(': ')}).`)
+}
+
+/**
+ * A handshake that fails may succeed once the endpoint's rollout is through, and nothing was sent: unlike a
+ * certificate, it is tried again.
+ */
+function describeHandshake(host: string, detail: string): string {
+  const fix = /wrong version number|packet length too long/i.test(detail)
+    ? 'It seems to speak plain HTTP: does its URL start with http, or have another port?'
+    : 'Check the TLS versions and ciphers of the endpoint.'
+  return `No TLS could be agreed on with ${host} (${detail}): nothing was sent. ${fix}`
+}
+
+function describeFailure(code: string): [OutcomeCode, string] {
+  if (code === 'ECONNREFUSED') return ['connection_refused', 'refused the connection']
+  if (code === 'ETIMEDOUT' || code === 'UND_ERR_CONNECT_TIMEOUT')
+    return ['timeout', 'could not be reached in time']
+  if (RESETS.has(code)) return ['connection_reset', 'closed the connection before it answered']
+  if (code === 'UND_ERR_HEADERS_OVERFLOW')
+    return ['connection_failed', 'answered with headers of more than 16 KB']
+  return ['connection_failed', 'could not be reached']
+}
+
+/** undici's own: the other side ended the connection in good order, but without an answer. */
+const RESETS = new Set(['ECONNRESET', 'EPIPE', 'ECONNABORTED', 'UND_ERR_SOCKET'])
+
+function codeOf(error: unknown): string {
+  const code = error instanceof Error ? (error as NodeJS.ErrnoException).code : undefined
+  return typeof code === 'string' ? code : ''
+}
+
+function retry(code: OutcomeCode, error: string): Judgement {
+  return { code, verdict: 'retry', error }
+}
+
+function refused(code: OutcomeCode, error: string): Judgement {
+  return { code, verdict: 'refused' satisfies Verdict, error }
+}

@@ -1,0 +1,23 @@
+import { randomUUID } from 'node:crypto'
+import type { NewDelivery } from '../model/delivery.js'
+import type { MemberMessage } from './store.js'
+
+/**
+ * The delivery of a message about a member. Its id is a UUID that starts with the time (version 7, RFC 9562, 5.7), so that
+ * the ids of many members are side by side in the index.
+ *
+ * @param now - Ms since the epoch.
+ */
+export function memberDelivery(user: string, message: MemberMessage, now: number): NewDelivery {
+  const { source, destination, before, after } = message
+  const time = now.toString(16).padStart(12, '0')
+  return {
+    messageId: `${time.slice(0, 8)}-${time.slice(8)}-7${randomUUID().slice(15)}`,
+    source,
+    destination,
+    type: 'identify',
+    user,
+    body: before + JSON.stringify(user) + after,
+    state: 'backlog',
+  }
+}

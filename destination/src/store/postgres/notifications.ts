@@ -1,0 +1,93 @@
+import { randomUUID } from 'node:crypto'
+import type { Lane, NewDelivery } from '../../model/delivery.js'
+import { fromStored, toStored } from '../text.js'
+import type { Connection } from './connection.js'
+
+/** The wait before a connection that was lost is made again, and how often it is tried whether it still is one, in ms. */
+const RECONNECT_MS = 1_000
+const CHECK_MS = 15_000
+
+/** In bytes; the server takes a little less than 8,000. https://www.postgresql.org/docs/current/sql-notify.html */
+const MAX_PAYLOAD_BYTES = 7_900
+
+/** Tells the other processes what was put, and listens to them on a connection of its own. */
+export class PutNotifications {
+  readonly channel: string
+  readonly #connection: Connection
+  /** Marks the payloads of this process. */
+  readonly #origin = randomUUID()
+  #listener: ((destination: string, lane: Lane) => void) | undefined
+  #client: ReturnType<Connection['createClient']> | undefined
+  #timer: NodeJS.Timeout | undefined
+  #isClosed = false
+
+  /** @param schema - As it stands in statements. */
+  constructor(connection: Connection, schema: string) {
+    this.#connection = connection
+    this.channel = `hookline_put_${schema.slice(1, -1)}`
+  }
+
+  /** The payloads about deliveries that are put: one for each lane that gets something that any process may claim. */
+  payloadsFor(deliveries: NewDelivery[]): string[] {
+    const payloads = new Set<string>()
+    for (const { destination, state } of deliveries) {
+      if (state !== 'fresh' && state !== 'backlog') continue
+      payloads.add(JSON.stringify([this.#origin, state, toStored(destination)]))
+    }
+    return [...payloads].filter((payload) => Buffer.byteLength(payload) <= MAX_PAYLOAD_BYTES)
+  }
+
+  listen(listener: (destination: string, lane: Lane) => void): void {
+    const isFirst = this.#listener === undefined
+    this.#listener = listener
+    if (isFirst && !this.#isClosed) void this.#connect()
+  }
+
+  close(): void {
+    this.#isClosed = true
+    clearTimeout(this.#timer)
+    void this.#client?.end().catch(() => undefined)
+  }
+
+  async #connect(): Promise<void> {
+    const client = this.#connection.createClient()
+    this.#client = client
+    client.on('error', () => undefined)
+    client.on('notification', ({ payload }) => {
+      this.#receive(payload ?? '')
+    })
+    client.once('end', () => {
+      this.#again(RECONNECT_MS, () => this.#connect())
+    })
+    try {
+      await client.connect()
+      await client.query(`LISTEN ${this.channel}`)
+      this.#again(CHECK_MS, () => this.#check(client))
+    } catch {
+      // Claims are made once a second anyway, and they report what is wrong.
+      await client.end().catch(() => undefined)
+      this.#again(RECONNECT_MS, () => this.#connect())
+    }
+  }
+
+  /** Without this check, a connection whose other end has gone silently would be listened to for ever. */
+  async #check(client: ReturnType<Connection['createClient']>): Promise<void> {
+    try {
+      await client.query('SELECT 1')
+      this.#again(CHECK_MS, () => this.#check(client))
+    } catch {
+      await client.end().catch(() => undefined)
+    }
+  }
+
+  #again(ms: number, work: () => Promise<void>): void {
+    clearTimeout(this.#timer)
+    if (this.#isClosed) return
+    this.#timer = setTimeout(() => void work(), ms).unref()
+  }
+
+  #receive(payload: string): void {
+    const [origin, lane, destination] = JSON.parse(payload) as [string, Lane, string]
+    if (origin !== this.#origin) this.#listener?.(fromStored(destination), lane)
+  }
+}

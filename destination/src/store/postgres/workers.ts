@@ -1,0 +1,55 @@
+import { randomUUID } from 'node:crypto'
+import { WORKER_TIMEOUT_MS, type Workers } from '../store.js'
+import { NOW, type Tables } from './tables.js'
+
+/** What the workers share through the database. */
+export function createWorkers({
+  query,
+  schema,
+  names,
+  now,
+}: Tables): Workers & { leave(): Promise<void> } {
+  const id = randomUUID()
+  let hasJoined = false
+  const noteHeartbeat = `
+    WITH me AS (
+      INSERT INTO ${schema}.workers (id, seen_at) VALUES ($2, ${NOW})
+      ON CONFLICT (id) DO UPDATE SET seen_at = excluded.seen_at
+    ), gone AS (
+      DELETE FROM ${schema}.workers WHERE seen_at <= ${NOW} - ${WORKER_TIMEOUT_MS} AND id <> $2
+    )
+    SELECT count(*)::int + 1 AS workers FROM ${schema}.workers
+    WHERE seen_at > ${NOW} - ${WORKER_TIMEOUT_MS} AND id <> $2`
+  const probe = `
+    INSERT INTO ${schema}.probes AS p (endpoint, held_until, hold_ms) VALUES ($2, ${NOW} + $3::bigint, $3)
+    ON CONFLICT (endpoint) DO UPDATE
+      SET hold_ms = least(p.hold_ms * 2, $4::bigint), held_until = ${NOW} + least(p.hold_ms * 2, $4::bigint)
+      WHERE p.held_until <= ${NOW}
+    RETURNING hold_ms AS "holdMs"`
+  const free = `DELETE FROM ${schema}.probes WHERE endpoint = $1`
+
+  return {
+    heartbeat: async () => {
+      hasJoined = true
+      const [row] = await query<{ workers: number }>(noteHeartbeat, [now(), id])
+      return row?.workers ?? 1
+    },
+    tryProbe: async (endpoint, firstMs, maxMs) => {
+      await names.add([endpoint])
+      const [row] = await query<{ holdMs: number }>(probe, [
+        now(),
+        names.number(endpoint),
+        Math.round(firstMs),
+        Math.round(maxMs),
+      ])
+      return row?.holdMs ?? 0
+    },
+    endProbes: async (endpoint) => {
+      await names.add([endpoint])
+      await query(free, [names.number(endpoint)])
+    },
+    leave: async () => {
+      if (hasJoined) await query(`DELETE FROM ${schema}.workers WHERE id = $1`, [id])
+    },
+  }
+}

@@ -1,0 +1,170 @@
+import { Readable } from 'node:stream'
+import fc from 'fast-check'
+import { describe, expect, test } from 'vitest'
+import { toField } from '../../../src/cli/import/columns.js'
+import { readCsv } from '../../../src/cli/import/csv.js'
+import { readNdjson } from '../../../src/cli/import/ndjson.js'
+import { MAX_LINE_BYTES, type Row } from '../../../src/cli/import/row.js'
+
+const START = { line: 0, offset: 0 }
+
+/** Bytes in chunks of so many. */
+function* chunked(bytes: Buffer, size: number): Generator<Buffer> {
+  for (let at = 0; at < bytes.length; at += size) yield bytes.subarray(at, at + size)
+}
+
+const stream = (bytes: Buffer, size = 7) => Readable.from(chunked(bytes, size))
+
+async function all(rows: AsyncIterable<Row>): Promise<Row[]> {
+  const found: Row[] = []
+  for await (const row of rows) found.push(row)
+  return found
+}
+
+const ndjson = (text: string | Buffer, size?: number) =>
+  all(readNdjson(stream(Buffer.from(text), size), START))
+
+describe('NDJSON', () => {
+  test('each line is an object, with its number and its end', async () => {
+    const rows = await ndjson('\uFEFF{"a":1}\n\n  {"b":"é"}\r\n{"c":3}')
+    expect(rows.map(({ line, fields }) => [line, fields])).toEqual([
+      [1, { a: 1 }],
+      [3, { b: 'é' }],
+      [4, { c: 3 }],
+    ])
+    expect(rows.map(({ end }) => end)).toEqual([11, 26, 33])
+  })
+
+  test.each([
+    ['{"a":', /^no JSON: /],
+    ['[1]', /^expected a JSON object/],
+    ['null', /^expected a JSON object/],
+    ['7', /^expected a JSON object/],
+  ])('%s is named, and the lines after it are read', async (line, problem) => {
+    const rows = await ndjson(`{"a":1}\n${line}\n{"b":2}\n`)
+    expect(rows.map(({ line, fields }) => [line, fields])).toEqual([
+      [1, { a: 1 }],
+      [2, undefined],
+      [3, { b: 2 }],
+    ])
+    expect(rows[1]?.problem).toMatch(problem)
+  })
+
+  test.each([64 * 1024, 4 * MAX_LINE_BYTES])(
+    'a line that is too long is let go of, in chunks of %i bytes',
+    async (size) => {
+      const long = 'x'.repeat(2 * MAX_LINE_BYTES)
+      const text = `{"a":1}\n${long}\n{"b":2}\n`
+      const rows = await ndjson(text, size)
+      expect(rows.map(({ line, end, fields }) => [line, end, fields])).toEqual([
+        [1, 8, { a: 1 }],
+        [2, 9 + long.length, undefined],
+        [3, text.length, { b: 2 }],
+      ])
+      expect(rows[1]?.problem).toBe(`a line of ${long.length} bytes: a call has 1048576 at most`)
+    },
+  )
+
+  test('read from the end of any row, in chunks of any size, the rest is the same', async () => {
+    const line = fc.oneof(
+      fc.dictionary(fc.string(), fc.string({ unit: 'binary' })).map((it) => JSON.stringify(it)),
+      fc.constantFrom('', ' ', '{', '"é"', '\r'),
+    )
+    await fc.assert(
+      fc.asyncProperty(
+        fc.array(line, { maxLength: 12 }),
+        fc.boolean(),
+        fc.integer({ min: 1, max: 40 }),
+        async (lines, hasEnd, size) => {
+          const bytes = Buffer.from(lines.join('\n') + (hasEnd ? '\n' : ''))
+          const rows = await ndjson(bytes, 1_000)
+          for (const [i, { line, end }] of rows.entries()) {
+            const rest = stream(bytes.subarray(end), size)
+            expect(await all(readNdjson(rest, { line, offset: end }))).toEqual(rows.slice(i + 1))
+          }
+        },
+      ),
+      { numRuns: 50 },
+    )
+  })
+})
+
+describe('CSV', () => {
+  const csv = (text: string, map = {}) => all(readCsv(stream(Buffer.from(text)), START, map))
+
+  test('columns are fields, and what is within them', async () => {
+    const rows = await csv(
+      '\uFEFFtype,user_id,event,properties.total,properties.code,properties.a.b,traits.vip,timestamp\n' +
+        'track,7,"Paid, at last",42.5,007,"[1,""x""]",,2020-01-01T00:00:00Z\n',
+    )
+    expect(rows.map(({ line, fields }) => [line, fields])).toEqual([
+      [
+        2,
+        {
+          type: 'track',
+          userId: '7',
+          event: 'Paid, at last',
+          properties: { total: 42.5, code: '007', 'a.b': [1, 'x'] },
+          timestamp: '2020-01-01T00:00:00Z',
+        },
+      ],
+    ])
+  })
+
+  test('records that are wrong are named, and those after them are read', async () => {
+    const rows = await csv('userId,event\nu1,a\nu2\nu3,b,c\nu4,"d"x\n\nu5,e\n')
+    expect(rows.map(({ fields, problem }) => fields ?? problem)).toEqual([
+      { userId: 'u1', event: 'a' },
+      '1 columns, where the header has 2',
+      '3 columns, where the header has 2',
+      { userId: 'u4', event: '"d"x' },
+      { userId: 'u5', event: 'e' },
+    ])
+  })
+
+  test.each([
+    ['to the end', 'userId,event\nu1,a\nu2,"b\nu3,c\n', 4],
+    ['for too long', `userId,event\nu1,a\nu2,"${'x,y\n'.repeat(MAX_LINE_BYTES / 4)}"\n`, 262146],
+  ])('a quote that is open %s stops it, and is named', async (_, text, line) => {
+    await expect(csv(text)).rejects.toThrow(
+      `no CSV up to line ${line}, where a quote is still open: close it.`,
+    )
+  })
+
+  test('read from the end of any record, the rest is the same', async () => {
+    const text = 'userId,event\r\nu1,"two\r\nlines"\r\nu2,b\r\n\r\nu3\r\nu4,"é, ü"\r\nu5,e'
+    const bytes = Buffer.from(text)
+    const rows = await csv(text)
+    expect(rows).toHaveLength(5)
+    const header = ['userId', 'event']
+    for (const [i, { line, end }] of rows.entries()) {
+      const rest = readCsv(stream(bytes.subarray(end)), { line, offset: end }, {}, header)
+      const told = (row: Row) => [row.end, row.fields, row.problem]
+      expect((await all(rest)).map(told)).toEqual(rows.slice(i + 1).map(told))
+    }
+  })
+
+  test('a column of nobody is refused before anything is sent', async () => {
+    await expect(csv('userId,total\nu1,3\n')).rejects.toThrow(
+      /^The column "total" is none of a call's: .*--map 'total=properties.total'/,
+    )
+    const rows = await csv('userId,total,notes\nu1,3,x\n', { total: 'properties.total', notes: '' })
+    expect(rows[0]?.fields).toEqual({ userId: 'u1', properties: { total: 3 } })
+  })
+})
+
+test.each([
+  ['userId', ['userId']],
+  ['previous_id', ['previousId']],
+  ['traits.email', ['traits', 'email']],
+  ['context.page.url', ['context', 'page.url']],
+])('the column %s is %j', (column, path) => {
+  expect(toField(column, {})).toEqual(path)
+})
+
+test.each(['total', 'properties', 'properties.', 'toString', '__proto__', ''])(
+  'the column %j is none',
+  (column) => {
+    expect(() => toField(column, {})).toThrow(`The column ${JSON.stringify(column)}`)
+  },
+)

@@ -1,0 +1,222 @@
+import { describe, expect, test } from 'vitest'
+import { Breaker, type Signal } from '../../src/deliver/breaker.js'
+
+/** A breaker with a clock at hand, without jitter. */
+function setUp(cap = 64) {
+  const breaker = new Breaker(cap, () => 0)
+  let now = 0
+  return {
+    breaker,
+    room: () => breaker.room(now),
+    wait: (ms: number) => {
+      now += ms
+    },
+    /** One request after the other. */
+    send: (signal: Signal, times = 1, retryAfterMs = 0) => {
+      for (let i = 0; i < times; i++) breaker.end(breaker.start(), signal, retryAfterMs, now)
+    },
+    /** Starts a request that is under way until the answer is given. */
+    start: () => {
+      const period = breaker.start()
+      return (signal: Signal) => {
+        breaker.end(period, signal, 0, now)
+      }
+    },
+  }
+}
+
+describe('a closed breaker', () => {
+  test('lets as many through at once as the endpoint takes', () => {
+    const { room, start } = setUp(3)
+    const answers = [start(), start()]
+    expect(room()).toBe(1)
+    answers.push(start())
+    expect(room()).toBe(0)
+    for (const answer of answers) answer('success')
+    expect(room()).toBe(3)
+  })
+
+  test('stays so through failures that successes interrupt', () => {
+    const { breaker, send } = setUp()
+    for (let i = 0; i < 20; i++) {
+      send('failure', 4)
+      send('success')
+    }
+    expect(breaker.state).toBe('closed')
+  })
+
+  test('opens after five failures in a row, whatever its cap', () => {
+    for (const cap of [1, 64]) {
+      const { breaker, send, room } = setUp(cap)
+      send('failure', 4)
+      expect(breaker.state).toBe('closed')
+      send('failure')
+      expect(breaker.state).toBe('open')
+      expect(room()).toBe(0)
+    }
+  })
+
+  test('opens at once when the endpoint asks for it, for as long as it asks', () => {
+    const { breaker, send, wait, room } = setUp()
+    send('throttled', 1, 20_000)
+    expect(breaker.state).toBe('open')
+    wait(19_999)
+    expect(room()).toBe(0)
+    wait(1)
+    expect(room()).toBe(1)
+  })
+
+  test('an endpoint that asks for a day is asked again after five minutes', () => {
+    const { send, wait, room } = setUp()
+    send('failure', 1, 24 * 3_600_000)
+    wait(300_000)
+    expect(room()).toBe(1)
+  })
+})
+
+describe('an open breaker', () => {
+  test('lets one probe through after a second, and no other while it is under way', () => {
+    const { breaker, send, wait, room, start } = setUp()
+    send('failure', 5)
+    wait(999)
+    expect(room()).toBe(0)
+    wait(1)
+    expect(room()).toBe(1)
+    start()
+    expect(breaker.state).toBe('open')
+    expect(room()).toBe(0)
+  })
+
+  test('waits twice as long after each probe that fails, up to 30 s', () => {
+    const { send, wait, room } = setUp()
+    send('failure', 5)
+    for (const seconds of [1, 2, 4, 8, 16, 30, 30]) {
+      wait(seconds * 1_000 - 1)
+      expect(room()).toBe(0)
+      wait(1)
+      expect(room()).toBe(1)
+      send('failure')
+    }
+  })
+
+  test('adds up to a fifth to its wait', () => {
+    const breaker = new Breaker(8, () => 1)
+    for (let i = 0; i < 5; i++) breaker.end(breaker.start(), 'failure', 0, 0)
+    expect(breaker.room(1_199)).toBe(0)
+    expect(breaker.room(1_200)).toBe(1)
+  })
+
+  test('heeds no answer to what was sent before it opened', () => {
+    const { breaker, send, start } = setUp()
+    const late = [start(), start()]
+    send('failure', 5)
+    for (const answer of late) answer('success')
+    expect(breaker.state).toBe('open')
+    expect(breaker.inFlight).toBe(0)
+  })
+
+  test('a late failure does not end the probe of a breaker that is past it', () => {
+    const { breaker, send, wait, start } = setUp()
+    const late = start()
+    send('failure', 5)
+    wait(1_000)
+    send('success')
+    late('failure')
+    expect(breaker.state).toBe('half-open')
+  })
+})
+
+describe('after a probe that succeeds', () => {
+  test('the room doubles with each round of successes until it is the cap', () => {
+    const { breaker, send, wait, room } = setUp(16)
+    send('failure', 5)
+    wait(1_000)
+    send('success')
+    for (const limit of [2, 4, 8]) {
+      expect(breaker.state).toBe('half-open')
+      expect(room()).toBe(limit)
+      send('success', limit)
+    }
+    expect(breaker.state).toBe('closed')
+    expect(room()).toBe(16)
+  })
+
+  test('an endpoint that takes one request at a time is healthy at once', () => {
+    const { breaker, send, wait } = setUp(1)
+    send('failure', 5)
+    wait(1_000)
+    send('success')
+    expect(breaker.state).toBe('closed')
+  })
+
+  test('failures in a row open it again, and the wait goes on from where it was', () => {
+    const { breaker, send, wait, room } = setUp(16)
+    send('failure', 5)
+    wait(1_000)
+    send('success')
+    send('failure')
+    expect(breaker.state).toBe('half-open')
+    send('failure')
+    expect(breaker.state).toBe('open')
+    wait(1_999)
+    expect(room()).toBe(0)
+    wait(1)
+    expect(room()).toBe(1)
+  })
+
+  test('once closed, the next wait is a second again', () => {
+    const { send, wait, room } = setUp(2)
+    send('failure', 5)
+    wait(1_000)
+    send('failure')
+    wait(2_000)
+    send('success')
+    send('failure', 5)
+    wait(1_000)
+    expect(room()).toBe(1)
+  })
+})
+
+describe('a breaker that is shared with other workers', () => {
+  test('has its part of the cap, and 1 at least', () => {
+    const { breaker, room } = setUp(10)
+    for (const [workers, share] of [
+      [3, 3],
+      [1, 10],
+      [11, 1],
+    ] as const) {
+      breaker.shareAmong(workers)
+      expect(room()).toBe(share)
+    }
+  })
+
+  test('recovers up to its part of the cap', () => {
+    const { breaker, send, wait, room } = setUp(10)
+    breaker.shareAmong(2)
+    send('failure', 5)
+    wait(1_000)
+    breaker.permitProbe(Infinity)
+    send('success')
+    expect([breaker.state, room()]).toEqual(['half-open', 2])
+    send('success', 2)
+    send('success', 4)
+    expect([breaker.state, room()]).toEqual(['closed', 5])
+  })
+
+  test('sends one probe for each permission, and none without or after it', () => {
+    const { breaker, send, wait, room } = setUp()
+    breaker.shareAmong(2)
+    send('failure', 5)
+    expect(breaker.needsPermission(999)).toBe(false)
+    wait(1_000)
+    expect([breaker.needsPermission(1_000), room()]).toEqual([true, 0])
+    breaker.permitProbe(2_000)
+    expect([breaker.needsPermission(1_999), room()]).toEqual([false, 1])
+    wait(1_000)
+    expect([breaker.needsPermission(2_000), room()]).toEqual([true, 0])
+    breaker.permitProbe(3_000)
+    send('failure')
+    wait(60_000)
+    expect([breaker.needsPermission(62_000), room()]).toEqual([true, 0])
+  })
+})

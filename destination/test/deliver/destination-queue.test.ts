@@ -1,0 +1,246 @@
+import { describe, expect, test } from 'vitest'
+import type { Outcome, OutcomeCode } from '../../src/model/outcome.js'
+import { Breaker } from '../../src/deliver/breaker.js'
+import { EndpointQueue } from '../../src/deliver/endpoint-queue.js'
+import { DestinationQueue } from '../../src/deliver/destination-queue.js'
+
+function outcome(code: OutcomeCode): Outcome {
+  const verdict = code === 'delivered' ? 'delivered' : 'retry'
+  return { code, verdict, status: 200, ms: 1, retryAfterMs: undefined, response: '', error: code }
+}
+
+/** A destination whose endpoints answer when they are told to. */
+function setUp(...caps: number[]) {
+  let now = 0
+  const clock = () => now
+  const endpoints = caps.map((cap, i) => {
+    const held: ((outcome: Outcome) => void)[] = []
+    const endpoint = { url: `http://${i}.example.com`, headers: {}, concurrency: cap }
+    const poster = {
+      post: (_body: string, _headers: readonly string[], done: (outcome: Outcome) => void) =>
+        held.push(done),
+      close: () => Promise.resolve(),
+    }
+    const endpointQueue = new EndpointQueue(endpoint, new Breaker(cap, () => 0), poster, clock)
+    return { held, endpointQueue, answer: (code: OutcomeCode) => held.shift()?.(outcome(code)) }
+  })
+  const queues = endpoints.map(({ endpointQueue }) => endpointQueue)
+  const webhooks = queues.map(({ endpoint }) => endpoint)
+  const destination = { name: 'crm', sources: [], enabled: true, sharedSecret: undefined, webhooks }
+  const queue = new DestinationQueue(destination, queues, clock)
+  const post = (i: number, done: (code: OutcomeCode) => void = () => undefined) => {
+    queues[i]?.post('{}', [], ({ code }) => {
+      done(code)
+    })
+  }
+  const fail = (i: number) => {
+    for (let n = 0; n < 5; n++) {
+      post(i)
+      endpoints[i]?.answer('timeout')
+    }
+  }
+  const wait = (ms: number) => {
+    now += ms
+  }
+  /** What an earlier process left has been looked for, and there was nothing. */
+  const lookOnce = () => {
+    for (let lane = 0; lane < 2; lane++) {
+      for (const claim of queue.claims()) queue.claimed(claim, 0)
+    }
+  }
+  return { queue, endpoints, queues, post, fail, wait, lookOnce }
+}
+
+describe('a new message', () => {
+  test('waits until it is known that nothing older does', () => {
+    const { queue, lookOnce } = setUp(4)
+    expect(queue.place()).toBe('fresh')
+    lookOnce()
+    expect(queue.place()).toBe('leased')
+  })
+
+  test('is leased while there is room, and then waits', () => {
+    const { queue, lookOnce } = setUp(2)
+    lookOnce()
+    expect([queue.place(), queue.place(), queue.place()]).toEqual(['leased', 'leased', 'fresh'])
+    queue.releaseRoom()
+    expect(queue.place()).toBe('leased')
+  })
+
+  test('waits behind those that wait', () => {
+    const { queue, lookOnce } = setUp(4)
+    lookOnce()
+    queue.noteDue('fresh', 0)
+    expect(queue.place()).toBe('fresh')
+  })
+
+  test('is parked in the backlog while its destination is down, but for a probe', () => {
+    const { queue, lookOnce, fail, wait } = setUp(4)
+    lookOnce()
+    fail(0)
+    expect(queue.place()).toBe('backlog')
+    wait(1_000)
+    expect([queue.place(), queue.place()]).toEqual(['leased', 'backlog'])
+  })
+
+  test('is leased while one endpoint of several has room', () => {
+    const { queue, lookOnce, fail, post } = setUp(2, 2)
+    lookOnce()
+    fail(0)
+    post(1)
+    expect([queue.place(), queue.place()]).toEqual(['leased', 'fresh'])
+  })
+
+  test('leaves the backlog its share while that waits', () => {
+    const { queue, lookOnce } = setUp(8)
+    lookOnce()
+    queue.noteDue('backlog', 0)
+    const places = Array.from({ length: 8 }, () => queue.place())
+    expect(places.filter((state) => state === 'leased')).toHaveLength(6)
+  })
+})
+
+describe('claims', () => {
+  test('fill the room, and both lanes have a share of it', () => {
+    const { queue } = setUp(8)
+    expect(queue.claims()).toEqual([
+      { destination: 'crm', lane: 'fresh', limit: 6 },
+      { destination: 'crm', lane: 'backlog', limit: 2 },
+    ])
+  })
+
+  test('of the backlog leave a share to what is fresh', () => {
+    const { queue, lookOnce } = setUp(8)
+    lookOnce()
+    queue.noteDue('backlog', 0)
+    expect(queue.claims()).toEqual([{ destination: 'crm', lane: 'backlog', limit: 6 }])
+  })
+
+  test('are not made twice for the same room', () => {
+    const { queue, lookOnce } = setUp(8)
+    lookOnce()
+    queue.noteDue('backlog', 0)
+    queue.claims()
+    expect(queue.claims()).toEqual([])
+  })
+
+  test('come at the time that a retry is due', () => {
+    const { queue, lookOnce, wait } = setUp(8)
+    lookOnce()
+    queue.noteDue('backlog', 300)
+    expect(queue.claims()).toEqual([])
+    wait(300)
+    expect(queue.claims()).toMatchObject([{ lane: 'backlog' }])
+  })
+
+  test('are made again if something came while one was made', () => {
+    const { queue, lookOnce } = setUp(8)
+    lookOnce()
+    queue.noteDue('fresh', 0)
+    const [claim] = queue.claims()
+    queue.noteDue('fresh', 0)
+    if (claim) queue.claimed(claim, 1)
+    expect(queue.claims()).toMatchObject([{ lane: 'fresh' }])
+  })
+
+  test('look every second for what other processes may have put', () => {
+    const { queue, lookOnce, wait } = setUp(8)
+    lookOnce()
+    wait(999)
+    expect(queue.claims()).toEqual([])
+    wait(1)
+    expect(queue.claims().map(({ lane }) => lane)).toEqual(['fresh'])
+  })
+
+  test('of a destination that is down are one, when a probe is due', () => {
+    const { queue, lookOnce, fail, wait } = setUp(64)
+    lookOnce()
+    queue.noteDue('backlog', 0)
+    fail(0)
+    expect(queue.claims()).toEqual([])
+    wait(1_000)
+    expect(queue.claims()).toEqual([{ destination: 'crm', lane: 'backlog', limit: 1 }])
+  })
+
+  test('wait for an eighth of the room, as one claim of many is cheap', () => {
+    const { queue, endpoints, post, lookOnce } = setUp(64)
+    lookOnce()
+    for (let i = 0; i < 64; i++) post(0)
+    queue.noteDue('fresh', 0)
+    for (let i = 0; i < 7; i++) endpoints[0]?.answer('delivered')
+    expect(queue.claims()).toEqual([])
+    endpoints[0]?.answer('delivered')
+    expect(queue.claims()).toEqual([{ destination: 'crm', lane: 'fresh', limit: 8 }])
+  })
+
+  test('of the backlog go at the pace of the slowest endpoint that is well', () => {
+    const { queue, post, lookOnce } = setUp(8, 8)
+    lookOnce()
+    for (let i = 0; i < 7; i++) post(1)
+    queue.noteDue('backlog', 0)
+    expect(queue.claims()).toEqual([])
+  })
+})
+
+describe('an endpoint beside quicker ones', () => {
+  test('keeps requests until it has room', () => {
+    const { endpoints, post } = setUp(1)
+    const codes: string[] = []
+    post(0, (code) => codes.push(code))
+    post(0, (code) => codes.push(code))
+    expect(endpoints[0]?.held).toHaveLength(1)
+    endpoints[0]?.answer('delivered')
+    endpoints[0]?.answer('server_error')
+    expect(codes).toEqual(['delivered', 'server_error'])
+  })
+
+  test('lets go of those that waited for 5 s, in their order', () => {
+    const { queues, post, wait } = setUp(1)
+    const codes: string[] = []
+    for (const name of ['under way', 'a', 'b']) post(0, (code) => codes.push(`${name} ${code}`))
+    wait(4_999)
+    queues[0]?.sweep()
+    expect(codes).toEqual([])
+    wait(1)
+    post(0, (code) => codes.push(`c ${code}`))
+    queues[0]?.sweep()
+    expect(codes).toEqual(['a endpoint_busy', 'b endpoint_busy'])
+  })
+
+  test('lets go of all when its breaker shuts', () => {
+    const { queues, endpoints, post } = setUp(5)
+    const codes: string[] = []
+    for (let i = 0; i < 7; i++) post(0, (code) => codes.push(code))
+    for (let i = 0; i < 5; i++) endpoints[0]?.answer('timeout')
+    queues[0]?.sweep()
+    expect(codes.slice(-2)).toEqual(['timeout', 'timeout'])
+  })
+
+  test('lets go of many a few at a time, so that others get their turn', async () => {
+    const { queues, post, wait } = setUp(8)
+    const codes: string[] = []
+    for (let i = 0; i < 8 + 50; i++) post(0, (code) => codes.push(code))
+    wait(5_000)
+    queues[0]?.sweep()
+    expect(codes.length).toBeLessThan(50)
+    await expect.poll(() => codes.length).toBe(50)
+  })
+
+  test('goes without at once when too many wait, or while it is down', async () => {
+    const { queues, post, fail, endpoints } = setUp(1)
+    for (let i = 0; i < 9; i++) post(0)
+    expect(
+      await new Promise((resolve) => {
+        post(0, resolve)
+      }),
+    ).toBe('endpoint_busy')
+    while (endpoints[0]?.held.length) endpoints[0].answer('delivered')
+    fail(0)
+    expect(
+      await new Promise((resolve) => {
+        post(0, resolve)
+      }),
+    ).toBe('endpoint_down')
+    expect(queues[0]?.room()).toBe(0)
+  })
+})

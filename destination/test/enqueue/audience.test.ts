@@ -1,0 +1,239 @@
+import { once } from 'node:events'
+import { connect } from 'node:net'
+import { gzipSync } from 'node:zlib'
+import { describe, expect, test } from 'vitest'
+import type { RunningDestination } from '../../src/destination.js'
+import { createServer } from '../../src/http/server.js'
+import { addActRoutes } from '../../src/operate/act-routes.js'
+import type { TestEndpoint } from '../endpoint.js'
+import { ADMIN_TOKEN, destination, endpoint, settingsFor, start } from '../run.js'
+
+const NDJSON = 'application/x-ndjson'
+
+interface Init {
+  type?: string
+  encoding?: string
+  token?: string
+}
+
+async function put(
+  { adminUrl }: Pick<RunningDestination, 'adminUrl'>,
+  name: string,
+  body: BodyInit,
+  { type = 'application/json', encoding, token = ADMIN_TOKEN }: Init = {},
+) {
+  const response = await fetch(`${adminUrl}/v1/audiences/${encodeURIComponent(name)}`, {
+    method: 'PUT',
+    headers: {
+      'Content-Type': type,
+      ...(encoding === undefined ? {} : { 'Content-Encoding': encoding }),
+      ...(token === '' ? {} : { Authorization: `Bearer ${token}` }),
+    },
+    body,
+    duplex: 'half',
+  } as RequestInit)
+  return [response.status, (await response.json()) as unknown]
+}
+
+const list = (...ids: unknown[]) => JSON.stringify(ids)
+const told = ({ received }: TestEndpoint) =>
+  received.map(({ event }) => [event['userId'], event['traits']])
+
+describe('an audience', () => {
+  test('is told of as identifies: at first of everyone, then of who joined or left', async () => {
+    const crm = await endpoint()
+    const running = await start(settingsFor([destination([crm])]))
+    expect(await put(running, 'VIP Users', list('u1', 2, { userId: 'u3', more: true }))).toEqual([
+      200,
+      { success: true, audience: 'vip_users', listed: 3, joined: 3, left: 0 },
+    ])
+    await crm.has(3)
+    expect(crm.received[0]?.body).toMatch(
+      /^\{"version":1,"type":"identify","userId":"(u1|2|u3)","timestamp":"[\d-]+T[\d:.]+Z","traits":\{"vip_users":true\}\}$/,
+    )
+    expect(
+      told(crm)
+        .map(([user]) => user)
+        .sort(),
+    ).toEqual(['2', 'u1', 'u3'])
+
+    expect(await put(running, 'vip_users', list('2', 'u3', 'u4'))).toMatchObject([
+      200,
+      { joined: 1, left: 1 },
+    ])
+    await crm.has(5)
+    expect(Object.fromEntries(told(crm).slice(3))).toEqual({
+      u1: { vip_users: false },
+      u4: { vip_users: true },
+    })
+    expect(await put(running, 'VIP Users', list('u4', 'u3', '2'))).toMatchObject([
+      200,
+      { joined: 0, left: 0 },
+    ])
+    await running.close()
+    expect(crm.received).toHaveLength(5)
+  })
+
+  test('goes signed to every destination that is enabled, and to no other', async () => {
+    const [one, two, off] = [await endpoint(), await endpoint(), await endpoint()]
+    const running = await start(
+      settingsFor([
+        destination([one], { name: 'one' }),
+        destination([two], { name: 'two' }),
+        destination([off], { name: 'off', enabled: false }),
+      ]),
+    )
+    await put(running, 'VIP', list('u1'))
+    await Promise.all([one.has(1), two.has(1)])
+    await running.close()
+    expect(one.received[0]?.headers['x-signature']).toMatch(/^[0-9a-f]{40}$/)
+    expect([one, two, off].map(({ received }) => received.length)).toEqual([1, 1, 0])
+  })
+
+  test.each([
+    ['plain', undefined],
+    ['in gzip', 'gzip'],
+  ])('may come as a stream of lines, %s', async (_, encoding) => {
+    const crm = await endpoint()
+    const running = await start(settingsFor([destination([crm])]))
+    const lines = '"u1"\n2\r\n\n{"userId":"ü 3"}'
+    const body = encoding === undefined ? lines : gzipSync(lines)
+    const init = { type: NDJSON, ...(encoding === undefined ? {} : { encoding }) }
+    expect(await put(running, 'a', body, init)).toMatchObject([200, { listed: 3, joined: 3 }])
+    await crm.has(3)
+    expect(
+      told(crm)
+        .map(([user]) => user)
+        .sort(),
+    ).toEqual(['2', 'u1', 'ü 3'])
+  })
+
+  test.each<[string, BodyInit, string, number, string, RegExp]>([
+    ['no JSON', 'u1,u2', 'application/json', 400, 'invalid_members', /^The body must be JSON/],
+    [
+      'an object',
+      '{}',
+      'application/json',
+      400,
+      'invalid_members',
+      /array of user ids; got an obj/,
+    ],
+    [
+      'a null',
+      list('u1', null),
+      'application/json',
+      400,
+      'invalid_members',
+      /^Member 2 of the list/,
+    ],
+    [
+      'an empty id',
+      '"u1"\n""\n',
+      NDJSON,
+      400,
+      'invalid_members',
+      /^Line 2 must be the id of a user/,
+    ],
+    ['a broken line', '"u1"\n{"userId', NDJSON, 400, 'invalid_members', /^Line 2 must be JSON/],
+    ['a long line', `"${'x'.repeat(300_000)}"`, NDJSON, 400, 'invalid_members', /^Line 1 /],
+    ['a number that is no id', list(1.5), 'application/json', 400, 'invalid_members', /got 1\.5/],
+    [
+      'a list that is too large',
+      list('x'.repeat(5_000_000)),
+      'text/plain',
+      413,
+      'body_too_large',
+      /./,
+    ],
+  ])('with %s is refused, and nobody leaves', async (_, body, type, status, code, message) => {
+    const running = await start(settingsFor([destination([await endpoint()])]))
+    await put(running, 'a', list('u0'))
+    const refused = await put(running, 'a', body, { type })
+    expect(refused).toMatchObject([
+      status,
+      { code, message: expect.stringMatching(message) as string },
+    ])
+    expect(await put(running, 'a', list('u0', 'u1'))).toMatchObject([200, { left: 0 }])
+  })
+
+  test('whose list is cut off lets nobody go', async () => {
+    const running = await start(settingsFor([destination([await endpoint()])]))
+    await put(running, 'a', list('u0'))
+    const { hostname, port } = new URL(running.adminUrl)
+    const socket = connect(Number(port), hostname)
+    socket.write(
+      `PUT /v1/audiences/a HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${ADMIN_TOKEN}\r\n` +
+        `Content-Type: ${NDJSON}\r\nContent-Length: 100\r\n\r\n"u1"\n"u2"\n`,
+    )
+    socket.end()
+    socket.resume()
+    await once(socket, 'close')
+    expect(await put(running, 'a', list('u0', 'u1', 'u2'))).toMatchObject([200, { left: 0 }])
+  })
+
+  test('of a name without a letter is refused', async () => {
+    const running = await start(settingsFor([]))
+    expect(await put(running, '🎉', list('u1'))).toMatchObject([400, { code: 'invalid_audience' }])
+  })
+
+  test('is shut without the token', async () => {
+    const running = await start(settingsFor([]))
+    expect(await put(running, 'a', list('u1'), { token: '' })).toMatchObject([
+      401,
+      { code: 'no_admin_token' },
+    ])
+    const off = await start(settingsFor([], { adminToken: undefined }))
+    expect(await put(off, 'a', list('u1'))).toMatchObject([403, { code: 'admin_disabled' }])
+  })
+
+  test('whose list comes while a newer one has been begun is told so', async () => {
+    const running = await start(settingsFor([]))
+    let goOn: (() => void) | undefined
+    const slow = new ReadableStream<Uint8Array>({
+      start: (controller) => {
+        controller.enqueue(Buffer.from('"u"\n'.repeat(1_000)))
+        goOn = () => {
+          controller.enqueue(Buffer.from('"u2"'))
+          controller.close()
+        }
+      },
+    })
+    const first = put(running, 'a', slow, { type: NDJSON })
+    // The first has begun once a second one, sent after it, changes nothing for its first piece.
+    await expect.poll(() => put(running, 'a', list('u'))).toMatchObject([200, { joined: 0 }])
+    goOn?.()
+    expect(await first).toMatchObject([409, { code: 'audience_superseded' }])
+  })
+})
+
+test('a list may take longer than other requests, as long as it comes', async () => {
+  const nothing = () => undefined
+  const timeouts = { headersMs: 100, requestMs: 200, checkMs: 20 }
+  const server = createServer({ warn: nothing, error: nothing }, '', timeouts)
+  const listed: string[] = []
+  addActRoutes(server.app, {
+    adminToken: () => ADMIN_TOKEN,
+    syncAudience: async (_, members) => {
+      for await (const piece of members) listed.push(...piece)
+      return { listed: listed.length, joined: 0, left: 0 }
+    },
+    deleteUser: () => Promise.resolve({ sent: 0, purged: 0 }),
+  })
+  const adminUrl = await server.listen('127.0.0.1', 0)
+  const startedAt = performance.now()
+  let sent = 0
+  const slow = new ReadableStream<Uint8Array>({
+    pull: async (controller) => {
+      // Until any other request would have been hung up on, for sure.
+      if (performance.now() - startedAt > 1_000) {
+        controller.close()
+        return
+      }
+      await new Promise((resolve) => setTimeout(resolve, 20))
+      controller.enqueue(Buffer.from(`"u${sent++}"\n`))
+    },
+  })
+  expect(await put({ adminUrl }, 'a', slow, { type: NDJSON })).toMatchObject([200, {}])
+  expect(listed).toHaveLength(sent)
+  await server.close(0)
+})

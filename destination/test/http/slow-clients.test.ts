@@ -1,0 +1,77 @@
+import { once } from 'node:events'
+import { connect, type Socket } from 'node:net'
+import { describe, expect, onTestFinished, test } from 'vitest'
+import { AUTHORIZATION, startCollector } from '../collect/start.js'
+
+const TIMEOUTS = { headersMs: 300, requestMs: 600, checkMs: 30 }
+
+const CALL = '{"userId":"u","event":"E"}'
+
+/** Sends a text, the last part of it a byte at a time and never all of it, until the other side hangs up. */
+async function drip(port: number, text: string, dripping: string): Promise<string> {
+  const socket = connect(port, '127.0.0.1')
+  let answer = ''
+  socket.on('data', (chunk: Buffer) => {
+    answer += chunk.toString()
+  })
+  socket.on('error', () => undefined) // a byte that came too late
+  socket.write(text)
+  let sent = 0
+  const timer = setInterval(() => {
+    socket.write(dripping[sent++ % dripping.length] ?? '')
+  }, 10)
+  await once(socket, 'close')
+  clearInterval(timer)
+  return answer
+}
+
+const post = async (url: string): Promise<number> => {
+  const request = { method: 'POST', headers: { authorization: AUTHORIZATION }, body: CALL }
+  return (await fetch(`${url}/v1/track`, request)).status
+}
+
+describe('a client is hung up on', () => {
+  test.each([
+    ['that says nothing', '', ''],
+    ['whose headers never end', 'POST /v1/track HTTP/1.1\r\nHost: a\r\n', 'X-A: b\r\n'],
+    [
+      'whose body comes in drips',
+      `POST /v1/track HTTP/1.1\r\nHost: a\r\nAuthorization: ${AUTHORIZATION}\r\nContent-Length: 30000\r\n\r\n{`,
+      ' ',
+    ],
+    [
+      'whose chunks come in drips',
+      `POST /v1/track HTTP/1.1\r\nHost: a\r\nAuthorization: ${AUTHORIZATION}\r\nTransfer-Encoding: chunked\r\n\r\n`,
+      '1\r\n \r\n',
+    ],
+    [
+      'whose body comes in drips after it was refused',
+      'POST /v1/track HTTP/1.1\r\nHost: a\r\nAuthorization: Basic eA==\r\nContent-Length: 30000\r\n\r\n{',
+      ' ',
+    ],
+  ])('%s, and hears why', async (_name, text, dripping) => {
+    const { port, accepted } = await startCollector({ timeouts: TIMEOUTS })
+    expect(await drip(port, text, dripping)).toMatch(/^HTTP\/1\.1 408 Request Timeout\r\n/)
+    expect(accepted).toEqual([])
+  })
+})
+
+test('three hundred slow clients keep nobody else waiting', async () => {
+  const { port, url } = await startCollector() // with the default timeouts
+  const sockets: Socket[] = []
+  onTestFinished(() => {
+    for (const socket of sockets) socket.destroy()
+  })
+  for (let i = 0; i < 300; i++) {
+    const socket = connect(port, '127.0.0.1')
+    sockets.push(socket)
+    await once(socket, 'connect')
+    socket.write(
+      i % 2 === 0
+        ? 'POST /v1/track HTTP/1.1\r\nHost: a\r\n'
+        : `POST /v1/track HTTP/1.1\r\nHost: a\r\nAuthorization: ${AUTHORIZATION}\r\nContent-Length: 9\r\n\r\n{`,
+    )
+  }
+  const statuses = await Promise.all(Array.from({ length: 50 }, () => post(url)))
+  expect(new Set(statuses)).toEqual(new Set([200]))
+})

@@ -1,0 +1,137 @@
+import { readFileSync } from 'node:fs'
+import { describe, expect, test } from 'vitest'
+import type { RunningDestination } from '../../src/destination.js'
+import { Metrics } from '../../src/observe/metrics.js'
+import { ADMIN_TOKEN, destination, endpoint, post, settingsFor, start, track } from '../run.js'
+import { parseScrape } from './scrape.js'
+
+const scrape = async ({ url }: RunningDestination, headers = {}): Promise<Response> =>
+  await fetch(`${url}/metrics`, { headers })
+
+const samples = async (running: RunningDestination) =>
+  parseScrape(await (await scrape(running)).text())
+
+describe('the metrics', () => {
+  test('tell what came, what was sent, and what waits', async () => {
+    const [well, ill] = [await endpoint(204), await endpoint(503)]
+    const running = await start(
+      settingsFor([
+        destination([{ url: `${well.url}?key=hush` }], { name: 'well' }),
+        destination([ill], { name: 'ill' }),
+      ]),
+    )
+    await post(running, [track('m1'), track('m2'), { type: 'nothing' }])
+    await post(running, [track('m1')])
+    await post(running, [track('m3')], 'wrong-key')
+    const wanted = {
+      'hookline_requests_total{source="web",answer="partly"}': 1,
+      'hookline_requests_total{source="web",answer="ok"}': 1,
+      'hookline_requests_total{source="",answer="unknown_write_key"}': 1,
+      'hookline_calls_total{source="web",answer="accepted"}': 3,
+      'hookline_calls_total{source="web",answer="unknown_type"}': 1,
+      'hookline_duplicates_total{source="web",destination="well"}': 1,
+      'hookline_duplicates_total{source="web",destination="ill"}': 1,
+      hookline_store_commit_duration_seconds_count: 2,
+      [`hookline_attempts_total{destination="well",endpoint="${well.url}",outcome="delivered"}`]: 2,
+      [`hookline_attempts_total{destination="ill",endpoint="${ill.url}",outcome="server_error"}`]: 2,
+      [`hookline_attempt_duration_seconds_count{destination="well",endpoint="${well.url}"}`]: 2,
+      'hookline_messages_total{destination="well",result="delivered"}': 2,
+      'hookline_messages_total{destination="ill",result="delivered"}': 0,
+      'hookline_pending_messages{destination="ill",state="backlog"}': 2,
+      'hookline_pending_messages{destination="well",state="backlog"}': 0,
+      'hookline_oldest_pending_age_seconds{destination="well"}': 0,
+      'hookline_dead_letters{destination="ill"}': 0,
+      hookline_store_up: 1,
+      [`hookline_endpoint_breakers{destination="well",endpoint="${well.url}",state="closed"}`]: 1,
+      [`hookline_endpoint_breakers{destination="well",endpoint="${well.url}",state="open"}`]: 0,
+      [`hookline_endpoint_requests{destination="well",endpoint="${well.url}"}`]: 0,
+    }
+    await expect.poll(async () => Object.fromEntries(await samples(running))).toMatchObject(wanted)
+    const text = await (await scrape(running)).text()
+    expect(text).not.toContain('hush')
+    expect(
+      (await samples(running)).get('hookline_oldest_pending_age_seconds{destination="ill"}'),
+    ).toBeGreaterThan(0)
+  })
+
+  test('have as many series after a thousand messages as after one', async () => {
+    const crm = await endpoint()
+    const running = await start(settingsFor([destination([crm])]))
+    const series = async () => Array.from((await samples(running)).keys()).filter(isOwn)
+    await post(running, [track('first')])
+    await crm.has(1)
+    await expect.poll(series).toContainEqual(expect.stringMatching(/"delivered"} *$/))
+    const before = await series()
+    const calls = Array.from({ length: 1_000 }, (_, i) => track(`m${i}`, { userId: `u${i}` }))
+    await post(running, calls)
+    await crm.has(1_001)
+    expect(await series()).toEqual(before)
+  })
+
+  test('are there when the store is not', async () => {
+    const metrics = new Metrics({
+      stats: () => Promise.reject(new Error('the disk is gone')),
+      queues: () => [],
+    })
+    metrics.callsCounted('web', 'store_unavailable', 3)
+    expect(Object.fromEntries(parseScrape(await metrics.text()))).toMatchObject({
+      hookline_store_up: 0,
+      'hookline_calls_total{source="web",answer="store_unavailable"}': 3,
+    })
+  })
+})
+
+const isOwn = (series: string) => series.startsWith('hookline_')
+
+describe('who reads them', () => {
+  test('needs no token on this machine, and one through a proxy', async () => {
+    const running = await start(settingsFor([]))
+    expect((await scrape(running)).status).toBe(200)
+    const forwarded = { 'X-Forwarded-For': '203.0.113.7' }
+    const refused = await scrape(running, forwarded)
+    expect([refused.status, await refused.json()]).toMatchObject([401, { code: 'no_admin_token' }])
+    const wrong = await scrape(running, { ...forwarded, Authorization: 'Bearer x' })
+    expect([wrong.status, await wrong.json()]).toMatchObject([401, { code: 'wrong_admin_token' }])
+    const authorized = { ...forwarded, Authorization: `Bearer ${ADMIN_TOKEN}` }
+    expect((await scrape(running, authorized)).status).toBe(200)
+  })
+
+  test('without a token in the settings is told so', async () => {
+    const running = await start(settingsFor([], { adminToken: undefined }))
+    const refused = await scrape(running, { Via: '1.1 proxy' })
+    expect([refused.status, await refused.json()]).toMatchObject([403, { code: 'admin_disabled' }])
+  })
+})
+
+test('every metric of the dashboard and of the readme is there, and each that is there is in the readme', async () => {
+  const crm = await endpoint()
+  const running = await start(settingsFor([destination([crm])]))
+  await post(running, [track('m1')])
+  await post(running, [track('m1')])
+  await crm.has(1)
+  const names = async () =>
+    new Set(Array.from((await samples(running)).keys(), (series) => series.replace(/\{.*/, '')))
+  await expect.poll(names).toContain('hookline_attempt_duration_seconds_bucket')
+  const known = await names()
+  const file = new URL('../../grafana/hookline-destination.json', import.meta.url)
+  const { panels, templating } = JSON.parse(readFileSync(file, 'utf8')) as {
+    panels: { title: string; targets: { expr: string }[] }[]
+    templating: { list: { query: { query: string } | string }[] }
+  }
+  const queries = [
+    ...panels.flatMap(({ targets }) => targets.map(({ expr }) => expr)),
+    ...templating.list.map(({ query }) => (typeof query === 'string' ? '' : query.query)),
+  ]
+  const readme = readFileSync(new URL('../../README.md', import.meta.url), 'utf8')
+  for (const [name] of readme.matchAll(/\bhookline_[a-z_]+/g)) {
+    expect(known.has(name) || known.has(`${name}_bucket`), name).toBe(true)
+  }
+  for (const name of known) {
+    if (name.startsWith('hookline_')) {
+      expect(readme).toContain(name.replace(/_(?:bucket|sum|count)$/, ''))
+    }
+  }
+  const used = queries.flatMap((query) => query.match(/\b(?:hookline|nodejs|process)_\w+/g) ?? [])
+  expect(new Set(used).size).toBeGreaterThan(12)
+  for (const name of used) expect(known, name).toContain(name)
+})

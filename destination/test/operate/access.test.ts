@@ -1,0 +1,81 @@
+import type { IncomingMessage } from 'node:http'
+import { describe, expect, test } from 'vitest'
+import { checkToken, isLocal } from '../../src/operate/access.js'
+import { ADMIN_TOKEN, destination, endpoint, settingsFor, start } from '../run.js'
+
+const asking = (headers: object, remoteAddress = '203.0.113.7') => {
+  const remoteFamily = remoteAddress.includes(':') ? 'IPv6' : 'IPv4'
+  return { headers, socket: { remoteAddress, remoteFamily } } as unknown as IncomingMessage
+}
+
+describe('the admin token', () => {
+  test.each([`Bearer ${ADMIN_TOKEN}`, `bearer  ${ADMIN_TOKEN} `])(
+    'opens as %j',
+    (authorization) => {
+      expect(() => {
+        checkToken(asking({ authorization }), ADMIN_TOKEN)
+      }).not.toThrow()
+    },
+  )
+
+  test.each([
+    [undefined, 'no_admin_token'],
+    ['', 'no_admin_token'],
+    ['Bearer', 'no_admin_token'],
+    [ADMIN_TOKEN, 'no_admin_token'],
+    [`Basic ${btoa(`${ADMIN_TOKEN}:`)}`, 'no_admin_token'],
+    ['Bearer x', 'wrong_admin_token'],
+    [`Bearer ${ADMIN_TOKEN}x`, 'wrong_admin_token'],
+    [`Bearer ${ADMIN_TOKEN.slice(1)}`, 'wrong_admin_token'],
+    [`Bearer ${ADMIN_TOKEN.toUpperCase()}`, 'wrong_admin_token'],
+  ])('is not given by %j', (authorization, code) => {
+    expect(() => {
+      checkToken(asking({ authorization }), ADMIN_TOKEN)
+    }).toThrow(expect.objectContaining({ status: 401, code }))
+  })
+})
+
+describe('a request is of this machine', () => {
+  test.each(['127.0.0.1', '127.8.9.10', '::1', '::ffff:127.0.0.1'])('from %s', (address) => {
+    expect(isLocal(asking({}, address))).toBe(true)
+  })
+
+  test.each(['10.0.0.1', '203.0.113.7', '::2', '::ffff:10.0.0.1', 'fe80::1'])(
+    'and not from %s',
+    (address) => {
+      expect(isLocal(asking({}, address))).toBe(false)
+    },
+  )
+
+  test.each(['forwarded', 'x-forwarded-for', 'x-real-ip', 'via'])(
+    'and not if a proxy added %s',
+    (header) => {
+      expect(isLocal(asking({ [header]: 'x' }, '127.0.0.1'))).toBe(false)
+    },
+  )
+})
+
+describe('with an address of their own', () => {
+  test('the routes of whoever runs it are there, and not where calls come in', async () => {
+    const adminListen = { host: '127.0.0.1', port: 0 }
+    const crm = await endpoint()
+    const running = await start(settingsFor([destination([crm])], { adminListen }))
+    const statusOf = async (url: string) => (await fetch(url)).status
+    expect(running.adminUrl).not.toBe(running.url)
+    expect(await statusOf(`${running.adminUrl}/metrics`)).toBe(200)
+    expect(await statusOf(`${running.url}/metrics`)).toBe(404)
+    expect(await statusOf(`${running.adminUrl}/v1/batch`)).toBe(404)
+    expect(await statusOf(`${running.url}/v1/batch`)).toBe(405)
+    for (const url of [running.url, running.adminUrl]) {
+      expect(await statusOf(`${url}/readyz`)).toBe(200)
+    }
+  })
+
+  test('it does not start if that address is taken, and holds on to nothing', async () => {
+    const first = await start(settingsFor([]))
+    const port = Number(new URL(first.url).port)
+    const settings = settingsFor([], { adminListen: { host: '127.0.0.1', port } })
+    await expect(start(settings)).rejects.toMatchObject({ code: 'EADDRINUSE', port })
+    await start({ ...settings, adminListen: undefined })
+  })
+})

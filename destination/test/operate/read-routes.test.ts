@@ -1,0 +1,474 @@
+import { connect } from 'node:net'
+import { text } from 'node:stream/consumers'
+import { describe, expect, test } from 'vitest'
+import type { RunningDestination } from '../../src/destination.js'
+import type { Settings } from '../../src/settings/settings.js'
+import { ADMIN_TOKEN, destination, endpoint, post, settingsFor, start, track } from '../run.js'
+
+const BEARER = { authorization: `Bearer ${ADMIN_TOKEN}` }
+
+interface Answer {
+  status: number
+  headers: Headers
+  body: Record<string, unknown>
+}
+
+/** Asks the admin API, as somebody with the token unless it is said otherwise. */
+async function ask(
+  { adminUrl }: RunningDestination,
+  path: string,
+  { body, headers = BEARER }: { body?: unknown; headers?: Record<string, string> } = {},
+): Promise<Answer> {
+  const posting = body !== undefined && {
+    method: 'POST',
+    body: typeof body === 'string' ? body : JSON.stringify(body),
+  }
+  const response = await fetch(`${adminUrl}/v1/admin${path}`, {
+    ...posting,
+    headers: { ...(posting && { 'content-type': 'application/json' }), ...headers },
+  })
+  const { status, headers: received } = response
+  return { status, headers: received, body: (await response.json()) as Answer['body'] }
+}
+
+/** A destination with one endpoint. */
+async function running(
+  script: Parameters<typeof endpoint> = [204],
+  changes: Partial<Settings> = {},
+) {
+  const crm = await endpoint(...script)
+  const settings = settingsFor([destination([{ url: `${crm.url}?key=s3cr3t` }])], changes)
+  return { crm, settings, destination: await start(settings) }
+}
+
+/** Asks until it is so: what an endpoint has got is settled a moment later. */
+async function until<T>(get: () => Promise<T>, isSo: (value: T) => boolean): Promise<T> {
+  for (;;) {
+    const value = await get()
+    if (isSo(value)) return value
+    await new Promise((resolve) => setTimeout(resolve, 5))
+  }
+}
+
+interface Listed {
+  deliveries: { id: number; messageId: string; state: string }[]
+  next: string | null
+  isComplete: boolean
+}
+
+const listed = async (one: RunningDestination, query = '') =>
+  (await ask(one, `/deliveries${query}`)).body as unknown as Listed
+
+/** Waits until a state has so many deliveries. */
+const has = (one: RunningDestination, state: string, count: number) =>
+  until(
+    () => listed(one, `?state=${state}`),
+    ({ deliveries }) => deliveries.length === count,
+  )
+
+describe('who may', () => {
+  const READS = [
+    '/status',
+    '/history',
+    '/deliveries',
+    '/deliveries/1',
+    '/messages/m',
+    '/stream',
+  ] as const
+  const WRITES = ['/replay'] as const
+
+  const WHO: [string, Record<string, string>, number | 'ok', number | 'ok'][] = [
+    ['on this machine, without a token', {}, 'ok', 401],
+    ['on this machine, with a wrong one', { authorization: 'Bearer wrong' }, 'ok', 401],
+    ['with the token', BEARER, 'ok', 'ok'],
+    ['through a proxy, without a token', { 'x-forwarded-for': '203.0.113.7' }, 401, 401],
+    ['through another, without a token', { forwarded: 'for=203.0.113.7' }, 401, 401],
+    [
+      'through a proxy, with a wrong one',
+      { 'x-forwarded-for': '203.0.113.7', authorization: 'Bearer wrong' },
+      401,
+      401,
+    ],
+    [
+      'through a proxy, with the token',
+      { 'x-forwarded-for': '203.0.113.7', ...BEARER },
+      'ok',
+      'ok',
+    ],
+    ["by a stranger's name for this machine", { host: 'evil.example.com' }, 401, 401],
+    ['by localhost', { host: 'localhost:3300' }, 'ok', 401],
+    ['by the address of IPv6', { host: '[::1]:3300' }, 'ok', 401],
+  ]
+
+  /** The status of a request, by a socket: fetch sets its own host, and a stream has no end. */
+  const statusOf = async (
+    url: string,
+    method: string,
+    path: string,
+    headers: Record<string, string>,
+  ) => {
+    const { port, host } = new URL(url)
+    const lines = Object.entries({ host, connection: 'close', ...headers })
+    const body = method === 'POST' ? '{"all":true}' : ''
+    if (body)
+      lines.push(['content-type', 'application/json'], ['content-length', String(body.length)])
+    const socket = connect(Number(port), '127.0.0.1')
+    socket.write(
+      `${method} /v1/admin${path} HTTP/1.1\r\n` +
+        lines.map(([name, value]) => `${name}: ${value}\r\n`).join('') +
+        `\r\n${body}`,
+    )
+    const [line] = await new Promise<string[]>((resolve) => {
+      socket.once('data', (data) => {
+        resolve(data.toString().split('\r\n'))
+      })
+    })
+    socket.destroy()
+    return Number(line?.split(' ')[1])
+  }
+
+  test('read and write, at the address of the calls', async () => {
+    const { destination } = await running()
+    await post(destination, [track('m')])
+    for (const [who, headers, read, write] of WHO) {
+      for (const path of READS) {
+        const expected = read === 'ok' ? 200 : read
+        expect(await statusOf(destination.url, 'GET', path, headers), `${path} ${who}`).toBe(
+          expected,
+        )
+      }
+      for (const path of WRITES) {
+        const expected = write === 'ok' ? 200 : write
+        expect(await statusOf(destination.url, 'POST', path, headers), `${path} ${who}`).toBe(
+          expected,
+        )
+      }
+    }
+  })
+
+  test('read at an address of this machine alone, also through a proxy', async () => {
+    const { destination } = await running([204], { adminListen: { host: '127.0.0.1', port: 0 } })
+    const proxy = { 'x-forwarded-for': '203.0.113.7' }
+    expect(await statusOf(destination.adminUrl, 'GET', '/status', proxy)).toBe(200)
+    expect(await statusOf(destination.adminUrl, 'POST', '/replay', proxy)).toBe(401)
+    expect(await statusOf(destination.adminUrl, 'GET', '/status', { host: 'evil.test' })).toBe(401)
+    expect(await statusOf(destination.url, 'GET', '/status', {})).toBe(404)
+  })
+
+  test('read through a proxy at an address that others reach only with the token', async () => {
+    const { destination } = await running([204], { adminListen: { host: '0.0.0.0', port: 0 } })
+    const proxy = { 'x-forwarded-for': '203.0.113.7' }
+    expect(await statusOf(destination.adminUrl, 'GET', '/status', proxy)).toBe(401)
+    expect(await statusOf(destination.adminUrl, 'GET', '/status', {})).toBe(200)
+  })
+
+  test('write nothing where there is no token', async () => {
+    const { destination } = await running([204], { adminToken: undefined })
+    const { status, body } = await ask(destination, '/replay', { body: { all: true } })
+    expect({ status, body }).toMatchObject({
+      status: 403,
+      body: { error: { code: 'admin_disabled' } },
+    })
+    const { body: told } = await ask(destination, '/status', { headers: {} })
+    expect(told).toMatchObject({ hasToken: false, canWrite: false })
+  })
+
+  test('is told why not', async () => {
+    const { destination } = await running()
+    const headers = { 'x-forwarded-for': '203.0.113.7' }
+    const without = await ask(destination, '/status', { headers })
+    expect(without.body).toMatchObject({ error: { code: 'no_admin_token' } })
+    const wrong = { ...headers, authorization: 'Bearer wrong' }
+    const { body } = await ask(destination, '/status', { headers: wrong })
+    expect(body).toMatchObject({ error: { code: 'wrong_admin_token' } })
+    expect(without.headers.get('cache-control')).toBe('no-store')
+  })
+})
+
+test('the status tells of sources, destinations, endpoints and breakers', async () => {
+  const { crm, destination } = await running()
+  await post(destination, [track('a'), track('b'), { type: 'none', messageId: 'c' }])
+  await has(destination, 'done', 2)
+  const { body } = await ask(destination, '/status')
+  expect(body).toMatchObject({
+    canWrite: true,
+    hasToken: true,
+    store: 'sqlite',
+    role: 'all',
+    retentionMs: 7 * 86_400_000,
+    sources: [{ name: 'web', accepted: 2, rejected: 1 }],
+    destinations: [
+      {
+        name: 'crm',
+        enabled: true,
+        sources: ['web'],
+        fresh: 0,
+        backlog: 0,
+        leased: 0,
+        dead: 0,
+        oldestMs: 0,
+        endpoints: [
+          {
+            url: crm.url,
+            breaker: { state: 'closed', allowed: 128, inFlight: 0, waiting: 0 },
+            delivered: 2,
+            failed: 0,
+            p50Ms: expect.any(Number) as number,
+            p99Ms: expect.any(Number) as number,
+            lastFailure: null,
+          },
+        ],
+      },
+    ],
+  })
+  expect((await ask(destination, '/status', { headers: {} })).body).toMatchObject({
+    canWrite: false,
+  })
+  const { body: history } = await ask(destination, '/history?minutes=5')
+  const { endpoints } = history as {
+    endpoints: { url: string; buckets: { delivered: number }[] }[]
+  }
+  expect(endpoints).toMatchObject([{ destination: 'crm', url: crm.url }])
+  const delivered = endpoints[0]?.buckets.map((bucket) => bucket.delivered) ?? []
+  expect(delivered.reduce((sum, count) => sum + count, 0)).toBe(2)
+})
+
+describe('deliveries', () => {
+  test('are listed, the newest first, page by page', async () => {
+    const { destination } = await running()
+    for (const id of ['a', 'b', 'c']) await post(destination, [track(id, { event: `E${id}` })])
+    await has(destination, 'done', 3)
+    const first = await listed(destination, '?limit=2')
+    expect(first.deliveries.map(({ messageId }) => messageId)).toEqual(['c', 'b'])
+    expect(first).toMatchObject({ isComplete: true, next: expect.any(String) as string })
+    const second = await listed(destination, `?limit=2&before=${first.next}`)
+    expect(second.deliveries.map(({ messageId }) => messageId)).toEqual(['a'])
+    expect(second.next).toBeNull()
+    expect(
+      await listed(destination, '?event=Eb&user=u1&source=web&destination=crm&type=track'),
+    ).toEqual({
+      deliveries: [
+        {
+          id: expect.any(Number) as number,
+          messageId: 'b',
+          source: 'web',
+          destination: 'crm',
+          type: 'track',
+          event: 'Eb',
+          user: 'u1',
+          state: 'done',
+          reason: null,
+          attempt: 1,
+          receivedAt: expect.any(Number) as number,
+          dueAt: null,
+          lastCode: 'delivered',
+          lastStatus: 204,
+        },
+      ],
+      next: null,
+      isComplete: true,
+    })
+    expect((await listed(destination, '?state=waiting')).deliveries).toEqual([])
+  })
+
+  test('are told of whole, one by one and by their message', async () => {
+    const { crm, destination } = await running([
+      500,
+      (response) => response.writeHead(400).end('no such thing'),
+    ])
+    await post(destination, [track('m1/ä')])
+    const waiting = await has(destination, 'backlog', 1)
+    const path = `/deliveries/${waiting.deliveries[0]?.id}`
+    const { body: before } = await ask(destination, path)
+    expect(before).toMatchObject({
+      state: 'backlog',
+      attempts: [{ code: 'server_error', url: crm.url }],
+    })
+    expect(before['deadlineAt']).toBe((before['firstAttemptAt'] as number) + 4 * 3_600_000)
+    await has(destination, 'dead', 1)
+    const { body } = await ask(destination, path)
+    expect(body).toMatchObject({
+      messageId: 'm1/ä',
+      body: crm.received[0]?.body,
+      state: 'dead',
+      reason: expect.stringContaining('refused') as string,
+      deadlineAt: null,
+      attempts: [
+        { attempt: 1, status: 500, url: crm.url },
+        { attempt: 2, status: 400, response: 'no such thing' },
+      ],
+    })
+    const message = await ask(destination, `/messages/${encodeURIComponent('m1/ä')}`)
+    expect(message.body).toEqual({ deliveries: [body] })
+  })
+
+  test.each([
+    ['/deliveries/99', 404, 'unknown_delivery'],
+    ['/messages/none', 404, 'unknown_message'],
+    ['/deliveries/x', 400, 'invalid_parameter'],
+    ['/deliveries?limit=0', 400, 'invalid_parameter'],
+    ['/deliveries?limit=201', 400, 'invalid_parameter'],
+    ['/deliveries?state=lost', 400, 'invalid_parameter'],
+    ['/deliveries?before=x', 400, 'invalid_parameter'],
+    ['/deliveries?user=a&user=b', 400, 'invalid_parameter'],
+    ['/deliveries?dest=crm', 400, 'invalid_parameter'],
+    ['/history?minutes=1441', 400, 'invalid_parameter'],
+  ])('%s is answered %i', async (path, status, code) => {
+    const { destination } = await running()
+    expect(await ask(destination, path)).toMatchObject({ status, body: { error: { code } } })
+  })
+})
+
+describe('a replay', () => {
+  test('by filter tells first, and then sends what is dead again', async () => {
+    const { crm, destination } = await running([400, 400, 400, 204])
+    await post(destination, [track('a', { event: 'A' }), track('b', { event: 'B' })])
+    await post(destination, [track('c', { event: 'A' })])
+    await has(destination, 'dead', 3)
+    const filter = { event: 'A', source: 'web', until: Date.now() + 1_000 }
+    const dry = await ask(destination, '/replay', { body: { filter, dryRun: true } })
+    const byDestination = [{ name: 'crm', count: 2 }]
+    expect(dry.body).toEqual({ matched: 2, replayed: 0, byDestination, dryRun: true })
+    expect(crm.received).toHaveLength(3)
+    const { body } = await ask(destination, '/replay', { body: { filter } })
+    expect(body).toEqual({ matched: 2, replayed: 2, byDestination, dryRun: false })
+    await has(destination, 'done', 2)
+    expect(crm.received.slice(3).map(({ headers }) => headers['x-attempt'])).toEqual(['2', '2'])
+    expect((await listed(destination, '?state=dead')).deliveries).toMatchObject([
+      { messageId: 'b' },
+    ])
+    const again = await ask(destination, '/replay', { body: { filter } })
+    expect(again.body).toMatchObject({ matched: 0, replayed: 0 })
+    expect((await ask(destination, '/replay', { body: { all: true } })).body).toMatchObject({
+      replayed: 1,
+    })
+    await has(destination, 'done', 3)
+  })
+
+  test('by ids or message takes what has arrived only by force', async () => {
+    const { crm, destination } = await running()
+    await post(destination, [track('m')])
+    const { deliveries } = await has(destination, 'done', 1)
+    const ids = deliveries.map(({ id }) => id)
+    for (const which of [{ ids }, { messageId: 'm' }]) {
+      const without = await ask(destination, '/replay', { body: which })
+      expect(without.body).toMatchObject({ matched: 0, replayed: 0 })
+      const forced = await ask(destination, '/replay', { body: { ...which, force: true } })
+      expect(forced.body).toMatchObject({ matched: 1, replayed: 1 })
+      await has(destination, 'done', 1)
+    }
+    await crm.has(3)
+    expect(crm.received.map(({ headers }) => headers['x-attempt'])).toEqual(['1', '2', '3'])
+  })
+
+  test.each([
+    [{}],
+    [{ all: true, ids: [1] }],
+    [{ all: false }],
+    [{ ids: [] }],
+    [{ ids: ['1'] }],
+    [{ filter: {} }],
+    [{ filter: { dest: 'crm' } }],
+    [{ filter: { since: 'yesterday' } }],
+    [{ all: true, dryrun: true }],
+    [{ all: true, dryRun: 'yes' }],
+    [{ all: true, force: true }],
+    [[1]],
+    ['nothing'],
+  ])('of %j is refused', async (body) => {
+    const { destination } = await running()
+    const answer = await ask(destination, '/replay', { body })
+    expect(answer.status).toBe(400)
+    expect(answer.body).toMatchObject({ error: { message: expect.any(String) as string } })
+  })
+})
+
+describe('the stream', () => {
+  test('tells of calls and attempts as they happen, and ends with the destination', async () => {
+    const { destination, crm } = await running([500])
+    const response = await fetch(`${destination.url}/v1/admin/stream`)
+    expect(response.headers.get('content-type')).toBe('text/event-stream; charset=utf-8')
+    await post(destination, [track('m')])
+    await has(destination, 'backlog', 1)
+    const all = text(response.body as unknown as AsyncIterable<Uint8Array> as never)
+    await destination.close()
+    const events = (await all)
+      .split('\n\n')
+      .filter((part) => part.startsWith('event: '))
+      .map((part) => {
+        const [, name = '', data = ''] = /^event: (.*)\ndata: (.*)$/.exec(part) ?? []
+        return { name, ...(JSON.parse(data) as object) }
+      })
+    expect(events).toEqual(
+      expect.arrayContaining([
+        expect.objectContaining({
+          name: 'call',
+          source: 'web',
+          type: 'track',
+          event: 'Signed Up',
+          user: 'u1',
+          messageId: 'm',
+        }),
+        expect.objectContaining({
+          name: 'attempt',
+          id: expect.any(Number) as number,
+          messageId: 'm',
+          destination: 'crm',
+          endpoint: crm.url,
+          attempt: 1,
+          code: 'server_error',
+          status: 500,
+          next: 'backlog',
+          error: 'The endpoint answered 500.',
+        }),
+      ]),
+    )
+  })
+
+  test('has room for 20, and for another once one of them has hung up', async () => {
+    const { destination } = await running()
+    const hangUp = new AbortController()
+    const open = (signal?: AbortSignal) =>
+      fetch(`${destination.url}/v1/admin/stream`, { ...(signal && { signal }) })
+    const first = await open(hangUp.signal)
+    expect(first.status).toBe(200)
+    for (let n = 1; n < 20; n++) expect((await open()).status).toBe(200)
+    const refused = await open()
+    expect(refused.status).toBe(503)
+    expect(await refused.json()).toMatchObject({ error: { code: 'too_many_listeners' } })
+    hangUp.abort()
+    const next = await until(open, ({ status }) => status === 200)
+    expect(next.status).toBe(200)
+  })
+})
+
+describe('the trace that a request belongs to', () => {
+  const TRACE = '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01'
+
+  const send = (one: RunningDestination, messageId: string, traceparent: string) =>
+    fetch(`${one.url}/v1/track`, {
+      method: 'POST',
+      headers: { authorization: `Basic ${btoa('web-key:')}`, traceparent },
+      body: JSON.stringify(track(messageId)),
+    })
+
+  test('goes along with every attempt, if the settings say so', async () => {
+    const { crm, destination } = await running([500, 204], { traceContext: true })
+    await send(destination, 'a', TRACE)
+    await crm.has(2)
+    await send(destination, 'b', 'none')
+    await crm.has(3)
+    expect(crm.received.map(({ headers }) => headers['traceparent'])).toEqual([
+      TRACE,
+      TRACE,
+      undefined,
+    ])
+  })
+
+  test('is left out otherwise', async () => {
+    const { crm, destination } = await running()
+    await send(destination, 'a', TRACE)
+    await crm.has(1)
+    expect(crm.received[0]?.headers['traceparent']).toBeUndefined()
+  })
+})

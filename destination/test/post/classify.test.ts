@@ -1,0 +1,129 @@
+import { errors } from 'undici'
+import { describe, expect, test } from 'vitest'
+import { judgeError, judgeStatus, judgeTimeout } from '../../src/post/classify.js'
+import { NoAddressError } from '../../src/post/guard.js'
+
+const HOST = 'crm.example.com'
+const failing = (code: string, message = 'as it says') =>
+  judgeError(Object.assign(new Error(message), { code }), HOST)
+
+function expected(status: number): [code: string, verdict: string] {
+  if (status < 200) return ['connection_failed', 'retry']
+  if (status < 300) return ['delivered', 'delivered']
+  if (status < 400) return ['redirect', 'refused']
+  if (status === 408) return ['request_timeout', 'retry']
+  if (status === 429) return ['throttled', 'retry']
+  if (status < 500) return ['client_error', 'refused']
+  return ['server_error', 'retry']
+}
+
+test.each(Array.from({ length: 500 }, (_, i) => 100 + i))('status %i has its verdict', (status) => {
+  const { code, verdict, error } = judgeStatus(status)
+  expect([code, verdict]).toEqual(expected(status))
+  if (verdict === 'delivered') expect(error).toBeUndefined()
+  else expect(error).toContain(`The endpoint answered ${status}`)
+})
+
+test.each([0, 99, 600, 999])('status %i is none, and worth another attempt', (status) => {
+  expect(judgeStatus(status)).toMatchObject({ code: 'connection_failed', verdict: 'retry' })
+})
+
+test.each([
+  ['https://other.example.com:8443/x?token=secret', ' and leads to other.example.com:8443, and'],
+  ['//other.example.com/x', ' and leads to other.example.com, and'],
+  ['http://user:secret@169.254.169.254/', ' and leads to 169.254.169.254, and'],
+  ['/login?token=secret', ' and leads to another path, and'],
+  ['http://[', '302, and'],
+  [undefined, '302, and'],
+])('a redirect to %s names its host and no more', (location, words) => {
+  const { error } = judgeStatus(302, location)
+  expect(error).toContain(words)
+  expect(error).not.toContain('secret')
+})
+
+test('an address error keeps its code, verdict and words', () => {
+  const error = new NoAddressError('address_refused', 'refused', 'No way.')
+  expect(judgeError(error, HOST)).toEqual({
+    code: 'address_refused',
+    verdict: 'refused',
+    error: 'No way.',
+  })
+})
+
+test.each([
+  ['ECONNREFUSED', 'connection_refused'],
+  ['ECONNRESET', 'connection_reset'],
+  ['EPIPE', 'connection_reset'],
+  ['ECONNABORTED', 'connection_reset'],
+  ['UND_ERR_SOCKET', 'connection_reset'],
+  ['ETIMEDOUT', 'timeout'],
+  ['UND_ERR_CONNECT_TIMEOUT', 'timeout'],
+  ['EHOSTUNREACH', 'connection_failed'],
+  ['ENETUNREACH', 'connection_failed'],
+  ['EADDRNOTAVAIL', 'connection_failed'],
+  ['EMFILE', 'connection_failed'],
+  ['EACCES', 'connection_failed'],
+  ['UND_ERR_HEADERS_OVERFLOW', 'connection_failed'],
+  ['UND_ERR_DESTROYED', 'connection_failed'],
+  ['EPROTO', 'tls_error'],
+  ['ERR_SSL_WRONG_VERSION_NUMBER', 'tls_error'],
+  ['ERR_SSL_TLSV1_ALERT_PROTOCOL_VERSION', 'tls_error'],
+  ['ERR_TLS_INVALID_PROTOCOL_VERSION', 'tls_error'],
+  ['toString', 'connection_failed'],
+  ['', 'connection_failed'],
+])('the error %s is %s, and tried again', (code, outcome) => {
+  const judgement = failing(code)
+  expect(judgement).toMatchObject({ code: outcome, verdict: 'retry' })
+  expect(judgement.error).toContain('as it says')
+})
+
+test.each([
+  ['DEPTH_ZERO_SELF_SIGNED_CERT', 'is self-signed', 'setting ca'],
+  ['SELF_SIGNED_CERT_IN_CHAIN', 'an authority that is not known', 'setting ca'],
+  ['UNABLE_TO_GET_ISSUER_CERT', 'gap in its chain', 'setting ca'],
+  ['UNABLE_TO_GET_ISSUER_CERT_LOCALLY', 'issuer that is not known', 'whole chain'],
+  ['UNABLE_TO_VERIFY_LEAF_SIGNATURE', 'without that of its issuer', 'whole chain'],
+  ['CERT_HAS_EXPIRED', 'has expired', 'Renew'],
+  ['CERT_NOT_YET_VALID', 'not valid yet', 'clock'],
+  ['CERT_REVOKED', 'is revoked', 'Renew'],
+  ['ERR_TLS_CERT_ALTNAME_INVALID', 'another name', 'alternative names'],
+  ['HOSTNAME_MISMATCH', 'another name', 'issued again'],
+  ['CERT_SIGNATURE_FAILURE', 'wrong signature', 'issued again'],
+  ['INVALID_PURPOSE', 'not meant for servers', 'issued again'],
+  ['CERT_CHAIN_TOO_LONG', 'too long', 'issued again'],
+  ['UNSPECIFIED', 'is not accepted', 'outdated'],
+])('the certificate error %s is refused, with its cause and its fix', (code, cause, fix) => {
+  const { error, ...judgement } = failing(code)
+  expect(judgement).toEqual({ code: 'tls_error', verdict: 'refused' })
+  expect(error).toContain(`The certificate of ${HOST}`)
+  expect(error).toContain(`(${code}: as it says): nothing was sent.`)
+  expect(error).toContain(cause)
+  expect(error).toContain(fix)
+})
+
+describe('a timeout', () => {
+  test('says whether anything was sent', () => {
+    expect(judgeTimeout(5_000, true)).toEqual({
+      code: 'timeout',
+      verdict: 'retry',
+      error: 'The endpoint did not answer within 5 s.',
+    })
+    expect(judgeTimeout(5_000, false).error).toContain('nothing was sent')
+  })
+})
+
+test('an answer that is no HTTP is tried again', () => {
+  expect(judgeError(new errors.HTTPParserError('Expected HTTP/'), HOST)).toEqual({
+    code: 'connection_failed',
+    verdict: 'retry',
+    error: 'crm.example.com answered with something else than HTTP (Expected HTTP/).',
+  })
+})
+
+test('what is no error is a failure all the same', () => {
+  expect(judgeError('odd', HOST)).toMatchObject({
+    code: 'connection_failed',
+    verdict: 'retry',
+    error: 'crm.example.com could not be reached (odd).',
+  })
+})

@@ -1,0 +1,173 @@
+import { createSocket } from 'node:dgram'
+import { Resolver } from 'node:dns'
+import { once } from 'node:events'
+import { describe, expect, onTestFinished, test } from 'vitest'
+import type { Lookup } from '../../src/post/guard.js'
+import { answering, DEADLINE_MS, listenTcp, OK, onRequest, post, posterTo } from './sockets.js'
+
+/**
+ * A DNS server, and the lookup that asks it.
+ *
+ * @param answer - the IPv4 addresses of a name, `'none'` if it does not exist, or `'silence'`
+ */
+async function serveDns(answer: (name: string) => string[] | 'none' | 'silence') {
+  const names: string[] = []
+  const server = createSocket('udp4')
+  server.on('message', (query, from) => {
+    const name = nameIn(query)
+    names.push(name)
+    const found = answer(name)
+    if (found !== 'silence') server.send(reply(query, found), from.port, from.address)
+  })
+  server.bind(0, '127.0.0.1')
+  await once(server, 'listening')
+
+  const resolver = new Resolver({ timeout: 10_000, tries: 1 })
+  resolver.setServers([`127.0.0.1:${server.address().port}`])
+  onTestFinished(() => {
+    resolver.cancel()
+    server.close()
+  })
+  const lookup: Lookup = (hostname, callback) => {
+    resolver.resolve4(hostname, (error, addresses) => {
+      callback(error, error === null ? addresses.map((address) => ({ address, family: 4 })) : [])
+    })
+  }
+  return { lookup, names }
+}
+
+/** RFC 1035 section 4.1.2: the question follows the header of 12 bytes, in labels with their lengths. */
+function nameIn(query: Buffer): string {
+  const labels: string[] = []
+  for (let at = 12; query[at]; at += 1 + (query[at] ?? 0))
+    labels.push(query.toString('latin1', at + 1, at + 1 + (query[at] ?? 0)))
+  return labels.join('.')
+}
+
+function reply(query: Buffer, found: string[] | 'none'): Buffer {
+  const end = query.indexOf(0, 12) + 5
+  const head = Buffer.from(query.subarray(0, 12))
+  head.writeUInt16BE(found === 'none' ? 0x8183 : 0x8180, 2)
+  head.writeUInt16BE(found === 'none' ? 0 : found.length, 6)
+  head.writeUInt32BE(0, 8)
+  const records = found === 'none' ? [] : found.map(recordOf)
+  return Buffer.concat([head, query.subarray(12, end), ...records])
+}
+
+/** The name of the question, type A, class IN, no time to live, four bytes. */
+const recordOf = (address: string) =>
+  Buffer.from([0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 0, 0, 4, ...address.split('.').map(Number)])
+
+describe('a name', () => {
+  test('whose DNS changes to an address that is refused gets nothing', async () => {
+    // 127.0.0.2 stands for a public address, 127.0.0.1 for the machine's own services.
+    const open = await answering(OK)
+    const { port, seen } = await listenTcp(
+      onRequest((socket) => socket.end('HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n')),
+      '127.0.0.2',
+      open.port,
+    )
+    const answers = [['127.0.0.2'], ['127.0.0.1'], ['127.0.0.2']]
+    const { lookup, names } = await serveDns(() => answers.shift() ?? 'none')
+    const poster = posterTo(
+      `http://hook.test:${port}/`,
+      { lookup, allowNetworks: ['127.0.0.2/32'] },
+      { concurrency: 1 },
+    )
+
+    expect((await post(poster)).code).toBe('delivered')
+    // Looked up once: what was checked is what was connected to.
+    expect(names).toEqual(['hook.test'])
+    const refused = await post(poster)
+    expect(refused).toMatchObject({ code: 'address_refused', verdict: 'retry' })
+    expect(refused.error).toContain('hook.test leads to 127.0.0.1, in a network')
+    expect(refused.error).toContain('the setting allowNetworks')
+    expect((await post(poster)).code).toBe('delivered')
+    expect([open.seen.connections, seen.connections]).toEqual([0, 2])
+  })
+
+  test('with several addresses is reached at those that are allowed', async () => {
+    const refused = await answering(OK)
+    const { port, seen } = await listenTcp(
+      onRequest((socket) => socket.write(OK)),
+      '127.0.0.2',
+      refused.port,
+    )
+    const { lookup } = await serveDns(() => ['127.0.0.1', '10.0.0.1', '127.0.0.2'])
+    const poster = posterTo(`http://hook.test:${port}/`, {
+      lookup,
+      allowNetworks: ['127.0.0.2/32'],
+    })
+    expect((await post(poster)).code).toBe('delivered')
+    expect([refused.seen.connections, seen.connections]).toEqual([0, 1])
+  })
+
+  test('of which the first address is dead is reached at the next', async () => {
+    const { port } = await answering(OK)
+    const { lookup } = await serveDns(() => ['127.0.0.3', '127.0.0.1'])
+    const poster = posterTo(`http://hook.test:${port}/`, { lookup })
+    expect((await post(poster)).code).toBe('delivered')
+  })
+
+  test('that does not exist is a DNS error, and looked up again each time', async () => {
+    const { lookup, names } = await serveDns(() => 'none')
+    const poster = posterTo('http://gone.test/', { lookup })
+    const outcome = await post(poster)
+    expect(outcome).toMatchObject({ code: 'dns_error', verdict: 'retry' })
+    expect(outcome.error).toContain('The name gone.test could not be resolved (ENOTFOUND)')
+    expect((await post(poster)).code).toBe('dns_error')
+    expect(names).toHaveLength(2)
+  })
+
+  test('without an address is a DNS error', async () => {
+    const { lookup } = await serveDns(() => [])
+    const outcome = await post(posterTo('http://empty.test/', { lookup }))
+    expect(outcome).toMatchObject({ code: 'dns_error', verdict: 'retry' })
+  })
+
+  test('that nobody answers for runs out of time, holds one lookup, and delays no other', async () => {
+    const { port } = await answering(OK)
+    const { lookup, names } = await serveDns((name) =>
+      name === 'dead.test' ? 'silence' : ['127.0.0.1'],
+    )
+    const dead = posterTo('http://dead.test/', { lookup, deadlineMs: DEADLINE_MS })
+    const first = Array.from({ length: 20 }, () => post(dead))
+    const healthy = posterTo(`http://hook.test:${port}/`, { lookup })
+    expect((await post(healthy)).code).toBe('delivered')
+    for (const outcome of await Promise.all(first)) {
+      expect(outcome).toMatchObject({ code: 'timeout', verdict: 'retry' })
+      expect(outcome.error).toContain('nothing was sent')
+    }
+    expect((await post(dead)).code).toBe('timeout')
+    expect(names.filter((name) => name === 'dead.test')).toHaveLength(1)
+  })
+})
+
+describe("by the system's own resolver", () => {
+  test('localhost is refused', async () => {
+    const { port, seen } = await answering(OK)
+    for (const host of ['localhost', 'LOCALHOST']) {
+      const poster = posterTo(`http://${host}:${port}/`, { allowNetworks: [] })
+      const outcome = await post(poster)
+      expect(outcome).toMatchObject({ code: 'address_refused', verdict: 'retry' })
+    }
+    // Not every resolver knows it with the dot.
+    const dotted = await post(posterTo(`http://localhost.:${port}/`, { allowNetworks: [] }))
+    expect(dotted.code).toMatch(/^(address_refused|dns_error)$/)
+    expect(seen.connections).toBe(0)
+  })
+
+  test('localhost is reached if its networks are allowed', async () => {
+    const { port } = await answering(OK)
+    expect((await post(posterTo(`http://localhost:${port}/`))).code).toBe('delivered')
+  })
+})
+
+test('twenty connections at once to one name are one lookup', async () => {
+  const { port, seen } = await listenTcp(onRequest((socket) => socket.write(OK)))
+  const { lookup, names } = await serveDns(() => ['127.0.0.1'])
+  const poster = posterTo(`http://hook.test:${port}/`, { lookup }, { concurrency: 20 })
+  await Promise.all(Array.from({ length: 20 }, () => post(poster)))
+  expect(seen.connections).toBe(20)
+  expect(names).toEqual(['hook.test'])
+})

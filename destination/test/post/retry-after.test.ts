@@ -1,0 +1,36 @@
+import { expect, test } from 'vitest'
+import { retryAfterMs } from '../../src/post/retry-after.js'
+
+const NOW = Date.parse('2026-11-21T12:00:00Z')
+
+test.each([
+  ['120', 120_000],
+  ['1.5', 1_500],
+  ['14400', 14_400_000],
+  ['14401', 14_400_000],
+  ['99999999999999999999999', 14_400_000],
+  ['Sat, 21 Nov 2026 12:00:30 GMT', 30_000],
+  ['Saturday, 21-Nov-26 12:00:30 GMT', 30_000],
+  ['Sat Nov 21 12:00:30 2026', 30_000],
+  ['Sun, 22 Nov 2026 12:00:00 GMT', 14_400_000],
+])('%j asks for a wait of %i ms', (header, ms) => {
+  expect(retryAfterMs(header, NOW)).toBe(ms)
+})
+
+test.each([
+  undefined,
+  '',
+  '0',
+  '-5',
+  '+5',
+  '1e3',
+  '0x10',
+  'Infinity',
+  'soon',
+  '5, 10',
+  '2026-11-21T13:00:00Z',
+  'Sat, 21 Nov 2026 11:59:59 GMT',
+  'Sat, 99 Nov 2026 12:00:00 GMT',
+])('%j asks for none', (header) => {
+  expect(retryAfterMs(header, NOW)).toBeUndefined()
+})
