@@ -483,7 +483,7 @@ export class Analytics<Plan extends PlanOf<Plan> = AnyPlan> {
   /** Keeps the script for as long as messages get their outcome, and a while without. */
   #startExitGrace(endedMs: number): void {
     const progressMs = Math.max(endedMs, this.#books.lastOutcomeMs)
-    const asked = this.#sender.askedToWaitUntilMs
+    const asked = this.#sender.askedUntilMs
     const untilMs = Math.min(
       Math.max(progressMs, asked) + EXIT_GRACE_MS,
       progressMs + MAX_EXIT_GRACE_MS,

@@ -28,16 +28,18 @@ export interface Batch {
   failure: string | undefined
   /** How many attempts in a row failed in that way. */
   strikes: number
-  /** All pieces of a batch that was cut share this object. */
-  readonly search: Search
+  /** The search that this batch is a piece of. */
+  search: Search
 }
 
-/** The search for the message at fault in a batch that the endpoint does not take. */
+/** The search for the message at fault in a batch that the endpoint does not take. Its pieces share the object. */
 export interface Search {
   /** How many messages the next piece of the batch may have. */
   pieceMessages: number
-  /** Whether the server refused it as a whole: its size is then no reason to cut it once more. */
-  isSplit: boolean
+  /** The status with which the server refused the batch as a whole, if it did. */
+  readonly refusal?: 400 | 413
+  /** The last message of the batch, tried alone before the rest of the batch is given up. */
+  sample?: Batch
 }
 
 const decoder = new TextDecoder()

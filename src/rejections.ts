@@ -1,4 +1,4 @@
-import { isPlainObject } from './describe.js'
+import { describe, isPlainObject } from './describe.js'
 
 /** What a server said of one message that it refused. */
 export interface Rejection {
@@ -35,8 +35,10 @@ function rejectedList(body: string): unknown[] {
   }
 }
 
-/** A stranger's value as text. String() would call a `toString` that the stranger chose. */
+/**
+ * A stranger's value as text. Only text is repeated: to make text of an object would call its own `toString`, and of
+ * one that is nested 100,000 times would exceed the stack.
+ */
 function words(value: unknown): string {
-  if (value === undefined) return 'not given'
-  return (typeof value === 'string' ? value : JSON.stringify(value)).slice(0, MAX_WORDS_LENGTH)
+  return typeof value === 'string' ? value.slice(0, MAX_WORDS_LENGTH) : describe(value)
 }

@@ -91,6 +91,8 @@ export class Sender {
   #failures = 0
   /** Counts the failures that were worth a back-off: an answer to an older attempt changes nothing. */
   #epoch = 0
+  /** The wait for a failure that was followed by a probe at once. */
+  #owedMs = 0
   /** Whether the endpoint takes messages: the last answer in line was no failure, but for expected ones. */
   #isAlive = false
   #expectedFailures = 0
@@ -106,16 +108,18 @@ export class Sender {
   #sameRefusals = { answer: '', count: 0 }
   #isScheduled = false
   #gatherUntilMs = 0
-  #pause: { timer: ReturnType<typeof setTimeout>; untilMs: number; isOurs: boolean } | undefined
+  #pause: { timer: ReturnType<typeof setTimeout>; untilMs: number } | undefined
+  /** Until when the server asked to wait, on the clock of `performance.now()`. */
+  #askedUntilMs = 0
 
   constructor(around: Surroundings) {
     this.#around = around
     this.#isolation = new Isolation(around.pace.backoffMs)
   }
 
-  /** Until when the server asked to wait, on the clock of `performance.now()`; 0 if it did not. */
-  get askedToWaitUntilMs(): number {
-    return this.#pause && !this.#pause.isOurs ? this.#pause.untilMs : 0
+  /** Until when the server asked to wait, on the clock of `performance.now()`; 0 if it never did. */
+  get askedUntilMs(): number {
+    return this.#askedUntilMs
   }
 
   /** Starts sending what is ready, in a later turn of the event loop. */
@@ -129,7 +133,9 @@ export class Sender {
   hurry(): void {
     this.#failures = Math.min(this.#failures, 1)
     this.#isolation.hurry()
-    if (this.#pause?.isOurs) this.#endPause()
+    const askedMs = this.#askedUntilMs - performance.now()
+    if (this.#pause && askedMs > 0) this.#startPause(askedMs)
+    else if (this.#pause) this.#endPause()
     this.wake()
   }
 
@@ -168,7 +174,7 @@ export class Sender {
     while (!this.#isBusy() && this.#around.isOurs() && this.#hasBatch()) {
       const gatherMs = this.#gatherUntilMs - performance.now()
       if (gatherMs > 0) {
-        this.#pauseFor(gatherMs, true)
+        this.#pauseFor(gatherMs)
         return
       }
       const batch = this.#isProbing ? this.#takeProbe() : this.#takeNext()
@@ -180,8 +186,8 @@ export class Sender {
   /** The oldest messages, as many as the endpoint can take. */
   #takeNext(): Batch {
     const { size } = this.#around
-    const { pieceMessages = Infinity, isSplit = false } = this.#line[0]?.search ?? {}
-    return this.#take(Math.min(pieceMessages, size.messages), isSplit ? Infinity : size.bytes)
+    const { pieceMessages = Infinity, refusal } = this.#line[0]?.search ?? {}
+    return this.#take(Math.min(pieceMessages, size.messages), refusal ? Infinity : size.bytes)
   }
 
   #take(maxMessages: number, maxBodyBytes: number): Batch {
@@ -208,10 +214,12 @@ export class Sender {
       this.#overtaken.push(batch)
       left -= batch.entries.length
     }
-    if (this.#hasBatch()) return (this.#probe = this.#take(1, Infinity))
-    this.#endProbe()
-    this.#probeDistance = 1
-    return this.#takeNext()
+    const last = this.#hasBatch() ? undefined : this.#overtaken.pop()
+    if (last) this.#line.unshift(last)
+    if (last && last.entries.length > 1) {
+      this.#overtaken.push(this.#take(last.entries.length - 1, Infinity))
+    }
+    return (this.#probe = this.#take(1, Infinity))
   }
 
   /** Puts the messages that were overtaken in their place again: those of a probe that failed come before it. */
@@ -285,19 +293,19 @@ export class Sender {
     } else if (verdict === 'rejected') {
       this.#refused(batch, answer)
     } else {
-      if (answer.status === 413) size.tooLarge(batch)
-      batch.search.isSplit = true
+      const refusal = answer.status === 413 ? 413 : 400
+      if (refusal === 413) size.tooLarge(batch)
+      if (batch.search.refusal !== refusal) batch.search = { pieceMessages: Infinity, refusal }
       this.#line.unshift(...cutBatch(batch, this.#isRefusingAll ? 1 : half(batch)))
     }
   }
 
   #refused(batch: Batch, answer: Answered): void {
     const entries = [...batch.entries]
-    const { status } = answer
-    if (status === 413) this.#around.size.forgetTooLarge()
-    if (entries.length === 1 && (status === 400 || status === 413)) {
+    if (answer.status === 413) this.#around.size.forgetTooLarge()
+    if (answer.status === 400 && entries.length === 1) {
       this.#countRefusal(answer)
-      if (this.#isRefusingAll) entries.push(...this.#takeRestOf(batch))
+      if (this.#isRefusingAll) entries.push(...this.#giveUpRestOf(batch))
     }
     this.#around.books.lost('rejected', entries, rejection(answer))
   }
@@ -314,11 +322,24 @@ export class Sender {
     return this.#sameRefusals.count >= most
   }
 
-  /** Takes the other pieces of the batch that this one was cut from. */
-  #takeRestOf({ search }: Batch): Entry[] {
-    const rest = this.#line.filter((batch) => batch.search === search)
-    this.#line = this.#line.filter((batch) => batch.search !== search)
-    return rest.flatMap((batch) => batch.entries)
+  /**
+   * Gives the rest of the batch that this message was cut from, if it is to be given up. Before that, its last
+   * message is tried alone: it shows whether the endpoint takes any.
+   */
+  #giveUpRestOf({ search, ...batch }: Batch): Entry[] {
+    const rest = this.#line.filter((piece) => piece.search === search)
+    const last = rest.at(-1)
+    if (!last || search.refusal !== 400) return []
+    const others = this.#line.filter((piece) => piece.search !== search)
+    if (search.sample?.id === batch.id) {
+      this.#line = others
+      return rest.flatMap(({ entries }) => entries)
+    }
+    const [start, sample] = cutBatch(last, last.entries.length - 1)
+    search.sample = sample
+    const kept = start.entries.length > 0 ? [start] : []
+    this.#line = [sample, ...rest.slice(0, -1), ...kept, ...others]
+    return []
   }
 
   #failed(batch: Batch, failure: Failure, epoch: number): void {
@@ -328,16 +349,16 @@ export class Sender {
     const effect = this.#judgeFailure(batch)
     if (effect !== 'expected') this.#isAlive = false
     if (effect === 'failed') this.#backOff(failure, epoch)
-    else if (effect === 'isolated')
-      this.#pauseFor(this.#around.pace.backoffMs(1, Math.random()), true)
+    else if (effect === 'probe') this.#oweBackOff()
+    else if (effect === 'isolated') this.#pauseFor(this.#around.pace.backoffMs(1, Math.random()))
     if (batch.retries >= this.#around.maxRetries) {
-      this.#isProbing = false
       batch.search.pieceMessages = Infinity // the other messages get their chance in one body
       this.#giveUp(batch, failure.error)
       return
     }
     batch.retries++
-    if (effect !== 'failed' && batch.entries.length === 1) {
+    this.#isProbing = effect === 'probe'
+    if ((effect === 'isolated' || effect === 'expected') && batch.entries.length === 1) {
       this.#suspects--
       this.#isolate(batch, 0)
       return
@@ -348,10 +369,11 @@ export class Sender {
   /**
    * Tells a failing message from a failing endpoint, and arranges the search for the message.
    *
-   * @returns `'failed'`: nobody knows yet, so there is a back-off. `'isolated'`: the message is at fault.
-   * `'expected'`: so it is, or one of the batch, in a way that is known while the endpoint takes others.
+   * @returns `'failed'`: nobody knows yet, so there is a back-off. `'probe'`: the message behind it is to show.
+   * `'isolated'`: the message is at fault. `'expected'`: so it is, or one of the batch, in a way that is known
+   * while the endpoint takes others.
    */
-  #judgeFailure(batch: Batch): 'failed' | 'isolated' | 'expected' {
+  #judgeFailure(batch: Batch): 'failed' | 'probe' | 'isolated' | 'expected' {
     const { failure, strikes, search } = batch
     if (failure === undefined) return 'failed'
     const isKnown = this.#isolation.knows(failure)
@@ -366,8 +388,8 @@ export class Sender {
     if (isKnown && this.#suspects > 0) return 'isolated'
     if (strikes < ISOLATE_STRIKES) return 'failed'
     if (this.#isAlive) return 'isolated'
-    this.#isProbing = batch !== this.#probe
-    return 'failed'
+    const canProbe = batch !== this.#probe && this.#hasBatch()
+    return canProbe ? 'probe' : 'failed'
   }
 
   #isolate(batch: Batch, attempts: number): void {
@@ -403,9 +425,10 @@ export class Sender {
     const { batch, attempts } = next
     const startedMs = performance.now()
     const attempt = this.#attempt(batch)
-    this.#isolated = { batch, attempt }
+    const isolated = { batch, attempt }
+    this.#isolated = isolated
     const answer = await attempt.answer
-    if (this.#isolated.batch !== batch) return // abandoned meanwhile
+    if (this.#isolated !== isolated) return // abandoned meanwhile
 
     this.#isolated = undefined
     this.#guard(batch, () => {
@@ -422,9 +445,10 @@ export class Sender {
     else if (!('error' in answer) && verdict !== 'retry') {
       books.lost('rejected', batch.entries, rejection(answer))
     } else {
-      const { error, kind, waitMs } = describeFailure(answer)
+      const failure = describeFailure(answer)
+      const { error, kind } = failure
       this.#isolation.failed()
-      if (waitMs > 0) this.#pauseFor(waitMs, false)
+      this.#waitAsked(failure)
       // An endpoint that is away, or asks to wait, says nothing against the message.
       const counted = kind === undefined ? attempts : attempts + 1
       if (counted >= MAX_LONE_ATTEMPTS || batch.retries >= maxRetries) this.#giveUp(batch, error)
@@ -435,27 +459,48 @@ export class Sender {
     }
   }
 
+  /**
+   * Postpones the wait after a failure, so that the probe goes out at once: an endpoint that recovers between the
+   * two would make the message look guilty, and the probe overtake it.
+   */
+  #oweBackOff(): void {
+    this.#failures++
+    this.#owedMs = this.#around.pace.backoffMs(this.#failures, Math.random())
+  }
+
+  /** Waits after a failure. Two failures without a wait between them are followed by the waits of both. */
   #backOff(failure: Failure, epoch: number): void {
     let ownMs = 0
     if (epoch === this.#epoch) {
       this.#epoch++
       this.#failures++
-      ownMs = this.#around.pace.backoffMs(this.#failures, Math.random())
+      const { backoffMs } = this.#around.pace
+      ownMs = this.#owedMs + backoffMs(this.#failures, Math.random())
+      this.#owedMs = 0
     }
     const delayMs = Math.max(ownMs, failure.waitMs)
     this.#around.log('next attempt in %d ms', Math.round(delayMs))
-    this.#pauseFor(delayMs, ownMs >= failure.waitMs)
+    this.#waitAsked(failure)
+    this.#pauseFor(delayMs)
   }
 
-  #pauseFor(delayMs: number, isOurs: boolean): void {
-    if (delayMs <= 0) return
-    const untilMs = performance.now() + delayMs
-    if (this.#pause && this.#pause.untilMs >= untilMs) return
+  /** Makes no pause shorter than the server asked for. */
+  #waitAsked({ waitMs }: Failure): void {
+    if (waitMs <= 0) return
+    this.#askedUntilMs = Math.max(this.#askedUntilMs, performance.now() + waitMs)
+    this.#pauseFor(waitMs)
+  }
+
+  #pauseFor(delayMs: number): void {
+    if (delayMs <= 0 || (this.#pause && this.#pause.untilMs >= performance.now() + delayMs)) return
+    this.#startPause(delayMs)
+  }
+
+  #startPause(delayMs: number): void {
     clearTimeout(this.#pause?.timer)
     const timer = setTimeout(this.#onPauseEnd, delayMs)
     unref(timer)
-    // A pause that takes the place of one that the server asked for is as binding.
-    this.#pause = { timer, untilMs, isOurs: isOurs && (this.#pause?.isOurs ?? true) }
+    this.#pause = { timer, untilMs: performance.now() + delayMs }
   }
 
   readonly #onPauseEnd = detached(() => {

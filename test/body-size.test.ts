@@ -149,6 +149,16 @@ describe('an endpoint that answers 400 to everything', () => {
     expect(lost.reduce((sum, { count }) => sum + count, 0)).toBe(1_000)
   })
 
+  test('for the first messages only keeps those behind them: the last one shows that it takes some', async () => {
+    const net = scriptedFetch()
+    net.otherwise(({ messages }) =>
+      messages.some(({ event }) => Number(event?.slice(1)) < 30) ? badRequest : 200,
+    )
+    const analytics = createClient(net, { flushAt: 100 })
+    trackMany(analytics, 100)
+    expect(await analytics.flush()).toEqual({ delivered: 70, failed: 30 })
+  })
+
   test('having accepted messages before is asked more often, since these may be at fault', async () => {
     const net = scriptedFetch(200)
     net.otherwise(({ messages }) =>

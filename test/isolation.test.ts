@@ -173,7 +173,7 @@ describe('an endpoint that fails for everything', () => {
   test.each([
     ['500', 500],
     ['a reset', Object.assign(new Error('socket hang up'), { code: 'ECONNRESET' })],
-  ] as const)('sees one request for each back-off: %s', async (_, fault) => {
+  ] as const)('sees no more requests than back-offs allow, but one: %s', async (_, fault) => {
     useFakeClock()
     const net = scriptedFetch()
     net.otherwise(fault)
@@ -181,15 +181,18 @@ describe('an endpoint that fails for everything', () => {
     trackMany(analytics, 200)
     await pass(600_000)
     const times = net.arrivals.map(({ body }) => Date.parse(body.sentAt))
-    for (const [i, time] of times.slice(1).entries()) {
-      const least = Math.min(15_000, 250 * 2 ** i)
-      expect(time - (times[i] ?? 0)).toBeGreaterThanOrEqual(least)
+    const waits = times.map((_, i) => Math.min(15_000, 250 * 2 ** i))
+    for (const [i, time] of times.entries()) {
+      // A probe goes out together with the message that failed before it. The next wait is longer for that.
+      const least = waits.slice(0, Math.max(0, i - 1)).reduce((sum, wait) => sum + wait, 0)
+      expect(time - (times[0] ?? 0)).toBeGreaterThanOrEqual(least)
     }
+    expect(times.filter((time) => time - (times[0] ?? 0) < 5_000).length).toBeLessThanOrEqual(5)
     // A probe that fails proves nothing: all are still in line.
     expect(analytics.stats()).toMatchObject({ pending: 200, dropped: 0 })
   })
 
-  test('and recovers gets all messages, and at most one of them before its turn', async () => {
+  test('and recovers gets all messages in order', async () => {
     for (const outageMs of [1_000, 3_000, 8_000, 20_000, 60_000, 200_000]) {
       useFakeClock()
       const net = scriptedFetch()
@@ -200,10 +203,7 @@ describe('an endpoint that fails for everything', () => {
       const from = net.arrivals.length
       net.otherwise(200)
       await pass(120_000)
-      const arrived = events(...net.arrivals.slice(from))
-      expect([...arrived].sort()).toEqual(names(0, 200).sort())
-      const [first = ''] = arrived
-      expect([first, ...names(0, 200).filter((name) => name !== first)]).toEqual(arrived)
+      expect(events(...net.arrivals.slice(from))).toEqual(names(0, 200))
     }
   })
 
