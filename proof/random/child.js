@@ -129,7 +129,9 @@ let lastCall = 0
 async function call(name, given) {
   const n = (lastCall += 1)
   const before = check()
-  tell({ kind: 'call', n, name, ...given, made, books: before })
+  // JSON has no Infinity: no timeout is an endless one.
+  const timeout = Number.isFinite(given.timeout) ? given.timeout : undefined
+  tell({ kind: 'call', n, name, timeout, made, books: before })
   const result = await analytics[name](given)
   tell({ kind: 'answer', n, name, result, made, books: check() })
   save()

@@ -76,7 +76,10 @@ const ANSWERS = {
     response.writeHead(200, { 'content-type': 'application/json' })
     response.end(body)
   },
+  'reset before': reset,
+  'reset in': reset,
   'reset after': reset,
+  down: reset,
   hang: () => undefined,
   garbage: raw('this is not HTTP\r\n\r\n'),
   'stored, reset': reset,

@@ -218,7 +218,7 @@ export const THEMES = {
       ]),
       ids: Array.from({ length: pick([1, 1, 2]) }, () => between(0, count)),
     }
-    round.end = { how: 'rest' }
+    round.end = { how: 'rest', left: new Set(round.endpoint.poison.ids).size }
     return round
   },
 

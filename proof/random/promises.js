@@ -66,7 +66,7 @@ function results(view) {
     if (isWhole && name === 'flush' && delivered + failed !== books.pending)
       faults.push(`${title} waited for ${books.pending}, and gave ${JSON.stringify(answer.result)}`)
     const told = losses.filter(({ id, at: lostAt }) => id < made && lostAt <= answer.at + TURN_MS)
-    const since = told.filter(({ at: lostAt }) => lostAt >= at - 1).length
+    const since = told.filter(({ at: lostAt }) => lostAt >= at).length
     const isKnown = plan.client.onFailed || isToldAll(view)
     const mayBe = name === 'close' ? [since, told.length] : [since]
     if (isKnown && isWhole && !mayBe.includes(failed))
@@ -86,8 +86,8 @@ function idsWhere(requests, condition) {
 const isAcceptedIn = ({ isAccepting, rejects }, id) => isAccepting && !rejects?.includes(id)
 
 function truth(view) {
-  const { everything, outcomes, finalBooks, isHeir, made, losses, plan } = view
-  const { isFinished, lossesCounted } = view
+  const { everything, outcomes, finalBooks, isHeir, made, plan } = view
+  const { isFinished, lossesCounted, allLosses } = view
   const accepted = idsWhere(everything, isAcceptedIn)
   const stored = idsWhere(
     everything,
@@ -104,7 +104,7 @@ function truth(view) {
   ]
   if (!isFinished) return faults
   // The last life is over, and nothing is left anywhere: what is not here is lost.
-  const lost = new Set(losses.map(({ id }) => id))
+  const lost = new Set(allLosses.map(({ id }) => id))
   const missing = [...Array(made).keys()].filter((id) => !stored.has(id) && !lost.has(id))
   const isSilent = !plan.client.onFailed && plan.client.callbacks !== 'all'
   const counted = isSilent ? lossesCounted : 0
@@ -261,14 +261,14 @@ function bodies({ plan, requests, of }) {
 
 const isFailed = ({ seen }) => (seen?.verdict ?? 'failed') === 'failed'
 
-/** Begins and ends of requests as the client knows them, in order. */
+/** Begins and ends of requests as the client knows them, in order. Node tells of an end a little late. */
 function eventsOf({ https, of }) {
   const ended = new Set(https.map(({ n }) => n))
   const open = of('http begins').filter(({ n }) => !ended.has(n))
   return [
     ...open.map(({ at }) => ({ at, isBegin: true, one: {} })),
     ...https.map((one) => ({ at: one.from, isBegin: true, one })),
-    ...https.map((one) => ({ at: one.until, isBegin: false, one })),
+    ...https.map((one) => ({ at: one.until - TURN_MS, isBegin: false, one })),
   ].sort((one, other) => one.at - other.at || one.isBegin - other.isBegin)
 }
 

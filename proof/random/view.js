@@ -120,7 +120,7 @@ export function viewsOf(record) {
   const last = views.at(-1)
   last.isFinished = last.finalBooks?.pending === 0 && views.at(-1).isNatural
   last.made = views[0].made
-  last.losses = views.flatMap(({ losses }) => losses)
+  last.allLosses = views.flatMap(({ losses }) => losses)
   last.lossesCounted = views.reduce(
     (total, { finalBooks }) => total + (finalBooks ? finalBooks.rejected + finalBooks.dropped : 0),
     0,
