@@ -196,6 +196,7 @@ export const THEMES = {
     const round = plain({ load: { turns: steady(100, 1_000), bytes: [180, 400] } })
     round.load.turns.unshift([0, Math.round(between(2_000, 5_000) / msPerMessage)])
     round.client.timeout = between(500, 1_200)
+    if (chance(0.5)) round.end = { how: 'rest', left: 0 }
     round.client.spool = chance(0.2)
     round.endpoint.msPerMessage = msPerMessage
     round.endpoint.storesWhatWasAborted = chance(0.8)

@@ -261,38 +261,55 @@ function bodies({ plan, requests, of }) {
 
 const isFailed = ({ seen }) => (seen?.verdict ?? 'failed') === 'failed'
 
-/** Begins and ends of requests as the client knows them, in order. Node tells of an end a little late. */
-function eventsOf({ https, of }) {
+/** Begins and ends of requests in order, as the client knows them. */
+function eventsOf({ https, of }, isKnownEarly) {
   const ended = new Set(https.map(({ n }) => n))
   const open = of('http begins').filter(({ n }) => !ended.has(n))
+  // Node tells of an end when the client has long gone on.
+  const endOf = (one) => one.until - (isKnownEarly(one) ? TURN_MS : 0)
   return [
     ...open.map(({ at }) => ({ at, isBegin: true, one: {} })),
     ...https.map((one) => ({ at: one.from, isBegin: true, one })),
-    ...https.map((one) => ({ at: one.until - TURN_MS, isBegin: false, one })),
+    ...https.map((one) => ({ at: endOf(one), isBegin: false, one })),
   ].sort((one, other) => one.at - other.at || one.isBegin - other.isBegin)
 }
 
-function pressure(view) {
-  const { plan, hasSuspects, slackMs } = view
-  const mostOpen =
-    (plan.client.flushAt === 1 ? contract.SINGLES_IN_FLIGHT : 1) + (hasSuspects ? 1 : 0)
-  const mostProbes = contract.PROBES.count + (hasSuspects ? 2 : 0)
+function inFlight(view) {
+  const most =
+    (view.plan.client.flushAt === 1 ? contract.SINGLES_IN_FLIGHT : 1) + (view.hasSuspects ? 1 : 0)
   let open = 0
-  let isFailing = false
-  let probes = []
-  const faults = new Map()
-  for (const { at, isBegin, one } of eventsOf(view)) {
+  let mostOpen = 0
+  for (const { isBegin } of eventsOf(view, () => true)) {
     open += isBegin ? 1 : -1
-    if (open > mostOpen) faults.set('open', `${open} requests in flight`)
-    if (!isBegin && isFailed(one)) isFailing = true
-    else if (!isBegin) [isFailing, probes] = [false, []]
-    if (!isBegin || !isFailing) continue
-    probes = [...probes.filter((time) => at - time < contract.PROBES.inMs - slackMs), at]
-    if (probes.length > mostProbes)
-      faults.set('probes', `${probes.length} requests within 5 s of an outage`)
+    mostOpen = Math.max(mostOpen, open)
   }
-  return [...faults.values(), ...tooSoon(view)]
+  return mostOpen > most && `${mostOpen} requests in flight`
 }
+
+/** How many requests an endpoint sees that fails for everything, from the first failure to the next success. */
+function probing(view) {
+  const { inMs, count } = contract.PROBES
+  const most = count + (view.hasSuspects ? 2 : 0)
+  let isFailing = false
+  let succeededAt = 0
+  let probes = []
+  let mostProbes = 0
+  for (const { at, isBegin, one } of eventsOf(view, (request) => !isFailed(request))) {
+    if (!isBegin) {
+      isFailing = isFailed(one)
+      if (isFailing) continue
+      probes = []
+      succeededAt = at
+      // Of several in flight, one may succeed and let others start just before the next one fails.
+    } else if (isFailing && at - succeededAt > 2 * TURN_MS + view.stallMs) {
+      probes = [...probes.filter((time) => at - time < inMs - view.slackMs), at]
+      mostProbes = Math.max(mostProbes, probes.length)
+    }
+  }
+  return mostProbes > most && `${mostProbes} requests within 5 s of an outage`
+}
+
+const pressure = (view) => [inFlight(view), probing(view), ...tooSoon(view)]
 
 /** Requests that start before the time that a `Retry-After` asked for. */
 function tooSoon({ requests, https, slackMs }) {
@@ -308,12 +325,12 @@ function tooSoon({ requests, https, slackMs }) {
 }
 
 /** What a 400 for everything costs: the way down to a few single messages, for each batch. */
-function refusals({ plan, requests, losses, finalBooks, calls, life }) {
+function refusals({ plan, requests, losses, finalBooks }) {
   const all = requests.filter(({ status, isPoison }) => status === 400 && !isPoison)
   if (all.length === 0 || plan.endpoint.phases.some(({ kind }) => kind !== 'status')) return []
   const lost = Math.max(losses.length, finalBooks?.rejected ?? 0)
-  const { flushAt, flushAfter } = plan.client
-  const batches = lost / flushAt + calls.length + (life.exitedAt - life.begun) / flushAfter + 2
+  const { flushAt } = plan.client
+  const batches = lost / flushAt + plan.load.turns.length + plan.calls.length + 1
   const most = flushAt === 1 ? lost : Math.ceil(batches * (Math.log2(flushAt) + 6))
   return all.length > most
     ? [`${all.length} requests to learn that everything is a 400, for ${lost} messages`]

@@ -85,6 +85,7 @@ function viewOf({ endpoint }, life, requests) {
     otherWords: life.stderr
       .split('\n')
       .filter((line) => line && !/^\(node:\d+\)|^\(Use `node --trace-warnings/.test(line)),
+    stallMs,
     /** How late anything may look because a process did not get its turn. */
     slackMs: 150 + 2 * stallMs,
     isFrozen: (from, until) => life.freezes.some((one) => from < one.until && one.from < until),
