@@ -3,10 +3,14 @@
 import { cpSync, mkdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
+import { seedsOf } from './random/plan.js'
 
 const root = fileURLToPath(new URL('..', import.meta.url))
 /** Inside of the repository, from where packages are found. */
 const build = join(root, 'proof/build')
+
+/** Few enough to be quick, and all of them are played side by side. */
+const SEEDS_A_MUTANT = 8
 
 export const MUTANTS = [
   {
@@ -92,7 +96,66 @@ export const MUTANTS = [
     find: 'ids = await store.put(deliveries);',
     put: 'ids = []; void store.put(deliveries).catch(() => undefined);',
   },
+  ...atRandom('a poison message', [
+    { name: 'a message that always fails is not isolated', says: /not over|without a reason/ },
+    {
+      name: 'a message that always fails is retried without a bound',
+      says: /stored up to|not over/,
+    },
+  ]),
+  ...atRandom('a slow collector after an outage', [
+    { name: 'the size of a body does not shrink', says: /not over|stored up to/ },
+  ]),
+  ...atRandom('a backlog that takes longer than the exit allows', [
+    { name: 'a script that ends gives up in spite of progress', says: /process_exit without/ },
+    {
+      name: 'a flush does not keep the process',
+      says: /process ended with 13|process_exit without/,
+    },
+  ]),
+  ...atRandom('a script that ends', [
+    {
+      name: 'a script that ends waits for a request, however long',
+      says: /process ended \d+ ms after/,
+    },
+  ]),
+  ...atRandom('an outage of everything', [
+    { name: 'a flush ends before its messages', says: /waited for|answered before/ },
+    { name: 'Retry-After is not read', says: /asked for/ },
+    { name: 'the wait does not grow', says: /within 5 s of an outage/ },
+    { name: 'two bodies are under way at a time', says: /requests in flight|brings message/ },
+  ]),
+  ...atRandom('the same refusal for everything', [
+    { name: 'nothing is said of a loss', says: /not a word of it/ },
+    { name: 'each loss is a warning', says: /warnings for/ },
+    { name: 'a 400 for everything is split to the end', says: /requests to learn/ },
+  ]),
+  ...atRandom('refusals by content', [
+    { name: 'a 400 takes its neighbours down', says: /rejected 400 without a reason/ },
+  ]),
+  ...atRandom('hostile answers', [
+    { name: 'what an answer calls a code is taken as it is', says: /process ended with 1/ },
+    { name: 'an index that is none rejects a message', says: /rejected.* without a reason/ },
+  ]),
+  ...atRandom('freeze and thaw', [
+    { name: 'a late timer does not look at the socket', says: /frozen meanwhile/ },
+  ]),
+  ...atRandom('answers that can’t be read', [
+    { name: 'a body that is cut is waited for', says: /nothing for/ },
+  ]),
 ]
+
+/** Mutants of proof 5: each is looked for in some rounds of one theme. */
+function atRandom(theme, mutants) {
+  const seeds = seedsOf(theme, SEEDS_A_MUTANT)
+  return mutants.map((mutant) => ({
+    proof: 5,
+    package: 'sdk',
+    file: 'analytics.js',
+    seeds,
+    ...mutant,
+  }))
+}
 
 /**
  * Makes the copy, and gives the environment in which a proof runs on it.

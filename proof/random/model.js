@@ -55,7 +55,7 @@ const waitsMs = (count, from = 1) =>
   sum(Array.from({ length: count }, (_, failure) => longestWaitMs(from + failure)))
 
 /** All that is delivered needs at most this, from the calm on. */
-export function drainMs(plan) {
+function drainMs(plan) {
   const { load, client, endpoint } = plan
   const messages = sum(load.turns.map(([, count]) => count))
   const bytes = messages * load.bytes?.[1] || 0

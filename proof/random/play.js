@@ -39,7 +39,7 @@ async function freeze({ who, atMs, forMs }, processes, isOver) {
 }
 
 /** One life of a client; `mostMs` after its begin it is killed as one that hangs. */
-async function live({ plan, order, endpoint, mostMs, file, isFirst }) {
+async function live({ plan, order, endpoint, mostMs, file, isFirst, signal }) {
   const child = spawn(
     process.execPath,
     [scriptOf('child.js'), JSON.stringify({ ...order, file })],
@@ -58,20 +58,23 @@ async function live({ plan, order, endpoint, mostMs, file, isFirst }) {
   const processes = { client: child, endpoint: endpoint.child }
   const freezes = Promise.all(plan.freezes.map((one) => freeze(one, processes, () => isOver)))
   let isOverdue = false
-  const overdue = setTimeout(() => {
+  const kill = () => {
     isOverdue = true
     child.kill('SIGKILL')
-  }, mostMs)
-  const [code, signal] = await ended
+  }
+  const overdue = setTimeout(kill, mostMs)
+  signal.addEventListener('abort', kill)
+  const [code, killedBy] = await ended
   isOver = true
   const exitedAt = clock()
   clearTimeout(overdue)
+  signal.removeEventListener('abort', kill)
   return {
     begun,
     exitedAt,
     mostMs,
     code,
-    signal,
+    killedBy,
     isOverdue,
     stderr,
     plan,
@@ -90,10 +93,10 @@ const heirOf = (plan) => ({
 })
 
 /**
- * @param {number} deadline the round is cut short then, and not judged
+ * @param {AbortSignal} options.signal cuts the round short; what is left of it is not judged
  * @returns the plan, and what each process recorded
  */
-export async function play(plan, { env, deadline = Infinity }) {
+export async function play(plan, { env, signal }) {
   const folder = await mkdtemp(join(tmpdir(), 'hookline-proof-random-'))
   const directory = join(folder, 'spool')
   const endpoint = await startEndpoint(plan, join(folder, 'endpoint'))
@@ -101,18 +104,19 @@ export async function play(plan, { env, deadline = Infinity }) {
   try {
     const hasHeir = plan.client.spool && ['kill', 'exit', 'close'].includes(plan.end.how)
     for (const own of hasHeir ? [plan, heirOf(plan)] : [plan]) {
-      const mostMs = Math.min(longestMs(own, plan), deadline - clock())
+      const mostMs = longestMs(own, plan)
       const order = { ...own, dist: distOf(env), url: endpoint.url, directory }
       const file = join(folder, `client-${lives.length}`)
-      lives.push(await live({ plan: own, order, endpoint, mostMs, file, isFirst: own === plan }))
-      if (clock() > deadline) break
+      lives.push(
+        await live({ plan: own, order, endpoint, mostMs, file, isFirst: own === plan, signal }),
+      )
+      if (signal.aborted) break
     }
-    const isCut = lives.some(({ isOverdue }) => isOverdue) && clock() > deadline
     await sleep(50) // what was sent is still read by the endpoint
     endpoint.child.kill('SIGCONT')
     if (endpoint.child.connected) endpoint.child.send('stop')
     await endpoint.ended
-    return { plan, lives, isCut, endpoint: await linesOf(join(folder, 'endpoint')) }
+    return { plan, lives, isCut: signal.aborted, endpoint: await linesOf(join(folder, 'endpoint')) }
   } finally {
     endpoint.child.kill('SIGKILL')
     await rm(folder, { recursive: true, force: true })

@@ -1,7 +1,7 @@
 // Chance that can be repeated: the same seed gives the same numbers on every machine.
 
 /** Mulberry32: 32 bits of state, enough for choices in a test. Gives a function with numbers from 0 to below 1. */
-export function prng(seed) {
+function prng(seed) {
   let state = seed >>> 0
   return () => {
     state = (state + 0x6d2b79f5) >>> 0

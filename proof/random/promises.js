@@ -380,7 +380,8 @@ function end(view) {
     return [`not over after ${ms(life.mostMs)}, with ${books.at(-1)?.pending} messages pending`]
   const wanted = plan.end.how === 'kill' ? 'SIGKILL' : 0
   const faults = [
-    (life.signal ?? life.code) !== wanted && `the process ended with ${life.signal ?? life.code}`,
+    (life.killedBy ?? life.code) !== wanted &&
+      `the process ended with ${life.killedBy ?? life.code}`,
     ...view.otherWords.slice(0, 1).map((line) => `on stderr: ${line}`),
   ]
   if (!isNatural || !exit || !endedAt) return faults
@@ -420,7 +421,7 @@ function silence(view) {
 }
 
 /** In the order in which a breach is best understood. */
-export const PROMISES = [
+const PROMISES = [
   ['the process ends in time and is never taken down', end],
   ['the books are right, and each callback is called once', books],
   ['flush() and close() wait and tell the truth', results],
