@@ -1,24 +1,26 @@
 import { createTransport, type Transport } from './attempt.js'
-import { createBatch, encodeBody, MAX_BATCH_BYTES, splitBatch } from './batch.js'
+import { ENVELOPE_BYTES } from './batch.js'
+import { BodySize } from './body-size.js'
+import { Books } from './books.js'
 import { describe } from './describe.js'
 import { complete, encode } from './encode.js'
 import { ClosedError, DroppedError, OptionError, SpoolError, ValidationError } from './errors.js'
-import { drainAtExit, noDrainAtExit } from './exit.js'
+import { drainAtExit, Hold, noDrainAtExit } from './exit.js'
 import { HooklineError } from './hookline-error.js'
-import { MAX_BODY_MESSAGES, MAX_TIMER_MS } from './limits.js'
-import { log } from './log.js'
+import { MAX_TIMER_MS } from './limits.js'
+import { createLog, type Log } from './log.js'
 import { checkOptions, type AnalyticsOptions, type Settings } from './options.js'
 import { Queue } from './queue.js'
 import { backoffMs } from './retry.js'
-import { detached, unref } from './runtime.js'
-import { Sender } from './send.js'
-import { Books } from './settle.js'
+import { detached, later, startDeadline, unref } from './runtime.js'
+import { Sender, type Pace } from './send.js'
 import { RECORD_OVERHEAD } from './spool/record.js'
 import { SpooledQueue } from './spool/spooled-queue.js'
 import type {
   AliasMessage,
   AnyPlan,
   Callback,
+  DeliveryOutcome,
   FlushResult,
   GroupMessage,
   IdentifyMessage,
@@ -32,14 +34,31 @@ import type {
 } from './types.js'
 import { validate } from './validate.js'
 
+/** What the calls but track take. */
+interface OtherMessages {
+  identify: IdentifyMessage
+  page: PageMessage
+  screen: PageMessage
+  group: GroupMessage
+  alias: AliasMessage
+}
+
 /** How many messages may be in flight when batching is off. */
 const UNBATCHED_CONCURRENCY = 16
 
 /** How long `close()` waits by default. */
 const CLOSE_TIMEOUT_MS = 30_000
 
-/** How long an endpoint that does not answer can keep a script that ended without `close()`. */
+/** How long a script that ended without `close()` is kept while no message gets its outcome. */
 const EXIT_GRACE_MS = 5_000
+
+/** How long a `Retry-After` can extend that, counted from the last outcome. */
+const MAX_EXIT_GRACE_MS = 30_000
+
+/** How long a promise that was given to `waitUntil` keeps a serverless function alive at the most. */
+const WAIT_UNTIL_MS = 30_000
+
+const PACE: Pace = { backoffMs, gatherMs: 2, later }
 
 /**
  * Records what users do, and delivers it in the background: in batches, in order, through outages.
@@ -67,13 +86,18 @@ export class Analytics<Plan extends PlanOf<Plan> = AnyPlan> {
   readonly #books: Books
   readonly #transport: Transport
   readonly #sender: Sender
+  readonly #pace: Pace
+  readonly #log: Log
+  readonly #hold = new Hold()
   readonly #fullError: DroppedError
   readonly #maxPendingBytes: number
+  readonly #maxBatchBytes: number
   /** What each pending message takes beside its JSON. */
   readonly #overheadBytes: number
   #lastFlushMs = performance.now()
   #isFlushScheduled = false
-  #holdTimer: ReturnType<typeof setTimeout> | undefined
+  #isKeptAwake = false
+  #stopExitGrace: (() => void) | undefined
   #closing: Promise<FlushResult> | undefined
 
   /**
@@ -84,41 +108,42 @@ export class Analytics<Plan extends PlanOf<Plan> = AnyPlan> {
   constructor(writeKey: string, options?: AnalyticsOptions)
   // Two signatures, so that the one for hookline/testing stays out of the published types.
   // eslint-disable-next-line @typescript-eslint/unified-signatures
-  /** @internal */ constructor(writeKey: string, options: AnalyticsOptions, wait: typeof backoffMs)
-  constructor(writeKey: string, options: AnalyticsOptions = {}, wait = backoffMs) {
+  /** @internal */ constructor(writeKey: string, options: AnalyticsOptions, pace: Pace)
+  constructor(writeKey: string, options: AnalyticsOptions = {}, pace = PACE) {
     const settings = checkOptions(writeKey, options)
-    const transport = createTransport(settings)
     this.#settings = settings
-    this.#transport = transport
+    this.#pace = pace
+    this.#log = createLog(settings.logger)
+    this.#transport = createTransport(settings)
     const spool = this.#createSpool(writeKey, settings)
     this.#spool = spool
     this.#queue = spool ?? new Queue()
     this.#maxPendingBytes = spool?.maxPendingBytes ?? settings.maxQueueBytes
+    this.#maxBatchBytes = settings.maxBatchBytes - ENVELOPE_BYTES
     this.#overheadBytes = spool ? RECORD_OVERHEAD : 0
     this.#books = new Books(settings, {
+      later: pace.later,
+      log: this.#log,
       onSettled: (entries) => spool?.settle(entries),
       onEmpty: () => {
         this.#onEmpty()
       },
+      onWaiting: (isAnyoneWaiting) => {
+        if (isAnyoneWaiting) this.#hold.start()
+        else this.#hold.end()
+      },
     })
     this.#fullError = new DroppedError('queue_full', describeFull(settings))
-    const maxMessages = settings.flushAt === 1 ? 1 : MAX_BODY_MESSAGES
     this.#sender = new Sender({
       concurrency: settings.flushAt === 1 ? UNBATCHED_CONCURRENCY : 1,
       maxRetries: settings.maxRetries,
-      backoffMs: wait,
+      pace,
+      size: new BodySize(settings),
+      log: this.#log,
+      transport: this.#transport,
       isOurs: () => spool?.isOurs() ?? true,
-      hasBatch: () => this.#queue.closedLength > 0,
-      takeBatch: () => createBatch(this.#queue.take(maxMessages, MAX_BATCH_BYTES)),
-      splitBatch,
-      attempt: (batch) =>
-        transport.start(encodeBody(batch, new Date().toISOString()), batch.attempts - 1),
-      onAccepted: (batch, answer) => {
-        this.#books.accepted(batch, answer)
-      },
-      onLost: (outcome, entries, error) => {
-        this.#books.lost(outcome, entries, error)
-      },
+      queue: this.#queue,
+      books: this.#books,
     })
     spool?.start()
   }
@@ -214,12 +239,47 @@ export class Analytics<Plan extends PlanOf<Plan> = AnyPlan> {
   }
 
   /**
+   * Records one message, sends it without waiting for its batch to fill, and waits for its outcome: for the few
+   * messages whose delivery decides what your program does next.
+   *
+   * @param type - the type of the call
+   * @param message - what the call of that type takes
+   * @returns the outcome; it rejects only where the call itself would throw
+   *
+   * @example
+   * ```ts
+   * const { delivered, error } = await analytics.deliver('track', { userId: 'u1', event: 'Order Paid' })
+   * if (!delivered) console.error(error.code, error.message)
+   * ```
+   */
+  deliver<Event extends keyof Plan & string>(
+    type: 'track',
+    message: TrackMessage<Plan, Event>,
+  ): Promise<DeliveryOutcome>
+  deliver<Type extends keyof OtherMessages>(
+    type: Type,
+    message: OtherMessages[Type],
+  ): Promise<DeliveryOutcome>
+  deliver(type: MessageType, message: unknown): Promise<DeliveryOutcome> {
+    return new Promise<DeliveryOutcome>((resolve) => {
+      checkType(type)
+      this.#record(type, message, (error) => {
+        this.#hold.end()
+        resolve(error ? { delivered: false, error } : { delivered: true })
+      })
+      this.#hold.start()
+      this.#closeBatch()
+    })
+  }
+
+  /**
    * Sends what is queued, and waits until each message recorded before has its outcome. It never rejects,
-   * and any number of callers may wait at a time.
+   * and any number of callers may wait at a time. The process stays alive while a caller waits.
    *
    * @param options - `timeout`: milliseconds after which to stop waiting. What has no outcome by then is
    * counted neither as delivered nor as failed: it stays queued, and `stats().pending` has it. Default:
-   * Infinity, so through an outage.
+   * Infinity, so for as long as an outage lasts.
+   * @returns how many of the messages that were pending when it was called were delivered, and how many lost
    */
   flush({ timeout = Infinity }: { timeout?: number } = {}): Promise<FlushResult> {
     const timeoutMs = checkTimeout('flush', timeout)
@@ -234,6 +294,8 @@ export class Analytics<Plan extends PlanOf<Plan> = AnyPlan> {
    * again gives the same promise.
    *
    * @param options - `timeout`: milliseconds, default 30,000; 0 gives up at once, Infinity never does
+   * @returns how many messages were delivered and lost since the client was made. Messages that `beforeSend`
+   * or `disabled` dropped are not counted: the application asked for that.
    */
   close({ timeout = CLOSE_TIMEOUT_MS }: { timeout?: number } = {}): Promise<FlushResult> {
     const timeoutMs = checkTimeout('close', timeout)
@@ -273,7 +335,7 @@ export class Analytics<Plan extends PlanOf<Plan> = AnyPlan> {
       this.#drop(message, callback, error, this.#toLost(message, json))
     } else if (this.#settings.disabled) {
       const error = new DroppedError('disabled', 'The client is disabled: nothing is sent.')
-      this.#drop(message, callback, error)
+      this.#drop(message, callback, error, 'asked for')
     } else if (!this.#makeRoom(json.length)) {
       this.#drop(message, callback, this.#fullError, this.#toLost(message, json))
     } else {
@@ -283,15 +345,16 @@ export class Analytics<Plan extends PlanOf<Plan> = AnyPlan> {
 
   #enqueue(message: WireMessage, json: Uint8Array, callback: Callback | undefined): void {
     const queue = this.#queue
-    if (queue.openBytes + json.length > MAX_BATCH_BYTES) this.#closeBatch()
+    if (queue.openBytes + json.length > this.#maxBatchBytes) this.#closeBatch()
     const sequence = this.#books.accept(json.length)
     if (!queue.push(json, sequence, callback)) {
       const entry = { sequence, slab: json, start: 0, end: json.length, callback }
-      log('drop %s %s: %s', message.type, message.messageId, this.#fullError.code)
+      this.#log('drop %s %s: %s', message.type, message.messageId, this.#fullError.code)
       this.#books.overflowed(entry, this.#fullError)
       return
     }
-    log('enqueue %s %s', message.type, message.messageId)
+    this.#log('enqueue %s %s', message.type, message.messageId)
+    if (this.#settings.waitUntil && !this.#isKeptAwake) this.#keepAwake(this.#settings.waitUntil)
     if (this.#books.pending === 1) drainAtExit(this.#drain) // until #onEmpty
     if (queue.openLength >= this.#settings.flushAt) this.#closeBatch()
     else if (!this.#isFlushScheduled) this.#scheduleFlush()
@@ -307,7 +370,7 @@ export class Analytics<Plan extends PlanOf<Plan> = AnyPlan> {
     while (!this.#fits(bytes)) {
       const oldest = this.#queue.takeOldest()
       if (!oldest) return false
-      log('drop the oldest: %s', this.#fullError.code)
+      this.#log('drop the oldest: %s', this.#fullError.code)
       this.#books.overflowed(oldest, this.#fullError)
     }
     return true
@@ -331,7 +394,7 @@ export class Analytics<Plan extends PlanOf<Plan> = AnyPlan> {
         return encode(message)
       }
       const error = new DroppedError('before_send', `beforeSend dropped the ${type}.`)
-      this.#drop(message, callback, error)
+      this.#drop(message, callback, error, 'asked for')
     } catch (cause) {
       const why = toHooklineError(type, cause).message
       const text = `beforeSend failed, so the ${type} was dropped: ${why}`
@@ -341,15 +404,17 @@ export class Analytics<Plan extends PlanOf<Plan> = AnyPlan> {
     return undefined
   }
 
-  /** Drops a message inside of its call; `lost` is what `onFailed` sees, unless that was asked for. */
+  /** Drops a message inside its call; `lost` is what `onFailed` sees of it. */
   #drop(
     { type, messageId }: WireMessage,
     callback: Callback | undefined,
     error: HooklineError,
-    lost?: LostMessage,
+    lost: LostMessage | 'asked for' | undefined,
   ): void {
-    log('drop %s %s: %s', type, messageId, error.code)
-    this.#books.droppedAtCall({ error, callback, message: lost })
+    this.#log('drop %s %s: %s', type, messageId, error.code)
+    const isAskedFor = lost === 'asked for'
+    const message = isAskedFor ? undefined : lost
+    this.#books.droppedAtCall({ error, callback, message, isAskedFor })
   }
 
   /** What `onFailed` gets to see of a message, if there is one to see it. */
@@ -361,19 +426,20 @@ export class Analytics<Plan extends PlanOf<Plan> = AnyPlan> {
   /** A call was given what is no message: that is the caller's to know, here or through a hook. */
   #refuse(type: MessageType, error: HooklineError, callback: Callback | undefined): void {
     if (this.#settings.onInvalid === 'throw' && !this.#closing) throw error
-    log('refused %s: %s', type, error.code) // its message quotes what was given
+    this.#log('refused %s: %s', type, error.code) // its message quotes what was given
     const message: LostMessage = { type, messageId: undefined, json: undefined }
     this.#books.tellLater({
       error,
       callback: typeof callback === 'function' ? callback : undefined,
       message,
+      isAskedFor: false,
     })
   }
 
   #closeBatch(): void {
     this.#lastFlushMs = performance.now()
     if (this.#queue.openLength === 0) return
-    log('flush %d messages', this.#queue.openLength)
+    this.#log('flush %d messages', this.#queue.openLength)
     this.#queue.closeBatch()
     this.#sender.wake()
   }
@@ -402,23 +468,64 @@ export class Analytics<Plan extends PlanOf<Plan> = AnyPlan> {
   #onEmpty(): void {
     this.#queue.reuseSlab()
     noDrainAtExit(this.#drain)
-    clearTimeout(this.#holdTimer)
-    this.#holdTimer = undefined
+    this.#stopExitGrace?.()
+    this.#stopExitGrace = undefined
   }
 
-  /**
-   * The script has ended, but for what is pending here: sends it at once. Requests hold the process while
-   * they last; a timer holds it too, so that a failed one can be tried again.
-   */
+  /** The script has ended, but for what is pending here: sends it at once. */
   readonly #drain = (): void => {
-    log('the script ended: %d messages pending', this.#books.pending)
+    this.#log('the script ended: %d messages pending', this.#books.pending)
     this.#closeBatch()
     this.#sender.hurry()
-    this.#holdTimer ??= setTimeout(() => {
-      const { origin } = this.#settings.endpoint
-      const message = `The script ended, and ${origin} did not take the message within ${EXIT_GRACE_MS} ms.`
-      this.#giveUp(new DroppedError('process_exit', message))
-    }, EXIT_GRACE_MS)
+    if (!this.#stopExitGrace) this.#startExitGrace(performance.now())
+  }
+
+  /** Keeps the script for as long as messages get their outcome, and a while without. */
+  #startExitGrace(endedMs: number): void {
+    const progressMs = Math.max(endedMs, this.#books.lastOutcomeMs)
+    const asked = this.#sender.askedToWaitUntilMs
+    const untilMs = Math.min(
+      Math.max(progressMs, asked) + EXIT_GRACE_MS,
+      progressMs + MAX_EXIT_GRACE_MS,
+    )
+    const leftMs = untilMs - performance.now()
+    if (leftMs > 0) {
+      const again = () => {
+        this.#startExitGrace(endedMs)
+      }
+      this.#stopExitGrace = startDeadline(leftMs, again, true)
+      return
+    }
+    this.#stopExitGrace = undefined
+    const { origin } = this.#settings.endpoint
+    const message = `The script ended, and ${origin} took no message for ${EXIT_GRACE_MS} ms: await close() with a timeout of your choice to wait longer.`
+    this.#giveUp(new DroppedError('process_exit', message))
+  }
+
+  /** Gives the platform a promise that lasts until what is queued has its outcome. */
+  readonly #keepAwake = (waitUntil: (promise: Promise<unknown>) => void): void => {
+    this.#isKeptAwake = true
+    const sent = new Promise<void>((resolve) => {
+      this.#pace.later(() => {
+        void this.#flushAll().then(() => {
+          this.#isKeptAwake = false
+          resolve()
+        })
+      })
+    })
+    try {
+      waitUntil(sent)
+    } catch (error) {
+      this.#log('waitUntil threw: %O', error)
+    }
+  }
+
+  async #flushAll(): Promise<void> {
+    const endMs = performance.now() + WAIT_UNTIL_MS
+    for (let leftMs = WAIT_UNTIL_MS; leftMs > 0 && this.#books.pending > 0;) {
+      await this.flush({ timeout: leftMs })
+      leftMs = endMs - performance.now()
+    }
   }
 
   async #close(timeoutMs: number): Promise<FlushResult> {
@@ -428,12 +535,12 @@ export class Analytics<Plan extends PlanOf<Plan> = AnyPlan> {
       const message = `close() ran out of time after ${timeoutMs} ms: the message may or may not have arrived.`
       this.#giveUp(new DroppedError('close_timeout', message))
     }
-    const timer = timeoutMs === Infinity ? undefined : setTimeout(giveUp, timeoutMs)
-    const result = await settled
-    clearTimeout(timer)
+    const stop = timeoutMs === Infinity ? undefined : startDeadline(timeoutMs, giveUp)
+    await settled
+    stop?.()
     this.#transport.close()
     await this.#spool?.close()
-    return result
+    return this.#books.totals()
   }
 
   #giveUp(error: DroppedError): void {
@@ -444,7 +551,7 @@ export class Analytics<Plan extends PlanOf<Plan> = AnyPlan> {
     }
     const { lost, callbacks } = this.#spool.leave(left)
     this.#books.lost('dropped', lost, error)
-    log('spooled: %d messages', this.#books.pending)
+    this.#log('spooled: %d messages', this.#books.pending)
     const message = `The message is not delivered yet. It is on disk, in ${this.#settings.spool?.directory}, and goes out at the next start.`
     this.#books.postponed(callbacks, new SpoolError('spooled', message))
     noDrainAtExit(this.#drain)
@@ -458,6 +565,18 @@ function checkCallback(type: MessageType, callback: unknown): void {
   throw new ValidationError(
     'callback',
     `${type}() takes a function as its callback, got ${describe(callback)}.`,
+  )
+}
+
+const MESSAGE_TYPES: readonly MessageType[] = [
+  ...(['identify', 'track', 'page', 'screen', 'group', 'alias'] as const),
+]
+
+function checkType(type: unknown): void {
+  if (MESSAGE_TYPES.includes(type as MessageType)) return
+  throw new ValidationError(
+    'type',
+    `deliver() takes the type of a call first: ${MESSAGE_TYPES.join(', ')}. Got ${describe(type)}.`,
   )
 }
 

@@ -1,7 +1,8 @@
 import { fetch as crossFetch } from 'cross-fetch'
+import { createAgent } from './connection.js'
 import { describe } from './describe.js'
 import type { FetchInit, FetchResponse, Settings } from './options.js'
-import { http, https, unref, zlib } from './runtime.js'
+import { startDeadline, zlib } from './runtime.js'
 import { version } from './version.js'
 
 /** A server's answer. */
@@ -15,8 +16,18 @@ export interface Answered {
 /** What an answer starts with. */
 type Head = Omit<Answered, 'body'>
 
-/** What came of a request: an answer, or none. */
-export type Answer = Answered | { readonly error: Error }
+/** A request without an answer. */
+export interface Unanswered {
+  readonly error: Error
+  /**
+   * How it failed once the endpoint had it, `'timeout'` or a code such as `'ECONNRESET'`: the message may be
+   * the cause. Undefined if the endpoint was not reached, or nobody knows.
+   */
+  readonly failure: string | undefined
+}
+
+/** What came of a request. */
+export type Answer = Answered | Unanswered
 
 /** A request under way. */
 export interface Attempt {
@@ -37,16 +48,10 @@ export interface Transport {
 /** An answer longer than this says nothing that matters here: the rest is not read. */
 const MAX_ANSWER_BYTES = 1_048_576
 
-/** Idle connections are dropped before servers do (Node's after 5 s), lest a request meets a closing one. */
-const IDLE_CONNECTION_MS = 4_000
-
 export function createTransport(settings: Settings): Transport {
   const { endpoint, timeoutMs } = settings
   const url = endpoint.href
-  const node = endpoint.protocol === 'https:' ? https : http
-  const agent = settings.fetch
-    ? undefined
-    : node && new node.Agent({ keepAlive: true, timeout: IDLE_CONNECTION_MS })
+  const agent = settings.fetch ? undefined : createAgent(endpoint.protocol)
   const fetch = settings.fetch ?? crossFetch
   // What node-fetch, which is cross-fetch on Node, takes beyond the standard: to keep connections open,
   // and not to ask for compressed answers.
@@ -65,14 +70,13 @@ export function createTransport(settings: Settings): Transport {
     const answer = new Promise<Answer>((resolve) => {
       finish = resolve
     })
-    const cancel = (error: Error) => {
-      finish(head ? { ...head, body: '' } : { error })
+    const cancel = (error: Error, failure?: string) => {
+      finish(head ? { ...head, body: '' } : { error, failure })
       controller.abort(error)
     }
-    const timer = setTimeout(() => {
-      cancel(new Error(`no answer within ${timeoutMs} ms`))
-    }, timeoutMs)
-    unref(timer)
+    const stopDeadline = startDeadline(timeoutMs, () => {
+      cancel(new Error(`no answer within ${timeoutMs} ms`), 'timeout')
+    })
 
     const exchange = async (): Promise<Answer> => {
       const init: FetchInit = {
@@ -95,9 +99,11 @@ export function createTransport(settings: Settings): Transport {
       return { ...head, body }
     }
     void exchange()
-      .catch((error: unknown) => ({ error: toError(error) }))
+      .catch((error: unknown) => ({ error: toError(error), failure: failureOf(error) }))
+      // An injected fetch may reject with what throws when it is looked at.
+      .catch(() => ({ error: new Error('fetch failed'), failure: undefined }))
       .then((result) => {
-        clearTimeout(timer)
+        stopDeadline()
         finish(result)
       })
     return { answer, cancel }
@@ -114,7 +120,8 @@ function readHead(response: FetchResponse): Head {
   }
   const header = (name: string) => {
     try {
-      return response.headers.get(name)
+      const value: unknown = response.headers.get(name)
+      return typeof value === 'string' ? value : null
     } catch {
       return null
     }
@@ -123,7 +130,16 @@ function readHead(response: FetchResponse): Head {
 }
 
 function toError(thrown: unknown): Error {
-  return thrown instanceof Error ? thrown : new Error(String(thrown))
+  return thrown instanceof Error ? thrown : new Error(describe(thrown))
+}
+
+/** Codes of connections that broke, and of answers that could not be read, once the request was under way. */
+const BROKEN =
+  /^(ECONNRESET|EPIPE|ERR_STREAM_PREMATURE_CLOSE|HPE_\w+|UND_ERR_(SOCKET|HEADERS_OVERFLOW))$/
+
+function failureOf(thrown: unknown): string | undefined {
+  const { code, cause } = (thrown ?? {}) as { code?: unknown; cause?: { code?: unknown } | null }
+  return [code, cause?.code].find((each): each is string => BROKEN.test(String(each)))
 }
 
 /** Reads an answer's body. One that is too long is cut, and its request stopped: its connection is of no use. */

@@ -1,39 +1,56 @@
 import { v4 as uuid } from 'uuid'
 import { entryBytes, type Batch, type Entry } from './entry.js'
-import { MAX_BODY_BYTES } from './limits.js'
 
 const encoder = new TextEncoder()
 const head = encoder.encode('{"batch":[')
 const tail = (id: string, sentAt: string) => `],"messageId":"${id}","sentAt":"${sentAt}"}`
 const ID_LENGTH = 36
 const TIME_LENGTH = 24
-const envelopeBytes = head.length + tail('0'.repeat(ID_LENGTH), '0'.repeat(TIME_LENGTH)).length
 
-/** What a batch's messages may take, with the commas between them. */
-export const MAX_BATCH_BYTES = MAX_BODY_BYTES - envelopeBytes
+/** What a body takes beside its messages and the commas between them, in bytes. */
+export const ENVELOPE_BYTES =
+  head.length + tail('0'.repeat(ID_LENGTH), '0'.repeat(TIME_LENGTH)).length
 
-/** Makes a batch of messages; what was tried as a part of `former` goes on counting. */
+/** Makes a batch of messages. A piece of `former` inherits what happened to that batch. */
 export function createBatch(entries: readonly Entry[], former?: Batch): Batch {
-  let bodyBytes = envelopeBytes + entries.length - 1
+  let bodyBytes = ENVELOPE_BYTES + entries.length - 1
   for (const entry of entries) bodyBytes += entryBytes(entry)
-  const { attempts, retries, startedMs } = former ?? {
+  const { attempts, retries, startedMs, failure, strikes, search } = former ?? {
     attempts: 0,
     retries: 0,
     startedMs: performance.now(),
+    failure: undefined,
+    strikes: 0,
+    search: { pieceMessages: Infinity },
   }
-  return { id: uuid(), entries, bodyBytes, attempts, retries, startedMs }
+  const id = uuid()
+  return { id, entries, bodyBytes, attempts, retries, startedMs, failure, strikes, search }
 }
 
-/** Halves a batch that the server would not take as a whole, in order. */
-export function splitBatch(batch: Batch): [Batch, Batch] {
-  const middle = Math.ceil(batch.entries.length / 2)
+/** Cuts a batch in two, in order. */
+export function cutBatch(batch: Batch, firstMessages: number): [Batch, Batch] {
   return [
-    createBatch(batch.entries.slice(0, middle), batch),
-    createBatch(batch.entries.slice(middle), batch),
+    createBatch(batch.entries.slice(0, firstMessages), batch),
+    createBatch(batch.entries.slice(firstMessages), batch),
   ]
 }
 
-/** The bytes of one attempt. Messages that lie next to each other in a slab are copied in one go. */
+/** How many of the first messages fit into a body: at least one. */
+export function countFitting(
+  entries: readonly Entry[],
+  maxMessages: number,
+  maxBodyBytes: number,
+): number {
+  const most = Math.min(entries.length, Math.max(1, maxMessages))
+  let bytes = ENVELOPE_BYTES - 1
+  for (let count = 0; count < most; count++) {
+    bytes += 1 + entryBytes(entries[count] as Entry) // count is below the length
+    if (bytes > maxBodyBytes) return Math.max(1, count)
+  }
+  return most
+}
+
+/** The bytes of one attempt. Messages that are neighbours in a slab are copied in one go. */
 export function encodeBody(batch: Batch, sentAt: string): Uint8Array<ArrayBuffer> {
   const { entries } = batch
   const body = new Uint8Array(batch.bodyBytes)

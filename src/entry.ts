@@ -1,10 +1,10 @@
 import type { Callback } from './types.js'
 
-/** A message that waits for its outcome. */
+/** A message that has no outcome yet. */
 export interface Entry {
-  /** Counts the messages of its client that waited. */
+  /** Counts the messages that this client has queued. */
   readonly sequence: number
-  /** Holds the message's JSON from `start` to `end`, and a comma before it. Empty if it can't be read. */
+  /** Holds the message's JSON from `start` to `end`, and a comma before it. Empty if the JSON cannot be read. */
   readonly slab: Uint8Array
   readonly start: number
   readonly end: number
@@ -24,11 +24,23 @@ export interface Batch {
   attempts: number
   /** How many of these were made because one had failed. */
   retries: number
+  /** How the last attempts failed, if the endpoint itself made them fail: `'500'`, `'timeout'`. */
+  failure: string | undefined
+  /** How many attempts in a row failed in that way. */
+  strikes: number
+  /** All pieces of a batch that was cut share this object. */
+  readonly search: Search
+}
+
+/** The search for the message at fault in a batch that the endpoint does not take. */
+export interface Search {
+  /** How many messages the next piece of the batch may have. */
+  pieceMessages: number
 }
 
 const decoder = new TextDecoder()
 
-/** Size of an entry's JSON. */
+/** Size of an entry's JSON in bytes. */
 export function entryBytes(entry: Entry): number {
   return entry.end - entry.start
 }

@@ -55,11 +55,12 @@ export class ClosedError extends HooklineError {
 /**
  * Why a message was given up without a server's word:
  * `queue_full` (`maxQueueBytes` reached), `before_send` (the hook dropped it, or failed), `disabled`
- * (the client is switched off), `close_timeout` (`close()` ran out of time) or `process_exit` (the
- * script ended and the endpoint did not answer in time).
+ * (the client is switched off), `close_timeout` (`close()` ran out of time), `process_exit` (the
+ * script ended and the endpoint did not answer in time) or `internal_error` (a defect of this package:
+ * please report it with the error's `cause`).
  */
 export type DropReason =
-  'queue_full' | 'before_send' | 'disabled' | 'close_timeout' | 'process_exit'
+  'queue_full' | 'before_send' | 'disabled' | 'close_timeout' | 'process_exit' | 'internal_error'
 
 /** A message was given up without a server's word; `code` says why. */
 export class DroppedError extends HooklineError {
@@ -82,11 +83,14 @@ export class RejectedError extends HooklineError {
   readonly status: number
   /** The start of the answer's body, or what the server said of this one message. */
   readonly detail: string
+  /** The error's message without the server's own words, for logs that must not repeat these. */
+  readonly summary: string
 
-  constructor(message: string, status: number, detail: string) {
+  constructor(message: string, status: number, detail: string, summary = message) {
     super(message)
     this.status = status
     this.detail = detail
+    this.summary = summary
   }
 }
 

@@ -1,10 +1,12 @@
+import { MAX_TIMER_MS } from './limits.js'
+
 /** What to do for each client that has messages pending when the event loop runs dry. */
 const drains = new Set<() => void>()
 let isListening = false
 
 /**
- * Runs `drain` if the script ends while it is registered. One listener serves all clients; none is ever
- * put on signals, exceptions or `exit`.
+ * Runs `drain` if the script ends while it is registered. One listener serves all clients. No listener is
+ * ever put on signals, exceptions or `exit`.
  */
 export function drainAtExit(drain: () => void): void {
   drains.add(drain)
@@ -18,4 +20,18 @@ export function drainAtExit(drain: () => void): void {
 
 export function noDrainAtExit(drain: () => void): void {
   drains.delete(drain)
+}
+
+/** Keeps the process alive while somebody waits. */
+export class Hold {
+  #waiting = 0
+  #timer: ReturnType<typeof setInterval> | undefined
+
+  start(): void {
+    if (this.#waiting++ === 0) this.#timer = setInterval(() => undefined, MAX_TIMER_MS)
+  }
+
+  end(): void {
+    if (--this.#waiting === 0) clearInterval(this.#timer)
+  }
 }

@@ -10,12 +10,14 @@ export {
   ValidationError,
 } from './errors.js'
 export type { DropReason, SpoolCode } from './errors.js'
+export type { Logger } from './log.js'
 export type { AnalyticsOptions, Fetch, FetchInit, FetchResponse, SpoolOptions } from './options.js'
 export type {
   AliasMessage,
   AnyPlan,
   Callback,
   DeliveredReport,
+  DeliveryOutcome,
   FailedReport,
   Fields,
   FlushResult,

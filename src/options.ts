@@ -1,6 +1,7 @@
 import { describe, isPlainObject } from './describe.js'
 import { OptionError } from './errors.js'
-import { MAX_TIMER_MS } from './limits.js'
+import { MAX_BODY_BYTES, MAX_TIMER_MS } from './limits.js'
+import type { Logger } from './log.js'
 import { fs, zlib } from './runtime.js'
 import type { DeliveredReport, FailedReport, Fields, Integrations, WireMessage } from './types.js'
 
@@ -85,7 +86,16 @@ export interface AnalyticsOptions {
    */
   readonly flushAfter?: number | undefined
   /**
-   * Milliseconds that one request may take in all: connection, headers and body.
+   * The largest body, in bytes of JSON before compression, from 40,000 to 500,000. Lower it for a server or a
+   * proxy with a lower limit; a client that is answered 413 also finds the limit by itself.
+   * Source: spec "Limits", 500 KB a batch request.
+   *
+   * @defaultValue 500000
+   */
+  readonly maxBatchBytes?: number | undefined
+  /**
+   * Milliseconds that one request may take in all: connection, headers and body. Time in which the process
+   * was frozen does not count against an answer that has arrived meanwhile.
    *
    * @defaultValue 10000
    */
@@ -135,9 +145,33 @@ export interface AnalyticsOptions {
   readonly onDelivered?: ((report: DeliveredReport) => void) | undefined
   /**
    * Called with messages that were lost, and why. Not called for what `beforeSend` or `disabled` dropped:
-   * those were asked for.
+   * those were asked for. Without this hook, the first loss of each kind is a process warning, or goes to
+   * `logger.warn`.
    */
   readonly onFailed?: ((report: FailedReport) => void) | undefined
+  /**
+   * Gets the lines that `DEBUG=analytics` would show, and, without `onFailed`, the first loss of each kind.
+   * `console` fits, and so do pino and winston. It never gets the write key, nor of a message more than its
+   * type and id.
+   *
+   * @defaultValue none
+   */
+  readonly logger?: Logger | undefined
+  /**
+   * Keeps a serverless function alive until its messages have their outcome, without delaying its answer: the
+   * `waitUntil` of the platform. Called with a promise when a call queues a message; the client then flushes
+   * at the end of the current turn of the event loop. The promise never rejects, and resolves after 30 s at
+   * the latest.
+   *
+   * @defaultValue none
+   * @example
+   * ```ts
+   * import { waitUntil } from '@vercel/functions'
+   *
+   * const analytics = new Analytics('WRITE_KEY', { waitUntil })
+   * ```
+   */
+  readonly waitUntil?: ((promise: Promise<unknown>) => void) | undefined
   /**
    * What becomes of a programmer's mistake in a call: thrown, or given to the callback and `onFailed`, for
    * applications that would rather lose an event than a request.
@@ -178,12 +212,20 @@ export interface Settings
     Required<Pick<AnalyticsOptions, 'overflow' | 'gzip' | 'onInvalid' | 'disabled'>>,
     Pick<
       AnalyticsOptions,
-      'fetch' | 'context' | 'integrations' | 'beforeSend' | 'onDelivered' | 'onFailed'
+      | 'fetch'
+      | 'context'
+      | 'integrations'
+      | 'beforeSend'
+      | 'onDelivered'
+      | 'onFailed'
+      | 'logger'
+      | 'waitUntil'
     > {
   readonly writeKey: string
   readonly endpoint: URL
   readonly flushAt: number
   readonly flushAfterMs: number
+  readonly maxBatchBytes: number
   readonly timeoutMs: number
   readonly maxQueueBytes: number
   readonly maxRetries: number
@@ -200,6 +242,7 @@ const OPTIONS: Record<keyof AnalyticsOptions, string> = {
   flushAt: 'flushQueueSize batchSize maxEventsInBatch maxBatchSize',
   size: '',
   flushAfter: 'flushInterval flushIntervalMillis interval',
+  maxBatchBytes: 'maxBodyBytes maxBodySize maxPayloadBytes',
   timeout: 'httpRequestTimeout requestTimeout requestTimeoutMillis',
   maxQueueBytes: 'maxQueueSize maxInternalQueueSize',
   overflow: '',
@@ -211,12 +254,17 @@ const OPTIONS: Record<keyof AnalyticsOptions, string> = {
   beforeSend: 'before_send',
   onDelivered: 'onSuccess',
   onFailed: 'errorHandler onError',
+  logger: 'log debug logLevel loggerProvider',
+  waitUntil: '',
   onInvalid: '',
   disabled: 'disable enable optOut',
   spool: 'storageProvider persistence persistentQueueOptions',
 }
 
 const SPOOL_OPTIONS = ['directory', 'maxBytes', 'fsync']
+
+/** A body has room for one message of the largest size. */
+const MIN_BATCH_BYTES = 40_000
 
 /** A spool needs some files at least: with less, it would be full before it held a batch or two. */
 const MIN_SPOOL_BYTES = 1024 * 1024
@@ -255,6 +303,10 @@ export function checkOptions(writeKey: unknown, options: unknown): Settings {
     endpoint: checkEndpoint(given.endpoint),
     flushAt: integer(flushAt, given[flushAt], 20, { min: 1 }),
     flushAfterMs: integer('flushAfter', given.flushAfter, 5_000, { min: 1, max: MAX_TIMER_MS }),
+    maxBatchBytes: integer('maxBatchBytes', given.maxBatchBytes, MAX_BODY_BYTES, {
+      min: MIN_BATCH_BYTES,
+      max: MAX_BODY_BYTES,
+    }),
     timeoutMs: integer('timeout', given.timeout, 10_000, { min: 1, max: MAX_TIMER_MS }),
     maxQueueBytes: integer('maxQueueBytes', given.maxQueueBytes, 64 * 1024 * 1024, { min: 1 }),
     maxRetries:
@@ -271,8 +323,20 @@ export function checkOptions(writeKey: unknown, options: unknown): Settings {
     beforeSend: callable('beforeSend', given.beforeSend),
     onDelivered: callable('onDelivered', given.onDelivered),
     onFailed: callable('onFailed', given.onFailed),
+    logger: checkLogger(given.logger),
+    waitUntil: callable('waitUntil', given.waitUntil),
     spool: checkSpool(given.spool),
   }
+}
+
+function checkLogger(given: unknown): Logger | undefined {
+  if (given === undefined) return undefined
+  const { debug, warn } = (given ?? {}) as { debug?: unknown; warn?: unknown }
+  if (typeof debug === 'function' && typeof warn === 'function') return given as Logger
+  throw new OptionError(
+    'logger',
+    `logger must have the methods debug(line) and warn(line), as console has, got ${describe(given)}.`,
+  )
 }
 
 function checkSpool(given: unknown): Settings['spool'] {

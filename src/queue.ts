@@ -73,14 +73,14 @@ export class Queue {
     this.#openBytes = 0
   }
 
-  /** Takes the oldest messages of the closed batches, as many as fit. */
+  /** Takes the oldest messages of the closed batches: as many as fit, and one at least. */
   take(maxMessages: number, maxBytes: number): Entry[] {
     let end = this.#head
     const last = Math.min(this.#closedTo, end + maxMessages)
     for (let bytes = -1; end < last; end++) {
       // The places from head on are filled.
       bytes += 1 + entryBytes(this.#entries[end] as Entry)
-      if (bytes > maxBytes) break
+      if (bytes > maxBytes && end > this.#head) break
     }
     return this.#cut(end)
   }

@@ -6,10 +6,12 @@ export interface Rejection {
   readonly message: string
 }
 
+/** Longer words of a server are cut: they end up in errors and logs. */
+const MAX_WORDS_LENGTH = 500
+
 /**
  * Reads which messages of an accepted batch the server refused, by their place in the batch: from
- * `{ "rejected": [{ "index": 3, "code": "…", "message": "…" }] }`. A server that says nothing of the
- * kind refused none.
+ * `{ "rejected": [{ "index": 3, "code": "…", "message": "…" }] }`. An answer of another form refuses none.
  */
 export function readRejections(body: string, batchLength: number): Map<number, Rejection> {
   const rejections = new Map<number, Rejection>()
@@ -19,7 +21,7 @@ export function readRejections(body: string, batchLength: number): Map<number, R
     const { index, code, message } = item
     if (!Number.isInteger(index) || (index as number) < 0 || (index as number) >= batchLength)
       continue
-    rejections.set(index as number, { code: String(code), message: String(message) })
+    rejections.set(index as number, { code: words(code), message: words(message) })
   }
   return rejections
 }
@@ -31,4 +33,10 @@ function rejectedList(body: string): unknown[] {
   } catch {
     return []
   }
+}
+
+/** A stranger's value as text. String() would call a `toString` that the stranger chose. */
+function words(value: unknown): string {
+  if (value === undefined) return 'not given'
+  return (typeof value === 'string' ? value : JSON.stringify(value)).slice(0, MAX_WORDS_LENGTH)
 }

@@ -2,9 +2,9 @@
 export type Verdict = 'delivered' | 'retry' | 'split' | 'rejected'
 
 /**
- * Judges an HTTP status. A 413, and a 400 for several messages, may be the fault of one of them: halves
- * of the batch find out which. A redirect is never followed, since a 302 would turn the POST into a GET:
- * it is a refusal. (Runtimes that hide redirects give the status 0.)
+ * Judges an HTTP status. A 413, and a 400 for several messages, may be the fault of one of them: pieces of
+ * the batch find out which. A redirect is never followed, since a 302 would turn the POST into a GET: it is
+ * a refusal. (Runtimes that hide redirects give the status 0.)
  */
 export function judge(status: number, messages: number): Verdict {
   if (status >= 200 && status < 300) return 'delivered'
@@ -13,6 +13,17 @@ export function judge(status: number, messages: number): Verdict {
   // 501 and 505 say that the server never will.
   if (status >= 500 && status !== 501 && status !== 505) return 'retry'
   return 'rejected'
+}
+
+/** What the reader of a refusal can do about it. */
+export function adviceFor(status: number, location: string | null): string {
+  if (status === 401 || status === 403) return 'Check the write key.'
+  if (status === 404 || status === 405) return 'Check the path of the endpoint.'
+  if (status === 413) return 'This server takes no message of that size.'
+  if (status < 400) {
+    return `Redirects are not followed: make ${location ?? 'the final URL'} the endpoint.`
+  }
+  return 'Sending it again would not help.'
 }
 
 const FIRST_BACKOFF_MS = 250

@@ -15,7 +15,7 @@ const asyncHooks = getBuiltin?.('node:async_hooks')
 
 /**
  * Gives a function that runs `act` outside the request (the AsyncLocalStorage context) that happens to be
- * current: what lives long, timers and sockets, must not keep a request's context alive.
+ * current. Timers and sockets live long: they must not keep a request's context alive.
  */
 export function detached<Arguments extends unknown[]>(
   act: (...args: Arguments) => void,
@@ -33,3 +33,36 @@ export const later: (act: () => void) => void =
   typeof setImmediate === 'function'
     ? (act) => void setImmediate(act)
     : (act) => void setTimeout(act, 0)
+
+/** A timer that fires so late was held up: the process was stopped, or its event loop was blocked. */
+const LATE_MS = 100
+
+/** How long a timer that fired late waits for what arrived meanwhile. */
+const LATE_GRACE_MS = 1_000
+
+/** A clock that jumps at each look must not postpone a deadline for ever. */
+const MAX_GRACES = 3
+
+/**
+ * Runs `act` after `delayMs`. When the timer fires late, since the process was frozen, it first gives the
+ * event loop time to read the sockets: the answer that is waited for may be there already.
+ *
+ * @returns cancels it
+ */
+export function startDeadline(delayMs: number, act: () => void, isHolding = false): () => void {
+  let timer: ReturnType<typeof setTimeout>
+  let graces = 0
+  const start = (ms: number) => {
+    const dueMs = performance.now() + ms
+    timer = setTimeout(() => {
+      const isLate = performance.now() - dueMs > LATE_MS
+      if (isLate && graces++ < MAX_GRACES) start(Math.min(delayMs, LATE_GRACE_MS))
+      else act()
+    }, ms)
+    if (!isHolding) unref(timer)
+  }
+  start(delayMs)
+  return () => {
+    clearTimeout(timer)
+  }
+}

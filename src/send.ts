@@ -1,85 +1,147 @@
-import type { Answer, Answered, Attempt } from './attempt.js'
+import type { Answer, Answered, Attempt, Transport } from './attempt.js'
+import { countFitting, createBatch, cutBatch, encodeBody, ENVELOPE_BYTES } from './batch.js'
+import type { BodySize } from './body-size.js'
 import type { Batch, Entry } from './entry.js'
-import { RejectedError, RetriesExhaustedError } from './errors.js'
+import { DroppedError, RejectedError, RetriesExhaustedError } from './errors.js'
 import type { HooklineError } from './hookline-error.js'
-import { log } from './log.js'
-import { judge, retryAfterMs } from './retry.js'
-import { detached, later, unref } from './runtime.js'
+import { Isolation, MAX_LONE_ATTEMPTS } from './isolation.js'
+import type { Log } from './log.js'
+import { adviceFor, judge, retryAfterMs } from './retry.js'
+import { detached, unref } from './runtime.js'
+
+/** How fast things go. A test client goes on at once. */
+export interface Pace {
+  /** How long to wait after so many failures in a row. */
+  readonly backoffMs: (failures: number, random: number) => number
+  /**
+   * After an answer, what piled up meanwhile gets this long to grow. Under load, a request then carries
+   * hundreds of messages instead of tens: most of the cost of sending is the request's, not the message's.
+   */
+  readonly gatherMs: number
+  /** Runs something in a later turn of the event loop. */
+  readonly later: (act: () => void) => void
+}
 
 /** What sending needs from the stages around it. */
 interface Surroundings {
   /** How many batches may be in flight. With one, they go out in the order of the calls. */
   readonly concurrency: number
   readonly maxRetries: number
-  /** How long to wait after so many failures in a row. */
-  backoffMs(failures: number, random: number): number
-  /** Whether what waits is still this client's to send. */
+  readonly pace: Pace
+  readonly size: BodySize
+  readonly log: Log
+  readonly transport: Pick<Transport, 'start'>
+  /** Whether the queued messages are still this client's to send. */
   isOurs(): boolean
-  hasBatch(): boolean
-  /** The next batch, if there is one. */
-  takeBatch(): Batch
-  splitBatch(batch: Batch): [Batch, Batch]
-  attempt(batch: Batch): Attempt
-  /** A batch was accepted, but for those of its messages that the answer names. */
-  onAccepted(batch: Batch, answer: Answered): void
-  /** The server refused the messages, or there were too many attempts. */
-  onLost(outcome: 'rejected' | 'dropped', entries: readonly Entry[], error: HooklineError): void
+  readonly queue: {
+    /** How many messages may be sent. */
+    readonly closedLength: number
+    take(maxMessages: number, maxBytes: number): Entry[]
+  }
+  readonly books: {
+    /** A server accepted a batch, but for those of its messages that the answer names. */
+    accepted(batch: Batch, answer: Answered): void
+    lost(outcome: 'rejected' | 'dropped', entries: readonly Entry[], error: HooklineError): void
+  }
 }
 
-/**
- * After an answer, what piled up meanwhile gets this long to grow. Under load, a request then carries
- * hundreds of messages instead of tens: most of the cost of sending is the request's, not the message's.
- */
-const GATHER_MS = 2
+/** Why a batch has to be tried again. */
+interface Failure {
+  readonly error: Error
+  /** Equal for failures that may have the same cause in the batch; undefined if it is not the batch's fault. */
+  readonly kind: string | undefined
+  /** How long the server asked to wait. */
+  readonly waitMs: number
+}
+
+/** So many failures of one kind in a row make a batch suspect: its messages are then tried in pieces. */
+const SUSPECT_STRIKES = 2
+
+/** So many make a single message suspect: the one behind it then shows whether the endpoint takes others. */
+const ISOLATE_STRIKES = 4
+
+/** After so many single messages with the same refusal, the rest of their batch is not tried one by one. */
+const SAME_REFUSALS = 8
+
+/** The same for an endpoint that has accepted something before: its refusals may well be the messages' fault. */
+const SAME_REFUSALS_ONCE_ACCEPTED = 32
 
 /**
  * Sends batches, and decides what follows from each answer.
  *
- *     ready ── attempt ──┬─ accepted, rejected
- *       ↑                ├─ split: two halves, next in line
- *       └─── back-off ───┴─ failed: the same batch again
+ *     in line ── attempt ──┬─ accepted, refused
+ *        ↑                 ├─ too large, split: in smaller pieces, first in line
+ *        └─── back-off ────┴─ failed: the same batch again
+ *                          └─ failed while the endpoint takes others: isolated, beside the line
  *
- * While attempts fail there is one back-off for all batches, and one batch that probes when it ends; the
+ * While attempts fail there is one back-off for all batches, and one batch that probes when it ends. The
  * rest follows once an attempt gets through.
  */
 export class Sender {
   readonly #around: Surroundings
+  readonly #isolation: Isolation
   readonly #inFlight = new Map<Batch, Attempt>()
-  /** Batches to be tried again, the oldest first. */
-  #again: Batch[] = []
+  #isolated: { batch: Batch; attempt: Attempt } | undefined
+  #isolatedTimer: ReturnType<typeof setTimeout> | undefined
+  /** Batches and pieces to be sent before what is queued, the oldest first. */
+  #line: Batch[] = []
   #failures = 0
   /** Counts the failures that were worth a back-off: an answer to an older attempt changes nothing. */
   #epoch = 0
+  /** Whether the last answer of the line was no failure. */
+  #isAlive = false
+  /** Whether the next attempt is a probe that overtakes the first messages in line, and how many of them. */
+  #isProbing = false
+  #probeDistance = 1
+  /** The probe under way, and the messages that it has overtaken. These are first in line again afterwards. */
+  #probe: Batch | undefined
+  #overtaken: Batch[] = []
+  #hasAccepted = false
+  #sameRefusals = { answer: '', count: 0 }
   #isScheduled = false
   #gatherUntilMs = 0
   #pause: { timer: ReturnType<typeof setTimeout>; untilMs: number; isOurs: boolean } | undefined
 
   constructor(around: Surroundings) {
     this.#around = around
+    this.#isolation = new Isolation(around.pace.backoffMs)
+  }
+
+  /** Until when the server asked to wait, on the clock of `performance.now()`; 0 if it did not. */
+  get askedToWaitUntilMs(): number {
+    return this.#pause && !this.#pause.isOurs ? this.#pause.untilMs : 0
   }
 
   /** Starts sending what is ready, in a later turn of the event loop. */
   wake(): void {
     if (this.#isScheduled || this.#isBusy()) return
     this.#isScheduled = true
-    later(this.#onTurn)
+    this.#around.pace.later(this.#onTurn)
   }
 
   /** Time is short: ends a back-off, and starts over from short ones. One that the server asked for stays. */
   hurry(): void {
     this.#failures = Math.min(this.#failures, 1)
+    this.#isolation.hurry()
     if (this.#pause?.isOurs) this.#endPause()
     this.wake()
   }
 
   /** Gives up all batches, those in flight too, and hands out their messages. */
   abandon(reason: Error): Entry[] {
-    const batches = [...this.#inFlight.keys(), ...this.#again].toSorted(byAge)
     const attempts = [...this.#inFlight.values()]
+    const batches = [...this.#inFlight.keys(), ...this.#overtaken, ...this.#line]
+    batches.push(...this.#isolation.takeAll())
+    if (this.#isolated) {
+      batches.push(this.#isolated.batch)
+      attempts.push(this.#isolated.attempt)
+      this.#isolated = undefined
+    }
     this.#inFlight.clear()
-    this.#again = []
+    this.#line = []
+    this.#overtaken = []
     for (const attempt of attempts) attempt.cancel(reason)
-    return batches.flatMap((batch) => batch.entries)
+    return batches.toSorted(byAge).flatMap((batch) => batch.entries)
   }
 
   readonly #onTurn = detached(() => {
@@ -93,7 +155,7 @@ export class Sender {
   }
 
   #hasBatch(): boolean {
-    return this.#again.length > 0 || this.#around.hasBatch()
+    return this.#line.length > 0 || this.#around.queue.closedLength > 0
   }
 
   #send(): void {
@@ -103,81 +165,266 @@ export class Sender {
         this.#pauseFor(gatherMs, true)
         return
       }
-      const batch = this.#again.shift() ?? this.#around.takeBatch()
+      const batch = this.#isProbing ? this.#takeProbe() : this.#takeNext()
       void this.#deliver(batch)
     }
+    this.#sendIsolated()
+  }
+
+  /** The oldest messages, as many as the endpoint can take. */
+  #takeNext(): Batch {
+    const { size } = this.#around
+    const messages = Math.min(this.#line[0]?.search.pieceMessages ?? Infinity, size.messages)
+    return this.#take(messages, size.bytes)
+  }
+
+  #take(maxMessages: number, maxBodyBytes: number): Batch {
+    const first = this.#line.shift()
+    if (!first) {
+      return createBatch(this.#around.queue.take(maxMessages, maxBodyBytes - ENVELOPE_BYTES))
+    }
+    const messages = countFitting(first.entries, maxMessages, maxBodyBytes)
+    if (messages === first.entries.length) return first
+    const [piece, rest] = cutBatch(first, messages)
+    this.#line.unshift(rest)
+    return piece
+  }
+
+  /**
+   * The message behind those that keep failing: it shows whether the endpoint takes others. If it fails too,
+   * the order is as it was, and the next probe goes further.
+   */
+  #takeProbe(): Batch {
+    this.#isProbing = false
+    let left = this.#probeDistance
+    while (left > 0 && this.#hasBatch()) {
+      const batch = this.#take(left, Infinity)
+      this.#overtaken.push(batch)
+      left -= batch.entries.length
+    }
+    if (this.#hasBatch()) return (this.#probe = this.#take(1, Infinity))
+    this.#rejoin()
+    this.#probeDistance = 1
+    return this.#takeNext()
+  }
+
+  #rejoin(): void {
+    this.#line.unshift(...this.#overtaken)
+    this.#overtaken = []
+    this.#probe = undefined
   }
 
   async #deliver(batch: Batch): Promise<void> {
     const epoch = this.#epoch
     const startedMs = performance.now()
-    batch.attempts++
-    const attempt = this.#around.attempt(batch)
+    const attempt = this.#attempt(batch)
     this.#inFlight.set(batch, attempt)
     const answer = await attempt.answer
     if (!this.#inFlight.delete(batch)) return // abandoned meanwhile
 
-    log(
-      'attempt %d: %d messages, %d bytes: %s after %d ms',
-      batch.attempts,
-      batch.entries.length,
-      batch.bodyBytes,
-      'error' in answer ? answer.error.message : answer.status,
-      Math.round(performance.now() - startedMs),
-    )
-    this.#settle(batch, answer, epoch)
-    if (this.#around.concurrency === 1) this.#gatherUntilMs = performance.now() + GATHER_MS
+    const isProbe = batch === this.#probe
+    if (isProbe) this.#rejoin()
+    this.#guard(batch, () => {
+      this.#conclude(batch, answer, epoch, performance.now() - startedMs)
+    })
+    if (isProbe && !this.#isAlive) this.#probeDistance *= 2
+    if (this.#around.concurrency === 1) {
+      this.#gatherUntilMs = performance.now() + this.#around.pace.gatherMs
+    }
     this.#send()
   }
 
-  #settle(batch: Batch, answer: Answer, epoch: number): void {
+  #attempt(batch: Batch): Attempt {
+    batch.attempts++
+    const body = encodeBody(batch, new Date().toISOString())
+    return this.#around.transport.start(body, batch.attempts - 1)
+  }
+
+  /** The last guard: a defect of ours may cost a batch, reported, but never stops what follows. */
+  #guard(batch: Batch, act: () => void): void {
+    try {
+      act()
+    } catch (cause) {
+      const message = 'The client failed while it read an answer: please report this defect.'
+      const error = new DroppedError('internal_error', message, { cause })
+      this.#around.books.lost('dropped', batch.entries, error)
+    }
+  }
+
+  #conclude(batch: Batch, answer: Answer, epoch: number, durationMs: number): void {
+    this.#logAttempt(batch, answer, durationMs)
+    const { size } = this.#around
     if ('error' in answer) {
-      this.#retry(batch, epoch, answer.error, 0)
+      if (answer.failure === 'timeout') size.timedOut(batch)
+      this.#failed(batch, describeFailure(answer), epoch)
       return
     }
     const verdict = judge(answer.status, batch.entries.length)
     if (verdict === 'retry') {
-      const error = new Error(describeAnswer(answer))
-      this.#retry(batch, epoch, error, retryAfterMs(answer.header('retry-after'), Date.now()))
+      this.#failed(batch, describeFailure(answer), epoch)
       return
     }
     if (epoch === this.#epoch) this.#failures = 0
-    if (verdict === 'delivered') this.#around.onAccepted(batch, answer)
-    else if (verdict === 'split') this.#again.unshift(...this.#around.splitBatch(batch))
-    else {
-      const error = new RejectedError(
-        `${describeAnswer(answer)}. ${adviceFor(answer)}`,
-        answer.status,
-        answer.body.slice(0, MAX_DETAIL_LENGTH),
-      )
-      this.#around.onLost('rejected', batch.entries, error)
+    this.#isAlive = true
+    if (verdict === 'delivered') {
+      this.#hasAccepted = true
+      this.#sameRefusals.count = 0
+      this.#isolation.endpointTakes()
+      size.accepted(batch, durationMs)
+      batch.search.pieceMessages *= 2
+      this.#around.books.accepted(batch, answer)
+    } else if (verdict === 'rejected') {
+      this.#refused(batch, answer)
+    } else {
+      if (answer.status === 413) size.tooLarge(batch)
+      else batch.search.pieceMessages = this.#isRefusingAll ? 1 : half(batch)
+      this.#line.unshift(batch)
     }
   }
 
-  #retry(batch: Batch, epoch: number, error: Error, leastMs: number): void {
+  #refused(batch: Batch, answer: Answered): void {
+    const entries = [...batch.entries]
+    if (entries.length === 1 && (answer.status === 400 || answer.status === 413)) {
+      this.#countRefusal(answer)
+      if (this.#isRefusingAll) entries.push(...this.#takeRestOf(batch))
+    }
+    this.#around.books.lost('rejected', entries, rejection(answer))
+  }
+
+  #countRefusal({ status, body }: Answered): void {
+    const answer = `${status} ${body}`
+    if (answer !== this.#sameRefusals.answer) this.#sameRefusals = { answer, count: 0 }
+    this.#sameRefusals.count++
+  }
+
+  /** Whether so many single messages had the same refusal that it must be the endpoint's fault, not theirs. */
+  get #isRefusingAll(): boolean {
+    const most = this.#hasAccepted ? SAME_REFUSALS_ONCE_ACCEPTED : SAME_REFUSALS
+    return this.#sameRefusals.count >= most
+  }
+
+  /** Takes the other pieces of the batch that this one was cut from. */
+  #takeRestOf({ search }: Batch): Entry[] {
+    const rest = this.#line.filter((batch) => batch.search === search)
+    this.#line = this.#line.filter((batch) => batch.search !== search)
+    return rest.flatMap((batch) => batch.entries)
+  }
+
+  #failed(batch: Batch, failure: Failure, epoch: number): void {
+    const wasAlive = this.#isAlive
+    this.#isAlive = false
+    const { kind } = failure
+    batch.strikes = kind === batch.failure ? batch.strikes + 1 : 1
+    batch.failure = kind
+    // The endpoint has just taken others, and some messages are known to make it fail like this.
+    const isExpected = wasAlive && kind !== undefined && this.#isolation.knows(kind)
+    if (!isExpected) this.#backOff(failure, epoch)
+    if (batch.retries >= this.#around.maxRetries) {
+      this.#giveUp(batch, failure.error)
+      return
+    }
+    batch.retries++
+    if (kind !== undefined && this.#isCulprit(batch, wasAlive, isExpected)) {
+      this.#isolate(batch, 0)
+      return
+    }
+    this.#line = [...this.#line, batch].sort(byAge)
+  }
+
+  /** Whether a single message makes the endpoint fail. Arranges the search for it as long as that is open. */
+  #isCulprit(batch: Batch, wasAlive: boolean, isExpected: boolean): boolean {
+    const { strikes, search } = batch
+    if (batch.entries.length > 1) {
+      if (isExpected || strikes === SUSPECT_STRIKES) search.pieceMessages = 1
+      else if (strikes > SUSPECT_STRIKES) search.pieceMessages = half(batch)
+      return false
+    }
+    if (isExpected) return true
+    if (strikes < ISOLATE_STRIKES) return false
+    this.#isProbing = !wasAlive && batch !== this.#probe
+    return wasAlive
+  }
+
+  #isolate(batch: Batch, attempts: number): void {
+    this.#probeDistance = 1
+    const last = this.#isolation.add(batch, attempts)
+    if (last)
+      this.#giveUp(last, new Error('too many messages fail while the endpoint takes others'))
+  }
+
+  #giveUp(batch: Batch, error: Error): void {
+    const message = `Given up after ${batch.attempts} attempts: ${error.message}`
+    const exhausted = new RetriesExhaustedError(message, batch.attempts, error)
+    this.#around.books.lost('dropped', batch.entries, exhausted)
+  }
+
+  /** Tries an isolated message, if one is due and the endpoint is not failing for everything. */
+  #sendIsolated(): void {
+    clearTimeout(this.#isolatedTimer)
+    if (this.#isolated || this.#isolation.size === 0 || !this.#around.isOurs()) return
+    const isFailing = this.#failures > 0 && (this.#inFlight.size > 0 || this.#hasBatch())
+    if (isFailing || this.#pause) return // both end with another call of this
+    const waitMs = this.#isolation.dueMs - performance.now()
+    if (waitMs <= 0) {
+      void this.#deliverIsolated()
+      return
+    }
+    this.#isolatedTimer = setTimeout(this.#onTurn, waitMs)
+    unref(this.#isolatedTimer)
+  }
+
+  async #deliverIsolated(): Promise<void> {
+    const next = this.#isolation.take()
+    if (!next) return
+    const { batch, attempts } = next
+    const startedMs = performance.now()
+    const attempt = this.#attempt(batch)
+    this.#isolated = { batch, attempt }
+    const answer = await attempt.answer
+    if (this.#isolated.batch !== batch) return // abandoned meanwhile
+
+    this.#isolated = undefined
+    this.#guard(batch, () => {
+      this.#concludeIsolated(batch, attempts, answer, performance.now() - startedMs)
+    })
+    this.#send()
+  }
+
+  #concludeIsolated(batch: Batch, attempts: number, answer: Answer, durationMs: number): void {
+    this.#logAttempt(batch, answer, durationMs)
+    const { books, maxRetries } = this.#around
+    const verdict = 'error' in answer ? 'retry' : judge(answer.status, 1)
+    if (!('error' in answer) && verdict === 'delivered') books.accepted(batch, answer)
+    else if (!('error' in answer) && verdict !== 'retry') {
+      books.lost('rejected', batch.entries, rejection(answer))
+    } else {
+      const { error, kind, waitMs } = describeFailure(answer)
+      this.#isolation.failed()
+      if (waitMs > 0) this.#pauseFor(waitMs, false)
+      // An endpoint that is away, or asks to wait, says nothing against the message.
+      const counted = kind === undefined ? attempts : attempts + 1
+      if (counted >= MAX_LONE_ATTEMPTS || batch.retries >= maxRetries) this.#giveUp(batch, error)
+      else {
+        batch.retries++
+        this.#isolate(batch, counted)
+      }
+    }
+  }
+
+  #backOff(failure: Failure, epoch: number): void {
     let ownMs = 0
     if (epoch === this.#epoch) {
       this.#epoch++
       this.#failures++
-      ownMs = this.#around.backoffMs(this.#failures, Math.random())
+      ownMs = this.#around.pace.backoffMs(this.#failures, Math.random())
     }
-    const delayMs = Math.max(ownMs, leastMs)
-    log('next attempt in %d ms', Math.round(delayMs))
-    this.#pauseFor(delayMs, ownMs >= leastMs)
-    if (batch.retries === this.#around.maxRetries) {
-      const message = `Given up after ${batch.attempts} attempts: ${error.message}`
-      this.#around.onLost(
-        'dropped',
-        batch.entries,
-        new RetriesExhaustedError(message, batch.attempts, error),
-      )
-      return
-    }
-    batch.retries++
-    this.#again = [...this.#again, batch].sort(byAge)
+    const delayMs = Math.max(ownMs, failure.waitMs)
+    this.#around.log('next attempt in %d ms', Math.round(delayMs))
+    this.#pauseFor(delayMs, ownMs >= failure.waitMs)
   }
 
   #pauseFor(delayMs: number, isOurs: boolean): void {
+    if (delayMs <= 0) return
     const untilMs = performance.now() + delayMs
     if (this.#pause && this.#pause.untilMs >= untilMs) return
     clearTimeout(this.#pause?.timer)
@@ -197,26 +444,45 @@ export class Sender {
     this.#gatherUntilMs = 0
     this.#send()
   }
+
+  #logAttempt(batch: Batch, answer: Answer, durationMs: number): void {
+    this.#around.log(
+      'attempt %d: %d messages, %d bytes: %s after %d ms',
+      batch.attempts,
+      batch.entries.length,
+      batch.bodyBytes,
+      'error' in answer ? answer.error.message : answer.status,
+      Math.round(durationMs),
+    )
+  }
 }
 
 const MAX_DETAIL_LENGTH = 500
 
-function describeAnswer(answer: Answered): string {
-  const start = answer.body.slice(0, MAX_DETAIL_LENGTH).trim()
-  return `The endpoint answered ${answer.status}${start && `: ${start}`}`
+function describeAnswer({ status, body }: Answered): string {
+  const start = body.slice(0, MAX_DETAIL_LENGTH).trim()
+  return `The endpoint answered ${status}${start && `: ${start}`}`
 }
 
-/** What the reader of a refusal can do about it. */
-function adviceFor(answer: Answered): string {
+function rejection(answer: Answered): RejectedError {
+  const { status, body } = answer
+  const advice = adviceFor(status, answer.header('location'))
+  const message = `${describeAnswer(answer)}. ${advice}`
+  const summary = `The endpoint answered ${status}. ${advice}`
+  return new RejectedError(message, status, body.slice(0, MAX_DETAIL_LENGTH), summary)
+}
+
+function describeFailure(answer: Answer): Failure {
+  if ('error' in answer) return { error: answer.error, kind: answer.failure, waitMs: 0 }
   const { status } = answer
-  if (status === 401 || status === 403) return 'Check the write key.'
-  if (status === 404 || status === 405) return 'Check the path of the endpoint.'
-  if (status === 413) return 'This server takes no message of that size.'
-  if (status < 400) {
-    const location = answer.header('location')
-    return `Redirects are not followed: make ${location ?? 'the final URL'} the endpoint.`
-  }
-  return 'Sending it again would not help.'
+  const waitMs = retryAfterMs(answer.header('retry-after'), Date.now())
+  const isBusy = status === 408 || status === 429 || waitMs > 0
+  const kind = isBusy ? undefined : String(status)
+  return { error: new Error(describeAnswer(answer)), kind, waitMs }
+}
+
+function half(batch: Batch): number {
+  return Math.ceil(batch.entries.length / 2)
 }
 
 function byAge(a: Batch, b: Batch): number {

@@ -2,6 +2,7 @@ import { Analytics } from './analytics.js'
 import type { AnalyticsOptions, FetchInit } from './options.js'
 import { readRejections } from './rejections.js'
 import { judge } from './retry.js'
+import type { Pace } from './send.js'
 import type { AnyPlan, MessageType, PlanOf, WireMessage } from './types.js'
 
 /**
@@ -113,7 +114,7 @@ export function createTestAnalytics<Plan extends PlanOf<Plan> = AnyPlan>(
   }
 
   return {
-    analytics: new Analytics<Plan>('TEST_WRITE_KEY', { ...options, fetch, gzip: false }, () => 0),
+    analytics: new Analytics<Plan>('TEST_WRITE_KEY', { ...options, fetch, gzip: false }, AT_ONCE),
     messages: byType(delivered),
     requests,
     fail: (...more) => {
@@ -123,6 +124,13 @@ export function createTestAnalytics<Plan extends PlanOf<Plan> = AnyPlan>(
       for (const list of [faults, requests, delivered]) list.length = 0
     },
   }
+}
+
+/** Promises alone drive a test client: the fake timers of a test must not stop it. */
+const AT_ONCE: Pace = {
+  backoffMs: () => 0,
+  gatherMs: 0,
+  later: (act) => void Promise.resolve().then(act),
 }
 
 function readBatch(body: Uint8Array): WireMessage[] {

@@ -244,6 +244,21 @@ export interface Stats {
   readonly pendingBytes: number
 }
 
+/** What became of one message. */
+export type DeliveryOutcome =
+  | {
+      /** A server accepted it. */
+      readonly delivered: true
+      /** There is none. */
+      readonly error?: undefined
+    }
+  | {
+      /** It was lost. */
+      readonly delivered: false
+      /** Why; `error.code` tells the reasons apart. */
+      readonly error: HooklineError
+    }
+
 /** What became of the messages that a flush waited for. */
 export interface FlushResult {
   /** Messages that a server accepted. */

@@ -1,39 +1,38 @@
 import { entryBytes, entryJson, type Batch, type Entry } from './entry.js'
 import { RejectedError } from './errors.js'
+import { Flushes } from './flushes.js'
 import { HooklineError } from './hookline-error.js'
 import { MAX_BODY_MESSAGES } from './limits.js'
-import { log } from './log.js'
-import type { AnalyticsOptions } from './options.js'
+import type { Log } from './log.js'
+import type { Settings } from './options.js'
 import { readRejections } from './rejections.js'
-import { detached, later } from './runtime.js'
+import { detached } from './runtime.js'
 import type { Callback, FlushResult, LostMessage, Stats, WireMessage } from './types.js'
+import { LossWarnings } from './warnings.js'
 
 type Outcome = 'delivered' | 'rejected' | 'dropped'
 
-/** Somebody who waits for what was pending at one moment. */
-interface Waiter {
-  readonly lastSequence: number
-  left: number
-  delivered: number
-  failed: number
-  readonly resolve: (result: FlushResult) => void
-  timer?: ReturnType<typeof setTimeout>
-}
-
-/** A message that was lost inside of its call, and who is to be told. */
+/** A message that was lost inside its call, and who is to be told. */
 export interface Loss {
   readonly error: HooklineError
   readonly callback: Callback | undefined
-  /** What `onFailed` gets to see; undefined for a loss that was asked for. */
+  /** What `onFailed` gets to see; undefined if there is no such hook. */
   readonly message: LostMessage | undefined
+  /** The application asked for it: it is told to the callback alone. */
+  readonly isAskedFor: boolean
 }
 
-/** Who else is to know of outcomes. */
+/** Who else is told of outcomes. */
 interface Surroundings {
-  /** These messages have theirs. */
+  /** Runs something in a later turn of the event loop. */
+  readonly later: (act: () => void) => void
+  readonly log: Log
+  /** These messages have their outcome. */
   onSettled(entries: readonly Entry[]): void
-  /** Nothing is pending any more. */
+  /** No message is pending any more. */
   onEmpty(): void
+  /** The first `flush()` begins to wait, or the last one ends. */
+  readonly onWaiting: (isAnyoneWaiting: boolean) => void
 }
 
 /** More losses than these, in one turn of the event loop, are told at once: they must not pile up. */
@@ -41,18 +40,24 @@ const MAX_UNTOLD = 1_000
 
 /** Keeps the books: what became of each message, and who is to be told. */
 export class Books {
-  readonly #hooks: Pick<AnalyticsOptions, 'onDelivered' | 'onFailed'>
+  readonly #hooks: Pick<Settings, 'onDelivered' | 'onFailed'>
   readonly #around: Surroundings
-  readonly #waiters = new Set<Waiter>()
+  readonly #warnings: LossWarnings
+  readonly #flushes: Flushes
   readonly #counts = { accepted: 0, delivered: 0, rejected: 0, dropped: 0 }
+  /** Of the dropped messages, those that the application asked to drop. */
+  #askedFor = 0
   #lastSequence = 0
+  #lastOutcomeMs = 0
   #pendingBytes = 0
   #postponed = 0
   #untold: Loss[] = []
 
-  constructor(hooks: Pick<AnalyticsOptions, 'onDelivered' | 'onFailed'>, around: Surroundings) {
+  constructor(hooks: Pick<Settings, 'onDelivered' | 'onFailed' | 'logger'>, around: Surroundings) {
     this.#hooks = hooks
     this.#around = around
+    this.#warnings = new LossWarnings(hooks.logger)
+    this.#flushes = new Flushes(around.onWaiting)
   }
 
   get pendingBytes(): number {
@@ -64,31 +69,37 @@ export class Books {
     return accepted - delivered - rejected - dropped
   }
 
+  /** When a message had its outcome last, on the clock of `performance.now()`. */
+  get lastOutcomeMs(): number {
+    return this.#lastOutcomeMs
+  }
+
   stats(): Stats {
     return { ...this.#counts, pending: this.pending, pendingBytes: this.#pendingBytes }
   }
 
-  /** Enters a message that is going to wait, or several; gives the last one's place in their sequence. */
+  /** What became of all messages since the client was made, but for those that were to be dropped. */
+  totals(): FlushResult {
+    const { delivered, rejected, dropped } = this.#counts
+    return { delivered, failed: rejected + dropped - this.#askedFor }
+  }
+
+  /** Enters one or more messages as pending. Gives the place of the last one in their sequence. */
   accept(bytes: number, count = 1): number {
     this.#pendingBytes += bytes
     this.#counts.accepted += count
+    this.#flushes.accepted(count)
     return (this.#lastSequence += count)
   }
 
-  /** Resolves once all that is pending now has its outcome, or with what has when the time is over. */
+  /** Resolves once all that is pending now has its outcome, or after the timeout with what has it by then. */
   settled(timeoutMs: number): Promise<FlushResult> {
     this.#tell()
-    const left = this.pending - this.#postponed
-    if (left === 0) return Promise.resolve({ delivered: 0, failed: 0 })
-    return new Promise((resolve) => {
-      const lastSequence = this.#lastSequence
-      const waiter: Waiter = { lastSequence, left, delivered: 0, failed: 0, resolve }
-      this.#waiters.add(waiter)
-      if (timeoutMs === Infinity) return
-      waiter.timer = setTimeout(() => {
-        this.#release(waiter)
-      }, timeoutMs)
-    })
+    if (this.pending === this.#postponed) return Promise.resolve({ delivered: 0, failed: 0 })
+    // Callbacks come first: what is untold is told in an earlier turn than the one that resolves this.
+    return this.#flushes
+      .wait(this.#lastSequence, timeoutMs)
+      .then((result) => (this.#untold.length > 0 ? this.#inLaterTurn(result) : result))
   }
 
   /** A server accepted a batch, but for those of its messages that the answer names. */
@@ -96,8 +107,9 @@ export class Books {
     const { entries } = batch
     const rejections = readRejections(body, entries.length)
     for (const [index, { code, message }] of rejections) {
+      const summary = 'The endpoint accepted the batch but refused this message.'
       const text = `The endpoint refused this message: ${message} (${code}).`
-      const error = new RejectedError(text, status, code)
+      const error = new RejectedError(text, status, code, summary)
       this.lost('rejected', entries.slice(index, index + 1), error)
     }
     const isTaken = (_: Entry, index: number) => !rejections.has(index)
@@ -111,56 +123,59 @@ export class Books {
       attempts: batch.attempts,
       durationMs: performance.now() - batch.startedMs,
     }
-    guard('onDelivered', onDelivered, report)
+    this.#guard('onDelivered', onDelivered, report)
   }
 
   /** These messages are lost, and will not be tried again. */
   lost(outcome: 'rejected' | 'dropped', entries: readonly Entry[], error: HooklineError): void {
+    if (entries.length === 0) return
     // The code, not the message: that may repeat what a server said, and a server what it was sent.
-    if (entries.length > 0) log('%s %d messages: %s', outcome, entries.length, error.code)
+    this.#around.log('%s %d messages: %s', outcome, entries.length, error.code)
     for (let from = 0; from < entries.length; from += MAX_BODY_MESSAGES) {
       const some = entries.slice(from, from + MAX_BODY_MESSAGES)
-      const messages = this.#hooks.onFailed && some.map(toLostMessage)
+      const messages = this.#hooks.onFailed ? some.map(toLostMessage) : []
       this.#settle(outcome, some, error)
-      if (messages) this.#reportFailed(messages, error)
+      this.#reportFailed(messages, error)
     }
   }
 
-  /** A message was accepted, and dropped at once. It is told later: never inside of the call. */
+  /** A message was accepted, and dropped at once. It is told later: never inside the call. */
   droppedAtCall(loss: Loss): void {
     this.#counts.accepted++
     this.#counts.dropped++
+    if (loss.isAskedFor) this.#askedFor++
     this.tellLater(loss)
   }
 
-  /** A message that waited is dropped to make room, or finds none after all. */
+  /** A message that was queued is dropped to make room, or finds no room itself. */
   overflowed(entry: Entry, error: HooklineError): void {
     const message = this.#hooks.onFailed && toLostMessage(entry)
-    this.tellLater({ error, callback: entry.callback, message })
+    this.tellLater({ error, callback: entry.callback, message, isAskedFor: false })
     this.#count('dropped', [entry])
   }
 
-  /** What is pending stays so, and is safe where it is: nobody need wait for it here. */
+  /** What is pending stays so, and is safe where it is: nobody needs to wait for it here. */
   postponed(callbacks: readonly Callback[], error: HooklineError): void {
     this.#postponed = this.pending
-    for (const callback of callbacks) guard('callback', callback, error)
-    for (const waiter of this.#waiters) this.#release(waiter)
+    for (const callback of callbacks) this.#guard('callback', callback, error)
+    this.#flushes.releaseAll()
   }
 
   /** Something is wrong that has cost no message, or nobody knows which. */
   troubled(error: HooklineError): void {
-    later(
+    this.#around.later(
       detached(() => {
         this.#reportFailed([], error)
       }),
     )
   }
 
-  /** Tells of what was lost inside of a call, once the call has returned. */
+  /** Tells of what was lost inside a call, once the call has returned. */
   tellLater(loss: Loss): void {
-    const isHeard = loss.callback ?? (loss.message && this.#hooks.onFailed)
+    if (!loss.isAskedFor && !this.#hooks.onFailed) this.#warnings.lost(loss.error)
+    const isHeard = loss.callback ?? (loss.message && !loss.isAskedFor)
     if (!isHeard || this.#untold.push(loss) > 1) return
-    later(this.#tellDetached)
+    this.#around.later(this.#tellDetached)
   }
 
   /** Tells at once of what is to be told later, if that is getting long. */
@@ -176,9 +191,9 @@ export class Books {
     const untold = this.#untold
     this.#untold = []
     const reports = new Map<HooklineError, LostMessage[]>()
-    for (const { error, callback, message } of untold) {
-      if (callback) guard('callback', callback, error)
-      if (!message) continue
+    for (const { error, callback, message, isAskedFor } of untold) {
+      if (callback) this.#guard('callback', callback, error)
+      if (!message || isAskedFor) continue
       const messages = reports.get(error)
       if (messages) messages.push(message)
       else reports.set(error, [message])
@@ -188,55 +203,48 @@ export class Books {
 
   #reportFailed(messages: readonly LostMessage[], error: HooklineError): void {
     const { onFailed } = this.#hooks
-    if (onFailed) guard('onFailed', onFailed, { messages, error })
+    if (onFailed) this.#guard('onFailed', onFailed, { messages, error })
+    else this.#warnings.lost(error)
   }
 
   #settle(outcome: Outcome, entries: readonly Entry[], error?: HooklineError): void {
     this.#count(outcome, entries)
-    for (const { callback } of entries) if (callback) guard('callback', callback, error)
+    for (const { callback } of entries) if (callback) this.#guard('callback', callback, error)
   }
 
   #count(outcome: Outcome, entries: readonly Entry[]): void {
     this.#counts[outcome] += entries.length
-    for (const entry of entries) this.#pendingBytes -= entryBytes(entry)
-    for (const waiter of this.#waiters) this.#credit(waiter, outcome, entries)
+    this.#lastOutcomeMs = performance.now()
+    const flushed = outcome === 'delivered' ? 'delivered' : 'failed'
+    for (const entry of entries) {
+      this.#pendingBytes -= entryBytes(entry)
+      this.#flushes.settled(entry.sequence, flushed)
+    }
     this.#around.onSettled(entries)
     if (this.pending === 0) this.#around.onEmpty()
   }
 
-  #credit(waiter: Waiter, outcome: Outcome, entries: readonly Entry[]): void {
-    let count = 0
-    for (const entry of entries) if (entry.sequence <= waiter.lastSequence) count++
-    waiter.left -= count
-    waiter[outcome === 'delivered' ? 'delivered' : 'failed'] += count
-    if (waiter.left === 0) this.#release(waiter)
-  }
-
-  #release(waiter: Waiter): void {
-    const { timer, delivered, failed, resolve } = waiter
-    clearTimeout(timer)
-    this.#waiters.delete(waiter)
-    // Callbacks come first: what is untold is told in an earlier turn than this.
-    if (this.#untold.length > 0)
-      later(() => {
-        resolve({ delivered, failed })
+  #inLaterTurn<Value>(value: Value): Promise<Value> {
+    return new Promise((resolve) => {
+      this.#around.later(() => {
+        resolve(value)
       })
-    else resolve({ delivered, failed })
+    })
   }
-}
 
-/** Runs a function of the application's: what it throws, or rejects with, is logged and goes no further. */
-function guard<Argument>(name: string, act: (argument: Argument) => unknown, argument: Argument) {
-  const onError = (error: unknown) => {
-    // An error of ours that is thrown on may repeat what a server said.
-    log('%s threw: %O', name, error instanceof HooklineError ? error.code : error)
-  }
-  try {
-    const result = act(argument)
-    // Perhaps a promise, of whatever realm.
-    if (typeof result === 'object' && result !== null) Promise.resolve(result).catch(onError)
-  } catch (error) {
-    onError(error)
+  /** Runs a function of the application: what it throws, or rejects with, is logged and goes no further. */
+  #guard<Argument>(name: string, act: (argument: Argument) => unknown, argument: Argument): void {
+    const onError = (error: unknown) => {
+      // An error of ours that is thrown on may repeat what a server said.
+      this.#around.log('%s threw: %O', name, error instanceof HooklineError ? error.code : error)
+    }
+    try {
+      const result = act(argument)
+      // Perhaps a promise, of whatever realm.
+      if (typeof result === 'object' && result !== null) Promise.resolve(result).catch(onError)
+    } catch (error) {
+      onError(error)
+    }
   }
 }
 
