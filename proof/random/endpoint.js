@@ -47,6 +47,7 @@ function reset({ socket }, response, seen) {
   socket.resetAndDestroy()
 }
 const ok = 'HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n'
+const withHeaderOf = (bytes) => `${ok}x-large: ${'h'.repeat(bytes)}\r\ncontent-length: 2\r\n\r\n{}`
 
 /** How each kind answers a request whose body has been read. */
 const ANSWERS = {
@@ -102,7 +103,13 @@ const ANSWERS = {
       seen,
     )
   },
-  'stored, huge headers': raw(`${ok}x-large: ${'h'.repeat(20_000)}\r\ncontent-length: 2\r\n\r\n{}`),
+  // More than Node takes by default.
+  'stored, large headers'(request, response, seen) {
+    seen.isAccepting = true
+    raw(withHeaderOf(20_000))(request, response, seen)
+  },
+  // More than anybody takes.
+  'stored, huge headers': raw(withHeaderOf(1_500_000)),
   'stored, garbage': raw('this is not HTTP\r\n\r\n'),
 }
 

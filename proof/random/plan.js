@@ -21,6 +21,7 @@ const LOST_ANSWERS = [
   { kind: 'stored, endless' },
   { kind: 'stored, short' },
   { kind: 'stored, bad gzip' },
+  { kind: 'stored, large headers' },
   { kind: 'stored, huge headers' },
   { kind: 'stored, garbage' },
 ]

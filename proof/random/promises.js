@@ -382,7 +382,12 @@ function end(view) {
   const faults = [
     (life.killedBy ?? life.code) !== wanted &&
       `the process ended with ${life.killedBy ?? life.code}`,
-    ...view.otherWords.slice(0, 1).map((line) => `on stderr: ${line}`),
+    ...view.otherWords
+      .slice(0, 1)
+      .map(
+        (line) =>
+          `on stderr: ${view.otherWords.find((other) => /^\s*\w*Error/.test(other)) ?? line}`,
+      ),
   ]
   if (!isNatural || !exit || !endedAt) return faults
   const asked = requests.flatMap(({ retryAfterS, until }) =>
