@@ -10,7 +10,10 @@ interface Job {
 }
 
 const { WRITE_KEY = 'WRITE_KEY' } = process.env // and ANALYTICS_ENDPOINT, which the client reads
-const analytics = new Analytics(WRITE_KEY, { maxRetries: 5 }) // then the queue tries again
+const analytics = new Analytics(WRITE_KEY, {
+  maxRetries: 5, // then the queue tries again
+  onFailed: () => undefined, // the callbacks below hear of each loss
+})
 
 for await (const line of createInterface(process.stdin)) {
   const { id, userId, plan } = JSON.parse(line) as Job

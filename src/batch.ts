@@ -21,7 +21,7 @@ export function createBatch(entries: readonly Entry[], former?: Batch): Batch {
     startedMs: performance.now(),
     failure: undefined,
     strikes: 0,
-    search: { pieceMessages: Infinity },
+    search: { pieceMessages: Infinity, isSplit: false },
   }
   const id = uuid()
   return { id, entries, bodyBytes, attempts, retries, startedMs, failure, strikes, search }

@@ -74,6 +74,12 @@ export class BodySize {
     this.#bytes = Math.min(this.#bytes, Math.floor(bodyBytes / 2))
   }
 
+  /** A single message was answered 413: it may be the reason why the bodies that held it were. */
+  forgetTooLarge(): void {
+    this.#tooLargeBytes = Infinity
+    this.#bytes = this.#maxBytes
+  }
+
   /** Grows half the way to what is known to be too large, and stops close to it. */
   #growBytes(takenBytes: number): void {
     const isFound = this.#tooLargeBytes - this.#bytes < this.#tooLargeBytes * SEARCH_PRECISION

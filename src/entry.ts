@@ -36,6 +36,8 @@ export interface Batch {
 export interface Search {
   /** How many messages the next piece of the batch may have. */
   pieceMessages: number
+  /** Whether the server refused it as a whole: its size is then no reason to cut it once more. */
+  isSplit: boolean
 }
 
 const decoder = new TextDecoder()

@@ -174,8 +174,8 @@ export class Sender {
   /** The oldest messages, as many as the endpoint can take. */
   #takeNext(): Batch {
     const { size } = this.#around
-    const messages = Math.min(this.#line[0]?.search.pieceMessages ?? Infinity, size.messages)
-    return this.#take(messages, size.bytes)
+    const { pieceMessages = Infinity, isSplit = false } = this.#line[0]?.search ?? {}
+    return this.#take(Math.min(pieceMessages, size.messages), isSplit ? Infinity : size.bytes)
   }
 
   #take(maxMessages: number, maxBodyBytes: number): Batch {
@@ -277,14 +277,16 @@ export class Sender {
       this.#refused(batch, answer)
     } else {
       if (answer.status === 413) size.tooLarge(batch)
-      else batch.search.pieceMessages = this.#isRefusingAll ? 1 : half(batch)
-      this.#line.unshift(batch)
+      batch.search.isSplit = true
+      this.#line.unshift(...cutBatch(batch, this.#isRefusingAll ? 1 : half(batch)))
     }
   }
 
   #refused(batch: Batch, answer: Answered): void {
     const entries = [...batch.entries]
-    if (entries.length === 1 && (answer.status === 400 || answer.status === 413)) {
+    const { status } = answer
+    if (status === 413) this.#around.size.forgetTooLarge()
+    if (entries.length === 1 && (status === 400 || status === 413)) {
       this.#countRefusal(answer)
       if (this.#isRefusingAll) entries.push(...this.#takeRestOf(batch))
     }
@@ -320,6 +322,7 @@ export class Sender {
     const isExpected = wasAlive && kind !== undefined && this.#isolation.knows(kind)
     if (!isExpected) this.#backOff(failure, epoch)
     if (batch.retries >= this.#around.maxRetries) {
+      batch.search.pieceMessages = Infinity // the other messages get their chance in one body
       this.#giveUp(batch, failure.error)
       return
     }

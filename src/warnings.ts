@@ -1,4 +1,4 @@
-import { RejectedError } from './errors.js'
+import { DroppedError, RejectedError, RetriesExhaustedError, ValidationError } from './errors.js'
 import type { HooklineError } from './hookline-error.js'
 import { log, type Logger } from './log.js'
 
@@ -18,11 +18,23 @@ export class LossWarnings {
     const kind = error instanceof RejectedError ? `${error.code} ${error.status}` : error.code
     if (this.#told.has(kind)) return
     this.#told.add(kind)
-    // A rejection's message may repeat what the server said, and the server what it was sent.
-    const why = error instanceof RejectedError ? error.summary : error.message
-    const text = `hookline: ${why} (${kind}) This is told once for each kind of loss: give the client onFailed to hear of every one, or onFailed: () => {} to silence this.`
+    const text = `hookline: a message was lost (${kind}). ${causeOf(error)} This is told once for each kind of loss: give the client onFailed to hear of every one, or onFailed: () => {} to silence this.`
     warn(this.#logger, text, error.code)
   }
+}
+
+/** The cause without what a message holds, or what a server said: that may repeat what it was sent. */
+function causeOf(error: HooklineError): string {
+  if (error instanceof RejectedError) return error.summary
+  if (error instanceof RetriesExhaustedError) {
+    return `The endpoint failed ${error.attempts} times in a row.`
+  }
+  if (error instanceof ValidationError) {
+    const [field] = error.field.split('.')
+    return `A call was given something invalid as its ${field}.`
+  }
+  if (error instanceof DroppedError && error.code === 'before_send') return 'beforeSend failed.'
+  return error.message
 }
 
 interface Process {

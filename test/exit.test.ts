@@ -129,7 +129,7 @@ describe.concurrent('a script that ends', { timeout: 120_000 }, () => {
     expect(ended).toEqual(fine('a process_exit\nb process_exit\nlost 2 process_exit\n'))
   })
 
-  test('while the endpoint is down and nobody listens ends in silence', async ({
+  test('while the endpoint is down and without onFailed warns of the loss once', async ({
     expect,
     onTestFinished,
   }) => {
@@ -140,7 +140,9 @@ describe.concurrent('a script that ends', { timeout: 120_000 }, () => {
       `const analytics = new Analytics('k', { flushAt: 1 })
        for (let i = 0; i < 50; i++) analytics.track({ userId: 'u', event: 'e' })`,
     )
-    expect(ended).toEqual(fine(''))
+    expect(ended).toMatchObject({ code: 0, stdout: '' })
+    expect(ended.stderr.match(/HooklineWarning/g)).toHaveLength(1)
+    expect(ended.stderr).toContain('a message was lost (process_exit). The script ended')
   })
 
   test('while the endpoint hangs ends by itself, however long its timeout', async ({
@@ -170,19 +172,36 @@ describe.concurrent('a script that ends', { timeout: 120_000 }, () => {
   })
 
   test.for(['flush()', 'close({ timeout: Infinity })'])(
-    'in await %s during an outage has no exit code 13',
+    'in await %s lives through an outage that is longer than the grace at exit',
     async (call, { expect, onTestFinished }) => {
       const collector = await startCollector(onTestFinished)
       await collector.shut()
-      const ended = await run(
+      const ended = run(
         collector,
         `const analytics = new Analytics('k', { ${report} })
          analytics.track({ userId: 'u', event: 'e' })
          console.log(await analytics.${call})`,
       )
-      expect(ended).toEqual(fine('lost 1 process_exit\n{ delivered: 0, failed: 1 }\n'))
+      await new Promise((resolve) => setTimeout(resolve, 7_000))
+      await collector.open()
+      expect(await ended).toEqual(fine('{ delivered: 1, failed: 0 }\n'))
     },
   )
+
+  test('in await flush() with a timeout ends when that is over, and the process after its grace', async ({
+    expect,
+    onTestFinished,
+  }) => {
+    const collector = await startCollector(onTestFinished)
+    await collector.shut()
+    const ended = await run(
+      collector,
+      `const analytics = new Analytics('k', { ${report} })
+       analytics.track({ userId: 'u', event: 'e' })
+       console.log(await analytics.flush({ timeout: 10 }))`,
+    )
+    expect(ended).toEqual(fine('{ delivered: 0, failed: 0 }\nlost 1 process_exit\n'))
+  })
 
   test('in await close() with a timeout ends when that is over', async ({
     expect,

@@ -324,12 +324,13 @@ describe('back-off', () => {
     net.otherwise('hang')
     await pass(4_000)
     expect(net.arrivals).toHaveLength(20)
-    expect(events(...net.arrivals.slice(16))).toEqual(['e0', 'e0', 'e0', 'e0'])
+    // After four failures, the message behind the first one shows whether the endpoint takes others.
+    expect(events(...net.arrivals.slice(16))).toEqual(['e0', 'e0', 'e0', 'e1'])
     gate.release(200)
     await turns()
     // The probe got through: 16 at a time again, the oldest first.
     expect(net.arrivals).toHaveLength(36)
-    expect(events(...net.arrivals.slice(20))).toEqual(names(1, 17))
+    expect(events(...net.arrivals.slice(20))).toEqual(['e0', ...names(2, 17)])
   })
 
   test('is not ended by the late success of a request from before it', async () => {
@@ -422,23 +423,46 @@ describe('Retry-After', () => {
 })
 
 describe('maxRetries', () => {
-  test.each([0, 1, 3])('%i: given up after that many retries, and reported', async (maxRetries) => {
+  const statuses = [
+    { status: 503, maxRetries: 0 },
+    { status: 503, maxRetries: 1 },
+    { status: 429, maxRetries: 3 },
+  ]
+  test.each(statuses)(
+    '$maxRetries: given up after that many retries, and reported',
+    async ({ status, maxRetries }) => {
+      useFakeClock()
+      const heard = listen()
+      const net = scriptedFetch()
+      net.otherwise({ status, body: 'overloaded' })
+      const analytics = createClient(net, { ...heard.hooks, flushAt: 2, maxRetries })
+      trackMany(analytics, 2, 0, heard.as)
+      await pass(60_000)
+      expect(net.arrivals).toHaveLength(maxRetries + 1)
+      expect(heard.codes).toEqual(['e0: retries_exhausted', 'e1: retries_exhausted'])
+      expect(heard.failed).toHaveLength(1)
+      const { error } = heard.failed[0] ?? {}
+      expect(error).toBeInstanceOf(RetriesExhaustedError)
+      expect(error).toMatchObject({ attempts: maxRetries + 1 })
+      expect((error?.cause as Error).message).toContain(`${status}: overloaded`)
+      expect(error?.message).toContain(String(status))
+      expect(analytics.stats()).toMatchObject({ dropped: 2, rejected: 0, pending: 0 })
+    },
+  )
+
+  test('of several holds for each message, though a batch that fails alike is tried in pieces', async () => {
     useFakeClock()
     const heard = listen()
     const net = scriptedFetch()
-    net.otherwise({ status: 503, body: 'overloaded' })
-    const analytics = createClient(net, { ...heard.hooks, flushAt: 2, maxRetries })
-    trackMany(analytics, 2, 0, heard.as)
+    net.otherwise(503)
+    const analytics = createClient(net, { ...heard.hooks, flushAt: 20, maxRetries: 3 })
+    trackMany(analytics, 20, 0, heard.as)
     await pass(60_000)
-    expect(net.arrivals).toHaveLength(maxRetries + 1)
-    expect(heard.codes).toEqual(['e0: retries_exhausted', 'e1: retries_exhausted'])
-    expect(heard.failed).toHaveLength(1)
-    const { error } = heard.failed[0] ?? {}
-    expect(error).toBeInstanceOf(RetriesExhaustedError)
-    expect(error).toMatchObject({ attempts: maxRetries + 1 })
-    expect((error?.cause as Error).message).toContain('503: overloaded')
-    expect(error?.message).toContain('503')
-    expect(analytics.stats()).toMatchObject({ dropped: 2, rejected: 0, pending: 0 })
+    expect(countEvents(net.arrivals)).toEqual([20, 20, 1, 1, 19, 19])
+    for (const name of names(0, 20)) {
+      expect(events(...net.arrivals).filter((event) => event === name)).toHaveLength(4)
+    }
+    expect(heard.codes).toEqual(names(0, 20).map((name) => `${name}: retries_exhausted`))
   })
 
   test('counts for each batch, and the next one is tried', async () => {

@@ -32,6 +32,9 @@ import { crash, diskBytes, files, temporary } from './directory.js'
 const balanced = ({ accepted, delivered, rejected, dropped, pending }: Stats) =>
   accepted === delivered + rejected + dropped + pending
 
+/** Retries come without delay. */
+const AT_ONCE = { backoffMs: () => 0, gatherMs: 0, later: (act: () => void) => void setImmediate(act) }
+
 /** A client in an outage, and its directory. */
 function cutOff(options: AnalyticsOptions = {}, directory = temporary()) {
   const net = scriptedFetch()
@@ -600,7 +603,7 @@ describe('whatever happens', () => {
               return response
             }
             const options = { flushAt, maxQueueBytes, spool: { directory }, fetch }
-            const analytics = new Analytics('k', options, () => 0)
+            const analytics = new Analytics('k', options, AT_ONCE)
             return { net, analytics }
           }
           let { net, analytics } = start()
