@@ -261,29 +261,44 @@ function bodies({ plan, requests, of }) {
 
 const isFailed = ({ seen }) => (seen?.verdict ?? 'failed') === 'failed'
 
-/** Begins and ends of requests in order, as the client knows them. */
-function eventsOf({ https, of }, isKnownEarly) {
-  const ended = new Set(https.map(({ n }) => n))
-  const open = of('http begins').filter(({ n }) => !ended.has(n))
-  // Node tells of an end when the client has long gone on.
-  const endOf = (one) => one.until - (isKnownEarly(one) ? TURN_MS : 0)
-  return [
-    ...open.map(({ at }) => ({ at, isBegin: true, one: {} })),
-    ...https.map((one) => ({ at: one.from, isBegin: true, one })),
-    ...https.map((one) => ({ at: endOf(one), isBegin: false, one })),
-  ].sort((one, other) => one.at - other.at || one.isBegin - other.isBegin)
-}
+/** Begins and ends of requests in order. */
+const inOrder = (spans) =>
+  spans
+    .flatMap(({ from, until, one }) => [
+      { at: from, isBegin: true, one },
+      { at: until, isBegin: false, one },
+    ])
+    .sort((one, other) => one.at - other.at || one.isBegin - other.isBegin)
 
-function inFlight(view) {
-  const most =
-    (view.plan.client.flushAt === 1 ? contract.SINGLES_IN_FLIGHT : 1) + (view.hasSuspects ? 1 : 0)
+/** How many requests both sides saw under way at a time: each side alone notices an end late. */
+function inFlight({ plan, hasSuspects, https }) {
+  const most = (plan.client.flushAt === 1 ? contract.SINGLES_IN_FLIGHT : 1) + (hasSuspects ? 1 : 0)
+  const seen = https.filter((one) => one.seen)
+  const spans = seen.map((one) => ({
+    from: Math.max(one.from, one.seen.from),
+    until: Math.min(one.until - TURN_MS, one.seen.until ?? Infinity),
+  }))
   let open = 0
   let mostOpen = 0
-  for (const { isBegin } of eventsOf(view, () => true)) {
+  for (const { isBegin } of inOrder(spans.filter(({ from, until }) => from < until))) {
     open += isBegin ? 1 : -1
     mostOpen = Math.max(mostOpen, open)
   }
   return mostOpen > most && `${mostOpen} requests in flight`
+}
+
+/** All requests of the client; a success may be known to it a little before Node tells of its end. */
+function spansOf({ https, of }) {
+  const ended = new Set(https.map(({ n }) => n))
+  const open = of('http begins').filter(({ n }) => !ended.has(n))
+  return [
+    ...open.map(({ at }) => ({ from: at, until: Infinity, one: {} })),
+    ...https.map((one) => ({
+      from: one.from,
+      until: one.until - (isFailed(one) ? 0 : TURN_MS),
+      one,
+    })),
+  ]
 }
 
 /** How many requests an endpoint sees that fails for everything, from the first failure to the next success. */
@@ -294,7 +309,7 @@ function probing(view) {
   let succeededAt = 0
   let probes = []
   let mostProbes = 0
-  for (const { at, isBegin, one } of eventsOf(view, (request) => !isFailed(request))) {
+  for (const { at, isBegin, one } of inOrder(spansOf(view))) {
     if (!isBegin) {
       isFailing = isFailed(one)
       if (isFailing) continue
