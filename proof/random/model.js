@@ -48,8 +48,14 @@ function halvings({ load, client, endpoint }) {
   return bodyMs <= client.timeout ? 0 : Math.ceil(Math.log2(bodyMs / client.timeout)) + 1
 }
 
-/** How often one message may be stored by an endpoint that only is slow, before bodies are small enough for it. */
-export const mostStores = (plan) => 3 + halvings(plan)
+/**
+ * How often one message may be stored by an endpoint in its last phase: until bodies are small enough for it, and
+ * until the neighbour is found whose answer can't be read.
+ */
+export function mostStores(plan) {
+  const isUnread = plan.endpoint.poison?.kind.startsWith('stored')
+  return 3 + halvings(plan) + (isUnread ? TRIES_BEFORE_SPLIT + Math.log2(MAX_BODY_MESSAGES) : 0)
+}
 
 const waitsMs = (count, from = 1) =>
   sum(Array.from({ length: count }, (_, failure) => longestWaitMs(from + failure)))

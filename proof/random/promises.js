@@ -48,8 +48,11 @@ const isTimedOut = ({ at, timeout = Infinity, answer }) => answer.at - at >= tim
 
 /** The results of `flush` and `close` are what was told otherwise. */
 function results(view) {
-  const { plan, calls, outcomes, losses, exit, isNatural, slackMs, isFrozen } = view
+  const { plan, calls, outcomes, losses, exit, isNatural, slackMs, isFrozen, isHeir } = view
+  const closedAt = calls.find(({ name, answer }) => name === 'close' && answer)?.answer.at
   return calls.flatMap((call) => {
+    // A closed client has nothing to flush, whatever its spool keeps.
+    if (call.at > closedAt) return []
     const { n, name, at, made, timeout = Infinity, books, answer } = call
     const title = `${name}(${timeout === Infinity ? '' : timeout}) number ${n}`
     if (!answer) return isNatural && exit ? [`${title} had no answer when the process ended`] : []
@@ -65,7 +68,9 @@ function results(view) {
       faults.push(`${title} answered before ${some(early)} had outcomes`)
     if (isWhole && name === 'flush' && delivered + failed !== books.pending)
       faults.push(`${title} waited for ${books.pending}, and gave ${JSON.stringify(answer.result)}`)
-    const told = losses.filter(({ id, at: lostAt }) => id < made && lostAt <= answer.at + TURN_MS)
+    const told = losses.filter(
+      ({ id, at: lostAt }) => (isHeir || id < made) && lostAt <= answer.at + TURN_MS,
+    )
     const since = told.filter(({ at: lostAt }) => lostAt >= at).length
     const isKnown = plan.client.onFailed || isToldAll(view)
     const mayBe = name === 'close' ? [since, told.length] : [since]
@@ -144,24 +149,27 @@ const MAY_BE_LOST = {
   },
 }
 
-/** How long a script that has ended has made no progress at a time; while somebody waits, none at all. */
+/**
+ * How long a script that has ended has made no progress at a time: none at all while somebody waits for a flush, or
+ * while the endpoint has asked to wait.
+ */
 function stuckMs({ calls, requests, endedAt }, at) {
   const isAwaited = calls.some(
     (call) =>
       call.at < at - 1 && !(call.answer?.at < at - TURN_MS) && !(at >= call.at + call.timeout - 2),
   )
-  if (isAwaited || endedAt === undefined) return 0
+  const isAsked = requests.some(
+    ({ until, retryAfterS, isDate }) =>
+      until < at && at < until + 1_000 * (retryAfterS - (isDate ? 1 : 0)) - TURN_MS,
+  )
+  if (isAwaited || isAsked || endedAt === undefined) return 0
   const progress = requests.filter(
     ({ verdict, until }) => until < at && ['accepted', 'refused', 'split'].includes(verdict),
   )
-  const asked = requests.filter(({ retryAfterS, until }) => retryAfterS && until < at)
   const since = [
     endedAt,
     ...calls.map((call) => call.answer?.at).filter((time) => time < at - TURN_MS),
     ...progress.map(({ until }) => until),
-    ...asked.map(
-      ({ until, retryAfterS, isDate }) => until + 1_000 * (retryAfterS - (isDate ? 1 : 0)),
-    ),
   ]
   return at - Math.max(...since)
 }
@@ -189,14 +197,14 @@ function loss(view) {
 }
 
 /** Messages are first stored in the order of their calls, but for those that were isolated. */
-function order({ plan, everything, isSuspect, isHeir }) {
+function order({ plan, everything, isIsolated, isHeir }) {
   if (plan.client.flushAt === 1 || isHeir) return []
   let last = -1
   const seen = new Set()
   const stored = everything.filter(({ storedAt }) => storedAt)
-  for (const { n, ids } of stored.sort((one, other) => one.storedAt - other.storedAt)) {
+  for (const { n, ids, retryCount } of stored.sort((one, other) => one.storedAt - other.storedAt)) {
     for (const id of ids) {
-      if (seen.has(id) || isSuspect(id)) continue
+      if (seen.has(id) || isIsolated(id, { ids, retryCount })) continue
       seen.add(id)
       if (id < last) return [`request ${n} brings message ${id} after ${last}`]
       last = id

@@ -105,6 +105,7 @@ export function viewsOf(record) {
   )
   // Alone and failed: from then on a message may be one that is isolated, by the client's right.
   const suspects = new Set(lonelyFailures.flatMap(({ ids }) => ids))
+  const isIsolated = isolationOf(plan, requests, poison)
   const views = lives.map((life, number) => {
     const next = lives[number + 1]?.begun ?? Infinity
     const own = requests.filter(
@@ -114,6 +115,7 @@ export function viewsOf(record) {
       isHeir: number > 0,
       everything: requests,
       isSuspect: (id) => suspects.has(id) || (poison.has(id) && isRetryablePoison(plan.endpoint)),
+      isIsolated,
       hasSuspects: suspects.size > 0 || isRetryablePoison(plan.endpoint),
       phases: endpoint.filter(({ kind }) => kind === 'phase'),
     })
@@ -127,4 +129,25 @@ export function viewsOf(record) {
     0,
   )
   return views
+}
+
+/**
+ * Whether a message may come late because it was isolated: it always fails, or it failed by chance while others got
+ * through. An endpoint that fails for everything gives no reason to isolate anything.
+ */
+function isolationOf(plan, requests, poison) {
+  const partly = new Set(
+    plan.endpoint.phases.filter(({ share }) => share < 1).map(({ kind }) => kind),
+  )
+  const failedAlone = new Set(
+    requests
+      .filter(
+        ({ ids, verdict, phase }) => ids?.length === 1 && verdict === 'failed' && partly.has(phase),
+      )
+      .flatMap(({ ids }) => ids),
+  )
+  // Of a request that was cut before its body nobody knows what was in it, but how often it was tried.
+  const isUnread = partly.has('reset before') || partly.has('reset in')
+  return (id, { ids, retryCount }) =>
+    poison.has(id) || failedAlone.has(id) || (isUnread && ids.length === 1 && retryCount >= 3)
 }
