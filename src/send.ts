@@ -60,6 +60,9 @@ const SUSPECT_STRIKES = 2
 /** So many make a single message suspect: the one behind it then shows whether the endpoint takes others. */
 const ISOLATE_STRIKES = 4
 
+/** A success pays for so many failures of a kind that is known to be some messages' fault: they cost no back-off. */
+const EXPECTED_FAILURES = 2
+
 /** After so many single messages with the same refusal, the rest of their batch is not tried one by one. */
 const SAME_REFUSALS = 8
 
@@ -88,8 +91,11 @@ export class Sender {
   #failures = 0
   /** Counts the failures that were worth a back-off: an answer to an older attempt changes nothing. */
   #epoch = 0
-  /** Whether the last answer of the line was no failure. */
+  /** Whether the endpoint takes messages: the last answer in line was no failure, but for expected ones. */
   #isAlive = false
+  #expectedFailures = 0
+  /** How many of the messages that the last successful probe overtook may be isolated at their next failure. */
+  #suspects = 0
   /** Whether the next attempt is a probe that overtakes the first messages in line, and how many of them. */
   #isProbing = false
   #probeDistance = 1
@@ -203,13 +209,16 @@ export class Sender {
       left -= batch.entries.length
     }
     if (this.#hasBatch()) return (this.#probe = this.#take(1, Infinity))
-    this.#rejoin()
+    this.#endProbe()
     this.#probeDistance = 1
     return this.#takeNext()
   }
 
-  #rejoin(): void {
-    this.#line.unshift(...this.#overtaken)
+  /** Puts the messages that were overtaken in their place again: those of a probe that failed come before it. */
+  #endProbe(): void {
+    this.#suspects = this.#isAlive ? this.#probeDistance : 0
+    this.#probeDistance = this.#isAlive ? 1 : this.#probeDistance * 2
+    this.#line = [...this.#overtaken, ...this.#line].sort(byAge)
     this.#overtaken = []
     this.#probe = undefined
   }
@@ -223,11 +232,10 @@ export class Sender {
     if (!this.#inFlight.delete(batch)) return // abandoned meanwhile
 
     const isProbe = batch === this.#probe
-    if (isProbe) this.#rejoin()
     this.#guard(batch, () => {
       this.#conclude(batch, answer, epoch, performance.now() - startedMs)
     })
-    if (isProbe && !this.#isAlive) this.#probeDistance *= 2
+    if (isProbe) this.#endProbe()
     if (this.#around.concurrency === 1) {
       this.#gatherUntilMs = performance.now() + this.#around.pace.gatherMs
     }
@@ -266,6 +274,7 @@ export class Sender {
     }
     if (epoch === this.#epoch) this.#failures = 0
     this.#isAlive = true
+    this.#expectedFailures = 0
     if (verdict === 'delivered') {
       this.#hasAccepted = true
       this.#sameRefusals.count = 0
@@ -313,46 +322,55 @@ export class Sender {
   }
 
   #failed(batch: Batch, failure: Failure, epoch: number): void {
-    const wasAlive = this.#isAlive
-    this.#isAlive = false
     const { kind } = failure
     batch.strikes = kind === batch.failure ? batch.strikes + 1 : 1
     batch.failure = kind
-    // The endpoint has just taken others, and some messages are known to make it fail like this.
-    const isExpected = wasAlive && kind !== undefined && this.#isolation.knows(kind)
-    if (!isExpected) this.#backOff(failure, epoch)
+    const effect = this.#judgeFailure(batch)
+    if (effect !== 'expected') this.#isAlive = false
+    if (effect === 'failed') this.#backOff(failure, epoch)
+    else if (effect === 'isolated') this.#pauseFor(this.#around.pace.backoffMs(1, Math.random()), true)
     if (batch.retries >= this.#around.maxRetries) {
       batch.search.pieceMessages = Infinity // the other messages get their chance in one body
       this.#giveUp(batch, failure.error)
       return
     }
     batch.retries++
-    if (kind !== undefined && this.#isCulprit(batch, wasAlive, isExpected)) {
+    if (effect !== 'failed' && batch.entries.length === 1) {
+      this.#suspects--
       this.#isolate(batch, 0)
       return
     }
     this.#line = [...this.#line, batch].sort(byAge)
   }
 
-  /** Whether a single message makes the endpoint fail. Arranges the search for it as long as that is open. */
-  #isCulprit(batch: Batch, wasAlive: boolean, isExpected: boolean): boolean {
-    const { strikes, search } = batch
+  /**
+   * Tells a failing message from a failing endpoint, and arranges the search for the message.
+   *
+   * @returns `'failed'`: nobody knows yet, so there is a back-off. `'isolated'`: the message is at fault.
+   * `'expected'`: so it is, or one of the batch, in a way that is known while the endpoint takes others.
+   */
+  #judgeFailure(batch: Batch): 'failed' | 'isolated' | 'expected' {
+    const { failure, strikes, search } = batch
+    if (failure === undefined) return 'failed'
+    const isKnown = this.#isolation.knows(failure)
+    const isExpected = isKnown && this.#isAlive && this.#expectedFailures < EXPECTED_FAILURES
+    if (isExpected) this.#expectedFailures++
     if (batch.entries.length > 1) {
       if (isExpected || strikes === SUSPECT_STRIKES) search.pieceMessages = 1
       else if (strikes > SUSPECT_STRIKES) search.pieceMessages = half(batch)
-      return false
+      return isExpected ? 'expected' : 'failed'
     }
-    if (isExpected) return true
-    if (strikes < ISOLATE_STRIKES) return false
-    this.#isProbing = !wasAlive && batch !== this.#probe
-    return wasAlive
+    if (isExpected) return 'expected'
+    if (isKnown && this.#suspects > 0) return 'isolated'
+    if (strikes < ISOLATE_STRIKES) return 'failed'
+    if (this.#isAlive) return 'isolated'
+    this.#isProbing = batch !== this.#probe
+    return 'failed'
   }
 
   #isolate(batch: Batch, attempts: number): void {
-    this.#probeDistance = 1
     const last = this.#isolation.add(batch, attempts)
-    if (last)
-      this.#giveUp(last, new Error('too many messages fail while the endpoint takes others'))
+    if (last) this.#giveUp(last, new Error('too many messages fail while the endpoint takes others'))
   }
 
   #giveUp(batch: Batch, error: Error): void {

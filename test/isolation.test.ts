@@ -1,0 +1,270 @@
+import fc from 'fast-check'
+import { describe, expect, test } from 'vitest'
+import { RetriesExhaustedError } from '../src/index.js'
+import { MAX_ISOLATED, MAX_LONE_ATTEMPTS } from '../src/isolation.js'
+import {
+  countEvents,
+  createClient,
+  events,
+  listen,
+  names,
+  pass,
+  scriptedFetch,
+  trackMany,
+  turns,
+  useFakeClock,
+  type Arrival,
+  type FetchReply,
+  type ScriptedFetch,
+} from './collector.js'
+
+/** An endpoint that answers 500 to each body with one of these events, until it is repaired. */
+function failsFor(...poison: string[]): ScriptedFetch & { repair: () => void } {
+  const net = scriptedFetch()
+  let bad = new Set(poison)
+  net.otherwise((arrival) => (events(arrival).some((event) => bad.has(String(event))) ? 500 : 200))
+  return { ...net, repair: () => (bad = new Set()) }
+}
+
+const accepted = (net: ScriptedFetch, poison: readonly string[]) =>
+  net.arrivals.filter((arrival) => !events(arrival).some((event) => poison.includes(String(event))))
+
+const alone = (net: ScriptedFetch, event: string): Arrival[] =>
+  net.arrivals.filter((arrival) => arrival.messages.length === 1 && events(arrival)[0] === event)
+
+describe('a message that always gets a 500', () => {
+  test.each([0, 1, 7, 18, 19])('as number %i of 20 stops nobody else', async (at) => {
+    useFakeClock()
+    const poison = `e${at}`
+    const net = failsFor(poison)
+    const analytics = createClient(net, { flushAt: 20 })
+    trackMany(analytics, 20)
+    await turns()
+    trackMany(analytics, 80, 20)
+    await pass(15_000)
+    const others = names(0, 100).filter((name) => name !== poison)
+    expect(events(...accepted(net, [poison]))).toEqual(others)
+    expect(analytics.stats()).toMatchObject({ delivered: 99, pending: 1 })
+  })
+
+  test.each(['e0', 'e5', 'e19'])('with flushAt 1, as %s, stops nobody else', async (poison) => {
+    useFakeClock()
+    const net = failsFor(poison)
+    const analytics = createClient(net, { flushAt: 1 })
+    trackMany(analytics, 40)
+    await pass(15_000)
+    trackMany(analytics, 40, 40)
+    await pass(1_000)
+    expect(analytics.stats()).toMatchObject({ delivered: 79, pending: 1 })
+  })
+
+  test('is tried alone, ever more slowly, and given up after ten such attempts, with a report', async () => {
+    useFakeClock()
+    const heard = listen()
+    const net = failsFor('e3')
+    const analytics = createClient(net, { ...heard.hooks, flushAt: 20 })
+    trackMany(analytics, 20, 0, heard.as)
+    await pass(15_000)
+    const before = net.arrivals.length
+    await pass(300_000)
+    expect(events(...net.arrivals.slice(before)).every((event) => event === 'e3')).toBe(true)
+    const times = alone(net, 'e3').map(({ body }) => Date.parse(body.sentAt))
+    const waits = times.slice(1).map((time, i) => time - (times[i] ?? 0))
+    const lone = waits.slice(-MAX_LONE_ATTEMPTS)
+    for (const [i, wait] of lone.entries()) {
+      expect(wait).toBeGreaterThanOrEqual(Math.min(15_000, 250 * 2 ** i))
+    }
+    expect(times.length).toBeLessThanOrEqual(MAX_LONE_ATTEMPTS + 4)
+    expect(heard.codes.filter((code) => !code.endsWith('ok'))).toEqual(['e3: retries_exhausted'])
+    expect(heard.failed).toHaveLength(1)
+    expect(heard.failed[0]?.error).toBeInstanceOf(RetriesExhaustedError)
+    expect(heard.failed[0]?.error.message).toContain('500')
+    expect(heard.failed[0]?.messages[0]?.json).toContain('"event":"e3"')
+  })
+
+  test('is delivered once the endpoint is repaired', async () => {
+    useFakeClock()
+    const heard = listen()
+    const net = failsFor('e3')
+    const analytics = createClient(net, { flushAt: 20 })
+    trackMany(analytics, 20, 0, heard.as)
+    await pass(20_000)
+    net.repair()
+    await pass(60_000)
+    expect(heard.codes).toHaveLength(20)
+    expect(heard.codes.at(-1)).toBe('e3: ok')
+    expect(analytics.stats()).toMatchObject({ delivered: 20, pending: 0 })
+  })
+
+  test('is awaited by flush(), which says that it failed', async () => {
+    useFakeClock()
+    const net = failsFor('e3')
+    const analytics = createClient(net, { flushAt: 20 })
+    trackMany(analytics, 20)
+    const flushed = analytics.flush()
+    await pass(300_000)
+    expect(await flushed).toEqual({ delivered: 19, failed: 1 })
+  })
+
+  test('is given up after maxRetries, if these are fewer', async () => {
+    useFakeClock()
+    const heard = listen()
+    const net = failsFor('e0')
+    const analytics = createClient(net, { flushAt: 20, maxRetries: 4 })
+    trackMany(analytics, 20, 0, heard.as)
+    await pass(60_000)
+    expect(net.arrivals.filter((arrival) => events(arrival).includes('e0'))).toHaveLength(5)
+    expect(heard.codes.filter((code) => !code.endsWith('ok'))).toEqual(['e0: retries_exhausted'])
+  })
+
+  test('is left to nobody when the client closes: it is reported', async () => {
+    useFakeClock()
+    const heard = listen()
+    const net = failsFor('e3')
+    const analytics = createClient(net, { ...heard.hooks, flushAt: 20 })
+    trackMany(analytics, 20, 0, heard.as)
+    await pass(15_000)
+    const closed = analytics.close({ timeout: 1_000 })
+    await pass(1_000)
+    expect(await closed).toEqual({ delivered: 19, failed: 1 })
+    expect(heard.codes.at(-1)).toBe('e3: close_timeout')
+    const count = net.arrivals.length
+    await pass(100_000)
+    expect(net.arrivals).toHaveLength(count)
+  })
+})
+
+test.each([2, 5, 30, 200])('%i failing messages in a row stop nobody else', async (count) => {
+  useFakeClock()
+  const poison = names(0, count)
+  const net = failsFor(...poison)
+  const analytics = createClient(net, { flushAt: 20, onFailed: () => undefined })
+  const made = count + 200
+  trackMany(analytics, made)
+  await pass(1_200_000)
+  const others = events(...accepted(net, poison))
+  expect([...others].sort()).toEqual(names(count, made).sort())
+  // Only single messages came before their turn: they showed whether the endpoint takes others.
+  const early = others.filter((event, i) => event !== names(count, made)[i])
+  expect(early.length).toBeLessThan(made)
+})
+
+test('a stream in which every tenth message fails keeps flowing, and no more than 100 of them wait', async () => {
+  useFakeClock()
+  const heard = listen()
+  const net = scriptedFetch()
+  const isBad = (event = '') => event.endsWith('0')
+  net.otherwise(({ messages }) => (messages.some(({ event }) => isBad(event)) ? 500 : 200))
+  const analytics = createClient(net, { ...heard.hooks, flushAt: 20 })
+  for (let i = 0; i < 2_000; i += 20) {
+    trackMany(analytics, 20, i)
+    await pass(400)
+  }
+  await pass(20_000)
+  const { delivered, dropped, pending } = analytics.stats()
+  expect(delivered).toBe(1_800)
+  expect(pending).toBeLessThanOrEqual(MAX_ISOLATED)
+  expect(dropped).toBe(200 - pending)
+  const sent = events(...net.arrivals.filter((arrival) => !events(arrival).some(isBad)))
+  expect(sent).toEqual(names(0, 2_000).filter((name) => !isBad(name)))
+})
+
+describe('an endpoint that fails for everything', () => {
+  test.each([
+    ['500', 500],
+    ['a reset', Object.assign(new Error('socket hang up'), { code: 'ECONNRESET' })],
+  ] as const)('sees one request for each back-off: %s', async (_, fault) => {
+    useFakeClock()
+    const net = scriptedFetch()
+    net.otherwise(fault)
+    const analytics = createClient(net, { flushAt: 20 })
+    trackMany(analytics, 200)
+    await pass(600_000)
+    const times = net.arrivals.map(({ body }) => Date.parse(body.sentAt))
+    for (const [i, time] of times.slice(1).entries()) {
+      const least = Math.min(15_000, 250 * 2 ** i)
+      expect(time - (times[i] ?? 0)).toBeGreaterThanOrEqual(least)
+    }
+    // A probe that fails proves nothing: all are still in line.
+    expect(analytics.stats()).toMatchObject({ pending: 200, dropped: 0 })
+  })
+
+  test('and recovers gets all messages, and at most one of them before its turn', async () => {
+    for (const outageMs of [1_000, 3_000, 8_000, 20_000, 60_000, 200_000]) {
+      useFakeClock()
+      const net = scriptedFetch()
+      net.otherwise(500)
+      const analytics = createClient(net, { flushAt: 20 })
+      trackMany(analytics, 200)
+      await pass(outageMs)
+      const from = net.arrivals.length
+      net.otherwise(200)
+      await pass(120_000)
+      const arrived = events(...net.arrivals.slice(from))
+      expect([...arrived].sort()).toEqual(names(0, 200).sort())
+      const [first = ''] = arrived
+      expect([first, ...names(0, 200).filter((name) => name !== first)]).toEqual(arrived)
+    }
+  })
+
+  test('while a message is isolated is not asked for that one meanwhile', async () => {
+    useFakeClock()
+    const net = failsFor('e3')
+    const analytics = createClient(net, { flushAt: 20 })
+    trackMany(analytics, 20)
+    await pass(15_000)
+    net.otherwise(500)
+    trackMany(analytics, 20, 20)
+    await turns()
+    const from = net.arrivals.length
+    await pass(120_000)
+    expect(events(...net.arrivals.slice(from))).not.toContain('e3')
+    expect(net.arrivals.length - from).toBeLessThan(15)
+  })
+})
+
+test('a 503 with Retry-After and a 429 never make a message suspect', async () => {
+  useFakeClock()
+  const net = scriptedFetch()
+  net.otherwise({ status: 503, headers: { 'Retry-After': '1' } })
+  const analytics = createClient(net, { flushAt: 20 })
+  trackMany(analytics, 20)
+  await pass(30_000)
+  net.otherwise(429)
+  await pass(60_000)
+  expect(new Set(countEvents(net.arrivals))).toEqual(new Set([20]))
+})
+
+test('whatever messages fail, all others arrive once and in order', async () => {
+  useFakeClock()
+  const kind = fc.constantFrom(500, 400, 413, 502, 'reset' as const, 'timeout' as const)
+  const poisons = fc.dictionary(fc.nat(120).map((i) => `e${i}`), kind, { maxKeys: 6 })
+  const steps = fc.array(
+    fc.record({ count: fc.integer({ min: 1, max: 40 }), ms: fc.constantFrom(0, 5, 700, 6_000) }),
+    { minLength: 1, maxLength: 6 },
+  )
+  await fc.assert(
+    fc.asyncProperty(poisons, steps, fc.constantFrom(2, 5, 20, 100), async (bad, all, flushAt) => {
+      const net = scriptedFetch()
+      net.otherwise(({ messages }): FetchReply => {
+        const fault = messages.map(({ event }) => bad[event ?? '']).find((each) => each)
+        if (fault === 'reset') return Object.assign(new Error('reset'), { code: 'ECONNRESET' })
+        return fault === 'timeout' ? 'hang' : (fault ?? 200)
+      })
+      const analytics = createClient(net, { flushAt, timeout: 1_000, onFailed: () => undefined })
+      let made = 0
+      for (const { count, ms } of all) {
+        trackMany(analytics, count, made)
+        made += count
+        await pass(ms)
+      }
+      const closed = analytics.close({ timeout: 2_000_000 })
+      await pass(2_000_000)
+      const good = names(0, made).filter((name) => !(name in bad))
+      const taken = net.arrivals.filter((arrival) => !events(arrival).some((name) => String(name) in bad))
+      expect(events(...taken)).toEqual(good)
+      expect(await closed).toEqual({ delivered: good.length, failed: made - good.length })
+    }),
+    { numRuns: 40 },
+  )
+}, 120_000)
