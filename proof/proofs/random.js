@@ -13,9 +13,6 @@ const FULL_MS = 180_000
 const LAST_START_MS = 8_000
 /** Seeds of a run that is not told where to begin. */
 const SEEDS = 1_000_000
-/** A story for each of so many broken rounds: more are rarely read. */
-const MOST_STORIES = 5
-
 /** The round of a seed, judged. */
 async function judged(seed, given) {
   const plan = planOf(seed)
@@ -59,12 +56,10 @@ async function playAll({ seeds, forMs }, { env, isEnough, told }) {
     while (!stop.signal.aborted && performance.now() < stopAt - LAST_START_MS) {
       const { value: seed, done } = queue.next()
       if (done) return
-      const round = await judged(seed, { env, signal: stop.signal })
+      const { story, ...round } = await judged(seed, { env, signal: stop.signal })
       if (round.isCut) return
-      // A run of hours keeps the stories that are told, and no others.
-      if (!isBroken(round) && rounds.length > 0) delete round.story
       rounds.push(round)
-      told(rounds)
+      told(rounds, story)
       if (isEnough(round)) stop.abort()
     }
   }
@@ -92,19 +87,20 @@ export default {
       env,
       // One breach for the right reason is all that a mutant needs.
       isEnough: ({ faults }) => says !== undefined && faults.some((fault) => says.test(fault)),
-      told: (all) => progress(`${all.length} rounds, ${all.filter(isBroken).length} broken`),
+      told: (all, story) => {
+        progress('')
+        // At once: a run may take hours, and keeps no stories.
+        const isAsked = given.seed !== undefined && given.rounds === undefined
+        if (says === undefined && (isAsked || isBroken(all.at(-1)))) console.log(story.join('\n'))
+        progress(`${all.length} rounds, ${all.filter(isBroken).length} broken`)
+      },
     })
     const broken = rounds.filter(isBroken)
-    const isOne = rounds.length === 1
-    if (isOne && broken.length === 0) console.log(rounds[0].story.join('\n'))
     return {
-      faults: [
-        ...broken.slice(0, MOST_STORIES).map(({ story }) => story.join('\n   ')),
-        ...broken.slice(says ? 0 : MOST_STORIES).flatMap(({ faults }) => faults),
-      ],
+      faults: broken.flatMap(({ faults }) => faults),
       summary: `${rounds.length} rounds, ${countsOf(rounds, 'messages')} messages in ${countsOf(rounds, 'requests')} requests: ${broken.length} rounds with a broken promise`,
       head: ['theme', 'rounds', 'messages', 'requests', 'broken'],
-      rows: isOne ? [] : rowsOf(rounds),
+      rows: rounds.length > 1 ? rowsOf(rounds) : [],
     }
   },
 }
