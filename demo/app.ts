@@ -1,8 +1,8 @@
-// The application, as a customer would write it.
+// The application, written as a customer would write it.
 import express, { type Express, type Request } from 'express'
 import type { Analytics } from 'hookline'
 
-/** The tracking plan: what the compiler holds each `track` to. */
+/** The tracking plan. The compiler checks each `track` against it. */
 export interface Plan {
   'Signed Up': { plan: string }
   'Order Completed': { total: number; currency: string }

@@ -1,35 +1,35 @@
 import type { DeliveredReport, Stats } from 'hookline'
 import type { Trace } from '../destination/src/store/store.js'
 
-/** The application's end: what was called, and what its callbacks were told. */
+/** What the application knows: the calls that it made, and the results that its callbacks got. */
 export interface AppBooks {
-  /** By the message's id, what each call asked for, and when it was made (ms since the epoch). */
+  /** For each message id: what the call asked for, and the time of the call (ms since the epoch). */
   readonly called: Map<string, { text: string; atMs: number }>
-  /** The ids whose callback was called without an error, once for each time. */
+  /** The ids whose callback got no error, once for each call of the callback. */
   readonly stored: string[]
 }
 
-/** The client's end. */
+/** What the client knows. */
 export interface SdkBooks {
   readonly stats: Stats
-  /** What `onDelivered` got. */
+  /** The reports that `onDelivered` got. */
   readonly reports: readonly DeliveredReport[]
 }
 
-/** One message on its way to one receiver, as the destination's store has it. */
+/** One message to one receiver, as it is in the destination's store. */
 export type StoredDelivery = Pick<Trace, 'messageId' | 'destination' | 'state' | 'body'> & {
   readonly attempts: readonly Pick<Trace['attempts'][number], 'attempt' | 'code' | 'status'>[]
 }
 
-/** A receiver's end. */
+/** What a receiver knows. */
 export interface ReceiverBooks {
-  /** What it kept of what it answered 204, as it came. */
+  /** The messages that it answered with 204 and kept, in the order of their arrival. */
   readonly received: { id: string; body: string; atMs: number }[]
   answered503: number
   wrongSignatures: number
 }
 
-/** One thing that several ends count: absent where one can't know. */
+/** One number, counted by several parts. It is absent where a part can't know it. */
 export interface Counts {
   readonly app?: number
   readonly sdk?: number
@@ -40,11 +40,11 @@ export interface Counts {
 export interface Line extends Counts {
   readonly about: string
   readonly what: string
-  /** Whether the numbers are what they must be; absent where any will do. */
+  /** Whether the numbers are right; absent if every number is right. */
   readonly isRight?: boolean
 }
 
-/** Lays the books of all ends side by side: they agree, and nothing was lost, if no line is wrong. */
+/** Compares the books of all parts. If no line is wrong, they agree, and nothing was lost. */
 export function compare(
   app: AppBooks,
   sdk: SdkBooks,
@@ -117,7 +117,7 @@ function compareReceiver(
       what: 'attempts answered 503',
       destination: failed503,
       receiver: answered503,
-      isRight: failed503 <= answered503, // the last answers may be cut off as the port is closed
+      isRight: failed503 <= answered503, // closing the port may cut off the last answers
     },
     {
       about,
@@ -128,8 +128,8 @@ function compareReceiver(
 }
 
 /**
- * What a call asks for, as text: of a call's fields, or of the body that a receiver got for it, which has the
- * client's part of the context and the time beside them.
+ * The content of a call as text, so that a call can be compared with the body that a receiver got for it. It leaves out
+ * what only the body has: the time, and the client's part of the context.
  */
 export function askedFor(fields: Fields): string {
   const context = { ...(fields['context'] as Fields | undefined), library: undefined }
@@ -144,8 +144,8 @@ const ASKED = [
 ]
 
 /**
- * How many attempts may have arrived although the destination got no answer. Each has a number: one without a
- * line in the log was under way at the kill.
+ * How many attempts may have arrived although the destination got no answer. The attempts are numbered, so a number
+ * that is missing in the store belongs to an attempt that was running when the destination was killed.
  */
 function countUnanswered(delivery: StoredDelivery | undefined): number {
   const { attempts = [] } = delivery ?? {}

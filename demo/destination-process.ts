@@ -9,7 +9,7 @@ import type { StoredDelivery } from './compare.js'
 
 const COMMAND = new URL('../destination/bin/hookline-destination.js', import.meta.url)
 
-/** What the destination opens its store with; built, as the rest of it. */
+/** The function with which the destination opens its store, from the build, like the destination itself. */
 const { openStore } = (await import(
   new URL('../destination/dist/store/open.js', import.meta.url).href
 )) as typeof import('../destination/src/store/open.js')
@@ -18,18 +18,18 @@ export interface DestinationProcess {
   readonly url: string
   /** Starts it again. */
   readonly start: () => Promise<void>
-  /** Ends it by a signal, and gives its exit code if it had the time for one. */
+  /** Ends it with a signal. Resolves to its exit code, or to null if the signal killed it. */
   readonly end: (signal: 'SIGTERM' | 'SIGKILL') => Promise<number | null>
-  /** What its store has of these messages. It must have ended: a store is one process's. */
+  /** Reads these messages from its store. The destination must have ended, because only one process can use a store. */
   readonly read: (messageIds: Iterable<string>) => Promise<StoredDelivery[]>
 }
 
 /**
- * Starts the destination in a process of its own, as `npx hookline-destination serve` does. Should that end
- * early, so does the demo, with what it said last.
+ * Starts the destination in its own process, as `npx hookline-destination serve` does. If the process ends early, the
+ * demo ends with an error that contains the last lines of its log.
  *
- * @param folder - for its settings, store and log
- * @param settings - all but where it listens and stores
+ * @param folder - where its settings, store and log are written
+ * @param settings - all settings except `listen` and `store`
  */
 export async function startDestination(
   folder: string,
@@ -55,7 +55,7 @@ export async function startDestination(
     child.on('exit', endedEarly)
     while (!(await isReady(`http://${listen}`))) await setTimeout(20)
   }
-  // However the demo ends, the destination never outlives it.
+  // The destination must not outlive the demo, however that ends.
   process.on('exit', () => child.kill('SIGKILL'))
   for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, () => process.exit(1))
   await start()
@@ -77,7 +77,7 @@ export async function startDestination(
   }
 }
 
-/** Whatever it answers, it listens. */
+/** Whether it listens. Any answer proves that, also an error. */
 function isReady(url: string): Promise<boolean> {
   return fetch(url).then(
     () => true,
@@ -85,7 +85,7 @@ function isReady(url: string): Promise<boolean> {
   )
 }
 
-/** One that stays the same when the destination is started again, as in production. */
+/** Finds a port once, so that the destination keeps it when it is started again, as in production. */
 async function findFreePort(): Promise<number> {
   const server = createServer().listen(0, '127.0.0.1')
   await once(server, 'listening')

@@ -2,7 +2,7 @@ import { formatCount } from './table.js'
 
 const { stdout } = process
 
-/** Says how things stand until it is stopped: in one line that changes, or a line a second for logs. */
+/** Prints the counts until it is stopped: one line that changes on a terminal, else a new line each second. */
 export function startLive(read: () => { state: string; counts: Record<string, number> }) {
   const startedMs = performance.now()
   const names = Object.keys(read().counts)
@@ -15,7 +15,7 @@ export function startLive(read: () => { state: string; counts: Record<string, nu
       formatCount(counts[name]).padStart(Math.max(6, name.length)),
     )
     const line = [`${seconds} s`.padStart(6), ...columns, state].join('  ')
-    // A line that wraps could not be written over: the terminal cuts it instead.
+    // A wrapped line could not be overwritten, so the terminal is told to cut it.
     stdout.write(stdout.isTTY ? `\r\x1b[K\x1b[?7l${line}\x1b[?7h` : `${line}\n`)
   }
   const timer = setInterval(print, stdout.isTTY ? 100 : 1_000)

@@ -3,19 +3,19 @@ import type { Timing } from './stretches.js'
 
 const REQUESTS_PER_SECOND = 500
 
-/** The script of what goes wrong takes about 9 seconds: this leaves load for after it. */
+/** The outages take about 9 seconds. The load has to go on after them. */
 const SECONDS = 12
 
 export const REQUESTS = REQUESTS_PER_SECOND * SECONDS
 
-/** What the application's users saw. */
+/** The requests of the application's users. */
 export interface LoadBooks {
   readonly answered: Timing[]
-  /** Answered with an error, or not at all. */
+  /** How many requests got an error, or no answer. */
   failed: number
 }
 
-/** Sends the application's users at a steady rate, and fills the books as it goes. */
+/** Sends requests of many users at a steady rate, and counts their results in the books. */
 export function runLoad(url: string, books: LoadBooks): Promise<void> {
   const options = {
     url,
@@ -43,7 +43,7 @@ export function runLoad(url: string, books: LoadBooks): Promise<void> {
 
 let visitors = 0
 
-/** What one user does: looks at the prices, signs up, orders, joins a team. */
+/** The requests of one user, who looks at the prices, signs up, orders, and joins a team. */
 const VISIT: Request[] = [
   step('GET', () => ({ path: '/pricing' })),
   step('POST', (id) => ({ path: '/users', body: { id, email: `${id}@example.com`, plan: 'pro' } })),
@@ -57,7 +57,7 @@ function step(
 ): Request {
   return {
     method,
-    // autocannon keeps one context a connection, and empties it when the steps start over.
+    // autocannon keeps one context for each connection, and empties it before the first step.
     setupRequest: (request, context: { userId?: string }) => {
       const userId = (context.userId ??= `user-${String(++visitors).padStart(4, '0')}`)
       const { path, body } = ask(userId)

@@ -1,6 +1,6 @@
-// The whole way, with real processes and real failures: an Express app, the destination, two receivers.
-// `npm run demo` shows that nothing is lost, and exits 0 only if the books of all ends say so.
-// `npm run demo -- --forget 50` shows it fail.
+// An end-to-end demo with real processes and real failures: an Express app, the destination and two receivers.
+// `npm run demo` shows that nothing is lost. It exits with 0 only if the books of all parts agree.
+// `npm run demo -- --forget 50` shows how the demo fails if a receiver loses messages.
 import { once } from 'node:events'
 import { mkdtempSync, rmSync } from 'node:fs'
 import type { AddressInfo } from 'node:net'
@@ -23,10 +23,10 @@ import { witness } from './witness.js'
 const WRITE_KEY = 'demo-write-key'
 const SHARED_SECRET = 'demo-shared-secret'
 
-/** Once nothing new has arrived for so long, in ms, nothing more will: the waits before retries are 2, 5 and 15 s. */
+/** The demo stops waiting when nothing has arrived for this time, in ms. It is longer than the first retry delays: 2, 5 and 15 s. */
 const PATIENCE_MS = 20_000
 
-/** So many times the destination may be stopped before all of its deliveries are done: about half a minute. */
+/** How often the destination may be stopped and started again until all deliveries are done: about half a minute. */
 const MAX_ROUNDS = 20
 
 const { forget } = parseArgs({ options: { forget: { type: 'string' } } }).values
@@ -35,10 +35,10 @@ if (forget !== undefined && !/^[1-9]\d*$/.test(forget)) {
 }
 
 console.log(
-  `${formatCount(REQUESTS)} requests to an Express app that records its users with hookline. The\n` +
-    'destination stores each call, and forwards it, signed, to two receivers: the crm\n' +
-    'and the warehouse. The crm answers 503 for 1 s, then closes its port for 2 s. Later\n' +
-    'the destination is killed with -9, and started again. The app must not notice, and\n' +
+  `${formatCount(REQUESTS)} requests go to an Express app that records its users with hookline. The\n` +
+    'destination stores each call, signs it, and forwards it to two receivers: the crm and\n' +
+    'the warehouse. The crm answers 503 for 1 s, then closes its port for 2 s. Later the\n' +
+    'destination is killed with -9, and started again. The app must not notice this, and\n' +
     'nothing may be lost.\n',
 )
 const folder = mkdtempSync(join(tmpdir(), 'hookline-demo-'))
@@ -105,8 +105,8 @@ const columns = [
   { title: 'warehouse p99', part: 0.99, split: timesTo(receivers.warehouse) },
 ]
 console.log(
-  '\nHow long the app took to answer, and its calls to get to the crm and the warehouse,\n' +
-    `by what went on when they began:\n${latencyTable(stretches, columns)}\n\n` +
+  '\nHow long the app took to answer, and how long its calls took to the crm and the\n' +
+    `warehouse, by the state at their start:\n${latencyTable(stretches, columns)}\n\n` +
     `${comparisonTable(lines)}\n`,
 )
 
@@ -114,17 +114,17 @@ const faults = lines
   .filter(({ isRight }) => isRight === false)
   .map(({ about, what }) => `${about}: ${what}`)
 if (load.failed > 0) faults.push(`${load.failed} requests to the app failed`)
-if (exitCode !== 0) faults.push(`the destination, told to stop, ended with ${exitCode}`)
+if (exitCode !== 0) faults.push(`the destination did not stop cleanly: exit code ${exitCode}`)
 if (faults.length === 0) {
   rmSync(folder, { recursive: true })
-  console.log(styleText('green', '✓ All ends agree, and nothing was lost.'))
+  console.log(styleText('green', '✓ All parts agree, and nothing was lost.'))
 } else {
   for (const fault of faults) console.log(styleText('red', `✗ ${fault}`))
   console.log(`\nThe destination's log, settings and store are in ${folder}.`)
   process.exitCode = 1
 }
 
-/** Resolves once both receivers have so many messages, or if they get no more of them. */
+/** Resolves when both receivers have this number of messages, or when no more messages arrive. */
 async function untilArrived(messages: number): Promise<void> {
   let before = -1
   let lastMs = performance.now()
@@ -138,8 +138,8 @@ async function untilArrived(messages: number): Promise<void> {
 }
 
 /**
- * Stops the destination, and reads its store. What was in flight at the kill may wait there for its second
- * time, behind all that waited for the crm: for that, the destination is started again.
+ * Stops the destination, and reads its store. Messages that were in flight at the kill may still be in the backlog,
+ * behind the messages that waited for the crm. Then the destination is started again to send them.
  */
 async function stopDestination() {
   for (let round = 1; ; round++) {
@@ -152,7 +152,7 @@ async function stopDestination() {
   }
 }
 
-/** From each call to its first arrival. */
+/** The time from each call to the first arrival of its message. */
 function timingsOf({ called }: AppBooks, { received }: ReceiverBooks): Timing[] {
   const firsts = new Map(received.toReversed().map(({ id, atMs }) => [id, atMs]))
   return [...called].flatMap(([id, { atMs }]) => {

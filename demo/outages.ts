@@ -4,10 +4,10 @@ import type { ReceiverProcess } from './receiver-process.js'
 import type { Stretch } from './stretches.js'
 
 /**
- * What goes wrong, and when. The destination, once the crm fails, asks it again after 1 s and after 2 s more: this
- * meets the closed port, and then a crm that is well.
+ * Causes the outages, one after the other. Once the crm fails, the destination sends a first probe after 1 s and a second
+ * one 2 s later. The first probe finds the port closed, and the second one finds a healthy crm.
  *
- * @param enter - told of each stretch as it begins
+ * @param enter - called at the start of each stretch
  */
 export async function runOutages(
   crm: ReceiverProcess,

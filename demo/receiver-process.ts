@@ -5,14 +5,14 @@ import type { Asked, ReceiverState, Told } from './receiver.js'
 
 export interface ReceiverProcess {
   readonly url: string
-  /** How many messages it answered 204, each counted once. */
+  /** How many messages it answered with 204. Copies of a message count once. */
   readonly answered: () => number
   readonly become: (state: ReceiverState) => Promise<void>
-  /** Stops it, and gives what it saw. */
+  /** Stops it. Resolves to its books. */
   readonly close: () => Promise<ReceiverBooks>
 }
 
-/** Starts a receiver in a process of its own. Should that end early, so does the demo: with a stack. */
+/** Starts a receiver in its own process. If that ends early, the demo ends with an error. */
 export async function startReceiver(secret: string, args: string[]): Promise<ReceiverProcess> {
   const file = fileURLToPath(new URL('receiver.ts', import.meta.url))
   const child = fork(file, ['--secret', secret, ...args])

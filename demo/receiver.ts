@@ -1,5 +1,5 @@
-// A customer's endpoint, in a process of its own. It goes down when it is told to, and keeps books on what it
-// got. With `--forget <n>` it lies: it answers 204, and forgets every nth message.
+// A customer's endpoint in its own process. It goes down when its parent asks for it, and keeps books of the messages
+// that it got. With `--forget <n>` it answers every nth message with 204, but does not keep it.
 import type { AddressInfo } from 'node:net'
 import { setTimeout } from 'node:timers/promises'
 import { parseArgs } from 'node:util'
@@ -9,14 +9,14 @@ import type { ReceiverBooks } from './compare.js'
 
 export type ReceiverState = 'up' | 'answers 503' | 'port closed'
 
-/** What its parent tells it. */
+/** A message from the parent process. */
 export type Asked = ReceiverState | 'books'
 
-/** What it tells its parent: `answered` counts the messages that it answered 204, each once. */
+/** A message to the parent process. `answered` is how many messages were answered with 204; copies count once. */
 export type Told =
   { port: number } | { state: ReceiverState } | { answered: number } | { books: ReceiverBooks }
 
-/** The time that a message takes it, in ms: at any moment, some are on their way. */
+/** How long it works on each message, in ms, so that some messages are in flight at any moment. */
 const WORK_MS = 20
 
 const options = { secret: { type: 'string' }, forget: { type: 'string' } } as const
@@ -42,7 +42,7 @@ app.post(
     }
     const id = request.get('x-message-id') ?? ''
     answered.add(id)
-    // The body is a fixed point of JSON: parsed and stringified, it is the text that was sent.
+    // The destination sends JSON that does not change when it is parsed and stringified, so this is the text that was sent.
     const body = JSON.stringify(event)
     if (++count % forgetEvery !== 0) books.received.push({ id, body, atMs: Date.now() })
     await setTimeout(WORK_MS)
@@ -76,5 +76,5 @@ function tell(told: Told): void {
 }
 
 process.on('disconnect', () => {
-  process.exit() // however the parent ended: the receiver never outlives it
+  process.exit() // the receiver must not outlive its parent, however that ends
 })

@@ -1,4 +1,4 @@
-/** A part of the run in which all parts stayed as they were. */
+/** A part of the run during which no process changes its state. */
 export interface Stretch {
   readonly name:
     | 'warming up'
@@ -6,17 +6,17 @@ export interface Stretch {
     | 'crm answers 503'
     | "crm's port is closed"
     | 'destination is killed'
-  /** When it began: ms since the epoch. */
+  /** Its start, in ms since the epoch. */
   readonly fromMs: number
 }
 
-/** Something that began at a time (ms since the epoch) and took a while. */
+/** The start (ms since the epoch) and the duration of something. */
 export interface Timing {
   readonly atMs: number
   readonly tookMs: number
 }
 
-/** What took how long, by the stretch in which it began. */
+/** The durations, grouped by the stretch in which they started. */
 export function splitByStretch(
   stretches: readonly Stretch[],
   timings: readonly Timing[],
@@ -29,7 +29,7 @@ export function splitByStretch(
   return split
 }
 
-/** The number that the given part of them does not exceed; NaN if there is none. */
+/** A percentile of the numbers: 0.99 gives the 99th. NaN if there are no numbers. */
 export function percentile(numbers: readonly number[], part: number): number {
   const sorted = numbers.toSorted((a, b) => a - b)
   return sorted[Math.max(0, Math.ceil(part * sorted.length) - 1)] ?? NaN

@@ -3,7 +3,7 @@ import Table from 'cli-table3'
 import type { Line } from './compare.js'
 import { percentile, type Stretch } from './stretches.js'
 
-/** What all ends say of the messages, side by side. */
+/** The counts of all parts, side by side. */
 export function comparisonTable(lines: readonly Line[]): string {
   const topics = new Set(lines.map(({ about }) => about))
   const rows = [...topics].flatMap((topic) => [
@@ -16,11 +16,11 @@ export function comparisonTable(lines: readonly Line[]): string {
         formatVerdict(isRight),
       ]),
   ])
-  const head = ['what all ends say', 'app', 'SDK', 'store', 'receiver', '']
+  const head = ['counted by', 'app', 'SDK', 'store', 'receiver', '']
   return drawTable(head, [35, 8, 8, 8, 10, 4], rows)
 }
 
-/** How long things took, by the stretch in which they began: an outage must not spread. */
+/** The durations by the stretch in which they started. They show that an outage does not affect the other parts. */
 export function latencyTable(
   stretches: readonly Stretch[],
   columns: readonly { title: string; part: number; split: readonly number[][] }[],

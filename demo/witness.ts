@@ -4,8 +4,8 @@ import type { Plan, Recorder } from './app.js'
 import { askedFor, type AppBooks } from './compare.js'
 
 /**
- * Stands between the application and the client, and keeps books on what passes: each call gets an id and
- * a callback, and the two say what became of which message.
+ * Stands between the application and the client, and keeps books of the calls. It gives each call an id and a callback, so
+ * that the books have the result of each message.
  */
 export function witness(
   analytics: Analytics<Plan>,

@@ -1,10 +1,10 @@
-// An Express application that records what its users do, and loses nothing when it is stopped.
+// An Express application that records what its users do, and sends all queued calls before it stops.
 import express from 'express'
 import { Analytics } from 'hookline'
 
-const { PORT = '3000', WRITE_KEY = 'WRITE_KEY' } = process.env // and ANALYTICS_ENDPOINT, which the client reads
+const { PORT = '3000', WRITE_KEY = 'WRITE_KEY' } = process.env // the client also reads ANALYTICS_ENDPOINT
 const analytics = new Analytics(WRITE_KEY, {
-  onInvalid: 'report', // an event with a mistake in it is no reason to fail a request
+  onInvalid: 'report', // an invalid event must not make a request fail
   onFailed: ({ error, messages }) => {
     console.error(`${messages.length} calls were lost:`, error.message)
   },

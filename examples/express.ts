@@ -10,7 +10,7 @@ app.post(
     if (event.type === 'track') console.log(event.userId, 'did', event.event)
   }),
 )
-app.use(express.json()) // for all other routes: after the webhook, or before it, both verify
+app.use(express.json()) // for all other routes; the webhook verifies before and after this line
 
 app.listen(Number(PORT), () => {
   console.log(`Listening on http://localhost:${PORT}/webhook`)

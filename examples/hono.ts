@@ -1,4 +1,4 @@
-import { serve } from '@hono/node-server' // only on Node; elsewhere: export default app
+import { serve } from '@hono/node-server' // needed on Node only; on other runtimes use: export default app
 import { Hono } from 'hono'
 import { env } from 'hono/adapter'
 import { webhook } from 'hookline/hono'

@@ -1,4 +1,4 @@
-// The handler of a function behind API Gateway (REST or HTTP API) or a function URL.
+// The handler of a Lambda function behind API Gateway (REST or HTTP API) or a function URL.
 import { webhook } from 'hookline/lambda'
 
 export const handler = webhook({ secret: process.env['WEBHOOK_SECRET'] }, (event) => {

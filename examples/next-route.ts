@@ -1,5 +1,5 @@
-// app/webhook/route.ts of a Next.js application. The secret comes from a function because a build, where
-// it is not set, loads this file too.
+// app/webhook/route.ts of a Next.js application. The secret is a function because the build also loads this
+// file, and the variable is not set there.
 import { webhook } from 'hookline/fetch'
 
 export const POST = webhook({ secret: () => process.env['WEBHOOK_SECRET'] }, (event) => {

@@ -1,5 +1,5 @@
-// A worker of a queue acknowledges a job once its call is delivered. With the job's id as the message's, a job that is
-// worked on twice is recorded once. Jobs are lines of standard input here: put your queue in their place.
+// A queue worker that acknowledges a job when its call is delivered. It uses the job's id as the message id, so that a
+// job that runs twice is recorded once. The jobs here are lines of standard input; use your queue instead.
 import { createInterface } from 'node:readline'
 import { Analytics } from 'hookline'
 
@@ -9,10 +9,10 @@ interface Job {
   plan: string
 }
 
-const { WRITE_KEY = 'WRITE_KEY' } = process.env // and ANALYTICS_ENDPOINT, which the client reads
+const { WRITE_KEY = 'WRITE_KEY' } = process.env // the client also reads ANALYTICS_ENDPOINT
 const analytics = new Analytics(WRITE_KEY, {
-  maxRetries: 5, // then the queue tries again
-  onFailed: () => undefined, // the callbacks below hear of each loss
+  maxRetries: 5, // after that, the queue retries the job
+  onFailed: () => undefined, // the callbacks below are told of each loss
 })
 
 for await (const line of createInterface(process.stdin)) {

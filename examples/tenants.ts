@@ -1,9 +1,9 @@
-// One application, many customers, each with a write key of its own. A client is made when its tenant is first seen; each
-// has its queue and its backoff, so that one customer's trouble delays nobody else.
+// One application with many customers, each with its own write key. The first request of a tenant creates its client. Each
+// client has its own queue and backoff, so that a problem of one customer does not delay the others.
 import { createServer } from 'node:http'
 import { Analytics } from 'hookline'
 
-const { PORT = '3000', WRITE_KEYS = '{}' } = process.env // and ANALYTICS_ENDPOINT, which the client reads
+const { PORT = '3000', WRITE_KEYS = '{}' } = process.env // the client also reads ANALYTICS_ENDPOINT
 const writeKeys = new Map(Object.entries(JSON.parse(WRITE_KEYS) as Record<string, string>))
 const clients = new Map<string, Analytics>()
 
@@ -13,7 +13,7 @@ function analyticsOf(tenant: string): Analytics | undefined {
   let client = clients.get(tenant)
   if (!client) {
     client = new Analytics(writeKey, {
-      maxQueueBytes: 4 * 1024 * 1024, // each: with a thousand tenants, all of them together count
+      maxQueueBytes: 4 * 1024 * 1024, // for each client: a thousand tenants can need a thousand times as much
       context: { tenant },
     })
     clients.set(tenant, client)

@@ -1,4 +1,4 @@
-// A Worker: its secrets come with each request. `npx wrangler secret put WEBHOOK_SECRET`
+// A Cloudflare Worker gets its secrets with each request. Set this one with `npx wrangler secret put WEBHOOK_SECRET`.
 import { webhook } from 'hookline/fetch'
 
 interface Env {

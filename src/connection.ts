@@ -1,5 +1,7 @@
-import type { Agent, ClientRequest } from 'node:http'
 import { http, https } from './runtime.js'
+
+type Agent = InstanceType<NonNullable<typeof http>['Agent']>
+type ClientRequest = ReturnType<NonNullable<typeof http>['request']>
 
 /** Idle connections are closed before servers close them (Node's after 5 s), lest a request meets a closing one. */
 const IDLE_CONNECTION_MS = 4_000

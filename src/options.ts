@@ -166,7 +166,7 @@ export interface AnalyticsOptions {
    * @defaultValue none
    * @example
    * ```ts
-   * import { waitUntil } from '@vercel/functions'
+   * declare function waitUntil(promise: Promise<unknown>): void // import { waitUntil } from '@vercel/functions'
    *
    * const analytics = new Analytics('WRITE_KEY', { waitUntil })
    * ```

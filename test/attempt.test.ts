@@ -11,6 +11,7 @@ import {
   names,
   pass,
   passUntil,
+  runModule,
   scriptedFetch,
   sized,
   startCollector,
@@ -18,6 +19,7 @@ import {
   turns,
   until,
   useFakeClock,
+  type Collector,
   type Reply,
 } from './collector.js'
 
@@ -41,6 +43,27 @@ function countHeads() {
     return response
   }
   return { fetch, heads: () => heads }
+}
+
+/** A server that answers each request with these bytes, and ends the connection. */
+async function answering(bytes: string) {
+  let requests = 0
+  const server = createServer((socket) => {
+    socket.on('error', () => undefined)
+    socket.once('data', () => {
+      requests++
+      socket.end(bytes)
+    })
+  })
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  onTestFinished(() => void server.close())
+  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+  return {
+    url,
+    get requests() {
+      return requests
+    },
+  } as Collector & { requests: number }
 }
 
 async function unhandledDuring(act: () => Promise<void>): Promise<unknown[]> {
@@ -378,7 +401,61 @@ describe('an answer', () => {
     expect(collector.arrivals).toHaveLength(1)
   })
 
-  test('that breaks off unnoticed (by cross-fetch) counts by its status, at the deadline', async () => {
+  test('that is shorter than its Content-Length counts by its status, at once', async () => {
+    const server = await answering('HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{}')
+    const analytics = createClient(server, IN_TIME)
+    trackMany(analytics, 1)
+    expect(await analytics.flush()).toEqual({ delivered: 1, failed: 0 })
+    expect(server.requests).toBe(1)
+  })
+
+  test('with 20 KB of headers is read', async () => {
+    const collector = await startCollector()
+    collector.otherwise({ headers: { 'X-Large': 'y'.repeat(20_000) } })
+    const analytics = createClient(collector)
+    trackMany(analytics, 20)
+    expect(await analytics.flush()).toEqual({ delivered: 20, failed: 0 })
+    expect(collector.arrivals).toHaveLength(1)
+  })
+
+  test.each([
+    '{"rejected":[{"index":0,"code":{"toString":1}}]}',
+    '{"rejected":[{"index":0,"message":{"toString":null,"valueOf":1}}]}',
+    '{"rejected":[{"index":0,"code":[[[]]],"message":{"toJSON":1}}]}',
+  ])('with hostile words refuses its message, and ends nothing: %s', async (body) => {
+    const unhandled = await unhandledDuring(async () => {
+      const heard = listen()
+      const analytics = createClient(scriptedFetch({ body }), heard.hooks)
+      trackMany(analytics, 2, 0, heard.as)
+      expect(await analytics.flush()).toEqual({ delivered: 1, failed: 1 })
+      expect(heard.codes).toEqual(['e0: rejected', 'e1: ok'])
+      trackMany(analytics, 1)
+      expect(await analytics.flush()).toEqual({ delivered: 1, failed: 0 })
+    })
+    expect(unhandled).toEqual([])
+  })
+
+  test('that arrived while the process was frozen counts, though its time was over', async () => {
+    const collector = await startCollector()
+    let answer: (reply: Reply) => void = () => undefined
+    collector.script(() => new Promise<Reply>((resolve) => (answer = resolve)))
+    const script = `
+      import { Analytics } from 'hookline'
+      const analytics = new Analytics('k', { endpoint: '${collector.url}', timeout: 2_000 })
+      analytics.track({ userId: 'u', event: 'e' })
+      console.log(await analytics.flush())`
+    let pid = 0
+    const ended = runModule(script, { onStart: (child) => (pid = child) })
+    await collector.arrived(1)
+    process.kill(pid, 'SIGSTOP')
+    answer(200)
+    await new Promise((resolve) => setTimeout(resolve, 3_000))
+    process.kill(pid, 'SIGCONT')
+    expect(await ended).toMatchObject({ code: 0, stdout: '{ delivered: 1, failed: 0 }\n' })
+    expect(collector.arrivals).toHaveLength(1)
+  })
+
+  test('that an injected fetch does not see break off counts by its status, at the deadline', async () => {
     useFakeClock()
     const collector = await startCollector()
     collector.script('reset in reply')

@@ -452,6 +452,8 @@ const entryOf = (name: string): string =>
 interface RunOptions {
   env?: Record<string, string>
   flags?: string[]
+  /** Is told the process id. */
+  onStart?: (pid: number) => void
 }
 
 /** Runs a script as {@link runModule} does, with `Analytics` imported. */
@@ -465,7 +467,7 @@ export function runScript(source: string, options: RunOptions = {}): Promise<End
  */
 export function runModule(
   source: string,
-  { env = {}, flags = [] }: RunOptions = {},
+  { env = {}, flags = [], onStart }: RunOptions = {},
 ): Promise<Ended> {
   const script = source.replaceAll(
     /from 'hookline(?:\/(\w+))?'/g,
@@ -485,6 +487,7 @@ export function runModule(
     timeout: 60_000,
     killSignal: 'SIGKILL',
   })
+  onStart?.(child.pid ?? 0)
   let stdout = ''
   let stderr = ''
   child.stdout.setEncoding('utf8').on('data', (text: string) => (stdout += text))

@@ -108,10 +108,68 @@ describe.concurrent('a script that ends', { timeout: 120_000 }, () => {
        const isBackOff = (ms) => ms >= 250 && ms <= 500
        globalThis.setTimeout = (act, ms) => setTimeout(act, isBackOff(ms) ? 2_000_000_000 : ms)
        const say = ${say}
-       new Analytics('k', { flushAt: 1 }).track({ userId: 'u', event: 'e' }, say('e'))`,
+       const alive = setInterval(() => {}, 1_000)
+       await new Promise((resolve) => {
+         const debug = (line) => line.startsWith('next attempt') && resolve()
+         const analytics = new Analytics('k', { flushAt: 1, logger: { debug, warn() {} } })
+         analytics.track({ userId: 'u', event: 'e' }, say('e'))
+       }).finally(() => clearInterval(alive))`,
     )
     expect(ended).toEqual(fine('e ok\n'))
     expect(collector.arrivals).toHaveLength(2)
+  })
+
+  test('goes on while messages are delivered, however long that takes', async ({
+    expect,
+    onTestFinished,
+  }) => {
+    const collector = await startCollector(onTestFinished)
+    collector.otherwise(async () => {
+      await new Promise((resolve) => setTimeout(resolve, 1_000))
+      return 200
+    })
+    const ended = await run(
+      collector,
+      `const analytics = new Analytics('k', { ${OPTIONS}, ${report}, maxBatchBytes: 40_000 })
+       const properties = { fill: 'x'.repeat(15_000) }
+       for (let i = 0; i < 16; i++) analytics.track({ userId: 'u', event: 'e' + i, properties })`,
+    )
+    expect(ended).toEqual(fine(''))
+    expect(collector.arrivals).toHaveLength(8)
+  })
+
+  test('waits for a Retry-After that is longer than its grace', async ({
+    expect,
+    onTestFinished,
+  }) => {
+    const collector = await startCollector(onTestFinished)
+    collector.script({ status: 429, headers: { 'Retry-After': '8' } })
+    const ended = await run(
+      collector,
+      `const say = ${say}
+       const analytics = new Analytics('k', { ${OPTIONS}, ${report} })
+       analytics.track({ userId: 'u', event: 'e' }, say('e'))`,
+    )
+    expect(ended).toEqual(fine('e ok\n'))
+  })
+
+  test('does not wait for a Retry-After that is longer than 30 s', async ({
+    expect,
+    onTestFinished,
+  }) => {
+    const collector = await startCollector(onTestFinished)
+    collector.otherwise({ status: 503, headers: { 'Retry-After': '200' } })
+    const ended = await run(
+      collector,
+      `// A second lasts a tenth of it here.
+       const { setTimeout, performance } = globalThis
+       globalThis.setTimeout = (act, ms) => setTimeout(act, ms / 10)
+       globalThis.performance = { now: () => performance.now() * 10 }
+       const analytics = new Analytics('k', { ${OPTIONS}, ${report} })
+       analytics.track({ userId: 'u', event: 'e' })`,
+    )
+    expect(ended).toEqual(fine('lost 1 process_exit\n'))
+    expect(collector.arrivals).toHaveLength(1)
   })
 
   test('while the endpoint is down ends by itself, with code 0, and reports the loss', async ({

@@ -238,7 +238,11 @@ test('a 503 with Retry-After and a 429 never make a message suspect', async () =
 test('whatever messages fail, all others arrive once and in order', async () => {
   useFakeClock()
   const kind = fc.constantFrom(500, 400, 413, 502, 'reset' as const, 'timeout' as const)
-  const poisons = fc.dictionary(fc.nat(120).map((i) => `e${i}`), kind, { maxKeys: 6 })
+  const poisons = fc.dictionary(
+    fc.nat(120).map((i) => `e${i}`),
+    kind,
+    { maxKeys: 6 },
+  )
   const steps = fc.array(
     fc.record({ count: fc.integer({ min: 1, max: 40 }), ms: fc.constantFrom(0, 5, 700, 6_000) }),
     { minLength: 1, maxLength: 6 },
@@ -261,7 +265,9 @@ test('whatever messages fail, all others arrive once and in order', async () => 
       const closed = analytics.close({ timeout: 2_000_000 })
       await pass(2_000_000)
       const good = names(0, made).filter((name) => !(name in bad))
-      const taken = net.arrivals.filter((arrival) => !events(arrival).some((name) => String(name) in bad))
+      const taken = net.arrivals.filter(
+        (arrival) => !events(arrival).some((name) => String(name) in bad),
+      )
       expect(events(...taken)).toEqual(good)
       expect(await closed).toEqual({ delivered: good.length, failed: made - good.length })
     }),

@@ -6,7 +6,7 @@ const SRC = fileURLToPath(new URL('../src', import.meta.url))
 
 /** The way of a call. A stage imports from those after it, and from leaves. */
 const STAGES =
-  'analytics options validate encode spool/spooled-queue spool/spool spool/lease spool/segment spool/record queue batch send attempt retry settle'.split(
+  'analytics options validate encode spool/spooled-queue spool/spool spool/lease spool/segment spool/record queue send body-size isolation batch attempt connection retry books flushes warnings'.split(
     ' ',
   )
 

@@ -1,6 +1,12 @@
 import { describe, expect, test, vi } from 'vitest'
 import { createTestAnalytics } from '../src/testing.js'
 
+/** As Jest fakes them: promises alone are left. */
+const ALL_TIMERS = [
+  ...(['setTimeout', 'clearTimeout', 'setInterval', 'clearInterval'] as const),
+  ...(['setImmediate', 'clearImmediate', 'queueMicrotask', 'Date', 'performance'] as const),
+]
+
 const track = { userId: 'u1', event: 'Order Completed', properties: { total: 42 } }
 
 describe('createTestAnalytics', () => {
@@ -43,6 +49,26 @@ describe('createTestAnalytics', () => {
       ...[undefined, '1', '2', '3', '4'],
     ])
     expect(messages.track).toHaveLength(1)
+  })
+
+  test.each([['Date'], [undefined]])('is not stopped by fake timers: %s', async (some) => {
+    vi.useFakeTimers(some ? {} : { toFake: ALL_TIMERS })
+    try {
+      const { analytics, messages, fail } = createTestAnalytics()
+      const callback = vi.fn()
+      fail(503, 'reset')
+      analytics.track(track, callback)
+      expect(await analytics.flush()).toEqual({ delivered: 1, failed: 0 })
+      expect(callback).toHaveBeenCalledWith(undefined)
+      analytics.track(track)
+      vi.advanceTimersByTime(5_000)
+      await Promise.resolve()
+      expect(await analytics.deliver('track', track)).toEqual({ delivered: true })
+      expect(await analytics.close()).toEqual({ delivered: 3, failed: 0 })
+      expect(messages.track).toHaveLength(3)
+    } finally {
+      vi.useRealTimers()
+    }
   })
 
   test('captures nothing of what was refused', async () => {

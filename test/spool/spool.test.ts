@@ -33,7 +33,11 @@ const balanced = ({ accepted, delivered, rejected, dropped, pending }: Stats) =>
   accepted === delivered + rejected + dropped + pending
 
 /** Retries come without delay. */
-const AT_ONCE = { backoffMs: () => 0, gatherMs: 0, later: (act: () => void) => void setImmediate(act) }
+const AT_ONCE = {
+  backoffMs: () => 0,
+  gatherMs: 0,
+  later: (act: () => void) => void setImmediate(act),
+}
 
 /** A client in an outage, and its directory. */
 function cutOff(options: AnalyticsOptions = {}, directory = temporary()) {

@@ -1,0 +1,102 @@
+import fc from 'fast-check'
+import { expect, test, vi } from 'vitest'
+import { Flushes } from '../src/flushes.js'
+import { createClient, scriptedFetch, trackMany, turns, useFakeClock } from './collector.js'
+
+/** What a caller of flush() is promised, computed message by message. */
+interface Expected {
+  readonly sequences: number[]
+  readonly delivered: () => number
+  readonly failed: () => number
+}
+
+type Step =
+  | { do: 'accept'; count: number }
+  | { do: 'settle'; at: number; isDelivered: boolean }
+  | { do: 'wait'; timeoutMs: number }
+  | { do: 'pass'; ms: number }
+
+const step: fc.Arbitrary<Step> = fc.oneof(
+  fc.record({ do: fc.constant('accept' as const), count: fc.integer({ min: 1, max: 9 }) }),
+  {
+    weight: 4,
+    arbitrary: fc.record({
+      do: fc.constant('settle' as const),
+      at: fc.oneof({ weight: 4, arbitrary: fc.constant(0) }, fc.nat(1_000)),
+      isDelivered: fc.boolean(),
+    }),
+  },
+  { weight: 2, arbitrary: fc.record({ do: fc.constant('wait' as const), timeoutMs: timeouts() }) },
+  fc.record({ do: fc.constant('pass' as const), ms: fc.constantFrom(1, 10, 100) }),
+)
+
+function timeouts() {
+  return fc.constantFrom(Infinity, Infinity, 5, 50)
+}
+
+test('each caller hears of exactly the messages that were pending when it came', async () => {
+  useFakeClock()
+  await fc.assert(
+    fc.asyncProperty(fc.array(step, { maxLength: 60 }), async (steps) => {
+      const onChange = vi.fn()
+      const flushes = new Flushes(onChange)
+      const pending: number[] = []
+      const outcomes = new Map<number, 'delivered' | 'failed'>()
+      const waiting: { expected: Expected; result?: unknown; isTimed: boolean }[] = []
+      let last = 0
+      for (const one of steps) {
+        if (one.do === 'accept') {
+          for (let i = 0; i < one.count; i++) pending.push(++last)
+          flushes.accepted(one.count)
+        } else if (one.do === 'settle' && pending.length > 0) {
+          const [sequence = 0] = pending.splice(one.at % pending.length, 1)
+          const outcome = one.isDelivered ? 'delivered' : 'failed'
+          outcomes.set(sequence, outcome)
+          flushes.settled(sequence, outcome)
+        } else if (one.do === 'wait' && pending.length > 0) {
+          const sequences = [...pending]
+          const count = (outcome: string) =>
+            sequences.filter((sequence) => outcomes.get(sequence) === outcome).length
+          const delivered = () => count('delivered')
+          const failed = () => count('failed')
+          const waiter: (typeof waiting)[number] = {
+            expected: { sequences, delivered, failed },
+            isTimed: one.timeoutMs !== Infinity,
+          }
+          waiting.push(waiter)
+          void flushes.wait(last, one.timeoutMs).then((result) => {
+            waiter.result = result
+            expect(result).toEqual({ delivered: delivered(), failed: failed() })
+          })
+        } else if (one.do === 'pass') await vi.advanceTimersByTimeAsync(one.ms)
+        await Promise.resolve()
+        for (const { expected, result, isTimed } of waiting) {
+          const isDone = expected.sequences.every((sequence) => outcomes.has(sequence))
+          if (isDone) expect(result).toBeDefined()
+          else if (!isTimed) expect(result).toBeUndefined()
+        }
+      }
+      flushes.releaseAll()
+      await Promise.resolve()
+      expect(waiting.every(({ result }) => result !== undefined)).toBe(true)
+      const changes = onChange.mock.calls.map(([isWaiting]) => isWaiting as boolean)
+      expect(changes).toEqual(changes.map((_, index) => index % 2 === 0))
+      expect(changes.length % 2).toBe(0)
+    }),
+    { numRuns: 500 },
+  )
+})
+
+test('100,000 callers in an outage each get the outcome of their own messages', async () => {
+  const net = scriptedFetch(503)
+  const analytics = createClient(net, { flushAt: 1_000_000 })
+  const results: Promise<unknown>[] = []
+  for (let i = 0; i < 100_000; i++) {
+    trackMany(analytics, 1, i)
+    results.push(analytics.flush())
+  }
+  await turns()
+  const settled = await Promise.all(results)
+  expect(settled[0]).toEqual({ delivered: 1, failed: 0 })
+  expect(settled[99_999]).toEqual({ delivered: 100_000, failed: 0 })
+})
