@@ -17,11 +17,23 @@ export const MAX_RETRY_AFTER_MS = 300_000
 
 /** README, "Exit": a script that ends gives up after so long without progress. */
 export const EXIT_MS = 5_000
+/** docs/serverless.md: a `Retry-After` makes a script that ends wait longer, up to this since its last progress. */
+export const MOST_EXIT_MS = 30_000
 
-/** A body that gets so many equal answers is split at the latest ("a few tries"). */
-export const TRIES_BEFORE_SPLIT = 5
-/** A message that only fails is not stored more often than this in a round: it is isolated and retried slowly. */
-export const MOST_ISOLATED_TRIES = 12
+/** README, "A message that makes the endpoint fail": its body is tried in smaller pieces after so many failures. */
+export const TRIES_BEFORE_SPLIT = 2
+/** So many tries of a message alone, before others overtake it, and so many beside them. */
+const TRIES_ALONE = 4
+const TRIES_ISOLATED = 10
+export const MOST_TRIES =
+  TRIES_BEFORE_SPLIT + Math.ceil(Math.log2(MAX_BODY_MESSAGES)) + TRIES_ALONE + TRIES_ISOLATED
+/** A message that was tried so often may be overtaken by those behind it. */
+export const TRIES_BEFORE_OVERTAKEN = 3
+
+/** README, "Refusals": after so many equal refusals of single messages, the rest of their batch is not tried. */
+export const SAME_REFUSALS = 8
+/** The same when the endpoint has accepted others before. */
+export const SAME_REFUSALS_ONCE_ACCEPTED = 32
 
 /** The longest wait after so many failures in a row, from 1. */
 export const longestWaitMs = (failures) =>

@@ -7,6 +7,7 @@ import {
   MAX_BODY_BYTES,
   MAX_BODY_MESSAGES,
   MAX_WAIT_MS,
+  MOST_EXIT_MS,
   TRIES_BEFORE_SPLIT,
 } from './contract.js'
 
@@ -78,7 +79,7 @@ function drainMs(plan) {
     requests * (endpoint.latencyMs + REQUEST_MS) + 2 * messages * endpoint.msPerMessage
   const adapting = steps * client.timeout + waitsMs(steps, steps > 0 ? waitsSoFar(plan) : 1)
   const isolating = isRetryablePoison(endpoint)
-    ? poisoned * (waitsMs(TRIES_BEFORE_SPLIT) + splits * longestWaitMs(1))
+    ? poisoned * (waitsMs(TRIES_BEFORE_SPLIT + 4) + splits * longestWaitMs(1))
     : 0
   return lastWaitMs(plan) + serving + adapting + isolating + client.flushAfter + messages * CALL_MS
 }
@@ -92,12 +93,6 @@ export function longestMs(plan, whole = plan) {
   const { end, client, endpoint } = plan
   const calm = calmAtMs(plan)
   const closing = end.timeout ?? Infinity
-  return (
-    START_MS +
-    calm +
-    Math.min(closing + calm, drainMs(whole)) +
-    EXIT_MS +
-    client.timeout +
-    (endpoint.phases.at(-1).kind === 'ok' ? 0 : EXIT_MS)
-  )
+  const ending = endpoint.phases.at(-1).kind === 'ok' ? EXIT_MS : MOST_EXIT_MS
+  return START_MS + calm + Math.min(closing + calm, drainMs(whole)) + ending + client.timeout
 }

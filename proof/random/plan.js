@@ -233,8 +233,15 @@ export const THEMES = {
       gzip: chance(0.3),
     })
     if (chance(0.6)) {
-      const every = pick([3, 20, 100])
-      const ids = Array.from({ length: count }, (_, i) => i).filter((i) => i % every === 1)
+      const [every, of] = pick([
+        [3, 1],
+        [20, 1],
+        [20, 6],
+        [100, 1],
+        [100, 30],
+      ])
+      const from = between(0, 20)
+      const ids = Array.from({ length: count }, (_, i) => i).filter((i) => (i + from) % every < of)
       round.endpoint.poison = { kind: 'status', status: pick([400, 400, 413]), ids }
     } else round.endpoint.refusedEvery = between(2, 40)
     if (chance(0.4)) round.endpoint.limitBytes = between(34, 90) * 1_000

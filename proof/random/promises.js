@@ -75,9 +75,11 @@ function results(view) {
     )
     const since = told.filter(({ at: lostAt }) => lostAt >= at).length
     const isKnown = plan.client.onFailed || isToldAll(view)
-    const mayBe = name === 'close' ? [since, told.length] : [since]
-    if (isKnown && isWhole && !mayBe.includes(failed))
-      faults.push(`${title} gave failed: ${failed}; ${mayBe.join(' or ')} were reported`)
+    const wanted = name === 'close' ? told.length : since
+    if (isKnown && isWhole && failed !== wanted)
+      faults.push(`${title} gave failed: ${failed}; ${wanted} were reported`)
+    if (name === 'close' && delivered !== answer.books.delivered)
+      faults.push(`${title} gave delivered: ${delivered}; the books say ${answer.books.delivered}`)
     return faults
   })
 }
@@ -117,6 +119,14 @@ function truth(view) {
   if (missing.length > lossesCounted - lost.size)
     faults.push(`lost without a report: ${some(missing)}`)
   return faults
+}
+
+/** Whether so many single messages had been refused that the rest of the batch need not be tried. */
+function isHopeless(everything, { n, status }) {
+  const hasAccepted = everything.some((one) => one.n < n && one.verdict === 'accepted')
+  const most = hasAccepted ? contract.SAME_REFUSALS_ONCE_ACCEPTED : contract.SAME_REFUSALS
+  const alone = everything.filter((one) => one.status === status && one.ids?.length === 1)
+  return alone.length >= most
 }
 
 /** Why a message may be lost. Everything else is a loss of what the endpoint would have taken. */
@@ -248,7 +258,7 @@ function repeats(view) {
     if (!(request.storedAt > stableFrom)) continue
     for (const id of request.ids) stores.set(id, (stores.get(id) ?? 0) + 1)
   }
-  const most = ([id]) => (isSuspect(id) ? contract.MOST_ISOLATED_TRIES : mostStores(plan))
+  const most = ([id]) => (isSuspect(id) ? contract.MOST_TRIES : mostStores(plan))
   const often = [...stores].filter(([id, count]) => count > most([id]))
   if (often.length > 0)
     faults.push(
@@ -356,7 +366,8 @@ function refusals({ plan, requests, losses, finalBooks }) {
   const lost = Math.max(losses.length, finalBooks?.rejected ?? 0)
   const { flushAt } = plan.client
   const batches = lost / flushAt + plan.load.turns.length + plan.calls.length + 1
-  const most = flushAt === 1 ? lost : Math.ceil(batches * (Math.log2(flushAt) + 6))
+  const most =
+    flushAt === 1 ? lost : Math.ceil(batches * (Math.log2(flushAt) + contract.SAME_REFUSALS + 2))
   return all.length > most
     ? [`${all.length} requests to learn that everything is a 400, for ${lost} messages`]
     : []

@@ -1,4 +1,5 @@
 // The records of a round, put together: who saw what, when, and what became of each message.
+import { TRIES_BEFORE_OVERTAKEN } from './contract.js'
 import { isRetryablePoison } from './model.js'
 
 const FINAL = (status) =>
@@ -105,7 +106,7 @@ export function viewsOf(record) {
   )
   // Alone and failed: from then on a message may be one that is isolated, by the client's right.
   const suspects = new Set(lonelyFailures.flatMap(({ ids }) => ids))
-  const isIsolated = isolationOf(plan, requests, poison)
+  const isIsolated = isolationOf(poison)
   const views = lives.map((life, number) => {
     const next = lives[number + 1]?.begun ?? Infinity
     const own = requests.filter(
@@ -132,22 +133,10 @@ export function viewsOf(record) {
 }
 
 /**
- * Whether a message may come late because it was isolated: it always fails, or it failed by chance while others got
- * through. An endpoint that fails for everything gives no reason to isolate anything.
+ * Whether a message may come late: it always fails, or it failed so often on its own that the client has tried the
+ * messages behind it first.
  */
-function isolationOf(plan, requests, poison) {
-  const partly = new Set(
-    plan.endpoint.phases.filter(({ share }) => share < 1).map(({ kind }) => kind),
-  )
-  const failedAlone = new Set(
-    requests
-      .filter(
-        ({ ids, verdict, phase }) => ids?.length === 1 && verdict === 'failed' && partly.has(phase),
-      )
-      .flatMap(({ ids }) => ids),
-  )
-  // Of a request that was cut before its body nobody knows what was in it, but how often it was tried.
-  const isUnread = partly.has('reset before') || partly.has('reset in')
-  return (id, { ids, retryCount }) =>
-    poison.has(id) || failedAlone.has(id) || (isUnread && ids.length === 1 && retryCount >= 3)
-}
+const isolationOf =
+  (poison) =>
+  (id, { ids, retryCount }) =>
+    poison.has(id) || (ids.length === 1 && retryCount >= TRIES_BEFORE_OVERTAKEN)
