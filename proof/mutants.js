@@ -10,7 +10,7 @@ const root = fileURLToPath(new URL('..', import.meta.url))
 const build = join(root, 'proof/build')
 
 /** Few enough to be quick, and all of them are played side by side. */
-const SEEDS_A_MUTANT = 8
+const SEEDS_A_MUTANT = 16
 
 export const MUTANTS = [
   {
@@ -97,51 +97,120 @@ export const MUTANTS = [
     put: 'ids = []; void store.put(deliveries).catch(() => undefined);',
   },
   ...atRandom('a poison message', [
-    { name: 'a message that always fails is not isolated', says: /not over|without a reason/ },
     {
-      name: 'a message that always fails is retried without a bound',
-      says: /stored up to|not over/,
+      name: 'a message that always fails is not isolated',
+      says: /not over|process_exit/,
+      find: 'if (strikes < ISOLATE_STRIKES)',
+      put: 'if (true)',
     },
   ]),
   ...atRandom('a slow collector after an outage', [
-    { name: 'the size of a body does not shrink', says: /not over|stored up to/ },
+    {
+      name: 'a body does not shrink after a timeout',
+      says: /not over|stored up to/,
+      find: 'size.timedOut(batch);',
+      put: ';',
+    },
   ]),
   ...atRandom('a backlog that takes longer than the exit allows', [
-    { name: 'a script that ends gives up in spite of progress', says: /process_exit without/ },
+    {
+      name: 'a script that ends gives up in spite of progress',
+      says: /process_exit without|dropped without/,
+      find: 'const progressMs = Math.max(endedMs, this.#books.lastOutcomeMs);',
+      put: 'const progressMs = endedMs;',
+    },
     {
       name: 'a flush does not keep the process',
-      says: /process ended with 13|process_exit without/,
+      says: /process ended with 13|process_exit without|no answer when/,
+      find: 'if (isAnyoneWaiting)',
+      put: 'if (false)',
+    },
+    {
+      name: 'two bodies are under way at a time',
+      says: /requests in flight|brings message/,
+      find: 'this.#inFlight.size >= allowed',
+      put: 'this.#inFlight.size > allowed',
     },
   ]),
   ...atRandom('a script that ends', [
     {
-      name: 'a script that ends waits for a request, however long',
+      name: 'a script that has ended waits for too long',
       says: /process ended \d+ ms after/,
+      find: 'const EXIT_GRACE_MS = 5_000;',
+      put: 'const EXIT_GRACE_MS = 9_000;',
     },
   ]),
   ...atRandom('an outage of everything', [
-    { name: 'a flush ends before its messages', says: /waited for|answered before/ },
-    { name: 'Retry-After is not read', says: /asked for/ },
-    { name: 'the wait does not grow', says: /within 5 s of an outage/ },
-    { name: 'two bodies are under way at a time', says: /requests in flight|brings message/ },
+    {
+      name: 'a flush ends before its messages',
+      says: /waited for|answered before/,
+      find: 'stretch.waiters.add(waiter);',
+      put: 'stretch.waiters.add(waiter); if (stretch.left < 50) resolve({ delivered: 0, failed: 0 });',
+    },
+    {
+      name: 'Retry-After is not read',
+      says: /asked for/,
+      find: 'delayMs > 0 ? Math.min(delayMs, MAX_RETRY_AFTER_MS) : 0',
+      put: '0',
+    },
+    {
+      name: 'the wait does not grow',
+      says: /within 5 s of an outage/,
+      find: 'FIRST_BACKOFF_MS * 2 ** (failures - 1)',
+      put: 'FIRST_BACKOFF_MS',
+    },
   ]),
   ...atRandom('the same refusal for everything', [
-    { name: 'nothing is said of a loss', says: /not a word of it/ },
-    { name: 'each loss is a warning', says: /warnings for/ },
-    { name: 'a 400 for everything is split to the end', says: /requests to learn/ },
+    {
+      name: 'nothing is said of a loss',
+      says: /not a word of it/,
+      find: 'this.#told.add(kind);',
+      put: 'return;',
+    },
+    {
+      name: 'each loss is a warning',
+      says: /warnings for/,
+      find: 'if (this.#told.has(kind))',
+      put: 'if (false)',
+    },
+    {
+      name: 'a 400 for everything is split to the end',
+      says: /requests to learn/,
+      find: 'this.#sameRefusals.count >= most',
+      put: 'false',
+    },
   ]),
   ...atRandom('refusals by content', [
-    { name: 'a 400 takes its neighbours down', says: /rejected 400 without a reason/ },
+    {
+      name: 'a 400 takes its neighbours down',
+      says: /rejected 400 without a reason/,
+      find: '(status === 413 || status === 400) && messages > 1',
+      put: 'status === 413 && messages > 1',
+    },
   ]),
   ...atRandom('hostile answers', [
-    { name: 'what an answer calls a code is taken as it is', says: /process ended with 1/ },
-    { name: 'an index that is none rejects a message', says: /rejected.* without a reason/ },
+    {
+      name: 'what an answer calls a code is taken as it is',
+      says: /internal_error without a reason|process ended with 1/,
+      find: "(typeof value === 'string' ? value : JSON.stringify(value))",
+      put: 'String(value)',
+    },
   ]),
   ...atRandom('freeze and thaw', [
-    { name: 'a late timer does not look at the socket', says: /frozen meanwhile/ },
+    {
+      name: 'a late timer does not look at the socket',
+      says: /frozen meanwhile/,
+      find: 'if (isLate && graces++ < MAX_GRACES)',
+      put: 'if (false)',
+    },
   ]),
   ...atRandom('answers that can’t be read', [
-    { name: 'a body that is cut is waited for', says: /nothing for/ },
+    {
+      name: 'a body that is cut is waited for',
+      says: /nothing for/,
+      find: 'if (!response.complete)',
+      put: 'if (false)',
+    },
   ]),
 ]
 

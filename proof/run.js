@@ -97,12 +97,6 @@ if (flags['self-test'] || flags.write) {
   for (const [number, mutant] of MUTANTS.entries()) {
     const proof = chosen.find((one) => one.number === mutant.proof)
     if (!proof || results.some((one) => one.proof === proof && one.result.skipped)) continue
-    if (mutant.find === undefined) {
-      console.log(
-        `   mutant, proof ${mutant.proof}: ${mutant.name}: left out: it has no text to find yet`,
-      )
-      continue
-    }
     const env = makeMutant(mutant, number)
     const scripts = SCRIPTS.filter(({ name }) => mutant.scripts?.includes(name))
     progress(`mutant: ${mutant.name}`)

@@ -2,6 +2,7 @@
 // index that is an integer within the batch. `mayReject` are those that a reader may understand in either way.
 const json = (rejected) => JSON.stringify({ rejected })
 
+const DEEP = '['.repeat(100_000) + ']'.repeat(100_000)
 const LARGE = 2_000_000
 
 /** The answers for a batch of so many messages. */
@@ -26,6 +27,8 @@ export const HOSTILE = [
     rejects: [0],
   }),
   () => ({ body: '['.repeat(100_000) }),
+  // It can be parsed, and is too deep to be made a string of.
+  () => ({ body: `{"rejected":[{"index":0,"message":${DEEP}}]}`, rejects: [0] }),
   () => ({ body: Buffer.from([0xff, 0xfe, 0x00, 0x7b, 0x22]) }),
   // Far over what an answer needs: a reader may stop before its end.
   () => ({ body: json(Array(LARGE / 10).fill({ index: 0 })), mayReject: [0] }),

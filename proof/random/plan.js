@@ -193,7 +193,7 @@ export const THEMES = {
   },
 
   'a slow collector after an outage': ({ between, pick, chance }) => {
-    const msPerMessage = between(2, 6)
+    const msPerMessage = between(2, 14)
     const round = plain({ load: { turns: steady(100, 1_000), bytes: [180, 400] } })
     round.load.turns.unshift([0, Math.round(between(2_000, 5_000) / msPerMessage)])
     round.client.timeout = between(500, 1_200)
