@@ -14,7 +14,6 @@ import { Queue } from './queue.js'
 import { backoffMs } from './retry.js'
 import { detached, later, startDeadline, unref } from './runtime.js'
 import { Sender, type Pace } from './send.js'
-import { RECORD_OVERHEAD } from './spool/record.js'
 import { SpooledQueue } from './spool/spooled-queue.js'
 import type {
   AliasMessage,
@@ -92,8 +91,6 @@ export class Analytics<Plan extends PlanOf<Plan> = AnyPlan> {
   readonly #fullError: DroppedError
   readonly #maxPendingBytes: number
   readonly #maxBatchBytes: number
-  /** What each pending message takes beside its JSON. */
-  readonly #overheadBytes: number
   #lastFlushMs = performance.now()
   #isFlushScheduled = false
   #isKeptAwake = false
@@ -120,7 +117,6 @@ export class Analytics<Plan extends PlanOf<Plan> = AnyPlan> {
     this.#queue = spool ?? new Queue()
     this.#maxPendingBytes = spool?.maxPendingBytes ?? settings.maxQueueBytes
     this.#maxBatchBytes = settings.maxBatchBytes - ENVELOPE_BYTES
-    this.#overheadBytes = spool ? RECORD_OVERHEAD : 0
     this.#books = new Books(settings, {
       later: pace.later,
       log: this.#log,
@@ -165,9 +161,13 @@ export class Analytics<Plan extends PlanOf<Plan> = AnyPlan> {
       onFault: (error) => {
         this.#books.troubled(error)
       },
-      onTaken: (error) => {
+      onReady: () => {
+        this.#sender.wake()
+      },
+      onTaken: (error, divide) => {
         const left = [...this.#sender.abandon(error), ...this.#queue.takeAll()]
-        this.#books.lost('dropped', left, error)
+        this.#books.lost('dropped', divide(left), error)
+        this.#sender.wake()
       },
     })
   }
@@ -377,8 +377,8 @@ export class Analytics<Plan extends PlanOf<Plan> = AnyPlan> {
   }
 
   #fits(bytes: number): boolean {
-    const { pending, pendingBytes } = this.#books
-    return pendingBytes + bytes + (pending + 1) * this.#overheadBytes <= this.#maxPendingBytes
+    if (this.#spool) return this.#spool.hasRoom(bytes)
+    return this.#books.pendingBytes + bytes <= this.#maxPendingBytes
   }
 
   /** Lets the application's hook change a message. Gives nothing if that dropped it. */

@@ -44,6 +44,11 @@ export class Queue {
     return this.#closedTo - this.#head
   }
 
+  /** The message that {@link Queue.takeOldest} would take. */
+  get oldest(): Entry | undefined {
+    return this.#entries[this.#head]
+  }
+
   /** Keeps a copy of a message's JSON at the end of the open batch; true, since there is always room. */
   push(json: Uint8Array, sequence: number, callback: Callback | undefined): boolean {
     const room = 1 + json.length

@@ -1,4 +1,10 @@
-import { DroppedError, RejectedError, RetriesExhaustedError, ValidationError } from './errors.js'
+import {
+  DroppedError,
+  RejectedError,
+  RetriesExhaustedError,
+  SpoolError,
+  ValidationError,
+} from './errors.js'
 import type { HooklineError } from './hookline-error.js'
 import { log, type Logger } from './log.js'
 
@@ -18,7 +24,8 @@ export class LossWarnings {
     const kind = error instanceof RejectedError ? `${error.code} ${error.status}` : error.code
     if (this.#told.has(kind)) return
     this.#told.add(kind)
-    const text = `hookline: a message was lost (${kind}). ${causeOf(error)} This is told once for each kind of loss: give the client onFailed to hear of every one, or onFailed: () => {} to silence this.`
+    const what = error instanceof SpoolError ? 'the spool has a problem' : 'a message was lost'
+    const text = `hookline: ${what} (${kind}). ${causeOf(error)} This is told once for each kind: give the client onFailed to hear of every one, or onFailed: () => {} to silence this.`
     warn(this.#logger, text, error.code)
   }
 }

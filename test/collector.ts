@@ -307,6 +307,13 @@ export function scriptedFetch(...replies: FetchReply[]): ScriptedFetch {
 
 export const WRITE_KEY = 'wk_4f9a-secret'
 
+/** The pace of a client that retries without delay. */
+export const AT_ONCE = {
+  backoffMs: () => 0,
+  gatherMs: 0,
+  later: (act: () => void) => void setImmediate(act),
+}
+
 /** A client that is given up when the test ends. */
 export function createClient(
   to: Collector | ScriptedFetch,

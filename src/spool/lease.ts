@@ -2,45 +2,54 @@ import { log } from '../log.js'
 import { getBuiltin } from '../runtime.js'
 import { fs, PRIVATE_FILE, PRIVATE_FOLDER } from './node.js'
 
-/** How often the holder of a folder says that it lives. */
+/** How often a holder beats, and how often it looks at the others. */
 export const BEAT_MS = 5_000
 
-/** How long a holder may rely on its last beat: well below what others wait before they take over. */
+/** How long a holder may rely on its last beat: well below the time after which others take over. */
 const FRESH_MS = 2 * BEAT_MS
 
-/** A holder of whom nothing else is known is dead after so long without a beat. */
-const TAKEOVER_MS = 6 * BEAT_MS
+/**
+ * A holder is dead after so many looks in a row without a new beat. Looks are counted, not time: when a thread
+ * or a machine stood still, all its clients wake up together, and each of them can beat before the next look.
+ */
+const TAKEOVER_LOOKS = 6
 
-/** The owner file of a folder that is anybody's. Shorter than any other: its size tells the holder. */
+/** The owner file of a folder that anybody may take. It is shorter than any other owner file. */
 const FREE = 'free'
 
 /** Which process holds a folder. */
 export interface Owner {
-  /** Where the pid has its meaning: one boot of one kernel, one namespace. Empty if unknown. */
+  /** One boot of one kernel and one pid namespace: a pid means nothing elsewhere. Empty if unknown. */
   readonly machine: string
   readonly pid: number
-  /** When the process started, in the kernel's own terms: a pid is used again. Empty if unknown. */
+  /** When the process started, in the kernel's own terms: pids are reused. Empty if unknown. */
   readonly start: string
 }
 
+/** A folder that was taken over, and is inside the new holder's folder now. */
+export interface Claim {
+  readonly folder: string
+  /** Its former holder cannot write to it any more. If false, that holder may only have stood still. */
+  readonly isDead: boolean
+}
+
 /**
- * Whether a folder's owner still lives. Where pids mean something else, in another container or on another
- * host, nothing can be known but its beat.
+ * Whether it is certain that a folder's owner is dead. The kernel knows, but only for processes of the same boot
+ * and pid namespace, and not for threads.
  *
  * @param startOf - when the process with a pid started; undefined if there is none
  */
-export function judgeOwner(
+export function isKnownDead(
   text: string,
   machine: string,
   startOf: (pid: number) => string | undefined,
-): 'dead' | 'alive' | 'unknown' {
-  if (text === FREE) return 'dead'
+): boolean {
+  if (text === FREE) return true
   const owner = parseOwner(text)
-  if (!owner || owner.machine === '' || owner.machine !== machine) return 'unknown'
+  if (!owner || owner.machine === '' || owner.machine !== machine) return false
   const start = startOf(owner.pid)
-  if (start === undefined) return 'dead'
-  if (start === '' || owner.start === '') return 'unknown'
-  return start === owner.start ? 'alive' : 'dead'
+  if (start === undefined) return true
+  return start !== '' && owner.start !== '' && start !== owner.start
 }
 
 function parseOwner(text: string): Owner | undefined {
@@ -50,26 +59,33 @@ function parseOwner(text: string): Owner | undefined {
       return { machine, pid, start }
     }
   } catch {
-    // Not yet written, or damaged.
+    // The file is not written yet, or damaged.
   }
   return undefined
 }
 
+/** What a folder's owner file says, and when it was last touched. */
+interface Beat {
+  readonly text: string
+  readonly beatMs: number
+}
+
 /**
- * Holds a folder of its own among those of other processes, and takes over those of dead ones.
+ * Holds a folder of its own, and takes over the folders of dead holders.
  *
- * Node has no lock that the kernel drops with the process. So each client writes only in a folder of its
- * own, which says whose it is, and to take over is to move a whole folder into one's own: a rename, of which
- * exactly one can succeed. That leaves the question who is dead:
+ * Node has no lock that the kernel releases when a process dies. So each client writes only in its own folder,
+ * and a takeover moves the whole folder into the new holder's folder: of several renames, exactly one succeeds.
  *
- * - On the same kernel and in the same pid namespace the kernel knows. A pid that was used again has another
- *   start time; a zombie is dead.
- * - Elsewhere (a container that was started again, a shared volume, a reboot) a holder is dead when its beat,
- *   the time of its owner file, has stood still for 30 s on the watcher's own clock: no two clocks are compared,
- *   so none has to be right.
+ * A holder is dead if the kernel says so, see {@link isKnownDead}. It is also taken for dead if its beat, the
+ * modification time of its owner file, has not changed for 30 s. That covers a thread that was terminated, another
+ * container, another host and a reboot. The watcher only compares beats with each other, so no clock has to be
+ * right.
  *
- * A holder that was stopped for that long may be taken for dead. The owner file is therefore changed before the
- * folder is moved, and a holder whose beat is not fresh looks there before it writes or sends anything.
+ * A holder that merely stood still for 30 s must not go on as if nothing had happened. It relies on its last beat
+ * for 10 s, and then has to {@link Lease.renew | renew} before it writes or sends anything. A watcher may take the
+ * folder at the very moment in which the holder wakes up. Each side therefore acts first and looks second: the
+ * holder beats and then looks for its owner file, the watcher renames the owner file and then looks for a new
+ * beat. At least one of them sees the other and gives up.
  */
 export class Lease {
   readonly folder: string
@@ -77,95 +93,132 @@ export class Lease {
   readonly #fd: number
   readonly #size: number
   readonly #self = self()
-  readonly #watched = new Map<string, { beatMs: number; sinceMs: number }>()
+  #watched = new Map<string, { beatMs: number; looks: number }>()
   #renewedMs = performance.now()
   #renewedAtMs = Date.now()
 
-  /** @param home - the folder that holds one for each client; it is made if need be */
+  /** @param home - the folder that holds one folder for each client; it is made if need be */
   constructor(home: string) {
     makeFolder(home)
     this.#home = fs.realpathSync(home)
-    // By name, the oldest comes first.
+    // The name starts with the time, so that the oldest folder sorts first.
     this.folder = `${this.#home}/${Date.now().toString(36)}-${crypto.randomUUID()}`
     fs.mkdirSync(this.folder, PRIVATE_FOLDER)
-    const text = JSON.stringify(this.#self)
-    this.#size = text.length
     try {
+      const text = JSON.stringify(this.#self)
       fs.writeFileSync(ownerFile(this.folder), text, { flag: 'wx', mode: PRIVATE_FILE })
       this.#fd = fs.openSync(ownerFile(this.folder), 'r+')
+      this.#size = fs.fstatSync(this.#fd).size
     } catch (error) {
-      removeFolder(this.folder) // it is tried again, perhaps for hours: on a full disk, say
+      removeFolder(this.folder) // a full disk is tried again every few seconds, perhaps for hours
       throw error
     }
   }
 
   /** Whether the last beat is so recent that nobody can have taken over. */
   get isFresh(): boolean {
-    // One clock may be set, the other stands still while the machine sleeps: either one is enough to look.
+    // The wall clock may be set, and the other one stops while the machine sleeps. Either one may raise the alarm.
     const wallMs = Date.now() - this.#renewedAtMs
     return performance.now() - this.#renewedMs < FRESH_MS && wallMs >= 0 && wallMs < FRESH_MS
   }
 
-  /** Beats, if the folder is still there and still ours. If not, there is nothing more to hold. */
+  /**
+   * Beats, if this process still holds the folder. After any other answer the lease is over.
+   *
+   * @throws if the disk does not tell
+   */
   renew(): 'held' | 'taken' | 'gone' {
-    const isTaken = fs.fstatSync(this.#fd).size !== this.#size
-    if (isTaken || !fs.existsSync(ownerFile(this.folder))) {
-      fs.closeSync(this.#fd)
-      return isTaken ? 'taken' : 'gone'
+    let state = this.#look()
+    if (state === 'held') {
+      const beatMs = performance.now()
+      const beatAt = new Date()
+      fs.futimesSync(this.#fd, beatAt, beatAt)
+      state = this.#look()
+      // The time from before the beat: the process may have been stopped since.
+      this.#renewedMs = beatMs
+      this.#renewedAtMs = beatAt.getTime()
     }
-    const now = new Date()
-    fs.futimesSync(this.#fd, now, now)
-    this.#renewedMs = performance.now()
-    this.#renewedAtMs = now.getTime()
-    return 'held'
+    if (state !== 'held') fs.closeSync(this.#fd)
+    return state
   }
 
-  /** Takes over the folders of the dead: they are inside of this one's then. */
-  claim(): string[] {
-    const claimed: string[] = []
+  #look(): 'held' | 'taken' | 'gone' {
+    const hasOwner = exists(ownerFile(this.folder))
+    const isThere = hasOwner || exists(this.folder)
+    // Read last: a watcher changes the owner file's size before it moves the folder.
+    const isOurs = fs.fstatSync(this.#fd).size === this.#size
+    if (hasOwner && isOurs) return 'held'
+    return isOurs && !isThere ? 'gone' : 'taken'
+  }
+
+  /** Takes over the folders of dead holders. Call it once for each beat: it counts. */
+  claim(): Claim[] {
     const entries = fs.readdirSync(this.#home, { withFileTypes: true })
     const names = entries.filter((entry) => entry.isDirectory()).map(({ name }) => name)
-    for (const name of names.sort()) {
+    const before = this.#watched
+    this.#watched = new Map()
+    return names.sort().flatMap((name) => {
       const folder = `${this.#home}/${name}`
-      if (folder === this.folder) continue
+      if (folder === this.folder) return []
       try {
-        if (!this.#isAbandoned(folder)) continue
-        fs.writeFileSync(ownerFile(folder), FREE, { mode: PRIVATE_FILE })
-        const own = `${this.folder}/${name}`
-        fs.renameSync(folder, own)
-        claimed.push(own)
+        return this.#claimIfDead(name, folder, before.get(folder))
       } catch (error) {
-        log('spool: %s was not taken over: %s', name, error) // another process was faster, mostly
+        log('spool: %s was not taken over: %s', name, error) // usually another process was faster
+        return []
       }
+    })
+  }
+
+  #claimIfDead(name: string, folder: string, seen?: { beatMs: number; looks: number }): Claim[] {
+    const owner = readBeat(ownerFile(folder))
+    const beatMs = owner?.beatMs ?? 0
+    const isDead = isKnownDead(owner?.text ?? '', this.#self.machine, startOf)
+    const looks = seen?.beatMs === beatMs ? seen.looks + 1 : 0
+    if (!isDead && looks < TAKEOVER_LOOKS) {
+      this.#watched.set(folder, { beatMs, looks })
+      return []
     }
-    return claimed
+    if (!markTaken(folder, owner)) return []
+    const own = `${this.folder}/${name}`
+    fs.renameSync(folder, own)
+    return [{ folder: own, isDead }]
   }
 
-  /** Leaves what is in the folder to anybody. */
+  /** Leaves the folder, with what is in it, to anybody. */
   free(): void {
-    fs.ftruncateSync(this.#fd)
-    fs.writeSync(this.#fd, FREE, 0)
-    fs.closeSync(this.#fd)
+    try {
+      fs.ftruncateSync(this.#fd)
+      fs.writeSync(this.#fd, FREE, 0)
+    } finally {
+      fs.closeSync(this.#fd)
+    }
   }
 
-  /** Ends with nothing left. */
+  /** Ends the lease of a folder in which nothing is left. */
   end(): void {
     fs.closeSync(this.#fd)
     removeFolder(this.folder)
   }
-
-  #isAbandoned(folder: string): boolean {
-    const { text, beatMs } = readOwner(folder)
-    const verdict = judgeOwner(text, this.#self.machine, startOf)
-    if (verdict !== 'unknown') return verdict === 'dead'
-    const seen = this.#watched.get(folder)
-    if (seen?.beatMs === beatMs) return performance.now() - seen.sinceMs >= TAKEOVER_MS
-    this.#watched.set(folder, { beatMs, sinceMs: performance.now() })
-    return false
-  }
 }
 
-/** Asks for one level first: with more, Node says ENOENT of a disk that is read-only. */
+/** Takes the owner file from a holder. Gives false if the holder has beaten since that file was read. */
+function markTaken(folder: string, owner: Beat | undefined): boolean {
+  if (!owner) {
+    // Fails if the folder's maker comes to write its own after all.
+    fs.writeFileSync(ownerFile(folder), FREE, { flag: 'wx', mode: PRIVATE_FILE })
+    return true
+  }
+  const taken = takenFile(folder)
+  fs.renameSync(ownerFile(folder), taken)
+  if (readBeat(taken)?.beatMs !== owner.beatMs) {
+    fs.renameSync(taken, ownerFile(folder))
+    return false
+  }
+  fs.writeFileSync(taken, FREE) // the holder has this file open, and sees its size change
+  return true
+}
+
+/** Node reports ENOENT for a read-only disk if it is asked for several levels, so one level is tried first. */
 function makeFolder(path: string): void {
   try {
     fs.mkdirSync(path, PRIVATE_FOLDER)
@@ -176,9 +229,10 @@ function makeFolder(path: string): void {
   }
 }
 
-/** Removes a client's folder, unless something is in it that is not ours to remove. */
+/** Removes a client's folder, unless it holds a file that the spool did not make. */
 export function removeFolder(folder: string): void {
   fs.rmSync(ownerFile(folder), { force: true })
+  fs.rmSync(takenFile(folder), { force: true })
   try {
     fs.rmdirSync(folder)
   } catch (error) {
@@ -187,14 +241,19 @@ export function removeFolder(folder: string): void {
 }
 
 const ownerFile = (folder: string) => `${folder}/owner`
+const takenFile = (folder: string) => `${folder}/taken`
 
-/** Through an open file: network file systems look at the server's then, not at what they remember. */
-function readOwner(folder: string): { text: string; beatMs: number } {
+/** Throws if the disk does not tell: a disk that fails must not be mistaken for a file that was removed. */
+const exists = (path: string) => fs.statSync(path, { throwIfNoEntry: false }) !== undefined
+
+/** Reads an owner file; undefined if there is none. Opening it makes a network file system ask its server. */
+function readBeat(path: string): Beat | undefined {
   let fd: number
   try {
-    fd = fs.openSync(ownerFile(folder), 'r')
-  } catch {
-    return { text: '', beatMs: 0 } // being made, or lost
+    fd = fs.openSync(path, 'r')
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined
+    throw error
   }
   try {
     return { beatMs: fs.fstatSync(fd).mtimeMs, text: fs.readFileSync(fd, 'utf8') }
@@ -217,6 +276,7 @@ function machine(): string {
   }
 }
 
+/** When a process started; empty if the system does not tell, undefined if it is dead or a zombie. */
 function startOf(pid: number): string | undefined {
   try {
     process.kill(pid, 0)
@@ -224,7 +284,7 @@ function startOf(pid: number): string | undefined {
     if ((error as NodeJS.ErrnoException).code === 'ESRCH') return undefined
   }
   try {
-    // After the name, which may hold anything: the state, and 19 fields on, the start. Source: proc(5).
+    // The name may hold anything. After it come the state and, 19 fields later, the start. Source: proc(5).
     const stat = fs.readFileSync(`/proc/${pid}/stat`, 'utf8')
     const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ')
     return /[ZX]/.test(fields[0] ?? '') ? undefined : (fields[19] ?? '')

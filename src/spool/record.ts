@@ -1,35 +1,35 @@
 import { MAX_MESSAGE_BYTES } from '../limits.js'
 import { crc32 } from './node.js'
 
-// A record, its numbers big-endian:
+// The layout of a record. Numbers are big-endian.
 //
 //     ff │ length: 3 bytes │ index in the segment: 4 │ JSON │ CRC-32 of all before it: 4
 //
-// The byte ff is in no UTF-8 text: after damage, it is where to look for the next record. The index then
-// says how many were lost.
+// The byte ff never occurs in UTF-8 text. After damage, the next record is searched from one ff to the next, and its
+// index tells how many records were lost.
 
 const MARK = 0xff
 const HEAD_BYTES = 8
 const CRC_BYTES = 4
 
-/** What a record takes beside its JSON. */
+/** What a record takes in addition to its JSON. */
 export const RECORD_OVERHEAD = HEAD_BYTES + CRC_BYTES
 
 export const MAX_RECORD_BYTES = MAX_MESSAGE_BYTES + RECORD_OVERHEAD
 
-/** A record in some bytes: they hold it from `from` to `to`. */
+/** Where a record is within some bytes: from `from` up to `to`. */
 export interface RecordAt {
-  /** Counts the records of its segment. */
+  /** Its number within its segment. */
   readonly index: number
   readonly from: number
   readonly to: number
 }
 
-/** The record that was made last. */
+/** Holds the record that was made last. */
 export const scratch = new Uint8Array(MAX_RECORD_BYTES)
 const scratchView = new DataView(scratch.buffer)
 
-/** Makes a record of a message's JSON, in {@link scratch}, and gives its length. */
+/** Makes a record of a message's JSON in {@link scratch}, and gives its length. */
 export function makeRecord(json: Uint8Array, index: number): number {
   const crcAt = HEAD_BYTES + json.length
   scratchView.setUint32(0, MARK * 0x1000000 + json.length)
@@ -45,10 +45,10 @@ export function jsonOf(bytes: Uint8Array, { from, to }: RecordAt): Uint8Array {
 }
 
 /**
- * Finds all records that are whole, whatever lies between them.
+ * Finds all records that are whole, whatever is between them.
  *
- * @param isEnd - that nothing follows: else the last bytes may be the start of a record
- * @returns the records, and how many bytes need no second look
+ * @param isEnd - true if nothing follows; otherwise, the last bytes may be the start of a record
+ * @returns the records, and the number of bytes that need not be searched again
  */
 export function findRecords(
   bytes: Uint8Array,

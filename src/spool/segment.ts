@@ -1,12 +1,12 @@
 import { crc32, fs, PRIVATE_FILE } from './node.js'
 import { findRecords, jsonOf, makeRecord, RECORD_OVERHEAD, scratch } from './record.js'
 
-// A segment's head: two places in it, each as index, offset and their CRC-32. The first moves with what has
-// an outcome. The second is the end, written once nothing follows: it tells a file that was cut.
+// The head of a segment holds two places, each as index, offset and their CRC-32. Everything before the first place
+// has its outcome. The second place is the end. It is written once nothing follows, and shows if a file was cut.
 const PLACE_BYTES = 12
 const HEAD_BYTES = 2 * PLACE_BYTES
 
-/** Read in one go: a few bodies. */
+/** How much is read at once: the messages of a few bodies. */
 const READ_BYTES = 1_048_576
 
 /** A place between two records. */
@@ -15,35 +15,45 @@ interface Place {
   offset: number
 }
 
-/** Records that follow each other, and what is left of them. */
+/** Consecutive records of a segment. */
 export interface Stretch {
   readonly index: number
   readonly count: number
   /** Size of their JSON. */
   readonly bytes: number
-  /** Of one record that is whole. */
+  /** The JSON, if this is one record that is whole. */
   readonly json?: Uint8Array
-  /** Where several were: what can't be read. */
+  /** The bytes that can't be read, if these records are damaged. */
   readonly damaged?: Uint8Array
 }
 
+/** A record that other records with a later place in the sequence of calls have overtaken. */
+export interface Straggler {
+  readonly sequence: number
+  readonly json: Uint8Array
+}
+
 /**
- * A file of records, and what became of them.
+ * A file of records, and how far they have got.
  *
  *     head │ have an outcome │ read, in memory │ unread │
  *                            ↑ #settled        ↑ #read  ↑ #end
  */
 export class Segment {
   path: string
-  /** The place of record 0 in the sequence of calls. */
+  /** The place of record 0 in the sequence of calls, unless the segment holds stragglers. */
   firstSequence = 0
+  /** The index of each record in a segment of stragglers: their sequence has gaps. */
+  #indexes: ReadonlyMap<number, number> | undefined
   #fd: number | undefined
   #isSealed = false
+  #hasStuck = false
   #settled: Place = { index: 0, offset: HEAD_BYTES }
   #read: Place = { index: 0, offset: HEAD_BYTES }
   #end: Place = { index: 0, offset: HEAD_BYTES }
-  /** Bytes of records that have an outcome before one that precedes them has. */
+  /** Size of each record that has its outcome while an earlier one in this segment has none. */
   readonly #ahead = new Map<number, number>()
+  #aheadBytes = 0
 
   private constructor(path: string, fd: number) {
     this.path = path
@@ -55,13 +65,28 @@ export class Segment {
     try {
       segment.#savePlace(0, segment.#settled)
     } catch (error) {
-      segment.remove() // a disk that is full is asked again and again: each time would leave a file open
+      segment.remove() // a full disk is tried again and again, and each time would leave an open file
       throw error
     }
     return segment
   }
 
-  /** Opens what another process left. Gives what follows its last record too, if anything does. */
+  /** Makes a sealed segment of records that are in memory already. */
+  static ofStragglers(path: string, stragglers: readonly Straggler[]): Segment {
+    const segment = Segment.create(path)
+    try {
+      for (const { json } of stragglers) segment.append(json)
+      segment.seal()
+    } catch (error) {
+      segment.remove()
+      throw error
+    }
+    segment.skip()
+    segment.#indexes = new Map(stragglers.map(({ sequence }, index) => [sequence, index]))
+    return segment
+  }
+
+  /** Opens what another process left. Also gives the bytes after its last record, if there are any. */
   static load(path: string): { segment: Segment; torn: Uint8Array } {
     const segment = new Segment(path, fs.openSync(path, 'r+'))
     try {
@@ -87,7 +112,7 @@ export class Segment {
       if (torn.length > 0) fs.ftruncateSync(this.#open(), this.#end.offset)
     }
     if (settled) this.#settled = settled
-    // What has its outcome needs no record any more, and is not sent again for want of one.
+    // Records that have their outcome may be missing: they are not needed any more.
     if (isBefore(this.#end, this.#settled)) this.#end = { ...this.#settled }
     this.#read = { ...this.#settled }
     return torn
@@ -97,10 +122,15 @@ export class Segment {
     return this.#isSealed
   }
 
-  /** Whether a message is in here, and has no outcome yet. */
+  /** Whether a message is in this segment, and has no outcome yet. */
   has(sequence: number): boolean {
-    const index = sequence - this.firstSequence
-    return index >= this.#settled.index && index < this.#end.index
+    const index = this.#indexOf(sequence)
+    return index >= this.#settled.index && index < this.#end.index && !this.#ahead.has(index)
+  }
+
+  /** NaN for a message that is not among these stragglers. */
+  #indexOf(sequence: number): number {
+    return this.#indexes ? (this.#indexes.get(sequence) ?? NaN) : sequence - this.firstSequence
   }
 
   /** Size of the file. */
@@ -108,7 +138,7 @@ export class Segment {
     return this.#end.offset
   }
 
-  /** How many records it has had. */
+  /** How many records it was given. */
   get length(): number {
     return this.#end.index
   }
@@ -118,16 +148,27 @@ export class Segment {
     return this.#end.index - this.#settled.index - this.#ahead.size
   }
 
+  /** How many records are on disk only. */
   get unread(): number {
     return this.#end.index - this.#read.index
   }
 
-  /** Size of the JSON of what is unread. */
+  /** Size of the records that have their outcome and can't be counted as such on disk. */
+  get aheadBytes(): number {
+    return this.#aheadBytes
+  }
+
+  /** Size of the records that have their outcome. */
+  get settledBytes(): number {
+    return this.#settled.offset - HEAD_BYTES + this.#aheadBytes
+  }
+
+  /** Size of the JSON of the unread records. */
   get unreadBytes(): number {
     return bytesBetween(this.#read, this.#end)
   }
 
-  /** Appends a record, in one write: what the kernel has outlives the process. */
+  /** Appends a record in one write. From then on the kernel has it, and it outlives the process. */
   append(json: Uint8Array): void {
     const length = makeRecord(json, this.#end.index)
     const written = fs.writeSync(this.#open(), scratch, 0, length, this.#end.offset)
@@ -136,13 +177,19 @@ export class Segment {
     this.#end.offset += length
   }
 
-  /** What was appended is in memory too: it need not be read. */
+  /** Forgets the record that was just appended. */
+  retract(json: Uint8Array): void {
+    this.#end.index--
+    this.#end.offset -= json.length + RECORD_OVERHEAD
+  }
+
+  /** Treats all records as read: they are in memory too, or nobody will read them. */
   skip(): void {
     this.#read.index = this.#end.index
     this.#read.offset = this.#end.offset
   }
 
-  /** Reads on: some of the unread records, and where some were. */
+  /** Gives some of the unread records, and the places where records were that can't be read. */
   read(): Stretch[] {
     const stretches: Stretch[] = []
     const lose = (to: Place) => {
@@ -154,7 +201,7 @@ export class Segment {
     }
     let { offset } = this.#read
     let isEnd = false
-    // A stretch that is damaged may be longer than one read.
+    // Damage may be longer than one read.
     while (!isEnd && stretches.length === 0) {
       const asked = Math.min(READ_BYTES, this.#end.offset - offset)
       const bytes = this.#bytes(offset, asked)
@@ -174,7 +221,7 @@ export class Segment {
     return stretches
   }
 
-  /** Gives up what is unread. */
+  /** Gives up the unread records. */
   lose(): Stretch {
     const { unread, unreadBytes } = this
     const { index } = this.#read
@@ -182,29 +229,63 @@ export class Segment {
     return { index, count: unread, bytes: unreadBytes }
   }
 
-  /** A record has its outcome. */
+  /** Notes that a record has its outcome; `bytes` is the size of its JSON. */
   settle(sequence: number, bytes: number): void {
     const settled = this.#settled
-    const index = sequence - this.firstSequence
+    const index = this.#indexOf(sequence)
+    const size = bytes + RECORD_OVERHEAD
     if (index !== settled.index) {
-      this.#ahead.set(index, bytes)
+      this.#ahead.set(index, size)
+      this.#aheadBytes += size
       return
     }
-    for (let next: number | undefined = bytes; next !== undefined;) {
+    settled.index++
+    settled.offset += size
+    for (let next = this.#takeAhead(); next > 0; next = this.#takeAhead()) {
       settled.index++
-      settled.offset += next + RECORD_OVERHEAD
-      if (this.#ahead.size === 0) return
-      next = this.#ahead.get(settled.index)
-      this.#ahead.delete(settled.index)
+      settled.offset += next
     }
   }
 
-  /** Lets the next start know what has its outcome. */
+  /** Takes the size of the first record without an outcome from those that are ahead; 0 if it is not there. */
+  #takeAhead(): number {
+    if (this.#ahead.size === 0) return 0
+    const { index } = this.#settled
+    const size = this.#ahead.get(index) ?? 0
+    this.#ahead.delete(index)
+    this.#aheadBytes -= size
+    return size
+  }
+
+  /** Whether messages up to this sequence were read, and are without an outcome. */
+  hasStragglers(lastSequence: number): boolean {
+    const { index } = this.#settled
+    if (index >= this.#read.index || this.#hasStuck) return false
+    return this.#indexes !== undefined || this.firstSequence + index <= lastSequence
+  }
+
+  /** Reads the messages up to this sequence that were read before and have no outcome. */
+  readStragglers(lastSequence: number): Straggler[] {
+    const { index: from, offset } = this.#settled
+    const bytes = this.#bytes(offset, this.#read.offset - offset)
+    const sequences = this.#indexes && [...this.#indexes.keys()]
+    const stragglers = findRecords(bytes, true).records.flatMap((record) => {
+      const { index } = record
+      const sequence = sequences ? (sequences[index] ?? Infinity) : this.firstSequence + index
+      const isOne = index >= from && sequence <= lastSequence && !this.#ahead.has(index)
+      return isOne ? [{ sequence, json: jsonOf(bytes, record) }] : []
+    })
+    // One that was damaged on disk stays where it is. It must not be tried again with each batch.
+    this.#hasStuck = !stragglers.some(({ sequence }) => this.#indexOf(sequence) === from)
+    return stragglers
+  }
+
+  /** Writes down how far the outcomes have got, for the next start. */
   saveSettled(): void {
     this.#savePlace(0, this.#settled)
   }
 
-  /** Nothing is appended any more. */
+  /** Ends the segment: nothing is appended any more. */
   seal(): void {
     if (this.#isSealed) return
     this.#isSealed = true
@@ -224,7 +305,7 @@ export class Segment {
     return (this.#fd ??= fs.openSync(this.path, 'r+'))
   }
 
-  /** Lets go of the file; it is opened again if need be. */
+  /** Closes the file. It is opened again if need be. */
   close(): void {
     if (this.#fd !== undefined) fs.closeSync(this.#fd)
     this.#fd = undefined
@@ -252,7 +333,7 @@ function bytesBetween(from: Place, to: Place): number {
 
 const isBefore = (one: Place, other: Place) => one.index < other.index || one.offset < other.offset
 
-/** A place that is what was written, and can be one: damage may put a record where a place was. */
+/** Reads a place; undefined if it is damaged, or impossible: damage may move a record to where a place was. */
 function placeAt(bytes: Uint8Array, at: number): Place | undefined {
   if (bytes.length < at + PLACE_BYTES) return undefined
   const view = new DataView(bytes.buffer, bytes.byteOffset + at, PLACE_BYTES)

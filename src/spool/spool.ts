@@ -2,15 +2,18 @@ import { entryBytes, type Entry } from '../entry.js'
 import { SpoolError } from '../errors.js'
 import { log } from '../log.js'
 import { detached, getBuiltin, later, unref } from '../runtime.js'
-import { BEAT_MS, Lease, removeFolder } from './lease.js'
+import { BEAT_MS, Lease, removeFolder, type Claim } from './lease.js'
 import { crc32, fs, PRIVATE_FILE } from './node.js'
 import { MAX_RECORD_BYTES, RECORD_OVERHEAD } from './record.js'
 import { Segment, type Stretch } from './segment.js'
 
-/** A delivered segment is a file less. Large enough that files are rare, small enough to be read at once. */
+/** Large enough that files are few, small enough to be read at once. */
 const MAX_SEGMENT_BYTES = 8 * 1024 * 1024
 
-/** Changes when the files do: versions leave each other's alone. */
+/** The most that is sent again after a crash because earlier messages had no outcome. */
+const MAX_AHEAD_BYTES = 1024 * 1024
+
+/** A version leaves the files of other formats alone. */
 const FORMAT = 'v1'
 
 /** What the spool needs from the stages around it. */
@@ -20,44 +23,53 @@ export interface SpoolSurroundings {
   /** Bytes that its files may take. */
   readonly maxBytes: number
   readonly fsync: 'off' | 'batch'
-  /** Enters messages of a dead process in the books; gives the sequence of the first. */
+  /** Counts the messages of a dead process as accepted; gives the sequence of the first. */
   onAdopted(count: number, bytes: number): number
-  /** Something is wrong; what it means for messages is told apart. */
+  /** Reports an error of the disk. Messages that it costs are reported separately. */
   onFault(error: SpoolError): void
-  /** Others have taken over what was spooled here: it is no longer ours to send. */
-  onTaken(error: SpoolError, unread: readonly Spooled[]): void
+  /** The disk takes messages, for the first time or still. */
+  onReady(): void
+  /** Another process has taken over the messages that `isTaken` names, and sends them. */
+  onTaken(error: SpoolError, isTaken: (entry: Entry) => boolean, unread: readonly Spooled[]): void
 }
 
-/** A stretch of records, with its place in the sequence of calls. */
+/** Consecutive records, with their place in the sequence of calls. */
 export interface Spooled extends Stretch {
   readonly sequence: number
-  /** Why it has no JSON. */
+  /** Why there is no JSON. */
   readonly error?: SpoolError
 }
 
 /**
- * The messages on disk, in order: a folder of segments, of which the last is appended to.
+ * The messages on disk, in order: a folder of segments. Messages are appended to the last one.
  *
- *     directory/v1-<hash of the write key>/<client>/owner           see Lease
- *                                                  0000000001.log   see Segment
- *                                         *.corrupt                 what could not be read
+ *     directory/v1-<hash of the write key>/<client>/owner                      see Lease
+ *                                                  0000000001-0000000042.log   see #moveStragglers
+ *                                                  0000000001.log              see Segment
+ *                                         *.corrupt                            damaged bytes
  *
- * No failure of the disk is thrown on. After one, messages are not taken until the next beat.
+ * A failure of the disk is never thrown. After one, the spool takes no messages until the next beat.
  */
 export class Spool {
   readonly #around: SpoolSurroundings
   readonly #home: string
   readonly #segmentBytes: number
   #segments: Segment[] = []
-  /** Where reading goes on, in `#segments`. */
+  /** The segment that is read next, in `#segments`. */
   #reading = 0
   #lastFile = 0
   #lease: Lease | undefined
+  /** Folders that were taken over, and whose files are not in `#segments` yet. */
+  #claims: Claim[] = []
   #isFailing = false
   #isReported = false
   #isTaken = false
   #unread = 0
   #unreadBytes = 0
+  /** Size of the records without an outcome. */
+  #pendingBytes = 0
+  /** The latest message that has its outcome. */
+  #lastSettled = 0
   #timer: ReturnType<typeof setTimeout> | undefined
   readonly #unsynced = new Set<string>()
   #syncing: Promise<void> | undefined
@@ -65,18 +77,28 @@ export class Spool {
   constructor(around: SpoolSurroundings) {
     this.#around = around
     const { directory, writeKey, maxBytes } = around
-    // What was recorded for one source is not sent to another. Names of folders are no place for a key.
+    // Messages of one source must not go to another. The key is hashed, since anybody can read a folder's name.
     const hash = getBuiltin?.('node:crypto').createHash('sha256').update(writeKey).digest('hex')
     this.#home = `${getBuiltin?.('node:path').resolve(directory)}/${FORMAT}-${hash?.slice(0, 16)}`
     this.#segmentBytes = Math.min(MAX_SEGMENT_BYTES, maxBytes / 16)
   }
 
   /**
-   * How many bytes of records may be pending. A file goes with its last record: beside what is pending, the disk
-   * holds up to three segments that are partly done, the ones of the batch in flight and of what follows it.
+   * How many bytes of records may be pending. The files also hold records that have their outcome, since a file is
+   * removed as a whole. These take up to three segments: see {@link Spool.settle}.
    */
   get maxPendingBytes(): number {
     return this.#around.maxBytes - 3 * (this.#segmentBytes + MAX_RECORD_BYTES)
+  }
+
+  /** Whether the disk takes messages, as far as is known. */
+  get isReady(): boolean {
+    return this.#lease !== undefined && !this.#isFailing && !this.#isTaken
+  }
+
+  /** Whether a message may be added without passing `maxBytes`. */
+  hasRoom(bytes: number): boolean {
+    return this.#pendingBytes + bytes + RECORD_OVERHEAD <= this.maxPendingBytes
   }
 
   /** How many messages are on disk only. */
@@ -89,13 +111,15 @@ export class Spool {
     return this.#unreadBytes
   }
 
-  /** Takes a folder, and what dead processes left; looks after both from now on. */
+  /** Makes a folder and takes over those of dead processes. Does the same again every few seconds. */
   readonly start = detached(() => {
-    if (this.#lease) this.#renew()
+    if (this.#lease && !this.#isTaken) this.#renew()
+    if (this.#isTaken) return // what takes its place starts again
     this.#isFailing = false
     try {
       this.#lease ??= new Lease(this.#home)
       this.#adopt(this.#lease)
+      this.#around.onReady()
     } catch (error) {
       this.#fail(error)
     }
@@ -103,41 +127,48 @@ export class Spool {
     unref(this.#timer)
   })
 
-  /** Whether its messages are still this process's to send. */
+  /** Whether this process may still send and write what it has on disk. */
   isOurs(): boolean {
     if (!this.#isTaken && this.#lease && !this.#lease.isFresh) this.#renew()
     return !this.#isTaken
   }
 
-  /** Puts a message on disk. Gives false if that can't be had. */
+  /** Puts a message on disk. Gives false if that fails. */
   append(json: Uint8Array, sequence: number): boolean {
     if (this.#isFailing || !this.isOurs() || !this.#lease) return false
+    let segment: Segment
     try {
-      const segment = this.#appendable(this.#lease.folder, json.length, sequence)
+      segment = this.#appendable(this.#lease.folder, json.length, sequence)
       segment.append(json)
       if (this.#around.fsync === 'batch') this.#unsynced.add(segment.path)
     } catch (error) {
       this.#fail(error)
       return false
     }
+    // A process that is stopped right before it writes may write into a file that another one has read already.
+    if (!this.isOurs()) {
+      segment.retract(json)
+      return false
+    }
     this.#unread++
     this.#unreadBytes += json.length
+    this.#pendingBytes += json.length + RECORD_OVERHEAD
     this.#isReported = false
     return true
   }
 
-  /** What was just appended is in memory too, and is all that was unread. */
+  /** The message that was just appended is in memory too, and all before it were read. */
   skip(): void {
     this.#reading = this.#segments.length - 1
     this.#segments[this.#reading]?.skip()
     this.#unread = this.#unreadBytes = 0
   }
 
-  /** Reads on, in order: some of what is unread. */
+  /** Gives some of the unread messages, in order; none if they can't be read at the moment. */
   read(): Spooled[] {
     let segment = this.#segments[this.#reading]
     while (segment?.unread === 0) segment = this.#segments[++this.#reading]
-    if (!segment) this.leave() // can't be; but nobody is to wait for it
+    if (!segment) this.leave() // never the case; but if it were, callers would read for ever
     const spooled = segment ? this.#readFrom(segment) : []
     for (const { count, bytes } of spooled) {
       this.#unread -= count
@@ -146,13 +177,20 @@ export class Spool {
     return spooled
   }
 
-  /** Whether a message is on disk. */
+  /** Whether a message is on disk, without an outcome. */
   has({ sequence }: Entry): boolean {
     return this.#segments.some((segment) => segment.has(sequence))
   }
 
-  /** These messages have their outcome: the next start need not send them. Files that are done with go. */
+  /**
+   * These messages have their outcome: the next start must not send them. Files without pending messages are removed.
+   *
+   * A message may wait for hours while later ones are delivered. On disk, a segment can only say that all messages
+   * before a place have their outcome, so its later messages would be sent again after a crash, and its file would
+   * stay. Before that gets too much, the messages that hold it up are moved to a file of their own.
+   */
   settle(entries: readonly Entry[]): void {
+    if (!this.isOurs()) return
     let segment: Segment | undefined
     for (const entry of entries) {
       const { sequence } = entry
@@ -160,27 +198,32 @@ export class Spool {
         if (segment) this.#saveSettled(segment)
         segment = this.#segments.find((one) => one.has(sequence))
       }
-      segment?.settle(sequence, entryBytes(entry))
+      if (!segment) continue
+      segment.settle(sequence, entryBytes(entry))
+      this.#pendingBytes -= entryBytes(entry) + RECORD_OVERHEAD
+      this.#lastSettled = Math.max(this.#lastSettled, sequence)
     }
     if (segment) this.#saveSettled(segment)
+    if (!this.#isFailing && this.#isHeldUp()) this.#moveStragglers()
   }
 
-  /** Leaves what has no outcome where it is: nothing of it is read any more. */
+  /** Leaves the pending messages on disk. They are not read any more. */
   leave(): void {
     for (const segment of this.#segments) segment.skip()
     this.#unread = this.#unreadBytes = 0
   }
 
-  /** Makes what was recorded so far outlive the machine too, if that was asked for. */
+  /** Writes all files through to the disk that have changed, if `fsync` asks for it. */
   sync(): Promise<void> {
     return (this.#syncing ??= this.#sync().finally(() => {
       this.#syncing = undefined
     }))
   }
 
-  /** Ends. What has no outcome is for the next start, or for any other process on the directory. */
+  /** Ends. Any process that uses the directory may take over the pending messages, now or later. */
   async close(): Promise<void> {
     clearTimeout(this.#timer)
+    this.#timer = undefined
     if (this.#unsynced.size > 0 || this.#syncing) await this.sync()
     if (!this.isOurs()) return
     try {
@@ -188,7 +231,7 @@ export class Spool {
       if (this.#segments.length > 0) this.#lease?.free()
       else this.#lease?.end()
     } catch (error) {
-      log('spool: not closed well: %s', error) // who comes next finds it out
+      log('spool: not closed well: %s', error) // others take it over as after a crash
     }
     this.#lease = undefined
   }
@@ -219,7 +262,7 @@ export class Spool {
   }
 
   #nextPath(folder: string): string {
-    return `${folder}/${String(++this.#lastFile).padStart(10, '0')}.log`
+    return `${folder}/${toName(++this.#lastFile)}.log`
   }
 
   #readFrom(segment: Segment): Spooled[] {
@@ -232,13 +275,27 @@ export class Spool {
     try {
       return segment.read().map(toSpooled)
     } catch (cause) {
+      if (isShortage(cause)) return []
       const lost = segment.lose()
       const sequence = segment.firstSequence + lost.index
-      return [{ ...lost, sequence, error: unreadable(segment.path, lost.count, undefined, cause) }]
+      const kept = this.#setAside(segment.path)
+      return [{ ...lost, sequence, error: unreadable(segment.path, lost.count, kept, cause) }]
     }
   }
 
-  /** Keeps bytes that are no message, for people to look at. The same bytes make the same file. */
+  /** Keeps a file that can't be read: it would be removed, since all its messages have an outcome now. */
+  #setAside(path: string): string | undefined {
+    const kept = `${this.#home}/${path.split('/').slice(-2).join('-')}.corrupt`
+    try {
+      fs.renameSync(path, kept)
+      return kept
+    } catch (error) {
+      log('spool: not kept: %s', error)
+      return undefined
+    }
+  }
+
+  /** Keeps damaged bytes for people to look at. The same bytes make the same file. */
   #quarantine(bytes: Uint8Array | undefined): string | undefined {
     if (!bytes?.length) return undefined
     const path = `${this.#home}/${crc32(bytes).toString(16)}-${bytes.length}.corrupt`
@@ -255,8 +312,49 @@ export class Spool {
     try {
       if (!this.#removeDone(segment)) segment.saveSettled()
     } catch (error) {
-      log('spool: what has its outcome could not be noted: %s', error) // it may be sent twice
+      log('spool: the outcomes could not be saved: %s', error) // after a crash, messages are sent twice
     }
+  }
+
+  /** Whether stragglers keep too much on disk, or from being counted as settled. */
+  #isHeldUp(): boolean {
+    let aheadBytes = 0
+    let settledBytes = 0
+    for (const segment of this.#segments) {
+      if (!segment.hasStragglers(this.#lastSettled)) continue
+      aheadBytes += segment.aheadBytes
+      settledBytes += segment.settledBytes
+    }
+    const maxAheadBytes = Math.min(MAX_AHEAD_BYTES, this.#segmentBytes)
+    // Two segments: the messages in flight may be the end of one and the start of the next.
+    return aheadBytes > maxAheadBytes || settledBytes > 2 * this.#segmentBytes
+  }
+
+  /** Moves messages that later ones have overtaken to files of their own, so that the others count as settled. */
+  #moveStragglers(): void {
+    try {
+      for (const segment of [...this.#segments]) {
+        if (segment.settledBytes > 0 && segment.hasStragglers(this.#lastSettled))
+          this.#move(segment)
+      }
+    } catch (error) {
+      this.#fail(error)
+    }
+  }
+
+  #move(from: Segment): void {
+    const stragglers = from.readStragglers(this.#lastSettled)
+    const [first] = stragglers
+    if (!first) return
+    // Sorts right before the file that they were in, so that the next start keeps the order.
+    const path = `${from.path.slice(0, -'.log'.length)}-${toName(first.sequence)}.log`
+    const segment = Segment.ofStragglers(path, stragglers)
+    if (this.#around.fsync === 'batch') syncNow(path)
+    const at = this.#segments.indexOf(from)
+    this.#segments.splice(at, 0, segment)
+    if (at <= this.#reading) this.#reading++
+    for (const { sequence, json } of stragglers) from.settle(sequence, json.length)
+    this.#saveSettled(from)
   }
 
   #seal(segment: Segment): void {
@@ -264,7 +362,7 @@ export class Spool {
       segment.seal()
       this.#removeDone(segment)
     } catch (error) {
-      log('spool: not sealed: %s', error) // the end will be found by reading
+      log('spool: not sealed: %s', error) // the next start finds the end by reading
     }
   }
 
@@ -279,8 +377,22 @@ export class Spool {
   }
 
   #adopt(lease: Lease): void {
-    const adopted = lease.claim().flatMap((folder) => this.#absorb(folder, lease.folder))
-    if (adopted.length === 0) return
+    this.#claims.push(...lease.claim())
+    const adopted: Segment[] = []
+    for (let claim = this.#claims[0]; claim; claim = this.#claims[0]) {
+      try {
+        this.#absorb(claim.folder, lease.folder, claim.isDead, adopted)
+      } catch (cause) {
+        if (isShortage(cause)) break // the rest is still there at the next beat
+        this.#around.onFault(unreadable(claim.folder, 0, claim.folder, cause))
+      }
+      this.#claims.shift()
+    }
+    if (adopted.length > 0) this.#enter(adopted)
+  }
+
+  /** Adds segments of dead processes behind the messages that are pending already. */
+  #enter(adopted: readonly Segment[]): void {
     let count = 0
     let bytes = 0
     for (const { unread, unreadBytes } of adopted) {
@@ -298,36 +410,43 @@ export class Spool {
     }
     this.#unread += count
     this.#unreadBytes += bytes
+    this.#pendingBytes += bytes + count * RECORD_OVERHEAD
   }
 
-  /** Makes the files of a folder that was taken over this client's own, its oldest first. */
-  #absorb(folder: string, into: string): Segment[] {
+  /** Moves the files of a folder that was taken over into this client's own, the oldest first. */
+  #absorb(folder: string, into: string, isDead: boolean, adopted: Segment[]): void {
     const entries = fs.readdirSync(folder, { withFileTypes: true })
     const names = entries.filter(({ name }) => name.endsWith('.log')).map(({ name }) => name)
-    // A process that died while it did the same left folders, with what was to come after its files.
+    for (const name of names.sort()) {
+      const segment = this.#load(`${folder}/${name}`, into)
+      if (!segment) continue
+      // A holder that only stood still may write once more when it wakes up: nothing may be appended there.
+      if (!isDead) this.#seal(segment)
+      adopted.push(segment)
+    }
+    // A process that died while it absorbed others left their folders. Their messages come after its own files.
     const folders = entries.filter((entry) => entry.isDirectory()).map(({ name }) => name)
-    const segments = names.sort().flatMap((name) => this.#load(`${folder}/${name}`, into))
-    const inner = folders.sort().flatMap((name) => this.#absorb(`${folder}/${name}`, into))
+    for (const name of folders.sort()) this.#absorb(`${folder}/${name}`, into, isDead, adopted)
     removeFolder(folder)
-    return [...segments, ...inner]
   }
 
-  #load(from: string, into: string): Segment[] {
-    const path = this.#nextPath(into)
-    fs.renameSync(from, path)
+  #load(from: string, into: string): Segment | undefined {
     try {
-      const { segment, torn } = Segment.load(path)
+      const { segment, torn } = Segment.load(from)
+      segment.path = this.#nextPath(into)
+      fs.renameSync(from, segment.path)
       const kept = this.#quarantine(torn)
       if (kept) this.#around.onFault(tornEnd(torn.length, kept))
-      if (segment.unread > 0) return [segment]
+      if (segment.unread > 0) return segment
       segment.remove()
     } catch (cause) {
-      this.#around.onFault(unreadable(path, 0, path, cause))
+      if (isShortage(cause)) throw cause
+      this.#around.onFault(unreadable(from, 0, from, cause))
     }
-    return []
+    return undefined
   }
 
-  /** Does without the disk until the next beat. */
+  /** Takes no messages until the next beat. */
   #fail(cause: unknown): void {
     const last = this.#segments.at(-1)
     if (last) this.#seal(last)
@@ -336,7 +455,7 @@ export class Spool {
     if (this.#isReported) return
     this.#isReported = true
     const { directory } = this.#around
-    const message = `The spool in ${directory} takes no messages: ${reasonOf(cause)}. They wait in memory, up to maxQueueBytes, until it does: see that the directory can be written and its disk has room.`
+    const message = `The spool in ${directory} takes no messages: ${reasonOf(cause)}. They wait in memory, up to maxQueueBytes, until it takes them again. Check that the directory can be written, and that its disk has room.`
     this.#around.onFault(new SpoolError('spool_failed', message, { cause }))
   }
 
@@ -347,31 +466,44 @@ export class Spool {
       if (state !== 'gone') return
       const { folder } = this.#lease as Lease
       this.#lease = undefined
-      throw new Error(`${folder} was removed, and what was on disk only is lost`)
+      throw new Error(`${folder} was removed, and messages that were only on disk are lost`)
     } catch (error) {
       this.#fail(error)
     }
   }
 
-  /** Another process has taken over: all of this is its to send. Told later, since a call may be under way. */
+  /** Gives up all messages that another process has taken over. Later, since a call may be under way. */
   #giveUp(): void {
     this.#isTaken = true
     later(() => {
-      const message = `This process stood still for so long that another one took over what it had in ${this.#home}, and sends it.`
+      const message = `This process stood still for so long that another one took over the messages that it had in ${this.#home}, and sends them.`
       const error = new SpoolError('spool_taken', message)
       const segments = this.#segments
-      this.#segments = [] // nothing is noted in them any more
-      this.#reading = this.#unread = this.#unreadBytes = 0
+      this.#segments = []
+      this.#claims = []
+      this.#reading = this.#unread = this.#unreadBytes = this.#pendingBytes = 0
+      const isTaken = ({ sequence }: Entry) => segments.some((segment) => segment.has(sequence))
       const lost = segments.map((segment) => {
         const stretch = segment.lose()
         segment.close()
         return { ...stretch, sequence: segment.firstSequence + stretch.index, error }
       })
-      this.#around.onTaken(error, lost)
       this.#lease = undefined
       this.#isTaken = false
+      this.#around.onTaken(error, isTaken, lost)
+      if (!this.#timer) return // closed
+      clearTimeout(this.#timer)
+      this.start() // in a new folder
     })
   }
+}
+
+const toName = (number: number) => String(number).padStart(10, '0')
+
+/** Whether this process has too many files open. That passes, unlike damage. */
+function isShortage(error: unknown): boolean {
+  const { code } = error as NodeJS.ErrnoException
+  return code === 'EMFILE' || code === 'ENFILE'
 }
 
 function unreadable(
@@ -387,20 +519,32 @@ function unreadable(
 }
 
 function tornEnd(bytes: number, kept: string): SpoolError {
-  const message = `${bytes} bytes at the end of the spool were no whole message: see ${kept}. A process that is killed in a call leaves at most that call's; more is the mark of a machine that lost its power.`
+  const message = `The last ${bytes} bytes of the spool are no complete message: see ${kept}. A process that is killed in a call can lose the message of that call. More is lost only if the machine lost its power.`
   return new SpoolError('spool_corrupt', message)
 }
 
 const reasonOf = (cause: unknown) => (cause instanceof Error ? cause.message : String(cause))
 
-/** Writes a file, or a folder's list of files, through to the disk. One that is gone needs no more. */
+/** Writes a file and its place in its folder through to the disk. */
+function syncNow(path: string): void {
+  for (const each of [path, path.slice(0, path.lastIndexOf('/'))]) {
+    const fd = fs.openSync(each, 'r')
+    try {
+      fs.fsyncSync(fd)
+    } finally {
+      fs.closeSync(fd)
+    }
+  }
+}
+
+/** Writes a file, or a folder's list of files, through to the disk, unless it has been removed. */
 async function syncFile(path: string): Promise<void> {
   try {
     const file = await fs.promises.open(path, path.endsWith('.log') ? 'r+' : 'r')
     await file.sync().finally(() => file.close())
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException
-    // EPERM, EISDIR: Windows has no sync of folders.
+    // EPERM, EISDIR: Windows can't sync a folder.
     if (code !== 'ENOENT' && code !== 'EPERM' && code !== 'EISDIR') throw error
   }
 }

@@ -1,41 +1,60 @@
 import type { Entry } from '../entry.js'
 import type { SpoolError } from '../errors.js'
 import { Queue } from '../queue.js'
+import { detached, later } from '../runtime.js'
 import type { Callback } from '../types.js'
 import { Spool, type Spooled, type SpoolSurroundings } from './spool.js'
 
-/** What waits in memory while the disk has it too: enough to never read in normal operation. */
-const WINDOW_BYTES = 8 * 1024 * 1024
+/** How much of what is on disk waits in memory too: so much that normal operation never reads the disk. */
+const MAX_WINDOW_BYTES = 8 * 1024 * 1024
 
-interface Surroundings extends Omit<SpoolSurroundings, 'onTaken'> {
+/** How much is written to a disk that works again in one turn of the event loop. */
+const SLICE_BYTES = 256 * 1024
+
+interface Surroundings extends Omit<SpoolSurroundings, 'onTaken' | 'onReady'> {
   readonly maxQueueBytes: number
-  /** These messages can't be read back, or are another process's now. */
+  /** The disk takes messages and can be read, for the first time or still. */
+  onReady(): void
+  /** These messages can't be read any more, or are another process's now. */
   onLost(entries: readonly Entry[], error: SpoolError): void
-  /** Give all messages up that are not in this queue: they are another process's now. */
-  onTaken(error: SpoolError): void
+  /**
+   * Another process has taken over. Take all messages from everywhere and give them to `divide`: it gives back those
+   * that are the other process's now, and returns the rest to this queue.
+   */
+  onTaken(error: SpoolError, divide: (entries: readonly Entry[]) => Entry[]): void
 }
 
 /**
- * A queue that is on disk as well. The oldest messages are in memory, as in {@link Queue}; once there are more
- * than fit, the rest is on disk only, and is read as the first ones leave.
+ * A queue that is on disk as well. The oldest messages are in memory, as in {@link Queue}. Once there are more than
+ * fit, the others are on disk only, and are read when the first ones have left. While the disk takes no messages, new
+ * ones wait in memory behind all others. They are written to the disk when it works again.
  *
- *     take ← in memory │ unread, on disk only │ ← push
+ *     take ← in memory │ unread, on disk only │ in memory only ← push
+ *            #memory     #spool                 #unspooled
  */
 export class SpooledQueue {
   readonly #around: Surroundings
-  readonly #memory = new Queue()
+  readonly #windowBytes: number
+  #memory = new Queue()
   readonly #spool: Spool
+  #unspooled = new Queue()
   /** Callbacks of messages that are on disk only. */
   readonly #callbacks = new Map<number, Callback>()
-  /** How many of these belong to the open batch. */
+  /** How many unread messages belong to the open batch. */
   #openUnread = 0
 
   constructor(around: Surroundings) {
     this.#around = around
+    // Half of what memory may hold, so that there is room when the disk fails.
+    this.#windowBytes = Math.min(MAX_WINDOW_BYTES, around.maxQueueBytes / 2)
     this.#spool = new Spool({
       ...around,
-      onTaken: (error, unread) => {
-        around.onTaken(error)
+      onReady: () => {
+        this.#returnToDisk()
+        around.onReady()
+      },
+      onTaken: (error, isTaken, unread) => {
+        around.onTaken(error, (entries) => this.#divide(entries, isTaken))
         for (const spooled of unread) this.#lose(spooled)
       },
     })
@@ -45,21 +64,27 @@ export class SpooledQueue {
     return this.#spool.maxPendingBytes
   }
 
+  /** Whether there is room for a message: on disk or, while that takes none, in memory. */
+  hasRoom(bytes: number): boolean {
+    if (this.#spool.isReady && !this.#unspooled.oldest) return this.#spool.hasRoom(bytes)
+    return this.#fitsInMemory(bytes)
+  }
+
   get bytes(): number {
-    return this.#memory.bytes + this.#spool.unreadBytes
+    return this.#memory.bytes + this.#spool.unreadBytes + this.#unspooled.bytes
   }
 
   get openBytes(): number {
-    return this.#memory.openBytes
+    return this.#memory.openBytes + this.#unspooled.openBytes
   }
 
   get openLength(): number {
-    return this.#memory.openLength + this.#openUnread
+    return this.#memory.openLength + this.#openUnread + this.#unspooled.openLength
   }
 
-  /** Reads ahead if need be: what is gone from the disk counts no more. */
+  /** Reads ahead if need be: messages that can't be read any more don't count. */
   get closedLength(): number {
-    while (this.#isDrained && this.#spool.unread > this.#openUnread) this.#refill()
+    this.#fill(this.#openUnread)
     return this.#memory.closedLength
   }
 
@@ -72,18 +97,15 @@ export class SpooledQueue {
   }
 
   push(json: Uint8Array, sequence: number, callback: Callback | undefined): boolean {
-    const { maxQueueBytes } = this.#around
-    const isInOrder = this.#spool.unread === 0
-    const isOnDisk = this.#spool.append(json, sequence)
-    // All that is in memory is about to be given up: this one is in nobody's hands.
-    if (!isOnDisk && !this.#spool.isOurs()) return false
-    const maxBytes = isOnDisk ? Math.min(WINDOW_BYTES, maxQueueBytes) : maxQueueBytes
-    if (isInOrder && this.#memory.bytes + json.length <= maxBytes) {
-      this.#memory.push(json, sequence, callback)
-      if (isOnDisk) this.#spool.skip()
-      return true
+    // Order: while messages wait in memory only, new ones wait behind them.
+    if (this.#unspooled.oldest || !this.#spool.append(json, sequence)) {
+      return this.#fitsInMemory(json.length) && this.#unspooled.push(json, sequence, callback)
     }
-    if (!isOnDisk) return false
+    const isNext = this.#spool.unread === 1
+    if (isNext && this.#memory.bytes + json.length <= this.#windowBytes) {
+      this.#spool.skip()
+      return this.#memory.push(json, sequence, callback)
+    }
     if (callback) this.#callbacks.set(sequence, callback)
     this.#openUnread++
     return true
@@ -91,6 +113,7 @@ export class SpooledQueue {
 
   closeBatch(): void {
     this.#memory.closeBatch()
+    this.#unspooled.closeBatch()
     this.#openUnread = 0
     if (this.#around.fsync === 'batch') void this.#spool.sync()
   }
@@ -100,16 +123,17 @@ export class SpooledQueue {
   }
 
   takeOldest(): Entry | undefined {
-    while (this.#isDrained && this.#spool.unread > 0) this.#refill()
+    this.#fill(0)
     return this.#memory.takeOldest()
   }
 
-  /** Takes what is in memory. */
+  /** Takes all messages that are in memory. */
   takeAll(): Entry[] {
-    return this.#memory.takeAll()
+    while (this.#spoolOldest() > 0);
+    return [...this.#memory.takeAll(), ...this.#unspooled.takeAll()]
   }
 
-  /** Leaves to the next start what is on disk: of what was taken, and all that is unread. */
+  /** Leaves the messages on disk to the next start, the unread ones and those among `taken`. */
   leave(taken: readonly Entry[]): { lost: Entry[]; callbacks: Callback[] } {
     const isKept = (entry: Entry) => this.#spool.has(entry)
     const lost = taken.filter((entry) => !isKept(entry))
@@ -129,25 +153,72 @@ export class SpooledQueue {
 
   reuseSlab(): void {
     this.#memory.reuseSlab()
+    this.#unspooled.reuseSlab()
   }
 
   close(): Promise<void> {
     return this.#spool.close()
   }
 
-  get #isDrained(): boolean {
-    return this.#memory.closedLength + this.#memory.openLength === 0
+  #fitsInMemory(bytes: number): boolean {
+    return this.#memory.bytes + this.#unspooled.bytes + bytes <= this.#around.maxQueueBytes
   }
 
-  #refill(): void {
-    const lost: Spooled[] = []
-    for (const spooled of this.#spool.read()) {
-      if (!spooled.json) lost.push(spooled)
-      else this.#memory.push(spooled.json, spooled.sequence, this.#callbackOf(spooled.sequence))
+  /** Gets messages into memory if there are none: from disk, but for the last `except`, then those behind them. */
+  #fill(except: number): void {
+    while (this.#isDrained && this.#spool.unread > except) if (!this.#refill()) return
+    if (!this.#isDrained || this.#spool.unread > 0) return
+    const drained = this.#memory
+    this.#memory = this.#unspooled
+    this.#unspooled = drained
+  }
+
+  get #isDrained(): boolean {
+    return this.#memory.oldest === undefined
+  }
+
+  /** Reads on; false if nothing can be read at the moment. */
+  #refill(): boolean {
+    const spooled = this.#spool.read()
+    for (const { json, sequence } of spooled) {
+      if (json) this.#memory.push(json, sequence, this.#callbackOf(sequence))
     }
     this.#memory.closeBatch()
     this.#openUnread = Math.min(this.#openUnread, this.#spool.unread)
-    for (const spooled of lost) this.#lose(spooled)
+    for (const each of spooled) if (!each.json) this.#lose(each)
+    return spooled.length > 0
+  }
+
+  /** Writes to disk what waits in memory only, in slices: a turn of the event loop must stay short. */
+  readonly #returnToDisk = detached(() => {
+    for (let left = SLICE_BYTES; left > 0;) {
+      const bytes = this.#spoolOldest()
+      if (bytes === 0) return
+      left -= bytes
+    }
+    later(this.#returnToDisk)
+  })
+
+  /** Writes the oldest message that is in memory only to disk. Gives its size, 0 if that failed or there is none. */
+  #spoolOldest(): number {
+    const { oldest } = this.#unspooled
+    if (!oldest) return 0
+    const json = oldest.slab.subarray(oldest.start, oldest.end)
+    if (!this.#spool.hasRoom(json.length) || !this.#spool.append(json, oldest.sequence)) return 0
+    if (this.#unspooled.closedLength === 0) this.#openUnread++
+    if (oldest.callback) this.#callbacks.set(oldest.sequence, oldest.callback)
+    this.#unspooled.takeOldest()
+    return json.length
+  }
+
+  /** Gives the messages that are another process's now. The others, which are in memory only, wait here again. */
+  #divide(entries: readonly Entry[], isTaken: (entry: Entry) => boolean): Entry[] {
+    for (const entry of entries) {
+      const { slab, start, end, sequence, callback } = entry
+      if (!isTaken(entry)) this.#unspooled.push(slab.subarray(start, end), sequence, callback)
+    }
+    this.closeBatch()
+    return entries.filter(isTaken)
   }
 
   #lose({ sequence, count, bytes, error }: Spooled): void {
@@ -156,7 +227,7 @@ export class SpooledQueue {
       sequence: sequence + index,
       slab: UNREADABLE,
       start: 0,
-      end: index === 0 ? bytes : 0, // how they share it nobody knows
+      end: index === 0 ? bytes : 0, // the size of each is unknown
       callback: this.#callbackOf(sequence + index),
     }))
     this.#around.onLost(entries, error)

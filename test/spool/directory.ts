@@ -1,4 +1,5 @@
 // What the tests of the spool have in common: directories, and what a crash leaves in them.
+import { execFileSync } from 'node:child_process'
 import { cpSync, mkdtempSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -32,4 +33,18 @@ export function crash(directory: string, owner: string | object = 'free'): strin
     writeFileSync(path, typeof owner === 'string' ? owner : JSON.stringify(owner))
   }
   return image
+}
+
+/** A file system of its own in memory; undefined without the right to mount one. */
+export function smallDisk(flags: string): string | undefined {
+  const directory = temporary()
+  try {
+    execFileSync('mount', ['-t', 'tmpfs', '-o', flags, 'tmpfs', directory], { stdio: 'ignore' })
+  } catch {
+    return undefined
+  }
+  onTestFinished(() => {
+    execFileSync('umount', ['-l', directory])
+  })
+  return directory
 }

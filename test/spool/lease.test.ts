@@ -1,9 +1,10 @@
 import { spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
-import { existsSync, readFileSync, renameSync, utimesSync, writeFileSync } from 'node:fs'
+import fs, { existsSync, readFileSync, renameSync, utimesSync, writeFileSync } from 'node:fs'
+import os from 'node:os'
 import { basename, join } from 'node:path'
-import { describe, expect, test, vi } from 'vitest'
-import { judgeOwner, Lease } from '../../src/spool/lease.js'
+import { describe, expect, onTestFinished, test, vi } from 'vitest'
+import { isKnownDead, Lease } from '../../src/spool/lease.js'
 import {
   createClient,
   events,
@@ -15,37 +16,38 @@ import {
   turns,
   useFakeClock,
 } from '../collector.js'
+import type { Analytics } from '../../src/index.js'
 import { crash, files, temporary } from './directory.js'
 
-describe('an owner is', () => {
+describe('an owner', () => {
   const owner = (fields: object) =>
     JSON.stringify({ machine: 'm', pid: 7, start: '100', ...fields })
   const runs = () => '100'
   const none = () => undefined
   test.each([
-    ['alive: its process runs', owner({}), runs, 'alive'],
-    ['dead: there is no such process', owner({}), none, 'dead'],
-    ['dead: its pid is used again', owner({ start: '99' }), runs, 'dead'],
-    ['dead: it has left what it had', 'free', runs, 'dead'],
-    ['unknown: it runs, since when the system does not tell', owner({}), () => '', 'unknown'],
-    ['unknown: it runs, since when it could not tell', owner({ start: '' }), runs, 'unknown'],
+    ['whose process does not exist is dead', owner({}), none, true],
+    ['whose pid belongs to a later process is dead', owner({ start: '99' }), runs, true],
+    ['that left its folder to others is dead', 'free', runs, true],
+    ['whose process runs may be alive', owner({}), runs, false],
+    ['whose process runs, with an unknown start, may be alive', owner({}), () => '', false],
+    ['that did not know its own start may be alive', owner({ start: '' }), runs, false],
     [
-      'unknown: on another machine, or in another container',
+      'on another machine or in another container may be alive',
       owner({ machine: 'n' }),
       none,
-      'unknown',
+      false,
     ],
-    ['unknown: it could not tell where it runs', owner({ machine: '' }), none, 'unknown'],
-    ['unknown: it has not said yet', '', none, 'unknown'],
-    ['unknown: what it said is damaged', owner({}).slice(1), none, 'unknown'],
-    ['unknown: its pid is none', owner({ pid: 0 }), none, 'unknown'],
-    ['unknown: what it said is nothing', 'null', none, 'unknown'],
-  ])('%s', (_, text, startOf, verdict) => {
-    expect(judgeOwner(text, 'm', startOf)).toBe(verdict)
+    ['that did not know its machine may be alive', owner({ machine: '' }), none, false],
+    ['that has not written its file yet may be alive', '', none, false],
+    ['whose file is damaged may be alive', owner({}).slice(1), none, false],
+    ['whose pid is no process id may be alive', owner({ pid: 0 }), none, false],
+    ['whose file holds null may be alive', 'null', none, false],
+  ])('%s', (_, text, startOf, isDead) => {
+    expect(isKnownDead(text, 'm', startOf)).toBe(isDead)
   })
 
-  test('unknown where nobody knows the machine: two who do not are not the same', () => {
-    expect(judgeOwner(owner({ machine: '' }), '', none)).toBe('unknown')
+  test('may be alive if neither side knows its machine', () => {
+    expect(isKnownDead(owner({ machine: '' }), '', none)).toBe(false)
   })
 })
 
@@ -67,7 +69,8 @@ describe('a folder', () => {
     const { pid } = spawnSync(process.execPath, ['--version'])
     writeFileSync(join(dead.folder, 'owner'), JSON.stringify({ ...ownerOf(dead), pid }))
     const [one, two] = [new Lease(home), new Lease(home)]
-    expect(one.claim()).toEqual([join(one.folder, basename(dead.folder))])
+    const claimed = join(one.folder, basename(dead.folder))
+    expect(one.claim()).toEqual([{ folder: claimed, isDead: true }])
     expect(two.claim()).toEqual([])
   })
 
@@ -93,8 +96,8 @@ describe('a folder', () => {
     first.free()
     expect(second.claim()).toHaveLength(1)
     second.free()
-    const [claimed = ''] = third.claim()
-    expect(existsSync(join(claimed, basename(first.folder)))).toBe(true)
+    const [claimed] = third.claim()
+    expect(existsSync(join(claimed?.folder ?? '', basename(first.folder)))).toBe(true)
   })
 
   test('tells its holder that it was taken, or is gone', () => {
@@ -104,6 +107,115 @@ describe('a folder', () => {
     renameSync(gone.folder, join(temporary(), 'elsewhere'))
     expect([taken.renew(), gone.renew()]).toEqual(['taken', 'gone'])
   })
+
+  test('stays held when the host name is not ASCII', () => {
+    vi.spyOn(process, 'platform', 'get').mockReturnValue('darwin')
+    vi.spyOn(os, 'hostname').mockReturnValue('büro-東京')
+    onTestFinished(() => {
+      vi.restoreAllMocks()
+    })
+    expect(new Lease(temporary()).renew()).toBe('held')
+  })
+})
+
+/** Looks often enough to take a holder for dead that does not beat. */
+const lookForHalfAMinute = (lease: Lease) => Array.from({ length: 7 }, () => lease.claim()).flat()
+
+describe('a holder whose process lives', () => {
+  test('is taken for dead after six looks without a beat, and is told so', () => {
+    const home = temporary()
+    const [quiet, watcher] = [new Lease(home), new Lease(home)]
+    for (let look = 0; look < 6; look++) expect(watcher.claim()).toEqual([])
+    const claimed = join(watcher.folder, basename(quiet.folder))
+    expect(watcher.claim()).toEqual([{ folder: claimed, isDead: false }])
+    expect(quiet.renew()).toBe('taken')
+  })
+
+  test('keeps its folder if it beats again before the last look', () => {
+    const home = temporary()
+    const [slow, watcher] = [new Lease(home), new Lease(home)]
+    for (let look = 0; look < 6; look++) watcher.claim()
+    utimesSync(join(slow.folder, 'owner'), 1, 1)
+    expect(watcher.claim()).toEqual([])
+    expect(slow.renew()).toBe('held')
+  })
+
+  test('keeps its folder if it beats while a watcher takes it', () => {
+    const home = temporary()
+    const [waking, watcher] = [new Lease(home), new Lease(home)]
+    const states: string[] = []
+    const rename = fs.renameSync
+    vi.spyOn(fs, 'renameSync').mockImplementationOnce((from, to) => {
+      states.push(waking.renew())
+      rename(from, to)
+    })
+    onTestFinished(() => {
+      vi.restoreAllMocks()
+    })
+    expect(lookForHalfAMinute(watcher)).toEqual([])
+    expect([...states, waking.renew()]).toEqual(['held', 'held'])
+  })
+
+  test('gives up if a watcher is in the middle of taking its folder', () => {
+    const home = temporary()
+    const [waking, watcher] = [new Lease(home), new Lease(home)]
+    let state: string | undefined
+    const rename = fs.renameSync
+    vi.spyOn(fs, 'renameSync').mockImplementationOnce((from, to) => {
+      rename(from, to)
+      state = waking.renew()
+    })
+    onTestFinished(() => {
+      vi.restoreAllMocks()
+    })
+    expect(lookForHalfAMinute(watcher)).toHaveLength(1)
+    expect(state).toBe('taken')
+  })
+
+  test('keeps its folder if the watcher has no file descriptors left', () => {
+    const home = temporary()
+    const [holder, watcher] = [new Lease(home), new Lease(home)]
+    const open = vi.spyOn(fs, 'openSync').mockImplementation(() => {
+      throw Object.assign(new Error('EMFILE: too many open files'), { code: 'EMFILE' })
+    })
+    expect(lookForHalfAMinute(watcher)).toEqual([])
+    open.mockRestore()
+    expect(watcher.claim()).toEqual([])
+    expect(holder.renew()).toBe('held')
+  })
+
+  test('is not told that its folder is gone when the disk does not answer', () => {
+    const lease = new Lease(temporary())
+    const stat = vi.spyOn(fs, 'statSync').mockImplementation(() => {
+      throw Object.assign(new Error('EIO: i/o error'), { code: 'EIO' })
+    })
+    expect(() => lease.renew()).toThrow('EIO')
+    stat.mockRestore()
+    expect(lease.renew()).toBe('held')
+  })
+
+  test('does not rely on a beat that it was about to make when it was stopped', () => {
+    let nowMs = 0
+    vi.spyOn(performance, 'now').mockImplementation(() => nowMs)
+    const lease = new Lease(temporary())
+    const beat = fs.futimesSync
+    vi.spyOn(fs, 'futimesSync').mockImplementationOnce((...given) => {
+      beat(...given)
+      nowMs += 40_000
+    })
+    onTestFinished(() => {
+      vi.restoreAllMocks()
+    })
+    lease.renew()
+    expect(lease.isFresh).toBe(false)
+  })
+})
+
+test('a folder whose maker died before it named an owner is taken over after six looks', () => {
+  const home = temporary()
+  const watcher = new Lease(home)
+  fs.mkdirSync(join(home, 'unfinished'))
+  expect(lookForHalfAMinute(watcher)).toHaveLength(1)
 })
 
 const ELSEWHERE = { machine: 'another host', pid: process.pid, start: '1' }
@@ -118,6 +230,42 @@ async function leftElsewhere(): Promise<{ directory: string; owner: string }> {
   const image = crash(directory, ELSEWHERE)
   return { directory: image, owner: files(image, 'owner')[0] ?? '' }
 }
+
+describe('a client in a thread that lives', () => {
+  test('is taken over once it does not beat, as when its thread was terminated', async () => {
+    useFakeClock()
+    const directory = temporary()
+    const dead = createClient(scriptedFetch('hang'), { spool: { directory } })
+    trackMany(dead, 10)
+    await turns()
+    vi.clearAllTimers()
+    const net = scriptedFetch()
+    createClient(net, { spool: { directory } })
+    await pass(29_000)
+    expect(net.arrivals).toEqual([])
+    await pass(6_000)
+    expect(events(...net.arrivals)).toEqual(names(0, 10))
+  })
+
+  test('keeps its messages when the thread was blocked for minutes', async () => {
+    useFakeClock()
+    const directory = temporary()
+    const { failed, hooks } = listen()
+    const nets = [scriptedFetch(), scriptedFetch()]
+    const clients = nets.map((net) => createClient(net, { spool: { directory }, ...hooks }))
+    for (let block = 0; block < 10; block++) {
+      for (const [i, client] of clients.entries()) trackMany(client, 3, 100 * i + 3 * block)
+      const now = performance.now() + 120_000
+      // No timer fires while a thread is blocked. Afterwards all that are due fire once.
+      vi.setSystemTime(Date.now() + 120_000)
+      vi.spyOn(performance, 'now').mockReturnValue(now)
+      await pass(5_000)
+      vi.restoreAllMocks()
+    }
+    expect(failed).toEqual([])
+    expect(nets.map((net) => events(...net.arrivals))).toEqual([names(0, 30), names(100, 130)])
+  })
+})
 
 describe('what a process left of which nothing can be known', () => {
   test('is taken over once it has not stirred for 30 s', async () => {
@@ -149,7 +297,7 @@ describe('what a process left of which nothing can be known', () => {
 
 describe('a process that stood still', () => {
   /** Two clients; while the first stands still, the second takes over what it had. */
-  async function standStill(reply: 503 | 'hang') {
+  async function standStill(reply: 503 | 'hang', before?: (stopped: Analytics) => void) {
     useFakeClock()
     const directory = temporary()
     const { failed, outcomes, hooks, as } = listen()
@@ -157,6 +305,7 @@ describe('a process that stood still', () => {
     const stopped = createClient(net, { spool: { directory }, maxQueueBytes: 10_000, ...hooks })
     trackMany(stopped, 40, 0, as)
     await turns()
+    before?.(stopped)
     const arrivedBefore = net.arrivals.length
     const [owner = ''] = files(directory, 'owner')
     // What a process does first that takes over: here, at once.
@@ -184,7 +333,7 @@ describe('a process that stood still', () => {
 
   test('goes on in a folder of its own', async () => {
     const { stopped, net, arrivedBefore, other, directory } = await standStill('hang')
-    await pass(10_000)
+    await pass(5_000) // until its next beat
     trackMany(stopped, 20, 100)
     const spooled = files(directory, '.log')
       .map((path) => readFileSync(path, 'latin1'))
@@ -195,6 +344,45 @@ describe('a process that stood still', () => {
     expect(events(...other.arrivals)).toEqual(names(0, 40))
   })
 
+  test('keeps the messages that are in its memory only, and sends them itself', async () => {
+    const { stopped, net, arrivedBefore, other } = await standStill('hang', (client) => {
+      const write = vi.spyOn(fs, 'writeSync').mockImplementation(() => {
+        throw new Error('ENOSPC: no space left on device')
+      })
+      trackMany(client, 10, 40)
+      write.mockRestore()
+    })
+    await pass(60_000)
+    expect(events(...other.arrivals)).toEqual(names(0, 40))
+    expect(events(...net.arrivals.slice(arrivedBefore))).toEqual(names(40, 50))
+    expect(stopped.stats()).toMatchObject({ delivered: 10, dropped: 40, pending: 0 })
+  })
+
+  test('in the middle of a call sends the message of that call itself', async () => {
+    useFakeClock()
+    const directory = temporary()
+    const [net, other] = [scriptedFetch('hang'), scriptedFetch()]
+    const { failed, hooks } = listen()
+    const stopped = createClient(net, { spool: { directory }, ...hooks })
+    trackMany(stopped, 20)
+    await turns()
+    const [owner = ''] = files(directory, 'owner')
+    const write = fs.writeSync
+    vi.spyOn(fs, 'writeSync').mockImplementationOnce((...given) => {
+      writeFileSync(owner, 'free')
+      createClient(other, { spool: { directory } })
+      const now = performance.now()
+      vi.spyOn(performance, 'now').mockImplementation(() => now + 40_000)
+      return write(...given)
+    })
+    trackMany(stopped, 1, 20)
+    vi.restoreAllMocks()
+    await pass(60_000)
+    expect(events(...other.arrivals)).toEqual(names(0, 20))
+    expect(events(...net.arrivals.slice(1))).toEqual(['e20'])
+    expect(failed.flatMap(({ messages }) => messages)).toHaveLength(20)
+  })
+
   test('notices before it sends or records, even if its timers come last', async () => {
     const { stopped, net, arrivedBefore, outcomes, as } = await standStill(503)
     const now = performance.now()
@@ -202,9 +390,10 @@ describe('a process that stood still', () => {
     trackMany(stopped, 1, 200, as)
     void stopped.close() // which ends the back-off
     await turns()
-    expect(net.arrivals.slice(arrivedBefore)).toEqual([])
     expect(outcomes.filter(({ error }) => error?.code === 'spool_taken')).toHaveLength(40)
-    expect(outcomes.find(({ name }) => name === 'e200')?.error?.code).toBe('queue_full')
+    // The one that was recorded meanwhile is this process's own to send.
+    expect(events(...net.arrivals.slice(arrivedBefore))).toEqual(['e200'])
+    expect(outcomes.find(({ name }) => name === 'e200')).toEqual({ name: 'e200', error: undefined })
     vi.restoreAllMocks()
   })
 })

@@ -4,15 +4,22 @@ import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
+import { createInterface } from 'node:readline'
 import { fileURLToPath } from 'node:url'
 import ts from 'typescript'
 import { afterAll } from 'vitest'
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))
 
-/** Compiles the sources into a folder of its own, from where packages are found, and gives its path. */
-export function compile(): string {
-  const target = join(ROOT, 'node_modules/.cache', `hookline-spool-${process.pid}`)
+const BEAT = 'BEAT_MS = 5_000'
+
+/**
+ * Compiles the sources into a folder of its own, from where packages are found, and gives its path.
+ *
+ * @param beatMs - how often clients beat: all times of a takeover follow from it
+ */
+export function compile(beatMs = 5_000): string {
+  const target = join(ROOT, 'node_modules/.cache', `hookline-spool-${process.pid}-${beatMs}`)
   afterAll(() => {
     rmSync(target, { recursive: true, force: true })
   })
@@ -22,8 +29,11 @@ export function compile(): string {
     const path = join(target, name.replace(/ts$/, 'js'))
     const source = readFileSync(join(ROOT, 'src', name), 'utf8')
     mkdirSync(dirname(path), { recursive: true })
-    writeFileSync(path, ts.transpileModule(source, { compilerOptions: options }).outputText)
+    const { outputText } = ts.transpileModule(source, { compilerOptions: options })
+    if (name.endsWith('lease.ts') && !outputText.includes(BEAT)) throw new Error(`no ${BEAT}`)
+    writeFileSync(path, outputText.replace(BEAT, `BEAT_MS = ${beatMs}`))
   }
+  writeFileSync(join(target, 'peer.js'), PEER)
   writeFileSync(join(target, 'package.json'), '{"type":"module"}')
   return target
 }
@@ -49,6 +59,7 @@ import { Analytics } from './index.js'
 const { name, directory, endpoint, flushAt, end } = JSON.parse(process.argv[1])
 const analytics = new Analytics('wk_4f9a-secret', {
   endpoint, flushAt, flushAfter: 20, maxQueueBytes: 20_000, spool: { directory },
+  onFailed: () => {},
 })
 const ends = {
   exit: () => process.exit(7),
@@ -99,5 +110,97 @@ export function startWriter(folder: string, order: Order, flags: string[] = []) 
       const [code, signal] = (await ended) as [number | null, string | null]
       return { code, signal, stderr }
     },
+  }
+}
+
+/**
+ * A process that does what it is told on stdin, and may have threads that do the same. Each client sends to a path of
+ * its own name. Calls are told on stdout once they have returned, and so is each outcome but delivery.
+ */
+const PEER = `
+import { writeSync } from 'node:fs'
+import { createInterface } from 'node:readline'
+import { isMainThread, parentPort, Worker, workerData } from 'node:worker_threads'
+import { Analytics } from './index.js'
+
+const { name, directory, endpoint } = isMainThread ? JSON.parse(process.argv[2]) : workerData
+const analytics = new Analytics('wk_4f9a-secret', {
+  endpoint: endpoint + '/' + name, flushAfter: 20, maxQueueBytes: 20_000, spool: { directory },
+  onFailed: () => {},
+})
+const threads = new Map()
+let made = 0
+let wanted = 0
+
+function tell(...words) {
+  for (;;) try { return writeSync(1, words.join(' ') + '\\n') } catch { /* the pipe is full */ }
+}
+function turn() {
+  for (let call = 0; call < 7 && made < wanted; call++) {
+    const number = made++
+    const callback = (error) => error && tell('outcome', name, number, error.code)
+    analytics.track({ userId: name, event: 'e' + number, messageId: name + '.' + number }, callback)
+    tell('returned', name, number)
+  }
+  if (made < wanted) setImmediate(turn)
+}
+const orders = {
+  record: (count) => { const isIdle = made === wanted; wanted += Number(count); if (isIdle) turn() },
+  thread: (thread) => {
+    const workerData = { name: thread, directory, endpoint }
+    threads.set(thread, new Worker(new URL(import.meta.url), { workerData }))
+  },
+  to: (thread, ...order) => threads.get(thread).postMessage(order.join(' ')),
+  terminate: async (thread) => { await threads.get(thread).terminate(); tell('terminated', thread) },
+  close: async () => {
+    await analytics.close()
+    tell('closed', name)
+    if (isMainThread) process.exit(0)
+    parentPort.close()
+  },
+}
+const obey = (line) => {
+  const [what, ...rest] = line.split(' ')
+  void orders[what](...rest)
+}
+if (isMainThread) createInterface({ input: process.stdin }).on('line', obey)
+else parentPort.on('message', obey)
+`
+
+/** Starts a process that does what it is told. */
+export function startPeer(folder: string, name: string, directory: string, endpoint: string) {
+  const order = JSON.stringify({ name, directory, endpoint })
+  const child = spawn(process.execPath, [join(folder, 'peer.js'), order], { stdio: 'pipe' })
+  const returned = new Map<string, number>()
+  const outcomes: { message: string; code: string }[] = []
+  const told = new Set<string>()
+  let stderr = ''
+  child.stderr.on('data', (chunk: Buffer) => (stderr += chunk.toString()))
+  child.stdin.on('error', () => undefined)
+  createInterface({ input: child.stdout }).on('line', (line) => {
+    const [what = '', who = '', number = '', code = ''] = line.split(' ')
+    if (what === 'returned') returned.set(who, Number(number) + 1)
+    else if (what === 'outcome') outcomes.push({ message: `${who}.${number}`, code })
+    else told.add(`${what} ${who}`)
+  })
+  const ended = once(child, 'close')
+  return {
+    name,
+    /** How many calls of each of its clients have returned. */
+    returned,
+    outcomes,
+    /** What it has done: `closed <client>`, `terminated <thread>`. */
+    told,
+    /** What it complained of. */
+    get stderr() {
+      return stderr
+    },
+    order: (...words: (string | number)[]) => child.stdin.write(`${words.join(' ')}\n`),
+    signal: (signal: 'SIGSTOP' | 'SIGCONT') => child.kill(signal),
+    async kill() {
+      child.kill('SIGKILL')
+      await ended
+    },
+    ended,
   }
 }

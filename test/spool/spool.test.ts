@@ -1,4 +1,3 @@
-import { execFileSync } from 'node:child_process'
 import fs, { cpSync, readdirSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs'
 import { basename, join } from 'node:path'
 import fc from 'fast-check'
@@ -12,6 +11,7 @@ import {
   type WireMessage,
 } from '../../src/index.js'
 import {
+  AT_ONCE,
   createClient,
   events,
   held,
@@ -27,17 +27,10 @@ import {
   type FetchReply,
   type ScriptedFetch,
 } from '../collector.js'
-import { crash, diskBytes, files, temporary } from './directory.js'
+import { crash, diskBytes, files, smallDisk, temporary } from './directory.js'
 
 const balanced = ({ accepted, delivered, rejected, dropped, pending }: Stats) =>
   accepted === delivered + rejected + dropped + pending
-
-/** Retries come without delay. */
-const AT_ONCE = {
-  backoffMs: () => 0,
-  gatherMs: 0,
-  later: (act: () => void) => void setImmediate(act),
-}
 
 /** A client in an outage, and its directory. */
 function cutOff(options: AnalyticsOptions = {}, directory = temporary()) {
@@ -376,6 +369,30 @@ describe('damage', () => {
     expect(next.stats).toMatchObject({ accepted: 2_000, pending: 0, pendingBytes: 0 })
   })
 
+  test('of a disk that can not read a file keeps the file for people to look at', async () => {
+    const { failed, hooks } = listen()
+    const directory = temporary()
+    const net = scriptedFetch()
+    const gate = heldFetch(net)
+    const spool = { directory, maxBytes: 1_048_576 }
+    const analytics = createClient(net, { spool, maxQueueBytes: 1_000, ...hooks })
+    trackMany(analytics, 2_000)
+    const [, broken = ''] = files(directory, '.log')
+    const bytes = readFileSync(broken)
+    const open = fs.openSync
+    vi.spyOn(fs, 'openSync').mockImplementation((path, ...rest) => {
+      if (path !== broken) return open(path, ...rest)
+      throw Object.assign(new Error('EIO: i/o error'), { code: 'EIO' })
+    })
+    gate.release()
+    await analytics.flush()
+    vi.restoreAllMocks()
+    const [kept = ''] = files(directory, '.corrupt')
+    expect(readFileSync(kept).subarray(24)).toEqual(bytes.subarray(24))
+    expect(failed[0]?.error.message).toContain(kept)
+    expect(analytics.stats()).toMatchObject({ pending: 0, pendingBytes: 0 })
+  })
+
   test('of files that vanish while they wait is told when it shows', async () => {
     const { failed, hooks } = listen()
     const directory = temporary()
@@ -518,28 +535,14 @@ describe('a disk that fails', () => {
     expect(analytics.stats()).toMatchObject({ delivered: 40, pending: 0 })
   })
 
-  /** A small disk of its own, if the machine lets us have one. */
-  function smallDisk(flags: string): string | undefined {
-    const directory = temporary()
-    try {
-      execFileSync('mount', ['-t', 'tmpfs', '-o', flags, 'tmpfs', directory], { stdio: 'ignore' })
-    } catch {
-      return undefined
-    }
-    onTestFinished(() => {
-      execFileSync('umount', ['-l', directory])
-    })
-    return directory
-  }
-
   test('for want of room keeps what it has, and goes on once there is room', async ({ skip }) => {
-    const disk = smallDisk('size=600k')
+    const disk = smallDisk('size=1200k')
     if (!disk) return skip('no root: the full disk is left out')
     const { failed, hooks } = listen()
     useFakeClock()
     const { analytics, directory } = cutOff({ spool: { directory: disk }, ...hooks }, disk)
     const ballast = join(disk, 'ballast')
-    writeFileSync(ballast, Buffer.alloc(400_000))
+    writeFileSync(ballast, Buffer.alloc(1_000_000))
     trackMany(analytics, 3_000)
     await turns()
     expect(told(failed)).toEqual([[0, 'spool_failed']])
@@ -553,10 +556,7 @@ describe('a disk that fails', () => {
     rmSync(ballast)
     await pass(5_000)
     trackMany(analytics, 100, 3_000)
-    expect((await restart(crash(directory))).events).toEqual([
-      ...onDisk.events,
-      ...names(3_000, 3_100),
-    ])
+    expect((await restart(crash(directory))).events).toEqual(names(0, 3_100))
   })
 
   test('for being read-only is like one that cannot be had', async ({ skip }) => {

@@ -1,0 +1,185 @@
+import fs, { readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { describe, expect, onTestFinished, test, vi } from 'vitest'
+import type { Analytics } from '../../src/index.js'
+import {
+  createClient,
+  events,
+  held,
+  listen,
+  names,
+  pass,
+  scriptedFetch,
+  turns,
+  useFakeClock,
+  type ScriptedFetch,
+} from '../collector.js'
+import { crash, files, smallDisk, temporary } from './directory.js'
+
+const MIB = 1024 * 1024
+
+/** Large messages fill a disk with few calls. */
+const MESSAGE_BYTES = 32_000
+const FILL = 'x'.repeat(MESSAGE_BYTES)
+
+function trackLarge(analytics: Analytics, count: number, from = 0) {
+  for (let i = from; i < from + count; i++) {
+    analytics.track({ userId: 'u', event: `e${i}`, properties: { fill: FILL } })
+  }
+}
+
+/** Lets the first request wait until the test releases it. */
+function heldFetch() {
+  const net = scriptedFetch()
+  const gate = held()
+  net.script(gate.reply as () => Promise<number>)
+  return { net, gate }
+}
+
+/** The events of the messages that are on disk, in order. A full disk may have taken the start of one twice. */
+const onDisk = (directory: string) => {
+  const texts = files(directory, '.log').map((path) => readFileSync(path, 'latin1'))
+  return [...new Set(texts.join('').match(/"event":"e\d+"/g))].map((text) => text.slice(9, -1))
+}
+
+const codes = (failed: { error: { code: string } }[]) => [
+  ...new Set(failed.map(({ error }) => error.code)),
+]
+
+const LEFT_OUT = 'no right to mount a file system: the full disk is left out'
+
+describe('a full disk', () => {
+  test('lets messages wait in memory up to maxQueueBytes, and keeps their order', async ({
+    skip,
+  }) => {
+    const directory = smallDisk('size=12m')
+    if (!directory) return skip(LEFT_OUT)
+    const { net, gate } = heldFetch()
+    const { failed, hooks } = listen()
+    const analytics = createClient(net, { spool: { directory }, ...hooks })
+    let made = 0
+    while (analytics.stats().dropped === 0) trackLarge(analytics, 1, made++)
+    const { pending, pendingBytes } = analytics.stats()
+    // Up to 64 MiB in memory, up to 8 of which are on disk too; the others on disk only.
+    expect(pendingBytes).toBeGreaterThan(64 * MIB)
+    expect(pendingBytes).toBeLessThan(76 * MIB)
+    gate.release()
+    expect(await analytics.flush()).toEqual({ delivered: pending, failed: 0 })
+    expect(events(...net.arrivals)).toEqual(names(0, made - 1))
+    expect(codes(failed).sort()).toEqual(['queue_full', 'spool_failed'])
+  })
+
+  test('takes the messages from memory, and new ones, once it has room', async ({ skip }) => {
+    const directory = smallDisk('size=24m')
+    if (!directory) return skip(LEFT_OUT)
+    const ballast = join(directory, 'ballast')
+    writeFileSync(ballast, Buffer.alloc(23 * MIB))
+    useFakeClock()
+    const { net, gate } = heldFetch()
+    const analytics = createClient(net, { spool: { directory } })
+    trackLarge(analytics, 400)
+    await turns()
+    expect(onDisk(directory).length).toBeLessThan(40)
+    rmSync(ballast)
+    await pass(5_000)
+    while (onDisk(directory).length < 400) await turns()
+    trackLarge(analytics, 100, 400)
+    expect(onDisk(directory)).toEqual(names(0, 500))
+    const next = scriptedFetch()
+    createClient(next, { spool: { directory: crash(directory) } })
+    await pass(1_000)
+    expect(events(...next.arrivals)).toEqual(names(0, 500))
+    gate.release()
+    await pass(1_000)
+    expect(events(...net.arrivals)).toEqual(names(0, 500))
+  })
+
+  test('keeps the newest messages with drop-oldest', async ({ skip }) => {
+    const directory = smallDisk('size=2m')
+    if (!directory) return skip(LEFT_OUT)
+    const { net, gate } = heldFetch()
+    const maxQueueBytes = 4 * MIB
+    const spool = { directory }
+    const analytics = createClient(net, { spool, maxQueueBytes, overflow: 'drop-oldest' })
+    trackLarge(analytics, 20)
+    await turns()
+    trackLarge(analytics, 480, 20)
+    const { pending, dropped } = analytics.stats()
+    expect(dropped).toBeGreaterThan(100)
+    gate.release()
+    await analytics.flush()
+    const arrived = events(...net.arrivals)
+    const inFlight = events(net.arrivals[0]).length
+    expect(arrived.slice(inFlight)).toEqual(names(500 - (pending - inFlight), 500))
+  })
+})
+
+describe('a disk that can not be written', () => {
+  test('lets memory hold maxQueueBytes, even if maxBytes is less', () => {
+    const file = join(temporary(), 'file')
+    writeFileSync(file, '')
+    const { net } = heldFetch()
+    const spool = { directory: file, maxBytes: MIB }
+    const analytics = createClient(net, { spool, maxQueueBytes: 4 * MIB })
+    trackLarge(analytics, 200)
+    expect(analytics.stats().pendingBytes).toBeGreaterThan(4 * MIB - 2 * MESSAGE_BYTES)
+  })
+})
+
+/** Makes `fs` fail as if too many files were open, for paths that `concerns`. */
+function useUpDescriptors(concerns: (path: string) => boolean) {
+  const open = fs.openSync
+  const spy = vi.spyOn(fs, 'openSync').mockImplementation((path, ...rest) => {
+    if (!concerns(String(path))) return open(path, ...rest)
+    throw Object.assign(new Error('EMFILE: too many open files'), { code: 'EMFILE' })
+  })
+  onTestFinished(() => {
+    spy.mockRestore()
+  })
+  return spy
+}
+
+describe('too many open files', () => {
+  const isLog = (path: string) => path.endsWith('.log')
+
+  test('cost no message that has to be read back', async () => {
+    useFakeClock()
+    const directory = temporary()
+    const { net, gate } = heldFetch()
+    const { failed, hooks } = listen()
+    const spool = { directory, maxBytes: 16 * MIB }
+    const analytics = createClient(net, { spool, maxQueueBytes: 100_000, ...hooks })
+    trackLarge(analytics, 200)
+    await turns()
+    const descriptors = useUpDescriptors(isLog)
+    gate.release()
+    await pass(20_000)
+    expect(analytics.stats().pending).toBeGreaterThan(100)
+    descriptors.mockRestore()
+    await pass(20_000)
+    expect(events(...net.arrivals)).toEqual(names(0, 200))
+    expect(failed).toEqual([])
+  })
+
+  test('do not end the takeover of what a dead process left', async () => {
+    useFakeClock()
+    const directory = temporary()
+    const dead = createClient(heldFetch().net, { spool: { directory, maxBytes: 2 * MIB } })
+    trackLarge(dead, 40)
+    await turns()
+    const image = crash(directory)
+    const [, second = ''] = files(image, '.log')
+    const descriptors = useUpDescriptors((path) => path.endsWith(second.slice(-14)))
+    const { failed, hooks } = listen()
+    const net: ScriptedFetch = scriptedFetch()
+    const analytics = createClient(net, { spool: { directory: image }, ...hooks })
+    await pass(1_000)
+    expect(events(...net.arrivals).length).toBeLessThan(40)
+    descriptors.mockRestore()
+    await pass(6_000)
+    expect(events(...net.arrivals)).toEqual(names(0, 40))
+    expect(failed).toEqual([])
+    await analytics.close()
+    expect(files(image)).toEqual([])
+  })
+})

@@ -1,0 +1,194 @@
+import fs, { readFileSync, writeFileSync } from 'node:fs'
+import fc from 'fast-check'
+import { describe, expect, onTestFinished, test, vi } from 'vitest'
+import { entryBytes, entryJson, type Entry } from '../../src/entry.js'
+import type { SpoolError } from '../../src/errors.js'
+import { SpooledQueue } from '../../src/spool/spooled-queue.js'
+import { crash, diskBytes, files, temporary } from './directory.js'
+
+// A message may be retried for hours, while those behind it are delivered.
+
+const MIB = 1024 * 1024
+
+const toJson = (number: number) => JSON.stringify({ number, fill: 'x'.repeat(260) })
+const bytesOf = (text: string) => new TextEncoder().encode(text)
+const numberOf = (entry: Entry) => (JSON.parse(entryJson(entry)) as { number: number }).number
+
+/** A queue without a client around it: the test decides what has its outcome. */
+function startQueue(directory: string, maxBytes = MIB, fsync: 'off' | 'batch' = 'off') {
+  const faults: SpoolError[] = []
+  let last = 0
+  const queue = new SpooledQueue({
+    writeKey: 'k',
+    directory,
+    maxBytes,
+    maxQueueBytes: 64 * MIB,
+    fsync,
+    onAdopted: (count) => (last += count) - count + 1,
+    onFault: (error) => faults.push(error),
+    onLost: () => undefined,
+    onReady: () => undefined,
+    onTaken: () => undefined,
+  })
+  queue.start()
+  onTestFinished(() => queue.close())
+  return {
+    queue,
+    faults,
+    push: (json: string) => {
+      if (!queue.hasRoom(json.length)) return false
+      return queue.push(bytesOf(json), ++last, undefined)
+    },
+    /** Takes all messages that wait. */
+    take: () => {
+      queue.closeBatch()
+      const taken: Entry[] = []
+      while (queue.closedLength > 0) taken.push(...queue.take(2_500, 500_000))
+      return taken
+    },
+  }
+}
+
+/** The numbers of the messages that the next start on a copy of the directory sends, in order. */
+const recovered = (directory: string) => startQueue(crash(directory)).take().map(numberOf)
+
+/** Records messages, a batch at a time, and settles them, but for one in `every`, which wait. */
+function deliver(
+  { queue, push, take }: ReturnType<typeof startQueue>,
+  { count, every, onBatch }: { count: number; every: number; onBatch?: () => void },
+): Entry[] {
+  const waiting: Entry[] = []
+  for (let number = 0; number < count;) {
+    for (let i = 0; i < 100; i++) push(toJson(number++))
+    const taken = take()
+    const isWaiting = (entry: Entry) => numberOf(entry) % every === 0
+    waiting.push(...taken.filter(isWaiting))
+    queue.settle(taken.filter((entry) => !isWaiting(entry)))
+    onBatch?.()
+  }
+  return waiting
+}
+
+describe('messages that wait while later ones are delivered', () => {
+  test('keep only themselves on disk', () => {
+    const directory = temporary()
+    const subject = startQueue(directory)
+    let most = 0
+    const onBatch = () => {
+      most = Math.max(most, diskBytes(directory))
+    }
+    // One message in each file of 64 KiB: 5 MB in all.
+    const waiting = deliver(subject, { count: 15_000, every: 200, onBatch })
+    expect(waiting).toHaveLength(75)
+    expect(most).toBeLessThan(300_000)
+    subject.queue.settle(waiting)
+    expect(files(directory, '.log').length).toBeLessThanOrEqual(1)
+    expect(subject.faults).toEqual([])
+  })
+
+  test('let at most 1 MiB of those be sent again after a crash', () => {
+    const directory = temporary()
+    const subject = startQueue(directory, 1024 * MIB)
+    deliver(subject, { count: 20_000, every: 1_000_000 })
+    const again = recovered(directory)
+    expect(again[0]).toBe(0)
+    expect(again.length * toJson(20_000).length).toBeLessThan(MIB)
+  })
+
+  test('come first at the next start, in their order', () => {
+    const directory = temporary()
+    deliver(startQueue(directory), { count: 3_000, every: 500 })
+    const again = recovered(directory)
+    expect(again).toEqual(expect.arrayContaining([0, 500, 1_000, 1_500, 2_000, 2_500]))
+    expect(again).toEqual([...again].sort((a, b) => a - b))
+  })
+
+  test('stay where they are if their records are damaged, and hold up nobody', () => {
+    const directory = temporary()
+    const subject = startQueue(directory)
+    for (let number = 0; number < 100; number++) subject.push(toJson(number))
+    const [first, ...others] = subject.take()
+    const [path = ''] = files(directory, '.log')
+    writeFileSync(path, readFileSync(path).fill('?', 24, 100))
+    subject.queue.settle(others)
+    const read = vi.spyOn(fs, 'readSync')
+    onTestFinished(() => {
+      read.mockRestore()
+    })
+    deliver(subject, { count: 3_000, every: 1_000_000 })
+    // The file with the damage is read once, not with each batch.
+    expect(read.mock.calls.length).toBeLessThan(5)
+    expect(diskBytes(directory)).toBeLessThan(300_000)
+    subject.queue.settle(first ? [first] : [])
+    expect(subject.faults).toEqual([])
+  })
+
+  test('are written through to the disk before they leave their file, with fsync', () => {
+    const sync = vi.spyOn(fs, 'fsyncSync')
+    onTestFinished(() => {
+      sync.mockRestore()
+    })
+    deliver(startQueue(temporary(), MIB, 'batch'), { count: 700, every: 200 })
+    const { length } = sync.mock.calls
+    expect(length).toBeGreaterThan(0)
+    expect(length % 2).toBe(0) // each new file and its folder
+  })
+
+  test('are tried again later if the disk has no room for their own file', () => {
+    const directory = temporary()
+    const subject = startQueue(directory)
+    const open = fs.openSync
+    const full = vi.spyOn(fs, 'openSync').mockImplementation((path, ...rest) => {
+      if (!/\d-\d+\.log$/.test(String(path))) return open(path, ...rest)
+      throw Object.assign(new Error('ENOSPC: no space left on device'), { code: 'ENOSPC' })
+    })
+    deliver(subject, { count: 700, every: 200 })
+    full.mockRestore()
+    expect(subject.faults.map(({ code }) => code)).toEqual(['spool_failed'])
+    expect(recovered(directory)[0]).toBe(0)
+  })
+})
+
+test('whatever the order of the outcomes, no message is lost and few are sent again', () => {
+  const step = fc.oneof(
+    fc.record({ act: fc.constant('push' as const), count: fc.integer({ min: 1, max: 1_500 }) }),
+    fc.record({ act: fc.constant('settle' as const), share: fc.integer({ min: 1, max: 10 }) }),
+    fc.record({ act: fc.constant('oldest' as const), count: fc.integer({ min: 1, max: 300 }) }),
+  )
+  fc.assert(
+    fc.property(fc.array(step, { maxLength: 40 }), fc.integer(), (steps, seed) => {
+      const directory = temporary()
+      const subject = startQueue(directory)
+      const { queue } = subject
+      const pending = new Map<number, Entry>()
+      let made = 0
+      let random = seed >>> 0
+      const chance = (of: number) =>
+        (random = (Math.imul(random, 1_664_525) + 1_013_904_223) >>> 0) % 1_009 < 1_009 / of
+      for (const one of steps) {
+        if (one.act === 'push') {
+          for (let i = 0; i < one.count; i++) subject.push(toJson(made++))
+          for (const entry of subject.take()) pending.set(numberOf(entry), entry)
+        } else {
+          const all = [...pending.values()]
+          const settled =
+            one.act === 'oldest' ? all.slice(0, one.count) : all.filter(() => chance(one.share))
+          for (const entry of settled) pending.delete(numberOf(entry))
+          queue.settle(settled)
+        }
+        expect(diskBytes(directory)).toBeLessThanOrEqual(MIB)
+      }
+      const again = recovered(directory)
+      expect(again.findIndex((number, i) => number < (again[i - 1] ?? 0))).toBe(-1)
+      const left = new Set(again)
+      expect([...pending.keys()].filter((number) => !left.has(number))).toEqual([])
+      const bytes = again.length * toJson(made).length
+      const pendingBytes = [...pending.values()].reduce((sum, each) => sum + entryBytes(each), 0)
+      expect(bytes - pendingBytes).toBeLessThan(2 * 65_536)
+      queue.settle([...pending.values()])
+      expect(diskBytes(directory)).toBeLessThan(65_536)
+      expect(subject.faults).toEqual([])
+    }),
+    { numRuns: process.env['SLOW'] ? 1_000 : 20 },
+  )
+})

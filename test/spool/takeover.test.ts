@@ -1,0 +1,251 @@
+import { readdirSync } from 'node:fs'
+import { join } from 'node:path'
+import { describe, expect, onTestFinished, test } from 'vitest'
+import { startCollector, type Arrival, type Collector, type Reply } from '../collector.js'
+import { files, temporary } from './directory.js'
+import { compile, startPeer } from './processes.js'
+
+// Processes and threads that share a directory, are stopped and die. They beat every 200 ms instead of every 5 s, so
+// that a takeover needs little more than a second.
+
+const folder = compile(200)
+
+/** Polls: processes of their own don't tell when something holds. */
+const until = async (holds: () => boolean) => {
+  while (!holds()) await new Promise((resolve) => setTimeout(resolve, 5))
+}
+
+function start(name: string, directory: string, { url }: Collector) {
+  const peer = startPeer(folder, name, directory, url)
+  onTestFinished(() => peer.kill())
+  return peer
+}
+
+const idsOf = ({ messages }: Arrival) => messages.map(({ messageId }) => messageId)
+const ids = (name: string, from: number, to: number) =>
+  Array.from({ length: to - from }, (_, i) => `${name}.${from + i}`)
+
+describe('a client whose process lives', () => {
+  test('is taken over when its thread was terminated', async () => {
+    const collector = await startCollector()
+    collector.otherwise(({ path }) => (path === '/thread' ? 503 : 200))
+    const main = start('main', temporary(), collector)
+    main.order('thread', 'thread')
+    main.order('to', 'thread', 'record', 100)
+    await until(() => main.returned.get('thread') === 100)
+    main.order('terminate', 'thread')
+    await until(() => collector.accepted.length >= 100)
+    main.order('close')
+    await main.ended
+    expect(collector.accepted.map(({ messageId }) => messageId)).toEqual(ids('thread', 0, 100))
+    expect(main.stderr).toBe('')
+  })
+
+  test('sends nothing twice when it was stopped for longer than a takeover needs', async () => {
+    const collector = await startCollector()
+    let answer: Reply = 503
+    collector.otherwise(({ path }) => (path === '/stopped' ? answer : 200))
+    const directory = temporary()
+    const stopped = start('stopped', directory, collector)
+    stopped.order('record', 200)
+    await until(() => stopped.returned.get('stopped') === 200 && collector.arrivals.length > 0)
+    stopped.signal('SIGSTOP')
+    const other = start('other', directory, collector)
+    await until(() => collector.accepted.length >= 200)
+    stopped.signal('SIGCONT')
+    await until(() => stopped.outcomes.length >= 200)
+    answer = 200
+    stopped.order('record', 50)
+    await until(() => collector.accepted.length >= 250)
+    for (const peer of [stopped, other]) peer.order('close')
+    await Promise.all([stopped.ended, other.ended])
+    const taken = ids('stopped', 0, 200).map((message) => ({ message, code: 'spool_taken' }))
+    expect(stopped.outcomes).toEqual(taken)
+    const accepted = collector.arrivals.filter(({ path }) => path === '/other').flatMap(idsOf)
+    expect(accepted).toEqual(ids('stopped', 0, 200))
+    expect(collector.accepted.map(({ messageId }) => messageId)).toEqual(ids('stopped', 0, 250))
+    expect(files(directory)).toEqual([])
+  })
+})
+
+/** Numbers from a seed. Source: Mulberry32, in the public domain. */
+function randomFrom(seed: number): (below: number) => number {
+  let state = seed
+  return (below) => {
+    state = (state + 0x6d2b79f5) | 0
+    let mixed = Math.imul(state ^ (state >>> 15), 1 | state)
+    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed
+    return ((mixed ^ (mixed >>> 14)) >>> 0) % below
+  }
+}
+
+type Peer = ReturnType<typeof startPeer>
+
+/** What clients may do, given when they were interrupted. */
+class Model {
+  readonly #collector: Collector
+  /** Requests that were answered with 200. */
+  readonly #accepted = new Set<Arrival>()
+  /** Requests of each client that may have been under way when it was stopped or died, by their number. */
+  readonly #underWay = new Map<string, Set<number>>()
+  readonly #stopped = new Set<string>()
+
+  constructor(collector: Collector) {
+    this.#collector = collector
+  }
+
+  accepted(arrival: Arrival) {
+    this.#accepted.add(arrival)
+  }
+
+  /** A client was stopped or died. Its last request may lack an answer, or one more is on its way. */
+  interrupted(client: string, how: 'stopped' | 'dead') {
+    const { length } = this.#collector.arrivals.filter(({ path }) => path === `/${client}`)
+    const requests = this.#underWay.get(client) ?? new Set()
+    this.#underWay.set(client, requests.add(length - 1).add(length))
+    if (how === 'stopped') this.#stopped.add(client)
+  }
+
+  /** Each message that was accepted, in order, with how often that had no excuse. */
+  #deliveries(): Map<string, number> {
+    const counts = new Map<string, number>()
+    const deliveries = new Map<string, number>()
+    for (const arrival of this.#collector.arrivals) {
+      const client = arrival.path.slice(1)
+      const number = counts.get(client) ?? 0
+      counts.set(client, number + 1)
+      if (!this.#accepted.has(arrival)) continue
+      const weight = this.#underWay.get(client)?.has(number) ? 0 : 1
+      for (const id of idsOf(arrival)) deliveries.set(id, (deliveries.get(id) ?? 0) + weight)
+    }
+    return deliveries
+  }
+
+  violations(peers: readonly Peer[]): string[] {
+    const deliveries = this.#deliveries()
+    const found: string[] = []
+    for (const [id, times] of deliveries) if (times > 1) found.push(`${id} was sent twice`)
+    const last = new Map<string, number>()
+    for (const id of deliveries.keys()) {
+      const [writer = '', number = ''] = id.split('.')
+      // While another process sends what it took over, the one that was stopped sends what it records later.
+      const isOrdered = !this.#stopped.has(writer)
+      if (isOrdered && Number(number) < (last.get(writer) ?? 0)) found.push(`${id} was late`)
+      last.set(writer, Number(number))
+    }
+    for (const { returned, outcomes, stderr } of peers) {
+      if (stderr) found.push(stderr)
+      for (const [writer, count] of returned) {
+        const lost = ids(writer, 0, count).filter((id) => !deliveries.has(id))
+        if (lost.length > 0) found.push(`${lost.length} lost, the first ${lost[0]}`)
+      }
+      for (const { message, code } of outcomes) {
+        const isExpected = code === 'spool_taken' && this.#stopped.has(message.split('.')[0] ?? '')
+        if (!isExpected) found.push(`${message}: ${code}`)
+      }
+    }
+    return found
+  }
+}
+
+type Mood = 200 | 503 | 'reset' | 'late'
+
+/** Two processes and their threads on one directory: they record, are stopped, end and are killed at random. */
+async function attack(seed: number, actions: number): Promise<string[]> {
+  const random = randomFrom(seed)
+  const collector = await startCollector()
+  const model = new Model(collector)
+  let mood: Mood = 200
+  collector.otherwise(async (arrival) => {
+    const reply = mood
+    if (reply === 'late') await new Promise((resolve) => setTimeout(resolve, 30))
+    if (reply !== 200 && reply !== 'late') return reply
+    model.accepted(arrival)
+    return 200
+  })
+  const directory = temporary()
+  const folders = () => readdirSync(directory).flatMap((home) => readdirSync(join(directory, home)))
+  const peers: Peer[] = []
+  const enter = () => {
+    const peer = start(`p${peers.length}`, directory, collector)
+    peers.push(peer)
+    return { peer, threads: [] as string[], ended: 0 }
+  }
+  const living = [enter(), enter()]
+  await until(() => folders().length >= 2)
+
+  const record = async ({ peer, threads, ended }: (typeof living)[number]) => {
+    const count = 1 + random(200)
+    const enough = random(count + 1)
+    const thread = random(2) ? threads[ended] : undefined
+    const before = peer.returned.get(thread ?? peer.name) ?? 0
+    peer.order(...(thread ? ['to', thread] : []), 'record', count)
+    await until(() => (peer.returned.get(thread ?? peer.name) ?? 0) >= before + enough)
+  }
+  const endThread = async (one: (typeof living)[number]) => {
+    const thread = one.threads[one.ended]
+    if (!thread) {
+      const name = `${one.peer.name}t${one.ended}`
+      one.threads.push(name)
+      one.peer.order('thread', name)
+      return
+    }
+    one.peer.order('terminate', thread)
+    await until(() => one.peer.told.has(`terminated ${thread}`))
+    model.interrupted(thread, 'dead')
+    one.ended++
+  }
+  const kill = async (one: (typeof living)[number]) => {
+    await one.peer.kill()
+    for (const client of [one.peer.name, ...one.threads]) model.interrupted(client, 'dead')
+    living[living.indexOf(one)] = enter()
+  }
+  const stop = async ({ peer, threads }: (typeof living)[number]) => {
+    const before = new Set(folders())
+    peer.signal('SIGSTOP')
+    for (const client of [peer.name, ...threads]) model.interrupted(client, 'stopped')
+    // For a moment only, or for long enough that the other process takes over, if there is something to take.
+    const endMs = performance.now() + (random(2) === 1 ? 2_000 : 0)
+    const isTaken = () => folders().filter((name) => before.has(name)).length < before.size
+    await until(() => isTaken() || performance.now() > endMs)
+    peer.signal('SIGCONT')
+  }
+  const moods: Mood[] = [200, 'late', 503, 'reset']
+  const acts = [record, record, record, record, endThread, endThread, kill, stop]
+  for (let action = 0; action < actions; action++) {
+    mood = moods[random(moods.length)] ?? 200
+    await acts[random(acts.length)]?.(living[random(living.length)] ?? enter())
+  }
+
+  mood = 200
+  const last = start('last', directory, collector)
+  peers.push(last)
+  for (const { peer, threads, ended } of living) {
+    const thread = threads[ended]
+    if (thread) {
+      peer.order('to', thread, 'close')
+      await until(() => peer.told.has(`closed ${thread}`))
+    }
+    peer.order('close')
+    await peer.ended
+  }
+  await until(() => folders().length === 1)
+  last.order('close')
+  await last.ended
+  return [...model.violations(peers), ...files(directory)]
+}
+
+/** `SEED=… npx vitest run --project hookline takeover` makes the same choices again; processes keep their own time. */
+const { SEED, SLOW } = process.env
+
+test(
+  'whoever is stopped and killed, each message is sent by one process',
+  { timeout: 1_200_000 },
+  async () => {
+    const endMs = performance.now() + (SLOW ? 600_000 : 8_000)
+    for (let seed = Number(SEED ?? Date.now() % 1_000_000); ; seed++) {
+      expect(await attack(seed, 12), `SEED=${seed}`).toEqual([])
+      if (SEED || performance.now() > endMs) return
+    }
+  },
+)
