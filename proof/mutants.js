@@ -104,14 +104,6 @@ export const MUTANTS = [
       put: 'if (true)',
     },
   ]),
-  ...atRandom('a slow collector after an outage', [
-    {
-      name: 'a body does not shrink after a timeout',
-      says: /not over|stored up to/,
-      find: 'size.timedOut(batch);',
-      put: ';',
-    },
-  ]),
   ...atRandom('a backlog that takes longer than the exit allows', [
     {
       name: 'a script that ends gives up in spite of progress',

@@ -178,11 +178,11 @@ export const THEMES = {
     const isLarge = chance(0.5)
     const round = plain({
       load: isLarge ? burst(between(150, 220), 29_000) : burst(between(16_000, 24_000), 180),
-      end: { how: pick(['close', 'flush', 'end']) },
+      end: { how: pick(['close', 'flush', 'end', 'end']) },
     })
     round.endpoint.latencyMs = between(550, 900)
     Object.assign(round.client, { timeout: 2_500, spool: chance(0.3), callbacks: 'none' })
-    if (chance(0.3)) round.load.gateBytes = 1_500_000
+    if (round.end.how !== 'end' && chance(0.4)) round.load.gateBytes = 1_500_000
     if (chance(0.4)) {
       const fault = chance(0.5)
         ? { kind: 'status', status: 429, ...anyRetryAfter(chances), retryAfterS: between(5, 7) }
