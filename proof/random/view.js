@@ -108,9 +108,10 @@ export function viewsOf(record) {
   const suspects = new Set(lonelyFailures.flatMap(({ ids }) => ids))
   const isIsolated = isolationOf(poison)
   const views = lives.map((life, number) => {
-    const next = lives[number + 1]?.begun ?? Infinity
+    // By the clock of the heir itself: who started it may learn of it later.
+    const next = lives[number + 1]?.lines[0]?.at ?? Infinity
     const own = requests.filter(
-      ({ from }) => from >= (number ? life.begun - 500 : 0) && from < next,
+      ({ from }) => from >= (number ? life.lines[0].at : 0) && from < next,
     )
     return Object.assign(viewOf(record, life, own), {
       isHeir: number > 0,
