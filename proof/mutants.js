@@ -3,10 +3,14 @@
 import { cpSync, mkdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
+import { seedsOf } from './random/plan.js'
 
 const root = fileURLToPath(new URL('..', import.meta.url))
 /** Inside of the repository, from where packages are found. */
 const build = join(root, 'proof/build')
+
+/** Few enough to be quick, and all of them are played side by side. */
+const SEEDS_A_MUTANT = 16
 
 export const MUTANTS = [
   {
@@ -92,7 +96,127 @@ export const MUTANTS = [
     find: 'ids = await store.put(placed);',
     put: 'ids = []; void store.put(placed).catch(() => undefined);',
   },
+  ...atRandom('a poison message', [
+    {
+      name: 'a message that always fails is not isolated',
+      says: /not over|process_exit/,
+      find: 'if (strikes < ISOLATE_STRIKES)',
+      put: 'if (true)',
+    },
+  ]),
+  ...atRandom('a backlog that takes longer than the exit allows', [
+    {
+      name: 'a script that ends gives up in spite of progress',
+      says: /process_exit without|dropped without/,
+      find: 'const progressMs = Math.max(endedMs, this.#books.lastOutcomeMs);',
+      put: 'const progressMs = endedMs;',
+    },
+    {
+      name: 'a flush does not keep the process',
+      says: /process ended with 13|process_exit without|no answer when/,
+      find: 'if (isAnyoneWaiting)',
+      put: 'if (false)',
+    },
+    {
+      name: 'two bodies are under way at a time',
+      says: /requests in flight|brings message/,
+      find: 'this.#inFlight.size >= allowed',
+      put: 'this.#inFlight.size > allowed',
+    },
+  ]),
+  ...atRandom('a script that ends', [
+    {
+      name: 'a script that has ended waits for too long',
+      says: /process ended \d+ ms after/,
+      find: 'const EXIT_GRACE_MS = 5_000;',
+      put: 'const EXIT_GRACE_MS = 9_000;',
+    },
+  ]),
+  ...atRandom('an outage of everything', [
+    {
+      name: 'a flush ends before its messages',
+      says: /waited for|answered before/,
+      find: 'stretch.waiters.add(waiter);',
+      put: 'stretch.waiters.add(waiter); if (stretch.left < 50) resolve({ delivered: 0, failed: 0 });',
+    },
+    {
+      name: 'Retry-After is not read',
+      says: /asked for/,
+      find: 'delayMs > 0 ? Math.min(delayMs, MAX_RETRY_AFTER_MS) : 0',
+      put: '0',
+    },
+    {
+      name: 'the wait does not grow',
+      says: /within 5 s of an outage/,
+      find: 'FIRST_BACKOFF_MS * 2 ** (failures - 1)',
+      put: 'FIRST_BACKOFF_MS',
+    },
+  ]),
+  ...atRandom('the same refusal for everything', [
+    {
+      name: 'nothing is said of a loss',
+      says: /not a word of it/,
+      find: 'this.#told.add(kind);',
+      put: 'return;',
+    },
+    {
+      name: 'each loss is a warning',
+      says: /warnings for/,
+      find: 'if (this.#told.has(kind))',
+      put: 'if (false)',
+    },
+    {
+      name: 'a 400 for everything is split to the end',
+      says: /requests to learn/,
+      find: 'this.#sameRefusals.count >= most',
+      put: 'false',
+    },
+  ]),
+  ...atRandom('refusals by content', [
+    {
+      name: 'a 400 takes its neighbours down',
+      says: /rejected 400 without a reason/,
+      find: '(status === 413 || status === 400) && messages > 1',
+      put: 'status === 413 && messages > 1',
+    },
+  ]),
+  ...atRandom('hostile answers', [
+    {
+      name: 'what an answer calls a code is taken as it is',
+      says: /internal_error without a reason|process ended with 1/,
+      find: "(typeof value === 'string' ? value : JSON.stringify(value))",
+      put: 'String(value)',
+    },
+  ]),
+  ...atRandom('freeze and thaw', [
+    {
+      name: 'a late timer does not look at the socket',
+      says: /frozen meanwhile/,
+      find: 'if (isLate && graces++ < MAX_GRACES)',
+      put: 'if (false)',
+    },
+  ]),
+  ...atRandom('answers that can’t be read', [
+    {
+      name: 'a body that is cut is waited for',
+      says: /nothing for/,
+      find: 'if (!response.complete)',
+      put: 'if (false)',
+    },
+  ]),
 ]
+
+/** Mutants of proof 5: each is looked for in some rounds of one theme. */
+function atRandom(theme, mutants) {
+  const seeds = seedsOf(theme, SEEDS_A_MUTANT)
+  return mutants.map((mutant) => ({
+    proof: 5,
+    package: 'sdk',
+    file: 'analytics.js',
+    seeds,
+    ...mutant,
+  }))
+}
 
 /**
  * Makes the copy, and gives the environment in which a proof runs on it.

@@ -12,9 +12,10 @@ import { toPage } from './page.js'
 import chain from './proofs/chain.js'
 import faults from './proofs/faults.js'
 import fsync from './proofs/fsync.js'
+import random from './proofs/random.js'
 import spool from './proofs/spool.js'
 
-const PROOFS = [faults, spool, chain, fsync]
+const PROOFS = [faults, spool, chain, fsync, random]
 const page = fileURLToPath(new URL('../docs/proofs.md', import.meta.url))
 
 const { values: flags } = parseArgs({
@@ -23,18 +24,34 @@ const { values: flags } = parseArgs({
     quick: { type: 'boolean', default: false },
     write: { type: 'boolean', default: false },
     'self-test': { type: 'boolean', default: false },
+    // Of proof 5: which round, how many of them, or for how long.
+    seed: { type: 'string' },
+    rounds: { type: 'string' },
+    minutes: { type: 'string' },
   },
 })
 const numbers = flags.only?.split(',').map(Number) ?? PROOFS.map(({ number }) => number)
 const unknown = numbers.filter((number) => !PROOFS.some((proof) => proof.number === number))
 // A misspelled number would prove nothing, and nothing red looks like success.
 if (unknown.length > 0)
-  throw new Error(`There is no proof ${unknown.join(', ')}: --only takes some of 1,2,3,4.`)
+  throw new Error(`There is no proof ${unknown.join(', ')}: --only takes some of 1,2,3,4,5.`)
 if (flags.write && (flags.quick || flags.only))
   throw new Error('--write needs a full run, of all proofs.')
 if (!existsSync(new URL('../destination/dist/main.js', import.meta.url)))
   throw new Error('Build first: npm run proof does.')
 const chosen = PROOFS.filter(({ number }) => numbers.includes(number))
+
+const numberOf = (name) => {
+  if (flags[name] === undefined) return undefined
+  const number = Number(flags[name])
+  if (!(number >= 0)) throw new Error(`--${name} takes a number, not “${flags[name]}”.`)
+  return number
+}
+const chance = {
+  seed: numberOf('seed'),
+  rounds: numberOf('rounds'),
+  minutes: numberOf('minutes'),
+}
 
 const progress = (text) => {
   if (process.stderr.isTTY) process.stderr.write(`\r\x1b[K${text.slice(0, 100)}`)
@@ -57,7 +74,7 @@ async function tried(proof, options) {
 
 const results = []
 for (const proof of chosen) {
-  const result = await tried(proof, {})
+  const result = await tried(proof, chance)
   progress('')
   results.push({ proof, result })
   if (result.skipped) {
@@ -68,7 +85,7 @@ for (const proof of chosen) {
   if (!isGreen) isRed = true
   console.log(`${proof.number}. ${proof.title}: ${isGreen ? 'green' : 'RED'}. ${result.summary}`)
   for (const fault of result.faults) console.log(`   ${fault}`)
-  if (!flags.quick) {
+  if (!flags.quick && result.rows.length > 0) {
     const table = new Table({ head: result.head, style: { head: [], border: [] } })
     table.push(...result.rows)
     console.log(table.toString())
@@ -87,6 +104,8 @@ if (flags['self-test'] || flags.write) {
       isQuick: true,
       env,
       scripts,
+      seeds: mutant.seeds,
+      says: mutant.says,
       drainMs: MUTANT_DRAIN_MS,
       progress: () => undefined,
     })
