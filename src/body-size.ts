@@ -4,9 +4,6 @@ import { MAX_BODY_MESSAGES } from './limits.js'
 /** A client that knows nothing of its endpoint yet joins at most this many messages that piled up. */
 const FIRST_MESSAGES = 100
 
-/** How fast the estimate of a request's fixed time rises again after an answer that came quickly. */
-const FIXED_TIME_RISE = 0.05
-
 /** The search for the largest body that a server takes ends within this part of it. */
 const SEARCH_PRECISION = 0.1
 
@@ -24,7 +21,9 @@ export class BodySize {
   readonly #timeoutMs: number
   #messages: number
   #bytes: number
-  #fixedMs = Infinity
+  /** The time that no smaller body would save, as far as it is known. */
+  #fixedMs = 0
+  #last: { messages: number; durationMs: number } | undefined
   /** The smallest body that was answered with 413. */
   #tooLargeBytes = Infinity
 
@@ -49,8 +48,7 @@ export class BodySize {
 
   /** A server accepted a body after so much time. */
   accepted({ entries, bodyBytes }: Batch, durationMs: number): void {
-    const rise = Number.isFinite(this.#fixedMs) ? (durationMs - this.#fixedMs) * FIXED_TIME_RISE : 0
-    this.#fixedMs = Math.min(durationMs, this.#fixedMs + rise)
+    this.#estimate(entries.length, durationMs)
     const growingMs = durationMs - this.#fixedMs
     const leftMs = this.#timeoutMs - this.#fixedMs
     if (growingMs > leftMs * 0.75) {
@@ -61,6 +59,20 @@ export class BodySize {
       }
       if (bodyBytes * 2 > this.#bytes) this.#growBytes(bodyBytes)
     }
+  }
+
+  /** Two bodies of which one has at least twice the messages show what a message costs, and what a request. */
+  #estimate(messages: number, durationMs: number): void {
+    const last = this.#last
+    if (!last) this.#fixedMs = durationMs
+    else if (messages >= last.messages * 2 || messages * 2 <= last.messages) {
+      const messageMs = (durationMs - last.durationMs) / (messages - last.messages)
+      this.#fixedMs = Math.max(0, durationMs - Math.max(0, messageMs) * messages)
+    } else {
+      this.#fixedMs = Math.min(this.#fixedMs, durationMs)
+      return // the older one stays to compare with
+    }
+    this.#last = { messages, durationMs }
   }
 
   /** No answer came within the timeout. */
