@@ -1,3 +1,4 @@
+import { recogniseAcrossBuilds } from './across-builds.js'
 import { HooklineError } from './hookline-error.js'
 
 /** An option of the client is wrong: thrown by the constructor. */
@@ -124,3 +125,14 @@ export class SpoolError extends HooklineError {
     this.code = code
   }
 }
+
+recogniseAcrossBuilds({
+  OptionError,
+  ValidationError,
+  MessageTooLargeError,
+  ClosedError,
+  DroppedError,
+  RejectedError,
+  RetriesExhaustedError,
+  SpoolError,
+})

@@ -1,3 +1,5 @@
+import { recogniseAcrossBuilds } from './across-builds.js'
+
 /**
  * The base of every error that hookline makes: catch this one to catch them all.
  *
@@ -7,3 +9,5 @@ export abstract class HooklineError extends Error {
   /** What went wrong, as a stable word that a program can compare with. */
   abstract readonly code: string
 }
+
+recogniseAcrossBuilds({ HooklineError })
