@@ -1,3 +1,4 @@
+import { recogniseAcrossBuilds } from './across-builds.js'
 import { createTransport, type Transport } from './attempt.js'
 import { createBatch, encodeBody, MAX_BATCH_BYTES, splitBatch } from './batch.js'
 import { describe } from './describe.js'
@@ -17,6 +18,7 @@ import { RECORD_OVERHEAD } from './spool/record.js'
 import { SpooledQueue } from './spool/spooled-queue.js'
 import type {
   AliasMessage,
+  AnalyticsClient,
   AnyPlan,
   Callback,
   FlushResult,
@@ -60,7 +62,7 @@ const EXIT_GRACE_MS = 5_000
  * await analytics.close()
  * ```
  */
-export class Analytics<Plan extends PlanOf<Plan> = AnyPlan> {
+export class Analytics<Plan extends PlanOf<Plan> = AnyPlan> implements AnalyticsClient<Plan> {
   readonly #settings: Settings
   readonly #queue: Queue | SpooledQueue
   readonly #spool: SpooledQueue | undefined
@@ -221,7 +223,7 @@ export class Analytics<Plan extends PlanOf<Plan> = AnyPlan> {
    * counted neither as delivered nor as failed: it stays queued, and `stats().pending` has it. Default:
    * Infinity, so through an outage.
    */
-  flush({ timeout = Infinity }: { timeout?: number } = {}): Promise<FlushResult> {
+  flush({ timeout = Infinity }: { timeout?: number | undefined } = {}): Promise<FlushResult> {
     const timeoutMs = checkTimeout('flush', timeout)
     const settled = this.#books.settled(timeoutMs)
     this.#closeBatch() // after it, which may have called callbacks that recorded more
@@ -235,7 +237,9 @@ export class Analytics<Plan extends PlanOf<Plan> = AnyPlan> {
    *
    * @param options - `timeout`: milliseconds, default 30,000; 0 gives up at once, Infinity never does
    */
-  close({ timeout = CLOSE_TIMEOUT_MS }: { timeout?: number } = {}): Promise<FlushResult> {
+  close({
+    timeout = CLOSE_TIMEOUT_MS,
+  }: { timeout?: number | undefined } = {}): Promise<FlushResult> {
     const timeoutMs = checkTimeout('close', timeout)
     // Set before anything is told of closing: a callback may close again.
     return (this.#closing ??= Promise.resolve().then(() => this.#close(timeoutMs)))
@@ -450,6 +454,8 @@ export class Analytics<Plan extends PlanOf<Plan> = AnyPlan> {
     noDrainAtExit(this.#drain)
   }
 }
+
+recogniseAcrossBuilds({ Analytics })
 
 const decoder = new TextDecoder()
 

@@ -13,6 +13,7 @@ export type { DropReason, SpoolCode } from './errors.js'
 export type { AnalyticsOptions, Fetch, FetchInit, FetchResponse, SpoolOptions } from './options.js'
 export type {
   AliasMessage,
+  AnalyticsClient,
   AnyPlan,
   Callback,
   DeliveredReport,

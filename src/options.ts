@@ -25,16 +25,26 @@ export interface FetchInit {
   readonly method: 'POST'
   /** Authorization, content type and encoding, user agent, count of retries. */
   readonly headers: Record<string, string>
-  /** A batch as JSON, perhaps compressed. */
-  readonly body: Uint8Array<ArrayBuffer>
+  /**
+   * A batch as JSON, perhaps compressed: a `Uint8Array`. TypeScript 5.7 made that type generic, and `fetch` takes
+   * only one of its kinds; this is that kind in versions before and after.
+   */
+  readonly body: ReturnType<Uint8ArrayConstructor['of']>
   /** Redirects are not to be followed. */
   readonly redirect: 'manual'
   /** Aborts when the time is over. */
   readonly signal: AbortSignal
 }
 
-/** The part of the WHATWG `fetch` function that the client uses; any `fetch` fits. */
-export type Fetch = (url: string, init: FetchInit) => Promise<FetchResponse>
+/**
+ * The part of the WHATWG `fetch` function that the client uses; any `fetch` fits. Its `init` is a {@link FetchInit}.
+ */
+export type Fetch = (
+  url: string,
+  // The types of node-fetch 3 refuse the bytes, and under `exactOptionalPropertyTypes` the signal, that its code takes.
+  // eslint-disable-next-line @typescript-eslint/no-explicit-any
+  init: FetchInit & Readonly<Record<'body' | 'signal', any>>,
+) => Promise<FetchResponse>
 
 /** Where and how {@link AnalyticsOptions.spool} keeps messages. */
 export interface SpoolOptions {

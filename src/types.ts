@@ -1,5 +1,13 @@
 import type { HooklineError } from './hookline-error.js'
 
+declare global {
+  // Without it, a program compiled with `lib: ['es2022', 'dom']` and without Node's types finds an error in ours.
+  interface SymbolConstructor {
+    /** The method that `await using` calls at the end of its block. */
+    readonly asyncDispose: unique symbol
+  }
+}
+
 /**
  * A plain object of JSON values: traits, properties, context.
  *
@@ -250,4 +258,46 @@ export interface FlushResult {
   readonly delivered: number
   /** Messages that were lost; callbacks and `onFailed` got the reasons. */
   readonly failed: number
+}
+
+/**
+ * What a client can do. Let your code depend on this interface rather than on the class: a test can then pass a fake,
+ * and a function that only records needs only `Pick<AnalyticsClient, 'track'>`. {@link Analytics} describes each
+ * method in full.
+ *
+ * @typeParam Plan - the properties of each event, by its name; see {@link PlanOf}
+ *
+ * @example
+ * ```ts
+ * import type { AnalyticsClient } from 'hookline'
+ *
+ * export function signUp(userId: string, analytics: Pick<AnalyticsClient, 'track'>): void {
+ *   analytics.track({ userId, event: 'Signed Up' })
+ * }
+ * ```
+ */
+export interface AnalyticsClient<Plan extends PlanOf<Plan> = AnyPlan> {
+  /** Says who a user is, and what you know about them. */
+  identify(message: IdentifyMessage, callback?: Callback): void
+  /** Says what a user did. */
+  track<Event extends keyof Plan & string>(
+    message: TrackMessage<Plan, Event>,
+    callback?: Callback,
+  ): void
+  /** Says which page a user saw. */
+  page(message: PageMessage, callback?: Callback): void
+  /** Says which screen of an app a user saw. */
+  screen(message: PageMessage, callback?: Callback): void
+  /** Says which group a user belongs to, and what you know about the group. */
+  group(message: GroupMessage, callback?: Callback): void
+  /** Says that two ids are one user. */
+  alias(message: AliasMessage, callback?: Callback): void
+  /** Sends what is queued, and waits until each message recorded before has its outcome. */
+  flush(options?: { timeout?: number | undefined }): Promise<FlushResult>
+  /** Flushes, and reports what is left after the timeout as failed. */
+  close(options?: { timeout?: number | undefined }): Promise<FlushResult>
+  /** Closes the client at the end of an `await using` block. */
+  [Symbol.asyncDispose](): Promise<void>
+  /** The counts of messages at this instant. */
+  stats(): Stats
 }
