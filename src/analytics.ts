@@ -32,7 +32,7 @@ import type {
   TrackMessage,
   WireMessage,
 } from './types.js'
-import { validate } from './validate.js'
+import { checkReturned, validate } from './validate.js'
 
 /** How many messages may be in flight when batching is off. */
 const UNBATCHED_CONCURRENCY = 16
@@ -328,8 +328,7 @@ export class Analytics<Plan extends PlanOf<Plan> = AnyPlan> implements Analytics
     try {
       const seen = JSON.parse(decoder.decode(json)) as WireMessage
       const changed: unknown = this.#settings.beforeSend?.(seen)
-      // A promise is no message; that it rejects must not end the process.
-      if (changed instanceof Promise) changed.catch(() => undefined)
+      checkReturned(changed)
       if (changed !== null) {
         Object.assign(message, complete(validate(type, changed), {}))
         return encode(message)

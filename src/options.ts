@@ -137,8 +137,9 @@ export interface AnalyticsOptions {
   readonly integrations?: Integrations | undefined
   /**
    * Sees each message as it would be sent, and gives back what to send instead, or `null` to drop it.
-   * Synchronous. It has a copy: changing that changes nothing of yours. If it throws, or gives back what
-   * is no message, then the message is dropped rather than sent unredacted.
+   * It must be synchronous: the constructor refuses an async function. It has a copy: changing that changes nothing of
+   * yours. If it throws, or returns anything else than a message or `null`, then the message is dropped rather than
+   * sent unredacted.
    */
   readonly beforeSend?: ((message: WireMessage) => WireMessage | null) | undefined
   /** Called once for each batch that a server accepted. */
@@ -278,7 +279,7 @@ export function checkOptions(writeKey: unknown, options: unknown): Settings {
     fetch: callable('fetch', given.fetch),
     context: fields('context', given.context),
     integrations: fields('integrations', given.integrations),
-    beforeSend: callable('beforeSend', given.beforeSend),
+    beforeSend: checkBeforeSend(given.beforeSend),
     onDelivered: callable('onDelivered', given.onDelivered),
     onFailed: callable('onFailed', given.onFailed),
     spool: checkSpool(given.spool),
@@ -394,6 +395,16 @@ function oneOf<const Value>(
 function callable<Function>(option: string, given: unknown): Function | undefined {
   if (given === undefined || typeof given === 'function') return given as Function | undefined
   throw new OptionError(option, `${option} must be a function, got ${describe(given)}.`)
+}
+
+/** An async function is refused here, before a message is lost. Others that return a promise show it only when called. */
+function checkBeforeSend(given: unknown): AnalyticsOptions['beforeSend'] {
+  const beforeSend = callable<NonNullable<AnalyticsOptions['beforeSend']>>('beforeSend', given)
+  if (Object.prototype.toString.call(beforeSend) !== '[object AsyncFunction]') return beforeSend
+  throw new OptionError(
+    'beforeSend',
+    'beforeSend must be synchronous, but it is an async function. Return the message itself, or null to drop it, and do what has to be awaited before the call.',
+  )
 }
 
 /** A copy of a plain object, as JSON makes it: what can't be sent is refused here, not at every call. */

@@ -1,5 +1,5 @@
 import { describe, isPlainObject } from './describe.js'
-import { ValidationError } from './errors.js'
+import { OptionError, ValidationError } from './errors.js'
 import { MAX_MESSAGE_ID_LENGTH } from './limits.js'
 import type { CheckedMessage, MessageType, WireMessage } from './types.js'
 
@@ -80,6 +80,27 @@ export function validate(type: MessageType, given: unknown): CheckedMessage {
     context: plainObject(type, 'context', message.context),
     integrations: plainObject(type, 'integrations', message.integrations),
   }
+}
+
+/**
+ * Refuses a value that `beforeSend` returns by mistake. As a message it would be refused too, but with advice on its
+ * fields, which are not what is wrong.
+ *
+ * @throws {@link OptionError} for a promise and for undefined.
+ */
+export function checkReturned(returned: unknown): void {
+  if (returned === undefined) {
+    const advice = 'Return the message, or null to drop it.'
+    throw new OptionError('beforeSend', `it returned undefined. ${advice}`)
+  }
+  const isPromise = typeof returned === 'object' && returned !== null && 'then' in returned
+  if (!isPromise) return
+  // A rejection that nobody handles would end the process.
+  Promise.resolve(returned).catch(() => undefined)
+  throw new OptionError(
+    'beforeSend',
+    'it must be synchronous, but it returned a promise. Return the message itself, or null to drop it, and do what has to be awaited before the call.',
+  )
 }
 
 function unknownField(type: MessageType, field: string): ValidationError {
