@@ -5,6 +5,12 @@ export function isPlainObject(value: unknown): value is Record<string, unknown> 
   return prototype === null || Object.getPrototypeOf(prototype) === null
 }
 
+/** Whether JSON has more levels of objects and arrays than given. */
+export function isDeeperThan(levels: number, json: unknown): boolean {
+  if (typeof json !== 'object' || json === null) return false
+  return levels === 0 || Object.values(json).some((inner) => isDeeperThan(levels - 1, inner))
+}
+
 const MAX_DESCRIBED = 40
 
 /** Says what came instead of what was expected, in a few words: errors end up in logs. */

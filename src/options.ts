@@ -1,6 +1,6 @@
-import { describe, isPlainObject } from './describe.js'
+import { describe, isDeeperThan, isPlainObject } from './describe.js'
 import { OptionError } from './errors.js'
-import { MAX_TIMER_MS } from './limits.js'
+import { MAX_DEPTH, MAX_TIMER_MS } from './limits.js'
 import { fs, zlib } from './runtime.js'
 import type { DeliveredReport, FailedReport, Fields, Integrations, WireMessage } from './types.js'
 
@@ -413,10 +413,14 @@ function fields(option: string, given: unknown): Record<string, never> | undefin
   if (!isPlainObject(given)) {
     throw new OptionError(option, `${option} must be a plain object, got ${describe(given)}.`)
   }
+  let json: Record<string, never>
   try {
-    return JSON.parse(JSON.stringify(given)) as Record<string, never>
+    json = JSON.parse(JSON.stringify(given)) as Record<string, never>
   } catch (cause) {
     const why = cause instanceof Error ? cause.message : String(cause)
     throw new OptionError(option, `${option} must be a plain object of JSON values: ${why}`)
   }
+  const levels = MAX_DEPTH - 1 // the message around it is one
+  if (!isDeeperThan(levels, json)) return json
+  throw new OptionError(option, `${option} must be nested at most ${levels} levels deep.`)
 }

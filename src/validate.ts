@@ -47,8 +47,8 @@ export function validate(type: MessageType, given: unknown): CheckedMessage {
     throw wrong(type, 'type', `left out, or '${type}'`, message.type)
   }
   const isAlias = type === 'alias'
-  const userId = text(type, 'userId', message.userId, isAlias)
-  const anonymousId = text(type, 'anonymousId', message.anonymousId, false)
+  const userId = id(type, 'userId', message.userId, isAlias)
+  const anonymousId = id(type, 'anonymousId', message.anonymousId, false)
   if (userId === undefined && anonymousId === undefined) {
     throw new ValidationError(
       'userId',
@@ -71,8 +71,8 @@ export function validate(type: MessageType, given: unknown): CheckedMessage {
     userId,
     anonymousId,
     event: text(type, 'event', message.event, type === 'track'),
-    groupId: text(type, 'groupId', message.groupId, type === 'group'),
-    previousId: text(type, 'previousId', message.previousId, isAlias),
+    groupId: id(type, 'groupId', message.groupId, type === 'group'),
+    previousId: id(type, 'previousId', message.previousId, isAlias),
     category: label(type, 'category', message.category),
     name: label(type, 'name', message.name),
     properties: isSeen ? (traits ?? properties) : properties,
@@ -134,6 +134,18 @@ function text(
   throw wrong(type, field, 'a non-empty string', given, advice)
 }
 
+/** Who or what a message is about. Receivers look it up in databases, none of which stores NUL in a text. */
+function id(
+  type: MessageType,
+  field: string,
+  given: unknown,
+  isRequired: boolean,
+): string | undefined {
+  const checked = text(type, field, given, isRequired)
+  if (!checked?.includes('\0')) return checked
+  throw wrong(type, field, 'a string without NUL characters', given, ' Remove them.')
+}
+
 /** A string that may be empty. */
 function label(type: MessageType, field: string, given: unknown): string | undefined {
   if (given === undefined || typeof given === 'string') return given
@@ -151,14 +163,18 @@ function plainObject(
 
 function checkMessageId(type: MessageType, given: unknown): string | undefined {
   const messageId = text(type, 'messageId', given, false)
-  if (messageId === undefined || messageId.length <= MAX_MESSAGE_ID_LENGTH) return messageId
-  throw wrong(
-    type,
-    'messageId',
-    `a string of at most ${MAX_MESSAGE_ID_LENGTH} characters`,
-    messageId,
-  )
+  if (messageId === undefined) return undefined
+  if (messageId.length > MAX_MESSAGE_ID_LENGTH) {
+    const expected = `a string of at most ${MAX_MESSAGE_ID_LENGTH} characters`
+    throw wrong(type, 'messageId', expected, messageId)
+  }
+  if (!CONTROL_CHARACTER.test(messageId)) return messageId
+  const expected = 'a string without control characters'
+  throw wrong(type, 'messageId', expected, messageId, ' Remove them: it travels in a header too.')
 }
+
+/** What would end the value of a header, or is not allowed in it. Source: RFC 9110, 5.5. */
+const CONTROL_CHARACTER = /[\0-\x1F\x7F]/
 
 /** ISO 8601, with the time zone: without one, what a time means would depend on the machine. */
 const ISO_8601 =
@@ -170,7 +186,7 @@ function checkTimestamp(type: MessageType, given: unknown): string | undefined {
   const isDate = Object.prototype.toString.call(given) === '[object Date]'
   if (isDate || (typeof given === 'string' && isOnCalendar(given))) {
     const date = new Date(given as Date | string)
-    if (!Number.isNaN(date.getTime())) return date.toISOString()
+    if (!Number.isNaN(date.getTime())) return checkYear(type, date)
   }
   if (isDate) throw wrong(type, 'timestamp', 'a valid time', given, ' It is an Invalid Date.')
   const expected =
@@ -178,6 +194,15 @@ function checkTimestamp(type: MessageType, given: unknown): string | undefined {
   const advice = typeof given === 'number' ? ' Pass new Date(milliseconds).' : ''
   throw wrong(type, 'timestamp', expected, given, advice)
 }
+
+/** Other years have a sign and six digits in ISO 8601, which not every receiver reads. */
+function checkYear(type: MessageType, date: Date): string {
+  const iso = date.toISOString()
+  if (iso.length === ISO_LENGTH) return iso
+  throw wrong(type, 'timestamp', 'in the years 0 to 9999 (UTC)', iso)
+}
+
+const ISO_LENGTH = '2026-01-02T03:04:05.678Z'.length
 
 /** `Date` itself takes 30 February for 2 March. */
 function isOnCalendar(text: string): boolean {
