@@ -1,4 +1,7 @@
-/** Whether something is an object as literals and JSON make them, of whatever realm (Jest has its own). */
+/**
+ * Whether a value is an object as literals and JSON make them. It may come from another realm with an
+ * `Object.prototype` of its own, such as the one in which Jest runs tests.
+ */
 export function isPlainObject(value: unknown): value is Record<string, unknown> {
   if (typeof value !== 'object' || value === null) return false
   const prototype: unknown = Object.getPrototypeOf(value)
@@ -13,7 +16,7 @@ export function isDeeperThan(levels: number, json: unknown): boolean {
 
 const MAX_DESCRIBED = 40
 
-/** Says what came instead of what was expected, in a few words: errors end up in logs. */
+/** Describes a value for an error message. It is short, because errors end up in logs. */
 export function describe(value: unknown): string {
   if (value === null) return 'null'
   if (Array.isArray(value)) return 'an array'

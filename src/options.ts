@@ -401,9 +401,10 @@ function callable<Function>(option: string, given: unknown): Function | undefine
 function checkBeforeSend(given: unknown): AnalyticsOptions['beforeSend'] {
   const beforeSend = callable<NonNullable<AnalyticsOptions['beforeSend']>>('beforeSend', given)
   if (Object.prototype.toString.call(beforeSend) !== '[object AsyncFunction]') return beforeSend
+  const advice = 'Return the message itself, or null to drop it. Await before the call instead.'
   throw new OptionError(
     'beforeSend',
-    'beforeSend must be synchronous, but it is an async function. Return the message itself, or null to drop it, and do what has to be awaited before the call.',
+    `beforeSend must be synchronous, but it is an async function. ${advice}`,
   )
 }
 

@@ -3,7 +3,7 @@ import { OptionError, ValidationError } from './errors.js'
 import { MAX_MESSAGE_ID_LENGTH } from './limits.js'
 import type { CheckedMessage, MessageType, WireMessage } from './types.js'
 
-/** The fields that a call of each type may have. */
+/** The fields that each type of message may have. */
 const FIELDS: Record<MessageType, ReadonlySet<string>> = {
   identify: known('traits'),
   track: known('event', 'properties'),
@@ -27,7 +27,8 @@ function known(...own: string[]): ReadonlySet<string> {
 }
 
 /**
- * Checks what a call was given. Each field is read once, so that what was checked is what is sent.
+ * Checks the message of a call. It reads each field once: a getter that gives another value next time must not get
+ * past the checks.
  *
  * @throws {@link ValidationError} that names the field, what was expected and what came.
  */
@@ -42,7 +43,7 @@ export function validate(type: MessageType, given: unknown): CheckedMessage {
   for (const field in given) if (!allowed.has(field)) throw unknownField(type, field)
 
   const message = given as Partial<Record<keyof WireMessage, unknown>>
-  // A lost message that is recorded again has its type.
+  // `onFailed` gives lost messages with their type, and applications record them again as they are.
   if (message.type !== undefined && message.type !== type) {
     throw wrong(type, 'type', `left out, or '${type}'`, message.type)
   }
@@ -97,9 +98,10 @@ export function checkReturned(returned: unknown): void {
   if (!isPromise) return
   // A rejection that nobody handles would end the process.
   Promise.resolve(returned).catch(() => undefined)
+  const advice = `Return the message itself, or null to drop it. Await before the call instead.`
   throw new OptionError(
     'beforeSend',
-    'it must be synchronous, but it returned a promise. Return the message itself, or null to drop it, and do what has to be awaited before the call.',
+    `it must be synchronous, but it returned a promise. ${advice}`,
   )
 }
 
@@ -119,7 +121,7 @@ function wrong(type: MessageType, field: string, expected: string, given: unknow
   )
 }
 
-/** An id or a name that counts only if there is something in it. */
+/** Checks an id or a name, which must not be empty. */
 function text(
   type: MessageType,
   field: string,
@@ -134,7 +136,7 @@ function text(
   throw wrong(type, field, 'a non-empty string', given, advice)
 }
 
-/** Who or what a message is about. Receivers look it up in databases, none of which stores NUL in a text. */
+/** Checks the id of a user or group. Receivers keep ids in databases, and PostgreSQL does not store NUL in a text. */
 function id(
   type: MessageType,
   field: string,
@@ -146,7 +148,7 @@ function id(
   throw wrong(type, field, 'a string without NUL characters', given, ' Remove them.')
 }
 
-/** A string that may be empty. */
+/** Checks a name or category, which may be empty. */
 function label(type: MessageType, field: string, given: unknown): string | undefined {
   if (given === undefined || typeof given === 'string') return given
   throw wrong(type, field, 'a string', given)
@@ -173,14 +175,14 @@ function checkMessageId(type: MessageType, given: unknown): string | undefined {
   throw wrong(type, 'messageId', expected, messageId, ' Remove them: it travels in a header too.')
 }
 
-/** What would end the value of a header, or is not allowed in it. Source: RFC 9110, 5.5. */
+/** A character that the value of a header must not have. Source: RFC 9110, 5.5. */
 const CONTROL_CHARACTER = /[\0-\x1F\x7F]/
 
-/** ISO 8601, with the time zone: without one, what a time means would depend on the machine. */
+/** ISO 8601 with a time zone. Without one, the time would depend on the time zone of the machine. */
 const ISO_8601 =
   /^(\d{4})-(\d\d)-(\d\d)(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d))?$/i
 
-/** Gives the time in the one form in which it travels: milliseconds, UTC. */
+/** Converts a time to the form in which it is sent: ISO 8601 with milliseconds, UTC. */
 function checkTimestamp(type: MessageType, given: unknown): string | undefined {
   if (given === undefined) return undefined
   const isDate = Object.prototype.toString.call(given) === '[object Date]'
@@ -195,7 +197,7 @@ function checkTimestamp(type: MessageType, given: unknown): string | undefined {
   throw wrong(type, 'timestamp', expected, given, advice)
 }
 
-/** Other years have a sign and six digits in ISO 8601, which not every receiver reads. */
+/** Refuses years that ISO 8601 writes with a sign and six digits, because not every receiver reads them. */
 function checkYear(type: MessageType, date: Date): string {
   const iso = date.toISOString()
   if (iso.length === ISO_LENGTH) return iso
@@ -204,7 +206,7 @@ function checkYear(type: MessageType, date: Date): string {
 
 const ISO_LENGTH = '2026-01-02T03:04:05.678Z'.length
 
-/** `Date` itself takes 30 February for 2 March. */
+/** Whether the day exists. `Date` accepts 30 February, and makes it 2 March. */
 function isOnCalendar(text: string): boolean {
   const [, year, month, day] = ISO_8601.exec(text) ?? []
   return Number(day) <= new Date(Date.UTC(Number(year), Number(month), 0)).getUTCDate()
