@@ -1,3 +1,4 @@
+import { recogniseAcrossBuilds } from './across-builds.js'
 import { createTransport, type Transport } from './attempt.js'
 import { ENVELOPE_BYTES } from './batch.js'
 import { BodySize } from './body-size.js'
@@ -17,6 +18,7 @@ import { Sender, type Pace } from './send.js'
 import { SpooledQueue } from './spool/spooled-queue.js'
 import type {
   AliasMessage,
+  AnalyticsClient,
   AnyPlan,
   Callback,
   DeliveryOutcome,
@@ -25,22 +27,14 @@ import type {
   IdentifyMessage,
   LostMessage,
   MessageType,
+  OtherMessages,
   PageMessage,
   PlanOf,
   Stats,
   TrackMessage,
   WireMessage,
 } from './types.js'
-import { validate } from './validate.js'
-
-/** What the calls but track take. */
-interface OtherMessages {
-  identify: IdentifyMessage
-  page: PageMessage
-  screen: PageMessage
-  group: GroupMessage
-  alias: AliasMessage
-}
+import { checkReturned, validate } from './validate.js'
 
 /** How many messages may be in flight when batching is off. */
 const UNBATCHED_CONCURRENCY = 16
@@ -78,7 +72,7 @@ const PACE: Pace = { backoffMs, gatherMs: 2, later }
  * await analytics.close()
  * ```
  */
-export class Analytics<Plan extends PlanOf<Plan> = AnyPlan> {
+export class Analytics<Plan extends PlanOf<Plan> = AnyPlan> implements AnalyticsClient<Plan> {
   readonly #settings: Settings
   readonly #queue: Queue | SpooledQueue
   readonly #spool: SpooledQueue | undefined
@@ -281,7 +275,7 @@ export class Analytics<Plan extends PlanOf<Plan> = AnyPlan> {
    * Infinity, so for as long as an outage lasts.
    * @returns how many of the messages that were pending when it was called were delivered, and how many lost
    */
-  flush({ timeout = Infinity }: { timeout?: number } = {}): Promise<FlushResult> {
+  flush({ timeout = Infinity }: { timeout?: number | undefined } = {}): Promise<FlushResult> {
     const timeoutMs = checkTimeout('flush', timeout)
     const settled = this.#books.settled(timeoutMs)
     this.#closeBatch() // after it, which may have called callbacks that recorded more
@@ -297,7 +291,9 @@ export class Analytics<Plan extends PlanOf<Plan> = AnyPlan> {
    * @returns how many messages were delivered and lost since the client was made. Messages that `beforeSend`
    * or `disabled` dropped are not counted: the application asked for that.
    */
-  close({ timeout = CLOSE_TIMEOUT_MS }: { timeout?: number } = {}): Promise<FlushResult> {
+  close({
+    timeout = CLOSE_TIMEOUT_MS,
+  }: { timeout?: number | undefined } = {}): Promise<FlushResult> {
     const timeoutMs = checkTimeout('close', timeout)
     // Set before anything is told of closing: a callback may close again.
     return (this.#closing ??= Promise.resolve().then(() => this.#close(timeoutMs)))
@@ -387,8 +383,7 @@ export class Analytics<Plan extends PlanOf<Plan> = AnyPlan> {
     try {
       const seen = JSON.parse(decoder.decode(json)) as WireMessage
       const changed: unknown = this.#settings.beforeSend?.(seen)
-      // A promise is no message; that it rejects must not end the process.
-      if (changed instanceof Promise) changed.catch(() => undefined)
+      checkReturned(changed)
       if (changed !== null) {
         Object.assign(message, complete(validate(type, changed), {}))
         return encode(message)
@@ -557,6 +552,8 @@ export class Analytics<Plan extends PlanOf<Plan> = AnyPlan> {
     noDrainAtExit(this.#drain)
   }
 }
+
+recogniseAcrossBuilds({ Analytics })
 
 const decoder = new TextDecoder()
 

@@ -1,6 +1,7 @@
+import { isDeeperThan } from './describe.js'
 import { MessageTooLargeError, ValidationError } from './errors.js'
 import { createId } from './id.js'
-import { MAX_MESSAGE_BYTES } from './limits.js'
+import { MAX_DEPTH, MAX_MESSAGE_BYTES } from './limits.js'
 import type { CheckedMessage, WireMessage } from './types.js'
 import { version } from './version.js'
 
@@ -47,7 +48,8 @@ const encoder = new TextEncoder()
 /**
  * Encodes a message as JSON. What comes back is overwritten by the next call.
  *
- * @throws {@link ValidationError} for what JSON can't hold, naming where in the message it is.
+ * @throws {@link ValidationError} for what JSON can't hold, naming where in the message it is, and for a message that
+ * is nested too deeply.
  * @throws {@link MessageTooLargeError} over {@link MAX_MESSAGE_BYTES}.
  */
 export function encode(message: WireMessage): Uint8Array {
@@ -67,7 +69,30 @@ export function encode(message: WireMessage): Uint8Array {
       byteLength,
     )
   }
+  if (mayBeTooDeep(json)) checkDepth(message, json)
   return scratch.subarray(0, written)
+}
+
+/** Tells nearly every message without reading it twice: each level takes two characters, and a brace or a bracket. */
+function mayBeTooDeep(json: string): boolean {
+  return json.length > 2 * MAX_DEPTH && count('{', json) + count('[', json) > MAX_DEPTH
+}
+
+function count(character: string, text: string): number {
+  let found = 0
+  for (let at = text.indexOf(character); at >= 0; at = text.indexOf(character, at + 1)) found++
+  return found
+}
+
+function checkDepth({ type }: WireMessage, json: string): void {
+  for (const [field, value] of Object.entries(JSON.parse(json) as object)) {
+    if (isDeeperThan(MAX_DEPTH - 1, value)) {
+      throw new ValidationError(
+        field,
+        `${type}() was given ${field} nested too deeply: collectors take at most ${MAX_DEPTH} levels, the message included. Send less, or the inner part as a string of JSON.`,
+      )
+    }
+  }
 }
 
 function unencodable(message: WireMessage, cause: unknown): ValidationError {

@@ -1,11 +1,12 @@
+import { recogniseAcrossBuilds } from './across-builds.js'
 import { HooklineError } from './hookline-error.js'
 
-/** An option of the client is wrong: thrown by the constructor. */
+/** An option is wrong. The constructor, `flush` and `close` throw it. */
 export class OptionError extends HooklineError {
-  /** The class's name, for logs. */
+  /** The name of the class. */
   override readonly name = 'OptionError'
   override readonly code = 'invalid_option'
-  /** The option's name. */
+  /** The name of the option. */
   readonly option: string
 
   constructor(option: string, message: string) {
@@ -15,14 +16,14 @@ export class OptionError extends HooklineError {
 }
 
 /**
- * A call was given something that is no message: thrown by the call, or reported with
- * `onInvalid: 'report'`. Nothing else is affected.
+ * A call was given an invalid message. The call throws it, or reports it with `onInvalid: 'report'`. Other messages are
+ * not affected.
  */
 export class ValidationError extends HooklineError {
-  /** The class's name, for logs. */
+  /** The name of the class. */
   override readonly name = 'ValidationError'
   override readonly code = 'invalid_message'
-  /** Path of the field that is wrong, such as `userId` or `properties.total`. */
+  /** The path of the invalid field, such as `userId` or `properties.total`. */
   readonly field: string
 
   constructor(field: string, message: string, options?: { cause?: unknown }) {
@@ -31,12 +32,14 @@ export class ValidationError extends HooklineError {
   }
 }
 
-/** A message is larger than 32 KB: thrown by the call, or reported with `onInvalid: 'report'`. */
+/**
+ * A message is larger than 32 KB (32,768 bytes of JSON). The call throws it, or reports it with `onInvalid: 'report'`.
+ */
 export class MessageTooLargeError extends HooklineError {
-  /** The class's name, for logs. */
+  /** The name of the class. */
   override readonly name = 'MessageTooLargeError'
   override readonly code = 'message_too_large'
-  /** Size of the message's JSON in bytes. */
+  /** The size of the message's JSON, in bytes. */
   readonly bytes: number
 
   constructor(message: string, bytes: number) {
@@ -45,26 +48,26 @@ export class MessageTooLargeError extends HooklineError {
   }
 }
 
-/** A call came after `close()`: its message was not sent. */
+/** A message was recorded after `close()`, and is not sent. */
 export class ClosedError extends HooklineError {
-  /** The class's name, for logs. */
+  /** The name of the class. */
   override readonly name = 'ClosedError'
   override readonly code = 'closed'
 }
 
 /**
- * Why a message was given up without a server's word:
- * `queue_full` (`maxQueueBytes` reached), `before_send` (the hook dropped it, or failed), `disabled`
- * (the client is switched off), `close_timeout` (`close()` ran out of time), `process_exit` (the
- * script ended and the endpoint did not answer in time) or `internal_error` (a defect of this package:
- * please report it with the error's `cause`).
+ * Why the client gave up a message:
+ * `queue_full` (`maxQueueBytes` is reached), `before_send` (the hook dropped the message, or failed), `disabled`
+ * (the client is disabled), `close_timeout` (`close()` ran out of time), `process_exit` (the script ended and the
+ * endpoint took no message in time) or `internal_error` (a defect of this package: please report it with the
+ * error's `cause`).
  */
 export type DropReason =
   'queue_full' | 'before_send' | 'disabled' | 'close_timeout' | 'process_exit' | 'internal_error'
 
-/** A message was given up without a server's word; `code` says why. */
+/** The client gave up a message. `code` is the reason. */
 export class DroppedError extends HooklineError {
-  /** The class's name, for logs. */
+  /** The name of the class. */
   override readonly name = 'DroppedError'
   override readonly code: DropReason
 
@@ -74,14 +77,14 @@ export class DroppedError extends HooklineError {
   }
 }
 
-/** The server refused a message for good. */
+/** The server refused a message, which is not sent again. */
 export class RejectedError extends HooklineError {
-  /** The class's name, for logs. */
+  /** The name of the class. */
   override readonly name = 'RejectedError'
   override readonly code = 'rejected'
-  /** The answer's HTTP status. */
+  /** The HTTP status of the answer. */
   readonly status: number
-  /** The start of the answer's body, or what the server said of this one message. */
+  /** The start of the answer's body, or the server's explanation for this message. */
   readonly detail: string
   /** The error's message without the server's own words, for logs that must not repeat these. */
   readonly summary: string
@@ -94,12 +97,12 @@ export class RejectedError extends HooklineError {
   }
 }
 
-/** A message was given up after `maxRetries` retries; `cause` is the last failure. */
+/** The client gave up a message after `maxRetries` retries. `cause` is the last failure. */
 export class RetriesExhaustedError extends HooklineError {
-  /** The class's name, for logs. */
+  /** The name of the class. */
   override readonly name = 'RetriesExhaustedError'
   override readonly code = 'retries_exhausted'
-  /** How many requests were made. */
+  /** The number of requests that were made. */
   readonly attempts: number
 
   constructor(message: string, attempts: number, cause: Error) {
@@ -109,17 +112,19 @@ export class RetriesExhaustedError extends HooklineError {
 }
 
 /**
- * What the spool has to say:
- * `spooled` (a callback is told this at `close()`, or at the end of the script: the message is not delivered
- * yet, and safe on disk for the next start), `spool_failed` (the disk or the directory does not take
- * messages: they wait in memory), `spool_corrupt` (what was on disk can't be read any more) or
- * `spool_taken` (this process stood still for so long that another one took over its messages).
+ * What happened to the spool:
+ *
+ * - `spooled`: the message is not delivered yet, and is on disk for the next start. Callbacks get this at `close()` and
+ *   at the end of the script.
+ * - `spool_failed`: messages can't be written to the disk or the directory, and wait in memory.
+ * - `spool_corrupt`: messages on disk can no longer be read.
+ * - `spool_taken`: this process was stopped for so long that another process took over its messages.
  */
 export type SpoolCode = 'spooled' | 'spool_failed' | 'spool_corrupt' | 'spool_taken'
 
-/** The spool has something to say of messages, or of itself; `code` says what. */
+/** Something happened to the spool, or to messages in it. `code` says what. */
 export class SpoolError extends HooklineError {
-  /** The class's name, for logs. */
+  /** The name of the class. */
   override readonly name = 'SpoolError'
   override readonly code: SpoolCode
 
@@ -128,3 +133,14 @@ export class SpoolError extends HooklineError {
     this.code = code
   }
 }
+
+recogniseAcrossBuilds({
+  OptionError,
+  ValidationError,
+  MessageTooLargeError,
+  ClosedError,
+  DroppedError,
+  RejectedError,
+  RetriesExhaustedError,
+  SpoolError,
+})

@@ -1,9 +1,13 @@
+import { recogniseAcrossBuilds } from './across-builds.js'
+
 /**
- * The base of every error that hookline makes: catch this one to catch them all.
+ * The base class of every error of hookline. `instanceof` works for errors of either build, ES modules or CommonJS.
  *
- * The `message` is for people and may change between versions; the `code` is for programs and stays.
+ * Compare `code` in programs: it stays the same between versions. The `message` is for people, and may change.
  */
 export abstract class HooklineError extends Error {
-  /** What went wrong, as a stable word that a program can compare with. */
+  /** The kind of error, as a stable word. */
   abstract readonly code: string
 }
+
+recogniseAcrossBuilds({ HooklineError })

@@ -21,6 +21,7 @@ export type {
 } from './options.js'
 export type {
   AliasMessage,
+  AnalyticsClient,
   AnyPlan,
   Callback,
   DeliveredReport,
@@ -35,6 +36,7 @@ export type {
   LostMessage,
   MessageOptions,
   MessageType,
+  OtherMessages,
   PageMessage,
   PlanOf,
   Stats,

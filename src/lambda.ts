@@ -8,13 +8,13 @@ export type { Answer, ReceiverOptions, WebhookEvent }
 /** What is read of the event that API Gateway (v1 and v2), a function URL or a load balancer passes. */
 export interface LambdaRequest {
   /** One value a header. */
-  headers?: Record<string, string | undefined> | null
+  headers?: Record<string, string | undefined> | null | undefined
   /** All values of a header; API Gateway v1 has the last one only in `headers`. */
-  multiValueHeaders?: Record<string, string[] | undefined> | null
+  multiValueHeaders?: Record<string, string[] | undefined> | null | undefined
   /** The body; an object where a middleware has parsed it. */
   body?: unknown
   /** Whether the body is in Base64. */
-  isBase64Encoded?: boolean
+  isBase64Encoded?: boolean | undefined
 }
 
 /** What they all take as an answer. */

@@ -1,7 +1,7 @@
-import { describe, isPlainObject } from './describe.js'
+import { describe, isDeeperThan, isPlainObject } from './describe.js'
 import { OptionError } from './errors.js'
 import { checkHeaders } from './headers.js'
-import { MAX_BODY_BYTES, MAX_TIMER_MS } from './limits.js'
+import { MAX_BODY_BYTES, MAX_DEPTH, MAX_TIMER_MS } from './limits.js'
 import type { Logger } from './log.js'
 import { fs, http, isBun, zlib } from './runtime.js'
 import type { DeliveredReport, FailedReport, Fields, Integrations, WireMessage } from './types.js'
@@ -27,16 +27,26 @@ export interface FetchInit {
   readonly method: 'POST'
   /** Authorization, content type and encoding, user agent, count of retries, and the option `headers`. */
   readonly headers: Record<string, string>
-  /** A batch as JSON, perhaps compressed. */
-  readonly body: Uint8Array<ArrayBuffer>
+  /**
+   * A batch as JSON, perhaps compressed: a `Uint8Array`. TypeScript 5.7 made that type generic, and `fetch` takes
+   * only one of its kinds; this is that kind in versions before and after.
+   */
+  readonly body: ReturnType<Uint8ArrayConstructor['of']>
   /** Redirects are not to be followed. */
   readonly redirect: 'manual'
   /** Aborts when the time is over. */
   readonly signal: AbortSignal
 }
 
-/** The part of the WHATWG `fetch` function that the client uses; any `fetch` fits. */
-export type Fetch = (url: string, init: FetchInit) => Promise<FetchResponse>
+/**
+ * The part of the WHATWG `fetch` function that the client uses; any `fetch` fits. Its `init` is a {@link FetchInit}.
+ */
+export type Fetch = (
+  url: string,
+  // The types of node-fetch 3 refuse the bytes, and under `exactOptionalPropertyTypes` the signal, that its code takes.
+  // eslint-disable-next-line @typescript-eslint/no-explicit-any
+  init: FetchInit & Readonly<Record<'body' | 'signal', any>>,
+) => Promise<FetchResponse>
 
 /** The part of an Agent of `node:http` or `node:https` by which the client knows one. */
 export interface HttpAgent {
@@ -163,8 +173,9 @@ export interface AnalyticsOptions {
   readonly integrations?: Integrations | undefined
   /**
    * Sees each message as it would be sent, and gives back what to send instead, or `null` to drop it.
-   * Synchronous. It has a copy: changing that changes nothing of yours. If it throws, or gives back what
-   * is no message, then the message is dropped rather than sent unredacted.
+   * It must be synchronous: the constructor refuses an async function. It has a copy: changing that changes nothing of
+   * yours. If it throws, or returns anything else than a message or `null`, then the message is dropped rather than
+   * sent unredacted.
    */
   readonly beforeSend?: ((message: WireMessage) => WireMessage | null) | undefined
   /** Called once for each batch that a server accepted. */
@@ -354,7 +365,7 @@ export function checkOptions(writeKey: unknown, options: unknown): Settings {
     headers: checkHeaders(given.headers),
     context: fields('context', given.context),
     integrations: fields('integrations', given.integrations),
-    beforeSend: callable('beforeSend', given.beforeSend),
+    beforeSend: checkBeforeSend(given.beforeSend),
     onDelivered: callable('onDelivered', given.onDelivered),
     onFailed: callable('onFailed', given.onFailed),
     logger: checkLogger(given.logger),
@@ -510,16 +521,31 @@ function callable<Function>(option: string, given: unknown): Function | undefine
   throw new OptionError(option, `${option} must be a function, got ${describe(given)}.`)
 }
 
+/** An async function is refused here, before a message is lost. Others that return a promise show it only when called. */
+function checkBeforeSend(given: unknown): AnalyticsOptions['beforeSend'] {
+  const beforeSend = callable<NonNullable<AnalyticsOptions['beforeSend']>>('beforeSend', given)
+  if (Object.prototype.toString.call(beforeSend) !== '[object AsyncFunction]') return beforeSend
+  const advice = 'Return the message itself, or null to drop it. Await before the call instead.'
+  throw new OptionError(
+    'beforeSend',
+    `beforeSend must be synchronous, but it is an async function. ${advice}`,
+  )
+}
+
 /** A copy of a plain object, as JSON makes it: what can't be sent is refused here, not at every call. */
 function fields(option: string, given: unknown): Record<string, never> | undefined {
   if (given === undefined) return undefined
   if (!isPlainObject(given)) {
     throw new OptionError(option, `${option} must be a plain object, got ${describe(given)}.`)
   }
+  let json: Record<string, never>
   try {
-    return JSON.parse(JSON.stringify(given)) as Record<string, never>
+    json = JSON.parse(JSON.stringify(given)) as Record<string, never>
   } catch (cause) {
     const why = cause instanceof Error ? cause.message : String(cause)
     throw new OptionError(option, `${option} must be a plain object of JSON values: ${why}`)
   }
+  const levels = MAX_DEPTH - 1 // the message around it is one
+  if (!isDeeperThan(levels, json)) return json
+  throw new OptionError(option, `${option} must be nested at most ${levels} levels deep.`)
 }

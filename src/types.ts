@@ -1,22 +1,31 @@
 import type { HooklineError } from './hookline-error.js'
 
+declare global {
+  // Without this, our declarations do not compile with `lib: ['es2022', 'dom']` and without the types of Node.
+  interface SymbolConstructor {
+    /** The method that `await using` calls at the end of its block. */
+    readonly asyncDispose: unique symbol
+  }
+}
+
 /**
- * A plain object of JSON values: traits, properties, context.
+ * A plain object of JSON values: traits, properties or context.
  *
- * What JSON has no word for follows JSON's own rules: a `Date` becomes its ISO string, `undefined` and
- * functions vanish, `NaN` becomes `null`.
+ * Other values are converted as `JSON.stringify` converts them: a `Date` becomes its ISO string, `undefined` and
+ * functions are left out, and `NaN` becomes `null`.
  */
 export interface Fields {
-  // `any` lets interfaces in, which `unknown` would refuse for want of an index signature.
+  // An interface has no index signature: with `unknown` here it would be refused, with `any` it is accepted.
   // eslint-disable-next-line @typescript-eslint/no-explicit-any
   readonly [key: string]: any
-  /** Keeps arrays, Maps and Sets out: they are objects, but no plain ones. */
+  /** Refuses arrays, Maps and Sets, which are not plain objects. */
   readonly [Symbol.iterator]?: never
 }
 
 /**
- * Switches destinations by name, case-sensitively. All are on unless told otherwise; `All: false` turns
- * off every one that is not switched on by name. An object switches on and carries settings.
+ * Turns destinations on and off by name; names are case-sensitive. Every destination is on by default. `All: false`
+ * turns off every destination that is not turned on by its name. An object turns a destination on and gives it
+ * settings.
  *
  * Source: spec "Endpoints", rule 1.
  *
@@ -27,43 +36,47 @@ export interface Fields {
  */
 export type Integrations = Readonly<Record<string, boolean | Fields>>
 
-/** Who did it: a `userId`, an `anonymousId`, or both. Non-empty strings. */
+/** Identifies the user: a `userId`, an `anonymousId`, or both. Each is a non-empty string without NUL characters. */
 export type Identity =
   | {
       /** The user's id in your database. */
       readonly userId: string
-      /** The id that the user had before you knew who it was. */
+      /** The id that the user had before signing in. */
       readonly anonymousId?: string | undefined
     }
   | {
       /** The user's id in your database. */
       readonly userId?: undefined
-      /** The id of a user whom you don't know yet. */
+      /** The id of a user who has not signed in. */
       readonly anonymousId: string
     }
 
-/** What every message may carry, whatever its type. */
+/** The fields that a message of any type may have. */
 export interface MessageOptions {
   /**
-   * When it happened: a `Date`, or an ISO 8601 string with its time zone. Leave it out for what happens
-   * now, send it when importing the past.
+   * When it happened: a `Date`, or an ISO 8601 string with its time zone, in the years 0 to 9999. Set it when you
+   * import old data.
    *
    * @defaultValue the time of the call
    */
   readonly timestamp?: Date | string | undefined
-  /** More about the circumstances (ip, user agent, locale); not an attribute of the user. */
+  /**
+   * The circumstances of the call, such as the IP address, the user agent and the locale. Facts about the user are
+   * traits.
+   */
   readonly context?: Fields | undefined
-  /** Which destinations get this message. */
+  /** Selects the destinations that get this message. */
   readonly integrations?: Integrations | undefined
   /**
-   * The id by which receivers know a message that comes twice; at most 100 characters.
+   * The id by which receivers recognise a message that arrives twice. It has at most 100 characters, and no control
+   * characters.
    *
    * @defaultValue a UUID version 7, which starts with the time
    */
   readonly messageId?: string | undefined
 }
 
-/** Says who a user is, and what you know about them. */
+/** The argument of `identify`: a user, and what you know about them. */
 export type IdentifyMessage<Who = Identity> = Who &
   MessageOptions & {
     /** Traits of the user. */
@@ -71,7 +84,8 @@ export type IdentifyMessage<Who = Identity> = Who &
   }
 
 /**
- * A tracking plan: the properties of each event, by the event's name. It exists for the compiler alone.
+ * A tracking plan: the properties of each event, by the event's name. Only the compiler reads it; nothing checks
+ * properties at run time.
  *
  * @example
  * ```ts
@@ -80,10 +94,10 @@ export type IdentifyMessage<Who = Identity> = Who &
  */
 export type PlanOf<Plan> = { readonly [Event in keyof Plan]: Fields }
 
-/** The plan of a client that was given none: any event, any properties. */
+/** The plan of a client without a plan: any event with any properties. */
 export type AnyPlan = Record<string, Fields>
 
-/** Says what a user did. */
+/** The argument of `track`: what a user did. */
 export type TrackMessage<
   Plan = AnyPlan,
   Event extends keyof Plan = keyof Plan,
@@ -92,7 +106,7 @@ export type TrackMessage<
   MessageOptions & {
     /** The event's name. */
     readonly event: Event
-    // Whatever has no property that is required takes an object without any, `object` only some.
+    // `{}` extends a type that requires no property. `object` does not extend a type with optional properties.
     // eslint-disable-next-line @typescript-eslint/no-empty-object-type
   } & ({} extends Plan[Event]
     ? {
@@ -105,8 +119,8 @@ export type TrackMessage<
       })
 
 /**
- * Says which page or screen a user saw. Its traits travel as `properties`, which is also accepted as the
- * name of the field; `url`, `title`, `referrer` and `path` are the traits that destinations know.
+ * The argument of `page` and `screen`: what a user saw. The traits are sent as `properties`, and you can give them by
+ * either name. Destinations know the traits `url`, `title`, `referrer` and `path`.
  */
 export type PageMessage<Who = Identity> = Who &
   MessageOptions & {
@@ -118,18 +132,18 @@ export type PageMessage<Who = Identity> = Who &
     | {
         /** Traits of the page. */
         readonly traits?: Fields | undefined
-        /** Not both. */
+        /** Left out, because `traits` is given. */
         readonly properties?: undefined
       }
     | {
-        /** Traits of the page, by the name that they have on the wire. */
+        /** Traits of the page, by the name under which they are sent. */
         readonly properties?: Fields | undefined
-        /** Not both. */
+        /** Left out, because `properties` is given. */
         readonly traits?: undefined
       }
   )
 
-/** Says which group (company, project, team) a user belongs to. */
+/** The argument of `group`: the company, project or team that a user belongs to. */
 export type GroupMessage<Who = Identity> = Who &
   MessageOptions & {
     /** The group's id. */
@@ -138,22 +152,36 @@ export type GroupMessage<Who = Identity> = Who &
     readonly traits?: Fields | undefined
   }
 
-/** Says that two ids are one user. */
+/** The argument of `alias`: two ids of the same user. */
 export type AliasMessage = MessageOptions & {
   /** The user's new id. */
   readonly userId: string
   /** The id that the user had until now. */
   readonly previousId: string
-  /** The id that the user had before you knew who it was. */
+  /** The id that the user had before signing in. */
   readonly anonymousId?: string | undefined
+}
+
+/** What each call but `track` takes. */
+export interface OtherMessages {
+  /** A user, and what you know about them. */
+  identify: IdentifyMessage
+  /** A page that a user saw. */
+  page: PageMessage
+  /** A screen that a user saw. */
+  screen: PageMessage
+  /** A group that a user belongs to. */
+  group: GroupMessage
+  /** Two ids of one user. */
+  alias: AliasMessage
 }
 
 /** The type of a message: one for each method of the client. */
 export type MessageType = 'identify' | 'track' | 'page' | 'screen' | 'group' | 'alias'
 
-/** A message as it travels: what a call recorded, completed. Fields that were not given are absent. */
+/** A message as it is sent: what a call recorded, completed by the client. Fields that were not given are absent. */
 export interface WireMessage {
-  /** Which call it was. */
+  /** The method that recorded it. */
   type: MessageType
   /** The message's id, the same in every attempt. */
   messageId: string
@@ -161,7 +189,7 @@ export interface WireMessage {
   timestamp: string
   /** The user's id. */
   userId?: string | undefined
-  /** The id of a user whom nobody knows yet. */
+  /** The id of a user who has not signed in. */
   anonymousId?: string | undefined
   /** The event's name, on track. */
   event?: string | undefined
@@ -179,12 +207,12 @@ export interface WireMessage {
   traits?: Record<string, unknown> | undefined
   /** Context, with the library's name and version. */
   context?: Record<string, unknown> | undefined
-  /** Which destinations get it. */
+  /** Selects the destinations that get it. */
   integrations?: Record<string, unknown> | undefined
 }
 
 /**
- * A message whose fields are what they should be; what the call left out is still undefined.
+ * A message whose fields have been validated, before the client adds an id and a time.
  *
  * @internal
  */
@@ -194,57 +222,62 @@ export type CheckedMessage = Omit<WireMessage, 'messageId' | 'timestamp'> & {
 }
 
 /**
- * Called exactly once with a message's outcome: nothing when a server accepted it, the reason when it
- * was lost. What it throws is logged and goes no further. It is called after the call has returned; only
- * a loop that loses more than 1,000 messages without a pause meets, in a later call, what it has to tell.
+ * Called exactly once with the outcome of a message: without an argument when a server accepted it, with the reason
+ * when it was lost. An error that the callback throws is logged and goes no further.
+ *
+ * It is called after the call that recorded the message has returned. In a loop that loses more than 1,000 messages
+ * without a pause, callbacks of earlier messages are called inside a later call.
  */
 export type Callback = (error?: HooklineError) => void
 
-/** One batch that a server accepted. */
+/** Describes a batch that a server accepted. */
 export interface DeliveredReport {
-  /** How many messages were accepted. */
+  /** The number of messages that were accepted. */
   readonly messages: number
-  /** Size of the body, in bytes of JSON. */
+  /** The size of the body, in bytes of JSON. */
   readonly bytes: number
-  /** How many requests it took. */
+  /** The number of requests that it took. */
   readonly attempts: number
-  /** From the start of the first attempt to the answer, in milliseconds. */
+  /** The time from the start of the first attempt to the answer, in milliseconds. */
   readonly durationMs: number
 }
 
 /** A message that was lost. */
 export interface LostMessage {
-  /** Which call it was; `unknown` for one that the spool can't read any more. */
+  /** The method that recorded it, or `unknown` if the spool can no longer read it. */
   readonly type: string
-  /** The message's id, where the call got as far as having one. */
+  /** The message's id. It is undefined if the call was refused before the message had one. */
   readonly messageId: string | undefined
-  /** The message as it would have travelled, to be kept and sent again; absent if it could not be encoded. */
+  /**
+   * The message as it would have been sent, so that you can keep it and send it again. It is undefined if it could not
+   * be encoded.
+   */
   readonly json: string | undefined
 }
 
-/** Messages that were lost together, and why. */
+/** Describes messages that were lost together, for one reason. */
 export interface FailedReport {
-  /** The messages, in the order of their calls; none when a spool fails that has lost nothing. */
+  /** The messages, in the order of their calls. It is empty when a spool fails without losing a message. */
   readonly messages: readonly LostMessage[]
-  /** Why; `error.code` tells the reasons apart. */
+  /** The reason; compare `error.code`. */
   readonly error: HooklineError
 }
 
 /**
- * The books of a client: `accepted = delivered + rejected + dropped + pending` holds at every instant.
+ * The counts of a client. At every instant, `accepted = delivered + rejected + dropped + pending`.
  */
 export interface Stats {
-  /** Calls that were valid, and messages that were taken over from a spool. */
+  /** Valid calls, and messages taken over from a spool. */
   readonly accepted: number
   /** Messages that a server accepted. */
   readonly delivered: number
-  /** Messages that a server refused for good. */
+  /** Messages that a server refused and that are not sent again. */
   readonly rejected: number
-  /** Messages given up here: queue full, hook, disabled, closed, out of retries or of time. */
+  /** Messages that the client gave up, for a reason that `onFailed` and the callback get. */
   readonly dropped: number
   /** Messages without an outcome yet: queued, spooled or in flight. */
   readonly pending: number
-  /** Size of the pending messages, in bytes of their JSON. */
+  /** The size of the pending messages, in bytes of their JSON. */
   readonly pendingBytes: number
 }
 
@@ -263,10 +296,61 @@ export type DeliveryOutcome =
       readonly error: HooklineError
     }
 
-/** What became of the messages that a flush waited for. */
+/** The outcomes of the messages that a flush waited for. */
 export interface FlushResult {
   /** Messages that a server accepted. */
   readonly delivered: number
-  /** Messages that were lost; callbacks and `onFailed` got the reasons. */
+  /** Messages that were lost. Their callbacks and `onFailed` got the reasons. */
   readonly failed: number
+}
+
+/**
+ * What a client can do. Let your code depend on this interface rather than on the class: a test can then pass a fake,
+ * and a function that only records needs only `Pick<AnalyticsClient, 'track'>`. {@link Analytics} describes each
+ * method in full.
+ *
+ * @typeParam Plan - the properties of each event, by its name; see {@link PlanOf}
+ *
+ * @example
+ * ```ts
+ * import type { AnalyticsClient } from 'hookline'
+ *
+ * export function signUp(userId: string, analytics: Pick<AnalyticsClient, 'track'>): void {
+ *   analytics.track({ userId, event: 'Signed Up' })
+ * }
+ * ```
+ */
+export interface AnalyticsClient<Plan extends PlanOf<Plan> = AnyPlan> {
+  /** Records who a user is, and the user's traits. */
+  identify(message: IdentifyMessage, callback?: Callback): void
+  /** Records what a user did. */
+  track<Event extends keyof Plan & string>(
+    message: TrackMessage<Plan, Event>,
+    callback?: Callback,
+  ): void
+  /** Records which page a user saw. */
+  page(message: PageMessage, callback?: Callback): void
+  /** Records which screen of an app a user saw. */
+  screen(message: PageMessage, callback?: Callback): void
+  /** Records which group a user belongs to, and the group's traits. */
+  group(message: GroupMessage, callback?: Callback): void
+  /** Records that two ids belong to the same user. */
+  alias(message: AliasMessage, callback?: Callback): void
+  /** Records one message, sends it at once, and waits for its outcome. */
+  deliver<Event extends keyof Plan & string>(
+    type: 'track',
+    message: TrackMessage<Plan, Event>,
+  ): Promise<DeliveryOutcome>
+  deliver<Type extends keyof OtherMessages>(
+    type: Type,
+    message: OtherMessages[Type],
+  ): Promise<DeliveryOutcome>
+  /** Sends the queued messages, and waits until every message recorded before has its outcome. */
+  flush(options?: { timeout?: number | undefined }): Promise<FlushResult>
+  /** Flushes, and reports the messages that are left after the timeout as failed. */
+  close(options?: { timeout?: number | undefined }): Promise<FlushResult>
+  /** Closes the client at the end of an `await using` block. */
+  [Symbol.asyncDispose](): Promise<void>
+  /** The counts of messages at this instant. */
+  stats(): Stats
 }

@@ -1,9 +1,9 @@
 import { describe, isPlainObject } from './describe.js'
-import { ValidationError } from './errors.js'
+import { OptionError, ValidationError } from './errors.js'
 import { MAX_MESSAGE_ID_LENGTH } from './limits.js'
 import type { CheckedMessage, MessageType, WireMessage } from './types.js'
 
-/** The fields that a call of each type may have. */
+/** The fields that each type of message may have. */
 const FIELDS: Record<MessageType, ReadonlySet<string>> = {
   identify: known('traits'),
   track: known('event', 'properties'),
@@ -27,7 +27,8 @@ function known(...own: string[]): ReadonlySet<string> {
 }
 
 /**
- * Checks what a call was given. Each field is read once, so that what was checked is what is sent.
+ * Checks the message of a call. It reads each field once: a getter that gives another value next time must not get
+ * past the checks.
  *
  * @throws {@link ValidationError} that names the field, what was expected and what came.
  */
@@ -42,13 +43,13 @@ export function validate(type: MessageType, given: unknown): CheckedMessage {
   for (const field in given) if (!allowed.has(field)) throw unknownField(type, field)
 
   const message = given as Partial<Record<keyof WireMessage, unknown>>
-  // A lost message that is recorded again has its type.
+  // `onFailed` gives lost messages with their type, and applications record them again as they are.
   if (message.type !== undefined && message.type !== type) {
     throw wrong(type, 'type', `left out, or '${type}'`, message.type)
   }
   const isAlias = type === 'alias'
-  const userId = text(type, 'userId', message.userId, isAlias)
-  const anonymousId = text(type, 'anonymousId', message.anonymousId, false)
+  const userId = id(type, 'userId', message.userId, isAlias)
+  const anonymousId = id(type, 'anonymousId', message.anonymousId, false)
   if (userId === undefined && anonymousId === undefined) {
     throw new ValidationError(
       'userId',
@@ -71,8 +72,8 @@ export function validate(type: MessageType, given: unknown): CheckedMessage {
     userId,
     anonymousId,
     event: text(type, 'event', message.event, type === 'track'),
-    groupId: text(type, 'groupId', message.groupId, type === 'group'),
-    previousId: text(type, 'previousId', message.previousId, isAlias),
+    groupId: id(type, 'groupId', message.groupId, type === 'group'),
+    previousId: id(type, 'previousId', message.previousId, isAlias),
     category: label(type, 'category', message.category),
     name: label(type, 'name', message.name),
     properties: isSeen ? (traits ?? properties) : properties,
@@ -80,6 +81,28 @@ export function validate(type: MessageType, given: unknown): CheckedMessage {
     context: plainObject(type, 'context', message.context),
     integrations: plainObject(type, 'integrations', message.integrations),
   }
+}
+
+/**
+ * Refuses a value that `beforeSend` returns by mistake. As a message it would be refused too, but with advice on its
+ * fields, which are not what is wrong.
+ *
+ * @throws {@link OptionError} for a promise and for undefined.
+ */
+export function checkReturned(returned: unknown): void {
+  if (returned === undefined) {
+    const advice = 'Return the message, or null to drop it.'
+    throw new OptionError('beforeSend', `it returned undefined. ${advice}`)
+  }
+  const isPromise = typeof returned === 'object' && returned !== null && 'then' in returned
+  if (!isPromise) return
+  // A rejection that nobody handles would end the process.
+  Promise.resolve(returned).catch(() => undefined)
+  const advice = `Return the message itself, or null to drop it. Await before the call instead.`
+  throw new OptionError(
+    'beforeSend',
+    `it must be synchronous, but it returned a promise. ${advice}`,
+  )
 }
 
 function unknownField(type: MessageType, field: string): ValidationError {
@@ -98,7 +121,7 @@ function wrong(type: MessageType, field: string, expected: string, given: unknow
   )
 }
 
-/** An id or a name that counts only if there is something in it. */
+/** Checks an id or a name, which must not be empty. */
 function text(
   type: MessageType,
   field: string,
@@ -113,7 +136,19 @@ function text(
   throw wrong(type, field, 'a non-empty string', given, advice)
 }
 
-/** A string that may be empty. */
+/** Checks the id of a user or group. Receivers keep ids in databases, and PostgreSQL does not store NUL in a text. */
+function id(
+  type: MessageType,
+  field: string,
+  given: unknown,
+  isRequired: boolean,
+): string | undefined {
+  const checked = text(type, field, given, isRequired)
+  if (!checked?.includes('\0')) return checked
+  throw wrong(type, field, 'a string without NUL characters', given, ' Remove them.')
+}
+
+/** Checks a name or category, which may be empty. */
 function label(type: MessageType, field: string, given: unknown): string | undefined {
   if (given === undefined || typeof given === 'string') return given
   throw wrong(type, field, 'a string', given)
@@ -130,26 +165,30 @@ function plainObject(
 
 function checkMessageId(type: MessageType, given: unknown): string | undefined {
   const messageId = text(type, 'messageId', given, false)
-  if (messageId === undefined || messageId.length <= MAX_MESSAGE_ID_LENGTH) return messageId
-  throw wrong(
-    type,
-    'messageId',
-    `a string of at most ${MAX_MESSAGE_ID_LENGTH} characters`,
-    messageId,
-  )
+  if (messageId === undefined) return undefined
+  if (messageId.length > MAX_MESSAGE_ID_LENGTH) {
+    const expected = `a string of at most ${MAX_MESSAGE_ID_LENGTH} characters`
+    throw wrong(type, 'messageId', expected, messageId)
+  }
+  if (!CONTROL_CHARACTER.test(messageId)) return messageId
+  const expected = 'a string without control characters'
+  throw wrong(type, 'messageId', expected, messageId, ' Remove them: it travels in a header too.')
 }
 
-/** ISO 8601, with the time zone: without one, what a time means would depend on the machine. */
+/** A character that the value of a header must not have. Source: RFC 9110, 5.5. */
+const CONTROL_CHARACTER = /[\0-\x1F\x7F]/
+
+/** ISO 8601 with a time zone. Without one, the time would depend on the time zone of the machine. */
 const ISO_8601 =
   /^(\d{4})-(\d\d)-(\d\d)(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d))?$/i
 
-/** Gives the time in the one form in which it travels: milliseconds, UTC. */
+/** Converts a time to the form in which it is sent: ISO 8601 with milliseconds, UTC. */
 function checkTimestamp(type: MessageType, given: unknown): string | undefined {
   if (given === undefined) return undefined
   const isDate = Object.prototype.toString.call(given) === '[object Date]'
   if (isDate || (typeof given === 'string' && isOnCalendar(given))) {
     const date = new Date(given as Date | string)
-    if (!Number.isNaN(date.getTime())) return date.toISOString()
+    if (!Number.isNaN(date.getTime())) return checkYear(type, date)
   }
   if (isDate) throw wrong(type, 'timestamp', 'a valid time', given, ' It is an Invalid Date.')
   const expected =
@@ -158,7 +197,16 @@ function checkTimestamp(type: MessageType, given: unknown): string | undefined {
   throw wrong(type, 'timestamp', expected, given, advice)
 }
 
-/** `Date` itself takes 30 February for 2 March. */
+/** Refuses years that ISO 8601 writes with a sign and six digits, because not every receiver reads them. */
+function checkYear(type: MessageType, date: Date): string {
+  const iso = date.toISOString()
+  if (iso.length === ISO_LENGTH) return iso
+  throw wrong(type, 'timestamp', 'in the years 0 to 9999 (UTC)', iso)
+}
+
+const ISO_LENGTH = '2026-01-02T03:04:05.678Z'.length
+
+/** Whether the day exists. `Date` accepts 30 February, and makes it 2 March. */
 function isOnCalendar(text: string): boolean {
   const [, year, month, day] = ISO_8601.exec(text) ?? []
   return Number(day) <= new Date(Date.UTC(Number(year), Number(month), 0)).getUTCDate()

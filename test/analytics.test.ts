@@ -503,20 +503,43 @@ describe('beforeSend', () => {
     ])
   })
 
-  test('that is asynchronous, and rejects, drops the message and does not end the process', async () => {
-    const unhandled = vi.fn()
-    process.on('unhandledRejection', unhandled)
-    const heard = listen()
-    const beforeSend = () => Promise.reject(new Error('from beforeSend'))
-    const analytics = createClient(scriptedFetch(), {
-      beforeSend: beforeSend as unknown as () => null,
-    })
-    trackMany(analytics, 1, 0, heard.as)
-    await turns()
-    process.off('unhandledRejection', unhandled)
-    expect(unhandled).not.toHaveBeenCalled()
-    expect(heard.codes).toEqual(['e0: before_send'])
-  })
+  const SYNCHRONOUS = 'it must be synchronous, but it returned a promise. Return the message itself'
+  const unusable: [string, (message: WireMessage) => unknown, advice: string][] = [
+    ['a promise', (message) => Promise.resolve(message), SYNCHRONOUS],
+    ['a promise of null', () => Promise.resolve(null), SYNCHRONOUS],
+    ['a promise that rejects', () => Promise.reject(new Error('from beforeSend')), SYNCHRONOUS],
+    [
+      'the promise of another library',
+      () => ({
+        then: (_: unknown, reject: (error: Error) => void) => {
+          reject(new Error('x'))
+        },
+      }),
+      SYNCHRONOUS,
+    ],
+    ['nothing', () => undefined, 'it returned undefined. Return the message'],
+  ]
+  test.each(unusable)(
+    'that returns %s drops the message with advice, and does not end the process',
+    async (_, beforeSend, advice) => {
+      const unhandled = vi.fn()
+      process.on('unhandledRejection', unhandled)
+      const heard = listen()
+      const analytics = createClient(scriptedFetch(), {
+        ...heard.hooks,
+        beforeSend: beforeSend as () => null,
+      })
+      trackMany(analytics, 1, 0, heard.as)
+      await turns()
+      process.off('unhandledRejection', unhandled)
+      expect(unhandled).not.toHaveBeenCalled()
+      expect(heard.codes).toEqual(['e0: before_send'])
+      const [report] = heard.failed
+      expect(report?.error.message).toContain(`so the track was dropped: ${advice}`)
+      expect(report?.error.message).toContain('or null to drop it')
+      expect(report?.error.cause).toMatchObject({ code: 'invalid_option', option: 'beforeSend' })
+    },
+  )
 
   test('that recorded a message of its own sends both', async () => {
     const net = scriptedFetch()

@@ -155,6 +155,61 @@ describe('what JSON can’t hold is refused, and its path named', () => {
   })
 })
 
+describe('nesting', () => {
+  /** So many levels of objects, or of arrays in an object. */
+  const nested = (levels: number, isArray = false): Record<string, unknown> => {
+    let value: unknown = isArray ? [] : {}
+    for (let level = 2; level < levels; level++) value = isArray ? [value] : { d: value }
+    return { d: value }
+  }
+  const record = (field: string, value: unknown) => {
+    const event = field === 'properties' ? { event: 'e' } : {}
+    const analytics = createClient(scriptedFetch())
+    const message = { userId: 'u', ...event, [field]: value }
+    Reflect.apply(analytics[event.event ? 'track' : 'identify'].bind(analytics), undefined, [
+      message,
+    ])
+  }
+
+  test.each(['properties', 'traits', 'context', 'integrations'])(
+    'of 500 levels is accepted in %s, of 501 refused: the message is the first',
+    (field) => {
+      for (const isArray of [false, true]) {
+        expect(() => {
+          record(field, nested(499, isArray))
+        }).not.toThrow()
+        const error = thrownBy(() => {
+          record(field, nested(500, isArray))
+        })
+        expect(error).toBeInstanceOf(ValidationError)
+        expect(error).toMatchObject({ field })
+        expect((error as Error).message).toContain(`${field} nested too deeply`)
+        expect((error as Error).message).toContain('at most 500 levels, the message included')
+      }
+    },
+  )
+
+  test('is not counted in texts, nor across neighbours', () => {
+    for (const properties of [
+      { text: '{['.repeat(2_000) },
+      { list: Array.from({ length: 2_000 }, () => []) },
+    ]) {
+      expect(() => {
+        record('properties', properties)
+      }).not.toThrow()
+    }
+  })
+
+  test('of the client’s own context is refused when the client is made', () => {
+    for (const option of ['context', 'integrations']) {
+      expect(() => createClient(scriptedFetch(), { [option]: nested(499) })).not.toThrow()
+      const error = thrownBy(() => createClient(scriptedFetch(), { [option]: nested(500) }))
+      expect(error).toMatchObject({ code: 'invalid_option', option })
+      expect((error as Error).message).toContain('nested at most 499 levels deep')
+    }
+  })
+})
+
 test('what JSON has no word for follows JSON’s own rules', async () => {
   const net = scriptedFetch()
   const analytics = createClient(net)

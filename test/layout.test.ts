@@ -12,7 +12,7 @@ const STAGES =
 
 /** What any stage may import. */
 const LEAVES =
-  'types errors hookline-error entry id limits log runtime describe exit rejections version spool/node'.split(
+  'types errors hookline-error across-builds entry id limits log runtime describe exit rejections version spool/node'.split(
     ' ',
   )
 

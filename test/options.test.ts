@@ -143,6 +143,13 @@ function shownEndpoint(option: string, came: string): string {
   return option === 'endpoint' && came.startsWith('"file') ? '"file:"' : came
 }
 
+test('an async function as beforeSend is refused: no message could wait for its promise', () => {
+  const error = refusal('k', { beforeSend: async () => Promise.resolve(null) })
+  expect(error.option).toBe('beforeSend')
+  expect(error.message).toContain('beforeSend must be synchronous, but it is an async function')
+  expect(error.message).toContain('Return the message itself, or null to drop it')
+})
+
 test('the edges of each range are accepted', () => {
   const edges = [
     { flushAt: 1 },

@@ -6,6 +6,7 @@ import {
   type AnalyticsOptions,
   type DeliveredReport,
   type FailedReport,
+  type FetchInit,
   type HooklineError,
   type Stats,
 } from '../src/index.js'
@@ -219,9 +220,10 @@ async function runBooks(
   const fetch: typeof net.fetch = async (url, init) => {
     mostInFlight = Math.max(mostInFlight, ++inFlight)
     const done = () => inFlight--
-    init.signal.addEventListener('abort', done, { once: true })
+    const { signal }: FetchInit = init
+    signal.addEventListener('abort', done, { once: true })
     const response = await net.fetch(url, init).finally(() => {
-      init.signal.removeEventListener('abort', done)
+      signal.removeEventListener('abort', done)
       done()
     })
     return response

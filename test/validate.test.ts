@@ -225,6 +225,56 @@ describe('messageId', () => {
   })
 })
 
+describe('what a collector can not store or pass on is refused at the call', () => {
+  const ids: [MessageType, string][] = [
+    ['track', 'userId'],
+    ['track', 'anonymousId'],
+    ['group', 'groupId'],
+    ['alias', 'previousId'],
+  ]
+  test.each(ids)('%s: a NUL character in %s', (type, field) => {
+    for (const id of ['\0', 'u\0', 'u\0v']) {
+      const error = refusal(type, { ...valid[type], [field]: id })
+      expect(error.field).toBe(field)
+      const expected = `${type}() needs ${field} to be a string without NUL characters, got "`
+      expect(error.message).toContain(expected)
+      expect(error.message).toContain('Remove them')
+    }
+    expect(() => call(type, { ...valid[type], [field]: 'u\u0001\n' })).not.toThrow()
+  })
+
+  test.each(['\0', '\t', '\n', '\r', '\u001f', '\u007f'])(
+    'the control character %j in messageId',
+    (character) => {
+      const error = refusal('track', { ...valid.track, messageId: `m${character}1` })
+      expect(error.field).toBe('messageId')
+      expect(error.message).toContain('messageId to be a string without control characters')
+      expect(error.message).toContain('Remove them')
+    },
+  )
+
+  test('any other character in messageId is accepted', () => {
+    for (const messageId of [' ', '~', '\u0080', 'é', '€', '𝄞', '\u2028']) {
+      expect(() => call('track', { ...valid.track, messageId })).not.toThrow()
+    }
+  })
+
+  test.each([new Date(8.64e15), new Date(-8.64e15), '9999-12-31T23:59:59-01:00'])(
+    'a timestamp beyond the years of four digits: %s',
+    (timestamp) => {
+      const error = refusal('track', { ...valid.track, timestamp })
+      expect(error.field).toBe('timestamp')
+      expect(error.message).toContain('timestamp to be in the years 0 to 9999 (UTC)')
+    },
+  )
+
+  test('timestamps at the ends of these years are accepted', () => {
+    for (const timestamp of ['0000-01-01', '9999-12-31T23:59:59.999Z']) {
+      expect(() => call('track', { ...valid.track, timestamp })).not.toThrow()
+    }
+  })
+})
+
 describe('timestamp', () => {
   test.each([
     [new Date('2026-01-02T03:04:05.678Z'), '2026-01-02T03:04:05.678Z'],

@@ -2,7 +2,7 @@
 // they install are open above: the matrix is there to see what tomorrow's versions do.
 import { execFile } from 'node:child_process'
 import { copyFileSync } from 'node:fs'
-import { join } from 'node:path'
+import { basename, join } from 'node:path'
 import { promisify } from 'node:util'
 import { check, root, typeRoots, typescript } from '../workbench.js'
 import { thereAndBack, withDestination } from './there-and-back.js'
@@ -45,20 +45,22 @@ async function suite({ make, tarball }, version) {
 
 async function bun({ make, tarball }) {
   const app = make({ type: 'module' })
-  install(app, tarball, 'bun@1')
-  take(app, 'app.ts', 'bun.js')
+  install(app, tarball, 'bun@1', '@types/bun@1')
+  take(app, 'app.ts', 'bun.js', '../types/consumer.ts')
   const command = bin(app, 'bun')
   const version = await printed(app, command, ['--version'])
-  return `Bun ${version}, ${await thereAndBack(app, command, ['bun.js'])}`
+  const types = { types: ['bun'], typeRoots: ['node_modules/@types'], noEmit: true }
+  await compile(app, ['app.ts', 'consumer.ts'], { module: 'preserve', ...types })
+  return `Bun ${version}, type-checked, ${await thereAndBack(app, command, ['bun.js'])}`
 }
 
 async function deno({ make, tarball }) {
   const app = make({ type: 'module' })
   install(app, tarball, 'deno@2')
-  take(app, 'app.ts', 'deno.js')
+  take(app, 'app.ts', 'deno.js', '../types/consumer.ts')
   const command = bin(app, 'deno')
   const version = await printed(app, command, ['--version'])
-  await execute(command, ['check', 'app.ts'], { cwd: app.at })
+  await execute(command, ['check', 'app.ts', 'consumer.ts'], { cwd: app.at })
   const flags = ['--allow-net', '--allow-env', '--allow-read', '--unstable-sloppy-imports']
   return `${version.split(' (')[0]}, type-checked, ${await thereAndBack(app, command, ['run', ...flags, 'deno.js'])}`
 }
@@ -185,7 +187,9 @@ async function printed(app, command, args) {
 const bin = (app, name) => join(app.at, 'node_modules/.bin', name)
 
 function take(app, ...files) {
-  for (const file of files) copyFileSync(join(import.meta.dirname, file), join(app.at, file))
+  for (const file of files) {
+    copyFileSync(join(import.meta.dirname, file), join(app.at, basename(file)))
+  }
 }
 
 async function compile(app, files, options) {

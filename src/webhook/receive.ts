@@ -21,12 +21,12 @@ export interface ReceiverOptions<Args extends unknown[]> {
    *
    * @defaultValue 1,048,576 (1 MiB)
    */
-  maxBytes?: number
+  maxBytes?: number | undefined
   /**
    * Told of each request that is refused, before it is answered: for a log or a counter. An error that
    * it throws goes to the framework.
    */
-  onRefused?: (error: WebhookVerificationError, ...args: Args) => void | Promise<void>
+  onRefused?: ((error: WebhookVerificationError, ...args: Args) => void | Promise<void>) | undefined
 }
 
 /** How a refused request is answered: the status, and the JSON of the body. */

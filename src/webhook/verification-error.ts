@@ -1,3 +1,4 @@
+import { recogniseAcrossBuilds } from '../across-builds.js'
 import { HooklineError } from '../hookline-error.js'
 
 /**
@@ -36,3 +37,5 @@ export class WebhookVerificationError extends HooklineError {
     this.code = code
   }
 }
+
+recogniseAcrossBuilds({ WebhookVerificationError })

@@ -1,4 +1,6 @@
 import type {
+  ALBEvent,
+  ALBHandler,
   APIGatewayProxyHandler,
   APIGatewayProxyHandlerV2,
   LambdaFunctionURLHandler,
@@ -107,6 +109,7 @@ test('a Lambda handler serves every gateway', () => {
   expectTypeOf(handler).toExtend<APIGatewayProxyHandler>()
   expectTypeOf(handler).toExtend<APIGatewayProxyHandlerV2>()
   expectTypeOf(handler).toExtend<LambdaFunctionURLHandler>()
+  expectTypeOf(lambda<ALBEvent>({ secret }, () => undefined)).toExtend<ALBHandler>()
 })
 
 test('a signed request takes the fields of its type', () => {
