@@ -9,7 +9,7 @@ import { ClosedError, DroppedError, OptionError, SpoolError, ValidationError } f
 import { drainAtExit, Hold, noDrainAtExit } from './exit.js'
 import { HooklineError } from './hookline-error.js'
 import { MAX_TIMER_MS } from './limits.js'
-import { createLog, type Log } from './log.js'
+import { createLog, guard, type Log } from './log.js'
 import { checkOptions, type AnalyticsOptions, type Settings } from './options.js'
 import { Queue } from './queue.js'
 import { backoffMs } from './retry.js'
@@ -88,6 +88,8 @@ export class Analytics<Plan extends PlanOf<Plan> = AnyPlan> implements Analytics
   #lastFlushMs = performance.now()
   #isFlushScheduled = false
   #isKeptAwake = false
+  /** How often the script ended with messages pending. */
+  #exits = 0
   #stopExitGrace: (() => void) | undefined
   #closing: Promise<FlushResult> | undefined
 
@@ -472,7 +474,10 @@ export class Analytics<Plan extends PlanOf<Plan> = AnyPlan> implements Analytics
     this.#log('the script ended: %d messages pending', this.#books.pending)
     this.#closeBatch()
     this.#sender.hurry()
-    if (!this.#stopExitGrace) this.#startExitGrace(performance.now())
+    if (this.#stopExitGrace) return
+    // A hook that records each loss as a message must not keep the script for ever.
+    if (this.#exits++ === 0) this.#startExitGrace(performance.now())
+    else if (this.#exits === 2) this.#giveUpAtExit()
   }
 
   /** Keeps the script for as long as messages get their outcome, and a while without. */
@@ -492,6 +497,10 @@ export class Analytics<Plan extends PlanOf<Plan> = AnyPlan> implements Analytics
       return
     }
     this.#stopExitGrace = undefined
+    this.#giveUpAtExit()
+  }
+
+  #giveUpAtExit(): void {
     const { origin } = this.#settings.endpoint
     const message = `The script ended, and ${origin} took no message for ${EXIT_GRACE_MS} ms: await close() with a timeout of your choice to wait longer.`
     this.#giveUp(new DroppedError('process_exit', message))
@@ -502,17 +511,12 @@ export class Analytics<Plan extends PlanOf<Plan> = AnyPlan> implements Analytics
     this.#isKeptAwake = true
     const sent = new Promise<void>((resolve) => {
       this.#pace.later(() => {
-        void this.#flushAll().then(() => {
-          this.#isKeptAwake = false
-          resolve()
-        })
+        void this.#flushAll().then(resolve)
       })
     })
-    try {
+    guard('waitUntil', () => {
       waitUntil(sent)
-    } catch (error) {
-      this.#log('waitUntil threw: %O', error)
-    }
+    })
   }
 
   async #flushAll(): Promise<void> {
@@ -521,6 +525,7 @@ export class Analytics<Plan extends PlanOf<Plan> = AnyPlan> implements Analytics
       await this.flush({ timeout: leftMs })
       leftMs = endMs - performance.now()
     }
+    this.#isKeptAwake = false // in the turn that saw nothing pending: the next call asks again
   }
 
   async #close(timeoutMs: number): Promise<FlushResult> {
@@ -595,7 +600,7 @@ function checkTimeout(method: string, timeout: unknown): number {
 
 function toHooklineError(type: MessageType, thrown: unknown): HooklineError {
   if (thrown instanceof HooklineError) return thrown
-  const why = thrown instanceof Error ? thrown.message : String(thrown)
+  const why = thrown instanceof Error ? thrown.message : describe(thrown)
   return new ValidationError('message', `${type}() could not read its message: ${why}`, {
     cause: thrown,
   })

@@ -45,8 +45,8 @@ export interface Transport {
   close(): void
 }
 
-/** An answer longer than this says nothing that matters here: the rest is not read. */
-const MAX_ANSWER_BYTES = 1_048_576
+/** A server that refuses each of 2,500 messages with a long reason needs less. The rest is not read. */
+const MAX_ANSWER_BYTES = 8_388_608
 
 export function createTransport(settings: Settings): Transport {
   const { endpoint, timeoutMs } = settings

@@ -78,6 +78,7 @@ export class BodySize {
   /** No answer came within the timeout. */
   timedOut({ entries }: Batch): void {
     this.#messages = Math.max(1, Math.ceil(entries.length / 2))
+    this.#last = { messages: entries.length, durationMs: this.#timeoutMs }
   }
 
   /** A server answered 413 to a body of several messages. */

@@ -26,7 +26,7 @@ export interface Batch {
   retries: number
   /** How the last attempts failed, if the endpoint itself made them fail: `'500'`, `'timeout'`. */
   failure: string | undefined
-  /** How many attempts in a row failed in that way. */
+  /** How many attempts in a row failed. One that failed in another way than the one before counts half. */
   strikes: number
   /** The search that this batch is a piece of. */
   search: Search

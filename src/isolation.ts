@@ -4,12 +4,15 @@ import type { Batch } from './entry.js'
 export const MAX_LONE_ATTEMPTS = 10
 
 /** How many such messages may wait; beyond that, the one that was tried most is given up. */
-export const MAX_ISOLATED = 100
+export const MAX_ISOLATED = 10_000
+
+/** Attempts of different messages wait for 1 to 2 s at the most, though those of one message wait for longer. */
+const MAX_SHARED_FAILURES = 3
 
 interface Waiting {
   readonly batch: Batch
+  readonly attempts: number
   dueMs: number
-  attempts: number
 }
 
 /**
@@ -18,8 +21,11 @@ interface Waiting {
  */
 export class Isolation {
   readonly #backoffMs: (failures: number, random: number) => number
+  /** The one that is due first comes first. */
   #waiting: Waiting[] = []
-  /** Attempts here that failed since the endpoint took a message of the others. */
+  /** How many messages fail in which way. */
+  readonly #kinds = new Map<string | undefined, number>()
+  /** Attempts here that failed since the endpoint took any message. */
   #failures = 0
   #pausedUntilMs = 0
 
@@ -33,42 +39,45 @@ export class Isolation {
 
   /** Whether some message here fails in this way. */
   knows(failure: string): boolean {
-    return this.#waiting.some(({ batch }) => batch.failure === failure)
+    return (this.#kinds.get(failure) ?? 0) > 0
   }
 
   /** When the next message may be tried, on the clock of `performance.now()`; Infinity if there is none. */
   get dueMs(): number {
-    const first = Math.min(...this.#waiting.map(({ dueMs }) => dueMs))
-    return Math.max(first, this.#pausedUntilMs)
+    return Math.max(this.#waiting[0]?.dueMs ?? Infinity, this.#pausedUntilMs)
   }
 
   /** Adds a message that failed. Gives back the one that has to leave in its place, if there are too many. */
   add(batch: Batch, attempts = 0): Batch | undefined {
     const dueMs = performance.now() + this.#backoffMs(attempts + 1, Math.random())
-    this.#waiting.push({ batch, dueMs, attempts })
+    const at = this.#waiting.findLastIndex((other) => other.dueMs <= dueMs) + 1
+    this.#waiting.splice(at, 0, { batch, dueMs, attempts })
+    this.#count(batch, 1)
     if (this.#waiting.length <= MAX_ISOLATED) return undefined
     const most = this.#waiting.reduce((one, other) => (other.attempts > one.attempts ? other : one))
-    return this.#remove(most)
+    return this.#remove(this.#waiting.indexOf(most))?.batch
   }
 
   /** Takes the message that is due first, and says how often it was tried here. */
   take(): { batch: Batch; attempts: number } | undefined {
-    const [first, ...others] = this.#waiting
-    if (!first) return undefined
-    const next = others.reduce((one, other) => (other.dueMs < one.dueMs ? other : one), first)
-    this.#remove(next)
-    return next
+    return this.#remove(0)
   }
 
   /** An attempt here failed: the next one waits. */
   failed(): void {
-    this.#failures++
+    this.#failures = Math.min(this.#failures + 1, MAX_SHARED_FAILURES)
     this.#pausedUntilMs = performance.now() + this.#backoffMs(this.#failures, Math.random())
   }
 
-  /** The endpoint took a message of the others. */
+  /** The endpoint took a message, of the others or of these. */
   endpointTakes(): void {
     this.#failures = 0
+  }
+
+  /** The endpoint took one of these: the next ones need not wait for each other. */
+  recovered(): void {
+    this.#failures = 0
+    this.#pausedUntilMs = 0
   }
 
   /** Time is short: everything here is due now. */
@@ -80,11 +89,17 @@ export class Isolation {
   takeAll(): Batch[] {
     const batches = this.#waiting.map(({ batch }) => batch)
     this.#waiting = []
+    this.#kinds.clear()
     return batches
   }
 
-  #remove(waiting: Waiting): Batch {
-    this.#waiting = this.#waiting.filter((other) => other !== waiting)
-    return waiting.batch
+  #remove(at: number): Waiting | undefined {
+    const [waiting] = this.#waiting.splice(at, 1)
+    if (waiting) this.#count(waiting.batch, -1)
+    return waiting
+  }
+
+  #count({ failure }: Batch, by: number): void {
+    this.#kinds.set(failure, (this.#kinds.get(failure) ?? 0) + by)
   }
 }

@@ -1,4 +1,5 @@
 import debug from 'debug'
+import { describe } from './describe.js'
 
 /** Where log lines and warnings go. `console` fits, and so do pino and winston. */
 export interface Logger {
@@ -18,17 +19,33 @@ export type Log = (format: string, ...values: unknown[]) => void
  */
 export const log: Log & { readonly enabled: boolean } = debug('analytics')
 
+/** Runs a function of the application: what it throws, or rejects with, goes no further than the log. */
+export function guard(name: string, act: () => unknown): void {
+  const onError = (error: unknown) => {
+    log('%s threw: %O', name, error)
+  }
+  try {
+    const result = act()
+    if (typeof result === 'object' && result !== null) Promise.resolve(result).catch(onError)
+  } catch (error) {
+    onError(error)
+  }
+}
+
+/** What cannot be made text, such as an object without a prototype, is described. */
+function show(value: unknown): string {
+  if (value instanceof Error) return value.message
+  return typeof value === 'string' ? value : describe(value)
+}
+
 /** The log of a client: `DEBUG=analytics`, and the application's logger if it gave one. */
 export function createLog(logger: Logger | undefined): Log {
   if (!logger) return log
   return (format, ...values) => {
     log(format, ...values)
     let index = 0
-    const line = format.replace(/%[sdO]/g, () => String(values[index++]))
-    try {
-      logger.debug(line)
-    } catch (error) {
-      log('logger.debug threw: %O', error)
-    }
+    guard('logger.debug', () => {
+      logger.debug(format.replace(/%[sdO]/g, () => show(values[index++])))
+    })
   }
 }

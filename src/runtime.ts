@@ -48,10 +48,7 @@ export const later: (act: () => void) => void =
 const LATE_MS = 100
 
 /** How long a timer that fired late waits for what arrived meanwhile. */
-const LATE_GRACE_MS = 1_000
-
-/** A clock that jumps at each look must not postpone a deadline for ever. */
-const MAX_GRACES = 3
+const LATE_GRACE_MS = 250
 
 /**
  * Runs `act` after `delayMs`. When the timer fires late, since the process was frozen, it first gives the
@@ -61,13 +58,16 @@ const MAX_GRACES = 3
  */
 export function startDeadline(delayMs: number, act: () => void, isHolding = false): () => void {
   let timer: ReturnType<typeof setTimeout>
-  let graces = 0
+  let hasGrace = true
   const start = (ms: number) => {
     const dueMs = performance.now() + ms
     timer = setTimeout(() => {
       const isLate = performance.now() - dueMs > LATE_MS
-      if (isLate && graces++ < MAX_GRACES) start(Math.min(delayMs, LATE_GRACE_MS))
-      else act()
+      if (!isLate || !hasGrace) act()
+      else {
+        hasGrace = false // in a busy process each timer is late
+        start(Math.min(delayMs, LATE_GRACE_MS))
+      }
     }, ms)
     if (!isHolding) unref(timer)
   }

@@ -54,11 +54,14 @@ interface Failure {
   readonly waitMs: number
 }
 
-/** So many failures of one kind in a row make a batch suspect: its messages are then tried in pieces. */
+/** So many failures in a row make a batch suspect: its messages are then tried in pieces. */
 const SUSPECT_STRIKES = 2
 
 /** So many make a single message suspect: the one behind it then shows whether the endpoint takes others. */
 const ISOLATE_STRIKES = 4
+
+/** An endpoint that fails for everything gets a probe with every fourth back-off, once the first probes have failed. */
+const MAX_UNPROBED = 3
 
 /** A success pays for so many failures of a kind that is known to be some messages' fault: they cost no back-off. */
 const EXPECTED_FAILURES = 2
@@ -91,8 +94,6 @@ export class Sender {
   #failures = 0
   /** Counts the failures that were worth a back-off: an answer to an older attempt changes nothing. */
   #epoch = 0
-  /** The wait for a failure that was followed by a probe at once. */
-  #owedMs = 0
   /** Whether the endpoint takes messages: the last answer in line was no failure, but for expected ones. */
   #isAlive = false
   #expectedFailures = 0
@@ -101,6 +102,9 @@ export class Sender {
   /** Whether the next attempt is a probe that overtakes the first messages in line, and how many of them. */
   #isProbing = false
   #probeDistance = 1
+  /** Probes since the endpoint took a message, and failures of the first message since the last one. */
+  #probes = 0
+  #failuresUnprobed = 0
   /** The probe under way, and the messages that it has overtaken. These are first in line again afterwards. */
   #probe: Batch | undefined
   #overtaken: Batch[] = []
@@ -283,6 +287,7 @@ export class Sender {
     if (epoch === this.#epoch) this.#failures = 0
     this.#isAlive = true
     this.#expectedFailures = 0
+    this.#probes = 0
     if (verdict === 'delivered') {
       this.#hasAccepted = true
       this.#sameRefusals.count = 0
@@ -344,20 +349,22 @@ export class Sender {
 
   #failed(batch: Batch, failure: Failure, epoch: number): void {
     const { kind } = failure
-    batch.strikes = kind === batch.failure ? batch.strikes + 1 : 1
+    batch.strikes = kind === undefined ? 0 : batch.strikes + strikeOf(batch, kind)
     batch.failure = kind
     const effect = this.#judgeFailure(batch)
     if (effect !== 'expected') this.#isAlive = false
     if (effect === 'failed') this.#backOff(failure, epoch)
-    else if (effect === 'probe') this.#oweBackOff()
-    else if (effect === 'isolated') this.#pauseFor(this.#around.pace.backoffMs(1, Math.random()))
+    else if (effect === 'probe') {
+      this.#startProbe()
+      this.#waitAsked(failure)
+    } else if (effect === 'isolated') this.#pauseFor(this.#around.pace.backoffMs(1, Math.random()))
     if (batch.retries >= this.#around.maxRetries) {
+      this.#isProbing = false
       batch.search.pieceMessages = Infinity // the other messages get their chance in one body
       this.#giveUp(batch, failure.error)
       return
     }
     batch.retries++
-    this.#isProbing = effect === 'probe'
     if ((effect === 'isolated' || effect === 'expected') && batch.entries.length === 1) {
       this.#suspects--
       this.#isolate(batch, 0)
@@ -380,16 +387,17 @@ export class Sender {
     const isExpected = isKnown && this.#isAlive && this.#expectedFailures < EXPECTED_FAILURES
     if (isExpected) this.#expectedFailures++
     if (batch.entries.length > 1) {
-      if (isExpected || strikes === SUSPECT_STRIKES) search.pieceMessages = 1
+      if (isExpected || Math.floor(strikes) === SUSPECT_STRIKES) search.pieceMessages = 1
       else if (strikes > SUSPECT_STRIKES) search.pieceMessages = half(batch)
       return isExpected ? 'expected' : 'failed'
     }
-    if (isExpected) return 'expected'
+    // A message that was not seen to fail before may well be the first one of an outage.
+    if (isExpected && strikes > 1) return 'expected'
     if (isKnown && this.#suspects > 0) return 'isolated'
     if (strikes < ISOLATE_STRIKES) return 'failed'
     if (this.#isAlive) return 'isolated'
-    const canProbe = batch !== this.#probe && this.#hasBatch()
-    return canProbe ? 'probe' : 'failed'
+    if (batch === this.#probe || !this.#hasBatch()) return 'failed'
+    return this.#failuresUnprobed++ < Math.min(this.#probes, MAX_UNPROBED) ? 'failed' : 'probe'
   }
 
   #isolate(batch: Batch, attempts: number): void {
@@ -441,14 +449,16 @@ export class Sender {
     this.#logAttempt(batch, answer, durationMs)
     const { books, maxRetries } = this.#around
     const verdict = 'error' in answer ? 'retry' : judge(answer.status, 1)
-    if (!('error' in answer) && verdict === 'delivered') books.accepted(batch, answer)
-    else if (!('error' in answer) && verdict !== 'retry') {
+    if (!('error' in answer) && verdict === 'delivered') {
+      this.#isolation.recovered()
+      books.accepted(batch, answer)
+    } else if (!('error' in answer) && verdict !== 'retry') {
       books.lost('rejected', batch.entries, rejection(answer))
     } else {
       const failure = describeFailure(answer)
       const { error, kind } = failure
       this.#isolation.failed()
-      this.#waitAsked(failure)
+      if (answeredBusy(answer)) this.#waitAsked(failure)
       // An endpoint that is away, or asks to wait, says nothing against the message.
       const counted = kind === undefined ? attempts : attempts + 1
       if (counted >= MAX_LONE_ATTEMPTS || batch.retries >= maxRetries) this.#giveUp(batch, error)
@@ -460,27 +470,26 @@ export class Sender {
   }
 
   /**
-   * Postpones the wait after a failure, so that the probe goes out at once: an endpoint that recovers between the
-   * two would make the message look guilty, and the probe overtake it.
+   * Sends the probe at once, and lets the wait after it be longer: an endpoint that recovered between the two
+   * would make the message look guilty, and the probe overtake it.
    */
-  #oweBackOff(): void {
+  #startProbe(): void {
     this.#failures++
-    this.#owedMs = this.#around.pace.backoffMs(this.#failures, Math.random())
+    this.#probes++
+    this.#failuresUnprobed = 0
+    this.#isProbing = true
   }
 
-  /** Waits after a failure. Two failures without a wait between them are followed by the waits of both. */
   #backOff(failure: Failure, epoch: number): void {
     let ownMs = 0
     if (epoch === this.#epoch) {
       this.#epoch++
       this.#failures++
-      const { backoffMs } = this.#around.pace
-      ownMs = this.#owedMs + backoffMs(this.#failures, Math.random())
-      this.#owedMs = 0
+      ownMs = this.#around.pace.backoffMs(this.#failures, Math.random())
     }
+    this.#waitAsked(failure)
     const delayMs = Math.max(ownMs, failure.waitMs)
     this.#around.log('next attempt in %d ms', Math.round(delayMs))
-    this.#waitAsked(failure)
     this.#pauseFor(delayMs)
   }
 
@@ -537,7 +546,7 @@ function rejection(answer: Answered): RejectedError {
   const { status, body } = answer
   const advice = adviceFor(status, answer.header('location'))
   const message = `${describeAnswer(answer)}. ${advice}`
-  const summary = `The endpoint answered ${status}. ${advice}`
+  const summary = `The endpoint answered ${status}. ${adviceFor(status, null)}`
   return new RejectedError(message, status, body.slice(0, MAX_DETAIL_LENGTH), summary)
 }
 
@@ -545,9 +554,18 @@ function describeFailure(answer: Answer): Failure {
   if ('error' in answer) return { error: answer.error, kind: answer.failure, waitMs: 0 }
   const { status } = answer
   const waitMs = retryAfterMs(answer.header('retry-after'), Date.now())
-  const isBusy = status === 408 || status === 429 || waitMs > 0
-  const kind = isBusy ? undefined : String(status)
+  const kind = answeredBusy(answer) ? undefined : String(status)
   return { error: new Error(describeAnswer(answer)), kind, waitMs }
+}
+
+/** Whether the endpoint asks for fewer requests, whatever they hold. */
+function answeredBusy(answer: Answer): boolean {
+  return 'status' in answer && (answer.status === 408 || answer.status === 429)
+}
+
+/** Failures of different kinds in a row say less than equal ones. */
+function strikeOf({ failure }: Batch, kind: string): number {
+  return failure === undefined || failure === kind ? 1 : 0.5
 }
 
 function half(batch: Batch): number {

@@ -6,7 +6,7 @@ import {
   ValidationError,
 } from './errors.js'
 import type { HooklineError } from './hookline-error.js'
-import { log, type Logger } from './log.js'
+import { guard, type Logger } from './log.js'
 
 /**
  * Tells of the first loss of each kind, for an application without an `onFailed` that would hear of it: a wrong
@@ -37,24 +37,30 @@ function causeOf(error: HooklineError): string {
     return `The endpoint failed ${error.attempts} times in a row.`
   }
   if (error instanceof ValidationError) {
-    const [field] = error.field.split('.')
-    return `A call was given something invalid as its ${field}.`
+    const [field = ''] = error.field.split('.')
+    return `A call was given something invalid as its ${FIELDS.test(field) ? field : 'message'}.`
   }
   if (error instanceof DroppedError && error.code === 'before_send') return 'beforeSend failed.'
   return error.message
 }
+
+/** Other names come from the message itself. */
+const FIELDS =
+  /^(userId|anonymousId|previousId|groupId|messageId|event|name|category|timestamp|properties|traits|context|integrations|callback|type)$/
 
 interface Process {
   emitWarning?: (text: string, options: { type: string; code: string }) => void
 }
 
 function warn(logger: Logger | undefined, text: string, code: string): void {
-  try {
+  guard('the warning', () => {
     const { process } = globalThis as { process?: Process }
-    if (logger) logger.warn(text)
-    else if (process?.emitWarning) process.emitWarning(text, { type: 'HooklineWarning', code })
+    if (logger) {
+      logger.warn(text)
+      return
+    }
+    if (process?.emitWarning) process.emitWarning(text, { type: 'HooklineWarning', code })
     else console.warn(text)
-  } catch (error) {
-    log('the warning could not be given: %O', error)
-  }
+    return undefined
+  })
 }

@@ -27,7 +27,7 @@ function find(path: string): Document {
   return document
 }
 
-describe('code', () => {
+describe('code', { timeout: 60_000 }, () => {
   const isScript = ({ language }: CodeBlock) => ['js', 'ts'].includes(language)
   const blocks = documents.flatMap((document) => document.blocks).filter(isScript)
   const sources = readdirSync(join(ROOT, 'src'), { recursive: true, encoding: 'utf8' })

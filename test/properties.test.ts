@@ -6,7 +6,6 @@ import {
   type AnalyticsOptions,
   type DeliveredReport,
   type FailedReport,
-  type FetchInit,
   type HooklineError,
   type Stats,
 } from '../src/index.js'
@@ -220,7 +219,7 @@ async function runBooks(
   const fetch: typeof net.fetch = async (url, init) => {
     mostInFlight = Math.max(mostInFlight, ++inFlight)
     const done = () => inFlight--
-    const { signal }: FetchInit = init
+    const signal = init.signal as AbortSignal
     signal.addEventListener('abort', done, { once: true })
     const response = await net.fetch(url, init).finally(() => {
       signal.removeEventListener('abort', done)

@@ -323,10 +323,10 @@ describe('back-off', () => {
     const gate = held()
     net.script(gate.reply as never)
     net.otherwise('hang')
-    // The wait for the failure and that for the probe.
-    await pass(5_999)
+    // Two failures more make the wait four times as long.
+    await pass(3_999)
     expect(net.arrivals).toHaveLength(20)
-    await pass(6_001)
+    await pass(4_001)
     expect(net.arrivals).toHaveLength(21)
     expect(events(net.arrivals[20])).toEqual(['e0'])
     gate.release(200)

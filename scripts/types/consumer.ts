@@ -9,6 +9,7 @@ import {
   type AnyPlan,
   type Fetch,
   type FetchInit,
+  type DeliveryOutcome,
   type FlushResult,
   type PlanOf,
   type Stats,
@@ -113,6 +114,9 @@ export class FakeAnalytics<P extends PlanOf<P> = AnyPlan> implements AnalyticsCl
   }
   track(message: unknown): void {
     this.tracked.push(message)
+  }
+  deliver(): Promise<DeliveryOutcome> {
+    return Promise.resolve({ delivered: true })
   }
   flush(): Promise<FlushResult> {
     return Promise.resolve({ delivered: this.tracked.length, failed: 0 })
