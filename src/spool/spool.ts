@@ -93,7 +93,7 @@ export class Spool {
 
   /** Whether the disk takes messages, as far as is known. */
   get isReady(): boolean {
-    return this.#lease !== undefined && !this.#isFailing && !this.#isTaken
+    return this.#lease !== undefined && !this.#isFailing
   }
 
   /** Whether a message may be added without passing `maxBytes`. */
@@ -126,18 +126,24 @@ export class Spool {
     unref(this.#timer)
   })
 
-  /** Whether this process may still send and write what it has on disk. */
+  /** Whether the messages that wait are this process's to send. */
   isOurs(): boolean {
-    if (!this.#isTaken && this.#lease && !this.#lease.isFresh) this.#renew()
+    this.#keepLease()
     return !this.#isTaken
+  }
+
+  #keepLease(): void {
+    if (this.#lease?.isFresh === false) this.#renew()
   }
 
   /** Puts a message on disk. Gives false if that fails. */
   append(json: Uint8Array, sequence: number): boolean {
-    if (this.#isFailing || !this.isOurs() || !this.#lease) return false
+    this.#keepLease()
+    const lease = this.#lease
+    if (this.#isFailing || !lease) return false
     let segment: Segment
     try {
-      segment = this.#appendable(this.#lease.folder, json.length, sequence)
+      segment = this.#appendable(lease.folder, json.length, sequence)
       segment.append(json)
       if (this.#around.fsync === 'batch') this.#unsynced.add(segment.path)
     } catch (error) {
@@ -145,9 +151,10 @@ export class Spool {
       return false
     }
     // A process that is stopped right before it writes may write into a file that another one has read already.
-    if (!this.isOurs()) {
+    this.#keepLease()
+    if (this.#lease !== lease) {
       segment.retract(json)
-      return false
+      return this.append(json, sequence)
     }
     this.#unread++
     this.#unreadBytes += json.length
@@ -189,7 +196,7 @@ export class Spool {
    * stay. Before that gets too much, the messages that hold it up are moved to a file of their own.
    */
   settle(entries: readonly Entry[]): void {
-    if (!this.isOurs()) return
+    this.#keepLease()
     let segment: Segment | undefined
     for (const entry of entries) {
       const { sequence } = entry
@@ -222,9 +229,8 @@ export class Spool {
   /** Ends. Any process that uses the directory may take over the pending messages, now or later. */
   async close(): Promise<void> {
     clearTimeout(this.#timer)
-    this.#timer = undefined
     if (this.#unsynced.size > 0 || this.#syncing) await this.sync()
-    if (!this.isOurs()) return
+    this.#keepLease()
     try {
       for (const segment of [...this.#segments]) this.#seal(segment)
       if (this.#segments.length > 0) this.#lease?.free()
@@ -420,7 +426,7 @@ export class Spool {
       const segment = this.#load(`${folder}/${name}`, into)
       if (!segment) continue
       // A holder that only stood still may write once more when it wakes up: nothing may be appended there.
-      if (!isDead) this.#seal(segment)
+      if (!isDead) segment.seal()
       adopted.push(segment)
     }
     // A process that died while it absorbed others left their folders. Their messages come after its own files.
@@ -471,28 +477,31 @@ export class Spool {
     }
   }
 
-  /** Gives up all messages that another process has taken over. Later, since a call may be under way. */
+  /** Gives up all messages that another process has taken over, and goes on in a new folder. */
   #giveUp(): void {
+    const message = `This process stood still for so long that another one took over the messages that it had in ${this.#home}, and sends them.`
+    const error = new SpoolError('spool_taken', message)
+    const segments = this.#segments
+    this.#segments = []
+    this.#claims = []
+    this.#reading = this.#unread = this.#unreadBytes = this.#pendingBytes = 0
     this.#isTaken = true
+    this.#lease = undefined
+    try {
+      this.#lease = new Lease(this.#home)
+    } catch (cause) {
+      this.#fail(cause)
+    }
+    // Reported later, since a call may be under way.
     later(() => {
-      const message = `This process stood still for so long that another one took over the messages that it had in ${this.#home}, and sends them.`
-      const error = new SpoolError('spool_taken', message)
-      const segments = this.#segments
-      this.#segments = []
-      this.#claims = []
-      this.#reading = this.#unread = this.#unreadBytes = this.#pendingBytes = 0
       const isTaken = ({ sequence }: Entry) => segments.some((segment) => segment.has(sequence))
       const lost = segments.map((segment) => {
         const stretch = segment.lose()
         segment.close()
         return { ...stretch, sequence: segment.firstSequence + stretch.index, error }
       })
-      this.#lease = undefined
       this.#isTaken = false
       this.#around.onTaken(error, isTaken, lost)
-      if (!this.#timer) return // closed
-      clearTimeout(this.#timer)
-      this.start() // in a new folder
     })
   }
 }

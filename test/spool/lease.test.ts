@@ -333,7 +333,7 @@ describe('a process that stood still', () => {
 
   test('goes on in a folder of its own', async () => {
     const { stopped, net, arrivedBefore, other, directory } = await standStill('hang')
-    await pass(5_000) // until its next beat
+    vi.advanceTimersByTime(5_000) // until its next beat, and no turn of the event loop further
     trackMany(stopped, 20, 100)
     const spooled = files(directory, '.log')
       .map((path) => readFileSync(path, 'latin1'))

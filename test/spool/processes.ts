@@ -151,6 +151,7 @@ const orders = {
   to: (thread, ...order) => threads.get(thread).postMessage(order.join(' ')),
   terminate: async (thread) => { await threads.get(thread).terminate(); tell('terminated', thread) },
   close: async () => {
+    wanted = made
     await analytics.close()
     tell('closed', name)
     if (isMainThread) process.exit(0)
