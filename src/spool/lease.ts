@@ -203,12 +203,14 @@ export class Lease {
 
 /** Takes the owner file from a holder. Gives false if the holder has beaten since that file was read. */
 function markTaken(folder: string, owner: Beat | undefined): boolean {
+  const taken = takenFile(folder)
   if (!owner) {
-    // Fails if the folder's maker comes to write its own after all.
+    // Another watcher may have died right after it had renamed the owner file.
+    if (exists(taken)) fs.writeFileSync(taken, FREE)
+    // Fails if the folder's maker writes its own file after all.
     fs.writeFileSync(ownerFile(folder), FREE, { flag: 'wx', mode: PRIVATE_FILE })
     return true
   }
-  const taken = takenFile(folder)
   fs.renameSync(ownerFile(folder), taken)
   if (readBeat(taken)?.beatMs !== owner.beatMs) {
     fs.renameSync(taken, ownerFile(folder))

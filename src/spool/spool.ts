@@ -141,20 +141,24 @@ export class Spool {
     this.#keepLease()
     const lease = this.#lease
     if (this.#isFailing || !lease) return false
-    let segment: Segment
+    let segment: Segment | undefined
+    let failure: unknown
     try {
       segment = this.#appendable(lease.folder, json.length, sequence)
       segment.append(json)
       if (this.#around.fsync === 'batch') this.#unsynced.add(segment.path)
     } catch (error) {
-      this.#fail(error)
-      return false
+      failure = error
     }
-    // A process that is stopped right before it writes may write into a file that another one has read already.
+    // A process may be stopped right before it writes. The folder may have moved then, and the file been read.
     this.#keepLease()
     if (this.#lease !== lease) {
-      segment.retract(json)
+      if (failure === undefined) segment?.retract(json)
       return this.append(json, sequence)
+    }
+    if (failure !== undefined) {
+      this.#fail(failure)
+      return false
     }
     this.#unread++
     this.#unreadBytes += json.length
@@ -489,6 +493,7 @@ export class Spool {
     this.#lease = undefined
     try {
       this.#lease = new Lease(this.#home)
+      this.#isFailing = false
     } catch (cause) {
       this.#fail(cause)
     }

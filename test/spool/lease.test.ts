@@ -172,6 +172,14 @@ describe('a holder whose process lives', () => {
     expect(state).toBe('taken')
   })
 
+  test('is told so if the first watcher died while it took the folder', () => {
+    const home = temporary()
+    const [quiet, watcher] = [new Lease(home), new Lease(home)]
+    renameSync(join(quiet.folder, 'owner'), join(quiet.folder, 'taken'))
+    expect(lookForHalfAMinute(watcher)).toHaveLength(1)
+    expect(quiet.renew()).toBe('taken')
+  })
+
   test('keeps its folder if the watcher has no file descriptors left', () => {
     const home = temporary()
     const [holder, watcher] = [new Lease(home), new Lease(home)]
@@ -381,6 +389,33 @@ describe('a process that stood still', () => {
     expect(events(...other.arrivals)).toEqual(names(0, 20))
     expect(events(...net.arrivals.slice(1))).toEqual(['e20'])
     expect(failed.flatMap(({ messages }) => messages)).toHaveLength(20)
+  })
+
+  test('right before it makes a file makes that file in its new folder', async () => {
+    useFakeClock()
+    const directory = temporary()
+    const net = scriptedFetch('hang')
+    const { failed, hooks } = listen()
+    const stopped = createClient(net, { spool: { directory }, ...hooks })
+    await turns()
+    const [owner = ''] = files(directory, 'owner')
+    const open = fs.openSync
+    vi.spyOn(fs, 'openSync').mockImplementationOnce((...given) => {
+      writeFileSync(owner, 'free')
+      createClient(scriptedFetch(), { spool: { directory } })
+      const now = performance.now()
+      vi.spyOn(performance, 'now').mockImplementation(() => now + 40_000)
+      return open(...given)
+    })
+    trackMany(stopped, 5)
+    vi.restoreAllMocks()
+    expect(
+      files(directory, '.log')
+        .map((path) => readFileSync(path, 'latin1'))
+        .join(),
+    ).toContain('"e4"')
+    await pass(100)
+    expect(failed).toEqual([])
   })
 
   test('notices before it sends or records, even if its timers come last', async () => {

@@ -125,6 +125,8 @@ import { Analytics } from './index.js'
 const { name, directory, endpoint } = isMainThread ? JSON.parse(process.argv[2]) : workerData
 const analytics = new Analytics('wk_4f9a-secret', {
   endpoint: endpoint + '/' + name, flushAfter: 20, maxQueueBytes: 20_000, spool: { directory },
+  // An error of the spool itself: nothing here makes the disk fail.
+  onFailed: ({ messages, error }) => messages.length === 0 && console.error(name, error.message),
 })
 const threads = new Map()
 let made = 0
