@@ -104,11 +104,12 @@ export class Lease {
     // The name starts with the time, so that the oldest folder sorts first.
     this.folder = `${this.#home}/${Date.now().toString(36)}-${crypto.randomUUID()}`
     fs.mkdirSync(this.folder, PRIVATE_FOLDER)
+    // In bytes: a host name may be in any script. Not read from the file, which may be taken before it is open.
+    const owner = new TextEncoder().encode(JSON.stringify(this.#self))
+    this.#size = owner.length
     try {
-      const text = JSON.stringify(this.#self)
-      fs.writeFileSync(ownerFile(this.folder), text, { flag: 'wx', mode: PRIVATE_FILE })
+      fs.writeFileSync(ownerFile(this.folder), owner, { flag: 'wx', mode: PRIVATE_FILE })
       this.#fd = fs.openSync(ownerFile(this.folder), 'r+')
-      this.#size = fs.fstatSync(this.#fd).size
     } catch (error) {
       removeFolder(this.folder) // a full disk is tried again every few seconds, perhaps for hours
       throw error

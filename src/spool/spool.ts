@@ -390,14 +390,20 @@ export class Spool {
     const adopted: Segment[] = []
     for (let claim = this.#claims[0]; claim; claim = this.#claims[0]) {
       try {
-        this.#absorb(claim.folder, lease.folder, claim.isDead, adopted)
+        this.#absorb(claim, lease, adopted)
       } catch (cause) {
+        if (!this.#stillHolds(lease)) return // this process stood still: another one has it all
         if (isShortage(cause)) break // the rest is still there at the next beat
         this.#around.onFault(unreadable(claim.folder, 0, claim.folder, cause))
       }
       this.#claims.shift()
     }
-    if (adopted.length > 0) this.#enter(adopted)
+    if (adopted.length > 0 && this.#stillHolds(lease)) this.#enter(adopted)
+  }
+
+  #stillHolds(lease: Lease): boolean {
+    this.#keepLease()
+    return this.#lease === lease
   }
 
   /** Adds segments of dead processes behind the messages that are pending already. */
@@ -423,11 +429,11 @@ export class Spool {
   }
 
   /** Moves the files of a folder that was taken over into this client's own, the oldest first. */
-  #absorb(folder: string, into: string, isDead: boolean, adopted: Segment[]): void {
+  #absorb({ folder, isDead }: Claim, lease: Lease, adopted: Segment[]): void {
     const entries = fs.readdirSync(folder, { withFileTypes: true })
     const names = entries.filter(({ name }) => name.endsWith('.log')).map(({ name }) => name)
     for (const name of names.sort()) {
-      const segment = this.#load(`${folder}/${name}`, into)
+      const segment = this.#load(`${folder}/${name}`, lease)
       if (!segment) continue
       // A holder that only stood still may write once more when it wakes up: nothing may be appended there.
       if (!isDead) segment.seal()
@@ -435,21 +441,23 @@ export class Spool {
     }
     // A process that died while it absorbed others left their folders. Their messages come after its own files.
     const folders = entries.filter((entry) => entry.isDirectory()).map(({ name }) => name)
-    for (const name of folders.sort()) this.#absorb(`${folder}/${name}`, into, isDead, adopted)
+    for (const name of folders.sort()) {
+      this.#absorb({ folder: `${folder}/${name}`, isDead }, lease, adopted)
+    }
     removeFolder(folder)
   }
 
-  #load(from: string, into: string): Segment | undefined {
+  #load(from: string, lease: Lease): Segment | undefined {
     try {
       const { segment, torn } = Segment.load(from)
-      segment.path = this.#nextPath(into)
+      segment.path = this.#nextPath(lease.folder)
       fs.renameSync(from, segment.path)
       const kept = this.#quarantine(torn)
       if (kept) this.#around.onFault(tornEnd(torn.length, kept))
       if (segment.unread > 0) return segment
       segment.remove()
     } catch (cause) {
-      if (isShortage(cause)) throw cause
+      if (isShortage(cause) || !this.#stillHolds(lease)) throw cause
       this.#around.onFault(unreadable(from, 0, from, cause))
     }
     return undefined

@@ -108,6 +108,23 @@ describe('a folder', () => {
     expect([taken.renew(), gone.renew()]).toEqual(['taken', 'gone'])
   })
 
+  test('is taken if that happens while it is made', () => {
+    const home = temporary()
+    const open = fs.openSync
+    const spy = vi.spyOn(fs, 'openSync').mockImplementation((path, flags, mode) => {
+      const fd = open(path, flags, mode)
+      if (flags !== 'r+') return fd
+      spy.mockRestore()
+      writeFileSync(path, 'free')
+      new Lease(home).claim()
+      return fd
+    })
+    onTestFinished(() => {
+      vi.restoreAllMocks()
+    })
+    expect(new Lease(home).renew()).toBe('taken')
+  })
+
   test('stays held when the host name is not ASCII', () => {
     vi.spyOn(process, 'platform', 'get').mockReturnValue('darwin')
     vi.spyOn(os, 'hostname').mockReturnValue('büro-東京')
@@ -389,6 +406,37 @@ describe('a process that stood still', () => {
     expect(events(...other.arrivals)).toEqual(names(0, 20))
     expect(events(...net.arrivals.slice(1))).toEqual(['e20'])
     expect(failed.flatMap(({ messages }) => messages)).toHaveLength(20)
+  })
+
+  test('while it took over from others adopts nothing, and reports no damage', async () => {
+    useFakeClock()
+    const directory = temporary()
+    const dead = createClient(scriptedFetch('hang'), { spool: { directory } })
+    trackMany(dead, 10)
+    void dead.close({ timeout: 0 })
+    await pass(0)
+    const [net, other] = [scriptedFetch(), scriptedFetch()]
+    const { failed, hooks } = listen()
+    const rename = fs.renameSync
+    const spy = vi.spyOn(fs, 'renameSync').mockImplementation((from, to) => {
+      if (!String(from).endsWith('.log')) {
+        rename(from, to)
+        return
+      }
+      spy.mockRestore()
+      for (const owner of files(directory, 'owner')) writeFileSync(owner, 'free')
+      createClient(other, { spool: { directory } })
+      const now = performance.now()
+      vi.spyOn(performance, 'now').mockImplementation(() => now + 40_000)
+      rename(from, to)
+    })
+    const stopped = createClient(net, { spool: { directory }, ...hooks })
+    vi.restoreAllMocks()
+    await pass(5_000)
+    expect(failed).toEqual([])
+    expect(net.arrivals).toEqual([])
+    expect(stopped.stats().accepted).toBe(0)
+    expect(events(...other.arrivals)).toEqual(names(0, 10))
   })
 
   test('right before it makes a file makes that file in its new folder', async () => {
