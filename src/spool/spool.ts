@@ -116,7 +116,7 @@ export class Spool {
     if (this.#lease) this.#renew()
     this.#isFailing = false
     try {
-      this.#lease ??= new Lease(this.#home)
+      this.#lease ??= this.#makeLease()
       this.#adopt(this.#lease)
       this.#around.onReady()
     } catch (error) {
@@ -401,6 +401,15 @@ export class Spool {
     if (adopted.length > 0 && this.#stillHolds(lease)) this.#enter(adopted)
   }
 
+  #makeLease(): Lease {
+    try {
+      return new Lease(this.#home)
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error
+      return new Lease(this.#home) // this process stood still, and the folder was taken before it was complete
+    }
+  }
+
   #stillHolds(lease: Lease): boolean {
     this.#keepLease()
     return this.#lease === lease
@@ -500,7 +509,7 @@ export class Spool {
     this.#isTaken = true
     this.#lease = undefined
     try {
-      this.#lease = new Lease(this.#home)
+      this.#lease = this.#makeLease()
       this.#isFailing = false
     } catch (cause) {
       this.#fail(cause)

@@ -2,7 +2,7 @@ import { spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
 import fs, { existsSync, readFileSync, renameSync, utimesSync, writeFileSync } from 'node:fs'
 import os from 'node:os'
-import { basename, join } from 'node:path'
+import { basename, dirname, join } from 'node:path'
 import { describe, expect, onTestFinished, test, vi } from 'vitest'
 import { isKnownDead, Lease } from '../../src/spool/lease.js'
 import {
@@ -437,6 +437,21 @@ describe('a process that stood still', () => {
     expect(net.arrivals).toEqual([])
     expect(stopped.stats().accepted).toBe(0)
     expect(events(...other.arrivals)).toEqual(names(0, 10))
+  })
+
+  test('while it made its folder makes another one at once', () => {
+    const directory = temporary()
+    const { failed, hooks } = listen()
+    const open = fs.openSync
+    const spy = vi.spyOn(fs, 'openSync').mockImplementation((path, flags, mode) => {
+      if (flags !== 'r+') return open(path, flags, mode)
+      spy.mockRestore()
+      renameSync(dirname(String(path)), join(temporary(), 'taken'))
+      return open(path, flags, mode)
+    })
+    trackMany(createClient(scriptedFetch('hang'), { spool: { directory }, ...hooks }), 1)
+    expect(files(directory, '.log')).toHaveLength(1)
+    expect(failed).toEqual([])
   })
 
   test('right before it makes a file makes that file in its new folder', async () => {
