@@ -104,11 +104,12 @@ export class Lease {
     // The name starts with the time, so that the oldest folder sorts first.
     this.folder = `${this.#home}/${Date.now().toString(36)}-${crypto.randomUUID()}`
     fs.mkdirSync(this.folder, PRIVATE_FOLDER)
+    // In bytes: a host name may be in any script. Not read from the file, which may be taken before it is open.
+    const owner = new TextEncoder().encode(JSON.stringify(this.#self))
+    this.#size = owner.length
     try {
-      const text = JSON.stringify(this.#self)
-      fs.writeFileSync(ownerFile(this.folder), text, { flag: 'wx', mode: PRIVATE_FILE })
+      fs.writeFileSync(ownerFile(this.folder), owner, { flag: 'wx', mode: PRIVATE_FILE })
       this.#fd = fs.openSync(ownerFile(this.folder), 'r+')
-      this.#size = fs.fstatSync(this.#fd).size
     } catch (error) {
       removeFolder(this.folder) // a full disk is tried again every few seconds, perhaps for hours
       throw error
@@ -203,12 +204,14 @@ export class Lease {
 
 /** Takes the owner file from a holder. Gives false if the holder has beaten since that file was read. */
 function markTaken(folder: string, owner: Beat | undefined): boolean {
+  const taken = takenFile(folder)
   if (!owner) {
-    // Fails if the folder's maker comes to write its own after all.
+    // Another watcher may have died right after it had renamed the owner file.
+    if (exists(taken)) fs.writeFileSync(taken, FREE)
+    // Fails if the folder's maker writes its own file after all.
     fs.writeFileSync(ownerFile(folder), FREE, { flag: 'wx', mode: PRIVATE_FILE })
     return true
   }
-  const taken = takenFile(folder)
   fs.renameSync(ownerFile(folder), taken)
   if (readBeat(taken)?.beatMs !== owner.beatMs) {
     fs.renameSync(taken, ownerFile(folder))

@@ -93,7 +93,7 @@ export class Spool {
 
   /** Whether the disk takes messages, as far as is known. */
   get isReady(): boolean {
-    return this.#lease !== undefined && !this.#isFailing && !this.#isTaken
+    return this.#lease !== undefined && !this.#isFailing
   }
 
   /** Whether a message may be added without passing `maxBytes`. */
@@ -117,7 +117,7 @@ export class Spool {
     if (this.#isTaken) return // what takes its place starts again
     this.#isFailing = false
     try {
-      this.#lease ??= new Lease(this.#home)
+      this.#lease ??= this.#makeLease()
       this.#adopt(this.#lease)
       this.#around.onReady()
     } catch (error) {
@@ -127,27 +127,38 @@ export class Spool {
     unref(this.#timer)
   })
 
-  /** Whether this process may still send and write what it has on disk. */
+  /** Whether the messages that wait are this process's to send. */
   isOurs(): boolean {
-    if (!this.#isTaken && this.#lease && !this.#lease.isFresh) this.#renew()
+    this.#keepLease()
     return !this.#isTaken
+  }
+
+  #keepLease(): void {
+    if (this.#lease?.isFresh === false) this.#renew()
   }
 
   /** Puts a message on disk. Gives false if that fails. */
   append(json: Uint8Array, sequence: number): boolean {
-    if (this.#isFailing || !this.isOurs() || !this.#lease) return false
-    let segment: Segment
+    this.#keepLease()
+    const lease = this.#lease
+    if (this.#isFailing || !lease) return false
+    let segment: Segment | undefined
+    let failure: unknown
     try {
-      segment = this.#appendable(this.#lease.folder, json.length, sequence)
+      segment = this.#appendable(lease.folder, json.length, sequence)
       segment.append(json)
       if (this.#around.fsync === 'batch') this.#unsynced.add(segment.path)
     } catch (error) {
-      this.#fail(error)
-      return false
+      failure = error
     }
-    // A process that is stopped right before it writes may write into a file that another one has read already.
-    if (!this.isOurs()) {
-      segment.retract(json)
+    // A process may be stopped right before it writes. The folder may have moved then, and the file been read.
+    this.#keepLease()
+    if (this.#lease !== lease) {
+      if (failure === undefined) segment?.retract(json)
+      return this.append(json, sequence)
+    }
+    if (failure !== undefined) {
+      this.#fail(failure)
       return false
     }
     this.#unread++
@@ -190,7 +201,7 @@ export class Spool {
    * stay. Before that gets too much, the messages that hold it up are moved to a file of their own.
    */
   settle(entries: readonly Entry[]): void {
-    if (!this.isOurs()) return
+    this.#keepLease()
     let segment: Segment | undefined
     for (const entry of entries) {
       const { sequence } = entry
@@ -223,9 +234,8 @@ export class Spool {
   /** Ends. Any process that uses the directory may take over the pending messages, now or later. */
   async close(): Promise<void> {
     clearTimeout(this.#timer)
-    this.#timer = undefined
     if (this.#unsynced.size > 0 || this.#syncing) await this.sync()
-    if (!this.isOurs()) return
+    this.#keepLease()
     try {
       for (const segment of [...this.#segments]) this.#seal(segment)
       if (this.#segments.length > 0) this.#lease?.free()
@@ -381,14 +391,29 @@ export class Spool {
     const adopted: Segment[] = []
     for (let claim = this.#claims[0]; claim; claim = this.#claims[0]) {
       try {
-        this.#absorb(claim.folder, lease.folder, claim.isDead, adopted)
+        this.#absorb(claim, lease, adopted)
       } catch (cause) {
+        if (!this.#stillHolds(lease)) return // this process stood still: another one has it all
         if (isShortage(cause)) break // the rest is still there at the next beat
         this.#around.onFault(unreadable(claim.folder, 0, claim.folder, cause))
       }
       this.#claims.shift()
     }
-    if (adopted.length > 0) this.#enter(adopted)
+    if (adopted.length > 0 && this.#stillHolds(lease)) this.#enter(adopted)
+  }
+
+  #makeLease(): Lease {
+    try {
+      return new Lease(this.#home)
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error
+      return new Lease(this.#home) // this process stood still, and the folder was taken before it was complete
+    }
+  }
+
+  #stillHolds(lease: Lease): boolean {
+    this.#keepLease()
+    return this.#lease === lease
   }
 
   /** Adds segments of dead processes behind the messages that are pending already. */
@@ -414,33 +439,35 @@ export class Spool {
   }
 
   /** Moves the files of a folder that was taken over into this client's own, the oldest first. */
-  #absorb(folder: string, into: string, isDead: boolean, adopted: Segment[]): void {
+  #absorb({ folder, isDead }: Claim, lease: Lease, adopted: Segment[]): void {
     const entries = fs.readdirSync(folder, { withFileTypes: true })
     const names = entries.filter(({ name }) => name.endsWith('.log')).map(({ name }) => name)
     for (const name of names.sort()) {
-      const segment = this.#load(`${folder}/${name}`, into)
+      const segment = this.#load(`${folder}/${name}`, lease)
       if (!segment) continue
       // A holder that only stood still may write once more when it wakes up: nothing may be appended there.
-      if (!isDead) this.#seal(segment)
+      if (!isDead) segment.seal()
       adopted.push(segment)
     }
     // A process that died while it absorbed others left their folders. Their messages come after its own files.
     const folders = entries.filter((entry) => entry.isDirectory()).map(({ name }) => name)
-    for (const name of folders.sort()) this.#absorb(`${folder}/${name}`, into, isDead, adopted)
+    for (const name of folders.sort()) {
+      this.#absorb({ folder: `${folder}/${name}`, isDead }, lease, adopted)
+    }
     removeFolder(folder)
   }
 
-  #load(from: string, into: string): Segment | undefined {
+  #load(from: string, lease: Lease): Segment | undefined {
     try {
       const { segment, torn } = Segment.load(from)
-      segment.path = this.#nextPath(into)
+      segment.path = this.#nextPath(lease.folder)
       fs.renameSync(from, segment.path)
       const kept = this.#quarantine(torn)
       if (kept) this.#around.onFault(tornEnd(torn.length, kept))
       if (segment.unread > 0) return segment
       segment.remove()
     } catch (cause) {
-      if (isShortage(cause)) throw cause
+      if (isShortage(cause) || !this.#stillHolds(lease)) throw cause
       this.#around.onFault(unreadable(from, 0, from, cause))
     }
     return undefined
@@ -472,28 +499,32 @@ export class Spool {
     }
   }
 
-  /** Gives up all messages that another process has taken over. Later, since a call may be under way. */
+  /** Gives up all messages that another process has taken over, and goes on in a new folder. */
   #giveUp(): void {
+    const message = `This process stood still for so long that another one took over the messages that it had in ${this.#home}, and sends them.`
+    const error = new SpoolError('spool_taken', message)
+    const segments = this.#segments
+    this.#segments = []
+    this.#claims = []
+    this.#reading = this.#unread = this.#unreadBytes = this.#pendingBytes = 0
     this.#isTaken = true
+    this.#lease = undefined
+    try {
+      this.#lease = this.#makeLease()
+      this.#isFailing = false
+    } catch (cause) {
+      this.#fail(cause)
+    }
+    // Reported later, since a call may be under way.
     later(() => {
-      const message = `This process stood still for so long that another one took over the messages that it had in ${this.#home}, and sends them.`
-      const error = new SpoolError('spool_taken', message)
-      const segments = this.#segments
-      this.#segments = []
-      this.#claims = []
-      this.#reading = this.#unread = this.#unreadBytes = this.#pendingBytes = 0
       const isTaken = ({ sequence }: Entry) => segments.some((segment) => segment.has(sequence))
       const lost = segments.map((segment) => {
         const stretch = segment.lose()
         segment.close()
         return { ...stretch, sequence: segment.firstSequence + stretch.index, error }
       })
-      this.#lease = undefined
       this.#isTaken = false
       this.#around.onTaken(error, isTaken, lost)
-      if (!this.#timer) return // closed
-      clearTimeout(this.#timer)
-      this.start() // in a new folder
     })
   }
 }

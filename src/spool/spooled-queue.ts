@@ -211,11 +211,11 @@ export class SpooledQueue {
     return json.length
   }
 
-  /** Gives the messages that are another process's now. The others, which are in memory only, wait here again. */
+  /** Gives the messages that are another process's now. The others wait here again, in their order. */
   #divide(entries: readonly Entry[], isTaken: (entry: Entry) => boolean): Entry[] {
     for (const entry of entries) {
       const { slab, start, end, sequence, callback } = entry
-      if (!isTaken(entry)) this.#unspooled.push(slab.subarray(start, end), sequence, callback)
+      if (!isTaken(entry)) this.#memory.push(slab.subarray(start, end), sequence, callback)
     }
     this.closeBatch()
     return entries.filter(isTaken)

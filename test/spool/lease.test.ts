@@ -2,7 +2,7 @@ import { spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
 import fs, { existsSync, readFileSync, renameSync, utimesSync, writeFileSync } from 'node:fs'
 import os from 'node:os'
-import { basename, join } from 'node:path'
+import { basename, dirname, join } from 'node:path'
 import { describe, expect, onTestFinished, test, vi } from 'vitest'
 import { isKnownDead, Lease } from '../../src/spool/lease.js'
 import {
@@ -108,6 +108,23 @@ describe('a folder', () => {
     expect([taken.renew(), gone.renew()]).toEqual(['taken', 'gone'])
   })
 
+  test('is taken if that happens while it is made', () => {
+    const home = temporary()
+    const open = fs.openSync
+    const spy = vi.spyOn(fs, 'openSync').mockImplementation((path, flags, mode) => {
+      const fd = open(path, flags, mode)
+      if (flags !== 'r+') return fd
+      spy.mockRestore()
+      writeFileSync(path, 'free')
+      new Lease(home).claim()
+      return fd
+    })
+    onTestFinished(() => {
+      vi.restoreAllMocks()
+    })
+    expect(new Lease(home).renew()).toBe('taken')
+  })
+
   test('stays held when the host name is not ASCII', () => {
     vi.spyOn(process, 'platform', 'get').mockReturnValue('darwin')
     vi.spyOn(os, 'hostname').mockReturnValue('büro-東京')
@@ -170,6 +187,14 @@ describe('a holder whose process lives', () => {
     })
     expect(lookForHalfAMinute(watcher)).toHaveLength(1)
     expect(state).toBe('taken')
+  })
+
+  test('is told so if the first watcher died while it took the folder', () => {
+    const home = temporary()
+    const [quiet, watcher] = [new Lease(home), new Lease(home)]
+    renameSync(join(quiet.folder, 'owner'), join(quiet.folder, 'taken'))
+    expect(lookForHalfAMinute(watcher)).toHaveLength(1)
+    expect(quiet.renew()).toBe('taken')
   })
 
   test('keeps its folder if the watcher has no file descriptors left', () => {
@@ -333,7 +358,7 @@ describe('a process that stood still', () => {
 
   test('goes on in a folder of its own', async () => {
     const { stopped, net, arrivedBefore, other, directory } = await standStill('hang')
-    await pass(5_000) // until its next beat
+    vi.advanceTimersByTime(5_000) // until its next beat, and no turn of the event loop further
     trackMany(stopped, 20, 100)
     const spooled = files(directory, '.log')
       .map((path) => readFileSync(path, 'latin1'))
@@ -381,6 +406,79 @@ describe('a process that stood still', () => {
     expect(events(...other.arrivals)).toEqual(names(0, 20))
     expect(events(...net.arrivals.slice(1))).toEqual(['e20'])
     expect(failed.flatMap(({ messages }) => messages)).toHaveLength(20)
+  })
+
+  test('while it took over from others adopts nothing, and reports no damage', async () => {
+    useFakeClock()
+    const directory = temporary()
+    const dead = createClient(scriptedFetch('hang'), { spool: { directory } })
+    trackMany(dead, 10)
+    void dead.close({ timeout: 0 })
+    await pass(0)
+    const [net, other] = [scriptedFetch(), scriptedFetch()]
+    const { failed, hooks } = listen()
+    const rename = fs.renameSync
+    const spy = vi.spyOn(fs, 'renameSync').mockImplementation((from, to) => {
+      if (!String(from).endsWith('.log')) {
+        rename(from, to)
+        return
+      }
+      spy.mockRestore()
+      for (const owner of files(directory, 'owner')) writeFileSync(owner, 'free')
+      createClient(other, { spool: { directory } })
+      const now = performance.now()
+      vi.spyOn(performance, 'now').mockImplementation(() => now + 40_000)
+      rename(from, to)
+    })
+    const stopped = createClient(net, { spool: { directory }, ...hooks })
+    vi.restoreAllMocks()
+    await pass(5_000)
+    expect(failed).toEqual([])
+    expect(net.arrivals).toEqual([])
+    expect(stopped.stats().accepted).toBe(0)
+    expect(events(...other.arrivals)).toEqual(names(0, 10))
+  })
+
+  test('while it made its folder makes another one at once', () => {
+    const directory = temporary()
+    const { failed, hooks } = listen()
+    const open = fs.openSync
+    const spy = vi.spyOn(fs, 'openSync').mockImplementation((path, flags, mode) => {
+      if (flags !== 'r+') return open(path, flags, mode)
+      spy.mockRestore()
+      renameSync(dirname(String(path)), join(temporary(), 'taken'))
+      return open(path, flags, mode)
+    })
+    trackMany(createClient(scriptedFetch('hang'), { spool: { directory }, ...hooks }), 1)
+    expect(files(directory, '.log')).toHaveLength(1)
+    expect(failed).toEqual([])
+  })
+
+  test('right before it makes a file makes that file in its new folder', async () => {
+    useFakeClock()
+    const directory = temporary()
+    const net = scriptedFetch('hang')
+    const { failed, hooks } = listen()
+    const stopped = createClient(net, { spool: { directory }, ...hooks })
+    await turns()
+    const [owner = ''] = files(directory, 'owner')
+    const open = fs.openSync
+    vi.spyOn(fs, 'openSync').mockImplementationOnce((...given) => {
+      writeFileSync(owner, 'free')
+      createClient(scriptedFetch(), { spool: { directory } })
+      const now = performance.now()
+      vi.spyOn(performance, 'now').mockImplementation(() => now + 40_000)
+      return open(...given)
+    })
+    trackMany(stopped, 5)
+    vi.restoreAllMocks()
+    expect(
+      files(directory, '.log')
+        .map((path) => readFileSync(path, 'latin1'))
+        .join(),
+    ).toContain('"e4"')
+    await pass(100)
+    expect(failed).toEqual([])
   })
 
   test('notices before it sends or records, even if its timers come last', async () => {

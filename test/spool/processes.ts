@@ -126,7 +126,8 @@ import { Analytics } from './index.js'
 const { name, directory, endpoint } = isMainThread ? JSON.parse(process.argv[2]) : workerData
 const analytics = new Analytics('wk_4f9a-secret', {
   endpoint: endpoint + '/' + name, flushAfter: 20, maxQueueBytes: 20_000, spool: { directory },
-  onFailed: () => {},
+  // An error of the spool itself: nothing here makes the disk fail.
+  onFailed: ({ messages, error }) => messages.length === 0 && console.error(name, error.message),
 })
 const threads = new Map()
 let made = 0
@@ -153,6 +154,7 @@ const orders = {
   to: (thread, ...order) => threads.get(thread).postMessage(order.join(' ')),
   terminate: async (thread) => { await threads.get(thread).terminate(); tell('terminated', thread) },
   close: async () => {
+    wanted = made
     await analytics.close()
     tell('closed', name)
     if (isMainThread) process.exit(0)

@@ -137,7 +137,10 @@ class Model {
       if (stderr) found.push(stderr)
       for (const [writer, count] of returned) {
         const lost = ids(writer, 0, count).filter((id) => !deliveries.has(id))
-        if (lost.length > 0) found.push(`${lost.length} lost, the first ${lost[0]}`)
+        const codes = outcomes
+          .filter(({ message }) => lost.includes(message))
+          .map(({ code }) => code)
+        if (lost.length > 0) found.push(`lost: ${lost.join()}, told: ${codes.join()}`)
       }
       for (const { message, code } of outcomes) {
         const isExpected = code === 'spool_taken' && this.#stopped.has(message.split('.')[0] ?? '')
