@@ -1,23 +1,19 @@
 import { availableParallelism } from 'node:os'
+import { join } from 'node:path'
 import { defineConfig } from 'vitest/config'
+import tsconfig from './tsconfig.json' with { type: 'json' }
 
-// Examples and the destination import the package by its name; the tests run its sources. Or, in `npm run matrix`,
-// what is public is the built package that lies in this folder.
+// The examples and the destination import the SDK by its name, and the tests run its sources. `npm run matrix` sets
+// HOOKLINE_PACKAGE to the folder of the built package: then the tests run the built entries instead.
 const { HOOKLINE_PACKAGE: built } = process.env
-const entries = 'express|fastify|fetch|hono|index|koa|lambda|request-context|testing|webhook'
-const alias = built
-  ? [
-      { find: /^hookline$/, replacement: `${built}/dist/index.js` },
-      { find: /^hookline\/(.*)$/, replacement: `${built}/dist/$1.js` },
-      {
-        find: new RegExp(`^(?:\\.\\./)+src/(${entries})\\.js$`),
-        replacement: `${built}/dist/$1.js`,
-      },
-    ]
-  : [
-      { find: /^hookline$/, replacement: `${import.meta.dirname}/src/index.ts` },
-      { find: /^hookline\/(.*)$/, replacement: `${import.meta.dirname}/src/$1.ts` },
-    ]
+const entries = Object.entries(tsconfig.compilerOptions.paths)
+const alias = entries.flatMap(([specifier, [source = '']]) => {
+  const byName = new RegExp(`^${specifier}$`)
+  if (!built) return [{ find: byName, replacement: join(import.meta.dirname, source) }]
+  const [, name = 'index'] = specifier.split('/')
+  const byPath = new RegExp(`^(?:\\.\\./)+${source.slice('./'.length, -'.ts'.length)}\\.js$`)
+  return [byName, byPath].map((find) => ({ find, replacement: `${built}/dist/${name}.js` }))
+})
 
 /** They need a Chromium: `npm run test:page`. */
 const BROWSER_TESTS = 'test/page/page.test.ts'

@@ -11,17 +11,22 @@ import { rollup } from 'rollup'
 import { dts } from 'rollup-plugin-dts'
 
 process.chdir(fileURLToPath(new URL('..', import.meta.url)))
-const { exports, dependencies, peerDependencies } = JSON.parse(readFileSync('package.json', 'utf8'))
+const readJson = (file) => JSON.parse(readFileSync(file, 'utf8'))
+const { dependencies, peerDependencies } = readJson('package.json')
 
-const entries = Object.keys(exports)
-  .filter((subpath) => subpath !== './package.json')
-  .map((subpath) => (subpath === '.' ? 'index' : subpath.slice('./'.length)))
+/** The `paths` in tsconfig.json are the one list of the entries and their sources. */
+const entries = Object.entries(readJson('tsconfig.json').compilerOptions.paths).map(
+  ([specifier, [source]]) => ({
+    name: specifier.split('/')[1] ?? 'index',
+    module: source.replace(/^\.\/src\//, '').replace(/\.ts$/, ''),
+  }),
+)
 
 const packages = Object.keys({ ...dependencies, ...peerDependencies })
 const isPackage = (id, names) => names.some((name) => id === name || id.startsWith(`${name}/`))
 
 const inputs = (extension) =>
-  Object.fromEntries(entries.map((entry) => [entry, `build/${entry}${extension}`]))
+  Object.fromEntries(entries.map(({ name, module }) => [name, `build/${module}${extension}`]))
 
 /** Names entries after themselves, and chunks after the module that they are made of. */
 const names = (extension) => ({

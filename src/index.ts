@@ -1,3 +1,5 @@
+/** @module hookline */
+
 export { Analytics } from './analytics.js'
 export {
   ClosedError,
@@ -43,4 +45,4 @@ export type {
   TrackMessage,
   WireMessage,
 } from './types.js'
-export * from './webhook.js'
+export * from './webhook/index.js'

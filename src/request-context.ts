@@ -1,3 +1,5 @@
+/** @module hookline/request-context */
+
 import { describe, isPlainObject } from './describe.js'
 import { ValidationError } from './errors.js'
 import { AsyncLocalStorage } from './runtime.js'

@@ -1,3 +1,5 @@
+/** @module hookline/testing */
+
 export { createTestAnalytics } from './test-analytics.js'
 export type {
   CapturedMessages,

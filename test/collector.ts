@@ -6,6 +6,7 @@ import type { AddressInfo, Socket } from 'node:net'
 import { fileURLToPath, pathToFileURL } from 'node:url'
 import { gunzipSync } from 'node:zlib'
 import { onTestFinished, vi } from 'vitest'
+import tsconfig from '../tsconfig.json' with { type: 'json' }
 import {
   Analytics,
   type AnalyticsOptions,
@@ -454,10 +455,16 @@ export interface Ended {
 
 /** The package in this folder is tested in place of the sources, if it is given. */
 const { HOOKLINE_PACKAGE } = process.env
-const entryOf = (name: string): string =>
-  HOOKLINE_PACKAGE
-    ? pathToFileURL(`${HOOKLINE_PACKAGE}/dist/${name}.js`).href
-    : new URL(`../src/${name}.ts`, import.meta.url).href
+function entryOf(specifier: string): string {
+  if (HOOKLINE_PACKAGE) {
+    const [, name = 'index'] = specifier.split('/')
+    return pathToFileURL(`${HOOKLINE_PACKAGE}/dist/${name}.js`).href
+  }
+  const paths: Record<string, string[]> = tsconfig.compilerOptions.paths
+  const [source] = paths[specifier] ?? []
+  if (source === undefined) throw new Error(`tsconfig.json has no path of ${specifier}`)
+  return new URL(`../${source}`, import.meta.url).href
+}
 
 interface RunOptions {
   env?: Record<string, string>
@@ -480,8 +487,8 @@ export function runModule(
   { env = {}, flags = [], onStart }: RunOptions = {},
 ): Promise<Ended> {
   const script = source.replaceAll(
-    /from 'hookline(?:\/([\w-]+))?'/g,
-    (_, entry = 'index') => `from '${entryOf(String(entry))}'`,
+    /from '(hookline(?:\/[\w-]+)?)'/g,
+    (_, specifier: string) => `from '${entryOf(specifier)}'`,
   )
   // What Node itself has to say of tsx, or of what is new in it, is not what these tests are about.
   const quiet = ['--disable-warning=ExperimentalWarning', '--disable-warning=DeprecationWarning']

@@ -1,5 +1,7 @@
 import { fileURLToPath } from 'node:url'
 import { describe, expect, test } from 'vitest'
+import manifest from '../package.json' with { type: 'json' }
+import tsconfig from '../tsconfig.json' with { type: 'json' }
 import { cycles, deadEnds, own, readModules } from './imports.js'
 
 const SRC = fileURLToPath(new URL('../src', import.meta.url))
@@ -16,10 +18,31 @@ const LEAVES =
     ' ',
   )
 
+/** What decides which names are public, and what is made of the stages. No stage imports any of them. */
+const AROUND = 'index testing test-analytics request-context'.split(' ')
+
+const ADAPTERS =
+  'webhook/adapters/express webhook/adapters/fastify webhook/adapters/fetch webhook/adapters/hono webhook/adapters/koa webhook/adapters/lambda'.split(
+    ' ',
+  )
+
+/**
+ * The way of a request through a receiver, which begins in an adapter. A module imports from those after it;
+ * `webhook/index` and `webhook/signed-request` come first because nothing in the folder needs them.
+ */
+const WEBHOOK =
+  'webhook/index webhook/signed-request webhook/signature webhook/web-signature webhook/receive webhook/node-body webhook/read-body webhook/parse webhook/rule webhook/verification-error webhook/events'.split(
+    ' ',
+  )
+
+/** What the receivers share with the client: an application catches the errors of both by one class. */
+const SHARED = ['hookline-error']
+
 const modules = readModules(SRC)
 
-test('every stage and leaf is there, so that these tests see what they should', () => {
-  expect([...modules.keys()]).toEqual(expect.arrayContaining([...STAGES, ...LEAVES, 'index']))
+test('every module has its place in these lists, so that the tests see all of them', () => {
+  const known = [...STAGES, ...LEAVES, ...AROUND, ...ADAPTERS, ...WEBHOOK]
+  expect([...modules.keys()].sort()).toEqual(known.sort())
   expect(own(modules, 'analytics').length).toBeGreaterThan(10)
 })
 
@@ -37,6 +60,25 @@ describe('imports', () => {
   test.each(LEAVES)('of the leaf %s come from leaves', (leaf) => {
     const wrong = own(modules, leaf).filter(({ module }) => !LEAVES.includes(module))
     expect(wrong.map(({ module }) => module)).toEqual([])
+  })
+
+  test.each(ADAPTERS)('of the adapter %s come from the receiver behind it', (adapter) => {
+    const wrong = own(modules, adapter).filter(({ module }) => !WEBHOOK.includes(module))
+    expect(wrong.map(({ module }) => module)).toEqual([])
+  })
+
+  test.each(WEBHOOK)('of %s come from modules after it and from what is shared', (name) => {
+    const after = [...WEBHOOK.slice(WEBHOOK.indexOf(name) + 1), ...SHARED]
+    const wrong = own(modules, name).filter(({ module }) => !after.includes(module))
+    expect(wrong.map(({ module }) => module)).toEqual([])
+  })
+
+  test('of webhook/ are in the two entries that export it, and nowhere else outside', () => {
+    const outside = [...modules.keys()].filter((name) => !name.startsWith('webhook/'))
+    const importers = outside.filter((name) =>
+      own(modules, name).some(({ module }) => module.startsWith('webhook/')),
+    )
+    expect(importers).toEqual(['index', 'testing'])
   })
 
   test('all lead to a file', () => {
@@ -58,6 +100,16 @@ describe('imports', () => {
   })
 })
 
-test('index.ts only re-exports', () => {
-  expect(modules.get('index')?.isOnlyReExports).toBe(true)
+test.each(['index', 'testing', 'webhook/index'])('%s.ts only re-exports', (name) => {
+  expect(modules.get(name)?.isOnlyReExports).toBe(true)
+})
+
+test('the paths in tsconfig.json are the exports in package.json, and lead to a source', () => {
+  const { paths } = tsconfig.compilerOptions
+  const exported = Object.keys(manifest.exports).filter((subpath) => subpath !== './package.json')
+  const specifiers = exported.map((subpath) => subpath.replace(/^\./, 'hookline'))
+  expect(Object.keys(paths).sort()).toEqual(specifiers.sort())
+  const sources = Object.values(paths).flat()
+  const names = sources.map((source) => source.slice('./src/'.length, -'.ts'.length))
+  expect([...modules.keys()]).toEqual(expect.arrayContaining(names))
 })

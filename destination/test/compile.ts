@@ -2,6 +2,7 @@ import { mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSyn
 import { dirname, join } from 'node:path'
 import ts from 'typescript'
 import type { TestProject } from 'vitest/node'
+import tsconfig from '../../tsconfig.json' with { type: 'json' }
 
 declare module 'vitest' {
   interface ProvidedContext {
@@ -24,7 +25,7 @@ export default function compileSources(project: TestProject): () => void {
     compile(join(ROOT, 'destination/src'), dir, { type: 'module' })
     compile(join(ROOT, 'src'), join(dir, 'node_modules/hookline'), {
       type: 'module',
-      exports: { '.': './index.js', './*': './*.js' },
+      exports: sdkExports(),
     })
   }
   compileAll()
@@ -33,6 +34,17 @@ export default function compileSources(project: TestProject): () => void {
   return () => {
     rmSync(dir, { recursive: true, force: true })
   }
+}
+
+/** The entries of the SDK, as `exports` of a package.json: `{ './koa': './webhook/adapters/koa.js' }`. */
+function sdkExports(): Record<string, string> {
+  const entries = Object.entries(tsconfig.compilerOptions.paths)
+  return Object.fromEntries(
+    entries.map(([specifier, [source = '']]) => [
+      specifier.replace('hookline', '.'),
+      source.replace('./src/', './').replace(/\.ts$/, '.js'),
+    ]),
+  )
 }
 
 function compile(from: string, to: string, manifest: object): void {

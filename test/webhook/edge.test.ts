@@ -1,5 +1,6 @@
 import { readFileSync } from 'node:fs'
 import { expect, test } from 'vitest'
+import tsconfig from '../../tsconfig.json' with { type: 'json' }
 
 /** Every module that an entry loads, by what its sources import other than types. */
 function reach(file: string, seen = new Set<string>()): Set<string> {
@@ -16,11 +17,17 @@ function reach(file: string, seen = new Set<string>()): Set<string> {
   return seen
 }
 
-const entry = (name: string) => reach(new URL(`../../src/${name}.ts`, import.meta.url).href)
-const packages = (name: string) => [...entry(name)].filter((module) => !module.startsWith('file:'))
+type Specifier = keyof typeof tsconfig.compilerOptions.paths
 
-test.each(['fetch', 'hono'])(
-  'hookline/%s loads nothing but this package, and no Buffer',
+function entry(specifier: Specifier): Set<string> {
+  const [source = ''] = tsconfig.compilerOptions.paths[specifier]
+  return reach(new URL(`../../${source}`, import.meta.url).href)
+}
+const packages = (name: Specifier) =>
+  [...entry(name)].filter((module) => !module.startsWith('file:'))
+
+test.each(['hookline/fetch', 'hookline/hono'] as const)(
+  '%s loads nothing but this package, and no Buffer',
   (name) => {
     expect(packages(name)).toEqual([])
     for (const module of entry(name)) {
@@ -29,9 +36,12 @@ test.each(['fetch', 'hono'])(
   },
 )
 
-test.each(['webhook', 'express', 'fastify', 'koa', 'lambda'])(
-  'hookline/%s loads no package and nothing but the crypto of Node',
-  (name) => {
-    expect(packages(name)).toEqual(['node:crypto'])
-  },
-)
+test.each([
+  'hookline/webhook',
+  'hookline/express',
+  'hookline/fastify',
+  'hookline/koa',
+  'hookline/lambda',
+] as const)('%s loads no package and nothing but the crypto of Node', (name) => {
+  expect(packages(name)).toEqual(['node:crypto'])
+})

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest'
 import { HooklineError } from '../../src/index.js'
-import { parseWebhook, signWebhook, WebhookVerificationError } from '../../src/webhook.js'
+import { parseWebhook, signWebhook, WebhookVerificationError } from '../../src/webhook/index.js'
 import { vectors } from '../vectors/vectors.js'
 
 const secret = 'a-s3cret-that-no-message-shows'

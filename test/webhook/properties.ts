@@ -4,7 +4,7 @@ import {
   signWebhook,
   verifyWebhook,
   type WebhookSignature,
-} from '../../src/webhook.js'
+} from '../../src/webhook/index.js'
 import { isSignedWeb } from '../../src/webhook/web-signature.js'
 import { parsing, runAsync } from '../../src/webhook/parse.js'
 

@@ -1,6 +1,6 @@
 import { runInNewContext } from 'node:vm'
 import { describe, expect, test } from 'vitest'
-import { signWebhook, verifyWebhook, type WebhookSignature } from '../../src/webhook.js'
+import { signWebhook, verifyWebhook, type WebhookSignature } from '../../src/webhook/index.js'
 import { isSignedWeb } from '../../src/webhook/web-signature.js'
 import { bytesOf, vectors } from '../vectors/vectors.js'
 

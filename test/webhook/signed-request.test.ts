@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest'
 import { signedRequest } from '../../src/testing.js'
-import { parseWebhook, verifyWebhook } from '../../src/webhook.js'
+import { parseWebhook, verifyWebhook } from '../../src/webhook/index.js'
 
 const secret = 's3cret'
 const timestamp = '2026-01-02T03:04:05.678Z'

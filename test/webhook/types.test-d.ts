@@ -10,12 +10,12 @@ import type { FastifyReply, FastifyRequest } from 'fastify'
 import { Hono } from 'hono'
 import type Koa from 'koa'
 import { describe, expectTypeOf, test } from 'vitest'
-import { webhook as express } from '../../src/express.js'
-import { webhook as fastify } from '../../src/fastify.js'
-import { webhook as fetch } from '../../src/fetch.js'
-import { webhook as hono } from '../../src/hono.js'
-import { webhook as koa } from '../../src/koa.js'
-import { webhook as lambda } from '../../src/lambda.js'
+import { webhook as express } from '../../src/webhook/adapters/express.js'
+import { webhook as fastify } from '../../src/webhook/adapters/fastify.js'
+import { webhook as fetch } from '../../src/webhook/adapters/fetch.js'
+import { webhook as hono } from '../../src/webhook/adapters/hono.js'
+import { webhook as koa } from '../../src/webhook/adapters/koa.js'
+import { webhook as lambda } from '../../src/webhook/adapters/lambda.js'
 import { signedRequest } from '../../src/testing.js'
 import {
   parseWebhook,
@@ -24,7 +24,7 @@ import {
   type AliasEvent,
   type DeleteEvent,
   type WebhookEvent,
-} from '../../src/webhook.js'
+} from '../../src/webhook/index.js'
 
 const secret = 's3cret'
 const request = { headers: {} as NodeJS.Dict<string | string[]>, body: {} as unknown }

@@ -1,7 +1,7 @@
 import { brotliCompressSync, gzipSync } from 'node:zlib'
 import { afterEach, describe, expect, test, vi } from 'vitest'
 import { signedRequest } from '../../../src/testing.js'
-import { signWebhook, type WebhookEvent, type WebhookSecret } from '../../../src/webhook.js'
+import { signWebhook, type WebhookEvent, type WebhookSecret } from '../../../src/webhook/index.js'
 import { abort, post, postEndless } from './post.js'
 
 /** The options of an adapter, as far as all of them are alike. */

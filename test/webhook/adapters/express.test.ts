@@ -6,7 +6,7 @@ import untyped from 'express4'
 import { adapterContract, type Start } from './contract.js'
 import { listening } from './listen.js'
 import { post } from './post.js'
-import { webhook } from '../../../src/express.js'
+import { webhook } from '../../../src/webhook/adapters/express.js'
 import { signedRequest } from '../../../src/testing.js'
 
 const express4 = untyped as typeof express5

@@ -5,7 +5,7 @@ import { expect, test } from 'vitest'
 import { adapterContract, type Start } from './contract.js'
 import { listening } from './listen.js'
 import { post } from './post.js'
-import { webhook } from '../../../src/fastify.js'
+import { webhook } from '../../../src/webhook/adapters/fastify.js'
 import { signedRequest } from '../../../src/testing.js'
 
 const start: Start = async (options, handle, before) => {

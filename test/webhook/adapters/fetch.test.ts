@@ -3,7 +3,7 @@ import { serve } from '@hono/node-server'
 import { expect, test } from 'vitest'
 import { adapterContract, type Start } from './contract.js'
 import { listening } from './listen.js'
-import { webhook } from '../../../src/fetch.js'
+import { webhook } from '../../../src/webhook/adapters/fetch.js'
 import { signedRequest } from '../../../src/testing.js'
 
 const start: Start = (options, handle, before) => {

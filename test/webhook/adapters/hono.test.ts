@@ -3,7 +3,7 @@ import { serve } from '@hono/node-server'
 import { Hono } from 'hono'
 import { adapterContract, type Start } from './contract.js'
 import { listening } from './listen.js'
-import { webhook } from '../../../src/hono.js'
+import { webhook } from '../../../src/webhook/adapters/hono.js'
 
 const start: Start = (options, handle, before) => {
   const app = new Hono()

@@ -4,7 +4,7 @@ import Koa3 from 'koa'
 import untyped from 'koa2'
 import { adapterContract, type Start } from './contract.js'
 import { listening } from './listen.js'
-import { webhook } from '../../../src/koa.js'
+import { webhook } from '../../../src/webhook/adapters/koa.js'
 
 const Koa2 = untyped as typeof Koa3
 

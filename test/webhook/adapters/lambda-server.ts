@@ -1,7 +1,7 @@
 import { createServer, type IncomingMessage } from 'node:http'
 import { buffer } from 'node:stream/consumers'
 import { listening } from './listen.js'
-import type { LambdaRequest, LambdaResponse } from '../../../src/lambda.js'
+import type { LambdaRequest, LambdaResponse } from '../../../src/webhook/adapters/lambda.js'
 
 type Handler = (request: LambdaRequest, context: undefined) => Promise<LambdaResponse>
 type Gateway = (request: IncomingMessage, body: Buffer) => LambdaRequest

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
 import { adapterContract, type Start } from './contract.js'
 import { gateways, serveLambda } from './lambda-server.js'
-import { webhook, type LambdaRequest } from '../../../src/lambda.js'
+import { webhook, type LambdaRequest } from '../../../src/webhook/adapters/lambda.js'
 import { signedRequest } from '../../../src/testing.js'
 
 for (const [name, gateway] of Object.entries(gateways)) {

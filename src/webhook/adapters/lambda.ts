@@ -1,7 +1,9 @@
-import type { WebhookEvent } from './webhook/events.js'
-import { decompress } from './webhook/read-body.js'
-import { receiver, type Answer, type ReceiverOptions } from './webhook/receive.js'
-import { isSigned } from './webhook/signature.js'
+/** @module hookline/lambda */
+
+import type { WebhookEvent } from '../events.js'
+import { decompress } from '../read-body.js'
+import { receiver, type Answer, type ReceiverOptions } from '../receive.js'
+import { isSigned } from '../signature.js'
 
 export type { Answer, ReceiverOptions, WebhookEvent }
 

@@ -1,10 +1,12 @@
+/** @module hookline/hono */
+
 import type { Context, Env } from 'hono'
 import type { ContentfulStatusCode } from 'hono/utils/http-status'
-import type { WebhookEvent } from './webhook/events.js'
-import { bodyConsumed } from './webhook/parse.js'
-import { readRequest } from './webhook/read-body.js'
-import { receiver, type Answer, type ReceiverOptions } from './webhook/receive.js'
-import { isSignedWeb } from './webhook/web-signature.js'
+import type { WebhookEvent } from '../events.js'
+import { bodyConsumed } from '../parse.js'
+import { readRequest } from '../read-body.js'
+import { receiver, type Answer, type ReceiverOptions } from '../receive.js'
+import { isSignedWeb } from '../web-signature.js'
 
 export type { Answer, ReceiverOptions, WebhookEvent }
 

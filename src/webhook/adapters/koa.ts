@@ -1,8 +1,10 @@
+/** @module hookline/koa */
+
 import type Koa from 'koa'
-import type { WebhookEvent } from './webhook/events.js'
-import { nodeBody } from './webhook/node-body.js'
-import { receiver, type ReceiverOptions } from './webhook/receive.js'
-import { isSigned } from './webhook/signature.js'
+import type { WebhookEvent } from '../events.js'
+import { nodeBody } from '../node-body.js'
+import { receiver, type ReceiverOptions } from '../receive.js'
+import { isSigned } from '../signature.js'
 
 export type { ReceiverOptions, WebhookEvent }
 

@@ -1,7 +1,9 @@
-import type { WebhookEvent } from './webhook/events.js'
-import { readRequest } from './webhook/read-body.js'
-import { receiver, type Answer, type ReceiverOptions } from './webhook/receive.js'
-import { isSignedWeb } from './webhook/web-signature.js'
+/** @module hookline/fetch */
+
+import type { WebhookEvent } from '../events.js'
+import { readRequest } from '../read-body.js'
+import { receiver, type Answer, type ReceiverOptions } from '../receive.js'
+import { isSignedWeb } from '../web-signature.js'
 
 export type { Answer, ReceiverOptions, WebhookEvent }
 

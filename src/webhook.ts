@@ -1,6 +1,0 @@
-export { HooklineError } from './hookline-error.js'
-export type * from './webhook/events.js'
-export type { Answer, ReceiverOptions } from './webhook/receive.js'
-export type { WebhookBody, WebhookSecret, WebhookSignature } from './webhook/rule.js'
-export { parseWebhook, signWebhook, verifyWebhook } from './webhook/signature.js'
-export { WebhookVerificationError, type WebhookErrorCode } from './webhook/verification-error.js'
