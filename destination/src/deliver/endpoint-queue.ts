@@ -116,7 +116,4 @@ function unsent(code: 'endpoint_down' | 'endpoint_busy', error: string): Outcome
   }
 }
 
-const BUSY = unsent(
-  'endpoint_busy',
-  'the endpoint takes longer to answer than messages keep coming',
-)
+const BUSY = unsent('endpoint_busy', 'the endpoint answers more slowly than messages arrive')

@@ -73,7 +73,7 @@ function parseNetwork(network: string) {
   const prefix = length === undefined ? bits : /^\d{1,3}$/.test(length) ? Number(length) : NaN
   if (version === 0 || !(prefix <= bits) || rest.length > 0)
     throw new TypeError(
-      `allowNetworks must have networks such as 10.20.0.0/16 or fd00::/8, got '${network}'`,
+      `allowNetworks must contain networks such as 10.20.0.0/16 or fd00::/8, got '${network}'`,
     )
   return { address, prefix, family: version === 4 ? ('ipv4' as const) : ('ipv6' as const) }
 }

@@ -16,22 +16,24 @@ const DELIVERED: Judgement = { code: 'delivered', verdict: 'delivered', error: u
 export function judgeStatus(status: number, location?: string): Judgement {
   const answered = `The endpoint answered ${status}`
   if (status >= 200 && status < 300) return DELIVERED
-  if (status >= 300 && status < 400) return refused('redirect', `${answered}${leadsTo(location)}`)
-  if (status === 408) return retry('request_timeout', `${answered}: it waited for the request.`)
-  if (status === 429) return retry('throttled', `${answered}: it wants fewer requests.`)
+  if (status >= 300 && status < 400)
+    return refused('redirect', `${answered}${describeRedirect(location)}`)
+  if (status === 408)
+    return retry('request_timeout', `${answered}: it did not receive the whole request in time.`)
+  if (status === 429) return retry('throttled', `${answered}: it asks for fewer requests.`)
   if (status >= 400 && status < 500) return refused('client_error', `${answered}.`)
   if (status >= 500 && status < 600) return retry('server_error', `${answered}.`)
-  return retry('connection_failed', `${answered}, which is no status of HTTP.`)
+  return retry('connection_failed', `${answered}, which is not an HTTP status.`)
 }
 
 /** Names the host alone: paths and queries hold secrets. */
-function leadsTo(location: string | undefined): string {
-  const end = ', and redirects are not followed. Set the URL to where the endpoint is.'
+function describeRedirect(location: string | undefined): string {
+  const end = '. Redirects are not followed: set the URL of the endpoint to its final address.'
   if (location === undefined) return end
   const base = 'relative://'
   if (!URL.canParse(location, base)) return end
   const { host } = new URL(location, base)
-  return ` and leads to ${host === '' ? 'another path' : host}${end}`
+  return ` and redirects to ${host === '' ? 'another path' : host}${end}`
 }
 
 /** What had come to pass of a request when its time was up. */
@@ -39,7 +41,7 @@ export function judgeTimeout(deadlineMs: number, wasSent: boolean): Judgement {
   const within = `within ${deadlineMs / 1_000} s`
   return wasSent
     ? retry('timeout', `The endpoint did not answer ${within}.`)
-    : retry('timeout', `There was no connection to the endpoint ${within}: nothing was sent.`)
+    : retry('timeout', `No connection to the endpoint was made ${within}: nothing was sent.`)
 }
 
 /**
@@ -56,7 +58,7 @@ export function judgeError(error: unknown, host: string): Judgement {
   if (code === 'EPROTO' || code.startsWith('ERR_SSL_') || code.startsWith('ERR_TLS_'))
     return retry('tls_error', describeHandshake(host, detail))
   if (error instanceof errors.HTTPParserError)
-    return retry('connection_failed', `${host} answered with something else than HTTP (${detail}).`)
+    return retry('connection_failed', `${host} gave an answer that is not HTTP (${detail}).`)
   const [outcome, words] = describeFailure(code)
   return retry(outcome, `${host} ${words} (${[code, detail].filter(Boolean).join(': ')}).`)
 }
@@ -67,9 +69,9 @@ export function judgeError(error: unknown, host: string): Judgement {
  */
 function describeHandshake(host: string, detail: string): string {
   const fix = /wrong version number|packet length too long/i.test(detail)
-    ? 'It seems to speak plain HTTP: does its URL start with http, or have another port?'
+    ? 'The endpoint seems to speak plain HTTP. Check the scheme and the port of its URL.'
     : 'Check the TLS versions and ciphers of the endpoint.'
-  return `No TLS could be agreed on with ${host} (${detail}): nothing was sent. ${fix}`
+  return `The TLS handshake with ${host} failed (${detail}): nothing was sent. ${fix}`
 }
 
 function describeFailure(code: string): [OutcomeCode, string] {

@@ -63,7 +63,7 @@ export class Exchange implements Dispatcher.DispatchHandler, Timed {
 
   /** There is a connection. To throw takes the request back before a byte of it is written. */
   onRequestStart(): void {
-    if (this.#hasEnded) throw new Error('its time was up')
+    if (this.#hasEnded) throw new Error('the deadline has passed')
     this.#wasSent = true
   }
 

@@ -84,8 +84,8 @@ function literalRefused(address: string): NoAddressError {
   return new NoAddressError(
     'address_refused',
     'refused',
-    `The address ${address} is in a network that is not reached: nothing was sent. ` +
-      'If it is to be, add its network to the setting allowNetworks.',
+    `The address ${address} is private or reserved: nothing was sent. ` +
+      'To allow it, add its network to the setting allowNetworks.',
   )
 }
 
@@ -96,8 +96,8 @@ function noneAllowed(hostname: string, found: readonly LookupAddress[]): NoAddre
   return new NoAddressError(
     'address_refused',
     'retry',
-    `The name ${hostname} leads to ${found.map(({ address }) => address).join(', ')}, in a network ` +
-      'that is not reached: nothing was sent. If it is to be, add its network to the setting allowNetworks.',
+    `The name ${hostname} resolves to ${found.map(({ address }) => address).join(', ')}, which is private or ` +
+      'reserved: nothing was sent. To allow it, add its network to the setting allowNetworks.',
   )
 }
 

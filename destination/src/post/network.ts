@@ -51,7 +51,7 @@ function requireCertificate(pem: string, index: number): void {
   try {
     new X509Certificate(pem)
   } catch (cause) {
-    const expected = 'a certificate in PEM, from -----BEGIN CERTIFICATE----- on'
+    const expected = 'a certificate in PEM that starts with -----BEGIN CERTIFICATE-----'
     throw new TypeError(`ca[${index}] must be ${expected}`, { cause })
   }
 }

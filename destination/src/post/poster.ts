@@ -97,7 +97,11 @@ export function createPoster(endpoint: Endpoint, network: Network): Poster {
       const exchange = new Exchange(owner, request, done)
       underWay += 1
       if (closing === undefined) start(exchange)
-      else exchange.onResponseError(undefined, new Error('its poster is closed'))
+      else
+        exchange.onResponseError(
+          undefined,
+          new Error('the connections to this endpoint are closed'),
+        )
     },
     close: () => (closing ??= close()),
   }

@@ -51,8 +51,8 @@ function problemOf(name: string, brace: string, env: Environment): string | unde
   if (brace === '') return 'expected a } after ${. Write $${ for a literal ${.'
   if (!/^[A-Za-z_]\w*$/.test(name)) {
     return (
-      'expected the name of an environment variable between ${ and }: letters, digits and _, no default. ' +
-      'Write $${ for a literal ${.'
+      'expected the name of an environment variable between ${ and }, made of letters, digits and "_". ' +
+      'Default values are not supported. Write $${ for a literal ${.'
     )
   }
   if (env[name] === undefined) return `the environment variable ${name} is not set.`

@@ -41,7 +41,7 @@ export function checkHeaders(headers: Record<string, unknown>): HeaderProblem[] 
     bytes += name.length + (typeof value === 'string' ? value.length : 0)
   }
   if (bytes > MAX_BYTES) {
-    const message = `expected at most 4,096 bytes of names and values together, got ${bytes}.`
+    const message = `expected at most 4,096 bytes for all names and values together, got ${bytes}.`
     problems.push({ name: undefined, message })
   }
   return problems
@@ -50,24 +50,28 @@ export function checkHeaders(headers: Record<string, unknown>): HeaderProblem[] 
 function checkName(name: string, earlier: string | undefined): string | undefined {
   // A token of RFC 9110, 5.6.2.
   if (!/^[!#$%&'*+\-.^_`|~\w]+$/.test(name)) {
-    return 'expected the name of a header: letters, digits and "-", no spaces.'
+    return 'expected a header name of letters, digits and "-", without spaces.'
   }
   const lowered = name.toLowerCase()
   if (RESERVED.has(lowered) || lowered.startsWith('proxy-')) {
-    return `${name} is set by the service itself, or by HTTP. Leave it out.`
+    return `${name} is set by this service or by HTTP, and can't be changed here. Remove it.`
   }
   if (earlier !== undefined) {
-    return `is the same header as ${JSON.stringify(earlier)}: upper and lower case are one. Keep one.`
+    return (
+      `is the same header as ${JSON.stringify(earlier)}, because upper and lower case do not matter in header names. ` +
+      'Remove one of the two.'
+    )
   }
   return undefined
 }
 
 function checkValue(value: unknown): string | undefined {
-  if (typeof value !== 'string') return 'expected a string, got {shape}. Put it in quotes.'
-  if (/[\r\n]/.test(value)) return 'expected one line, got {shape} with a line break in it.'
+  if (typeof value !== 'string') return 'expected a string, got {shape}. Put the value in quotes.'
+  if (/[\r\n]/.test(value))
+    return 'expected one line, got {shape} with a line break. Remove the line break.'
   // What a field value may be made of: RFC 9110, 5.5.
   if (!/^[\t\x20-\x7e\x80-\xff]*$/.test(value)) {
-    return 'expected characters of Latin-1, got {shape} with others in it. Encode them.'
+    return 'expected only Latin-1 characters, got {shape} that contains others. Encode the others.'
   }
   return undefined
 }

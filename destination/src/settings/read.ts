@@ -62,7 +62,7 @@ function readText(file: string, shown: string): string {
       const message = `there is no file ${basename(file)} in ${dirname(resolve(file))}.`
       throw new SettingsError('settings_not_found', shown, [{ path: '', message }])
     }
-    const message = `can't be read: ${code ?? String(error)}.`
+    const message = `the file can't be read: ${code ?? String(error)}. Check that it is a file and that this user may read it.`
     throw new SettingsError('settings_unreadable', shown, [{ path: '', message }])
   }
 }

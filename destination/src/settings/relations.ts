@@ -20,14 +20,14 @@ export function checkRelations(raw: unknown): BrokenRelation[] {
   const destinations = entriesOf(raw, 'destinations')
   return [
     ...checkListeners(raw),
-    ...repeated(sources.flatMap(text('name')), 'a name'),
-    ...repeated(sources.flatMap(text('writeKey')), 'a write key'),
-    ...repeated(destinations.flatMap(text('name')), 'a name'),
+    ...repeated(sources.flatMap(text('name')), 'name'),
+    ...repeated(sources.flatMap(text('writeKey')), 'write key'),
+    ...repeated(destinations.flatMap(text('name')), 'name'),
     ...destinations.flatMap(([path, destination]) => [
       ...checkSourcesOf(path, destination, sources),
       ...repeated(
         entriesOf(destination, 'webhooks', path).flatMap(text('url')).map(normalised),
-        'a URL',
+        'URL',
       ),
     ]),
   ]
@@ -38,7 +38,7 @@ function checkListeners(raw: unknown): BrokenRelation[] {
   const [main, admin] = [parseListen(get(raw, 'listen')), parseListen(get(raw, 'adminListen'))]
   if (!main || !admin || admin.port === 0 || !isDeepStrictEqual(main, admin)) return []
   const message =
-    'is where "listen" is already. Leave it out to have both there, or name another port.'
+    'is the same address as "listen". Remove it to serve both at that address, or choose another port.'
   return [{ path: ['adminListen'], message }]
 }
 
@@ -54,9 +54,9 @@ function checkSourcesOf(
   return [
     ...unknown.map(([path]) => ({
       path,
-      message: `expected the name of a source, one of ${list}, got {got}.`,
+      message: `expected the name of one of the sources (${list}), got {got}.`,
     })),
-    ...repeated(named, 'a source'),
+    ...repeated(named, 'source'),
   ]
 }
 
@@ -95,6 +95,11 @@ function repeated(entries: readonly Entry[], what: string): BrokenRelation[] {
     const first = entries.findIndex(([, other]) => other === value)
     const earlier = entries[first]
     if (first === index || earlier === undefined) return []
-    return [{ path, message: `is ${what} that ${formatPath(earlier[0])} has already.` }]
+    return [
+      {
+        path,
+        message: `is the same ${what} as ${formatPath(earlier[0])}. Change or remove one of the two.`,
+      },
+    ]
   })
 }

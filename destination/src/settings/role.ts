@@ -17,7 +17,7 @@ export function checkRole(role: Role, store: string): void {
   if (role === 'all' || isPostgres(store)) return
   throw new StoreError(
     'unsupported',
-    `store: a ${role} alone can do nothing with SQLite, which one process has at a time: ` +
-      'set "store" to a postgres:// URL, or run with --role all.',
+    `store: the role ${role} needs PostgreSQL, because only one process at a time can use a SQLite store. ` +
+      'Set "store" to a postgres:// URL, or run with --role all.',
   )
 }

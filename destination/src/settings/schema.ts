@@ -16,7 +16,7 @@ export function settingsSchema(folder: string) {
   return fields({
     listen: value(readListen).default({ host: '127.0.0.1', port: 3300 }),
     adminListen: value(readListen).optional(),
-    sources: list(source, { min: 1, what: 'at least 1 source' }),
+    sources: list(source, { min: 1, what: 'at least one source' }),
     destinations: list(destination, { what: 'destinations' }),
     store: value(readStore).default('sqlite:./data/hookline.db'),
     adminToken: value(readAdminToken).optional(),
@@ -83,7 +83,7 @@ const endpoint = fields({
 
 const destination = fields({
   name,
-  sources: list(name, { min: 1, what: 'at least 1 name of a source' }),
+  sources: list(name, { min: 1, what: 'at least one source name' }),
   enabled: value(readEnabled).default(true),
   sharedSecret: value(readSharedSecrets).optional(),
   webhookSecret: value(readWebhookSecrets).optional(),
@@ -105,7 +105,10 @@ function readWriteKey(given: unknown, refuse: Refuse) {
   if (typeof given !== 'string' || given === '') refuse('expected a non-empty string, got {got}.')
   else if (given.includes(':')) {
     // RFC 7617, 2: the key is the user of Basic authorization, which ends at the first colon.
-    refuse('expected a key without a colon, got {got}: clients send it as the user name of HTTP.')
+    refuse(
+      'expected a key without a colon, got {got}. ' +
+        'Clients send the key as the user name of HTTP Basic authentication, which ends at the first colon.',
+    )
   } else if (given.trim() !== given) refuse(SURROUNDED)
   else return given
   return undefined
@@ -114,7 +117,9 @@ function readWriteKey(given: unknown, refuse: Refuse) {
 function readSharedSecret(given: unknown, refuse: Refuse) {
   if (typeof given !== 'string') refuse('expected a string, got {got}.')
   else if (given === '') {
-    refuse('expected a non-empty string, got {got}. Leave it out to send without a signature.')
+    refuse(
+      'expected a non-empty string, got {got}. Remove the field to send requests without a signature.',
+    )
   } else if (given.trim() !== given) refuse(SURROUNDED)
   else return given
   return undefined
@@ -140,11 +145,11 @@ function readSecrets(
   }
   const secrets: unknown[] = given
   if (secrets.length < 1 || secrets.length > 2) {
-    refuse('expected a secret, or a list of two while it is being rotated, got {got}.')
+    refuse('expected one secret, or a list of two during a rotation, got {got}.')
     return undefined
   }
   if (secrets.length === 2 && secrets[0] === secrets[1]) {
-    refuse('is the same as the first. Name another, or leave out one.', 1)
+    refuse('is the same secret as the first. Change or remove one of the two.', 1)
   }
   return secrets.flatMap((secret, index) => {
     const refuseOne: Refuse = (message) => {
@@ -163,19 +168,21 @@ function readWebhookSecret(given: unknown, refuse: Refuse) {
     if (isKey) return given
   }
   refuse(
-    'expected "whsec_" and 24 to 64 bytes in base64, got {got}. ' +
-      '`echo "whsec_$(openssl rand -base64 32)"` makes one.',
+    'expected "whsec_" followed by 24 to 64 bytes in base64, got {got}. ' +
+      'Create one with `echo "whsec_$(openssl rand -base64 32)"`.',
   )
   return undefined
 }
 
 const SURROUNDED =
-  'expected no white space around it, got {got} with some. Trim it: receivers that do would not match.'
+  'expected no white space at the start or the end, got {got} that has some. ' +
+  'Remove it: a program that trims its copy of the value would use a different one.'
 
 function readAdminToken(given: unknown, refuse: Refuse) {
   if (typeof given === 'string' && /^[\x21-\x7e]{16,}$/.test(given)) return given
   refuse(
-    'expected at least 16 characters of ASCII without spaces, got {got}. `openssl rand -hex 24` makes one.',
+    'expected at least 16 ASCII characters without spaces, got {got}. ' +
+      'Create a token with `openssl rand -hex 24`.',
   )
   return undefined
 }
@@ -204,10 +211,12 @@ function readUrl(given: unknown, refuse: Refuse) {
   } else if (url.username !== '' || url.password !== '') {
     refuse(
       'expected a URL without a user name or password. ' +
-        'Send them as a header instead: "headers": { "Authorization": "Basic …" }.',
+        'Send them in a header instead: "headers": { "Authorization": "Basic …" }.',
     )
   } else if ((given as string).includes('#')) {
-    refuse('expected a URL without a fragment (#…): it would never be sent.')
+    refuse(
+      'expected a URL without a fragment (#…), because HTTP does not send fragments. Remove it.',
+    )
   } else return given as string
   return undefined
 }
@@ -245,7 +254,9 @@ function readStore(given: unknown, refuse: Refuse) {
 function readNetwork(given: unknown, refuse: Refuse) {
   const network = parseNetwork(given)
   if (network === undefined) {
-    refuse('expected a network such as "10.20.0.0/16" or "fd00::/8", or an address, got {got}.')
+    refuse(
+      'expected a network such as "10.20.0.0/16" or "fd00::/8", or a single IP address, got {got}.',
+    )
   }
   return network
 }
@@ -255,7 +266,7 @@ function readCa(given: unknown, refuse: Refuse, folder: string): string[] | unde
   return paths.flatMap((path, index) => {
     const step = Array.isArray(given) ? index : undefined
     if (typeof path !== 'string' || path === '') {
-      refuse('expected the path of a file of certificates in PEM, got {got}.', step)
+      refuse('expected the path of a PEM file with certificates, got {got}.', step)
       return []
     }
     try {
@@ -272,10 +283,10 @@ const LEAST_RETENTION_MS = 4 * 3_600_000
 
 function readRetention(given: unknown, refuse: Refuse) {
   const ms = parseDuration(given)
-  if (ms === undefined) refuse('expected a time such as "7d", "12h" or "300m", got {got}.')
+  if (ms === undefined) refuse('expected a duration such as "7d", "12h" or "300m", got {got}.')
   else if (ms < LEAST_RETENTION_MS) {
     refuse(
-      'expected at least "4h", got {got}: a message is tried for 4 hours, and must be known until then.',
+      'expected at least "4h", got {got}. A message is retried for 4 hours, and the store must keep it until then.',
     )
   } else return ms
   return undefined

@@ -26,7 +26,8 @@ export function parseYaml(text: string): { value: unknown } | { faults: SyntaxFa
   try {
     return { value: document.toJS() }
   } catch {
-    const message = 'an alias (*name) has no anchor before it, or the aliases grow without bounds.'
+    const message =
+      'an alias (*name) has no anchor (&name) before it, or the aliases expand to too much data.'
     return { faults: [{ line: 1, column: 1, message }] }
   }
 }
@@ -45,7 +46,7 @@ function checkYaml(text: string, counts: (code: ErrorCode) => boolean) {
   return { document, faults }
 }
 
-const REPEATED = 'this field stands here for the second time. Keep one of the two.'
+const REPEATED = 'this field occurs twice in the same object. Remove one of the two.'
 
 const SPACE = /[ \t\r\n]*/y
 const TOKEN =
@@ -102,18 +103,19 @@ function faultAt(text: string, index: number, wanted: string): SyntaxFault {
   return {
     line: before.length,
     column: (before.at(-1) ?? '').length + 1,
-    message: `expected ${wanted}, got ${isEnd ? 'the end of the file' : found}${mendOf(found, wanted)}`,
+    message: `expected ${wanted}, got ${isEnd ? 'the end of the file' : found}${fixFor(found, wanted)}`,
   }
 }
 
-function mendOf(found: string, wanted: string): string {
+function fixFor(found: string, wanted: string): string {
   if (/[}\]]/.test(found) && /^(a value|a name in double quotes)$/.test(wanted)) {
-    return '. The last one is not followed by a comma.'
+    return '. Remove the comma before it.'
   }
-  if (found === '/' || found === '#') return '. JSON has no comments; YAML has (*.yaml).'
-  if (found === "'") return '. Strings are in double quotes.'
+  if (found === '/' || found === '#')
+    return '. JSON does not allow comments. A YAML file (*.yaml) does.'
+  if (found === "'") return '. Write strings in double quotes.'
   if (found === '"' && !wanted.startsWith('a comma')) {
-    return ': a string that does not end on its line, or with a \\ that means nothing.'
+    return '. The string does not end on its line, or it contains an invalid escape (\\).'
   }
   return '.'
 }

@@ -138,7 +138,7 @@ describe.runIf(hasOpenssl())('doctor, of certificates,', () => {
     expect(findings.at(-1)).toMatchObject({
       step: 'certificate',
       state: 'failed',
-      found: expect.stringContaining('give its authority in the setting ca') as string,
+      found: expect.stringContaining('add its authority to the setting ca') as string,
     })
   })
 })

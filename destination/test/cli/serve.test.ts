@@ -66,7 +66,7 @@ describe.concurrent('serve', () => {
 
     writeFileSync(file(folder), JSON.stringify(settings({ store: 'sqlite:elsewhere' }, 'new')))
     service.kill('SIGHUP')
-    await service.printed(/"error":"store: it can't change.*not reloaded/)
+    await service.printed(/"error":"store can't change.*not reloaded/)
     await track(url, 'third')
     await erp.has(2)
 
@@ -122,8 +122,8 @@ describe.concurrent('serve', () => {
         folder: folderWith(settings({})),
       })
       expect(ended).toMatchObject({ code: 2, stdout: '' })
-      expect(ended.stderr).toContain('a worker alone can do nothing with SQLite')
-      expect(ended.stderr).toContain('set "store" to a postgres:// URL')
+      expect(ended.stderr).toContain('the role worker needs PostgreSQL')
+      expect(ended.stderr).toContain('Set "store" to a postgres:// URL')
     }
     const wrong = await run(['serve', '--role', 'sender'])
     expect(wrong.code).toBe(2)
@@ -229,7 +229,7 @@ describe.concurrent('serve', () => {
       code: 1,
       stdout: '',
       stderr: expect.stringMatching(
-        /^Could not start: .*store\.db is the store of another running process: end that one, or name another file.*\n$/,
+        /^Could not start: .*store\.db is the store of another running process\. End that process, or name another file.*\n$/,
       ) as unknown,
     })
     expect((await first.ended).code).toBe(0)

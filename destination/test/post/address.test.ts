@@ -80,7 +80,7 @@ test.each(['', 'localhost', '10.0.0.0/33', '::/129', '10.0.0.0/8/8', '10.0.0.0/'
   'the network %j is an error that says what is meant',
   (network) => {
     expect(() => createAddressRule([network])).toThrow(
-      `allowNetworks must have networks such as 10.20.0.0/16 or fd00::/8, got '${network}'`,
+      `allowNetworks must contain networks such as 10.20.0.0/16 or fd00::/8, got '${network}'`,
     )
   },
 )

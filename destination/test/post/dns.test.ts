@@ -80,7 +80,7 @@ describe('a name', () => {
     expect(names).toEqual(['hook.test'])
     const refused = await post(poster)
     expect(refused).toMatchObject({ code: 'address_refused', verdict: 'retry' })
-    expect(refused.error).toContain('hook.test leads to 127.0.0.1, in a network')
+    expect(refused.error).toContain('hook.test resolves to 127.0.0.1, which is private or reserved')
     expect(refused.error).toContain('the setting allowNetworks')
     expect((await post(poster)).code).toBe('delivered')
     expect([open.seen.connections, seen.connections]).toEqual([0, 2])

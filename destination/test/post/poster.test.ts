@@ -165,7 +165,7 @@ describe('an answer', () => {
     )
     const outcome = await postOnce(`http://127.0.0.1:${port}/`)
     expect(outcome).toMatchObject({ code: 'redirect', verdict: 'refused', status: 307 })
-    expect(outcome.error).toContain(`leads to 127.0.0.1:${other.port}`)
+    expect(outcome.error).toContain(`redirects to 127.0.0.1:${other.port}`)
     expect(other.seen.connections).toBe(0)
   })
 
