@@ -92,7 +92,10 @@ export function prepareAudience({ query, schema, names, now }: Tables) {
     const values = [now(), toStored(audience), number, JSON.stringify(given)]
     const [row] = await query<Changed>(statement, values)
     if (!row || row.audiences === 0) {
-      throw new StoreError('superseded', `A newer list of ${audience} has been begun.`)
+      throw new StoreError(
+        'superseded',
+        `This list of the audience ${audience} is no longer applied: a newer list has started.`,
+      )
     }
     return row.changed
   }

@@ -152,8 +152,8 @@ async function isCurrent(
   if (version <= length) return version === length
   throw new StoreError(
     'newer',
-    `store: the schema ${schema} was written by a newer hookline-destination (it has version ${version}, this one ` +
-      `knows ${length}): use that version, or another schema (?schema=).`,
+    `store: the schema ${schema} was written by a newer hookline-destination (it has version ${version}, and this ` +
+      `version knows only ${length}). Use the newer hookline-destination, or another schema (?schema=).`,
   )
 }
 

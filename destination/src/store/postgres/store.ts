@@ -72,13 +72,13 @@ async function check({ query }: Connection): Promise<void> {
   if (!server || server.version < OLDEST_VERSION) {
     throw new StoreError(
       'unsupported',
-      `store: the server is PostgreSQL ${server?.text ?? ''}: 15 or newer is needed.`,
+      `store: the server runs PostgreSQL ${server?.text ?? ''}. Use version 15 or newer.`,
     )
   }
   if (server.commit === 'off') {
     throw new StoreError(
       'unsupported',
-      'store: the server has synchronous_commit off, and would lose what was accepted: turn it on for this user ' +
+      'store: synchronous_commit is off on the server, so a crash would lose accepted calls. Turn it on for this user ' +
         '(ALTER ROLE … SET synchronous_commit = on).',
     )
   }

@@ -60,7 +60,9 @@ export function parseUrl(text: string): Address {
   const parameters = url.searchParams
   const unknown = [...parameters.keys()].find((key) => !PARAMETERS.includes(key))
   if (unknown !== undefined) {
-    throw unsupported(`knows no parameter ${unknown}: it takes ${PARAMETERS.join(', ')}`)
+    throw unsupported(
+      `has the unknown parameter ${unknown}: expected one of ${PARAMETERS.join(', ')}`,
+    )
   }
   const address = {
     host: decode(url.hostname) ?? parameters.get('host') ?? undefined,
@@ -85,8 +87,8 @@ export function parseUrl(text: string): Address {
 function toUrl(text: string): URL {
   if (!URL.canParse(text)) {
     throw unsupported(
-      'can not be read: expected postgres://user:password@host:5432/database; what is special in a user or a password ' +
-        'has to be percent-encoded, as in p%40ss for p@ss',
+      'is not valid: expected postgres://user:password@host:5432/database. Percent-encode special characters in the ' +
+        'user and the password, as in p%40ss for p@ss',
     )
   }
   return new URL(text)
@@ -98,7 +100,9 @@ function decode(part: string): string | undefined {
     // A literal IPv6 address is in brackets.
     return decodeURIComponent(part).replace(/^\[(.*)\]$/, '$1')
   } catch {
-    throw unsupported('has a % that starts no percent-encoding: write %25 for it')
+    throw unsupported(
+      'has a % that does not start a percent-encoding: write %25 for a percent sign',
+    )
   }
 }
 
@@ -106,7 +110,7 @@ function toSchema(name: string): string {
   // The channel's name and the tables' are made of it, and the server cuts names at 63 bytes.
   if (!/^[a-z_][a-z0-9_]{0,39}$/.test(name)) {
     throw unsupported(
-      `has the schema ${JSON.stringify(name)}: expected up to 40 small letters, digits and underscores`,
+      `has the schema ${JSON.stringify(name)}: expected up to 40 lowercase letters, digits and underscores, without a digit at the start`,
     )
   }
   return `"${name}"`
@@ -141,8 +145,8 @@ function toTls(parameters: URLSearchParams): ConnectionOptions | false {
       return { ca, cert, key, rejectUnauthorized: true, checkServerIdentity: () => undefined }
     default:
       throw unsupported(
-        `has sslmode=${mode}: expected verify-full, verify-ca or disable. Nothing that goes on without ` +
-          'verification is taken; a private CA is given as sslrootcert',
+        `has sslmode=${mode}: expected verify-full, verify-ca or disable. Modes that do not verify ` +
+          "the server's certificate are refused. Give a private CA as sslrootcert",
       )
   }
 }

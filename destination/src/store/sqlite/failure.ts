@@ -34,7 +34,7 @@ export function toStoreError(error: unknown, path: string): StoreError {
   if (isFull(error, code, path)) {
     return new StoreError(
       'full',
-      `No room to write ${path}: free some, and it goes on by itself.`,
+      `There is no room to write ${path}. Free some disk space: writing then continues automatically.`,
       {
         cause: error,
       },
@@ -53,19 +53,19 @@ function explain(
     case 'SQLITE_NOTADB':
     case 'SQLITE_CORRUPT':
       return (
-        `${path} is damaged, or no database (${text}): put a backup in its place, ` +
-        'or move it away, and its -wal and -shm with it, to start with an empty one.'
+        `${path} is damaged or is not a SQLite database (${text}). Put a backup in its place, ` +
+        'or move it away together with its -wal and -shm files to start with an empty store.'
       )
     case 'SQLITE_CANTOPEN':
     case 'SQLITE_READONLY':
     case 'EACCES':
     case 'EPERM':
     case 'EROFS':
-      return `${path} can't be written (${text}): its folder, and the files in it, must belong to the user that runs this.`
+      return `${path} can't be written (${text}). Its folder and the files in it must belong to the user that runs this process.`
     case 'SQLITE_BUSY':
-      return `Another program holds ${path} (${text}): end what writes to it.`
+      return `Another program has locked ${path} (${text}). End the program that writes to it.`
     default:
-      return `${path}: ${text}.`
+      return `SQLite can't use ${path}: ${text}.`
   }
 }
 

@@ -27,8 +27,8 @@ export function lock(open: OpenDatabase, path: string): Database {
     if (resultCode(cause) !== 'SQLITE_BUSY') throw cause
     throw new StoreError(
       'locked',
-      `${path} is the store of another running process: end that one, or name another file ` +
-        `(\`fuser ${file}\` tells which it is).`,
+      `${path} is the store of another running process. End that process, or name another file ` +
+        `(\`fuser ${file}\` shows which process it is).`,
       { cause },
     )
   }

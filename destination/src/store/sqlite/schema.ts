@@ -91,7 +91,7 @@ export function migrate(database: Database, path: string, migrations = MIGRATION
   if (!isOurs(database)) {
     throw new StoreError(
       'failed',
-      `${path} is a database of another program: name another file for the store.`,
+      `${path} is a database of another program. Name another file for the store.`,
     )
   }
   const version = pragma(database, 'user_version')
@@ -99,8 +99,8 @@ export function migrate(database: Database, path: string, migrations = MIGRATION
   if (version > migrations.length) {
     throw new StoreError(
       'newer',
-      `${path} was written by a newer hookline-destination (its schema is ${version}, this one knows ` +
-        `${migrations.length}): use that version, or a store of its own.`,
+      `${path} was written by a newer hookline-destination: its schema has version ${version}, and this version knows ` +
+        `only ${migrations.length}. Use the newer hookline-destination, or name another file for the store.`,
     )
   }
   database.exec('BEGIN IMMEDIATE')

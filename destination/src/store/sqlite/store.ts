@@ -70,7 +70,7 @@ async function firstWord(thread: Worker): Promise<Opened> {
     const [opened] = (await once(thread, 'message')) as [Opened]
     return opened
   } catch (cause) {
-    throw new StoreError('failed', "The store's thread can't start.", { cause })
+    throw new StoreError('failed', "The store's thread could not start.", { cause })
   }
 }
 
@@ -242,7 +242,7 @@ class SqliteStore implements Store {
   }
 
   #fail(cause: unknown): void {
-    this.#over ??= new StoreError('failed', "The store's thread has died: open the store again.", {
+    this.#over ??= new StoreError('failed', "The store's thread has died. Open the store again.", {
       cause,
     })
     for (const { settles, puts, claims, queries } of [this.#underWay ?? noCalls(), this.#waiting]) {

@@ -274,7 +274,7 @@ describe('when the server is in trouble', () => {
     const store = await openStore(`${through}?statement_timeout=100`)
     await Promise.all(Array.from({ length: 5 }, (_, n) => store.trace(`${n}`)))
     proxy.silence()
-    const failed = storeError('failed', /gone silent|cut/)
+    const failed = storeError('failed', /stopped answering|cut/)
     await Promise.all([
       expect(store.put([newDelivery()])).rejects.toEqual(failed),
       expect(store.stats()).rejects.toEqual(failed),

@@ -52,7 +52,7 @@ test('a second process is refused, and admitted once the first was killed', asyn
   await expect(open(url)).rejects.toMatchObject({
     code: 'locked',
     message: expect.stringMatching(
-      /another running process: end that one, or name another/,
+      /another running process\. End that process, or name another/,
     ) as unknown,
   })
   await first.kill()
@@ -75,7 +75,7 @@ test('a store whose thread dies fails what is under way, and all that comes late
   const store = await dying.openStore(`sqlite:${place.path}/store.db`)
   const died = expect.objectContaining({
     code: 'failed',
-    message: "The store's thread has died: open the store again.",
+    message: "The store's thread has died. Open the store again.",
     cause: expect.objectContaining({ message: 'out of luck' }) as unknown,
   }) as unknown
   await expect(store.put([newDelivery()])).rejects.toEqual(died)

@@ -24,7 +24,7 @@ function failure(code: string, message: RegExp): unknown {
 }
 
 test.each([
-  ['sqlite::memory:', /would lose all that was accepted/],
+  ['sqlite::memory:', /would lose all accepted calls/],
   ['sqlite:', /expected sqlite: and a path/],
   ['sqlite://host/x.db', /expected sqlite: and a path/],
   ['./x.db', /expected sqlite: and a path.*got "\.\/x\.db"/],
@@ -79,7 +79,7 @@ test('a store of a newer version is refused, and left as it was', async () => {
   database.exec('PRAGMA user_version = 99')
   database.close()
   await expect(open(`sqlite:${path}`)).rejects.toEqual(
-    failure('newer', /its schema is 99, this one knows 2/),
+    failure('newer', /its schema has version 99, and this version knows only 2/),
   )
 })
 
@@ -111,7 +111,7 @@ test('a damaged file is refused with the way out', async () => {
   const path = `${place.path}/store.db`
   writeFileSync(path, Buffer.alloc(16_384, 'damage'))
   await expect(open(`sqlite:${path}`)).rejects.toEqual(
-    failure('failed', /store\.db is damaged, or no database .*put a backup in its place/),
+    failure('failed', /store\.db is damaged or is not a SQLite database .*Put a backup in its place/),
   )
 })
 
