@@ -1,4 +1,5 @@
-// The stream of calls and attempts. It may bring any number a second: what is shown changes once a frame, and is bounded.
+// The stream of calls and attempts. It can carry any number of events a second, so the list changes once per frame and has
+// a maximum length.
 import { signal } from '@preact/signals'
 import { request, token } from './api.js'
 import type { AttemptEvent, CallEvent } from '../src/model/answers.js'
@@ -9,17 +10,17 @@ export type LiveEvent = { key: number } & (
   { kind: 'call'; call: CallEvent } | { kind: 'attempt'; attempt: AttemptEvent }
 )
 
-/** As many as somebody may want to scroll through. */
+/** The maximum length of the list: more than anybody scrolls through. */
 const KEPT = 200
 const RETRY_MS = 2_000
 
 /** Newest first. */
 export const live = signal<readonly LiveEvent[]>([])
 export const connection = signal<'connecting' | 'open' | 'lost'>('connecting')
-/** Why it is lost. */
+/** Why the connection was lost. */
 export const lostBecause = signal('')
 export const isPaused = signal(false)
-/** Events that were not shown, as there were too many, or as it was paused. */
+/** How many events were not shown because there were too many, or because the list was paused. */
 export const missed = signal(0)
 
 let arrived: LiveEvent[] = []
@@ -78,9 +79,9 @@ async function followOn(signal: AbortSignal): Promise<void> {
 }
 
 /**
- * Follows the stream; with another token anew.
+ * Follows the stream. When the admin token changes, it connects again with the new token.
  *
- * @returns what ends it.
+ * @returns a function that closes the connection.
  */
 export function startLive(): () => void {
   let controller = new AbortController()

@@ -13,7 +13,10 @@ interface Wanted {
 
 const wanted = signal<Wanted | undefined>(undefined)
 
-/** Asks how many it would be, shows that, and sends them again if that is wanted. Without the token it asks for that. */
+/**
+ * Opens the dialog that counts the matching deliveries and sends them again on request. Without the admin token, the token
+ * dialog opens instead.
+ */
 export function openReplay(wish: ReplayRequest, onReplayed: () => void): void {
   if (canWrite.value) wanted.value = { wish, onReplayed }
   else openTokenDialog()
@@ -53,7 +56,7 @@ function Steps({ wish, onReplayed }: Wanted) {
     const done = await ask(false)
     isSending.value = false
     if (done === undefined) return
-    toast.value = `${counted(done.replayed, 'message')} will be sent again.`
+    toast.value = `${counted(done.replayed, 'delivery', 'deliveries')} will be sent again.`
     close()
     onReplayed()
     await readStatus()
@@ -88,8 +91,8 @@ function Steps({ wish, onReplayed }: Wanted) {
             )}
             {found.matched > 0 && (
               <p class="hint">
-                Each has 4 hours again, and all endpoints. Receivers that have seen one know it by
-                its message id.
+                Each delivery gets a new 4-hour retry window, and endpoints that refused it are
+                tried again. Receivers recognise duplicates by the message id.
               </p>
             )}
           </>
@@ -119,5 +122,5 @@ function inWords(wish: ReplayRequest, { matched }: Replayed): string {
   const what = wish.force
     ? counted(matched, 'delivery', 'deliveries')
     : counted(matched, 'dead letter')
-  return matched === 0 ? 'Nothing would be sent again.' : `${what} would be sent again.`
+  return matched === 0 ? 'Nothing matches, so nothing is sent.' : `${what} would be sent again.`
 }
