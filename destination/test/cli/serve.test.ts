@@ -25,7 +25,7 @@ const settings = (fields: Raw = {}, name = 'crm', url = 'https://a.example.com/'
   ...fields,
 })
 
-/** Has a call forwarded. */
+/** Sends one call to the collector. */
 async function track(url: string, event: string): Promise<void> {
   await fetch(`${url}/v1/track`, {
     method: 'POST',
@@ -61,7 +61,7 @@ describe.concurrent('serve', () => {
     service.kill('SIGHUP')
     const [problems] = await service.printed(/\{"level":"error".*"path":"listen".*not reloaded.*/)
     expect(problems).toMatch(
-      /"path":"sources".*"path":"retention".*not reloaded: the old settings stay/,
+      /"path":"sources".*"path":"retention".*not reloaded: the old settings stay in use/,
     )
 
     writeFileSync(file(folder), JSON.stringify(settings({ store: 'sqlite:elsewhere' }, 'new')))
@@ -87,10 +87,10 @@ describe.concurrent('serve', () => {
       'attempt',
       'reloaded',
       'attempt',
-      'not reloaded: the old settings stay',
-      'not reloaded: the old settings stay',
+      'not reloaded: the old settings stay in use',
+      'not reloaded: the old settings stay in use',
       'attempt',
-      'stopping: ending what is under way',
+      'stopping: requests under way may finish',
       'stopped',
     ])
     expect(lines[0]).toMatchObject({ destination: 'crm', signed: true, endpoints: [crm.url] })
@@ -157,7 +157,7 @@ describe.concurrent('serve', () => {
     const checked = await run(['serve', '--check'], { folder })
     expect(checked).toMatchObject({ code: 0, stderr: '' })
     expect(checked.stdout).toMatch(
-      /^hookline\.config\.json is right:\n\nlisten: 127\.0\.0\.1:3300\n/,
+      /^hookline\.config\.json is valid:\n\nlisten: 127\.0\.0\.1:3300\n/,
     )
   })
 
@@ -179,7 +179,7 @@ describe.concurrent('serve', () => {
       code: 2,
       stdout: '',
       stderr:
-        'Could not write hookline.config.json: it is there already. Leave out --init to run by it.\n',
+        'Could not write hookline.config.json: the file exists already. Leave out --init to start with it.\n',
     })
     expect(readFileSync(file(folder), 'utf8')).toBe(written)
   })

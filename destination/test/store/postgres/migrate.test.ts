@@ -114,7 +114,9 @@ describe('migrate', () => {
     const first = await runInside(['migrate', '--from', from, '--to', to], COMMANDS)
     expect(first.code, first.stderr).toBe(0)
     expect(first.stderr).toContain('moving: 30 of 30\ncomparing: 30 of 30\n')
-    expect(first.stdout).toContain('30 deliveries: 30 moved, 0 were there already.\n')
+    expect(first.stdout).toContain(
+      '30 deliveries: 30 were moved, 0 were already in the second store.\n',
+    )
     expect(first.stdout).not.toContain('secret')
     await server.query(
       `UPDATE hookline.deliveries SET body = 'x' WHERE id = (SELECT min(id) FROM hookline.deliveries)`,
@@ -123,7 +125,9 @@ describe('migrate', () => {
     )
     const second = await runInside(['migrate', '--from', from, '--to', to], COMMANDS)
     expect(second.code).toBe(1)
-    expect(second.stdout).toContain('29 are the same, 0 have gone on since, 1 differ.\n')
+    expect(second.stdout).toContain(
+      '29 are equal, 0 are already further on in the second store, 1 differ.\n',
+    )
     expect(second.stdout).toMatch(/ {2}"[\w-]+" from web to crm: body\n/)
   })
 
