@@ -22,12 +22,12 @@ import type {
  *       ├───────────────────────────┘
  *       └───► skipped
  *
- * `fresh` and `backlog` are the two lanes. Fresh deliveries arrived while their destination was healthy. The backlog has
- * all others: retries, and deliveries that arrived while the destination was down. A lease ends after {@link LEASE_MS}:
- * then the delivery is due again in the backlog, so that nothing is lost with a worker that died.
+ * `fresh` and `backlog` are the two lanes. Fresh deliveries arrived while their destination was healthy. The backlog
+ * has all others: retries, and deliveries that arrived while the destination was down. A lease ends after {@link
+ * LEASE_MS}: then the delivery is due again in the backlog, so that nothing is lost with a worker that died.
  *
- * Callers pass only durations, never times. The store applies its own clock, so that a worker whose clock is wrong does no
- * harm.
+ * Callers pass only durations, never times. The store applies its own clock, so that a worker whose clock is wrong does
+ * no harm.
  *
  * Each part of the service asks for the port that it uses.
  */
@@ -50,16 +50,16 @@ export interface WritePort {
 /** For code that sends messages. */
 export interface DispatchPort {
   /**
-   * Leases due deliveries for {@link LEASE_MS}: claim by claim, the longest due first. Each leased delivery gets its next
-   * attempt number.
+   * Leases due deliveries for {@link LEASE_MS}: claim by claim, the longest due first. Each leased delivery gets its
+   * next attempt number.
    *
    * @throws StoreError if the store can't write; nothing is leased then.
    */
   claim(claims: Claim[]): Promise<Delivery[]>
 
   /**
-   * Writes the outcomes of attempts. A settlement is refused if its attempt number is not the delivery's latest, because
-   * then a newer claim holds the delivery. It is also refused if the delivery is settled already.
+   * Writes the outcomes of attempts. A settlement is refused if its attempt number is not the delivery's latest,
+   * because then a newer claim holds the delivery. It is also refused if the delivery is settled already.
    *
    * @returns how many were refused.
    * @throws StoreError if the store can't write; nothing is settled then, and the same settlements may be given again.
@@ -137,8 +137,9 @@ export interface AudiencePort {
 /** For code that changes, deletes or moves what is stored. */
 export interface MaintainPort {
   /**
-   * Replays dead letters: they are due at once, at all endpoints, with a new retry window. Their attempt numbers continue,
-   * and their attempts so far stay in the log. Other deliveries are left alone, so that the same call can be repeated.
+   * Replays dead letters: they are due at once, at all endpoints, with a new retry window. Their attempt numbers
+   * continue, and their attempts so far stay in the log. Other deliveries are left alone, so that the same call can be
+   * repeated.
    *
    * @param withDone - Whether delivered messages are replayed too.
    * @returns the ids of the deliveries that were replayed.
@@ -148,8 +149,8 @@ export interface MaintainPort {
 
   /**
    * Deletes settled deliveries that are older than the retention, and makes dead letters of older ones that still wait.
-   * The age counts from the put. For dead letters it counts from their death, and for replayed deliveries from the replay.
-   * A delivery that is being sent is left for a later call. Call it again while it returns `limit`.
+   * The age counts from the put. For dead letters it counts from their death, and for replayed deliveries from the
+   * replay. A delivery that is being sent is left for a later call. Call it again while it returns `limit`.
    *
    * @param olderThanMs - The retention, in ms.
    * @param limit - The most deliveries that one call changes.
@@ -161,9 +162,9 @@ export interface MaintainPort {
   hasUser(user: string): Promise<boolean>
 
   /**
-   * Deletes what is stored of a user: memberships, and messages in any state with their attempts. `delete` messages stay,
-   * because they still have to be sent. A message that is being sent is deleted too, and its settlement is refused. One
-   * call deletes only a part: call it again with `next` until that is `undefined`.
+   * Deletes what is stored of a user: memberships, and messages in any state with their attempts. `delete` messages
+   * stay, because they still have to be sent. A message that is being sent is deleted too, and its settlement is
+   * refused. One call deletes only a part: call it again with `next` until that is `undefined`.
    *
    * @param from - 0 in the first call, then `next` of the previous one.
    * @throws StoreError if the store can't write.
@@ -177,8 +178,8 @@ export interface MaintainPort {
   copyOut(after: DeliveryId, limit: number): Promise<Copy[]>
 
   /**
-   * Adds deliveries from another store: all of them, or none if it rejects. A message that this store already has for the
-   * same destination stays as it is, so that the same copies can be given again.
+   * Adds deliveries from another store: all of them, or none if it rejects. A message that this store already has for
+   * the same destination stays as it is, so that the same copies can be given again.
    *
    * @returns for each copy whether it was added.
    * @throws StoreError if the store is full, or can't write.

@@ -1,11 +1,13 @@
-/** Characters that databases can't store as they are: NUL and halves of surrogate pairs; and the escape character 0x1A. */
+/**
+ * Characters that databases can't store as they are: NUL and halves of surrogate pairs; and the escape character 0x1A.
+ */
 const UNKEPT = /[\0\x1a]|\p{Surrogate}/u
 const EACH_UNKEPT = new RegExp(UNKEPT, 'gu')
 const ESCAPED = /\x1a([0-9a-f]{4})/g
 
 /**
- * Escapes a string for a database. Ids and names come from clients and may contain any character. Two different ids must
- * stay different in the database: otherwise the second message counts as a duplicate of the first and is lost.
+ * Escapes a string for a database. Ids and names come from clients and may contain any character. Two different ids
+ * must stay different in the database: otherwise the second message counts as a duplicate of the first and is lost.
  */
 export function toStored(text: string): string {
   if (!UNKEPT.test(text)) return text

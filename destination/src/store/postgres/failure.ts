@@ -1,6 +1,6 @@
 import { StoreError, type StoreErrorCode } from '../store-error.js'
 
-/** The server's codes that are told apart: https://www.postgresql.org/docs/current/errcodes-appendix.html */
+/** What to do about the server's error codes: https://www.postgresql.org/docs/current/errcodes-appendix.html */
 const SERVER: Record<string, [StoreErrorCode, string]> = {
   '28P01': ['failed', 'check the user and the password'],
   '28000': [
@@ -12,7 +12,8 @@ const SERVER: Record<string, [StoreErrorCode, string]> = {
   '42P01': ['failed', 'the tables are missing: restart, which creates them again'],
   '42501': [
     'failed',
-    'allow the user to create a schema in the database (GRANT CREATE ON DATABASE), or name a schema that it owns (?schema=)',
+    'allow the user to create a schema in the database (GRANT CREATE ON DATABASE), or name a schema that it owns ' +
+      '(?schema=)',
   ],
   '53100': ['full', 'make room on the server: writing then continues automatically'],
   '53300': ['failed', 'raise max_connections on the server, or lower connections= in the URL'],
@@ -28,7 +29,7 @@ const SERVER: Record<string, [StoreErrorCode, string]> = {
   '25006': ['failed', 'the server is a read-only standby: name the primary'],
 }
 
-/** What the system, and TLS, say of a connection. */
+/** What to do about errors of the system and of TLS. */
 const CONNECTION: Record<string, string> = {
   ECONNREFUSED: 'nothing listens there: start the server, or check host and port',
   ENOTFOUND: 'the host has no address: check its name',
@@ -48,7 +49,7 @@ const CONNECTION: Record<string, string> = {
     'its certificate is for another name: use that name as the host, or sslmode=verify-ca',
 }
 
-/** What the driver says, for which it has no codes. */
+/** What to do about errors of the driver. They have no codes, so their messages are compared. */
 const DRIVER: [RegExp, string][] = [
   [
     /^Query read timeout/,
@@ -69,7 +70,7 @@ const DRIVER: [RegExp, string][] = [
   ],
 ]
 
-/** What the server, the driver or the system said, as the store says it. */
+/** Turns an error of the server, the driver or the system into a StoreError that says what to do. */
 export function toStoreError(error: unknown, place: string): StoreError {
   if (error instanceof StoreError) return error
   const { code, message } = theFirstOf(error)
@@ -83,24 +84,24 @@ export function toStoreError(error: unknown, place: string): StoreError {
   })
 }
 
-/** Two transactions were in each other's way, and the server ended this one: it can be made again at once. */
+/** Whether the server ended this transaction because it collided with another one. It can be repeated at once. */
 export function isToRepeat(error: unknown): boolean {
   const { code } = theFirstOf(error)
   return code === '40P01' || code === '40001'
 }
 
-/** The server answered nothing at all in time, not even that it gives up. */
+/** Whether no answer came at all: the server did not even report its own timeout. */
 export function isSilence(error: unknown): boolean {
   return error instanceof Error && error.message.startsWith('Query read timeout')
 }
 
-/** A server in between, PgBouncer for one, takes no settings along with the connection. */
+/** Whether a server in between, such as PgBouncer, refused the settings in the startup message. */
 export function isUnsupportedSetting(error: unknown): boolean {
   const { code, message } = theFirstOf(error)
   return code === '08P01' && message.includes('startup parameter')
 }
 
-/** A host with several addresses fails with an error for each. */
+/** The first error: a host with several addresses fails with one error for each address. */
 function theFirstOf(error: unknown): { code: string | undefined; message: string } {
   const first: unknown = error instanceof AggregateError ? error.errors[0] : error
   if (!(first instanceof Error)) return { code: undefined, message: String(first) }
