@@ -3,8 +3,8 @@ const FULL_CHAIN = 'Serve it with its whole chain, or add its authority to the s
 const REISSUE = 'Have it issued again.'
 
 /**
- * Why a certificate is not accepted, by the code of Node and OpenSSL, and the fix. Source: the codes that Node
- * documents under "X509 certificate error codes", and those of `tls.checkServerIdentity`.
+ * The reason and the fix for each code with which Node and OpenSSL refuse a certificate. Source: Node's documentation,
+ * "X509 certificate error codes", and the codes of `tls.checkServerIdentity`.
  */
 const CERTIFICATE_ERRORS: Record<string, readonly [reason: string, fix: string]> = {
   DEPTH_ZERO_SELF_SIGNED_CERT: [
@@ -38,15 +38,15 @@ const CERTIFICATE_ERRORS: Record<string, readonly [reason: string, fix: string]>
   UNABLE_TO_DECODE_ISSUER_PUBLIC_KEY: ["comes from an issuer whose key can't be decoded", REISSUE],
   ERROR_IN_CERT_NOT_BEFORE_FIELD: ['has an invalid start date', REISSUE],
   ERROR_IN_CERT_NOT_AFTER_FIELD: ['has an invalid end date', REISSUE],
-  // Whatever has no code of its own: a key that is too small, a digest that is too weak.
+  // OpenSSL uses it for errors without a code, such as a key that is too small or a digest that is too weak.
   UNSPECIFIED: ['is not accepted', 'Its key or its digest may be outdated: use current ones.'],
 }
 
 /**
- * Says in words why a certificate was not accepted.
+ * Describes why a certificate was not accepted, and the fix.
  *
- * @param detail - what OpenSSL or Node said of it
- * @returns `undefined` if the code is not one of certificates
+ * @param detail - The error message of OpenSSL or Node.
+ * @returns `undefined` if the code does not concern a certificate.
  */
 export function describeCertificateError(
   code: string,

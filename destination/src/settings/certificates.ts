@@ -5,9 +5,10 @@ import { resolve } from 'node:path'
 const CERTIFICATE = /-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/g
 
 /**
- * Reads the certificates of a PEM file, each of which must be one.
+ * Reads the certificates of a PEM file.
  *
- * @throws Error that says what is wrong with the file, to be read after its name.
+ * @throws Error if the file can't be read, has no certificate, or has one that can't be decoded. The message continues
+ * a sentence that begins with the name of the file.
  */
 export function readCertificates(path: string, folder: string): string[] {
   const certificates = readText(resolve(folder, path)).match(CERTIFICATE) ?? []

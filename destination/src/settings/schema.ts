@@ -7,10 +7,12 @@ import { checkHeaders } from './headers.js'
 import { parseListen, parseNetwork } from './network.js'
 
 /**
- * The rules of each value. What a value is compared with, such as the other names, is in `relations.ts`.
+ * The rules for each single value. The rules between values, such as unique names, are in `relations.ts`.
  *
- * A message may say what came: `{got}` is the value, or its shape if it is secret, and `{shape}` the shape
- * always. They are filled in by `check.ts`, which knows what is secret.
+ * Messages may contain placeholders, which `check.ts` fills in because it knows which values are secret: `{got}` is the
+ * value, or its type and size if it is secret; `{shape}` is always the type and size.
+ *
+ * @param folder - The folder that relative paths in `ca` start from.
  */
 export function settingsSchema(folder: string) {
   return fields({
@@ -27,25 +29,26 @@ export function settingsSchema(folder: string) {
   })
 }
 
-/** Refuses a value: the message, and the step to the part of it that is wrong. */
+/** Refuses a value. `step` is the index or the field of the wrong part; `undefined` for the whole value. */
 type Refuse = (message: string, step?: PropertyKey) => void
 
-/** A value with one reader, which gives `undefined` for what it refused. */
+/** A value that one function reads. The function returns `undefined` after it has refused the value. */
 function value<Value>(read: (given: unknown, refuse: Refuse) => Value | undefined) {
   return z.unknown().transform((given, context): Value => {
     const result = read(given, (message, step) => {
       context.addIssue({ code: 'custom', message, path: step === undefined ? [] : [step] })
     })
-    return result as Value // a reader that gives nothing has refused, and then nobody sees it
+    // If `read` returned undefined, it has refused: the check fails, and nobody sees this value.
+    return result as Value
   })
 }
 
-/** An object of which every field is known. */
+/** An object that may only have the given fields. */
 function fields<Shape extends z.ZodRawShape>(shape: Shape) {
   return z.strictObject(shape, { error: 'expected an object with named fields, got {got}.' })
 }
 
-/** A list of so many elements; `what` says of what, after the count. */
+/** A list of `min` to `max` elements. `what` describes them in the error. */
 function list<Element extends z.ZodType>(
   element: Element,
   { min = 0, max = Infinity, what }: { min?: number; max?: number; what: string },
@@ -53,7 +56,7 @@ function list<Element extends z.ZodType>(
   const error = `expected a list of ${what}, got {got}.`
   return z.array(element, { error }).refine((given) => given.length >= min && given.length <= max, {
     error,
-    // Whatever is wrong with the elements: without this, one of the two would go untold.
+    // By default zod skips this rule if an element is wrong. The length is reported together with wrong elements.
     when: ({ value }) => Array.isArray(value),
   })
 }
@@ -104,7 +107,7 @@ function readListen(given: unknown, refuse: Refuse) {
 function readWriteKey(given: unknown, refuse: Refuse) {
   if (typeof given !== 'string' || given === '') refuse('expected a non-empty string, got {got}.')
   else if (given.includes(':')) {
-    // RFC 7617, 2: the key is the user of Basic authorization, which ends at the first colon.
+    // RFC 7617 section 2: the user name of Basic authentication ends at the first colon.
     refuse(
       'expected a key without a colon, got {got}. ' +
         'Clients send the key as the user name of HTTP Basic authentication, which ends at the first colon.',
@@ -125,7 +128,7 @@ function readSharedSecret(given: unknown, refuse: Refuse) {
   return undefined
 }
 
-/** One, or two while it is being rotated. */
+/** Reads one secret, or two during a rotation. */
 function readSharedSecrets(given: unknown, refuse: Refuse): string[] | undefined {
   return readSecrets(given, refuse, readSharedSecret)
 }
@@ -159,7 +162,7 @@ function readSecrets(
   })
 }
 
-/** Source: Standard Webhooks, "Signature scheme": a key of 24 to 64 bytes in base64, after the prefix. */
+/** Source: Standard Webhooks, "Signature scheme". A secret is the prefix and a key of 24 to 64 bytes in base64. */
 function readWebhookSecret(given: unknown, refuse: Refuse) {
   if (typeof given === 'string' && given.startsWith('whsec_')) {
     const base64 = given.slice('whsec_'.length)
@@ -188,7 +191,7 @@ function readAdminToken(given: unknown, refuse: Refuse) {
 }
 
 function readEnabled(given: unknown, refuse: Refuse) {
-  // An environment variable can only be a string.
+  // The value of an environment variable is always a string.
   if (given === true || given === 'true') return true
   if (given === false || given === 'false') return false
   refuse('expected true or false, got {got}.')
@@ -239,7 +242,7 @@ function readStore(given: unknown, refuse: Refuse) {
       parsePostgresUrl(given)
       return given
     } catch (error) {
-      // Never with the password in it.
+      // The message of parsePostgresUrl never contains the password.
       refuse((error as StoreError).message.replace(/^store: /, ''))
       return undefined
     }
@@ -278,7 +281,7 @@ function readCa(given: unknown, refuse: Refuse, folder: string): string[] | unde
   })
 }
 
-/** The 4 hours of retries: what is forgotten earlier could neither be tried to the end nor known again. */
+/** The 4 hours of retries. A message that is deleted earlier misses retries, and its duplicates are not recognized. */
 const LEAST_RETENTION_MS = 4 * 3_600_000
 
 function readRetention(given: unknown, refuse: Refuse) {

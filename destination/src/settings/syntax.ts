@@ -1,25 +1,26 @@
 import { LineCounter, parseDocument, type ErrorCode } from 'yaml'
 
-/** Where a text is not what it should be, from 1, and what was expected there. */
+/** An error in the syntax of a text. Line and column count from 1. */
 export interface SyntaxFault {
   line: number
   column: number
   message: string
 }
 
-/** Reads JSON. A field that stands twice is a fault too: which of the two counts is anyone's guess. */
+/** Parses JSON. A field that occurs twice is a fault too, because nobody could see which of the two counts. */
 export function parseJson(text: string): { value: unknown } | { faults: SyntaxFault[] } {
   try {
     const value: unknown = JSON.parse(text)
-    const { faults } = checkYaml(text, (code) => code === 'DUPLICATE_KEY') // JSON is YAML too
+    // JSON.parse does not report repeated fields. The YAML parser does, and all JSON is YAML.
+    const { faults } = checkYaml(text, (code) => code === 'DUPLICATE_KEY')
     return faults.length > 0 ? { faults } : { value }
   } catch {
-    // The engine's own message can't be used: it may quote a secret, and often has no position.
+    // The message of JSON.parse can't be used, because it may quote a secret and often has no position.
     return { faults: [findFault(text)] }
   }
 }
 
-/** Reads YAML. */
+/** Parses YAML. */
 export function parseYaml(text: string): { value: unknown } | { faults: SyntaxFault[] } {
   const { document, faults } = checkYaml(text, () => true)
   if (faults.length > 0) return { faults }
@@ -39,7 +40,7 @@ function checkYaml(text: string, counts: (code: ErrorCode) => boolean) {
     .filter(({ code }) => counts(code))
     .map(({ code, message, pos }): SyntaxFault => {
       const { line, col: column } = lineCounter.linePos(pos[0])
-      // After a colon, a message may quote the file, and that may be a secret.
+      // After a colon, the message may quote the file, and the quoted text may be a secret.
       const [said = ''] = message.split(': ')
       return { line, column, message: code === 'DUPLICATE_KEY' ? REPEATED : `${said}.` }
     })
@@ -52,7 +53,7 @@ const SPACE = /[ \t\r\n]*/y
 const TOKEN =
   /([[\]{},:])|("(?:[^"\\\p{Cc}]|\\(?:["\\/bfnrt]|u[\da-fA-F]{4}))*")|(?:-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?|true|false|null)(?![\w.])/uy
 
-/** Finds the first place where a text stops being JSON (RFC 8259), given that it does. */
+/** Finds the first place where a text is not JSON (RFC 8259). The text must be invalid. */
 function findFault(text: string): SyntaxFault {
   const open: ('{' | '[')[] = []
   let wanted = 'a value'
@@ -74,7 +75,7 @@ function endOf(pattern: RegExp, text: string, index: number): number | undefined
 
 const NAME = 'a name in double quotes'
 
-/** What is wanted after a token; `undefined` if the token is not what was wanted. */
+/** What is expected after a token; `undefined` if the token itself is not expected. */
 function step(wanted: string, token: string, open: ('{' | '[')[]): string | undefined {
   const after = () => {
     const inside = open.at(-1)

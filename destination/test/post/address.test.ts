@@ -85,7 +85,7 @@ test.each(['', 'localhost', '10.0.0.0/33', '::/129', '10.0.0.0/8/8', '10.0.0.0/'
   },
 )
 
-// Whatever way a URL has to write an address, it comes out as the one that the rule knows.
+// A URL can write one address in many ways. The URL parser turns all of them into the form that the rule checks.
 test.each([
   'http://2130706433/',
   'http://0x7f.1/',

@@ -119,7 +119,7 @@ test('an answer that is no HTTP is tried again', () => {
   expect(judgeError(new errors.HTTPParserError('Expected HTTP/'), HOST)).toEqual({
     code: 'connection_failed',
     verdict: 'retry',
-    error: 'crm.example.com gave an answer that is not HTTP (Expected HTTP/).',
+    error: 'crm.example.com answered with data that is not HTTP (Expected HTTP/).',
   })
 })
 

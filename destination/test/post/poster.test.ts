@@ -170,7 +170,7 @@ describe('an answer', () => {
   })
 
   test('is kept to 2 KB, as text', async () => {
-    // The cut falls into the middle of a character.
+    // The excerpt ends in the middle of a character.
     const body = Buffer.from(`\0${'a'.repeat(2046)}ü and more`)
     const head = `HTTP/1.1 500 No\r\nContent-Length: ${body.length}\r\n\r\n`
     const { port } = await answering(Buffer.concat([Buffer.from(head), body]))

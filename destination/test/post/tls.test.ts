@@ -16,7 +16,7 @@ describe.skipIf(!hasOpenssl())('an https endpoint', () => {
     authority.dispose()
   })
 
-  /** What comes of two requests to a server with a certificate, and what the server sees of them. */
+  /** Sends two requests to a server with this certificate. Resolves with an outcome and what the server has seen. */
   async function postTo(
     certificate: ServerOptions,
     network: Partial<NetworkOptions> = {},
@@ -36,7 +36,7 @@ describe.skipIf(!hasOpenssl())('an https endpoint', () => {
       ...network,
     })
     const outcome = await post(poster)
-    // A session that is taken up again must not be a way past the check.
+    // The second request checks that a resumed TLS session does not skip the check of the certificate.
     expect((await post(poster)).code).toBe(outcome.code)
     return { outcome, port, requests: () => requests }
   }
@@ -77,7 +77,7 @@ describe.skipIf(!hasOpenssl())('an https endpoint', () => {
     cert: certificate.cert + authority.root,
   })
 
-  // These are the codes of this runtime, over a real handshake: the table of causes stands on them.
+  // Real handshakes show that this version of Node gives the codes that the table of causes expects.
   test.each<[string, () => Certificate, trusted: boolean, cause: string]>([
     [
       'DEPTH_ZERO_SELF_SIGNED_CERT',

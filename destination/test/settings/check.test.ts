@@ -128,7 +128,7 @@ test.each([
   expect(settingsOf(settings({ retention })).retentionMs).toBe(ms)
 })
 
-/** Settings that break one rule, and what is said of them. */
+/** Settings that break one rule, and the problem that is reported. */
 const refusals: [raw: unknown, problem: string][] = [
   [undefined, ': expected an object with named fields, got nothing.'],
   [[], ': expected an object with named fields, got an empty list.'],
@@ -358,7 +358,7 @@ const refusals: [raw: unknown, problem: string][] = [
   ],
   [
     settings(JSON.parse('{"__proto__":{"store":"x"}}') as Raw),
-    // A spread keeps what JSON made of it: a field of that name.
+    // JSON.parse creates a field of that name, and the spread keeps it.
     '__proto__: there is no such field. The fields here are listen, adminListen, sources, destinations, store, adminToken, allowNetworks, ca, traceContext, retention.',
   ],
 ]

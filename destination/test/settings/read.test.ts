@@ -67,7 +67,7 @@ test('every mistake is in the message, each on its own line with its path', () =
 const DOUBLE = 'a name in double quotes'
 const UNENDED = '. The string does not end on its line, or it contains an invalid escape (\\).'
 
-/** Texts that are no JSON, the line and column of the fault, and what is said of it. */
+/** Invalid JSON texts, the line and column of the fault, and its message. */
 const faults: [text: string, place: string, message: string][] = [
   ['', '1:1', 'expected a value, got the end of the file.'],
   ['{"a": 1,\n}', '2:1', `expected ${DOUBLE}, got }. Remove the comma before it.`],
