@@ -13,8 +13,8 @@ export interface CollectorOptions {
 
 /** Says in help texts where the write key and the collector come from. */
 export const COLLECTOR_HELP = `The write key is taken from --key, from HOOKLINE_WRITE_KEY, or from the first source of the settings in this folder.
-The collector is taken from --to, from ANALYTICS_ENDPOINT, or from the listen address of these settings. The first of
-these that is given is used.`
+The collector is taken from --to, from ANALYTICS_ENDPOINT, or from the listen address of these settings. For
+both, the first of these that is given is used.`
 
 /**
  * Finds the write key and the collector.
