@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 
 const root = fileURLToPath(new URL('..', import.meta.url))
-/** Inside of the repository, from where packages are found. */
+/** Inside the repository, so that packages are found. */
 const build = join(root, 'proof/build')
 
 export const MUTANTS = [
@@ -97,7 +97,7 @@ export const MUTANTS = [
 /**
  * Makes the copy, and gives the environment in which a proof runs on it.
  *
- * @throws {Error} if the text to be replaced is not there exactly once: the mutant would be none
+ * @throws {Error} if the text to be replaced does not occur exactly once, because then nothing would be broken
  */
 export function makeMutant({ name, package: which, file, find, put }, number) {
   const copy = join(build, `mutant-${number}`)
