@@ -128,7 +128,7 @@ describe.skipIf(!hasOpenssl())('with TLS', () => {
     rmSync(folder, { recursive: true })
   })
 
-  /** The server reads them as another user, and takes a key only from its owner, or from root's group. */
+  /** Writes the files and makes `nobody` their owner: PostgreSQL refuses a key that another user owns. */
   function files({ key, cert }: Certificate): Record<string, string> {
     const paths = { ssl_key_file: join(folder, 'key.pem'), ssl_cert_file: join(folder, 'cert.pem') }
     writeFileSync(paths.ssl_key_file, key, { mode: 0o600 })

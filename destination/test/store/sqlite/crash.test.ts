@@ -23,7 +23,7 @@ test(`nothing that was acknowledged is lost in ${KILLS} kills under load`, async
     counts.settled += settled.length
     counts.lost += put.filter((id) => !states.get(id)).length
     counts.unsettled += settled.filter((id) => states.get(id) !== 'done').length
-    // What the process had leased is due at once.
+    // Deliveries that the killed process had leased are due at once.
     const [stats] = await store.stats()
     expect(stats).toMatchObject({ leased: 0, fresh: 0 })
     expect(new Set(states.values())).toEqual(new Set(['backlog', 'done']))
@@ -83,7 +83,7 @@ test('a store whose thread dies fails what is under way, and all that comes late
   await store.close()
 })
 
-/** Starts a process that puts, kills it when it has had enough acknowledged, and says what that was. */
+/** Starts a process that puts, kills it after enough acknowledgements, and returns the acknowledged ids. */
 async function killUnderLoad(url: string, run: string) {
   const put: string[] = []
   const settled: string[] = []
