@@ -3,7 +3,7 @@ import { signal, useSignal } from '@preact/signals'
 import type { ComponentChildren } from 'preact'
 import { useEffect, useRef } from 'preact/hooks'
 import { keepToken, token } from './api.js'
-import { canWrite, readStatus, status, toast, trouble } from './state.js'
+import { canWrite, readStatus, status, toast, statusError } from './state.js'
 
 const isOpen = signal(false)
 
@@ -15,15 +15,15 @@ const REFUSED = ['no_admin_token', 'wrong_admin_token', 'admin_disabled']
 
 /** Shows its children once the status has been read. Asks for the admin token if the destination refuses. */
 export function AccessGate({ children }: { children: ComponentChildren }) {
-  const code = trouble.value?.code
+  const code = statusError.value?.code
   if (code !== undefined && REFUSED.includes(code)) return <Closed />
   if (status.value !== undefined) return children
-  if (trouble.value === undefined) return <p aria-busy="true">Reading the status …</p>
-  return code === 'unreachable' ? null : <p class="error">{trouble.value.message}</p>
+  if (statusError.value === undefined) return <p aria-busy="true">Reading the status …</p>
+  return code === 'unreachable' ? null : <p class="error">{statusError.value.message}</p>
 }
 
 function Closed() {
-  const isDisabled = trouble.value?.code === 'admin_disabled'
+  const isDisabled = statusError.value?.code === 'admin_disabled'
   return (
     <section class="card narrow">
       <h1 tabIndex={-1}>{isDisabled ? 'No access from this machine' : 'Enter the admin token'}</h1>
@@ -114,7 +114,7 @@ function TokenForm({ onDone }: { onDone?: () => void }) {
     const before = token.peek()
     keepToken(entered)
     await readStatus()
-    if (canWrite.value && trouble.value === undefined) {
+    if (canWrite.value && statusError.value === undefined) {
       toast.value = 'You can now send dead letters again.'
       onDone?.()
       return

@@ -2,7 +2,7 @@ import type { ComponentChildren } from 'preact'
 import { useEffect, useRef } from 'preact/hooks'
 import { AccessGate, openTokenDialog, TokenDialog } from './access.js'
 import { count, span } from './format.js'
-import { canWrite, deadCount, lastReadAt, status, toast, trouble } from './state.js'
+import { canWrite, deadCount, lastReadAt, status, toast, statusError } from './state.js'
 import { DeliveriesView } from './deliveries-view.js'
 import { DeliveryView } from './delivery-view.js'
 import { LiveView } from './live-view.js'
@@ -196,7 +196,7 @@ function Search() {
 
 /** Warns that the destination does not answer, so that the page shows old data. */
 function Unreachable() {
-  if (trouble.value?.code !== 'unreachable') return null
+  if (statusError.value?.code !== 'unreachable') return null
   const since = lastReadAt.value
   return (
     <p class="banner" role="alert">

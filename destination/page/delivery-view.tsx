@@ -93,7 +93,7 @@ export function TraceView({ trace, onReplayed }: { trace: ShownTrace; onReplayed
       <div class="card">
         <h3>Attempts</h3>
         {trace.attempts.length === 0 ? (
-          <p class="empty">None yet.</p>
+          <p class="empty">No attempt yet.</p>
         ) : (
           <ol class="attempts">
             {trace.attempts.map((attempt, i) => (

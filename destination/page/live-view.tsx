@@ -5,7 +5,7 @@ import {
   connection,
   isPaused,
   live,
-  lostBecause,
+  lostReason,
   missed,
   startLive,
   type LiveEvent,
@@ -68,7 +68,7 @@ export function LiveView() {
       </div>
       <p class="hint">
         {isPaused.value ? 'Paused.' : CONNECTIONS[connection.value]}
-        {connection.value === 'lost' && ` ${lostBecause.value}`}
+        {connection.value === 'lost' && ` ${lostReason.value}`}
         {missed.value > 0 && ` ${counted(missed.value, 'event')} not shown.`}
       </p>
       <ul class="rows live">

@@ -18,7 +18,7 @@ const RETRY_MS = 2_000
 export const live = signal<readonly LiveEvent[]>([])
 export const connection = signal<'connecting' | 'open' | 'lost'>('connecting')
 /** Why the connection was lost. */
-export const lostBecause = signal('')
+export const lostReason = signal('')
 export const isPaused = signal(false)
 /** How many events were not shown because there were too many, or because the list was paused. */
 export const missed = signal(0)
@@ -64,7 +64,7 @@ async function follow(signal: AbortSignal): Promise<void> {
   }
 }
 
-async function followOn(signal: AbortSignal): Promise<void> {
+async function keepFollowing(signal: AbortSignal): Promise<void> {
   const isOver = () => signal.aborted
   while (!isOver()) {
     const ended = await follow(signal).then(
@@ -72,7 +72,7 @@ async function followOn(signal: AbortSignal): Promise<void> {
       (error: unknown) => toApiError(error).message,
     )
     if (isOver()) return
-    lostBecause.value = ended
+    lostReason.value = ended
     connection.value = 'lost'
     await new Promise((resolve) => setTimeout(resolve, RETRY_MS))
   }
@@ -89,7 +89,7 @@ export function startLive(): () => void {
     controller.abort()
     controller = new AbortController()
     connection.value = 'connecting'
-    void followOn(controller.signal)
+    void keepFollowing(controller.signal)
   })
   return () => {
     unsubscribe()

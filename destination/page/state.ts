@@ -12,7 +12,7 @@ export const status = signal<Status | undefined>(undefined)
 export const histories = signal<EndpointHistories | undefined>(undefined)
 
 /** Why the status could not be read; `undefined` if the last read succeeded. */
-export const trouble = signal<ApiError | undefined>(undefined)
+export const statusError = signal<ApiError | undefined>(undefined)
 /** When the status was last read: ms since the epoch, by the browser's clock. */
 export const lastReadAt = signal<number | undefined>(undefined)
 
@@ -52,11 +52,11 @@ export async function readStatus(abort?: AbortSignal): Promise<void> {
     aheadMs.value = read.now - Date.now()
     status.value = read
     now.value = read.now
-    trouble.value = undefined
+    statusError.value = undefined
     lastReadAt.value = Date.now()
   } catch (error) {
     if (abort?.aborted) return
-    trouble.value = toApiError(error)
+    statusError.value = toApiError(error)
   }
 }
 

@@ -130,11 +130,11 @@ export interface Summary {
   source: string
   destination: string
   type: EventType
-  /** Empty for none. */
+  /** The name of the event, page or screen; empty if there is none. */
   event: string
   user: string
   state: State
-  /** Why it is dead, or skipped; `null` in all other states. */
+  /** Why it is a dead letter or skipped; `null` in all other states. */
   reason: string | null
   /** How often it was claimed. */
   attempt: number
@@ -153,12 +153,12 @@ export interface Trace {
   source: string
   destination: string
   type: EventType
-  /** Empty for none. */
+  /** The name of the event, page or screen; empty if there is none. */
   event: string
   user: string
   body: string
   state: State
-  /** Why it is dead, or skipped; `null` in all other states. */
+  /** Why it is a dead letter or skipped; `null` in all other states. */
   reason: string | null
   /** When it was stored: ms since the epoch, by the store's clock. */
   receivedAt: number

@@ -25,11 +25,11 @@ export interface Migrated {
   total: number
   /** Added to the second store. */
   moved: number
-  /** Already in the second store before the migration. */
+  /** Already in the second store, and therefore left unchanged. */
   known: number
   /** Equal in both stores. */
   same: number
-  /** Changed in the second store since they were moved, because it is in use. */
+  /** Further along in the second store, because it is in use. */
   ahead: number
   /** Missing or different in the second store. Anything but 0 means that the migration failed. */
   different: number

@@ -7,7 +7,7 @@ export interface RetentionEvents {
   sweepFailed(error: unknown): void
 }
 
-/** How often the store is swept, in ms. */
+/** The interval between sweeps of the store, in ms. */
 const EVERY_MS = 60_000
 
 /** Deliveries that are deleted at once. The pause between two slices keeps the delay of new calls short. */
@@ -16,7 +16,7 @@ const PAUSE_MS = 20
 
 /** Deletes deliveries that are older than the retention, once a minute, until it is stopped. */
 export interface Retention {
-  /** Resolves once no sweep is under way. */
+  /** Resolves when the current sweep has ended. */
   stop(): Promise<void>
 }
 
