@@ -1,4 +1,4 @@
-// One measurement in a process of its own: one scenario, one subject. The parent gives the order as
+// One measurement in a separate process: one scenario, one subject. The parent gives the order as
 // the first argument and gets the result over the IPC channel; the collector is reached through it.
 import { createSubject, NOOP } from './subjects/index.js'
 

@@ -1,4 +1,4 @@
-// The loopback collector, a process of its own so that its CPU and memory are nobody's.
+// The loopback collector. It runs in a separate process, so that no subject is charged for its CPU and memory.
 //
 // While the clock runs it does no more than keep each body; it decodes and counts when asked for its
 // report. Commands come over the IPC channel: `up` listens, `refuse` closes the port, `reset` accepts
@@ -7,7 +7,7 @@ import { createServer } from 'node:http'
 import { account } from './decode.js'
 
 const ANSWERS = {
-  // Amplitude reads its verdict out of the body.
+  // Amplitude reads the result from the body.
   '/2/httpapi': JSON.stringify({ code: 200, events_ingested: 0 }),
 }
 const ANSWER = JSON.stringify({ success: true })
@@ -32,7 +32,7 @@ const server = createServer((request, response) => {
     response.end(ANSWERS[request.url] ?? ANSWER)
   })
 })
-// A socket closed while a client is about to reuse it would show as a fault of the client.
+// If the server closed a socket that a client is about to reuse, the fault would be counted for the client.
 server.keepAliveTimeout = 120_000
 server.on('connection', (socket) => {
   if (isResetting) {

@@ -18,7 +18,7 @@ export function eventsIn(body) {
 }
 
 /**
- * What came of the events 0 to `expected` - 1.
+ * Counts which of the events 0 to `expected` - 1 arrived, were lost or arrived more than once.
  *
  * @param {(Buffer | string)[]} bodies
  * @param {number} expected
@@ -53,7 +53,7 @@ export function account(bodies, expected) {
   return found
 }
 
-/** The faults of an account in words, none if every event arrived exactly once under its own id. */
+/** Describes the faults of an account; empty if every event arrived exactly once with a unique id. */
 export function faultsOf(found, expected) {
   return [
     found.arrived < expected && `${expected - found.arrived} of ${expected} events missing`,

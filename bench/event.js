@@ -1,4 +1,4 @@
-// The event that every subject sends: about 530 bytes of JSON on the wire, built anew for each call
+// The event that every subject sends: about 530 bytes of JSON on the wire, built for each call
 // as an application builds it, and numbered so that the collector can tell lost from duplicated.
 
 const WORDS = ['organic', 'roasted', 'single', 'origin', 'washed', 'natural', 'reserve', 'espresso']

@@ -5,13 +5,13 @@ import { setTimeout as sleep } from 'node:timers/promises'
 
 const MB = 1024 * 1024
 
-/** Milliseconds by a clock that all processes and threads of the machine share. */
+/** The time in ms on a clock that all processes and threads of the machine share. */
 export function sharedNow() {
   const [seconds, nanoseconds] = process.hrtime()
   return seconds * 1e3 + nanoseconds / 1e6
 }
 
-/** One turn of the event loop. */
+/** Waits for one turn of the event loop. */
 export const turn = () => new Promise(setImmediate)
 
 /** Starts a stopwatch of the process's CPU time; reading it gives microseconds. */
@@ -38,9 +38,9 @@ export function peakRssMb() {
 
 export const rssMb = () => process.memoryUsage.rss() / MB
 
-/** Bytes that the process really holds on to: V8's heap and buffers after a full collection. */
+/** Bytes that the process retains: V8's heap and buffers after a full collection. */
 export async function heldBytes() {
-  // Buffers are freed in a later turn than the objects that owned them.
+  // Buffers are freed one turn later than the objects that owned them.
   for (let pass = 0; pass < 2; pass += 1) {
     globalThis.gc()
     await sleep(20)
@@ -51,7 +51,7 @@ export async function heldBytes() {
 
 const ascending = (values) => values.slice().sort((a, b) => a - b)
 
-/** The value that a share of the values (0 to 1) doesn't exceed. */
+/** The quantile: the value that this share (0 to 1) of the values does not exceed. */
 export function percentile(values, share) {
   const sorted = ascending(values)
   return sorted[Math.min(sorted.length - 1, Math.ceil(sorted.length * share) - 1)]

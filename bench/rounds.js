@@ -61,7 +61,7 @@ async function measureOnce(scenario, order, execArgv) {
   return { error: `ended with ${signal ?? code} ${lastWords}`.trim() }
 }
 
-/** What took all its time once would again, and one such run says enough. */
+/** Whether a subject has enough runs. After a run that failed or used up its time, another would end alike. */
 const isEnough = ({ peerRuns = Infinity }, subject, records) =>
   records.some(({ isCapped, error }) => isCapped || error) ||
   (subject !== OURS && records.length >= peerRuns)

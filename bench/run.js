@@ -7,7 +7,7 @@ import { runRounds } from './rounds.js'
 import { LIMIT, NOOP, OURS, SUBJECTS } from './subjects/index.js'
 import { judge } from './targets.js'
 
-/** Each part has a page of its results. */
+/** Each part has a separate page of results. */
 const PARTS = {
   sdk: ['hot', 'tight', 'e2e', 'steady', 'outage', 'spool', 'footprint', 'verify'],
   destination: ['path', 'accepts', 'backlog', 'isolation'],
@@ -31,7 +31,7 @@ const listOf = (text) => text?.split(',').filter(Boolean)
 const names = (listOf(flags.only) ?? SCENARIOS).flatMap((name) => PARTS[name] ?? name)
 const chosen = listOf(flags.subjects) ?? (flags.quick ? [NOOP, LIMIT, OURS] : undefined)
 
-// A misspelled name would measure nothing, and nothing missed looks like success.
+// A misspelled name is an error, because a run that measures nothing would look like a success.
 refuseUnknown('scenario', names, SCENARIOS)
 refuseUnknown('subject', chosen ?? [], SUBJECTS)
 
@@ -47,7 +47,7 @@ if (runsAsked !== undefined && !(Number.isInteger(runsAsked) && runsAsked > 0)) 
   console.error(`--runs takes a whole number from 1, not ${flags.runs}.`)
   process.exit(2)
 }
-/** A scenario's own subjects, those asked for, and those that its ratios need. */
+/** The subjects of a scenario that were requested, and those that its ratios need. */
 const subjectsOf = ({ subjects, requires = [] }) =>
   chosen
     ? [...new Set([...requires, ...chosen.filter((name) => isMeasuredIn(name, subjects))])]
@@ -60,7 +60,8 @@ const progress = (text) => {
   if (process.stderr.isTTY) process.stderr.write(`\r\u001b[K${text}`)
 }
 
-// CPU time and ratios bear a neighbour; times on the clock (import, latency, blocked loop) don't.
+// Other load on the machine hardly affects CPU times and ratios.
+// It does affect clock times (import, latency, blocked loop).
 const [load] = loadavg()
 if (load > 0.5)
   console.log(`Other processes are busy (load ${load.toFixed(1)}): times will be longer.`)
@@ -93,7 +94,7 @@ writeFileSync(
     2,
   ),
 )
-// Less than a whole part, or a quick look, doesn't replace its page.
+// A run of only some scenarios, or a quick run, does not replace the page of results.
 const isQuickLook = flags.subjects || flags.runs || flags.quick || flags.profile
 for (const [part, scenarios] of Object.entries(PARTS)) {
   if (isQuickLook || !scenarios.every((name) => names.includes(name))) continue

@@ -7,7 +7,7 @@ const isWithin = (figure, { atMost = Infinity, atLeast = -Infinity }) =>
 
 const figureOf = (row, { ratio, value }) => (ratio ? row.ratios[ratio] : row[value])
 
-/** What is wrong with a row, so that its figures can't be taken for a success. */
+/** The faults of a row. A row with faults does not meet a target. */
 export const faultsOfRow = (row) => [
   ...row.faults,
   ...(row.isCapped ? ['took longer than the cap'] : []),
@@ -25,7 +25,7 @@ export function judge(scenario, rows) {
     const yardsticks = rows.filter(({ subject }) => subject === LIMIT || subject === NOOP)
     const faults = [
       ...(row ? faultsOfRow(row) : ['not measured']),
-      // A minimum that lost events would be no minimum.
+      // A minimum that lost events can't be compared with.
       ...(ratio
         ? yardsticks
             .filter((yardstick) => yardstick.variant === variant)

@@ -1,7 +1,7 @@
-// What a run has started outlives no end of it: processes, and disks that it has mounted.
+// Ends the processes and unmounts the disks of a run, however the run ends.
 const acts = new Set()
 
-/** Does `act` when the run ends, however it does, unless what this gives was called before. */
+/** Calls `act` when the run ends, however it ends. The returned function cancels that. */
 export function atEnd(act) {
   acts.add(act)
   return () => acts.delete(act)
@@ -12,7 +12,7 @@ process.on('exit', () => {
     try {
       act()
     } catch {
-      // It has gone by itself.
+      // It has ended already.
     }
   }
 })

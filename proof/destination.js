@@ -1,4 +1,4 @@
-// The destination as an operator runs it: a process of its own, killed and started again.
+// Runs the destination like an operator: as a separate process, which is killed and started again.
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { closeSync, openSync, readFileSync, writeFileSync } from 'node:fs'

@@ -27,7 +27,7 @@ export const SCRIPTS = [
     begin: ({ sink, tell }) => (tell('dns gone'), sink.drop()),
     end: ({ tell }) => tell('dns back'),
   },
-  // What was connected stays so, and nothing comes back on it, even when new connections work again.
+  // Open connections stay open but carry no answers, even after new connections work again.
   {
     name: 'half-open connections',
     action: ({ socket }) => ((socket.isDead = true), 'silence'),
@@ -61,7 +61,7 @@ export const SCRIPTS = [
   },
 ]
 
-/** One of a hundred messages, in the script that has some. */
+/** One of a hundred messages in the scripts that refuse messages. */
 function isPoison(id) {
   return Number(id) % 100 === 50
 }

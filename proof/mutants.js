@@ -6,7 +6,7 @@ import { fileURLToPath } from 'node:url'
 import { seedsOf } from './random/plan.js'
 
 const root = fileURLToPath(new URL('..', import.meta.url))
-/** Inside of the repository, from where packages are found. */
+/** Inside the repository, so that packages are found. */
 const build = join(root, 'proof/build')
 
 /** Few enough to be quick, and all of them are played side by side. */
@@ -221,7 +221,7 @@ function atRandom(theme, mutants) {
 /**
  * Makes the copy, and gives the environment in which a proof runs on it.
  *
- * @throws {Error} if the text to be replaced is not there exactly once: the mutant would be none
+ * @throws {Error} if the text to be replaced does not occur exactly once, because then nothing would be broken
  */
 export function makeMutant({ name, package: which, file, find, put }, number) {
   const copy = join(build, `mutant-${number}`)

@@ -1,4 +1,4 @@
-/** Does all jobs, so many at a time; their results are in the order of the jobs. */
+/** Runs all jobs, at most this many at a time. The results are in the order of the jobs. */
 export async function inParallel(jobs, atATime, act) {
   const results = []
   let next = 0

@@ -44,7 +44,7 @@ process.send('begun')
 const start = performance.now()
 let made = 0
 while (made < count) {
-  // A process that was kept from its turns catches up little by little: a burst is not what is proved.
+  // A process that was delayed catches up gradually, because bursts are not part of this proof.
   const onTime = Math.ceil(((performance.now() - start) * rate) / 1_000)
   const due = Math.min(count, onTime, made + MAX_CALLS_A_TURN)
   for (; made < due; made += 1) client.track(buildEvent(made))

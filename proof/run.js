@@ -32,7 +32,7 @@ const { values: flags } = parseArgs({
 })
 const numbers = flags.only?.split(',').map(Number) ?? PROOFS.map(({ number }) => number)
 const unknown = numbers.filter((number) => !PROOFS.some((proof) => proof.number === number))
-// A misspelled number would prove nothing, and nothing red looks like success.
+// A misspelled number is an error, because a run without a proof would look like a success.
 if (unknown.length > 0)
   throw new Error(`There is no proof ${unknown.join(', ')}: --only takes some of 1,2,3,4,5.`)
 if (flags.write && (flags.quick || flags.only))
@@ -57,13 +57,13 @@ const progress = (text) => {
   if (process.stderr.isTTY) process.stderr.write(`\r\x1b[K${text.slice(0, 100)}`)
 }
 atEnd(removeMutants)
-/** What is lost is waited for in vain; what is only late, after some attempts that failed, comes within this. */
+/** How long to wait for messages that are late after failed attempts. A message that arrives later counts as lost. */
 const MUTANT_DRAIN_MS = 40_000
 
 const startedAt = performance.now()
 let isRed = false
 
-/** A proof that can't be run to its end proves nothing. */
+/** A proof that does not finish counts as failed. */
 async function tried(proof, options) {
   try {
     return await proof.run({ isQuick: flags.quick, progress, ...options })

@@ -4,7 +4,7 @@ import { createHmac, timingSafeEqual } from 'node:crypto'
 import { once } from 'node:events'
 import { createServer } from 'node:http'
 
-/** A signature as a receiver would check it, by its own few lines: not by the code that is proved. */
+/** Checks a signature like a receiver. It does not use the code that is proved. */
 function isSigned(secret, body, signature = '') {
   const wanted = createHmac('sha1', secret).update(body).digest()
   const given = Buffer.from(signature, 'hex')
@@ -116,7 +116,7 @@ export async function startSink({ idsIn, secret, meet = () => 'ok' }) {
     sink.drop()
     await closed
   }
-  /** How many arrivals were one too many. */
+  /** The number of duplicate arrivals. */
   sink.duplicated = () => counts.stored - arrivals.size
   await sink.open()
   return sink

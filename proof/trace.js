@@ -51,11 +51,11 @@ function stepOf(call, path, rest) {
     : { kind: 'write', path, bytes: bytesOf(bytes), at: Number(offset) }
 }
 
-/** A disk that loses, when the power goes, all that was not synced. */
+/** A model of a disk that loses all data that was not synced when the power is cut. */
 export class Disk {
-  /** What is on it for good. */
+  /** The data that is synced. */
   #durable = new Map()
-  /** Written, and in the machine's memory only. */
+  /** The data that is written but not synced. */
   #unsynced = new Map()
   #syncing = new Map()
 
@@ -95,7 +95,7 @@ export class Disk {
     this.#durable.set(path, file)
   }
 
-  /** Its files after a power cut at this moment. */
+  /** The files that are left after a power cut at this moment. */
   image() {
     return new Map([...this.#durable].map(([path, bytes]) => [path, Buffer.from(bytes)]))
   }

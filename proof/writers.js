@@ -1,4 +1,4 @@
-// Starts writers, and knows what they were told: which calls have returned.
+// Starts writers, and records which of their calls have returned.
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { fileURLToPath, pathToFileURL } from 'node:url'
@@ -25,7 +25,7 @@ export function startWriter(order) {
     get returned() {
       return returned
     },
-    /** Kills it, once so many calls have returned. */
+    /** Kills the writer once this many calls have returned. */
     async kill(after) {
       while (returned < after && child.exitCode === null)
         await Promise.race([once(child.stdout, 'data'), ended])
@@ -44,7 +44,7 @@ export async function drain({ dist, directory, endpoint, writeKey, timeout }) {
   await analytics.close({ timeout })
 }
 
-/** Of writers' calls that had returned: those that did not arrive. */
+/** The calls of writers that had returned but did not arrive. */
 export function missing(writers, has) {
   const lost = []
   for (const { name, returned } of writers) {

@@ -1,10 +1,10 @@
-// What is wrong with a measurement, in words; none if every message did what it should.
+// Describes the faults of a measurement; empty if every message was accepted and delivered correctly.
 
-/** Of a client: all that was posted is to be accepted. */
+/** The faults of a client: every posted message must be accepted. */
 export const faultsOfClient = ({ refusals }) =>
   Array.from(refusals, ([refusal, count]) => `${count} batches: ${refusal}`)
 
-/** Of an endpoint: each of the messages once, signed, under an id of its own. */
+/** The faults of an endpoint: it must get each message exactly once, signed, with a unique id. */
 export const faultsOfEndpoint = ({ found }, expected) =>
   [
     found.arrived < expected && `${expected - found.arrived} of ${expected} messages missing`,

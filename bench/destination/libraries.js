@@ -1,4 +1,4 @@
-// Where the destination is, and where its libraries are found: what stands beside it uses the same ones.
+// Finds the destination and its libraries, so that the programs that it is compared with use the same libraries.
 import { createRequire } from 'node:module'
 import { resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'

@@ -9,7 +9,7 @@ import { library } from './libraries.js'
 
 const { Pool } = library('undici')
 
-/** Of the source in every settings file here. */
+/** The write key of the source in all settings files here. */
 export const WRITE_KEY = 'WRITE_KEY'
 
 const HEADERS = {
@@ -34,12 +34,12 @@ export async function buildLoad({ count, batchSize = 20 }) {
   return { bodies, batchSize, count }
 }
 
-/** Connections to a collector. What it doesn't answer with 200 is counted, never sent again. */
+/** Connections to a collector. A batch that is not answered with 200 is counted and not sent again. */
 export class Client {
   #pool
   /** Messages answered with 200. */
   accepted = 0
-  /** Statuses and errors of all else, with their numbers. */
+  /** The number of each other status and error. */
   refusals = new Map()
   /** When the batch of each number was sent. */
   sentAt = []
@@ -80,7 +80,7 @@ export class Client {
 /**
  * Posts the batches `from` to `to` - 1, each as soon as a connection is free and `mayGo` says so.
  *
- * @param {() => boolean} mayGo asked again each millisecond after a no
+ * @param {() => boolean} mayGo called again after each millisecond in which it returned false
  */
 export async function flood(
   client,
@@ -115,7 +115,7 @@ export async function pace(client, load, { from, eventsPerSecond }) {
   await Promise.all(posts)
 }
 
-/** Waits until so much has arrived, or nothing has for a while. */
+/** Waits until this many messages have arrived, or none has arrived for a while. */
 export async function arrival(receiver, expected, { quietMs = 8_000 } = {}) {
   let last = { count: -1, at: 0 }
   for (;;) {

@@ -1,4 +1,4 @@
-// A PostgreSQL, with a million messages that wait for their retry, and the same for workers and for bare `pg`.
+// Starts a PostgreSQL with a million messages that wait for their retry, and measures workers and bare `pg` on it.
 import { tsImport } from 'tsx/esm/api'
 import { destination, library } from './libraries.js'
 import { toDelivery } from './store.js'
@@ -6,14 +6,14 @@ import { toDelivery } from './store.js'
 const pg = library('pg')
 const load = (file) => import(new URL(`dist/store/${file}`, destination).href)
 
-/** A round of puts; several are under way, so that the server is never idle. */
+/** The messages of one put. Several puts are under way, so that the server is never idle. */
 const ROUND = 500
 const ROUNDS_AT_ONCE = 4
 
-/** What a worker claims at once, at most. */
+/** The most messages that a worker claims at once. */
 const CLAIM = 256
 
-/** As a production server has it, but for the size. */
+/** The settings of a production server, except for the size. */
 const SETTINGS = { shared_buffers: '512MB', max_wal_size: '4GB' }
 
 /** @returns a database to measure in */
@@ -41,7 +41,7 @@ export async function run(url, text, values) {
   }
 }
 
-/** Messages of a destination that were tried once, and wait for hours: put by the server itself, for the sake of time. */
+/** Adds messages that were tried once and wait for hours. The server generates them itself, which is faster. */
 export async function fillDelayed(url, count) {
   const store = await openStore(url)
   const { body } = toDelivery('other', 0, 'fresh')
@@ -65,7 +65,7 @@ export async function fillDelayed(url, count) {
   await run(url, 'CHECKPOINT')
 }
 
-/** The delayed ones are all due now. */
+/** Makes all delayed messages due now. */
 export async function makeReady(url) {
   await run(
     url,
@@ -75,7 +75,7 @@ export async function makeReady(url) {
   await run(url, 'CHECKPOINT')
 }
 
-/** Fresh messages to a destination, as collectors put them. */
+/** Puts fresh messages for a destination, as collectors do. */
 export async function putFresh(url, count) {
   const store = await openStore(url)
   let seq = 0
@@ -92,7 +92,7 @@ export async function putFresh(url, count) {
   await store.close()
 }
 
-/** Claims and settles what is fresh by the store's own statements, and nothing else: no names, no HTTP, no log. */
+/** Only claims and settles fresh messages, with the statements of the store: no names, no HTTP, no log. */
 export async function drainBare(url) {
   const [{ claimStatement }, { settleStatement }] = await Promise.all([
     load('postgres/claim.js'),
@@ -120,7 +120,7 @@ export async function drainBare(url) {
   return count / seconds
 }
 
-/** Connects, and compiles what is hot. */
+/** Connects, and warms up the hot functions. */
 const WARM_UP_CLAIMS = 10
 
 /** How long claims take, in ms, each of what was due the longest. */

@@ -1,5 +1,5 @@
-// The customer's endpoints, in a thread of their own: a hand-written HTTP server, since `node:http`
-// would take as much of the machine as what is measured.
+// The endpoints of the customer, in a separate thread. It is a minimal HTTP server, because `node:http` would use as
+// much CPU as the program that is measured.
 //
 // While the clock runs it answers, notes the time, and keeps the bytes of each request; it checks
 // signatures and counts when asked for its report. `/hook/0`, `/hook/1` and so on answer at once,
@@ -35,7 +35,7 @@ export async function startReceiver(secret) {
     late: `${origin}/late`,
     arrived: () => Atomics.load(answered, 0),
     /**
-     * What came of the messages 0 to `expected` - 1.
+     * Counts which of the messages 0 to `expected` - 1 arrived, were lost or arrived more than once.
      *
      * @returns {Promise<{ path: string, found: object, arrivedAt: Float64Array }[]>} one for each path that
      *   got something: the counts, and when each message first came, by `sharedNow`; 0 if it didn't

@@ -29,7 +29,7 @@ export async function runArms(scenario, arms, { runs, progress }, measure) {
       records.get(arm),
       records.get(base) ?? [],
     )
-    // A base that lost messages would be none.
+    // A base that lost messages is not a valid base.
     if (base && base.subject === subject)
       row.faults.push(...faultsIn(records.get(base)).map((fault) => `${base.variant}: ${fault}`))
     return row

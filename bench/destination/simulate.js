@@ -8,13 +8,13 @@ import { parseArgs } from 'node:util'
 const { values } = parseArgs({
   options: {
     destinations: { type: 'string', default: '1000' },
-    /** Events a second, all in all; a destination's share goes by its rank (Zipf). */
+    /** Events per second in total. The share of a destination depends on its rank (Zipf). */
     rate: { type: 'string', default: '10000' },
     /** The share of the time that a destination is down. */
     down: { type: 'string', default: '0.02' },
-    /** How long it is down then, in minutes, on average. */
+    /** How long an outage lasts on average, in minutes. */
     outage: { type: 'string', default: '30' },
-    /** What an endpoint takes to answer, in ms. */
+    /** How long an endpoint takes to answer, in ms. */
     latency: { type: 'string', default: '100' },
     concurrency: { type: 'string', default: '128' },
     retention: { type: 'string', default: '7' },
@@ -43,7 +43,7 @@ const sum = ranks.reduce((a, b) => a + b, 0)
 const seconds = given.hours * 3_600
 const destinations = ranks.map((share) => ({
   rate: (given.rate * share) / sum,
-  /** What the endpoint can take in a second, at its cap. */
+  /** How many requests the endpoint can take per second at its cap. */
   capacity: given.concurrency / (given.latency / 1_000),
   waiting: 0,
   downUntil: -1,
@@ -81,7 +81,7 @@ for (let now = 0; now < seconds; now += 1) {
   peaks.down = Math.max(peaks.down, down)
 }
 
-/** A core that is more than two thirds busy keeps others waiting. */
+/** A core that is busy for more than two thirds of the time delays other work. */
 const cores = (us, rate) => (us * rate) / 1e6 / 0.67
 const perDay = given.rate * 86_400
 const GB = 1e9
@@ -112,7 +112,7 @@ const rows = [
 const width = Math.max(...rows.map(([what]) => what.length))
 for (const [what, figure] of rows) console.log(`${what.padEnd(width)}  ${figure}`)
 
-/** Mulberry32: the same day each time. */
+/** The generator Mulberry32, so that each run simulates the same day. */
 function generator(seed) {
   let state = seed
   return () => {

@@ -1,4 +1,4 @@
-// A steady load, and how long messages take from their post to their arrival at the endpoints that are well.
+// A steady load, and how long messages take from their post to their arrival at the healthy endpoints.
 import { percentile } from '../measure.js'
 import { CAP_MS } from '../produce.js'
 import { faultsOfClient, faultsOfEndpoint } from './faults.js'

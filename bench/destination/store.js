@@ -1,9 +1,9 @@
-// The destination's own store, opened from outside of it: to fill one beforehand, and to count afterwards.
+// Opens the store of a destination from outside: to fill it before a run, and to count its messages afterwards.
 import { randomUUID } from 'node:crypto'
 import { buildEvent } from '../event.js'
 import { destination } from './libraries.js'
 
-/** A round of the store; several are under way, so that it is never idle. */
+/** The messages of one round. Several rounds are under way, so that the store is never idle. */
 const ROUND = 1_000
 const ROUNDS_AT_ONCE = 4
 
@@ -35,7 +35,7 @@ export const toDelivery = (name, seq, state) => {
   }
 }
 
-/** As if its endpoint had answered 503. */
+/** A settlement as after an answer 503. */
 const toFailure = (id, url, delayMs) => ({
   id,
   attempt: 1,
@@ -45,8 +45,8 @@ const toFailure = (id, url, delayMs) => ({
 })
 
 /**
- * Makes a store with messages for one destination, that wait for their retry, or, if `delayMs` is undefined, were
- * parked because the destination is down: all of them are due then.
+ * Makes a store with messages for one destination, which wait for their retry. If `delayMs` is undefined, they are in the
+ * backlog because the destination was down, and all of them are due.
  */
 export async function fillStore(path, { name, url, count, delayMs }) {
   const store = await open(path)

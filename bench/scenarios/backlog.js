@@ -1,4 +1,4 @@
-// A million messages wait in the store for one destination: what another one feels of them.
+// A million messages wait in the store for one destination. Measures how they affect another destination.
 import { constants } from 'node:fs'
 import { copyFile, open } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -11,7 +11,7 @@ import { fillStore } from '../destination/store.js'
 import { OURS } from '../subjects/index.js'
 
 const EVENTS_PER_SECOND = 400
-/** Compiles what is hot: its cost is not what is compared. */
+/** Warms up the hot functions, because the cost of compiling them is not compared. */
 const WARM_UP = 4_000
 const SECONDS = 10
 const QUICK_SECONDS = 4
@@ -102,7 +102,7 @@ const scenario = {
 
 export default scenario
 
-/** What the kernel has not written by then would be written, and waited for, while the clock runs. */
+/** Writes out the kernel's cache, because the kernel would otherwise write it during the measurement. */
 async function copySynced(from, to) {
   await copyFile(from, to, constants.COPYFILE_FICLONE)
   const file = await open(to, 'r+')

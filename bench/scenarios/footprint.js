@@ -1,4 +1,4 @@
-// What it is to have the package: an install of nothing else, and the cold import over bare Node.
+// The footprint of the package: the size of its install, and its cold import compared with bare Node.
 import { execFile, spawnSync } from 'node:child_process'
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'

@@ -1,4 +1,4 @@
-// One endpoint that never answers, beside four that do: what those feel of it.
+// One endpoint never answers, and four do. Measures how the silent one affects the others.
 import { buildLoad } from '../destination/load.js'
 import { SECRET, settingsOf } from '../destination/process.js'
 import { startReceiver } from '../destination/receiver.js'
@@ -8,7 +8,7 @@ import { OURS } from '../subjects/index.js'
 
 /** Times the five endpoints. */
 const EVENTS_PER_SECOND = 200
-/** Compiles what is hot: its cost is not what is compared. */
+/** Warms up the hot functions, because the cost of compiling them is not compared. */
 const WARM_UP = 1_000
 /** The first attempts run into their timeout after 5 s; from then on, the circuit breaker is open. */
 const SECONDS = 10

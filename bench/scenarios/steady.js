@@ -84,7 +84,7 @@ export default {
     }
   },
 
-  /** What a subject adds is told by the noop of its own round. */
+  /** The noop of the same round is subtracted to get the CPU that a subject adds. */
   derive(records, round) {
     const base = records.get(NOOP)?.[round]?.cpuPercent
     for (const [subject, own] of records) {

@@ -1,4 +1,4 @@
-// A burst without mercy: 100,000 calls in one synchronous loop, then how long the event loop is
+// A burst: 100,000 calls in one synchronous loop, then how long the event loop is
 // blocked while all of it goes out to the collector. The longest single block counts, measured from
 // the loop's end and then between one turn of the event loop and the next.
 import { faultsOf } from '../decode.js'

@@ -37,7 +37,7 @@ export function create({ endpoint, flushAt, stub, raisedCaps, gzip = true }) {
       produced += 1
       client.capture({ distinctId: userId, event, properties })
     },
-    // Events dropped for want of room are not reported, so that only the queue itself tells.
+    // Events that are dropped because the queue is full are not reported. Only the queue shows them.
     pending: raisedCaps ? pending : () => client.getPersistedProperty('queue')?.length ?? 0,
     flush,
     close: () => client.shutdown(30_000),

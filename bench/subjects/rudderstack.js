@@ -41,7 +41,7 @@ export function create({ endpoint, flushAt, stub, raisedCaps, gzip = true }) {
       const queued = analytics.queue.length
       pending += 1
       analytics.track(event, settle)
-      // An event refused for want of room gets no callback; it is lost without a report.
+      // An event that is refused because the queue is full gets no callback. It is lost without a report.
       if (queued >= analytics.maxInternalQueueSize) pending -= 1
     },
     pending: () => pending,

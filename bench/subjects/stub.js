@@ -1,4 +1,4 @@
-// The transport that sends nothing: it takes a body and the subject hears that all is well. What it
+// The transport that sends nothing: it takes a body and the subject gets a success. What it
 // counts shows afterwards that the subject did its work.
 
 export function createStub() {

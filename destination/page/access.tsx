@@ -1,9 +1,9 @@
-// Who may see, and who may change. Reading is free on the machine of the destination; changing takes the admin token.
+// Who may read and who may change. Requests from the destination's own machine may read. Every change needs the admin token.
 import { signal, useSignal } from '@preact/signals'
 import type { ComponentChildren } from 'preact'
 import { useEffect, useRef } from 'preact/hooks'
 import { keepToken, token } from './api.js'
-import { canWrite, readStatus, status, toast, trouble } from './state.js'
+import { canWrite, readStatus, status, toast, statusError } from './state.js'
 
 const isOpen = signal(false)
 
@@ -13,29 +13,29 @@ export function openTokenDialog(): void {
 
 const REFUSED = ['no_admin_token', 'wrong_admin_token', 'admin_disabled']
 
-/** Shows its children once the state may be read. */
+/** Shows its children once the status has been read. Asks for the admin token if the destination refuses. */
 export function AccessGate({ children }: { children: ComponentChildren }) {
-  const code = trouble.value?.code
+  const code = statusError.value?.code
   if (code !== undefined && REFUSED.includes(code)) return <Closed />
   if (status.value !== undefined) return children
-  if (trouble.value === undefined) return <p aria-busy="true">Reading the state …</p>
-  return code === 'unreachable' ? null : <p class="error">{trouble.value.message}</p>
+  if (statusError.value === undefined) return <p aria-busy="true">Reading the status …</p>
+  return code === 'unreachable' ? null : <p class="error">{statusError.value.message}</p>
 }
 
 function Closed() {
-  const isDisabled = trouble.value?.code === 'admin_disabled'
+  const isDisabled = statusError.value?.code === 'admin_disabled'
   return (
     <section class="card narrow">
-      <h1 tabIndex={-1}>{isDisabled ? 'Not from here' : 'The admin token, please'}</h1>
+      <h1 tabIndex={-1}>{isDisabled ? 'No access from this machine' : 'Enter the admin token'}</h1>
       <p>
-        Calls have personal data in them, so from another machine this page shows them only with the
-        admin token.
+        Calls contain personal data. From another machine, this page therefore needs the admin
+        token.
       </p>
       {isDisabled ? (
         <>
           <p>
-            The settings have no <code>adminToken</code>. Set one, or come by a tunnel to the
-            machine and open <code>http://127.0.0.1:{location.port || '3300'}/</code>:
+            The settings have no <code>adminToken</code>. Set one. Or open{' '}
+            <code>http://127.0.0.1:{location.port || '3300'}/</code> through this tunnel:
           </p>
           <pre>
             ssh -L {location.port || '3300'}:127.0.0.1:{location.port || '3300'} {location.hostname}
@@ -61,10 +61,10 @@ export function TokenDialog() {
     <dialog ref={dialog} onClose={close} aria-labelledby="token-title">
       {isOpen.value && (
         <>
-          <h2 id="token-title">{canWrite.value ? 'You may replay' : 'You may look, not change'}</h2>
+          <h2 id="token-title">{canWrite.value ? 'Replay is allowed' : 'Read-only access'}</h2>
           {canWrite.value ? (
             <>
-              <p>This tab has the admin token, until it is closed.</p>
+              <p>This tab keeps the admin token until you close the tab.</p>
               <div class="actions">
                 <button type="button" onClick={forget}>
                   Forget the token
@@ -77,8 +77,8 @@ export function TokenDialog() {
           ) : status.value?.hasToken === false ? (
             <>
               <p>
-                Sending again takes the admin token, and the settings have none. Set{' '}
-                <code>adminToken</code> and reload them.
+                A replay needs the admin token, and the settings have none. Set{' '}
+                <code>adminToken</code> and reload the settings.
               </p>
               <div class="actions">
                 <button type="button" onClick={close}>
@@ -88,7 +88,7 @@ export function TokenDialog() {
             </>
           ) : (
             <>
-              <p>Sending dead letters again takes the admin token of the settings.</p>
+              <p>A replay needs the admin token from the settings.</p>
               <TokenForm onDone={close} />
             </>
           )}
@@ -101,7 +101,7 @@ export function TokenDialog() {
 function forget(): void {
   keepToken('')
   isOpen.value = false
-  toast.value = 'The token is forgotten.'
+  toast.value = 'This tab no longer has the token.'
 }
 
 function TokenForm({ onDone }: { onDone?: () => void }) {
@@ -114,13 +114,13 @@ function TokenForm({ onDone }: { onDone?: () => void }) {
     const before = token.peek()
     keepToken(entered)
     await readStatus()
-    if (canWrite.value && trouble.value === undefined) {
-      toast.value = 'You may send dead letters again now.'
+    if (canWrite.value && statusError.value === undefined) {
+      toast.value = 'You can now send dead letters again.'
       onDone?.()
       return
     }
     keepToken(before)
-    problem.value = 'This is not the admin token of the settings.'
+    problem.value = 'This is not the admin token from the settings.'
   }
   return (
     <form onSubmit={(event) => void submit(event)}>
@@ -128,7 +128,7 @@ function TokenForm({ onDone }: { onDone?: () => void }) {
         Admin token
         <input name="token" type="password" autocomplete="off" required />
       </label>
-      <p class="hint">It stays in this tab and is forgotten when the tab is closed.</p>
+      <p class="hint">This tab keeps the token until you close the tab.</p>
       {problem.value && (
         <p class="error" role="alert">
           {problem.value}
@@ -136,7 +136,7 @@ function TokenForm({ onDone }: { onDone?: () => void }) {
       )}
       <div class="actions">
         <button type="submit" class="primary">
-          Use it
+          Use token
         </button>
         {onDone && (
           <button type="button" onClick={onDone}>

@@ -1,6 +1,6 @@
 import { signal } from '@preact/signals'
 
-/** An answer that is no success. */
+/** An error answer of the admin API. `code` is stable. */
 export class ApiError extends Error {
   constructor(
     readonly code: string,
@@ -12,7 +12,7 @@ export class ApiError extends Error {
 
 const TOKEN = 'hookline-admin-token'
 
-/** The admin token, if it was entered: this tab keeps it until it is closed. */
+/** The admin token; empty if none was entered. The tab keeps it until the tab is closed. */
 export const token = signal(sessionStorage.getItem(TOKEN) ?? '')
 
 export function keepToken(value: string): void {
@@ -22,7 +22,10 @@ export function keepToken(value: string): void {
 }
 
 /**
- * @throws {@link ApiError} with the destination's code and words; with `unreachable` where it does not answer.
+ * Sends a request with the admin token, if there is one.
+ *
+ * @throws {@link ApiError} with the code and message of an error answer, or with the code `unreachable` if the destination
+ * does not answer. An aborted request throws the error of `fetch`.
  */
 export async function request(path: string, init: RequestInit = {}): Promise<Response> {
   const headers = new Headers(init.headers)
@@ -36,7 +39,7 @@ export async function request(path: string, init: RequestInit = {}): Promise<Res
 }
 
 async function toError(response: Response): Promise<ApiError> {
-  const fallback = `The destination answers ${response.status}.`
+  const fallback = `The destination answered with the status ${response.status}.`
   try {
     const body = (await response.json()) as Partial<Words> & { error?: Partial<Words> }
     const { code, message } = body.error ?? body
@@ -65,7 +68,7 @@ export async function post<T>(path: string, body: object): Promise<T> {
   return (await response.json()) as T
 }
 
-/** `?a=1&b=2` of what is given. */
+/** A query such as `?a=1&b=2`. Fields that are `undefined` or empty are left out; without fields it is empty. */
 export function query(fields: Record<string, string | number | undefined>): string {
   const given = Object.entries(fields).filter(([, value]) => value !== undefined && value !== '')
   return given.length === 0

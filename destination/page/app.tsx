@@ -2,7 +2,7 @@ import type { ComponentChildren } from 'preact'
 import { useEffect, useRef } from 'preact/hooks'
 import { AccessGate, openTokenDialog, TokenDialog } from './access.js'
 import { count, span } from './format.js'
-import { canWrite, deadCount, lastReadAt, status, toast, trouble } from './state.js'
+import { canWrite, deadCount, lastReadAt, status, toast, statusError } from './state.js'
 import { DeliveriesView } from './deliveries-view.js'
 import { DeliveryView } from './delivery-view.js'
 import { LiveView } from './live-view.js'
@@ -18,7 +18,7 @@ export function App() {
   return (
     <>
       <a class="skip" href="#main" onClick={skip}>
-        To the content
+        Skip to the content
       </a>
       <Header />
       <Unreachable />
@@ -29,7 +29,7 @@ export function App() {
       </main>
       <footer>
         <p>
-          <kbd>/</kbd> search <kbd>j</kbd> <kbd>k</kbd> down and up <kbd>Enter</kbd> open{' '}
+          <kbd>/</kbd> search <kbd>j</kbd> <kbd>k</kbd> next and previous <kbd>Enter</kbd> open{' '}
           <kbd>Esc</kbd> back
         </p>
         {status.value && (
@@ -53,7 +53,7 @@ function skip(event: Event): void {
   document.getElementById('main')?.focus()
 }
 
-/** A view, which its address names. */
+/** The view that the address names. */
 function View() {
   const { path, query, hash } = route.value
   const [view = '', id = ''] = path
@@ -97,16 +97,16 @@ function View() {
       )
     default:
       return (
-        <Page title="Nothing here">
+        <Page title="Not found">
           <p>
-            This link leads nowhere. <a href="#/">To the overview</a>
+            There is no view at this address. <a href="#/">Go to the overview</a>
           </p>
         </Page>
       )
   }
 }
 
-/** A view with its heading, which gets the focus when it opens: then screen readers say where one is. */
+/** A view with its heading. The heading gets the focus when the view opens, so that screen readers announce the view. */
 function Page({ title, children }: { title: string; children: ComponentChildren }) {
   const heading = useRef<HTMLHeadingElement>(null)
   useEffect(() => {
@@ -148,7 +148,7 @@ function Header() {
       <Search />
       <div class="tools">
         <button type="button" onClick={openTokenDialog}>
-          {canWrite.value ? 'May replay' : 'Read-only'}
+          {canWrite.value ? 'Replay allowed' : 'Read-only'}
         </button>
         <button type="button" onClick={switchTheme}>
           <span class="sr">Colours: </span>
@@ -194,17 +194,17 @@ function Search() {
   )
 }
 
-/** What is shown may be old: says so. */
+/** Warns that the destination does not answer, so that the page shows old data. */
 function Unreachable() {
-  if (trouble.value?.code !== 'unreachable') return null
+  if (statusError.value?.code !== 'unreachable') return null
   const since = lastReadAt.value
   return (
     <p class="banner" role="alert">
       The destination does not answer
       {since !== undefined && (
-        <> for {span(Math.max(1_000, now.value - since))}; what is below is of that time</>
+        <>. The page shows data that is {span(Math.max(1_000, now.value - since))} old</>
       )}
-      . Trying again.
+      . The page keeps trying to connect.
     </p>
   )
 }

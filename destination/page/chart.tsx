@@ -4,7 +4,7 @@ import type { Bucket } from '../src/model/answers.js'
 import { BREAKERS } from './words.js'
 
 const WINDOW_MS = 3_600_000
-/** Units of the drawing; the page stretches it. */
+/** Sizes are in units of the SVG, which the page stretches to its width. */
 const BAR = 10
 const RATE_HEIGHT = 56
 const DELAY_HEIGHT = 32
@@ -13,11 +13,11 @@ interface Props {
   buckets: Bucket[]
   bucketMs: number
   now: number
-  /** Of the endpoint. */
+  /** The URL of the endpoint. */
   name: string
 }
 
-/** The last hour of an endpoint, minute by minute: what was delivered and what failed, how long it took, its breaker. */
+/** The last hour of an endpoint, minute by minute: delivered and failed requests, their durations, the breaker's state. */
 export function EndpointChart({ buckets, bucketMs, now, name }: Props) {
   const chosen = useSignal<Bucket | undefined>(undefined)
   const places = Math.round(WINDOW_MS / bucketMs)
@@ -79,7 +79,7 @@ export function EndpointChart({ buckets, bucketMs, now, name }: Props) {
         <span class="readout">
           {chosen.value === undefined ? (
             <>
-              up to {count(most)} a minute, <i class="p99Ms" /> p99 up to {span(slowest)},{' '}
+              up to {count(most)} per minute, <i class="p99Ms" /> p99 up to {span(slowest)},{' '}
               <i class="p50Ms" /> p50
             </>
           ) : (
@@ -121,7 +121,7 @@ interface Placed {
   place: number
 }
 
-/** A line through the middle of the minutes that have a value; it breaks where one has none. */
+/** An SVG path through the centre of each minute that has a value. Minutes without a value leave a gap. */
 function line(placed: readonly Placed[], field: 'p50Ms' | 'p99Ms', slowest: number): string {
   let before = -2
   return placed
@@ -130,7 +130,7 @@ function line(placed: readonly Placed[], field: 'p50Ms' | 'p99Ms', slowest: numb
       if (ms === null) return []
       const x = (place + 0.5) * BAR
       const y = (DELAY_HEIGHT - 2 - (ms / slowest) * (DELAY_HEIGHT - 4)).toFixed(1)
-      // A minute alone is a short stroke.
+      // A path with a single point is invisible: a minute without a left neighbour starts with a short stroke.
       const piece = before === place - 1 ? `L${x} ${y}` : `M${x - BAR / 2} ${y}L${x} ${y}`
       before = place
       return [piece]

@@ -23,7 +23,7 @@ const STATES = [
 
 const PAGE = 50
 
-/** Deliveries by filter, newest first; of dead letters some or all can be sent again. */
+/** Lists the deliveries that match the filter, newest first. Dead letters can be sent again, some or all of them. */
 export function DeliveriesView() {
   const filter = filterOf(route.value.query)
   const rows = useSignal<Summary[]>([])
@@ -77,9 +77,8 @@ export function DeliveriesView() {
       )}
       {!isComplete.value && (
         <p class="hint">
-          The time for one search is over
-          {rows.value.length === 0 ? ', and nothing was found so far' : ''}: there may be more
-          further back.
+          {rows.value.length === 0 && 'Nothing has been found so far. '}
+          The search stopped at its time limit. Older deliveries may match.
         </p>
       )}
       <div class="actions">
@@ -89,11 +88,11 @@ export function DeliveriesView() {
             disabled={isReading.value}
             onClick={() => void read(next.value ?? undefined)}
           >
-            {isComplete.value ? 'Older ones' : 'Search further back'}
+            {isComplete.value ? 'Show older' : 'Search older deliveries'}
           </button>
         )}
         <button type="button" disabled={isReading.value} onClick={readAgain}>
-          Read again
+          Refresh
         </button>
       </div>
     </>
@@ -114,13 +113,15 @@ function filterOf(given: URLSearchParams): FilterOf {
 function emptyWords(filter: FilterOf): string {
   if (filter.state === 'dead') {
     return Object.keys(filter).length === 1
-      ? 'No dead letters: nothing was given up.'
-      : 'No dead letter is like this.'
+      ? 'There are no dead letters.'
+      : 'No dead letter matches this filter.'
   }
-  return Object.keys(filter).length === 0 ? 'Nothing was stored yet.' : 'No delivery is like this.'
+  return Object.keys(filter).length === 0
+    ? 'No delivery has been stored yet.'
+    : 'No delivery matches this filter.'
 }
 
-/** Writes what is chosen into the address, which then can be shared. */
+/** Writes the filter into the address, so that the address can be shared. */
 function Filter({ filter }: { filter: FilterOf }) {
   const apply = (event: Event) => {
     event.preventDefault()
@@ -167,7 +168,7 @@ interface SelectProps {
 }
 
 function Select({ name, options, value = '' }: SelectProps) {
-  // A name that the settings have no more is still one to look for.
+  // The settings may no longer have the name, but old deliveries still do: it stays selectable.
   const all = options.some(([one]) => one === value) ? options : [...options, [value, value]]
   return (
     <select name={name} aria-label={name}>
@@ -225,14 +226,14 @@ function DeadLetterBar({ rows, chosen, filter, onReplayed }: DeadLetterBarProps)
   return (
     <div class="actions bar">
       <label>
-        <input type="checkbox" checked={areAll} onChange={chooseAll} /> All {count(rows.length)}{' '}
-        shown
+        <input type="checkbox" checked={areAll} onChange={chooseAll} /> Choose all{' '}
+        {count(rows.length)} shown
       </label>
       <button type="button" disabled={chosen.value.size === 0} onClick={replayChosen}>
         Send chosen again{chosen.value.size > 0 && ` (${count(chosen.value.size)})`} …
       </button>
       <button type="button" onClick={replayAll}>
-        {isFiltered ? 'Send all that match again …' : 'Send all again …'}
+        {isFiltered ? 'Send all matching again …' : 'Send all again …'}
       </button>
     </div>
   )

@@ -12,12 +12,12 @@ import { outcome } from './words.js'
 const REFRESH_MS = 2_000
 const WINDOW_MS = 4 * 3_600_000
 
-/** All that is known of one delivery. */
+/** Shows everything that is known about one delivery. */
 export function DeliveryView({ id }: { id: string }) {
   const trace = useSignal<ShownTrace | undefined>(undefined)
   const problem = useSignal('')
   const read = async (abort?: AbortSignal) => {
-    // What is settled changes no more, unless it is replayed here.
+    // A settled delivery changes only by a replay. The replay button reads without an abort signal.
     if (trace.value && isSettled(trace.value) && abort !== undefined) return
     try {
       trace.value = await get<ShownTrace>(`/deliveries/${encodeURIComponent(id)}`, abort)
@@ -34,7 +34,8 @@ export function DeliveryView({ id }: { id: string }) {
           {problem.value}
         </p>
         <p>
-          It may be older than what is kept. <a href="#/deliveries">To all deliveries</a>
+          Deliveries that are older than the retention are deleted.{' '}
+          <a href="#/deliveries">Show all deliveries</a>
         </p>
       </>
     )
@@ -54,7 +55,7 @@ export function TraceView({ trace, onReplayed }: { trace: ShownTrace; onReplayed
   const replay = () => {
     openReplay(state === 'dead' ? { ids: [id] } : { ids: [id], force: true }, onReplayed)
   }
-  const to = destination === '' ? 'nobody' : destination
+  const to = destination === '' ? 'no destination' : destination
   return (
     <>
       <div class="card">
@@ -92,7 +93,7 @@ export function TraceView({ trace, onReplayed }: { trace: ShownTrace; onReplayed
       <div class="card">
         <h3>Attempts</h3>
         {trace.attempts.length === 0 ? (
-          <p class="empty">None yet.</p>
+          <p class="empty">No attempt yet.</p>
         ) : (
           <ol class="attempts">
             {trace.attempts.map((attempt, i) => (
@@ -115,44 +116,46 @@ function Fact({ name, children }: { name: string; children: ComponentChildren })
   )
 }
 
-/** What became of it, or what is next. */
+/** How the delivery ended, or what happens next. */
 function inWords(trace: ShownTrace, now: number): string {
   const { state, reason, dueAt, attempts, receivedAt } = trace
   const tries = new Set(attempts.map(({ attempt }) => attempt)).size
   const last = attempts.at(-1)
   if (state === 'done') {
-    const took = last === undefined ? '' : ` ${span(last.at + last.ms - receivedAt)} after it came`
+    const took =
+      last === undefined ? '' : ` ${span(last.at + last.ms - receivedAt)} after it was received`
     return `Delivered${took}, in ${counted(tries, 'attempt')}.`
   }
   if (state === 'dead') return `Given up after ${counted(tries, 'attempt')}: ${sentenceOf(reason)}`
   if (state === 'skipped') return `Not sent: ${sentenceOf(reason)}`
-  if (state === 'leased') return 'It is being sent right now.'
+  if (state === 'leased') return 'It is being sent now.'
   if (dueAt === null || dueAt <= now) {
-    return 'It is due: it is sent as soon as its destination is healthy and has room for it.'
+    return 'The next attempt is due. It starts as soon as the destination is healthy and has capacity.'
   }
   return `The next attempt is due in ${seconds(dueAt - now)}, at ${clock(dueAt, now)}.`
 }
 
-/** Reasons may end in the words of an error, which is a sentence already. */
+/** A reason can end with an error message, which already has its full stop. */
 const sentenceOf = (reason: string | null) =>
-  `${(reason ?? 'nobody knows why').replace(/\.$/, '')}.`
+  `${(reason ?? 'the reason is unknown').replace(/\.$/, '')}.`
 
-/** How much of its 4 hours is left. */
+/** How much of the 4-hour retry window is left. */
 function Window({ trace, now }: { trace: ShownTrace; now: number }) {
   const { deadlineAt } = trace
   if (isSettled(trace)) return null
-  if (deadlineAt === null) return <p class="hint">Its 4 hours begin with its first attempt.</p>
+  if (deadlineAt === null)
+    return <p class="hint">The 4-hour retry window starts with the first attempt.</p>
   const left = Math.max(0, deadlineAt - now)
   const words =
     left === 0
-      ? 'Its 4 hours are over: the next attempt is its last.'
-      : `${seconds(left)} left of its 4 hours, until ${clock(deadlineAt, now)}.`
+      ? 'The 4-hour retry window is over. The next attempt is the last.'
+      : `${seconds(left)} left of the 4-hour retry window, which ends at ${clock(deadlineAt, now)}.`
   return (
     <p>
       <progress
         max={WINDOW_MS}
         value={Math.min(WINDOW_MS, WINDOW_MS - left)}
-        aria-label="Time used of its 4 hours"
+        aria-label="Used part of the 4-hour retry window"
       />
       {words}
     </p>
@@ -174,7 +177,7 @@ function Attempt({ attempt }: { attempt: ShownAttempt }) {
       {error !== null && <p class="break">{error}</p>}
       {response !== '' && (
         <>
-          <p class="hint">It answered:</p>
+          <p class="hint">The endpoint answered:</p>
           <pre tabIndex={0} aria-label="Start of the answer">
             {response}
           </pre>
@@ -192,10 +195,12 @@ function Body({ body }: { body: string }) {
         <h3>Body</h3>
         <CopyButton text={body} what="body" />
       </div>
-      <pre tabIndex={0} aria-label="Body, over several lines">
+      <pre tabIndex={0} aria-label="Body, indented">
         {pretty(body)}
       </pre>
-      <p class="hint">Copied is what is sent and signed, byte by byte: all in one line.</p>
+      <p class="hint">
+        The copy has no indentation: it is exactly the text that is signed and sent.
+      </p>
     </div>
   )
 }
@@ -207,8 +212,8 @@ function CopyButton({ text, what }: { text: string; what: string }) {
       await navigator.clipboard.writeText(text)
       toast.value = `Copied the ${what}.`
     } catch {
-      // Browsers give the clipboard to secure pages only: https, and this machine.
-      toast.value = 'The browser does not let this page copy: select the text.'
+      // Browsers offer the clipboard only to secure contexts: https and localhost.
+      toast.value = 'The browser does not allow this page to copy. Select the text and copy it.'
     }
   }
   return (

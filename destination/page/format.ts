@@ -9,10 +9,10 @@ export const count = (value: number): string => number.format(value)
 export const counted = (value: number, one: string, many = `${one}s`): string =>
   `${count(value)} ${value === 1 ? one : many}`
 
-/** The time of the day to the second, with the day if it isn't today. */
+/** The time of day to the second, with the date if it isn't today. */
 export const clock = (at: number, now: number): string => withDay(at, now, time.format(at))
 
-/** The time of the day to the minute, with the day if it isn't today. */
+/** The time of day to the minute, with the date if it isn't today. */
 export const clockMinute = (at: number, now: number): string => withDay(at, now, minute.format(at))
 
 function withDay(at: number, now: number, text: string): string {
@@ -26,7 +26,7 @@ const UNITS = [
   { ms: 1_000, name: 's' },
 ] as const
 
-/** A length of time in its two largest units: `3 h 12 min`, `45 s`, `850 ms`. */
+/** A duration in its two largest units: `3 h 12 min`, `45 s`, `850 ms`. */
 export function span(ms: number): string {
   if (ms < 1_000) return `${Math.max(0, Math.round(ms))} ms`
   const at = UNITS.findIndex((unit) => ms >= unit.ms)
@@ -39,19 +39,19 @@ export function span(ms: number): string {
     : `${whole} ${first.name} ${rest} ${second.name}`
 }
 
-/** The same to the whole second at least, for what is counted down. */
+/** A duration of at least one second, for countdowns: milliseconds would only flicker. */
 export const seconds = (ms: number): string => span(Math.max(1_000, ms))
 
-/** 99.97 % must not read as 100 %: something has failed. Nor is what there was 0 %. */
+/** A share as a percentage. It is rounded down so that 99.97 % does not read as 100 %, and a small share never as 0 %. */
 export function percent(share: number): string {
   if (share > 0 && share < 0.001) return 'under 0.1 %'
   return `${Math.floor(share * 1_000 + 1e-9) / 10} %`
 }
 
-/** A URL as people name it: what stands before the path and the path, without the scheme where it is https. */
+/** A URL without `https://` and without a slash at the end. Other schemes stay. */
 export const shortUrl = (url: string): string => url.replace(/^https:\/\//, '').replace(/\/$/, '')
 
-/** JSON over several lines; what isn't JSON as it is. */
+/** Indented JSON. A text that isn't JSON is returned unchanged. */
 export function pretty(text: string): string {
   try {
     return JSON.stringify(JSON.parse(text), null, 2)

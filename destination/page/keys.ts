@@ -1,4 +1,4 @@
-// `/` to search, j and k through lists, Esc back. Enter and Tab are the browser's.
+// Keys: `/` focuses the search, j and k move through lists, Esc goes back. The browser handles Enter and Tab.
 import { goBack, route } from './route.js'
 
 export function listenToKeys(): void {

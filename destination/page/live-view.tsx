@@ -5,7 +5,7 @@ import {
   connection,
   isPaused,
   live,
-  lostBecause,
+  lostReason,
   missed,
   startLive,
   type LiveEvent,
@@ -18,19 +18,19 @@ import { outcome } from './words.js'
 type Kind = 'all' | 'calls' | 'attempts' | 'failures'
 
 const KINDS: readonly (readonly [Kind, string])[] = [
-  ['all', 'calls and deliveries'],
-  ['calls', 'calls'],
-  ['attempts', 'deliveries'],
-  ['failures', 'failures'],
+  ['all', 'calls and attempts'],
+  ['calls', 'calls only'],
+  ['attempts', 'attempts only'],
+  ['failures', 'failed attempts only'],
 ]
 
 const CONNECTIONS = {
   connecting: 'Connecting …',
-  open: 'Live: what happens shows up here at once.',
-  lost: 'Not connected; trying again.',
+  open: 'Live: new events appear here at once.',
+  lost: 'Not connected. The page tries to connect again.',
 } as const
 
-/** What comes in and what goes out, as it happens. */
+/** Shows calls and attempts as they happen. */
 export function LiveView() {
   useEffect(startLive, [])
   const kind = useSignal<Kind>('all')
@@ -43,7 +43,7 @@ export function LiveView() {
     <>
       <div class="filter">
         <button type="button" onClick={pause}>
-          {isPaused.value ? 'Go on' : 'Pause'}
+          {isPaused.value ? 'Continue' : 'Pause'}
         </button>
         <select
           aria-label="What to show"
@@ -58,8 +58,8 @@ export function LiveView() {
           ))}
         </select>
         <input
-          aria-label="Only with this text"
-          placeholder="Only with this text"
+          aria-label="Only events that contain this text"
+          placeholder="Contains this text"
           value={text.value}
           onInput={(event) => {
             text.value = event.currentTarget.value
@@ -68,7 +68,7 @@ export function LiveView() {
       </div>
       <p class="hint">
         {isPaused.value ? 'Paused.' : CONNECTIONS[connection.value]}
-        {connection.value === 'lost' && ` ${lostBecause.value}`}
+        {connection.value === 'lost' && ` ${lostReason.value}`}
         {missed.value > 0 && ` ${counted(missed.value, 'event')} not shown.`}
       </p>
       <ul class="rows live">
@@ -85,8 +85,8 @@ export function LiveView() {
       {shown.length === 0 && (
         <p class="empty">
           {live.value.length === 0
-            ? 'Quiet. Calls show up here as they come in, and every attempt to deliver them.'
-            : `None of the last ${count(live.value.length)} events is like this.`}
+            ? 'No events yet. Calls and delivery attempts appear here as they happen.'
+            : `None of the last ${count(live.value.length)} events matches the filter.`}
         </p>
       )}
     </>
@@ -133,7 +133,7 @@ function AttemptRow({ attempt }: { attempt: AttemptEvent }) {
         {outcome(code)}, {span(ms)}
         {attempt.attempt > 1 && `, attempt ${attempt.attempt}`}
         {next === 'dead' && ', given up'}
-        {next === 'backlog' && nextInMs !== null && `, again in ${seconds(nextInMs)}`}
+        {next === 'backlog' && nextInMs !== null && `, next attempt in ${seconds(nextInMs)}`}
       </span>
     </a>
   )

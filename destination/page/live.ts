@@ -1,4 +1,5 @@
-// The stream of calls and attempts. It may bring any number a second: what is shown changes once a frame, and is bounded.
+// The stream of calls and attempts. It can carry any number of events a second, so the list changes once per frame and has
+// a maximum length.
 import { signal } from '@preact/signals'
 import { request, token } from './api.js'
 import type { AttemptEvent, CallEvent } from '../src/model/answers.js'
@@ -9,17 +10,17 @@ export type LiveEvent = { key: number } & (
   { kind: 'call'; call: CallEvent } | { kind: 'attempt'; attempt: AttemptEvent }
 )
 
-/** As many as somebody may want to scroll through. */
+/** The maximum length of the list: more than anybody scrolls through. */
 const KEPT = 200
 const RETRY_MS = 2_000
 
 /** Newest first. */
 export const live = signal<readonly LiveEvent[]>([])
 export const connection = signal<'connecting' | 'open' | 'lost'>('connecting')
-/** Why it is lost. */
-export const lostBecause = signal('')
+/** Why the connection was lost. */
+export const lostReason = signal('')
 export const isPaused = signal(false)
-/** Events that were not shown, as there were too many, or as it was paused. */
+/** How many events were not shown because there were too many, or because the list was paused. */
 export const missed = signal(0)
 
 let arrived: LiveEvent[] = []
@@ -63,7 +64,7 @@ async function follow(signal: AbortSignal): Promise<void> {
   }
 }
 
-async function followOn(signal: AbortSignal): Promise<void> {
+async function keepFollowing(signal: AbortSignal): Promise<void> {
   const isOver = () => signal.aborted
   while (!isOver()) {
     const ended = await follow(signal).then(
@@ -71,16 +72,16 @@ async function followOn(signal: AbortSignal): Promise<void> {
       (error: unknown) => toApiError(error).message,
     )
     if (isOver()) return
-    lostBecause.value = ended
+    lostReason.value = ended
     connection.value = 'lost'
     await new Promise((resolve) => setTimeout(resolve, RETRY_MS))
   }
 }
 
 /**
- * Follows the stream; with another token anew.
+ * Follows the stream. When the admin token changes, it connects again with the new token.
  *
- * @returns what ends it.
+ * @returns a function that closes the connection.
  */
 export function startLive(): () => void {
   let controller = new AbortController()
@@ -88,7 +89,7 @@ export function startLive(): () => void {
     controller.abort()
     controller = new AbortController()
     connection.value = 'connecting'
-    void followOn(controller.signal)
+    void keepFollowing(controller.signal)
   })
   return () => {
     unsubscribe()

@@ -4,7 +4,7 @@ import type { Bucket, DestinationStatus, EndpointStatus, Status } from '../src/m
 import { histories, news, status } from './state.js'
 import { bucketsOf, BREAKERS, type Sentence } from './words.js'
 
-/** What is wrong, in words; then how each endpoint does. */
+/** Shows in sentences what is wrong, then the figures of each destination and its endpoints. */
 export function OverviewView() {
   const state = status.value
   if (state === undefined) return null
@@ -16,7 +16,8 @@ export function OverviewView() {
       ))}
       {state.destinations.length === 0 && (
         <p class="card">
-          No destination is set up: what comes in goes nowhere. Add one to the settings.
+          The settings have no destination, so calls are not delivered. Add a destination to the
+          settings.
         </p>
       )}
       {state.sources.length > 0 && <Sources state={state} />}
@@ -35,14 +36,14 @@ function FirstCall() {
   return (
     <section class="card" aria-labelledby="first">
       <h2 id="first">No call yet since the start</h2>
-      <p>Send the first one, in the folder of the settings:</p>
+      <p>Send the first call from the folder that contains the settings:</p>
       <pre tabIndex={0}>hookline-destination send track --event 'Order Completed' --user u1</pre>
-      <p>or with a write key from the settings, from anywhere:</p>
+      <p>Or send it from any machine with a write key from the settings:</p>
       <pre tabIndex={0}>
         {`curl ${location.origin}/v1/track -u WRITE_KEY: \\\n  -d '{"userId":"u1","event":"Order Completed"}'`}
       </pre>
       <p>
-        It shows up under <a href="#/live">Live</a> at once.
+        The call appears at once under <a href="#/live">Live</a>.
       </p>
     </section>
   )
@@ -50,12 +51,12 @@ function FirstCall() {
 
 function News({ state, sentences }: { state: Status; sentences: Sentence[] }) {
   const calls = state.sources.reduce((total, { accepted }) => total + accepted, 0)
-  const isWell = sentences.every(({ weight }) => weight === 'note')
+  const isHealthy = sentences.every(({ weight }) => weight === 'note')
   return (
-    <section aria-label="What is going on">
-      {isWell && (
+    <section aria-label="Current state">
+      {isHealthy && (
         <p class="sentence healthy">
-          Everything is healthy. {counted(calls, 'call')} taken since{' '}
+          Everything is healthy. {counted(calls, 'call')} accepted since{' '}
           {clockMinute(state.startedAt, state.now)}.
         </p>
       )}
@@ -66,7 +67,7 @@ function News({ state, sentences }: { state: Status; sentences: Sentence[] }) {
               <strong>{subject}:</strong> {text}
             </span>
             {href !== undefined && (
-              <a href={href} aria-label={`${subject}: show them`}>
+              <a href={href} aria-label={`${subject}: show the deliveries`}>
                 Show
               </a>
             )}
@@ -84,7 +85,7 @@ function Destination({ destination, now }: { destination: DestinationStatus; now
     <section class="card" aria-labelledby={`to-${name}`}>
       <div class="title">
         <h2 id={`to-${name}`}>{name}</h2>
-        <p class="hint">{enabled ? `gets ${sources.join(', ')}` : 'switched off'}</p>
+        <p class="hint">{enabled ? `receives from ${sources.join(', ')}` : 'disabled'}</p>
       </div>
       <dl class="figures">
         <Figure name="waiting" href={`#/deliveries?state=waiting&${query}`}>
@@ -94,7 +95,7 @@ function Destination({ destination, now }: { destination: DestinationStatus; now
         <Figure name="dead letters" href={`#/deliveries?state=dead&${query}`}>
           {count(dead)}
         </Figure>
-        <Figure name="oldest">{oldestMs === 0 ? '–' : seconds(oldestMs)}</Figure>
+        <Figure name="age of the oldest">{oldestMs === 0 ? '–' : seconds(oldestMs)}</Figure>
       </dl>
       {endpoints.map((endpoint) => (
         <Endpoint
@@ -140,11 +141,11 @@ function Endpoint({ endpoint, buckets, now }: EndpointProps) {
       </h3>
       <p class="hint">
         {sent === 0
-          ? 'Nothing sent in the last hour'
+          ? 'No requests in the last hour'
           : `${percent(delivered / sent)} of ${counted(sent, 'request')} delivered in the last hour`}
         {p50Ms !== null && p99Ms !== null && `, p50 ${span(p50Ms)}, p99 ${span(p99Ms)}`}
-        {breaker === null && ', by other processes than the one that answers here'}
-        {breaker && breaker.inFlight > 0 && `, ${count(breaker.inFlight)} under way`}
+        {breaker === null && '. Another process sends to this endpoint'}
+        {breaker && breaker.inFlight > 0 && `, ${count(breaker.inFlight)} in flight`}
         {breaker && breaker.waiting > 0 && `, ${count(breaker.waiting)} waiting`}
       </p>
       <EndpointChart
@@ -165,8 +166,8 @@ function Sources({ state }: { state: Status }) {
         {state.sources.map(({ name, accepted, rejected }) => (
           <li key={name}>
             <a href={`#/deliveries?source=${encodeURIComponent(name)}`}>{name}</a>{' '}
-            {counted(accepted, 'call')} taken{rejected > 0 && `, ${count(rejected)} refused`} since
-            the start
+            {counted(accepted, 'call')} accepted{rejected > 0 && `, ${count(rejected)} refused`}{' '}
+            since the start
           </li>
         ))}
       </ul>

@@ -1,9 +1,10 @@
 import { useEffect } from 'preact/hooks'
 
 /**
- * Runs at once and then again and again, each time so long after the last one has ended; not while the tab is hidden.
+ * Runs a function at once and then repeatedly. It does not run while the tab is hidden.
  *
- * @returns what ends it.
+ * @param everyMs - The pause between the end of one run and the start of the next.
+ * @returns a function that stops the polling and aborts the current run.
  */
 export function poll(run: (abort: AbortSignal) => Promise<void>, everyMs: number): () => void {
   const controller = new AbortController()
@@ -26,7 +27,7 @@ export function poll(run: (abort: AbortSignal) => Promise<void>, everyMs: number
   }
 }
 
-/** {@link poll} while the component is shown; anew when one of `inputs` changes. */
+/** Polls with {@link poll} while the component is shown. Polling restarts when one of `inputs` changes. */
 export function usePoll(
   run: (abort: AbortSignal) => Promise<void>,
   everyMs: number,

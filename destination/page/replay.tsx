@@ -6,43 +6,46 @@ import { count, counted } from './format.js'
 import type { Replayed, ReplayRequest } from '../src/model/answers.js'
 import { canWrite, readStatus, toApiError, toast } from './state.js'
 
-interface Wanted {
-  wish: ReplayRequest
+interface OpenReplay {
+  request: ReplayRequest
   onReplayed: () => void
 }
 
-const wanted = signal<Wanted | undefined>(undefined)
+const open = signal<OpenReplay | undefined>(undefined)
 
-/** Asks how many it would be, shows that, and sends them again if that is wanted. Without the token it asks for that. */
-export function openReplay(wish: ReplayRequest, onReplayed: () => void): void {
-  if (canWrite.value) wanted.value = { wish, onReplayed }
+/**
+ * Opens the dialog that counts the matching deliveries and sends them again on request. Without the admin token, the token
+ * dialog opens instead.
+ */
+export function openReplay(request: ReplayRequest, onReplayed: () => void): void {
+  if (canWrite.value) open.value = { request, onReplayed }
   else openTokenDialog()
 }
 
 function close(): void {
-  wanted.value = undefined
+  open.value = undefined
 }
 
 export function ReplayDialog() {
   const dialog = useRef<HTMLDialogElement>(null)
   useEffect(() => {
-    if (wanted.value) dialog.current?.showModal()
+    if (open.value) dialog.current?.showModal()
     else dialog.current?.close()
-  }, [wanted.value])
+  }, [open.value])
   return (
     <dialog ref={dialog} onClose={close} aria-labelledby="replay-title">
-      {wanted.value && <Steps {...wanted.value} />}
+      {open.value && <Steps {...open.value} />}
     </dialog>
   )
 }
 
-function Steps({ wish, onReplayed }: Wanted) {
-  const trial = useSignal<Replayed | undefined>(undefined)
+function Steps({ request, onReplayed }: OpenReplay) {
+  const dryRunResult = useSignal<Replayed | undefined>(undefined)
   const problem = useSignal('')
   const isSending = useSignal(false)
   const ask = async (dryRun: boolean): Promise<Replayed | undefined> => {
     try {
-      return await post<Replayed>('/replay', { ...wish, dryRun })
+      return await post<Replayed>('/replay', { ...request, dryRun })
     } catch (error) {
       problem.value = toApiError(error).message
       return undefined
@@ -53,18 +56,18 @@ function Steps({ wish, onReplayed }: Wanted) {
     const done = await ask(false)
     isSending.value = false
     if (done === undefined) return
-    toast.value = `${counted(done.replayed, 'message')} will be sent again.`
+    toast.value = `${counted(done.replayed, 'delivery', 'deliveries')} will be sent again.`
     close()
     onReplayed()
     await readStatus()
   }
   useEffect(() => {
     void ask(true).then((answer) => {
-      trial.value = answer
+      dryRunResult.value = answer
     })
   }, [])
 
-  const found = trial.value
+  const found = dryRunResult.value
   return (
     <>
       <h2 id="replay-title">Send again?</h2>
@@ -76,7 +79,7 @@ function Steps({ wish, onReplayed }: Wanted) {
       <div aria-live="polite">
         {found && (
           <>
-            <p>{inWords(wish, found)}</p>
+            <p>{inWords(request, found)}</p>
             {found.byDestination.length > 0 && (
               <ul>
                 {found.byDestination.map(({ name, count: of }) => (
@@ -88,8 +91,8 @@ function Steps({ wish, onReplayed }: Wanted) {
             )}
             {found.matched > 0 && (
               <p class="hint">
-                Each has 4 hours again, and all endpoints. Receivers that have seen one know it by
-                its message id.
+                Each delivery gets a new 4-hour retry window, and endpoints that refused it are
+                tried again. Receivers recognise duplicates by the message id.
               </p>
             )}
           </>
@@ -115,9 +118,9 @@ function Steps({ wish, onReplayed }: Wanted) {
   )
 }
 
-function inWords(wish: ReplayRequest, { matched }: Replayed): string {
-  const what = wish.force
+function inWords(request: ReplayRequest, { matched }: Replayed): string {
+  const what = request.force
     ? counted(matched, 'delivery', 'deliveries')
     : counted(matched, 'dead letter')
-  return matched === 0 ? 'Nothing would be sent again.' : `${what} would be sent again.`
+  return matched === 0 ? 'Nothing matches, so nothing is sent.' : `${what} would be sent again.`
 }

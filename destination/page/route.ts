@@ -1,10 +1,10 @@
 import { signal } from '@preact/signals'
 
-/** What the address asks for, after its `#`: `#/deliveries?state=dead` has the path `['deliveries']`. */
+/** The part of the address after `#`. For `#/deliveries?state=dead`, the path is `['deliveries']`. */
 export interface Route {
   path: string[]
   query: URLSearchParams
-  /** As it stands in the address. */
+  /** The unparsed text, with its `#`. */
   hash: string
 }
 
@@ -28,7 +28,7 @@ function decode(text: string): string {
 
 export const route = signal(read())
 
-/** Pages seen in this tab since it was opened: with one alone, there is nothing to go back to. */
+/** How many views this tab has shown. While it is 1, the browser's history has no view to go back to. */
 let seen = 1
 
 addEventListener('hashchange', () => {
@@ -40,7 +40,7 @@ export function go(hash: string): void {
   location.hash = hash
 }
 
-/** To the page before, or, for who came by a link, to the one above. */
+/** Goes back to the previous view, or to `above` if this tab was opened with a link to the current view. */
 export function goBack(above: string): void {
   if (seen > 1) history.back()
   else go(above)

@@ -3,7 +3,7 @@ import type { Summary } from '../src/model/delivery.js'
 import { now } from './state.js'
 import { outcome, stateInWords } from './words.js'
 
-/** What a call is, in a few words: `track “Signed Up”`. */
+/** A call by its type and event: `track “Signed Up”`. */
 export function Call({ type, event }: { type: string; event: string }) {
   return (
     <>
@@ -17,11 +17,11 @@ export function StatePill({ state }: Pick<Summary, 'state'>) {
   return <span class={`pill state-${state}`}>{stateInWords(state)}</span>
 }
 
-/** What came of the last attempt, in words. */
+/** The outcome of the last attempt in words. */
 function LastAnswer({ delivery }: { delivery: Summary }) {
   const { lastCode, lastStatus, reason, state, attempt } = delivery
   if (state === 'skipped') return <>{reason}</>
-  if (lastCode === null) return <>not tried yet</>
+  if (lastCode === null) return <>no attempt yet</>
   return (
     <>
       {lastStatus !== null && `${lastStatus}, `}
@@ -33,7 +33,7 @@ function LastAnswer({ delivery }: { delivery: Summary }) {
 
 let lastOpened = ''
 
-/** Whoever comes back to a list goes on where he was. */
+/** Focuses the row that was opened last, so that keyboard users continue at the same place in the list. */
 export function focusLastOpened(): void {
   const { activeElement } = document
   if (activeElement !== document.body && !activeElement?.matches('h1')) return
@@ -55,7 +55,7 @@ export function DeliveryRow({ delivery }: { delivery: Summary }) {
         <Call type={type} event={event} />
       </span>
       <span class="who">{user}</span>
-      <span class="where">{destination === '' ? 'to nobody' : destination}</span>
+      <span class="where">{destination === '' ? 'no destination' : destination}</span>
       <span class="answer">
         <LastAnswer delivery={delivery} />
       </span>

@@ -14,7 +14,7 @@ const WAYS = [
   { field: 'event', words: 'Event' },
 ] as const
 
-/** What was typed may be any of three things: it is looked for as each. */
+/** Searches for the text as a message id, as a user id and as an event. */
 export function SearchView({ text }: { text: string }) {
   return (
     <>
@@ -50,7 +50,9 @@ function Found({ field, words, text }: { field: string; words: string; text: str
       {problem.value && <p class="error">{problem.value}</p>}
       {list.value !== undefined && deliveries.length === 0 && (
         <p class="empty">
-          {isComplete ? 'None.' : 'None among the newest; the time for one search is over.'}
+          {isComplete
+            ? 'No delivery found.'
+            : 'No delivery found among the newest ones. The search stopped at its time limit.'}
         </p>
       )}
       <ul class="rows">
@@ -64,8 +66,8 @@ function Found({ field, words, text }: { field: string; words: string; text: str
         <p>
           <a href={`#/deliveries${query({ [field]: text })}`}>
             {deliveries.length === 0
-              ? 'Search further back'
-              : `More than ${counted(deliveries.length, 'delivery', 'deliveries')}: all of them`}
+              ? 'Search older deliveries'
+              : `There are more than ${counted(deliveries.length, 'delivery', 'deliveries')}: show all`}
           </a>
         </p>
       )}

@@ -5,11 +5,11 @@ export interface StreamEvent {
 }
 
 /**
- * Reads Server-Sent Events out of text that comes in pieces (HTML, 9.2.6), as far as the destination uses them:
+ * Parses Server-Sent Events (HTML, 9.2.6) from text that arrives in pieces. It supports what the destination sends:
  * `event`, `data` and comments.
  *
- * @param take - Gets each event.
- * @returns what takes the pieces.
+ * @param take - Called with each event.
+ * @returns a function that takes the next piece of text.
  */
 export function readEvents(take: (event: StreamEvent) => void): (piece: string) => void {
   let rest = ''

@@ -1,4 +1,4 @@
-// What the whole page shares, and how it is kept up to date.
+// The state that all views share, and the polling that keeps it up to date.
 import { computed, signal } from '@preact/signals'
 import { ApiError, get, token } from './api.js'
 import type { EndpointHistories, Status } from '../src/model/answers.js'
@@ -11,15 +11,15 @@ const HISTORY_MS = 10_000
 export const status = signal<Status | undefined>(undefined)
 export const histories = signal<EndpointHistories | undefined>(undefined)
 
-/** Why the state could not be read; `undefined` while it can. */
-export const trouble = signal<ApiError | undefined>(undefined)
-/** When it could last be read, by the clock of this machine. */
+/** Why the status could not be read; `undefined` if the last read succeeded. */
+export const statusError = signal<ApiError | undefined>(undefined)
+/** When the status was last read: ms since the epoch, by the browser's clock. */
 export const lastReadAt = signal<number | undefined>(undefined)
 
-/** The destination's clock is the one that counts: this is how far it is ahead of that of this machine, in ms. */
+/** How far the destination's clock is ahead of the browser's, in ms. All times on the page are by the destination's clock. */
 const aheadMs = signal(0)
 
-/** Ticks once a second: the time there. */
+/** The time by the destination's clock, in ms since the epoch. It changes once a second. */
 export const now = signal(Date.now())
 
 export const news = computed(() =>
@@ -31,7 +31,7 @@ export const deadCount = computed(() =>
   (status.value?.destinations ?? []).reduce((total, { dead }) => total + dead, 0),
 )
 
-/** Says something in a corner, and to screen readers. */
+/** A short notice in a corner of the page, which screen readers announce. */
 export const toast = signal('')
 
 export function start(): void {
@@ -39,7 +39,7 @@ export function start(): void {
     now.value = Date.now() + aheadMs.value
   }, 1_000)
   let ends: (() => void)[] = []
-  // At once, and anew with another token.
+  // Signals call a new subscriber at once: this starts the polling, and restarts it when the token changes.
   token.subscribe(() => {
     for (const end of ends) end()
     ends = [poll(readStatus, STATUS_MS), poll(readHistory, HISTORY_MS)]
@@ -52,11 +52,11 @@ export async function readStatus(abort?: AbortSignal): Promise<void> {
     aheadMs.value = read.now - Date.now()
     status.value = read
     now.value = read.now
-    trouble.value = undefined
+    statusError.value = undefined
     lastReadAt.value = Date.now()
   } catch (error) {
     if (abort?.aborted) return
-    trouble.value = toApiError(error)
+    statusError.value = toApiError(error)
   }
 }
 
@@ -64,7 +64,7 @@ async function readHistory(abort: AbortSignal): Promise<void> {
   try {
     histories.value = await get<EndpointHistories>('/history?minutes=60', abort)
   } catch {
-    // The state is read more often, and says it.
+    // The status is read more often, and its failure is shown.
   }
 }
 

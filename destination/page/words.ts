@@ -1,4 +1,4 @@
-// What is wrong, in words. Nothing here touches the browser.
+// Describes in sentences what is wrong. This file uses no browser API, so that tests can run it in Node.
 import { clockMinute, count, counted, percent, shortUrl, span } from './format.js'
 import type {
   Bucket,
@@ -11,34 +11,34 @@ import type {
 } from '../src/model/answers.js'
 import type { State } from '../src/model/delivery.js'
 
-/** How much a sentence matters: something is down, something wants a look, or it is good to know. */
+/** How important a sentence is. `bad`: act now. `warn`: look at it soon. `note`: for information. */
 export type Weight = 'bad' | 'warn' | 'note'
 
 export interface Sentence {
   weight: Weight
-  /** Whom it is about. */
+  /** The destination or source that the sentence is about. */
   subject: string
   text: string
-  /** Where more is to be seen. */
+  /** A link to the view with the details. */
   href?: string
 }
 
 const DEADLINE_MS = 4 * 3_600_000
-/** A message that has waited so long has an hour left. */
+/** After this wait, a message has one hour left before its deadline. */
 const LATE_MS = 3 * 3_600_000
-/** Minutes that tell how an endpoint does now. */
+/** The failure rate of an endpoint is computed from this many minutes. */
 const RECENT = 5
 
 const VERBS: Readonly<Record<string, string>> = {
   throttled: 'asks to slow down (429)',
   timeout: 'does not answer in time',
-  dns_error: 'has no address: its name is not in the DNS',
+  dns_error: 'has no address because DNS does not know its name',
   connection_refused: 'refuses connections',
-  connection_reset: 'cuts connections',
+  connection_reset: 'closes connections without an answer',
   connection_failed: 'can’t be reached',
   tls_error: 'has a certificate that is not trusted',
-  address_refused: 'is in a network that must not be reached',
-  endpoint_busy: 'has no room for more',
+  address_refused: 'is in a network that the settings do not allow',
+  endpoint_busy: 'is too busy for more requests',
 }
 
 /** `answers 503`, `refuses connections`, … */
@@ -49,22 +49,22 @@ export function verb({ code, status }: { code: string; status: number | null }):
 const OUTCOMES: Readonly<Record<string, string>> = {
   delivered: 'delivered',
   server_error: 'server error',
-  throttled: 'asked to slow down',
-  request_timeout: 'timed out there',
-  client_error: 'refused for good',
-  redirect: 'redirected',
+  throttled: 'throttled',
+  request_timeout: 'request timeout',
+  client_error: 'permanently refused',
+  redirect: 'redirect not followed',
   timeout: 'no answer in time',
-  dns_error: 'no address',
+  dns_error: 'host name not found',
   connection_refused: 'connection refused',
-  connection_reset: 'connection cut',
-  connection_failed: 'no connection',
+  connection_reset: 'connection reset',
+  connection_failed: 'connection failed',
   tls_error: 'certificate not trusted',
   address_refused: 'network not allowed',
   endpoint_down: 'not sent: endpoint down',
   endpoint_busy: 'not sent: endpoint busy',
 }
 
-/** A code of an attempt in words; one that is not known as it is. */
+/** The outcome of an attempt in words. An unknown code is returned unchanged. */
 export const outcome = (code: string): string => OUTCOMES[code] ?? code
 
 const STATES: Readonly<Record<State, string>> = {
@@ -86,7 +86,7 @@ export const BREAKERS: Readonly<Record<BreakerState, string>> = {
 
 const isDown = (state: BreakerState): boolean => state === 'open'
 
-/** All that somebody on call should know, the worst first. */
+/** Everything that needs attention, the most important first. */
 export function sentences(status: Status, histories: EndpointHistories | undefined): Sentence[] {
   const all = [
     ...status.destinations.flatMap((destination) => [
@@ -128,13 +128,13 @@ function ofEndpoint(
     const what = lastFailure === null ? 'is down' : verb(lastFailure)
     const parts = [
       `${place} ${what}${downFor(buckets, now)}`,
-      'one call at a time probes it, every 30 s at most',
-      ...(waiting > 0 ? [counted(waiting, 'call waits', 'calls wait')] : []),
+      'one call at a time is sent as a probe, at intervals of up to 30 s',
+      ...(waiting > 0 ? [`${counted(waiting, 'call is', 'calls are')} waiting`] : []),
     ]
     return [{ weight: 'bad', subject, text: `${parts.join('; ')}.`, href }]
   }
   if (breaker.state === 'half-open') {
-    const text = `${place} is recovering: ${counted(breaker.allowed, 'request')} at once, more with each success${waiting > 0 ? `; ${counted(waiting, 'call waits', 'calls wait')}` : ''}.`
+    const text = `${place} is recovering: it gets ${counted(breaker.allowed, 'request')} at once, and more after each success${waiting > 0 ? `; ${counted(waiting, 'call is', 'calls are')} waiting` : ''}.`
     return [{ weight: 'note', subject, text, href }]
   }
   const recent = buckets.filter(({ at }) => at > now - RECENT * 60_000)
@@ -145,14 +145,14 @@ function ofEndpoint(
   return [{ weight: 'warn', subject, text }]
 }
 
-/** Since when it is down: for all of the minutes up to now, in each of which it was down at some time. */
+/** How long the endpoint has been down. A minute counts as down if the breaker was open at any time in it. */
 function downFor(buckets: readonly Bucket[], now: number): string {
-  // In the present minute, the state of the breaker may not have been noted yet.
+  // The current minute may not have a sample of the breaker yet.
   const known = buckets.slice(0, isDown(buckets.at(-1)?.breaker ?? 'closed') ? undefined : -1)
   const lastHealthy = known.findLastIndex(({ breaker }) => !isDown(breaker))
   const first = known[lastHealthy + 1]
   if (first === undefined) return ''
-  // Older ones are not asked for: it may have begun before.
+  // The page reads one hour only, so the endpoint may have been down for longer.
   if (lastHealthy === -1 && now - first.at > 59 * 60_000) return ' for an hour or longer'
   return ` since ${clockMinute(first.at, now)}`
 }
@@ -162,14 +162,15 @@ function ofDestination(destination: DestinationStatus): Sentence[] {
   const found: Sentence[] = []
   const query = `destination=${encodeURIComponent(name)}`
   if (!enabled) {
-    found.push({ weight: 'note', subject: name, text: 'is switched off: it gets no calls.' })
+    const text = 'This destination is disabled in the settings and gets no calls.'
+    found.push({ weight: 'note', subject: name, text })
   }
   if (oldestMs > LATE_MS) {
     const left = DEADLINE_MS - oldestMs
     const text =
       left > 0
-        ? `the oldest call has waited for ${span(oldestMs)}: in ${span(left)} it becomes a dead letter.`
-        : `the oldest call has waited for ${span(oldestMs)}.`
+        ? `The oldest call has waited for ${span(oldestMs)}. It becomes a dead letter in ${span(left)}.`
+        : `The oldest call has waited for ${span(oldestMs)}.`
     found.push({
       weight: 'bad',
       subject: name,
@@ -178,7 +179,7 @@ function ofDestination(destination: DestinationStatus): Sentence[] {
     })
   }
   if (dead > 0) {
-    const text = `${counted(dead, 'dead letter')}: nobody tries ${dead === 1 ? 'it' : 'them'} again unless you do.`
+    const text = `${counted(dead, 'dead letter')}. Dead letters are sent again only if you replay them.`
     found.push({ weight: 'warn', subject: name, text, href: `#/deliveries?state=dead&${query}` })
   }
   return found
@@ -187,7 +188,7 @@ function ofDestination(destination: DestinationStatus): Sentence[] {
 function ofSource({ name, accepted, rejected }: SourceStatus): Sentence[] {
   if (rejected === 0) return []
   const share = rejected / (accepted + rejected)
-  const text = `${counted(rejected, 'call')} refused since the start, ${percent(share)} of what it sent; the answers to its requests say why.`
+  const text = `${counted(rejected, 'call')} refused since the start, which is ${percent(share)} of its calls. The answers to its requests give the reasons.`
   return [{ weight: share > 0.01 ? 'warn' : 'note', subject: `source ${name}`, text }]
 }
 

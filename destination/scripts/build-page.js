@@ -1,5 +1,5 @@
-// Builds the page for whoever runs the destination into dist/page/: index.html, and what it loads in assets/, each file
-// named after what is in it, so that browsers may keep it for ever. `npm run build` runs it.
+// Builds the operator's page into dist/page/: index.html, and its scripts and styles in assets/. The name of each asset
+// contains a hash of its content, so that browsers may cache it for ever. `npm run build` runs this script.
 import { readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { basename, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -9,10 +9,10 @@ const destination = fileURLToPath(new URL('..', import.meta.url))
 const source = join(destination, 'page')
 const out = join(destination, 'dist/page')
 
-/** Three lines that become one point: what the tab shows. In the page itself, as it is too small for a request. */
+/** The icon of the browser tab. It is embedded in the page, because it is too small for a request of its own. */
 const ICON = `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32 32"><rect width="32" height="32" rx="7" fill="#2251c4"/><path d="M7 9h5c6 0 6 7 11 7M7 23h5c6 0 6-7 11-7M7 16h15" fill="none" stroke="#fff" stroke-width="2.5" stroke-linecap="round"/><circle cx="24" cy="16" r="3.5" fill="#fff"/></svg>`
 
-/** The tests call it too, once for all of them. */
+/** Builds the page. The setup of the tests calls this function, too. */
 export default async function buildPage() {
   rmSync(out, { recursive: true, force: true })
   const { metafile } = await build({
@@ -23,12 +23,12 @@ export default async function buildPage() {
     bundle: true,
     minify: true,
     format: 'esm',
-    // Browsers that know light-dark(), which the style sheet needs, know all of this.
+    // The style sheet needs light-dark(). All browsers that support it also support ES2023.
     target: 'es2023',
     jsx: 'automatic',
     jsxImportSource: 'preact',
     metafile: true,
-    // Names are made of paths too: those of the packages are as they are written, wherever they lie.
+    // The hashes in the names include paths. Without this, a symlinked node_modules folder would change the names.
     preserveSymlinks: true,
     logLevel: 'warning',
   })
@@ -42,7 +42,7 @@ export default async function buildPage() {
   writeFileSync(join(out, 'LICENSES.txt'), licenses(Object.keys(metafile.inputs)))
 }
 
-/** What is bundled is distributed: its licences want to be, too. */
+/** The licences of the bundled packages. They must be distributed together with the bundle. */
 function licenses(inputs) {
   const folders = inputs.flatMap((path) => /^.*node_modules\/(?:@[^/]+\/)?[^/]+/.exec(path) ?? [])
   return Array.from(new Set(folders), (folder) => {

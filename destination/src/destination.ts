@@ -17,30 +17,31 @@ import type { Settings } from './settings/settings.js'
 import { openStore } from './store/open.js'
 import type { Store } from './store/store.js'
 
-/** A destination that collects and delivers. */
+/** A running destination. */
 export interface RunningDestination {
-  /** Where its collector listens. */
+  /** The URL of the collector. */
   readonly url: string
-  /** Where the operator's routes are: at the collector's address, or where `adminListen` says. */
+  /** The URL of the operator's routes. Without `adminListen` in the settings it is the URL of the collector. */
   readonly adminUrl: string
   /**
    * Replaces the settings without dropping a request. The addresses and the store can't change.
    *
-   * @throws Error if one of these would change.
+   * @throws Error if the new settings have another address or store.
    */
   reload(settings: Settings): Promise<void>
-  /** How much waits, by destination. */
+  /** The number of deliveries by destination and state. */
   stats(): Promise<Stats[]>
-  /** Stops accepting, ends what is under way, settles it, and closes everything. */
+  /** Stops accepting calls, waits for the current requests, stores their outcomes, and closes everything. */
   close(): Promise<void>
 }
 
 /**
- * Starts a destination: the one place that connects the stages.
+ * Starts a destination.
  *
- * @param role - A collector delivers nothing. A worker takes no calls, and listens only for the operator's requests.
- * @throws StoreError if the store can't be opened, or if the role needs a store for several processes; the system's error
- * if the address can't be listened on.
+ * @param role - A `collector` takes calls and delivers nothing. A `worker` delivers and takes no calls; it listens only for
+ * the operator's requests. `all` does both.
+ * @throws StoreError if the store can't be opened, or if the role needs a store that several processes can share. The error
+ * of the operating system if it can't listen on the address.
  */
 export async function startDestination(
   settings: Settings,
@@ -85,7 +86,7 @@ async function start(initial: Settings, store: Store, log: Log, role: Role) {
     queues: () => deliverer.queues,
     settings: () => settings,
   })
-  // A process that can't listen must not send anything.
+  // Delivery starts only after this: a process that can't listen must not send anything.
   const urls = await servers.listen().catch(async (error: unknown) => {
     await Promise.all([servers.close(), deliverer.close()])
     throw error

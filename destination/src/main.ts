@@ -15,7 +15,7 @@ import { migrateStore } from './operate/migrate.js'
 import { plannedAttempts } from './deliver/schedule.js'
 import { openStore } from './store/open.js'
 
-// Loaded by the commands that need them: `send` has no use for a server.
+// Loaded only by the commands that need them, so that `send` starts without loading the server.
 const start: typeof startDestination = async (...given) =>
   (await import('./destination.js')).startDestination(...given)
 
@@ -35,5 +35,5 @@ const commands = [
   addSchedule(plannedAttempts),
 ]
 
-// Whatever a command left open, it has ended.
+// A handle that a command left open must not keep the process alive.
 process.exit(await run(process.argv.slice(2), commands))

@@ -11,17 +11,17 @@ import { open } from './store/compiled.js'
 
 const SECRET = 's3cret'
 
-/** The sources compiled: the store's thread starts in a moment. */
+/** The compiled sources: with them the store's thread starts quickly. */
 const compiled = (await import(join(inject('compiledDir'), 'destination.js'))) as {
   startDestination: typeof startDestination
 }
 
-// The tests run side by side: most of them wait for a retry.
+// The tests run concurrently, because most of them wait for a retry.
 const endpoints: TestEndpoint[] = []
 const destinations: RunningDestination[] = []
 const cleanUps: (() => unknown)[] = []
 afterAll(async () => {
-  // First, so that no destination waits for an endpoint that is silent.
+  // The endpoints end first, so that no destination waits for an endpoint that does not answer.
   await Promise.all(endpoints.map((one) => one[Symbol.asyncDispose]()))
   await Promise.all(destinations.map((one) => one.close()))
   for (const cleanUp of cleanUps) await cleanUp()
@@ -170,7 +170,7 @@ test.concurrent('a dead destination leaves the others of its source alone', asyn
   )
   for (let i = 0; i < 40; i++) await post(running, tracks(20, `${i}-`))
   await well.has(800)
-  // As many as it takes at once, and a probe now and then.
+  // The first requests up to the concurrency of 128, and then only probes.
   expect(dead.received.length).toBeLessThanOrEqual(2 * 128)
 })
 

@@ -1,4 +1,4 @@
-// What the documents say of the command line, the settings and the metrics, and what there is.
+// The documents name exactly the commands, settings and metrics that exist.
 import { execFile } from 'node:child_process'
 import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -58,7 +58,7 @@ describe('the command line', () => {
     expect(unknown).toEqual([])
   })
 
-  /** Commands in code, with the flags behind them on the line: `serve --check`, `npx hookline-destination …`. */
+  /** The commands in code blocks and in code spans, with their flags: `npx hookline-destination serve --check`. */
   function usesOf(text: string): { command: string; flags: string[] }[] {
     const inBlocks = text.matchAll(/^(?:npx )?hookline-destination ([a-z]+)(.*)$/gm)
     const inProse = text.matchAll(/`(?:npx )?hookline-destination ([a-z]+)([^`]*)`/g)
@@ -102,13 +102,13 @@ describe('the settings', () => {
     expect(there.filter((path) => !isNamed(path))).toEqual([])
   })
 
-  /** The names in a cell; one that starts with a dot goes on from the one before. */
+  /** The names in a cell of a table. A name that starts with a dot replaces the last part of the first name. */
   function namesOf(cell: string): string[] {
     const [first = '', ...more] = Array.from(cell.matchAll(/`([^`]+)`/g), ([, name = '']) => name)
     return [first, ...more.map((name) => `${first.slice(0, first.lastIndexOf('.'))}${name}`)]
   }
 
-  /** Each setting that has no settings in it; what is read from a whole value is one. */
+  /** The paths of all settings that contain no other settings. A value that is parsed as a whole counts as one. */
   function pathsOf(schema: z.core.$ZodType, path: string): string[] {
     const { def } = schema._zod as unknown as { def: Def }
     switch (def.type) {
@@ -125,7 +125,7 @@ describe('the settings', () => {
       case 'nullable':
         return pathsOf(def.innerType, path)
       case 'pipe': {
-        // Read as a whole, such as a rate limit.
+        // Such a value is parsed as a whole, for example a rate limit.
         return [path]
       }
       default:

@@ -8,29 +8,29 @@ export interface Received {
   method: string
   path: string
   headers: IncomingHttpHeaders
-  /** Names and values as they came, in their order. */
+  /** Names and values as they arrived, in their order. */
   rawHeaders: string[]
   body: string
-  /** The body's JSON. */
+  /** The parsed body. */
   event: Record<string, unknown>
 }
 
-/** How an endpoint answers: a status, or a way of its own. */
+/** How an endpoint answers: a status, or a function that answers. */
 export type Answer = number | ((response: ServerResponse, received: Received) => void)
 
-/** A customer's endpoint on a port of its own. */
+/** A customer's endpoint: an HTTP server on a port of its own. */
 export interface TestEndpoint extends AsyncDisposable {
   url: string
   received: Received[]
-  /** Resolves once it has received so many. */
+  /** Resolves once it has received `count` requests. */
   has: (count: number) => Promise<void>
-  /** Answers from now on, unless there is a script. */
+  /** Replaces the rest of the script: all later requests get this answer. */
   answer: (answer: Answer) => void
 }
 
 /**
- * @param script - Answers in turn; the last one stays.
- * @param port - For one that comes back where it was; 0 takes a free one.
+ * @param script - The answers in turn. The last one is repeated.
+ * @param port - The port of an endpoint that comes back; 0 takes a free one.
  */
 export async function startEndpoint(script: Answer[] = [204], port = 0): Promise<TestEndpoint> {
   const received: Received[] = []

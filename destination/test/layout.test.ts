@@ -5,8 +5,8 @@ import { cycles, deadEnds, own, readModules } from '../../test/imports.js'
 const modules = readModules(fileURLToPath(new URL('../src', import.meta.url)))
 
 /**
- * The rooms of the sources, each a folder or a file, in the order in which they import: a room imports only from those
- * that are named behind it. Where `types` are named, it imports nothing else than types from them.
+ * The rooms of the sources, in the order of their imports. Each is a folder or a file. A room imports only from the
+ * rooms in `from`, and only types from the rooms in `types`.
  */
 const ROOMS: Record<string, { from?: string[]; types?: string[] }> = {
   main: { from: ['cli', 'operate', 'deliver', 'store'], types: ['destination'] },
@@ -39,7 +39,7 @@ const ORDER = Object.keys(ROOMS)
 
 const roomOf = (module: string) => module.split('/')[0] ?? ''
 
-/** Decisions: the same for the same arguments, with nothing of the world outside in them. */
+/** Modules without side effects, clocks and randomness: the same arguments give the same result. */
 const PURE = [
   'cli/import/columns',
   'cli/import/ledger',
@@ -76,7 +76,7 @@ const PURE = [
   'store/text',
 ]
 
-/** Of Node, computations alone: hashes, what an IP address is, whether two values are equal. */
+/** The modules of Node that pure modules may import, because they only compute: hashes, IP addresses, equality. */
 const PURE_PACKAGES = ['node:crypto', 'node:net', 'node:util']
 
 test('all that is named here is there, so that these tests see what they should', () => {

@@ -1,4 +1,4 @@
-// A whole destination for the length of a test: settings, a way to start it, and calls to send.
+// A whole destination for one test: its settings, a function that starts it, and calls to send to it.
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -18,7 +18,7 @@ export const silent: Log = {
   debug: () => undefined,
 }
 
-/** When what was started ends: with the test, or when whoever shares it says so. */
+/** Registers a clean-up. It runs at the end of the test, or later if several tests share what it ends. */
 export type Later = (cleanUp: () => unknown) => void
 
 export const withTheTest: Later = (cleanUp) => {
@@ -33,7 +33,7 @@ export async function endpoint(...script: Answer[]): Promise<TestEndpoint> {
   return started
 }
 
-/** A destination's settings, with the given endpoints. */
+/** The settings of a destination with the given endpoints. */
 export function destination(
   endpoints: { url: string }[],
   changes: Partial<Destination> = {},

@@ -108,7 +108,7 @@ test('no output of a run has a secret in it', async () => {
   expect(code).toBe(0)
   expect(stdout).toContain('"msg":"attempt"')
 
-  // What is no secret is shown when it is wrong: that of the retention is how the search is known to work.
+  // A wrong value that is not secret is shown, such as the retention. So the search below is known to find values.
   const output = [stdout, stderr, ...answers].join('\n').replaceAll('"hush-no\\"', '')
   expect(output).not.toContain('hush-no')
   for (const secret of ['hush', btoa('hush-key:'), webhookSecret.slice(6, 20)]) {
@@ -116,7 +116,7 @@ test('no output of a run has a secret in it', async () => {
   }
 })
 
-/** Where a text has a word, with what is around it: what the test shows when it fails. */
+/** Each occurrence of a word with the text around it, which the failed test shows. */
 function around(text: string, word: string): string[] {
   return Array.from(text.matchAll(new RegExp(`.{0,80}${word}.{0,20}`, 'g')), ([found]) => found)
 }

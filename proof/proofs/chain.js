@@ -32,7 +32,7 @@ const MOODS = [
 /** An answer is on the destination's own disk by then. One that died before may send again what it was answered. */
 const SETTLED_MS = 1_000
 
-/** The disk is full for a third of the run. */
+/** The disk is full during a third of the run. */
 const RESTART_MS = 40_000
 
 const random = (below) => Math.floor(Math.random() * below)
@@ -108,7 +108,7 @@ export default {
     const met = new WeakMap()
     sink.meet = ({ socket, body }) => {
       if (isCalm) return 'ok'
-      // Asked twice for each request: before its body is read, and after. It is one fate.
+      // Called twice for each request, before and after its body is read. Both calls must give the same answer.
       const fate = met.get(socket) ?? MOODS[random(MOODS.length)]
       if (body) met.delete(socket)
       else met.set(socket, fate)
@@ -207,7 +207,7 @@ export default {
       const left = () => [...missing(writers, has), ...answered.filter((id) => !has(id))]
       const late = performance.now() + drainMs
       while (left().length > 0 && performance.now() < late) await sleep(200)
-      await sleep(SETTLED_MS) // for what comes again
+      await sleep(SETTLED_MS) // duplicates may still arrive
       await destination.stop()
 
       const lost = left()
@@ -250,7 +250,10 @@ export default {
   },
 }
 
-/** Messages that came again though an earlier arrival was answered in the destination's life, and the destination had the time to note it. */
+/**
+ * Messages that arrived again although an earlier arrival was answered while the destination was running, and the
+ * destination had time to store the answer.
+ */
 function needless(sink, kills, full) {
   const isNoted = ({ at, answeredAt }) =>
     answeredAt !== undefined &&

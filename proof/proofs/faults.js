@@ -77,7 +77,7 @@ function account(sink, { refused = () => false }, { made }) {
   return { missing: made - sink.arrivals.size, lost, duplicated: sink.duplicated() }
 }
 
-/** What is wrong with a run of hookline. */
+/** The faults of a run of hookline. */
 function faultsOf({
   script,
   made,
@@ -122,7 +122,7 @@ export default {
     const ours = runs.filter(({ subject }) => subject === OURS)
     const runOf = (script, subject) =>
       runs.find((one) => one.script === script && one.subject === subject)
-    // A peer that does not bear this machine without any fault shows nothing of how it bears one.
+    // If a peer fails even without a fault, its results with a fault show nothing.
     const isMeasured = (subject) => {
       const control = runOf(scripts[0], subject)
       return subject === OURS || (control.missing === 0 && control.duplicated === 0)

@@ -1,4 +1,4 @@
-// Proof 2: processes with a spool are killed at any instant. What a call returned from arrives.
+// Proof 2: processes with a spool are killed at any instant. Every message whose call has returned arrives.
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'

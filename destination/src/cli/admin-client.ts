@@ -3,7 +3,7 @@ import { localUrl } from '../settings/network.js'
 import { CommandError, EXIT } from './command.js'
 import { readLocalSettings, type LocalSettings } from './local-settings.js'
 
-/** Where a destination runs, as it was given on the command line. */
+/** The options of the command line that say where a destination runs. */
 export interface AdminOptions {
   url?: string
   token?: string
@@ -13,12 +13,12 @@ export interface AdminOptions {
 /** Adds the options that say where a destination runs. */
 export function addAdminOptions(command: Command): Command {
   return command
-    .option('--url <url>', 'the destination (default: that of the settings in this folder)')
-    .option('--token <token>', 'its adminToken (default: HOOKLINE_ADMIN_TOKEN, or the settings)')
-    .option('-c, --config <file>', 'settings that have both')
+    .option('--url <url>', 'URL of the destination (default: from the settings in this folder)')
+    .option('--token <token>', 'its adminToken (default: HOOKLINE_ADMIN_TOKEN or the settings)')
+    .option('-c, --config <file>', 'settings file that has the URL and the token')
 }
 
-/** Said by a destination, instead of what was asked for. */
+/** The destination answered a request with an error. */
 export class AdminError extends CommandError {
   constructor(
     readonly code: string,
@@ -28,27 +28,32 @@ export class AdminError extends CommandError {
   }
 }
 
-/** Nobody answered. */
+/** No destination answered. */
 export class UnreachableError extends CommandError {
   constructor(
     message: string,
-    /** The settings that led there, unless it was named. */
+    /** The settings that the address comes from; `undefined` if it was given with `--url`. */
     readonly local: LocalSettings | undefined,
   ) {
     super(EXIT.unreachable, message)
   }
 }
 
-/** Asks a destination that runs: gets, or posts if there is a body. */
+/** Sends a request to the admin API of a running destination: a POST if there is a body, else a GET. */
 export type AskAdmin = (path: string, body?: object) => Promise<unknown>
 
-/** @throws CommandError if it is not known where one runs. */
+/**
+ * Finds the destination that the options name.
+ *
+ * @throws CommandError if neither the options nor the settings have its address.
+ */
 export function findAdmin({ url, token, config }: AdminOptions): AskAdmin {
   const local = url === undefined || config !== undefined ? readLocalSettings(config) : tryLocal()
   const { listen, adminListen, adminToken } = local?.settings ?? {}
   const address = adminListen ?? listen
   if (url === undefined && (!address || address.port === 0)) {
-    const message = 'Where does it run? Give --url, or run this in the folder of its settings.'
+    const message =
+      'The URL of the destination is not known. Give --url, or run this command in the folder with its settings.'
     throw new CommandError(EXIT.usage, message)
   }
   const base = checkUrl(url ?? (address ? localUrl(address) : ''))
@@ -65,7 +70,7 @@ export function findAdmin({ url, token, config }: AdminOptions): AskAdmin {
       const { code, message } = cause as NodeJS.ErrnoException
       const why = code ?? message
       throw new UnreachableError(
-        `Nobody answers at ${base} (${why}).`,
+        `No answer from ${base} (${why}). Check that the destination runs there.`,
         url === undefined ? local : undefined,
       )
     })
@@ -79,14 +84,14 @@ async function answerOf(response: Response, base: string): Promise<unknown> {
   if (response.ok && answer) return answer
   const { code, message } = answer?.error ?? {
     code: 'no_destination',
-    message: `${base} answers ${response.status}, and not as a destination does: is it --url of one?`,
+    message: `${base} answered ${response.status}, but not as a hookline destination does. Check --url.`,
   }
   const isToken = code === 'no_admin_token' || code === 'wrong_admin_token'
-  const fix = ' Give it with --token, or set HOOKLINE_ADMIN_TOKEN.'
+  const fix = ' Give the token with --token, or set HOOKLINE_ADMIN_TOKEN.'
   throw new AdminError(code, message + (isToken ? fix : ''))
 }
 
-/** A token may be in them; that there are none, or others, does not matter to who names the URL. */
+/** With `--url`, only the token is taken from the settings, so missing or wrong settings are not an error. */
 function tryLocal(): LocalSettings | undefined {
   try {
     return readLocalSettings(undefined)

@@ -11,11 +11,17 @@ export interface CollectorOptions {
   config?: string
 }
 
-/** How these options find what is not given, for help texts. */
-export const COLLECTOR_HELP = `The write key is --key, else HOOKLINE_WRITE_KEY, else that of the first source of the settings in this folder;
-the collector is --to, else ANALYTICS_ENDPOINT, else where these settings listen.`
+/** Says in help texts where the write key and the collector come from. */
+export const COLLECTOR_HELP = `The write key is taken from --key, from HOOKLINE_WRITE_KEY, or from the first source of the settings in this folder.
+The collector is taken from --to, from ANALYTICS_ENDPOINT, or from the listen address of these settings. For
+both, the first of these that is given is used.`
 
-/** The write key and the collector; `undefined` leaves the collector to the client, which knows its variable. */
+/**
+ * Finds the write key and the collector.
+ *
+ * @returns no endpoint if `ANALYTICS_ENDPOINT` has it: the client reads this variable itself.
+ * @throws CommandError if there is no write key; SettingsError if the settings are wrong.
+ */
 export function findCollector({ to, key, config }: CollectorOptions): {
   key: string
   endpoint?: string
@@ -28,14 +34,18 @@ export function findCollector({ to, key, config }: CollectorOptions): {
   if (!local || !found) {
     throw new CommandError(
       EXIT.usage,
-      'There is no write key: give --key, set HOOKLINE_WRITE_KEY, or run this in the folder of the settings.',
+      'There is no write key. Give --key, set HOOKLINE_WRITE_KEY, or run this command in the folder with the settings.',
     )
   }
   if (to !== undefined || process.env['ANALYTICS_ENDPOINT']) return { key: found, ...endpoint }
   return { key: found, endpoint: localUrl(local.settings.listen) }
 }
 
-/** @throws CommandError that speaks of the command's options. */
+/**
+ * Opens a client.
+ *
+ * @throws CommandError if an option of the client is wrong. The message names the option of the command line.
+ */
 export function openClient(key: string, options: AnalyticsOptions): Analytics {
   try {
     return new Analytics(key, options)
@@ -46,10 +56,9 @@ export function openClient(key: string, options: AnalyticsOptions): Analytics {
 }
 
 /**
- * Makes a call of any type, with whatever was given for it: what is missing or too much, the client says better than any
- * check here.
+ * Makes a call of any type. The message is not checked here, because the client checks it and explains what is wrong.
  *
- * @throws HooklineError
+ * @throws HooklineError if the message is wrong.
  */
 export function makeCall(
   analytics: Analytics,

@@ -1,21 +1,21 @@
 import { type Command, InvalidArgumentError } from 'commander'
 
-/** Adds a command to the program: what each file of a command exports, or makes. */
+/** Adds a command to the program. Each file of a command exports one, or a function that makes one. */
 export type AddCommand = (program: Command) => void
 
-/** What the process says by its exit code. */
+/** The exit codes of the process. */
 export const EXIT = {
-  /** It is done. */
+  /** The command has done its work. */
   ok: 0,
-  /** It failed. */
+  /** The command failed. */
   failed: 1,
-  /** The command line or the settings are wrong: nothing was begun. */
+  /** The command line or the settings are wrong. The command did nothing. */
   usage: 2,
-  /** There was no answer: the same again, later, may work. */
+  /** There was no answer. The same command may work later. */
   unreachable: 3,
 } as const
 
-/** Ends a command with an exit code. An empty message prints nothing: the command has said it all. */
+/** Ends a command with an exit code. With an empty message nothing is printed, because the command has printed it all. */
 export class CommandError extends Error {
   override readonly name = 'CommandError'
 
@@ -27,7 +27,7 @@ export class CommandError extends Error {
   }
 }
 
-/** Reads an option that is a whole number within bounds. */
+/** Makes a parser for an option that is a whole number. Both bounds are allowed. */
 export function wholeNumber(min: number, max: number) {
   return (text: string): number => {
     const number = /^\d+$/.test(text) ? Number(text) : NaN
@@ -36,7 +36,7 @@ export function wholeNumber(min: number, max: number) {
   }
 }
 
-/** Whether to colour what is printed to a stream. Source: no-color.org. */
+/** Whether output to a stream is coloured. Source: no-color.org. */
 export function isColoured(stream: NodeJS.WriteStream): boolean {
   return stream.isTTY && !process.env['NO_COLOR'] && process.env['TERM'] !== 'dumb'
 }

@@ -15,26 +15,29 @@ interface DoctorOptions {
 }
 
 const EXAMPLES = `
-Goes the way of a delivery, by the code that delivers, with the secret, headers, allowNetworks and ca that the settings
-in this folder have for the URL: the name, the network, the connection, the certificates, a signed track of the user
-hookline-doctor, and once more the same with a wrong signature, which the endpoint is to refuse. Exits with 1 if a step
-fails, and with 3 if there was no answer.
+Checks each step of a delivery, with the same code that delivers: the DNS name, the network, the connection, the
+certificate, a signed track call of the user hookline-doctor, and the same call with a wrong signature, which the
+endpoint must refuse. The secret, headers, allowNetworks and ca are taken from the settings in this folder. Exits with 1
+if a step fails, and with 3 if the endpoint cannot be reached.
 
 Examples:
   $ hookline-destination doctor https://a.example.com/hook
-  $ hookline-destination doctor https://a.example.com/hook --no-post     # connects, and sends nothing
+  $ hookline-destination doctor https://a.example.com/hook --no-post     # connects, but sends nothing
   $ hookline-destination doctor https://a.example.com/hook --secret "$SECRET" --json | jq .ok`
 
-/** @param find - what examines an endpoint */
+/** @param find - Examines an endpoint. */
 export function addDoctor(find: typeof examine): AddCommand {
   return (program) => {
     program
       .command('doctor')
-      .description('find out why an endpoint gets nothing')
-      .argument('<url>', 'the endpoint', readUrl)
-      .option('-s, --secret <secret>', 'what signs (default: HOOKLINE_SECRET, or the settings)')
-      .option('-c, --config <file>', 'settings that have it')
-      .option('--no-post', 'send nothing')
+      .description('find out why an endpoint gets no messages')
+      .argument('<url>', 'URL of the endpoint', readUrl)
+      .option(
+        '-s, --secret <secret>',
+        'secret to sign with (default: HOOKLINE_SECRET or the settings)',
+      )
+      .option('-c, --config <file>', 'settings file that has the endpoint')
+      .option('--no-post', 'only connect, and send no call')
       .option('--json', 'print JSON')
       .addHelpText('after', EXAMPLES)
       .action((url: string, options: DoctorOptions) => doctor(find, url, options))
@@ -89,16 +92,16 @@ function examinationOf(url: string, { secret, config, post }: DoctorOptions) {
       messageId: `hookline-doctor-${randomUUID()}`,
     },
     from: known
-      ? `As the endpoint of ${known.destination.name} in ${file}.`
+      ? `The endpoint belongs to the destination ${known.destination.name} in ${file}. Its settings are used.`
       : file
-        ? `No destination in ${file} has this URL: its networks and authorities count all the same.`
-        : 'There are no settings here: without a secret, private networks or authorities of your own.',
+        ? `No destination in ${file} has this URL. Only allowNetworks and ca are taken from this file.`
+        : 'There are no settings in this folder. Private networks are not allowed, and only the usual authorities are trusted.',
   }
 }
 
 const STATES = { ok: ['green', 'ok'], failed: ['red', 'failed'], skipped: ['gray', '-'] } as const
 
-/** A finding in a line, and its fix in a second one. */
+/** Prints a finding in one line, and its fix in a second one. */
 function findingLines(finding: Finding, colour: boolean): string {
   const { step, state, found, fix, ms } = finding
   const [style, word] = STATES[state]

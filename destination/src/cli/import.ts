@@ -35,18 +35,20 @@ interface ImportOptions extends CollectorOptions {
 }
 
 const EXAMPLES = `
-NDJSON has a call a line, as the client's methods take it, with its type. CSV has a column for each field (userId or
-user_id), and properties.…, traits.… and context.… for what is within these: numbers, booleans, lists and objects there
-are read as JSON. Give each call its timestamp: without one it counts as of now.
+NDJSON has one call in each line: its type, and the fields that the method of the client takes. CSV has one column for
+each field (userId or user_id). The columns properties.…, traits.… and context.… set fields within these objects;
+numbers, booleans, lists and objects in them are read as JSON. Give each call a timestamp: a call without one gets the
+current time.
 
-How far it got is kept in FILE.progress: killed at any time, the same command goes on from there. What is sent twice
-by that is forwarded once: a line without a messageId gets one that is made of the line. Nothing else stops it:
-a line that is no call is named, with what is wrong, and while the collector does not answer it waits.
+The progress is saved in FILE.progress. If the import is stopped or killed, the same command continues from there. Some
+calls may then be sent twice, but they are forwarded once: a line without a messageId gets one that is derived from the
+line. A line that is not a valid call is reported, and the import continues with the next line. While the collector does
+not answer, the import waits.
 
 ${COLLECTOR_HELP}
 
-Exit codes: 0 all lines were taken, 1 some were not, or the collector refuses everything, 2 the command line is wrong,
-3 stopped before the end: the same command goes on.
+Exit codes: 0 all calls were accepted, 1 some lines were refused, or the collector refuses everything, 2 the command line
+is wrong, 3 stopped before the end: run the same command to continue.
 
 Examples:
   $ hookline-destination import history.ndjson --dry-run
@@ -57,19 +59,32 @@ Examples:
 export const addImport: AddCommand = (program) => {
   program
     .command('import')
-    .description('send history from a file, through the client')
-    .addArgument(new Argument('<file>', 'NDJSON or CSV; - reads NDJSON from the standard input'))
-    .addOption(new Option('--format <format>', 'default: by the name of the file').choices(FORMATS))
-    .addOption(new Option('--type <type>', 'of lines that have none').choices(CALL_TYPES))
-    .option('--map <column=field>', 'what a CSV column is; nothing leaves it out', addToMap, {})
+    .description('send calls from a file with the client')
+    .addArgument(
+      new Argument('<file>', 'NDJSON or CSV file; - reads NDJSON from the standard input'),
+    )
+    .addOption(
+      new Option('--format <format>', 'format of the file (default: from its name)').choices(
+        FORMATS,
+      ),
+    )
+    .addOption(
+      new Option('--type <type>', 'type of the calls that have no type').choices(CALL_TYPES),
+    )
+    .option(
+      '--map <column=field>',
+      'field of a CSV column; an empty field leaves the column out',
+      addToMap,
+      {},
+    )
     .option('--to <url>', 'the collector')
     .option('-k, --key <key>', 'write key of the source')
-    .option('-c, --config <file>', 'settings that have the key and the address')
-    .option('--rate <n>', 'calls a second at most', wholeNumber(1, 1_000_000))
-    .option('--progress <file>', 'keeps how far it got (default: FILE.progress)')
-    .option('--restart', 'begin at the first line, whatever was imported')
-    .option('--bad <file>', 'write what is wrong with which line there, as NDJSON')
-    .option('--dry-run', 'check all lines, and send nothing')
+    .option('-c, --config <file>', 'settings file that has the key and the address')
+    .option('--rate <n>', 'most calls per second', wholeNumber(1, 1_000_000))
+    .option('--progress <file>', 'file that saves the progress (default: FILE.progress)')
+    .option('--restart', 'start at the first line, even if an earlier import got further')
+    .option('--bad <file>', 'write the number and the problem of each refused line, as NDJSON')
+    .option('--dry-run', 'check all lines, but send nothing')
     .option('--json', 'print the outcome as JSON')
     .addHelpText('after', EXAMPLES)
     .action((file: string, options: ImportOptions) => run(file, options))
@@ -78,7 +93,9 @@ export const addImport: AddCommand = (program) => {
 function addToMap(text: string, map: ColumnMap): ColumnMap {
   const at = text.indexOf('=')
   if (at < 1)
-    throw new InvalidArgumentError("Expected a column and its field: 'total=properties.total'.")
+    throw new InvalidArgumentError(
+      "Expected a column and its field, such as 'total=properties.total'.",
+    )
   return { ...map, [text.slice(0, at)]: text.slice(at + 1) }
 }
 
@@ -133,16 +150,16 @@ async function run(file: string, options: ImportOptions): Promise<void> {
   })
 }
 
-/** How often it is written down how far it got, in ms. */
+/** How often the progress is saved, in ms. */
 const SAVE_MS = 1_000
 
-/** How long calls on their way may take to end once it is told to stop, in ms. */
+/** How long calls that are under way may take to end after a signal to stop, in ms. */
 const STOP_MS = 5_000
 
-/** In bytes: larger than the default of 64 KB, for fewer turns of the event loop. */
+/** In bytes. Larger than the default of 64 KB, so that reading takes fewer turns of the event loop. */
 const CHUNK_BYTES = 256 * 1024
 
-/** The lines to import, and where it is kept how far that got. */
+/** Opens the lines to import, and the file that saves the progress. */
 function openSource(file: string, { format, map, progress, restart, dryRun }: ImportOptions) {
   const isStdin = file === '-'
   const kind = format ?? (isStdin ? 'ndjson' : formatOf(file))
@@ -171,7 +188,8 @@ function openSource(file: string, { format, map, progress, restart, dryRun }: Im
       writeProgress(path, saved)
     } catch (error) {
       const fix = 'Name another file with --progress.'
-      throw new CommandError(EXIT.failed, `${path}: ${(error as Error).message}. ${fix}`)
+      const problem = `Cannot save the progress in ${path}: ${(error as Error).message}.`
+      throw new CommandError(EXIT.failed, `${problem} ${fix}`)
     }
   }
   return { rows, from, size, save }
@@ -183,7 +201,7 @@ function formatOf(file: string): Format {
   if (['ndjson', 'jsonl', 'json'].includes(extension)) return 'ndjson'
   throw new CommandError(
     EXIT.usage,
-    `${file}: say what it is with --format ${FORMATS.join(' or ')}.`,
+    `The format of ${file} is not clear from its name. Give --format ${FORMATS.join(' or ')}.`,
   )
 }
 
@@ -191,7 +209,7 @@ function sizeOf(file: string): number {
   try {
     return statSync(file).size
   } catch (error) {
-    throw new CommandError(EXIT.usage, `${file}: it can't be read: ${(error as Error).message}`)
+    throw new CommandError(EXIT.usage, `Cannot read ${file}: ${(error as Error).message}`)
   }
 }
 
@@ -204,7 +222,7 @@ function earlier(path: string, file: string): Progress | undefined {
   }
   if (progress) {
     console.error(
-      `Going on after line ${progress.line.toLocaleString('en-US')}, where an earlier import got to.`,
+      `Continuing after line ${progress.line.toLocaleString('en-US')}, where an earlier import stopped.`,
     )
   }
   return progress
@@ -220,13 +238,13 @@ function openCollector(options: ImportOptions) {
   return { analytics: openClient('dry-run', { ...settings, fetch: () => Promise.resolve(answer) }) }
 }
 
-/** So many bad lines are printed. */
+/** The most refused lines that are printed. */
 const MAX_PRINTED = 20
 
 function badLines({ bad: file }: ImportOptions) {
   const stream = file === undefined ? undefined : createWriteStream(file)
   stream?.on('error', (error) => {
-    console.error(`--bad: ${error.message}`)
+    console.error(`Cannot write the file of --bad: ${error.message}`)
   })
   let count = 0
   return {
@@ -237,7 +255,7 @@ function badLines({ bad: file }: ImportOptions) {
       if (count <= MAX_PRINTED) console.error(`${clear}line ${line}: ${problem}`)
       else if (count === MAX_PRINTED + 1) {
         console.error(
-          `${clear}More lines are wrong; ${stream ? `see ${file}` : '--bad FILE writes them all'}.`,
+          `${clear}More lines were refused. ${stream ? `See ${file}.` : 'Give --bad FILE to write them all to a file.'}`,
         )
       }
     },
@@ -253,13 +271,13 @@ function share(offset: number, size: number): number {
   return size === 0 ? 1 : Math.min(1, offset / size)
 }
 
-/** Behind the numbers: what is wrong, if anything is. */
+/** The note after the numbers of the progress; empty if nothing is wrong. */
 function noteOf(work: Import, startedAt: number): string {
   const silentMs = performance.now() - Math.max(work.answeredAt, startedAt)
   return [
-    work.bad > 0 ? `${work.bad.toLocaleString('en-US')} wrong` : '',
+    work.bad > 0 ? `${work.bad.toLocaleString('en-US')} refused` : '',
     work.isWaiting && silentMs > 5_000
-      ? `no answer for ${formatSeconds(silentMs / 1_000)}, trying on`
+      ? `no answer for ${formatSeconds(silentMs / 1_000)}, still trying`
       : '',
   ]
     .filter(Boolean)
@@ -268,7 +286,8 @@ function noteOf(work: Import, startedAt: number): string {
 
 function explain(error: unknown): CommandError {
   const { message } = error as Error
-  return new CommandError(EXIT.failed, `Stopped: ${message}\nThe same command goes on.`)
+  const fix = 'Fix this, then run the same command to continue.'
+  return new CommandError(EXIT.failed, `The import stopped: ${message}\n${fix}`)
 }
 
 function print(
@@ -286,14 +305,18 @@ function print(
     const rate = Math.round(accepted / Math.max(0.001, ms / 1_000))
     const took = `${formatSeconds(ms / 1_000)}, ${rate.toLocaleString('en-US')}/s`
     const of = accepted.toLocaleString('en-US')
-    if (dryRun) console.log(`${of} calls are right; nothing was sent.`)
-    else if (place.line === before) console.log('There are no lines that were not imported before.')
+    if (dryRun) console.log(`${of} calls are valid. Nothing was sent.`)
+    else if (place.line === before) console.log('There are no new lines to import.')
     else console.log(`Imported ${of} calls (${took}).`)
-    if (bad > 0) console.log(`${bad.toLocaleString('en-US')} lines were not taken.`)
+    if (bad > 0) console.log(`${bad.toLocaleString('en-US')} lines were refused.`)
     if (undated > 0) {
-      console.log(`${undated.toLocaleString('en-US')} had no timestamp: they count as of now.`)
+      console.log(
+        `${undated.toLocaleString('en-US')} calls have no timestamp. They get the current time.`,
+      )
     }
-    if (isStopped) console.log(`Stopped after line ${place.line}. The same command goes on.`)
+    if (isStopped) {
+      console.log(`Stopped after line ${place.line}. Run the same command to continue.`)
+    }
   }
   if (isStopped) throw new CommandError(EXIT.unreachable, '')
   if (bad > 0) throw new CommandError(EXIT.failed, '')

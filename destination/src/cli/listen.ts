@@ -23,32 +23,36 @@ interface ListenOptions {
 }
 
 const EXAMPLES = `
-Signatures are checked with --secret, else with HOOKLINE_SECRET, else with the secrets of the settings in
-this folder. With --count, the exit code is 1 if one of them did not hold.
+Signatures are checked with --secret, with HOOKLINE_SECRET, or with the secrets of the settings in this folder. The first
+of these that is given is used. With --count, the exit code is 1 if a signature was wrong or missing.
 
 Examples:
-  $ hookline-destination listen                          # beside a service in this folder
-  $ hookline-destination listen --status 500,500,200     # each message is refused twice, then taken
+  $ hookline-destination listen                          # with the secrets of the settings in this folder
+  $ hookline-destination listen --status 500,500,200     # refuses each message twice, then accepts it
   $ hookline-destination listen --count 1 --json | jq -r .messageId`
 
 export const addListen: AddCommand = (program) => {
   program
     .command('listen')
-    .description('receive webhooks here, and print each with whether its signature holds')
-    .option('-p, --port <number>', 'port; 0 takes a free one', wholeNumber(0, 65_535), 4000)
+    .description('receive webhooks on this machine, check their signatures, and print them')
+    .option('-p, --port <number>', 'port; 0 picks a free one', wholeNumber(0, 65_535), 4000)
     .option('--host <address>', 'address to listen on', '127.0.0.1')
     .option('-s, --secret <secret>', "the destination's sharedSecret")
-    .option('-c, --config <file>', 'settings that have the secrets')
+    .option('-c, --config <file>', 'settings file that has the secrets')
     .option(
       '--status <codes>',
-      'statuses to answer the attempts of a message with, in turn; the last one stays',
+      'statuses that answer the first, second, … attempt of a message; the last one repeats',
       readStatuses,
       [200],
     )
-    .option('--delay <ms>', 'how long each answer waits', wholeNumber(0, 3_600_000), 0)
-    .option('-n, --count <number>', 'exit after so many requests', wholeNumber(1, 1_000_000_000))
-    .option('-v, --verbose', 'print the bodies too')
-    .option('--json', 'print a line of JSON for each request')
+    .option('--delay <ms>', 'how long to wait before each answer', wholeNumber(0, 3_600_000), 0)
+    .option(
+      '-n, --count <number>',
+      'exit after this number of requests',
+      wholeNumber(1, 1_000_000_000),
+    )
+    .option('-v, --verbose', 'also print the bodies')
+    .option('--json', 'print one line of JSON for each request')
     .addHelpText('after', EXAMPLES)
     .action((options: ListenOptions) => listen(options))
 }
@@ -59,7 +63,7 @@ function readStatuses(text: string): number[] {
     return statuses
   }
   throw new InvalidArgumentError(
-    'Expected statuses from 200 to 599 with commas, such as 500,500,200.',
+    'Expected statuses from 200 to 599, separated by commas, such as 500,500,200.',
   )
 }
 
@@ -88,13 +92,15 @@ async function listen(options: ListenOptions): Promise<void> {
     },
   })
   const url = await listening(server, options)
-  // Beside what arrives, so that a pipe gets that alone.
-  console.error(`Listening on ${url}. ${from} Ctrl-C stops.`)
+  // Goes to the standard error, so that a pipe gets nothing but the requests.
+  console.error(`Listening on ${url}. ${from} Press Ctrl-C to stop.`)
   await new Promise((resolve) => server.once('close', resolve))
-  if (wrong > 0) throw new CommandError(EXIT.failed, `Of the signatures, ${wrong} did not hold.`)
+  if (wrong > 0) {
+    throw new CommandError(EXIT.failed, `Requests with a wrong or missing signature: ${wrong}.`)
+  }
 }
 
-/** The secrets to check with, and a sentence that says where they are from. */
+/** Finds the secrets to check with, and says in a sentence where they come from. */
 function findSecrets({ secret, config }: ListenOptions): { secrets: string[]; from: string } {
   const given = secret ?? process.env['HOOKLINE_SECRET']
   if (given) {
@@ -113,13 +119,13 @@ function findSecrets({ secret, config }: ListenOptions): { secrets: string[]; fr
       from: `Signatures are checked with the secret of ${names} in ${shownFile(local.file)}.`,
     }
   } catch (error) {
-    // Of a service that has its environment elsewhere; unless it was asked for, listening comes first.
+    // The settings may need environment variables that only the service has. Without --config that is no reason to fail.
     if (config !== undefined || !(error instanceof SettingsError)) throw error
     return { secrets: [], from: `${UNCHECKED}\n(${error.message})\n` }
   }
 }
 
-const UNCHECKED = 'Signatures are not checked: give --secret.'
+const UNCHECKED = 'Signatures are not checked. Give --secret to check them.'
 
 async function listening(server: Server, { host, port }: ListenOptions): Promise<string> {
   await new Promise<void>((resolve, reject) => {
@@ -127,7 +133,7 @@ async function listening(server: Server, { host, port }: ListenOptions): Promise
       const address = formatListen({ host, port })
       const why =
         error.code === 'EADDRINUSE'
-          ? 'something listens there already. Give another --port.'
+          ? 'another process listens there. Give another --port.'
           : `${error.message}.`
       reject(new CommandError(EXIT.failed, `Could not listen on ${address}: ${why}`))
     })
@@ -149,7 +155,7 @@ const SIGNATURES = {
   unchecked: ['gray', 'signature not checked'],
 } as const
 
-/** A request in one line, and in a second one why it would be refused. */
+/** Describes a request in one line, and in a second one why it would be refused. */
 export function arrivalLine(arrival: Arrival, colour: boolean): string {
   const { at, type, event, user, signature, messageId, attempt, bytes, status, reason } = arrival
   const paint = (style: Parameters<typeof styleText>[0], text: string) =>

@@ -2,18 +2,18 @@ import { findSettings, readSettings } from '../settings/read.js'
 import { SettingsError } from '../settings/settings-error.js'
 import type { Settings } from '../settings/settings.js'
 
-/** The settings of the service that runs beside, and the file that they are in. */
+/** The settings in the folder of the command, and their file. */
 export interface LocalSettings {
   file: string
   settings: Settings
 }
 
 /**
- * Reads the settings of the folder that the command runs in, if there are any, so that a first try needs no
- * options.
+ * Reads the settings in the folder where the command runs, so that a first try needs no options.
  *
- * @param config - the file, if it was named: then it must be there
- * @throws SettingsError if there are some that are wrong.
+ * @param config - The file that was named with `--config`. It must exist.
+ * @returns `undefined` if no file was named and the folder has none.
+ * @throws SettingsError if the settings are wrong, or the named file does not exist.
  */
 export function readLocalSettings(config: string | undefined): LocalSettings | undefined {
   try {

@@ -11,7 +11,7 @@ interface MigrateOptions {
   json?: true
 }
 
-/** What moves deliveries, as far as a command line has to do with it. */
+/** What the command needs to open stores and to move deliveries. */
 export interface MigrateParts {
   open: (url: string) => Promise<Store>
   migrate: (
@@ -22,31 +22,34 @@ export interface MigrateParts {
 }
 
 const EXAMPLES = `
-Moves all that is stored: what waits, with its attempts so far and when it is tried next, dead letters, and the log.
-Stop what serves from the first store; the second one may be served from meanwhile. Nothing is taken from the first
-one. A move that was cut off is made again by the same command: what is there already stays as it is. At the end both
-are compared.
+Moves everything that is stored: the backlog with its attempts and the time of the next attempt, the dead letters, and
+the log. First stop every process that uses the first store. The second store may be in use. Nothing is deleted from the
+first store. If the move is interrupted, run the same command again: it does not change deliveries that the second store
+has already. At the end, the command compares both stores.
 
 Examples:
   $ hookline-destination migrate --from sqlite:./data/hookline.db --to postgres://hookline:secret@db/hookline
   $ hookline-destination migrate --from "$OLD" --to "$NEW" --json
 
-With --json, lines of {"stage","done","total"} go to the standard error, and the result to the standard output. Ends
-with 0 if both stores have the same in the end, or the second one has gone on; with 1 if not.`
+With --json, lines of {"stage","done","total"} go to the standard error, and the result goes to the standard output.
+Exits with 0 if every delivery is in the second store, either equal or already further on there, and with 1 if not.`
 
-/** @param parts - the stores, and what moves between them */
+/** @param parts - What opens stores and moves deliveries between them. */
 export function addMigrate({ open, migrate }: MigrateParts): AddCommand {
   return (program) => {
     program
       .command('migrate')
       .description('move everything from one store to another')
-      .requiredOption('--from <url>', 'the store that has it: sqlite: and a path, or postgres://')
-      .requiredOption('--to <url>', 'the one that gets it')
+      .requiredOption('--from <url>', 'store to move from: sqlite: and a path, or postgres://')
+      .requiredOption('--to <url>', 'store to move to')
       .option('--json', 'print JSON')
       .addHelpText('after', EXAMPLES)
       .action(async ({ from, to, json }: MigrateOptions) => {
         if (from === to) {
-          throw new CommandError(EXIT.usage, '--from and --to are the same store: name two.')
+          throw new CommandError(
+            EXIT.usage,
+            '--from and --to name the same store. Give two different stores.',
+          )
         }
         const first = await opened(open, from, '--from')
         const second = await opened(open, to, '--to').catch(async (error: unknown) => {
@@ -60,7 +63,7 @@ export function addMigrate({ open, migrate }: MigrateParts): AddCommand {
         } catch (error) {
           throw new CommandError(
             EXIT.failed,
-            `Cut off: ${(error as Error).message}\nThe same command again goes on with it.`,
+            `The move stopped: ${(error as Error).message}\nRun the same command again to continue.`,
           )
         } finally {
           await Promise.all([first.close(), second.close()])
@@ -83,25 +86,28 @@ async function opened(open: MigrateParts['open'], url: string, option: string): 
 function describe(result: Migrated, to: string): string {
   const { total, moved, known, same, ahead, different, differences } = result
   const lines = [
-    `${total} deliveries: ${moved} moved, ${known} were there already.`,
-    `Compared: ${same} are the same, ${ahead} have gone on since, ${different} differ.`,
+    `${total} deliveries: ${moved} were moved, ${known} were already in the second store.`,
+    `Comparison: ${same} are equal, ${ahead} are already further on in the second store, ${different} differ.`,
     ...differences.map(
       ({ messageId, source, destination, what }) =>
         `  ${JSON.stringify(messageId)} from ${source} to ${destination}: ${what}`,
     ),
   ]
-  if (different > 0) lines.push('Something is wrong: keep the first store, and run it again.')
-  else lines.push(`All of it is in ${to}. Set "store" to it, and put the first one away.`)
+  if (different > 0) {
+    lines.push('The stores differ. Keep the first store, and run the same command again.')
+  } else {
+    lines.push(`Everything is in ${to}. Set "store" to it, and stop using the first store.`)
+  }
   return lines.join('\n')
 }
 
 const NAMES = { copy: 'moving', compare: 'comparing' }
 
-/** How often a progress that changes is drawn, or told, in ms. */
+/** How often the progress is drawn on a terminal, or printed as a line, in ms. */
 const DRAW_MS = 100
 const TELL_MS = 2_000
 
-/** Passes on what comes no more often than that, and the end of each stage. */
+/** Limits how often the progress is shown. The end of each stage is always shown. */
 function spaced(
   ms: number,
   show: (progress: MigrateProgress) => void,

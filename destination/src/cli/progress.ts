@@ -1,27 +1,27 @@
 import { performance } from 'node:perf_hooks'
 
-/** How far a long work has got. */
+/** The progress of a long task. */
 export interface Progress {
-  /** Of the total, so much: 0 to 1; `undefined` if the total is not known. */
+  /** The part of the total that is done, from 0 to 1; `undefined` if the total is not known. */
   share: number | undefined
-  /** Things that are done. */
+  /** The number of things that are done. */
   done: number
-  /** What is said behind the numbers. */
+  /** A note that is shown after the numbers. */
   note?: string
 }
 
-/** In ms. */
+/** How often the progress is drawn on a terminal, or printed as a line, in ms. */
 const DRAW_MS = 100
 const TELL_MS = 10_000
 const BAR_WIDTH = 24
 
 /**
- * Shows how far a work has got, on the standard error: a bar with the rate and the time that is left on a terminal, else
- * a line now and then.
+ * Shows the progress of a task on the standard error: on a terminal as a bar with the rate and the remaining time, else
+ * as a line every 10 s.
  *
- * @param doing - what is being done, such as `importing`
- * @param look - how far it is
- * @returns ends it, with a last look.
+ * @param doing - The name of the task, such as `importing`.
+ * @param look - Gives the current progress.
+ * @returns a function that ends the display. On a terminal it draws the progress a last time.
  */
 export function showProgress(doing: string, look: () => Progress): () => void {
   const { stderr } = process
@@ -64,7 +64,7 @@ export function bar(share: number, width: number): string {
   return '█'.repeat(Math.round(share * width)).padEnd(width, '░')
 }
 
-/** `1 h 5 min`, `12 min 30 s`, `8 s`. */
+/** Formats a duration: `1 h 5 min`, `12 min 30 s`, `8 s`. */
 export function formatSeconds(seconds: number): string {
   const whole = Math.round(seconds)
   const [hours, minutes] = [Math.floor(whole / 3_600), Math.floor(whole / 60) % 60]

@@ -2,41 +2,41 @@ import { createServer, type IncomingMessage, type Server } from 'node:http'
 import { buffer } from 'node:stream/consumers'
 import { parseWebhook, WebhookVerificationError } from 'hookline/webhook'
 
-/** A request as it arrived at the local receiver, and how it was answered. */
+/** A request that the local receiver got, and its answer. */
 export interface Arrival {
   at: string
   path: string
-  /** `unchecked` if there is no secret to check it with. */
+  /** `unchecked` if there is no secret. */
   signature: 'ok' | 'missing' | 'wrong' | 'unchecked'
-  /** Why the signature does not hold, or the body is no event; with the fix. */
+  /** Why the signature is wrong or the body is not an event, with the fix. */
   reason?: string
   type?: string
   user?: string
-  /** The event of a track, the group of a group, the name of a screen or page. */
+  /** The event of a track, the groupId of a group, or the name of a screen or page. */
   event?: string
   messageId?: string
   attempt?: number
   bytes: number
-  /** The answer's status. */
+  /** The status of the answer. */
   status: number
   body: string
 }
 
 /** How the local receiver answers. */
 export interface ReceiverOptions {
-  /** Any of them may have signed; none leaves signatures unchecked. */
+  /** A signature by any of them is right. If there are none, signatures are not checked. */
   secrets: readonly string[]
-  /** The statuses that a message's attempts get, in turn; the last one stays. */
+  /** The statuses that answer the first, second, … attempt of a message. The last one repeats. */
   statuses: readonly number[]
-  /** How long each answer waits, in ms. */
+  /** How long to wait before each answer, in ms. */
   delayMs: number
-  /** Told of each request as it arrives, before it is answered. */
+  /** Is called for each request when it arrives, before the answer. */
   onArrival: (arrival: Arrival) => void
-  /** Told of each answer that is out. */
+  /** Is called for each answer that has been written. */
   onAnswered?: () => void
 }
 
-/** Creates a server that takes whatever is posted to it. */
+/** Creates a server that answers every POST and checks its signature. */
 export function createReceiver(options: ReceiverOptions): Server {
   const seen = new Map<string, number>()
   const statusFor = (messageId: string): number => {
@@ -48,7 +48,7 @@ export function createReceiver(options: ReceiverOptions): Server {
     if (request.method !== 'POST') {
       response
         .writeHead(405, { allow: 'POST' })
-        .end('This is hookline-destination listen: POST to it.\n')
+        .end('This is hookline-destination listen. It accepts only POST requests.\n')
       return
     }
     void buffer(request).then(
@@ -59,7 +59,7 @@ export function createReceiver(options: ReceiverOptions): Server {
           response.writeHead(status).end(() => options.onAnswered?.())
         }, options.delayMs)
       },
-      () => undefined, // the sender hung up: nobody is there to be answered
+      () => undefined, // the sender closed the connection, so no answer can be sent
     )
   })
 }
@@ -80,7 +80,7 @@ function describe(request: IncomingMessage, bytes: Buffer, secrets: readonly str
   }
 }
 
-/** The value of a header; one that came several times is joined, and so never a signature. */
+/** The value of a header. Several values are joined with a comma, so that a repeated signature header never verifies. */
 function header(request: IncomingMessage, name: string): string | undefined {
   return request.headersDistinct[name]?.join(', ')
 }
@@ -124,7 +124,7 @@ function parseObject(body: string): Record<string, unknown> {
     const value: unknown = JSON.parse(body)
     if (typeof value === 'object' && value !== null) return value as Record<string, unknown>
   } catch {
-    // no JSON: nothing is known of it
+    // A body that is not JSON has no fields to show.
   }
   return {}
 }

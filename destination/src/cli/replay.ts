@@ -22,45 +22,49 @@ interface ReplayOptions extends AdminOptions {
 }
 
 const EXAMPLES = `
-Sends dead letters again: at once, with a new window of 4 hours, signed with the secret of today. Those of a message,
-or with given ids, are sent right away; by filter, or all of them, they are counted first, and sent once the count is
-confirmed: typed in, or given with --confirm. It takes the admin token.
+Sends dead letters again: immediately, with a new retry window of 4 hours, signed with the current secret. The dead
+letters of one message, or with the given ids, are sent at once. With a filter or --all they are counted first, and sent
+only after you confirm the count: type it in, or give --confirm. The command needs the admin token.
 
 Examples:
   $ hookline-destination replay --message 768084a7-4e11-4a2f-8a7a-2f6d1f0c9a55
   $ hookline-destination replay --destination crm --since 2h --dry-run
   $ hookline-destination replay --destination crm --since 2026-11-21T14:00:00Z --until 2026-11-21T15:00:00Z
-  $ hookline-destination replay --all --confirm 132     # in a script: nothing is sent if there are not 132`
+  $ hookline-destination replay --all --confirm 132     # in a script: sends nothing if the count is not 132`
 
 export const addReplay: AddCommand = (program) => {
   const command = program
     .command('replay')
     .description('send dead letters again')
     .argument('[ids...]', 'ids of deliveries, as trace shows them', readId)
-    .option('--message <id>', 'those of one message')
-    .option('--destination <name>', 'those for a destination')
-    .option('--source <name>', 'those of a source')
-    .option('--type <type>', 'those of a type: track, identify and so on')
-    .option('--event <name>', 'those of an event')
-    .option('--user <id>', 'those of a user')
-    .option('--since <when>', 'those accepted then or later: a time, or how long ago: 2h', readTime)
-    .option('--until <when>', 'those accepted before then', readTime)
-    .option('--all', 'all of them')
-    .option('--force', 'with ids or --message: also what has arrived')
-    .option('--dry-run', 'count them, and send nothing')
-    .option('--confirm <count>', 'send them if there are so many', wholeNumber(0, 1e12))
+    .option('--message <id>', 'the dead letters of this message')
+    .option('--destination <name>', 'filter: only for this destination')
+    .option('--source <name>', 'filter: only from this source')
+    .option('--type <type>', 'filter: only this type: track, identify and so on')
+    .option('--event <name>', 'filter: only this event')
+    .option('--user <id>', 'filter: only this user')
+    .option(
+      '--since <when>',
+      'filter: only accepted at this time or later; a time, or how long ago, such as 2h',
+      readTime,
+    )
+    .option('--until <when>', 'filter: only accepted before this time', readTime)
+    .option('--all', 'all dead letters')
+    .option('--force', 'with ids or --message: also deliveries that have succeeded')
+    .option('--dry-run', 'count them, but send nothing')
+    .option('--confirm <count>', 'send them if this is their count', wholeNumber(0, 1e12))
   addAdminOptions(command)
     .option('--json', 'print JSON')
     .addHelpText('after', EXAMPLES)
     .action((ids: number[], options: ReplayOptions) => replay(ids, options))
 }
 
-/** With several arguments, commander hands over what came of those before. */
+/** @param before - The ids of the arguments before this one: commander calls this once per argument. */
 function readId(text: string, before: number[] | undefined): number[] {
   const id = /^[1-9]\d{0,15}$/.test(text) ? Number(text) : NaN
   if (!Number.isSafeInteger(id)) {
     throw new InvalidArgumentError(
-      'Expected the id of a delivery, a number; --message takes others.',
+      'Expected the id of a delivery, which is a number. Give the id of a message with --message.',
     )
   }
   return [...(before ?? []), id]
@@ -72,7 +76,7 @@ function readTime(text: string): number {
   const at = /^\d{4}-\d\d-\d\d/.test(text) ? Date.parse(text) : NaN
   if (!Number.isNaN(at)) return at
   throw new InvalidArgumentError(
-    'Expected a time such as 2026-11-21T14:00:00Z, or how long ago: 30m, 2h, 1d.',
+    'Expected a time such as 2026-11-21T14:00:00Z, or how long ago, such as 30m, 2h or 1d.',
   )
 }
 
@@ -113,22 +117,25 @@ function selectionOf(ids: readonly number[], options: ReplayOptions) {
   ]
   const [selection, ...others] = selections
   if (selection && others.length === 0) return selection
-  const message2 = selection ? 'Only one of them' : 'Say what to replay'
+  const problem = selection ? 'Give only one of these' : 'Say what to replay'
   throw new CommandError(
     EXIT.usage,
-    `${message2}: ids, --message, a filter such as --destination, or --all. (--help says more)`,
+    `${problem}: ids, --message, a filter such as --destination, or --all. See --help.`,
   )
 }
 
-/** @throws CommandError if nobody confirms. */
+/** @throws CommandError if the count is not confirmed. */
 async function confirm(counted: Replayed, { confirm: given, json }: ReplayOptions): Promise<void> {
   const { matched } = counted
   if (given === matched) return
   if (given !== undefined) {
-    throw new CommandError(EXIT.failed, `There are ${matched}, not ${given}: nothing was sent.`)
+    throw new CommandError(
+      EXIT.failed,
+      `The count is ${matched}, not ${given}. Nothing was sent. Give --confirm ${matched} to send them.`,
+    )
   }
   if (json || !process.stdin.isTTY) {
-    const message = `${describe(counted)}\nNothing was sent: give --confirm ${matched} to send them.`
+    const message = `${describe(counted)}\nNothing was sent. Give --confirm ${matched} to send them.`
     throw new CommandError(EXIT.usage, message)
   }
   const lines = createInterface({ input: process.stdin, output: process.stderr })
@@ -144,7 +151,9 @@ function print(result: Replayed, { json }: ReplayOptions): void {
 function describe({ matched, replayed, byDestination, dryRun }: Replayed): string {
   const parts = byDestination.map(({ name, count }) => `${count} for ${name}`).join(', ')
   if (dryRun || matched === 0) {
-    return matched === 0 ? 'There is none to replay.' : `There are ${matched} to replay: ${parts}.`
+    return matched === 0
+      ? 'There is nothing to replay.'
+      : `Deliveries to replay: ${matched} (${parts}).`
   }
-  return `${replayed} sent again: ${parts}. \`trace\` tells what becomes of each.`
+  return `Deliveries sent again: ${replayed} (${parts}). Use \`trace\` to see the result of each.`
 }

@@ -8,13 +8,13 @@ Exit codes:
   0  done
   1  failed
   2  the command line or the settings are wrong
-  3  no answer: the same again, later, may work`
+  3  no answer: try the same command again later`
 
 /**
  * Runs the command line.
  *
- * @param argv - what comes after the program's name
- * @returns the exit code.
+ * @param argv - The arguments after the name of the program.
+ * @returns the exit code, see {@link EXIT}.
  */
 export async function run(
   argv: readonly string[],
@@ -24,17 +24,17 @@ export async function run(
     .description('Collects analytics calls and forwards each as a signed POST.')
     .version(version)
     .exitOverride()
-    .showHelpAfterError('(--help says more)')
+    .showHelpAfterError('(see --help)')
     .addHelpText('after', EXIT_CODES)
   for (const add of commands) add(program)
-  // Whoever reads the output has seen enough: `listen | head -3`.
+  // In `listen | head -3` the reader ends first, and the next write fails with EPIPE. Without a listener that throws.
   const leave = () => process.exit(EXIT.failed)
   process.stdout.on('error', leave)
   try {
     await program.parseAsync(argv, { from: 'user' })
     return EXIT.ok
   } catch (error) {
-    // It has printed its message already.
+    // Commander has printed the message itself.
     if (error instanceof CommanderError) return error.exitCode === 0 ? EXIT.ok : EXIT.usage
     const { message, exitCode } = explain(error)
     if (message !== '') console.error(message)
@@ -44,7 +44,7 @@ export async function run(
   }
 }
 
-/** What to say of an error. What nobody expected keeps its stack: it is a bug. */
+/** The message and the exit code for an error. An unexpected error is a bug, so its stack is printed too. */
 function explain(error: unknown): { message: string; exitCode: number } {
   if (error instanceof CommandError) return error
   if (error instanceof SettingsError) return { message: error.message, exitCode: EXIT.usage }

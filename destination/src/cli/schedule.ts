@@ -1,7 +1,7 @@
 import { InvalidArgumentError } from 'commander'
 import type { AddCommand } from './command.js'
 
-/** When an attempt is made: the earliest and the latest, in ms after the first. */
+/** The earliest and the latest time of an attempt, in ms after the first attempt. */
 export interface PlannedAttempt {
   attempt: number
   earliestMs: number
@@ -16,16 +16,16 @@ interface ScheduleOptions {
 const EXAMPLES = `
 Examples:
   $ hookline-destination schedule
-  $ hookline-destination schedule --from 2026-11-21T14:00:00Z    # of a message that was first tried then
+  $ hookline-destination schedule --from 2026-11-21T14:00:00Z    # for a first attempt at this time
   $ hookline-destination schedule --json | jq .[-1]`
 
-/** @param plannedAttempts - gives the attempts of a message that never arrives, in order */
+/** @param plannedAttempts - Gives all attempts of a message that no endpoint accepts, in order. */
 export function addSchedule(plannedAttempts: () => PlannedAttempt[]): AddCommand {
   return (program) => {
     program
       .command('schedule')
-      .description('print when a message that does not arrive is tried again, through the 4 hours')
-      .option('--from <iso>', 'when the first attempt was: prints times of day', readDate)
+      .description('print when a message that fails is tried again during its 4 hours')
+      .option('--from <iso>', 'time of the first attempt: prints dates and times', readDate)
       .option('--json', 'print JSON')
       .addHelpText('after', EXAMPLES)
       .action(({ from, json }: ScheduleOptions) => {
@@ -47,7 +47,7 @@ function readDate(text: string): Date {
   const date = new Date(text)
   if (/^\d{4}-\d\d-\d\d/.test(text) && !Number.isNaN(date.getTime())) return date
   throw new InvalidArgumentError(
-    'Expected a date and time as ISO 8601 has it: 2026-11-21T14:00:00Z.',
+    'Expected a date and time in ISO 8601, such as 2026-11-21T14:00:00Z.',
   )
 }
 
@@ -57,7 +57,11 @@ function withDates(attempt: PlannedAttempt, from: Date | undefined) {
   return { ...attempt, earliest: at(attempt.earliestMs), latest: at(attempt.latestMs) }
 }
 
-/** The schedule as a table. */
+/**
+ * Formats the schedule as a table.
+ *
+ * @param from - The time of the first attempt. With it the table has dates; without it, durations since that attempt.
+ */
 export function scheduleLines(attempts: readonly PlannedAttempt[], from?: Date): string[] {
   const say = from
     ? (ms: number) => new Date(from.getTime() + ms).toISOString().slice(0, 19) + 'Z'
@@ -66,7 +70,7 @@ export function scheduleLines(attempts: readonly PlannedAttempt[], from?: Date):
     String(attempt),
     say(earliestMs),
     say(latestMs),
-    index === attempts.length - 1 ? 'the last: then it is a dead letter' : '',
+    index === attempts.length - 1 ? 'the last attempt: then it is a dead letter' : '',
   ])
   const table = [['attempt', 'earliest', 'latest', ''], ...rows]
   const widths = [0, 1, 2].map((column) =>
@@ -80,7 +84,7 @@ export function scheduleLines(attempts: readonly PlannedAttempt[], from?: Date):
   )
 }
 
-/** A time in its two largest units: `2.4 s`, `1 min 20 s`, `3 h 42 min`. */
+/** Formats a duration in its two largest units: `2.4 s`, `1 min 20 s`, `3 h 42 min`. */
 function formatMs(ms: number): string {
   const seconds = Math.round(ms / 100) / 10
   if (seconds < 60) return `${seconds} s`

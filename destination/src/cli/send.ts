@@ -11,7 +11,7 @@ import {
 } from './collector-client.js'
 import { CommandError, EXIT, wholeNumber, type AddCommand } from './command.js'
 
-/** How often a call is sent again, beyond which somebody who looks on has seen enough. */
+/** The client retries more often by default. A person who waits at a terminal wants the error sooner. */
 const MAX_RETRIES = 3
 
 interface SendOptions extends CollectorOptions {
@@ -35,8 +35,8 @@ interface SendOptions extends CollectorOptions {
 const EXAMPLES = `
 ${COLLECTOR_HELP}
 
-Exit codes: 0 accepted, 1 refused, 2 the call is wrong (nothing was sent), 3 no answer: it may have arrived, and
-can be sent again with the same --message-id.
+Exit codes: 0 accepted, 1 refused, 2 the call is wrong and nothing was sent, 3 no answer: the call may have arrived. It
+is safe to send it again with the same --message-id.
 
 Examples:
   $ hookline-destination send track --event 'Order Completed' --user u1 --properties '{"total": 42}'
@@ -46,14 +46,14 @@ Examples:
 export const addSend: AddCommand = (program) => {
   program
     .command('send')
-    .description('send one call to a collector, and wait for what becomes of it')
-    .addArgument(new Argument('<type>', 'which call').choices(CALL_TYPES))
+    .description('send one call to a collector, and wait for the result')
+    .addArgument(new Argument('<type>', 'type of the call').choices(CALL_TYPES))
     .option('--to <url>', 'the collector')
     .option('-k, --key <key>', 'write key of the source')
-    .option('-c, --config <file>', 'settings that have the key and the address')
+    .option('-c, --config <file>', 'settings file that has the key and the address')
     .option('-u, --user <id>', 'userId')
     .option('-a, --anonymous <id>', 'anonymousId')
-    .option('-e, --event <name>', "the event's name, for track")
+    .option('-e, --event <name>', 'name of the event, for track')
     .option('--properties <json>', 'properties, for track, page and screen', readObject)
     .option('--traits <json>', 'traits, for identify and group', readObject)
     .option('--name <name>', 'name, for page and screen')
@@ -61,9 +61,9 @@ export const addSend: AddCommand = (program) => {
     .option('--group <id>', 'groupId, for group')
     .option('--previous <id>', 'previousId, for alias')
     .option('--context <json>', 'context', readObject)
-    .option('--integrations <json>', 'which destinations get it', readObject)
-    .option('--timestamp <iso>', 'when it happened (default: now)')
-    .option('--message-id <id>', 'the id by which receivers know it (default: a new one)')
+    .option('--integrations <json>', 'which destinations get the call', readObject)
+    .option('--timestamp <iso>', 'when the event happened (default: now)')
+    .option('--message-id <id>', 'id by which receivers recognize the call (default: a new one)')
     .option('--timeout <ms>', 'how long to try', wholeNumber(1, 3_600_000), 15_000)
     .option('--json', 'print the outcome as JSON')
     .addHelpText('after', EXAMPLES)
@@ -76,7 +76,7 @@ function readObject(text: string): object {
     value = JSON.parse(text)
   } catch {
     throw new InvalidArgumentError(
-      `It is no JSON: expected an object in quotes, such as '{"a": 1}'.`,
+      `This is not valid JSON. Expected an object in quotes, such as '{"a": 1}'.`,
     )
   }
   if (typeof value === 'object' && value !== null && !Array.isArray(value)) return value
@@ -102,10 +102,10 @@ async function send(type: CallType, options: SendOptions): Promise<void> {
   throw new CommandError(exitCode, options.json ? '' : message)
 }
 
-/** Why it was not accepted. The client's own words speak of its methods, which nobody called here. */
+/** Why the call was not accepted. The client's own message for a timeout names its method `close`, which nobody called. */
 function explain({ code, message }: HooklineError, { timeout }: SendOptions): string {
   if (code !== 'close_timeout') return message
-  return `There was no answer within ${timeout} ms: it may or may not have arrived.`
+  return `There was no answer within ${timeout} ms. The call may or may not have arrived.`
 }
 
 function describeCall(type: CallType, { event, user, anonymous }: SendOptions): string {
@@ -113,7 +113,7 @@ function describeCall(type: CallType, { event, user, anonymous }: SendOptions): 
   return [type, event && JSON.stringify(event), who && `of ${who}`].filter(Boolean).join(' ')
 }
 
-/** Sends one call through the client, and gives what became of it. */
+/** Sends one call with the client. The result has an error if the call was not accepted, else the report. */
 async function deliver(
   type: CallType,
   options: SendOptions,
@@ -140,7 +140,7 @@ async function deliver(
   return { ...(error && { error }), ...(report && { report }) }
 }
 
-/** The fields of a call, as far as they were given. */
+/** The fields of the call that were given on the command line. */
 function messageOf(options: SendOptions): Record<string, unknown> {
   const { user, anonymous, event, group, previous, name, category, properties, traits } = options
   const { context, integrations, timestamp, messageId } = options

@@ -31,40 +31,43 @@ interface ServeOptions {
 }
 
 const EXAMPLES = `
-SIGHUP reads the settings again, and keeps the old ones if the new are wrong. SIGTERM and SIGINT end what is under
-way, and then the process, with 0, within 10 s; a second one ends it at once, with 1.
+SIGHUP reads the settings again. If they are wrong, the old ones stay in use. SIGTERM and SIGINT let requests under way
+finish, and end the process within 10 s, with exit code 0. A second signal ends it at once, with exit code 1.
 
 Examples:
-  $ hookline-destination serve --init          # writes settings that work here, and runs by them
+  $ hookline-destination serve --init          # writes example settings, and starts with them
   $ hookline-destination serve --config /etc/hookline/hookline.config.yaml
-  $ hookline-destination serve --check         # in a deployment, before the restart
-  $ hookline-destination serve --role worker   # delivers what the collectors of the same PostgreSQL took`
+  $ hookline-destination serve --check         # checks the settings before a restart
+  $ hookline-destination serve --role worker   # delivers the calls that collectors stored in the same PostgreSQL`
 
-/** @param start - the composition root */
+/** @param start - Starts a destination. The program passes the composition root. */
 export function addServe(start: StartDestination): AddCommand {
   return (program) => {
     program
       .command('serve')
-      .description('collect calls, and forward them')
+      .description('collect calls and forward them')
       .option(
         '-c, --config <file>',
-        `settings (default: ${SETTINGS_FILES[0]} or .yaml in this folder)`,
+        `settings file (default: ${SETTINGS_FILES[0]} or .yaml in this folder)`,
       )
       .addOption(
-        new Option('--role <role>', 'what this process does; with PostgreSQL, any number of each')
+        new Option(
+          '--role <role>',
+          'what this process does; PostgreSQL allows any number of processes in each role',
+        )
           .choices(ROLES)
           .default('all'),
       )
-      .option('--check', 'check the settings, show them without their secrets, and end')
-      .option('--init', 'write settings to start from, with a new key and secret')
+      .option('--check', 'check the settings, print them without their secrets, and exit')
+      .option('--init', 'write example settings with a new key and secret')
       .option('--json', 'with --check: print JSON')
       .option(
         '--log-level <level>',
         `${LOG_LEVELS.join(', ')} (default: LOG_LEVEL, or info)`,
         readLevel,
       )
-      .option('--pretty', 'log lines for people (default: on a terminal)')
-      .option('--no-pretty', 'log JSON')
+      .option('--pretty', 'write log lines for people (default: on a terminal)')
+      .option('--no-pretty', 'write log lines in JSON')
       .addHelpText('after', EXAMPLES)
       .action((options: ServeOptions) => {
         if (options.init) init(options.config ?? SETTINGS_FILES[0])
@@ -91,17 +94,17 @@ async function serve(start: StartDestination, file: string, options: ServeOption
   })
   const stop = untilStopped()
   const starting = start(settings, log, options.role)
-  reloadOnSignal(starting, file, log) // before the start has ended: a signal without a listener ends the process
+  reloadOnSignal(starting, file, log) // before the start ends, because SIGHUP without a listener ends the process
   const running = await starting.catch((error: unknown) => {
     throw explainStart(error, settings, file)
   })
   logStart(log, running, settings, options.role)
   await flush()
 
-  log.info({ signal: await stop }, 'stopping: ending what is under way')
+  log.info({ signal: await stop }, 'stopping: requests under way may finish')
   const exitCode = await closeInTime(running, log)
   await flush()
-  if (exitCode !== EXIT.ok) throw new CommandError(exitCode, '') // the log has it
+  if (exitCode !== EXIT.ok) throw new CommandError(exitCode, '') // the log has the reason
 }
 
 function levelOfEnvironment(): LogLevel {

@@ -13,29 +13,29 @@ import {
 import { CommandError, EXIT, type AddCommand } from './command.js'
 
 const EXAMPLES = `
-Asks the destination that runs; where none does, and the settings in this folder have a store of SQLite, it is
-read from there. The id is the messageId that the client gave, and receivers get as X-Message-Id. Exits with 1 if the
-message is not known.
+Asks the running destination. If none runs, and the settings in this folder name an SQLite store, the command reads the
+store itself. The id is the messageId of the call, which receivers get as X-Message-Id. Exits with 1 if the message is
+not known.
 
 Examples:
   $ hookline-destination trace 768084a7-4e11-4a2f-8a7a-2f6d1f0c9a55
   $ hookline-destination trace 768084a7-4e11-4a2f-8a7a-2f6d1f0c9a55 --json | jq '.deliveries[].state'
   $ hookline-destination trace order-17 --url https://hooks.example.com --token "$ADMIN_TOKEN"`
 
-/** What reads a store that no process has open. */
+/** What the command needs to read a store itself, if no destination runs. */
 export interface TraceParts {
   open: (url: string) => Promise<Store>
-  /** What may be shown of a delivery. */
+  /** Removes what must not be shown of a delivery. */
   show: (trace: Trace) => ShownTrace
 }
 
-/** @param parts - for where nothing runs that could be asked */
+/** @param parts - Read the store if no destination runs. */
 export function addTrace(parts: TraceParts): AddCommand {
   return (program) => {
     const command = program
       .command('trace')
-      .description('tell what became of a message: each attempt, and when the next one is')
-      .argument('<messageId>', 'the id of the message')
+      .description('show what happened to a message: each attempt, and when the next one is due')
+      .argument('<messageId>', 'id of the message')
     addAdminOptions(command)
       .option('--json', 'print JSON')
       .addHelpText('after', EXAMPLES)
@@ -65,7 +65,7 @@ async function find(
   }
 }
 
-/** The store's URL, if it is a file that is there: to open one would make it. */
+/** The URL of the store if its file exists. Opening a store that does not exist would create it. */
 function fileOf({ local }: UnreachableError): string | undefined {
   const store = local?.settings.store ?? ''
   return store.startsWith('sqlite:') && existsSync(store.slice('sqlite:'.length))
@@ -91,7 +91,7 @@ async function look(
   }
 }
 
-/** What became of a message, for people. */
+/** Describes for people what happened to a message. */
 function traceLines(deliveries: readonly ShownTrace[], now: number): string[] {
   return deliveries.flatMap((delivery, i) => [...(i > 0 ? [''] : []), ...linesOf(delivery, now)])
 }
@@ -115,21 +115,21 @@ function linesOf(delivery: ShownTrace, now: number): string[] {
 }
 
 function stateOf({ state, reason, dueAt, deadlineAt }: ShownTrace, now: number): string {
-  if (state === 'done') return 'It has arrived.'
+  if (state === 'done') return 'It was delivered.'
   if (state === 'skipped') return `It was not sent: ${reason}.`
   if (state === 'dead') return `It is a dead letter: ${reason} \`replay\` sends it again.`
   if (state === 'leased') return 'It is being sent.'
   const due =
     dueAt === null || dueAt <= now ? 'now' : `${timeOf(dueAt)}, in ${inWords(dueAt - now)}`
-  const end = deadlineAt === null ? '' : `; the last at ${timeOf(deadlineAt)}`
-  return `It waits: the next attempt is due ${due}${end}.`
+  const end = deadlineAt === null ? '' : `; the last one is at ${timeOf(deadlineAt)}`
+  return `It is in the backlog. The next attempt is due ${due}${end}.`
 }
 
 function timeOf(at: number): string {
   return `${new Date(at).toISOString().slice(0, 19).replace('T', ' ')}Z`
 }
 
-/** A time in its two largest units. */
+/** Formats a duration in its two largest units. */
 function inWords(ms: number): string {
   const seconds = Math.ceil(ms / 1_000)
   if (seconds < 60) return `${seconds} s`

@@ -5,11 +5,11 @@ import { credentialsOf } from './credentials.js'
 import { bucketsOf } from './rate-limit.js'
 import { addCallRoutes, type CallRoutesParts, type CollectEvents } from './routes.js'
 
-/** What a collector is made of. */
+/** What a collector needs. */
 export interface CollectorOptions {
-  /** Left out in a worker, which takes no calls: its server has only the other routes. */
+  /** Left out in a worker, which accepts no calls: its server has only the other routes. */
   enqueueCalls?: EnqueueCalls | undefined
-  /** Who may send calls. */
+  /** The sources that may send calls, with their write keys. */
   sources: readonly Source[]
   log: ServerLog
   events: CollectEvents
@@ -27,17 +27,18 @@ export interface CollectorOptions {
   now?: () => number
 }
 
-/** Takes calls over HTTP, from {@link Server.listen} to {@link Server.close}. */
+/** Accepts calls over HTTP, from {@link Server.listen} to {@link Server.close}. */
 export interface Collector extends Server {
-  /** Replaces the sources and their keys. Requests that are under way go on. */
+  /** Replaces the sources and their keys. Requests that are under way are not interrupted. */
   use(sources: readonly Source[]): void
 }
 
-const HINT = 'Calls go to POST /v1/batch, or one by one to /v1/track and the like.'
+const HINT =
+  'Send calls to POST /v1/batch, or one at a time to POST /v1/track, /v1/identify and so on.'
 
-const WORKER_HINT = 'This is a worker: calls go to a collector.'
+const WORKER_HINT = 'This process is a worker. Send calls to a collector.'
 
-/** Makes a collector. */
+/** Creates a collector. It does not listen yet. */
 export function createCollector(options: CollectorOptions): Collector {
   const { enqueueCalls, sources, log, events, timeouts } = options
   const now = options.now ?? (() => performance.now())

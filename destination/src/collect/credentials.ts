@@ -1,12 +1,12 @@
 import { hash, randomBytes } from 'node:crypto'
 import type { Source } from '../settings/settings.js'
 
-/** Tells whose a write key is: the source's name, or `undefined` if it is nobody's. */
+/** Finds the name of the source that has a write key; `undefined` if no source has it. */
 export type Credentials = (writeKey: string) => string | undefined
 
 /**
- * Write keys, looked up by their hash, so that the time of a look-up tells nothing of a key: who guesses can't
- * choose the hash that is compared, for the salt is this process's own.
+ * Looks up write keys by their salted hash, so that the time of a look-up reveals nothing about a key. The salt is
+ * random for each process, so that an attacker cannot choose the hash that is compared.
  */
 export function credentialsOf(sources: readonly Source[]): Credentials {
   const salt = randomBytes(32).toString('hex')
@@ -16,9 +16,10 @@ export function credentialsOf(sources: readonly Source[]): Credentials {
 }
 
 /**
- * The write key in an `Authorization` header: the user of Basic (RFC 7617), whose colon some clients leave out.
+ * Reads the write key from an `Authorization` header. The key is the user name of Basic authentication (RFC 7617). Some
+ * clients leave out the colon after it.
  *
- * @returns `undefined` if there is no Basic in it: the key is in the body then.
+ * @returns `undefined` if the header is not Basic. The key is then expected in the body.
  */
 export function basicUser(authorization: string | undefined): string | undefined {
   const encoded = authorization === undefined ? null : /^Basic +(\S*)/i.exec(authorization)

@@ -9,21 +9,21 @@ import { isForwardable, parseTime, skewMsOf, toForwardable } from './timestamp.j
 export interface Shared {
   /** The type that the URL names; `undefined` for a batch. */
   type: CallType | undefined
-  /** The batch's own; a call's keys win. */
+  /** The context of the batch. If a call has the same key, the call's value is used. */
   context: Fields | undefined
-  /** The batch's own; a call's keys win. */
+  /** The integrations of the batch. If a call has the same key, the call's value is used. */
   integrations: Fields | undefined
-  /** How far the client's clock is behind, as the request tells; a call may tell for itself. */
+  /** How many ms the clock of the client is behind, by the `sentAt` of the request. A call may have its own `sentAt`. */
   skewMs: number
   /** When the request arrived: ms since the epoch. */
   receivedAt: number
 }
 
 /**
- * Makes one call of what a client sent, whichever client it was. `null` and an empty text are as good as
- * nothing; a number is as good an id as its digits; what no call has is left behind.
+ * Turns a message of any client into a call. `null` and an empty text count as left out. A number is accepted as an id
+ * and becomes its digits. Fields that a call does not have are dropped.
  *
- * @throws {@link RejectedCall} that names the field, what was expected and what came.
+ * @throws {@link RejectedCall} that names the field, the expected value and the given one.
  */
 export function normalise(message: unknown, shared: Shared): Call {
   if (!isFields(message)) {
@@ -46,13 +46,13 @@ export function normalise(message: unknown, shared: Shared): Call {
 
   addOwn(call, message)
   if (userId === undefined && anonymousId === undefined) {
-    const expected = `${type} needs a userId or an anonymousId, a non-empty string: neither came.`
+    const expected = `${type} needs a userId or an anonymousId, a non-empty string; got neither.`
     throw new RejectedCall('missing_field', expected)
   }
   return call
 }
 
-/** Adds the fields that calls of its type alone have. */
+/** Adds the fields that only calls of this type have. */
 function addOwn(call: Call, message: Fields): void {
   switch (call.type) {
     case 'track':
@@ -60,7 +60,7 @@ function addOwn(call: Call, message: Fields): void {
       addProperties(call, fields(message, 'properties'))
       return
     case 'identify':
-      // The clients of browsers and phones may have them in the context alone.
+      // Clients in browsers and phones may send the traits only within the context.
       addTraits(call, fields(message, 'traits') ?? traitsWithin(call.context))
       return
     case 'page':
@@ -112,7 +112,7 @@ function messageIdOf(message: Fields): string {
   if (messageId.length > MAX_MESSAGE_ID_LENGTH) {
     throw invalid('messageId', `at most ${MAX_MESSAGE_ID_LENGTH} characters long`, messageId)
   }
-  // It travels in a header too, where a line break would end it (RFC 9110, 5.5).
+  // The id is also sent in a header, and a header must not contain control characters (RFC 9110, 5.5).
   if (/[\0-\x1F\x7F]/.test(messageId)) {
     throw invalid('messageId', 'free of control characters', messageId)
   }
@@ -120,8 +120,8 @@ function messageIdOf(message: Fields): string {
 }
 
 /**
- * When the call was made, by the clock here. A client that sends `timestamp` beside `originalTimestamp` was
- * given the first by its caller and read the second off its clock: what the caller said is not corrected.
+ * The time of the call, by the clock of this machine. If a client sends both `timestamp` and `originalTimestamp`, its
+ * caller gave the first one, and the second one is the time of the client's clock. The caller's time is not corrected.
  */
 function timestampOf(message: Fields, shared: Shared): string {
   const { timestamp, originalTimestamp, sentAt } = message as Partial<Record<string, unknown>>
@@ -140,16 +140,16 @@ function timestampOf(message: Fields, shared: Shared): string {
   )
 }
 
-/** An id: a text, or the digits of a number. */
+/** Reads an id: a text, or the digits of a number. */
 function id(message: Fields, field: string): string | undefined {
   const given = message[field]
   if (typeof given === 'string') {
-    // No database column takes it.
+    // PostgreSQL refuses NUL in a text, and so do the databases of many receivers.
     if (given.includes('\0')) throw invalid(field, 'free of NUL characters', given)
     return given === '' ? undefined : given
   }
   if (!isPresent(given)) return undefined
-  // Beyond 2^53 digits are lost before they get here: it would be someone else's id.
+  // JSON.parse has already rounded a larger number, so it might be the id of another user.
   if (typeof given === 'number' && Number.isSafeInteger(given)) return String(given)
   throw invalid(field, 'a string or a whole number below 2^53', given)
 }
@@ -161,7 +161,11 @@ function text(message: Fields, field: string): string | undefined {
   throw invalid(field, 'a string', given)
 }
 
-/** An object of a message, or of a batch. */
+/**
+ * Reads an object from a message or a batch.
+ *
+ * @throws {@link RejectedCall} if the field has another type.
+ */
 export function fields(message: Fields, field: string): Fields | undefined {
   const given = message[field]
   if (isFields(given)) return given
@@ -173,7 +177,7 @@ function isPresent(value: unknown): boolean {
   return value !== undefined && value !== null
 }
 
-/** Spread, not assigned: a key `__proto__` stays a key. */
+/** Uses spread, because an assignment to a key `__proto__` would change the prototype. */
 function merged(own: Fields | undefined, shared: Fields | undefined): Fields | undefined {
   if (own === undefined) return shared
   return shared === undefined ? own : { ...shared, ...own }
@@ -181,7 +185,7 @@ function merged(own: Fields | undefined, shared: Fields | undefined): Fields | u
 
 function required(type: CallType, field: string, value: string | undefined): string {
   if (value !== undefined && value !== '') return value
-  throw new RejectedCall('missing_field', `${type} needs ${field}, a non-empty string: none came.`)
+  throw new RejectedCall('missing_field', `${type} needs ${field}, a non-empty string; got none.`)
 }
 
 function invalid(field: string, expected: string, given: unknown): RejectedCall {

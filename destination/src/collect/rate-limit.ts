@@ -1,8 +1,9 @@
 import type { RateLimit, Source } from '../settings/settings.js'
 
 /**
- * A bucket of tokens, one for each call, that fills up steadily. A request with more calls than the bucket holds passes
- * while it is full, and leaves a debt: what comes after it waits until that is paid, so that the rate is kept anyway.
+ * A token bucket: each call takes one token, and tokens are added at a constant rate. A request with more calls than the
+ * bucket can hold passes when the bucket is full. The number of tokens is negative afterwards, so later requests wait
+ * longer, and the rate is kept.
  */
 export class Bucket {
   #tokens: number
@@ -17,7 +18,7 @@ export class Bucket {
     this.#filledAt = now()
   }
 
-  /** How long so many calls have to wait, in ms; 0 if they may pass. */
+  /** How long this number of calls has to wait, in ms; 0 if they may pass now. */
   waitMs(calls: number): number {
     const { callsPerSecond, burst } = this.limit
     const now = this.now()
@@ -27,16 +28,16 @@ export class Bucket {
     return Math.max(0, ((Math.min(calls, burst) - this.#tokens) * 1_000) / callsPerSecond)
   }
 
-  /** So many calls pass. */
+  /** Takes the tokens of calls that pass. */
   take(calls: number): void {
     this.#tokens -= calls
   }
 }
 
-/** The buckets of the sources that have a limit, by name. */
+/** The buckets of the sources that have a limit, by the name of the source. */
 export type Buckets = ReadonlyMap<string, Bucket>
 
-/** The buckets for new settings. One whose limit is as before stays as full as it is. */
+/** Makes the buckets for new settings. A bucket with an unchanged limit is kept, so that a reload does not refill it. */
 export function bucketsOf(sources: readonly Source[], before: Buckets, now: () => number): Buckets {
   const buckets = new Map<string, Bucket>()
   for (const { name, rateLimit } of sources) {

@@ -5,17 +5,17 @@ import { fields, normalise, type Shared } from './normalise.js'
 import { Refusal, RejectedCall, show, type Rejected } from '../http/refusal.js'
 import { skewMsOf } from './timestamp.js'
 
-/** The calls of a request that are good, and why the others are not. */
+/** The valid calls of a request, and the reasons why the others are not valid. */
 export interface Received {
   calls: Call[]
   rejected: Rejected[]
 }
 
 /**
- * The calls in a body.
+ * Reads the calls in a body.
  *
- * @param bodyBytes - The size of the body: calls are measured only if it could hold one that is too large.
- * @throws {@link Refusal} if there is no good call in it.
+ * @param bodyBytes - The size of the body. If it is small enough, no call can be too large, and none is measured.
+ * @throws {@link Refusal} if the body has no valid call.
  */
 export function receiveCalls(
   body: Fields,
@@ -35,11 +35,11 @@ export function receiveCalls(
 function receiveBatch(body: Fields, bodyBytes: number, shared: Shared): Received {
   const { batch } = body as { batch?: unknown }
   if (!Array.isArray(batch)) {
-    const message = `The body must have the calls in an array "batch", got ${show(batch)}.`
+    const message = `The body must have the calls in an array "batch"; got ${show(batch)}.`
     throw new Refusal(400, 'invalid_batch', message)
   }
   if (batch.length === 0) {
-    throw new Refusal(400, 'empty_batch', 'The batch must have a call at least; it has none.')
+    throw new Refusal(400, 'empty_batch', 'A batch must have at least one call; it has none.')
   }
   if (batch.length > MAX_BATCH_CALLS) {
     const message = `A batch must have at most ${MAX_BATCH_CALLS} calls; it has ${batch.length}. Send fewer at once.`
@@ -50,20 +50,20 @@ function receiveBatch(body: Fields, bodyBytes: number, shared: Shared): Received
   return receive(batch, shared, context || integrations ? jsonBytes([context, integrations]) : 0)
 }
 
-/** What a batch says for all of its calls. */
+/** The context and the integrations that a batch has for all of its calls. */
 function sharedFields(body: Fields): Pick<Shared, 'context' | 'integrations'> {
   try {
     const shared = { context: fields(body, 'context'), integrations: fields(body, 'integrations') }
-    // It adds its levels to each call, for which the object around it stands here.
+    // These fields become part of each call. The object `shared` around them counts as the level of the call.
     if (!isDeeperThan(MAX_DEPTH, shared)) return shared
     throw tooDeep()
   } catch (error) {
     if (!(error instanceof RejectedCall)) throw error
-    throw new Refusal(400, 'invalid_batch', `The batch's own ${error.message}`)
+    throw new Refusal(400, 'invalid_batch', `In the fields of the batch: ${error.message}`)
   }
 }
 
-/** `sharedBytes` is what each call gets from its batch, where calls are to be measured. */
+/** @param sharedBytes - The bytes that each call gets from its batch. If it is left out, calls are not measured. */
 function receive(messages: unknown[], shared: Shared, sharedBytes?: number): Received {
   const received: Received = { calls: [], rejected: [] }
   for (const [index, message] of messages.entries()) {
@@ -84,7 +84,7 @@ function checkSize(bytes: number): void {
   const message = `A call must have at most ${MAX_CALL_BYTES} bytes of JSON; it has ${bytes}.`
   throw new RejectedCall(
     'call_too_large',
-    `${message} Send less, or an id by which the rest can be found.`,
+    `${message} Send less data, or an id with which the receiver can find the rest.`,
   )
 }
 
@@ -96,6 +96,6 @@ function tooDeep(): RejectedCall {
 function allRejected(rejected: Rejected[]): Refusal {
   const [first] = rejected
   const count =
-    rejected.length === 1 ? '' : `None of the ${rejected.length} calls is good; the first: `
+    rejected.length === 1 ? '' : `None of the ${rejected.length} calls is valid. The first one: `
   return new Refusal(400, 'all_rejected', count + (first?.message ?? ''), {}, rejected)
 }

@@ -11,29 +11,29 @@ import { JSON_TYPE, Refusal, toRefusal, type Rejected } from '../http/refusal.js
 
 /** What happens to the requests of sources. */
 export interface CollectEvents {
-  /** A request was answered: `ok`, `partly`, or with the code of a refusal. The name of an unknown source is empty. */
+  /** A request was answered with `ok`, `partly`, or the code of a refusal. The name of an unknown source is empty. */
   requestAnswered(source: string, answer: string): void
-  /** So many calls of a request were `accepted`, or were not, with the code that says why. */
+  /** A number of calls of a request was `accepted`, or rejected with a code. */
   callsCounted(source: string, answer: string, count: number): void
-  /** Calls were accepted: they are durable. */
+  /** Calls were accepted and are durable. */
   callsAccepted(source: string, calls: readonly Call[]): void
-  /** Good calls could not be accepted. */
+  /** Valid calls could not be accepted. */
   callsNotAccepted(error: unknown): void
 }
 
-/** What the routes work with. */
+/** What the routes need. */
 export interface CallRoutesParts {
   enqueueCalls: EnqueueCalls
   events: CollectEvents
-  /** By the present settings. */
+  /** The write keys of the current settings. A reload replaces them. */
   credentials: Credentials
-  /** By the present settings. */
+  /** The rate limits of the current settings. A reload replaces them. */
   buckets: Buckets
 }
 
 const SUCCESS = '{"success":true}'
 
-/** Adds the routes that take calls. They read the bodies themselves, with {@link readBody}. */
+/** Adds the routes that accept calls. They read the bodies themselves, with {@link readBody}. */
 export function addCallRoutes(app: FastifyInstance, parts: CallRoutesParts): void {
   void app.register((routes, _options, done) => {
     routes.removeAllContentTypeParsers()
@@ -53,7 +53,7 @@ export function addCallRoutes(app: FastifyInstance, parts: CallRoutesParts): voi
   })
 }
 
-/** Answers one request: 200 only once the calls are durable. */
+/** Answers one request. The answer is 200 only after the calls are durable. */
 async function answer(
   parts: CallRoutesParts,
   type: CallType | undefined,
@@ -65,7 +65,7 @@ async function answer(
   try {
     const user = basicUser(request.headers.authorization)
     if (user !== undefined) source = sourceOf(user, parts.credentials)
-    checkRate(parts, source, 1) // a source over its limit costs no more than this
+    checkRate(parts, source, 1) // before the body is read, so that a source over its limit costs little
     const bytes = await readBody(request.raw, type === undefined ? MAX_BATCH_BYTES : MAX_CALL_BYTES)
     const body = parseBody(bytes)
     if (user === undefined) source = sourceOf(keyWithin(body), parts.credentials)
@@ -103,7 +103,7 @@ async function accept(
   events.callsCounted(source, 'accepted', calls.length)
 }
 
-/** @throws {@link Refusal} if so many calls would be more than the source may send. */
+/** @throws {@link Refusal} if the source may not send this number of calls now. */
 function checkRate({ buckets }: CallRoutesParts, source: string, calls: number): void {
   const bucket = buckets.get(source)
   const waitMs = bucket?.waitMs(calls) ?? 0
@@ -113,8 +113,8 @@ function checkRate({ buckets }: CallRoutesParts, source: string, calls: number):
   throw new Refusal(
     429,
     'rate_limited',
-    `The source ${source} may send ${callsPerSecond} calls a second, ${burst} at once. Nothing was taken: ` +
-      `send it again in ${seconds} s.`,
+    `The source ${source} may send ${callsPerSecond} calls per second, and ${burst} at once. ` +
+      `No call was accepted. Send the request again in ${seconds} s.`,
     { 'Retry-After': seconds },
   )
 }
@@ -123,12 +123,12 @@ function partly(rejected: Rejected[]): string {
   return JSON.stringify({ success: true, rejected })
 }
 
-/** Clients that can't set headers (a beacon) have the key in the body. */
+/** Reads the write key from the body. Clients that cannot set headers, such as beacons, send it there. */
 function keyWithin({ writeKey }: Fields): string {
   if (typeof writeKey === 'string') return writeKey
   throw unauthorized(
     'no_write_key',
-    'A write key is needed: as the user of Basic authentication, or as "writeKey" in the body. None came.',
+    'The request has no write key. Send it as the user name of Basic authentication, or as "writeKey" in the body.',
   )
 }
 
@@ -137,7 +137,7 @@ function sourceOf(writeKey: string, credentials: Credentials): string {
   if (source !== undefined) return source
   throw unauthorized(
     'unknown_write_key',
-    'The write key must be that of a source in the settings; the one that came is not.',
+    'No source in the settings has this write key. Check the key, or add it to the settings.',
   )
 }
 

@@ -1,6 +1,6 @@
 import type { BreakerState } from '../model/answers.js'
 
-/** So many failures in a row open a breaker. */
+/** This many failures in a row open a breaker. */
 const FAILURES_TO_OPEN = 5
 
 /**
@@ -11,16 +11,21 @@ const FAILURES_TO_OPEN = 5
 export const PROBE_MS = 1_000
 export const MAX_PROBE_MS = 30_000
 
-/** A `Retry-After` keeps a breaker open for at most this time, in ms: an endpoint that asks for a day is probed before. */
+/**
+ * A `Retry-After` keeps a breaker open for at most this time, in ms. An endpoint that asks for a whole day is probed
+ * earlier.
+ */
 const MAX_RETRY_AFTER_MS = 300_000
 
-/** Up to this share is added to each wait, so that breakers that open together do not probe together. */
+/** Up to this share of a wait is added to it at random, so that breakers that open together do not probe together. */
 const JITTER = 0.2
 
 /** What the end of a request tells a breaker. An endpoint that answers is healthy, even if it refuses the message. */
 export type Signal = 'success' | 'failure' | 'throttled'
 
-/** The time between two changes of a breaker: {@link Breaker.start} gives it, {@link Breaker.end} wants it back. */
+/**
+ * Identifies the time between two changes of a breaker. {@link Breaker.start} returns it, {@link Breaker.end} takes it.
+ */
 export type Period = number
 
 /**
@@ -35,30 +40,32 @@ export type Period = number
  * Where other workers deliver to the same endpoint, this process has a share of the cap, and it sends a probe only with
  * the permission of all workers: see {@link SharedBreakers}.
  *
- * The caller passes the time in. Any monotonic clock works.
+ * The caller passes the current time, in ms, of any monotonic clock.
  */
 export class Breaker {
   #state: BreakerState = 'closed'
   /** Whether a probe is under way. */
   #isProbing = false
-  /** How much of the cap this process has. */
+  /** The part of the cap that this process may use. */
   #share: number
   /** Whether no other process sends to the endpoint. */
   #isAlone = true
-  /** Among several workers: until when a probe may be sent. */
+  /** Until when the other workers permit a probe. */
   #permittedUntil = -Infinity
   /** Requests that may be under way at once, while closed or half-open. */
   #limit: number
   #inFlight = 0
-  /** In a row. */
+  /** Failures in a row. */
   #failures = 0
-  /** Since the limit was raised last. */
+  /** Successes since the limit was raised last. */
   #successes = 0
   /** The wait before the next probe, without its jitter. */
   #probeMs = PROBE_MS
   /** When the next probe may be sent. */
   #probeAt = 0
-  /** Rises with each change: the end of a request that started before a change says nothing about the time after it. */
+  /**
+   * Increases with each change. The end of a request that started before a change says nothing about the time after it.
+   */
   #period: Period = 0
 
   constructor(
@@ -69,7 +76,7 @@ export class Breaker {
     this.#limit = cap
   }
 
-  /** For logs, metrics and pages. */
+  /** The state for the log, the metrics and the page. */
   get state(): BreakerState {
     return this.#state
   }
@@ -89,7 +96,7 @@ export class Breaker {
     return Math.max(0, this.#limit - this.#inFlight)
   }
 
-  /** Shares the cap among so many workers, this one included. Each has an equal part, and at least 1. */
+  /** Shares the cap among this many workers, including this one. Each worker gets an equal part, and at least 1. */
   shareAmong(workers: number): void {
     this.#isAlone = false
     this.#share = Math.max(1, Math.floor(this.cap / workers))
@@ -102,12 +109,12 @@ export class Breaker {
     return now >= this.#probeAt && now >= this.#permittedUntil
   }
 
-  /** The other workers permit one probe, until a time. */
+  /** The other workers permit one probe until this time. */
   permitProbe(until: number): void {
     this.#permittedUntil = until
   }
 
-  /** A request starts. Only to be called while there is {@link room}. */
+  /** A request starts. The caller makes sure that there is {@link room}. */
   start(): Period {
     if (this.#state === 'open') {
       this.#isProbing = true

@@ -2,26 +2,26 @@ import type { Outcome } from '../model/outcome.js'
 import type { Delivery, Settlement } from '../model/delivery.js'
 import { nextDelay } from './schedule.js'
 
-/** What came of an attempt at one endpoint. */
+/** The outcome of an attempt at one endpoint. */
 export interface EndpointOutcome {
   url: string
   outcome: Outcome
 }
 
-/** The wait if nothing was sent because all endpoints were down or busy, in ms. The breakers decide when it ends. */
+/** The wait in ms if nothing was sent because all endpoints were down or busy. The breakers decide when it is sent. */
 const UNSENT_DELAY_MS = 1_000
 
 /**
- * What is next for a delivery after an attempt. One success is enough, and ends it. Endpoints that refused it for good
- * are left out from then on; while others are left, it is tried again, through the window.
+ * Decides what happens to a delivery after an attempt. One success completes it. An endpoint that refused it for good
+ * gets no further attempts. While other endpoints remain, the delivery is retried until the end of the retry window.
  *
  * Source: spec "Outbound request" rule 1, "Errors"; contract "Attempts".
  *
- * @param delivery - As it was claimed.
- * @param elapsedMs - Time since then.
+ * @param delivery - The delivery in the state in which it was claimed.
+ * @param elapsedMs - The time since the claim, in ms.
  * @param urls - The destination's endpoints.
  * @param outcomes - One for each endpoint that the attempt was meant for.
- * @param random - Gives a number from 0 up to 1.
+ * @param random - Returns a number from 0 up to 1, like `Math.random`.
  */
 export function decide(
   delivery: Delivery,
@@ -64,7 +64,7 @@ function nextState(
   if (failed.every(({ outcome }) => isUnsent(outcome))) {
     return { state: 'backlog', delayMs: UNSENT_DELAY_MS }
   }
-  // The endpoint that asks for the shortest wait decides. The breakers of the others make them wait for longer.
+  // The shortest requested wait decides. The breakers of the other endpoints prevent requests that are too early.
   const retryAfterMs = Math.min(...failed.map(({ outcome }) => outcome.retryAfterMs ?? 0))
   const attempt = delivery.attempt - delivery.attemptsBefore
   const sinceFirstMs = delivery.sinceFirstMs + elapsedMs

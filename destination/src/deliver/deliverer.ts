@@ -15,7 +15,7 @@ export type DeliverEvents = DispatchEvents & SettleEvents & WorkersEvents
 /** The settings that say where and how deliveries are sent. */
 type DeliverSettings = Pick<Settings, 'destinations' | 'allowNetworks' | 'ca'>
 
-/** What a deliverer works with. */
+/** What a deliverer needs. */
 export interface DelivererParts {
   store: DispatchPort
   events: DeliverEvents
@@ -25,7 +25,7 @@ export interface DelivererParts {
   now: () => number
 }
 
-/** Delivers from a store, by the settings that {@link use} was given last. */
+/** Delivers from a store, by the settings that were passed to {@link use} last. */
 export class Deliverer {
   readonly dispatcher: Dispatcher
   readonly settler: Settler
@@ -48,7 +48,7 @@ export class Deliverer {
   }
 
   /**
-   * Joins the other workers of the store, if it can have any. Nothing is sent before {@link use}.
+   * Joins the other workers of the store, if the store can have several. Nothing is sent before {@link use}.
    *
    * @throws StoreError
    */
@@ -60,7 +60,7 @@ export class Deliverer {
     return new Deliverer(parts, sharedBreakers)
   }
 
-  /** The queues of the settings' destinations; none in a process that only collects. */
+  /** The queues of the destinations in the settings; empty in a process that only collects. */
   get queues(): readonly DestinationQueue[] {
     return this.#queues
   }
@@ -68,8 +68,8 @@ export class Deliverer {
   /**
    * Delivers by these settings from now on.
    *
-   * @returns resolves once the connections that are used no more are closed.
-   * @throws TypeError if the networks or the certificates are wrong. Nothing changes then.
+   * @returns Resolves once the connections that are no longer used are closed.
+   * @throws TypeError if the networks or the certificates are invalid. Nothing changes then.
    */
   use(settings: DeliverSettings): Promise<void> {
     const { isDelivering, now } = this.parts
@@ -85,7 +85,7 @@ export class Deliverer {
     return closeUnused(before, this.#queues)
   }
 
-  /** Begins to claim at once what other processes put. */
+  /** Claims the deliveries that other processes put as soon as the store reports them, instead of at the next poll. */
   listen(): void {
     if (!this.parts.isDelivering) return
     this.parts.store.onPut?.((destination, lane) => {
@@ -93,12 +93,12 @@ export class Deliverer {
     })
   }
 
-  /** Starts nothing more. */
+  /** Starts no more attempts. */
   stop(): void {
     this.dispatcher.stop()
   }
 
-  /** Resolves once everything under way has ended and is settled, and all connections are closed. */
+  /** Resolves once all attempts under way have ended and are settled, and all connections are closed. */
   async close(): Promise<void> {
     await this.dispatcher.close()
     await this.sharedBreakers?.close()
@@ -110,7 +110,7 @@ function networkOf(settings: DeliverSettings | undefined) {
   return [settings?.allowNetworks, settings?.ca]
 }
 
-/** Closes the connections of endpoints that are used no more, once the requests under way there have ended. */
+/** Closes the connections of endpoints that are no longer used, once their requests under way have ended. */
 async function closeUnused(
   before: readonly DestinationQueue[],
   after: readonly DestinationQueue[],

@@ -3,16 +3,16 @@ import { createSigning, type Signing } from '../post/signing.js'
 import type { Destination } from '../settings/settings.js'
 import type { EndpointQueue } from './endpoint-queue.js'
 
-/** How often a lane is claimed from, in ms, if it is not known to have anything: other processes may have put something. */
+/** How often an apparently empty lane is claimed from, in ms, because other processes may have put deliveries there. */
 const POLL_MS = 1_000
 
-/** The share of the room that is kept for the other lane, so that fresh messages and the backlog never starve each other. */
+/** The share of the room that is reserved for the other lane, so that neither fresh messages nor the backlog starve. */
 const KEPT_SHARE = 1 / 4
 
-/** A claim waits until this share of the room is free: a claim of many deliveries costs little more than a claim of one. */
+/** A claim waits until this share of the room is free, because many small claims cost more than one large claim. */
 const CLAIM_SHARE = 1 / 8
 
-/** At most so many deliveries are claimed at once for one lane. */
+/** The most deliveries that are claimed at once for one lane. */
 const MAX_CLAIM = 256
 
 /** What is known of a lane of one destination. */
@@ -21,7 +21,7 @@ interface LaneState {
   coming: number
   /** Deliveries from this lane that are under way. */
   underWay: number
-  /** Whether the store surely has something due for it. */
+  /** Whether the store certainly has something due for it. */
   hasWaiting: boolean
   /** Whether the store got something for it since the last claim was made. */
   hasMore: boolean
@@ -31,7 +31,7 @@ interface LaneState {
 
 /** What one destination may send now: the queues of its endpoints, what is under way, and what waits in the store. */
 export class DestinationQueue {
-  /** At the start each lane is claimed from at once: an earlier process may have left something. */
+  /** Each lane is claimed from at the start, because an earlier process may have left deliveries. */
   readonly #lanes: Record<Lane, LaneState> = {
     fresh: { coming: 0, underWay: 0, hasWaiting: true, hasMore: false, pollAt: 0 },
     backlog: { coming: 0, underWay: 0, hasWaiting: true, hasMore: false, pollAt: 0 },
@@ -84,7 +84,7 @@ export class DestinationQueue {
     return claims
   }
 
-  /** A claim of {@link claims} has given so many deliveries, or it has failed and gave none. */
+  /** A claim of {@link claims} has ended. `count` is the number of its deliveries, 0 after an error. */
   claimed({ lane, limit }: Claim, count: number): void {
     const state = this.#lanes[lane]
     state.coming -= limit
@@ -96,7 +96,7 @@ export class DestinationQueue {
     this.#lanes.fresh.coming--
   }
 
-  /** The store has something more for a lane, which is due after a while. */
+  /** The store has another delivery for a lane, which is due after `delayMs`. */
   noteDue(lane: Lane, delayMs: number): void {
     const state = this.#lanes[lane]
     if (delayMs === 0) state.hasWaiting = state.hasMore = true
@@ -108,7 +108,7 @@ export class DestinationQueue {
     this.#lanes[lane].underWay++
   }
 
-  /** They have ended. */
+  /** The attempts for a delivery from a lane have ended. */
   end(lane: Lane): void {
     this.#lanes[lane].underWay--
   }
@@ -132,8 +132,8 @@ export class DestinationQueue {
    * How many deliveries of a lane may start now.
    *
    * For fresh messages the fastest endpoint decides, so that a slow endpoint beside it does not delay them. For the
-   * backlog the slowest healthy endpoint decides: these messages are late anyway, and each of them shall reach every
-   * healthy endpoint.
+   * backlog the slowest healthy endpoint decides: these messages are late anyway, and each of them should
+   * reach every healthy endpoint.
    */
   #room(lane: Lane): number {
     const { isDown } = this

@@ -5,7 +5,7 @@ import { Breaker } from './breaker.js'
 import { DestinationQueue } from './destination-queue.js'
 import { EndpointQueue } from './endpoint-queue.js'
 
-/** What the queues are made with. */
+/** What the queues need. */
 export interface QueueParts {
   /** Makes the connections to an endpoint. */
   connect: (endpoint: Endpoint) => Poster
@@ -14,12 +14,12 @@ export interface QueueParts {
 }
 
 /**
- * Makes the queues for new settings. An endpoint whose settings did not change keeps its connections, its breaker and the
- * requests that wait for it. An endpoint of which only the headers changed keeps its breaker.
+ * Makes the queues for new settings. An endpoint whose settings did not change keeps its connections, its breaker and
+ * its waiting requests. An endpoint whose headers changed keeps its breaker.
  *
- * @param before - The queues so far.
- * @param isSameNetwork - Whether the connections so far may stay: the allowed networks and the trusted certificates, which
- * they were made with, did not change.
+ * @param before - The present queues.
+ * @param isSameNetwork - Whether present connections may be kept, because the allowed networks and the trusted
+ * certificates did not change.
  */
 export function destinationQueues(
   destinations: readonly Destination[],

@@ -5,14 +5,14 @@ import type { DestinationQueue } from './destination-queue.js'
 import { send } from './send.js'
 import type { Settler } from './settler.js'
 
-/** How often the store is asked for what has become due, and the queues of endpoints are swept, in ms. */
+/** How often deliveries that have become due are claimed, and the queues of endpoints are swept, in ms. */
 const TICK_MS = 250
 
 /** What happens to deliveries. */
 export interface DispatchEvents {
-  /** All attempts of one claim have ended, one at each endpoint. `next` is what is decided for the delivery. */
+  /** All attempts of one claim have ended, one at each endpoint. `next` is the decision about the delivery. */
   attempted(delivery: Delivery, outcomes: EndpointOutcome[], next: Next): void
-  /** The store could not be claimed from; it is asked again. Told once for failures in a row. */
+  /** A claim from the store failed and is retried. Reported once for several failures in a row. */
   claimFailed(error: unknown): void
 }
 
@@ -24,7 +24,7 @@ export interface Placement {
 
 type Next = ReturnType<typeof decide>['next']
 
-/** What the dispatcher works with. */
+/** What the dispatcher needs. */
 export interface DispatcherParts {
   store: Pick<DispatchPort, 'claim'>
   settler: Settler
@@ -35,10 +35,10 @@ export interface DispatcherParts {
 }
 
 /**
- * Sends what is due, as far as there is room at the endpoints.
+ * Sends the deliveries that are due, as far as the endpoints have room for requests.
  *
- * A message for a healthy destination is handed over by the code that stores it ({@link place}, then {@link placed}): the
- * store has leased it already, and is not asked again. All other deliveries are claimed.
+ * A new message for a healthy destination is stored already leased and passed in directly ({@link place}, then
+ * {@link placed}), which saves a claim. All other deliveries are claimed from the store.
  */
 export class Dispatcher {
   #queues = new Map<string, DestinationQueue>()
@@ -50,7 +50,7 @@ export class Dispatcher {
   #hasClaimFailed = false
   /** When the last tick was. */
   #tickedAt: number
-  /** When the store was asked, if it has not answered yet. */
+  /** When the claim under way started; `undefined` if none is. */
   #askedAt: number | undefined
   #timer: NodeJS.Timeout
   #idle: (() => void)[] = []
@@ -62,13 +62,13 @@ export class Dispatcher {
     }, TICK_MS)
   }
 
-  /** Replaces the destinations. What is under way to the former ones ends as before. */
+  /** Replaces the destinations. Attempts under way to the former ones end as usual. */
   use(queues: Iterable<DestinationQueue>): void {
     this.#queues = new Map(Array.from(queues, (queue) => [queue.destination.name, queue]))
     this.#claim()
   }
 
-  /** The store has something more in a lane of a destination, which is due now. */
+  /** The store has another delivery in a lane of a destination, which is due now. */
   wake(destination: string, lane: Lane): void {
     const queue = this.#queues.get(destination)
     if (!queue) return
@@ -83,7 +83,9 @@ export class Dispatcher {
     return { state: queue.place(), queue }
   }
 
-  /** A message is stored where it was placed. If it is leased, it is sent; else it is claimed when there is room. */
+  /**
+   * A message has been stored where it was placed. A leased message is sent. Another one is claimed when there is room.
+   */
   placed({ state, queue }: Placement, delivery: Delivery): void {
     if (state === 'leased') {
       queue?.releaseRoom()
@@ -94,7 +96,7 @@ export class Dispatcher {
     }
   }
 
-  /** A message that was placed could not be stored, or the store has it already. */
+  /** A message that was placed is not stored: the store failed, or it has the message already. */
   notPlaced({ state, queue }: Placement): void {
     if (state === 'leased') queue?.releaseRoom()
   }
@@ -104,7 +106,7 @@ export class Dispatcher {
     return this.#underWay
   }
 
-  /** For how long it has waited for its timer, or for the store, in ms. */
+  /** For how long the dispatcher has been waiting for its timer or for the store, in ms. */
   stalledMs(): number {
     return this.parts.now() - Math.min(this.#tickedAt, this.#askedAt ?? Infinity)
   }
@@ -114,7 +116,7 @@ export class Dispatcher {
     return this.#hasClaimFailed
   }
 
-  /** Claims and leases nothing more. Requests that wait for their turn at an endpoint are not sent. */
+  /** Stops claiming and leasing. Requests that wait for their turn at an endpoint are not sent. */
   stop(): void {
     this.#isStopped = true
     for (const { endpoints } of this.#queues.values()) {
@@ -122,7 +124,7 @@ export class Dispatcher {
     }
   }
 
-  /** Resolves once everything under way has ended and is settled. Nothing may be put any more. */
+  /** Resolves once all attempts under way have ended and are settled. Nothing may be placed after the call. */
   async close(): Promise<void> {
     this.stop()
     await this.#claiming

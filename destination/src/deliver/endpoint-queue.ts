@@ -7,10 +7,10 @@ import type { Breaker, Period, Signal } from './breaker.js'
 /** How long a request waits for its turn at an endpoint, in ms, before the message skips that endpoint. */
 const MAX_WAIT_MS = 5_000
 
-/** So many requests are dropped in one turn of the event loop, so that other work does not wait for thousands of them. */
+/** The most requests that are dropped in one turn of the event loop, so that dropping thousands does not block it. */
 const SLICE = 32
 
-/** Requests that wait for their turn, as a multiple of those that may be under way. */
+/** The most requests that wait, as a multiple of the requests that may be under way. */
 const MAX_WAITING = 8
 
 interface Waiting {
@@ -24,8 +24,8 @@ interface Waiting {
  * What is sent to one endpoint: its breaker, its connections, and a short queue of requests.
  *
  * Only destinations with several endpoints need the queue. A message goes to the fast endpoints at once, and waits here
- * for a slow one, so that a slow endpoint does not delay the others. A request that waits for too long is not sent; its
- * outcome says so.
+ * for a slow one, so that a slow endpoint does not delay the others. A request that waits for too long is not sent, and
+ * its outcome is `endpoint_busy`.
  */
 export class EndpointQueue {
   readonly #waiting: Waiting[] = []
@@ -38,7 +38,7 @@ export class EndpointQueue {
     readonly now: () => number,
   ) {}
 
-  /** How many requests would start at once. Below 0, some requests wait already. */
+  /** How many requests can start now. It is negative if more requests wait than can start. */
   room(): number {
     return this.breaker.room(this.now()) - this.#waiting.length
   }
@@ -48,7 +48,7 @@ export class EndpointQueue {
     return this.#waiting.length
   }
 
-  /** Sends a request, now or when it is its turn. `done` is called once, later, with the outcome. */
+  /** Sends a request, now or when it is its turn. `done` is called once with the outcome, after `post` has returned. */
   post(body: string, headers: HeaderList, done: (outcome: Outcome) => void): void {
     if (this.room() > 0) {
       this.#send(body, headers, done)
@@ -98,7 +98,7 @@ export class EndpointQueue {
   }
 }
 
-/** An endpoint that answers is healthy, even if it refuses the message, unless its answer says that it is not. */
+/** An endpoint that refuses a message is healthy. An endpoint that answers with an error to be retried is not. */
 function signalOf({ code, verdict }: Outcome): Signal {
   if (code === 'throttled') return 'throttled'
   return verdict === 'retry' ? 'failure' : 'success'
@@ -116,7 +116,4 @@ function unsent(code: 'endpoint_down' | 'endpoint_busy', error: string): Outcome
   }
 }
 
-const BUSY = unsent(
-  'endpoint_busy',
-  'the endpoint takes longer to answer than messages keep coming',
-)
+const BUSY = unsent('endpoint_busy', 'the endpoint answers more slowly than messages arrive')

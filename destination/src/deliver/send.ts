@@ -13,7 +13,7 @@ interface Receiver {
 /**
  * Sends a delivery: one attempt at each endpoint that has not refused it for good, to all of them at the same time.
  *
- * @param done - Called once, later, with the outcome of each attempt.
+ * @param done - Called once with the outcome of each attempt, after `send` has returned.
  */
 export function send(
   delivery: Delivery,

@@ -1,28 +1,28 @@
 import type { Settlement } from '../model/delivery.js'
 import type { DispatchPort } from '../store/store.js'
 
-/** If the store could not take settlements, the wait before it is given them again, in ms. */
+/** The wait before settlements that the store could not take are written again, in ms. */
 const RETRY_MS = 250
 
 /** What happens to settlements. */
 export interface SettleEvents {
-  /** The store could not take settlements; they are given to it again. Told once for failures in a row. */
+  /** The store could not take settlements. They are written again. Reported once for several failures in a row. */
   settleFailed(error: unknown): void
   /** The store takes settlements again. */
   settleRecovered(): void
-  /** So many settlements came too late: another claim has the delivery, and sends it again. */
+  /** This many settlements came too late. Another claim has these deliveries and sends them again. */
   settlementsRefused(count: number): void
 }
 
 /**
- * Gives settlements to the store: all of one turn of the event loop together, and then all that arrived while the store
- * was busy. It keeps each settlement until the store has it, because a delivery that is not settled is sent again.
+ * Writes settlements to the store: first all of one turn of the event loop together, then all that arrived meanwhile.
+ * It keeps each settlement until the store has it, because a delivery that is not settled is sent again.
  */
 export class Settler {
   #waiting: Settlement[] = []
   #isBusy = false
   #isFailing = false
-  /** When the store was asked, if it has not answered yet. */
+  /** When the write under way started; `undefined` if none is. */
   #askedAt: number | undefined
   #drained: (() => void)[] = []
 
@@ -33,12 +33,12 @@ export class Settler {
     readonly now: () => number = () => performance.now(),
   ) {}
 
-  /** For how long it has waited for the store, in ms. */
+  /** For how long the settler has been waiting for the store, in ms. */
   stalledMs(): number {
     return this.#askedAt === undefined ? 0 : this.now() - this.#askedAt
   }
 
-  /** Whether the store did not take the last settlements. Nothing more should be sent until it does. */
+  /** Whether the store could not take the last settlements. Nothing should be sent until it takes them. */
   get isFailing(): boolean {
     return this.#isFailing
   }
@@ -50,7 +50,7 @@ export class Settler {
     setImmediate(() => void this.#run())
   }
 
-  /** Resolves once the store has everything. */
+  /** Resolves once the store has all settlements. */
   drain(): Promise<void> {
     if (!this.#isBusy) return Promise.resolve()
     return new Promise((resolve) => this.#drained.push(resolve))

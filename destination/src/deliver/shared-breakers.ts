@@ -2,19 +2,19 @@ import { HEARTBEAT_MS, type Workers } from '../store/store.js'
 import { MAX_PROBE_MS, PROBE_MS, type Breaker } from './breaker.js'
 import type { DestinationQueue } from './destination-queue.js'
 
-/** How often the breakers are looked at, in ms. */
+/** How often the breakers are checked, in ms. */
 const TICK_MS = 250
 
-/** If another worker probes an endpoint, how long to wait before asking for the permission again, in ms. */
+/** How long to wait before asking for the permission to probe again, in ms, if another worker probes the endpoint. */
 const ASK_AGAIN_MS = 1_000
 
 /** What happens between the workers. */
 export interface WorkersEvents {
-  /** The other workers could not be reached through the store. Told once for failures in a row. */
+  /** The other workers could not be reached through the store. Reported once for several failures in a row. */
   workersFailed(error: unknown): void
 }
 
-/** What shared breakers work with. */
+/** What shared breakers need. */
 export interface SharedBreakersParts {
   workers: Workers
   events: WorkersEvents
@@ -24,7 +24,7 @@ export interface SharedBreakersParts {
 
 interface SharedBreaker {
   breaker: Breaker
-  /** Whether it was open when it was looked at last. */
+  /** Whether it was open at the last check. */
   wasOpen: boolean
   /** When the permission to probe may be asked for again. */
   askAt: number
@@ -34,7 +34,7 @@ interface SharedBreaker {
  * Shares the breakers of this process with the other workers of the store. Each worker has a part of an endpoint's cap,
  * and one worker at a time probes an endpoint that is down, at the pace of a single worker.
  *
- * It decides by what the store said last. While the store can't be reached, no probe is sent; nothing else changes.
+ * It uses the last answer of the store. While the store can't be reached, no probe is sent. Nothing else changes.
  */
 export class SharedBreakers {
   #shared = new Map<string, SharedBreaker>()
@@ -56,8 +56,8 @@ export class SharedBreakers {
   }
 
   /**
-   * Makes this process one of the workers. It must not send anything before: the others share the caps by the number of
-   * workers.
+   * Makes this process one of the workers. The process must not send anything before, because the workers divide the
+   * caps by their number.
    *
    * @throws StoreError
    */
@@ -71,7 +71,7 @@ export class SharedBreakers {
     this.#shared = new Map()
     for (const { destination, endpoints } of queues) {
       for (const { endpoint, breaker } of endpoints) {
-        // Two destinations may have the same URL. Each has a breaker of its own for it.
+        // Two destinations may have the same URL. Each destination has a separate breaker for it.
         const name = `${destination.name} ${endpoint.url}`
         const known = before.get(name)
         breaker.shareAmong(this.#workerCount)
@@ -83,7 +83,7 @@ export class SharedBreakers {
     }
   }
 
-  /** Sends the heartbeat and asks for permissions, if that is due. A timer calls it too. */
+  /** Sends the heartbeat and asks for permissions, if they are due. A timer calls it too. */
   tick(): Promise<void> {
     this.#working ??= this.#work().finally(() => {
       this.#working = undefined
@@ -91,7 +91,7 @@ export class SharedBreakers {
     return this.#working
   }
 
-  /** Resolves once nothing is asked any more. */
+  /** Stops the timer. Resolves once the requests to the store under way have ended. */
   async close(): Promise<void> {
     clearInterval(this.#timer)
     await this.#working

@@ -3,40 +3,42 @@ import type { Dispatcher } from '../deliver/dispatcher.js'
 import type { Destination } from '../settings/settings.js'
 import type { AudiencePort, MemberMessage } from '../store/store.js'
 
-/** What a sync of an audience works with. */
+/** What a sync of an audience needs. */
 export interface AudienceParts {
   store: AudiencePort
   dispatcher: Pick<Dispatcher, 'wake'>
-  /** Of the present settings. */
+  /** The destinations of the current settings. */
   destinations: () => readonly Destination[]
   /** The time of day: ms since the epoch. */
   now: () => number
 }
 
-/** What a sync has changed. */
+/** The result of a sync. */
 export interface Synced {
-  /** Ids in the list. */
+  /** The number of ids in the list. */
   listed: number
+  /** The number of users who joined the audience. */
   joined: number
+  /** The number of users who left the audience. */
   left: number
 }
 
 /**
- * Makes an audience what a list says: an identify goes to every enabled destination for each user who joined or left.
- * Membership and message are one commit, so that whenever it breaks off, what has been done is done, and the same list
- * again does the rest and no more.
+ * Replaces the members of an audience by those of a list. For each user who joins or leaves, every enabled destination
+ * gets an identify. A membership and its messages are stored in one commit. A sync that is interrupted can therefore be
+ * repeated with the same list: it sends only the messages that are missing.
  *
- * @param trait - The audience's name in snake_case: what the users get as a trait.
- * @param members - The whole list, in pieces: no more than one of them is held. Nobody leaves before it has ended.
- * @throws StoreError `superseded` if another list of the audience came meanwhile; others if the store can't write; and
- * what `members` throws.
+ * @param trait - The name of the audience in snake_case, which is the trait of its users.
+ * @param members - The whole list, in pieces. Memory holds one piece at a time. No user leaves before the list has ended.
+ * @throws StoreError `superseded` if a newer list of the audience has arrived, and other codes if the store cannot
+ * write. Errors of `members` are passed on.
  */
 export type SyncAudience = (trait: string, members: AsyncIterable<string[]>) => Promise<Synced>
 
-/** So many members are looked at in one commit. */
+/** The most members that one commit examines. A small commit does not keep other writers waiting. */
 const SLICE = 1_000
 
-/** See {@link SyncAudience}. */
+/** Creates {@link SyncAudience}. */
 export function createSyncAudience(parts: AudienceParts): SyncAudience {
   const { store, dispatcher, now } = parts
   return async (trait, members) => {
@@ -73,7 +75,7 @@ export function createSyncAudience(parts: AudienceParts): SyncAudience {
   }
 }
 
-/** Stands for the user's id: no trait has such characters. */
+/** A placeholder for the id of the user. The name of a trait cannot contain these characters. */
 const USER = '<user>'
 
 function messageFor(
@@ -85,6 +87,6 @@ function messageFor(
   const call = { type: 'identify', messageId: '', timestamp, userId: USER } as const
   const body = webhookBody({ ...call, traits: { [trait]: isMember } })
   const [before = '', after = ''] = body.split(JSON.stringify(USER))
-  // No name of the settings has a colon: what the log calls the source can't be one of theirs.
+  // Names in the settings cannot contain a colon, so this name is never the name of a source in the settings.
   return { source: `audience:${trait}`, destination, before, after }
 }

@@ -4,11 +4,11 @@ import type { Route } from './route.js'
 import { webhookBody } from './webhook-body.js'
 
 /**
- * Takes over the calls of a source, all of them or, if it rejects, none. Once it resolves, each call is durable for each
- * of its destinations. Calls that the source has sent before are not forwarded again.
+ * Accepts all calls of a request or, if it rejects, none. When it resolves, each call is durable for each of its
+ * destinations. Calls that the source has sent before are not forwarded again.
  *
- * @param traceParent - The header of that name, as it came.
- * @throws StoreError if the store is full, or can't write.
+ * @param traceParent - The header `traceparent` as the client sent it.
+ * @throws StoreError if the store is full or cannot write.
  */
 export type EnqueueCalls = (
   source: string,
@@ -17,10 +17,10 @@ export type EnqueueCalls = (
 ) => Promise<void>
 
 /**
- * Makes {@link EnqueueCalls}.
+ * Creates {@link EnqueueCalls}.
  *
- * @param route - Where a call goes, by the present settings.
- * @param traceParentOf - What is kept of the header `traceparent`.
+ * @param route - Decides by the current settings which destinations get a call.
+ * @param traceParentOf - Reads the header `traceparent`; by default it is dropped.
  */
 export function createEnqueueCalls(
   enqueue: Enqueue,
@@ -35,7 +35,7 @@ export function createEnqueueCalls(
   }
 }
 
-/** A delivery for each destination of a call, or one for the log alone if the call has no destination. */
+/** Makes a delivery for each destination of a call. A call without a destination gets one that is only logged. */
 function deliveriesOf(
   call: Call,
   { to, reason }: Route,

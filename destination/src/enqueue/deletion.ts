@@ -4,36 +4,36 @@ import type { Enqueue, Enqueued } from './enqueue.js'
 import type { Settings } from '../settings/settings.js'
 import type { MaintainPort } from '../store/store.js'
 
-/** What a deletion works with. */
+/** What a deletion needs. */
 export interface DeletionParts {
   enqueue: Enqueue
   store: Pick<MaintainPort, 'hasUser' | 'purgeUser'>
-  /** The settings of the moment. */
+  /** The current settings. */
   settings: () => Pick<Settings, 'sources' | 'destinations'>
   /** The time of day: ms since the epoch. */
   now: () => number
 }
 
-/** What a deletion has done. */
+/** The result of a deletion. */
 export interface Deleted {
-  /** Messages that are on their way to destinations. */
+  /** The number of delete messages that were enqueued for destinations. */
   sent: number
-  /** Messages and memberships of the user that were stored, and are no more. */
+  /** The number of stored messages and memberships of the user that were removed. */
   purged: number
 }
 
 /**
- * Sends a delete for each source to each of its enabled destinations, and then purges what is stored of the user
+ * Sends a delete for each source to each of its enabled destinations, and then purges the stored data of the user
  * (spec, "Outbound request", rule 4).
  *
- * Asked for again, nothing more is sent, unless something of the user has been stored since. If it breaks off in
- * between, the same again does the rest: then a delete may be sent once more, never none.
+ * A repeated deletion sends nothing, unless data of the user has been stored since. A deletion that was interrupted can
+ * be repeated. A delete may then be sent twice, but none is lost.
  *
- * @throws StoreError if the store can't write.
+ * @throws StoreError if the store cannot write.
  */
 export type DeleteUser = (userId: string) => Promise<Deleted>
 
-/** See {@link DeleteUser}. */
+/** Creates {@link DeleteUser}. */
 export function createDeleteUser({ enqueue, store, settings, now }: DeletionParts): DeleteUser {
   return async (userId) => {
     const deletions = (round: string) => deletionsOf(settings(), userId, round, now())
@@ -60,7 +60,7 @@ async function purge(store: Pick<MaintainPort, 'purgeUser'>, userId: string): Pr
   return all
 }
 
-/** @param round - What tells a deletion from an earlier one of the same user. */
+/** @param round - Differs for each deletion of the same user, so that the store does not drop it as a duplicate. */
 function deletionsOf(
   { sources, destinations }: Pick<Settings, 'sources' | 'destinations'>,
   userId: string,
@@ -73,7 +73,7 @@ function deletionsOf(
     enabled
       .filter((destination) => destination.sources.includes(source))
       .map(({ name: destination }) => ({
-        // One of its own for each source, by which receivers tell them apart.
+        // Each source has its own id. Receivers would otherwise drop the second delete as a duplicate.
         messageId: `delete-${hash('sha256', JSON.stringify([userId, source, round])).slice(0, 32)}`,
         source,
         destination,

@@ -4,15 +4,15 @@ import type { WritePort } from '../store/store.js'
 
 /** What happens while deliveries are enqueued. */
 export interface EnqueueEvents {
-  /** The store has a message for that destination already, so that it is not forwarded again. */
+  /** The store already has this message for the destination, so it is not forwarded again. */
   duplicated(source: string, destination: string): void
-  /** The store took so long to make deliveries durable, in ms. */
+  /** The store has made deliveries durable. `ms` is the time that this took. */
   committed(ms: number): void
-  /** The store could not take deliveries. */
+  /** The store could not store deliveries. */
   storeRefused(error: unknown): void
 }
 
-/** What enqueuing works with. */
+/** What enqueuing needs. */
 export interface EnqueueParts {
   store: WritePort
   dispatcher: Pick<Dispatcher, 'place' | 'placed' | 'notPlaced'>
@@ -21,21 +21,22 @@ export interface EnqueueParts {
   now: () => number
 }
 
-/** A delivery that is to be enqueued. */
+/** A delivery to enqueue. */
 export interface Enqueued extends DeliveryContent {
-  /** Why it is not sent, but only stored for the log. Left out if it is sent. */
+  /** The reason why the delivery is only stored for the log and never sent. Left out if it is sent. */
   skipReason?: string
 }
 
 /**
- * Makes deliveries durable, and hands them to the dispatcher, which says where each starts.
+ * Makes deliveries durable and hands them to the dispatcher. The dispatcher decides first whether each delivery is sent
+ * at once or waits in the backlog.
  *
- * @returns for each whether it is new; the store has the others for that destination already.
- * @throws StoreError if they could not be stored; none of them is stored then.
+ * @returns for each delivery whether it is new. The store already has the others.
+ * @throws StoreError if the deliveries could not be stored. None of them is stored then.
  */
 export type Enqueue = (deliveries: Enqueued[]) => Promise<boolean[]>
 
-/** See {@link Enqueue}. */
+/** Creates {@link Enqueue}. */
 export function createEnqueue({ store, dispatcher, events, now }: EnqueueParts): Enqueue {
   return async (deliveries) => {
     const placements = deliveries.map(({ destination, skipReason }) =>
@@ -72,7 +73,7 @@ function toNew(
   return { ...content, state: 'skipped', ...(skipReason !== undefined && { reason: skipReason }) }
 }
 
-/** What a delivery that was put as `leased` has beside what was put. */
+/** The fields that a claim adds to a delivery. A delivery that is stored already leased is on its first attempt. */
 const FIRST_CLAIM = {
   attempt: 1,
   attemptsBefore: 0,

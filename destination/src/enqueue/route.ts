@@ -1,11 +1,11 @@
 import type { Call } from '../model/call.js'
 import type { Destination, Settings } from '../settings/settings.js'
 
-/** Where a call goes: to one destination at least, or to none for a reason, in words for the log. */
+/** The destinations of a call: at least one, or none with a reason for the log. */
 export type Route =
   { to: readonly Destination[]; reason?: never } | { to: readonly []; reason: string }
 
-/** Where the calls of a source go as far as the settings tell, by the source's name. */
+/** The destinations of each source by the settings alone. The key is the name of the source. */
 export type Routes = ReadonlyMap<string, Route>
 
 /** The name of this destination in the integrations object of a call, case-sensitive (spec, "What the service does"). */
@@ -15,7 +15,7 @@ const UNKNOWN: Route = { to: [], reason: 'no destination takes this source' }
 const DISABLED: Route = { to: [], reason: 'the destination is disabled' }
 const TURNED_OFF: Route = { to: [], reason: "turned off by the call's integrations" }
 
-/** Works out what the settings tell, once for all calls. */
+/** Finds the destinations of each source. It runs once for each version of the settings, not for each call. */
 export function routesOf({
   sources,
   destinations,
@@ -36,7 +36,10 @@ export function route(source: string, call: Call, routes: Routes): Route {
   return found.to.length > 0 && isTurnedOff(call.integrations) ? TURNED_OFF : found
 }
 
-/** `All: false` turns off what is not turned on by name; an object by name turns on too, and carries settings. */
+/**
+ * Whether a call turns off this destination. `All: false` turns off each destination that is not turned on by its name.
+ * An object instead of `true` carries settings, and turns the destination on as well.
+ */
 function isTurnedOff(integrations: Record<string, unknown> | undefined): boolean {
   if (integrations === undefined) return false
   const own = integrations[INTEGRATION]

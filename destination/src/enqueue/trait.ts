@@ -1,14 +1,14 @@
-/** Where a word begins within one: after a small letter or a digit, and at the last of several capitals. */
+/** Where a word begins in camelCase: a capital after a small letter or a digit, and the last of several capitals. */
 const WORD_STARTS = /(?<=[\p{Ll}\p{N}])(?=\p{Lu})|(?<=\p{Lu})(?=\p{Lu}\p{Ll})/gu
 
-/** Everything but letters and digits. */
+/** Matches everything but letters and digits. */
 const GAPS = /[^\p{L}\p{N}]+/gu
 
 /**
- * The trait of an audience: its name in snake_case (spec, "Outbound request", rule 3). Accents are left out, digits stay
- * with the word that they follow; letters of other scripts stay as they are.
+ * Makes the trait of an audience: its name in snake_case (spec, "Outbound request", rule 3). Accents are removed. Digits
+ * belong to the word before them. Letters of other scripts are not changed.
  *
- * @returns an empty text if there is neither a letter nor a digit in the name.
+ * @returns an empty text if the name has no letter and no digit.
  */
 export function traitOf(audience: string): string {
   return audience

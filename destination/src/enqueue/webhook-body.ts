@@ -1,14 +1,14 @@
 import type { Call } from '../model/call.js'
 
 /**
- * The text that is signed and sent for a call: the fields of its type in the order of the spec ("Outbound
- * message body"), then what the call itself carried beyond them.
+ * Makes the text that is signed and sent for a call: first the fields of its type in the order of the spec ("Outbound
+ * message body"), then the other fields of the call. Fields that are `undefined` are left out.
  *
- * It is a JSON fixed point, `JSON.stringify(JSON.parse(text)) === text`, so that a receiver which hashes the
- * bytes and one which stringifies the parsed body both verify. What `JSON.stringify` made of plain data always
- * is; `undefined` is what it leaves out.
+ * The text is a JSON fixed point: `JSON.stringify(JSON.parse(text)) === text`. A receiver can therefore verify the
+ * signature with the bytes of the body, or with the parsed body after `JSON.stringify`. `JSON.stringify` of plain data
+ * always gives such a text.
  *
- * @throws RangeError for a call that is nested deeper than `JSON.stringify` goes: the collector lets none pass.
+ * @throws RangeError if the call is nested too deeply for `JSON.stringify`. The collector refuses such calls.
  */
 export function webhookBody(call: Call): string {
   switch (call.type) {
@@ -46,7 +46,7 @@ export function webhookBody(call: Call): string {
         context: call.context,
       })
     case 'screen':
-      // The spec has a name and a context in every screen, and no properties.
+      // In the spec, every screen has a name and a context, and no screen has properties.
       return JSON.stringify({
         version: 1,
         type: 'screen',
@@ -83,10 +83,10 @@ export function webhookBody(call: Call): string {
 }
 
 /**
- * The text that is signed and sent for a deletion. It alone has no version.
+ * Makes the text that is signed and sent for a deletion. In the spec, only this body has no version.
  *
- * @param userId - Whose data is to be deleted.
- * @param timestamp - When that was asked for: ISO 8601 with milliseconds.
+ * @param userId - The user whose data is to be deleted.
+ * @param timestamp - The time of the request for the deletion: ISO 8601 with milliseconds.
  */
 export function deletionBody(userId: string, timestamp: string): string {
   return JSON.stringify({ type: 'delete', userId, timestamp })

@@ -7,32 +7,32 @@ import { Refusal } from './refusal.js'
 const unzip = promisify(gunzip)
 
 /**
- * Reads the body of a request to its end, whatever its content type says, and decompresses it.
+ * Reads the whole body of a request, whatever its content type is, and decompresses it.
  *
- * @param maxBytes - The limit, as the body came and decompressed; no more than that is ever held.
- * @throws {@link Refusal} if it is larger, if it is not whole, or if it is compressed otherwise than in gzip.
+ * @param maxBytes - The limit in bytes, before and after decompression. No more than this is held in memory.
+ * @throws {@link Refusal} if the body is larger, if it is incomplete, or if it is compressed with anything but gzip.
  */
 export async function readBody(request: IncomingMessage, maxBytes: number): Promise<Buffer> {
   const encoding = request.headers['content-encoding'] ?? ''
   if (!/^(?:identity|(?:x-)?gzip)?$/i.test(encoding)) {
-    const message = `The body must be plain or in gzip; its Content-Encoding is ${encoding}.`
+    const message = `The body must be uncompressed or in gzip; its Content-Encoding is ${encoding}.`
     throw new Refusal(415, 'unsupported_encoding', message, { 'Accept-Encoding': 'gzip' })
   }
   if (Number(request.headers['content-length']) > maxBytes) throw tooLarge(maxBytes)
   const bytes = await collect(request, maxBytes)
-  // Told by its first bytes (RFC 1952, 2.3.1), which no JSON starts with: some proxies decompress and leave the
-  // header, some clients compress and have none.
+  // The first bytes decide (RFC 1952, 2.3.1), because the header may be wrong: some proxies decompress the body and keep
+  // the header, and some clients compress it without a header. JSON never starts with these bytes.
   return bytes[0] === 0x1f && bytes[1] === 0x8b ? decompress(bytes, maxBytes) : bytes
 }
 
 /**
- * Reads what is still to come of a request and drops it: a client that is still sending hears no answer, and a
- * connection that is closed under it takes the answer along (RFC 9112, 9.6).
+ * Reads the rest of a request and drops it. A client that is still sending does not read the answer, and closing the
+ * connection while data arrives can destroy the answer on its way (RFC 9112, 9.6).
  */
 export async function drain(request: IncomingMessage): Promise<void> {
   if (request.readableEnded || request.destroyed) return
   request.resume()
-  await finished(request).catch(() => undefined) // it hung up: nobody is there to be answered
+  await finished(request).catch(() => undefined) // the client closed the connection, so no answer can be sent
 }
 
 function collect(request: IncomingMessage, maxBytes: number): Promise<Buffer> {
@@ -52,7 +52,8 @@ function collect(request: IncomingMessage, maxBytes: number): Promise<Buffer> {
       resolve(chunks.length === 1 ? (chunks[0] as Buffer) : Buffer.concat(chunks))
     })
     request.on('error', () => {
-      const message = 'The connection ended before the body did: send it again.'
+      const message =
+        'The connection ended before the whole body had arrived. Send the request again.'
       reject(new Refusal(400, 'body_incomplete', message))
     })
   })
@@ -64,7 +65,7 @@ async function decompress(bytes: Buffer, maxBytes: number): Promise<Buffer> {
   } catch (error) {
     const { code, message } = error as NodeJS.ErrnoException
     if (code === 'ERR_BUFFER_TOO_LARGE') throw tooLarge(maxBytes)
-    throw new Refusal(400, 'invalid_gzip', `The body must be whole gzip; it is broken: ${message}.`)
+    throw new Refusal(400, 'invalid_gzip', `The body is not valid gzip: ${message}.`)
   }
 }
 
@@ -72,6 +73,6 @@ function tooLarge(maxBytes: number): Refusal {
   return new Refusal(
     413,
     'body_too_large',
-    `The body must have at most ${maxBytes} bytes, decompressed too; it has more. Send less at once.`,
+    `The body must have at most ${maxBytes} bytes, also after decompression; it has more. Send less at once.`,
   )
 }

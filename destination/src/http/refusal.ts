@@ -4,7 +4,7 @@ import { StoreError } from '../store/store-error.js'
 /** The content type of every answer. */
 export const JSON_TYPE = 'application/json; charset=utf-8'
 
-/** What is answered instead of 200. The codes are stable: clients and their owners act on them. */
+/** The codes of refused requests. They are stable, because programs act on them. */
 export type RefusalCode =
   | 'no_write_key'
   | 'unknown_write_key'
@@ -35,7 +35,7 @@ export type RefusalCode =
   | 'unknown_message'
   | 'too_many_listeners'
 
-/** Why one call is not taken. The codes are stable. */
+/** The codes of rejected calls. They are stable, because programs act on them. */
 export type RejectionCode =
   | 'invalid_call'
   | 'unknown_type'
@@ -44,14 +44,14 @@ export type RejectionCode =
   | 'call_too_large'
   | 'call_too_deep'
 
-/** One call of a batch that was not taken: where in the batch it was, and why, with the fix. */
+/** One rejected call of a batch: its index in the batch, and the reason with the fix. */
 export interface Rejected {
   index: number
   code: RejectionCode
   message: string
 }
 
-/** A request that is not taken as a whole. The message says what was expected, what came, and the fix. */
+/** A request that is refused as a whole. The message says what was expected, what came instead, and how to fix it. */
 export class Refusal extends Error {
   override readonly name = 'Refusal'
 
@@ -66,7 +66,7 @@ export class Refusal extends Error {
   }
 }
 
-/** A call that is not taken. */
+/** A call that is rejected. The other calls of its batch may still be accepted. */
 export class RejectedCall extends Error {
   override readonly name = 'RejectedCall'
 
@@ -78,28 +78,32 @@ export class RejectedCall extends Error {
   }
 }
 
-/** What to answer for an error, whatever threw it. */
+/** Turns any error into the answer of the request. */
 export function toRefusal(error: unknown): Refusal {
   if (error instanceof Refusal) return error
   if (error instanceof StoreError) {
-    const why = error.code === 'full' ? 'The store is full' : 'The store can not write'
-    // Spread, so that clients that were refused together do not come again together.
+    const why = error.code === 'full' ? 'The store is full' : 'The store cannot write'
+    // A random delay, so that clients that were refused together do not all retry at the same moment.
     const headers = { 'Retry-After': String(randomInt(1, 6)) }
     return new Refusal(
       503,
       'store_unavailable',
-      `${why}: nothing was taken, send it again.`,
+      `${why}. The request was not accepted. Send it again later.`,
       headers,
     )
   }
   const { statusCode = 500, message } = error as { statusCode?: number; message?: string }
   if (statusCode < 500) return new Refusal(statusCode, 'bad_request', message ?? 'Bad request')
-  return new Refusal(500, 'internal_error', 'Something went wrong here: send it again.')
+  return new Refusal(
+    500,
+    'internal_error',
+    'An internal error occurred. The log of the destination has the details. Send the request again.',
+  )
 }
 
 const MAX_SHOWN = 40
 
-/** Says what came instead of what was expected, in a few words. */
+/** Describes a wrong value in a few words for an error message. */
 export function show(value: unknown): string {
   if (Array.isArray(value)) return 'an array'
   if (typeof value === 'object' && value !== null) return 'an object'

@@ -10,50 +10,56 @@ export interface ServerLog {
   error(details: object, message: string): void
 }
 
-/** An HTTP server that answers every error in JSON, with a code, and keeps slow clients from holding it. */
+/** An HTTP server that answers every error with JSON and a code, and closes the connections of slow clients. */
 export interface Server {
-  /** For its routes; they are added before it listens. */
+  /** Takes the routes. They must be added before the server listens. */
   readonly app: FastifyInstance
   /**
-   * Starts to listen; port 0 takes a free one.
+   * Starts to listen. Port 0 picks a free port.
    *
-   * @returns the URL.
+   * @returns the URL of the server.
    */
   listen(host: string, port: number): Promise<string>
   /**
-   * Takes no more connections and finishes the requests that are under way.
+   * Accepts no more connections, and lets requests under way finish.
    *
-   * @param withinMs - After so long, connections that are still open are cut.
+   * @param withinMs - Connections that are still open after this time are closed.
+   * @defaultValue 5,000 ms
    */
   close(withinMs?: number): Promise<void>
 }
 
 /** How long clients may take, in ms. */
 export interface Timeouts {
-  /** Until the headers of a request are there, from the connection or from the request before. */
+  /** The time in which the headers of a request must arrive, after the connection or the previous request. */
   headersMs: number
-  /** Until all of it is there. */
+  /** The time in which the whole request must arrive. */
   requestMs: number
-  /** How often both are looked at. */
+  /** How often both times are checked. */
   checkMs: number
 }
 
 const TIMEOUTS: Timeouts = {
   headersMs: 10_000,
-  requestMs: 30_000, // a phone's 500 KB at 20 KB/s
+  requestMs: 30_000, // a phone with 20 KB/s needs 25 s for 500 KB
   checkMs: 2_000,
 }
 
-/** All headers of a request, in bytes: what clients send of these has some hundred. */
+/** The most bytes in all headers of a request. The headers of usual clients have a few hundred bytes. */
 const MAX_HEADER_BYTES = 16_384
 
-/** Longer than the 60 s of usual load balancers, which must not meet a connection that is just being closed. */
+/**
+ * Longer than the 60 s for which usual load balancers keep idle connections. The load balancer then closes first, and
+ * never sends a request on a connection that this server is closing.
+ */
 const KEEP_ALIVE_MS = 72_000
 
-/** Leaves room within the 10 s in which the process is to end. */
+/** Half of the 10 s in which the process must end. */
 const CLOSE_MS = 5_000
 
 /**
+ * Creates a server without routes. It does not listen yet.
+ *
  * @param hint - What a 404 answer says about the routes that exist.
  */
 export function createServer(log: ServerLog, hint: string, timeouts = TIMEOUTS): Server {
@@ -66,7 +72,7 @@ export function createServer(log: ServerLog, hint: string, timeouts = TIMEOUTS):
       connectionsCheckingInterval: timeouts.checkMs,
       maxHeaderSize: MAX_HEADER_BYTES,
     },
-    // What arrives while it closes is still taken, and told to connect elsewhere next.
+    // A request that arrives while the server closes is still accepted. Its answer tells the client to reconnect.
     return503OnClosing: false,
     routerOptions: { ignoreTrailingSlash: true, maxParamLength: 1_000 },
     clientErrorHandler: answerBrokenHttp,
@@ -101,7 +107,7 @@ export function createServer(log: ServerLog, hint: string, timeouts = TIMEOUTS):
 }
 
 /**
- * Answers what a request failed with, once its body has gone by; what nobody expected is logged.
+ * Makes a handler that answers the error of a request after its whole body has arrived. An unexpected error is logged.
  *
  * @param answer - Writes a refusal.
  */
@@ -127,36 +133,36 @@ function refuse(
     .send(JSON.stringify({ success: false, code, message, rejected }))
 }
 
-/** The answer for a path, or a method of a path, that no route takes. */
+/** The answer if no route has this path, or no route with this path has this method. */
 function noRoute(app: FastifyInstance, method: string, url: string, hint: string): Refusal {
   const [path = ''] = url.split('?', 1)
   const allowed = app.supportedMethods.filter((one) => app.hasRoute({ method: one, url: path }))
   if (allowed.length === 0) {
-    return new Refusal(404, 'not_found', `There is nothing at ${path}. ${hint}`)
+    return new Refusal(404, 'not_found', `There is no route ${path}. ${hint}`)
   }
   const allow = allowed.join(', ')
-  const message = `${path} takes ${allow}; got ${method}.`
+  const message = `${path} accepts ${allow}; got ${method}.`
   return new Refusal(405, 'method_not_allowed', message, { Allow: allow })
 }
 
-/** Node's errors of what is no HTTP, or takes too long, before there is a request to answer. */
+/** The statuses for errors of Node that occur before there is a request: it is not HTTP, or it takes too long. */
 const BROKEN_HTTP: Readonly<Record<string, string>> = {
   ERR_HTTP_REQUEST_TIMEOUT: '408 Request Timeout',
   HPE_HEADER_OVERFLOW: '431 Request Header Fields Too Large',
 }
 
-/** Connections whose request may take longer than others. */
+/** Connections whose request may take longer than `requestMs`. */
 const slowConnections = new WeakSet<Socket>()
 
 /**
- * Lets a request take longer to arrive than others, as long as its client is not silent.
+ * Lets a request take longer than `requestMs` to arrive, as long as its client keeps sending.
  *
- * @param idleMs - How long the client may be silent.
+ * @param idleMs - How long the client may send nothing, in ms.
  */
 export function allowSlowBody(request: IncomingMessage, idleMs: number): void {
   const { socket } = request
   slowConnections.add(socket)
-  socket.setTimeout(idleMs) // without a listener, Node hangs up
+  socket.setTimeout(idleMs) // no `timeout` listener is needed: Node closes the connection by default
   request.once('close', () => {
     slowConnections.delete(socket)
     socket.setTimeout(0)
@@ -170,7 +176,7 @@ function answerBrokenHttp(error: NodeJS.ErrnoException, socket: Socket): void {
     return
   }
   const status = BROKEN_HTTP[error.code ?? ''] ?? '400 Bad Request'
-  const message = `The request must be whole HTTP/1.1, in time: ${error.message}.`
+  const message = `The request must be valid HTTP/1.1, and arrive completely and in time: ${error.message}.`
   const body = JSON.stringify({ success: false, code: 'bad_request', message })
   socket.end(
     `HTTP/1.1 ${status}\r\nContent-Type: ${JSON_TYPE}\r\n` +

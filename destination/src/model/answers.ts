@@ -1,11 +1,11 @@
-// What the admin API answers, as JSON. The routes, the page and the command line share these types. Times are ms since
+// The answers of the admin API, as JSON. The routes, the page and the command line share these types. Times are ms since
 // the epoch, by the destination's clock.
 import type { State, Summary, Trace } from './delivery.js'
 import type { OutcomeCode } from './outcome.js'
 
 /**
  * The state of an endpoint's circuit breaker. `closed`: the endpoint is healthy. `open`: the endpoint is down, and gets
- * nothing but one probe at a time. `half-open`: the endpoint recovers, and gets more requests with each success.
+ * only one probe at a time. `half-open`: the endpoint is recovering, and gets more requests after each success.
  */
 export type BreakerState = 'closed' | 'open' | 'half-open'
 
@@ -25,7 +25,7 @@ export interface Status {
   destinations: DestinationStatus[]
 }
 
-/** How many calls of a source were accepted, and how many were not, since the start. */
+/** The number of accepted and of rejected calls of a source since the start. */
 export interface SourceTotals {
   accepted: number
   rejected: number
@@ -56,7 +56,7 @@ export interface EndpointStatus extends EndpointTotals {
 
 export interface BreakerStatus {
   state: BreakerState
-  /** Requests that may be under way at once now. */
+  /** How many requests may be in flight at once now. */
   allowed: number
   inFlight: number
   /** Requests that wait for their turn. */
@@ -67,10 +67,10 @@ export interface BreakerStatus {
 export interface EndpointTotals {
   delivered: number
   failed: number
-  /** Of the last minutes; `null` if nothing was sent. */
+  /** Quantiles of the durations in the last 5 minutes; `null` if nothing was sent. */
   p50Ms: number | null
   p99Ms: number | null
-  /** The latest request that was sent and not delivered; `null` for none. */
+  /** The latest request that failed; `null` if none did. */
   lastFailure: Failure | null
 }
 
@@ -79,7 +79,7 @@ export interface Failure {
   at: number
   code: OutcomeCode
   status: number | null
-  /** In words. */
+  /** The error in words; `null` if there is none. */
   error: string | null
 }
 
@@ -100,14 +100,14 @@ export interface Bucket {
   /** When the minute began. */
   at: number
   delivered: number
-  /** Sent, and not delivered. */
+  /** Requests that were sent and failed. */
   failed: number
-  /** Not sent: the breaker was open, or the endpoint could not keep up. */
+  /** Requests that were not sent, because the breaker was open or the endpoint could not keep up. */
   busy: number
-  /** Of what was sent; `null` if nothing was. */
+  /** Quantiles of the durations in this minute; `null` if nothing was sent. */
   p50Ms: number | null
   p99Ms: number | null
-  /** The worst state that the breaker was seen in. */
+  /** The worst state of the breaker in this minute, by one sample per second. */
   breaker: BreakerState
 }
 
@@ -122,7 +122,7 @@ export interface DeliveryList {
 
 /** `GET /v1/admin/deliveries/:id`: a trace whose URLs have no queries. */
 export interface ShownTrace extends Trace {
-  /** When the retry window ends, if the delivery waits and was tried; otherwise `null`. */
+  /** When the retry window ends; `null` if the delivery is settled or has had no attempt yet. */
   deadlineAt: number | null
 }
 
@@ -134,23 +134,23 @@ export interface ShownMessage {
   deliveries: ShownTrace[]
 }
 
-/** What `POST /v1/admin/replay` takes: exactly one of the first four. */
+/** The body of `POST /v1/admin/replay`. It has exactly one of the first four fields. */
 export interface ReplayRequest {
   ids?: number[]
   messageId?: string
   filter?: Record<string, string>
   all?: true
-  /** Replays delivered messages too. */
+  /** Replays delivered messages, too. */
   force?: true
 }
 
 /** `POST /v1/admin/replay` */
 export interface Replayed {
-  /** Those that could be replayed. */
+  /** How many deliveries match and can be replayed. */
   matched: number
-  /** Those that were; 0 in a dry run. */
+  /** How many deliveries were replayed; 0 in a dry run. */
   replayed: number
-  /** In a dry run of those that match. */
+  /** The replayed deliveries by destination. In a dry run, the matching ones. */
   byDestination: { name: string; count: number }[]
   dryRun: boolean
 }

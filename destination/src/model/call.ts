@@ -2,36 +2,36 @@
 export const CALL_TYPES = ['identify', 'track', 'page', 'screen', 'group', 'alias'] as const
 export type CallType = (typeof CALL_TYPES)[number]
 
-/** What a destination is told of: the calls, and deletions. */
+/** The types of messages for destinations: all calls, and deletions of users. */
 export type EventType = CallType | 'delete'
 
 /**
- * One call as the collector understood it: whatever client sent it, the same fields in the same shapes.
- * Each optional field is there only if the call carried it.
+ * One call after normalisation. It has the same fields in the same shapes for every client.
+ * An optional field is present only if the call had it.
  */
 export interface Call {
   type: CallType
-  /** The client's own id for it, or one that the collector made. At most 100 characters. */
+  /** The id from the client, or else one that the collector created. At most 100 characters. */
   messageId: string
   /** When the call was made, by the collector's clock: ISO 8601 with milliseconds. */
   timestamp: string
   userId?: string
   anonymousId?: string
-  /** Track's. */
+  /** Only in `track`. */
   event?: string
-  /** Page's and screen's. */
+  /** Only in `page` and `screen`. */
   name?: string
-  /** Page's and screen's. */
+  /** Only in `page` and `screen`. */
   category?: string
-  /** Group's. */
+  /** Only in `group`. */
   groupId?: string
-  /** Alias's. */
+  /** Only in `alias`. */
   previousId?: string
-  /** Track's, page's and screen's. */
+  /** Only in `track`, `page` and `screen`. */
   properties?: Record<string, unknown>
-  /** Identify's and group's. */
+  /** Only in `identify` and `group`. */
   traits?: Record<string, unknown>
   context?: Record<string, unknown>
-  /** Which destinations are to have it; never forwarded. */
+  /** Which destinations get the call. It is not part of the message to them. */
   integrations?: Record<string, unknown>
 }

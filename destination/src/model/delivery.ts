@@ -1,10 +1,10 @@
 import type { EventType } from './call.js'
 import type { OutcomeCode } from './outcome.js'
 
-/** Names a delivery within its store. */
+/** Identifies a delivery within its store. */
 export type DeliveryId = number
 
-/** Where deliveries wait. */
+/** The two lanes in which deliveries wait. {@link Stats} says what each one holds. */
 export type Lane = 'fresh' | 'backlog'
 
 /** The state of a delivery; {@link Store} in `store/store.ts` has a drawing of them. */
@@ -15,27 +15,27 @@ export interface DeliveryContent {
   messageId: string
   /** The source's name. */
   source: string
-  /** The destination's name; empty if the source has none. */
+  /** The destination's name; empty if the source has no destination. */
   destination: string
   type: EventType
-  /** The user's id, or the anonymous id where there is none: what a search by user looks for. */
+  /** The user's id, or else the anonymous id. A search by user compares this field. */
   user: string
-  /** The name of the event, page or screen, which a search by event looks for; left out if the message has none. */
+  /** The name of the event, page or screen; left out if the message has none. A search by event compares this field. */
   event?: string | undefined
-  /** The trace that it belongs to: `traceparent` of W3C Trace Context. */
+  /** The `traceparent` of the message (W3C Trace Context). */
   traceParent?: string | undefined
-  /** The body, exactly as it is sent; empty if it is skipped. */
+  /** The body, exactly as it is sent; empty if the delivery is skipped. */
   body: string
 }
 
-/** A delivery as it is put. */
+/** A delivery that is to be stored. */
 export interface NewDelivery extends DeliveryContent {
   /**
-   * Where it starts: in a lane; or `leased` to the process that puts it, as if it had been claimed in the same step, so
-   * that its attempt number is 1; or `skipped`, which is only for the log.
+   * The first state: a lane, `leased` or `skipped`. A `leased` delivery is stored already leased to the process that stores
+   * it, with the attempt number 1. A `skipped` one is never sent and only stays visible to the operator.
    */
   state: Lane | 'leased' | 'skipped'
-  /** Why it is skipped. */
+  /** Why the delivery is skipped. */
   reason?: string
 }
 
@@ -43,7 +43,7 @@ export interface NewDelivery extends DeliveryContent {
 export interface Claim {
   destination: string
   lane: Lane
-  /** At most so many. */
+  /** The maximum number of deliveries. */
   limit: number
 }
 
@@ -51,33 +51,33 @@ export interface Claim {
 export interface Delivery {
   id: DeliveryId
   /**
-   * The number of the claim, from 1. All attempts that are made for it have this number. It is the fencing token too: only
-   * the latest claim can settle.
+   * The number of the claim, from 1. All attempts for one claim share this number. It is also the fencing token: only the
+   * latest claim can settle the delivery.
    */
   attempt: number
-  /** The number that the last attempt before a replay had; 0 if it was not replayed. Later ones are of its window. */
+  /** The number of the last attempt before a replay; 0 without a replay. Later attempts belong to the current retry window. */
   attemptsBefore: number
   messageId: string
   source: string
   destination: string
   type: EventType
   body: string
-  /** Time since the first claim of its retry window, in ms: 0 at the first. */
+  /** The time since the first claim in its retry window, in ms; 0 at the first claim. */
   sinceFirstMs: number
-  /** As it was put. */
+  /** As in {@link DeliveryContent}. */
   traceParent?: string | undefined
-  /** The lane that it was claimed from; `fresh` if it was put as `leased`. */
+  /** The lane from which it was claimed; `fresh` if it was stored as `leased`. */
   lane: Lane
-  /** URLs that refused it for good: they are not tried again. */
+  /** URLs of endpoints that permanently refused it and are not tried again. */
   refusedBy: readonly string[]
 }
 
-/** What is decided for a delivery, after all attempts of one claim have ended. */
+/** The decision about a delivery after all attempts of one claim have ended. */
 export interface Settlement {
   id: DeliveryId
-  /** The number of the claim that is settled, as {@link Delivery.attempt} had it. */
+  /** The number of the claim: {@link Delivery.attempt}. */
   attempt: number
-  /** What is next for it: nothing, another attempt after a delay, or nothing for a reason. */
+  /** `done`: delivered. `backlog`: there is another attempt after the delay. `dead`: given up for a reason. */
   next:
     { state: 'done' } | { state: 'backlog'; delayMs: number } | { state: 'dead'; reason: string }
   /** Replaces {@link Delivery.refusedBy}. */
@@ -86,7 +86,7 @@ export interface Settlement {
   log: AttemptLog[]
 }
 
-/** One attempt, which is one POST to one endpoint, for the log. */
+/** The record of one attempt, which is one POST to one endpoint. */
 export interface AttemptLog {
   /** The endpoint's URL. */
   url: string
@@ -94,15 +94,15 @@ export interface AttemptLog {
   /** The status of the answer; `null` if there was none. */
   status: number | null
   ms: number
-  /** What went wrong, in words; `null` for a delivery. */
+  /** The error in words; `null` if the message was delivered. */
   error: string | null
-  /** The start of the answer's body; empty for none. */
+  /** The start of the answer's body; empty if there is none. */
   response: string
 }
 
-/** What deliveries are searched by. All fields that are given have to match; an empty filter matches everything. */
+/** A search for deliveries. All given fields must match. An empty filter matches everything. */
 export interface Filter {
-  /** Any of them. */
+  /** Matches a delivery in any of these states. */
   states?: readonly State[] | undefined
   destination?: string | undefined
   source?: string | undefined
@@ -110,85 +110,85 @@ export interface Filter {
   event?: string | undefined
   user?: string | undefined
   messageId?: string | undefined
-  /** Put at that time or later: ms since the epoch, by the store's clock. */
+  /** Stored at this time or later: ms since the epoch, by the store's clock. */
   since?: number | undefined
-  /** Put before that time. */
+  /** Stored before this time: ms since the epoch, by the store's clock. */
   until?: number | undefined
 }
 
-/** One slice of a search. */
+/** One slice of the results of a search. */
 export interface Findings {
   deliveries: Summary[]
   /** Where to continue; `undefined` once everything has been searched. */
   next: DeliveryId | undefined
 }
 
-/** What a list shows of a delivery. */
+/** The fields of a delivery that lists show. */
 export interface Summary {
   id: DeliveryId
   messageId: string
   source: string
   destination: string
   type: EventType
-  /** Empty for none. */
+  /** The name of the event, page or screen; empty if there is none. */
   event: string
   user: string
   state: State
-  /** Why it is dead, or skipped; `null` in all other states. */
+  /** Why it is a dead letter or skipped; `null` in all other states. */
   reason: string | null
   /** How often it was claimed. */
   attempt: number
   receivedAt: number
-  /** As {@link Trace.dueAt}. */
+  /** As in {@link Trace}. */
   dueAt: number | null
-  /** The outcome of the latest claim: of the endpoint that took it, or else of the last attempt. `null` for none yet. */
+  /** The outcome of the latest claim: that of the endpoint that accepted it, or else of the last attempt. `null` before. */
   lastCode: OutcomeCode | null
   lastStatus: number | null
 }
 
-/** Everything that is known of one delivery. */
+/** Everything that is known about one delivery. */
 export interface Trace {
   id: DeliveryId
   messageId: string
   source: string
   destination: string
   type: EventType
-  /** Empty for none. */
+  /** The name of the event, page or screen; empty if there is none. */
   event: string
   user: string
   body: string
   state: State
-  /** Why it is dead, or skipped; `null` in all other states. */
+  /** Why it is a dead letter or skipped; `null` in all other states. */
   reason: string | null
-  /** When it was put: ms since the epoch, by the store's clock. */
+  /** When it was stored: ms since the epoch, by the store's clock. */
   receivedAt: number
-  /** When it was first claimed, since its replay if it was replayed; `null` before. */
+  /** When it was first claimed, or first claimed after its replay; `null` before. */
   firstAttemptAt: number | null
-  /** When its next attempt is due, or its lease ends; `null` if it is settled. */
+  /** When its next attempt is due or its lease ends; `null` if it is settled. */
   dueAt: number | null
   /** Oldest first. */
   attempts: (AttemptLog & { attempt: number; at: number })[]
 }
 
-/** All of one delivery, for another store that goes on with it. Ids belong to each store. */
+/** Everything that another store needs to continue a delivery. The other store assigns its own id. */
 export interface Copy extends Trace {
-  /** When its next attempt is due, its lease ends, or it died; `null` if it is done or skipped. */
+  /** When its next attempt is due, its lease ends, or it became a dead letter; `null` if it is done or skipped. */
   dueAt: number | null
   /** How often it was claimed. */
   attempt: number
-  /** As {@link Delivery.attemptsBefore}. */
+  /** As in {@link Delivery}. */
   attemptsBefore: number
-  /** When it was replayed, if it still waits; `null` otherwise. */
+  /** When it was replayed, if it still waits; otherwise `null`. */
   replayedAt: number | null
   traceParent: string | null
   refusedBy: readonly string[]
 }
 
-/** How much waits for one destination. */
+/** The number of deliveries of one destination, by state. */
 export interface Stats {
   /** The destination's name. */
   destination: string
-  /** Messages that arrived while it was healthy, and wait for their first attempt. */
+  /** Messages that arrived while the destination was healthy and that wait for their first attempt. */
   fresh: number
   /** Messages that wait for a retry, or for the destination to recover. */
   backlog: number

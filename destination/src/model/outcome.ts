@@ -1,16 +1,16 @@
 /**
- * What came of one POST to one endpoint. The names are the ones of logs, metrics and pages.
+ * The outcome of one POST to one endpoint. Logs, metrics, the admin API and the page use these codes.
  *
- * - `delivered`: a 2xx.
- * - `server_error`: a 5xx. `throttled`: a 429. `request_timeout`: a 408.
- * - `client_error`: any other 4xx. `redirect`: a 3xx, never followed.
- * - `timeout`: no answer within the deadline. `dns_error`: the name has no address.
- * - `connection_refused`, `connection_reset`: by the other side; `connection_failed`: any other reason
- *   for which there was no answer, the network's or the protocol's.
- * - `tls_error`: the certificate is not trusted, or no TLS could be agreed on; nothing was sent.
- * - `address_refused`: the address is in a network that is not to be reached; nothing was sent.
- * - `endpoint_down`: the endpoint's breaker is open; nothing was sent.
- * - `endpoint_busy`: the endpoint had no room in time; nothing was sent.
+ * - `delivered`: a 2xx status.
+ * - `server_error`: a 5xx status. `throttled`: a 429. `request_timeout`: a 408.
+ * - `client_error`: any other 4xx status. `redirect`: a 3xx status; redirects are not followed.
+ * - `timeout`: no answer within the deadline. `dns_error`: the host name has no address.
+ * - `connection_refused`, `connection_reset`: the other side refused or reset the connection. `connection_failed`: there
+ *   was no valid answer for any other reason.
+ * - `tls_error`: the certificate is not trusted, or the TLS handshake failed. Nothing was sent.
+ * - `address_refused`: the settings do not allow the network of the address. Nothing was sent.
+ * - `endpoint_down`: the endpoint's breaker is open. Nothing was sent.
+ * - `endpoint_busy`: the endpoint had no capacity in time. Nothing was sent.
  */
 export type OutcomeCode =
   | 'delivered'
@@ -29,10 +29,13 @@ export type OutcomeCode =
   | 'endpoint_down'
   | 'endpoint_busy'
 
-/** What an outcome means for its message: it has arrived, is to be tried again, or is given up there. */
+/**
+ * What an outcome means for the message. `delivered`: the endpoint accepted it. `retry`: it can be tried again. `refused`:
+ * the endpoint permanently refused it.
+ */
 export type Verdict = 'delivered' | 'retry' | 'refused'
 
-/** What came of one POST. */
+/** The result of one POST. */
 export interface Outcome {
   code: OutcomeCode
   verdict: Verdict
@@ -40,10 +43,10 @@ export interface Outcome {
   status: number | undefined
   /** From the start of the attempt to the status line, or to the failure, in ms. */
   ms: number
-  /** The least wait that `Retry-After` asks for, in ms; `undefined` for none. */
+  /** The minimum wait that `Retry-After` demands, in ms; `undefined` without one. */
   retryAfterMs: number | undefined
-  /** The start of the answer's body; empty for none. */
+  /** The start of the answer's body; empty if there is none. */
   response: string
-  /** What went wrong, in words, with the fix where there is one; `undefined` for a delivery. */
+  /** The error in words, with the fix if one is known; `undefined` if the message was delivered. */
   error: string | undefined
 }

@@ -1,9 +1,9 @@
-/** A URL without its password, such as `postgres://user:***@host/db`, which may be logged and shown. */
+/** Replaces the password in a URL so that the URL may be logged and shown: `postgres://user:***@host/db`. */
 export function withoutPassword(url: string): string {
   return url.replace(/(:\/\/[^/?#\s:@]*):[^/?#\s]*@/, '$1:***@')
 }
 
-/** An endpoint's URL without its query, where some customers keep keys. This may be logged and shown. */
+/** Removes the query from an endpoint's URL so that it may be logged and shown. Some customers keep keys in the query. */
 export function withoutQuery(url: string): string {
   const end = url.indexOf('?')
   return end < 0 ? url : url.slice(0, end)

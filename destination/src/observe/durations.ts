@@ -1,10 +1,10 @@
-/** Bins for each doubling of a duration: what is told is off by a tenth at most. */
+/** Bins for each doubling of a duration. With 4, a reported duration is wrong by a tenth at most. */
 const PER_DOUBLING = 4
 
-/** Up to 2^16 ms, far beyond the deadline of an attempt. */
+/** The bins reach 2^16 ms, far beyond the deadline of an attempt. */
 const BINS = 16 * PER_DOUBLING
 
-/** How often what took how long: bins that grow with the duration, so that a few numbers hold any count. */
+/** Counts durations in bins. The width of a bin grows with the duration, so that a few numbers cover the whole range. */
 export class DurationBins {
   readonly #counts = new Uint32Array(BINS)
 
@@ -13,7 +13,7 @@ export class DurationBins {
     this.#counts[bin] = (this.#counts[bin] ?? 0) + 1
   }
 
-  /** Adds what others have. */
+  /** Adds the counts of other bins. */
   merge(other: DurationBins): void {
     for (const [bin, count] of other.#counts.entries()) {
       this.#counts[bin] = (this.#counts[bin] ?? 0) + count
@@ -21,7 +21,7 @@ export class DurationBins {
   }
 
   /**
-   * The duration that a share of them did not exceed, in ms; `null` if there are none.
+   * The duration that a share of all durations does not exceed, in ms; `null` if there are no durations.
    *
    * @param share - From 0 to 1.
    */

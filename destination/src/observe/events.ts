@@ -4,14 +4,14 @@ import type { EnqueueEvents } from '../enqueue/enqueue.js'
 
 /** Everything that happens in a destination. Each stage names its own events. */
 export interface Events extends CollectEvents, EnqueueEvents, DeliverEvents {
-  /** Old deliveries could not be deleted; this is tried again. */
+  /** Old deliveries could not be deleted. The next sweep tries again. */
   sweepFailed(error: unknown): void
 }
 
-/** Is told of the events that it has a method for. */
+/** Receives the events for which it has a method. */
 export type Observer = Partial<Events>
 
-/** Tells each event to all observers, in their order. An observer that is added to the list later is told too. */
+/** Passes each event to all observers, in their order. An observer that is added to the list later gets the events, too. */
 export function tellAll(observers: readonly Observer[]): Events {
   const tell =
     <Name extends keyof Events>(name: Name) =>

@@ -6,32 +6,33 @@ import { withoutQuery } from '../model/shown-url.js'
 import type { EndpointOutcome } from '../deliver/decide.js'
 import type { Delivery, Settlement } from '../model/delivery.js'
 
-/** Listeners at once: each costs as much as it is sent. */
+/** The maximum number of listeners. Each listener costs its own writes. */
 const MAX_LISTENERS = 20
 
-/** Events a second that one is sent: more than anybody reads. */
+/** The maximum number of events per second for one listener: more than a person can read. */
 const EVENTS_PER_SECOND = 50
 
-/** In bytes: a listener that has so much left to take is sent nothing more until it has taken some. */
+/** In bytes. A listener with more unsent data gets no events until it has read some, so that a slow one costs no memory. */
 const MAX_UNSENT_BYTES = 262_144
 
-/** In s: after so long without a word it gets one, so that nobody in between takes it for dead. */
+/** In s. After this silence a comment is sent, so that proxies do not close the connection as idle. */
 const SILENCE_S = 15
 
 interface Listener {
   response: ServerResponse
-  /** In this second. */
+  /** Events sent in the current second. */
   sent: number
+  /** Events skipped since the listener was last told. */
   skipped: number
-  /** Seconds without a word. */
+  /** Seconds without data. */
   silent: number
 }
 
 /**
- * Tells whoever listens of calls and attempts as they happen, as Server-Sent Events:
+ * Streams calls and attempts to its listeners as Server-Sent Events:
  * https://html.spec.whatwg.org/multipage/server-sent-events.html
  *
- * While nobody listens, nothing is computed.
+ * Without listeners, it computes nothing.
  */
 export class Feed implements Observer {
   readonly #listeners = new Set<Listener>()
@@ -44,7 +45,7 @@ export class Feed implements Observer {
     return this.#listeners.size < MAX_LISTENERS
   }
 
-  /** Tells a listener from now on, until it hangs up. */
+  /** Sends events to a listener until it disconnects. */
   add(response: ServerResponse): void {
     const listener = { response, sent: 0, skipped: 0, silent: 0 }
     this.#listeners.add(listener)
@@ -105,7 +106,7 @@ export class Feed implements Observer {
     }
   }
 
-  /** Ends all that listen. */
+  /** Ends the responses of all listeners. */
   close(): void {
     for (const { response } of this.#listeners) response.end()
   }

@@ -12,21 +12,21 @@ import type { Delivery } from '../model/delivery.js'
 import { DurationBins } from './durations.js'
 import type { Observer } from './events.js'
 
-/** How much time one bucket has, in ms. */
+/** The length of one bucket, in ms. */
 export const BUCKET_MS = 60_000
 
-/** Buckets that are kept: a day. */
+/** The number of buckets that are kept: one day. */
 export const MAX_BUCKETS = 1_440
 
-/** What is told of the moment is of so many buckets, with the one that goes on. */
+/** The current durations are computed from this many buckets. The current bucket is one of them. */
 const RECENT = 5
 
 /** The states of breakers, from the best to the worst. */
 const BREAKER_STATES: readonly BreakerState[] = ['closed', 'half-open', 'open']
 
 /**
- * Remembers what happened at the endpoints, minute by minute: in memory, for a day at most. A minute in which nothing
- * happened takes no memory.
+ * Remembers what happened at the endpoints, minute by minute, for one day. It keeps everything in memory. A minute in which
+ * nothing happened needs no memory.
  */
 export class History implements Observer {
   readonly #endpoints = new Map<string, Map<string, EndpointHistory>>()
@@ -35,7 +35,7 @@ export class History implements Observer {
   /** @param now - The time of day: ms since the epoch. */
   constructor(readonly now: () => number = Date.now) {}
 
-  /** So many calls of a source were `accepted`, or were not. */
+  /** Counts calls of a source: those that were `accepted`, and all others as rejected. */
   callsCounted(source: string, answer: string, count: number): void {
     const totals = this.source(source)
     this.#sources.set(source, totals)
@@ -54,7 +54,7 @@ export class History implements Observer {
     }
   }
 
-  /** Notes the states of the breakers, and forgets endpoints that no longer exist. To be called about once a second. */
+  /** Records the states of the breakers, and forgets endpoints that no longer exist. Call it about once a second. */
   sampleBreakers(queues: readonly DestinationQueue[]): void {
     const now = this.now()
     const known = new Set<EndpointHistory>()
@@ -79,7 +79,7 @@ export class History implements Observer {
     return this.#endpoint(destination, url).totals(this.now())
   }
 
-  /** The minutes of an endpoint, the oldest first and the one that goes on last, with none left out. */
+  /** The minutes of an endpoint without gaps, the oldest first. The last one is the current minute. */
   buckets(destination: string, url: string, minutes: number): Bucket[] {
     return this.#endpoint(destination, url).buckets(minutes, this.now())
   }
@@ -96,7 +96,7 @@ export class History implements Observer {
   }
 }
 
-/** The minute that goes on. */
+/** The current minute. */
 interface Minute {
   at: number
   delivered: number
@@ -112,7 +112,7 @@ class EndpointHistory {
   #failed = 0
   #lastFailure: Failure | null = null
   #minute: Minute
-  /** Minutes that have ended and in which something happened. */
+  /** Past minutes in which something happened. */
   #past: Bucket[] = []
   #recent: { at: number; durations: DurationBins }[] = []
 
@@ -170,7 +170,7 @@ class EndpointHistory {
     )
   }
 
-  /** Ends the minute that goes on, if it is over. A clock that goes back does not begin another. */
+  /** Starts a new minute if the current one is over. A clock that is set back does not start one. */
   #roll(now: number): void {
     const at = startOf(now)
     const minute = this.#minute
@@ -202,10 +202,10 @@ function quantiles(durations: DurationBins) {
   return { p50Ms: durations.quantile(0.5), p99Ms: durations.quantile(0.99) }
 }
 
-/** How often the states of the breakers are noted, in ms. */
+/** The interval at which the states of the breakers are recorded, in ms. */
 const SAMPLE_MS = 1_000
 
-/** Notes the states of the breakers from now on. Returns what ends that. */
+/** Starts to record the states of the breakers. Returns a function that stops it. */
 export function startSampling(
   history: History,
   queues: () => readonly DestinationQueue[],

@@ -7,8 +7,8 @@ import type { Observer } from './events.js'
 import type { Log } from './log.js'
 
 /**
- * Writes events to the log: one line for each attempt, with ids and with what is decided. A line never has a body, a
- * header, or the query of a URL, where some customers keep keys.
+ * Writes events to the log. Each attempt gets one line with its ids and the decision about the message. A line never
+ * contains a body, a header, or the query of a URL, because some customers keep keys in queries.
  */
 export function logLines(log: Log): Observer {
   const logFailure = (message: string) => (error: unknown) => {
@@ -19,23 +19,23 @@ export function logLines(log: Log): Observer {
     attempted: (delivery, outcomes, next) => {
       logAttempts(log, delivery, outcomes, next)
     },
-    claimFailed: logFailure('the store could not be read; trying again'),
+    claimFailed: logFailure('deliveries could not be read from the store; trying again'),
     settleFailed: logFailure(
-      'the store could not take outcomes: nothing more is sent until it does',
+      'outcomes could not be written to the store; sending is paused until the store takes them',
     ),
     settleRecovered: () => {
-      log.info({}, 'the store takes outcomes again')
+      log.info({}, 'outcomes are written to the store again; sending continues')
     },
     settlementsRefused: (count) => {
       log.warn(
         { count },
-        'outcomes came too late: another attempt has the message, or its user was deleted',
+        'late outcomes were discarded: another attempt has claimed the message, or its user was deleted',
       )
     },
     workersFailed: logFailure(
-      'the other workers could not be heard: endpoints that are down are not probed until they are',
+      'the other workers could not be reached; endpoints that are down are not probed until they can',
     ),
-    sweepFailed: logFailure('what is too old could not be deleted; trying again'),
+    sweepFailed: logFailure('old deliveries could not be deleted; trying again'),
   }
 }
 
@@ -76,7 +76,7 @@ function storeLines(log: Log): Observer {
     callsNotAccepted: (error) => {
       if (!(error instanceof StoreError) || isRefusing) return
       isRefusing = true
-      log.error({ err: error }, 'the store takes no calls: clients are answered 503')
+      log.error({ err: error }, 'the store takes no calls; clients get the answer 503')
     },
     callsAccepted: () => {
       if (!isRefusing) return

@@ -2,42 +2,46 @@ import { styleText } from 'node:util'
 import pino from 'pino'
 import { printable } from './printable.js'
 
-/** Where the service says what it does: fields for programs, a message for people. Never a secret, never a body. */
+/** The service's log. A line has fields for programs and a message for people. It never contains a secret or a body. */
 export interface Log {
-  /** For whoever looks for a fault. */
+  /** Details for debugging. */
   debug(fields: object, message: string): void
-  /** What happens as it should. */
+  /** Normal operation. */
   info(fields: object, message: string): void
-  /** What failed and is tried again, or was refused. */
+  /** Something failed and is tried again, or was refused. */
   warn(fields: object, message: string): void
-  /** What needs somebody. */
+  /** Something failed, and an operator should look at it. */
   error(fields: object, message: string): void
 }
 
-/** The least that is logged. */
+/** The levels of a log. Lines below the chosen level are not written. */
 export const LOG_LEVELS = ['debug', 'info', 'warn', 'error', 'silent'] as const
 export type LogLevel = (typeof LOG_LEVELS)[number]
 
-/** How to log. */
+/** The options of a log. */
 export interface LogOptions {
   level: LogLevel
-  /** Lines for people in place of JSON. */
+  /** Writes lines for people instead of JSON. */
   pretty: boolean
   colour: boolean
-  /** Where to: 1 for the standard output, 2 for the standard error, or a file. */
+  /**
+   * A file descriptor (1 is the standard output, 2 the standard error) or the path of a file.
+   *
+   * @defaultValue 1
+   */
   to?: number | string
 }
 
-/** Lines wait for each other until so many characters are there: a write for each costs more than all else. */
+/** In characters. Lines are buffered up to this length, because one write per line would be the largest cost of a line. */
 const BUFFER_LENGTH = 4_096
 
-/** And they wait no longer than this, in ms. */
+/** In ms. The buffer is written at this interval even if it is not full. */
 const FLUSH_MS = 250
 
-/** Lines beyond so many characters are dropped: whoever reads the log has stopped. */
+/** In characters. Lines beyond this buffer are dropped, so that a reader that has stopped does not fill the memory. */
 const MAX_LENGTH = 64 * 1024 * 1024
 
-/** Opens a log. `flush` waits until all of it is written. That it can't be written never stops the service. */
+/** Opens a log. `flush` waits until all lines are written. A log that can't be written never stops the service. */
 export function openLog({ level, pretty, colour, to = 1 }: LogOptions) {
   const destination = pino.destination({
     dest: to,
@@ -46,7 +50,7 @@ export function openLog({ level, pretty, colour, to = 1 }: LogOptions) {
     maxLength: MAX_LENGTH,
     periodicFlush: FLUSH_MS,
   })
-  destination.on('error', () => undefined) // a full disk, or a reader that is gone: it is tried again
+  destination.on('error', () => undefined) // without a handler, a full disk or a closed pipe would end the process
   const lines = {
     write: (line: string) => {
       destination.write(prettyLine(line, colour))
@@ -55,7 +59,7 @@ export function openLog({ level, pretty, colour, to = 1 }: LogOptions) {
   const log: Log = pino(
     {
       level,
-      base: null, // the process and the host are the supervisor's to know
+      base: null, // no process id and no host name: the supervisor adds them
       timestamp,
       formatters: { level: (label) => ({ level: label }) },
     },
@@ -73,7 +77,7 @@ export function openLog({ level, pretty, colour, to = 1 }: LogOptions) {
 let timeMs = 0
 let timeField = ''
 
-/** The time for a line. Many lines share a millisecond, and to print one costs more than all else in a line. */
+/** The time field of a line. It is cached per millisecond, because formatting the time is the largest cost of a line. */
 function timestamp(): string {
   const now = Date.now()
   if (now !== timeMs) {
@@ -85,7 +89,7 @@ function timestamp(): string {
 
 const COLOURS = { debug: 'gray', info: 'green', warn: 'yellow', error: 'red' } as const
 
-/** One line of JSON as people read it: `12:00:00.000 info  listening  url=http://127.0.0.1:3300`. */
+/** Turns a line of JSON into a line for people: `12:00:00.000 info  listening url=http://127.0.0.1:3300`. */
 export function prettyLine(json: string, colour: boolean): string {
   const { level, time, msg, ...fields } = JSON.parse(json) as Record<string, unknown> & {
     level: keyof typeof COLOURS

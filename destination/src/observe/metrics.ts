@@ -8,27 +8,27 @@ import { version } from '../version.js'
 import type { Observer } from './events.js'
 import { addMetric, Counts, Durations, type Labels, type Sample } from './series.js'
 
-/** What is looked up when the metrics are asked for. */
+/** The sources of values that are read on each request for the metrics. */
 export interface MetricSources {
-  /** How much waits, by destination. */
+  /** The number of waiting messages, by destination. */
   stats: () => Promise<Stats[]>
   /** The destinations of the settings, with their endpoints. */
   queues: () => readonly DestinationQueue[]
 }
 
-/** In seconds: a receiver answers in some ms, or at the end of its 5 s. */
+/** In seconds. A receiver usually answers within a few ms, or it runs into the deadline of 5 s. */
 const ATTEMPT_BOUNDS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10]
 
-/** In seconds: a commit takes as long as the disk's sync. */
+/** In seconds. A commit takes about as long as a sync of the disk. */
 const COMMIT_BOUNDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5]
 
-/** What was sent to one endpoint. */
+/** The attempts at one endpoint. */
 interface EndpointCounts {
   outcomes: Counts
   durations: Durations
 }
 
-/** What became of the messages of one destination. */
+/** The messages of one destination that were delivered or became dead letters. */
 interface DestinationCounts {
   endpoints: Map<string, EndpointCounts>
   delivered: number
@@ -36,8 +36,8 @@ interface DestinationCounts {
 }
 
 /**
- * Counts what happens, for Prometheus. Labels are names of the settings and codes, never ids: there are few of them,
- * whatever clients send.
+ * Counts events for Prometheus. Labels are codes and names from the settings, never ids, so that clients can't increase
+ * the number of series.
  */
 export class Metrics implements Observer {
   readonly #registry = new Registry()
@@ -48,7 +48,7 @@ export class Metrics implements Observer {
   readonly #destinations = new Map<string, DestinationCounts>()
 
   constructor(readonly sources: MetricSources) {
-    processRegistry() // from now on, not from the first time that somebody asks
+    processRegistry() // starts the metrics of the process now and not at the first request
     this.#addCollected()
     this.#addSent()
     this.#addWaiting()
@@ -60,17 +60,17 @@ export class Metrics implements Observer {
     this.#requests.of(source).add(answer)
   }
 
-  /** So many calls of a request were taken (`accepted`), or not, with the code of why. */
+  /** Counts calls of a request by their answer: `accepted`, or the code of the refusal. */
   callsCounted(source: string, answer: string, count: number): void {
     this.#calls.of(source).add(answer, count)
   }
 
-  /** A message came again. */
+  /** A source sent a message again. */
   duplicated(source: string, destination: string): void {
     this.#duplicates.of(source).add(destination)
   }
 
-  /** The store took so long to make calls durable. */
+  /** Adds the time that the store took to make calls durable. */
   committed(ms: number): void {
     this.#commits.add(ms)
   }
@@ -87,7 +87,7 @@ export class Metrics implements Observer {
     for (const { url, outcome } of outcomes) {
       const { outcomes, durations } = endpointOf(counts, url)
       outcomes.add(outcome.code)
-      if (outcome.ms > 0) durations.add(outcome.ms) // at 0 nothing was sent
+      if (outcome.ms > 0) durations.add(outcome.ms) // 0 means that nothing was sent
     }
   }
 
@@ -96,7 +96,7 @@ export class Metrics implements Observer {
     return this.#registry.contentType
   }
 
-  /** Everything, as Prometheus reads it. */
+  /** All metrics in the text format of Prometheus. */
   async text(): Promise<string> {
     return await Registry.merge([this.#registry, processRegistry()]).metrics()
   }
@@ -105,16 +105,16 @@ export class Metrics implements Observer {
     const counter = (name: string, help: string, label: string, counts: BySource) => {
       addMetric(this.#registry, { name, help, type: 'counter' }, () => counts.samples(label))
     }
-    counter('hookline_requests_total', 'Requests of sources, by answer.', 'answer', this.#requests)
-    counter('hookline_calls_total', 'Calls of sources, by answer.', 'answer', this.#calls)
+    counter('hookline_requests_total', 'Requests from sources.', 'answer', this.#requests)
+    counter('hookline_calls_total', 'Calls from sources.', 'answer', this.#calls)
     counter(
       'hookline_duplicates_total',
-      'Messages that came again and were not forwarded again.',
+      'Messages that a source sent again and that were not delivered again.',
       'destination',
       this.#duplicates,
     )
     const name = 'hookline_store_commit_duration_seconds'
-    const help = 'From the arrival of calls at the store until they were durable.'
+    const help = 'Time from the arrival of calls at the store until they are durable.'
     addMetric(this.#registry, { name, help, type: 'histogram' }, () =>
       this.#commits.samples(name, {}),
     )
@@ -125,13 +125,14 @@ export class Metrics implements Observer {
       this.#registry,
       {
         name: 'hookline_attempts_total',
-        help: 'Attempts at endpoints, by outcome.',
+        help: 'Attempts at endpoints.',
         type: 'counter',
       },
       () => this.#eachEndpoint(({ outcomes }, labels) => outcomes.samples('outcome', labels)),
     )
     const name = 'hookline_attempt_duration_seconds'
-    const help = 'From the start of an attempt to the status line, or to its failure.'
+    const help =
+      'Time from the start of an attempt to the status line of the answer, or to its failure.'
     addMetric(this.#registry, { name, help, type: 'histogram' }, () =>
       this.#eachEndpoint(({ durations }, labels) => durations.samples(name, labels)),
     )
@@ -139,7 +140,7 @@ export class Metrics implements Observer {
       this.#registry,
       {
         name: 'hookline_messages_total',
-        help: 'Messages that were delivered, or became dead letters.',
+        help: 'Messages that were delivered or became dead letters.',
         type: 'counter',
       },
       () =>
@@ -150,7 +151,10 @@ export class Metrics implements Observer {
     )
   }
 
-  /** All of them come from one look at the store; that it fails is a metric too, and no reason to have none. */
+  /**
+   * Adds the metrics that come from the store. One request reads the store once for all of them. If the store fails, the
+   * other metrics are still served, and `hookline_store_up` is 0.
+   */
   #addWaiting(): void {
     let looking: Promise<Stats[] | undefined> | undefined
     const look = () => {
@@ -169,7 +173,7 @@ export class Metrics implements Observer {
     }
     gauge(
       'hookline_pending_messages',
-      'Messages that wait for an attempt, or are in one.',
+      'Messages that wait for an attempt (fresh, backlog) or are being sent (leased).',
       ({ destination, fresh, backlog, leased }) => [
         { labels: { destination, state: 'fresh' }, value: fresh },
         { labels: { destination, state: 'backlog' }, value: backlog },
@@ -178,15 +182,15 @@ export class Metrics implements Observer {
     )
     gauge(
       'hookline_oldest_pending_age_seconds',
-      'Age of the oldest message that is neither delivered nor dead; 0 if there is none.',
+      'Age of the oldest message that is neither delivered nor a dead letter; 0 if there is none.',
       ({ destination, oldestMs }) => [{ labels: { destination }, value: oldestMs / 1_000 }],
     )
-    gauge('hookline_dead_letters', 'Dead letters that are kept.', ({ destination, dead }) => [
+    gauge('hookline_dead_letters', 'Dead letters in the store.', ({ destination, dead }) => [
       { labels: { destination }, value: dead },
     ])
     addMetric(
       this.#registry,
-      { name: 'hookline_store_up', help: 'Whether the store answers.', type: 'gauge' },
+      { name: 'hookline_store_up', help: '1 if the store answers, otherwise 0.', type: 'gauge' },
       async () => [{ labels: {}, value: (await look()) ? 1 : 0 }],
     )
   }
@@ -203,7 +207,7 @@ export class Metrics implements Observer {
       this.#registry,
       {
         name: 'hookline_endpoint_breakers',
-        help: 'Circuit breakers of endpoints, by state: open ones let only probes through.',
+        help: "1 for the state of the endpoint's circuit breaker, 0 for the others; open lets only probes through.",
         type: 'gauge',
       },
       () =>
@@ -220,19 +224,19 @@ export class Metrics implements Observer {
       this.#registry,
       {
         name: 'hookline_endpoint_requests',
-        help: 'Requests that are under way at endpoints.',
+        help: 'Requests that endpoints have not answered yet.',
         type: 'gauge',
       },
       () => summed(breakers().map(({ breaker, labels }) => ({ labels, value: breaker.inFlight }))),
     )
     addMetric(
       this.#registry,
-      { name: 'hookline_build_info', help: 'The version that runs.', type: 'gauge' },
+      { name: 'hookline_build_info', help: 'The running version.', type: 'gauge' },
       () => [{ labels: { version }, value: 1 }],
     )
   }
 
-  /** What is in the store of the destinations in the settings, also where nothing waits. */
+  /** The figures of all destinations in the settings. A destination without deliveries has zeros and not a missing series. */
   #known(all: readonly Stats[]): Stats[] {
     return this.sources.queues().map(({ destination: { name } }) => {
       const none = { destination: name, fresh: 0, backlog: 0, leased: 0, dead: 0, oldestMs: 0 }
@@ -289,7 +293,10 @@ function endpointOf({ endpoints }: DestinationCounts, url: string): EndpointCoun
   return counts
 }
 
-/** Endpoints whose URLs differ in their query alone are one, for there are keys in queries. */
+/**
+ * Adds up samples with equal labels. Labels have no queries, because some customers keep keys in them, so endpoints whose
+ * URLs differ only in the query share one series.
+ */
 function summed(samples: readonly Sample[]): Sample[] {
   const bySeries = new Map<string, Sample>()
   for (const sample of samples) {
@@ -303,7 +310,10 @@ function summed(samples: readonly Sample[]): Sample[] {
 
 let ofProcess: Registry | undefined
 
-/** Node's own: event loop, memory, garbage collection, CPU. One for all in this process, for it never ends. */
+/**
+ * The metrics of the process: event loop, memory, garbage collection, CPU. The process has one registry for them, because
+ * their collection can't be stopped.
+ */
 function processRegistry(): Registry {
   if (!ofProcess) {
     ofProcess = new Registry()

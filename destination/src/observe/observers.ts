@@ -8,7 +8,7 @@ import type { Log } from './log.js'
 import { Metrics } from './metrics.js'
 import { Readiness } from './readiness.js'
 
-/** What the observers work with. */
+/** What the observers need. */
 export interface ObserversParts {
   store: Pick<ReadPort, 'ping' | 'stats'>
   deliverer: Pick<Deliverer, 'dispatcher' | 'settler' | 'queues'>
@@ -17,7 +17,7 @@ export interface ObserversParts {
   now: () => number
 }
 
-/** Makes everybody who is told of events, and adds them to the list of observers. */
+/** Creates all observers and adds them to the list. */
 export function createObservers(
   { store, deliverer, log, now }: ObserversParts,
   observers: Observer[],

@@ -1,4 +1,4 @@
-/** A text from elsewhere, fit for a terminal: its control characters could do anything to one. */
+/** Escapes the control characters of an untrusted text, because they could control the terminal that shows it. */
 export function printable(text: string): string {
   return text.replace(/\p{Cc}/gu, (character) => {
     const code = character.charCodeAt(0).toString(16).padStart(4, '0')

@@ -9,16 +9,16 @@ export interface NotReady {
   message: string
 }
 
-/** What readiness asks. */
+/** What the readiness depends on. */
 export interface ReadinessParts {
   dispatcher: {
-    /** For how long it has waited for its timer, or for the store, in ms. */
+    /** How long it has waited for its timer or for the store, in ms. */
     stalledMs(): number
-    /** Whether the store did not let it claim. */
+    /** Whether its last claim failed. */
     readonly hasClaimFailed: boolean
   }
   settler: {
-    /** For how long it has waited for the store, in ms. */
+    /** How long it has waited for the store, in ms. */
     stalledMs(): number
     readonly isFailing: boolean
   }
@@ -27,19 +27,19 @@ export interface ReadinessParts {
   now: () => number
 }
 
-/** What took longer than this, in ms, has stalled: the dispatcher moves several times a second. */
+/** In ms. The dispatcher runs several times a second, so a longer wait means that it has stalled. */
 const STALLED_MS = 10_000
 
-/** The store must answer a ping within so many ms. A request for the readiness waits no longer. */
+/** The time limit for a ping of the store, in ms. A request for the readiness takes no longer than this. */
 const PING_MS = 2_000
 
 /**
- * After the store refused calls, it is not ready for so long, in ms, and load balancers send calls elsewhere. Then the next
- * calls show whether the store takes them again.
+ * In ms. After the store has refused calls, the destination is not ready for this time, so that load balancers send calls
+ * elsewhere. Afterwards new calls show whether the store takes them again.
  */
 const REFUSED_MS = 10_000
 
-/** Whether calls that are sent here are accepted and delivered. That is more than the fact that the process answers. */
+/** Whether this process accepts and delivers calls. A process that only answers requests is not ready. */
 export class Readiness implements Observer {
   #refusedAt = -Infinity
   #isStopping = false
@@ -55,25 +55,28 @@ export class Readiness implements Observer {
     this.#isStopping = true
   }
 
-  /** Why it is not ready; empty if it is ready. */
+  /** The reasons why the destination is not ready; empty if it is ready. */
   async reasons(): Promise<NotReady[]> {
     const { dispatcher, settler, store, now } = this.parts
     const found: NotReady[] = []
     const add = (code: NotReady['code'], message: string) => found.push({ code, message })
 
-    if (this.#isStopping) add('stopping', 'It is being stopped.')
+    if (this.#isStopping) add('stopping', 'The destination is stopping.')
     const stalledMs = Math.max(dispatcher.stalledMs(), settler.stalledMs())
     if (stalledMs > STALLED_MS) {
       const seconds = Math.round(stalledMs / 1_000)
       add(
         'dispatcher_stalled',
-        `Nothing has been sent for ${seconds} s: the store does not answer.`,
+        `Nothing has been sent for ${seconds} s, because the store does not answer.`,
       )
     }
     if (now() - this.#refusedAt < REFUSED_MS) {
-      add('store_unavailable', 'The store takes no calls: it is full or fails, which the log says.')
+      add(
+        'store_unavailable',
+        'The store takes no calls, because it is full or fails. The log has the error.',
+      )
     } else if (settler.isFailing || dispatcher.hasClaimFailed || !(await answers(store))) {
-      add('store_unavailable', 'The store fails, or does not answer, which the log says.')
+      add('store_unavailable', 'The store fails or does not answer. The log has the error.')
     }
     return found
   }
@@ -94,7 +97,7 @@ async function answers(store: Pick<ReadPort, 'ping'>): Promise<boolean> {
   return isAnswered
 }
 
-/** Adds `/healthz`, which the process answers while it lives, and `/readyz`: 503 with the reasons while it is not ready. */
+/** Adds `/healthz`, which always answers 200, and `/readyz`, which answers 503 with the reasons while not ready. */
 export function addReadinessRoutes(
   app: FastifyInstance,
   readiness: Pick<Readiness, 'reasons'>,

@@ -1,27 +1,27 @@
 import type { Metric, Registry } from 'prom-client'
 
-/** Names and values of what tells one series of a metric from another. */
+/** Labels by their names. They distinguish the series of one metric. */
 export type Labels = Record<string, string>
 
-/** One sample, as the registry prints it. */
+/** One sample in the form that the registry prints. */
 export interface Sample {
-  /** The metric's own name if it is left out. */
+  /** @defaultValue the name of the metric */
   metricName?: string
   labels: Labels
   value: number
 }
 
-/** What a metric is, beside its samples. */
+/** The description of a metric. */
 export interface Description {
-  /** By the conventions of Prometheus: unit last, `_total` for what only grows. */
+  /** The name by the conventions of Prometheus: it ends with the unit, or with `_total` for a counter. */
   name: string
   help: string
   type: 'counter' | 'gauge' | 'histogram'
 }
 
 /**
- * Adds a metric whose samples are made when they are asked for. What happens in between is summed in plain numbers:
- * to look up labels for each event would cost more than all else that is counted.
+ * Adds a metric whose samples are computed on each request. Events in between only change plain numbers, because a lookup
+ * of labels for each event would be the largest cost of counting.
  */
 export function addMetric(
   registry: Registry,
@@ -29,11 +29,11 @@ export function addMetric(
   samples: () => Sample[] | Promise<Sample[]>,
 ): void {
   const metric = { ...description, get: async () => ({ ...description, values: await samples() }) }
-  // The registry asks for a name and for `get`, and its types for one of its own classes.
+  // The registry only uses `name` and `get`, but its types demand one of its own classes.
   registry.registerMetric(metric as unknown as Metric)
 }
 
-/** Counts by one more label: of a few values, which show up as they come. */
+/** Counts events by the values of one label. A value appears with its first event; there must be few values. */
 export class Counts {
   readonly #counts = new Map<string, number>()
 
@@ -50,7 +50,7 @@ export class Counts {
   }
 }
 
-/** How long something took, in buckets. */
+/** A histogram of durations. */
 export class Durations {
   readonly #counts: number[]
   #sumMs = 0

@@ -4,23 +4,31 @@ import type { IncomingMessage } from 'node:http'
 import { Refusal } from '../http/refusal.js'
 
 /**
- * Lets nobody through without the admin token, as the bearer of `Authorization` (RFC 6750, 2.1). What is compared are
- * digests, in a time that tells nothing of either.
+ * Requires the admin token as a bearer token in `Authorization` (RFC 6750, 2.1). Digests are compared in constant time, so
+ * that the duration reveals neither the token nor its length.
  *
- * @param adminToken - Of the settings; `undefined` refuses every request.
- * @throws {@link Refusal} that says what is missing.
+ * @param adminToken - The token from the settings. `undefined` refuses every request.
+ * @throws {@link Refusal} with 403 `admin_disabled` if the settings have no token, and with 401 `no_admin_token` or
+ * `wrong_admin_token` if the request lacks the right one.
  */
 export function checkToken(request: IncomingMessage, adminToken: string | undefined): void {
   if (adminToken === undefined) {
-    const message = 'This needs "adminToken" in the settings, which have none.'
+    const message =
+      'This request needs the admin token, but the settings have none. Set "adminToken" and reload the settings.'
     throw new Refusal(403, 'admin_disabled', message)
   }
   const given = /^Bearer +(\S+) *$/i.exec(request.headers.authorization ?? '')?.[1]
   if (given === undefined) {
-    throw unauthorized('no_admin_token', 'The admin token is needed, as "Authorization: Bearer …".')
+    throw unauthorized(
+      'no_admin_token',
+      'The request has no admin token. Send it as "Authorization: Bearer …".',
+    )
   }
   if (!timingSafeEqual(digest(given), digest(adminToken))) {
-    throw unauthorized('wrong_admin_token', 'The admin token must be that of the settings.')
+    throw unauthorized(
+      'wrong_admin_token',
+      'The admin token of the request differs from the "adminToken" in the settings.',
+    )
   }
 }
 
@@ -35,11 +43,11 @@ export function hasToken(request: IncomingMessage, adminToken: string | undefine
 }
 
 /**
- * Lets through who is on this machine, and everybody else with the admin token. There is personal data in what they read.
+ * Allows a request that reads if it comes from this machine or has the admin token. The answers contain personal data.
  *
- * @param isKeptLocal - Whether the address that was asked is this machine's own: what comes there through a proxy, or a
- * tunnel, comes by the will of somebody here.
- * @throws {@link Refusal}
+ * @param isKeptLocal - Whether the listening address is a loopback address. Only somebody with access to this machine can
+ * set up a proxy or a tunnel to it, so its requests count as local.
+ * @throws {@link Refusal} as {@link checkToken} does.
  */
 export function checkReader(
   request: IncomingMessage,
@@ -51,15 +59,15 @@ export function checkReader(
 }
 
 /**
- * Whether a request asks for this machine by an address, or as localhost. A page of a stranger in a browser here can ask
- * too, by a name of its own that it has made point here; such a name is what it can't hide.
+ * Whether the `Host` of a request is an IP address or localhost. This stops DNS rebinding: a website can point its own name
+ * at this machine and make a local browser send requests, but the browser then sends that name as the `Host`.
  */
 function isNamedLocal({ headers: { host = '' } }: IncomingMessage): boolean {
   const name = host.replace(/:\d*$/, '').toLowerCase()
   return name === 'localhost' || isIP(name.replace(/^\[(.*)\]$/, '$1')) !== 0
 }
 
-/** Whether what listens on a host is reached from this machine alone. */
+/** Whether only this machine can reach a server that listens on the host. */
 export function isLoopback(host: string): boolean {
   const version = isIP(host)
   if (version === 0) return host.toLowerCase() === 'localhost'
@@ -78,10 +86,10 @@ const LOOPBACK = new BlockList()
 LOOPBACK.addSubnet('127.0.0.0', 8)
 LOOPBACK.addAddress('::1', 'ipv6')
 
-/** What proxies add: then the address is theirs, and not that of who asks. */
+/** Headers that proxies add. With one of them, the remote address is the proxy's and not the client's. */
 const PROXY_HEADERS = ['forwarded', 'x-forwarded-for', 'x-real-ip', 'via']
 
-/** Whether a request was made on this machine, and not handed on by a proxy that runs on it. */
+/** Whether a request was made on this machine. A request that a local proxy forwards does not count. */
 export function isLocal({ socket, headers }: IncomingMessage): boolean {
   const { remoteAddress = '', remoteFamily } = socket
   if (PROXY_HEADERS.some((name) => headers[name] !== undefined)) return false

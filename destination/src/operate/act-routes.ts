@@ -10,15 +10,18 @@ import { traitOf } from '../enqueue/trait.js'
 import { checkToken } from './access.js'
 import { readMembers } from './members.js'
 
-/** What the routes that act work with. */
+/** What the routes that change data need. */
 export interface ActRoutesParts {
-  /** Of the present settings. */
+  /** The token from the current settings. */
   adminToken: () => string | undefined
   syncAudience: SyncAudience
   deleteUser: DeleteUser
 }
 
-/** Adds the routes that change audiences and delete users. They need the admin token, and read the bodies themselves. */
+/**
+ * Adds the routes that change audiences and delete users. They need the admin token. They read the bodies themselves,
+ * because a list of members may be too large to hold in memory.
+ */
 export function addActRoutes(app: FastifyInstance, parts: ActRoutesParts): void {
   void app.register((routes, _options, done) => {
     routes.removeAllContentTypeParsers()
@@ -37,7 +40,7 @@ export function addActRoutes(app: FastifyInstance, parts: ActRoutesParts): void 
   })
 }
 
-/** Between two parts of a list, in ms: it may be long, and its client slow, but not silent. */
+/** The longest pause within a list, in ms. A list may be long and its client slow, but a silent client is cut off. */
 const LIST_IDLE_MS = 60_000
 
 async function putAudience(
@@ -47,7 +50,7 @@ async function putAudience(
 ): Promise<FastifyReply> {
   const audience = traitOf(params.name)
   if (audience === '') {
-    const message = `The name of an audience must have a letter or a digit; got ${show(params.name)}.`
+    const message = `The name of an audience must contain a letter or a digit; got ${show(params.name)}.`
     throw new Refusal(400, 'invalid_audience', message)
   }
   allowSlowBody(raw, LIST_IDLE_MS)
@@ -56,12 +59,13 @@ async function putAudience(
     return await answer(reply, { audience, ...(await syncAudience(audience, members)) })
   } catch (error) {
     if (!(error instanceof StoreError) || error.code !== 'superseded') throw error
-    const message = 'Another list of the same audience has come meanwhile: that one counts.'
+    const message =
+      'A newer list of the same audience arrived while this one was read. The newer list replaces this one.'
     throw new Refusal(409, 'audience_superseded', message)
   }
 }
 
-/** In bytes: a user's id needs far less. */
+/** In bytes. A user's id needs far less. */
 const MAX_DELETION_BYTES = 32_768
 
 async function postDeletion(
@@ -72,7 +76,7 @@ async function postDeletion(
   const { userId } = parseBody(await readBody(raw, MAX_DELETION_BYTES))
   const id = typeof userId === 'number' && Number.isSafeInteger(userId) ? String(userId) : userId
   if (typeof id !== 'string' || id === '') {
-    const message = `The body must have a "userId", a non-empty text; got ${show(userId)}.`
+    const message = `The "userId" in the body must be a non-empty string or a whole number; got ${show(userId)}.`
     throw new Refusal(400, 'invalid_user', message)
   }
   return answer(reply, { userId: id, ...(await deleteUser(id)) })

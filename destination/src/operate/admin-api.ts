@@ -7,18 +7,18 @@ import { addReadRoutes, type ReadRoutesParts } from './read-routes.js'
 import { addReplayRoute, type ReplayParts } from './replay.js'
 import { addStreamRoute } from './stream-route.js'
 
-/** What the admin API works with. */
+/** What the admin API needs. */
 export interface AdminApiParts extends Omit<ReadRoutesParts, 'store'>, Omit<ReplayParts, 'store'> {
   store: ReadRoutesParts['store'] & ReplayParts['store']
   feed: Feed
-  /** Whether the address that it listens on belongs to this machine alone. */
+  /** Whether it listens on a loopback address. */
   isKeptLocal: boolean
   log: ServerLog
 }
 
 /**
- * Adds `/v1/admin`, which the page and the command line use. A request from this machine may read. Every change needs the
- * admin token.
+ * Adds `/v1/admin`, which the page and the command line use. Requests from this machine may read without the admin token.
+ * Every change needs the token.
  */
 export function addAdminApi(app: FastifyInstance, parts: AdminApiParts): void {
   const { feed, settings, isKeptLocal, log } = parts

@@ -8,14 +8,14 @@ import { addAdminApi, type AdminApiParts } from './admin-api.js'
 import { addMetricsRoute, type MetricsRouteParts } from './metrics-route.js'
 import { addPageRoutes } from './page.js'
 
-/** What the operator's routes work with. */
+/** What the operator's routes need. */
 export interface AdminParts extends AdminApiParts {
   store: Store
   enqueue: Enqueue
   metrics: MetricsRouteParts['metrics']
 }
 
-/** Adds everything for the operator: the page, the metrics, and the routes that read and act. */
+/** Adds all routes for the operator: the page, the metrics, the admin API, and the routes for audiences and deletions. */
 export function addAdmin(app: FastifyInstance, parts: AdminParts): void {
   const { store, dispatcher, enqueue, settings, metrics } = parts
   const adminToken = () => settings().adminToken

@@ -12,38 +12,38 @@ import { webhookBody } from '../enqueue/webhook-body.js'
 import { withoutQuery } from '../model/shown-url.js'
 import type { Destination, Endpoint, Settings } from '../settings/settings.js'
 
-/** What is looked at, in this order. */
+/** The steps of an examination, in their order. */
 export type Step = 'dns' | 'network' | 'connection' | 'certificate' | 'round trip' | 'signature'
 
-/** What came of one step. */
+/** The result of one step. */
 export interface Finding {
   step: Step
   state: 'ok' | 'failed' | 'skipped'
-  /** What was found, in words. */
+  /** The result in words. */
   found: string
-  /** What to do about it. */
+  /** What the operator should do. Left out if there is nothing to do. */
   fix?: string
-  /** In ms, where it took any. */
+  /** The duration in ms. Left out for steps that do no I/O. */
   ms?: number
 }
 
-/** What is examined, and how. */
+/** What to examine, and how. */
 export interface Examination {
   endpoint: Pick<Endpoint, 'url' | 'headers'>
-  /** How it is signed. */
+  /** The secrets that sign the requests. */
   signing: Pick<Destination, 'sharedSecret' | 'webhookSecrets'>
   network: Pick<Settings, 'allowNetworks' | 'ca'>
-  /** Whether anything is sent; without it the endpoint is connected to, and that is all. */
+  /** Whether to send requests. If `false`, the examination ends after the connection. */
   post: boolean
   messageId: string
 }
 
-/** A certificate that ends within so many days is told of. */
+/** A certificate that expires within this many days gets a warning. */
 const SOON_DAYS = 14
 
 /**
- * Goes the way of a delivery to an endpoint, step by step, by the code that delivers: what it finds is what a delivery
- * would. The first step that fails is the last.
+ * Tests an endpoint step by step. It uses the code that delivers, so that it finds the problems that a delivery would have.
+ * It ends at the first step that fails.
  */
 export async function* examine(examination: Examination): AsyncGenerator<Finding> {
   const { endpoint, network: settings, post } = examination
@@ -57,7 +57,7 @@ export async function* examine(examination: Examination): AsyncGenerator<Finding
   if (!(yield* done(judgeAddresses(host, addresses, settings.allowNetworks)))) return
   for (const finding of await connect(url, host, network)) if (!(yield* done(finding))) return
   if (!post) {
-    yield { step: 'round trip', state: 'skipped', found: 'Nothing is to be sent.' }
+    yield { step: 'round trip', state: 'skipped', found: 'No request was sent.' }
     return
   }
   yield* exchange(examination, network)
@@ -72,7 +72,7 @@ async function resolveName(host: string, addresses: string[]): Promise<Finding> 
   const step = 'dns'
   if (isIP(host) !== 0) {
     addresses.push(host)
-    return { step, state: 'ok', found: `${host} is an address: there is nothing to look up.` }
+    return { step, state: 'ok', found: `${host} is an IP address and needs no DNS lookup.` }
   }
   const startedAt = performance.now()
   try {
@@ -84,11 +84,11 @@ async function resolveName(host: string, addresses: string[]): Promise<Finding> 
       step,
       state: 'failed',
       found: `The name ${host} could not be resolved (${code}).`,
-      fix: 'Check its DNS records, and the DNS of this machine.',
+      fix: 'Check the DNS records of the name, and the DNS settings of this machine.',
       ms: since(startedAt),
     }
   }
-  const found = `${host} is ${addresses.join(', ')}.`
+  const found = `${host} resolves to ${addresses.join(', ')}.`
   return { step, state: 'ok', found, ms: since(startedAt) }
 }
 
@@ -100,16 +100,16 @@ function judgeAddresses(
   const step = 'network'
   const isAllowed = createAddressRule(allowNetworks)
   const refused = addresses.filter((address) => !isAllowed(address))
-  if (refused.length === 0) return { step, state: 'ok', found: 'It may be reached.' }
-  const found = `${refused.join(', ')} is private, or no place in the internet: it is not reached.`
+  if (refused.length === 0) return { step, state: 'ok', found: 'The address is allowed.' }
+  const found = `Not allowed, because not public: ${refused.join(', ')}.`
   if (refused.length < addresses.length) {
-    return { step, state: 'ok', found: `${found} The others are.` }
+    return { step, state: 'ok', found: `${found} The other addresses are allowed.` }
   }
-  const fix = `If ${host} is yours, add its network to the setting allowNetworks: "${refused[0] ?? ''}".`
+  const fix = `If you trust ${host}, add its network to the setting allowNetworks: "${refused[0] ?? ''}".`
   return { step, state: 'failed', found, fix }
 }
 
-/** Connects as a delivery does, and reads the certificates. */
+/** Connects in the same way as a delivery, and reads the certificates. */
 async function connect(url: URL, hostname: string, network: Network): Promise<Finding[]> {
   const startedAt = performance.now()
   const { host, protocol, port } = url
@@ -131,7 +131,7 @@ async function connect(url: URL, hostname: string, network: Network): Promise<Fi
   } catch (error) {
     const { code, error: found = '' } = judgeError(error, host)
     const ms = since(startedAt)
-    // That of a certificate says its fix itself.
+    // The message of a certificate error already contains the fix.
     if (code === 'tls_error') return [{ step: 'certificate', state: 'failed', found, ms }]
     return [{ step: 'connection', state: 'failed', found, fix: FIXES.connection, ms }]
   }
@@ -146,12 +146,13 @@ function describeCertificate(socket: TLSSocket): Finding {
     `${socket.getProtocol() ?? 'TLS'}; ${chainOf(leaf).join(' ← ')}; ` +
     `valid until ${endsAt.toISOString().slice(0, 10)}, for ${days} days.`
   if (days >= SOON_DAYS) return { step, state: 'ok', found }
-  return { step, state: 'ok', found, fix: 'Renew it soon: nothing is sent once it has expired.' }
+  const fix = 'Renew the certificate soon. Once it has expired, nothing is sent to the endpoint.'
+  return { step, state: 'ok', found, fix }
 }
 
 /**
- * The names in a chain of certificates, from the endpoint's own to that of the authority. The last one has itself for its
- * issuer, or none.
+ * The names in a certificate chain, from the endpoint's certificate to the authority's. The last certificate has itself as
+ * its issuer, or has no issuer: the recursion ends there.
  */
 function chainOf(one: DetailedPeerCertificate | undefined, seen: string[] = []): string[] {
   if (one === undefined || seen.includes(one.fingerprint256)) return []
@@ -161,15 +162,16 @@ function chainOf(one: DetailedPeerCertificate | undefined, seen: string[] = []):
 }
 
 const FIXES = {
-  connection: 'Does the endpoint run, and is its port open to this machine?',
+  connection: 'Check that the endpoint is running and that its port is open to this machine.',
   secret:
-    'Is it the same secret on both sides, and does the receiver check the bytes as they came, before they are parsed?',
-  answer: 'The endpoint has to answer 2xx to what it has taken. Its own log says more.',
+    'Check that both sides have the same secret, and that the receiver verifies the raw bytes of the body before it parses them.',
+  answer:
+    'The endpoint must answer with a 2xx status when it accepts a message. Its own log may give the reason.',
   unchecked:
-    'Anybody can send to it. Let the receiver compare X-Signature, as verifyWebhook of hookline/webhook does.',
+    'The endpoint accepts messages from anybody. Verify X-Signature in the receiver, for example with verifyWebhook from hookline/webhook.',
 }
 
-/** Sends a call that says what it is for, as it would be sent, and then once more with a wrong signature. */
+/** Sends a call whose event names the doctor, and then sends it again with a wrong signature, which must be refused. */
 async function* exchange(
   { endpoint, signing, messageId }: Examination,
   network: Network,
@@ -191,36 +193,36 @@ async function* exchange(
   const signature = sharedSecret === undefined ? '' : (headers[1] ?? '')
   try {
     const { verdict, status, ms, error = '', response } = await send(headers)
-    const said = response === '' ? '' : ` It said: ${response.slice(0, 200)}`
+    const said = response === '' ? '' : ` The body of the answer: ${response.slice(0, 200)}`
     const isRefused = status === 400 || status === 401 || status === 403
     if (verdict !== 'delivered') {
       const fix = isRefused && signature !== '' ? FIXES.secret : FIXES.answer
       const found = `${error}${said}`
       yield { step: 'round trip', state: 'failed', found, fix, ms }
       if (signature === '') return
-      const signed = `Was sent: X-Signature: ${signature}, of these ${Buffer.byteLength(body)} bytes: ${body}`
+      const signed = `The request had X-Signature: ${signature}, for this body of ${Buffer.byteLength(body)} bytes: ${body}`
       yield { step: 'signature', state: isRefused ? 'failed' : 'skipped', found: signed }
       return
     }
     const found = `${withoutQuery(endpoint.url)} answered ${status}.`
     yield { step: 'round trip', state: 'ok', found, ms }
     if (signature === '') {
-      const found = 'There is no secret: requests are not signed.'
+      const found = 'Requests are not signed, because there is no secret.'
       yield {
         step: 'signature',
         state: 'skipped',
         found,
-        fix: 'Set sharedSecret, or give --secret.',
+        fix: 'Set sharedSecret in the settings, or pass --secret.',
       }
       return
     }
     const wrong = await send(messageHeaders(`not ${sharedSecret ?? ''}`, body, messageId, 2))
     if (wrong.verdict === 'delivered') {
-      const found = `It takes ${signature}, and a wrong one as well (${wrong.status}): it checks none.`
+      const found = `The endpoint accepts ${signature}, but also a wrong signature (${wrong.status}): it does not verify signatures.`
       yield { step: 'signature', state: 'failed', found, fix: FIXES.unchecked, ms: wrong.ms }
       return
     }
-    const refused = `It takes ${signature}, and refuses a wrong one (${wrong.status ?? wrong.code}).`
+    const refused = `The endpoint accepts ${signature} and refuses a wrong signature (${wrong.status ?? wrong.code}).`
     yield { step: 'signature', state: 'ok', found: refused, ms: wrong.ms }
   } finally {
     await poster.close()

@@ -4,25 +4,25 @@ import { createGunzip } from 'node:zlib'
 import { readBody } from '../http/read-body.js'
 import { Refusal, show } from '../http/refusal.js'
 
-/** A list in one piece is held as a whole. */
+/** In bytes. A JSON array has to be held in memory as a whole, unlike lines of JSON. */
 const MAX_LIST_BYTES = 5_000_000
 
-/** A line holds one id. */
+/** In characters. A line holds only one id. */
 const MAX_LINE_LENGTH = 10_000
 
 /** The longest id of a user, in characters. */
 const MAX_USER_LENGTH = 1_000
 
-/** So many ids make a piece. */
+/** Ids in one piece. */
 const PIECE = 1_000
 
 const LINES = /^application\/(?:x-)?(?:ndjson|jsonl|jsonlines|json-lines)\b/i
 
 /**
- * The ids of users in the body of a request, piece by piece: a JSON array, or lines of JSON of any number. Each is a
- * text, a whole number, or an object with a `userId`.
+ * Reads the user ids in the body of a request, piece by piece. The body is a JSON array, or any number of lines of JSON.
+ * Each member is a string, a whole number, or an object with a `userId`.
  *
- * @throws {@link Refusal} that says which one is wrong, and how. What came before it has been given then.
+ * @throws {@link Refusal} that names the invalid member and the reason. Pieces before it have already been yielded.
  */
 export async function* readMembers(
   request: IncomingMessage,
@@ -47,7 +47,7 @@ async function* readList(request: IncomingMessage): AsyncGenerator {
   const list = parse(text, 'The body')
   if (!Array.isArray(list)) {
     const fix =
-      'Send lines of JSON, one for each user, with the content type application/x-ndjson, or an array.'
+      'Send an array, or lines of JSON with one user per line and the content type application/x-ndjson.'
     throw invalid(`The body must be a JSON array of user ids; got ${show(list)}. ${fix}`)
   }
   yield* list as unknown[]
@@ -67,14 +67,19 @@ async function* readLines(request: IncomingMessage): AsyncGenerator {
       rest = lines.pop() ?? ''
       for (const text of lines) yield* take(text) ?? []
       if (rest.length > MAX_LINE_LENGTH) {
-        throw invalid(`Line ${line + 1} must have at most ${MAX_LINE_LENGTH} characters.`)
+        throw invalid(
+          `Line ${line + 1} is too long: the limit is ${MAX_LINE_LENGTH} characters per line.`,
+        )
       }
     }
   } catch (error) {
     if (error instanceof Refusal) throw error
     const { code = '' } = error as NodeJS.ErrnoException
-    if (code.startsWith('Z_')) throw new Refusal(400, 'invalid_gzip', 'The body is no whole gzip.')
-    throw new Refusal(400, 'body_incomplete', `The body ended within the list. ${AGAIN}`)
+    if (code.startsWith('Z_')) {
+      throw new Refusal(400, 'invalid_gzip', 'The body is not valid gzip, or it is incomplete.')
+    }
+    const message = `The connection ended before the end of the list. ${AGAIN}`
+    throw new Refusal(400, 'body_incomplete', message)
   }
   yield* take(rest) ?? []
 }
@@ -83,7 +88,7 @@ function decompressed(request: IncomingMessage): Readable {
   const encoding = request.headers['content-encoding'] ?? 'identity'
   if (encoding === 'identity') return request
   if (encoding === 'gzip') return pipeline(request, createGunzip(), () => undefined)
-  const message = `The body must be plain or in gzip; its Content-Encoding is ${encoding}.`
+  const message = `The body must be uncompressed or gzip; its Content-Encoding is ${encoding}.`
   throw new Refusal(415, 'unsupported_encoding', message, { 'Accept-Encoding': 'gzip' })
 }
 
@@ -101,13 +106,13 @@ function userOf(given: unknown, place: string): string {
   if (typeof id === 'string' && id !== '' && id.length <= MAX_USER_LENGTH) return id
   if (typeof id === 'number' && Number.isSafeInteger(id)) return String(id)
   throw invalid(
-    `${place} must be the id of a user, a text of 1 to ${MAX_USER_LENGTH} characters, or an object with it as ` +
-      `"userId"; got ${show(id)}.`,
+    `${place} must be the id of a user (a string of 1 to ${MAX_USER_LENGTH} characters, or a whole number), or an ` +
+      `object with that id as "userId"; got ${show(id)}.`,
   )
 }
 
-/** Those before it may have joined already. */
-const AGAIN = 'Nobody has left the audience. Send the whole list again.'
+/** Users before the invalid member may have joined already, so this text speaks only about removals. */
+const AGAIN = 'No user has been removed from the audience. Send the whole list again.'
 
 function invalid(message: string): Refusal {
   return new Refusal(400, 'invalid_members', `${message} ${AGAIN}`)

@@ -1,14 +1,14 @@
 import type { FastifyInstance } from 'fastify'
 import { checkToken, isLocal } from './access.js'
 
-/** What the route works with. */
+/** What the route needs. */
 export interface MetricsRouteParts {
   metrics: { readonly contentType: string; text(): Promise<string> }
-  /** Of the present settings. */
+  /** The token from the current settings. */
   adminToken: () => string | undefined
 }
 
-/** Adds `/metrics`. They have names and numbers only, so that a request from this machine needs no admin token. */
+/** Adds `/metrics`. The metrics contain no personal data, so requests from this machine need no admin token. */
 export function addMetricsRoute(app: FastifyInstance, parts: MetricsRouteParts): void {
   const { metrics, adminToken } = parts
   app.get('/metrics', async (request, reply) => {

@@ -2,55 +2,56 @@ import { isDeepStrictEqual } from 'node:util'
 import type { Copy, DeliveryId } from '../model/delivery.js'
 import type { MaintainPort } from '../store/store.js'
 
-/** So many are read, written and compared at once: a log can have 64 KB for each attempt. */
+/** Deliveries that are read, written and compared at once. More could fill the memory: each attempt can have 64 KB. */
 const SLICE = 200
 
-/** Differences that are told one by one. */
+/** The maximum number of differences that are listed. The others are only counted. */
 const MAX_TOLD = 20
 
-/** What a store has to have to be moved from, or to. */
+/** What a migration needs from each of the two stores. */
 type Movable = Pick<MaintainPort, 'count' | 'copyOut' | 'copyIn' | 'copiesOf'>
 
-/** How far it is. */
+/** The progress of a migration. */
 export interface MigrateProgress {
   stage: 'copy' | 'compare'
-  /** Deliveries that are through this stage. */
+  /** Deliveries that have passed this stage. */
   done: number
   total: number
 }
 
-/** What came of it. */
+/** The result of a migration. All numbers count deliveries. */
 export interface Migrated {
-  /** Deliveries that the first store has. */
+  /** In the first store. */
   total: number
-  /** Those that were added to the second one, and those that it had already. */
+  /** Added to the second store. */
   moved: number
+  /** Already in the second store, and therefore left unchanged. */
   known: number
-  /** Those of which the second store has all that the first one has. */
+  /** Equal in both stores. */
   same: number
-  /** Those that have gone on in the second store since they were moved. */
+  /** Further along in the second store, because it is in use. */
   ahead: number
-  /** What the second store lacks, or has otherwise: none, or something is wrong. */
+  /** Missing or different in the second store. Anything but 0 means that the migration failed. */
   different: number
-  /** The first of these. */
+  /** The first 20 of these. */
   differences: Difference[]
 }
 
-/** One delivery that is not as it should be. */
+/** One delivery that the second store lacks or has different data for. */
 export interface Difference {
   messageId: string
   source: string
   destination: string
-  /** What of it is different; `missing` if there is none. */
+  /** The field that differs; `missing` if the second store lacks the delivery. */
   what: string
 }
 
 /**
- * Moves everything from one store to another, and compares both then. Nothing is taken from the first one. What the
- * second one has already is left as it is, so that a move that was cut off is made again from the start; and it may be in
- * use meanwhile.
+ * Copies all deliveries from one store to another, and then compares the stores. The first store is not changed. Deliveries
+ * that the second store already has are left unchanged. An interrupted migration can therefore be started again, and the
+ * second store may be in use during the migration.
  *
- * @throws StoreError of either store.
+ * @throws StoreError if either store fails.
  */
 export async function migrateStore(
   from: Movable,
@@ -85,7 +86,7 @@ export async function migrateStore(
   return { ...result, differences }
 }
 
-/** Reads a slice ahead: both stores work at once. */
+/** Reads the next slice while the current one is processed, so that both stores work at the same time. */
 async function eachSlice(
   from: Movable,
   work: (copies: Copy[], done: number) => Promise<void>,
@@ -97,19 +98,19 @@ async function eachSlice(
     const last: DeliveryId | undefined = copies.at(-1)?.id
     if (last === undefined) return
     reading = from.copyOut(last, SLICE)
-    // What fails meanwhile is told by the next turn, if this one does not fail itself.
+    // Without this handler, a read that fails during `work` would be an unhandled rejection. The next turn throws its error.
     reading.catch(() => undefined)
     done += copies.length
     await work(copies, done)
   }
 }
 
-/** Compares what a store has with what it was given; `undefined` if that is the same. */
+/** Names the field in which the two copies differ; `undefined` if they are equal. */
 function differenceOf(copy: Copy, other: Copy | undefined): string | undefined {
   if (!other) return 'missing'
   const mine = comparable(copy)
   const theirs = comparable(other)
-  // It came to both of them: a client sent it again, and each has its own.
+  // Each store received the message itself, because a client sent it again. These are two deliveries, not a copy.
   if (mine.receivedAt !== theirs.receivedAt) return 'ahead'
   const fields = ['type', 'user', 'body'] as const
   const field = fields.find((name) => mine[name] !== theirs[name])
@@ -120,7 +121,7 @@ function differenceOf(copy: Copy, other: Copy | undefined): string | undefined {
   return hasGoneOn(mine, theirs) ? 'ahead' : 'state'
 }
 
-/** Ids are each store's own. */
+/** Leaves out the id, because each store assigns its own ids. */
 function comparable(copy: Copy): Copy {
   return { ...copy, id: 0 }
 }

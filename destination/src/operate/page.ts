@@ -5,10 +5,10 @@ import { fileURLToPath } from 'node:url'
 import { gzipSync } from 'node:zlib'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 
-/** The page as `npm run build` leaves it, as far from the sources as from what they become. */
+/** The folder of the built page. The relative path is the same from `src/operate` and from `dist/operate`. */
 const FOLDER = fileURLToPath(new URL('../../dist/page', import.meta.url))
 
-/** Only what the destination serves itself, nothing inline, and in nobody's frame (CSP level 3). */
+/** Content Security Policy (level 3): only files from the destination, no inline code, no embedding in frames. */
 const POLICY = [
   "default-src 'none'",
   "script-src 'self'",
@@ -33,7 +33,7 @@ const TYPES: Readonly<Record<string, string>> = {
   '.css': 'text/css; charset=utf-8',
 }
 
-/** Assets are named after what is in them. */
+/** The name of an asset contains a hash of its content, so that a browser may cache it for ever. */
 const FOR_EVER = 'public, max-age=31536000, immutable'
 
 interface File {
@@ -44,9 +44,9 @@ interface File {
 }
 
 /**
- * Adds the page for whoever runs the destination: `/`, and what it loads. There is no data in it, so anybody gets it.
+ * Adds the page for the operator: `/` and the assets. The page itself contains no data, so it needs no admin token.
  *
- * @returns whether it is there; run from its sources, the destination has one only once it was built.
+ * @returns whether the page exists. A destination that runs from its sources has no page until `npm run build` has run.
  */
 export function addPageRoutes(app: FastifyInstance, folder = FOLDER): boolean {
   if (!existsSync(join(folder, 'index.html'))) return false

@@ -1,10 +1,10 @@
 import { Refusal, show } from '../http/refusal.js'
 import type { DeliveryId, Filter, State } from '../model/delivery.js'
 
-/** What came in a query, or in a body. */
+/** Parameters from a query or a body, not yet checked. */
 type Given = Readonly<Record<string, unknown>>
 
-/** States as they are asked for; `waiting` is all that is not settled. */
+/** The names of states in requests. `waiting` stands for all states that are not settled. */
 const STATES: Readonly<Record<string, readonly State[]>> = {
   fresh: ['fresh'],
   backlog: ['backlog'],
@@ -52,15 +52,15 @@ export function readId(params: Given): DeliveryId {
   return count(params, 'id', 1, Number.MAX_SAFE_INTEGER) as DeliveryId
 }
 
-/** What is to be replayed. */
+/** What to replay. */
 export interface ReplayParameters {
   which: { ids: DeliveryId[] } | { filter: Filter }
-  /** Replays what has arrived too. */
+  /** Whether to replay delivered messages, too. */
   force: boolean
   dryRun: boolean
 }
 
-/** Ids in one request. */
+/** The maximum number of ids in one request. */
 const MAX_IDS = 10_000
 
 /** @throws {@link Refusal} */
@@ -70,16 +70,17 @@ export function readReplay(body: unknown): ReplayParameters {
   checkNames(body, [...selections, 'force', 'dryRun'])
   const given = selections.filter((name) => body[name] !== undefined)
   if (given.length !== 1) {
-    const came = given.length === 0 ? 'none came' : `${given.join(' and ')} came`
+    const got = given.length === 0 ? 'none of them' : given.join(' and ')
     throw new Refusal(
       400,
       'invalid_parameter',
-      `Exactly one of ids, messageId, filter and all says what to replay; ${came}.`,
+      `The body must have exactly one of ids, messageId, filter and all; it has ${got}.`,
     )
   }
   const force = flag(body, 'force')
   if (force && (body['filter'] !== undefined || body['all'] !== undefined)) {
-    const message = 'force is for ids and messageId: what has arrived is not sent again in bulk.'
+    const message =
+      'force works only with ids or messageId, because delivered messages are not sent again in bulk.'
     throw new Refusal(400, 'invalid_parameter', message)
   }
   return { which: whichOf(body), force, dryRun: flag(body, 'dryRun') }
@@ -97,7 +98,11 @@ function whichOf(body: Given): ReplayParameters['which'] {
     return { filter: {} }
   }
   if (!isObject(filter) || Object.keys(filter).length === 0) {
-    throw invalid('filter', 'an object with a field at least; "all": true replays all', filter)
+    throw invalid(
+      'filter',
+      'an object with at least one field ("all": true replays everything)',
+      filter,
+    )
   }
   checkNames(filter, [...REPLAY_FIELDS, 'since', 'until'])
   return {
@@ -109,11 +114,11 @@ function whichOf(body: Given): ReplayParameters['which'] {
   }
 }
 
-/** A name that is mistaken for none would match all. */
+/** Refuses unknown names. A misspelled filter that is ignored would match everything. */
 function checkNames(given: Given, names: readonly string[]): void {
   const unknown = Object.keys(given).find((name) => !names.includes(name))
   if (unknown === undefined) return
-  const message = `There is no ${show(unknown)} here: there are ${names.join(', ')}.`
+  const message = `Unknown parameter ${show(unknown)}. Known parameters: ${names.join(', ')}.`
   throw new Refusal(400, 'invalid_parameter', message)
 }
 
@@ -125,7 +130,7 @@ function texts<Name extends string>(
   for (const name of names) {
     const value = given[name]
     if (value === undefined) continue
-    if (typeof value !== 'string') throw invalid(name, 'one text', value)
+    if (typeof value !== 'string') throw invalid(name, 'a single string', value)
     found[name] = value
   }
   return found

@@ -17,17 +17,17 @@ import { readId, readList, readMinutes, type ListParameters } from './parameters
 import { shownTrace } from './shown-trace.js'
 import { statusOf, type StatusParts } from './status.js'
 
-/** What the routes that read work with. */
+/** What the routes that read need. */
 export interface ReadRoutesParts extends StatusParts {
   store: ReadPort
 }
 
 type Given = Record<string, unknown>
 
-/** After so long, in ms, a search answers with what it has found so far. */
+/** The time limit of a search, in ms. Afterwards it answers with the deliveries that it has found so far. */
 const SEARCH_MS = 1_000
 
-/** Adds the routes that show what happens and what is stored. */
+/** Adds the routes that show the status, the history and the stored deliveries. */
 export function addReadRoutes(routes: FastifyInstance, parts: ReadRoutesParts): void {
   const { store } = parts
   const startedAt = Date.now()
@@ -87,7 +87,7 @@ async function list(
 async function getDelivery(store: Pick<ReadPort, 'get'>, id: number): Promise<ShownTrace> {
   const trace = await store.get(id)
   if (trace) return shownTrace(trace)
-  const message = `There is no delivery ${id}: it never was, or is older than the retention.`
+  const message = `There is no delivery ${id}. It never existed, or it is older than the retention.`
   throw new Refusal(404, 'unknown_delivery', message)
 }
 
@@ -100,6 +100,6 @@ async function getMessage(
   throw new Refusal(
     404,
     'unknown_message',
-    `There is no message ${JSON.stringify(messageId)}: it never came, or is older than the retention.`,
+    `There is no message ${JSON.stringify(messageId)}. It never arrived, or it is older than the retention.`,
   )
 }

@@ -5,16 +5,16 @@ import type { DeliveryId, State } from '../model/delivery.js'
 import type { MaintainPort, ReadPort } from '../store/store.js'
 import { readReplay, type ReplayParameters } from './parameters.js'
 
-/** So many are replayed in one go. */
+/** Deliveries that are replayed at once. */
 const SLICE = 500
 
-/** What replays work with. */
+/** What replays need. */
 export interface ReplayParts {
   store: Pick<ReadPort, 'find' | 'get'> & Pick<MaintainPort, 'replay'>
   dispatcher: Pick<Dispatcher, 'wake'>
 }
 
-/** One that matches. */
+/** A delivery that matches. */
 interface Match {
   id: DeliveryId
   destination: string
@@ -28,10 +28,10 @@ export function addReplayRoute(routes: FastifyInstance, parts: ReplayParts): voi
 }
 
 /**
- * Sends dead letters again. Each is looked at once, the newest first, so that a message that dies again meanwhile is not
- * replayed twice. If a replay is interrupted, the same request again replays the rest.
+ * Sends dead letters again. It visits each delivery once, the newest first, so that a message that becomes a dead letter
+ * again during the replay is not replayed twice. After an interruption, the same request replays the rest.
  *
- * @param isOver - Whether the client is gone; the replay ends early then.
+ * @param isOver - Whether the client has disconnected. The replay then ends early.
  */
 async function replay(
   { store, dispatcher }: ReplayParts,

@@ -1,27 +1,29 @@
 import { setTimeout as wait } from 'node:timers/promises'
 import type { MaintainPort } from '../store/store.js'
 
-/** What happens while old deliveries are deleted. */
+/** Events of the retention. */
 export interface RetentionEvents {
-  /** Old deliveries could not be deleted; this is tried again. */
+  /** Old deliveries could not be deleted. The next sweep tries again. */
   sweepFailed(error: unknown): void
 }
 
-/** How often the store is swept, in ms. */
+/** The interval between sweeps of the store, in ms. */
 const EVERY_MS = 60_000
 
-/** So many are deleted at once, with a pause after them: what is accepted meanwhile does not wait long. */
+/** Deliveries that are deleted at once. The pause between two slices keeps the delay of new calls short. */
 const SLICE = 1_000
 const PAUSE_MS = 20
 
-/** Deletes what the store has kept for long enough, now and then, until it is told to stop. */
+/** Deletes deliveries that are older than the retention, once a minute, until it is stopped. */
 export interface Retention {
-  /** Resolves once no sweep is under way. */
+  /** Resolves when the current sweep has ended. */
   stop(): Promise<void>
 }
 
 /**
- * @param retentionMs - How long messages are kept, in ms, by the settings of the moment.
+ * Starts the retention.
+ *
+ * @param retentionMs - How long messages are kept by the current settings, in ms.
  */
 export function startRetention(
   store: Pick<MaintainPort, 'sweep'>,

@@ -4,17 +4,18 @@ import type { Settings } from '../settings/settings.js'
 import { isLoopback } from './access.js'
 import { addAdmin, type AdminParts } from './admin.js'
 
-/** The addresses at which a destination listens: the collector's, and the operator's if the settings have one. */
+/** The servers of a destination: the collector's, and the operator's if the settings have `adminListen`. */
 export interface Servers {
-  /** @throws the system's error if an address can't be listened on. */
+  /** @throws the error of the operating system if it can't listen on an address. */
   listen(): Promise<{ url: string; adminUrl: string }>
-  /** Takes no more connections, and finishes the requests that are under way. */
+  /** Stops accepting connections, and resolves when all current requests have ended. */
   close(): Promise<void>
 }
 
-const ADMIN_HINT = 'This is the address of whoever runs the destination: calls go to the other one.'
+const ADMIN_HINT =
+  'This is the address for the operator (adminListen). Send calls to the address of the collector (listen).'
 
-/** Adds the routes for load balancers to all addresses, and the operator's routes to the one that the settings say. */
+/** Adds the routes for load balancers to all servers, and the operator's routes to the server that the settings choose. */
 export function createServers(
   { listen, adminListen }: Settings,
   collector: Server,

@@ -3,7 +3,7 @@ import type { ShownTrace } from '../model/answers.js'
 import type { Trace } from '../model/delivery.js'
 import { withoutQuery } from '../model/shown-url.js'
 
-/** A trace that may be shown: the queries of URLs, where some customers keep keys, are left out. */
+/** A trace for the admin API. The queries of URLs are left out, because some customers keep keys in them. */
 export function shownTrace(trace: Trace): ShownTrace {
   const isWaiting = trace.dueAt !== null
   const { firstAttemptAt } = trace

@@ -9,18 +9,18 @@ import type { Destination, Settings } from '../settings/settings.js'
 import { isPostgres } from '../store/kind.js'
 import type { ReadPort } from '../store/store.js'
 
-/** What the status is made of. */
+/** What the status needs. */
 export interface StatusParts {
   store: Pick<ReadPort, 'stats'>
   history: History
-  /** The present settings. */
+  /** The current settings. */
   settings: () => Settings
-  /** By the present settings; empty if nothing is delivered here. */
+  /** The queues for the current settings; empty if this process does not deliver. */
   queues: () => readonly DestinationQueue[]
   role: Role
 }
 
-/** The status, but for the fields that depend on the request or on the process. */
+/** The status without the fields that depend on the request or on the process. */
 export async function statusOf(
   parts: StatusParts,
 ): Promise<Pick<Status, 'store' | 'role' | 'retentionMs' | 'sources' | 'destinations'>> {

@@ -3,7 +3,7 @@ import { describeCertificateError } from './certificate-errors.js'
 import { NoAddressError } from './guard.js'
 import type { Outcome, OutcomeCode, Verdict } from '../model/outcome.js'
 
-/** What an answer, or the lack of one, means. */
+/** What an answer or a failed request means for the delivery. */
 export type Judgement = Pick<Outcome, 'code' | 'verdict' | 'error'>
 
 const DELIVERED: Judgement = { code: 'delivered', verdict: 'delivered', error: undefined }
@@ -11,40 +11,42 @@ const DELIVERED: Judgement = { code: 'delivered', verdict: 'delivered', error: u
 /**
  * Judges the status of an answer.
  *
- * @param location - where a redirect leads
+ * @param location - The `Location` header of a redirect.
  */
 export function judgeStatus(status: number, location?: string): Judgement {
   const answered = `The endpoint answered ${status}`
   if (status >= 200 && status < 300) return DELIVERED
-  if (status >= 300 && status < 400) return refused('redirect', `${answered}${leadsTo(location)}`)
-  if (status === 408) return retry('request_timeout', `${answered}: it waited for the request.`)
-  if (status === 429) return retry('throttled', `${answered}: it wants fewer requests.`)
+  if (status >= 300 && status < 400)
+    return refused('redirect', `${answered}${describeRedirect(location)}`)
+  if (status === 408)
+    return retry('request_timeout', `${answered}: it did not receive the whole request in time.`)
+  if (status === 429) return retry('throttled', `${answered}: it asks for fewer requests.`)
   if (status >= 400 && status < 500) return refused('client_error', `${answered}.`)
   if (status >= 500 && status < 600) return retry('server_error', `${answered}.`)
-  return retry('connection_failed', `${answered}, which is no status of HTTP.`)
+  return retry('connection_failed', `${answered}, which is not an HTTP status.`)
 }
 
-/** Names the host alone: paths and queries hold secrets. */
-function leadsTo(location: string | undefined): string {
-  const end = ', and redirects are not followed. Set the URL to where the endpoint is.'
+/** Only the host is named, because paths and queries may contain secrets. */
+function describeRedirect(location: string | undefined): string {
+  const end = '. Redirects are not followed: set the URL of the endpoint to its final address.'
   if (location === undefined) return end
   const base = 'relative://'
   if (!URL.canParse(location, base)) return end
   const { host } = new URL(location, base)
-  return ` and leads to ${host === '' ? 'another path' : host}${end}`
+  return ` and redirects to ${host === '' ? 'another path' : host}${end}`
 }
 
-/** What had come to pass of a request when its time was up. */
+/** Judges a request that had no answer at the deadline. */
 export function judgeTimeout(deadlineMs: number, wasSent: boolean): Judgement {
   const within = `within ${deadlineMs / 1_000} s`
   return wasSent
     ? retry('timeout', `The endpoint did not answer ${within}.`)
-    : retry('timeout', `There was no connection to the endpoint ${within}: nothing was sent.`)
+    : retry('timeout', `No connection to the endpoint was made ${within}: nothing was sent.`)
 }
 
 /**
- * Judges the failure of a request that got no answer. Only what is certain to stay is refused: a certificate that is
- * not accepted, a refused address. All else may pass, and is tried again.
+ * Judges a request that failed without an answer. Only failures that retries can't change are refused for good: a
+ * certificate that is not accepted, and an address that is not allowed. All others may be temporary and are retried.
  */
 export function judgeError(error: unknown, host: string): Judgement {
   if (error instanceof NoAddressError)
@@ -56,20 +58,20 @@ export function judgeError(error: unknown, host: string): Judgement {
   if (code === 'EPROTO' || code.startsWith('ERR_SSL_') || code.startsWith('ERR_TLS_'))
     return retry('tls_error', describeHandshake(host, detail))
   if (error instanceof errors.HTTPParserError)
-    return retry('connection_failed', `${host} answered with something else than HTTP (${detail}).`)
+    return retry('connection_failed', `${host} answered with data that is not HTTP (${detail}).`)
   const [outcome, words] = describeFailure(code)
   return retry(outcome, `${host} ${words} (${[code, detail].filter(Boolean).join(': ')}).`)
 }
 
 /**
- * A handshake that fails may succeed once the endpoint's rollout is through, and nothing was sent: unlike a
- * certificate, it is tried again.
+ * Describes a failed TLS handshake. It is retried, because it may be a temporary fault during a rollout of the
+ * endpoint.
  */
 function describeHandshake(host: string, detail: string): string {
   const fix = /wrong version number|packet length too long/i.test(detail)
-    ? 'It seems to speak plain HTTP: does its URL start with http, or have another port?'
+    ? 'The endpoint seems to speak plain HTTP. Check the scheme and the port of its URL.'
     : 'Check the TLS versions and ciphers of the endpoint.'
-  return `No TLS could be agreed on with ${host} (${detail}): nothing was sent. ${fix}`
+  return `The TLS handshake with ${host} failed (${detail}): nothing was sent. ${fix}`
 }
 
 function describeFailure(code: string): [OutcomeCode, string] {
@@ -82,7 +84,7 @@ function describeFailure(code: string): [OutcomeCode, string] {
   return ['connection_failed', 'could not be reached']
 }
 
-/** undici's own: the other side ended the connection in good order, but without an answer. */
+/** `UND_ERR_SOCKET` is undici's code for a connection that the other side closed regularly, but without an answer. */
 const RESETS = new Set(['ECONNRESET', 'EPIPE', 'ECONNABORTED', 'UND_ERR_SOCKET'])
 
 function codeOf(error: unknown): string {

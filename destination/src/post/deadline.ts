@@ -1,27 +1,27 @@
-/** What must have ended in time. */
+/** An operation with a deadline. */
 export interface Timed {
-  /** By `performance.now()`. */
+  /** When it started, on the clock of `performance.now()`. */
   readonly startedAt: number
-  /** Time is up. Called once at most. */
+  /** The deadline has passed. Called at most once. */
   expire(): void
 }
 
-/** The least time between two looks at what has expired, so that a crowd of late ones costs no more. */
+/** The least time between two sweeps, in ms, so that many operations that expire one after another share a timer. */
 const MIN_SWEEP_MS = 50
 
 /**
- * One deadline, and one timer, for all that is under way: a timer for each would cost more than what it guards.
- * What is late expires up to 50 ms after its time, and never before.
+ * One deadline and one timer for all operations. A timer for each operation would cost too much at thousands of
+ * requests per second. An operation expires up to 50 ms after its deadline, and never before.
  */
 export class Deadline {
-  /** In the order of their start, which is the order of their end as well. */
+  /** In the order in which they started. All have the same time, so they expire in this order too. */
   readonly #underWay = new Set<Timed>()
   #timer: NodeJS.Timeout | undefined
 
-  /** @param ms - how long each may take */
+  /** @param ms - How long each operation may take. */
   constructor(readonly ms: number) {}
 
-  /** To be called in the order of `startedAt`. */
+  /** Adds an operation. Operations must be added in the order of their `startedAt`. */
   add(timed: Timed): void {
     this.#underWay.add(timed)
     if (this.#timer === undefined) this.#arm(this.ms)
@@ -31,14 +31,14 @@ export class Deadline {
     this.#underWay.delete(timed)
   }
 
-  /** It keeps no process alive: the sockets of those under way do. */
+  /** The timer does not keep the process alive. The sockets of the operations do. */
   #arm(delayMs: number): void {
     this.#timer = setTimeout(this.#sweepSoon, delayMs).unref()
   }
 
   /**
-   * Timers come before sockets in a turn of the event loop. After a turn that took long, answers may have arrived in
-   * time and not been read yet: they go first.
+   * The event loop runs timers before it reads sockets. If the loop was blocked, answers may have arrived in time that
+   * are not read yet. An immediate runs after the sockets are read, so these answers still count.
    */
   readonly #sweepSoon = (): void => {
     setImmediate(this.#sweep)

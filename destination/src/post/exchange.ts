@@ -7,42 +7,43 @@ import type { Network } from './network.js'
 import type { Outcome } from '../model/outcome.js'
 import { retryAfterMs } from './retry-after.js'
 
-/** An answer of this size is read to its end, so that its connection can be used again. */
+/** An answer of up to this size is read completely, so that its connection can be used again. */
 const MAX_RESPONSE_BYTES = 64 * 1024
 
-/** So much of an answer is kept for the log: room for any error message. */
+/** How much of an answer is kept for the log. Error messages fit into it. */
 const EXCERPT_BYTES = 2 * 1024
 
 /** What the exchanges of one endpoint share. */
 export interface ExchangeOwner {
   network: Network
-  /** For messages. */
+  /** The host of the endpoint, for error messages. */
   host: string
   /**
-   * Called once for each exchange, in a microtask: neither within the call that made it, nor within undici, which would
-   * swallow what is thrown, and has to be through with a connection before the next request.
+   * Called once for each exchange, in a microtask. It is not called while `post` still runs, so that `post` has
+   * returned before. It is not called within undici, because undici would catch an error that is thrown here, and
+   * because it has to finish its work on the connection before the next request starts.
    */
   ended(exchange: Exchange, outcome: Outcome): void
 }
 
 /**
- * One request and its answer, as undici tells of them.
+ * One request and its answer. undici calls its methods.
  *
  *     waiting ─► sent ─► answered ─► ended
  *        └─────────┴─────── expired or failed ─► ended
  *
- * The status line decides what the outcome is. It is told at the end of the body, or once enough was read, or when
- * the time is up: the connection, and the endpoint's room for requests, are taken until then.
+ * The status line decides the outcome. The exchange ends when the body ends, when enough of the body was read, or at
+ * the deadline. Until then it occupies its connection and counts as one of the endpoint's concurrent requests.
  */
 export class Exchange implements Dispatcher.DispatchHandler, Timed {
   readonly startedAt = performance.now()
   /** The client that carries this request; `undefined` while it waits for one. */
   client: Client | undefined
-  /** Whether the answer came to its end, and its connection is at a place where another request can start. */
+  /** Whether the answer was read completely, so that its connection can carry another request. */
   isComplete = false
   #wasSent = false
   #hasEnded = false
-  /** What there is to tell once the answer has ended; without its body until then. */
+  /** The outcome by the status line, without the body. It is reported when the exchange ends. */
   #answer: Outcome | undefined
   #bytes = 0
   #excerpt: Buffer | undefined
@@ -55,20 +56,20 @@ export class Exchange implements Dispatcher.DispatchHandler, Timed {
     owner.network.deadline.add(this)
   }
 
-  /** Time is up. */
+  /** The deadline has passed. */
   expire(): void {
     if (this.#answer !== undefined) this.#end(this.#answer)
     else this.#fail(judgeTimeout(this.owner.network.deadline.ms, this.#wasSent))
   }
 
-  /** There is a connection. To throw takes the request back before a byte of it is written. */
+  /** The request is about to be written. An error that is thrown here withdraws it before its first byte is written. */
   onRequestStart(): void {
-    if (this.#hasEnded) throw new Error('its time was up')
+    if (this.#hasEnded) throw new Error('the deadline has passed')
     this.#wasSent = true
   }
 
   onResponseStart(_: unknown, status: number, headers: IncomingHttpHeaders): void {
-    // Hints on the way to the answer.
+    // Informational answers (1xx) precede the real one.
     if (status < 200) return
     const judgement = judgeStatus(status, firstOf(headers.location))
     const retryAfter = judgement.verdict === 'retry' ? firstOf(headers['retry-after']) : undefined
@@ -88,7 +89,7 @@ export class Exchange implements Dispatcher.DispatchHandler, Timed {
     if (this.#answer !== undefined) this.#end(this.#answer)
   }
 
-  /** A body that breaks off changes nothing: the status has been heard. */
+  /** If the connection breaks after the status line, the status still decides the outcome. */
   onResponseError(_: unknown, error: Error): void {
     if (this.#answer !== undefined) this.#end(this.#answer)
     else this.#fail(judgeError(error, this.owner.host))
@@ -98,7 +99,7 @@ export class Exchange implements Dispatcher.DispatchHandler, Timed {
     this.#end(this.#outcome(judgement, undefined, undefined))
   }
 
-  /** Written out, since spreading costs more than all else here. */
+  /** Lists the fields, because a spread is the most expensive operation on this hot path. */
   #outcome(
     { code, verdict, error }: Judgement,
     status: number | undefined,
@@ -119,12 +120,15 @@ export class Exchange implements Dispatcher.DispatchHandler, Timed {
   }
 }
 
-/** A header that an endpoint repeats comes as a list, whatever its type says. */
+/** undici gives a repeated header as a list, although Node's type declares a string for these headers. */
 function firstOf(header: string | string[] | undefined): string | undefined {
   return Array.isArray(header) ? header[0] : header
 }
 
-/** As text: what is no UTF-8, and NUL, which databases refuse, are replaced; a character cut in two is left out. */
+/**
+ * The body as text. Invalid UTF-8 is replaced, and NUL too, because PostgreSQL refuses it in text. A character that is
+ * cut at the end is left out.
+ */
 function excerptOf(body: Buffer): string {
   const text =
     body.length > EXCERPT_BYTES

@@ -3,13 +3,13 @@ import { isIP, type LookupFunction } from 'node:net'
 import { createAddressRule } from './address.js'
 import type { Verdict } from '../model/outcome.js'
 
-/** Finds all addresses of a name. It must call back once, sooner or later. */
+/** Finds all addresses of a host name. It must call back exactly once. */
 export type Lookup = (
   hostname: string,
   callback: (error: Error | null, addresses: LookupAddress[]) => void,
 ) => void
 
-/** A host has no address to connect to: none at all, or none that may be reached. Nothing was sent. */
+/** A host has no address, or none that may be reached. Nothing was sent. */
 export class NoAddressError extends Error {
   override readonly name = 'NoAddressError'
 
@@ -23,13 +23,16 @@ export class NoAddressError extends Error {
   }
 }
 
-/** Keeps connections to addresses that may be reached. */
+/** Allows connections only to addresses that may be reached. */
 export interface Guard {
-  /** Why a host that is an address itself is refused; `undefined` if it is not. Sockets look no such host up. */
+  /**
+   * The error for a host that is a refused IP address; `undefined` for any other host. This check is separate because
+   * sockets do not call `lookup` for IP addresses.
+   */
   refusal(hostname: string): NoAddressError | undefined
   /**
-   * For a socket's option `lookup`: finds the addresses that may be reached. A socket connects to just what it is
-   * given here, so that a name can't point elsewhere once it has been checked.
+   * The option `lookup` of a socket. It gives only addresses that may be reached. The socket connects to exactly these
+   * addresses, so that a change of the DNS record between check and connection has no effect (DNS rebinding).
    */
   lookup: LookupFunction
 }
@@ -59,8 +62,8 @@ export function createGuard(
 }
 
 /**
- * Whoever asks for a name that is being looked up waits for that answer. The system's lookups hold one of a few
- * threads each, for many seconds if the name's server is dead: one name must not hold them all.
+ * Shares a lookup that is under way with all requests for the same name. Each lookup of the system occupies one of a
+ * few threads, and does so for many seconds if the DNS server does not answer. One name must not occupy all threads.
  */
 function shareLookups(lookup: Lookup): Lookup {
   const waiting = new Map<string, Parameters<Lookup>[1][]>()
@@ -79,25 +82,25 @@ function shareLookups(lookup: Lookup): Lookup {
   }
 }
 
-/** Only the settings can fix it, and a replay sends it then. */
+/** It is refused for good, because only a change of the settings can fix it. A replay sends the message afterwards. */
 function literalRefused(address: string): NoAddressError {
   return new NoAddressError(
     'address_refused',
     'refused',
-    `The address ${address} is in a network that is not reached: nothing was sent. ` +
-      'If it is to be, add its network to the setting allowNetworks.',
+    `The address ${address} is private or reserved: nothing was sent. ` +
+      'To allow it, add its network to the setting allowNetworks.',
   )
 }
 
-/** A name's answer can change at any time, by itself or by a fixed DNS: it is worth another attempt. */
+/** It is retried, because the addresses of a name can change at any time. */
 function noneAllowed(hostname: string, found: readonly LookupAddress[]): NoAddressError {
   if (found.length === 0)
     return new NoAddressError('dns_error', 'retry', `The name ${hostname} has no address.`)
   return new NoAddressError(
     'address_refused',
     'retry',
-    `The name ${hostname} leads to ${found.map(({ address }) => address).join(', ')}, in a network ` +
-      'that is not reached: nothing was sent. If it is to be, add its network to the setting allowNetworks.',
+    `The name ${hostname} resolves to ${found.map(({ address }) => address).join(', ')}, which is private or ` +
+      'reserved: nothing was sent. To allow it, add its network to the setting allowNetworks.',
   )
 }
 

@@ -1,9 +1,11 @@
 import { createHmac } from 'node:crypto'
 
-/** Names and values in turn, as they go out. */
+/** Header names and values in turn, as they are sent: `[name, value, name, value]`. */
 export type HeaderList = readonly string[]
 
-/** The headers that every request of an endpoint has: the destination's own, and those of its settings. */
+/**
+ * The headers that are the same in all requests to an endpoint: the fixed ones, and those of the endpoint's settings.
+ */
 export function fixedHeaders(headers: Record<string, string>): HeaderList {
   return [
     'User-Agent',
@@ -15,10 +17,11 @@ export function fixedHeaders(headers: Record<string, string>): HeaderList {
 }
 
 /**
- * The headers of one message in one attempt, the same for all endpoints of its destination.
+ * The headers of one message in one attempt. They are the same for all endpoints of its destination.
  *
- * @param messageId - see {@link encodeMessageId} for what becomes of it
- * @param attempt - counts from 1
+ * @param secret - Signs the body; `undefined` for no signature.
+ * @param messageId - Any string. It is sent encoded: see {@link encodeMessageId}.
+ * @param attempt - Counts from 1.
  */
 export function messageHeaders(
   secret: string | undefined,
@@ -36,10 +39,10 @@ export function messageHeaders(
 }
 
 /**
- * The signature of a body: hex HMAC-SHA1 of its bytes in UTF-8 (RFC 2104). The same as `signWebhook` of
- * `hookline/webhook`, without its checks of what the settings have checked.
+ * The signature of a body: the HMAC-SHA1 of its bytes in UTF-8, in hex (RFC 2104). It equals that of `signWebhook` from
+ * `hookline/webhook`. The checks of `signWebhook` are missing here, because the settings have been checked already.
  *
- * @param secret - `undefined` for no signature
+ * @param secret - `undefined` for no signature.
  */
 export function signatureHeaders(secret: string | undefined, body: string): HeaderList {
   if (secret === undefined) return []
@@ -47,9 +50,9 @@ export function signatureHeaders(secret: string | undefined, body: string): Head
 }
 
 /**
- * Ids come from strangers, and a header holds little but ASCII (RFC 9110 section 5.5): all but visible ASCII, and the
- * percent sign itself, is percent-encoded in UTF-8, so that `decodeURIComponent` gives the id back. Half of a
- * surrogate pair, which has no UTF-8, becomes U+FFFD.
+ * Encodes a message id for a header. Clients may send any string as an id, but a header can carry only visible ASCII
+ * reliably (RFC 9110 section 5.5). All other characters and the percent sign are percent-encoded in UTF-8, so that
+ * `decodeURIComponent` restores the id. Half of a surrogate pair has no UTF-8 encoding and becomes U+FFFD.
  */
 export function encodeMessageId(messageId: string): string {
   if (/^[!-$&-~]*$/.test(messageId)) return messageId

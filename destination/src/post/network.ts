@@ -5,38 +5,48 @@ import { buildConnector } from 'undici'
 import { Deadline } from './deadline.js'
 import { createGuard, type Lookup } from './guard.js'
 
-/** What the attempts of a process share: the way to an address, the deadline, the clock. */
+/** What all attempts of a process share: how connections are made, the deadline, the clock. */
 export interface Network {
-  /** Connects, to addresses that may be reached alone. */
+  /** Opens a connection. Addresses that may not be reached are refused. */
   connect: buildConnector.connector
-  /** How long an attempt may take in all. */
+  /** The deadline of each attempt. */
   deadline: Deadline
-  /** Ms since the epoch, for dates in answers. */
+  /** The time of day in ms since the epoch, which dates in `Retry-After` are compared with. */
   now(): number
 }
 
 export interface NetworkOptions {
-  /** Networks, in CIDR notation, that are reached although they are private. */
+  /** Private or reserved networks that may be reached, in CIDR notation. */
   allowNetworks: readonly string[]
-  /** Certificates in PEM, trusted beside the well-known ones and those of `NODE_EXTRA_CA_CERTS`. */
+  /** Certificates in PEM that are trusted in addition to the well-known ones and those of `NODE_EXTRA_CA_CERTS`. */
   ca: readonly string[]
   /**
-   * DNS, connect, TLS, request and the status line, all in all.
+   * The time for one attempt, in ms: DNS, connection, TLS, request and answer together.
    * @defaultValue 5,000
    */
   deadlineMs?: number
-  /** @defaultValue the system's, as for any other program on this machine */
+  /**
+   * Resolves host names.
+   * @defaultValue The system's resolver, `dns.lookup`.
+   */
   lookup?: Lookup
-  /** @defaultValue `Date.now` */
+  /**
+   * The time of day in ms since the epoch.
+   * @defaultValue `Date.now`
+   */
   now?: () => number
 }
 
-/** One address of several gets this long before the next is tried too; Node's 250 ms are too few for far ones. */
+/**
+ * If a name has several addresses: the time until the next one is tried, in ms. Node's 250 ms are too short for distant
+ * hosts.
+ */
 const NEXT_ADDRESS_MS = 1_000
 
 /**
- * Made once: to read all well-known certificates for each connection would take milliseconds. A list of one's own takes
- * the place of Node's, and has to have all that is in it.
+ * Makes the TLS context of all connections. It is made once, because reading the well-known certificates takes
+ * milliseconds. The option `ca` replaces Node's list, so the list here must repeat the well-known certificates and
+ * those of `NODE_EXTRA_CA_CERTS`.
  */
 function trusting(ca: readonly string[]): SecureContext {
   if (ca.length === 0) return createSecureContext()
@@ -46,17 +56,17 @@ function trusting(ca: readonly string[]): SecureContext {
   return createSecureContext({ ca: [...rootCertificates, ...extras, ...ca] })
 }
 
-/** Node passes over what is none without a word, and then trusts nobody more than before. */
+/** Node ignores an invalid certificate silently, and the connections that need it would fail later. */
 function requireCertificate(pem: string, index: number): void {
   try {
     new X509Certificate(pem)
   } catch (cause) {
-    const expected = 'a certificate in PEM, from -----BEGIN CERTIFICATE----- on'
+    const expected = 'a certificate in PEM that starts with -----BEGIN CERTIFICATE-----'
     throw new TypeError(`ca[${index}] must be ${expected}`, { cause })
   }
 }
 
-/** @throws TypeError if `allowNetworks` has something else than networks, or `ca` than certificates */
+/** @throws TypeError if `allowNetworks` contains an invalid network, or `ca` an invalid certificate. */
 export function createNetwork(options: NetworkOptions): Network {
   const { ca, deadlineMs = 5_000, now = Date.now } = options
   const guard = createGuard(options.allowNetworks, options.lookup)

@@ -8,30 +8,35 @@ import type { Outcome } from '../model/outcome.js'
 /** Sends requests to one endpoint. */
 export interface Poster {
   /**
-   * Sends one request, once: nothing here tries again.
+   * Sends one request. It is not retried here.
    *
-   * @param body - goes out as it is, in UTF-8
-   * @param headers - beside those that all requests of the endpoint have
-   * @param done - called once, never before `post` returns, and at the latest when the time is up
-   * @remarks A request beyond the endpoint's `concurrency` waits for a connection, within its time.
+   * @param body - Sent unchanged, in UTF-8.
+   * @param headers - Sent in addition to the fixed headers of the endpoint.
+   * @param done - Called once, after `post` has returned, and at the latest at the deadline.
+   * @remarks A request beyond the endpoint's `concurrency` waits for a connection. The wait counts towards its
+   * deadline.
    */
   post(body: string, headers: HeaderList, done: (outcome: Outcome) => void): void
-  /** Waits for the requests under way, and lets go of the connections. A request from now on fails. */
+  /** Waits for the requests under way, and closes the connections. Later requests fail with `connection_failed`. */
   close(): Promise<void>
 }
 
 /**
- * One undici client for each connection, rather than a pool of them: a pool lets a client whose connection failed go,
- * and yet sends what waits through it, beyond the number of connections and out of reach of its own `close`.
+ * Makes the connections to an endpoint, with one undici client for each. undici's pool is not used: it drops a client
+ * whose connection failed, but that client still sends its waiting requests. Such requests exceed the limit of
+ * connections, and the pool's `close` does not wait for them.
  *
- * @param network - one for all endpoints of the process
+ * @param network - Shared by all endpoints of the process.
  */
 export function createPoster(endpoint: Endpoint, network: Network): Poster {
   const url = new URL(endpoint.url)
   const path = url.pathname + url.search
   const fixed = fixedHeaders(endpoint.headers)
   const clients = new Set<Client>()
-  /** The last one to be used is used next, so that few connections are kept busy, and none goes stale unseen. */
+  /**
+   * The client that was used last is used next, so that few connections stay open and no idle one is used after a long
+   * time.
+   */
   const free: Client[] = []
   const waiting = new Set<Exchange>()
   let underWay = 0
@@ -42,7 +47,7 @@ export function createPoster(endpoint: Endpoint, network: Network): Poster {
     const client = new Client(url.origin, {
       pipelining: 1,
       connect: network.connect,
-      // The deadline is the one clock: it counts from the start, and undici's count from the last byte.
+      // Only `network.deadline` limits the time, counted from the start. undici's timeouts count from the last byte.
       headersTimeout: 0,
       bodyTimeout: 0,
     })
@@ -60,7 +65,9 @@ export function createPoster(endpoint: Endpoint, network: Network): Poster {
     client.dispatch(exchange.request, exchange)
   }
 
-  /** After a failure, undici may count the request as running for ever. So a client is kept only after a complete answer. */
+  /**
+   * A client is kept only after a complete answer. After a failure, undici may count the request as running forever.
+   */
   const release = (client: Client, isReusable: boolean): void => {
     if (isReusable) free.push(client)
     else {
@@ -97,7 +104,11 @@ export function createPoster(endpoint: Endpoint, network: Network): Poster {
       const exchange = new Exchange(owner, request, done)
       underWay += 1
       if (closing === undefined) start(exchange)
-      else exchange.onResponseError(undefined, new Error('its poster is closed'))
+      else
+        exchange.onResponseError(
+          undefined,
+          new Error('the connections to this endpoint are closed'),
+        )
     },
     close: () => (closing ??= close()),
   }

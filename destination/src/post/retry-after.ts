@@ -1,11 +1,12 @@
-/** The whole window of retries: a longer wait would be the end of the message. */
+/** The whole retry window. A longer wait would end after the window, and the message would never be retried. */
 const MAX_RETRY_AFTER_MS = 4 * 60 * 60 * 1_000
 
 /**
- * Reads a `Retry-After` header: seconds, or a date in any of HTTP's three forms.
- * Source: RFC 9110 section 10.2.3, and 5.6.7 for dates.
+ * Reads a `Retry-After` header: a number of seconds, or a date in one of HTTP's three formats.
+ * Source: RFC 9110 section 10.2.3, and section 5.6.7 for dates.
  *
- * @returns ms from now, at most 4 hours; `undefined` if it asks for no wait, or can't be read
+ * @param nowMs - The time of day in ms since the epoch.
+ * @returns The wait in ms, at most 4 hours; `undefined` if the header is missing, invalid or asks for no wait.
  */
 export function retryAfterMs(header: string | undefined, nowMs: number): number | undefined {
   if (header === undefined) return undefined
@@ -15,7 +16,10 @@ export function retryAfterMs(header: string | undefined, nowMs: number): number 
   return delayMs > 0 ? Math.min(delayMs, MAX_RETRY_AFTER_MS) : undefined
 }
 
-/** `Date.parse` reads all three, but also much that is no date, and takes the one without a zone for local time. */
+/**
+ * `Date.parse` reads the three formats, but it also accepts many strings that are not dates, and it reads the format
+ * without a time zone as local time.
+ */
 function parseHttpDate(text: string): number {
   if (!/^(Mon|Tue|Wed|Thu|Fri|Sat|Sun)/.test(text)) return NaN
   return Date.parse(text.endsWith(' GMT') ? text : `${text} GMT`)

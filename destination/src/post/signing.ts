@@ -5,27 +5,31 @@ import type { Outcome } from '../model/outcome.js'
 
 /** How the requests of a destination are signed. */
 export interface Signing {
-  /** The headers of one message in one attempt, the same for all endpoints; attempts count from 1. */
+  /** The headers of one message in one attempt. They are the same for all endpoints. Attempts count from 1. */
   readonly headers: (body: string, messageId: string, attempt: number) => HeaderList
   /** What an outcome means while the secret is being rotated: see {@link createSigning}. */
   readonly judge: (outcome: Outcome, attempt: number) => Outcome
 }
 
-/** What receivers answer to a signature that does not match, 401 by the book. */
+/** The statuses with which receivers refuse a signature. The correct one is 401, but 400 and 403 are common too. */
 const MISMATCHES: readonly unknown[] = [400, 401, 403]
 
-/** After so many attempts each of two secrets has signed one that was sent, even if the breaker held one back. */
+/**
+ * After this many attempts, each secret has signed a request that was sent, even if the breaker prevented one of them.
+ */
 const ROTATING_ATTEMPTS = 3
 
 /**
- * While its secret is being rotated, a destination has two, which sign in turn: a message whose signature a receiver
- * refuses is tried once more, with the other. So a receiver that knows one secret at a time loses nothing, whenever it
- * changes to the new one.
+ * Makes the signatures of a destination.
  *
- * `webhook-id`, `webhook-timestamp` and `webhook-signature` are those of Standard Webhooks, with a signature for each
- * secret: https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md
+ * During a rotation a destination has two secrets, which sign the attempts of a message in turn. If a receiver refuses
+ * the signature of one attempt, the message is retried with the other secret. So a receiver that knows only one secret
+ * at a time loses no message, whenever it changes to the new one.
  *
- * @param now - The time of day: ms since the epoch.
+ * The headers `webhook-id`, `webhook-timestamp` and `webhook-signature` follow Standard Webhooks, with one signature
+ * for each secret: https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md
+ *
+ * @param now - The time of day in ms since the epoch.
  */
 export function createSigning(
   {
@@ -37,7 +41,7 @@ export function createSigning(
 ): Signing {
   const keys = webhookSecrets.map(keyOf)
   const standardHeaders = (body: string, messageId: string): HeaderList => {
-    // A full stop ends the id in what is signed.
+    // The signed text is `id.timestamp.body`, so the id must not contain a full stop.
     const id = encodeMessageId(messageId).replaceAll('.', '%2E')
     const timestamp = String(Math.floor(now() / 1_000))
     const signatures = keys.map(
@@ -66,7 +70,7 @@ export function createSigning(
   }
 }
 
-/** The key in a secret of Standard Webhooks: base64, after a prefix that the settings have checked. */
+/** The key of a Standard Webhooks secret: base64 after a prefix, which the settings have checked. */
 function keyOf(secret: string): Buffer {
   return Buffer.from(secret.slice('whsec_'.length), 'base64')
 }

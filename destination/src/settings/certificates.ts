@@ -5,20 +5,25 @@ import { resolve } from 'node:path'
 const CERTIFICATE = /-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/g
 
 /**
- * Reads the certificates of a PEM file, each of which must be one.
+ * Reads the certificates of a PEM file.
  *
- * @throws Error that says what is wrong with the file, to be read after its name.
+ * @throws Error if the file can't be read, has no certificate, or has one that can't be decoded. The message continues
+ * a sentence that begins with the name of the file.
  */
 export function readCertificates(path: string, folder: string): string[] {
   const certificates = readText(resolve(folder, path)).match(CERTIFICATE) ?? []
   if (certificates.length === 0) {
-    throw new Error('has no certificate: expected PEM, with "-----BEGIN CERTIFICATE-----"')
+    throw new Error(
+      'contains no certificate: expected PEM, with a line "-----BEGIN CERTIFICATE-----"',
+    )
   }
   for (const [index, pem] of certificates.entries()) {
     try {
       new X509Certificate(pem)
     } catch (cause) {
-      throw new Error(`is broken: its certificate ${index + 1} is none`, { cause })
+      throw new Error(`contains an invalid certificate: number ${index + 1} can't be decoded`, {
+        cause,
+      })
     }
   }
   return [...certificates]
@@ -29,7 +34,8 @@ function readText(file: string): string {
     return readFileSync(file, 'utf8')
   } catch (cause) {
     const { code } = cause as NodeJS.ErrnoException
-    const why = code === 'ENOENT' ? 'there is no such file' : `${code ?? 'an error'} on reading it`
-    throw new Error(`can't be read: ${why} (${file})`, { cause })
+    const why =
+      code === 'ENOENT' ? `there is no file ${file}` : `${code ?? 'an error'} while reading ${file}`
+    throw new Error(`can't be read: ${why}`, { cause })
   }
 }

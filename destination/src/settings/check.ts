@@ -7,32 +7,33 @@ import type { Settings } from './settings.js'
 import { show, showShape } from './show.js'
 import { suggest } from './suggest.js'
 
-/** Settings to run by, or everything that is wrong with them. */
+/** The checked settings, or every problem that was found in them. */
 export type Checked = { settings: Settings } | { problems: Problem[] }
 
 /**
- * Checks settings whole: fills in the environment, and finds every wrong value at once.
+ * Fills in the environment variables and checks all settings. It reports every problem at once.
  *
- * @param raw - what the file had
- * @param folder - where the paths of `ca` start; those files are read, and nothing else
+ * @param raw - The parsed content of the settings file.
+ * @param folder - The folder that relative paths in `ca` start from. No files but those of `ca` are read.
  */
 export function checkSettings(raw: unknown, env: Environment, folder: string): Checked {
   const { value, referring, problems } = expandEnvironment(raw, env)
   const schema = settingsSchema(folder)
   const parsed = schema.safeParse(value)
 
-  // What could not be filled in, or is of the wrong kind, breaks other rules by itself: those are not told.
-  const told = new Set(problems.map(({ path }) => path))
+  // A value that could not be filled in, or that has the wrong type, breaks other rules too.
+  // These later problems of the same value are not reported.
+  const reported = new Set(problems.map(({ path }) => path))
   const add = (path: Path, template: string) => {
     const key = formatPath(path)
-    if (told.has(key)) return
+    if (reported.has(key)) return
     const given = valueAt(value, path)
     const shape = showShape(given)
     const got = isSecret(path) || referring.has(key) ? shape : show(given)
     const message = template.replace(/\{(got|shape)\}/g, (_, what) =>
       what === 'got' ? got : shape,
     )
-    told.add(key)
+    reported.add(key)
     problems.push({ path: key, message })
   }
 
@@ -75,7 +76,7 @@ function valueAt(root: unknown, path: Path): unknown {
   )
 }
 
-/** What other services and older habits call the fields. */
+/** Names that operators may know from other services, and the fields that they stand for here. */
 const OTHER_NAMES: Readonly<Record<string, string>> = {
   port: 'listen',
   host: 'listen',
@@ -100,7 +101,9 @@ function unknownField(key: string, { path }: { path: Path }, schema: z.ZodType):
     : `there is no such field. Did you mean ${meant}?`
 }
 
-/** The fields of the object at a path; lists and objects are all that has fields below. */
+/**
+ * The fields of the object at a path. The path leads through lists and objects only, because nothing else has fields.
+ */
 function fieldsAt(schema: z.ZodType, path: Path): string[] {
   let at: z.core.$ZodType = schema
   for (const step of path) {

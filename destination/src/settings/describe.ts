@@ -4,8 +4,8 @@ import type { Settings } from './settings.js'
 import { withoutPassword, withoutQuery } from '../model/shown-url.js'
 
 /**
- * The settings as they can be shown to anyone: keys, secrets, tokens, the values of headers and the
- * queries of URLs are left out.
+ * Describes the settings without keys, secrets, tokens, values of headers and queries of URLs, so that anyone may see
+ * the result.
  */
 export function describeSettings(settings: Settings) {
   return {

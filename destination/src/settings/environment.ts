@@ -1,21 +1,21 @@
 import { formatPath, type Path, type Problem } from './problem.js'
 
-/** The environment's variables, as `process.env` has them. */
+/** The environment variables, in the form of `process.env`. */
 export type Environment = Readonly<Record<string, string | undefined>>
 
-/** The settings with their references filled in. */
+/** The settings after their references to environment variables were replaced. */
 export interface Expanded {
   value: unknown
-  /** Paths of the strings that had references: what they hold may be secret. */
+  /** The paths of the strings that contained references. Errors must not show these strings, which may be secrets. */
   referring: Set<string>
-  /** References that could not be filled in; what holds them is left as it is. */
+  /** The references that could not be replaced. Their strings are unchanged in `value`. */
   problems: Problem[]
 }
 
-/** `$${` for a literal `${`, or a reference: everything up to the brace that closes it, if one does. */
+/** Matches `$${`, which stands for a literal `${`, or a reference up to its closing brace. The brace may be missing. */
 const REFERENCE = /\$\$\{|\$\{([^}]*)(\}?)/g
 
-/** Fills in each `${NAME}` in each string, from the environment. Names of fields are left alone. */
+/** Replaces each `${NAME}` in each string by the environment variable. The names of fields are not changed. */
 export function expandEnvironment(raw: unknown, env: Environment): Expanded {
   const referring = new Set<string>()
   const problems: Problem[] = []
@@ -37,7 +37,8 @@ export function expandEnvironment(raw: unknown, env: Environment): Expanded {
     if (typeof value === 'string') return expandText(value, formatPath(path))
     if (Array.isArray(value)) return value.map((each, index) => expand(each, [...path, index]))
     if (typeof value !== 'object' || value === null) return value
-    // fromEntries defines what it is given: a field that is called __proto__ stays a field.
+    // An assignment to __proto__ would set the prototype. fromEntries creates a field of that name,
+    // which the check refuses as unknown.
     return Object.fromEntries(
       Object.entries(value).map(([name, each]) => [name, expand(each, [...path, name])]),
     )
@@ -46,13 +47,13 @@ export function expandEnvironment(raw: unknown, env: Environment): Expanded {
   return { value: expand(raw, []), referring, problems }
 }
 
-/** What is wrong with a reference, if anything is. */
+/** The problem of a reference; `undefined` if it can be replaced. */
 function problemOf(name: string, brace: string, env: Environment): string | undefined {
   if (brace === '') return 'expected a } after ${. Write $${ for a literal ${.'
   if (!/^[A-Za-z_]\w*$/.test(name)) {
     return (
-      'expected the name of an environment variable between ${ and }: letters, digits and _, no default. ' +
-      'Write $${ for a literal ${.'
+      'expected the name of an environment variable between ${ and }, made of letters, digits and "_". ' +
+      'Default values are not supported. Write $${ for a literal ${.'
     )
   }
   if (env[name] === undefined) return `the environment variable ${name} is not set.`

@@ -1,6 +1,6 @@
 /**
- * Settings that work as they stand, to start from: they forward to `hookline-destination listen`, which
- * this machine has at port 4000.
+ * Complete settings to start with. They forward to `hookline-destination listen`, which listens on port 4000 of this
+ * machine by default.
  */
 export function exampleSettings(writeKey: string, sharedSecret: string): string {
   return `{

@@ -1,4 +1,4 @@
-/** What HTTP or this service sets itself: a static one would break the request, or the signature's meaning. */
+/** Headers that HTTP or this service sets. A static value would break the request or contradict its signature. */
 const RESERVED = new Set([
   'host',
   'content-length',
@@ -19,16 +19,16 @@ const RESERVED = new Set([
   'webhook-signature',
 ])
 
-/** Together, names and values: receivers limit what they take, many to 8 KB with all that others add. */
+/** The limit for all names and values together. Many receivers accept 8 KB of headers, and proxies add their own. */
 const MAX_BYTES = 4_096
 
-/** What is wrong with static headers; `name` is undefined for all of them together. Values are never shown. */
+/** A problem of static headers. `name` is `undefined` if it concerns all headers together. Values are never shown. */
 export interface HeaderProblem {
   name: string | undefined
   message: string
 }
 
-/** Checks static headers, each name and each value, so that none can fail when it is sent. */
+/** Checks the name and the value of each static header, so that no request fails because of one later. */
 export function checkHeaders(headers: Record<string, unknown>): HeaderProblem[] {
   const problems: HeaderProblem[] = []
   const seen = new Map<string, string>()
@@ -41,33 +41,37 @@ export function checkHeaders(headers: Record<string, unknown>): HeaderProblem[] 
     bytes += name.length + (typeof value === 'string' ? value.length : 0)
   }
   if (bytes > MAX_BYTES) {
-    const message = `expected at most 4,096 bytes of names and values together, got ${bytes}.`
+    const message = `expected at most 4,096 bytes for all names and values together, got ${bytes}.`
     problems.push({ name: undefined, message })
   }
   return problems
 }
 
 function checkName(name: string, earlier: string | undefined): string | undefined {
-  // A token of RFC 9110, 5.6.2.
+  // RFC 9110 section 5.6.2: a name is a token.
   if (!/^[!#$%&'*+\-.^_`|~\w]+$/.test(name)) {
-    return 'expected the name of a header: letters, digits and "-", no spaces.'
+    return 'expected a header name of letters, digits and "-", without spaces.'
   }
   const lowered = name.toLowerCase()
   if (RESERVED.has(lowered) || lowered.startsWith('proxy-')) {
-    return `${name} is set by the service itself, or by HTTP. Leave it out.`
+    return `${name} is set by this service or by HTTP, and can't be changed here. Remove it.`
   }
   if (earlier !== undefined) {
-    return `is the same header as ${JSON.stringify(earlier)}: upper and lower case are one. Keep one.`
+    return (
+      `is the same header as ${JSON.stringify(earlier)}, because upper and lower case do not matter in header names. ` +
+      'Remove one of the two.'
+    )
   }
   return undefined
 }
 
 function checkValue(value: unknown): string | undefined {
-  if (typeof value !== 'string') return 'expected a string, got {shape}. Put it in quotes.'
-  if (/[\r\n]/.test(value)) return 'expected one line, got {shape} with a line break in it.'
-  // What a field value may be made of: RFC 9110, 5.5.
+  if (typeof value !== 'string') return 'expected a string, got {shape}. Put the value in quotes.'
+  if (/[\r\n]/.test(value))
+    return 'expected one line, got {shape} with a line break. Remove the line break.'
+  // RFC 9110 section 5.5: the characters of a field value.
   if (!/^[\t\x20-\x7e\x80-\xff]*$/.test(value)) {
-    return 'expected characters of Latin-1, got {shape} with others in it. Encode them.'
+    return 'expected only Latin-1 characters, got {shape} that contains others. Encode the others.'
   }
   return undefined
 }

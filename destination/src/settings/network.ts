@@ -1,9 +1,9 @@
 import { BlockList, isIP } from 'node:net'
 
 /**
- * Reads "host:port", "[::1]:3300" or a port alone, which is the loopback's.
+ * Reads "host:port", "[::1]:3300" or a port alone. A port alone means 127.0.0.1.
  *
- * @returns `undefined` if it is none of them.
+ * @returns `undefined` if the value has none of these forms.
  */
 export function parseListen(given: unknown): { host: string; port: number } | undefined {
   const match = /^(?:(?:\[([^\]]+)\]|([^:[\]\s/]+)):)?(\d{1,5})$/.exec(
@@ -16,21 +16,23 @@ export function parseListen(given: unknown): { host: string; port: number } | un
   return { host: bracketed ?? plain ?? '127.0.0.1', port }
 }
 
-/** Writes an address as {@link parseListen} reads it. */
+/** Formats an address so that {@link parseListen} can read it. */
 export function formatListen({ host, port }: { host: string; port: number }): string {
   return host.includes(':') ? `[${host}]:${port}` : `${host}:${port}`
 }
 
-/** The same address as somebody on this machine asks for it: what listens everywhere listens here too. */
+/**
+ * The URL of a listening address for clients on this machine. A server on all interfaces is reached over the loopback.
+ */
 export function localUrl({ host, port }: { host: string; port: number }): string {
   const reached = host === '0.0.0.0' ? '127.0.0.1' : host === '::' ? '::1' : host
   return `http://${formatListen({ host: reached, port })}`
 }
 
 /**
- * Reads a network in CIDR notation, or a single address, which becomes a network of one.
+ * Reads a network in CIDR notation, or a single address, which becomes a network of one address.
  *
- * @returns the network in CIDR notation; `undefined` if it is none.
+ * @returns The network in CIDR notation; `undefined` if the value is not a network.
  */
 export function parseNetwork(given: unknown): string | undefined {
   if (typeof given !== 'string') return undefined

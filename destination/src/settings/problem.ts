@@ -1,15 +1,15 @@
-/** Something that is wrong with the settings. */
+/** A problem in the settings. */
 export interface Problem {
-  /** Where, such as `destinations[0].webhooks[1].url`; empty for the file as a whole. */
+  /** The path of the value, such as `destinations[0].webhooks[1].url`; empty for the file as a whole. */
   path: string
-  /** What was expected, what came, and the fix where it helps. Never a secret. */
+  /** What was expected, what was found, and how to fix it. It never contains a secret. */
   message: string
 }
 
-/** Steps from the root of the settings to one value. */
+/** The fields and indexes that lead from the root of the settings to one value. */
 export type Path = readonly PropertyKey[]
 
-/** Writes a path as code would: `destinations[0].webhooks[0].headers["X-Team"]`. */
+/** Formats a path in the syntax of JavaScript: `destinations[0].webhooks[0].headers["X-Team"]`. */
 export function formatPath(path: Path): string {
   return path
     .map((step, index) => {

@@ -6,7 +6,7 @@ import { SettingsError } from './settings-error.js'
 import type { Settings } from './settings.js'
 import { parseJson, parseYaml } from './syntax.js'
 
-/** What the file of the settings is called, in the order in which they are looked for. */
+/** The default names of the settings file. The first one that exists is used. */
 export const SETTINGS_FILES = [
   'hookline.config.json',
   'hookline.config.yaml',
@@ -14,9 +14,10 @@ export const SETTINGS_FILES = [
 ] as const
 
 /**
- * Gives the path of the file that has the settings of a folder.
+ * Finds the settings file of a folder.
  *
- * @throws {@link SettingsError} if there is none.
+ * @returns The path of the file.
+ * @throws {@link SettingsError} `settings_not_found` if the folder has none of {@link SETTINGS_FILES}.
  */
 export function findSettings(folder: string): string {
   const file = SETTINGS_FILES.map((name) => join(folder, name)).find((path) => existsSync(path))
@@ -27,9 +28,9 @@ export function findSettings(folder: string): string {
 }
 
 /**
- * Reads the settings of a file, JSON or YAML by its ending, and checks them whole.
+ * Reads and checks a settings file. It is YAML if its name ends in `.yaml` or `.yml`, and JSON otherwise.
  *
- * @throws {@link SettingsError} with every problem.
+ * @throws {@link SettingsError} with all problems that were found.
  */
 export function readSettings(file: string, env: Environment): Settings {
   const shown = shownFile(file)
@@ -47,7 +48,7 @@ export function readSettings(file: string, env: Environment): Settings {
   throw new SettingsError('settings_invalid', shown, checked.problems)
 }
 
-/** A file as people name it: from this folder if it is below, and in full if it is not. */
+/** The name of a file for messages: relative if the file is below the working folder, else its full path. */
 export function shownFile(file: string): string {
   const below = relative('', file)
   return below.startsWith('..') ? resolve(file) : below
@@ -62,7 +63,9 @@ function readText(file: string, shown: string): string {
       const message = `there is no file ${basename(file)} in ${dirname(resolve(file))}.`
       throw new SettingsError('settings_not_found', shown, [{ path: '', message }])
     }
-    const message = `can't be read: ${code ?? String(error)}.`
+    const message =
+      `the file can't be read: ${code ?? String(error)}. ` +
+      'Check that it is a file and that this user may read it.'
     throw new SettingsError('settings_unreadable', shown, [{ path: '', message }])
   }
 }

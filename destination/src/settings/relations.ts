@@ -2,43 +2,44 @@ import { isDeepStrictEqual } from 'node:util'
 import { parseListen } from './network.js'
 import { formatPath, type Path } from './problem.js'
 
-/** A rule between values that is broken; the message may have `{got}`, as those of the schema. */
+/** A broken rule between values. As in the schema, its message may contain `{got}`. */
 export interface BrokenRelation {
   path: Path
   message: string
 }
 
-/** A string, and where it stands. */
+/** A string with its path. */
 type Entry = readonly [path: Path, value: string]
 
 /**
- * The rules between values: what must be unique, and what must exist. It reads settings that nobody has
- * checked, and passes over what is of the wrong shape, so that these are told together with all else.
+ * Checks the rules between values: which names must be unique, and which must exist. It reads settings whose types are
+ * not checked yet and skips values of the wrong type, so that its problems are reported together with those of the
+ * schema.
  */
 export function checkRelations(raw: unknown): BrokenRelation[] {
   const sources = entriesOf(raw, 'sources')
   const destinations = entriesOf(raw, 'destinations')
   return [
     ...checkListeners(raw),
-    ...repeated(sources.flatMap(text('name')), 'a name'),
-    ...repeated(sources.flatMap(text('writeKey')), 'a write key'),
-    ...repeated(destinations.flatMap(text('name')), 'a name'),
+    ...repeated(sources.flatMap(text('name')), 'name'),
+    ...repeated(sources.flatMap(text('writeKey')), 'write key'),
+    ...repeated(destinations.flatMap(text('name')), 'name'),
     ...destinations.flatMap(([path, destination]) => [
       ...checkSourcesOf(path, destination, sources),
       ...repeated(
         entriesOf(destination, 'webhooks', path).flatMap(text('url')).map(normalised),
-        'a URL',
+        'URL',
       ),
     ]),
   ]
 }
 
-/** Two ports that are free can't be the same one. */
+/** Port 0 never conflicts, because the system then chooses a different free port for each server. */
 function checkListeners(raw: unknown): BrokenRelation[] {
   const [main, admin] = [parseListen(get(raw, 'listen')), parseListen(get(raw, 'adminListen'))]
   if (!main || !admin || admin.port === 0 || !isDeepStrictEqual(main, admin)) return []
   const message =
-    'is where "listen" is already. Leave it out to have both there, or name another port.'
+    'is the same address as "listen". Remove it to serve both at that address, or choose another port.'
   return [{ path: ['adminListen'], message }]
 }
 
@@ -54,20 +55,20 @@ function checkSourcesOf(
   return [
     ...unknown.map(([path]) => ({
       path,
-      message: `expected the name of a source, one of ${list}, got {got}.`,
+      message: `expected the name of one of the sources (${list}), got {got}.`,
     })),
-    ...repeated(named, 'a source'),
+    ...repeated(named, 'source'),
   ]
 }
 
-/** What stands in a list, with the path of each; nothing if there is no list. */
+/** The elements of a list with their paths; empty if the field is not a list. */
 function entriesOf(raw: unknown, field: string, at: Path = []): [Path, unknown][] {
   const list = get(raw, field)
   if (!Array.isArray(list)) return []
   return list.map((each: unknown, index) => [[...at, field, index], each])
 }
 
-/** The field of an entry, if it has it and it is a string. */
+/** Reads a field of an entry. The result is empty if the field is missing or not a string. */
 function text(field: string) {
   return ([path, value]: [Path, unknown]): Entry[] => {
     const found = get(value, field)
@@ -83,18 +84,23 @@ function get(value: unknown, field: string): unknown {
 
 const isText = (entry: [Path, unknown]): entry is [Path, string] => typeof entry[1] === 'string'
 
-/** Two URLs that are requested alike are one: `HTTP://a.example` and `http://a.example/`. */
+/** Normalizes a URL, because `HTTP://a.example` and `http://a.example/` send the same request. */
 const normalised = ([path, url]: Entry): Entry => [
   path,
   URL.canParse(url) ? new URL(url).href : url,
 ]
 
-/** Those that came before. */
+/** Reports each value that an earlier entry has too. */
 function repeated(entries: readonly Entry[], what: string): BrokenRelation[] {
   return entries.flatMap(([path, value], index) => {
     const first = entries.findIndex(([, other]) => other === value)
     const earlier = entries[first]
     if (first === index || earlier === undefined) return []
-    return [{ path, message: `is ${what} that ${formatPath(earlier[0])} has already.` }]
+    return [
+      {
+        path,
+        message: `is the same ${what} as ${formatPath(earlier[0])}. Change or remove one of the two.`,
+      },
+    ]
   })
 }

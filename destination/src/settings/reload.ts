@@ -9,6 +9,6 @@ export function checkReload(present: Settings, next: Settings): void {
   const field = FIXED.find((name) => !isDeepStrictEqual(next[name], present[name]))
   if (field === undefined) return
   throw new Error(
-    `${field}: it can't change while the destination runs. Stop it, and start it again.`,
+    `${field} can't change while the destination runs. Restart the destination to use the new value.`,
   )
 }

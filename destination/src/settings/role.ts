@@ -4,20 +4,20 @@ import { StoreError } from '../store/store-error.js'
 /** What a process does: collect calls, deliver them, or both. */
 export type Role = 'all' | 'collector' | 'worker'
 
-/** With the default first. */
+/** All roles. The first is the default. */
 export const ROLES: readonly Role[] = ['all', 'collector', 'worker']
 
 /**
- * Sees to it that a process that does a part of the work has others that do the rest.
+ * Refuses a role that does only a part of the work if the store can't be shared with a process that does the rest.
  *
  * @param store - The store's URL.
- * @throws StoreError `unsupported` if only one process can have the store.
+ * @throws StoreError `unsupported` if only one process at a time can use the store.
  */
 export function checkRole(role: Role, store: string): void {
   if (role === 'all' || isPostgres(store)) return
   throw new StoreError(
     'unsupported',
-    `store: a ${role} alone can do nothing with SQLite, which one process has at a time: ` +
-      'set "store" to a postgres:// URL, or run with --role all.',
+    `store: the role ${role} needs PostgreSQL, because only one process at a time can use a SQLite store. ` +
+      'Set "store" to a postgres:// URL, or run with --role all.',
   )
 }

@@ -7,16 +7,18 @@ import { checkHeaders } from './headers.js'
 import { parseListen, parseNetwork } from './network.js'
 
 /**
- * The rules of each value. What a value is compared with, such as the other names, is in `relations.ts`.
+ * The rules for each single value. The rules between values, such as unique names, are in `relations.ts`.
  *
- * A message may say what came: `{got}` is the value, or its shape if it is secret, and `{shape}` the shape
- * always. They are filled in by `check.ts`, which knows what is secret.
+ * Messages may contain placeholders, which `check.ts` fills in because it knows which values are secret: `{got}` is the
+ * value, or its type and size if it is secret; `{shape}` is always the type and size.
+ *
+ * @param folder - The folder that relative paths in `ca` start from.
  */
 export function settingsSchema(folder: string) {
   return fields({
     listen: value(readListen).default({ host: '127.0.0.1', port: 3300 }),
     adminListen: value(readListen).optional(),
-    sources: list(source, { min: 1, what: 'at least 1 source' }),
+    sources: list(source, { min: 1, what: 'at least one source' }),
     destinations: list(destination, { what: 'destinations' }),
     store: value(readStore).default('sqlite:./data/hookline.db'),
     adminToken: value(readAdminToken).optional(),
@@ -27,25 +29,26 @@ export function settingsSchema(folder: string) {
   })
 }
 
-/** Refuses a value: the message, and the step to the part of it that is wrong. */
+/** Refuses a value. `step` is the index or the field of the wrong part; `undefined` for the whole value. */
 type Refuse = (message: string, step?: PropertyKey) => void
 
-/** A value with one reader, which gives `undefined` for what it refused. */
+/** A value that one function reads. The function returns `undefined` after it has refused the value. */
 function value<Value>(read: (given: unknown, refuse: Refuse) => Value | undefined) {
   return z.unknown().transform((given, context): Value => {
     const result = read(given, (message, step) => {
       context.addIssue({ code: 'custom', message, path: step === undefined ? [] : [step] })
     })
-    return result as Value // a reader that gives nothing has refused, and then nobody sees it
+    // If `read` returned undefined, it has refused: the check fails, and nobody sees this value.
+    return result as Value
   })
 }
 
-/** An object of which every field is known. */
+/** An object that may only have the given fields. */
 function fields<Shape extends z.ZodRawShape>(shape: Shape) {
   return z.strictObject(shape, { error: 'expected an object with named fields, got {got}.' })
 }
 
-/** A list of so many elements; `what` says of what, after the count. */
+/** A list of `min` to `max` elements. `what` describes them in the error. */
 function list<Element extends z.ZodType>(
   element: Element,
   { min = 0, max = Infinity, what }: { min?: number; max?: number; what: string },
@@ -53,7 +56,7 @@ function list<Element extends z.ZodType>(
   const error = `expected a list of ${what}, got {got}.`
   return z.array(element, { error }).refine((given) => given.length >= min && given.length <= max, {
     error,
-    // Whatever is wrong with the elements: without this, one of the two would go untold.
+    // By default zod skips this rule if an element is wrong. The length is reported together with wrong elements.
     when: ({ value }) => Array.isArray(value),
   })
 }
@@ -83,7 +86,7 @@ const endpoint = fields({
 
 const destination = fields({
   name,
-  sources: list(name, { min: 1, what: 'at least 1 name of a source' }),
+  sources: list(name, { min: 1, what: 'at least one source name' }),
   enabled: value(readEnabled).default(true),
   sharedSecret: value(readSharedSecrets).optional(),
   webhookSecret: value(readWebhookSecrets).optional(),
@@ -104,8 +107,11 @@ function readListen(given: unknown, refuse: Refuse) {
 function readWriteKey(given: unknown, refuse: Refuse) {
   if (typeof given !== 'string' || given === '') refuse('expected a non-empty string, got {got}.')
   else if (given.includes(':')) {
-    // RFC 7617, 2: the key is the user of Basic authorization, which ends at the first colon.
-    refuse('expected a key without a colon, got {got}: clients send it as the user name of HTTP.')
+    // RFC 7617 section 2: the user name of Basic authentication ends at the first colon.
+    refuse(
+      'expected a key without a colon, got {got}. ' +
+        'Clients send the key as the user name of HTTP Basic authentication, which ends at the first colon.',
+    )
   } else if (given.trim() !== given) refuse(SURROUNDED)
   else return given
   return undefined
@@ -114,13 +120,15 @@ function readWriteKey(given: unknown, refuse: Refuse) {
 function readSharedSecret(given: unknown, refuse: Refuse) {
   if (typeof given !== 'string') refuse('expected a string, got {got}.')
   else if (given === '') {
-    refuse('expected a non-empty string, got {got}. Leave it out to send without a signature.')
+    refuse(
+      'expected a non-empty string, got {got}. Remove the field to send requests without a signature.',
+    )
   } else if (given.trim() !== given) refuse(SURROUNDED)
   else return given
   return undefined
 }
 
-/** One, or two while it is being rotated. */
+/** Reads one secret, or two during a rotation. */
 function readSharedSecrets(given: unknown, refuse: Refuse): string[] | undefined {
   return readSecrets(given, refuse, readSharedSecret)
 }
@@ -140,11 +148,11 @@ function readSecrets(
   }
   const secrets: unknown[] = given
   if (secrets.length < 1 || secrets.length > 2) {
-    refuse('expected a secret, or a list of two while it is being rotated, got {got}.')
+    refuse('expected one secret, or a list of two during a rotation, got {got}.')
     return undefined
   }
   if (secrets.length === 2 && secrets[0] === secrets[1]) {
-    refuse('is the same as the first. Name another, or leave out one.', 1)
+    refuse('is the same secret as the first. Change or remove one of the two.', 1)
   }
   return secrets.flatMap((secret, index) => {
     const refuseOne: Refuse = (message) => {
@@ -154,7 +162,7 @@ function readSecrets(
   })
 }
 
-/** Source: Standard Webhooks, "Signature scheme": a key of 24 to 64 bytes in base64, after the prefix. */
+/** Source: Standard Webhooks, "Signature scheme". A secret is the prefix and a key of 24 to 64 bytes in base64. */
 function readWebhookSecret(given: unknown, refuse: Refuse) {
   if (typeof given === 'string' && given.startsWith('whsec_')) {
     const base64 = given.slice('whsec_'.length)
@@ -163,25 +171,27 @@ function readWebhookSecret(given: unknown, refuse: Refuse) {
     if (isKey) return given
   }
   refuse(
-    'expected "whsec_" and 24 to 64 bytes in base64, got {got}. ' +
-      '`echo "whsec_$(openssl rand -base64 32)"` makes one.',
+    'expected "whsec_" followed by 24 to 64 bytes in base64, got {got}. ' +
+      'Create one with `echo "whsec_$(openssl rand -base64 32)"`.',
   )
   return undefined
 }
 
 const SURROUNDED =
-  'expected no white space around it, got {got} with some. Trim it: receivers that do would not match.'
+  'expected no white space at the start or the end, got {got} that has some. ' +
+  'Remove it: a program that trims its copy of the value would use a different one.'
 
 function readAdminToken(given: unknown, refuse: Refuse) {
   if (typeof given === 'string' && /^[\x21-\x7e]{16,}$/.test(given)) return given
   refuse(
-    'expected at least 16 characters of ASCII without spaces, got {got}. `openssl rand -hex 24` makes one.',
+    'expected at least 16 ASCII characters without spaces, got {got}. ' +
+      'Create a token with `openssl rand -hex 24`.',
   )
   return undefined
 }
 
 function readEnabled(given: unknown, refuse: Refuse) {
-  // An environment variable can only be a string.
+  // The value of an environment variable is always a string.
   if (given === true || given === 'true') return true
   if (given === false || given === 'false') return false
   refuse('expected true or false, got {got}.')
@@ -204,10 +214,12 @@ function readUrl(given: unknown, refuse: Refuse) {
   } else if (url.username !== '' || url.password !== '') {
     refuse(
       'expected a URL without a user name or password. ' +
-        'Send them as a header instead: "headers": { "Authorization": "Basic …" }.',
+        'Send them in a header instead: "headers": { "Authorization": "Basic …" }.',
     )
   } else if ((given as string).includes('#')) {
-    refuse('expected a URL without a fragment (#…): it would never be sent.')
+    refuse(
+      'expected a URL without a fragment (#…), because HTTP does not send fragments. Remove it.',
+    )
   } else return given as string
   return undefined
 }
@@ -230,7 +242,7 @@ function readStore(given: unknown, refuse: Refuse) {
       parsePostgresUrl(given)
       return given
     } catch (error) {
-      // Never with the password in it.
+      // The message of parsePostgresUrl never contains the password.
       refuse((error as StoreError).message.replace(/^store: /, ''))
       return undefined
     }
@@ -245,7 +257,9 @@ function readStore(given: unknown, refuse: Refuse) {
 function readNetwork(given: unknown, refuse: Refuse) {
   const network = parseNetwork(given)
   if (network === undefined) {
-    refuse('expected a network such as "10.20.0.0/16" or "fd00::/8", or an address, got {got}.')
+    refuse(
+      'expected a network such as "10.20.0.0/16" or "fd00::/8", or a single IP address, got {got}.',
+    )
   }
   return network
 }
@@ -255,7 +269,7 @@ function readCa(given: unknown, refuse: Refuse, folder: string): string[] | unde
   return paths.flatMap((path, index) => {
     const step = Array.isArray(given) ? index : undefined
     if (typeof path !== 'string' || path === '') {
-      refuse('expected the path of a file of certificates in PEM, got {got}.', step)
+      refuse('expected the path of a PEM file with certificates, got {got}.', step)
       return []
     }
     try {
@@ -267,15 +281,15 @@ function readCa(given: unknown, refuse: Refuse, folder: string): string[] | unde
   })
 }
 
-/** The 4 hours of retries: what is forgotten earlier could neither be tried to the end nor known again. */
+/** The 4 hours of retries. A message that is deleted earlier misses retries, and its duplicates are not recognized. */
 const LEAST_RETENTION_MS = 4 * 3_600_000
 
 function readRetention(given: unknown, refuse: Refuse) {
   const ms = parseDuration(given)
-  if (ms === undefined) refuse('expected a time such as "7d", "12h" or "300m", got {got}.')
+  if (ms === undefined) refuse('expected a duration such as "7d", "12h" or "300m", got {got}.')
   else if (ms < LEAST_RETENTION_MS) {
     refuse(
-      'expected at least "4h", got {got}: a message is tried for 4 hours, and must be known until then.',
+      'expected at least "4h", got {got}. A message is retried for 4 hours, and the store must keep it until then.',
     )
   } else return ms
   return undefined

@@ -1,25 +1,25 @@
 import type { Problem } from './problem.js'
 
 /**
- * Why there are no settings. `settings_not_found`: no file is there; `settings_unreadable`: it could not be
- * read; `settings_syntax`: it is no JSON, or no YAML; `settings_invalid`: values in it are wrong.
+ * Why the settings can't be used. `settings_not_found`: the file does not exist. `settings_unreadable`: the file can't
+ * be read. `settings_syntax`: the file is not valid JSON or YAML. `settings_invalid`: values in the file are wrong.
  */
 export type SettingsErrorCode =
   'settings_not_found' | 'settings_unreadable' | 'settings_syntax' | 'settings_invalid'
 
-/** There are no settings to run by. The message names every problem, each on a line of its own. */
+/** The settings can't be used. The message lists every problem; several problems have one line each. */
 export class SettingsError extends Error {
-  /** Tells it apart where classes can't be compared. */
+  /** Identifies the error where `instanceof` does not work, such as between two copies of this package. */
   override readonly name = 'SettingsError'
 
   /**
-   * @param file - the file, as the reader of the message would name it
+   * @param file - The name of the file for the message.
    */
   constructor(
-    /** What to act on. */
+    /** Why the settings can't be used. */
     readonly code: SettingsErrorCode,
     file: string,
-    /** All that is wrong. */
+    /** All problems that were found. */
     readonly problems: readonly Problem[],
   ) {
     super(say(file, problems))

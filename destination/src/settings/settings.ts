@@ -1,74 +1,74 @@
-/** What the destination runs by: the checked settings, with their defaults and secrets filled in. */
+/** The checked settings of the destination, with defaults and environment variables filled in. */
 export interface Settings {
-  /** Where the collector listens. Port 0 takes a free one. */
+  /** Where the collector listens. Port 0 takes a free port. */
   listen: {
-    /** A name or an address of this machine. */
+    /** A host name or an IP address of this machine. */
     host: string
     /** 0 to 65,535. */
     port: number
   }
-  /** Where the routes for whoever runs it listen; without it they are where the collector is. */
+  /** Where the admin API, the page and `/metrics` listen; by default at `listen`, together with the collector. */
   adminListen?: Settings['listen'] | undefined
-  /** Who may send calls. Names and write keys are each unique. */
+  /** The sources that may send calls. Their names and write keys are unique. */
   sources: Source[]
-  /** Where calls are forwarded to. Names are unique. */
+  /** The destinations that calls are forwarded to. Their names are unique. */
   destinations: Destination[]
-  /** The store's URL: `sqlite:` and a path, as it stood in the settings. */
+  /** The URL of the store, as in the settings: `sqlite:` and a path, or a `postgres://` URL. */
   store: string
-  /** The secret for requests that change something; `undefined` refuses all of them. */
+  /** The token of the admin API; `undefined` refuses the requests that need it. */
   adminToken: string | undefined
-  /** Networks, in CIDR notation, that are reached although they are private. */
+  /** Private or reserved networks that requests may be sent to, in CIDR notation. */
   allowNetworks: string[]
-  /** Certificates in PEM, trusted beside the system's own; empty for none. */
+  /** Certificates in PEM that are trusted in addition to the well-known ones. Empty by default. */
   ca: string[]
-  /** Whether the `traceparent` of a request is sent on with its calls; not if it is left out. */
+  /** Whether the `traceparent` header of a request is forwarded with its calls. Default: false. */
   traceContext?: boolean | undefined
-  /** How long messages are kept, in ms: the log, and the time within which duplicates are known. */
+  /** How long messages and their attempts are kept, in ms. Duplicates are recognized within this time. */
   retentionMs: number
 }
 
-/** One sender of calls. */
+/** An application that sends calls. */
 export interface Source {
-  /** How settings, log and store call it. */
+  /** The name in the settings, the log and the store. */
   name: string
-  /** What its clients authenticate with. */
+  /** The key that its clients authenticate with. */
   writeKey: string
-  /** How much it may send to one process; without it, anything. */
+  /** The most calls that it may send to one process. Without it, there is no limit. */
   rateLimit?: RateLimit | undefined
 }
 
 /** How many calls a source may send. */
 export interface RateLimit {
-  /** On average. */
+  /** The average rate. */
   callsPerSecond: number
-  /** At once, after a while without any. */
+  /** The most calls that are accepted at once, after a time without calls. */
   burst: number
 }
 
-/** One customer: the sources it wants, and the endpoints that get what they send. */
+/** A receiver of calls: the sources whose calls it gets, and its endpoints. */
 export interface Destination {
-  /** How settings, log and store call it. */
+  /** The name in the settings, the log and the store. */
   name: string
-  /** Names of sources, each of which exists. */
+  /** Names of sources. Each of them exists in `sources`. */
   sources: string[]
-  /** Whether anything is sent. */
+  /** Whether calls are forwarded to this destination. */
   enabled: boolean
-  /** Signs each request; `undefined` for none. */
+  /** The secret that signs each request; `undefined` to send requests without `X-Signature`. */
   sharedSecret: string | undefined
-  /** The second secret, while `sharedSecret` is being rotated. */
+  /** The second secret during a rotation of `sharedSecret`. */
   otherSecret?: string | undefined
-  /** Sign each request by Standard Webhooks too; several while one is being rotated. */
+  /** The secrets that sign each request by Standard Webhooks, in addition to `sharedSecret`. Two during a rotation. */
   webhookSecrets?: string[] | undefined
-  /** One to five endpoints, with URLs that differ. */
+  /** One to five endpoints with different URLs. */
   webhooks: Endpoint[]
 }
 
-/** One URL that gets the calls of a destination. */
+/** One URL that the calls of a destination are sent to. */
 export interface Endpoint {
-  /** Full http or https URL. */
+  /** An absolute http or https URL. */
   url: string
-  /** Static headers, ready to send: names and values have been checked. */
+  /** Static headers of each request. Their names and values have been checked. */
   headers: Record<string, string>
-  /** Requests that may be under way at once, 1 to 1,000. */
+  /** The most requests that may be under way at once: 1 to 1,000. */
   concurrency: number
 }

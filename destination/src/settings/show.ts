@@ -2,7 +2,7 @@ import { withoutPassword } from '../model/shown-url.js'
 
 const MAX_SHOWN = 60
 
-/** Says what came instead of what was expected. A password in a URL is left out. */
+/** Shows a value in an error message. A password in a URL is left out, and long strings are cut. */
 export function show(value: unknown): string {
   if (typeof value === 'string' && value !== '') {
     const text = withoutPassword(value)
@@ -14,7 +14,7 @@ export function show(value: unknown): string {
   return showShape(value)
 }
 
-/** Says of what kind a value is, and not what it is: for secrets. */
+/** Shows only the type and the size of a value, for secrets. */
 export function showShape(value: unknown): string {
   if (value === undefined) return 'nothing'
   if (value === null) return 'null'

@@ -1,4 +1,4 @@
-/** The word among those known that was most likely meant; `undefined` if none is near. */
+/** The known word that is most similar to a misspelled one; `undefined` if none is similar. */
 export function suggest(word: string, known: readonly string[]): string | undefined {
   const given = word.toLowerCase()
   const near = known
@@ -7,7 +7,7 @@ export function suggest(word: string, known: readonly string[]): string | undefi
   return near.sort((a, b) => a.distance - b.distance)[0]?.each
 }
 
-/** How many letters must be added, dropped or changed to make one word of the other (Levenshtein). */
+/** The Levenshtein distance: how many letters must be added, removed or changed to turn one word into the other. */
 function distance(a: string, b: string): number {
   let row = Array.from({ length: b.length + 1 }, (_, index) => index)
   for (const [i, letter] of Array.from(a).entries()) {

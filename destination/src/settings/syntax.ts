@@ -1,32 +1,34 @@
 import { LineCounter, parseDocument, type ErrorCode } from 'yaml'
 
-/** Where a text is not what it should be, from 1, and what was expected there. */
+/** An error in the syntax of a text. Line and column count from 1. */
 export interface SyntaxFault {
   line: number
   column: number
   message: string
 }
 
-/** Reads JSON. A field that stands twice is a fault too: which of the two counts is anyone's guess. */
+/** Parses JSON. A field that occurs twice is a fault too, because nobody could see which of the two counts. */
 export function parseJson(text: string): { value: unknown } | { faults: SyntaxFault[] } {
   try {
     const value: unknown = JSON.parse(text)
-    const { faults } = checkYaml(text, (code) => code === 'DUPLICATE_KEY') // JSON is YAML too
+    // JSON.parse does not report repeated fields. The YAML parser does, and all JSON is YAML.
+    const { faults } = checkYaml(text, (code) => code === 'DUPLICATE_KEY')
     return faults.length > 0 ? { faults } : { value }
   } catch {
-    // The engine's own message can't be used: it may quote a secret, and often has no position.
+    // The message of JSON.parse can't be used, because it may quote a secret and often has no position.
     return { faults: [findFault(text)] }
   }
 }
 
-/** Reads YAML. */
+/** Parses YAML. */
 export function parseYaml(text: string): { value: unknown } | { faults: SyntaxFault[] } {
   const { document, faults } = checkYaml(text, () => true)
   if (faults.length > 0) return { faults }
   try {
     return { value: document.toJS() }
   } catch {
-    const message = 'an alias (*name) has no anchor before it, or the aliases grow without bounds.'
+    const message =
+      'an alias (*name) has no anchor (&name) before it, or the aliases expand to too much data.'
     return { faults: [{ line: 1, column: 1, message }] }
   }
 }
@@ -38,20 +40,20 @@ function checkYaml(text: string, counts: (code: ErrorCode) => boolean) {
     .filter(({ code }) => counts(code))
     .map(({ code, message, pos }): SyntaxFault => {
       const { line, col: column } = lineCounter.linePos(pos[0])
-      // After a colon, a message may quote the file, and that may be a secret.
+      // After a colon, the message may quote the file, and the quoted text may be a secret.
       const [said = ''] = message.split(': ')
       return { line, column, message: code === 'DUPLICATE_KEY' ? REPEATED : `${said}.` }
     })
   return { document, faults }
 }
 
-const REPEATED = 'this field stands here for the second time. Keep one of the two.'
+const REPEATED = 'this field occurs twice in the same object. Remove one of the two.'
 
 const SPACE = /[ \t\r\n]*/y
 const TOKEN =
   /([[\]{},:])|("(?:[^"\\\p{Cc}]|\\(?:["\\/bfnrt]|u[\da-fA-F]{4}))*")|(?:-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?|true|false|null)(?![\w.])/uy
 
-/** Finds the first place where a text stops being JSON (RFC 8259), given that it does. */
+/** Finds the first place where a text is not JSON (RFC 8259). The text must be invalid. */
 function findFault(text: string): SyntaxFault {
   const open: ('{' | '[')[] = []
   let wanted = 'a value'
@@ -73,7 +75,7 @@ function endOf(pattern: RegExp, text: string, index: number): number | undefined
 
 const NAME = 'a name in double quotes'
 
-/** What is wanted after a token; `undefined` if the token is not what was wanted. */
+/** What is expected after a token; `undefined` if the token itself is not expected. */
 function step(wanted: string, token: string, open: ('{' | '[')[]): string | undefined {
   const after = () => {
     const inside = open.at(-1)
@@ -102,18 +104,19 @@ function faultAt(text: string, index: number, wanted: string): SyntaxFault {
   return {
     line: before.length,
     column: (before.at(-1) ?? '').length + 1,
-    message: `expected ${wanted}, got ${isEnd ? 'the end of the file' : found}${mendOf(found, wanted)}`,
+    message: `expected ${wanted}, got ${isEnd ? 'the end of the file' : found}${fixFor(found, wanted)}`,
   }
 }
 
-function mendOf(found: string, wanted: string): string {
+function fixFor(found: string, wanted: string): string {
   if (/[}\]]/.test(found) && /^(a value|a name in double quotes)$/.test(wanted)) {
-    return '. The last one is not followed by a comma.'
+    return '. Remove the comma before it.'
   }
-  if (found === '/' || found === '#') return '. JSON has no comments; YAML has (*.yaml).'
-  if (found === "'") return '. Strings are in double quotes.'
+  if (found === '/' || found === '#')
+    return '. JSON does not allow comments. A YAML file (*.yaml) does.'
+  if (found === "'") return '. Write strings in double quotes.'
   if (found === '"' && !wanted.startsWith('a comma')) {
-    return ': a string that does not end on its line, or with a \\ that means nothing.'
+    return '. The string does not end on its line, or it contains an invalid escape (\\).'
   }
   return '.'
 }

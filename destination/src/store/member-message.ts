@@ -3,8 +3,8 @@ import type { NewDelivery } from '../model/delivery.js'
 import type { MemberMessage } from './store.js'
 
 /**
- * The delivery of a message about a member. Its id is a UUID that starts with the time (version 7, RFC 9562, 5.7), so that
- * the ids of many members are side by side in the index.
+ * Makes the delivery of a message about a member. Its message id is a UUID that starts with the time (version 7,
+ * RFC 9562, 5.7), so that the messages of one list are neighbours in the index `by_message`.
  *
  * @param now - Ms since the epoch.
  */

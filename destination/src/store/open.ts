@@ -5,7 +5,7 @@ import type { DriverName } from './sqlite/driver.js'
 import type { Store } from './store.js'
 import { StoreError } from './store-error.js'
 
-/** How a store is opened. */
+/** Options of {@link openStore}. */
 export interface OpenOptions {
   /**
    * The store's clock: ms since the epoch.
@@ -14,21 +14,21 @@ export interface OpenOptions {
    */
   now?: () => number
   /**
-   * Which SQLite is used.
+   * The SQLite driver.
    *
-   * @defaultValue Node's own where there is one (22.13 and newer), else better-sqlite3
+   * @defaultValue `node:sqlite` where Node has it (22.13 and newer), else better-sqlite3
    */
   driver?: DriverName
 }
 
 /**
- * Opens the store that the settings name: `sqlite:` and a path, absolute or from the working directory, or
- * `postgres://user:password@host:port/database` with the parameters `schema`, `connections`, `sslmode`, `sslrootcert`,
- * `sslcert`, `sslkey`, `host` and `application_name`.
+ * Opens the store that the settings name. The URL is `sqlite:` and a path, absolute or relative to the working
+ * directory, or `postgres://user:password@host:port/database` with the parameters `schema`, `connections`,
+ * `statement_timeout`, `sslmode`, `sslrootcert`, `sslcert`, `sslkey`, `host` and `application_name`.
  *
- * @throws StoreError `locked` if another process has it; `newer` if a newer version wrote it; `unsupported` if this
- * can't open such a store, or has no SQLite; `full` if there is no room; `failed` for anything else. The message says
- * what to do.
+ * @throws StoreError `locked` if another process uses the file; `newer` if a newer version wrote the store;
+ * `unsupported` if the URL is not valid, the server can't be used, or there is no SQLite; `full` if there is no room;
+ * `failed` for anything else. The message says what to do.
  *
  * @example
  * ```ts
@@ -38,7 +38,7 @@ export interface OpenOptions {
 export async function openStore(url: string, options: OpenOptions = {}): Promise<Store> {
   const { now = Date.now, driver } = options
   if (isPostgres(url)) {
-    // Whoever has SQLite need not load another database's driver.
+    // Loaded only here, so that a process with a SQLite store does not load the driver of PostgreSQL.
     const { openPostgres } = await import('./postgres/store.js')
     return openPostgres(url, options.now)
   }
@@ -50,11 +50,11 @@ function toPath(url: string): string {
   if (path === ':memory:') {
     throw new StoreError(
       'unsupported',
-      'store: sqlite::memory: would lose all that was accepted at the next stop: name a file, ' +
+      'store: sqlite::memory: would lose all accepted calls when the process stops. Name a file, ' +
         'such as sqlite:./data/hookline.db.',
     )
   }
-  // sqlite://name would be a host in any other URL; sqlite:///path is an absolute path, as elsewhere.
+  // In any other URL, `name` in sqlite://name is a host, so it is refused. sqlite:///path is an absolute path.
   if (!path || /^\/\/(?!\/)/.test(path)) {
     throw new StoreError(
       'unsupported',
@@ -64,7 +64,7 @@ function toPath(url: string): string {
   return resolve(path)
 }
 
-/** A URL can have a password. */
+/** The URL without user and password, for error messages. */
 function withoutSecrets(url: string): string {
   return JSON.stringify(url.replace(/\/\/[^/]*@/, '//…@'))
 }

@@ -1,7 +1,10 @@
-/** Both databases cut their index by user into parts of 4,096 deliveries. So many parts are searched at once. */
+/**
+ * The parts of the index by user that one call searches. Both databases cut this index into parts of 4,096 deliveries
+ * each.
+ */
 const CUTS = 64
 
-/** At most so many deliveries are deleted at once. */
+/** The most deliveries that one call deletes, so that other work waits only for a short time. */
 export const PURGE_LIMIT = 1_000
 
 /** The first and the last part of the index; `null` if there are no deliveries. */
@@ -19,8 +22,9 @@ interface PurgePage {
 }
 
 /**
- * The parts that a call searches. `from` is 0 at first, then the number of a part plus 1.
+ * The parts that a call searches.
  *
+ * @param from - 0 in the first call, then the number of a part plus 1.
  * @returns `undefined` if there are no deliveries.
  */
 export function purgePage(from: number, { first, last }: Bounds): PurgePage | undefined {

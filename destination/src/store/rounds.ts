@@ -1,4 +1,4 @@
-/** One call of a caller that waits for its round. */
+/** A call that waits for its round. A round carries out many calls at once. */
 export interface PendingCall<Item, Result> {
   items: Item[]
   resolve: (result: Result) => void

@@ -11,10 +11,10 @@ interface StoredDelivery {
   reason: string | null
 }
 
-/** A row with these columns as the rest of the service has them. */
+/** A row whose columns are decoded. */
 type Decoded<Row> = Omit<Row, 'state'> & { state: State }
 
-/** Reads these columns; the others stay as they are. */
+/** Decodes the columns of {@link StoredDelivery} and leaves the others as they are. */
 export function decodeDelivery<Row extends StoredDelivery>(row: Row): Decoded<Row> {
   return {
     ...row,
@@ -26,14 +26,14 @@ export function decodeDelivery<Row extends StoredDelivery>(row: Row): Decoded<Ro
   }
 }
 
-/** Reads the texts of an attempt; the other columns stay as they are. */
+/** Decodes the texts of an attempt and leaves its other columns as they are. */
 export function decodeAttempt<Row extends { error: string | null; response: string }>(
   row: Row,
 ): Row {
   return { ...row, error: fromNullable(row.error), response: fromStored(row.response) }
 }
 
-/** A text as databases keep it; `null` stays `null`. */
+/** {@link toStored} for a column that may be `null`. */
 export function toNullable(text: string | null): string | null {
   return text === null ? null : toStored(text)
 }
@@ -42,12 +42,12 @@ function fromNullable(text: string | null): string | null {
   return text === null ? null : fromStored(text)
 }
 
-/** The URLs that refused a delivery, as a column holds them: JSON, or NULL if there are none, which is usual. */
+/** Encodes the URLs that refused a delivery as JSON. Usually there are none: then it is `null`, which takes no room. */
 export function toRefusedBy(urls: readonly string[]): string | null {
   return urls.length === 0 ? null : JSON.stringify(urls)
 }
 
-/** Reads what {@link toRefusedBy} wrote. */
+/** Decodes the result of {@link toRefusedBy}. */
 export function refusedByOf(column: string | null): string[] {
   return column === null ? [] : (JSON.parse(column) as string[])
 }

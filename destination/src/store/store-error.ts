@@ -1,17 +1,22 @@
 /**
- * The store could not do what it was asked. `full`: there is no room; `locked`: another process has the store;
- * `newer`: it was written by a newer version; `unsupported`: such a store can't be opened here;
- * `superseded`: a newer sync of the audience has been begun; `failed`: anything else.
+ * Why a call of the store failed.
+ *
+ * - `full`: there is no room.
+ * - `locked`: another process uses the store.
+ * - `newer`: a newer version wrote the store.
+ * - `unsupported`: such a store can't be opened here.
+ * - `superseded`: a newer sync of the audience has begun.
+ * - `failed`: anything else.
  */
 export type StoreErrorCode = 'full' | 'locked' | 'newer' | 'failed' | 'unsupported' | 'superseded'
 
-/** The store could not do what it was asked; the cause is kept. */
+/** A call of the store failed. `message` says what to do; `cause` is the error of the database or the system. */
 export class StoreError extends Error {
-  /** Tells it apart where classes can't be compared. */
+  /** Identifies the error where `instanceof` fails, because the class was loaded twice. */
   override readonly name = 'StoreError'
 
   constructor(
-    /** What to act on. */
+    /** What a caller acts on. */
     readonly code: StoreErrorCode,
     message: string,
     options?: { cause?: unknown },

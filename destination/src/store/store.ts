@@ -22,26 +22,26 @@ import type {
  *       ├───────────────────────────┘
  *       └───► skipped
  *
- * `fresh` and `backlog` are the two lanes. Fresh deliveries arrived while their destination was healthy. The backlog has
- * all others: retries, and what arrived while the destination was down. A lease ends by itself: when it runs out, the
- * delivery is due again in the backlog, so that nothing is lost with a worker that died.
+ * `fresh` and `backlog` are the two lanes. Fresh deliveries arrived while their destination was healthy. The backlog
+ * has all others: retries, and deliveries that arrived while the destination was down. A lease ends after {@link
+ * LEASE_MS}: then the delivery is due again in the backlog, so that nothing is lost with a worker that died.
  *
- * Times cross this interface only as durations. The store's own clock counts, so that a worker whose clock is wrong does
+ * Callers pass only durations, never times. The store applies its own clock, so that a worker whose clock is wrong does
  * no harm.
  *
  * Each part of the service asks for the port that it uses.
  */
 export interface Store extends WritePort, DispatchPort, ReadPort, AudiencePort, MaintainPort {
-  /** Ends what is under way and closes the files or connections. */
+  /** Waits for the calls that are under way, then closes the files or connections. Later calls reject. */
   close(): Promise<void>
 }
 
 /** For code that takes messages in. */
 export interface WritePort {
   /**
-   * Makes deliveries durable, all of them or, if it rejects, none.
+   * Makes deliveries durable: all of them, or none if it rejects.
    *
-   * @returns for each the id, or `undefined` if the store has that message for that destination already.
+   * @returns for each delivery its id, or `undefined` if the store has that message for that destination already.
    * @throws StoreError if the store is full, or can't write.
    */
   put(deliveries: NewDelivery[]): Promise<(DeliveryId | undefined)[]>
@@ -50,7 +50,7 @@ export interface WritePort {
 /** For code that sends messages. */
 export interface DispatchPort {
   /**
-   * Leases what is due for {@link LEASE_MS}: claim by claim, the longest due first. A delivery that is leased gets the
+   * Leases due deliveries for {@link LEASE_MS}: claim by claim, the longest due first. Each leased delivery gets its
    * next attempt number.
    *
    * @throws StoreError if the store can't write; nothing is leased then.
@@ -58,8 +58,8 @@ export interface DispatchPort {
   claim(claims: Claim[]): Promise<Delivery[]>
 
   /**
-   * Writes the outcomes of attempts. A settlement is refused if its attempt number is not the delivery's latest, because
-   * a newer claim has the delivery. It is refused too if the delivery is settled already.
+   * Writes the outcomes of attempts. A settlement is refused if its attempt number is not the delivery's latest,
+   * because then a newer claim holds the delivery. It is also refused if the delivery is settled already.
    *
    * @returns how many were refused.
    * @throws StoreError if the store can't write; nothing is settled then, and the same settlements may be given again.
@@ -67,39 +67,39 @@ export interface DispatchPort {
   settle(settlements: Settlement[]): Promise<number>
 
   /**
-   * Tells a listener of the lanes in which another process has just put something. This is fast but not reliable: the
-   * listener has to look by itself too. Only stores that several processes can have do it.
+   * Calls a listener with each lane into which another process has just put a delivery. These calls are fast but not
+   * reliable: the listener has to poll too. Only stores that several processes can share have this method.
    */
   onPut?(listener: (destination: string, lane: Lane) => void): void
 
-  /** What the workers of one store share. Only stores that several processes can have know other workers. */
+  /** What the workers of one store share. Only stores that several processes can share have it. */
   readonly workers?: Workers
 }
 
 /** For code that shows what is stored. */
 export interface ReadPort {
   /**
-   * Resolves if the store answers.
+   * Checks whether the store answers.
    *
-   * @throws StoreError if it does not.
+   * @throws StoreError if it does not answer.
    */
   ping(): Promise<void>
 
-  /** How much waits, by destination. */
+  /** The number of deliveries in each state that waits or is dead, for each destination that has any. */
   stats(): Promise<Stats[]>
 
-  /** What is stored of one message: a trace for each destination that it went to. */
+  /** Everything stored of one message: a trace for each of its deliveries. Empty if the message is not known. */
   trace(messageId: string): Promise<Trace[]>
 
-  /** What is stored of one delivery; `undefined` if there is none. */
+  /** Everything stored of one delivery; `undefined` if there is no such delivery. */
   get(id: DeliveryId): Promise<Trace | undefined>
 
   /**
-   * Looks for deliveries, the newest first. Works in slices, so that nobody waits for a search through millions:
-   * call it again with `next` while there is one.
+   * Searches deliveries, the newest first. One call searches only a slice, so that other calls do not wait for a search
+   * through millions of rows. Call it again with `next` until that is `undefined`.
    *
    * @param before - Where to continue; `undefined` starts with the newest.
-   * @param limit - At most so many. A slice may have fewer, or none, although more slices follow.
+   * @param limit - The most deliveries in a slice. A slice may have fewer, or none, although more slices follow.
    */
   find(filter: Filter, before: DeliveryId | undefined, limit: number): Promise<Findings>
 }
@@ -107,27 +107,28 @@ export interface ReadPort {
 /** For code that keeps the members of audiences. */
 export interface AudiencePort {
   /**
-   * Begins a sync of an audience with the list of its members. An audience that does not exist is created. The sync
-   * supersedes all syncs that were begun before, also those of a process that has ended.
+   * Begins a sync of an audience with a list of its members. An audience that does not exist is created. The new sync
+   * supersedes all older syncs of the audience, including those of a process that has ended.
    *
    * @throws StoreError if the store can't write.
    */
   beginSync(audience: string): Promise<Sync>
 
   /**
-   * Notes that users are members by the list of a sync. For users who were not members before, the messages are put in
-   * the same commit, one for each destination. A user who comes twice joins once.
+   * Records that users are in the list of a sync. For each user who was not a member before, the same transaction puts
+   * the messages, one for each destination. A user who comes twice joins once. The result is durable.
    *
-   * @returns how many joined. It is durable.
-   * @throws StoreError `superseded` if a newer sync has been begun, and nothing is noted; others as {@link WritePort.put}.
+   * @returns how many joined.
+   * @throws StoreError `superseded` if a newer sync has begun, and then nothing is recorded; others as
+   * {@link WritePort.put}.
    */
   join(sync: Sync, members: string[], messages: MemberMessage[]): Promise<number>
 
   /**
-   * Goes through the members, `limit` at a time, and removes those who are not in the list of a sync. The messages are
-   * put for them as in {@link join}.
+   * Reads `limit` members and removes those who are not in the list of a sync. It puts the messages for them as
+   * {@link join} does. Call it again with `next` until that is `undefined`.
    *
-   * @param from - An empty text to begin with, then `next` of the last call.
+   * @param from - An empty string in the first call, then `next` of the previous one.
    * @throws StoreError as {@link join}.
    */
   leave(sync: Sync, from: string, limit: number, messages: MemberMessage[]): Promise<Left>
@@ -136,59 +137,60 @@ export interface AudiencePort {
 /** For code that changes, deletes or moves what is stored. */
 export interface MaintainPort {
   /**
-   * Sends dead letters again: they are due at once, at all endpoints, with a retry window of their own. Attempt numbers go
-   * on, and the attempts so far stay in the log. Deliveries that are not dead are left alone, so that the same can be
-   * asked for again.
+   * Replays dead letters: they are due at once, at all endpoints, with a new retry window. Their attempt numbers
+   * continue, and their attempts so far stay in the log. Other deliveries are left alone, so that the same call can be
+   * repeated.
    *
-   * @param withDone - Sends delivered messages again too.
-   * @returns those that were replayed.
+   * @param withDone - Whether delivered messages are replayed too.
+   * @returns the ids of the deliveries that were replayed.
    * @throws StoreError if the store can't write; nothing is replayed then.
    */
   replay(ids: readonly DeliveryId[], withDone: boolean): Promise<DeliveryId[]>
 
   /**
    * Deletes settled deliveries that are older than the retention, and makes dead letters of older ones that still wait.
-   * The age counts from the put; for dead letters it counts from their death, and for deliveries that wait after a replay
-   * from the replay. A delivery that is being sent is left for later.
-   * Works in slices: call it again while it returns the limit.
+   * The age counts from the put. For dead letters it counts from their death, and for replayed deliveries from the
+   * replay. A delivery that is being sent is left for a later call. Call it again while it returns `limit`.
    *
-   * @returns how many it changed, `limit` at most.
+   * @param olderThanMs - The retention, in ms.
+   * @param limit - The most deliveries that one call changes.
+   * @returns how many it changed.
    */
   sweep(olderThanMs: number, limit: number): Promise<number>
 
-  /** Whether anything but deletions is stored of a user. */
+  /** Whether anything is stored of a user, apart from `delete` messages. */
   hasUser(user: string): Promise<boolean>
 
   /**
-   * Deletes what is stored of a user: memberships, and messages in any state with their attempts. The deletions
-   * themselves stay, because they are to be sent. A message that is being sent is deleted too, and its settlement is
-   * refused. Works in slices.
+   * Deletes what is stored of a user: memberships, and messages in any state with their attempts. `delete` messages
+   * stay, because they still have to be sent. A message that is being sent is deleted too, and its settlement is
+   * refused. One call deletes only a part: call it again with `next` until that is `undefined`.
    *
-   * @param from - 0 to begin with, then `next` of the last call.
+   * @param from - 0 in the first call, then `next` of the previous one.
    * @throws StoreError if the store can't write.
    */
   purgeUser(user: string, from: number): Promise<Purged>
 
-  /** How many deliveries it has, in any state. */
+  /** The number of deliveries in any state. */
   count(): Promise<number>
 
-  /** Everything of the deliveries after one, in the order of their ids, for another store; `limit` at most. */
+  /** Copies of up to `limit` deliveries whose ids come after `after`, in the order of ids, for another store. */
   copyOut(after: DeliveryId, limit: number): Promise<Copy[]>
 
   /**
-   * Adds what another store gave, all of it or, if it rejects, none. If this store has a message for a destination
-   * already, that stays as it is, so that the same copies can be given again.
+   * Adds deliveries from another store: all of them, or none if it rejects. A message that this store already has for
+   * the same destination stays as it is, so that the same copies can be given again.
    *
-   * @returns for each whether it was added.
-   * @throws StoreError
+   * @returns for each copy whether it was added.
+   * @throws StoreError if the store is full, or can't write.
    */
   copyIn(copies: Copy[]): Promise<boolean[]>
 
-  /** What this store has of the deliveries that another one gave; `undefined` for those that it does not have. */
+  /** This store's own versions of deliveries from another store; `undefined` for those that it does not have. */
   copiesOf(copies: Copy[]): Promise<(Copy | undefined)[]>
 }
 
-/** One list of an audience's members while it comes in. The numbers of an audience's syncs rise. */
+/** One list of an audience's members while it arrives. Each newer sync of an audience has a higher number. */
 export interface Sync {
   audience: string
   number: number
@@ -205,57 +207,61 @@ export interface MemberMessage {
   after: string
 }
 
-/** How many left, and where to continue; `undefined` at the end. */
+/** How many members left, and where to continue; `next` is `undefined` at the end. */
 export interface Left {
   left: number
   next: string | undefined
 }
 
-/** How many messages and memberships were deleted, and where to continue; `undefined` at the end. */
+/** How many messages and memberships were deleted, and where to continue; `next` is `undefined` at the end. */
 export interface Purged {
   purged: number
   next: number | undefined
 }
 
 /**
- * The processes that deliver from one store. They share the load that endpoints can take: each worker takes its part of
- * an endpoint's cap, and one of them at a time probes an endpoint that is down.
+ * The worker processes that deliver from one store. They share each endpoint: every worker takes its part of the
+ * endpoint's `concurrency`, and only one worker at a time probes an endpoint that is down.
  */
 export interface Workers {
   /**
-   * A sign of life, to be given every {@link HEARTBEAT_MS}. The first one joins.
+   * Tells the other workers that this one lives. Call it every {@link HEARTBEAT_MS}; the first call joins.
    *
-   * The other workers learn of a new one at their next heartbeat. Until then, workers that each take 1/n of a cap, and at
-   * least 1, exceed it together, but stay below twice the cap. A worker that died counts for {@link WORKER_TIMEOUT_MS}.
+   * The other workers learn of a new one at their next heartbeat. Until then, all workers together may exceed a
+   * concurrency of which each takes 1/n and at least 1, but they stay below twice of it. A worker that dies without
+   * leaving is counted for another {@link WORKER_TIMEOUT_MS}.
    *
-   * @returns how many workers there are, this one included.
-   * @throws StoreError
+   * @returns how many workers there are, including this one.
+   * @throws StoreError if the store can't write.
    */
   heartbeat(): Promise<number>
 
   /**
-   * Asks for the permission to probe an endpoint that is down. Of all workers that ask, one gets it for a while: for
-   * `firstMs` the first time, then for twice as long each time, up to `maxMs`.
+   * Asks for the permission to probe an endpoint that is down. One of the workers that ask gets it: for `firstMs` the
+   * first time, then for twice as long each time, up to `maxMs`.
    *
-   * @returns for how long, in ms; 0 if another worker has it.
-   * @throws StoreError
+   * @returns how long the permission holds, in ms; 0 if another worker has it.
+   * @throws StoreError if the store can't write.
    */
   tryProbe(endpoint: string, firstMs: number, maxMs: number): Promise<number>
 
   /**
-   * Tells that an endpoint is healthy again. The next worker that asks to probe it gets the permission at once, for
+   * Records that an endpoint is healthy again. The next worker that asks to probe it gets the permission at once, for
    * `firstMs`.
    *
-   * @throws StoreError
+   * @throws StoreError if the store can't write.
    */
   endProbes(endpoint: string): Promise<void>
 }
 
-/** How often a worker gives a sign of life, in ms. */
+/** The time between two heartbeats of a worker, in ms. */
 export const HEARTBEAT_MS = 5_000
 
-/** A worker that gave no sign of life for so long, in ms, is no longer counted. */
+/** A worker without a heartbeat for this long, in ms, is no longer counted. One late or lost heartbeat does no harm. */
 export const WORKER_TIMEOUT_MS = 15_000
 
-/** How long a lease holds: 5 s of waiting for a free connection, 5 s for the attempt, and ample time to settle. */
+/**
+ * How long a lease holds, in ms. A delivery waits up to 5 s for a free connection and its attempt takes up to 5 s; the
+ * rest is time to settle.
+ */
 export const LEASE_MS = 30_000

@@ -1,18 +1,20 @@
-/** What no database keeps as it is: NUL, halves of surrogate pairs, and the mark of this escape itself. */
+/**
+ * Characters that databases can't store as they are: NUL and halves of surrogate pairs; and the escape character 0x1A.
+ */
 const UNKEPT = /[\0\x1a]|\p{Surrogate}/u
 const EACH_UNKEPT = new RegExp(UNKEPT, 'gu')
 const ESCAPED = /\x1a([0-9a-f]{4})/g
 
 /**
- * A string as databases keep it. Ids and names are a client's and may hold anything; two that differ must not
- * become the same by being stored, or the second message would be taken for a duplicate of the first.
+ * Escapes a string for a database. Ids and names come from clients and may contain any character. Two different ids
+ * must stay different in the database: otherwise the second message counts as a duplicate of the first and is lost.
  */
 export function toStored(text: string): string {
   if (!UNKEPT.test(text)) return text
   return text.replace(EACH_UNKEPT, (unit) => '\x1a' + hex(unit.charCodeAt(0)))
 }
 
-/** The string that {@link toStored} was given. */
+/** Reverses {@link toStored}. */
 export function fromStored(text: string): string {
   if (!text.includes('\x1a')) return text
   return text.replace(ESCAPED, (_, code: string) => String.fromCharCode(parseInt(code, 16)))

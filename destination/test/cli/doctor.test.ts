@@ -12,13 +12,13 @@ import { folderWith } from './process.js'
 
 const SECRET = 's3cret'
 
-/** Answers as a receiver that checks signatures. */
+/** The answer of a receiver that checks signatures. */
 const checking: Answer = (response, { body, headers }) => {
   const isRight = headers['x-signature'] === signWebhook(SECRET, body)
   response.writeHead(isRight ? 204 : 401).end(isRight ? '' : 'wrong signature')
 }
 
-/** Examines an endpoint by settings that have it. */
+/** Runs `doctor` for an endpoint that is in the settings. */
 async function doctor(url: string, changes: object = {}, ...args: string[]) {
   const settings = {
     sources: [{ name: 'web', writeKey: 'k' }],
@@ -88,8 +88,8 @@ describe('doctor', () => {
 
   test.each([
     ['http://127.0.0.1:9/', { allowNetworks: [] }, 'network', /"127\.0\.0\.1"/, 1],
-    ['http://127.0.0.1:9/', {}, 'connection', /Does the endpoint run/, 3],
-    ['http://nowhere.invalid/', {}, 'dns', /Check its DNS/, 3],
+    ['http://127.0.0.1:9/', {}, 'connection', /Check that the endpoint is running/, 3],
+    ['http://nowhere.invalid/', {}, 'dns', /Check the DNS records/, 3],
   ])('%s with %j fails at its %s', async (url, changes, step, fix, exitCode) => {
     const { code, findings } = await doctor(url, changes)
     expect(findings.at(-1)).toMatchObject({ step, state: 'failed' })
@@ -102,9 +102,9 @@ describe('doctor', () => {
     const { stdout, code } = await runInside(['doctor', crm.url])
     expect(code).toBe(1)
     expect(stdout.split('\n')).toEqual([
-      'ok      dns          127.0.0.1 is an address: there is nothing to look up.',
-      'failed  network      127.0.0.1 is private, or no place in the internet: it is not reached.',
-      expect.stringMatching(/^ {21}If 127\.0\.0\.1 is yours, add its network/),
+      'ok      dns          127.0.0.1 is an IP address and needs no DNS lookup.',
+      'failed  network      Not allowed, because not public: 127.0.0.1.',
+      expect.stringMatching(/^ {21}If you trust 127\.0\.0\.1, add its network/),
       '',
     ])
   })
@@ -138,7 +138,7 @@ describe.runIf(hasOpenssl())('doctor, of certificates,', () => {
     expect(findings.at(-1)).toMatchObject({
       step: 'certificate',
       state: 'failed',
-      found: expect.stringContaining('give its authority in the setting ca') as string,
+      found: expect.stringContaining('add its authority to the setting ca') as string,
     })
   })
 })

@@ -13,7 +13,7 @@ const call = (i: number) => ({
   timestamp: '2020-01-01T00:00:00.000Z',
 })
 
-/** A folder with history in it, of so many calls, one of which is broken. */
+/** Makes a folder with `history.ndjson`. The line with the number `broken` is not valid. */
 function folderOf(calls: number, broken: number): string {
   const folder = folderWith({
     listen: '127.0.0.1:0',
@@ -44,14 +44,16 @@ describe('import', { concurrent: true }, () => {
     expect(progressOf(folder).line).toBeLessThan(4_000)
 
     const second = await run([...args, '--json', '--bad', 'bad.ndjson'], { folder })
-    expect(second.stderr).toMatch(/^Going on after line [\d,]+, where an earlier import got to\./)
-    expect(second.stderr).toContain('line 4321: no JSON: ')
+    expect(second.stderr).toMatch(
+      /^Continuing after line [\d,]+, where an earlier import stopped\./,
+    )
+    expect(second.stderr).toContain('line 4321: not valid JSON: ')
     expect(second.code).toBe(1)
     expect(JSON.parse(second.stdout)).toMatchObject({ complete: true, bad: 1, toLine: 6_000 })
     expect(readFileSync(join(folder, 'bad.ndjson'), 'utf8')).toMatch(/^\{"line":4321,.*\}\n$/)
 
     const third = await run(args, { folder })
-    expect(third.stdout).toBe('There are no lines that were not imported before.\n')
+    expect(third.stdout).toBe('There are no new lines to import.\n')
 
     serving.kill('SIGTERM')
     await serving.ended
@@ -68,7 +70,9 @@ describe('import', { concurrent: true }, () => {
     const args = ['import', 'history.ndjson', '--to', url]
     const ended = await run([...args, '--key', 'wrong'], { folder })
     expect(ended.code).toBe(1)
-    expect(ended.stderr).toMatch(/Stopped: .*401.*\nThe same command goes on\./)
+    expect(ended.stderr).toMatch(
+      /The import stopped: .*401.*\nFix this, then run the same command to continue\./,
+    )
     const again = await run([...args, '--json'], { folder })
     expect(JSON.parse(again.stdout)).toMatchObject({ accepted: 500, bad: 0, fromLine: 1 })
     serving.kill('SIGTERM')
@@ -83,13 +87,16 @@ describe('import', { concurrent: true }, () => {
     expect(ended.code).toBe(1)
     expect(ended.stderr).toMatch(/^line 3: .*userId.*\nline 4: .*event.*\n$/)
     expect(ended.stdout).toBe(
-      '1 calls are right; nothing was sent.\n2 lines were not taken.\n1 had no timestamp: they count as of now.\n',
+      '1 calls are valid. Nothing was sent.\n2 lines were refused.\n1 calls have no timestamp. They get the current time.\n',
     )
   })
 
   test.for<[string[], RegExp]>([
-    [['import', 'history.txt'], /say what it is with --format ndjson or csv/],
-    [['import', 'none.ndjson', '--dry-run'], /none\.ndjson: it can't be read/],
+    [
+      ['import', 'history.txt'],
+      /history\.txt is not clear from its name\. Give --format ndjson or csv/,
+    ],
+    [['import', 'none.ndjson', '--dry-run'], /Cannot read none\.ndjson: /],
     [['import', 'history.ndjson', '--map', 'total'], /Expected a column and its field/],
     [['import', 'history.ndjson', '--key', 'k'], /is not the file that was imported up to line 9/],
   ])('%j is refused, with the fix', async ([args, message], { expect }) => {
@@ -102,7 +109,7 @@ describe('import', { concurrent: true }, () => {
   })
 })
 
-/** How many messages there are, each by the id that its line has. */
+/** Counts the stored messages by the id that each line must have. `rest` counts those that are not skipped. */
 async function allOf(store: Awaited<ReturnType<typeof openStore>>) {
   let [count, rest] = [0, 0]
   for (let line = 1; line <= 6_000; line++) {

@@ -22,7 +22,7 @@ const COMMANDS = [
   addSchedule(() => []),
 ]
 
-/** Runs the command line in this process: for what it says before it begins, which needs no process of its own. */
+/** Runs the command line in this process. This is faster than a child process, and enough for tests of its output. */
 export async function runInside(args: string[], commands = COMMANDS): Promise<Ended> {
   const output = { stdout: '', stderr: '' }
   const spies = [

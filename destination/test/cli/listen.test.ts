@@ -7,7 +7,7 @@ import { folderWith, start, type Running } from './process.js'
 const SECRET = 'hush'
 const TRACK = '{"type":"track","version":1,"userId":"u1","event":"Order Completed"}'
 
-/** Where it listens, as it says. */
+/** The URL that the command prints. */
 async function urlOf(receiver: Running): Promise<string> {
   const [, url = ''] = await receiver.printed(/Listening on (http:\S+)\./)
   return url
@@ -40,7 +40,9 @@ describe.concurrent('listen', () => {
     await post(url, 'no JSON', signed('no JSON'))
     const { code, stdout, stderr } = await receiver.ended
     expect(code).toBe(1)
-    expect(stderr).toMatch(/Signatures are checked with HOOKLINE_SECRET\.[^]*3 did not hold\.\n$/)
+    expect(stderr).toMatch(
+      /Signatures are checked with HOOKLINE_SECRET\.[^]*wrong or missing signature: 3\.\n$/,
+    )
     const arrivals = parse(stdout)
     expect(arrivals.map(({ signature }) => signature)).toEqual([
       'ok',
@@ -81,7 +83,7 @@ describe.concurrent('listen', () => {
     expect(statuses).toEqual([500, 500, 503, 200, 503, 200])
     const { code, stdout, stderr } = await receiver.ended
     expect(code).toBe(0)
-    expect(stderr).toContain('Signatures are not checked: give --secret.')
+    expect(stderr).toContain('Signatures are not checked. Give --secret to check them.')
     const lines = stdout.trimEnd().split('\n')
     expect(lines[2]).toMatch(
       /track "Order Completed" {2}user u1 {2}signature not checked {2}\d+ bytes {2}b {2}→ 500$/,
@@ -119,7 +121,7 @@ describe.concurrent('listen', () => {
     const { code, stderr } = await receiver.ended
     expect(code).toBe(0)
     expect(stderr).toMatch(
-      /not checked: give --secret\.\n\(hookline\.config\.json: line 1, column 2: /,
+      /not checked\. Give --secret to check them\.\n\(hookline\.config\.json: line 1, column 2: /,
     )
   })
 })

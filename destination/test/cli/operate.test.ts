@@ -9,13 +9,13 @@ import { ADMIN_TOKEN, destination, endpoint, post, settingsFor, start, track } f
 import { runInside } from './inside.js'
 import { folderWith } from './process.js'
 
-/** The command line, for a destination that runs. */
+/** Runs the command line with the URL and the token of a running destination. */
 const as = (one: RunningDestination) => {
   const where = ['--url', one.adminUrl, '--token', ADMIN_TOKEN]
   return (...args: string[]) => runInside([...args, ...where])
 }
 
-/** A destination whose endpoint refuses what comes, as long as it is told to, and dead letters there. */
+/** Starts a destination with an endpoint that refuses every message, and turns the given messages into dead letters. */
 async function withDead(...messages: string[]) {
   const crm = await endpoint(400)
   const one = await start(settingsFor([destination([crm])]))
@@ -61,7 +61,9 @@ describe('trace', () => {
   test('of nobody who answers is 3', async () => {
     expect(await runInside(['trace', 'm', '--url', await nobody()])).toMatchObject({
       code: 3,
-      stderr: expect.stringMatching(/^Nobody answers at http:.* \(ECONNREFUSED\)\.\n$/) as string,
+      stderr: expect.stringMatching(
+        /^No answer from http:.* \(ECONNREFUSED\)\. Check that the destination runs there\.\n$/,
+      ) as string,
     })
   })
 
@@ -85,7 +87,7 @@ describe('trace', () => {
     expect({ code, stdout }).toMatchObject({
       code: 0,
       stdout: expect.stringMatching(
-        /It waits: the next attempt is due .*Z, in (\d\d s|1 min); the last at .*Z\.\n$/,
+        /It is in the backlog\. The next attempt is due .*Z, in (\d\d s|1 min); the last one is at .*Z\.\n$/,
       ) as string,
     })
     const none = await runInside(['trace', 'x', '--config', config(url, listen)])
@@ -100,7 +102,7 @@ const SETTINGS = {
   ],
 }
 
-/** Where nobody listens. */
+/** A URL at which nothing listens. */
 async function nobody(): Promise<string> {
   const server = createServer()
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
@@ -114,20 +116,20 @@ describe('replay', () => {
     const { crm, cli, has } = await withDead('a', 'b')
     crm.answer(204)
     const dry = await cli('replay', '--all', '--dry-run')
-    expect(dry).toEqual({ code: 0, stdout: 'There are 2 to replay: 2 for crm.\n', stderr: '' })
+    expect(dry).toEqual({ code: 0, stdout: 'Deliveries to replay: 2 (2 for crm).\n', stderr: '' })
     expect(await cli('replay', '--all')).toMatchObject({
       code: 2,
       stdout: '',
-      stderr: expect.stringContaining('give --confirm 2 to send them') as string,
+      stderr: expect.stringContaining('Give --confirm 2 to send them') as string,
     })
     expect(await cli('replay', '--all', '--confirm', '3')).toMatchObject({
       code: 1,
-      stderr: 'There are 2, not 3: nothing was sent.\n',
+      stderr: 'The count is 2, not 3. Nothing was sent. Give --confirm 2 to send them.\n',
     })
     expect(crm.received).toHaveLength(2)
     expect(await cli('replay', '--all', '--confirm', '2')).toMatchObject({
       code: 0,
-      stdout: '2 sent again: 2 for crm. `trace` tells what becomes of each.\n',
+      stdout: 'Deliveries sent again: 2 (2 for crm). Use `trace` to see the result of each.\n',
     })
     await crm.has(4)
     await has(0)
@@ -154,7 +156,7 @@ describe('replay', () => {
     expect(again.slice(1).sort()).toEqual(['a', 'c'])
     expect(await cli('replay', '--message', 'none')).toMatchObject({
       code: 1,
-      stdout: 'There is none to replay.\n',
+      stdout: 'There is nothing to replay.\n',
     })
     expect(crm.received).toHaveLength(9)
   })
@@ -163,6 +165,6 @@ describe('replay', () => {
     const { one } = await withDead('a')
     const { code, stderr } = await runInside(['replay', '1', '--url', one.adminUrl])
     expect(code).toBe(1)
-    expect(stderr).toContain('Give it with --token, or set HOOKLINE_ADMIN_TOKEN.')
+    expect(stderr).toContain('Give the token with --token, or set HOOKLINE_ADMIN_TOKEN.')
   })
 })

@@ -13,11 +13,11 @@ export interface Ended {
   stderr: string
 }
 
-/** A process that runs. */
+/** A running process. */
 export interface Running {
   pid: number
   kill(signal: NodeJS.Signals): void
-  /** The first match in what it has printed, or is going to, on either stream; rejects if it ends without one. */
+  /** Waits for the first match in the output of either stream. Rejects if the process ends without a match. */
   printed(pattern: RegExp): Promise<RegExpExecArray>
   ended: Promise<Ended>
 }
@@ -25,7 +25,7 @@ export interface Running {
 /** An empty folder to run in. */
 export const emptyFolder = () => mkdtempSync(join(tmpdir(), 'hookline-cli-'))
 
-/** A folder with settings to run by. */
+/** Makes a folder with a settings file. A text is written as it is, and anything else as JSON. */
 export function folderWith(settings: unknown): string {
   const folder = emptyFolder()
   const text = typeof settings === 'string' ? settings : JSON.stringify(settings)
@@ -38,7 +38,7 @@ interface Surroundings {
   env?: Record<string, string>
 }
 
-/** Starts the command line in a folder, and no more of this environment than it needs. */
+/** Starts the command line in a folder. Of this environment it gets only `PATH`, so that no variable changes a test. */
 export function start(
   args: string[],
   { folder = emptyFolder(), env = {} }: Surroundings = {},
@@ -76,7 +76,7 @@ export function start(
         reject(new Error(`it ended without ${pattern.source}: ${output.stdout}${output.stderr}`))
       })
     })
-  // There is one: what could not be started has thrown.
+  // The process has an id here, because a process that cannot be started throws above.
   return { pid: child.pid as number, kill: (signal) => child.kill(signal), printed, ended }
 }
 

@@ -22,14 +22,14 @@ test('the schedule is a table with times in two units, and says which attempt is
     '      2          2 s       2.4 s',
     '      3        1 min       2 min',
     '      4          1 h   1 h 1 min',
-    '      5   3 h 42 min         4 h   the last: then it is a dead letter',
+    '      5   3 h 42 min         4 h   the last attempt: then it is a dead letter',
   ])
 })
 
 test('with a start, the schedule has times of day', () => {
   const lines = scheduleLines([at(1, 0, 0), at(2, 2_000, 2_400)], new Date('2026-01-01T23:59:59Z'))
   expect(lines[2]).toBe(
-    '      2   2026-01-02T00:00:01Z   2026-01-02T00:00:01Z   the last: then it is a dead letter',
+    '      2   2026-01-02T00:00:01Z   2026-01-02T00:00:01Z   the last attempt: then it is a dead letter',
   )
 })
 

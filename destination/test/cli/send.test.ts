@@ -10,7 +10,7 @@ interface Arrival {
   body: { batch: Record<string, unknown>[] }
 }
 
-/** A collector that answers everything alike: a status and a body, or never. */
+/** Starts a collector that gives every request the same answer, or none if `reply` is left out. */
 async function startCollector(
   atEnd: typeof onTestFinished,
   reply?: [status: number, body: string],
@@ -133,7 +133,7 @@ describe.concurrent('send', () => {
       stdout: '',
       stderr:
         'Not accepted: m1, track "Order Completed" of u1.\n' +
-        'There was no answer within 300 ms: it may or may not have arrived.\n',
+        'There was no answer within 300 ms. The call may or may not have arrived.\n',
     })
   })
 })
@@ -141,7 +141,7 @@ describe.concurrent('send', () => {
 test.each([
   [
     TRACK,
-    'There is no write key: give --key, set HOOKLINE_WRITE_KEY, or run this in the folder of the settings.',
+    'There is no write key. Give --key, set HOOKLINE_WRITE_KEY, or run this command in the folder with the settings.',
   ],
   [
     [...TRACK, '--key', 'k', '--to', 'ftp://x'],

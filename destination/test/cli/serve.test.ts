@@ -25,7 +25,7 @@ const settings = (fields: Raw = {}, name = 'crm', url = 'https://a.example.com/'
   ...fields,
 })
 
-/** Has a call forwarded. */
+/** Sends one call to the collector. */
 async function track(url: string, event: string): Promise<void> {
   await fetch(`${url}/v1/track`, {
     method: 'POST',
@@ -61,12 +61,12 @@ describe.concurrent('serve', () => {
     service.kill('SIGHUP')
     const [problems] = await service.printed(/\{"level":"error".*"path":"listen".*not reloaded.*/)
     expect(problems).toMatch(
-      /"path":"sources".*"path":"retention".*not reloaded: the old settings stay/,
+      /"path":"sources".*"path":"retention".*not reloaded: the old settings stay in use/,
     )
 
     writeFileSync(file(folder), JSON.stringify(settings({ store: 'sqlite:elsewhere' }, 'new')))
     service.kill('SIGHUP')
-    await service.printed(/"error":"store: it can't change.*not reloaded/)
+    await service.printed(/"error":"store can't change.*not reloaded/)
     await track(url, 'third')
     await erp.has(2)
 
@@ -87,10 +87,10 @@ describe.concurrent('serve', () => {
       'attempt',
       'reloaded',
       'attempt',
-      'not reloaded: the old settings stay',
-      'not reloaded: the old settings stay',
+      'not reloaded: the old settings stay in use',
+      'not reloaded: the old settings stay in use',
       'attempt',
-      'stopping: ending what is under way',
+      'stopping: requests under way may finish',
       'stopped',
     ])
     expect(lines[0]).toMatchObject({ destination: 'crm', signed: true, endpoints: [crm.url] })
@@ -122,8 +122,8 @@ describe.concurrent('serve', () => {
         folder: folderWith(settings({})),
       })
       expect(ended).toMatchObject({ code: 2, stdout: '' })
-      expect(ended.stderr).toContain('a worker alone can do nothing with SQLite')
-      expect(ended.stderr).toContain('set "store" to a postgres:// URL')
+      expect(ended.stderr).toContain('the role worker needs PostgreSQL')
+      expect(ended.stderr).toContain('Set "store" to a postgres:// URL')
     }
     const wrong = await run(['serve', '--role', 'sender'])
     expect(wrong.code).toBe(2)
@@ -157,7 +157,7 @@ describe.concurrent('serve', () => {
     const checked = await run(['serve', '--check'], { folder })
     expect(checked).toMatchObject({ code: 0, stderr: '' })
     expect(checked.stdout).toMatch(
-      /^hookline\.config\.json is right:\n\nlisten: 127\.0\.0\.1:3300\n/,
+      /^hookline\.config\.json is valid:\n\nlisten: 127\.0\.0\.1:3300\n/,
     )
   })
 
@@ -179,7 +179,7 @@ describe.concurrent('serve', () => {
       code: 2,
       stdout: '',
       stderr:
-        'Could not write hookline.config.json: it is there already. Leave out --init to run by it.\n',
+        'Could not write hookline.config.json: the file exists already. Leave out --init to start with it.\n',
     })
     expect(readFileSync(file(folder), 'utf8')).toBe(written)
   })
@@ -229,7 +229,7 @@ describe.concurrent('serve', () => {
       code: 1,
       stdout: '',
       stderr: expect.stringMatching(
-        /^Could not start: .*store\.db is the store of another running process: end that one, or name another file.*\n$/,
+        /^Could not start: .*store\.db is the store of another running process\. End that process, or name another file.*\n$/,
       ) as unknown,
     })
     expect((await first.ended).code).toBe(0)

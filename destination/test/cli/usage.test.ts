@@ -30,7 +30,7 @@ describe('the command line', () => {
     [['send', 'trak'], "error: command-argument value 'trak' is invalid for argument 'type'."],
     [
       ['send', 'track', '--properties', '{total'],
-      "argument '{total' is invalid. It is no JSON: expected an object",
+      "argument '{total' is invalid. This is not valid JSON. Expected an object",
     ],
     [
       ['send', 'track', '--traits', '[]'],
@@ -39,19 +39,19 @@ describe('the command line', () => {
     [['listen', '--port', '65536'], 'Expected a whole number from 0 to 65535.'],
     [
       ['listen', '--status', '500,20'],
-      'Expected statuses from 200 to 599 with commas, such as 500,500,200.',
+      'Expected statuses from 200 to 599, separated by commas, such as 500,500,200.',
     ],
     [['trace', 'm', '--url', 'localhost:3300'], '--url must be a full URL'],
-    [['trace', 'm'], 'Where does it run? Give --url'],
+    [['trace', 'm'], 'The URL of the destination is not known. Give --url'],
     [['replay', 'm1'], 'Expected the id of a delivery'],
     [['replay'], 'Say what to replay: ids, --message, a filter'],
-    [['replay', '--all', '--destination', 'crm'], 'Only one of them'],
-    [['replay', '--since', 'noon'], 'or how long ago: 30m, 2h, 1d.'],
+    [['replay', '--all', '--destination', 'crm'], 'Give only one of these'],
+    [['replay', '--since', 'noon'], 'or how long ago, such as 30m, 2h or 1d.'],
     [['doctor', 'a.example.com/hook'], 'Expected a full URL with http or https'],
     [['doctor', 'https://u:p@a.example.com/hook'], 'without a user or a fragment'],
     [
       ['schedule', '--from', 'noon'],
-      'Expected a date and time as ISO 8601 has it: 2026-11-21T14:00:00Z.',
+      'Expected a date and time in ISO 8601, such as 2026-11-21T14:00:00Z.',
     ],
   ])('refuses %j with 2', async (args, message) => {
     const { code, stdout, stderr } = await runInside(args)

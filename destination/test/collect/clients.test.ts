@@ -1,4 +1,4 @@
-// Clients that nobody here wrote must work unchanged: each sends every call that it has, as it comes off its shelf.
+// Clients of other projects must work unchanged. Each test sends every call that such a client has.
 import { execFile } from 'node:child_process'
 import { promisify } from 'node:util'
 import { gzipSync } from 'node:zlib'
@@ -13,7 +13,7 @@ const run = promisify(execFile)
 
 const PAST = new Date('2020-01-02T03:04:05.678Z')
 
-/** What came in, by type, without what differs from run to run; every call must be of the source. */
+/** The accepted calls by type, without the fields that differ from run to run. Every call must come from the source. */
 function callsOf({ accepted }: Started): Record<string, object> {
   const found: Record<string, object> = {}
   for (const { source, calls } of accepted) {

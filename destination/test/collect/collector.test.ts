@@ -25,7 +25,7 @@ function post(
   return fetch(url + path, init)
 }
 
-/** A request in its bytes; a header of `undefined` is left out. */
+/** The bytes of a request. A header that is `undefined` is left out. */
 function raw(
   body: string | Buffer,
   headers: Record<string, string | undefined> = {},
@@ -47,7 +47,7 @@ function raw(
   ])
 }
 
-/** A promise, and what settles it. */
+/** A promise, and the function that resolves it. */
 function gate() {
   const settle: { open?: () => void } = {}
   const opened = new Promise<void>((resolve) => {
@@ -330,10 +330,10 @@ describe('a request is refused', () => {
   })
 
   test.each([
-    ['GET', '/v1/batch', 405, 'method_not_allowed', '/v1/batch takes POST; got GET.'],
-    ['PUT', '/v1/track?x=1', 405, 'method_not_allowed', '/v1/track takes POST; got PUT.'],
-    ['POST', '/v1/import', 404, 'not_found', 'There is nothing at /v1/import.'],
-    ['GET', '/', 404, 'not_found', 'There is nothing at /.'],
+    ['GET', '/v1/batch', 405, 'method_not_allowed', '/v1/batch accepts POST; got GET.'],
+    ['PUT', '/v1/track?x=1', 405, 'method_not_allowed', '/v1/track accepts POST; got PUT.'],
+    ['POST', '/v1/import', 404, 'not_found', 'There is no route /v1/import.'],
+    ['GET', '/', 404, 'not_found', 'There is no route /.'],
     ['POST', '/v1/%zz', 400, 'bad_request', "'/v1/%zz' is not a valid url component"],
   ])('%s %s: %j %s', async (method, path, status, code, message) => {
     const { url } = await startCollector()
@@ -415,9 +415,9 @@ describe('a client that hangs up', () => {
 
 describe('a store that fails', () => {
   test.each([
-    ['full', 'The store is full: nothing was taken, send it again.'],
-    ['failed', 'The store can not write: nothing was taken, send it again.'],
-    ['locked', 'The store can not write: nothing was taken, send it again.'],
+    ['full', 'The store is full. The request was not accepted. Send it again later.'],
+    ['failed', 'The store cannot write. The request was not accepted. Send it again later.'],
+    ['locked', 'The store cannot write. The request was not accepted. Send it again later.'],
   ] as const)('%s is answered 503, with when to come again', async (storeCode, message) => {
     const started = await startCollector()
     started.accept = () => Promise.reject(new StoreError(storeCode, 'disk /secret/path'))
@@ -432,7 +432,7 @@ describe('a store that fails', () => {
     started.accept = () => Promise.reject(new StoreError('full', 'full'))
     await post(started)
     await post(started)
-    expect(started.logged).toEqual(['the store takes no calls: clients are answered 503'])
+    expect(started.logged).toEqual(['the store takes no calls; clients get the answer 503'])
     started.accept = () => Promise.resolve()
     await post(started)
     await post(started)
@@ -447,7 +447,8 @@ describe('a store that fails', () => {
     expect(await response.json()).toEqual({
       success: false,
       code: 'internal_error',
-      message: 'Something went wrong here: send it again.',
+      message:
+        'An internal error occurred. The log of the destination has the details. Send the request again.',
     })
     expect(started.logged).toEqual(['a request failed'])
   })

@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest'
 import { Bucket, bucketsOf } from '../../src/collect/rate-limit.js'
 import { AUTHORIZATION, KEY, startCollector } from './start.js'
 
-/** A bucket, and a hand on its clock. */
+/** Makes a bucket with a clock that the test advances. */
 function make(callsPerSecond: number, burst: number) {
   let now = 0
   const bucket = new Bucket({ callsPerSecond, burst }, () => now)
@@ -113,7 +113,7 @@ describe('a source with a limit', () => {
         success: false,
         code: 'rate_limited',
         message:
-          'The source web may send 2 calls a second, 4 at once. Nothing was taken: send it again in 1 s.',
+          'The source web may send 2 calls per second, and 4 at once. No call was accepted. Send the request again in 1 s.',
       },
     })
     expect(refused.headers.get('retry-after')).toBe('1')

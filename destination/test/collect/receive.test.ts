@@ -22,9 +22,9 @@ const nested = (levels: number) => '{"a":'.repeat(levels - 1) + '{}' + '}'.repea
 describe('a body', () => {
   test.each([
     ['', 'The body must be JSON in UTF-8: it is empty.'],
-    ['null', 'The body must be a JSON object, got null.'],
-    ['[1]', 'The body must be a JSON object, got an array.'],
-    ['"x"', 'The body must be a JSON object, got "x".'],
+    ['null', 'The body must be a JSON object; got null.'],
+    ['[1]', 'The body must be a JSON object; got an array.'],
+    ['"x"', 'The body must be a JSON object; got "x".'],
   ])('that is %j is refused', (text, message) => {
     expect(() => parseBody(Buffer.from(text))).toThrow(
       expect.objectContaining({ status: 400, code: 'invalid_json', message }),
@@ -59,26 +59,26 @@ describe('a body', () => {
 
 describe('a batch', () => {
   test.each<[object, number, string, string]>([
-    [{}, 400, 'invalid_batch', 'The body must have the calls in an array "batch", got undefined.'],
+    [{}, 400, 'invalid_batch', 'The body must have the calls in an array "batch"; got undefined.'],
     [
       { batch: {} },
       400,
       'invalid_batch',
-      'The body must have the calls in an array "batch", got an object.',
+      'The body must have the calls in an array "batch"; got an object.',
     ],
-    [{ batch: [] }, 400, 'empty_batch', 'The batch must have a call at least; it has none.'],
+    [{ batch: [] }, 400, 'empty_batch', 'A batch must have at least one call; it has none.'],
     [
       { batch: [good], context: [] },
       400,
       'invalid_batch',
-      "The batch's own context must be an object; got an array.",
+      'In the fields of the batch: context must be an object; got an array.',
     ],
     [{ batch: [null] }, 400, 'all_rejected', 'A call must be an object, got null.'],
     [
       { batch: [null, 1] },
       400,
       'all_rejected',
-      'None of the 2 calls is good; the first: A call must be an object, got null.',
+      'None of the 2 calls is valid. The first one: A call must be an object, got null.',
     ],
     [
       { batch: Array(2_501).fill(good) },
@@ -104,12 +104,12 @@ describe('a batch', () => {
       {
         index: 2,
         code: 'missing_field',
-        message: 'track needs event, a non-empty string: none came.',
+        message: 'track needs event, a non-empty string; got none.',
       },
     ])
   })
 
-  test('mends the clock of its client by its sentAt', () => {
+  test('corrects the clock of its client by its sentAt', () => {
     const { calls } = receive({ sentAt: '2026-01-02T11:00:00.000Z', batch: [good] })
     expect(calls[0]?.timestamp).toBe('2026-01-02T04:04:05.678Z')
   })
@@ -137,7 +137,7 @@ describe('a call of its own', () => {
       {
         index: 0,
         code: 'missing_field',
-        message: 'track needs event, a non-empty string: none came.',
+        message: 'track needs event, a non-empty string; got none.',
       },
     ]
     expect(() => receive({ userId: 'u' }, 'track')).toThrow(
@@ -160,7 +160,7 @@ describe('32,768 bytes of JSON', () => {
         index: 1,
         code: 'call_too_large',
         message:
-          'A call must have at most 32768 bytes of JSON; it has 32769. Send less, or an id by which the rest can be found.',
+          'A call must have at most 32768 bytes of JSON; it has 32769. Send less data, or an id with which the receiver can find the rest.',
       },
     ])
   })

@@ -1,4 +1,4 @@
-// A collector on a free port for the length of a test, with what it accepted, and requests of raw bytes.
+// Starts a collector on a free port for one test, records its calls, and sends requests of raw bytes.
 import { once } from 'node:events'
 import { connect } from 'node:net'
 import { onTestFinished } from 'vitest'
@@ -16,13 +16,13 @@ export interface Started {
   readonly url: string
   readonly port: number
   readonly collector: Collector
-  /** What was accepted, a request each. */
+  /** The accepted calls. Each entry is one request. */
   readonly accepted: { source: string; calls: Call[] }[]
-  /** What was logged. */
+  /** The messages of the log. */
   readonly logged: string[]
-  /** What was counted: of a request, source and answer; of its calls, how many too. */
+  /** The counted events: `source answer` for a request, and `source answer count` for its calls. */
   readonly counted: string[]
-  /** What becomes of the next requests; by default they are accepted at once. */
+  /** Accepts or rejects the calls of the next requests. By default it accepts them at once. */
   accept: (source: string, calls: Call[]) => Promise<void>
 }
 
@@ -68,7 +68,7 @@ export async function startCollector(options: Partial<CollectorOptions> = {}): P
   return started
 }
 
-/** Sends bytes as they are, and gives all that comes back until the connection ends. */
+/** Sends bytes as they are, and returns everything that arrives until the connection ends. */
 export async function exchange(port: number, ...parts: (string | Buffer)[]): Promise<string> {
   const socket = connect(port, '127.0.0.1')
   let text = ''

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest'
 import { Breaker, type Signal } from '../../src/deliver/breaker.js'
 
-/** A breaker with a clock at hand, without jitter. */
+/** A breaker without jitter whose clock the test sets. */
 function setUp(cap = 64) {
   const breaker = new Breaker(cap, () => 0)
   let now = 0
@@ -11,11 +11,11 @@ function setUp(cap = 64) {
     wait: (ms: number) => {
       now += ms
     },
-    /** One request after the other. */
+    /** Makes requests one after the other. */
     send: (signal: Signal, times = 1, retryAfterMs = 0) => {
       for (let i = 0; i < times; i++) breaker.end(breaker.start(), signal, retryAfterMs, now)
     },
-    /** Starts a request that is under way until the answer is given. */
+    /** Starts a request. The test ends it by calling the returned function. */
     start: () => {
       const period = breaker.start()
       return (signal: Signal) => {

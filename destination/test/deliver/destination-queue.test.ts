@@ -9,7 +9,7 @@ function outcome(code: OutcomeCode): Outcome {
   return { code, verdict, status: 200, ms: 1, retryAfterMs: undefined, response: '', error: code }
 }
 
-/** A destination whose endpoints answer when they are told to. */
+/** A destination whose endpoints answer when the test tells them to. */
 function setUp(...caps: number[]) {
   let now = 0
   const clock = () => now
@@ -42,7 +42,7 @@ function setUp(...caps: number[]) {
   const wait = (ms: number) => {
     now += ms
   }
-  /** What an earlier process left has been looked for, and there was nothing. */
+  /** Ends the first claims, which look for deliveries of an earlier process, without any deliveries. */
   const lookOnce = () => {
     for (let lane = 0; lane < 2; lane++) {
       for (const claim of queue.claims()) queue.claimed(claim, 0)

@@ -13,7 +13,7 @@ const SECOND = 1_000
 const MINUTE = 60 * SECOND
 const HOUR = 60 * MINUTE
 
-/** Times of all attempts, in ms since the first, on a clock of its own; each attempt takes `attemptMs`. */
+/** The times of all attempts, in ms since the first, on a simulated clock. Each attempt takes `attemptMs`. */
 function timesOfAttempts(random: () => number, attemptMs = 0, retryAfterMs = 0): number[] {
   const times = [0]
   let now = 0

@@ -10,7 +10,7 @@ const settlement = (id: number): Settlement => ({
   log: [],
 })
 
-/** A store that answers when it is told to. */
+/** A store that answers when the test tells it to. */
 function setUp() {
   const rounds: { ids: number[]; answer: (refused: number | Error) => void }[] = []
   const told: string[] = []

@@ -20,7 +20,7 @@ test('an audience whose process is killed in the middle, twice, tells of each ch
     const [, url = ''] = await service.printed(/"url":"([^"]+)".*"msg":"listening"/)
     return [service, url]
   }
-  /** Tells what came of it; nothing if the connection broke. */
+  /** The result of the sync; `undefined` if the connection broke. */
   const put = async (url: string, from: number, to: number): Promise<unknown> => {
     const lines = Array.from({ length: to - from }, (_, i) => `"u${from + i}"\n`)
     const response = await fetch(`${url}/v1/audiences/vip`, {
@@ -34,7 +34,7 @@ test('an audience whose process is killed in the middle, twice, tells of each ch
     return await response?.json().catch(() => undefined)
   }
 
-  /** Gives a list, kills the process once so many requests have come of it, and starts another. */
+  /** Sends a list, kills the process after a number of requests at the endpoint, and starts another process. */
   const killed = async ([service, url]: [Running, string], from: number, to: number) => {
     const before = crm.received.length
     const putting = put(url, from, to)

@@ -199,7 +199,7 @@ describe('an audience', () => {
       },
     })
     const first = put(running, 'a', slow, { type: NDJSON })
-    // The first has begun once a second one, sent after it, changes nothing for its first piece.
+    // A second list with the first piece of the first one changes nothing as soon as the first list has begun.
     await expect.poll(() => put(running, 'a', list('u'))).toMatchObject([200, { joined: 0 }])
     goOn?.()
     expect(await first).toMatchObject([409, { code: 'audience_superseded' }])
@@ -224,7 +224,7 @@ test('a list may take longer than other requests, as long as it comes', async ()
   let sent = 0
   const slow = new ReadableStream<Uint8Array>({
     pull: async (controller) => {
-      // Until any other request would have been hung up on, for sure.
+      // Goes on for much longer than the 200 ms after which the server closes the connection of any other request.
       if (performance.now() - startedAt > 1_000) {
         controller.close()
         return

@@ -105,7 +105,7 @@ describe('a deletion', () => {
     }
     await list()
     await crm.has(2)
-    // The membership, and the message of it.
+    // The membership and its message.
     await expect.poll(() => running.stats()).toEqual([])
     expect(await deleteUser(running, { userId: 'u1' })).toMatchObject([200, { purged: 2 }])
     expect(await list()).toMatchObject({ joined: 1, left: 0 })

@@ -105,7 +105,7 @@ describe('the body of', () => {
   })
 })
 
-/** JSON texts as clients send them, with what parsers and printers disagree on. */
+/** JSON texts as clients send them, with values that parsers and printers treat differently. */
 const jsonText = fc
   .tuple(
     fc.dictionary(

@@ -7,14 +7,14 @@ const TIMEOUTS = { headersMs: 300, requestMs: 600, checkMs: 30 }
 
 const CALL = '{"userId":"u","event":"E"}'
 
-/** Sends a text, the last part of it a byte at a time and never all of it, until the other side hangs up. */
+/** Sends `text` at once, and then repeats `dripping` byte by byte until the server closes the connection. */
 async function drip(port: number, text: string, dripping: string): Promise<string> {
   const socket = connect(port, '127.0.0.1')
   let answer = ''
   socket.on('data', (chunk: Buffer) => {
     answer += chunk.toString()
   })
-  socket.on('error', () => undefined) // a byte that came too late
+  socket.on('error', () => undefined) // a byte that was sent after the server closed the connection
   socket.write(text)
   let sent = 0
   const timer = setInterval(() => {

@@ -66,7 +66,7 @@ const at = (running: RunningDestination, hash: string) => `${running.adminUrl}/$
 
 async function enterToken(page: Page, token: string): Promise<void> {
   await page.getByLabel('Admin token').fill(token)
-  await page.getByRole('button', { name: 'Use it' }).click()
+  await page.getByRole('button', { name: 'Use token' }).click()
 }
 
 const rows = (page: Page) => page.locator('a.row')
@@ -116,20 +116,20 @@ describe.skipIf(chromiumPath === undefined)('the page', () => {
     await page.getByRole('heading', { name: 'No call yet since the start' }).waitFor()
     await page.getByText('hookline-destination send track').waitFor()
     await post(running, [track('m1')])
-    await page.getByText('Everything is healthy. 1 call taken').waitFor()
+    await page.getByText('Everything is healthy. 1 call accepted').waitFor()
   })
 
   test('sends dead letters again after the token, a dry run in words and a yes', async () => {
     const { running, refusing } = await lived()
     const page = await open(at(running, '#/deliveries?state=dead&event=Signed%20Up'))
     await expect.poll(() => rows(page).count()).toBe(12)
-    await page.getByRole('button', { name: 'Send all that match again …' }).click()
+    await page.getByRole('button', { name: 'Send all matching again …' }).click()
     await enterToken(page, 'wrong')
-    await page.getByText('This is not the admin token of the settings.').waitFor()
+    await page.getByText('This is not the admin token from the settings.').waitFor()
     await enterToken(page, ADMIN_TOKEN)
-    await page.getByRole('button', { name: 'May replay' }).waitFor()
+    await page.getByRole('button', { name: 'Replay allowed' }).waitFor()
     refusing.answer(204)
-    await page.getByRole('button', { name: 'Send all that match again …' }).click()
+    await page.getByRole('button', { name: 'Send all matching again …' }).click()
     await page.getByText('12 dead letters would be sent again.').waitFor()
     await page.getByText('ads: 12').waitFor()
     expect(await running.stats()).toContainEqual(
@@ -137,8 +137,8 @@ describe.skipIf(chromiumPath === undefined)('the page', () => {
     )
     await page.getByRole('button', { name: 'Send 12 again' }).click()
     await refusing.has(26)
-    await page.getByText('12 messages will be sent again.').waitFor()
-    await page.getByText('No dead letter is like this.').waitFor()
+    await page.getByText('12 deliveries will be sent again.').waitFor()
+    await page.getByText('No dead letter matches this filter.').waitFor()
   }, 60_000)
 
   test('sends the chosen ones alone again', async () => {
@@ -173,7 +173,7 @@ describe.skipIf(chromiumPath === undefined)('the page', () => {
       permissions: ['clipboard-read', 'clipboard-write'],
     })
     await page.getByRole('link', { name: 'warehouse' }).click()
-    await page.getByText('left of its 4 hours').waitFor()
+    await page.getByText('left of the 4-hour retry window').waitFor()
     await page.getByText('"event": "Signed Up"').waitFor()
     await page.getByRole('button', { name: 'Copy the body' }).click()
     await page.getByText('Copied the body.').waitFor()
@@ -187,7 +187,7 @@ describe.skipIf(chromiumPath === undefined)('the page', () => {
     const { running } = shared
     const page = await open(at(running, '#/messages/hostile'))
     await page.getByText('Given up after 1 attempt').waitFor()
-    await page.getByText('400 refused for good').waitFor()
+    await page.getByText('400 permanently refused').waitFor()
     await page.getByText(`no: ${HOSTILE}`).waitFor()
   })
 
@@ -212,7 +212,7 @@ describe.skipIf(chromiumPath === undefined)('the page', () => {
   test('shows calls and deliveries as they happen, and holds still when paused', async () => {
     const { running } = shared
     const page = await open(at(running, '#/live'))
-    await page.getByText('what happens shows up here at once').waitFor()
+    await page.getByText('new events appear here at once').waitFor()
     await post(running, [track('live-1', { event: 'Seen Live' })])
     await page.getByRole('link', { name: /call track “Seen Live” u1 from web accepted/ }).waitFor()
     await page.getByRole('link', { name: /204 .*live-1 to crm delivered/ }).waitFor()
@@ -294,7 +294,7 @@ describe.skipIf(chromiumPath === undefined)('the page', () => {
     const { port } = new URL(running.adminUrl)
     const url = `http://${NAME}:${port}/#/deliveries`
     const page = await open(url, {}, /status of 401/)
-    await page.getByText('Calls have personal data in them').waitFor()
+    await page.getByText('Calls contain personal data').waitFor()
     expect(await page.getByText('u1').count()).toBe(0)
     await enterToken(page, ADMIN_TOKEN)
     await rows(page).first().waitFor()
@@ -333,7 +333,7 @@ describe.skipIf(chromiumPath === undefined)('the page', () => {
     const running = await start(settingsFor([]))
     const page = await open(at(running, '#/deliveries/77'), {}, /status of 404/)
     await page.getByRole('alert').filter({ hasText: '77' }).waitFor()
-    await page.getByRole('link', { name: 'To all deliveries' }).waitFor()
+    await page.getByRole('link', { name: 'Show all deliveries' }).waitFor()
   })
 
   test('keeps nobody out, in light and in dark', async () => {

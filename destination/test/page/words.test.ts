@@ -79,13 +79,13 @@ const down = (state: 'open', backlog: number, changes: Partial<EndpointStatus> =
   return crm({ backlog, endpoints: [endpoint({ breaker, ...changes })] })
 }
 
-test('where all is well there is nothing to say', () => {
+test('when everything is healthy there is no sentence', () => {
   expect(sentences(status(), health([bucket(1, { delivered: 50 })]))).toEqual([])
 })
 
 describe('an endpoint that is down', () => {
   test.each(['open', 'open'] as const)(
-    '(%s) is told with what it answers, since when, and how many wait',
+    '(%s) is described by its answer, the time since it is down, and the number of waiting calls',
     (state) => {
       const buckets = [
         bucket(60, { breaker: 'open' }),
@@ -98,35 +98,35 @@ describe('an endpoint that is down', () => {
       const since = clockMinute(NOW - 27 * 60_000, NOW)
       const destinations = [down(state, 1_204, failing('server_error', 503))]
       expect(textsOf(status({ destinations }), health(buckets))).toEqual([
-        `bad crm: crm.example.com/in answers 503 since ${since}; one call at a time probes it, every 30 s at most; 1,204 calls wait.`,
+        `bad crm: crm.example.com/in answers 503 since ${since}; one call at a time is sent as a probe, at intervals of up to 30 s; 1,204 calls are waiting.`,
       ])
     },
   )
 
-  test('for longer than is known is told so', () => {
+  test('is said to be down for an hour or longer where the history does not reach further back', () => {
     const buckets = Array.from({ length: 60 }, (_, i) => bucket(59.5 - i, { breaker: 'open' }))
     const destinations = [down('open', 0, failing('timeout', null))]
     expect(textsOf(status({ destinations }), health(buckets))).toEqual([
-      'bad crm: crm.example.com/in does not answer in time for an hour or longer; one call at a time probes it, every 30 s at most.',
+      'bad crm: crm.example.com/in does not answer in time for an hour or longer; one call at a time is sent as a probe, at intervals of up to 30 s.',
     ])
   })
 
-  test('is told even where nothing more is known', () => {
+  test('is said to be down even without a history', () => {
     expect(textsOf(status({ destinations: [down('open', 0)] }), undefined)).toEqual([
-      'bad crm: crm.example.com/in is down; one call at a time probes it, every 30 s at most.',
+      'bad crm: crm.example.com/in is down; one call at a time is sent as a probe, at intervals of up to 30 s.',
     ])
   })
 })
 
-test('an endpoint that comes back is good news', () => {
+test('an endpoint that recovers is a note', () => {
   const breaker = { state: 'half-open', allowed: 4, inFlight: 4, waiting: 0 } as const
   const back = crm({ fresh: 100, backlog: 200, endpoints: [endpoint({ breaker })] })
   expect(textsOf(status({ destinations: [back] }), undefined)).toEqual([
-    'note crm: crm.example.com/in is recovering: 4 requests at once, more with each success; 300 calls wait.',
+    'note crm: crm.example.com/in is recovering: it gets 4 requests at once, and more after each success; 300 calls are waiting.',
   ])
 })
 
-test('an endpoint that fails now and then is told from one in twenty on, of the last minutes alone', () => {
+test('an endpoint that fails now and then is a warning from one failure in twenty on, in the last minutes', () => {
   const after = (failed: number) => [
     bucket(30, { failed: 500 }),
     bucket(2, { delivered: 100 - failed, failed }),
@@ -138,14 +138,14 @@ test('an endpoint that fails now and then is told from one in twenty on, of the 
   ])
 })
 
-test('what comes near its end is told with the time that is left', () => {
+test('a call that is close to its deadline is reported with the time that is left', () => {
   const late = crm({ oldestMs: 3.5 * 3_600_000, backlog: 1 })
   expect(textsOf(status({ destinations: [late] }), undefined)).toEqual([
-    'bad crm: the oldest call has waited for 3 h 30 min: in 30 min it becomes a dead letter.',
+    'bad crm: The oldest call has waited for 3 h 30 min. It becomes a dead letter in 30 min.',
   ])
 })
 
-test('the worst comes first', () => {
+test('the most important sentence comes first', () => {
   const { endpoints } = down('open', 0)
   const sources = [{ name: 'web', accepted: 1_000_000, rejected: 1 }]
   const found = sentences(
@@ -155,11 +155,11 @@ test('the worst comes first', () => {
   expect(found.map(({ weight }) => weight)).toEqual(['bad', 'warn', 'note', 'note'])
 })
 
-test('dead letters lead to where they are', () => {
+test('the sentence about dead letters links to their list', () => {
   const name = 'a & b'
   const [found] = sentences(status({ destinations: [crm({ name, dead: 1 })] }), undefined)
   expect(found).toMatchObject({
-    text: '1 dead letter: nobody tries it again unless you do.',
+    text: '1 dead letter. Dead letters are sent again only if you replay them.',
     href: '#/deliveries?state=dead&destination=a%20%26%20b',
   })
 })

@@ -80,12 +80,12 @@ test.each(['', 'localhost', '10.0.0.0/33', '::/129', '10.0.0.0/8/8', '10.0.0.0/'
   'the network %j is an error that says what is meant',
   (network) => {
     expect(() => createAddressRule([network])).toThrow(
-      `allowNetworks must have networks such as 10.20.0.0/16 or fd00::/8, got '${network}'`,
+      `allowNetworks must contain networks such as 10.20.0.0/16 or fd00::/8, got '${network}'`,
     )
   },
 )
 
-// Whatever way a URL has to write an address, it comes out as the one that the rule knows.
+// A URL can write one address in many ways. The URL parser turns all of them into the form that the rule checks.
 test.each([
   'http://2130706433/',
   'http://0x7f.1/',

@@ -3,13 +3,13 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 
-/** A private key with its certificate, both in PEM. */
+/** A private key and its certificate, both in PEM. */
 export interface Certificate {
   key: string
   cert: string
 }
 
-/** Whether there is an `openssl` to make certificates with. */
+/** Whether the command `openssl` exists. The certificates are made with it. */
 export function hasOpenssl(): boolean {
   try {
     execFileSync('openssl', ['version'], { stdio: 'ignore' })
@@ -37,7 +37,7 @@ distinguished_name = dn
 [dn]
 `
 
-/** Makes an authority of its own, in a folder of its own: call `dispose` in the end. */
+/** Makes a new certificate authority in a new folder. `dispose` deletes the folder. */
 export function createAuthority() {
   const cwd = mkdtempSync(join(tmpdir(), 'hookline-authority-'))
   const openssl = (...args: string[]) => execFileSync('openssl', args, { cwd, stdio: 'pipe' })
@@ -54,7 +54,7 @@ export function createAuthority() {
   const authority = ['basicConstraints=critical,CA:TRUE', 'keyUsage=critical,keyCertSign,cRLSign']
   openssl(...request('root', 'Test Root', ...authority), '-x509', '-days', '30', '-out', 'root.pem')
 
-  /** Has a request signed, by the root unless told otherwise. */
+  /** Signs a certificate request, by default with the root. */
   const sign = (
     name: string,
     issuer = 'root',
@@ -82,12 +82,12 @@ export function createAuthority() {
   return {
     root: read('root.pem'),
     rootFile: join(cwd, 'root.pem'),
-    /** A certificate of the root for a host. Dates are as in `20200101000000Z`. */
+    /** A certificate for a host, signed by the root. Dates have the form `20200101000000Z`. */
     issue: (host: string, from?: string, to?: string): Certificate => {
       openssl(...request('leaf', host, san(host)), '-out', 'leaf.csr')
       return sign('leaf', 'root', from, to)
     },
-    /** One of an authority below the root, sent along with it. */
+    /** A certificate for a host from an intermediate authority, followed by the certificate of that authority. */
     issueBelow: (host: string): Certificate => {
       openssl(...request('middle', 'Test Middle', ...authority), '-out', 'middle.csr')
       const middle = sign('middle')

@@ -29,12 +29,15 @@ test.each([0, 99, 600, 999])('status %i is none, and worth another attempt', (st
 })
 
 test.each([
-  ['https://other.example.com:8443/x?token=secret', ' and leads to other.example.com:8443, and'],
-  ['//other.example.com/x', ' and leads to other.example.com, and'],
-  ['http://user:secret@169.254.169.254/', ' and leads to 169.254.169.254, and'],
-  ['/login?token=secret', ' and leads to another path, and'],
-  ['http://[', '302, and'],
-  [undefined, '302, and'],
+  [
+    'https://other.example.com:8443/x?token=secret',
+    ' and redirects to other.example.com:8443. Redirects',
+  ],
+  ['//other.example.com/x', ' and redirects to other.example.com. Redirects'],
+  ['http://user:secret@169.254.169.254/', ' and redirects to 169.254.169.254. Redirects'],
+  ['/login?token=secret', ' and redirects to another path. Redirects'],
+  ['http://[', '302. Redirects'],
+  [undefined, '302. Redirects'],
 ])('a redirect to %s names its host and no more', (location, words) => {
   const { error } = judgeStatus(302, location)
   expect(error).toContain(words)
@@ -79,15 +82,15 @@ test.each([
 
 test.each([
   ['DEPTH_ZERO_SELF_SIGNED_CERT', 'is self-signed', 'setting ca'],
-  ['SELF_SIGNED_CERT_IN_CHAIN', 'an authority that is not known', 'setting ca'],
-  ['UNABLE_TO_GET_ISSUER_CERT', 'gap in its chain', 'setting ca'],
-  ['UNABLE_TO_GET_ISSUER_CERT_LOCALLY', 'issuer that is not known', 'whole chain'],
-  ['UNABLE_TO_VERIFY_LEAF_SIGNATURE', 'without that of its issuer', 'whole chain'],
+  ['SELF_SIGNED_CERT_IN_CHAIN', 'comes from an unknown authority', 'setting ca'],
+  ['UNABLE_TO_GET_ISSUER_CERT', 'incomplete chain', 'setting ca'],
+  ['UNABLE_TO_GET_ISSUER_CERT_LOCALLY', 'comes from an unknown issuer', 'whole chain'],
+  ['UNABLE_TO_VERIFY_LEAF_SIGNATURE', 'without the certificate of its issuer', 'whole chain'],
   ['CERT_HAS_EXPIRED', 'has expired', 'Renew'],
   ['CERT_NOT_YET_VALID', 'not valid yet', 'clock'],
   ['CERT_REVOKED', 'is revoked', 'Renew'],
-  ['ERR_TLS_CERT_ALTNAME_INVALID', 'another name', 'alternative names'],
-  ['HOSTNAME_MISMATCH', 'another name', 'issued again'],
+  ['ERR_TLS_CERT_ALTNAME_INVALID', 'another host name', 'alternative names'],
+  ['HOSTNAME_MISMATCH', 'another host name', 'issued again'],
   ['CERT_SIGNATURE_FAILURE', 'wrong signature', 'issued again'],
   ['INVALID_PURPOSE', 'not meant for servers', 'issued again'],
   ['CERT_CHAIN_TOO_LONG', 'too long', 'issued again'],
@@ -116,7 +119,7 @@ test('an answer that is no HTTP is tried again', () => {
   expect(judgeError(new errors.HTTPParserError('Expected HTTP/'), HOST)).toEqual({
     code: 'connection_failed',
     verdict: 'retry',
-    error: 'crm.example.com answered with something else than HTTP (Expected HTTP/).',
+    error: 'crm.example.com answered with data that is not HTTP (Expected HTTP/).',
   })
 })
 

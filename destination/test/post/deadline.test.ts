@@ -67,7 +67,7 @@ test('an answer that was read in the turn in which the time ran out counts', () 
   const deadline = new Deadline(5_000)
   const expired: string[] = []
   const timed = start(deadline, expired, 'answered')
-  // The turn's order: timers, sockets, immediates.
+  // One turn of the event loop runs timers first, then reads sockets, then runs immediates.
   setTimeout(() => {
     deadline.delete(timed)
   }, 5_000)

@@ -6,9 +6,10 @@ import type { Lookup } from '../../src/post/guard.js'
 import { answering, DEADLINE_MS, listenTcp, OK, onRequest, post, posterTo } from './sockets.js'
 
 /**
- * A DNS server, and the lookup that asks it.
+ * Starts a DNS server and makes a lookup that asks it.
  *
- * @param answer - the IPv4 addresses of a name, `'none'` if it does not exist, or `'silence'`
+ * @param answer - Returns the IPv4 addresses of a name, `'none'` if the name does not exist, or `'silence'` for no
+ * answer.
  */
 async function serveDns(answer: (name: string) => string[] | 'none' | 'silence') {
   const names: string[] = []
@@ -36,7 +37,9 @@ async function serveDns(answer: (name: string) => string[] | 'none' | 'silence')
   return { lookup, names }
 }
 
-/** RFC 1035 section 4.1.2: the question follows the header of 12 bytes, in labels with their lengths. */
+/**
+ * RFC 1035 section 4.1.2: the question follows the header of 12 bytes. A name is a list of labels with their lengths.
+ */
 function nameIn(query: Buffer): string {
   const labels: string[] = []
   for (let at = 12; query[at]; at += 1 + (query[at] ?? 0))
@@ -54,13 +57,15 @@ function reply(query: Buffer, found: string[] | 'none'): Buffer {
   return Buffer.concat([head, query.subarray(12, end), ...records])
 }
 
-/** The name of the question, type A, class IN, no time to live, four bytes. */
+/**
+ * An answer record: a pointer to the name of the question, type A, class IN, time to live 0, an address of four bytes.
+ */
 const recordOf = (address: string) =>
   Buffer.from([0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 0, 0, 4, ...address.split('.').map(Number)])
 
 describe('a name', () => {
   test('whose DNS changes to an address that is refused gets nothing', async () => {
-    // 127.0.0.2 stands for a public address, 127.0.0.1 for the machine's own services.
+    // 127.0.0.2 represents a public address, 127.0.0.1 a service of this machine.
     const open = await answering(OK)
     const { port, seen } = await listenTcp(
       onRequest((socket) => socket.end('HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n')),
@@ -76,11 +81,11 @@ describe('a name', () => {
     )
 
     expect((await post(poster)).code).toBe('delivered')
-    // Looked up once: what was checked is what was connected to.
+    // The name was looked up once, so the connection went to the address that was checked.
     expect(names).toEqual(['hook.test'])
     const refused = await post(poster)
     expect(refused).toMatchObject({ code: 'address_refused', verdict: 'retry' })
-    expect(refused.error).toContain('hook.test leads to 127.0.0.1, in a network')
+    expect(refused.error).toContain('hook.test resolves to 127.0.0.1, which is private or reserved')
     expect(refused.error).toContain('the setting allowNetworks')
     expect((await post(poster)).code).toBe('delivered')
     expect([open.seen.connections, seen.connections]).toEqual([0, 2])
@@ -151,7 +156,7 @@ describe("by the system's own resolver", () => {
       const outcome = await post(poster)
       expect(outcome).toMatchObject({ code: 'address_refused', verdict: 'retry' })
     }
-    // Not every resolver knows it with the dot.
+    // Some resolvers do not resolve it with the final dot.
     const dotted = await post(posterTo(`http://localhost.:${port}/`, { allowNetworks: [] }))
     expect(dotted.code).toMatch(/^(address_refused|dns_error)$/)
     expect(seen.connections).toBe(0)

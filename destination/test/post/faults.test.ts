@@ -16,7 +16,7 @@ import {
 
 const IN_TIME = { deadlineMs: DEADLINE_MS }
 
-/** What a server sees while one request meets its fault. */
+/** Sends one request to a server with a fault. Resolves with the outcome and what the server has seen. */
 async function meet(fault: (socket: Socket, request: string) => void, network = {}) {
   let requests = 0
   const server = await listenTcp(
@@ -30,7 +30,7 @@ async function meet(fault: (socket: Socket, request: string) => void, network = 
   return { ...server, poster, outcome, requests: () => requests }
 }
 
-/** Writes again and again until the socket is closed. */
+/** Writes repeatedly until the socket is closed. */
 function drip(socket: Socket, text: string, everyMs: number): void {
   const timer = setInterval(() => socket.write(text), everyMs)
   socket.once('close', () => {
@@ -75,7 +75,7 @@ describe('time runs out', () => {
         socket.write(OK)
       }),
     )
-    // A proxy that lets the first answer through and nothing after that, as a router that lost its tables.
+    // The proxy forwards the first answer and drops everything after it, like a router that lost its connection table.
     let forwards = true
     const proxy = await listenTcp((near) => {
       const far = connect(port, '127.0.0.1')
@@ -218,7 +218,7 @@ describe('no answer', () => {
         void socket.write('HTTP/1.1 101 Switching\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n'),
       'connection_reset',
     ],
-    // Nobody asked for it, and undici takes it for the end.
+    // The client did not send `Expect: 100-continue`. undici closes the connection when it gets this answer.
     [
       '100-continue',
       (socket) => void socket.write(`HTTP/1.1 100 Continue\r\n\r\n${OK}`),
@@ -249,7 +249,7 @@ describe('no answer', () => {
 
   test('from an https server on an http URL is tried again', async () => {
     const { port } = await listenTcp((socket) => {
-      // What OpenSSL answers to what is no TLS: an alert.
+      // OpenSSL answers data that is not TLS with an alert.
       socket.once('data', () => socket.end(Buffer.from('15030100020246', 'hex')))
     })
     const outcome = await postOnce(`http://127.0.0.1:${port}/`)

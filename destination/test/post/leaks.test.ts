@@ -3,7 +3,7 @@ import { once } from 'node:events'
 import { expect, test } from 'vitest'
 import { answering, listenTcp, OK, onRequest } from './sockets.js'
 
-/** Runs the script to its end, which is what most of the test is about. */
+/** Runs the script until it ends by itself. If a connection or timer leaks, it never does. */
 async function run(...args: string[]) {
   const script = `${import.meta.dirname}/many-posts.ts`
   const child = spawn(process.execPath, ['--import', 'tsx', script, ...args], {

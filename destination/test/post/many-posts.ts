@@ -1,6 +1,7 @@
 /**
- * Sends many requests to all kinds of endpoints and closes nothing: it must end by itself. Prints what is left once
- * the outcomes are in, after a closing.
+ * Sends many requests to endpoints of all kinds. The process must end by itself, although nothing closes the posters.
+ * With the argument `close`, the script closes them after all outcomes. It prints the outcomes and the resources that
+ * are left.
  */
 import { getActiveResourcesInfo } from 'node:process'
 import { createNetwork } from '../../src/post/network.js'
@@ -19,7 +20,7 @@ const post = (poster: Poster) =>
     })
   })
 
-/** As many at once as the endpoint takes, and a few more. */
+/** A few more requests at once than the endpoint's concurrency. */
 async function postMany(poster: Poster): Promise<void> {
   for (let i = 0; i < 40; i++) await Promise.all(Array.from({ length: 25 }, () => post(poster)))
 }

@@ -165,12 +165,12 @@ describe('an answer', () => {
     )
     const outcome = await postOnce(`http://127.0.0.1:${port}/`)
     expect(outcome).toMatchObject({ code: 'redirect', verdict: 'refused', status: 307 })
-    expect(outcome.error).toContain(`leads to 127.0.0.1:${other.port}`)
+    expect(outcome.error).toContain(`redirects to 127.0.0.1:${other.port}`)
     expect(other.seen.connections).toBe(0)
   })
 
   test('is kept to 2 KB, as text', async () => {
-    // The cut falls into the middle of a character.
+    // The excerpt ends in the middle of a character.
     const body = Buffer.from(`\0${'a'.repeat(2046)}ü and more`)
     const head = `HTTP/1.1 500 No\r\nContent-Length: ${body.length}\r\n\r\n`
     const { port } = await answering(Buffer.concat([Buffer.from(head), body]))

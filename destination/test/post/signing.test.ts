@@ -31,7 +31,7 @@ describe('the headers of Standard Webhooks', () => {
   })
 
   test('are the published example', () => {
-    // Standard Webhooks, the test vector of its libraries.
+    // The test vector of the Standard Webhooks libraries.
     const secret = 'whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw'
     const { headers } = signing({ webhookSecrets: [secret] }, () => 1_614_265_330_999)
     const id = 'msg_p5jXN8AQM9LWM0D4loKWxJek'

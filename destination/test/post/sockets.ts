@@ -7,16 +7,16 @@ import type { Outcome } from '../../src/model/outcome.js'
 import { createPoster, type Poster } from '../../src/post/poster.js'
 import type { Endpoint } from '../../src/settings/settings.js'
 
-/** Short, for tests that wait for it. */
+/** A short deadline for tests that wait until it passes. */
 export const DEADLINE_MS = 400
 
 export const LOOPBACK = ['127.0.0.0/8', '::1/128']
 
-/** A TCP server on a free port of 127.0.0.1, which shows its open sockets, and ends with the test. */
+/** Starts a TCP server on a free port of 127.0.0.1. It lists its open sockets, and it is closed after the test. */
 export const listenTcp = (onSocket: (socket: Socket) => void, host?: string, port?: number) =>
   listen(createServer(onSocket), host, port)
 
-/** Any server made of sockets. */
+/** Does the same with any server that is built on TCP sockets. */
 export async function listen<T extends Server>(server: T, host = '127.0.0.1', port = 0) {
   const open = new Set<Socket>()
   const seen = { connections: 0 }
@@ -35,7 +35,7 @@ export async function listen<T extends Server>(server: T, host = '127.0.0.1', po
   return { server, port: (server.address() as AddressInfo).port, open, seen }
 }
 
-/** Calls back with each whole request that arrives, as text. */
+/** Calls back with the text of each request once it has arrived completely. */
 export function onRequest(
   act: (socket: Socket, request: string) => void,
 ): (socket: Socket) => void {
@@ -53,13 +53,13 @@ export function onRequest(
   }
 }
 
-/** A server that answers each request with the same bytes. */
+/** Starts a server that answers each request with the same bytes. */
 export const answering = (reply: string | Buffer) =>
   listenTcp(onRequest((socket) => socket.write(reply)))
 
 export const OK = 'HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok'
 
-/** A poster to a URL, which ends with the test. */
+/** Makes a poster to a URL. It is closed after the test. */
 export function posterTo(
   url: string,
   network: Partial<NetworkOptions> = {},
@@ -73,7 +73,7 @@ export function posterTo(
   return poster
 }
 
-/** The outcome of one request; a second one fails the test. */
+/** Sends one request. Resolves with its outcome; a second outcome fails the test. */
 export function post(poster: Poster, body = '{}', headers: readonly string[] = []) {
   return new Promise<Outcome>((resolve, reject) => {
     let outcomes = 0
@@ -86,6 +86,6 @@ export function post(poster: Poster, body = '{}', headers: readonly string[] = [
   })
 }
 
-/** One request to a URL whose answer, or lack of one, is of interest. */
+/** Sends one request to a URL. Resolves with its outcome. */
 export const postOnce = (url: string, network: Partial<NetworkOptions> = {}) =>
   post(posterTo(url, network))

@@ -16,7 +16,7 @@ describe.skipIf(!hasOpenssl())('an https endpoint', () => {
     authority.dispose()
   })
 
-  /** What comes of two requests to a server with a certificate, and what the server sees of them. */
+  /** Sends two requests to a server with this certificate. Resolves with an outcome and what the server has seen. */
   async function postTo(
     certificate: ServerOptions,
     network: Partial<NetworkOptions> = {},
@@ -36,7 +36,7 @@ describe.skipIf(!hasOpenssl())('an https endpoint', () => {
       ...network,
     })
     const outcome = await post(poster)
-    // A session that is taken up again must not be a way past the check.
+    // The second request checks that a resumed TLS session does not skip the check of the certificate.
     expect((await post(poster)).code).toBe(outcome.code)
     return { outcome, port, requests: () => requests }
   }
@@ -77,7 +77,7 @@ describe.skipIf(!hasOpenssl())('an https endpoint', () => {
     cert: certificate.cert + authority.root,
   })
 
-  // These are the codes of this runtime, over a real handshake: the table of causes stands on them.
+  // Real handshakes show that this version of Node gives the codes that the table of causes expects.
   test.each<[string, () => Certificate, trusted: boolean, cause: string]>([
     [
       'DEPTH_ZERO_SELF_SIGNED_CERT',
@@ -89,19 +89,19 @@ describe.skipIf(!hasOpenssl())('an https endpoint', () => {
       'SELF_SIGNED_CERT_IN_CHAIN',
       () => withRoot(authority.issue('hook.test')),
       false,
-      'comes from an authority that is not known here',
+      'comes from an unknown authority',
     ],
     [
       'UNABLE_TO_VERIFY_LEAF_SIGNATURE',
       () => authority.issue('hook.test'),
       false,
-      'comes without that of its issuer',
+      'comes without the certificate of its issuer',
     ],
     [
       'UNABLE_TO_GET_ISSUER_CERT_LOCALLY',
       () => authority.issueBelow('hook.test'),
       false,
-      'comes from an issuer that is not known here',
+      'comes from an unknown issuer',
     ],
     [
       'CERT_HAS_EXPIRED',
@@ -119,7 +119,7 @@ describe.skipIf(!hasOpenssl())('an https endpoint', () => {
       'ERR_TLS_CERT_ALTNAME_INVALID',
       () => authority.issue('other.test'),
       true,
-      'is made out to another name',
+      'is for another host name',
     ],
   ])('with %s gets nothing, and is told why', async (code, issue, trusted, cause) => {
     const ca = trusted ? [authority.root] : []
@@ -134,7 +134,7 @@ describe.skipIf(!hasOpenssl())('an https endpoint', () => {
     const old = { ...authority.issue('hook.test'), maxVersion: 'TLSv1.1' as const }
     const { outcome } = await postTo({ ...old, minVersion: 'TLSv1.1' }, { ca: [authority.root] })
     expect(outcome).toMatchObject({ code: 'tls_error', verdict: 'retry' })
-    expect(outcome.error).toContain('No TLS could be agreed on with hook.test')
+    expect(outcome.error).toContain('The TLS handshake with hook.test')
   })
 
   test('gets no plain text if its URL starts with http', async () => {
@@ -162,7 +162,7 @@ test('an http server on an https URL is named as such, and gets no request', asy
   })
   const outcome = await post(posterTo(`https://127.0.0.1:${port}/`))
   expect(outcome).toMatchObject({ code: 'tls_error', verdict: 'retry', status: undefined })
-  expect(outcome.error).toContain('It seems to speak plain HTTP')
+  expect(outcome.error).toContain('The endpoint seems to speak plain HTTP')
 })
 
 test('a handshake that never ends runs out of time, with nothing sent', async () => {

@@ -128,13 +128,16 @@ test.each([
   expect(settingsOf(settings({ retention })).retentionMs).toBe(ms)
 })
 
-/** Settings that break one rule, and what is said of them. */
+/** Settings that break one rule, and the problem that is reported. */
 const refusals: [raw: unknown, problem: string][] = [
   [undefined, ': expected an object with named fields, got nothing.'],
   [[], ': expected an object with named fields, got an empty list.'],
   ['x', ': expected an object with named fields, got "x".'],
 
-  [settings({ sources: [] }), 'sources: expected a list of at least 1 source, got an empty list.'],
+  [
+    settings({ sources: [] }),
+    'sources: expected a list of at least one source, got an empty list.',
+  ],
   [settings({ destinations: {} }), 'destinations: expected a list of destinations, got an object.'],
   [
     settings({ sources: [7], destinations: [] }),
@@ -155,11 +158,11 @@ const refusals: [raw: unknown, problem: string][] = [
   [withSource({ writeKey: 42 }), 'sources[0].writeKey: expected a non-empty string, got a number.'],
   [
     withSource({ writeKey: 'a:b' }),
-    'sources[0].writeKey: expected a key without a colon, got a string of 3 characters: clients send it as the user name of HTTP.',
+    'sources[0].writeKey: expected a key without a colon, got a string of 3 characters. Clients send the key as the user name of HTTP Basic authentication, which ends at the first colon.',
   ],
   [
     withSource({ writeKey: 'key\n' }),
-    'sources[0].writeKey: expected no white space around it, got a string of 4 characters with some. Trim it: receivers that do would not match.',
+    'sources[0].writeKey: expected no white space at the start or the end, got a string of 4 characters that has some. Remove it: a program that trims its copy of the value would use a different one.',
   ],
   [
     settings({
@@ -168,7 +171,7 @@ const refusals: [raw: unknown, problem: string][] = [
         { name: 'web', writeKey: 'k2' },
       ],
     }),
-    'sources[1].name: is a name that sources[0].name has already.',
+    'sources[1].name: is the same name as sources[0].name. Change or remove one of the two.',
   ],
   [
     settings({
@@ -177,24 +180,24 @@ const refusals: [raw: unknown, problem: string][] = [
         { name: 'app', writeKey: 'k1' },
       ],
     }),
-    'sources[1].writeKey: is a write key that sources[0].writeKey has already.',
+    'sources[1].writeKey: is the same write key as sources[0].writeKey. Change or remove one of the two.',
   ],
   [
     settings({ destinations: [destination(), destination()] }),
-    'destinations[1].name: is a name that destinations[0].name has already.',
+    'destinations[1].name: is the same name as destinations[0].name. Change or remove one of the two.',
   ],
 
   [
     withDestination({ sources: ['web', 'app'] }),
-    'destinations[0].sources[1]: expected the name of a source, one of "web", got "app".',
+    'destinations[0].sources[1]: expected the name of one of the sources ("web"), got "app".',
   ],
   [
     withDestination({ sources: ['web', 'web'] }),
-    'destinations[0].sources[1]: is a source that destinations[0].sources[0] has already.',
+    'destinations[0].sources[1]: is the same source as destinations[0].sources[0]. Change or remove one of the two.',
   ],
   [
     withDestination({ sources: [] }),
-    'destinations[0].sources: expected a list of at least 1 name of a source, got an empty list.',
+    'destinations[0].sources: expected a list of at least one source name, got an empty list.',
   ],
   [
     withDestination({ enabled: 'yes' }),
@@ -202,7 +205,7 @@ const refusals: [raw: unknown, problem: string][] = [
   ],
   [
     withDestination({ sharedSecret: '' }),
-    'destinations[0].sharedSecret: expected a non-empty string, got an empty string. Leave it out to send without a signature.',
+    'destinations[0].sharedSecret: expected a non-empty string, got an empty string. Remove the field to send requests without a signature.',
   ],
   [
     withDestination({ sharedSecret: null }),
@@ -210,7 +213,7 @@ const refusals: [raw: unknown, problem: string][] = [
   ],
   [
     withDestination({ sharedSecret: ' hush' }),
-    'destinations[0].sharedSecret: expected no white space around it, got a string of 5 characters with some. Trim it: receivers that do would not match.',
+    'destinations[0].sharedSecret: expected no white space at the start or the end, got a string of 5 characters that has some. Remove it: a program that trims its copy of the value would use a different one.',
   ],
   [
     withDestination({ webhooks: [] }),
@@ -224,7 +227,7 @@ const refusals: [raw: unknown, problem: string][] = [
     withDestination({
       webhooks: [webhook({ url: 'http://a.example' }), webhook({ url: 'HTTP://A.example:80/' })],
     }),
-    'destinations[0].webhooks[1].url: is a URL that destinations[0].webhooks[0].url has already.',
+    'destinations[0].webhooks[1].url: is the same URL as destinations[0].webhooks[0].url. Change or remove one of the two.',
   ],
 
   ...['example.com/hook', 'ftp://example.com', '/hook', '', 'http:/a', 'http://', undefined].map(
@@ -235,11 +238,11 @@ const refusals: [raw: unknown, problem: string][] = [
   ),
   ...['https://user@h.example', 'https://user:word@h.example'].map((url): [Raw, string] => [
     withWebhook({ url }),
-    'destinations[0].webhooks[0].url: expected a URL without a user name or password. Send them as a header instead: "headers": { "Authorization": "Basic …" }.',
+    'destinations[0].webhooks[0].url: expected a URL without a user name or password. Send them in a header instead: "headers": { "Authorization": "Basic …" }.',
   ]),
   [
     withWebhook({ url: 'https://h.example/#' }),
-    'destinations[0].webhooks[0].url: expected a URL without a fragment (#…): it would never be sent.',
+    'destinations[0].webhooks[0].url: expected a URL without a fragment (#…), because HTTP does not send fragments. Remove it.',
   ],
   ...[0, 1_001, 1.5, 'many', null].map((concurrency): [Raw, string] => [
     withWebhook({ concurrency }),
@@ -252,35 +255,35 @@ const refusals: [raw: unknown, problem: string][] = [
   ],
   [
     withHeaders({ 'X Team': 'growth' }),
-    'destinations[0].webhooks[0].headers["X Team"]: expected the name of a header: letters, digits and "-", no spaces.',
+    'destinations[0].webhooks[0].headers["X Team"]: expected a header name of letters, digits and "-", without spaces.',
   ],
   [
     withHeaders({ '': 'x' }),
-    'destinations[0].webhooks[0].headers[""]: expected the name of a header: letters, digits and "-", no spaces.',
+    'destinations[0].webhooks[0].headers[""]: expected a header name of letters, digits and "-", without spaces.',
   ],
   [
     withHeaders({ 'X-N': 42 }),
-    'destinations[0].webhooks[0].headers["X-N"]: expected a string, got a number. Put it in quotes.',
+    'destinations[0].webhooks[0].headers["X-N"]: expected a string, got a number. Put the value in quotes.',
   ],
   [
     withHeaders({ 'X-N': 'a\r\nX-Evil: b' }),
-    'destinations[0].webhooks[0].headers["X-N"]: expected one line, got a string of 12 characters with a line break in it.',
+    'destinations[0].webhooks[0].headers["X-N"]: expected one line, got a string of 12 characters with a line break. Remove the line break.',
   ],
   [
     withHeaders({ 'X-N': 'a\0' }),
-    'destinations[0].webhooks[0].headers["X-N"]: expected characters of Latin-1, got a string of 2 characters with others in it. Encode them.',
+    'destinations[0].webhooks[0].headers["X-N"]: expected only Latin-1 characters, got a string of 2 characters that contains others. Encode the others.',
   ],
   [
     withHeaders({ 'X-N': '12 €' }),
-    'destinations[0].webhooks[0].headers["X-N"]: expected characters of Latin-1, got a string of 4 characters with others in it. Encode them.',
+    'destinations[0].webhooks[0].headers["X-N"]: expected only Latin-1 characters, got a string of 4 characters that contains others. Encode the others.',
   ],
   [
     withHeaders({ 'X-Team': 'a', 'x-team': 'a' }),
-    'destinations[0].webhooks[0].headers["x-team"]: is the same header as "X-Team": upper and lower case are one. Keep one.',
+    'destinations[0].webhooks[0].headers["x-team"]: is the same header as "X-Team", because upper and lower case do not matter in header names. Remove one of the two.',
   ],
   [
     withHeaders({ A: 'x'.repeat(2_048), B: 'x'.repeat(2_047) }),
-    'destinations[0].webhooks[0].headers: expected at most 4,096 bytes of names and values together, got 4097.',
+    'destinations[0].webhooks[0].headers: expected at most 4,096 bytes for all names and values together, got 4097.',
   ],
   ...[
     'Host Content-Length Transfer-Encoding Connection Content-Type User-Agent X-Signature Keep-Alive',
@@ -291,7 +294,7 @@ const refusals: [raw: unknown, problem: string][] = [
     .split(' ')
     .map((name): [Raw, string] => [
       withHeaders({ [name]: 'x' }),
-      `destinations[0].webhooks[0].headers${name.includes('-') ? `["${name}"]` : `.${name}`}: ${name} is set by the service itself, or by HTTP. Leave it out.`,
+      `destinations[0].webhooks[0].headers${name.includes('-') ? `["${name}"]` : `.${name}`}: ${name} is set by this service or by HTTP, and can't be changed here. Remove it.`,
     ]),
 
   [
@@ -304,15 +307,15 @@ const refusals: [raw: unknown, problem: string][] = [
   ],
   [
     settings({ store: 'postgres://u:word@h/db?sslmode=prefer' }),
-    'store: the URL has sslmode=prefer: expected verify-full, verify-ca or disable. Nothing that goes on without verification is taken; a private CA is given as sslrootcert.',
+    "store: the URL has sslmode=prefer: expected verify-full, verify-ca or disable. Modes that do not verify the server's certificate are refused. Give a private CA as sslrootcert.",
   ],
   [
     settings({ store: 'postgres://u:wo/rd@h/db' }),
-    'store: the URL can not be read: expected postgres://user:password@host:5432/database; what is special in a user or a password has to be percent-encoded, as in p%40ss for p@ss.',
+    'store: the URL is not valid: expected postgres://user:password@host:5432/database. Percent-encode special characters in the user and the password, as in p%40ss for p@ss.',
   ],
   ...['fifteen-letters', 'sixteen letters of it', 7].map((adminToken): [Raw, string] => [
     settings({ adminToken }),
-    `adminToken: expected at least 16 characters of ASCII without spaces, got ${typeof adminToken === 'string' ? `a string of ${adminToken.length} characters` : 'a number'}. \`openssl rand -hex 24\` makes one.`,
+    `adminToken: expected at least 16 ASCII characters without spaces, got ${typeof adminToken === 'string' ? `a string of ${adminToken.length} characters` : 'a number'}. Create a token with \`openssl rand -hex 24\`.`,
   ]),
   ...[
     '10.0.0.0/33',
@@ -324,15 +327,15 @@ const refusals: [raw: unknown, problem: string][] = [
     ' ::1',
   ].map((network): [Raw, string] => [
     settings({ allowNetworks: [network] }),
-    `allowNetworks[0]: expected a network such as "10.20.0.0/16" or "fd00::/8", or an address, got "${network}".`,
+    `allowNetworks[0]: expected a network such as "10.20.0.0/16" or "fd00::/8", or a single IP address, got "${network}".`,
   ]),
   [
     settings({ retention: '239m' }),
-    'retention: expected at least "4h", got "239m": a message is tried for 4 hours, and must be known until then.',
+    'retention: expected at least "4h", got "239m". A message is retried for 4 hours, and the store must keep it until then.',
   ],
   ...['7', '7w', '1.5d', '-7d', 7].map((retention): [Raw, string] => [
     settings({ retention }),
-    `retention: expected a time such as "7d", "12h" or "300m", got ${JSON.stringify(retention)}.`,
+    `retention: expected a duration such as "7d", "12h" or "300m", got ${JSON.stringify(retention)}.`,
   ]),
 
   [
@@ -355,7 +358,7 @@ const refusals: [raw: unknown, problem: string][] = [
   ],
   [
     settings(JSON.parse('{"__proto__":{"store":"x"}}') as Raw),
-    // A spread keeps what JSON made of it: a field of that name.
+    // JSON.parse creates a field of that name, and the spread keeps it.
     '__proto__: there is no such field. The fields here are listen, adminListen, sources, destinations, store, adminToken, allowNetworks, ca, traceContext, retention.',
   ],
 ]
@@ -446,7 +449,7 @@ describe('a reference to the environment', () => {
     ['${KEY', 'expected a } after ${. Write $${ for a literal ${.'],
     [
       '${KEY:-x}',
-      'expected the name of an environment variable between ${ and }: letters, digits and _, no default. Write $${ for a literal ${.',
+      'expected the name of an environment variable between ${ and }, made of letters, digits and "_". Default values are not supported. Write $${ for a literal ${.',
     ],
   ])('%s is refused', (writeKey, problem) => {
     expect(problemsOf(withSource({ writeKey }), env)).toEqual([`sources[0].writeKey: ${problem}`])
@@ -489,14 +492,14 @@ describe('ca', () => {
   })
 
   test.each([
-    ['no.pem', `ca: "no.pem" can't be read: there is no such file (${join(folder, 'no.pem')}).`],
-    [['one.pem', '.'], `ca[1]: "." can't be read: EISDIR on reading it (${folder}).`],
+    ['no.pem', `ca: "no.pem" can't be read: there is no file ${join(folder, 'no.pem')}.`],
+    [['one.pem', '.'], `ca[1]: "." can't be read: EISDIR while reading ${folder}.`],
     [
       'none.pem',
-      'ca: "none.pem" has no certificate: expected PEM, with "-----BEGIN CERTIFICATE-----".',
+      'ca: "none.pem" contains no certificate: expected PEM, with a line "-----BEGIN CERTIFICATE-----".',
     ],
-    ['broken.pem', 'ca: "broken.pem" is broken: its certificate 2 is none.'],
-    [7, 'ca: expected the path of a file of certificates in PEM, got 7.'],
+    ['broken.pem', `ca: "broken.pem" contains an invalid certificate: number 2 can't be decoded.`],
+    [7, 'ca: expected the path of a PEM file with certificates, got 7.'],
   ])('%j is refused', (ca, problem) => {
     expect(problemsOf(settings({ ca }), {}, folder)).toEqual([problem])
   })
@@ -521,18 +524,18 @@ describe('secrets', () => {
   test.each<[Raw, unknown]>([
     [
       { sharedSecret: ['hush-a', 'hush-b', 'hush-c'] },
-      'sharedSecret: expected a secret, or a list of two while it is being rotated, got a list of 3.',
+      'sharedSecret: expected one secret, or a list of two during a rotation, got a list of 3.',
     ],
     [
       { sharedSecret: ['hush', 'hush'] },
-      'sharedSecret[1]: is the same as the first. Name another, or leave out one.',
+      'sharedSecret[1]: is the same secret as the first. Change or remove one of the two.',
     ],
     [{ sharedSecret: ['hush', 7] }, 'sharedSecret[1]: expected a string, got a number.'],
     ...['hush', 'whsec_hush', `whsec_${btoa('k'.repeat(23))}`, key.replace('=', ''), ` ${key}`].map(
       (webhookSecret): [Raw, unknown] => [
         { webhookSecret },
         expect.stringMatching(
-          /^webhookSecret: expected "whsec_" and 24 to 64 bytes in base64, got a string of \d+ characters\. /,
+          /^webhookSecret: expected "whsec_" followed by 24 to 64 bytes in base64, got a string of \d+ characters\. /,
         ) as string,
       ],
     ),
@@ -587,7 +590,7 @@ describe('adminListen', () => {
 
   test('that is the one of listen is refused', () => {
     expect(problemsOf(settings({ listen: '127.0.0.1:9090', adminListen: 9090 }))).toEqual([
-      'adminListen: is where "listen" is already. Leave it out to have both there, or name another port.',
+      'adminListen: is the same address as "listen". Remove it to serve both at that address, or choose another port.',
     ])
   })
 })

@@ -57,7 +57,7 @@ test('every mistake is in the message, each on its own line with its path', () =
   expect(error.message.split('\n')).toEqual([
     `${file} has 4 problems:`,
     expect.stringMatching(/^ {2}listen: expected a host and a port/),
-    '  sources[0].writeKey: expected a key without a colon, got a string of 9 characters: clients send it as the user name of HTTP.',
+    '  sources[0].writeKey: expected a key without a colon, got a string of 9 characters. Clients send the key as the user name of HTTP Basic authentication, which ends at the first colon.',
     '  destinations: expected a list of destinations, got nothing.',
     '  destination: there is no such field. Did you mean destinations?',
   ])
@@ -65,19 +65,23 @@ test('every mistake is in the message, each on its own line with its path', () =
 })
 
 const DOUBLE = 'a name in double quotes'
-const UNENDED = ': a string that does not end on its line, or with a \\ that means nothing.'
+const UNENDED = '. The string does not end on its line, or it contains an invalid escape (\\).'
 
-/** Texts that are no JSON, the line and column of the fault, and what is said of it. */
+/** Invalid JSON texts, the line and column of the fault, and its message. */
 const faults: [text: string, place: string, message: string][] = [
   ['', '1:1', 'expected a value, got the end of the file.'],
-  ['{"a": 1,\n}', '2:1', `expected ${DOUBLE}, got }. The last one is not followed by a comma.`],
-  ['{"a": [1, 2,]}', '1:13', 'expected a value, got ]. The last one is not followed by a comma.'],
+  ['{"a": 1,\n}', '2:1', `expected ${DOUBLE}, got }. Remove the comma before it.`],
+  ['{"a": [1, 2,]}', '1:13', 'expected a value, got ]. Remove the comma before it.'],
   ['{\n  "a": 1\n  "b": 2\n}', '3:3', 'expected a comma or }, got ".'],
   ['["a" "b"]', '1:6', 'expected a comma or ], got ".'],
   ['{"a" 1}', '1:6', 'expected a colon, got 1.'],
-  ["{'a': 1}", '1:2', `expected ${DOUBLE} or }, got '. Strings are in double quotes.`],
+  ["{'a': 1}", '1:2', `expected ${DOUBLE} or }, got '. Write strings in double quotes.`],
   ['{a: 1}', '1:2', `expected ${DOUBLE} or }, got a.`],
-  ['// no\n{}', '1:1', 'expected a value, got /. JSON has no comments; YAML has (*.yaml).'],
+  [
+    '// no\n{}',
+    '1:1',
+    'expected a value, got /. JSON does not allow comments. A YAML file (*.yaml) does.',
+  ],
   ['{"a": hush}', '1:7', 'expected a value, got h.'],
   ['{"a": truest}', '1:7', 'expected a value, got t.'],
   ['{"a": 01}', '1:7', 'expected a value, got 0.'],
@@ -86,7 +90,11 @@ const faults: [text: string, place: string, message: string][] = [
   ['{"a": [1, 2', '1:12', 'expected a comma or ], got the end of the file.'],
   ['{"a": 1} {', '1:10', 'expected the end of the file, got {.'],
   ['{"a": [}', '1:8', 'expected a value or ], got }.'],
-  ['{"a": 1,\n "a": 2}', '2:2', 'this field stands here for the second time. Keep one of the two.'],
+  [
+    '{"a": 1,\n "a": 2}',
+    '2:2',
+    'this field occurs twice in the same object. Remove one of the two.',
+  ],
 ]
 
 test.each(faults)('the fault of %j is found at %s', (text, place, message) => {

@@ -9,7 +9,7 @@ const message = (destination = 'crm', text = 'true'): MemberMessage => ({
   after: `,"vip":${text}}`,
 })
 
-/** What every store does with audiences, and with what it has of a user. */
+/** The tests that every store passes for audiences, and for purging a user. */
 export function audiencesContract(name: string, make: () => Promise<Subject>): void {
   describe(name, () => {
     let subject: Subject
@@ -48,7 +48,7 @@ export function audiencesContract(name: string, make: () => Promise<Subject>): v
       return all
     }
 
-    /** Gives the audience a whole list. */
+    /** Applies a whole list to the audience. */
     const list = async (members: string[]): Promise<[joined: number, left: number]> => {
       const sync = await store.beginSync('vip')
       const joined = await store.join(sync, members, [message()])
@@ -187,7 +187,7 @@ export function audiencesContract(name: string, make: () => Promise<Subject>): v
         await store.settle([settlement(dead, { state: 'dead', reason: 'no' }, { log })])
         await list(['ann', 'ben'])
         expect(await store.hasUser('ann')).toBe(true)
-        // Five messages, a membership, and the message of that.
+        // Five messages, a membership, and the message about the membership.
         expect(await purge('ann')).toBe(7)
         expect(await store.hasUser('ann')).toBe(false)
         for (const messageId of [...messages, 'dead']) {

@@ -24,7 +24,7 @@ const FAILED: AttemptLog = {
   response: 'no',
 }
 
-/** What every store does for whoever looks into it, and sends dead letters on their way again. */
+/** The tests that every store passes for searches and replays. */
 export function searchContract(name: string, make: () => Promise<Subject>): void {
   describe(`${name}: the search`, () => {
     let subject: Subject
@@ -44,7 +44,7 @@ export function searchContract(name: string, make: () => Promise<Subject>): void
       return id as DeliveryId
     }
 
-    /** Puts a delivery, and settles its first attempt. */
+    /** Puts a delivery and settles its first attempt. */
     const settled = async (
       changes: Partial<NewDelivery>,
       next: Settlement['next'],
@@ -61,7 +61,7 @@ export function searchContract(name: string, make: () => Promise<Subject>): void
     const claim = (lane: 'fresh' | 'backlog' = 'backlog', limit = 10): Promise<Delivery[]> =>
       store.claim([{ destination: 'crm', lane, limit }])
 
-    /** All that is found, slice by slice. */
+    /** Everything that a search finds in all its slices. */
     const find = async (filter: Filter = {}, limit = 100): Promise<Summary[]> => {
       const all: Summary[] = []
       let before: DeliveryId | undefined
@@ -292,7 +292,7 @@ export function searchContract(name: string, make: () => Promise<Subject>): void
         expect(await store.replay([arrived, skipped], true)).toEqual([arrived])
         const [delivery] = await claim()
         expect(delivery).toMatchObject({ id: arrived, attempt: 2, attemptsBefore: 1 })
-        // What was settled before can not be settled by what came of it then.
+        // The settlement of an attempt from before the replay is refused.
         expect(await store.settle([settlement({ id: arrived, attempt: 1 })])).toBe(1)
         expect(await store.settle([settlement(delivery as Delivery)])).toBe(0)
         expect(await store.replay([arrived], true)).toEqual([arrived])

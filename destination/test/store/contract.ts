@@ -2,24 +2,24 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import type { AttemptLog, Delivery, NewDelivery, Settlement } from '../../src/model/delivery.js'
 import { LEASE_MS, type Store } from '../../src/store/store.js'
 
-/** An engine under test: a fresh store, a way to open it again, and a hand on its clock. */
+/** A store under test, with a clock that the test moves. */
 export interface Subject {
   store: Store
   /** The store's time: ms since the epoch. */
   now(): number
   /** Sets the store's clock forward. */
   advance(ms: number): void
-  /** Closes the store, and opens the same one. */
+  /** Closes the store and opens it again. */
   reopen(): Promise<Store>
-  /** Closes the store, and leaves nothing of it. */
+  /** Closes the store and deletes it. */
   dispose(): Promise<void>
 }
 
 /**
- * An engine with a clock that stands still.
+ * Opens a store with a clock that stands still.
  *
- * @param open - Opens the store, the same one each time.
- * @param clear - Leaves nothing of it.
+ * @param open - Opens the store. Each call opens the same one.
+ * @param clear - Deletes the store.
  */
 export async function createSubject(
   open: (now: () => number) => Promise<Store>,
@@ -46,7 +46,7 @@ export async function createSubject(
   return subject
 }
 
-/** One delivery that nobody has put yet; each has a message of its own. */
+/** A new delivery. By default, each has a different message id. */
 export function newDelivery(changes: Partial<NewDelivery> = {}): NewDelivery {
   return {
     messageId: crypto.randomUUID(),
@@ -60,7 +60,7 @@ export function newDelivery(changes: Partial<NewDelivery> = {}): NewDelivery {
   }
 }
 
-/** What came of a claimed delivery; by default it arrived. */
+/** The settlement of a claimed delivery; by default, the delivery arrived. */
 export function settlement(
   { id, attempt }: Pick<Delivery, 'id' | 'attempt'>,
   next: Settlement['next'] = { state: 'done' },
@@ -69,7 +69,7 @@ export function settlement(
   return { id, attempt, next, refusedBy: [], log: [], ...changes }
 }
 
-/** What every store does, whatever it keeps its deliveries in. */
+/** The tests that every store passes, whatever its database is. */
 export function storeContract(name: string, make: () => Promise<Subject>): void {
   describe(name, () => {
     let subject: Subject
@@ -736,7 +736,7 @@ export function storeContract(name: string, make: () => Promise<Subject>): void 
         response: 'oh no',
       }
 
-      /** One delivery of each state, with all that it can have. */
+      /** Deliveries of each state, with every column filled. */
       async function fill(): Promise<void> {
         await put({ messageId: 'done\0', user: '\x1a' })
         const arrived = await claimOne()
@@ -797,7 +797,7 @@ export function storeContract(name: string, make: () => Promise<Subject>): void 
         expect(await store.copyIn(copies)).toEqual(copies.map(() => false))
         expect(await store.count()).toBe(14)
 
-        // The store counts them, leases them, and settles what was leased before.
+        // The store counts the copies, leases them, and settles the copy of a leased delivery.
         const [stats] = (await store.stats()).filter(({ destination }) => destination === 'crm2')
         expect(stats).toMatchObject({ fresh: 1, backlog: 2, leased: 1, dead: 1 })
         const leased = added.find((copy) => copy?.state === 'leased')

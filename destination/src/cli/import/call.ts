@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto'
 import { CALL_TYPES, type CallType } from '../../model/call.js'
 import type { Row } from './row.js'
 
-/** What exports have beside the call itself: who sent it, and when it was handed on. */
+/** Fields that exports add to a call, such as its source and the times of its delivery. They are not sent. */
 const BOOKKEEPING = [
   ...['channel', 'originalTimestamp', 'projectId', 'receivedAt', 'sentAt', 'type', 'version'],
   ...['writeKey', '_metadata'],
@@ -10,25 +10,27 @@ const BOOKKEEPING = [
 
 const IDS = ['userId', 'anonymousId', 'previousId', 'groupId']
 
-/** A call to make: its type, and what the client is to check and take. */
+/** A call to make: its type, and the message that the client checks and sends. */
 export interface ImportedCall {
   type: CallType
   message: Record<string, unknown>
 }
 
 /**
- * The call of a line. Without an id of its own it gets one that is made of the line and of what it says, so that the same
- * line is the same message however often it is sent: the destination forwards it once.
+ * Makes the call of a line. A line without a messageId gets one from its number and its text. The same line therefore
+ * has the same id in every import, and the destination forwards it once.
  *
- * @param type - That of lines that have none.
- * @returns what is wrong with the line, if it is no call.
+ * @param type - The type of calls that have no type.
+ * @returns the problem as a text if the line is not a valid call.
  */
 export function toCall(
   { line, text, fields = {} }: Pick<Row, 'line' | 'text' | 'fields'>,
   type: CallType | undefined,
 ): ImportedCall | string {
   const named = fields['type'] ?? type
-  if (named === undefined) return `no type: expected one of ${CALL_TYPES.join(', ')}, or --type`
+  if (named === undefined) {
+    return `type: expected one of ${CALL_TYPES.join(', ')}, got none; add it to the line, or give --type`
+  }
   const known = CALL_TYPES.find((known) => known === named)
   if (!known) return `type: expected one of ${CALL_TYPES.join(', ')}, got ${JSON.stringify(named)}`
 

@@ -1,7 +1,7 @@
-/** Names of columns that stand for others, or, if empty, for nothing. */
+/** The field of each column that `--map` names. An empty field leaves the column out. */
 export type ColumnMap = Readonly<Record<string, string>>
 
-/** The fields of a call that are text. */
+/** The fields of a call that have a text. */
 const FIELDS = [
   'type',
   'userId',
@@ -18,9 +18,10 @@ const FIELDS = [
 const OBJECTS = ['properties', 'traits', 'context']
 
 /**
- * The field that a column has: its path within the call, or `undefined` if the map leaves it out. `user_id` is `userId`.
+ * Finds the field of a column. `user_id` stands for `userId`.
  *
- * @throws Error that says which columns there are.
+ * @returns the path of the field within the call, or `undefined` if the map leaves the column out.
+ * @throws Error that lists the possible fields, if the column is not one of them.
  */
 export function toField(column: string, map: ColumnMap): readonly string[] | undefined {
   const name = Object.hasOwn(map, column) ? (map[column] ?? '') : column
@@ -30,7 +31,7 @@ export function toField(column: string, map: ColumnMap): readonly string[] | und
   const field = name.replace(/_([a-z])/g, (_, letter: string) => letter.toUpperCase())
   if (FIELDS.includes(field)) return [field]
   throw new Error(
-    `The column ${JSON.stringify(column)} is none of a call's: expected ${FIELDS.join(', ')}, or properties.…, ` +
-      `traits.… or context.…. Say what it is with --map '${column}=properties.${column}', or leave it out with --map '${column}='.`,
+    `The column ${JSON.stringify(column)} is not a field of a call: expected ${FIELDS.join(', ')}, or properties.…, ` +
+      `traits.… or context.…. Name its field with --map '${column}=properties.${column}', or leave it out with --map '${column}='.`,
   )
 }

@@ -4,13 +4,13 @@ import { toField, type ColumnMap } from './columns.js'
 import { MAX_LINE_BYTES, type Place, type Row } from './row.js'
 
 /**
- * Reads CSV (RFC 4180). Each record is a call; the first one has the names of the columns.
+ * Reads CSV (RFC 4180). The first record has the names of the columns, and each further record is a call.
  *
  * @param from - The place of the first byte.
- * @param header - The names of the columns, if the first byte is beyond them.
- * @param found - Told of the names.
- * @throws Error if a column of the header is none of a call's; if a quote is never closed, since all after it is in
- * doubt then.
+ * @param header - The names of the columns, if reading begins after the first record.
+ * @param found - Is called with the names once they are read.
+ * @throws Error if a column of the header is not a field of a call, or if a quote is never closed. The records after
+ * such a quote cannot be told apart.
  */
 export async function* readCsv(
   bytes: Readable,
@@ -46,7 +46,7 @@ export async function* readCsv(
     }
     if (record.length === names.length) yield { ...row, fields: toFields(record, paths) }
     else {
-      const problem = `${record.length} columns, where the header has ${names.length}`
+      const problem = `the record has ${record.length} columns, but the header has ${names.length}`
       yield { ...row, problem }
     }
   }
@@ -63,13 +63,13 @@ async function* recordsOf(parser: AsyncIterable<unknown>, from: Place): AsyncGen
   } catch (error) {
     if (!(error instanceof CsvError)) throw error
     const line = from.line + (error as unknown as Info).lines
-    throw new Error(`no CSV up to line ${line}, where a quote is still open: close it.`, {
+    throw new Error(`the CSV is not valid: at line ${line} a quote is still open. Close it.`, {
       cause: error,
     })
   }
 }
 
-/** Cells to fields: `properties.total` is `total` within `properties`. An empty cell is none. */
+/** Turns cells into fields: `properties.total` sets `total` within `properties`. An empty cell sets no field. */
 function toFields(
   record: readonly string[],
   paths: readonly (readonly string[] | undefined)[],
@@ -89,7 +89,7 @@ function toFields(
   return fields
 }
 
-/** Numbers, booleans, lists and objects as JSON has them; anything else is text, such as `007`. */
+/** Reads numbers, booleans, lists and objects as JSON. Anything else is a text, such as `007`. */
 function toValue(cell: string): unknown {
   try {
     return JSON.parse(cell) as unknown

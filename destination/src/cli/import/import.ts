@@ -5,38 +5,38 @@ import type { CallType } from '../../model/call.js'
 import { Ledger } from './ledger.js'
 import type { Place, Row } from './row.js'
 
-/** So many bytes of lines are on their way at most: well within what the client queues. */
+/** The most bytes of lines that are under way. The client can queue more than this, so it never drops a call. */
 const MAX_BYTES = 16 * 1024 * 1024
 
-/** Answers that say the same of every call: that of a wrong key or of a wrong address. */
+/** Answers to a wrong key or a wrong address. Every further call would get the same answer. */
 const FATAL_STATUSES = [401, 403, 404, 405]
 
-/** What an import works with. */
+/** What an import needs. */
 export interface ImportParts {
   rows: AsyncIterable<Row>
   from: Place
-  /** Makes a call through the client, which throws what is wrong with it, and tells later what became of it. */
+  /** Makes a call with the client. It throws if the call is wrong, and the callback gets the outcome later. */
   make: (call: ImportedCall, callback: Callback) => void
-  /** The type of lines that have none. */
+  /** The type of calls that have no type. */
   type?: CallType | undefined
-  /** Calls a second at most. */
+  /** The most calls per second; without it there is no limit. */
   rate?: number | undefined
-  /** Told of each line that was not taken, and why. */
+  /** Is called for each line that was refused, with the reason. */
   bad: (line: number, problem: string) => void
-  /** Stops reading. */
+  /** Stops reading when it aborts. */
   signal: AbortSignal
 }
 
-/** An import that runs. */
+/** Reads lines and makes a call of each, no faster than the collector accepts them. */
 export class Import {
   readonly #ledger: Ledger
-  /** Calls that were accepted. */
+  /** The number of calls that were accepted. */
   accepted = 0
-  /** Of these, those that had no time: they count as of now. */
+  /** The number of accepted calls without a timestamp. They got the current time. */
   undated = 0
-  /** Lines that were not taken. */
+  /** The number of lines that were refused. */
   bad = 0
-  /** When the collector last answered. */
+  /** When the collector last answered, on the clock of `performance.now`. */
   answeredAt = -Infinity
   #moved: (() => void) | undefined
   /** Why the collector refuses everything, if it does. */
@@ -46,14 +46,14 @@ export class Import {
     this.#ledger = new Ledger(parts.from)
   }
 
-  /** Where a next one would go on. */
+  /** The place from which the next import continues. */
   get place(): Place {
     return this.#ledger.place
   }
 
   /**
-   * Reads to the end, unless the collector refuses everything, and makes a call of each line. Those that are on their way
-   * then end by the client's `close`.
+   * Reads the lines and makes a call of each, until the end or until the collector refuses everything. Calls that are
+   * still under way then end when the client is closed.
    */
   async run(): Promise<void> {
     const { rows, signal } = this.parts
@@ -68,12 +68,12 @@ export class Import {
     }
   }
 
-  /** Whether calls are on their way. */
+  /** Whether calls are under way. */
   get isWaiting(): boolean {
     return this.#ledger.bytes > 0
   }
 
-  /** Stops waiting for calls that are on their way. */
+  /** Stops waiting for calls that are under way. */
   stop(): void {
     this.#moved?.()
   }
@@ -100,7 +100,7 @@ export class Import {
       } else if (error instanceof RejectedError) {
         if (FATAL_STATUSES.includes(error.status)) this.fatal = error
         else refuse(error.message)
-      } // anything else was given up on the way: the next import sends it
+      } // for any other error the line stays open in the ledger, so that the next import sends it again
       this.answeredAt = performance.now()
       this.#moved?.()
     }
@@ -118,7 +118,7 @@ export class Import {
 
 async function until(atMs: number, signal: AbortSignal): Promise<void> {
   const ms = atMs - performance.now()
-  // Timers are no finer than this.
+  // Timers are not precise enough for shorter waits.
   if (ms < 5) return
   await wait(ms, undefined, { signal }).catch(() => undefined)
 }

@@ -1,6 +1,6 @@
 import type { Place } from './row.js'
 
-/** A line that is on its way. */
+/** A line whose call is under way. */
 export interface Entry {
   readonly line: number
   readonly end: number
@@ -8,7 +8,10 @@ export interface Entry {
   isDone: boolean
 }
 
-/** Lines end in any order. An import that is cut off goes on after the last one before which all have ended. */
+/**
+ * Keeps the place from which the next import continues. Calls end in any order, so the place is after the last line
+ * before which all lines have ended.
+ */
 export class Ledger {
   #entries: Entry[] = []
   #head = 0
@@ -19,12 +22,12 @@ export class Ledger {
     this.#place = from
   }
 
-  /** All lines before it have ended. */
+  /** The place before which all lines have ended. */
   get place(): Place {
     return this.#place
   }
 
-  /** Bytes of the lines on their way. */
+  /** The bytes of the lines that are under way. */
   get bytes(): number {
     return this.#bytes
   }

@@ -3,8 +3,8 @@ import { MAX_LINE_BYTES, type Place, type Row } from './row.js'
 const NEWLINE = 0x0a
 
 /**
- * Reads newline-delimited JSON, an object a line. Empty lines are passed over. Never has more in memory than the longest
- * line that is allowed.
+ * Reads newline-delimited JSON, one object in each line. Empty lines are skipped. Memory holds at most a chunk and the
+ * longest line that is allowed.
  *
  * @param from - The place of the first chunk.
  */
@@ -14,7 +14,7 @@ export async function* readNdjson(
 ): AsyncGenerator<Row, void> {
   let { line, offset } = from
   let rest: Buffer = Buffer.alloc(0)
-  /** Bytes of a line that is too long, and was let go of. */
+  /** The bytes that were dropped of a line that is too long. */
   let skipped = 0
 
   const toRow = (bytes: Buffer, newline: number): Row | undefined => {
@@ -23,7 +23,7 @@ export async function* readNdjson(
     const length = skipped + bytes.length
     skipped = 0
     if (length > MAX_LINE_BYTES) {
-      const problem = `a line of ${length} bytes: a call has ${MAX_LINE_BYTES} at most`
+      const problem = `the line has ${length} bytes, but a call has at most ${MAX_LINE_BYTES}`
       return { line, end: offset, text: '', problem }
     }
     const text = bytes
@@ -56,10 +56,10 @@ function parse(text: string): Pick<Row, 'fields' | 'problem'> {
   try {
     value = JSON.parse(text)
   } catch (error) {
-    return { problem: `no JSON: ${(error as Error).message}` }
+    return { problem: `not valid JSON: ${(error as Error).message}` }
   }
   if (typeof value === 'object' && value !== null && !Array.isArray(value)) {
     return { fields: value as Record<string, unknown> }
   }
-  return { problem: 'expected a JSON object, a call with its type' }
+  return { problem: 'expected a JSON object that has the fields of a call' }
 }

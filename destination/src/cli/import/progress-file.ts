@@ -10,21 +10,26 @@ import {
 } from 'node:fs'
 import type { Place } from './row.js'
 
-/** How far an import got: kept beside the file, so that the next one goes on from there. */
+/** The progress of an import. It is saved in a file, so that the next import continues from there. */
 export interface Progress extends Place {
-  /** Tells the file from another one of its name. */
+  /** A hash of the start of the imported file, which tells it from another file with the same name. */
   head: string
   /** The columns of a CSV file. */
   header?: readonly string[]
-  /** Lines whose calls were accepted. */
+  /** The number of lines whose calls were accepted. */
   accepted: number
-  /** Lines that were not. */
+  /** The number of lines that were refused. */
   bad: number
 }
 
 const HEAD_BYTES = 4_096
 
-/** What a file begins with, as a hash of so many bytes: `4096:…`. A file that has grown begins as before. */
+/**
+ * Hashes the first bytes of a file: `4096:…`. Only the start is hashed, so that a file to which lines were added is
+ * still the same file.
+ *
+ * @param bytes - The number of bytes to hash; a shorter file is hashed as a whole.
+ */
 export function headOf(file: string, bytes = HEAD_BYTES): string {
   const descriptor = openSync(file, 'r')
   try {
@@ -37,9 +42,10 @@ export function headOf(file: string, bytes = HEAD_BYTES): string {
 }
 
 /**
- * Reads how far an import of a file got; `undefined` if there was none.
+ * Reads the progress of an earlier import of a file.
  *
- * @throws Error if the file is another one by now, or the progress can't be read.
+ * @returns `undefined` if there was no earlier import.
+ * @throws Error if the file is no longer the same file, or the progress cannot be read.
  */
 export function readProgress(path: string, file: string): Progress | undefined {
   let text: string
@@ -49,20 +55,20 @@ export function readProgress(path: string, file: string): Progress | undefined {
     if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined
     throw error
   }
-  const fix = `Give --restart to send all of it, or name another file with --progress.`
+  const fix = `Give --restart to import the whole file, or name another progress file with --progress.`
   let progress: Progress
   try {
     progress = JSON.parse(text) as Progress
     if (!Number.isSafeInteger(progress.offset) || typeof progress.head !== 'string')
       throw new Error()
   } catch {
-    throw new Error(`${path} does not say how far an import got. ${fix}`)
+    throw new Error(`${path} is not a valid progress file. ${fix}`)
   }
   if (headOf(file, Number.parseInt(progress.head, 10)) === progress.head) return progress
   throw new Error(`${file} is not the file that was imported up to line ${progress.line}. ${fix}`)
 }
 
-/** Replaces what was there, in one step. */
+/** Saves the progress. The rename replaces the old file in one step, so that a crash leaves one complete file. */
 export function writeProgress(path: string, progress: Progress): void {
   const next = `${path}.tmp`
   writeFileSync(next, `${JSON.stringify(progress)}\n`, { mode: 0o600 })

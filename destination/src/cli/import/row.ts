@@ -1,22 +1,22 @@
-/** One line of a file to import: what it says, or what is wrong with it. */
+/** One line of a file to import: its fields, or its problem. */
 export interface Row {
-  /** Counts from 1. That of the end, for a record of several lines. */
+  /** The number of the line, from 1. For a record of several lines it is the last of them. */
   line: number
-  /** Bytes of the file up to its end: where reading goes on after it. */
+  /** The bytes of the file up to the end of the line: reading continues there. */
   end: number
-  /** The line as it is there, for its id and for who has to fix it. */
+  /** The line as it is in the file. The id of the message is derived from it. */
   text: string
   fields?: Readonly<Record<string, unknown>>
   problem?: string
 }
 
-/** Where reading goes on. */
+/** A place in a file from which reading continues. */
 export interface Place {
-  /** Lines before it. */
+  /** The number of lines before the place. */
   line: number
-  /** Bytes before it. */
+  /** The number of bytes before the place. */
   offset: number
 }
 
-/** A longer line is no call: those have 32 KB at most. In bytes. */
+/** The longest line that is read, in bytes. A call has at most 32 KB, so a longer line is not a call. */
 export const MAX_LINE_BYTES = 1024 * 1024

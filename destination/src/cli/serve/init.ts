@@ -3,28 +3,34 @@ import { writeFileSync } from 'node:fs'
 import { exampleSettings } from '../../settings/example.js'
 import { CommandError, EXIT } from '../command.js'
 
-/** Writes settings to start from, and says what to do with them. */
+/**
+ * Writes example settings with new secrets, and prints the next steps.
+ *
+ * @throws CommandError if the file exists or cannot be written.
+ */
 export function init(file: string): void {
   if (!file.endsWith('.json')) {
     throw new CommandError(
       EXIT.usage,
-      `--init writes JSON: give --config a name that ends in .json.`,
+      `--init writes JSON. Give --config a name that ends in .json.`,
     )
   }
   const secret = () => randomBytes(16).toString('hex')
   try {
-    // Other users must not read the secrets in it. An existing file is never overwritten.
+    // Mode 0600, because other users must not read the secrets. Flag wx, because an existing file must stay as it is.
     writeFileSync(file, exampleSettings(secret(), secret()), { flag: 'wx', mode: 0o600 })
   } catch (error) {
     const isThere = (error as NodeJS.ErrnoException).code === 'EEXIST'
-    const why = isThere ? 'it is there already. Leave out --init to run by it.' : String(error)
+    const why = isThere
+      ? 'the file exists already. Leave out --init to start with it.'
+      : String(error)
     throw new CommandError(EXIT.usage, `Could not write ${file}: ${why}`)
   }
   console.error(`Wrote ${file}, with a new write key and shared secret. ${NEXT}`)
 }
 
-const NEXT = `What it collects is forwarded to
-http://127.0.0.1:4000/, signed. In two other terminals, in this folder, run
+const NEXT = `Calls are signed and
+forwarded to http://127.0.0.1:4000/. Run these commands in two other terminals, in this folder:
 
   npx hookline-destination listen
   npx hookline-destination send track --event 'Order Completed' --user u1

@@ -4,7 +4,7 @@ import { readSettings } from '../../settings/read.js'
 import { SettingsError } from '../../settings/settings-error.js'
 import type { RunningDestination } from './running.js'
 
-/** Reads the settings again at each SIGHUP, one at a time. */
+/** Reads the settings again at each SIGHUP. A reload begins only after the one before has ended. */
 export function reloadOnSignal(
   starting: Promise<RunningDestination>,
   file: string,
@@ -29,6 +29,6 @@ async function reload(
   } catch (error) {
     const details =
       error instanceof SettingsError ? { problems: error.problems } : { error: errorMessage(error) }
-    log.error({ file, ...details }, 'not reloaded: the old settings stay')
+    log.error({ file, ...details }, 'not reloaded: the old settings stay in use')
   }
 }

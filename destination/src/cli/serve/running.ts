@@ -1,13 +1,13 @@
 import type { Settings } from '../../settings/settings.js'
 
-/** A destination that runs, as far as the command needs it. */
+/** The part of a running destination that the command needs. */
 export interface RunningDestination {
-  /** Where the collector listens. */
+  /** The URL of the collector. */
   readonly url: string
-  /** Where the operator's routes are. */
+  /** The URL of the admin API. */
   readonly adminUrl?: string
-  /** Replaces the settings. If that is not possible, it rejects, and the former settings stay. */
+  /** Replaces the settings. If that is not possible, it rejects, and the old settings stay in use. */
   reload(settings: Settings): Promise<void>
-  /** Ends what is under way, and closes everything. */
+  /** Lets requests under way finish, and closes everything. */
   close(): Promise<void>
 }

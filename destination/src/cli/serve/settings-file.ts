@@ -7,9 +7,9 @@ import type { Settings } from '../../settings/settings.js'
 import { CommandError, EXIT } from '../command.js'
 
 /**
- * The file of the settings: the one that is named, or the one in this folder.
+ * Finds the settings file: the one that was named with `--config`, or the one in this folder.
  *
- * @throws CommandError if there is none.
+ * @throws CommandError if no file was named and the folder has none.
  */
 export function locateSettings(config: string | undefined): string {
   if (config !== undefined) return config
@@ -19,15 +19,15 @@ export function locateSettings(config: string | undefined): string {
     if (!(error instanceof SettingsError)) throw error
     const example = exampleSettings('your-write-key', 'your-shared-secret')
     const fix =
-      'Name the settings with --config, or start from this one, which `serve --init` writes:'
+      'Name the file with --config, or start from this example, which `serve --init` writes:'
     throw new CommandError(EXIT.usage, `${error.message}\n${fix}\n\n${example}`)
   }
 }
 
 /**
- * The settings in a file.
+ * Reads the settings in a file, and checks that the role can work with their store.
  *
- * @throws SettingsError if they are wrong; CommandError if the role needs another store.
+ * @throws SettingsError if the settings are wrong; CommandError if the role needs another store.
  */
 export function readSettingsFor(role: Role, file: string): Settings {
   const settings = readSettings(file, process.env)

@@ -3,7 +3,7 @@ import { shownFile } from '../../settings/read.js'
 import type { Settings } from '../../settings/settings.js'
 import { CommandError, EXIT } from '../command.js'
 
-/** Explains why the destination did not start. An error without a code is a bug, and stays as it is. */
+/** Explains why the destination did not start. An error without a code is a bug: it is returned as it is, with its stack. */
 export function explainStart(error: unknown, settings: Settings, file: string): unknown {
   const { code, message, syscall = '', port } = error as NodeJS.ErrnoException & { port?: number }
   if (typeof code !== 'string') return error
@@ -11,12 +11,12 @@ export function explainStart(error: unknown, settings: Settings, file: string): 
   const { listen, adminListen } = settings
   const isAdmin = adminListen !== undefined && adminListen.port === port && port !== listen.port
   const field = isAdmin ? 'adminListen' : 'listen'
-  const fix = `Set "${field}" in ${shownFile(file)} to another.`
+  const fix = `Set "${field}" in ${shownFile(file)} to another address.`
   const whys: Readonly<Record<string, string>> = {
     EADDRINUSE: `another process listens there. Stop it, or set "${field}" in ${shownFile(file)} to another port.`,
     EADDRNOTAVAIL: `this machine has no such address. ${fix}`,
     ENOTFOUND: `there is no such host. ${fix}`,
-    EACCES: `this user may not. ${fix}`,
+    EACCES: `this user may not listen on this port. Set "${field}" in ${shownFile(file)} to another port.`,
   }
   const why = isAddress ? whys[code] : undefined
   const text =

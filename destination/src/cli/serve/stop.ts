@@ -3,10 +3,10 @@ import type { Log } from '../../observe/log.js'
 import { EXIT } from '../command.js'
 import type { RunningDestination } from './running.js'
 
-/** A stop takes at most this long, in ms: supervisors kill a process that takes 10 s. */
+/** The longest time that a stop takes, in ms. Supervisors such as Docker kill a process after 10 s. */
 const STOP_MS = 9_500
 
-/** Waits for the first signal to stop; the second one ends the process. */
+/** Waits for the first signal to stop. A second signal ends the process at once. */
 export function untilStopped(): Promise<NodeJS.Signals> {
   return new Promise((resolve) => {
     let signals = 0
@@ -18,14 +18,18 @@ export function untilStopped(): Promise<NodeJS.Signals> {
   })
 }
 
-/** Closes the destination, but does not wait longer than a supervisor does. Gives the exit code. */
+/**
+ * Closes the destination, but waits no longer than a supervisor does.
+ *
+ * @returns the exit code.
+ */
 export async function closeInTime(running: RunningDestination, log: Log): Promise<number> {
   let timer: NodeJS.Timeout | undefined
   const late = new Promise<number>((resolve) => {
     timer = setTimeout(() => {
       log.error(
         { afterMs: STOP_MS },
-        'stopped before all had ended: what was under way is sent again',
+        'stopped before all requests had ended: their messages are sent again after the next start',
       )
       resolve(EXIT.failed)
     }, STOP_MS)
@@ -36,7 +40,7 @@ export async function closeInTime(running: RunningDestination, log: Log): Promis
       return EXIT.ok
     },
     (error: unknown) => {
-      log.error({ error: errorMessage(error) }, 'could not stop in order')
+      log.error({ error: errorMessage(error) }, 'the destination could not be closed')
       return EXIT.failed
     },
   )

@@ -6,18 +6,18 @@ import { fromStored, toStored } from '../text.js'
 import { BACKLOG } from '../states.js'
 import { NOW, type Tables } from './tables.js'
 
-/** Before all others. */
+/** The lowest UUID: the first page starts after it. */
 const FIRST_KEY = '00000000-0000-0000-0000-000000000000'
 
 interface Changed {
-  /** 1 if the sync is the newest of its audience, else 0, and nothing was done. */
+  /** 1 if the sync is the newest of its audience; else 0, and then nothing was changed. */
   audiences: number
   changed: number
 }
 
 /**
- * Who belongs to which audience, and what is put for those who join and leave. Workers look for that themselves: each
- * second, as for what a retry has made due.
+ * Keeps the members of audiences, and puts the messages about users who join and leave. Workers are not notified of
+ * these messages: they find them when they look for due retries, once a second.
  */
 export function prepareAudience({ query, schema, names, now }: Tables) {
   const begin = `
@@ -28,9 +28,10 @@ export function prepareAudience({ query, schema, names, now }: Tables) {
     WHERE audience = (SELECT id FROM ${schema}.audiences WHERE name = $1) AND key > $2::uuid ORDER BY key LIMIT $3`
 
   /**
-   * Changes members, and puts what is told of those who were changed. Whoever begins a newer sync waits for its end.
+   * The statement that changes members and puts the messages about them. Its lock on the audience makes the start of a
+   * newer sync wait until it ends.
    *
-   * @param change - Defines `changed`: the keys of the members that were.
+   * @param change - A common table expression `changed` with the keys of the members that it changes.
    */
   const tell = (change: string): string => `
     WITH audience AS MATERIALIZED (
@@ -50,7 +51,7 @@ export function prepareAudience({ query, schema, names, now }: Tables) {
     )
     SELECT (SELECT count(*)::int FROM audience) AS audiences, (SELECT count(*)::int FROM changed) AS changed`
 
-  // Of what an insert gives back, rows that were there already have an xmax: they were locked.
+  // ON CONFLICT locks an existing row, which sets its xmax. So `xmax = 0` means that the row is new.
   const join = tell(`noted AS (
       INSERT INTO ${schema}.members (audience, key, user_id, sync)
       SELECT id, key, user_id, $3 FROM given CROSS JOIN audience ORDER BY key
@@ -92,7 +93,10 @@ export function prepareAudience({ query, schema, names, now }: Tables) {
     const values = [now(), toStored(audience), number, JSON.stringify(given)]
     const [row] = await query<Changed>(statement, values)
     if (!row || row.audiences === 0) {
-      throw new StoreError('superseded', `A newer list of ${audience} has been begun.`)
+      throw new StoreError(
+        'superseded',
+        `This list of the audience ${audience} is no longer applied: a newer list has started.`,
+      )
     }
     return row.changed
   }
@@ -125,7 +129,7 @@ export function prepareAudience({ query, schema, names, now }: Tables) {
   }
 }
 
-/** What stands for a user in indexes: the first half of a SHA-256, as a UUID. */
+/** The key of a user in indexes: the first half of the SHA-256 of the id, as a UUID. The id itself may be too long. */
 export function keyOf(user: string): string {
   const hash = createHash('sha256').update(toStored(user)).digest('hex')
   return hash.slice(0, 32).replace(/^(.{8})(.{4})(.{4})(.{4})/, '$1-$2-$3-$4-')

@@ -8,7 +8,7 @@ import { NOW, type Tables } from './tables.js'
 
 interface Row {
   id: DeliveryId
-  /** The place of its claim, from 1. */
+  /** The position of its claim, from 1. */
   n: number
   attempt: number
   attemptsBefore: number
@@ -22,11 +22,11 @@ interface Row {
 }
 
 /**
- * The one statement of a claim. For each claim it goes along the index of what waits, from the longest due on, past
- * what others have locked, and stops at the limit; nothing is sorted but what it found.
+ * The statement that carries out claims. For each claim it reads the index `waiting_due` from the longest due delivery
+ * on, skips rows that others have locked, and stops at the limit. It sorts only the rows that it found.
  *
- * The planner does not know how much that will be. The array and the `LIMIT 1` leave it no choice but to go by the
- * keys: for plain joins it would read whole tables at times, or compare each row with each.
+ * The planner can't know how many rows that will be. With plain joins it sometimes reads whole tables or compares every
+ * row with every other. The array and the `LIMIT 1` force it to look up each row by its key.
  */
 export function claimStatement(schema: string): string {
   return `
@@ -56,7 +56,7 @@ export function claimStatement(schema: string): string {
     ORDER BY n, due_at, id`
 }
 
-/** Leases what is due, the longest due first. */
+/** Leases due deliveries, the longest due first. */
 export function prepareClaim({ query, schema, names, now }: Tables) {
   const claim = claimStatement(schema)
 

@@ -4,39 +4,41 @@ import { StoreError } from '../store-error.js'
 import { isSilence, isToRepeat, isUnsupportedSetting, toStoreError } from './failure.js'
 import type { Address } from './url.js'
 
-/** In ms: how long a connection may take, and the wait for one that is free. */
+/** In ms: the most time to connect, and to wait for a free connection. */
 const CONNECT_MS = 3_000
 
-/** In ms: how much longer an answer may take than the server's own timeout. After that, nobody is there to give one. */
+/**
+ * In ms: how long to wait for an answer after the server's own timeout. After that, the server or the network is down.
+ */
 const SILENCE_MS = 2_000
 
-/** In ms: when the server lets go of a transaction that a process left open as it was stopped. */
+/** In ms: when the server ends the open transaction of a process that was suspended, so that it releases its locks. */
 const IDLE_IN_TRANSACTION_MS = 10_000
 
-/** In ms: after so long without a word the system asks whether the other side is there. */
+/** In ms: after this time without traffic, TCP keepalive checks whether the server is still there. */
 const KEEPALIVE_MS = 10_000
 
-/** In ms: the wait for goodbyes at closing. */
+/** In ms: how long closing waits for the connections to end. */
 const GOODBYE_MS = 1_000
 
-/** How often what deadlocked is made again. */
+/** How often a statement that met a deadlock or a serialization failure is repeated. */
 const REPEATS = 5
 
-/** Runs one statement: `$1` and so on stand for the values. */
+/** Runs one statement, in which `$1` and so on stand for the values. */
 export type RunQuery = <Row>(text: string, values?: unknown[]) => Promise<Row[]>
 
 /**
- * The connections of one process. They are made when they are needed, and again when they were lost.
+ * The connections of one process. They open when they are needed, and lost ones are replaced.
  *
- * A statement is a transaction of its own, and is sent without a name: it works through PgBouncer, and is planned for
- * the tables as they are at that time, at a cost of well under a millisecond that a round of hundreds shares. One
- * whose connection is lost may have been carried out or not.
+ * Each statement is a transaction of its own and is not a named prepared statement. So it works through PgBouncer, and
+ * it is planned for the present size of the tables. Planning takes well under a millisecond, which a round of hundreds
+ * of calls shares. If the connection of a statement is lost, the statement may or may not have been carried out.
  */
 export class Connection {
   readonly #address: Address
   readonly #sockets = new Set<Socket>()
   #pool: pg.Pool
-  /** Whether the server takes settings along with the connection. */
+  /** Whether the server accepts settings as startup parameters. PgBouncer may refuse them. */
   #hasSettings = true
   #isClosed = false
 
@@ -45,16 +47,20 @@ export class Connection {
     this.#pool = this.#createPool()
   }
 
-  /** @throws StoreError */
+  /**
+   * Runs one statement on a free connection.
+   *
+   * @throws StoreError if it fails.
+   */
   readonly query: RunQuery = async (text, values) => {
     const { rows } = await this.#run((pool) => pool.query(text, values))
     return rows as never
   }
 
   /**
-   * Does it all, or nothing, on a connection of its own, and takes whatever time it takes.
+   * Runs `work` in a transaction on a connection of its own, without a time limit. If it throws, nothing is changed.
    *
-   * @throws StoreError
+   * @throws StoreError if it fails.
    */
   transact<T>(work: (query: RunQuery) => Promise<T>): Promise<T> {
     return this.#run(async () => {
@@ -74,15 +80,15 @@ export class Connection {
     })
   }
 
-  /** A connection beside the others, that somebody has to himself; not connected yet. */
+  /** A client outside the pool, for one user. It is not connected yet. */
   createClient(): pg.Client {
     return new pg.Client(this.#config())
   }
 
-  /** Lets go of all connections. For when nothing is under way. */
+  /** Closes all connections. Call it only when no statement is under way. */
   async close(): Promise<void> {
     this.#isClosed = true
-    // Nothing is under way any more. A goodbye that nobody takes is not waited for.
+    // A server that has gone away never answers the end of a connection, and end() would wait for it.
     const late = setTimeout(() => {
       this.#cut()
     }, GOODBYE_MS)
@@ -102,7 +108,7 @@ export class Connection {
           this.#replace(pool)
         }
         if (isUnsupportedSetting(error)) {
-          // Then this side's clock has to do.
+          // Without the server's statement_timeout, the driver's query_timeout still limits each statement.
           this.#hasSettings = false
           this.#replace(pool)
         } else if (!isToRepeat(error) || repeats >= REPEATS) {
@@ -118,14 +124,14 @@ export class Connection {
     void pool.end()
   }
 
-  /** Where one connection has gone silent, the others are no better: whoever waits on them need not wait as long. */
+  /** If one connection gets no answer, the others get none either. Cutting them makes their statements fail at once. */
   #cut(): void {
     for (const socket of this.#sockets) socket.destroy()
   }
 
   #createPool(): pg.Pool {
     const pool = new pg.Pool({ ...this.#config(), max: this.#address.connections })
-    // One that is lost while nobody uses it is replaced; whoever uses one is told by the call.
+    // The pool replaces an idle connection that is lost. If a statement uses the connection, its call rejects.
     pool.on('error', () => undefined)
     return pool
   }
@@ -165,6 +171,6 @@ export class Connection {
 
 const INT8 = 20
 
-/** Ids and times come as numbers: they are far below 2^53. */
+/** Reads bigint as a number instead of a string: ids and times are far below 2^53. */
 const getTypeParser: NonNullable<pg.ClientConfig['types']>['getTypeParser'] = (oid, format) =>
   (oid as number) === INT8 ? Number : (pg.types.getTypeParser(oid, format) as unknown)

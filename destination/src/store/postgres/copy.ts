@@ -9,11 +9,11 @@ import { storedState } from './states.js'
 import type { Tables } from './tables.js'
 import { copyStatement, readCopies } from './trace.js'
 
-/** Takes deliveries over from another store, and gives them to one. */
+/** Copies deliveries to and from another store. */
 export function prepareCopy({ query, schema, names }: Tables) {
   const out = copyStatement(schema, 'WHERE d.id > $1 ORDER BY d.id LIMIT $2')
   const same = copyStatement(schema, 'WHERE d.id = ANY ($1::bigint[])')
-  // One look into the index each, whatever the planner thinks of the sizes.
+  // The `LIMIT 1` makes the planner look up each key in the index, whatever size it assumes for the tables.
   const find = `
     SELECT id FROM unnest($1::text[], $2::int[], $3::int[]) WITH ORDINALITY AS keys (message_id, source, destination, n)
       LEFT JOIN LATERAL (

@@ -1,69 +1,76 @@
 import { StoreError, type StoreErrorCode } from '../store-error.js'
 
-/** The server's codes that are told apart: https://www.postgresql.org/docs/current/errcodes-appendix.html */
+/** What to do about the server's error codes: https://www.postgresql.org/docs/current/errcodes-appendix.html */
 const SERVER: Record<string, [StoreErrorCode, string]> = {
   '28P01': ['failed', 'check the user and the password'],
   '28000': [
     'failed',
-    'check the user, and pg_hba.conf on the server (TLS may be asked for: sslmode=verify-full)',
+    'check the user, and pg_hba.conf on the server (it may require TLS: sslmode=verify-full)',
   ],
   '3D000': ['failed', 'create the database (CREATE DATABASE), or name another one'],
-  '3F000': ['failed', 'the tables are gone: restart, and they are made again'],
-  '42P01': ['failed', 'the tables are gone: restart, and they are made again'],
+  '3F000': ['failed', 'the tables are missing: restart, which creates them again'],
+  '42P01': ['failed', 'the tables are missing: restart, which creates them again'],
   '42501': [
     'failed',
-    'let the user create a schema in the database (GRANT CREATE ON DATABASE), or give it one of its own (?schema=)',
+    'allow the user to create a schema in the database (GRANT CREATE ON DATABASE), or name a schema that it owns ' +
+      '(?schema=)',
   ],
-  '53100': ['full', 'make room on the server, and it goes on by itself'],
+  '53100': ['full', 'make room on the server: writing then continues automatically'],
   '53300': ['failed', 'raise max_connections on the server, or lower connections= in the URL'],
-  '57014': ['failed', 'the server is too slow: it may be overloaded, or short of a vacuum'],
+  '57014': [
+    'failed',
+    'the server is too slow: it may be overloaded, or its tables may need a VACUUM',
+  ],
   '55P03': [
     'failed',
-    'something holds the tables locked on the server: look for it in pg_stat_activity',
+    'another session holds locks on the tables: find it in pg_stat_activity on the server',
   ],
-  '57P03': ['failed', 'the server is starting or stopping; it is tried again'],
+  '57P03': ['failed', 'the server is starting or stopping; the next query tries again'],
   '25006': ['failed', 'the server is a read-only standby: name the primary'],
 }
 
-/** What the system, and TLS, say of a connection. */
+/** What to do about errors of the system and of TLS. */
 const CONNECTION: Record<string, string> = {
   ECONNREFUSED: 'nothing listens there: start the server, or check host and port',
   ENOTFOUND: 'the host has no address: check its name',
-  EAI_AGAIN: 'the name service does not answer',
-  ENOENT: 'there is no such socket: start the server, or check the folder',
-  ECONNRESET: 'the connection was cut; it is tried again',
-  EPIPE: 'the connection was cut; it is tried again',
+  EAI_AGAIN: 'the name service (DNS) does not answer: check the network and its name servers',
+  ENOENT: 'the socket does not exist: start the server, or check the folder',
+  ECONNRESET: 'the connection was cut; the next query uses a new one',
+  EPIPE: 'the connection was cut; the next query uses a new one',
   DEPTH_ZERO_SELF_SIGNED_CERT: 'its certificate is self-signed: give it, or its CA, as sslrootcert',
   SELF_SIGNED_CERT_IN_CHAIN:
-    'its certificate is of a CA that is not known here: give that as sslrootcert',
+    'the CA of its certificate is not trusted here: give that CA as sslrootcert',
   UNABLE_TO_VERIFY_LEAF_SIGNATURE:
-    'its certificate is of a CA that is not known here: give that as sslrootcert',
+    'the CA of its certificate is not trusted here: give that CA as sslrootcert',
   UNABLE_TO_GET_ISSUER_CERT_LOCALLY:
-    'its certificate is of a CA that is not known here: give that as sslrootcert',
+    'the CA of its certificate is not trusted here: give that CA as sslrootcert',
   CERT_HAS_EXPIRED: 'its certificate has expired: renew it',
   ERR_TLS_CERT_ALTNAME_INVALID:
-    'its certificate is for another name: use that as the host, or sslmode=verify-ca',
+    'its certificate is for another name: use that name as the host, or sslmode=verify-ca',
 }
 
-/** What the driver says, for which it has no codes. */
+/** What to do about errors of the driver. They have no codes, so their messages are compared. */
 const DRIVER: [RegExp, string][] = [
   [
     /^Query read timeout/,
-    'the server, or the way to it, has gone silent; it is tried again on another connection',
+    'the server or the network has stopped answering; the next query uses a new connection',
   ],
-  [/timeout/, 'the server does not answer, or all connections are busy; it is tried again'],
-  [/terminated|not queryable|closed/, 'the connection was cut; it is tried again'],
+  [
+    /timeout/,
+    'the server does not answer, or all connections are busy; the next query tries again',
+  ],
+  [/terminated|not queryable|closed/, 'the connection was cut; the next query uses a new one'],
   [
     /does not support SSL/,
-    'turn TLS on there (ssl = on), or use sslmode=disable in a network that you trust',
+    'turn TLS on at the server (ssl = on), or use sslmode=disable in a network that you trust',
   ],
   [
     /password must be a string/,
-    'the server wants a password: add it to the URL, or set PGPASSWORD',
+    'the server requires a password: add it to the URL, or set PGPASSWORD',
   ],
 ]
 
-/** What the server, the driver or the system said, as the store says it. */
+/** Turns an error of the server, the driver or the system into a StoreError that says what to do. */
 export function toStoreError(error: unknown, place: string): StoreError {
   if (error instanceof StoreError) return error
   const { code, message } = theFirstOf(error)
@@ -77,24 +84,24 @@ export function toStoreError(error: unknown, place: string): StoreError {
   })
 }
 
-/** Two transactions were in each other's way, and the server ended this one: it can be made again at once. */
+/** Whether the server ended this transaction because it collided with another one. It can be repeated at once. */
 export function isToRepeat(error: unknown): boolean {
   const { code } = theFirstOf(error)
   return code === '40P01' || code === '40001'
 }
 
-/** The server answered nothing at all in time, not even that it gives up. */
+/** Whether no answer came at all: the server did not even report its own timeout. */
 export function isSilence(error: unknown): boolean {
   return error instanceof Error && error.message.startsWith('Query read timeout')
 }
 
-/** A server in between, PgBouncer for one, takes no settings along with the connection. */
+/** Whether a server in between, such as PgBouncer, refused the settings in the startup message. */
 export function isUnsupportedSetting(error: unknown): boolean {
   const { code, message } = theFirstOf(error)
   return code === '08P01' && message.includes('startup parameter')
 }
 
-/** A host with several addresses fails with an error for each. */
+/** The first error: a host with several addresses fails with one error for each address. */
 function theFirstOf(error: unknown): { code: string | undefined; message: string } {
   const first: unknown = error instanceof AggregateError ? error.errors[0] : error
   if (!(first instanceof Error)) return { code: undefined, message: String(first) }

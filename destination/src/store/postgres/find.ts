@@ -5,29 +5,29 @@ import { DEAD, stateNumber } from '../states.js'
 import type { Tables } from './tables.js'
 import { stateColumn } from './states.js'
 
-/** So many rows are looked at in one slice. */
+/** The most rows that one slice reads. */
 const SLICE = 20_000
 
-/** And so many cuts of the index by user, of 4,096 deliveries each. */
+/** The most cuts of the index by user, of 4,096 deliveries each, that one slice reads. */
 const CUTS = 500
 const CUT_BITS = 12
 
 type Row = Omit<Summary, 'state'> & { state: number }
 
-/** What of the deliveries a slice looks at: from `low` up to, and without, `high`. */
+/** The ids that one slice searches: from `low` up to, but not including, `high`. */
 interface Slice {
   low: DeliveryId
   high: DeliveryId
-  /** Whether there are none before it. */
+  /** Whether no delivery has a lower id. */
   isLast: boolean
 }
 
 /**
- * Looks for deliveries, the newest first. Ids that may do are found along one index; all else is looked up for each of
- * these by its key, whatever the planner thinks of the sizes.
+ * Searches deliveries, the newest first. One index gives the ids that may match. For each of them, the `LIMIT 1` makes
+ * the planner look up the other columns by their key, whatever size it assumes for the tables.
  */
 export function prepareFind({ query, schema }: Tables) {
-  // Nothing but the ids: what waits or is dead is in a small table.
+  // This reads only the index of ids. A search for waiting or dead deliveries reads the smaller table.
   const slice = (table: 'waiting' | 'deliveries') => `
     SELECT min(id) AS low, count(*)::int AS count
     FROM (SELECT id FROM ${schema}.${table} WHERE id < $1 ORDER BY id DESC LIMIT ${SLICE}) looked`

@@ -2,8 +2,8 @@ import { toStored } from '../text.js'
 import type { RunQuery } from './connection.js'
 
 /**
- * The numbers that stand for names in each row. There are few: those in the settings, and those that were. A number
- * is never given up, so that what is known once need not be asked for again.
+ * Numbers for the names that rows repeat: sources, destinations, types, URLs and codes. There are few of them, from the
+ * present and former settings. A number is never deleted, so that it can be kept in memory.
  */
 export class Names {
   readonly #query: RunQuery
@@ -15,7 +15,7 @@ export class Names {
     this.#schema = schema
   }
 
-  /** Sees to it that each name has a number. */
+  /** Gives each name a number that has none yet, and remembers the numbers. */
   async add(names: Iterable<string>): Promise<void> {
     const unknown = new Set<string>()
     for (const name of names) if (!this.#numbers.has(name)) unknown.add(name)
@@ -34,7 +34,7 @@ export class Names {
     for (const { id, n } of rows) this.#numbers.set(all[n - 1] ?? '', id)
   }
 
-  /** The number of a name that was added. */
+  /** The number of a name that {@link add} has got. */
   number(name: string): number {
     const number = this.#numbers.get(name)
     if (number === undefined) throw new Error(`The name ${JSON.stringify(name)} was not added.`)

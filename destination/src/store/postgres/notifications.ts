@@ -3,31 +3,33 @@ import type { Lane, NewDelivery } from '../../model/delivery.js'
 import { fromStored, toStored } from '../text.js'
 import type { Connection } from './connection.js'
 
-/** The wait before a connection that was lost is made again, and how often it is tried whether it still is one, in ms. */
+/** In ms: the wait before a lost connection is opened again. */
 const RECONNECT_MS = 1_000
+
+/** In ms: the time between two checks whether the connection still works. */
 const CHECK_MS = 15_000
 
-/** In bytes; the server takes a little less than 8,000. https://www.postgresql.org/docs/current/sql-notify.html */
+/** In bytes. A payload must be shorter than 8,000: https://www.postgresql.org/docs/current/sql-notify.html */
 const MAX_PAYLOAD_BYTES = 7_900
 
-/** Tells the other processes what was put, and listens to them on a connection of its own. */
+/** Notifies other processes of puts, and listens for their notifications on a connection of its own. */
 export class PutNotifications {
   readonly channel: string
   readonly #connection: Connection
-  /** Marks the payloads of this process. */
+  /** Marks the payloads of this process, so that it ignores them. */
   readonly #origin = randomUUID()
   #listener: ((destination: string, lane: Lane) => void) | undefined
   #client: ReturnType<Connection['createClient']> | undefined
   #timer: NodeJS.Timeout | undefined
   #isClosed = false
 
-  /** @param schema - As it stands in statements. */
+  /** @param schema - The schema's name in double quotes, as in statements. */
   constructor(connection: Connection, schema: string) {
     this.#connection = connection
     this.channel = `hookline_put_${schema.slice(1, -1)}`
   }
 
-  /** The payloads about deliveries that are put: one for each lane that gets something that any process may claim. */
+  /** The payloads about deliveries that are put: one for each lane that gets deliveries. Leased ones need none. */
   payloadsFor(deliveries: NewDelivery[]): string[] {
     const payloads = new Set<string>()
     for (const { destination, state } of deliveries) {
@@ -64,13 +66,13 @@ export class PutNotifications {
       await client.query(`LISTEN ${this.channel}`)
       this.#again(CHECK_MS, () => this.#check(client))
     } catch {
-      // Claims are made once a second anyway, and they report what is wrong.
+      // Nothing is lost: the dispatcher claims once a second anyway, and its claims report the error.
       await client.end().catch(() => undefined)
       this.#again(RECONNECT_MS, () => this.#connect())
     }
   }
 
-  /** Without this check, a connection whose other end has gone silently would be listened to for ever. */
+  /** Without this check, a connection whose other end has disappeared silently would look alive forever. */
   async #check(client: ReturnType<Connection['createClient']>): Promise<void> {
     try {
       await client.query('SELECT 1')

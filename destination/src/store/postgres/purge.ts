@@ -4,7 +4,7 @@ import { toStored } from '../text.js'
 import { keyOf } from './audience.js'
 import type { Tables } from './tables.js'
 
-/** Deletes what is stored of a user, but for the deletions themselves: those are still to be sent. */
+/** Deletes what is stored of a user, except `delete` messages: they still have to be sent. */
 export function preparePurge({ query, schema, names }: Tables) {
   const bounds = `SELECT min(id) >> 12 AS first, max(id) >> 12 AS last FROM ${schema}.deliveries`
   const ofCut = `

@@ -11,10 +11,10 @@ interface Row {
 }
 
 /**
- * Adds deliveries; for one that the store has, `undefined`.
+ * Adds deliveries and returns their ids; `undefined` for a delivery that the store already has.
  *
- * They cross as one JSON text, which takes the driver and the server a third of what arrays take. Everybody inserts
- * in the order of message ids, so that two who bring the same messages wait for each other and never in a circle.
+ * The deliveries are sent as one JSON text, which costs the driver and the server a third of the time that arrays cost.
+ * All processes insert in the order of message ids: otherwise two that put the same messages could deadlock.
  */
 export function preparePut({ query, schema, names, now }: Tables) {
   const put = `
@@ -43,8 +43,8 @@ export function preparePut({ query, schema, names, now }: Tables) {
     SELECT NULL, pg_notify($3, payload)::text IS NULL FROM unnest($4::text[]) AS payloads (payload)`
 
   /**
-   * @param channel - Where it is told in which lanes there is something now.
-   * @param payloads - What is told there, once it is durable.
+   * @param channel - The channel of the notifications.
+   * @param payloads - The notifications. The server sends them once the deliveries are committed.
    */
   return async (
     deliveries: NewDelivery[],

@@ -2,7 +2,7 @@ import type { DeliveryId } from '../../model/delivery.js'
 import { BACKLOG, DEAD, DONE } from '../states.js'
 import { NOW, type Tables } from './tables.js'
 
-/** Sends dead letters on their way again, and what has arrived if that is asked for. Gives those that it did. */
+/** Replays dead letters and, with `withDone`, delivered messages. Returns the ids of those that it replayed. */
 export function prepareReplay({ query, schema, now }: Tables) {
   const replay = `
     WITH dead AS MATERIALIZED (

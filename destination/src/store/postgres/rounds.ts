@@ -11,21 +11,25 @@ export class Rounds<T, R> {
   #isBusy = false
 
   /**
-   * @param run - Answers each item, in their order.
-   * @param maxItems - A round that has so many takes no further call. One call alone may have more.
+   * @param run - Carries out a round. It returns one result for each item, in the same order.
+   * @param maxItems - The most items of a round. Only a single call with more items exceeds it.
    */
   constructor(run: (items: T[]) => Promise<R[]>, maxItems: number) {
     this.#run = run
     this.#maxItems = maxItems
   }
 
-  /** @throws whatever the round that it is in throws. */
+  /**
+   * Adds items to the next round and returns their results.
+   *
+   * @throws the error of the round, for every call in it.
+   */
   ask(items: T[]): Promise<R[]> {
     return new Promise((resolve, reject) => {
       this.#waiting.push({ items, resolve, reject })
       if (this.#isBusy) return
       this.#isBusy = true
-      // After all that the sockets bring in the same turn of the event loop.
+      // setImmediate runs after all sockets that are readable now, so that their calls share this round.
       setImmediate(() => void this.#work())
     })
   }

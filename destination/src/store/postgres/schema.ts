@@ -1,24 +1,26 @@
 import { StoreError } from '../store-error.js'
 import type { Connection } from './connection.js'
 
-/** How stores are marked, and the lock that keeps them from being made twice at once: "hook" in ASCII. */
+/** The class of the advisory lock that keeps two processes from migrating at once: "hook" in ASCII. */
 const LOCK = 0x686f6f6b
 
 /**
- * Each takes the schema one version further; the version is how many have been run. Those that were published
- * are never changed. `$` stands for the schema's name.
+ * Each step raises the schema by one version. The version is the number of steps that have run. Never change a step
+ * that was published. `$` stands for the schema's name.
  *
- * - `deliveries` says what was put, and is written once. What changes with each attempt is in `waiting`, in small rows
- *   that leave it at the end: what has to be vacuumed stays as small as the backlog, whatever the retention.
- * - `waiting` has the dead letters too, with the time of death as `due_at`. Its index leads a claim straight to the
- *   longest due of a lane. A lease is the due time itself.
- *   What waits since its replay has the time of that in `replayed_at`, and is swept by it.
- * - `done` has what arrived, or was skipped: both wait for nothing but their deletion.
- * - `deliveries_user` is cut into 4,096 deliveries each: a write touches the newest cut alone, which stays in memory.
- *   A search asks for each `id >> 12` from the newest down. An id of a user can be longer than an index takes.
- * - `members` has a hash of the user as its key, for the same reason.
- * - Names that come back in each row (sources, destinations, types, URLs, codes) are numbers.
- * - All times are ms since the epoch, by the server's clock.
+ * - `deliveries` contains the messages and is written once. The columns that change with each attempt are in `waiting`,
+ *   in small rows that are deleted when a delivery is done. So the table that needs vacuuming is only as large as the
+ *   backlog, whatever the retention.
+ * - `waiting` contains the dead letters too, with the time of death as `due_at`. Its index leads a claim directly to
+ *   the longest due deliveries of a lane. While a delivery is leased, `due_at` is the end of the lease. A delivery that
+ *   waits since a replay has the time of the replay in `replayed_at`: its retention counts from then.
+ * - `done` contains the deliveries that arrived or were skipped. They stay until they are deleted or replayed.
+ * - `deliveries_user` is cut into parts of 4,096 deliveries: a write changes only the newest part, which stays in
+ *   memory. A search looks into each `id >> 12`, the newest first. The index has a hash of the user's id, because the
+ *   id itself may be longer than an index allows.
+ * - `members` has a hash of the user's id as its key for the same reason.
+ * - Names that many rows repeat (sources, destinations, types, URLs, codes) are stored as numbers.
+ * - All times are in ms since the epoch, by the server's clock.
  */
 const MIGRATIONS = [
   `CREATE TABLE $.names (
@@ -113,18 +115,18 @@ const MIGRATIONS = [
 ]
 
 /**
- * Brings the tables to the version that this code knows, all the steps or none. Any number of processes may do so at
- * once: one does, the others wait for it.
+ * Brings the tables to the version of this code. It runs all steps, or none if one fails. If several processes call it
+ * at once, one of them migrates and the others wait for it.
  *
- * @param schema - As it stands in statements.
- * @throws StoreError `newer` if they are of a later version.
+ * @param schema - The schema's name in double quotes, as in statements.
+ * @throws StoreError `newer` if a newer version wrote the tables.
  */
 export async function migrate(
   connection: Connection,
   schema: string,
   migrations: readonly string[] = MIGRATIONS,
 ): Promise<void> {
-  // Most starts find nothing to do, and may have no right to do it either.
+  // Most starts have nothing to migrate. Then the user needs no right to create tables.
   if (await isCurrent(connection, schema, migrations)) return
   await connection.transact(async (query) => {
     await query('SET LOCAL statement_timeout = 0')
@@ -134,7 +136,7 @@ export async function migrate(
     await query(`CREATE SCHEMA IF NOT EXISTS ${schema}`)
     await query(`CREATE TABLE IF NOT EXISTS ${schema}.version (version integer NOT NULL)`)
     const version = await versionOf({ query }, schema)
-    // The text of a step is the code's own; a function keeps what is in a name from being a pattern.
+    // A function as the replacement: in a string, a `$` of the schema's name would be a replacement pattern.
     for (const step of migrations.slice(version)) {
       await query(step.replaceAll('$.', () => `${schema}.`))
     }
@@ -152,12 +154,12 @@ async function isCurrent(
   if (version <= length) return version === length
   throw new StoreError(
     'newer',
-    `store: the schema ${schema} was written by a newer hookline-destination (it has version ${version}, this one ` +
-      `knows ${length}): use that version, or another schema (?schema=).`,
+    `store: the schema ${schema} was written by a newer hookline-destination (it has version ${version}, and this ` +
+      `version knows only ${length}). Use the newer hookline-destination, or another schema (?schema=).`,
   )
 }
 
-/** 0 if there are no tables yet. */
+/** The version of the tables; 0 if there are none yet. */
 async function versionOf({ query }: Pick<Connection, 'query'>, schema: string): Promise<number> {
   const [table] = await query<{ found: boolean }>('SELECT to_regclass($1) IS NOT NULL AS found', [
     `${schema}.version`,

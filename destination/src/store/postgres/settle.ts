@@ -7,10 +7,10 @@ import { storedState } from './states.js'
 import { NOW, type Tables } from './tables.js'
 
 /**
- * The one statement of a round of settlements: answers the numbers (`n`) of those that were their delivery's latest
- * attempt, and still open.
+ * The statement that carries out a round of settlements. It returns the numbers (`n`) of the settlements that were
+ * accepted.
  *
- * @public - The bench runs it by itself.
+ * @public - The benchmark runs it alone.
  */
 export function settleStatement(schema: string): string {
   return `
@@ -43,7 +43,7 @@ export function settleStatement(schema: string): string {
     SELECT n FROM settled`
 }
 
-/** Writes what came of attempts, and their log. Answers for each whether it was its delivery's latest, and still open. */
+/** Writes the outcomes of attempts and their log. Returns for each settlement whether it was accepted. */
 export function prepareSettle({ query, schema, names, now }: Tables) {
   const settle = settleStatement(schema)
 
@@ -57,7 +57,7 @@ export function prepareSettle({ query, schema, names, now }: Tables) {
   }
 }
 
-/** Of settlements of the same attempt the first counts: one statement can change a row once. */
+/** Keeps only the first settlement of each attempt, because one statement can change a row only once. */
 function firsts(settlements: Settlement[]): { settlement: Settlement; n: number }[] {
   const seen = new Map<DeliveryId, Set<number>>()
   return settlements
@@ -84,7 +84,7 @@ function toGiven({ id, attempt, next, refusedBy, log }: Settlement, n: number, n
   }
 }
 
-/** What is stored of one POST. */
+/** The columns of one row of `attempts`, which is the log of one POST. */
 export function toLogRow(
   { url, code, status, ms, error, response }: AttemptLog,
   names: Pick<Names, 'number'>,

@@ -3,15 +3,15 @@ import { fromStored } from '../text.js'
 import { BACKLOG, DEAD, FRESH } from '../states.js'
 import { NOW, type Tables } from './tables.js'
 
-/** In ms: an answer that came sooner than this is made anew each time. */
+/** In ms: if counting took less than this, every call counts again. */
 const CHEAP_MS = 50
 
-/** An answer that took longer is kept for so many times as long: counting takes a twentieth of a core at most. */
+/** A slower result is kept for this many times its duration. So counting takes at most a twentieth of a core. */
 const KEPT_TIMES = 20
 
 /**
- * Counts what waits. That takes a pass over the index of all that waits, some 100 ms a million; so with a large
- * backlog the answer may be some seconds old.
+ * Counts the deliveries that wait or are dead. This reads a whole index, about 100 ms for a million deliveries. So with
+ * a large backlog the result may be some seconds old.
  */
 export function prepareStats({ query, schema, now }: Tables) {
   const count = `

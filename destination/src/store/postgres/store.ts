@@ -33,17 +33,18 @@ import type { Tables } from './tables.js'
 import { prepareGet, prepareTrace } from './trace.js'
 import { parseUrl } from './url.js'
 
-/** PostgreSQL 15, as the server says it. */
+/** PostgreSQL 15, as `server_version_num` reports it. */
 const OLDEST_VERSION = 150_000
 
-/** Calls are joined up to so many deliveries or settlements: what is more does not get quicker, only later. */
+/** The most deliveries or settlements in a round. Larger rounds are not faster, and their callers wait longer. */
 const ROUND_ITEMS = 2_000
 
 /**
- * Opens a store in a PostgreSQL database, which any number of processes on any number of machines can have at once;
- * see {@link parseUrl} for the URL. The tables are made if they aren't there.
+ * Opens a store in a PostgreSQL database. Any number of processes on any number of machines can use it at once. Missing
+ * tables are created.
  *
- * @param now - The store's clock, ms since the epoch, for tests; without one the server's is the one that counts.
+ * @param url - See {@link parseUrl}.
+ * @param now - The store's clock for tests, in ms since the epoch; by default the server's clock.
  * @throws StoreError `unsupported`, `newer`, `full` or `failed`.
  */
 export async function openPostgres(url: string, now?: () => number): Promise<Store> {
@@ -72,14 +73,14 @@ async function check({ query }: Connection): Promise<void> {
   if (!server || server.version < OLDEST_VERSION) {
     throw new StoreError(
       'unsupported',
-      `store: the server is PostgreSQL ${server?.text ?? ''}: 15 or newer is needed.`,
+      `store: the server runs PostgreSQL ${server?.text ?? ''}. Use version 15 or newer.`,
     )
   }
   if (server.commit === 'off') {
     throw new StoreError(
       'unsupported',
-      'store: the server has synchronous_commit off, and would lose what was accepted: turn it on for this user ' +
-        '(ALTER ROLE … SET synchronous_commit = on).',
+      'store: synchronous_commit is off on the server, so a crash would lose accepted calls. Turn it on for this ' +
+        'user (ALTER ROLE … SET synchronous_commit = on).',
     )
   }
 }

@@ -2,23 +2,23 @@ import type { DeliveryId } from '../../model/delivery.js'
 import { BACKLOG, DEAD } from '../states.js'
 import { NOW, type Tables } from './tables.js'
 
-/** Rows that are looked at in one go. */
+/** The number of rows that one query reads. */
 const SLICE = 500
 
-/** Why a delivery is dead that nobody claimed in all the time that it is kept. */
+/** The reason of a dead letter that waited for longer than the retention. */
 const EXPIRED = 'older than the retention'
 
 interface Row {
   id: DeliveryId
-  /** Whether it is a dead letter, or replayed: those go by the time of that. */
+  /** Whether it is a dead letter or was replayed. Other queries sweep these, by the time of the death or the replay. */
   passed: boolean
   /** Whether its attempt is under way. */
   busy: boolean
 }
 
 /**
- * Deletes what was received, or died, before a time, and is settled; what still waits dies. Any number of processes may
- * sweep at once: none waits for another.
+ * Deletes old settled deliveries, and makes dead letters of old ones that still wait. Any number of processes may sweep
+ * at once, and none waits for another.
  */
 export function prepareSweep({ query, schema, now }: Tables) {
   /** Deletes deliveries and all that belongs to them. */
@@ -40,7 +40,8 @@ export function prepareSweep({ query, schema, now }: Tables) {
        ORDER BY due_at, id LIMIT $3 FOR UPDATE SKIP LOCKED
      ) w LIMIT $3`,
   )
-  // Ids are in the order of arrival, or nearly: what is not old ends the slice's use, not its correctness.
+  // Ids are nearly in the order of arrival. If they are not, an old row may stay until a later sweep, which does no
+  // harm.
   const removeDone = remove(
     'done',
     `SELECT id FROM (SELECT id FROM ${schema}.done ORDER BY id LIMIT $3 FOR UPDATE SKIP LOCKED) oldest
@@ -51,7 +52,7 @@ export function prepareSweep({ query, schema, now }: Tables) {
     FROM (SELECT * FROM ${schema}.waiting WHERE id >= $3 ORDER BY id LIMIT ${SLICE}) oldest
       JOIN ${schema}.deliveries USING (id)
     WHERE received_at < ${NOW} - $2::bigint ORDER BY id`
-  // What was claimed or settled since it was looked at is left alone.
+  // The conditions are checked again: a delivery may have been claimed or settled since `lookAt` read it.
   const bury = `
     WITH chosen AS MATERIALIZED (
       SELECT id FROM ${schema}.waiting
@@ -67,7 +68,7 @@ export function prepareSweep({ query, schema, now }: Tables) {
     SELECT id FROM ${schema}.waiting
     WHERE replayed_at < ${NOW} - $2::bigint AND NOT (leased AND due_at > ${NOW}) ORDER BY replayed_at LIMIT $3`
 
-  /** What waits before this delivery is no more than dead letters, or replayed: spares the way past a million of them. */
+  /** Below this id only dead letters and replayed deliveries wait. A sweep need not read millions of them again. */
   let fromId = 0
 
   const count = async (statement: string, values: unknown[]): Promise<number> => {

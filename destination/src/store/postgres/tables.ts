@@ -1,19 +1,19 @@
 import type { RunQuery } from './connection.js'
 import type { Names } from './names.js'
 
-/** What the statements work on. */
+/** What all statements need. */
 export interface Tables {
   query: RunQuery
-  /** As it stands in statements. */
+  /** The schema's name in double quotes, as in statements. */
   schema: string
   names: Names
-  /** The store's time, where a test sets it; `null` leaves it to the server. */
+  /** The store's time if a test sets it, in ms since the epoch; `null` for the server's clock. */
   now: () => number | null
 }
 
 /**
- * The time at which a statement began, in ms since the epoch, by the server's clock unless `$1` has another. As a
- * subquery it is asked for once, and an index can be searched for it.
+ * The SQL expression for the time at which the statement began, in ms since the epoch: `$1`, or the server's clock if
+ * that is `null`. It is a subquery, so that it is evaluated once and can be a condition of an index.
  */
 export const NOW =
   '(SELECT coalesce($1::bigint, (extract(epoch FROM statement_timestamp()) * 1000)::bigint))'

@@ -11,9 +11,9 @@ type Row = Omit<Copy, 'state' | 'refusedBy'> & {
 }
 
 /**
- * All that is stored of deliveries.
+ * The statement that reads everything that is stored of deliveries.
  *
- * @param which - The part of the statement that says of which: a condition, an order.
+ * @param which - The `WHERE` and `ORDER BY` clauses that select the deliveries.
  */
 export function copyStatement(schema: string, which: string): string {
   return `
@@ -57,14 +57,14 @@ export async function readCopies(
   }))
 }
 
-/** Reads what is stored of one delivery. */
+/** Reads the trace of one delivery. */
 export function prepareGet({ query, schema }: Tables) {
   const statement = copyStatement(schema, 'WHERE d.id = $1')
   return async (id: DeliveryId): Promise<Trace | undefined> =>
     (await readCopies(query, statement, [id])).map(toTrace)[0]
 }
 
-/** Reads what is stored of one message. */
+/** Reads the traces of all deliveries of one message. */
 export function prepareTrace({ query, schema }: Tables) {
   const statement = copyStatement(schema, 'WHERE message_id = $1 ORDER BY d.id')
   return async (messageId: string): Promise<Trace[]> => {

@@ -2,34 +2,36 @@ import { readFileSync } from 'node:fs'
 import type { ConnectionOptions } from 'node:tls'
 import { StoreError } from '../store-error.js'
 
-/** Where a store is, and how it is reached. */
+/** The parts of a store's URL. */
 export interface Address {
-  /** `undefined` leaves each of these four to the environment: PGHOST, PGUSER, PGPASSWORD and their like. */
+  /**
+   * If one of the first five is `undefined`, the driver reads it from the environment: `PGHOST`, `PGUSER` and so on.
+   */
   host: string | undefined
   port: number | undefined
   user: string | undefined
   password: string | undefined
   database: string | undefined
   tls: ConnectionOptions | false
-  /** The schema that has the tables, as it stands in statements. */
+  /** The schema of the tables, in double quotes, as in statements. */
   schema: string
-  /** How the server's own lists name this process. */
+  /** The name of this process in the server's lists, such as `pg_stat_activity`. */
   applicationName: string
-  /** Connections at most, one to listen with aside. */
+  /** The most connections, not counting the one that listens for notifications. */
   connections: number
-  /** How long the server may work at a statement, in ms. */
+  /** How long the server may work on a statement, in ms. */
   statementTimeoutMs: number
-  /** For messages: everything but the password. */
+  /** The URL without password and parameters, for error messages. */
   name: string
 }
 
-/** In which schema the tables are, unless the URL says otherwise. */
+/** The default schema. */
 const SCHEMA = 'hookline'
 
-/** Puts, settlements and claims have one each, and two are left for all else. */
+/** Puts, settlements and claims take one connection each. Two are left for everything else. */
 const CONNECTIONS = 5
 
-/** In ms: far more than any statement takes, far less than anybody waits. */
+/** In ms: far more than any statement needs, but clients do not wait much longer for an answer. */
 const STATEMENT_TIMEOUT_MS = 5_000
 
 const PARAMETERS = [
@@ -45,22 +47,28 @@ const PARAMETERS = [
 ]
 
 /**
- * Takes a store's URL apart: `postgres://user:password@host:port/database`, and parameters.
+ * Parses a store's URL: `postgres://user:password@host:port/database` with parameters.
  *
- * - `schema`: which one has the tables. `connections`: how many at most, one to listen with aside.
- *   `statement_timeout`: in ms; the driver gives up 2 s after that.
- * - `sslmode`: `disable` (the default), `verify-full`, `verify-ca` (any name will do), or `require`, which is taken
- *   for `verify-full`. `sslrootcert`, `sslcert`, `sslkey`: files in PEM.
- * - `host`: a folder, for a Unix socket. `application_name`.
+ * - `schema`: the schema of the tables. The default is `hookline`.
+ * - `connections`: the most connections, from 1 to 100, not counting the one that listens. The default is 5.
+ * - `statement_timeout`: in ms, from 100 to 600,000. The default is 5,000. The driver gives up 2 s later than the
+ *   server.
+ * - `sslmode`: `disable` (the default); `verify-full`; `verify-ca`, which accepts any name in the certificate; or
+ *   `require`, which means the same as `verify-full`.
+ * - `sslrootcert`, `sslcert`, `sslkey`: paths of PEM files.
+ * - `host`: the folder of a Unix socket.
+ * - `application_name`: the default is `hookline-destination`.
  *
- * @throws StoreError `unsupported`, never with the password, if it is no such URL.
+ * @throws StoreError `unsupported` if the URL is not valid. The message never contains the password.
  */
 export function parseUrl(text: string): Address {
   const url = toUrl(text)
   const parameters = url.searchParams
   const unknown = [...parameters.keys()].find((key) => !PARAMETERS.includes(key))
   if (unknown !== undefined) {
-    throw unsupported(`knows no parameter ${unknown}: it takes ${PARAMETERS.join(', ')}`)
+    throw unsupported(
+      `has the unknown parameter ${unknown}: expected one of ${PARAMETERS.join(', ')}`,
+    )
   }
   const address = {
     host: decode(url.hostname) ?? parameters.get('host') ?? undefined,
@@ -85,8 +93,8 @@ export function parseUrl(text: string): Address {
 function toUrl(text: string): URL {
   if (!URL.canParse(text)) {
     throw unsupported(
-      'can not be read: expected postgres://user:password@host:5432/database; what is special in a user or a password ' +
-        'has to be percent-encoded, as in p%40ss for p@ss',
+      'is not valid: expected postgres://user:password@host:5432/database. Percent-encode special characters in the ' +
+        'user and the password, as in p%40ss for p@ss',
     )
   }
   return new URL(text)
@@ -95,18 +103,21 @@ function toUrl(text: string): URL {
 function decode(part: string): string | undefined {
   if (part === '') return undefined
   try {
-    // A literal IPv6 address is in brackets.
+    // A URL has an IPv6 address in brackets, which the driver does not accept.
     return decodeURIComponent(part).replace(/^\[(.*)\]$/, '$1')
   } catch {
-    throw unsupported('has a % that starts no percent-encoding: write %25 for it')
+    throw unsupported(
+      'has a % that does not start a percent-encoding: write %25 for a percent sign',
+    )
   }
 }
 
 function toSchema(name: string): string {
-  // The channel's name and the tables' are made of it, and the server cuts names at 63 bytes.
+  // The channel's name contains the schema's name, and the server cuts names after 63 bytes.
   if (!/^[a-z_][a-z0-9_]{0,39}$/.test(name)) {
     throw unsupported(
-      `has the schema ${JSON.stringify(name)}: expected up to 40 small letters, digits and underscores`,
+      `has the schema ${JSON.stringify(name)}: expected up to 40 lowercase letters, digits and ` +
+        'underscores, without a digit at the start',
     )
   }
   return `"${name}"`
@@ -141,8 +152,8 @@ function toTls(parameters: URLSearchParams): ConnectionOptions | false {
       return { ca, cert, key, rejectUnauthorized: true, checkServerIdentity: () => undefined }
     default:
       throw unsupported(
-        `has sslmode=${mode}: expected verify-full, verify-ca or disable. Nothing that goes on without ` +
-          'verification is taken; a private CA is given as sslrootcert',
+        `has sslmode=${mode}: expected verify-full, verify-ca or disable. Modes that do not verify ` +
+          "the server's certificate are refused. Give a private CA as sslrootcert",
       )
   }
 }

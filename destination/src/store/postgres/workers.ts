@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto'
 import { WORKER_TIMEOUT_MS, type Workers } from '../store.js'
 import { NOW, type Tables } from './tables.js'
 
-/** What the workers share through the database. */
+/** Shares heartbeats and probe permissions with the other workers, through the database. */
 export function createWorkers({
   query,
   schema,

@@ -10,7 +10,7 @@ interface Member {
   sync: number
 }
 
-/** Who belongs to which audience, and what is put for those who join and leave. */
+/** Keeps the members of audiences, and puts the messages about users who join and leave. */
 export function prepareAudience({ database }: Shared, put: ReturnType<typeof preparePut>) {
   const begin = database.prepare(
     `INSERT INTO audiences (name, sync) VALUES (?, 1)
@@ -27,7 +27,10 @@ export function prepareAudience({ database }: Shared, put: ReturnType<typeof pre
   const audienceOf = ({ audience, number }: Sync): number => {
     const row = find.get(toStored(audience), number) as { id: number } | undefined
     if (row) return row.id
-    throw new StoreError('superseded', `A newer list of ${audience} has been begun.`)
+    throw new StoreError(
+      'superseded',
+      `This list of the audience ${audience} is no longer applied: a newer list has started.`,
+    )
   }
 
   const notify = (user: string, messages: readonly MemberMessage[], now: number): void => {

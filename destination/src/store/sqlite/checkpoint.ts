@@ -2,11 +2,10 @@ import { parentPort, workerData, type MessagePort } from 'node:worker_threads'
 import { loadDriver } from './driver.js'
 import type { ThreadData } from './store.js'
 
-// Copies the log back into the file while rounds go on; within a round, all that it puts would wait for that. The
-// engine's thread starts this one, and tells when it has committed. A copy that fails is the engine's to make: it does
-// so once the log is long, and has somebody to tell.
+// Copies the write-ahead log into the database file in a thread of its own. If a round did this, its puts would wait
+// for it. The engine's thread starts this one, and posts a message after each commit.
 
-/** In ms. A page that several rounds change within it is copied once. */
+/** In ms. A page that several rounds change within this time is copied once instead of several times. */
 const GATHER_MS = 250
 
 const port = parentPort as MessagePort
@@ -30,6 +29,6 @@ function copy(): void {
   try {
     database.exec('PRAGMA wal_checkpoint(PASSIVE)')
   } catch {
-    // Said above.
+    // The engine copies the log itself once it is long. Only the calls of the engine can report an error to somebody.
   }
 }

@@ -21,7 +21,7 @@ interface Row {
   body: string | null
 }
 
-/** Leases what is due in a lane, the longest due first. */
+/** Leases due deliveries of a lane, the longest due first. */
 export function prepareClaim({ database, names, counts }: Shared) {
   const due = (state: number): Statement =>
     database.prepare(
@@ -68,7 +68,7 @@ export function prepareClaim({ database, names, counts }: Shared) {
       return rows.map((row) => claimRow(row, FRESH, destination, now))
     }
     const backlog = dueBacklog.all(destination, now, limit) as Row[]
-    // Leases that ran out: their workers are gone.
+    // A lease that has run out makes its delivery due again: the attempt was never settled.
     const lapsed = dueLeased.all(destination, now, limit) as Row[]
     const isLapsed = new Set(lapsed)
     const rows = lapsed.length === 0 ? backlog : [...backlog, ...lapsed].sort(byDue).slice(0, limit)

@@ -15,25 +15,25 @@ import { prepareSweep } from './sweep.js'
 import { StateCounts } from './state-counts.js'
 import { prepareGet, prepareTrace } from './trace.js'
 
-/** In KB. Holds the inner pages of all indexes and the newest of the rest; the system's cache has the others. */
+/** In KB: enough for the inner pages of all indexes and the newest other pages. The system's cache has the rest. */
 const CACHE_KB = 32_768
 
 /**
- * In pages, 16 MB. Beyond it a round copies the log back itself: under a load that lets `checkpoint.ts` never come to its
- * end, and so that the log does not take the room that the file needs on a disk that is nearly full.
+ * In pages (16 MB). When the log is longer, a round copies it into the file itself. `checkpoint.ts` may never finish
+ * under a heavy load, and on a nearly full disk the log must not take the room that the file needs.
  */
 const CHECKPOINT_PAGES = 4_000
 
-/** In bytes. A log that grew beyond this, while a backup was read for instance, is cut again. */
+/** In bytes. A log that has grown beyond this, for example during a backup, is cut back to this size. */
 const WAL_BYTES = 67_108_864
 
-/** In ms: how long a round waits for another program that writes to the file. */
+/** In ms: how long a round waits while another program writes to the file. */
 const BUSY_MS = 5_000
 
 /** An open database with all its statements prepared. */
 export type Connection = ReturnType<typeof connect>
 
-/** Opens the file, and brings its tables up to date. */
+/** Opens the file and brings its tables up to date. */
 export function connect(open: OpenDatabase, path: string) {
   const database = open(path)
   try {
@@ -43,7 +43,7 @@ export function connect(open: OpenDatabase, path: string) {
     database.exec(`PRAGMA journal_size_limit = ${WAL_BYTES}`)
     database.exec(`PRAGMA wal_autocheckpoint = ${CHECKPOINT_PAGES}`)
     database.exec(`PRAGMA cache_size = -${CACHE_KB}`)
-    // On macOS a plain fsync leaves the data in the drive's own cache. Elsewhere these change nothing.
+    // On macOS, fsync alone leaves data in the drive's cache, which a power cut loses. Other systems ignore both.
     database.exec('PRAGMA fullfsync = ON')
     database.exec('PRAGMA checkpoint_fullfsync = ON')
     return prepare(database)
@@ -70,7 +70,7 @@ function prepare(database: Database) {
     ...shared,
     begin: database.prepare('BEGIN IMMEDIATE'),
     commit: database.prepare('COMMIT'),
-    /** The cheapest query that reads the file. */
+    /** Runs the cheapest query that reads the file. */
     ping: (): void => {
       ping.get()
     },

@@ -5,7 +5,7 @@ import type { Shared } from './shared.js'
 import { stateNumber } from '../states.js'
 import { prepareCopies } from './trace.js'
 
-/** Takes deliveries over from another store, and gives them to one. */
+/** Copies deliveries to and from another store. */
 export function prepareCopy(shared: Shared) {
   const { database, names, counts, ids } = shared
   const count = database.prepare('SELECT count(*) AS count FROM deliveries')

@@ -1,10 +1,10 @@
 import type BetterSqlite from 'better-sqlite3'
 import { StoreError } from '../store-error.js'
 
-/** Which SQLite is used. */
+/** A package that contains SQLite. */
 export type DriverName = 'node:sqlite' | 'better-sqlite3'
 
-/** What a column holds. */
+/** A value of a column. */
 export type Value = string | number | null
 
 /** A prepared statement. */
@@ -15,17 +15,17 @@ export interface Statement {
   all(...values: Value[]): unknown[]
 }
 
-/** One connection. Everything is synchronous; errors are the driver's own. */
+/** One connection. All calls are synchronous and throw the errors of the driver. */
 export interface Database {
   exec(sql: string): void
   prepare(sql: string): Statement
   close(): void
 }
 
-/** Opens a file, and makes it if it isn't there. */
+/** Opens a file, and creates it if it does not exist. */
 export type OpenDatabase = (path: string) => Database
 
-/** The part of `node:sqlite` that is used; the types of the oldest Node that is supported don't have it. */
+/** The part of `node:sqlite` that is used here. The types of the oldest supported Node do not include it. */
 interface NodeSqlite {
   DatabaseSync: new (path: string) => {
     exec(sql: string): void
@@ -39,9 +39,10 @@ interface NodeSqlite {
 }
 
 /**
- * Finds SQLite: the runtime's own from Node 22.13 on, else better-sqlite3.
+ * Loads a SQLite driver.
  *
- * @throws StoreError `unsupported` if there is neither.
+ * @param name - By default `node:sqlite` where Node has it (22.13 and newer), else better-sqlite3.
+ * @throws StoreError `unsupported` if the driver can't be loaded.
  */
 export async function loadDriver(name?: DriverName): Promise<OpenDatabase> {
   const node = name === 'better-sqlite3' ? undefined : nodeSqlite()
@@ -49,7 +50,7 @@ export async function loadDriver(name?: DriverName): Promise<OpenDatabase> {
   if (name === 'node:sqlite') {
     throw new StoreError(
       'unsupported',
-      `Node ${process.versions.node} has no node:sqlite: use Node 22.13 or newer.`,
+      `Node ${process.versions.node} has no node:sqlite. Use Node 22.13 or newer.`,
     )
   }
   const better = await betterSqlite()
@@ -57,7 +58,7 @@ export async function loadDriver(name?: DriverName): Promise<OpenDatabase> {
 }
 
 function nodeSqlite(): NodeSqlite | undefined {
-  // The module is fit for use; that its API may still change is for this file to know, not for every operator's log.
+  // Node warns that the API of node:sqlite may still change. Operators can't act on this, so their logs omit it.
   const emitWarning = process.emitWarning.bind(process)
   process.emitWarning = (warning: string | Error, ...rest: never[]): void => {
     if (!String(warning).includes('SQLite is an experimental feature'))
@@ -73,13 +74,13 @@ function nodeSqlite(): NodeSqlite | undefined {
 async function betterSqlite(): Promise<typeof BetterSqlite> {
   try {
     const { default: Better } = await import('better-sqlite3')
-    // The import finds JavaScript; that the part that was compiled is there shows at the first use.
+    // The import succeeds even if the compiled part is missing. Only the first use loads that part.
     new Better(':memory:').close()
     return Better
   } catch (cause) {
     throw new StoreError(
       'unsupported',
-      "better-sqlite3 can't be loaded, and this is the SQLite for Node before 22.13: use Node 22.13 or newer, " +
+      "better-sqlite3 can't be loaded, and Node before 22.13 has no SQLite of its own. Use Node 22.13 or newer, " +
         'or install a C++ compiler, make and Python, and then run `npm rebuild better-sqlite3`.',
       { cause },
     )

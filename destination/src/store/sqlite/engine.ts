@@ -7,24 +7,27 @@ import { lock } from './lock.js'
 import type { Answer, Query, Result, Round, RoundResult } from './round.js'
 
 /**
- * Runs rounds on a file. Synchronous, for a thread of its own.
+ * Runs rounds on a file. All calls block, so the engine needs a thread of its own.
  *
- * A put, a copy, or a replay is on the disk before its round returns. A round without puts is not waited for: what a power cut takes
- * of it, claims and settlements, comes back as attempts made twice. The end of the process takes nothing.
+ * A put, a copy or a replay is synced to the disk before its round returns. A round without puts is not synced, which
+ * is faster. A power cut may lose its claims and settlements: then their deliveries are sent again. The end of the
+ * process alone loses nothing.
  */
 export class Engine {
   readonly #open: OpenDatabase
   readonly #path: string
   readonly #lock: Database
-  /** There is none after an error that may have left it unfit; the next round opens another. */
+  /** `undefined` after an error that may have broken the connection. The next round opens a new one. */
   #connection: Connection | undefined
   #isDurable: boolean | undefined
   #sweepFromId = 0
 
   /**
-   * Opens the file, and makes what a process that ended left leased due again: the lock says that it is gone.
+   * Opens the file, and makes all leased deliveries due. The lock proves that the process that had leased them has
+   * ended.
    *
-   * @throws StoreError
+   * @param now - Ms since the epoch.
+   * @throws StoreError `locked`, `newer`, `full` or `failed`.
    */
   constructor(open: OpenDatabase, path: string, now: number) {
     this.#open = open
@@ -40,7 +43,7 @@ export class Engine {
     }
   }
 
-  /** Never throws: what failed is in the result. */
+  /** Runs a round. It never throws: errors are in the result. */
   run(round: Round): RoundResult {
     const { settlements, deliveries, claims } = round
     const outcome = this.#attempt(deliveries.length > 0, round)
@@ -55,7 +58,7 @@ export class Engine {
         answers: this.#answers(round),
       }
     }
-    // What is small may find room where new bodies don't, and the work goes on.
+    // On a nearly full disk, settlements and claims may still fit where new bodies do not. So deliveries continue.
     return { ...this.run({ ...round, deliveries: [] }), put: { failure } }
   }
 
@@ -140,7 +143,7 @@ export class Engine {
     return changed
   }
 
-  /** What is purged is overwritten, in the file and in its log: it is not to be found by looking at the bytes. */
+  /** Overwrites what it deletes, in the file and in its log, so that nobody finds it in the bytes of the files. */
   #purge(name: string, from: number): Purged {
     const set = (pragma: string) => {
       this.#translate(() => {
@@ -154,7 +157,7 @@ export class Engine {
     return purged
   }
 
-  /** Does it all, or nothing. */
+  /** Runs `work` in a transaction. If it throws, nothing is changed. */
   #transact<T>(isDurable: boolean, work: (connection: Connection) => T): T {
     return this.#translate(() => {
       const connection = this.#connected()
@@ -183,7 +186,7 @@ export class Engine {
     try {
       database.exec('ROLLBACK')
     } catch {
-      // SQLite has rolled back by itself, as it does after most errors of writing.
+      // SQLite has already rolled back, as it does after most write errors.
     }
   }
 
@@ -199,7 +202,7 @@ export class Engine {
     try {
       database?.close()
     } catch {
-      // Nothing that was acknowledged waits for it.
+      // Everything that was acknowledged is committed, so a failed close loses nothing.
     }
   }
 
@@ -207,9 +210,9 @@ export class Engine {
     try {
       return work()
     } catch (error) {
-      // What there is room for is asked before closing changes it.
+      // This checks whether the disk is full, so it comes before #disconnect(): closing may free room.
       const storeError = toStoreError(error, this.#path)
-      // After anything but a lack of room or of patience, a new connection is the surer one.
+      // After any other error than a full disk, a superseded sync or a busy file, the connection may be broken.
       const isFit = ['full', 'superseded'].includes(storeError.code)
       if (!isFit && resultCode(error) !== 'SQLITE_BUSY') this.#disconnect()
       throw storeError

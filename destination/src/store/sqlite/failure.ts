@@ -1,7 +1,7 @@
 import { closeSync, openSync, rmSync, statSync, writeSync } from 'node:fs'
 import { StoreError } from '../store-error.js'
 
-/** SQLite's primary result codes that are told apart: https://www.sqlite.org/rescode.html */
+/** SQLite's primary result codes that are handled differently: https://www.sqlite.org/rescode.html */
 const CODES: Record<number, string> = {
   5: 'SQLITE_BUSY',
   8: 'SQLITE_READONLY',
@@ -12,13 +12,13 @@ const CODES: Record<number, string> = {
   26: 'SQLITE_NOTADB',
 }
 
-/** What the system calls it when there is no room: on the device, in the quota, in the process's limit. */
+/** The system's error codes for no room: the device is full, the quota is used up, the file has reached its limit. */
 const NO_ROOM = new Set(['ENOSPC', 'EDQUOT', 'EFBIG'])
 
-/** More than the largest thing that SQLite makes beside the file at once, which is the 32 KB of its shared memory. */
+/** Larger than any file that SQLite creates at once next to the database: its shared memory takes 32 KB. */
 const PROBE_BYTES = 65_536
 
-/** The primary result code of either driver's error; `undefined` if it is none of those that are told apart. */
+/** The primary result code of an error of either driver; `undefined` if {@link CODES} does not have it. */
 export function resultCode(error: unknown): string | undefined {
   const { errcode, code } = error as { errcode?: unknown; code?: unknown }
   if (typeof errcode === 'number') return CODES[errcode & 0xff]
@@ -26,7 +26,7 @@ export function resultCode(error: unknown): string | undefined {
   return Object.values(CODES).find((name) => code === name || code.startsWith(`${name}_`))
 }
 
-/** What SQLite, or the file system, said, as the store says it. */
+/** Turns an error of SQLite or of the file system into a StoreError that says what to do. */
 export function toStoreError(error: unknown, path: string): StoreError {
   if (error instanceof StoreError) return error
   const code = resultCode(error)
@@ -34,7 +34,7 @@ export function toStoreError(error: unknown, path: string): StoreError {
   if (isFull(error, code, path)) {
     return new StoreError(
       'full',
-      `No room to write ${path}: free some, and it goes on by itself.`,
+      `There is no room to write ${path}. Free some disk space: writing then continues automatically.`,
       {
         cause: error,
       },
@@ -53,32 +53,32 @@ function explain(
     case 'SQLITE_NOTADB':
     case 'SQLITE_CORRUPT':
       return (
-        `${path} is damaged, or no database (${text}): put a backup in its place, ` +
-        'or move it away, and its -wal and -shm with it, to start with an empty one.'
+        `${path} is damaged or is not a SQLite database (${text}). Put a backup in its place, ` +
+        'or move it away together with its -wal and -shm files to start with an empty store.'
       )
     case 'SQLITE_CANTOPEN':
     case 'SQLITE_READONLY':
     case 'EACCES':
     case 'EPERM':
     case 'EROFS':
-      return `${path} can't be written (${text}): its folder, and the files in it, must belong to the user that runs this.`
+      return `${path} can't be written (${text}). Its folder and the files in it must belong to the user that runs this process.`
     case 'SQLITE_BUSY':
-      return `Another program holds ${path} (${text}): end what writes to it.`
+      return `Another program has locked ${path} (${text}). End the program that writes to it.`
     default:
-      return `${path}: ${text}.`
+      return `SQLite can't use ${path}: ${text}.`
   }
 }
 
 /**
- * SQLite says "full" for a full device alone; a full quota and a file at its largest are I/O errors, and what the
- * system said of them is not handed on. So it is asked again.
+ * SQLite reports `SQLITE_FULL` only for a full device. A used-up quota and a file at its size limit are plain I/O
+ * errors, without the system's error code. So this tries to write a file itself.
  */
 function isFull(error: unknown, code: string | undefined, path: string): boolean {
   if (code === 'SQLITE_FULL' || NO_ROOM.has(String(codeOf(error)))) return true
   return (code === 'SQLITE_IOERR' || code === 'SQLITE_CANTOPEN') && !hasRoom(path)
 }
 
-/** Tries to write as much, as far from a file's start, as the database would. The file is sparse. */
+/** Writes as much, at the same offset, as the database would: size limits apply to the offset. The file is sparse. */
 function hasRoom(path: string): boolean {
   const probe = `${path}-probe`
   try {

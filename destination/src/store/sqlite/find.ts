@@ -7,14 +7,14 @@ import type { Shared } from './shared.js'
 import type { Statement, Value } from './driver.js'
 import { DEAD, stateNumber } from '../states.js'
 
-/** Deliveries are looked at in cuts of so many ids: those of the index `by_user`. */
+/** A search reads cuts of 4,096 ids, which are the cuts of the index `by_user`. */
 const CUT_BITS = 12
 const CUT = 2 ** CUT_BITS
 
-/** In ms: after so long a search gives way to the rounds that wait, at the end of a cut. */
+/** In ms: a search stops after the cut in which this time is over, so that rounds do not wait longer. */
 const SEARCH_MS = 6
 
-/** What is looked for, and where. */
+/** One call of a search, as `Store.find` takes it. */
 export interface Search {
   filter: Filter
   before: DeliveryId | undefined
@@ -36,12 +36,12 @@ interface Row {
   dueAt: number
 }
 
-/** A part of a condition, with the value that stands for its `?`. */
+/** A part of a condition, with the value of its `?`. */
 type Term = [sql: string, value?: Value]
 
 /**
- * Looks for deliveries, the newest first: a message by its index, a user cut by cut by its index, and all else by
- * reading cut by cut.
+ * Searches deliveries, the newest first. It finds a message in the index `by_message`, and a user in the index
+ * `by_user`, cut by cut. For other filters it reads all rows, cut by cut.
  */
 export function prepareFind({ database, names, counts, ids }: Shared) {
   const statements = new Map<string, Statement>()
@@ -75,13 +75,13 @@ export function prepareFind({ database, names, counts, ids }: Shared) {
     }
   }
 
-  /** What is not the way to find them; `undefined` if nothing can match. */
+  /** The conditions on everything but id, user and message; `undefined` if nothing can match. */
   const termsOf = (filter: Filter): Term[] | undefined => {
     const terms: Term[] = []
     const { states, event, since, until } = filter
     if (states) {
       const numbers = states.map((state) => stateNumber(state)).sort((a, b) => a - b)
-      // Of what waits or is dead it is known whether there is any.
+      // The counts know whether any delivery waits or is dead. If none does, nothing has to be read.
       if (!numbers.some((n) => n > DEAD || counts.destinationsIn(n).next().done === false))
         return undefined
       terms.push([`state IN (${numbers.join()})`])
@@ -99,7 +99,7 @@ export function prepareFind({ database, names, counts, ids }: Shared) {
     return terms
   }
 
-  /** Rows from `from` on, down to the first of them all; gives up where the time is over. */
+  /** Reads rows with ids below `from`, down to the oldest. It stops when the time is over. */
   const look = (filter: Filter, terms: Term[], from: number, limit: number) => {
     const { user } = filter
     const { id: firstId } = oldest.get() as { id: number | null }

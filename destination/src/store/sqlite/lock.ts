@@ -4,13 +4,13 @@ import { StoreError } from '../store-error.js'
 import type { Database, OpenDatabase } from './driver.js'
 import { resultCode } from './failure.js'
 
-/** Enough for a process that was killed a moment ago to be gone. */
+/** In ms. A process that was just killed releases the lock within this time. */
 const PATIENCE_MS = 500
 
 /**
- * Takes a store's file for this process, until the connection that it returns is closed. The lock is one that SQLite
- * takes on a second, empty file: the system lets go of it when the process ends, however it ends, and the store's own
- * file can still be read by others, a backup for one.
+ * Locks a store's file for this process until the returned connection is closed. It is a lock of SQLite on a second,
+ * empty file. The system releases it when the process ends, even if it is killed. Other programs, such as a backup, can
+ * still read the store's own file.
  *
  * @throws StoreError `locked` if another process has it.
  */
@@ -27,8 +27,8 @@ export function lock(open: OpenDatabase, path: string): Database {
     if (resultCode(cause) !== 'SQLITE_BUSY') throw cause
     throw new StoreError(
       'locked',
-      `${path} is the store of another running process: end that one, or name another file ` +
-        `(\`fuser ${file}\` tells which it is).`,
+      `${path} is the store of another running process. End that process, or name another file ` +
+        `(\`fuser ${file}\` shows which process it is).`,
       { cause },
     )
   }
@@ -37,8 +37,8 @@ export function lock(open: OpenDatabase, path: string): Database {
 }
 
 /**
- * Makes a file that only its owner can read, if there is none. SQLite gives its other files the same mode. It is
- * never opened if it is there: by POSIX, closing it would let go of all locks that this process has on it.
+ * Creates a file that only its owner can read, if there is none. SQLite gives its other files the same mode. An
+ * existing file is not opened: by POSIX, closing it would release all locks that this process has on it.
  */
 function createPrivate(path: string): void {
   try {

@@ -1,12 +1,15 @@
 import { fromStored, toStored } from '../text.js'
 import type { Database, Statement } from './driver.js'
 
-/** The names that come back in each row, as numbers. There are few: those in the settings, and those that were. */
+/**
+ * Numbers for the names that rows repeat: sources, destinations, types, URLs and codes. There are few of them, from the
+ * present and former settings, so all are kept in memory.
+ */
 export class Names {
   readonly #insert: Statement
   readonly #numbers = new Map<string, number>()
   readonly #names = new Map<number, string>()
-  /** Those that the open transaction has added. */
+  /** The names that the open transaction has added. A rollback forgets them. */
   #added: string[] = []
 
   constructor(database: Database) {
@@ -17,17 +20,17 @@ export class Names {
     }
   }
 
-  /** The number of a name, which it gets now if it has none. For use in a transaction. */
+  /** The number of a name. A new name gets one, so call this only in a transaction. */
   number(name: string): number {
     return this.#numbers.get(name) ?? this.#add(name)
   }
 
-  /** The number of a name; `undefined` if no row has it. */
+  /** The number of a name; `undefined` if it has none, and then no row has the name. */
   find(name: string): number | undefined {
     return this.#numbers.get(name)
   }
 
-  /** The name of a number that a row has. */
+  /** The name for the number in a row. */
   name(id: number): string {
     return this.#names.get(id) ?? ''
   }

@@ -4,7 +4,7 @@ import { toStored } from '../text.js'
 import type { Shared } from './shared.js'
 import { DEAD } from '../states.js'
 
-/** Deletes what is stored of a user, but for the deletions themselves: those are still to be sent. */
+/** Deletes what is stored of a user, except `delete` messages: they still have to be sent. */
 export function preparePurge({ database, names, counts }: Shared) {
   const bounds = database.prepare(
     'SELECT min(id) >> 12 AS first, max(id) >> 12 AS last FROM deliveries',

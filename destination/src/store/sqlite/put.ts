@@ -4,7 +4,7 @@ import { toStored } from '../text.js'
 import type { Shared } from './shared.js'
 import { LEASED, stateNumber } from '../states.js'
 
-/** Adds a delivery; `undefined` if the store has it. */
+/** Adds a delivery and returns its id; `undefined` if the store already has it. */
 export function preparePut({ database, names, counts, ids }: Shared) {
   const insert = database.prepare(
     `INSERT INTO deliveries (id, message_id, source, destination, type, user, event, state, attempt, due_at,

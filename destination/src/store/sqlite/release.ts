@@ -1,7 +1,7 @@
 import type { Shared } from './shared.js'
 import { BACKLOG, DEAD, LEASED } from '../states.js'
 
-/** Makes all that is leased due at once. Its attempts count: whether they reached anybody is not known. */
+/** Makes all leased deliveries due at once. Their attempts count, because they may have reached an endpoint. */
 export function prepareRelease({ database, counts }: Shared) {
   const release = database.prepare(
     `UPDATE deliveries INDEXED BY waiting SET state = ${BACKLOG}, due_at = ?

@@ -2,7 +2,7 @@ import type { DeliveryId } from '../../model/delivery.js'
 import type { Shared } from './shared.js'
 import { BACKLOG, DEAD, DONE } from '../states.js'
 
-/** Sends a dead letter on its way again, or one that has arrived if it is asked for. Answers whether it did. */
+/** Replays a dead letter and, with `withDone`, a delivered message. Returns whether it did. */
 export function prepareReplay({ database, counts }: Shared) {
   const find = database.prepare('SELECT destination, state FROM deliveries WHERE id = ?')
   const revive = database.prepare(

@@ -14,11 +14,13 @@ import type { Left, MemberMessage, Purged, Sync } from '../store.js'
 import type { StoreErrorCode } from '../store-error.js'
 
 /**
- * All that was asked while the round before was under way. Settlements, then puts, then claims are one transaction;
- * the queries come after it.
+ * All calls that came while the previous round was under way. Settlements, puts and claims run in this order in one
+ * transaction. The queries run after it.
  */
 export interface Round {
-  /** The store's time: the clock is on the other side of the thread's wall. */
+  /**
+   * The store's time in ms since the epoch. The thread can't call the clock, which is a function of the main thread.
+   */
   now: number
   settlements: Settlement[]
   deliveries: NewDelivery[]
@@ -26,7 +28,7 @@ export interface Round {
   queries: Query[]
 }
 
-/** What is asked one by one. */
+/** A call that runs by itself, outside the transaction of the round. */
 export type Query =
   | { ask: 'ping' }
   | { ask: 'trace'; messageId: string }
@@ -45,7 +47,7 @@ export type Query =
   | { ask: 'hasUser'; user: string }
   | { ask: 'purgeUser'; user: string; from: number }
 
-/** What came of a query. */
+/** The result of a query. */
 export type Answer =
   | Trace[]
   | Trace
@@ -62,7 +64,7 @@ export type Answer =
   | Left
   | Purged
 
-/** What came of a round: for each thing that was asked, in its order. */
+/** The results of a round, in the order of its items. */
 export interface RoundResult {
   /** Whether each settlement was accepted. */
   settled: Result<boolean[]>
@@ -71,10 +73,10 @@ export interface RoundResult {
   answers: Result<Answer>[]
 }
 
-/** A value, or why there is none. */
+/** A value, or the error. */
 export type Result<T> = { value: T } | { failure: Failure }
 
-/** A StoreError, in the shape in which it can leave the thread. */
+/** A StoreError as a plain object: messages between threads do not keep the class. */
 export interface Failure {
   code: StoreErrorCode
   message: string

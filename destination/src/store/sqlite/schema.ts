@@ -5,19 +5,20 @@ import type { Database } from './driver.js'
 const APPLICATION_ID = 0x686f6f6b
 
 /**
- * Each takes the schema one version further; the version is how many have been run. Those that were published
- * are never changed.
+ * Each step raises the schema by one version. The version is the number of steps that have run. Never change a step
+ * that was published.
  *
- * Bodies have a table of their own: what changes with each attempt is small then, dense, and never rewrites a body.
- * Names that come back in each row (sources, destinations, types, URLs, codes) are numbers.
+ * Bodies have their own table: so the rows that change with each attempt stay small, and no attempt rewrites a body.
+ * Names that many rows repeat (sources, destinations, types, URLs, codes) are stored as numbers.
  *
- * - `by_message` knows the duplicates, and serves traces. Ids that start with the time, as version 7 UUIDs do, cost
- *   half of what random ones do: theirs end up side by side in it.
- * - `waiting` leads a claim straight to the longest due of its lane, past nobody else's. For a dead letter `due_at`
- *   is the time of its death.
- * - `by_user` is cut into 4,096 deliveries each: a write touches the newest cut alone, which stays in memory
- *   (whole, it would cost as much as all the rest). A search asks for each `id >> 12` from the newest down.
- * - `replayed` has what waits again, or has arrived, since its replay: it goes by the time of that.
+ * - `by_message` finds duplicates and traces. Message ids that start with the time, such as version 7 UUIDs, cost half
+ *   as much as random ones, because new ids are neighbours in the index.
+ * - `waiting` leads a claim directly to the longest due deliveries of its lane, without passing others. For a dead
+ *   letter `due_at` is the time of its death.
+ * - `by_user` is cut into parts of 4,096 deliveries: a write changes only the newest part, which stays in memory. An
+ *   index that is not cut would cost as much as everything else together. A search looks into each `id >> 12`, the
+ *   newest first.
+ * - `replayed` finds deliveries that wait or have arrived since a replay: their retention counts from the replay.
  */
 const MIGRATIONS = [
   `CREATE TABLE names (
@@ -83,15 +84,15 @@ const MIGRATIONS = [
 ]
 
 /**
- * Brings the tables to the version that this code knows, all the steps or none.
+ * Brings the tables to the version of this code. It runs all steps, or none if one fails.
  *
- * @throws StoreError `newer` if they are of a later version; `failed` if the file is another program's.
+ * @throws StoreError `newer` if a newer version wrote the file; `failed` if the file belongs to another program.
  */
 export function migrate(database: Database, path: string, migrations = MIGRATIONS): void {
   if (!isOurs(database)) {
     throw new StoreError(
       'failed',
-      `${path} is a database of another program: name another file for the store.`,
+      `${path} is a database of another program. Name another file for the store.`,
     )
   }
   const version = pragma(database, 'user_version')
@@ -99,8 +100,8 @@ export function migrate(database: Database, path: string, migrations = MIGRATION
   if (version > migrations.length) {
     throw new StoreError(
       'newer',
-      `${path} was written by a newer hookline-destination (its schema is ${version}, this one knows ` +
-        `${migrations.length}): use that version, or a store of its own.`,
+      `${path} was written by a newer hookline-destination: its schema has version ${version}, and this version ` +
+        `knows only ${migrations.length}. Use the newer hookline-destination, or name another file for the store.`,
     )
   }
   database.exec('BEGIN IMMEDIATE')

@@ -5,7 +5,7 @@ import type { Shared } from './shared.js'
 import { toNullable, toRefusedBy } from '../rows.js'
 import { DEAD, LEASED, stateNumber } from '../states.js'
 
-/** Writes what came of an attempt, and its log. Answers whether it was its delivery's latest, and still open. */
+/** Writes the outcome of an attempt and its log. Returns `false` if the settlement is refused. */
 export function prepareSettle({ database, names, counts }: Shared) {
   const find = database.prepare(
     `SELECT destination, due_at AS dueAt FROM deliveries WHERE id = ? AND attempt = ? AND state = ${LEASED}`,
@@ -26,7 +26,7 @@ export function prepareSettle({ database, names, counts }: Shared) {
     const dueAt = next.state === 'backlog' ? now + Math.round(next.delayMs) : now
     const reason = next.state === 'dead' ? toStored(next.reason) : null
     update.run(state, dueAt, toRefusedBy(refusedBy), reason, id)
-    // The dead go by the time of their death.
+    // The retention of a dead letter counts from its death, not from a replay.
     if (state === DEAD) forget.run(id)
     for (const [post, { url, code, status, ms, error, response }] of log.entries()) {
       insertLog.run(

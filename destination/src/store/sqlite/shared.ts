@@ -2,7 +2,7 @@ import type { Database } from './driver.js'
 import type { Names } from './names.js'
 import type { StateCounts } from './state-counts.js'
 
-/** What the statements share. */
+/** The state of a connection that its statements share. */
 export interface Shared {
   database: Database
   names: Names

@@ -4,32 +4,36 @@ import type { Names } from './names.js'
 import { BACKLOG, DEAD, FRESH, LEASED, SKIPPED } from '../states.js'
 
 /**
- * So many rows are passed at once in search of the oldest that waits. After a replay of old ones there can be millions
- * between it and the next: until those are passed, the age that is told is more than the true one.
+ * The most rows that one call reads to find the oldest delivery that waits. After a replay of old deliveries there can
+ * be millions of rows between two that wait. Until the search has passed them, the reported age is too high.
  */
 const LOOK = 20_000
 
-/** What one destination has. */
+/** The counts of one destination. */
 interface Counts {
-  /** By state. Of those that aren't counted at opening, done and skipped, the numbers mean nothing. */
+  /**
+   * By the number of the state. Only those up to DEAD are right: done and skipped deliveries are not counted at
+   * opening.
+   */
   states: number[]
-  /** No delivery before this one is unsettled. */
+  /** Every delivery with a lower id is settled. */
   oldestId: number
 }
 
 /**
- * Counts what waits, so that nobody has to: asking costs the same with a million rows waiting as with none. Filled
- * at opening by one pass over the index of what waits, then kept up by each transaction that is committed.
+ * How many deliveries each destination has in each state. Reading the counts costs the same with a million waiting rows
+ * as with none. Opening the store fills them with one pass over the index `waiting`, and each committed transaction
+ * updates them.
  */
 export class StateCounts {
   readonly #counts = new Map<number, Counts>()
   readonly #oldest: Statement
   readonly #from: Statement
-  /** What the open transaction has changed: destination, state before, state after, delivery; four at a time. */
+  /** The changes of the open transaction, four numbers each: destination, old state, new state, id of the delivery. */
   #moves: number[] = []
 
   constructor(database: Database) {
-    // Goes forward from where it found one last, and never through bodies.
+    // Reads rows in the order of ids from the last result on. An index would not help: `waiting` is sorted by due time.
     this.#oldest = database.prepare(
       `SELECT id, received_at AS receivedAt FROM deliveries NOT INDEXED
        WHERE id >= ? AND id < ? AND destination = ? AND state <= ${LEASED} ORDER BY id LIMIT 1`,
@@ -49,7 +53,7 @@ export class StateCounts {
     }
   }
 
-  /** Notes that a delivery changes its state; `undefined` is that of one which is not there, before or after. */
+  /** Records that a delivery changes its state. `from` is `undefined` for a new delivery, `to` for a deleted one. */
   move(destination: number, from: number | undefined, to: number | undefined, id: number): void {
     this.#moves.push(destination, from ?? SKIPPED, to ?? SKIPPED, id)
   }
@@ -66,7 +70,7 @@ export class StateCounts {
     this.#moves = []
   }
 
-  /** The destinations that have deliveries of a state. */
+  /** The numbers of the destinations that have deliveries in a state. */
   *destinationsIn(state: number): Generator<number> {
     for (const [destination, { states }] of this.#counts) {
       if ((states[state] ?? 0) > 0) yield destination

@@ -19,17 +19,17 @@ import type { DriverName } from './driver.js'
 import type { Answer, Failure, Query, Result, Round, RoundResult } from './round.js'
 import { flattenDeliveries, flattenSettlements, type Flat } from './wire.js'
 
-/** What the thread is started with. */
+/** The data that the thread starts with. */
 export interface ThreadData {
   path: string
   driver: DriverName | undefined
   now: number
 }
 
-/** The thread's first word: it has the file, or why not. */
+/** The first message of the thread: the file is open, or the error. */
 export type Opened = Result<undefined>
 
-/** A round on its way to the thread. */
+/** A round as it is sent to the thread. */
 export type Sent = Omit<Round, 'deliveries' | 'settlements'> & {
   deliveries: Flat
   settlements: Flat
@@ -44,11 +44,12 @@ interface RoundCalls {
 }
 
 /**
- * Opens a store in a file, which one process at a time can have; folder and file are made if they aren't there, for
- * their owner alone. The disk has to be a local one: locks and syncs of network file systems are not to be trusted.
+ * Opens a store in a file. Only one process at a time can use it. If the folder and the file do not exist, they are
+ * created, and only their owner can read them. The disk must be local: the locks and syncs of network file systems are
+ * not reliable.
  *
- * SQLite runs in a thread of its own, so that nobody else waits for the disk. One round is under way at a time; what
- * is asked meanwhile makes the next: the slower the disk, the larger the rounds.
+ * SQLite runs in a thread of its own, so that requests do not wait for the disk. One round is under way at a time.
+ * Calls that come meanwhile make the next one: the slower the disk, the larger the rounds.
  *
  * @param now - The store's clock: ms since the epoch.
  * @throws StoreError `locked`, `newer`, `unsupported`, `full` or `failed`.
@@ -70,13 +71,13 @@ async function firstWord(thread: Worker): Promise<Opened> {
     const [opened] = (await once(thread, 'message')) as [Opened]
     return opened
   } catch (cause) {
-    throw new StoreError('failed', "The store's thread can't start.", { cause })
+    throw new StoreError('failed', "The store's thread could not start.", { cause })
   }
 }
 
 /**
- * The main thread's end. If the thread dies, what is under way fails, and so does every later call: whoever has the
- * store has to open it again.
+ * The store as the main thread uses it. If the store's thread dies, the calls under way fail, and so does every later
+ * call: the store has to be opened again.
  */
 class SqliteStore implements Store {
   readonly #thread: Worker
@@ -85,7 +86,7 @@ class SqliteStore implements Store {
   #waiting = noCalls()
   #underWay: RoundCalls | undefined
   #isScheduled = false
-  /** Why nothing more is taken. */
+  /** The error of every further call: the store is closed, or its thread has died. */
   #over: StoreError | undefined
 
   constructor(thread: Worker, now: () => number) {
@@ -190,14 +191,14 @@ class SqliteStore implements Store {
     return this.#ask([query], [] as Answer, (calls) => calls.queries)
   }
 
-  /** Adds a call to the next round. One of nothing is answered at once. */
+  /** Adds a call to the next round. A call without items resolves to `none` at once. */
   #ask<T, R>(items: T[], none: R, kind: (calls: RoundCalls) => PendingCall<T, R>[]): Promise<R> {
     if (this.#over) return Promise.reject(this.#over)
     if (items.length === 0) return Promise.resolve(none)
     return new Promise((resolve, reject) => {
       kind(this.#waiting).push({ items, resolve, reject })
       if (this.#underWay || this.#isScheduled) return
-      // After all that the sockets bring in the same turn of the event loop.
+      // setImmediate runs after all sockets that are readable now, so that their calls share this round.
       this.#isScheduled = true
       setImmediate(() => {
         this.#isScheduled = false
@@ -222,7 +223,7 @@ class SqliteStore implements Store {
   #finish({ settled, put, claimed, answers }: RoundResult): void {
     const calls = this.#underWay
     this.#underWay = undefined
-    // The disk first, the callers then: both threads work at once.
+    // The next round starts before the callers get their results, so that both threads work at the same time.
     if (!isEmpty(this.#waiting)) this.#start()
     if (calls) {
       answer(calls.settles, settled, (accepted) => accepted.filter((is) => !is).length)
@@ -242,7 +243,7 @@ class SqliteStore implements Store {
   }
 
   #fail(cause: unknown): void {
-    this.#over ??= new StoreError('failed', "The store's thread has died: open the store again.", {
+    this.#over ??= new StoreError('failed', "The store's thread has died. Open the store again.", {
       cause,
     })
     for (const { settles, puts, claims, queries } of [this.#underWay ?? noCalls(), this.#waiting]) {

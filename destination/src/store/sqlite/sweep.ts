@@ -1,10 +1,10 @@
 import type { Shared } from './shared.js'
 import { DEAD, LEASED } from '../states.js'
 
-/** Rows that are looked at in one go. */
+/** The number of rows that one query reads. */
 const SLICE = 500
 
-/** Why a delivery is dead that nobody claimed in all the time that it is kept. */
+/** The reason of a dead letter that waited for longer than the retention. */
 const EXPIRED = 'older than the retention'
 
 interface Row {
@@ -16,21 +16,21 @@ interface Row {
   replayedAt: number | null
 }
 
-/** What is to be swept. */
+/** One call of a sweep. */
 export interface Sweep {
   olderThanMs: number
   limit: number
-  /** Nothing before this delivery is left to sweep, but for dead letters: spares the way past a million of them. */
+  /** Below this id only dead letters and replayed deliveries are left. A sweep need not read millions of them again. */
   fromId: number
 }
 
-/** What was swept, and where to go on. */
+/** How many deliveries were changed, and where the next call continues. */
 export interface Swept {
   changed: number
   fromId: number
 }
 
-/** Deletes what was received, or died, before a time, and is settled; what still waits dies. Oldest first. */
+/** Deletes old settled deliveries, and makes dead letters of old ones that still wait. The oldest come first. */
 export function prepareSweep({ database, counts }: Shared) {
   const after = database.prepare(
     `SELECT id, destination, state, due_at AS dueAt, received_at AS receivedAt, replayed_at AS replayedAt
@@ -57,14 +57,14 @@ export function prepareSweep({ database, counts }: Shared) {
     for (const statement of deletes) statement.run(id)
   }
 
-  /** Makes of one old row what is to become of it; `undefined` if it has to stay for now. */
+  /** Sweeps one old row. Returns how many rows it changed; `undefined` if the row has to stay for now. */
   const sweepRow = (row: Omit<Row, 'receivedAt'>, now: number): number | undefined => {
     const { id, destination, state, dueAt, replayedAt } = row
     if (state > DEAD) {
       remove(id)
       return 1
     }
-    // The dead have their own order, by the time of death, and so has what was replayed.
+    // removeDead and sweepReplayed handle these: their age counts from their death or from their replay.
     if (state === DEAD || replayedAt !== null) return 0
     // Its attempt is under way.
     if (state === LEASED && dueAt > now) return undefined
@@ -94,7 +94,7 @@ export function prepareSweep({ database, counts }: Shared) {
     return changed
   }
 
-  /** Old rows, from the first that is not known to be past. */
+  /** The rows from `fromId` on that were received before `before`, in the order of ids. */
   const old = function* (fromId: number, before: number): Generator<Row> {
     for (let from = fromId; ;) {
       const rows = after.all(from) as Row[]

@@ -7,9 +7,9 @@ import type { Failure, RoundResult } from './round.js'
 import { unflattenDeliveries, unflattenSettlements } from './wire.js'
 import type { Opened, Sent, ThreadData } from './store.js'
 
-// Runs an engine for the thread that started this one: a round in, its result out, until there is nothing to come.
+// Runs an engine for the main thread: it receives a round and posts its result, until it is told to close.
 
-/** In ms. The start is for the first requests, and whoever opens a store to look at it needs no copies. */
+/** In ms. The first requests go first, and a command that opens a store only to read it needs no checkpoints. */
 const CHECKPOINTS_AFTER_MS = 1_000
 
 const port = parentPort as MessagePort
@@ -21,7 +21,8 @@ try {
   port.on('message', (sent: Sent | 'close') => {
     if (sent === 'close') {
       void checkpoints.end().then(() => {
-        engine.close() // the last to close empties the log
+        // After the checkpoint thread: SQLite empties the log when the last connection closes.
+        engine.close()
         port.close()
       })
       return
@@ -40,7 +41,7 @@ try {
   port.postMessage({ failure: { code, message, cause } satisfies Failure } satisfies Opened)
 }
 
-/** Has the log copied by a thread of its own. One that can't start, or dies, is done without. */
+/** Starts the thread that copies the log. If it can't start or dies, the engine copies the log itself. */
 function startCheckpoints() {
   let thread: Worker | undefined
   let ended: Promise<unknown> = Promise.resolve()

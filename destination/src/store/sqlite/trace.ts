@@ -39,9 +39,9 @@ interface AttemptRow {
 }
 
 /**
- * Makes a reader of all that is stored of deliveries.
+ * Prepares a query for everything that is stored of deliveries.
  *
- * @param which - The part of the statement that says of which: a condition, an order.
+ * @param which - The `WHERE` and `ORDER BY` clauses that select the deliveries.
  */
 export function prepareCopies({ database, names }: Shared, which: string) {
   const deliveries = database.prepare(
@@ -78,13 +78,13 @@ export function prepareCopies({ database, names }: Shared, which: string) {
     (deliveries.all(...values) as DeliveryRow[]).map(toCopy)
 }
 
-/** Reads what is stored of one delivery. */
+/** Reads the trace of one delivery. */
 export function prepareGet(shared: Shared) {
   const copies = prepareCopies(shared, 'WHERE d.id = ?')
   return (id: DeliveryId): Trace | undefined => copies(id).map(toTrace)[0]
 }
 
-/** Reads what is stored of one message. */
+/** Reads the traces of all deliveries of one message. */
 export function prepareTrace(shared: Shared) {
   const copies = prepareCopies(shared, 'WHERE message_id = ? ORDER BY d.id')
   return (messageId: string): Trace[] => copies(toStored(messageId)).map(toTrace)

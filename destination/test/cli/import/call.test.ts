@@ -47,13 +47,16 @@ describe('a line as a call', () => {
   })
 
   test.each([
-    [{}, 'no type: expected one of identify, track, page, screen, group, alias, or --type'],
+    [
+      {},
+      'type: expected one of identify, track, page, screen, group, alias, got none; add it to the line, or give --type',
+    ],
     [
       { type: 'Track' },
       'type: expected one of identify, track, page, screen, group, alias, got "Track"',
     ],
     [{ type: 7 }, 'type: expected one of identify, track, page, screen, group, alias, got 7'],
-  ])('%j is none: %s', (fields, problem) => {
+  ])('%j is not a call: %s', (fields, problem) => {
     expect(call(fields)).toBe(problem)
   })
 

@@ -8,7 +8,7 @@ import { MAX_LINE_BYTES, type Row } from '../../../src/cli/import/row.js'
 
 const START = { line: 0, offset: 0 }
 
-/** Bytes in chunks of so many. */
+/** Cuts bytes into chunks of a size. */
 function* chunked(bytes: Buffer, size: number): Generator<Buffer> {
   for (let at = 0; at < bytes.length; at += size) yield bytes.subarray(at, at + size)
 }
@@ -36,7 +36,7 @@ describe('NDJSON', () => {
   })
 
   test.each([
-    ['{"a":', /^no JSON: /],
+    ['{"a":', /^not valid JSON: /],
     ['[1]', /^expected a JSON object/],
     ['null', /^expected a JSON object/],
     ['7', /^expected a JSON object/],
@@ -51,7 +51,7 @@ describe('NDJSON', () => {
   })
 
   test.each([64 * 1024, 4 * MAX_LINE_BYTES])(
-    'a line that is too long is let go of, in chunks of %i bytes',
+    'a line that is too long is dropped, in chunks of %i bytes',
     async (size) => {
       const long = 'x'.repeat(2 * MAX_LINE_BYTES)
       const text = `{"a":1}\n${long}\n{"b":2}\n`
@@ -61,7 +61,9 @@ describe('NDJSON', () => {
         [2, 9 + long.length, undefined],
         [3, text.length, { b: 2 }],
       ])
-      expect(rows[1]?.problem).toBe(`a line of ${long.length} bytes: a call has 1048576 at most`)
+      expect(rows[1]?.problem).toBe(
+        `the line has ${long.length} bytes, but a call has at most 1048576`,
+      )
     },
   )
 
@@ -115,8 +117,8 @@ describe('CSV', () => {
     const rows = await csv('userId,event\nu1,a\nu2\nu3,b,c\nu4,"d"x\n\nu5,e\n')
     expect(rows.map(({ fields, problem }) => fields ?? problem)).toEqual([
       { userId: 'u1', event: 'a' },
-      '1 columns, where the header has 2',
-      '3 columns, where the header has 2',
+      'the record has 1 columns, but the header has 2',
+      'the record has 3 columns, but the header has 2',
       { userId: 'u4', event: '"d"x' },
       { userId: 'u5', event: 'e' },
     ])
@@ -127,7 +129,7 @@ describe('CSV', () => {
     ['for too long', `userId,event\nu1,a\nu2,"${'x,y\n'.repeat(MAX_LINE_BYTES / 4)}"\n`, 262146],
   ])('a quote that is open %s stops it, and is named', async (_, text, line) => {
     await expect(csv(text)).rejects.toThrow(
-      `no CSV up to line ${line}, where a quote is still open: close it.`,
+      `the CSV is not valid: at line ${line} a quote is still open. Close it.`,
     )
   })
 
@@ -146,7 +148,7 @@ describe('CSV', () => {
 
   test('a column of nobody is refused before anything is sent', async () => {
     await expect(csv('userId,total\nu1,3\n')).rejects.toThrow(
-      /^The column "total" is none of a call's: .*--map 'total=properties.total'/,
+      /^The column "total" is not a field of a call: .*--map 'total=properties.total'/,
     )
     const rows = await csv('userId,total,notes\nu1,3,x\n', { total: 'properties.total', notes: '' })
     expect(rows[0]?.fields).toEqual({ userId: 'u1', properties: { total: 3 } })
@@ -163,7 +165,7 @@ test.each([
 })
 
 test.each(['total', 'properties', 'properties.', 'toString', '__proto__', ''])(
-  'the column %j is none',
+  'the column %j is not a field of a call',
   (column) => {
     expect(() => toField(column, {})).toThrow(`The column ${JSON.stringify(column)}`)
   },

@@ -5,7 +5,7 @@ import { searchContract } from '../contract-search.js'
 import { startServer } from './server.js'
 import { postgresSubject } from './subject.js'
 
-// Of a server that runs somewhere the suite needs no more than a database in which it may make schemas.
+// With TEST_POSTGRES_URL the tests use a given database. They need only the right to create schemas in it.
 const given = process.env['TEST_POSTGRES_URL']
 const server = given === undefined ? await startServer({ fsync: 'off' }) : undefined
 

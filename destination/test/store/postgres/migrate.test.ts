@@ -19,7 +19,7 @@ afterEach(async () => {
   for (const cleanUp of cleanUps.splice(0).reverse()) await cleanUp()
 })
 
-/** The command line, with the sources for the thread of SQLite too. */
+/** The command line from the sources. NODE_OPTIONS lets the thread of SQLite load TypeScript too. */
 const SOURCES = {
   main: new URL('../../../src/main.ts', import.meta.url),
   env: { NODE_OPTIONS: `--import ${new URL('../../typescript.js', import.meta.url).href}` },
@@ -33,7 +33,7 @@ const silent = {
   debug: () => undefined,
 }
 
-/** A store with a live backlog: so many wait, some have arrived, some are tried again, one is dead. */
+/** Fills a store: `waiting` deliveries are fresh, 10 have arrived, 9 wait for a retry and 1 is dead. */
 async function fill(store: Store, waiting: number): Promise<void> {
   await store.put(Array.from({ length: 20 }, () => newDelivery()))
   const claimed = await store.claim([{ destination: 'crm', lane: 'fresh', limit: 20 }])
@@ -103,7 +103,7 @@ describe('migrate', () => {
     await vi.waitUntil(() => crm.received.length === 5_000, 20_000)
     expect(new Set(crm.received.map(({ headers }) => headers['x-message-id'])).size).toBe(5_000)
 
-    // What has gone on there since is no difference.
+    // Deliveries that the new store has sent meanwhile do not count as different.
     const again = await runInside(args, COMMANDS)
     const result = JSON.parse(again.stdout) as Migrated
     expect(result).toMatchObject({ moved: 0, known: 5_020, different: 0, ahead: 5_000 })
@@ -114,7 +114,9 @@ describe('migrate', () => {
     const first = await runInside(['migrate', '--from', from, '--to', to], COMMANDS)
     expect(first.code, first.stderr).toBe(0)
     expect(first.stderr).toContain('moving: 30 of 30\ncomparing: 30 of 30\n')
-    expect(first.stdout).toContain('30 deliveries: 30 moved, 0 were there already.\n')
+    expect(first.stdout).toContain(
+      '30 deliveries: 30 were moved, 0 were already in the second store.\n',
+    )
     expect(first.stdout).not.toContain('secret')
     await server.query(
       `UPDATE hookline.deliveries SET body = 'x' WHERE id = (SELECT min(id) FROM hookline.deliveries)`,
@@ -123,7 +125,9 @@ describe('migrate', () => {
     )
     const second = await runInside(['migrate', '--from', from, '--to', to], COMMANDS)
     expect(second.code).toBe(1)
-    expect(second.stdout).toContain('29 are the same, 0 have gone on since, 1 differ.\n')
+    expect(second.stdout).toContain(
+      '29 are equal, 0 are already further on in the second store, 1 differ.\n',
+    )
     expect(second.stdout).toMatch(/ {2}"[\w-]+" from web to crm: body\n/)
   })
 

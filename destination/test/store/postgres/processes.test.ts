@@ -9,7 +9,7 @@ import { compiledDir } from '../compiled.js'
 import { newDelivery } from '../contract.js'
 import { startServer } from './server.js'
 
-// What only many processes can show. SLOW=1 has it go on for longer.
+// Tests that need several processes. SLOW=1 makes them run longer.
 
 const server = await startServer()
 const SCRIPT = join(import.meta.dirname, 'worker.js')
@@ -59,7 +59,7 @@ function startWorker(url: string, hear: (said: Said) => void, clockOffMs = 0): W
   return worker
 }
 
-/** As the kernel does when there is no memory: no handler runs. */
+/** SIGKILL, as the kernel sends it when memory runs out: no handler of the process runs. */
 async function kill({ process: child }: Worker): Promise<void> {
   if (child.exitCode !== null || child.signalCode !== null) return
   const ended = once(child, 'exit')
@@ -67,7 +67,7 @@ async function kill({ process: child }: Worker): Promise<void> {
   await ended
 }
 
-/** The time of a lease goes by, for all that is leased. Answers how many were under way. */
+/** Lets all leases run out. Returns how many there were. */
 async function passLeases(url: string): Promise<number> {
   const rows = await server.query(
     `UPDATE hookline.waiting SET due_at = due_at - ${LEASE_MS} WHERE leased RETURNING id`,
@@ -77,7 +77,7 @@ async function passLeases(url: string): Promise<number> {
   return rows.length
 }
 
-/** Puts, until the store takes it. Answers the ids that were acknowledged. */
+/** Repeats a put until the store accepts it. Returns the ids that were acknowledged. */
 async function putSurely(store: Store, count: number): Promise<string[]> {
   const deliveries = Array.from({ length: count }, () => newDelivery())
   for (;;) {
@@ -123,7 +123,7 @@ test('workers that are killed, connections that are cut and a server that crashe
       counts.cuts += cut.length
     }
     acknowledged.push(...(await putting))
-    // In the middle of the work.
+    // The kill comes while the workers are sending.
     await vi.waitUntil(() => sends.size > before + 20, 20_000)
     const [victim] = workers.splice(0, 1)
     if (victim) await kill(victim)
@@ -152,7 +152,7 @@ test('workers that are killed, connections that are cut and a server that crashe
     `${acknowledged.length} put, ${lost.length} lost, ${total} sent where ${planned} were due; ${JSON.stringify(counts)}`,
   )
   expect(lost).toEqual([])
-  // More than once goes what was under way when its lease went by, and no more than that.
+  // Only deliveries that were under way when their lease ran out are sent more than once.
   expect(total).toBeLessThanOrEqual(planned + counts.passed)
   expect(await server.query('SELECT 1 FROM hookline.done', [], url)).toHaveLength(
     acknowledged.length,
@@ -191,7 +191,7 @@ test('a worker whose clock is ten minutes off claims what is due by the clock of
     await worker.opened
     const { messageId } = newDelivery()
     await store.put([newDelivery({ messageId })])
-    // It has claimed since: what it did not send, it did not take for due.
+    // After this message the worker has certainly claimed. So it did not consider the other deliveries due.
     await vi.waitUntil(() => worker.said.some(({ sent }) => sent === messageId), 20_000)
     await vi.waitUntil(async () => (await store.trace(messageId))[0]?.state === 'done', 20_000)
     const sent = worker.said.flatMap(({ sent }) => sent ?? [])

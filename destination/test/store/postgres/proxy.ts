@@ -1,18 +1,18 @@
 import { once } from 'node:events'
 import { connect, createServer, type AddressInfo, type Socket } from 'node:net'
 
-/** A way to a server that can go bad. */
+/** A TCP proxy in front of a server, which simulates network failures. */
 export interface Proxy extends AsyncDisposable {
   port: number
-  /** Lets nothing through any more, either way, without a word to either side: a cable that was pulled. */
+  /** Drops all data in both directions without closing connections, like a cable that was pulled. */
   silence(): void
-  /** Lets new connections through again; those that were there stay silent. */
+  /** Lets new connections through again. Connections that went silent stay silent. */
   fix(): void
 }
 
 /**
- * @param refuse - What is answered, instead of the server's answer, to the first thing that a client says; `undefined`
- * for nothing.
+ * @param refuse - Gets the first data of a client. If it returns data, the client gets that instead of the server's
+ * answer, and the connection ends. If it returns `undefined`, the connection goes through.
  */
 export async function startProxy(
   port: number,

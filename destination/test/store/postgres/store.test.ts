@@ -10,12 +10,12 @@ import { newDelivery, settlement } from '../contract.js'
 import { startProxy } from './proxy.js'
 import { startServer } from './server.js'
 
-// Nothing here shows what a power cut leaves.
+// fsync is off, which is faster: no test here simulates a power cut.
 const server = await startServer({ fsync: 'off' })
 
 afterAll(() => server.dispose())
 
-/** Stores on one database, as processes on several machines have them. */
+/** Opens several stores on one database, like processes on several machines. */
 async function stores(
   count: number,
   options: OpenOptions = {},
@@ -135,7 +135,7 @@ describe('several processes', () => {
     here.onPut?.((destination) => own.push(destination))
     const heard: string[] = []
     there.onPut?.((destination: string, lane: Lane) => heard.push(`${lane} ${destination}`))
-    // The first ones may come before anybody listens.
+    // The first notifications may be sent before the other store listens.
     await vi.waitUntil(async () => {
       await here.put([newDelivery({ destination: 'leased', state: 'leased' })])
       await here.put([newDelivery({ destination: 'c\0m', state: 'backlog' })])
@@ -220,7 +220,7 @@ test('a claim goes by indexes and sorts nothing that waits, whatever the planner
     const text = await plan()
     expect(text).not.toMatch(/Seq Scan/)
     expect(text).toMatch(/Index Scan using waiting_due on waiting \(actual rows=(100|200)/)
-    // The one sort is that of what was found.
+    // The only sort is the one of the rows that were found.
     expect(text.match(/Sort Key/g)).toHaveLength(1)
     expect(text).not.toMatch(/Removed by (Join )?Filter: \d{3,}/)
   }
@@ -249,7 +249,7 @@ describe('when the server is in trouble', () => {
     await server.query(
       `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'hookline-destination'`,
     )
-    // What was cut while nobody used it may be noticed by the first call alone.
+    // Only the first call may notice that an idle connection was cut.
     await store.trace('before').catch(() => undefined)
     expect(await store.trace('before')).toHaveLength(1)
     expect(await store.put([newDelivery()])).toEqual([expect.any(Number)])
@@ -274,13 +274,13 @@ describe('when the server is in trouble', () => {
     const store = await openStore(`${through}?statement_timeout=100`)
     await Promise.all(Array.from({ length: 5 }, (_, n) => store.trace(`${n}`)))
     proxy.silence()
-    const failed = storeError('failed', /gone silent|cut/)
+    const failed = storeError('failed', /stopped answering|cut/)
     await Promise.all([
       expect(store.put([newDelivery()])).rejects.toEqual(failed),
       expect(store.stats()).rejects.toEqual(failed),
     ])
     proxy.fix()
-    // Of five connections that went silent none is left to be waited for.
+    // The next put waits for none of the five connections that went silent.
     expect(await store.put([newDelivery()])).toEqual([expect.any(Number)])
     await store.close()
   })
@@ -314,7 +314,10 @@ describe('when the server is in trouble', () => {
   })
 })
 
-/** What PgBouncer says: https://www.postgresql.org/docs/current/protocol-message-formats.html (ErrorResponse) */
+/**
+ * The error message that PgBouncer sends: https://www.postgresql.org/docs/current/protocol-message-formats.html
+ * (ErrorResponse)
+ */
 function refusal(parameter: string): Buffer {
   const fields = `SFATAL\0C08P01\0Munsupported startup parameter: ${parameter}\0\0`
   const head = Buffer.from('E\0\0\0\0')

@@ -5,9 +5,9 @@ import { createSubject, type Subject } from '../contract.js'
 let schemas = 0
 
 /**
- * A store in a schema of its own.
+ * Opens a store in a schema of its own.
  *
- * @param isToStay - Whether the server outlives the tests, and is left as it was.
+ * @param isToStay - Whether the server continues after the tests. Then the schema is dropped at the end.
  */
 export function postgresSubject(database: string, isToStay: boolean): Promise<Subject> {
   const schema = `contract_${process.pid}_${++schemas}`

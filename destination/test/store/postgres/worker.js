@@ -1,9 +1,9 @@
-// A process that delivers from a store, for the tests: claims, "sends" each to its parent, and settles.
+// A process that delivers from a store, for the tests: it claims deliveries, "sends" each to its parent and settles it.
 //
 //     node worker.js COMPILED URL
 //
-// It is told `{ pause: true }` to stop itself between sending and settling, as a machine that is suspended does.
-// CLOCK_OFF_MS sets its clock off.
+// After the message `{ pause: true }` it stops itself once between sending and settling, like a suspended machine.
+// CLOCK_OFF_MS makes its clock wrong by that many ms.
 
 const [, , compiled, url] = process.argv
 const off = Number(process.env.CLOCK_OFF_MS ?? 0)
@@ -34,7 +34,7 @@ for (;;) {
     const settlements = deliveries.map(({ id, attempt }) => ({
       id,
       attempt,
-      // Some have to be tried again.
+      // A fifth of the deliveries needs a second attempt.
       next: attempt === 1 && id % 5 === 0 ? { state: 'backlog', delayMs: 50 } : { state: 'done' },
       refusedBy: [],
       log: [],
@@ -48,7 +48,7 @@ for (;;) {
   }
 }
 
-/** As the settler does: what came of an attempt is given to the store until it takes it. */
+/** Repeats a settlement until the store accepts it, as the settler does. */
 async function settle(settlements) {
   for (;;) {
     try {

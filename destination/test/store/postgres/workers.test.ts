@@ -18,7 +18,7 @@ import { startEndpoint, type TestEndpoint } from '../../endpoint.js'
 import { newDelivery } from '../contract.js'
 import { startServer } from './server.js'
 
-// Collectors and workers that share a server: each has connections of its own, as on machines of their own.
+// Collectors and workers that share a server. Each has its own connections, as on separate machines.
 
 const server = await startServer({ fsync: 'off' })
 afterAll(() => server.dispose())
@@ -148,7 +148,7 @@ test('what another process puts is heard of, and need not be looked for', async 
   const [url, crm] = [await server.database(), await endpoint()]
   const settings = settingsOf(url, crmTo(crm.url))
   const [here, elsewhere] = await Promise.all([openStore(url), openStore(url)])
-  // Its clock stands still: it never comes to look.
+  // The clock stands still, so the dispatcher never polls.
   const now = () => 0
   const events = tellAll([logLines(silent)])
   const settler = new Settler(here, events)
@@ -169,7 +169,7 @@ test('what another process puts is heard of, and need not be looked for', async 
     heard.push(`${destination} ${lane}`)
     dispatcher.wake(destination, lane)
   })
-  // Until it listens, nothing is told.
+  // Notifications that are sent before the store listens are lost.
   await vi.waitUntil(async () => {
     await elsewhere.put([newDelivery({ destination: 'another' })])
     return heard.length > 0
@@ -183,7 +183,9 @@ test('what another process puts is heard of, and need not be looked for', async 
 describe('workers that deliver to the same endpoint', () => {
   let now = 1_700_000_000_000
 
-  /** So many, each with a breaker of its own, on one server. They tick when they are told to. */
+  /**
+   * Starts `count` workers on one server, each with a breaker of its own. They tick only when the test calls `tick`.
+   */
   async function startWorkers(count: number, cap: number) {
     const url = await server.database()
     const stores: Store[] = []
@@ -261,7 +263,7 @@ describe('workers that deliver to the same endpoint', () => {
       probes.push(now - from)
       prober.end(prober.start(), 'failure', 0, now)
     }
-    // 1 + 2 + 4 + 8 + 16 s, then every 30 s: a single worker sends as many.
+    // After 1, 2, 4, 8 and 16 s, then every 30 s: a single worker sends as many probes.
     expect(probes.length).toBeGreaterThanOrEqual(7)
     expect(probes.length).toBeLessThanOrEqual(10)
   })

@@ -10,7 +10,7 @@ test('the log is copied into the file while rounds go on, and is gone after the 
   const path = `${place.path}/store.db`
   const store = await open(`sqlite:${path}`)
   const before = statSync(path).size
-  // The log stays far from where a round would copy it.
+  // The log stays too short for a round to copy it, so only the checkpoint thread can.
   const putAndLook = async () => {
     await store.put([newDelivery({ messageId: randomUUID() })])
     return statSync(path).size

@@ -4,27 +4,27 @@ import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { compiledDir } from '../compiled.js'
 
-/** What a process with a store says: it has opened it, or what was acknowledged. */
+/** A line of the process: the store is open, or these ids were acknowledged. */
 export interface Said {
   open?: boolean
   put?: string[]
   settled?: string[]
 }
 
-/** Starts a process that has a store; calls back with each line that it says. */
+/** Starts a process that opens a store, and calls `hear` with each line that it prints. */
 export function startChild(url: string, run: string, hear: (said: Said) => void, idle = false) {
   const script = join(import.meta.dirname, 'put-under-load.js')
   const args = [script, compiledDir, url, run, ...(idle ? ['--idle'] : [])]
   const child = spawn(process.execPath, args, { stdio: ['ignore', 'pipe', 'inherit'] })
   const lines = createInterface({ input: child.stdout })
   lines.on('line', (line) => {
-    // The last line may be cut off.
+    // The kill may cut off the last line.
     if (line.endsWith('}')) hear(JSON.parse(line) as Said)
   })
   return { kill: () => kill(child, once(lines, 'close')) }
 }
 
-/** As the kernel does when there is no memory: no handler runs. */
+/** SIGKILL, as the kernel sends it when memory runs out: no handler of the process runs. */
 async function kill(child: ChildProcess, closed: Promise<unknown>): Promise<void> {
   child.kill('SIGKILL')
   await closed

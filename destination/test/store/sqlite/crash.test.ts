@@ -23,7 +23,7 @@ test(`nothing that was acknowledged is lost in ${KILLS} kills under load`, async
     counts.settled += settled.length
     counts.lost += put.filter((id) => !states.get(id)).length
     counts.unsettled += settled.filter((id) => states.get(id) !== 'done').length
-    // What the process had leased is due at once.
+    // Deliveries that the killed process had leased are due at once.
     const [stats] = await store.stats()
     expect(stats).toMatchObject({ leased: 0, fresh: 0 })
     expect(new Set(states.values())).toEqual(new Set(['backlog', 'done']))
@@ -52,7 +52,7 @@ test('a second process is refused, and admitted once the first was killed', asyn
   await expect(open(url)).rejects.toMatchObject({
     code: 'locked',
     message: expect.stringMatching(
-      /another running process: end that one, or name another/,
+      /another running process\. End that process, or name another/,
     ) as unknown,
   })
   await first.kill()
@@ -75,7 +75,7 @@ test('a store whose thread dies fails what is under way, and all that comes late
   const store = await dying.openStore(`sqlite:${place.path}/store.db`)
   const died = expect.objectContaining({
     code: 'failed',
-    message: "The store's thread has died: open the store again.",
+    message: "The store's thread has died. Open the store again.",
     cause: expect.objectContaining({ message: 'out of luck' }) as unknown,
   }) as unknown
   await expect(store.put([newDelivery()])).rejects.toEqual(died)
@@ -83,7 +83,7 @@ test('a store whose thread dies fails what is under way, and all that comes late
   await store.close()
 })
 
-/** Starts a process that puts, kills it when it has had enough acknowledged, and says what that was. */
+/** Starts a process that puts, kills it after enough acknowledgements, and returns the acknowledged ids. */
 async function killUnderLoad(url: string, run: string) {
   const put: string[] = []
   const settled: string[] = []

@@ -52,7 +52,7 @@ async function fillAndRecover(url: string, makeRoom: () => void): Promise<void> 
   const [leased] = await store.put([newDelivery({ messageId: 'leased', state: 'leased' })])
   const acknowledged = await putUntilItFails(store, full)
   expect(acknowledged.length).toBeGreaterThan(0)
-  // Nothing is acknowledged from now on, and nothing is poisoned by trying.
+  // All further puts are refused, and they do not damage the store.
   for (let n = 0; n < 5; n++) {
     await expect(store.put([large(`refused-${n}`)])).rejects.toEqual(full)
   }
@@ -97,7 +97,7 @@ function large(messageId: string) {
   return newDelivery({ messageId, body: BODY })
 }
 
-/** Whether a command works here; says so if what needs it is left out. */
+/** Whether a command works on this system. If not, it prints that the tests that need it are left out. */
 function canRun(command: string, args: string[], undo: string[] = []): boolean {
   try {
     execFileSync(command, args, { stdio: 'ignore' })

@@ -40,7 +40,7 @@ test.runIf(process.env['SLOW'])(
   600_000,
 )
 
-/** The median of 50 rounds, in ms each: a hundred put, claimed, and settled. */
+/** The median times of 50 rounds in ms. Each round puts, claims and settles a hundred deliveries. */
 async function measure(store: Store) {
   const times: { putMs: number; claimMs: number; settleMs: number; statsMs: number }[] = []
   for (let n = 0; n < 50; n++) {

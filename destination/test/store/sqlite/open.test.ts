@@ -14,7 +14,7 @@ const driver = await loadDriver('node:sqlite').then(
   () => 'better-sqlite3' as const,
 )
 
-/** What opening fails with. */
+/** The error of a failed opening. */
 function failure(code: string, message: RegExp): unknown {
   return expect.objectContaining({
     name: 'StoreError',
@@ -24,7 +24,7 @@ function failure(code: string, message: RegExp): unknown {
 }
 
 test.each([
-  ['sqlite::memory:', /would lose all that was accepted/],
+  ['sqlite::memory:', /would lose all accepted calls/],
   ['sqlite:', /expected sqlite: and a path/],
   ['sqlite://host/x.db', /expected sqlite: and a path/],
   ['./x.db', /expected sqlite: and a path.*got "\.\/x\.db"/],
@@ -79,7 +79,7 @@ test('a store of a newer version is refused, and left as it was', async () => {
   database.exec('PRAGMA user_version = 99')
   database.close()
   await expect(open(`sqlite:${path}`)).rejects.toEqual(
-    failure('newer', /its schema is 99, this one knows 2/),
+    failure('newer', /its schema has version 99, and this version knows only 2/),
   )
 })
 
@@ -111,7 +111,10 @@ test('a damaged file is refused with the way out', async () => {
   const path = `${place.path}/store.db`
   writeFileSync(path, Buffer.alloc(16_384, 'damage'))
   await expect(open(`sqlite:${path}`)).rejects.toEqual(
-    failure('failed', /store\.db is damaged, or no database .*put a backup in its place/),
+    failure(
+      'failed',
+      /store\.db is damaged or is not a SQLite database .*Put a backup in its place/,
+    ),
   )
 })
 
@@ -120,7 +123,7 @@ test('a folder that cannot be written is refused, naming who has to be able to',
   const path = `${place.path}/locked-up`
   mkdirSync(path)
   const isRoot = process.getuid?.() === 0
-  // Modes do not bind root: it gets a file system that nobody can write to.
+  // File modes do not restrict root. So as root, the test mounts a read-only file system.
   if (isRoot) execFileSync('mount', ['-t', 'tmpfs', '-o', 'ro', 'none', path])
   else chmodSync(path, 0o500)
   try {

@@ -1,4 +1,4 @@
-// Puts and settles as fast as it can, and says what was acknowledged, until it is killed.
+// Puts and settles as fast as it can, and prints the acknowledged ids, until it is killed.
 // Usage: node put-under-load.js COMPILED_DIR STORE_URL RUN [--idle]
 import { writeSync } from 'node:fs'
 
@@ -31,7 +31,7 @@ function delivery() {
   return { messageId, ...of, body, state: 'leased' }
 }
 
-// At once, so that what was acknowledged before the kill is known after it.
+// Writes synchronously: the test has to know each acknowledged id, even if the kill comes right after it.
 function say(line) {
   writeSync(1, `${JSON.stringify(line)}\n`)
 }

@@ -47,7 +47,7 @@ test.runIf(process.env['SLOW'])(
       )
       return next
     })
-    // The oldest that waits is done: the next one is behind all that was replayed and is settled again.
+    // Settles the oldest delivery, so that `stats` has to find the next one that waits.
     await store.settle([settlement({ id: oldest as DeliveryId, attempt: 1 })])
     rows['stats'] = await slices(async () => {
       await store.stats()
@@ -67,7 +67,7 @@ test.runIf(process.env['SLOW'])(
   600_000,
 )
 
-/** Runs slices to their end; how long they took. */
+/** Runs all slices of a search and returns how long they took. */
 async function slices(run: (before: DeliveryId | undefined) => Promise<DeliveryId | undefined>) {
   const times: number[] = []
   let before: DeliveryId | undefined

@@ -5,13 +5,13 @@ import type { DriverName } from '../../../src/store/sqlite/driver.js'
 import { open } from '../compiled.js'
 import { createSubject, type Subject } from '../contract.js'
 
-/** A folder that is gone at the end of the scope. */
+/** Creates a folder that is deleted at the end of the scope. */
 export async function folder(): Promise<AsyncDisposable & { path: string }> {
   const path = await mkdtemp(join(tmpdir(), 'hookline-store-'))
   return { path, [Symbol.asyncDispose]: () => rm(path, { recursive: true, force: true }) }
 }
 
-/** A store in a folder of its own. */
+/** Opens a store in a folder of its own. */
 export async function sqliteSubject(driver: DriverName): Promise<Subject> {
   const place = await folder()
   return createSubject(
