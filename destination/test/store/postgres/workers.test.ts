@@ -114,7 +114,7 @@ describe('roles', () => {
     for (const role of ['collector', 'worker'] as const) {
       await expect(startDestination(settings, silent, role)).rejects.toMatchObject({
         code: 'unsupported',
-        message: expect.stringContaining(`a ${role} alone`) as unknown,
+        message: expect.stringContaining(`the role ${role} needs PostgreSQL`) as unknown,
       })
     }
   })
