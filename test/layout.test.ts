@@ -2,6 +2,7 @@ import { fileURLToPath } from 'node:url'
 import { describe, expect, test } from 'vitest'
 import manifest from '../package.json' with { type: 'json' }
 import tsconfig from '../tsconfig.json' with { type: 'json' }
+import { readDocuments, rowsOf } from './documents.js'
 import { cycles, deadEnds, own, readModules } from './imports.js'
 
 const SRC = fileURLToPath(new URL('../src', import.meta.url))
@@ -97,6 +98,25 @@ describe('imports', () => {
         .map(({ from }) => from),
     )
     expect([...new Set(packages)].sort()).toEqual(['cross-fetch', 'debug', 'uuid'])
+  })
+})
+
+describe('the tables in CONTRIBUTING.md', () => {
+  const contributing = readDocuments().filter(({ path }) => path === 'CONTRIBUTING.md')
+  const filesIn = (table: string) =>
+    contributing
+      .flatMap((document) => rowsOf(document, table))
+      .flatMap(([, files = '']) => files.match(/[\w/-]+(?=\.ts`)/g) ?? [])
+
+  test('have the stages in their order, and then the leaves', () => {
+    const files = filesIn('stage')
+    expect(files.slice(0, STAGES.length)).toEqual(STAGES)
+    expect(files.slice(STAGES.length).sort()).toEqual(LEAVES.toSorted())
+  })
+
+  test('have the files of webhook/', () => {
+    const files = filesIn('step').map((file) => `webhook/${file}`)
+    expect(files.sort()).toEqual(WEBHOOK.toSorted())
   })
 })
 

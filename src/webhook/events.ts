@@ -1,83 +1,83 @@
-/** What every event has. */
+/** The fields that all events share, except `delete`. */
 export interface EventBase<Type extends string> {
   /** Tells the events apart. */
   type: Type
   /** The version of the body's layout. */
   version: 1
-  /** When the call was made: ISO 8601 with milliseconds. */
+  /** The time of the call: ISO 8601 with milliseconds. */
   timestamp: string
-  /** Who made the call; absent when the call carried an `anonymousId` alone. */
+  /** The id of the user. It is absent if the call only had an `anonymousId`. */
   userId?: string
-  /** Who made the call, before the user is known; there if the call carried it. */
+  /** The id of a user who is not known yet. It is absent if the call had none. */
   anonymousId?: string
-  /** Device, address and the like; there if the call carried it. */
+  /** Facts about the user's surroundings, such as the device or the IP address. It is absent if the call had none. */
   context?: Record<string, unknown>
 }
 
-/** A page was viewed. */
+/** A user viewed a page. */
 export interface PageEvent extends EventBase<'page'> {
-  /** What is known of the page. */
+  /** Facts about the page. */
   properties: PageProperties
 }
 
-/** The properties of a page that the destination names, and any others that the call carried. */
+/** The properties of a page: four with fixed names, and all others that the call had. */
 export interface PageProperties extends Record<string, unknown> {
-  /** Path of the page's URL. */
+  /** The path of the page's URL. */
   path?: string
-  /** URL of the page before it. */
+  /** The URL of the previous page. */
   referrer?: string
-  /** Title of the page. */
+  /** The title of the page. */
   title?: string
-  /** URL of the page. */
+  /** The URL of the page. */
   url?: string
 }
 
-/** A screen of an app was viewed. */
+/** A user viewed a screen of an app. */
 export interface ScreenEvent extends EventBase<'screen'> {
-  /** Name of the screen. */
+  /** The name of the screen. */
   name: string
 }
 
-/** Traits of a user became known, or the user joined or left an audience. */
+/** Traits of a user changed, or a user joined or left an audience. */
 export interface IdentifyEvent extends EventBase<'identify'> {
-  /** The user's traits; an audience is a boolean under its name in snake_case. */
+  /** The user's traits. An audience is a trait: its name is in snake_case, its value is a boolean. */
   traits: Record<string, unknown>
 }
 
 /** A user did something. */
 export interface TrackEvent extends EventBase<'track'> {
-  /** Name of what the user did. */
+  /** The name of the action, such as `Order Completed`. */
   event: string
-  /** What is known of it. */
+  /** Facts about the action. */
   properties: Record<string, unknown>
 }
 
-/** Two identities are one user. The two names are the destination's own, with a space in each. */
+/** Two ids belong to one user. The names of its two own fields contain a space, as the destination sends them. */
 export interface AliasEvent extends Omit<EventBase<'alias'>, 'userId'> {
-  /** The identity so far. */
+  /** The user's id until now. */
   'Previous ID': string
-  /** The identity from now on. */
+  /** The user's id from now on. */
   'User ID': string
 }
 
 /** A user belongs to a group. */
 export interface GroupEvent extends EventBase<'group'> {
-  /** The group. */
+  /** The id of the group. */
   groupId: string
   /** The group's traits. */
   traits: Record<string, unknown>
 }
 
-/** All that is stored of a user is to be deleted. It alone has no version. */
+/** Somebody asks you to delete all data of a user. Only this event has no `version`. */
 export interface DeleteEvent {
   /** Tells the events apart. */
   type: 'delete'
-  /** Whose data to delete. */
+  /** The id of the user whose data to delete. */
   userId: string
-  /** When deletion was asked for: ISO 8601 with milliseconds. */
+  /** The time of the request for deletion: ISO 8601 with milliseconds. */
   timestamp: string
 }
 
-/** The seven bodies that the destination sends; `type` tells them apart. */
+/** One of the seven bodies that the destination sends. `type` tells them apart. */
 export type WebhookEvent =
   PageEvent | ScreenEvent | IdentifyEvent | TrackEvent | AliasEvent | GroupEvent | DeleteEvent

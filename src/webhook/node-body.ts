@@ -4,13 +4,17 @@ import { bodyConsumed } from './parse.js'
 import { readBody } from './read-body.js'
 
 /**
- * Gives what is nearest to the bytes that were sent: those that were kept, those still in the stream, or
- * what a parser made of them. `mend` is the line that keeps the body, for when it is in none of them.
+ * Returns the form of the body that is closest to the sent bytes: the bytes that a parser kept in `rawBody`,
+ * else the bytes in the stream, else the parsed `body`.
+ *
+ * @param kept - the object on which a parser leaves `rawBody` and `body`
+ * @param howToKeepIt - the advice in the error message if the body is in none of the three
+ * @throws WebhookVerificationError with the code `body_consumed` if the body is in none of the three
  */
 export async function nodeBody(
   request: IncomingMessage,
   kept: object,
-  mend: string,
+  howToKeepIt: string,
   maxBytes: number,
   stream: Readable = request,
 ): Promise<unknown> {
@@ -18,15 +22,15 @@ export async function nodeBody(
   if (typeof rawBody === 'string' || ArrayBuffer.isView(rawBody)) return rawBody
   if (!stream.readableDidRead) return readStream(stream, request, maxBytes)
   if (typeof body === 'string' || (typeof body === 'object' && body !== null)) return body
-  throw bodyConsumed('nothing', mend)
+  throw bodyConsumed('nothing', howToKeepIt)
 }
 
 async function readStream(stream: Readable, { headers }: IncomingMessage, maxBytes: number) {
-  // Destroying the stream would close the connection before the answer is out.
+  // If the iterator destroyed the stream, the connection would close before the answer is sent.
   const chunks = stream.iterator({ destroyOnReturn: false })
   try {
     return await readBody(chunks, headers['content-length'], headers['content-encoding'], maxBytes)
   } finally {
-    stream.resume() // a client that is still sending reads the answer only once it has been heard out
+    stream.resume() // many clients read the answer only after they have sent the whole body
   }
 }

@@ -3,19 +3,19 @@ import { contentOf, nameOf, secretsOf, type Check, type Content } from './rule.j
 import { WebhookVerificationError } from './verification-error.js'
 
 /**
- * A parse, written once for both kinds of crypto: it yields what it wants checked and is given the answer,
- * at once by Node's crypto and later by WebCrypto.
+ * A generator, so that the steps of a parse are written once for two kinds of crypto. It yields the arguments
+ * of a signature check and receives the result. Node's crypto gives the result at once, WebCrypto as a promise.
  */
 export type Steps<Result> = Generator<Parameters<Check<boolean>>, Result, boolean>
 
-/** Runs steps with a check that answers at once. */
+/** Runs the steps with a synchronous check. */
 export function run<Result>(steps: Steps<Result>, check: Check<boolean>): Result {
   let step = steps.next()
   while (step.done !== true) step = steps.next(check(...step.value))
   return step.value
 }
 
-/** Runs steps with a check that may answer later. */
+/** Runs the steps with a check that may be asynchronous. */
 export async function runAsync<Result>(
   steps: Steps<Result>,
   check: Check<boolean | Promise<boolean>>,
@@ -25,7 +25,12 @@ export async function runAsync<Result>(
   return step.value
 }
 
-/** Verifies a body and gives its event, or throws the reason why not. */
+/**
+ * Verifies a body and returns its event.
+ *
+ * @throws WebhookVerificationError with the reason of a refusal
+ * @throws TypeError if the secret or the type of the body is a mistake in the receiver's code
+ */
 export function* parsing(secret: unknown, body: unknown, signature: unknown): Steps<WebhookEvent> {
   const secrets = secretsOf(secret)
   const hex = signatureOf(signature)
@@ -34,11 +39,11 @@ export function* parsing(secret: unknown, body: unknown, signature: unknown): St
   throw new WebhookVerificationError(
     'signature_mismatch',
     'Expected X-Signature to be the HMAC-SHA1 of the body under the secret, got another digest. ' +
-      (yield* mendOf(secrets, content, hex)),
+      (yield* hintOf(secrets, content, hex)),
   )
 }
 
-/** The signature, known to be 40 hexadecimal characters. */
+/** Returns the signature if it is 40 hexadecimal characters, and throws if it is not. */
 export function signatureOf(signature: unknown): string {
   if (signature === undefined || signature === null || signature === '') {
     throw new WebhookVerificationError(
@@ -51,15 +56,15 @@ export function signatureOf(signature: unknown): string {
   throw new WebhookVerificationError(
     'malformed_signature',
     `Expected X-Signature to be 40 hexadecimal characters, got ${nameOf(signature)}. ` +
-      'Pass the value of the header as it came: it is sent once and has no prefix.',
+      'Pass the unchanged value of the header. The destination sends it once, with no prefix.',
   )
 }
 
-/** An error that says that the body is gone, and which line keeps it. */
-export function bodyConsumed(got: string, mend: string): WebhookVerificationError {
+/** An error for a body that something else has read. `howToKeepIt` is the advice at the end of its message. */
+export function bodyConsumed(got: string, howToKeepIt: string): WebhookVerificationError {
   return new WebhookVerificationError(
     'body_consumed',
-    `Expected the body of the request, got ${got}: something read it before. ${mend}`,
+    `Expected the body of the request, got ${got}: something read it before. ${howToKeepIt}`,
   )
 }
 
@@ -68,33 +73,33 @@ function bodyOf(body: unknown): Content {
     const content = contentOf(body)
     if (content.length > 0) return content
   } catch (error) {
-    // Not there, or a stream that is still to be read: to a parse it is the same mistake.
+    // A missing body and an unread stream have one cause, and get one code: `body_consumed`.
     if (body !== undefined && body !== null && nameOf(body) !== 'a stream') throw error
   }
   throw bodyConsumed(
     nameOf(body),
-    'Give this route the raw body, in Express: ' +
-      "express.raw({ type: 'application/json', limit: '1mb' }), before any express.json().",
+    'Give this route the raw body. In Express, mount ' +
+      "express.raw({ type: 'application/json', limit: '1mb' }) before express.json().",
   )
 }
 
 /**
- * The likely reason of a mismatch. A hint is given only to a request whose signature is right but for that
- * one reason, so it tells a forger nothing that signing with the true secret would not. It costs as
- * much as one more parse and hash, and only for a body that is no larger than a call.
+ * Returns the likely cause of a mismatch. A request gets a specific hint only if its signature is right apart
+ * from that one cause. So a forger learns nothing that a correctly signed request would not tell. The hint
+ * costs one more parse and a few hashes, so a body that is larger than any call gets none.
  */
-function* mendOf(secrets: readonly string[], content: Content, hex: string): Steps<string> {
+function* hintOf(secrets: readonly string[], content: Content, hex: string): Steps<string> {
   if (content.length > CALL_BYTES) return NO_HINT
   const trimmed = secrets
     .map((secret) => secret.trim())
     .filter((one) => one !== '' && !secrets.includes(one))
   if (yield [trimmed, content, hex]) {
-    return 'It is right for the secret without the white space around it: trim the secret.'
+    return 'It matches the secret without the white space around it: trim the secret.'
   }
   if (yield [secrets, recompact(content), hex]) {
     return (
-      'It is right for the body parsed and stringified again: something reformatted the body on its ' +
-      'way. Stop that, or pass JSON.parse(body).'
+      'It matches the body after JSON.parse and JSON.stringify: something reformatted the body on its ' +
+      'way. Remove the cause, or pass JSON.parse(body).'
     )
   }
   return NO_HINT
@@ -103,7 +108,7 @@ function* mendOf(secrets: readonly string[], content: Content, hex: string): Ste
 const NO_HINT =
   "Check that the secret is the destination's sharedSecret and that nothing changed the body."
 
-/** Calls have at most 32 KB; the envelope and a reformatting get as much again. */
+/** A call has at most 32 KB. The other half is for the fields around it and for white space. */
 const CALL_BYTES = 65_536
 
 function recompact(content: Content): string {
@@ -124,10 +129,10 @@ function eventOf(content: Content): WebhookEvent {
   if (typeof (event as { type?: unknown } | null)?.type !== 'string') {
     throw invalidJson('JSON without a type')
   }
-  return event as WebhookEvent // what the destination signed is of the destination's shape
+  return event as WebhookEvent // the signature proves that the destination wrote it
 }
 
-/** JSON has no byte order mark (RFC 8259, 8.1); one that was signed with the body is no reason to lose it. */
+/** RFC 8259, section 8.1, lets a parser ignore a byte order mark. JSON.parse throws at it, so it is removed here. */
 function textOf(content: Content): string {
   if (typeof content !== 'string') return new TextDecoder().decode(content)
   return content.startsWith('\uFEFF') ? content.slice(1) : content
@@ -137,7 +142,7 @@ function invalidJson(got: string, cause?: unknown): WebhookVerificationError {
   return new WebhookVerificationError(
     'invalid_json',
     `Expected a JSON object with a type, got ${got}. ` +
-      'The signature is right, so something else than the destination signs with this secret.',
+      'The signature is right, so something other than the destination signs with this secret.',
     { cause },
   )
 }

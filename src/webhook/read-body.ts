@@ -5,7 +5,14 @@ type Bytes = Uint8Array<ArrayBuffer>
 type Chunks = AsyncIterable<Uint8Array | string> | Iterable<never>
 type Header = string | null | undefined
 
-/** Reads a body to its end, or up to the limit, and decompresses it. */
+/**
+ * Reads a body and decompresses it.
+ *
+ * @param declaredLength - the `Content-Length` header
+ * @param encoding - the `Content-Encoding` header
+ * @param maxBytes - the largest size, both before and after decompression
+ * @throws WebhookVerificationError with the code `body_too_large`, `body_incomplete` or `unsupported_encoding`
+ */
 export async function readBody(
   chunks: Chunks,
   declaredLength: Header,
@@ -21,38 +28,42 @@ export async function readBody(
 }
 
 /**
- * Undoes gzip, the one compression that every runtime knows. It is told by its first bytes: some proxies
- * decompress and leave the header, and no JSON starts like that (RFC 1952, 2.3.1).
+ * Decompresses gzip, the only compression that every runtime supports. The first two bytes decide (RFC 1952,
+ * section 2.3.1), because some proxies decompress the body and leave the header. No JSON starts with these bytes.
  */
 export async function decompress(bytes: Bytes, encoding: Header, maxBytes: number): Promise<Bytes> {
   if (!/^(identity|(x-)?gzip)?$/i.test(encoding ?? '')) throw unsupported('another encoding')
   if (bytes[0] !== 0x1f || bytes[1] !== 0x8b) return bytes
   const plain = new Blob([bytes]).stream().pipeThrough(new DecompressionStream('gzip'))
-  return join(plain, maxBytes, (cause) => unsupported('gzip that is broken', cause))
+  return join(plain, maxBytes, (cause) => unsupported('damaged gzip', cause))
 }
 
 /** Reads the body of a Web `Request`. */
 export async function readRequest(request: Request, maxBytes: number): Promise<Bytes> {
   const { body, bodyUsed, headers } = request
   if (bodyUsed || body?.locked === true) {
-    throw bodyConsumed('a used one', 'Read a copy of the request there: request.clone().')
+    throw bodyConsumed('a used one', 'Let the other code read a copy: request.clone().')
   }
   const encoding = headers.get('content-encoding')
   return readBody(body ?? [], headers.get('content-length'), encoding, maxBytes)
 }
 
-/** An error that says how large a body may be. */
+/** An error for a body that is larger than `maxBytes`. */
 export function bodyTooLarge(maxBytes: number): WebhookVerificationError {
-  const message = `Expected a body of at most ${maxBytes} bytes, got a larger one. Raise maxBytes if it is right.`
+  const message =
+    `Expected a body of at most ${maxBytes} bytes, got a larger one. ` +
+    'Raise maxBytes if you expect such a body.'
   return new WebhookVerificationError('body_too_large', message)
 }
 
 function unsupported(got: string, cause?: unknown): WebhookVerificationError {
-  const message = `Expected a body that is plain or in gzip, got ${got}. Find the proxy that encodes it.`
+  const message =
+    `Expected a body without compression or in gzip, got ${got}. ` +
+    'Find the proxy that encodes the body.'
   return new WebhookVerificationError('unsupported_encoding', message, { cause })
 }
 
-/** Joins chunks up to the limit; `broken` makes the error for a source that fails. */
+/** Joins the chunks, and throws if they have more than `maxBytes`. `broken` creates the error for a source that fails. */
 async function join(
   chunks: Chunks,
   maxBytes: number,

@@ -4,47 +4,47 @@ import { bodyTooLarge } from './read-body.js'
 import { secretsOf, type Check, type WebhookSecret } from './rule.js'
 import { WebhookVerificationError, type WebhookErrorCode } from './verification-error.js'
 
-/** What every adapter takes, besides the handler. `Args` is what the framework gives the handler. */
+/** The options of every adapter. `Args` are the arguments of the framework that the handler gets after the event. */
 export interface ReceiverOptions<Args extends unknown[]> {
   /**
-   * The destination's `sharedSecret`, several while one is being rotated, or a function that gives them for
-   * a request, where they are known only then (`(c) => c.env.SECRET`). One that is missing or empty
-   * throws a `TypeError`: at once if it is given here, with the request if it comes from a function.
+   * The destination's `sharedSecret`, or a list of secrets during a rotation. If the secret is only known once
+   * a request arrives, pass a function: `(c) => c.env.SECRET`. A missing or empty secret throws a `TypeError`.
+   * A value is checked at once. The result of a function is checked with each request.
    */
   secret:
     | WebhookSecret
     | undefined
     | ((...args: Args) => WebhookSecret | undefined | Promise<WebhookSecret | undefined>)
   /**
-   * The largest body, in bytes and after decompression, above 0; one that is larger is answered 413. The
-   * calls that the destination forwards have at most 32 KB.
+   * The largest body in bytes, before and after decompression. It must be above 0. A larger body is answered
+   * 413. The destination's calls have at most 32 KB.
    *
    * @defaultValue 1,048,576 (1 MiB)
    */
   maxBytes?: number | undefined
   /**
-   * Told of each request that is refused, before it is answered: for a log or a counter. An error that
-   * it throws goes to the framework.
+   * Is called for each refused request, before the answer is sent. Use it for a log or a counter. If it throws,
+   * the framework gets the error.
    */
   onRefused?: ((error: WebhookVerificationError, ...args: Args) => void | Promise<void>) | undefined
 }
 
-/** How a refused request is answered: the status, and the JSON of the body. */
+/** The answer to a refused request: its HTTP status and its JSON body. */
 export interface Refusal {
   status: number
   body: { error: WebhookErrorCode; message: string }
 }
 
-/** A request that is verified, or refused. */
+/** The result of a verification: an event, or the answer that refuses the request. */
 export type Verdict = { event: WebhookEvent } | { refusal: Refusal }
 
-/** What a handler returns where the framework sends what it returns; nothing is answered 204. */
-// eslint-disable-next-line @typescript-eslint/no-invalid-void-type -- a handler without a return is one
+/** The result of a handler whose framework sends what the handler returns. Without a response, the answer is 204. */
+// eslint-disable-next-line @typescript-eslint/no-invalid-void-type -- a handler without a return statement returns void
 export type Answer<Response> = Promise<Response | undefined | void> | Response | undefined | void
 
 /**
- * The status of each refusal. The destination sends a 5xx again for 4 hours, and gives up at a 4xx: what
- * the receiver's own code did to the body is a 500, so that nothing is lost until it is mended.
+ * The HTTP status of each refusal. The destination retries after a 5xx for 4 hours and gives up after a 4xx.
+ * `body_consumed` is a bug in the receiver's own code, so it is a 500: no event is lost if it is fixed in time.
  */
 export const STATUSES: Readonly<Record<WebhookErrorCode, number>> = {
   missing_signature: 401,
@@ -57,7 +57,11 @@ export const STATUSES: Readonly<Record<WebhookErrorCode, number>> = {
   body_incomplete: 400,
 }
 
-/** What all adapters do with a request, whatever the framework and the kind of crypto. */
+/**
+ * Creates the function that verifies requests, for all frameworks and both kinds of crypto.
+ *
+ * @throws TypeError if `secret` is missing or empty, or `maxBytes` is not above 0
+ */
 export function receiver<Args extends unknown[]>(
   { secret, maxBytes = 1_048_576, onRefused }: ReceiverOptions<Args>,
   check: Check<boolean | Promise<boolean>>,
@@ -67,14 +71,14 @@ export function receiver<Args extends unknown[]>(
     throw new TypeError(`maxBytes: expected a number of bytes above 0, got ${String(maxBytes)}.`)
   }
 
-  /** Decides on one request; `readBody` gives the body in whatever form is left of it. */
+  /** Verifies one request. `readBody` returns the body as bytes, as text or parsed. */
   return async function receive(
     signature: unknown,
     readBody: (maxBytes: number) => unknown,
     ...args: Args
   ): Promise<Verdict> {
     try {
-      const hex = signatureOf(signature) // before the body: without one it is not worth reading
+      const hex = signatureOf(signature) // first, so that the body of an unsigned request is not read
       const secrets = secretsOf(typeof secret === 'function' ? await secret(...args) : secret)
       const body = await readBody(maxBytes)
       checkSize(body, maxBytes)
@@ -88,13 +92,13 @@ export function receiver<Args extends unknown[]>(
   }
 }
 
-/** Refuses a raw body that is too large or empty; a parsed one has passed its parser. */
+/** Refuses a raw body that is too large or empty. A parsed body has passed the limits of its parser. */
 function checkSize(body: unknown, maxBytes: number): void {
   const bytes = typeof body === 'string' ? new TextEncoder().encode(body) : body
   if (!ArrayBuffer.isView(bytes)) return
   if (bytes.byteLength > maxBytes) throw bodyTooLarge(maxBytes)
   if (bytes.byteLength > 0) return
   const message =
-    'Expected a signed JSON body, got an empty one. The destination sends none like it.'
+    'Expected a signed JSON body, got an empty one. The destination never sends an empty body.'
   throw new WebhookVerificationError('signature_mismatch', message)
 }

@@ -1,42 +1,42 @@
-/** The destination's `sharedSecret`, or several of them while one is being rotated. */
+/** The destination's `sharedSecret`, or a list of secrets during a rotation. */
 export type WebhookSecret = string | readonly string[]
 
 /**
- * The body of a request: its text or bytes as they came, or what a JSON parser made of them.
+ * The body of a request: its text or bytes as they arrived, or the value that a JSON parser returned.
  *
- * A parsed body is verified over its `JSON.stringify`: the destination signs a JSON fixed point, a text
- * that parsing and stringifying again leave as it is.
+ * A parsed body is verified over its `JSON.stringify`. This works because the destination only signs JSON that
+ * stays the same when it is parsed and stringified again.
  */
 export type WebhookBody = string | Uint8Array | ArrayBuffer | object
 
-/** What a request's `X-Signature` header gave: one value, or anything else that a header can give. */
+/** The value of the `X-Signature` header. A list means that the header came more than once. */
 export type WebhookSignature = string | readonly string[] | null | undefined
 
-/** What is hashed. */
+/** The text or bytes to hash. */
 export type Content = string | Uint8Array
 
-/** Whether one of the secrets gives the signature: what each kind of crypto answers in its own way. */
+/** Says whether one of the secrets produces the signature. Each kind of crypto has its own implementation. */
 export type Check<Answer extends boolean | Promise<boolean>> = (
   secrets: readonly string[],
   content: Content,
   signature: unknown,
 ) => Answer
 
-/** A SHA-1 digest in hex. */
+/** A SHA-1 digest has 20 bytes, and hex has two characters for each byte. */
 const HEX_LENGTH = 40
 
 /**
- * Whether the two can belong together at all. The destination sends no empty body: one that arrives empty
- * was lost on its way here, and is never authentic.
+ * Says whether it makes sense to compare a body and a signature. The destination never sends an empty body,
+ * so an empty body was lost on its way and is never authentic.
  */
 export function isComparable(content: Content, signature: unknown): signature is string {
   return typeof signature === 'string' && signature.length === HEX_LENGTH && content.length > 0
 }
 
 /**
- * Compares a digest in lowercase hex with 40 characters, in a time that does not depend on where they
- * differ, and without allocating: a letter may come in either case, so bit 0x20 is left out where bit 0x40
- * of the digest says "letter".
+ * Compares a digest in lowercase hex with 40 characters. The time does not depend on where they differ, so a
+ * forger cannot guess the digest character by character. Nothing is allocated. A letter may be in either case:
+ * if bit 0x40 of the digest says that the character is a letter, bit 0x20 is ignored.
  */
 export function isSameHex(digest: string, signature: string): boolean {
   let difference = 0
@@ -47,41 +47,45 @@ export function isSameHex(digest: string, signature: string): boolean {
   return difference === 0
 }
 
-/** The secrets, each a non-empty string: HMAC takes an empty key, and then anyone can sign. */
+/** Returns the secrets as a list. An empty secret throws: HMAC accepts an empty key, and then anybody could sign. */
 export function secretsOf(secret: unknown): readonly string[] {
   const secrets: readonly unknown[] = Array.isArray(secret) ? secret : [secret]
   if (secrets.length === 0) {
-    throw new TypeError(`secret: expected at least one, got an empty list. ${SECRET_MEND}`)
+    throw new TypeError(
+      `secret: expected at least one, got an empty list. ${WHERE_SECRETS_COME_FROM}`,
+    )
   }
   for (const one of secrets) secretOf(one)
   return secrets as readonly string[]
 }
 
-/** One secret, known to be a non-empty string. */
+/** Returns the secret if it is a non-empty string, and throws a TypeError if it is not. */
 export function secretOf(secret: unknown): string {
   if (typeof secret === 'string' && secret !== '') return secret
-  throw new TypeError(`secret: expected a non-empty string, got ${nameOf(secret)}. ${SECRET_MEND}`)
+  throw new TypeError(
+    `secret: expected a non-empty string, got ${nameOf(secret)}. ${WHERE_SECRETS_COME_FROM}`,
+  )
 }
 
-const SECRET_MEND =
-  "Pass the destination's sharedSecret; if it comes from the environment, check that the variable is set."
+const WHERE_SECRETS_COME_FROM =
+  "Pass the destination's sharedSecret. If it comes from the environment, check that the variable is set."
 
-/** The text or bytes to hash. Bytes are never decoded, so that a byte order mark stays part of them. */
+/** Returns the text or bytes to hash. Bytes are not decoded, because decoding would drop a byte order mark. */
 export function contentOf(body: unknown): Content {
   if (typeof body === 'string') return body
   if (body instanceof Uint8Array) return body
-  // Test runners hand over bytes of another realm, which are no instances of anything here.
+  // Jest runs tests in a realm of their own, and its Uint8Array is not an instance of this realm's class.
   if (ArrayBuffer.isView(body)) return new Uint8Array(body.buffer, body.byteOffset, body.byteLength)
   const kind = kindOf(body)
   if (kind === 'ArrayBuffer') return new Uint8Array(body as ArrayBuffer)
   if ((kind === 'Object' || kind === 'Array') && !isStream(body)) return stringify(body)
   throw new TypeError(
     `body: expected the request's text, bytes or parsed JSON, got ${nameOf(body)}. ` +
-      'Pass the raw body: read the stream or await the promise first, and mount no parser that drops it.',
+      'Pass the raw body: read the stream or await the promise first, and do not mount a parser that drops the body.',
   )
 }
 
-/** What a value is, for a message: never the value itself. */
+/** Describes a value for an error message. It never shows the value, which may be a secret. */
 export function nameOf(value: unknown): string {
   if (value === '') return 'an empty string'
   if (typeof value === 'string') return `a string of ${value.length} characters`
@@ -99,10 +103,11 @@ function stringify(body: unknown): string {
   try {
     return (JSON.stringify as (value: unknown) => string | undefined)(body) ?? ''
   } catch (cause) {
-    // Nested so deep that only a stranger would send it: as an empty body, it is never authentic.
+    // The body is nested too deeply for JSON.stringify. The destination sends no such body, so it counts as empty,
+    // and an empty body is never authentic.
     if (cause instanceof RangeError) return ''
     const message =
-      'body: expected parsed JSON, got what JSON.stringify refuses. Pass the raw body.'
+      'body: expected parsed JSON, got a value that JSON.stringify refuses. Pass the raw body.'
     throw new TypeError(message, { cause })
   }
 }

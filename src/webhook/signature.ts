@@ -17,7 +17,7 @@ import {
 const digest = (secret: string, content: Content): string =>
   createHmac('sha1', secret).update(content).digest('hex')
 
-/** The check by Node's own crypto. */
+/** The signature check with Node's crypto. */
 export const isSigned: Check<boolean> = (secrets, content, signature) => {
   if (!isComparable(content, signature)) return false
   for (const secret of secrets) {
@@ -27,19 +27,19 @@ export const isSigned: Check<boolean> = (secrets, content, signature) => {
 }
 
 /**
- * Whether a request comes from the destination: its `X-Signature` is the hex HMAC-SHA1 of its body under
- * the secret. The comparison takes the same time wherever the two differ.
+ * Says whether a request comes from the destination: its `X-Signature` must be the HMAC-SHA1 of its body under
+ * the secret, in hex. The time of the comparison does not depend on where the two differ.
  *
- * Whatever a stranger can send is an answer: a signature that is missing, repeated, malformed or wrong is
- * `false`, and so is an empty body.
+ * It never throws because of what a stranger sends. It returns `false` for a signature that is missing,
+ * repeated, malformed or wrong, and for an empty body.
  *
- * @param secret - The destination's `sharedSecret`; several while one is being rotated, and any may match.
- * @param body - The raw body, hashed untouched; a parsed body is verified over its `JSON.stringify`.
- * @param signature - The value of the header as it is, in lower or upper case, without a prefix.
- * @throws TypeError for what only the receiver can get wrong: an empty secret or none, a body that is
+ * @param secret - The destination's `sharedSecret`. During a rotation, a list of which any may match.
+ * @param body - The raw body, which is hashed as it is. A parsed body is verified over its `JSON.stringify`.
+ * @param signature - The unchanged value of the header: lower or upper case, without a prefix.
+ * @throws TypeError for a mistake in the receiver's code: the secret is missing or empty, or the body is
  * `undefined`, a stream or a promise.
- * @remarks The signature covers no time: a request can be replayed. Remember the `X-Message-Id` header,
- * the same in every attempt, to handle each message once.
+ * @remarks The signature does not expire, so somebody can send a copy of a request. To handle each message
+ * once, remember its `X-Message-Id` header, which is the same in every attempt.
  * @example
  * ```ts
  * import { signWebhook, verifyWebhook } from 'hookline'
@@ -57,7 +57,7 @@ export function verifyWebhook(
 }
 
 /**
- * The `X-Signature` that the destination sends with a body, in lowercase hex: for tests and tools.
+ * Returns the `X-Signature` that the destination sends with a body, in lowercase hex. It is for tests and tools.
  *
  * @throws TypeError if the secret is empty or the body is `undefined`, a stream or a promise.
  */
@@ -66,14 +66,13 @@ export function signWebhook(secret: string, body: WebhookBody): string {
 }
 
 /**
- * Verifies a request as {@link verifyWebhook} does and gives its body as one of the seven events.
+ * Verifies a request as {@link verifyWebhook} does, and returns its body as one of the seven events.
  *
- * @throws {@link WebhookVerificationError} with the `code` of the reason: `missing_signature`,
- * `malformed_signature`, `signature_mismatch`, `body_consumed` (no body, an empty one or a stream) or
- * `invalid_json`.
- * @throws TypeError if the secret is empty or the body is of a type that no request has.
- * @remarks An event of a `type` that this version does not know is authentic, and given as it came: keep
- * a `default` in a switch over the type.
+ * @throws {@link WebhookVerificationError} with one of the codes `missing_signature`, `malformed_signature`,
+ * `signature_mismatch`, `body_consumed` (the body is missing, empty or a stream) and `invalid_json`.
+ * @throws TypeError if the secret is missing or empty, or the body has a type that no request body has.
+ * @remarks It also returns verified events with a `type` that this version does not know. So keep a `default`
+ * in a switch over the type.
  */
 export function parseWebhook(
   secret: WebhookSecret,

@@ -1,40 +1,40 @@
 import type { WebhookEvent } from './events.js'
 import { signWebhook } from './signature.js'
 
-/** The fields of one type of event, as {@link signedRequest} takes them. */
+/** The fields of one type of event, as you pass them to {@link signedRequest}. */
 export type EventFields<Type extends WebhookEvent['type']> = Omit<
   Extract<WebhookEvent, Record<'type', Type>>,
   'type' | 'version' | 'timestamp'
 > & {
   /**
-   * When the call was made: ISO 8601 with milliseconds.
+   * The time of the call: ISO 8601 with milliseconds.
    *
-   * @defaultValue now
+   * @defaultValue the current time
    */
   timestamp?: string
 }
 
-/** A request as the destination sends it: `fetch(url, request)`, or its parts for any other client. */
+/** A request like those of the destination. Pass it to `fetch(url, request)`, or its parts to another client. */
 export interface SignedRequest {
-  /** The destination's only method. */
+  /** The method of the request. */
   method: 'POST'
-  /** The destination's headers, the signature among them. */
+  /** The headers of the request, with the signature. */
   headers: Record<'Content-Type' | 'User-Agent' | 'X-Signature', string>
-  /** The JSON that is signed. */
+  /** The signed JSON. */
   body: string
 }
 
-/** Every field of the seven bodies, in an order that is the destination's own in each of them. */
+/** Every field of the seven bodies. In each body, the destination writes its fields in this order. */
 const FIELDS =
   'version,type,userId,timestamp,groupId,Previous ID,User ID,name,event,properties,traits,context'
 
 /**
- * A correctly signed request, for the test of a receiver; change its body or its signature to forge one.
+ * Creates a correctly signed request to test a receiver with. To forge a request, change its body or signature.
  *
- * @param type - Which of the seven events.
- * @param fields - What the event carries; `type`, `version` and `timestamp` are filled in.
- * @param secret - The `sharedSecret` that the receiver has.
- * @throws TypeError if the secret is empty.
+ * @param type - The type of the event.
+ * @param fields - The fields of the event, without `type` and `version`. `timestamp` may be omitted.
+ * @param secret - The secret that the receiver has.
+ * @throws TypeError if the secret is missing or empty.
  * @example
  * ```ts
  * import { signedRequest } from 'hookline/testing'
@@ -50,7 +50,7 @@ export function signedRequest<Type extends WebhookEvent['type']>(
 ): SignedRequest {
   const version = type === 'delete' ? undefined : 1
   const event = { timestamp: new Date().toISOString(), ...fields, type, version }
-  const rank = (name: string) => FIELDS.split(',').indexOf(name) + 1 || Infinity // others come last
+  const rank = (name: string) => FIELDS.split(',').indexOf(name) + 1 || Infinity // unknown fields come last
   const entries = Object.entries(event).sort(([a], [b]) => rank(a) - rank(b))
   const body = JSON.stringify(Object.fromEntries(entries))
   return {

@@ -2,16 +2,16 @@ import { recogniseAcrossBuilds } from '../across-builds.js'
 import { HooklineError } from '../hookline-error.js'
 
 /**
- * Why a request was refused. {@link parseWebhook} throws the first five; the adapters, which read the
- * body themselves, know the last three too.
+ * The reason why a request was refused. {@link parseWebhook} only uses the first five. The last three come from
+ * the adapters, which read the body themselves.
  *
  * - `missing_signature`: the request has no `X-Signature`.
- * - `malformed_signature`: the header is no 40 hexadecimal characters, or came more than once.
- * - `signature_mismatch`: another secret signed the body, or the body was changed on its way.
- * - `body_consumed`: something read the body first and left nothing that can be verified.
- * - `invalid_json`: the signature is right, and the body is no JSON object with a `type`.
- * - `body_too_large`: the body is over `maxBytes`.
- * - `unsupported_encoding`: the body is compressed in another way than gzip, or is broken gzip.
+ * - `malformed_signature`: the header is not 40 hexadecimal characters, or came more than once.
+ * - `signature_mismatch`: another secret signed the body, or something changed the body on its way.
+ * - `body_consumed`: something read the body first and kept nothing that can be verified.
+ * - `invalid_json`: the signature is right, but the body is not a JSON object with a `type`.
+ * - `body_too_large`: the body is larger than `maxBytes`.
+ * - `unsupported_encoding`: the body is compressed with something other than gzip, or its gzip is damaged.
  * - `body_incomplete`: the connection ended before the body did.
  */
 export type WebhookErrorCode =
@@ -24,14 +24,14 @@ export type WebhookErrorCode =
   | 'unsupported_encoding'
   | 'body_incomplete'
 
-/** A request that can't be trusted or read. Its message never holds a secret or a right signature. */
+/** The error for a request that cannot be verified or read. Its message never contains a secret or a right signature. */
 export class WebhookVerificationError extends HooklineError {
-  /** Tells the class in a log. */
+  /** The name of the class, for logs. */
   override readonly name = 'WebhookVerificationError'
-  /** The reason. */
+  /** The reason of the refusal. */
   override readonly code: WebhookErrorCode
 
-  /** Made by a receiver, or by a test of what you do with one. */
+  /** Only receivers create these errors, and tests of code that handles them. */
   constructor(code: WebhookErrorCode, message: string, options?: { cause?: unknown }) {
     super(message, options)
     this.code = code

@@ -3,7 +3,7 @@ import { isComparable, isSameHex, type Check, type Content } from './rule.js'
 const encoder = new TextEncoder()
 const HMAC_SHA1 = { name: 'HMAC', hash: 'SHA-1' }
 
-/** The check by WebCrypto, for runtimes without Node's modules. */
+/** The signature check with WebCrypto, for runtimes without the modules of Node. */
 export const isSignedWeb: Check<Promise<boolean>> = async (secrets, content, signature) => {
   if (!isComparable(content, signature)) return false
   const digests = await Promise.all(secrets.map((secret) => digest(secret, content)))

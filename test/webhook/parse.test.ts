@@ -56,7 +56,7 @@ test.each([
   ['invalid_json', 'null', signWebhook(secret, 'null'), /without a type/],
   ['invalid_json', '[]', signWebhook(secret, '[]'), /without a type/],
   ['invalid_json', '{"type":1}', signWebhook(secret, '{"type":1}'), /without a type/],
-] as const)('throws %s and says the mend (%#)', (code, sent, header, message) => {
+] as const)('throws %s and says what to do (%#)', (code, sent, header, message) => {
   const error = refusal(secret, sent, header)
   expect(error).toBeInstanceOf(HooklineError)
   expect(error).toMatchObject({ name: 'WebhookVerificationError', code })

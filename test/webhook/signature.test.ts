@@ -74,7 +74,7 @@ describe('a body', () => {
     ['a function', () => body, /type Function/],
     ['circular', circular, /JSON\.stringify refuses/],
     ['with a BigInt', { id: 1n }, /JSON\.stringify refuses/],
-  ])('that is %s throws a TypeError that names the mend', (_form, form, message) => {
+  ])('that is %s throws a TypeError that says what to do', (_form, form, message) => {
     expect(() => verifyWebhook(secret, form as string, signature)).toThrow(TypeError)
     expect(() => verifyWebhook(secret, form as string, signature)).toThrow(message)
     expect(() => signWebhook(secret, form as string)).toThrow(message)

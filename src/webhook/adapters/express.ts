@@ -9,11 +9,15 @@ import { isSigned } from '../signature.js'
 export type { ReceiverOptions, WebhookEvent }
 
 /**
- * An Express route (4 and 5) that gives the handler verified events and refuses everything else.
+ * Creates an Express route (Express 4 and 5) that passes verified events to the handler and refuses every
+ * other request.
  *
- * It reads the body itself, and takes `req.rawBody` or the parsed `req.body` where a parser was there
- * first. A handler that sends nothing is answered 204 once it has returned or its promise has resolved;
- * what it throws goes to `next`. Answer within the destination's 5 seconds: leave long work to a queue.
+ * The route reads the body itself. If a parser has read it before, the route uses `req.rawBody` or the
+ * parsed `req.body`. If the handler sends no answer, the route answers 204 once the handler has returned or
+ * its promise has resolved. Errors of the handler go to `next`. The destination waits 5 seconds for the
+ * answer: put long work into a queue.
+ *
+ * @throws TypeError if `secret` is missing or empty, or `maxBytes` is not above 0.
  *
  * @example
  * ```ts
@@ -33,7 +37,7 @@ export function webhook(
   const receive = receiver(options, isSigned)
 
   async function handle(req: Request, res: Response): Promise<void> {
-    const body = (maxBytes: number) => nodeBody(req, req, MEND, maxBytes)
+    const body = (maxBytes: number) => nodeBody(req, req, HOW_TO_KEEP_THE_BODY, maxBytes)
     const verdict = await receive(req.headers['x-signature'], body, req, res)
     if ('refusal' in verdict) {
       res.status(verdict.refusal.status).json(verdict.refusal.body)
@@ -50,6 +54,6 @@ export function webhook(
   }
 }
 
-const MEND =
-  'Mount this route before what reads the body, or keep the bytes: ' +
+const HOW_TO_KEEP_THE_BODY =
+  'Mount this route before the middleware that reads the body, or keep the bytes: ' +
   'express.json({ verify: (req, _res, raw) => { req.rawBody = raw } }).'

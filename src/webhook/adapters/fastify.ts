@@ -10,13 +10,15 @@ import { isSigned } from '../signature.js'
 export type { ReceiverOptions, WebhookEvent }
 
 /**
- * A Fastify plugin (5) with one POST route that gives the handler verified events and refuses everything
- * else. The path is the `prefix` that it is registered with.
+ * Creates a Fastify plugin (Fastify 5) with one POST route. The route passes verified events to the handler
+ * and refuses every other request. Its path is the `prefix` that you register the plugin with.
  *
- * Inside the plugin no body is parsed: the route reads it itself, and takes `request.rawBody` where a hook
- * was there first; the parsers of other routes stay as they are. What the handler returns is sent, and a
- * handler that returns and sends nothing is answered 204; what it throws goes to Fastify's error handler.
- * Answer within the destination's 5 seconds: leave long work to a queue.
+ * The route reads the body itself. If a hook has read it before, the route uses `request.rawBody`. The
+ * plugin removes the body parsers for its own route only. The route sends the value that the handler
+ * returns. If the handler returns and sends nothing, the route answers 204. Errors of the handler go to
+ * Fastify's error handler. The destination waits 5 seconds for the answer: put long work into a queue.
+ *
+ * @throws TypeError if `secret` is missing or empty, or `maxBytes` is not above 0.
  *
  * @example
  * ```ts
@@ -37,10 +39,10 @@ export function webhook(
   const receive = receiver(options, isSigned)
 
   async function handle(request: FastifyRequest, reply: FastifyReply): Promise<unknown> {
-    // Our parser passes the payload on, which is there if the request has a body.
+    // The parser below passes the stream on as the body. A request without a body has none.
     const { raw, body: payload, rawBody } = request as FastifyRequest & { rawBody?: unknown }
     const body = (maxBytes: number) =>
-      nodeBody(raw, { rawBody }, MEND, maxBytes, payload as Readable | undefined)
+      nodeBody(raw, { rawBody }, HOW_TO_KEEP_THE_BODY, maxBytes, payload as Readable | undefined)
     const verdict = await receive(request.headers['x-signature'], body, request, reply)
     if ('refusal' in verdict) {
       return reply.code(verdict.refusal.status).send(verdict.refusal.body)
@@ -60,5 +62,5 @@ export function webhook(
   }
 }
 
-const MEND =
-  'A hook read it: have the hook keep the bytes in request.rawBody, or return a new stream from preParsing.'
+const HOW_TO_KEEP_THE_BODY =
+  'A hook read it. Let the hook keep the bytes in request.rawBody, or return a new stream from preParsing.'

@@ -8,12 +8,15 @@ import { isSignedWeb } from '../web-signature.js'
 export type { Answer, ReceiverOptions, WebhookEvent }
 
 /**
- * A handler of Web requests that gives yours verified events and refuses everything else: a Next.js route
- * handler, or the `fetch` of Bun, Deno and Workers. It needs WebCrypto and none of Node's modules.
+ * Creates a function that takes a Web `Request`, passes verified events to the handler, and refuses every
+ * other request. Use it as a Next.js route handler, or as the `fetch` of Bun, Deno and Workers. It needs
+ * WebCrypto and no modules of Node.
  *
- * What the runtime passes after the request goes on to the handler and to a `secret` function. A handler
- * that returns no response is answered 204; what it throws goes to the runtime. Answer within the
- * destination's 5 seconds: leave long work to a queue or to the runtime's `waitUntil`.
+ * The handler and a `secret` function also get all arguments that the runtime passes after the request. If
+ * the handler returns no response, the answer is 204. Errors of the handler go to the runtime. The
+ * destination waits 5 seconds for the answer: put long work into a queue or the runtime's `waitUntil`.
+ *
+ * @throws TypeError if `secret` is missing or empty, or `maxBytes` is not above 0.
  *
  * @example
  * ```ts

@@ -11,12 +11,15 @@ import { isSignedWeb } from '../web-signature.js'
 export type { Answer, ReceiverOptions, WebhookEvent }
 
 /**
- * A Hono handler (4), for every runtime that Hono runs on, that gives yours verified events and refuses
- * everything else. `App` is the type that was given to `Hono`.
+ * Creates a Hono handler (Hono 4, on every runtime) that passes verified events to your handler and refuses
+ * every other request. Its type parameter is that of your `Hono` application.
  *
- * It reads the body itself, and takes Hono's cached one where `c.req.json()` or the like was there first.
- * A handler that returns no response is answered 204; what it throws goes to `app.onError`. Answer within
- * the destination's 5 seconds: leave long work to a queue or to `c.executionCtx.waitUntil`.
+ * It reads the body itself. If `c.req.json()` or a similar method has read the body before, it uses the
+ * copy that Hono keeps. If your handler returns no response, the answer is 204. Errors of your handler go
+ * to `app.onError`. The destination waits 5 seconds for the answer: put long work into a queue or
+ * `c.executionCtx.waitUntil`.
+ *
+ * @throws TypeError if `secret` is missing or empty, or `maxBytes` is not above 0.
  *
  * @example
  * ```ts
@@ -41,7 +44,7 @@ export function webhook<E extends Env>(
     const verdict = await receive(c.req.header('x-signature'), body, c)
     if ('refusal' in verdict) {
       const { status, body } = verdict.refusal
-      return c.json(body, status as ContentfulStatusCode) // all of them have a body
+      return c.json(body, status as ContentfulStatusCode) // no refusal has a status without a body
     }
     return (await handler(verdict.event, c)) ?? c.body(null, 204)
   }
@@ -52,6 +55,6 @@ async function bodyOf<E extends Env>({ req }: Context<E>, maxBytes: number): Pro
   try {
     return new Uint8Array(await req.arrayBuffer())
   } catch {
-    throw bodyConsumed('what failed to be read', 'Read it with c.req, or not at all.')
+    throw bodyConsumed('an error while reading it', 'Read the body only with the methods of c.req.')
   }
 }

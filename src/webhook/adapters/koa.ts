@@ -9,12 +9,15 @@ import { isSigned } from '../signature.js'
 export type { ReceiverOptions, WebhookEvent }
 
 /**
- * A Koa middleware (2 and 3) that gives the handler verified events and refuses everything else. It ends the
- * chain: mount it on a route of its own.
+ * Creates a Koa middleware (Koa 2 and 3) that passes verified events to the handler and refuses every other
+ * request. It never calls the next middleware, so mount it on a route of its own.
  *
- * It reads the body itself, and takes `ctx.request.rawBody` or the parsed `ctx.request.body` where a
- * parser was there first. A handler that sets no body and no status is answered 204; what it throws goes
- * to Koa. Answer within the destination's 5 seconds: leave long work to a queue.
+ * The middleware reads the body itself. If a parser has read it before, the middleware uses
+ * `ctx.request.rawBody` or the parsed `ctx.request.body`. If the handler sets no body and no status, the
+ * answer is 204. Errors of the handler go to Koa. The destination waits 5 seconds for the answer: put long
+ * work into a queue.
+ *
+ * @throws TypeError if `secret` is missing or empty, or `maxBytes` is not above 0.
  *
  * @example
  * ```ts
@@ -34,7 +37,8 @@ export function webhook(
   const receive = receiver(options, isSigned)
 
   return async (ctx: Koa.Context) => {
-    const body = (maxBytes: number) => nodeBody(ctx.req, ctx.request, MEND, maxBytes)
+    const body = (maxBytes: number) =>
+      nodeBody(ctx.req, ctx.request, HOW_TO_KEEP_THE_BODY, maxBytes)
     const verdict = await receive(ctx.req.headers['x-signature'], body, ctx)
     if ('refusal' in verdict) {
       ctx.status = verdict.refusal.status
@@ -42,10 +46,10 @@ export function webhook(
       return
     }
     await handler(verdict.event, ctx)
-    if (ctx.body === undefined && ctx.status === 404) ctx.status = 204 // 404 is Koa's "nobody answered"
+    if (ctx.body === undefined && ctx.status === 404) ctx.status = 204 // Koa's default status is 404
   }
 }
 
-const MEND =
-  'Use this middleware before what reads the body, or a parser that keeps it: ' +
+const HOW_TO_KEEP_THE_BODY =
+  'Use this middleware before the one that reads the body, or use a parser that keeps the body: ' +
   'app.use(bodyParser()) of @koa/bodyparser.'

@@ -7,19 +7,19 @@ import { isSigned } from '../signature.js'
 
 export type { Answer, ReceiverOptions, WebhookEvent }
 
-/** What is read of the event that API Gateway (v1 and v2), a function URL or a load balancer passes. */
+/** The fields that are read from the event of API Gateway (v1 and v2), a function URL or a load balancer. */
 export interface LambdaRequest {
-  /** One value a header. */
+  /** One value for each header. */
   headers?: Record<string, string | undefined> | null | undefined
-  /** All values of a header; API Gateway v1 has the last one only in `headers`. */
+  /** All values of each header. In `headers`, API Gateway v1 gives only the last value. */
   multiValueHeaders?: Record<string, string[] | undefined> | null | undefined
-  /** The body; an object where a middleware has parsed it. */
+  /** The body. It is an object if a middleware has parsed it. */
   body?: unknown
   /** Whether the body is in Base64. */
   isBase64Encoded?: boolean | undefined
 }
 
-/** What they all take as an answer. */
+/** An answer that API Gateway, function URLs and load balancers accept. */
 export interface LambdaResponse {
   /** HTTP status. */
   statusCode: number
@@ -32,12 +32,14 @@ export interface LambdaResponse {
 }
 
 /**
- * A Lambda handler for API Gateway (REST and HTTP APIs) and function URLs that gives yours verified events
- * and refuses everything else.
+ * Creates a Lambda handler for API Gateway (REST and HTTP APIs) and function URLs. It passes verified events
+ * to your handler and refuses every other request.
  *
- * A handler that returns no response is answered 204; what it throws fails the invocation, which the
- * gateway answers 5xx and the destination sends again. Answer within the destination's 5 seconds, a cold
- * start included: leave long work to a queue.
+ * If your handler returns no response, the answer is 204. If your handler throws, the invocation fails, the
+ * gateway answers 5xx, and the destination sends the request again. The destination waits 5 seconds for the
+ * answer, which includes a cold start: put long work into a queue.
+ *
+ * @throws TypeError if `secret` is missing or empty, or `maxBytes` is not above 0.
  *
  * @example
  * ```ts
@@ -73,7 +75,7 @@ async function bodyOf(request: LambdaRequest, maxBytes: number): Promise<unknown
   return decompress(Buffer.from(body, 'base64'), encoding, maxBytes)
 }
 
-/** A header, under whatever case it came: one value, or the list of them. */
+/** A header's value, or a list if it has several. Gateways do not agree on the case of names. */
 function headerOf({ headers, multiValueHeaders }: LambdaRequest, name: string) {
   const all = Object.entries({ ...headers, ...multiValueHeaders })
   const values = all.filter(([key]) => key.toLowerCase() === name).map(([, value]) => value)

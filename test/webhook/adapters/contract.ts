@@ -255,7 +255,7 @@ export function adapterContract(name: string, start: Start, before: readonly Bef
       expect(await postEndless(url, declared, () => false)).toBe(413)
     })
 
-    test(`${name}: a body that is gone is a 500 at once, with the mend`, async () => {
+    test(`${name}: a body that is gone is a 500 at once, and the message says what to do`, async () => {
       const onRefused = vi.fn()
       const { url, handler } = await receiver({ onRefused }, () => undefined, 'thief')
       const reply = await post(url, signedRequest('track', track, secret))
