@@ -20,7 +20,7 @@ export const MUTANTS = [
     package: 'sdk',
     scripts: ['500'],
     file: 'analytics.js',
-    find: 'this.#again = [...this.#again, batch].sort(byAge);',
+    find: 'this.#line = [...this.#line, batch].sort(byAge);',
     put: '',
   },
   {
@@ -39,8 +39,8 @@ export const MUTANTS = [
     proof: 2,
     package: 'sdk',
     file: 'analytics.js',
-    find: 'segment.append(json);',
-    put: '',
+    find: 'segment.append(json);\n            if (this.#around.fsync',
+    put: 'if (this.#around.fsync',
   },
   {
     name: 'what has its outcome is not noted',
@@ -184,7 +184,7 @@ export const MUTANTS = [
     {
       name: 'what an answer calls a code is taken as it is',
       says: /internal_error without a reason|process ended with 1/,
-      find: "(typeof value === 'string' ? value : JSON.stringify(value))",
+      find: "typeof value === 'string' ? value.slice(0, MAX_WORDS_LENGTH) : describe(value)",
       put: 'String(value)',
     },
   ]),
@@ -192,8 +192,8 @@ export const MUTANTS = [
     {
       name: 'a late timer does not look at the socket',
       says: /frozen meanwhile/,
-      find: 'if (isLate && graces++ < MAX_GRACES)',
-      put: 'if (false)',
+      find: 'if (!isLate || !hasGrace)',
+      put: 'if (true)',
     },
   ]),
   ...atRandom('answers that can’t be read', [

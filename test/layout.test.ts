@@ -37,7 +37,7 @@ const WEBHOOK =
   )
 
 /** What the receivers share with the client: an application catches the errors of both by one class. */
-const SHARED = ['hookline-error']
+const SHARED = ['hookline-error', 'across-builds']
 
 const modules = readModules(SRC)
 

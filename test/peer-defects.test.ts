@@ -17,7 +17,6 @@ import {
   startCollector,
   trackMany,
   turns,
-  until,
   useFakeClock,
 } from './collector.js'
 
