@@ -252,6 +252,7 @@ export class Analytics<Plan extends PlanOf<Plan> = AnyPlan> implements Analytics
     type: 'track',
     message: TrackMessage<Plan, Event>,
   ): Promise<DeliveryOutcome>
+  /** Records one message of another type, sends it at once, and waits for its outcome. */
   deliver<Type extends keyof OtherMessages>(
     type: Type,
     message: OtherMessages[Type],

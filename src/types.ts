@@ -341,6 +341,7 @@ export interface AnalyticsClient<Plan extends PlanOf<Plan> = AnyPlan> {
     type: 'track',
     message: TrackMessage<Plan, Event>,
   ): Promise<DeliveryOutcome>
+  /** Records one message of another type, sends it at once, and waits for its outcome. */
   deliver<Type extends keyof OtherMessages>(
     type: Type,
     message: OtherMessages[Type],
