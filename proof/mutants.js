@@ -192,6 +192,7 @@ export const MUTANTS = [
     {
       name: 'a late timer does not look at the socket',
       says: /frozen meanwhile/,
+      file: 'errors.js',
       find: 'if (!isLate || !hasGrace)',
       put: 'if (true)',
     },
