@@ -3,6 +3,7 @@ import { join } from 'node:path'
 import fc from 'fast-check'
 import { expect, test, vi } from 'vitest'
 import { Analytics, type FailedReport, type Fetch, type Stats } from '../../src/index.js'
+import { findRecords, jsonOf } from '../../src/spool/record.js'
 import { pass, scriptedFetch, sized, turns, useFakeClock, type FetchReply } from '../collector.js'
 import { crash, files, temporary } from './directory.js'
 
@@ -96,9 +97,13 @@ const balanced = ({ accepted, delivered, rejected, dropped, pending }: Stats) =>
 
 /** The events whose records are whole on disk, with an outcome or without. */
 const onDisk = (directory: string) =>
-  files(directory, '.log').flatMap((path) =>
-    [...readFileSync(path, 'latin1').matchAll(/"event":"(e\d+)"/g)].map(([, event = '']) => event),
-  )
+  files(directory, '.log').flatMap((path) => {
+    const bytes = readFileSync(path)
+    return findRecords(bytes, true).records.map((record) => {
+      const json = Buffer.from(jsonOf(bytes, record)).toString()
+      return (JSON.parse(json) as { event: string }).event
+    })
+  })
 
 /** Files of another version, of another write key, and of nobody. */
 function putStrangers(directory: string) {
