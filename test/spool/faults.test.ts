@@ -104,9 +104,13 @@ const balanced = ({ accepted, delivered, rejected, dropped, pending }: Stats) =>
 
 /** The events whose records are whole on disk, with an outcome or without. */
 const onDisk = (directory: string) =>
-  files(directory, '.log').flatMap((path) =>
-    [...readFileSync(path, 'latin1').matchAll(/"event":"(e\d+)"/g)].map(([, event = '']) => event),
-  )
+  files(directory, '.log').flatMap((path) => {
+    const bytes = readFileSync(path)
+    return findRecords(bytes, true).records.map((record) => {
+      const json = Buffer.from(jsonOf(bytes, record)).toString()
+      return (JSON.parse(json) as { event: string }).event
+    })
+  })
 
 /** Files of another version, of another write key, and of nobody. */
 function putStrangers(directory: string) {
