@@ -12,6 +12,7 @@ import {
   useFakeClock,
   type FetchReply,
 } from '../collector.js'
+import { findRecords, jsonOf } from '../../src/spool/record.js'
 import { crash, files, temporary } from './directory.js'
 
 // One client after the other on a disk that fails at random, with clocks that jump, crashes, and folders that are
