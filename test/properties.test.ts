@@ -330,20 +330,21 @@ async function runBooks(
   expect(mostInFlight).toBeLessThanOrEqual(options.flushAt === 1 ? 16 : 1)
 }
 
+// From the fourth failure on, the message behind shows whether the endpoint takes others: an endpoint that recovers
+// between these two requests gets that one first. Longer outages, which end in a pause, are in isolation.test.ts.
 test('through random faults of a real server, every message is accepted once, in order', async () => {
   useFakeClock()
-  const collector = await startCollector()
-  const networkFault = fc.constantFrom<Reply>(200, 'reset', 'reset unread', 503, 429, 413, 408)
+  const networkFault = fc.constantFrom<Reply>('reset', 'reset unread', 503, 429, 413, 408)
   const step = fc.record({ count: fc.integer({ min: 1, max: 40 }), ms: fc.constantFrom(0, 5, 700) })
   await fc.assert(
     fc.asyncProperty(
-      fc.array(networkFault, { maxLength: 8 }),
+      fc.array(networkFault, { maxLength: 3 }),
       fc.array(step, { minLength: 1, maxLength: 8 }),
       fc.boolean(),
       async (faults, steps, gzip) => {
+        const collector = await startCollector()
         // A 413 for one message alone would lose it, rightly: here none is alone for long.
         collector.script(...faults.map((reply) => unlessAlone(reply)))
-        const from = collector.accepted.length
         const analytics = createClient(collector, { ...IN_TIME, gzip, flushAt: 5 })
         let made = 0
         for (const { count, ms } of steps) {
@@ -354,14 +355,13 @@ test('through random faults of a real server, every message is accepted once, in
         let result: unknown
         void analytics.close({ timeout: Infinity }).then((closed) => (result = closed))
         await passUntil(() => result !== undefined)
-        const events = collector.accepted.slice(from).map(({ event }) => event)
-        expect(events).toEqual(names(0, made))
+        expect(collector.accepted.map(({ event }) => event)).toEqual(names(0, made))
         expect(analytics.stats()).toMatchObject({ accepted: made, delivered: made, pending: 0 })
+        expect(collector.mostInFlight).toBe(1)
       },
     ),
-    { numRuns: 25 },
+    { numRuns: 40 },
   )
-  expect(collector.mostInFlight).toBe(1)
 })
 
 const unlessAlone =

@@ -1,4 +1,4 @@
-import { describe, expect, test } from 'vitest'
+import { describe, expect, onTestFinished, test, vi } from 'vitest'
 import { RejectedError, RetriesExhaustedError } from '../src/index.js'
 import {
   countEvents,
@@ -306,6 +306,10 @@ describe('back-off', () => {
 
   test('with flushAt 1 too: one probe, and after a failed one no rush', async () => {
     useFakeClock()
+    const random = vi.spyOn(Math, 'random').mockReturnValue(1)
+    onTestFinished(() => {
+      random.mockRestore()
+    })
     const net = scriptedFetch()
     net.otherwise(503)
     const analytics = createClient(net, { flushAt: 1 })
@@ -324,9 +328,9 @@ describe('back-off', () => {
     net.script(gate.reply as never)
     net.otherwise('hang')
     // Two failures more make the wait four times as long.
-    await pass(3_999)
+    await pass(7_999)
     expect(net.arrivals).toHaveLength(20)
-    await pass(4_001)
+    await pass(1)
     expect(net.arrivals).toHaveLength(21)
     expect(events(net.arrivals[20])).toEqual(['e0'])
     gate.release(200)
