@@ -1,5 +1,6 @@
 import { availableParallelism } from 'node:os'
-import { join } from 'node:path'
+import { dirname, join, relative } from 'node:path'
+import { pathToFileURL } from 'node:url'
 import { defineConfig } from 'vitest/config'
 import tsconfig from './tsconfig.json' with { type: 'json' }
 
@@ -15,24 +16,40 @@ const alias = entries.flatMap(([specifier, [source = '']]) => {
   return [byName, byPath].map((find) => ({ find, replacement: `${built}/dist/${name}.js` }))
 })
 
+/** Compiles the sources for the processes and threads that tests start. */
+const COMPILE = join(import.meta.dirname, 'test/compile.ts')
+
+/**
+ * The threads that the destination's sources start run the same sources, compiled: they start in a fraction of
+ * the time that TypeScript takes.
+ */
+const compiledThreads = {
+  name: 'compiled-threads',
+  transform: (code: string, id: string) => {
+    const folder = join(import.meta.dirname, 'destination/src')
+    if (!id.startsWith(folder) || !code.includes('new Worker(')) return undefined
+    const compiled = join(
+      process.env['HOOKLINE_COMPILED'] ?? '',
+      relative(folder, dirname(id)),
+      '/',
+    )
+    return code.replaceAll('import.meta.url', JSON.stringify(pathToFileURL(compiled).href))
+  },
+}
+
 /** They need a Chromium: `npm run test:page`. */
 const BROWSER_TESTS = 'test/page/page.test.ts'
 
 const destination = {
   root: 'destination',
   include: ['test/**/*.test.ts'],
-  globalSetup: [
-    `${import.meta.dirname}/destination/test/compile.ts`,
-    `${import.meta.dirname}/destination/scripts/build-page.js`,
-  ],
+  globalSetup: [COMPILE, `${import.meta.dirname}/destination/scripts/build-page.js`],
   testTimeout: 30_000,
   hookTimeout: 30_000,
   // For what takes a moment, and longer beside other work.
   expect: { poll: { timeout: 20_000 } },
   // No file leaves anything to another, and each process of its own would load the same sources.
   isolate: false,
-  // For the threads that the sources start.
-  execArgv: ['--import', `${import.meta.dirname}/destination/test/typescript.js`],
 }
 
 export default defineConfig({
@@ -45,17 +62,22 @@ export default defineConfig({
         test: {
           name: 'hookline',
           include: ['test/**/*.test.ts'],
+          globalSetup: [COMPILE],
           typecheck: { enabled: !built, include: ['test/**/*.test-d.ts'] },
           testTimeout: built ? 120_000 : 20_000,
+          // No file leaves anything to another.
+          isolate: false,
           // Scripts that end run side by side: most of them wait for the grace that an outage gets at exit.
           maxConcurrency: 16,
         },
       },
       {
+        plugins: [compiledThreads],
         resolve: { alias },
         test: { ...destination, name: 'destination', exclude: [BROWSER_TESTS] },
       },
       {
+        plugins: [compiledThreads],
         resolve: { alias },
         test: { ...destination, name: 'page', include: [BROWSER_TESTS] },
       },

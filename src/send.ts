@@ -229,7 +229,7 @@ export class Sender {
   /** Puts the messages that were overtaken in their place again: those of a probe that failed come before it. */
   #endProbe(): void {
     this.#suspects = this.#isAlive ? this.#probeDistance : 0
-    this.#probeDistance = this.#isAlive ? 1 : this.#probeDistance * 2
+    this.#probeDistance = this.#isAlive ? 1 : this.#probeDistance * 4
     this.#line = [...this.#overtaken, ...this.#line].sort(byAge)
     this.#overtaken = []
     this.#probe = undefined

@@ -3,10 +3,8 @@
 import { spawn } from 'node:child_process'
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { AddressInfo, Socket } from 'node:net'
-import { fileURLToPath, pathToFileURL } from 'node:url'
 import { gunzipSync } from 'node:zlib'
-import { onTestFinished, vi } from 'vitest'
-import tsconfig from '../tsconfig.json' with { type: 'json' }
+import { inject, onTestFinished, vi } from 'vitest'
 import {
   Analytics,
   type AnalyticsOptions,
@@ -453,19 +451,6 @@ export interface Ended {
   stderr: string
 }
 
-/** The package in this folder is tested in place of the sources, if it is given. */
-const { HOOKLINE_PACKAGE } = process.env
-function entryOf(specifier: string): string {
-  if (HOOKLINE_PACKAGE) {
-    const [, name = 'index'] = specifier.split('/')
-    return pathToFileURL(`${HOOKLINE_PACKAGE}/dist/${name}.js`).href
-  }
-  const paths: Record<string, string[]> = tsconfig.compilerOptions.paths
-  const [source] = paths[specifier] ?? []
-  if (source === undefined) throw new Error(`tsconfig.json has no path of ${specifier}`)
-  return new URL(`../${source}`, import.meta.url).href
-}
-
 interface RunOptions {
   env?: Record<string, string>
   flags?: string[]
@@ -479,26 +464,21 @@ export function runScript(source: string, options: RunOptions = {}): Promise<End
 }
 
 /**
- * Runs a module as a process of its own, and waits until it ends. What it imports of hookline comes from the
- * sources. One that does not end is killed, and has no exit code.
+ * Runs a module as a process of its own, and waits until it ends. It imports `hookline` from the compiled sources.
+ * One that does not end is killed, and has no exit code.
  */
 export function runModule(
   source: string,
   { env = {}, flags = [], onStart }: RunOptions = {},
 ): Promise<Ended> {
-  const script = source.replaceAll(
-    /from '(hookline(?:\/[\w-]+)?)'/g,
-    (_, specifier: string) => `from '${entryOf(specifier)}'`,
-  )
-  // What Node itself has to say of tsx, or of what is new in it, is not what these tests are about.
+  // What Node itself has to say of what is new in it is not what these tests are about.
   const quiet = ['--disable-warning=ExperimentalWarning', '--disable-warning=DeprecationWarning']
-  const loader = HOOKLINE_PACKAGE ? [] : ['--import', 'tsx']
-  const given = [...loader, ...quiet, ...flags, '--input-type=module', '--eval', script]
+  const given = [...quiet, ...flags, '--input-type=module', '--eval', source]
   const clean = Object.fromEntries(
     Object.entries(process.env).filter(([name]) => !/^(DEBUG|NODE_OPTIONS|ANALYTICS_)/.test(name)),
   )
   const child = spawn(process.execPath, given, {
-    cwd: fileURLToPath(new URL('..', import.meta.url)),
+    cwd: inject('compiledDir'),
     env: { ...clean, ...env },
     stdio: ['ignore', 'pipe', 'pipe'],
     timeout: 60_000,

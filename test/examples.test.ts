@@ -3,7 +3,7 @@ import { createServer, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { once } from 'node:events'
 import { serve } from '@hono/node-server'
-import { afterEach, expect, test, vi } from 'vitest'
+import { afterEach, expect, inject, test, vi } from 'vitest'
 import { signedRequest } from '../src/testing.js'
 import { startCollector } from './collector.js'
 import { listening } from './webhook/adapters/listen.js'
@@ -44,7 +44,8 @@ interface Example {
 }
 
 function run(name: string, env: Record<string, string>): Example {
-  const child = spawn(process.execPath, ['--import', 'tsx', `examples/${name}.ts`], {
+  const child = spawn(process.execPath, [`examples/${name}.js`], {
+    cwd: inject('compiledDir'),
     env: { ...process.env, ...env },
   })
   stops.push(() => child.kill('SIGKILL'))

@@ -1,7 +1,7 @@
 import { Worker } from 'node:worker_threads'
 import { once } from 'node:events'
 import { version, validate } from 'uuid'
-import { beforeEach, describe, expect, onTestFinished, test, vi } from 'vitest'
+import { beforeEach, describe, expect, inject, onTestFinished, test, vi } from 'vitest'
 
 let createId: () => string
 
@@ -92,13 +92,11 @@ test('what the ids of a millisecond start with differs from millisecond to milli
 })
 
 test('four worker threads in the same millisecond make ids that differ', async () => {
-  const file = new URL('../src/id.ts', import.meta.url).href
+  const file = `${inject('compiledDir')}/hookline/id.js`
   const source = `
     const { parentPort } = require('node:worker_threads')
     Date.now = () => ${MS}
     const main = async () => {
-      const { register } = await import('tsx/esm/api')
-      register()
       const { createId } = await import('${file}')
       parentPort.postMessage(Array.from({ length: 10_000 }, createId))
     }

@@ -1,20 +1,14 @@
 import { createHmac } from 'node:crypto'
-import { join } from 'node:path'
 import { Analytics } from 'hookline'
-import { afterAll, describe, inject, test } from 'vitest'
-import type { RunningDestination, startDestination } from '../src/destination.js'
+import { afterAll, describe, test } from 'vitest'
+import { openStore } from '../src/store/open.js'
+import { startDestination, type RunningDestination } from '../src/destination.js'
 import type { Log } from '../src/observe/log.js'
 import type { Destination, Settings } from '../src/settings/settings.js'
 import { startEndpoint, type Answer, type TestEndpoint } from './endpoint.js'
 import { destination, KEY, post, settingsFor as settingsIn, silent, track } from './run.js'
-import { open } from './store/compiled.js'
 
 const SECRET = 's3cret'
-
-/** The compiled sources: with them the store's thread starts quickly. */
-const compiled = (await import(join(inject('compiledDir'), 'destination.js'))) as {
-  startDestination: typeof startDestination
-}
 
 // The tests run concurrently, because most of them wait for a retry.
 const endpoints: TestEndpoint[] = []
@@ -37,7 +31,7 @@ const settingsFor = (destinations: Destination[], changes: Partial<Settings> = {
   settingsIn(destinations, changes, (cleanUp) => cleanUps.push(cleanUp))
 
 async function start(settings: Settings, log: Log = silent): Promise<RunningDestination> {
-  const running = await compiled.startDestination(settings, log)
+  const running = await startDestination(settings, log)
   destinations.push(running)
   return running
 }
@@ -127,7 +121,7 @@ describe.concurrent('a call', () => {
     await running.close()
     expect([idsOf(one), idsOf(two), idsOf(other)]).toEqual([['on'], ['on'], []])
 
-    const store = await open(settings.store)
+    const store = await openStore(settings.store)
     expect(await store.trace('off')).toMatchObject([{ state: 'skipped', destination: '' }])
     expect(await store.trace('on')).toMatchObject([{ state: 'done' }, { state: 'done' }])
     await store.close()
@@ -143,7 +137,7 @@ describe.concurrent('several endpoints', () => {
     await Promise.all([well.has(1), ill.has(1)])
     await running.close()
 
-    const store = await open(settings.store)
+    const store = await openStore(settings.store)
     const [trace] = await store.trace('m1')
     expect(trace).toMatchObject({ state: 'done', dueAt: null })
     expect(trace?.attempts).toHaveLength(2)
@@ -226,7 +220,7 @@ test.concurrent('one that can not listen leaves nothing behind that runs', async
   const crm = await endpoint()
   const settings = settingsFor([destination([crm])])
   const taken = await start(settingsFor([]))
-  const store = await open(settings.store)
+  const store = await openStore(settings.store)
   const about = { messageId: 'm1', source: 'web', destination: 'crm', user: 'u1' }
   await store.put([{ ...about, type: 'track', body: '{}', state: 'fresh' }])
   await store.close()

@@ -2,12 +2,12 @@ import { describe, expect, onTestFinished, test } from 'vitest'
 import { Analytics } from '../../src/index.js'
 import { startCollector, type Collector } from '../collector.js'
 import { files, temporary } from './directory.js'
-import { compile, startWriter } from './processes.js'
+import { compileWith, startWriter } from './processes.js'
 
 /** `SLOW=1` kills ten times as often. */
 const ROUNDS = process.env['SLOW'] ? 100 : 10
 
-const folder = compile()
+const folder = compileWith()
 
 /** Of each writer, the numbers of its messages in the order in which they were accepted. */
 function arrived({ accepted }: Collector): Map<string, number[]> {

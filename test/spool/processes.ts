@@ -2,12 +2,11 @@
 // quarter of the time, and a test starts dozens.
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
-import { dirname, join } from 'node:path'
+import { cpSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { fileURLToPath } from 'node:url'
-import ts from 'typescript'
-import { afterAll } from 'vitest'
+import { afterAll, inject } from 'vitest'
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))
 
@@ -18,21 +17,16 @@ const BEAT = 'BEAT_MS = 5_000'
  *
  * @param beatMs - how often clients beat: all times of a takeover follow from it
  */
-export function compile(beatMs = 5_000): string {
+export function compileWith(beatMs = 5_000): string {
   const target = join(ROOT, 'node_modules/.cache', `hookline-spool-${process.pid}-${beatMs}`)
   afterAll(() => {
     rmSync(target, { recursive: true, force: true })
   })
-  const options = { target: ts.ScriptTarget.ES2023, module: ts.ModuleKind.ESNext }
-  const sources = readdirSync(join(ROOT, 'src'), { recursive: true, encoding: 'utf8' })
-  for (const name of sources.filter((each) => each.endsWith('.ts'))) {
-    const path = join(target, name.replace(/ts$/, 'js'))
-    const source = readFileSync(join(ROOT, 'src', name), 'utf8')
-    mkdirSync(dirname(path), { recursive: true })
-    const { outputText } = ts.transpileModule(source, { compilerOptions: options })
-    if (name.endsWith('lease.ts') && !outputText.includes(BEAT)) throw new Error(`no ${BEAT}`)
-    writeFileSync(path, outputText.replace(BEAT, `BEAT_MS = ${beatMs}`))
-  }
+  cpSync(join(inject('compiledDir'), 'hookline'), target, { recursive: true })
+  const lease = join(target, 'spool/lease.js')
+  const source = readFileSync(lease, 'utf8')
+  if (!source.includes(BEAT)) throw new Error(`no ${BEAT}`)
+  writeFileSync(lease, source.replace(BEAT, `BEAT_MS = ${beatMs}`))
   writeFileSync(join(target, 'peer.js'), PEER)
   writeFileSync(join(target, 'package.json'), '{"type":"module"}')
   return target

@@ -3,12 +3,12 @@ import { join } from 'node:path'
 import { describe, expect, onTestFinished, test } from 'vitest'
 import { startCollector, type Arrival, type Collector, type Reply } from '../collector.js'
 import { files, temporary } from './directory.js'
-import { compile, startPeer } from './processes.js'
+import { compileWith, startPeer } from './processes.js'
 
 // Processes and threads that share a directory, are stopped and die. They beat every 200 ms instead of every 5 s, so
 // that a takeover needs little more than a second.
 
-const folder = compile(200)
+const folder = compileWith(200)
 
 /** Polls: processes of their own don't tell when something holds. */
 const until = async (holds: () => boolean) => {

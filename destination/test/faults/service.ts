@@ -1,8 +1,8 @@
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { openStore } from '../../src/store/open.js'
 import type { Store } from '../../src/store/store.js'
 import { start, type Running } from '../cli/process.js'
-import { open } from '../store/compiled.js'
 import { SECRET } from './customer.js'
 import { WRITE_KEY } from './load.js'
 
@@ -51,5 +51,5 @@ export async function serve(folder: string): Promise<Service> {
 
 /** Opens the store that a service has left. */
 export function storeIn(folder: string): Promise<Store> {
-  return open(`sqlite:${join(folder, STORE)}`)
+  return openStore(`sqlite:${join(folder, STORE)}`)
 }

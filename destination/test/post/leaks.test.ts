@@ -1,12 +1,12 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { expect, test } from 'vitest'
+import { expect, inject, test } from 'vitest'
 import { answering, listenTcp, OK, onRequest } from './sockets.js'
 
 /** Runs the script until it ends by itself. If a connection or timer leaks, it never does. */
 async function run(...args: string[]) {
-  const script = `${import.meta.dirname}/many-posts.ts`
-  const child = spawn(process.execPath, ['--import', 'tsx', script, ...args], {
+  const script = `${import.meta.dirname}/many-posts.js`
+  const child = spawn(process.execPath, [script, inject('compiledDir'), ...args], {
     stdio: ['ignore', 'pipe', 'pipe'],
   })
   let out = ''

@@ -19,11 +19,6 @@ afterEach(async () => {
   for (const cleanUp of cleanUps.splice(0).reverse()) await cleanUp()
 })
 
-/** The command line from the sources. NODE_OPTIONS lets the thread of SQLite load TypeScript too. */
-const SOURCES = {
-  main: new URL('../../../src/main.ts', import.meta.url),
-  env: { NODE_OPTIONS: `--import ${new URL('../../typescript.js', import.meta.url).href}` },
-}
 const COMMANDS = [addMigrate({ open: openStore, migrate: migrateStore })]
 
 const silent = {
@@ -59,7 +54,7 @@ describe('migrate', () => {
   test('moves a live backlog, though it is killed in the middle, and it goes on from there', async () => {
     const [from, to] = [await sqliteWith(5_000), await server.database()]
     const args = ['migrate', '--from', from, '--to', to, '--json']
-    const killed = start(args, SOURCES)
+    const killed = start(args)
     await killed.printed(/"stage":"copy"/)
     killed.kill('SIGKILL')
     expect((await killed.ended).stdout).toBe('')

@@ -2,10 +2,9 @@ import { fork, type ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
 import { join } from 'node:path'
 import { setTimeout as wait } from 'node:timers/promises'
-import { afterAll, afterEach, expect, test, vi } from 'vitest'
+import { afterAll, afterEach, expect, inject, test, vi } from 'vitest'
 import { openStore } from '../../../src/store/open.js'
 import { LEASE_MS, type Store } from '../../../src/store/store.js'
-import { compiledDir } from '../compiled.js'
 import { newDelivery } from '../contract.js'
 import { startServer } from './server.js'
 
@@ -42,7 +41,7 @@ afterEach(async () => {
 afterAll(() => server.dispose())
 
 function startWorker(url: string, hear: (said: Said) => void, clockOffMs = 0): Worker {
-  const child = fork(SCRIPT, [compiledDir, url], {
+  const child = fork(SCRIPT, [inject('compiledDir'), url], {
     env: { ...process.env, CLOCK_OFF_MS: String(clockOffMs) },
     execArgv: [],
   })

@@ -1,8 +1,8 @@
 import { readFileSync, readdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
+import { openStore } from '../../../src/store/open.js'
 import { loadDriver, type DriverName } from '../../../src/store/sqlite/driver.js'
-import { open } from '../compiled.js'
 import { newDelivery } from '../contract.js'
 import { audiencesContract } from '../contract-audiences.js'
 import { folder, sqliteSubject } from './subject.js'
@@ -17,7 +17,7 @@ for (const driver of ['node:sqlite', 'better-sqlite3'] satisfies DriverName[]) {
 
 test('what was purged is not among the bytes of the files any more', async () => {
   await using place = await folder()
-  const store = await open(`sqlite:${place.path}/store.db`, {})
+  const store = await openStore(`sqlite:${place.path}/store.db`, {})
   const body = JSON.stringify({ note: 'hush '.repeat(2_000) })
   await store.put([
     newDelivery({ user: 'ann-hush', body }),

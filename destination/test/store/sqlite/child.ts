@@ -2,7 +2,7 @@ import { spawn, type ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
-import { compiledDir } from '../compiled.js'
+import { inject } from 'vitest'
 
 /** A line of the process: the store is open, or these ids were acknowledged. */
 export interface Said {
@@ -14,7 +14,7 @@ export interface Said {
 /** Starts a process that opens a store, and calls `hear` with each line that it prints. */
 export function startChild(url: string, run: string, hear: (said: Said) => void, idle = false) {
   const script = join(import.meta.dirname, 'put-under-load.js')
-  const args = [script, compiledDir, url, run, ...(idle ? ['--idle'] : [])]
+  const args = [script, inject('compiledDir'), url, run, ...(idle ? ['--idle'] : [])]
   const child = spawn(process.execPath, args, { stdio: ['ignore', 'pipe', 'inherit'] })
   const lines = createInterface({ input: child.stdout })
   lines.on('line', (line) => {

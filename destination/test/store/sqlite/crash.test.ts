@@ -1,10 +1,9 @@
 import { cpSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { expect, test } from 'vitest'
-import type { openStore } from '../../../src/store/open.js'
+import { expect, inject, test } from 'vitest'
+import { openStore } from '../../../src/store/open.js'
 import type { Store } from '../../../src/store/store.js'
 import { newDelivery } from '../contract.js'
-import { compiledDir, open } from '../compiled.js'
 import { startChild } from './child.js'
 import { folder } from './subject.js'
 
@@ -17,7 +16,7 @@ test(`nothing that was acknowledged is lost in ${KILLS} kills under load`, async
   const counts = { acknowledged: 0, settled: 0, lost: 0, unsettled: 0, stored: 0 }
   for (let run = 0; run < KILLS; run++) {
     const { put, settled } = await killUnderLoad(url, `run${run}`)
-    const store = await open(url)
+    const store = await openStore(url)
     const states = await statesOf(store, put)
     counts.acknowledged += put.length
     counts.settled += settled.length
@@ -49,22 +48,22 @@ test('a second process is refused, and admitted once the first was killed', asyn
       true,
     )
   })
-  await expect(open(url)).rejects.toMatchObject({
+  await expect(openStore(url)).rejects.toMatchObject({
     code: 'locked',
     message: expect.stringMatching(
       /another running process\. End that process, or name another/,
     ) as unknown,
   })
   await first.kill()
-  const store = await open(url)
+  const store = await openStore(url)
   expect(await store.put([newDelivery()])).toEqual([1])
   await store.close()
 })
 
 test('a store whose thread dies fails what is under way, and all that comes later', async () => {
   await using place = await folder()
-  const dir = `${compiledDir}/dying`
-  cpSync(join(compiledDir, 'store'), dir, { recursive: true })
+  const dir = `${inject('compiledDir')}/dying`
+  cpSync(join(inject('compiledDir'), 'store'), dir, { recursive: true })
   writeFileSync(
     join(dir, 'sqlite/thread.js'),
     `import { parentPort } from 'node:worker_threads'

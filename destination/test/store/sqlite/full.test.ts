@@ -1,9 +1,9 @@
 import { execFileSync } from 'node:child_process'
 import { rmSync, writeFileSync } from 'node:fs'
 import { expect, test } from 'vitest'
+import { openStore } from '../../../src/store/open.js'
 import type { Store } from '../../../src/store/store.js'
 import { newDelivery, settlement } from '../contract.js'
-import { open } from '../compiled.js'
 import { folder } from './subject.js'
 
 const BODY = JSON.stringify({ text: 'x'.repeat(8_000) })
@@ -33,7 +33,7 @@ test.skipIf(!canRun('prlimit', ['--version']))(
       execFileSync('prlimit', ['--pid', `${process.pid}`, `--fsize=${size}:`])
     }
     const url = `sqlite:${place.path}/store.db`
-    const store = await open(url)
+    const store = await openStore(url)
     await store.close()
     limit(`${2 * MB}`)
     try {
@@ -48,7 +48,7 @@ test.skipIf(!canRun('prlimit', ['--version']))(
 
 async function fillAndRecover(url: string, makeRoom: () => void): Promise<void> {
   const full = expect.objectContaining({ code: 'full' }) as unknown
-  const store = await open(url)
+  const store = await openStore(url)
   const [leased] = await store.put([newDelivery({ messageId: 'leased', state: 'leased' })])
   const acknowledged = await putUntilItFails(store, full)
   expect(acknowledged.length).toBeGreaterThan(0)
@@ -70,7 +70,7 @@ async function fillAndRecover(url: string, makeRoom: () => void): Promise<void> 
   expect(await store.settle([done])).toBe(isSettled ? 1 : 0)
   await store.close()
 
-  const again = await open(url)
+  const again = await openStore(url)
   for (const messageId of [...acknowledged, 'leased', 'after']) {
     expect(await again.trace(messageId)).toHaveLength(1)
   }

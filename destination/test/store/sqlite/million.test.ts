@@ -1,8 +1,8 @@
 import { expect, test } from 'vitest'
+import { openStore } from '../../../src/store/open.js'
 import type { NewDelivery } from '../../../src/model/delivery.js'
 import type { Store } from '../../../src/store/store.js'
 import { newDelivery, settlement } from '../contract.js'
-import { open } from '../compiled.js'
 import { folder } from './subject.js'
 
 const ROWS = 1_000_000
@@ -14,7 +14,7 @@ test.runIf(process.env['SLOW'])(
   async () => {
     await using place = await folder()
     const url = `sqlite:${place.path}/store.db`
-    let store = await open(url)
+    let store = await openStore(url)
     await measure(store)
     const empty = await measure(store)
     for (let n = 0; n < ROWS; n += AT_ONCE) await store.put(many(AT_ONCE, 'dead', 'backlog'))
@@ -23,7 +23,7 @@ test.runIf(process.env['SLOW'])(
     await store.close()
 
     const openedAt = performance.now()
-    store = await open(url)
+    store = await openStore(url)
     const openMs = performance.now() - openedAt
     const reopened = await measure(store)
     const rssMb = process.memoryUsage().rss / 1e6

@@ -1,11 +1,11 @@
 import { execFileSync, spawnSync } from 'node:child_process'
 import { chmodSync, mkdirSync, readdirSync, statSync, writeFileSync } from 'node:fs'
-import { expect, test } from 'vitest'
+import { expect, inject, test } from 'vitest'
+import { openStore } from '../../../src/store/open.js'
 import { loadDriver } from '../../../src/store/sqlite/driver.js'
 import { migrate } from '../../../src/store/sqlite/schema.js'
 import { LEASE_MS } from '../../../src/store/store.js'
 import { newDelivery } from '../contract.js'
-import { compiledDir, open } from '../compiled.js'
 import { folder, sqliteSubject } from './subject.js'
 
 const openDatabase = await loadDriver()
@@ -30,12 +30,12 @@ test.each([
   ['./x.db', /expected sqlite: and a path.*got "\.\/x\.db"/],
   ['mysql://u:secret@db/x', /expected sqlite: and a path.*got "mysql:\/\/…@db\/x"/],
 ])('%s is refused, and what is expected named', async (url, message) => {
-  await expect(open(url)).rejects.toEqual(failure('unsupported', message))
+  await expect(openStore(url)).rejects.toEqual(failure('unsupported', message))
 })
 
 test('missing folders and files are made for their owner alone', async () => {
   await using place = await folder()
-  const store = await open(`sqlite:${place.path}/a/b/store.db`)
+  const store = await openStore(`sqlite:${place.path}/a/b/store.db`)
   await store.put([newDelivery()])
   const mode = (path: string) => statSync(`${place.path}/${path}`).mode & 0o777
   expect([mode('a'), mode('a/b')]).toEqual([0o700, 0o700])
@@ -47,7 +47,7 @@ test('missing folders and files are made for their owner alone', async () => {
 
 test('the runtime says nothing of its SQLite being new', async () => {
   await using place = await folder()
-  const script = `${compiledDir}/quiet.js`
+  const script = `${inject('compiledDir')}/quiet.js`
   writeFileSync(
     script,
     `import { openStore } from './store/open.js'
@@ -74,11 +74,11 @@ test('what was leased is due at once after opening, and its attempt counts', asy
 test('a store of a newer version is refused, and left as it was', async () => {
   await using place = await folder()
   const path = `${place.path}/store.db`
-  await (await open(`sqlite:${path}`)).close()
+  await (await openStore(`sqlite:${path}`)).close()
   const database = openDatabase(path)
   database.exec('PRAGMA user_version = 99')
   database.close()
-  await expect(open(`sqlite:${path}`)).rejects.toEqual(
+  await expect(openStore(`sqlite:${path}`)).rejects.toEqual(
     failure('newer', /its schema has version 99, and this version knows only 2/),
   )
 })
@@ -102,7 +102,7 @@ test('a database of another program is refused, and left as it was', async () =>
   const database = openDatabase(path)
   database.exec('CREATE TABLE theirs (a); PRAGMA user_version = 1')
   database.close()
-  await expect(open(`sqlite:${path}`)).rejects.toEqual(failure('failed', /another program/))
+  await expect(openStore(`sqlite:${path}`)).rejects.toEqual(failure('failed', /another program/))
   expect(tablesOf(path)).toEqual(['theirs'])
 })
 
@@ -110,7 +110,7 @@ test('a damaged file is refused with the way out', async () => {
   await using place = await folder()
   const path = `${place.path}/store.db`
   writeFileSync(path, Buffer.alloc(16_384, 'damage'))
-  await expect(open(`sqlite:${path}`)).rejects.toEqual(
+  await expect(openStore(`sqlite:${path}`)).rejects.toEqual(
     failure(
       'failed',
       /store\.db is damaged or is not a SQLite database .*Put a backup in its place/,
@@ -127,7 +127,7 @@ test('a folder that cannot be written is refused, naming who has to be able to',
   if (isRoot) execFileSync('mount', ['-t', 'tmpfs', '-o', 'ro', 'none', path])
   else chmodSync(path, 0o500)
   try {
-    await expect(open(`sqlite:${path}/store.db`)).rejects.toEqual(
+    await expect(openStore(`sqlite:${path}/store.db`)).rejects.toEqual(
       failure('failed', /store\.db can't be written .*must belong to the user that runs this/),
     )
   } finally {

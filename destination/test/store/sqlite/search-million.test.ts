@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
+import { openStore } from '../../../src/store/open.js'
 import type { DeliveryId, Filter, NewDelivery } from '../../../src/model/delivery.js'
 import { newDelivery, settlement } from '../contract.js'
-import { open } from '../compiled.js'
 import { folder } from './subject.js'
 
 const ROWS = 1_000_000
@@ -12,7 +12,7 @@ test.runIf(process.env['SLOW'])(
   'with a million rows a search and a replay hold nobody up for more than a moment',
   async () => {
     await using place = await folder()
-    const store = await open(`sqlite:${place.path}/store.db`)
+    const store = await openStore(`sqlite:${place.path}/store.db`)
     const [oldest] = await put([{ user: 'needle', event: 'needle', destination: 'rare' }])
     for (let n = 0; n < ROWS; n += AT_ONCE) {
       const ids = await put(Array.from({ length: AT_ONCE }, (_, i) => ({ user: `u${n + i}` })))

@@ -1,8 +1,8 @@
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { openStore } from '../../../src/store/open.js'
 import type { DriverName } from '../../../src/store/sqlite/driver.js'
-import { open } from '../compiled.js'
 import { createSubject, type Subject } from '../contract.js'
 
 /** Creates a folder that is deleted at the end of the scope. */
@@ -15,7 +15,7 @@ export async function folder(): Promise<AsyncDisposable & { path: string }> {
 export async function sqliteSubject(driver: DriverName): Promise<Subject> {
   const place = await folder()
   return createSubject(
-    (now) => open(`sqlite:${place.path}/store.db`, { now, driver }),
+    (now) => openStore(`sqlite:${place.path}/store.db`, { now, driver }),
     () => place[Symbol.asyncDispose](),
   )
 }

@@ -1,19 +1,17 @@
-/**
- * Sends many requests to endpoints of all kinds. The process must end by itself, although nothing closes the posters.
- * With the argument `close`, the script closes them after all outcomes. It prints the outcomes and the resources that
- * are left.
- */
+// Sends many requests to endpoints of all kinds. The process must end by itself, although nothing closes the posters,
+// unless the second argument is `close`. It prints the outcomes and the resources that are left.
+// Usage: node many-posts.js COMPILED_DIR close|leave URL...
 import { getActiveResourcesInfo } from 'node:process'
-import { createNetwork } from '../../src/post/network.js'
-import { createPoster, type Poster } from '../../src/post/poster.js'
 
-const [, , close, ...urls] = process.argv
+const [, , compiledDir, close, ...urls] = process.argv
+const { createNetwork } = await import(`${compiledDir}/post/network.js`)
+const { createPoster } = await import(`${compiledDir}/post/poster.js`)
 const network = createNetwork({ allowNetworks: ['127.0.0.0/8'], ca: [], deadlineMs: 5_000 })
 const posters = urls.map((url) => createPoster({ url, headers: {}, concurrency: 20 }, network))
 
-const codes: Record<string, number> = {}
-const post = (poster: Poster) =>
-  new Promise<void>((resolve) => {
+const codes = {}
+const post = (poster) =>
+  new Promise((resolve) => {
     poster.post('{}', [], ({ code }) => {
       codes[code] = (codes[code] ?? 0) + 1
       resolve()
@@ -21,7 +19,7 @@ const post = (poster: Poster) =>
   })
 
 /** A few more requests at once than the endpoint's concurrency. */
-async function postMany(poster: Poster): Promise<void> {
+async function postMany(poster) {
   for (let i = 0; i < 40; i++) await Promise.all(Array.from({ length: 25 }, () => post(poster)))
 }
 await Promise.all(posters.map(postMany))
