@@ -40,6 +40,19 @@ const compiledThreads = {
 /** They need a Chromium: `npm run test:page`. */
 const BROWSER_TESTS = 'test/page/page.test.ts'
 
+/** Processes that are killed, disks that fill up, takeovers: `npm run test:faults`. */
+const FAULT_TESTS = 'test/**/*.fault.test.ts'
+
+const hookline = {
+  include: ['test/**/*.test.ts'],
+  globalSetup: [COMPILE],
+  testTimeout: built ? 120_000 : 20_000,
+  // No file leaves anything to another, and each process of its own would load the same sources.
+  isolate: false,
+  // Scripts that end run side by side: most of them wait for the grace that an outage gets at exit.
+  maxConcurrency: 16,
+}
+
 const destination = {
   root: 'destination',
   include: ['test/**/*.test.ts'],
@@ -48,7 +61,6 @@ const destination = {
   hookTimeout: 30_000,
   // For what takes a moment, and longer beside other work.
   expect: { poll: { timeout: 20_000 } },
-  // No file leaves anything to another, and each process of its own would load the same sources.
   isolate: false,
 }
 
@@ -59,22 +71,21 @@ export default defineConfig({
     projects: [
       {
         resolve: { alias },
-        test: {
-          name: 'hookline',
-          include: ['test/**/*.test.ts'],
-          globalSetup: [COMPILE],
-          typecheck: { enabled: !built, include: ['test/**/*.test-d.ts'] },
-          testTimeout: built ? 120_000 : 20_000,
-          // No file leaves anything to another.
-          isolate: false,
-          // Scripts that end run side by side: most of them wait for the grace that an outage gets at exit.
-          maxConcurrency: 16,
-        },
+        test: { ...hookline, name: 'hookline', exclude: [FAULT_TESTS] },
+      },
+      {
+        resolve: { alias },
+        test: { ...hookline, name: 'hookline-faults', include: [FAULT_TESTS] },
       },
       {
         plugins: [compiledThreads],
         resolve: { alias },
-        test: { ...destination, name: 'destination', exclude: [BROWSER_TESTS] },
+        test: { ...destination, name: 'destination', exclude: [BROWSER_TESTS, FAULT_TESTS] },
+      },
+      {
+        plugins: [compiledThreads],
+        resolve: { alias },
+        test: { ...destination, name: 'destination-faults', include: [FAULT_TESTS] },
       },
       {
         plugins: [compiledThreads],

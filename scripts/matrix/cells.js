@@ -33,7 +33,7 @@ async function suite({ make, tarball }, version) {
   const asked = ['--yes', '--package', `node@${version}`, 'node', '-p', 'process.execPath']
   const node = await had(`node@${version}`, execute('npx', asked, { cwd: app.at }))
   // Fewer processes side by side than by default: each has its deadline, and the machine may be busy.
-  const args = ['run', '--project', 'hookline', '--maxConcurrency=4', '--reporter=dot']
+  const args = ['run', '--project', 'hookline*', '--maxConcurrency=4', '--reporter=dot']
   const { stdout } = await execute(node, ['node_modules/vitest/vitest.mjs', ...args], {
     cwd: root,
     env: { ...process.env, NO_COLOR: '1', HOOKLINE_PACKAGE: join(app.at, 'node_modules/hookline') },
