@@ -129,18 +129,14 @@ export class DestinationQueue {
   }
 
   /**
-   * How many deliveries of a lane may start now.
-   *
-   * For fresh messages the fastest endpoint decides, so that a slow endpoint beside it does not delay them. For the
-   * backlog the slowest healthy endpoint decides: these messages are late anyway, and each of them should
-   * reach every healthy endpoint.
+   * How many deliveries of a lane may start now. The endpoint with the most room decides, so that one that is slow,
+   * busy or recovering does not delay the others.
    */
   #room(lane: Lane): number {
     const { isDown } = this
-    let room = lane === 'fresh' ? -Infinity : Infinity
+    let room = -Infinity
     for (const endpoint of this.endpoints) {
-      if (endpoint.breaker.isOpen && !isDown) continue
-      room = lane === 'fresh' ? Math.max(room, endpoint.room()) : Math.min(room, endpoint.room())
+      if (!endpoint.breaker.isOpen || isDown) room = Math.max(room, endpoint.room())
     }
     room -= this.#lanes.fresh.coming + this.#lanes.backlog.coming
     if (room <= 0) return room

@@ -4,9 +4,9 @@ import { Breaker } from '../../src/deliver/breaker.js'
 import { EndpointQueue } from '../../src/deliver/endpoint-queue.js'
 import { DestinationQueue } from '../../src/deliver/destination-queue.js'
 
-function outcome(code: OutcomeCode): Outcome {
+function outcome(code: OutcomeCode, retryAfterMs?: number): Outcome {
   const verdict = code === 'delivered' ? 'delivered' : 'retry'
-  return { code, verdict, status: 200, ms: 1, retryAfterMs: undefined, response: '', error: code }
+  return { code, verdict, status: 200, ms: 1, retryAfterMs, response: '', error: code }
 }
 
 /** A destination whose endpoints answer when the test tells them to. */
@@ -22,7 +22,9 @@ function setUp(...caps: number[]) {
       close: () => Promise.resolve(),
     }
     const endpointQueue = new EndpointQueue(endpoint, new Breaker(cap, () => 0), poster, clock)
-    return { held, endpointQueue, answer: (code: OutcomeCode) => held.shift()?.(outcome(code)) }
+    const answer = (code: OutcomeCode, retryAfterMs?: number) =>
+      held.shift()?.(outcome(code, retryAfterMs))
+    return { held, endpointQueue, answer }
   })
   const queues = endpoints.map(({ endpointQueue }) => endpointQueue)
   const webhooks = queues.map(({ endpoint }) => endpoint)
@@ -173,12 +175,39 @@ describe('claims', () => {
     expect(queue.claims()).toEqual([{ destination: 'crm', lane: 'fresh', limit: 8 }])
   })
 
-  test('of the backlog go at the pace of the slowest endpoint that is well', () => {
-    const { queue, post, lookOnce } = setUp(8, 8)
+  test.each([
+    { caps: [128, 40], busy: 0 },
+    { caps: [128, 1], busy: 0 },
+    { caps: [8, 8], busy: 7 },
+    { caps: [8, 8], busy: 20 },
+  ])('of the backlog are made whatever the other endpoint takes: %o', ({ caps, busy }) => {
+    const { queue, post, lookOnce } = setUp(...caps)
     lookOnce()
-    for (let i = 0; i < 7; i++) post(1)
+    for (let i = 0; i < busy; i++) post(1)
     queue.noteDue('backlog', 0)
-    expect(queue.claims()).toEqual([])
+    expect(queue.claims()).toMatchObject([{ lane: 'backlog', limit: (caps[0] ?? 0) * 0.75 }])
+  })
+
+  test('of the backlog are made while the other endpoint recovers', () => {
+    const { queue, post, endpoints, fail, wait, lookOnce } = setUp(128, 128)
+    lookOnce()
+    fail(1)
+    wait(1_000)
+    post(1)
+    endpoints[1]?.answer('delivered')
+    queue.noteDue('backlog', 0)
+    expect(queue.claims()).toContainEqual({ destination: 'crm', lane: 'backlog', limit: 32 })
+  })
+
+  test('probe an endpoint though another one asked for a long wait', () => {
+    const { queue, endpoints, post, fail, wait, lookOnce } = setUp(8, 8)
+    lookOnce()
+    post(0)
+    endpoints[0]?.answer('throttled', 300_000)
+    fail(1)
+    queue.noteDue('backlog', 0)
+    wait(1_000)
+    expect(queue.claims()).toMatchObject([{ lane: 'backlog', limit: 1 }])
   })
 })
 
