@@ -235,6 +235,28 @@ test.concurrent('one that can not listen leaves nothing behind that runs', async
   expect(errors).toEqual([])
 })
 
+test.concurrent(
+  'what one endpoint refused waits for the other one that is down, without a record of each second',
+  async ({ expect }) => {
+    const [refusing, down] = [await endpoint(422), await endpoint(503)]
+    const attempts: object[] = []
+    const log = { ...silent, warn: (line: object) => void attempts.push(line) }
+    const settings = settingsFor([destination([refusing, down])])
+    const running = await start(settings, log)
+    await post(running, tracks(20))
+    await down.has(23) // the breaker opened after the first of them, and three probes failed
+    await running.close()
+    const store = await openStore(settings.store)
+    const traces = await Promise.all(idsOf(refusing).map((id) => store.trace(String(id))))
+    await store.close()
+    const codes = traces.flat().flatMap((trace) => trace.attempts.map(({ code }) => code))
+    expect(codes.filter((code) => code === 'client_error')).toHaveLength(20)
+    expect(codes.filter((code) => code === 'server_error').length).toBeGreaterThan(5)
+    expect(codes.length).toBeLessThanOrEqual(20 + down.received.length + 20)
+    expect(attempts.length).toBeLessThanOrEqual(20 + down.received.length + 20)
+  },
+)
+
 describe.concurrent('other settings', () => {
   test('are used from then on, without a request dropped', async ({ expect }) => {
     const [before, after] = [await endpoint(), await endpoint()]
@@ -250,6 +272,56 @@ describe.concurrent('other settings', () => {
     await expect.poll(() => before.received.length + after.received.length).toBe(100)
     await post(running, [track('last')])
     await expect.poll(() => idsOf(after).includes('last')).toBe(true)
+  })
+
+  test('that disable a destination keep what waits, and send it once it is enabled', async ({
+    expect,
+  }) => {
+    const [crm, other] = [await endpoint(503), await endpoint(503, 503, 204)]
+    const settings = settingsFor([destination([crm]), destination([other], { name: 'other' })])
+    const running = await start(settings)
+    await post(running, tracks(30))
+    await other.has(30)
+    await expect.poll(() => running.stats()).toMatchObject([{ destination: 'crm', backlog: 30 }])
+    const disabled = [destination([crm], { enabled: false }), ...settings.destinations.slice(1)]
+    await running.reload({ ...settings, destinations: disabled })
+    const { length } = crm.received
+    crm.answer(204)
+    other.answer(503)
+    const { length: before } = other.received
+    await post(running, [track('later')])
+    await other.has(before + 3) // its retries take longer than the first ones of the others would
+    expect(crm.received).toHaveLength(length)
+    expect(await running.stats()).toContainEqual(
+      expect.objectContaining({ destination: 'crm', backlog: 30 }),
+    )
+    await running.reload(settings)
+    await expect.poll(() => new Set(idsOf(crm).slice(length)).size).toBe(30)
+  })
+
+  test('for an endpoint that is busy strand nothing and repeat nothing that was delivered', async ({
+    expect,
+  }) => {
+    const slow = await endpoint((response) => setTimeout(() => response.writeHead(204).end(), 20))
+    const refusing = await endpoint(422)
+    const settings = settingsFor([])
+    const use = (version: number) => {
+      const headers = { 'x-version': String(version) }
+      const webhooks = [
+        { url: refusing.url, headers: {}, concurrency: 128 },
+        { url: slow.url, headers, concurrency: 2 },
+      ]
+      return { ...settings, destinations: [destination([], { webhooks })] }
+    }
+    const running = await start(use(0))
+    for (let version = 1; version <= 10; version++) {
+      await post(running, tracks(20, `${version}-`))
+      void running.reload(use(version))
+    }
+    await expect.poll(() => running.stats()).toEqual([])
+    await running.close()
+    expect(new Set(idsOf(slow)).size).toBe(200)
+    expect(slow.received).toHaveLength(200)
   })
 
   test('can open the way for a destination that was disabled', async ({ expect }) => {

@@ -114,6 +114,11 @@ export class Breaker {
     this.#permittedUntil = until
   }
 
+  /** How long it takes until a probe may be sent, in ms; 0 if one may be, or if requests may. */
+  probeInMs(now: number): number {
+    return this.#state === 'open' ? Math.max(0, this.#probeAt - now) : 0
+  }
+
   /** A request starts. The caller makes sure that there is {@link room}. */
   start(): Period {
     if (this.#state === 'open') {

@@ -8,8 +8,8 @@ export interface EndpointOutcome {
   outcome: Outcome
 }
 
-/** The wait in ms if nothing was sent because all endpoints were down or busy. The breakers decide when it is sent. */
-const UNSENT_DELAY_MS = 1_000
+/** The shortest wait in ms if nothing was sent because all endpoints were down or busy. */
+const MIN_UNSENT_DELAY_MS = 1_000
 
 /**
  * Decides what happens to a delivery after an attempt. One success completes it. An endpoint that refused it for good
@@ -36,7 +36,8 @@ export function decide(
       ? [...delivery.refusedBy, ...refused.map(({ url }) => url)]
       : delivery.refusedBy
   const next = nextState(delivery, elapsedMs, urls, outcomes, refusedBy, random)
-  const log = outcomes.map(({ url, outcome: { code, status, ms, error, response } }) => ({
+  const sent = isAnySent(outcomes) ? outcomes : []
+  const log = sent.map(({ url, outcome: { code, status, ms, error, response } }) => ({
     url,
     code,
     status: status ?? null,
@@ -61,11 +62,11 @@ function nextState(
   }
 
   const failed = outcomes.filter(({ outcome }) => outcome.verdict === 'retry')
-  if (failed.every(({ outcome }) => isUnsent(outcome))) {
-    return { state: 'backlog', delayMs: UNSENT_DELAY_MS }
-  }
   // The shortest requested wait decides. The breakers of the other endpoints prevent requests that are too early.
   const retryAfterMs = Math.min(...failed.map(({ outcome }) => outcome.retryAfterMs ?? 0))
+  if (!isAnySent(outcomes)) {
+    return { state: 'backlog', delayMs: Math.max(MIN_UNSENT_DELAY_MS, retryAfterMs) }
+  }
   const attempt = delivery.attempt - delivery.attemptsBefore
   const sinceFirstMs = delivery.sinceFirstMs + elapsedMs
   const delayMs = nextDelay({ attempt, sinceFirstMs, retryAfterMs }, random)
@@ -75,8 +76,11 @@ function nextState(
   return { state: 'backlog', delayMs }
 }
 
-function isUnsent({ code }: Outcome): boolean {
-  return code === 'endpoint_down' || code === 'endpoint_busy'
+/** Whether any request was sent. An endpoint that is down or busy gets none. */
+export function isAnySent(outcomes: readonly EndpointOutcome[]): boolean {
+  return outcomes.some(
+    ({ outcome: { code } }) => code !== 'endpoint_down' && code !== 'endpoint_busy',
+  )
 }
 
 function lastError(outcomes: EndpointOutcome[]): string {

@@ -60,7 +60,7 @@ export class Deliverer {
     return new Deliverer(parts, sharedBreakers)
   }
 
-  /** The queues of the destinations in the settings; empty in a process that only collects. */
+  /** The queues of the destinations that are enabled; empty in a process that only collects. */
   get queues(): readonly DestinationQueue[] {
     return this.#queues
   }
@@ -76,7 +76,7 @@ export class Deliverer {
     const network = createNetwork(settings)
     const connect = (endpoint: Endpoint) => createPoster(endpoint, network)
     const isSameNetwork = isDeepStrictEqual(networkOf(settings), networkOf(this.#settings))
-    const destinations = isDelivering ? settings.destinations : []
+    const destinations = isDelivering ? settings.destinations.filter(({ enabled }) => enabled) : []
     const before = this.#queues
     this.#settings = settings
     this.#queues = destinationQueues(destinations, before, isSameNetwork, { connect, now })

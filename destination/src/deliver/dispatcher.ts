@@ -1,6 +1,6 @@
 import type { Claim, Delivery, Lane } from '../model/delivery.js'
 import type { DispatchPort } from '../store/store.js'
-import { decide, type EndpointOutcome } from './decide.js'
+import { decide, isAnySent, type EndpointOutcome } from './decide.js'
 import type { DestinationQueue } from './destination-queue.js'
 import { send } from './send.js'
 import type { Settler } from './settler.js'
@@ -10,7 +10,10 @@ const TICK_MS = 250
 
 /** What happens to deliveries. */
 export interface DispatchEvents {
-  /** All attempts of one claim have ended, one at each endpoint. `next` is the decision about the delivery. */
+  /**
+   * All attempts of one claim have ended, one at each endpoint. `next` is the decision about the delivery. A claim that
+   * sent nothing, because every endpoint was down or busy, is not reported.
+   */
   attempted(delivery: Delivery, outcomes: EndpointOutcome[], next: Next): void
   /** A claim from the store failed and is retried. Reported once for several failures in a row. */
   claimFailed(error: unknown): void
@@ -62,9 +65,15 @@ export class Dispatcher {
     }, TICK_MS)
   }
 
-  /** Replaces the destinations. Attempts under way to the former ones end as usual. */
-  use(queues: Iterable<DestinationQueue>): void {
-    this.#queues = new Map(Array.from(queues, (queue) => [queue.destination.name, queue]))
+  /**
+   * Replaces the destinations. Attempts under way to the former ones end as usual. Requests that wait for their turn at
+   * an endpoint that is no longer used are not sent: their messages are retried by the new settings.
+   */
+  use(queues: readonly DestinationQueue[]): void {
+    const used = new Set(queues.flatMap(({ endpoints }) => endpoints))
+    const before = Array.from(this.#queues.values()).flatMap(({ endpoints }) => endpoints)
+    this.#queues = new Map(queues.map((queue) => [queue.destination.name, queue]))
+    for (const endpoint of before) if (!used.has(endpoint)) endpoint.sweep(0)
     this.#claim()
   }
 
@@ -89,7 +98,7 @@ export class Dispatcher {
   placed({ state, queue }: Placement, delivery: Delivery): void {
     if (state === 'leased') {
       queue?.releaseRoom()
-      if (queue) this.#send(delivery, queue)
+      this.#send(delivery)
     } else {
       queue?.noteDue(state, 0)
       this.#claim()
@@ -176,13 +185,20 @@ export class Dispatcher {
       const own = byLane.get(laneOf(claim)) ?? []
       queue.claimed(claim, own.length)
       if (own.length === claim.limit) this.#isToClaim = true
-      for (const delivery of own) this.#send(delivery, queue)
+      for (const delivery of own) this.#send(delivery)
     }
   }
 
-  #send(delivery: Delivery, queue: DestinationQueue): void {
-    const { signing, endpoints, urls } = queue
+  /** Sends a delivery by the present settings, which may be newer than those by which it was claimed. */
+  #send(delivery: Delivery): void {
     const { settler, events, now, random } = this.parts
+    const queue = this.#queues.get(delivery.destination)
+    if (!queue) {
+      const { id, attempt, refusedBy } = delivery
+      settler.add({ id, attempt, next: { state: 'backlog', delayMs: 0 }, refusedBy, log: [] })
+      return
+    }
+    const { signing, endpoints, urls } = queue
     const startedAt = now()
     this.#underWay++
     queue.start(delivery.lane)
@@ -190,7 +206,7 @@ export class Dispatcher {
       const settlement = decide(delivery, now() - startedAt, urls, outcomes, random)
       const { next } = settlement
       settler.add(settlement)
-      events.attempted(delivery, outcomes, next)
+      if (isAnySent(outcomes) || next.state === 'dead') events.attempted(delivery, outcomes, next)
       if (next.state === 'backlog') queue.noteDue('backlog', next.delayMs)
       queue.end(delivery.lane)
       this.#end(queue)

@@ -53,12 +53,9 @@ export class EndpointQueue {
     if (this.room() > 0) {
       this.#send(body, headers, done)
     } else if (this.breaker.isOpen) {
-      setImmediate(
-        done,
-        unsent('endpoint_down', 'the endpoint is down; it is probed until it recovers'),
-      )
+      setImmediate(done, unsent(DOWN, this.breaker.probeInMs(this.now())))
     } else if (this.#waiting.length >= this.breaker.cap * MAX_WAITING) {
-      setImmediate(done, BUSY)
+      setImmediate(done, unsent(BUSY, 0))
     } else {
       this.#waiting.push({ body, headers, done, since: this.now() })
     }
@@ -73,7 +70,9 @@ export class EndpointQueue {
     const latest = this.breaker.isOpen ? Infinity : this.now() - maxWaitMs
     const kept = this.#waiting.findIndex(({ since }) => since > latest)
     const count = kept < 0 ? this.#waiting.length : kept
-    for (const { done } of this.#waiting.splice(0, Math.min(count, SLICE))) done(BUSY)
+    for (const { done } of this.#waiting.splice(0, Math.min(count, SLICE))) {
+      done(unsent(this.breaker.isOpen ? DOWN : BUSY, this.breaker.probeInMs(this.now())))
+    }
     if (count > SLICE) {
       setImmediate(() => {
         this.sweep(maxWaitMs)
@@ -104,16 +103,25 @@ function signalOf({ code, verdict }: Outcome): Signal {
   return verdict === 'retry' ? 'failure' : 'success'
 }
 
-function unsent(code: 'endpoint_down' | 'endpoint_busy', error: string): Outcome {
+const DOWN = {
+  code: 'endpoint_down',
+  error: 'the endpoint is down; it is probed until it recovers',
+} as const
+
+const BUSY = {
+  code: 'endpoint_busy',
+  error: 'the endpoint answers more slowly than messages arrive',
+} as const
+
+/** The outcome of a request that was not sent. `waitMs` says when to try again at the earliest. */
+function unsent({ code, error }: typeof DOWN | typeof BUSY, waitMs: number): Outcome {
   return {
     code,
     verdict: 'retry',
     status: undefined,
     ms: 0,
-    retryAfterMs: undefined,
+    retryAfterMs: waitMs,
     response: '',
     error,
   }
 }
-
-const BUSY = unsent('endpoint_busy', 'the endpoint answers more slowly than messages arrive')

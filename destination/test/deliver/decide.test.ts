@@ -130,6 +130,13 @@ describe('what is next for a delivery', () => {
       { state: 'backlog', delayMs: 1_000 },
       [],
     ],
+    [
+      'nothing could be sent: again when the first endpoint may be probed',
+      { [A]: outcome('endpoint_down', 30_000), [B]: outcome('endpoint_down', 12_000) },
+      {},
+      { state: 'backlog', delayMs: 12_000 },
+      [],
+    ],
   ])('%s', (_, outcomes, changes, next, refusedBy) => {
     const settlement = settle(outcomes, changes)
     expect(settlement).toMatchObject({ id: 7, attempt: changes.attempt ?? 1, next, refusedBy })
@@ -167,4 +174,9 @@ test('the log has what came of each endpoint', () => {
       response: 'r',
     },
   ])
+})
+
+test('the log has nothing of a claim that sent nothing', () => {
+  const { log } = settle({ [A]: outcome('endpoint_down'), [B]: outcome('endpoint_busy') })
+  expect(log).toEqual([])
 })
