@@ -3,6 +3,7 @@ import { join } from 'node:path'
 import { verifyWebhook } from 'hookline'
 import { describe, expect, test } from 'vitest'
 import { folderWith, start as startProcess } from './cli/process.js'
+import { startEndpoint } from './endpoint.js'
 import { destination, endpoint, post, settingsFor, start, track } from './run.js'
 
 describe('a secret is rotated', () => {
@@ -34,7 +35,63 @@ describe('a secret is rotated', () => {
     expect(taken).toHaveLength(4)
     expect(await running.stats()).toEqual([])
   })
+
+  const seeds = Array.from({ length: 8 }, () => Math.floor(Math.random() * 1e9))
+
+  test.concurrent.for(seeds)(
+    'and no message is lost, whatever fails meanwhile: seed %i',
+    { timeout: 90_000 },
+    async (seed, { expect, onTestFinished }) => {
+      const random = seeded(seed)
+      let known = 'old'
+      const failures = new Map<unknown, number>()
+      const taken = new Set<unknown>()
+      const crm = await startEndpoint([
+        (response, { body, headers }) => {
+          // It is deployed in the middle of the requests: it changes its secret, and fails before and after that.
+          if (random() < 0.05) known = 'new'
+          const id = headers['x-message-id']
+          const failed = failures.get(id) ?? 0
+          if (failed < 2 && random() < 0.4) {
+            failures.set(id, failed + 1)
+            response.writeHead(503).end()
+            return
+          }
+          const isAuthentic = verifyWebhook(known, body, headers['x-signature'])
+          if (isAuthentic) taken.add(id)
+          const refusal = random() < 0.5 ? 401 : 400
+          response.writeHead(isAuthentic ? 204 : refusal).end()
+        },
+      ])
+      const cleanUps: (() => unknown)[] = [() => crm[Symbol.asyncDispose]()]
+      onTestFinished(async () => {
+        for (const cleanUp of cleanUps.reverse()) await cleanUp()
+      })
+      const later = (cleanUp: () => unknown) => void cleanUps.push(cleanUp)
+      const secrets = { sharedSecret: 'old', otherSecret: 'new' }
+      const running = await start(
+        settingsFor([destination([crm], secrets)], {}, later),
+        undefined,
+        later,
+      )
+      const ids = Array.from({ length: 20 }, (_, i) => `m${i}`)
+      for (const id of ids) await post(running, [track(id)])
+      await expect.poll(() => running.stats(), { timeout: 60_000 }).toEqual([])
+      expect([...taken].sort()).toEqual(ids.sort())
+    },
+  )
 })
+
+/** Random numbers from a seed: mulberry32. */
+function seeded(seed: number): () => number {
+  let state = seed
+  return () => {
+    state = (state + 0x6d2b79f5) | 0
+    let mixed = Math.imul(state ^ (state >>> 15), 1 | state)
+    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32
+  }
+}
 
 test('no output of a run has a secret in it', async () => {
   const webhookSecret = `whsec_${btoa('hush-webhook-secret-0123456789')}`

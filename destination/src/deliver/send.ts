@@ -1,7 +1,7 @@
 import type { Delivery } from '../model/delivery.js'
 import type { Outcome } from '../model/outcome.js'
 import type { HeaderList } from '../post/headers.js'
-import type { Signing } from '../post/signing.js'
+import { refusesSignature, type Signing } from '../post/signing.js'
 import type { EndpointOutcome } from './decide.js'
 
 /** An endpoint that a request can be sent to. */
@@ -13,7 +13,10 @@ interface Receiver {
 /**
  * Sends a delivery: one attempt at each endpoint that has not refused it for good, to all of them at the same time.
  *
- * @param done - Called once with the outcome of each attempt, after `send` has returned.
+ * During a rotation an attempt may need several requests, because the endpoint knows only one of the secrets. Each of
+ * these requests has an outcome in the list.
+ *
+ * @param done - Called once with the outcomes, after `send` has returned.
  */
 export function send(
   delivery: Delivery,
@@ -21,7 +24,7 @@ export function send(
   endpoints: readonly Receiver[],
   done: (outcomes: EndpointOutcome[]) => void,
 ): void {
-  const { body, refusedBy, attempt, attemptsBefore, traceParent } = delivery
+  const { body, refusedBy } = delivery
   const receivers =
     refusedBy.length === 0
       ? endpoints
@@ -31,15 +34,38 @@ export function send(
     setImmediate(done, outcomes)
     return
   }
-  const signed = signing.headers(body, delivery.messageId, attempt)
-  const headers = traceParent === undefined ? signed : [...signed, 'traceparent', traceParent]
+  const headersFor = signed(delivery, signing)
+  let left = receivers.length
   for (const receiver of receivers) {
-    receiver.post(body, headers, (outcome) => {
-      outcomes.push({
-        url: receiver.endpoint.url,
-        outcome: signing.judge(outcome, attempt - attemptsBefore),
+    const { url } = receiver.endpoint
+    const secrets = signing.secretsFor(url)
+    const post = (turn: number) => {
+      const secret = secrets[turn]
+      receiver.post(body, headersFor(secret), (outcome) => {
+        if (outcome.verdict === 'delivered') signing.accepted(url, secret)
+        if (turn + 1 < secrets.length && refusesSignature(outcome)) {
+          outcomes.push({ url, outcome: { ...outcome, verdict: 'retry' } })
+          post(turn + 1)
+          return
+        }
+        outcomes.push({ url, outcome })
+        left--
+        if (left === 0) done(outcomes)
       })
-      if (outcomes.length === receivers.length) done(outcomes)
-    })
+    }
+    post(0)
+  }
+}
+
+/** The headers of a delivery by the secret that signs it. Each signature is made once for all endpoints. */
+function signed({ body, messageId, attempt, traceParent }: Delivery, signing: Signing) {
+  const made = new Map<string | undefined, HeaderList>()
+  return (secret: string | undefined): HeaderList => {
+    const known = made.get(secret)
+    if (known) return known
+    const headers = signing.headers(body, messageId, attempt, secret)
+    const all = traceParent === undefined ? headers : [...headers, 'traceparent', traceParent]
+    made.set(secret, all)
+    return all
   }
 }

@@ -189,7 +189,7 @@ async function* exchange(
     event: 'Hookline Doctor',
   })
   const { sharedSecret } = signing
-  const headers = createSigning(signing).headers(body, messageId, 1)
+  const headers = createSigning(signing).headers(body, messageId, 1, sharedSecret)
   const signature = sharedSecret === undefined ? '' : (headers[1] ?? '')
   try {
     const { verdict, status, ms, error = '', response } = await send(headers)

@@ -5,26 +5,43 @@ import type { Outcome } from '../model/outcome.js'
 
 /** How the requests of a destination are signed. */
 export interface Signing {
-  /** The headers of one message in one attempt. They are the same for all endpoints. Attempts count from 1. */
-  readonly headers: (body: string, messageId: string, attempt: number) => HeaderList
-  /** What an outcome means while the secret is being rotated: see {@link createSigning}. */
-  readonly judge: (outcome: Outcome, attempt: number) => Outcome
+  /**
+   * The headers of one message in one attempt. They are the same for all endpoints. Attempts count from 1.
+   *
+   * @param secret - One of {@link Signing.secretsFor}.
+   */
+  readonly headers: (
+    body: string,
+    messageId: string,
+    attempt: number,
+    secret: string | undefined,
+  ) => HeaderList
+
+  /**
+   * The secrets to sign with, one after the other, as long as the endpoint {@link refusesSignature}. Without a rotation
+   * there is only one. During a rotation the first one comes again at the end, because the receiver may change its
+   * secret between the first two requests.
+   */
+  readonly secretsFor: (url: string) => readonly (string | undefined)[]
+
+  /** An endpoint accepted this secret: during a rotation, its next requests are signed with it first. */
+  readonly accepted: (url: string, secret: string | undefined) => void
 }
 
 /** The statuses with which receivers refuse a signature. The correct one is 401, but 400 and 403 are common too. */
 const MISMATCHES: readonly unknown[] = [400, 401, 403]
 
-/**
- * After this many attempts, each secret has signed a request that was sent, even if the breaker prevented one of them.
- */
-const ROTATING_ATTEMPTS = 3
+/** Whether an endpoint may have refused the signature of a request, and not its content. */
+export function refusesSignature({ status }: Outcome): boolean {
+  return MISMATCHES.includes(status)
+}
 
 /**
  * Makes the signatures of a destination.
  *
- * During a rotation a destination has two secrets, which sign the attempts of a message in turn. If a receiver refuses
- * the signature of one attempt, the message is retried with the other secret. So a receiver that knows only one secret
- * at a time loses no message, whenever it changes to the new one.
+ * During a rotation a destination has two secrets. If a receiver refuses the signature of a request, the message is
+ * sent again at once with the other secret. So a receiver that knows only one secret at a time loses no message,
+ * whenever it changes to the new one.
  *
  * The headers `webhook-id`, `webhook-timestamp` and `webhook-signature` follow Standard Webhooks, with one signature
  * for each secret: https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md
@@ -57,15 +74,21 @@ export function createSigning(
       signatures.join(' '),
     ]
   }
+  const secrets = otherSecret === undefined ? [sharedSecret] : [sharedSecret, otherSecret]
+  const acceptedBy = new Map<string, string | undefined>()
   return {
-    headers: (body, messageId, attempt) => {
-      const secret = attempt % 2 === 0 && otherSecret !== undefined ? otherSecret : sharedSecret
+    headers: (body, messageId, attempt, secret) => {
       const headers = messageHeaders(secret, body, messageId, attempt)
       return keys.length === 0 ? headers : headers.concat(standardHeaders(body, messageId))
     },
-    judge: (outcome, attempt) => {
-      if (otherSecret === undefined || attempt >= ROTATING_ATTEMPTS) return outcome
-      return MISMATCHES.includes(outcome.status) ? { ...outcome, verdict: 'retry' } : outcome
+    secretsFor: (url) => {
+      if (secrets.length === 1) return secrets
+      const isFirstAccepted = (acceptedBy.get(url) ?? secrets[0]) === secrets[0]
+      const [first, other] = isFirstAccepted ? secrets : secrets.toReversed()
+      return [first, other, first]
+    },
+    accepted: (url, secret) => {
+      if (secrets.length > 1) acceptedBy.set(url, secret)
     },
   }
 }
