@@ -5,11 +5,12 @@ import { BodySize } from './body-size.js'
 import { Books } from './books.js'
 import { describe } from './describe.js'
 import { complete, encode } from './encode.js'
+import type { Entry } from './entry.js'
 import { ClosedError, DroppedError, OptionError, SpoolError, ValidationError } from './errors.js'
 import { drainAtExit, Hold, noDrainAtExit } from './exit.js'
 import { HooklineError } from './hookline-error.js'
 import { MAX_TIMER_MS } from './limits.js'
-import { createLog, guard, type Log } from './log.js'
+import { createLog, guard, log, type Log } from './log.js'
 import { checkOptions, type AnalyticsOptions, type Settings } from './options.js'
 import { Queue } from './queue.js'
 import { backoffMs } from './retry.js'
@@ -88,8 +89,9 @@ export class Analytics<Plan extends PlanOf<Plan> = AnyPlan> implements Analytics
   #lastFlushMs = performance.now()
   #isFlushScheduled = false
   #isKeptAwake = false
-  /** How often the script ended with messages pending. */
+  /** How often the script ended with messages pending since one was delivered, and how many were by then. */
   #exits = 0
+  #deliveredAtExit = 0
   #stopExitGrace: (() => void) | undefined
   #closing: Promise<FlushResult> | undefined
 
@@ -160,11 +162,11 @@ export class Analytics<Plan extends PlanOf<Plan> = AnyPlan> implements Analytics
       onReady: () => {
         this.#sender.wake()
       },
-      onTaken: (error, divide) => {
+      onTaken: detached((error: SpoolError, divide: (entries: readonly Entry[]) => Entry[]) => {
         const left = [...this.#sender.abandon(error), ...this.#queue.takeAll()]
         this.#books.lost('dropped', divide(left), error)
         this.#sender.wake()
-      },
+      }),
     })
   }
 
@@ -299,7 +301,12 @@ export class Analytics<Plan extends PlanOf<Plan> = AnyPlan> implements Analytics
   }: { timeout?: number | undefined } = {}): Promise<FlushResult> {
     const timeoutMs = checkTimeout('close', timeout)
     // Set before anything is told of closing: a callback may close again.
-    return (this.#closing ??= Promise.resolve().then(() => this.#close(timeoutMs)))
+    return (this.#closing ??= Promise.resolve().then(
+      () =>
+        new Promise((resolve) => {
+          this.#startClose(timeoutMs, resolve)
+        }),
+    ))
   }
 
   /** Closes the client at the end of an `await using` block. */
@@ -319,7 +326,7 @@ export class Analytics<Plan extends PlanOf<Plan> = AnyPlan> implements Analytics
     try {
       checkCallback(type, callback)
       message = complete(validate(type, given), this.#settings)
-      json = encode(message)
+      json = this.#encode(message)
     } catch (error) {
       this.#refuse(type, toHooklineError(type, error), callback)
       return
@@ -342,6 +349,12 @@ export class Analytics<Plan extends PlanOf<Plan> = AnyPlan> implements Analytics
     }
   }
 
+  /** A logger may record in the middle of a call: then each call needs bytes of its own. */
+  #encode(message: WireMessage): Uint8Array {
+    const json = encode(message)
+    return this.#settings.logger || log.enabled ? json.slice() : json
+  }
+
   #enqueue(message: WireMessage, json: Uint8Array, callback: Callback | undefined): void {
     const queue = this.#queue
     if (queue.openBytes + json.length > this.#maxBatchBytes) this.#closeBatch()
@@ -355,7 +368,8 @@ export class Analytics<Plan extends PlanOf<Plan> = AnyPlan> implements Analytics
     this.#log('enqueue %s %s', message.type, message.messageId)
     if (this.#settings.waitUntil && !this.#isKeptAwake) this.#keepAwake(this.#settings.waitUntil)
     if (this.#books.pending === 1) drainAtExit(this.#drain) // until #onEmpty
-    if (queue.openLength >= this.#settings.flushAt) this.#closeBatch()
+    const isEnding = this.#stopExitGrace !== undefined
+    if (isEnding || queue.openLength >= this.#settings.flushAt) this.#closeBatch()
     else if (!this.#isFlushScheduled) this.#scheduleFlush()
   }
 
@@ -389,7 +403,7 @@ export class Analytics<Plan extends PlanOf<Plan> = AnyPlan> implements Analytics
       checkReturned(changed)
       if (changed !== null) {
         Object.assign(message, complete(validate(type, changed), {}))
-        return encode(message)
+        return this.#encode(message)
       }
       const error = new DroppedError('before_send', `beforeSend dropped the ${type}.`)
       this.#drop(message, callback, error, 'asked for')
@@ -473,12 +487,23 @@ export class Analytics<Plan extends PlanOf<Plan> = AnyPlan> implements Analytics
   /** The script has ended, but for what is pending here: sends it at once. */
   readonly #drain = (): void => {
     this.#log('the script ended: %d messages pending', this.#books.pending)
+    if (!this.#stopExitGrace) {
+      const { delivered } = this.#books.stats()
+      if (delivered > this.#deliveredAtExit) this.#exits = 0
+      this.#deliveredAtExit = delivered
+      this.#exits++
+      // A hook that records each loss as a message must not keep the script for ever.
+      if (this.#exits === 3) {
+        this.#books.leftAtExit(this.#exitError())
+        noDrainAtExit(this.#drain)
+        return
+      }
+    }
     this.#closeBatch()
     this.#sender.hurry()
     if (this.#stopExitGrace) return
-    // A hook that records each loss as a message must not keep the script for ever.
-    if (this.#exits++ === 0) this.#startExitGrace(performance.now())
-    else if (this.#exits === 2) this.#giveUpAtExit()
+    if (this.#exits === 1) this.#startExitGrace(performance.now())
+    else this.#giveUpAtExit()
   }
 
   /** Keeps the script for as long as messages get their outcome, and a while without. */
@@ -502,9 +527,17 @@ export class Analytics<Plan extends PlanOf<Plan> = AnyPlan> implements Analytics
   }
 
   #giveUpAtExit(): void {
+    this.#giveUp(this.#exitError())
+  }
+
+  #exitError(): DroppedError {
     const { origin } = this.#settings.endpoint
-    const message = `The script ended, and ${origin} took no message for ${EXIT_GRACE_MS} ms: await close() with a timeout of your choice to wait longer.`
-    this.#giveUp(new DroppedError('process_exit', message))
+    const when =
+      this.#exits === 1
+        ? `and ${origin} took no message for ${EXIT_GRACE_MS} ms`
+        : `and the client had already given up waiting for ${origin} when this message was recorded`
+    const message = `The script ended, ${when}: await close() with a timeout of your choice to wait longer.`
+    return new DroppedError('process_exit', message)
   }
 
   /** Gives the platform a promise that lasts until what is queued has its outcome. */
@@ -522,14 +555,21 @@ export class Analytics<Plan extends PlanOf<Plan> = AnyPlan> implements Analytics
 
   async #flushAll(): Promise<void> {
     const endMs = performance.now() + WAIT_UNTIL_MS
-    for (let leftMs = WAIT_UNTIL_MS; leftMs > 0 && this.#books.pending > 0;) {
-      await this.flush({ timeout: leftMs })
+    for (let leftMs = WAIT_UNTIL_MS; leftMs > 0 && this.#books.awaited > 0;) {
+      const settled = this.#books.settled(leftMs, false) // the platform keeps the process, not this
+      this.#closeBatch()
+      await settled
       leftMs = endMs - performance.now()
     }
     this.#isKeptAwake = false // in the turn that saw nothing pending: the next call asks again
   }
 
+  readonly #startClose = detached((timeoutMs: number, resolve: (result: FlushResult) => void) => {
+    void this.#close(timeoutMs).then(resolve)
+  })
+
   async #close(timeoutMs: number): Promise<FlushResult> {
+    this.#spool?.adoptNoMore()
     const settled = this.flush()
     this.#sender.hurry()
     const giveUp = () => {

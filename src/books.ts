@@ -69,6 +69,11 @@ export class Books {
     return accepted - delivered - rejected - dropped
   }
 
+  /** How many messages somebody may wait for: those that were left on disk wait for another start. */
+  get awaited(): number {
+    return this.pending - this.#postponed
+  }
+
   /** When a message had its outcome last, on the clock of `performance.now()`. */
   get lastOutcomeMs(): number {
     return this.#lastOutcomeMs
@@ -92,13 +97,17 @@ export class Books {
     return (this.#lastSequence += count)
   }
 
-  /** Resolves once all that is pending now has its outcome, or after the timeout with what has it by then. */
-  settled(timeoutMs: number): Promise<FlushResult> {
-    this.#tell()
-    if (this.pending === this.#postponed) return Promise.resolve({ delivered: 0, failed: 0 })
+  /**
+   * Resolves once all that is pending now has its outcome, or after the timeout with what has it by then.
+   *
+   * @param isHolding - whether the process stays alive meanwhile
+   */
+  settled(timeoutMs: number, isHolding = true): Promise<FlushResult> {
+    this.#tellDetached()
+    if (this.awaited === 0) return Promise.resolve({ delivered: 0, failed: 0 })
     // Callbacks come first: what is untold is told in an earlier turn than the one that resolves this.
     return this.#flushes
-      .wait(this.#lastSequence, timeoutMs)
+      .wait(this.#lastSequence, timeoutMs, isHolding)
       .then((result) => (this.#untold.length > 0 ? this.#inLaterTurn(result) : result))
   }
 
@@ -163,11 +172,18 @@ export class Books {
 
   /** Something is wrong that has cost no message, or nobody knows which. */
   troubled(error: HooklineError): void {
-    this.#around.later(
-      detached(() => {
-        this.#reportFailed([], error)
-      }),
-    )
+    this.#around.later(() => {
+      this.#reportTrouble(error)
+    })
+  }
+
+  readonly #reportTrouble = detached((error: HooklineError) => {
+    this.#reportFailed([], error)
+  })
+
+  /** The process ends with messages that nobody can be told of any more: whoever is told records new ones. */
+  leftAtExit(error: HooklineError): void {
+    this.#warnings.lost(error)
   }
 
   /** Tells of what was lost inside a call, once the call has returned. */
@@ -180,14 +196,11 @@ export class Books {
 
   /** Tells at once of what is to be told later, if that is getting long. */
   tellIfMany(): void {
-    if (this.#untold.length >= MAX_UNTOLD) this.#tell()
+    if (this.#untold.length >= MAX_UNTOLD) this.#tellDetached()
   }
 
+  /** Outside of the request that happens to be current: what is told belongs to others. */
   readonly #tellDetached = detached(() => {
-    this.#tell()
-  })
-
-  #tell(): void {
     const untold = this.#untold
     this.#untold = []
     const reports = new Map<HooklineError, LostMessage[]>()
@@ -199,7 +212,7 @@ export class Books {
       else reports.set(error, [message])
     }
     for (const [error, messages] of reports) this.#reportFailed(messages, error)
-  }
+  })
 
   #reportFailed(messages: readonly LostMessage[], error: HooklineError): void {
     const { onFailed } = this.#hooks

@@ -14,6 +14,8 @@ interface Stretch extends Counts {
 
 /** A caller that waits until all messages of a stretch, and of those before it, have their outcome. */
 interface Waiter {
+  /** Whether the process stays alive for the caller. */
+  readonly isHolding: boolean
   /** The outcomes before the caller came. */
   readonly before: FlushResult
   readonly resolve: (result: FlushResult) => void
@@ -39,9 +41,9 @@ export class Flushes {
   readonly #total: Counts = { delivered: 0, failed: 0 }
   /** Stretches that are not complete and have outcomes already. */
   readonly #begun = new Set<Stretch>()
-  #waiters = 0
+  #holders = 0
 
-  /** @param onChange - is told when the first caller begins to wait, and when the last one ends */
+  /** @param onChange - is told when the first caller begins to hold the process, and when the last one ends */
   constructor(onChange: (isAnyoneWaiting: boolean) => void) {
     this.#onChange = onChange
   }
@@ -55,16 +57,16 @@ export class Flushes {
    * Resolves once all messages up to `lastSequence`, the last that was accepted, have their outcome. After the
    * timeout it resolves with the outcomes that are there.
    */
-  wait(lastSequence: number, timeoutMs: number): Promise<FlushResult> {
+  wait(lastSequence: number, timeoutMs: number, isHolding = true): Promise<FlushResult> {
     const stretch = this.#endStretch(lastSequence)
     return new Promise((resolve) => {
       const giveUp = () => {
         this.#release(stretch, waiter, this.#upTo(stretch))
       }
       const cancel = timeoutMs === Infinity ? () => undefined : startDeadline(timeoutMs, giveUp)
-      const waiter = { before: { ...this.#total }, resolve, cancel }
+      const waiter = { isHolding, before: { ...this.#total }, resolve, cancel }
       stretch.waiters.add(waiter)
-      if (this.#waiters++ === 0) this.#onChange(true)
+      if (isHolding && this.#holders++ === 0) this.#onChange(true)
     })
   }
 
@@ -148,7 +150,7 @@ export class Flushes {
       delivered: counts.delivered - waiter.before.delivered,
       failed: counts.failed - waiter.before.failed,
     })
-    if (--this.#waiters === 0) this.#onChange(false)
+    if (waiter.isHolding && --this.#holders === 0) this.#onChange(false)
   }
 }
 

@@ -46,6 +46,78 @@ describe.concurrent('a script that ends', { timeout: 120_000 }, () => {
     expect(arrivedAt(collector)).toHaveLength(3 * 505)
   })
 
+  test('delivers what the callback of a delivered message records, and what that one records', async ({
+    expect,
+    onTestFinished,
+  }) => {
+    const collector = await startCollector(onTestFinished)
+    const ended = await run(
+      collector,
+      `const analytics = new Analytics('k', { ${OPTIONS}, ${report} })
+       const record = (i) =>
+         analytics.track({ userId: 'u', event: 'e' + i }, (error) => !error && i < 4 && record(i + 1))
+       record(0)`,
+    )
+    expect(ended).toEqual(fine(''))
+    expect(arrivedAt(collector)).toEqual(['e0', 'e1', 'e2', 'e3', 'e4'])
+  })
+
+  test('delivers what a listener of beforeExit records, each time', async ({
+    expect,
+    onTestFinished,
+  }) => {
+    const collector = await startCollector(onTestFinished)
+    const ended = await run(
+      collector,
+      `let left = 4
+       process.on('beforeExit', () => {
+         if (left-- > 0) setImmediate(() => analytics.track({ userId: 'u', event: 'e' + left }))
+       })
+       const analytics = new Analytics('k', { ${OPTIONS}, ${report} })
+       analytics.track({ userId: 'u', event: 'first' })`,
+    )
+    expect(ended).toEqual(fine(''))
+    expect(arrivedAt(collector)).toEqual(['first', 'e3', 'e2', 'e1', 'e0'])
+  })
+
+  test('whose hook records each loss ends, and says that it leaves the last one', async ({
+    expect,
+    onTestFinished,
+  }) => {
+    const collector = await startCollector(onTestFinished)
+    await collector.shut()
+    const ended = await run(
+      collector,
+      `const analytics = new Analytics('k', {
+         onFailed: ({ error }) => {
+           console.log(error.code)
+           analytics.track({ userId: 'u', event: 'lost' })
+         },
+       })
+       analytics.track({ userId: 'u', event: 'e' })`,
+    )
+    expect(ended).toMatchObject({ code: 0, stdout: 'process_exit\nprocess_exit\n' })
+    expect(ended.stderr).toContain('a message was lost (process_exit)')
+  })
+
+  test('with waitUntil and a spool ends as any other does: the platform waits, not the client', async ({
+    expect,
+    onTestFinished,
+  }) => {
+    const collector = await startCollector(onTestFinished)
+    await collector.shut()
+    const ended = await run(
+      collector,
+      `const { mkdtempSync } = await import('node:fs')
+       const directory = mkdtempSync('/tmp/hookline-exit-')
+       const started = performance.now()
+       const analytics = new Analytics('k', { waitUntil: () => {}, spool: { directory } })
+       analytics.track({ userId: 'u', event: 'e' }, (error) => console.log(error.code))
+       process.on('exit', () => console.log(performance.now() - started < 20_000))`,
+    )
+    expect(ended).toEqual(fine('spooled\ntrue\n'))
+  })
+
   test('with an exit code of its own keeps it', async ({ expect, onTestFinished }) => {
     const collector = await startCollector(onTestFinished)
     const ended = await run(

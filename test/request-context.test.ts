@@ -1,3 +1,4 @@
+import { AsyncLocalStorage } from 'node:async_hooks'
 import { EventEmitter } from 'node:events'
 import { readFile } from 'node:fs'
 import { createServer } from 'node:http'
@@ -7,7 +8,7 @@ import { pipeline } from 'node:stream/promises'
 import express from 'express'
 import fastify from 'fastify'
 import { describe, expect, onTestFinished, test, vi } from 'vitest'
-import { ValidationError } from '../src/index.js'
+import { ValidationError, type Analytics } from '../src/index.js'
 import { createRequestContext, type RequestFields } from '../src/request-context.js'
 import { createTestAnalytics } from '../src/testing.js'
 import { listening } from './webhook/adapters/listen.js'
@@ -295,6 +296,32 @@ describe('set()', () => {
       await later
     })
     expect(await delivered()).toMatchObject([{ userId: 'u', anonymousId: 'a' }])
+  })
+
+  test.each([
+    ['flush()', (analytics: Analytics) => analytics.flush()],
+    ['close()', (analytics: Analytics) => analytics.close()],
+    [
+      '2,000 calls that are dropped',
+      (analytics: Analytics) => {
+        for (let i = 0; i < 2_000; i++) analytics.track({ userId: 'u', event: 'private' })
+        return Promise.resolve()
+      },
+    ],
+  ])('does not reach the callbacks of others, not by %s', async (_, act) => {
+    const beforeSend = (message: { event?: string }) =>
+      message.event === 'private' ? null : message
+    const { analytics } = setUp({ beforeSend: untyped(beforeSend) })
+    const current = new AsyncLocalStorage<string>()
+    let seen: unknown = 'not called'
+    current.run('alice', () => {
+      analytics.track({ userId: 'u', event: 'private' }, () => {
+        seen = current.getStore()
+      })
+    })
+    await current.run('bob', () => act(analytics))
+    await analytics.flush()
+    expect(seen).toBeUndefined()
   })
 
   test('outside of a run throws an error that says what to do', () => {

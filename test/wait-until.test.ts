@@ -1,5 +1,6 @@
 import { describe, expect, test, vi } from 'vitest'
 import { createClient, scriptedFetch, trackMany, turns, useFakeClock } from './collector.js'
+import { temporary } from './spool/directory.js'
 
 describe('waitUntil', () => {
   test('gets one promise for the calls of a turn, which ends with their delivery', async () => {
@@ -50,6 +51,22 @@ describe('waitUntil', () => {
     expect(isDone).toBe(true)
     trackMany(analytics, 1)
     expect(isDone).toBe(false)
+  })
+
+  test('ends with close(), which leaves the messages in the spool', async () => {
+    const net = scriptedFetch()
+    net.otherwise(503)
+    const promises: Promise<unknown>[] = []
+    const analytics = createClient(net, {
+      waitUntil: (promise) => void promises.push(promise),
+      spool: { directory: temporary() },
+    })
+    trackMany(analytics, 3)
+    await turns()
+    await analytics.close({ timeout: 0 })
+    // A loop that waits for the messages would never let go of this turn.
+    await Promise.all(promises)
+    expect(analytics.stats()).toMatchObject({ delivered: 0, pending: 3 })
   })
 
   test('that throws breaks nothing', async () => {

@@ -1,5 +1,13 @@
 import { onTestFinished, describe, expect, test, vi } from 'vitest'
-import { createClient, scriptedFetch, startCollector, trackMany, turns } from './collector.js'
+import {
+  createClient,
+  events,
+  names,
+  scriptedFetch,
+  startCollector,
+  trackMany,
+  turns,
+} from './collector.js'
 
 /** A client whose losses nobody hears of. */
 const loud: typeof createClient = (to, options) =>
@@ -123,6 +131,43 @@ test('close() counts what was lost since the client was made', async () => {
 })
 
 describe('logger', () => {
+  test.each([
+    [/^flush/, { maxBatchBytes: 40_000 }],
+    [/^drop the oldest/, { maxQueueBytes: 40_000, overflow: 'drop-oldest' }],
+    [/./, { maxBatchBytes: 40_000, maxQueueBytes: 100_000, overflow: 'drop-oldest' }],
+  ] as const)(
+    'that records at each line like %s changes no other message, with %o',
+    async (line, options) => {
+      const net = scriptedFetch()
+      let isRecording = false
+      let lines = 0
+      const debug = (text: string) => {
+        if (isRecording || !line.test(text) || lines++ > 50) return
+        isRecording = true
+        analytics.track({ userId: 'u', event: 'line', properties: { padding: 'y'.repeat(990) } })
+        isRecording = false
+      }
+      const analytics = createClient(net, {
+        logger: { debug, warn: () => undefined },
+        flushAt: 10_000,
+        ...options,
+      })
+      const outcomes = new Map<string, string>()
+      for (const name of names(0, 200)) {
+        const padding = 'x'.repeat(1_000 - name.length)
+        analytics.track({ userId: 'u', event: name, properties: { padding } }, (error) =>
+          outcomes.set(name, error?.code ?? 'ok'),
+        )
+      }
+      await analytics.flush()
+      const arrived = events(...net.arrivals).filter((event) => event !== 'line')
+      const delivered = [...outcomes].filter(([, code]) => code === 'ok').map(([name]) => name)
+      expect(outcomes.size).toBe(200)
+      expect(arrived).toEqual(delivered)
+      expect(delivered.length).toBeGreaterThan(20)
+    },
+  )
+
   test('gets the lines of the log, and the warnings in place of the process', async () => {
     const heard = warnings()
     const debug = vi.fn()

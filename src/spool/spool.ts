@@ -61,6 +61,7 @@ export class Spool {
   #lease: Lease | undefined
   /** Folders that were taken over, and whose files are not in `#segments` yet. */
   #claims: Claim[] = []
+  #isAdopting = true
   #isFailing = false
   #isReported = false
   #isTaken = false
@@ -118,7 +119,7 @@ export class Spool {
     this.#isFailing = false
     try {
       this.#lease ??= this.#makeLease()
-      this.#adopt(this.#lease)
+      if (this.#isAdopting) this.#adopt(this.#lease)
       this.#around.onReady()
     } catch (error) {
       this.#fail(error)
@@ -126,6 +127,11 @@ export class Spool {
     this.#timer = setTimeout(this.start, BEAT_MS)
     unref(this.#timer)
   })
+
+  /** Takes over nothing more: what a client adopts after its `close()` began, it could not send in time. */
+  adoptNoMore(): void {
+    this.#isAdopting = false
+  }
 
   /** Whether the messages that wait are this process's to send. */
   isOurs(): boolean {

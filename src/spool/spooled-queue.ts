@@ -92,6 +92,11 @@ export class SpooledQueue {
     this.#spool.start()
   }
 
+  /** Takes over nothing more of dead processes: this client ends. */
+  adoptNoMore(): void {
+    this.#spool.adoptNoMore()
+  }
+
   isOurs(): boolean {
     return this.#spool.isOurs()
   }

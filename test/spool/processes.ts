@@ -150,6 +150,7 @@ const orders = {
   close: async () => {
     wanted = made
     await analytics.close()
+    tell('accepted', name, analytics.stats().accepted)
     tell('closed', name)
     if (isMainThread) process.exit(0)
     parentPort.close()
@@ -170,12 +171,14 @@ export function startPeer(folder: string, name: string, directory: string, endpo
   const returned = new Map<string, number>()
   const outcomes: { message: string; code: string }[] = []
   const told = new Set<string>()
+  let accepted: number | undefined
   let stderr = ''
   child.stderr.on('data', (chunk: Buffer) => (stderr += chunk.toString()))
   child.stdin.on('error', () => undefined)
   createInterface({ input: child.stdout }).on('line', (line) => {
     const [what = '', who = '', number = '', code = ''] = line.split(' ')
     if (what === 'returned') returned.set(who, Number(number) + 1)
+    else if (what === 'accepted') accepted = Number(number)
     else if (what === 'outcome') outcomes.push({ message: `${who}.${number}`, code })
     else told.add(`${what} ${who}`)
   })
@@ -187,6 +190,10 @@ export function startPeer(folder: string, name: string, directory: string, endpo
     outcomes,
     /** What it has done: `closed <client>`, `terminated <thread>`. */
     told,
+    /** How many messages a client that is closed had, those that it took over included. */
+    get accepted() {
+      return accepted
+    },
     /** What it complained of. */
     get stderr() {
       return stderr

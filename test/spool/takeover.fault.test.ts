@@ -26,6 +26,35 @@ const ids = (name: string, from: number, to: number) =>
   Array.from({ length: to - from }, (_, i) => `${name}.${from + i}`)
 
 describe('a client whose process lives', () => {
+  test('takes over nothing once its close() has begun', async () => {
+    const collector = await startCollector()
+    let answer: Reply = 'silence'
+    collector.otherwise(({ path }) => (path === '/dead' ? 503 : answer))
+    const directory = temporary()
+    const closing = start('closing', directory, collector)
+    closing.order('record', 1)
+    await until(() => collector.arrivals.length === 1)
+    closing.order('close')
+    const dead = start('dead', directory, collector)
+    dead.order('record', 300)
+    await until(() => dead.returned.get('dead') === 300)
+    void dead.kill()
+    await dead.ended
+    answer = 200
+    // What closes is retried after the timeout of its first request; the folder of the dead client is free long before.
+    await closing.ended
+    expect(closing.accepted).toBe(1)
+    expect(collector.accepted.map(({ messageId }) => messageId)).toEqual(ids('closing', 0, 1))
+    const next = start('next', directory, collector)
+    await until(() => collector.accepted.length === 301)
+    next.order('close')
+    await next.ended
+    expect(collector.accepted.map(({ messageId }) => messageId).slice(1)).toEqual(
+      ids('dead', 0, 300),
+    )
+    expect(closing.stderr + next.stderr).toBe('')
+  })
+
   test('is taken over when its thread was terminated', async () => {
     const collector = await startCollector()
     collector.otherwise(({ path }) => (path === '/thread' ? 503 : 200))
