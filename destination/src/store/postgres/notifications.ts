@@ -89,7 +89,23 @@ export class PutNotifications {
   }
 
   #receive(payload: string): void {
-    const [origin, lane, destination] = JSON.parse(payload) as [string, Lane, string]
-    if (origin !== this.#origin) this.#listener?.(fromStored(destination), lane)
+    const put = parsePayload(payload)
+    if (put && put.origin !== this.#origin) this.#listener?.(put.destination, put.lane)
   }
+}
+
+/** What a payload says. Anyone who may log in to the database can send any text: a text of another form is `undefined`. */
+function parsePayload(
+  payload: string,
+): { origin: unknown; lane: Lane; destination: string } | undefined {
+  let parts: unknown
+  try {
+    parts = JSON.parse(payload)
+  } catch {
+    return undefined
+  }
+  if (!Array.isArray(parts)) return undefined
+  const [origin, lane, destination] = parts as unknown[]
+  if ((lane !== 'fresh' && lane !== 'backlog') || typeof destination !== 'string') return undefined
+  return { origin, lane, destination: fromStored(destination) }
 }

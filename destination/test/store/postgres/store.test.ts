@@ -145,6 +145,28 @@ describe('several processes', () => {
     expect(own).toEqual([])
   })
 
+  test('a notification that another program sends on the channel changes nothing', async () => {
+    await using two = await stores(2)
+    const [here, there] = two.all as [Store, Store]
+    const heard: string[] = []
+    there.onPut?.((destination, lane) => heard.push(`${lane} ${destination}`))
+    const isHeard = () =>
+      vi.waitUntil(async () => {
+        await here.put([newDelivery()])
+        return heard.length > 0
+      }, 10_000)
+    await isHeard()
+    heard.length = 0
+    const foreign = ['hello', '', 'null', '7', '{}', '[]', '["x","fresh"]', '["x","fresh",7]']
+    foreign.push('["x","dead","crm"]', '["x","__proto__","crm"]', '["x",["fresh"],"crm"]')
+    for (const payload of foreign) {
+      await server.query(`SELECT pg_notify('hookline_put_hookline', $1)`, [payload], two.url)
+    }
+    // Notifications come in the order in which they were sent, so that this one is the last.
+    await isHeard()
+    expect(new Set(heard)).toEqual(new Set(['fresh crm']))
+  })
+
   test('they count each other, without those that have been silent or left', async () => {
     let now = 1_700_000_000_000
     await using three = await stores(3, { now: () => now })
