@@ -27,10 +27,13 @@ const REPEATS = 5
 /** Runs one statement, in which `$1` and so on stand for the values. */
 export type RunQuery = <Row>(text: string, values?: unknown[]) => Promise<Row[]>
 
+/** Runs `work` in a transaction: all of its statements take effect, or none if it throws. */
+export type Transact = <T>(work: (query: RunQuery) => Promise<T>) => Promise<T>
+
 /**
  * The connections of one process. They open when they are needed, and lost ones are replaced.
  *
- * Each statement is a transaction of its own and is not a named prepared statement. So it works through PgBouncer, and
+ * Nearly each statement is a transaction of its own, and none is a named prepared statement. So it works through PgBouncer, and
  * it is planned for the present size of the tables. Planning takes well under a millisecond, which a round of hundreds
  * of calls shares. If the connection of a statement is lost, the statement may or may not have been carried out.
  */
@@ -58,27 +61,43 @@ export class Connection {
   }
 
   /**
-   * Runs `work` in a transaction on a connection of its own, without a time limit. If it throws, nothing is changed.
+   * Runs `work` in a transaction on a free connection. If it throws, nothing is changed.
    *
    * @throws StoreError if it fails.
    */
-  transact<T>(work: (query: RunQuery) => Promise<T>): Promise<T> {
-    return this.#run(async () => {
+  readonly transact: Transact = (work) =>
+    this.#run(async (pool) => {
+      const client = await pool.connect()
+      // Without a listener, a connection that is lost between two statements would be an uncaught error.
+      client.on('error', ignore)
+      let isOver = false
+      try {
+        const value = await inTransaction(client, work)
+        isOver = true
+        return value
+      } finally {
+        client.off('error', ignore)
+        // The server rolls back the transaction of a connection that closes.
+        client.release(!isOver)
+      }
+    })
+
+  /**
+   * Runs `work` as {@link transact} does, but on a connection of its own and without a time limit.
+   *
+   * @throws StoreError if it fails.
+   */
+  readonly transactAlone: Transact = (work) =>
+    this.#run(async () => {
       const client = new pg.Client({ ...this.#config(), query_timeout: 0 })
-      client.on('error', () => undefined)
+      client.on('error', ignore)
       try {
         await client.connect()
-        await client.query('BEGIN')
-        const value = await work(
-          async (text, values) => (await client.query(text, values)).rows as never,
-        )
-        await client.query('COMMIT')
-        return value
+        return await inTransaction(client, work)
       } finally {
         await client.end()
       }
     })
-  }
 
   /** A client outside the pool, for one user. It is not connected yet. */
   createClient(): pg.Client {
@@ -168,6 +187,19 @@ export class Connection {
     return socket
   }
 }
+
+async function inTransaction<T>(
+  client: pg.ClientBase,
+  work: (query: RunQuery) => Promise<T>,
+): Promise<T> {
+  await client.query('BEGIN')
+  const value = await work(async (text, values) => (await client.query(text, values)).rows as never)
+  await client.query('COMMIT')
+  return value
+}
+
+/** The call that uses the connection reports the error. */
+const ignore = () => undefined
 
 const INT8 = 20
 

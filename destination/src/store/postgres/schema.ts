@@ -22,7 +22,7 @@ const LOCK = 0x686f6f6b
  * - Names that many rows repeat (sources, destinations, types, URLs, codes) are stored as numbers.
  * - All times are in ms since the epoch, by the server's clock.
  */
-const MIGRATIONS = [
+export const MIGRATIONS = [
   `CREATE TABLE $.names (
      id integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
      name text COLLATE "C" NOT NULL UNIQUE
@@ -112,6 +112,11 @@ const MIGRATIONS = [
      user_id text COLLATE "C" NOT NULL,
      PRIMARY KEY (audience, key)
    );`,
+
+  // Version 1 could leave rows without a delivery behind when it deleted a user's messages while they were sent.
+  `DELETE FROM $.attempts a WHERE NOT EXISTS (SELECT FROM $.deliveries d WHERE d.id = a.delivery);
+   DELETE FROM $.done o WHERE NOT EXISTS (SELECT FROM $.deliveries d WHERE d.id = o.id);
+   DELETE FROM $.waiting w WHERE NOT EXISTS (SELECT FROM $.deliveries d WHERE d.id = w.id);`,
 ]
 
 /**
@@ -128,7 +133,7 @@ export async function migrate(
 ): Promise<void> {
   // Most starts have nothing to migrate. Then the user needs no right to create tables.
   if (await isCurrent(connection, schema, migrations)) return
-  await connection.transact(async (query) => {
+  await connection.transactAlone(async (query) => {
     await query('SET LOCAL statement_timeout = 0')
     await query('SET LOCAL lock_timeout = 0')
     await query('SELECT pg_advisory_xact_lock($1, hashtext($2))', [LOCK, schema])

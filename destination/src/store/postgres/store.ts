@@ -57,10 +57,10 @@ export async function openPostgres(url: string, now?: () => number): Promise<Sto
     await connection.close()
     throw error
   }
-  const { query } = connection
+  const { query, transact } = connection
   const clock = () => (now ? Math.round(now()) : null)
   return new PostgresStore(
-    { query, schema, names: new Names(query, schema), now: clock },
+    { query, transact, schema, names: new Names(query, schema), now: clock },
     connection,
   )
 }

@@ -1,7 +1,8 @@
 import { afterAll, describe, expect, test, vi } from 'vitest'
 import { claimStatement } from '../../../src/store/postgres/claim.js'
+import { settleStatement } from '../../../src/store/postgres/settle.js'
 import { Connection } from '../../../src/store/postgres/connection.js'
-import { migrate } from '../../../src/store/postgres/schema.js'
+import { migrate, MIGRATIONS } from '../../../src/store/postgres/schema.js'
 import { parseUrl } from '../../../src/store/postgres/url.js'
 import { openStore, type OpenOptions } from '../../../src/store/open.js'
 import type { Lane } from '../../../src/model/delivery.js'
@@ -61,16 +62,39 @@ describe('migrations', () => {
     const address = parseUrl(url)
     const connection = new Connection(address)
     const steps = [
-      'never run again',
+      ...MIGRATIONS.map(() => 'never run again'),
       'CREATE TABLE $.more (n int)',
       'CREATE TABLE $.version (n int)',
     ]
     await expect(migrate(connection, address.schema, steps)).rejects.toEqual(
       storeError('failed', /already exists/),
     )
-    await migrate(connection, address.schema, steps.slice(0, 2))
-    expect(await connection.query('SELECT version FROM hookline.version')).toEqual([{ version: 2 }])
+    await migrate(connection, address.schema, steps.slice(0, -1))
+    const version = MIGRATIONS.length + 1
+    expect(await connection.query('SELECT version FROM hookline.version')).toEqual([{ version }])
     await connection.close()
+  })
+
+  test('a store of version 1 loses the rows that deletions left behind, and nothing else', async () => {
+    const url = await server.database()
+    await fillVersion(1, url)
+    const before = await rowCounts(url)
+    await server.query(
+      `INSERT INTO hookline.waiting (id, due_at, destination, attempt, state, leased) VALUES (101, 1, 2, 1, 1, false);
+       INSERT INTO hookline.done (id, attempt, state) VALUES (102, 1, 4);
+       INSERT INTO hookline.attempts SELECT id, 1, 1, 1, 4, 5, 200, 0, NULL, 'of a deleted user'
+         FROM generate_series(101, 103) id`,
+      undefined,
+      url,
+    )
+    const store = await openStore(url)
+    expect(await rowCounts(url)).toEqual(before)
+    expect(await store.trace('done')).toMatchObject([{ state: 'done', attempts: [{ attempt: 1 }] }])
+    expect(await store.trace('dead')).toMatchObject([{ state: 'dead', attempts: [{ attempt: 1 }] }])
+    expect(await store.claim([{ destination: 'crm', lane: 'fresh', limit: 9 }])).toMatchObject([
+      { messageId: 'fresh', source: 'web', type: 'track', attempt: 1 },
+    ])
+    await store.close()
   })
 
   test('one who may change nothing opens tables that are up to date', async () => {
@@ -87,6 +111,180 @@ describe('migrations', () => {
     const empty = (await server.database()).replace('hookline:secret', 'worker:w')
     await expect(openStore(empty)).rejects.toEqual(storeError('failed', /permission.*GRANT CREATE/))
   })
+})
+
+/** Fills a new store of an earlier version: one delivery is fresh, one is done and one is dead. */
+async function fillVersion(version: number, url: string): Promise<void> {
+  const address = parseUrl(url)
+  const connection = new Connection(address)
+  await migrate(connection, address.schema, MIGRATIONS.slice(0, version))
+  await connection.close()
+  await server.query(
+    `INSERT INTO hookline.names (name) VALUES ('web'), ('crm'), ('track'), ('https://a.example.com/'), ('delivered');
+     SELECT setval('hookline.ids', 100);
+     INSERT INTO hookline.deliveries (id, received_at, source, destination, type, message_id, user_id, event, body)
+       VALUES (1, 1, 1, 2, 3, 'fresh', 'u1', '', '{}'), (2, 1, 1, 2, 3, 'done', 'u1', '', '{}'),
+         (3, 1, 1, 2, 3, 'dead', 'u1', '', '{}');
+     INSERT INTO hookline.waiting (id, due_at, destination, attempt, state, leased)
+       VALUES (1, 1, 2, 0, 0, false), (3, 1, 2, 1, 3, false);
+     INSERT INTO hookline.done (id, attempt, state) VALUES (2, 1, 4);
+     INSERT INTO hookline.attempts SELECT id, 1, 1, 1, 4, 5, 200, 0, NULL, '' FROM generate_series(2, 3) id`,
+    undefined,
+    url,
+  )
+}
+
+/** The number of rows in each table that has rows of deliveries. */
+async function rowCounts(url: string): Promise<Record<string, number> | undefined> {
+  const tables = ['deliveries', 'waiting', 'done', 'attempts']
+  const counts = tables.map((table) => `(SELECT count(*)::int FROM hookline.${table}) AS ${table}`)
+  return (await server.query<Record<string, number>>(`SELECT ${counts.join()}`, [], url))[0]
+}
+
+/** Waits until a statement on a database waits for a lock. */
+async function someoneWaits(url: string): Promise<void> {
+  await vi.waitUntil(async () => {
+    const rows = await server.query(
+      `SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`,
+      [],
+      url,
+    )
+    return rows.length > 0
+  }, 10_000)
+}
+
+describe('a deletion of a user', () => {
+  const NOTHING = { deliveries: 0, waiting: 0, done: 0, attempts: 0 }
+
+  async function purge(store: Store): Promise<number> {
+    let purged = 0
+    for (let from: number | undefined = 0; from !== undefined;) {
+      const part = await store.purgeUser('u1', from)
+      purged += part.purged
+      from = part.next
+    }
+    return purged
+  }
+
+  const log = [{ post: 0, url: 1, code: 1, status: 500, ms: 1, error: null, response: 'of u1' }]
+
+  test.each([
+    ['done', { state: 4, delay: 0 }],
+    ['to be tried again', { state: 1, delay: 1_000 }],
+    ['dead', { state: 3, delay: 0, reason: 'gone' }],
+  ])('leaves nothing of a message that is settled as %s at the same time', async (_, outcome) => {
+    await using one = await stores(1)
+    const [store] = one.all as [Store]
+    const [id] = await store.put([newDelivery({ user: 'u1', state: 'leased' })])
+    const settler = new Connection(parseUrl(one.url))
+    let purging: Promise<number> | undefined
+    await settler.transact(async (query) => {
+      const given = [{ n: 0, id, attempt: 1, log, ...outcome }]
+      expect(await query(settleStatement('hookline'), [null, JSON.stringify(given)])).toHaveLength(
+        1,
+      )
+      purging = purge(store)
+      await someoneWaits(one.url)
+    })
+    expect(await purging).toBe(1)
+    expect(await rowCounts(one.url)).toEqual(NOTHING)
+    await settler.close()
+  })
+
+  test('leaves nothing of a message that is replayed at the same time', async () => {
+    await using one = await stores(1)
+    const [store] = one.all as [Store]
+    const [id] = await store.put([newDelivery({ user: 'u1', state: 'leased' })])
+    await store.settle([
+      { id: id ?? 0, attempt: 1, next: { state: 'done' }, refusedBy: [], log: [] },
+    ])
+    const replayer = new Connection(parseUrl(one.url))
+    let purging: Promise<number> | undefined
+    await replayer.transact(async (query) => {
+      await query(
+        `WITH taken AS (DELETE FROM hookline.done RETURNING id)
+         INSERT INTO hookline.waiting (id, due_at, destination, attempt, state, leased)
+         SELECT id, 1, 1, 1, 1, false FROM taken`,
+      )
+      purging = purge(store)
+      await someoneWaits(one.url)
+    })
+    expect(await purging).toBe(1)
+    expect(await rowCounts(one.url)).toEqual(NOTHING)
+    await replayer.close()
+  })
+
+  test('ends, and refuses a settlement, though the message waits in no table any more', async () => {
+    await using one = await stores(1)
+    const [store] = one.all as [Store]
+    const [id] = await store.put([newDelivery({ user: 'u1', state: 'leased' })])
+    await server.query('DELETE FROM hookline.waiting', [], one.url)
+    expect(await purge(store)).toBe(1)
+    expect(await rowCounts(one.url)).toEqual(NOTHING)
+    const late = { id: id ?? 0, attempt: 1, refusedBy: [], log: [] }
+    expect(await store.settle([{ ...late, next: { state: 'done' } }])).toBe(1)
+  })
+})
+
+describe('the sweep', () => {
+  const DAY = 86_400_000
+  const SLICE = 1_000
+
+  /** Sweeps as the retention does in one go. */
+  async function sweepAll(store: Store): Promise<void> {
+    while ((await store.sweep(DAY, SLICE)) === SLICE);
+  }
+
+  async function filled(state: 'skipped' | 'fresh', count: number) {
+    let now = 1_700_000_000_000
+    const opened = await stores(1, { now: () => now })
+    const [store] = opened.all as [Store]
+    for (let left = count; left > 0; left -= SLICE) {
+      await store.put(Array.from({ length: Math.min(left, SLICE) }, () => newDelivery({ state })))
+    }
+    now += DAY + 1
+    return Object.assign(opened, { store, now })
+  }
+
+  test.each([1, 1_000, 2_500])(
+    'deletes all that is old although %i settled rows without a delivery come first',
+    async (count) => {
+      await using opened = await filled('skipped', 4_000)
+      const { store, url } = opened
+      await server.query('DELETE FROM hookline.deliveries WHERE id <= $1', [count], url)
+      await sweepAll(store)
+      expect(await rowCounts(url)).toEqual({ deliveries: 0, waiting: 0, done: 0, attempts: 0 })
+    },
+  )
+
+  test.each([1, 1_000])(
+    'buries all that is old although %i waiting rows without a delivery come first',
+    async (count) => {
+      await using opened = await filled('fresh', 3_000)
+      const { store, url } = opened
+      await server.query('DELETE FROM hookline.deliveries WHERE id <= $1', [count], url)
+      await sweepAll(store)
+      expect(await store.stats()).toMatchObject([{ fresh: 0, dead: 3_000 - count }])
+      expect(await store.claim([{ destination: 'crm', lane: 'fresh', limit: 1 }])).toEqual([])
+    },
+  )
+
+  test.each(['skipped', 'fresh'] as const)(
+    'passes what was put while the clock of the server was ahead (%s)',
+    async (state) => {
+      await using opened = await filled(state, 3_000)
+      const { store, url, now } = opened
+      await server.query(
+        'UPDATE hookline.deliveries SET received_at = $1 WHERE id <= 1500',
+        [now + DAY],
+        url,
+      )
+      await sweepAll(store)
+      const left = { deliveries: 1_500, waiting: 0, done: 1_500, attempts: 0 }
+      if (state === 'skipped') expect(await rowCounts(url)).toEqual(left)
+      else expect(await store.stats()).toMatchObject([{ fresh: 1_500, dead: 1_500 }])
+    },
+  )
 })
 
 describe('several processes', () => {
