@@ -127,11 +127,11 @@ class PostgresStore implements Store {
     this.#sweep = prepareSweep(tables)
     this.#claim = prepareClaim(tables)
     const put = preparePut(tables)
-    this.#puts = new Rounds(
-      (deliveries) =>
-        put(deliveries, this.#notifications.channel, this.#notifications.payloadsFor(deliveries)),
-      ROUND_ITEMS,
-    )
+    this.#puts = new Rounds(async (deliveries) => {
+      const ids = await put(deliveries)
+      this.#notifications.tell(deliveries)
+      return ids
+    }, ROUND_ITEMS)
     this.#settles = new Rounds(prepareSettle(tables), ROUND_ITEMS)
   }
 

@@ -475,6 +475,33 @@ describe('when the server is in trouble', () => {
     expect(await store.put([newDelivery()])).toEqual([expect.any(Number)])
   })
 
+  test('a full queue of notifications stops no put, though a session of another database fills it', async () => {
+    const small = await startServer({ fsync: 'off', max_notify_queue_pages: '64' })
+    const [url, elsewhere] = [await small.database(), await small.database()]
+    const [store, other] = [await openStore(url), await openStore(url)]
+    // The queue keeps what a listener has not read. A listener does not read while its transaction is open.
+    const neighbour = new Connection(parseUrl(elsewhere))
+    const listener = neighbour.createClient()
+    await listener.connect()
+    await listener.query('LISTEN others')
+    await listener.query('BEGIN')
+    const fill = `SELECT pg_notify('others', repeat('x', 7000) || n) FROM generate_series(1, 50) n`
+    const fillAll = async () => {
+      for (;;) await neighbour.query(fill)
+    }
+    await expect(fillAll()).rejects.toThrow(/too many notifications/)
+
+    expect(await store.put([newDelivery({ messageId: 'm1' })])).toEqual([expect.any(Number)])
+    expect(await store.put([newDelivery({ messageId: 'm2' })])).toEqual([expect.any(Number)])
+    expect(await other.claim([{ destination: 'crm', lane: 'fresh', limit: 9 }])).toMatchObject([
+      { messageId: 'm1' },
+      { messageId: 'm2' },
+    ])
+    await listener.end()
+    await Promise.all([store.close(), other.close(), neighbour.close()])
+    await small.dispose()
+  })
+
   test('a statement that is not answered in time rejects, and the rest goes on', async () => {
     await using one = await stores(1)
     const store = await openStore(`${one.url}?statement_timeout=200`)
