@@ -21,6 +21,12 @@ const KEEPALIVE_MS = 10_000
 /** In ms: how long closing waits for the connections to end. */
 const GOODBYE_MS = 1_000
 
+/**
+ * Just-in-time compilation takes hundreds of ms for a statement that runs for less than one. The planner assumes that a
+ * claim finds a part of all rows that wait, so that even an idle worker's claims are compiled.
+ */
+const NO_JIT = '-c jit=off'
+
 /** How often a statement that met a deadlock or a serialization failure is repeated. */
 const REPEATS = 5
 
@@ -41,7 +47,7 @@ export class Connection {
   readonly #address: Address
   readonly #sockets = new Set<Socket>()
   #pool: pg.Pool
-  /** Whether the server accepts settings as startup parameters. PgBouncer may refuse them. */
+  /** Whether the server accepts settings as startup parameters. A server in between may refuse them. */
   #hasSettings = true
   #isClosed = false
 
@@ -173,6 +179,7 @@ export class Connection {
       connectionTimeoutMillis: CONNECT_MS,
       query_timeout: statementTimeoutMs + SILENCE_MS,
       ...(this.#hasSettings && {
+        options: [process.env['PGOPTIONS'], NO_JIT].filter(Boolean).join(' '),
         statement_timeout: statementTimeoutMs,
         lock_timeout: Math.ceil(statementTimeoutMs / 2),
         idle_in_transaction_session_timeout: IDLE_IN_TRANSACTION_MS,

@@ -95,10 +95,13 @@ export function isSilence(error: unknown): boolean {
   return error instanceof Error && error.message.startsWith('Query read timeout')
 }
 
-/** Whether a server in between, such as PgBouncer, refused the settings in the startup message. */
+/** Whether a server in between, such as PgBouncer or RDS Proxy, refused the settings in the startup message. */
 export function isUnsupportedSetting(error: unknown): boolean {
   const { code, message } = theFirstOf(error)
-  return code === '08P01' && message.includes('startup parameter')
+  return (
+    (code === '08P01' && message.includes('startup parameter')) ||
+    (code === '0A000' && /command-line options|the option \w+/.test(message))
+  )
 }
 
 /** The first error: a host with several addresses fails with one error for each address. */

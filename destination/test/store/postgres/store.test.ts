@@ -446,6 +446,22 @@ test('a claim goes by indexes and sorts nothing that waits, whatever the planner
   }
 })
 
+test('just-in-time compilation is off on each connection although the server has it on, beside the PGOPTIONS of the user', async () => {
+  const url = await server.database()
+  await server.query(`ALTER DATABASE ${parseUrl(url).database} SET jit = on`)
+  vi.stubEnv('PGOPTIONS', '-c work_mem=7MB')
+  const connection = new Connection(parseUrl(url))
+  const listener = connection.createClient()
+  await listener.connect()
+  const text = `SELECT current_setting('jit') AS jit, current_setting('work_mem') AS memory`
+  const settings = [{ jit: 'off', memory: '7MB' }]
+  expect(await connection.query(text)).toEqual(settings)
+  expect(await connection.transactAlone((query) => query(text))).toEqual(settings)
+  expect((await listener.query(text)).rows).toEqual(settings)
+  await Promise.all([listener.end(), connection.close()])
+  vi.unstubAllEnvs()
+})
+
 describe('when the server is in trouble', () => {
   test('a full disk is told as such, and what goes on is taken again', async () => {
     await using one = await stores(1)
@@ -532,15 +548,22 @@ describe('when the server is in trouble', () => {
     await store.close()
   })
 
-  test('one in between that takes no settings, as PgBouncer, does without them', async () => {
-    const url = await server.database()
-    await using proxy = await startProxy(server.port, (first) =>
-      first.includes('statement_timeout') ? refusal('statement_timeout') : undefined,
-    )
-    const store = await openStore(url.replace(`:${server.port}/`, `:${proxy.port}/`))
-    expect(await store.put([newDelivery()])).toEqual([expect.any(Number)])
-    await store.close()
-  })
+  test.each([
+    ['PgBouncer', 'statement_timeout', '08P01', 'unsupported startup parameter: statement_timeout'],
+    ['PgBouncer 1.20', 'jit=off', '08P01', 'unsupported startup parameter in options: jit'],
+    ['RDS Proxy', 'jit=off', '0A000', 'RDS Proxy currently doesn’t support command-line options.'],
+  ])(
+    'one in between that takes no settings, as %s, does without them',
+    async (_, text, ...says) => {
+      const url = await server.database()
+      await using proxy = await startProxy(server.port, (first) =>
+        first.includes(text) ? refusal(...says) : undefined,
+      )
+      const store = await openStore(url.replace(`:${server.port}/`, `:${proxy.port}/`))
+      expect(await store.put([newDelivery()])).toEqual([expect.any(Number)])
+      await store.close()
+    },
+  )
 
   test('while it is away every call says so, and once it is back they work again', async () => {
     await using one = await stores(1)
@@ -562,11 +585,11 @@ describe('when the server is in trouble', () => {
 })
 
 /**
- * The error message that PgBouncer sends: https://www.postgresql.org/docs/current/protocol-message-formats.html
+ * The message with which a server refuses a connection: https://www.postgresql.org/docs/current/protocol-message-formats.html
  * (ErrorResponse)
  */
-function refusal(parameter: string): Buffer {
-  const fields = `SFATAL\0C08P01\0Munsupported startup parameter: ${parameter}\0\0`
+function refusal(code: string, message: string): Buffer {
+  const fields = `SFATAL\0C${code}\0M${message}\0\0`
   const head = Buffer.from('E\0\0\0\0')
   head.writeInt32BE(Buffer.byteLength(fields) + 4, 1)
   return Buffer.concat([head, Buffer.from(fields)])
