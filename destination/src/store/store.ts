@@ -61,6 +61,9 @@ export interface DispatchPort {
    * Writes the outcomes of attempts. A settlement is refused if its attempt number is not the delivery's latest,
    * because then a newer claim holds the delivery. It is also refused if the delivery is settled already.
    *
+   * If another session of the database has locked the row of a delivery for too long, its settlement is written after this
+   * call, as soon as the row is free. A process that ends before then has not settled it, and it is sent again.
+   *
    * @returns how many were refused.
    * @throws StoreError if the store can't write; nothing is settled then, and the same settlements may be given again.
    */

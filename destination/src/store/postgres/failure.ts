@@ -90,6 +90,29 @@ export function isToRepeat(error: unknown): boolean {
   return code === '40P01' || code === '40001'
 }
 
+/**
+ * Whether a statement failed because of its values, and not because of the server: class 22 (data), 23 (constraint) or 54
+ * (limit). The same statement with other values may succeed.
+ *
+ * @param error - The StoreError of the statement.
+ */
+export function isOfValues(error: unknown): boolean {
+  return /^(22|23|54)/.test(codeOfCause(error))
+}
+
+/**
+ * Whether a statement waited too long for the locks of another session.
+ *
+ * @param error - The StoreError of the statement.
+ */
+export function isLockedOut(error: unknown): boolean {
+  return codeOfCause(error) === '55P03'
+}
+
+function codeOfCause(error: unknown): string {
+  return (error instanceof StoreError && theFirstOf(error.cause).code) || ''
+}
+
 /** Whether no answer came at all: the server did not even report its own timeout. */
 export function isSilence(error: unknown): boolean {
   return error instanceof Error && error.message.startsWith('Query read timeout')

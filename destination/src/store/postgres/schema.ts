@@ -117,6 +117,10 @@ export const MIGRATIONS = [
   `DELETE FROM $.attempts a WHERE NOT EXISTS (SELECT FROM $.deliveries d WHERE d.id = a.delivery);
    DELETE FROM $.done o WHERE NOT EXISTS (SELECT FROM $.deliveries d WHERE d.id = o.id);
    DELETE FROM $.waiting w WHERE NOT EXISTS (SELECT FROM $.deliveries d WHERE d.id = w.id);`,
+
+  // An index row of a B-tree has at most 2,704 bytes, and a URL may be longer. An index of hashes has no such limit.
+  `ALTER TABLE $.names DROP CONSTRAINT names_name_key;
+   ALTER TABLE $.names ADD CONSTRAINT names_name EXCLUDE USING hash (name WITH =);`,
 ]
 
 /**

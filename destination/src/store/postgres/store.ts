@@ -31,6 +31,7 @@ import { prepareStats } from './stats.js'
 import { prepareSweep } from './sweep.js'
 import type { Tables } from './tables.js'
 import { prepareGet, prepareTrace } from './trace.js'
+import { isOfValues } from './failure.js'
 import { parseUrl } from './url.js'
 
 /** PostgreSQL 15, as `server_version_num` reports it. */
@@ -99,6 +100,7 @@ class PostgresStore implements Store {
   readonly #sweep: (olderThanMs: number, limit: number) => Promise<number>
   readonly #puts: Rounds<NewDelivery, DeliveryId | undefined>
   readonly #settles: Rounds<Settlement, boolean>
+  readonly #finishSettling: () => Promise<void>
   readonly #leaveWorkers: () => Promise<void>
   readonly #copy: ReturnType<typeof prepareCopy>
   readonly #audience: ReturnType<typeof prepareAudience>
@@ -127,12 +129,18 @@ class PostgresStore implements Store {
     this.#sweep = prepareSweep(tables)
     this.#claim = prepareClaim(tables)
     const put = preparePut(tables)
-    this.#puts = new Rounds(async (deliveries) => {
-      const ids = await put(deliveries)
-      this.#notifications.tell(deliveries)
-      return ids
-    }, ROUND_ITEMS)
-    this.#settles = new Rounds(prepareSettle(tables), ROUND_ITEMS)
+    this.#puts = new Rounds(
+      async (deliveries) => {
+        const ids = await put(deliveries)
+        this.#notifications.tell(deliveries)
+        return ids
+      },
+      ROUND_ITEMS,
+      isOfValues,
+    )
+    const settle = prepareSettle(tables)
+    this.#finishSettling = settle.finish
+    this.#settles = new Rounds(settle.settle, ROUND_ITEMS, () => false)
   }
 
   put(deliveries: NewDelivery[]): Promise<(DeliveryId | undefined)[]> {
@@ -227,6 +235,7 @@ class PostgresStore implements Store {
   async #close(): Promise<void> {
     this.#notifications.close()
     await Promise.allSettled(this.#underWay)
+    await this.#finishSettling()
     // If this fails, the other workers drop this one after WORKER_TIMEOUT_MS.
     await this.#leaveWorkers().catch(() => undefined)
     await this.#connection.close()

@@ -1,3 +1,4 @@
+import { randomBytes } from 'node:crypto'
 import { afterAll, describe, expect, test, vi } from 'vitest'
 import { claimStatement } from '../../../src/store/postgres/claim.js'
 import { settleStatement } from '../../../src/store/postgres/settle.js'
@@ -5,7 +6,7 @@ import { Connection } from '../../../src/store/postgres/connection.js'
 import { migrate, MIGRATIONS } from '../../../src/store/postgres/schema.js'
 import { parseUrl } from '../../../src/store/postgres/url.js'
 import { openStore, type OpenOptions } from '../../../src/store/open.js'
-import type { Lane } from '../../../src/model/delivery.js'
+import type { AttemptLog, Lane } from '../../../src/model/delivery.js'
 import { WORKER_TIMEOUT_MS, LEASE_MS, type Store } from '../../../src/store/store.js'
 import { newDelivery, settlement } from '../contract.js'
 import { startProxy } from './proxy.js'
@@ -30,6 +31,15 @@ async function stores(
       await Promise.all(all.map((store) => store.close()))
     },
   }
+}
+
+const ATTEMPT: AttemptLog = {
+  url: 'https://a.example.com/',
+  code: 'delivered',
+  status: 200,
+  ms: 1,
+  error: null,
+  response: '',
 }
 
 function storeError(code: string, message: RegExp): unknown {
@@ -94,6 +104,20 @@ describe('migrations', () => {
     expect(await store.claim([{ destination: 'crm', lane: 'fresh', limit: 9 }])).toMatchObject([
       { messageId: 'fresh', source: 'web', type: 'track', attempt: 1 },
     ])
+    await store.close()
+  })
+
+  test('a store of version 2 keeps the numbers of its names', async () => {
+    const url = await server.database()
+    await fillVersion(2, url)
+    const text = 'SELECT id, name FROM hookline.names ORDER BY id'
+    const before = await server.query(text, [], url)
+    const store = await openStore(url)
+    expect(await store.put([newDelivery({ messageId: 'm', destination: 'other' })])).toHaveLength(1)
+    const other = { id: expect.any(Number) as unknown, name: 'other' }
+    expect(await server.query(text, [], url)).toEqual([...before, other])
+    expect(await store.trace('m')).toMatchObject([{ source: 'web', destination: 'other' }])
+    expect(await store.trace('fresh')).toMatchObject([{ source: 'web', destination: 'crm' }])
     await store.close()
   })
 
@@ -224,6 +248,128 @@ describe('a deletion of a user', () => {
     const late = { id: id ?? 0, attempt: 1, refusedBy: [], log: [] }
     expect(await store.settle([{ ...late, next: { state: 'done' } }])).toBe(1)
   })
+})
+
+describe('a settlement that the server does not take', () => {
+  async function leased(count: number, parameters = '') {
+    const url = await server.database()
+    const store = await openStore(url + parameters)
+    const ids = await store.put(
+      Array.from({ length: count }, (_, n) => newDelivery({ messageId: `m${n}`, state: 'leased' })),
+    )
+    const settlements = ids.map((id) =>
+      settlement({ id: id ?? 0, attempt: 1 }, { state: 'done' }, { log: [ATTEMPT] }),
+    )
+    const done = async () => (await server.query('SELECT FROM hookline.done', [], url)).length
+    return { url, store, settlements, done, [Symbol.asyncDispose]: () => store.close() }
+  }
+
+  /** Makes the server refuse the rows that `when` selects, as it does with values beyond a limit. */
+  const refuse = (url: string, table: string, when: string) =>
+    server.query(
+      `CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS
+         $$ BEGIN RAISE EXCEPTION USING ERRCODE = 'program_limit_exceeded', MESSAGE = 'too large'; END $$;
+       CREATE TRIGGER refuse BEFORE INSERT ON hookline.${table} FOR EACH ROW WHEN (${when}) EXECUTE FUNCTION refuse()`,
+      undefined,
+      url,
+    )
+
+  test('is written without its log, and the others with theirs', async () => {
+    await using opened = await leased(80)
+    const { url, store, settlements, done } = opened
+    await refuse(url, 'attempts', 'NEW.delivery = 7')
+    expect(await store.settle(settlements)).toBe(0)
+    expect(await done()).toBe(80)
+    expect((await store.get(7))?.attempts).toEqual([])
+    expect((await store.get(8))?.attempts).toHaveLength(1)
+  })
+
+  test('is refused if it fails without its log too, and the others are written', async () => {
+    await using opened = await leased(80)
+    const { url, store, settlements, done } = opened
+    await refuse(url, 'done', 'NEW.id IN (7, 70)')
+    expect(await store.settle(settlements)).toBe(2)
+    expect(await done()).toBe(78)
+    expect(await store.get(7)).toMatchObject({ state: 'leased' })
+  })
+
+  test('waits alone while another session has its row locked, and is then written', async () => {
+    await using opened = await leased(80, '?statement_timeout=200')
+    const { url, store, settlements, done } = opened
+    const locker = new Connection(parseUrl(url))
+    await locker.transact(async (query) => {
+      await query('SELECT FROM hookline.waiting WHERE id = 7 FOR UPDATE')
+      expect(await store.settle(settlements)).toBe(0)
+      expect(await done()).toBe(79)
+      const [id] = await store.put([newDelivery({ state: 'leased' })])
+      expect(await store.settle([settlement({ id: id ?? 0, attempt: 1 })])).toBe(0)
+      expect(await done()).toBe(80)
+    })
+    await vi.waitUntil(async () => (await done()) === 81, 10_000)
+    await locker.close()
+  })
+
+  test('does not count once another worker has claimed the delivery meanwhile', async () => {
+    await using opened = await leased(2, '?statement_timeout=200')
+    const { url, store, settlements, done } = opened
+    const locker = new Connection(parseUrl(url))
+    await locker.transact(async (query) => {
+      await query('UPDATE hookline.waiting SET attempt = 2 WHERE id = 1')
+      expect(await store.settle(settlements)).toBe(0)
+    })
+    await locker.close()
+    await store.close()
+    expect(await done()).toBe(1)
+    const row = { id: '1', attempt: 2, leased: true }
+    expect(await server.query('SELECT id, attempt, leased FROM hookline.waiting', [], url)).toEqual(
+      [row],
+    )
+  })
+
+  test('is written at the latest when the store closes', async () => {
+    await using opened = await leased(2, '?statement_timeout=200')
+    const { url, store, settlements, done } = opened
+    const locker = new Connection(parseUrl(url))
+    await locker.transact(async (query) => {
+      await query('SELECT FROM hookline.waiting WHERE id = 1 FOR UPDATE')
+      await store.settle(settlements)
+    })
+    await locker.close()
+    await store.close()
+    expect(await done()).toBe(2)
+  })
+})
+
+test('names of any length are told apart, and one that exists is found', async () => {
+  await using two = await stores(2)
+  const [here, there] = two.all as [Store, Store]
+  const start = `https://a.example.com/${randomBytes(9_000).toString('hex')}`
+  const urls = [`${start}1`, `${start}2`]
+  for (const store of [here, there]) {
+    const [id] = await store.put([newDelivery({ state: 'leased', source: start })])
+    const log = urls.map((url) => ({ ...ATTEMPT, url }))
+    expect(
+      await store.settle([settlement({ id: id ?? 0, attempt: 1 }, { state: 'done' }, { log })]),
+    ).toBe(0)
+    expect(await store.get(id ?? 0)).toMatchObject({
+      source: start,
+      attempts: urls.map((url) => ({ url })),
+    })
+    expect(await store.workers?.tryProbe(`${start}${id}`, 1_000, 2_000)).toBe(1_000)
+  }
+})
+
+test('a put that the server does not take fails alone', async () => {
+  await using one = await stores(1)
+  const [store] = one.all as [Store]
+  await server.query(
+    `ALTER TABLE hookline.deliveries ADD CHECK (message_id <> 'bad')`,
+    undefined,
+    one.url,
+  )
+  const put = (messageId: string) => store.put([newDelivery({ messageId })])
+  const all = await Promise.allSettled([put('a'), put('bad'), put('b')])
+  expect(all.map(({ status }) => status)).toEqual(['fulfilled', 'rejected', 'fulfilled'])
 })
 
 describe('the sweep', () => {
