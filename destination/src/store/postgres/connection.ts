@@ -132,7 +132,9 @@ export class Connection {
           this.#cut()
           this.#replace(pool)
         }
-        if (isUnsupportedSetting(error)) {
+        // A pool that was replaced meanwhile still had the settings.
+        const hadSettings = this.#hasSettings || pool !== this.#pool
+        if (hadSettings && isUnsupportedSetting(error)) {
           // Without the server's statement_timeout, the driver's query_timeout still limits each statement.
           this.#hasSettings = false
           this.#replace(pool)

@@ -49,8 +49,12 @@ const CONNECTION: Record<string, string> = {
     'its certificate is for another name: use that name as the host, or sslmode=verify-ca',
 }
 
-/** What to do about errors of the driver. They have no codes, so their messages are compared. */
+/** What to do about errors of the driver and of servers in between. Only their messages tell them apart. */
 const DRIVER: [RegExp, string][] = [
+  [
+    /startup parameter/,
+    'the server in between refuses it: allow it there, in PgBouncer as one of ignore_startup_parameters',
+  ],
   [
     /^Query read timeout/,
     'the server or the network has stopped answering; the next query uses a new connection',

@@ -711,6 +711,20 @@ describe('when the server is in trouble', () => {
     },
   )
 
+  test('one in between that refuses what every connection needs is asked twice, not for ever', async () => {
+    const url = await server.database()
+    let connections = 0
+    await using proxy = await startProxy(server.port, () => {
+      connections++
+      return refusal('08P01', 'unsupported startup parameter: application_name')
+    })
+    const opening = openStore(url.replace(`:${server.port}/`, `:${proxy.port}/`))
+    await expect(opening).rejects.toEqual(
+      storeError('failed', /application_name.*ignore_startup_parameters/),
+    )
+    expect(connections).toBe(2)
+  })
+
   test('while it is away every call says so, and once it is back they work again', async () => {
     await using one = await stores(1)
     const [store] = one.all as [Store]
