@@ -12,8 +12,8 @@ const SERVER: Record<string, [StoreErrorCode, string]> = {
   '42P01': ['failed', 'the tables are missing: restart, which creates them again'],
   '42501': [
     'failed',
-    'allow the user to create a schema in the database (GRANT CREATE ON DATABASE), or name a schema that it owns ' +
-      '(?schema=)',
+    'let the user create its schema (GRANT CREATE ON DATABASE), or create the schema for it (CREATE SCHEMA hookline ' +
+      'AUTHORIZATION, with the name in ?schema=). If the tables belong to another user, grant it all rights on them',
   ],
   '53100': ['full', 'make room on the server: writing then continues automatically'],
   '53300': ['failed', 'raise max_connections on the server, or lower connections= in the URL'],

@@ -142,7 +142,8 @@ export async function migrate(
     await query('SET LOCAL lock_timeout = 0')
     await query('SELECT pg_advisory_xact_lock($1, hashtext($2))', [LOCK, schema])
     if (await isCurrent({ query }, schema, migrations)) return
-    await query(`CREATE SCHEMA IF NOT EXISTS ${schema}`)
+    // Even with IF NOT EXISTS, the server demands the right to create schemas, which a user with a given schema lacks.
+    if (!(await exists({ query }, schema))) await query(`CREATE SCHEMA ${schema}`)
     await query(`CREATE TABLE IF NOT EXISTS ${schema}.version (version integer NOT NULL)`)
     const version = await versionOf({ query }, schema)
     // A function as the replacement: in a string, a `$` of the schema's name would be a replacement pattern.
@@ -166,6 +167,12 @@ async function isCurrent(
     `store: the schema ${schema} was written by a newer hookline-destination (it has version ${version}, and this ` +
       `version knows only ${length}). Use the newer hookline-destination, or another schema (?schema=).`,
   )
+}
+
+async function exists({ query }: Pick<Connection, 'query'>, schema: string): Promise<boolean> {
+  const text = 'SELECT to_regnamespace($1) IS NOT NULL AS found'
+  const [row] = await query<{ found: boolean }>(text, [schema])
+  return row?.found ?? false
 }
 
 /** The version of the tables; 0 if there are none yet. */

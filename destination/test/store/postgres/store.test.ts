@@ -135,6 +135,35 @@ describe('migrations', () => {
     const empty = (await server.database()).replace('hookline:secret', 'worker:w')
     await expect(openStore(empty)).rejects.toEqual(storeError('failed', /permission.*GRANT CREATE/))
   })
+
+  test.each([
+    ['belongs to the user', 'CREATE SCHEMA hookline AUTHORIZATION guest'],
+    [
+      'lets the user create tables',
+      'CREATE SCHEMA hookline; GRANT ALL ON SCHEMA hookline TO guest',
+    ],
+  ])('a schema that somebody else has made gets its tables if it %s', async (_, statement) => {
+    const url = await server.database()
+    await server.query(
+      `DO $$ BEGIN CREATE ROLE guest LOGIN PASSWORD 'g'; EXCEPTION WHEN duplicate_object THEN NULL; END $$;
+       ${statement}`,
+      undefined,
+      url,
+    )
+    const store = await openStore(url.replace('hookline:secret', 'guest:g'))
+    expect(await store.put([newDelivery()])).toEqual([expect.any(Number)])
+    await store.close()
+  })
+
+  test('a schema that gives the user no rights is refused, with what to grant', async () => {
+    const url = await server.database()
+    const statement = `CREATE ROLE stranger LOGIN PASSWORD 's'; CREATE SCHEMA hookline`
+    await server.query(statement, undefined, url)
+    const opening = openStore(url.replace('hookline:secret', 'stranger:s'))
+    await expect(opening).rejects.toEqual(
+      storeError('failed', /permission denied for schema.*CREATE SCHEMA hookline AUTHORIZATION/),
+    )
+  })
 })
 
 /** Fills a new store of an earlier version: one delivery is fresh, one is done and one is dead. */
