@@ -241,7 +241,8 @@ export interface Workers {
 
   /**
    * Asks for the permission to probe an endpoint that is down. One of the workers that ask gets it: for `firstMs` the
-   * first time, then for twice as long each time, up to `maxMs`.
+   * first time, then for twice as long each time, up to `maxMs`. If nobody has asked for `maxMs` after a permission ended,
+   * the next one is the first again: it belongs to another outage.
    *
    * @returns how long the permission holds, in ms; 0 if another worker has it.
    * @throws StoreError if the store can't write.

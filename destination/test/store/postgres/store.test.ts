@@ -580,6 +580,22 @@ describe('several processes', () => {
     await ten.all[3]?.workers?.endProbes('https://a.example.com/')
     expect(await probes()).toEqual([1_000])
   })
+
+  test('an outage whose end nobody recorded does not make the probes of the next one rarer', async () => {
+    let now = 1_700_000_000_000
+    await using one = await stores(1, { now: () => now })
+    const probe = () => one.all[0]?.workers?.tryProbe('https://a.example.com/', 1_000, 30_000)
+    for (const holdMs of [1_000, 2_000, 4_000, 8_000, 16_000, 30_000, 30_000]) {
+      expect(await probe()).toBe(holdMs)
+      now += holdMs
+    }
+    now += 29_999
+    expect(await probe()).toBe(30_000)
+    now += 30_000 + 30_000
+    expect(await probe()).toBe(1_000)
+    now += 1_000
+    expect(await probe()).toBe(2_000)
+  })
 })
 
 test('a claim goes by indexes and sorts nothing that waits, whatever the planner knows of the tables', async () => {
