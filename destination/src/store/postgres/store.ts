@@ -86,6 +86,19 @@ async function check({ query }: Connection): Promise<void> {
   }
 }
 
+/** Reads the tables with the cheapest query, and checks that the server also takes writes: a standby answers queries too. */
+async function ping({ query, schema }: Tables): Promise<void> {
+  await query(`SELECT FROM ${schema}.deliveries LIMIT 1`)
+  const [server] = await query<{ isReadOnly: boolean }>(
+    `SELECT current_setting('transaction_read_only') = 'on' AS "isReadOnly"`,
+  )
+  if (!server?.isReadOnly) return
+  throw new StoreError(
+    'failed',
+    'store: the server takes no writes, because it is a standby or default_transaction_read_only is on: name the primary.',
+  )
+}
+
 class PostgresStore implements Store {
   readonly workers: Workers
   readonly #connection: Connection
@@ -117,10 +130,7 @@ class PostgresStore implements Store {
     this.#copy = prepareCopy(tables)
     this.#audience = prepareAudience(tables)
     this.#purge = preparePurge(tables)
-    this.#ping = async () => {
-      // The cheapest query that reads the tables.
-      await tables.query(`SELECT FROM ${tables.schema}.deliveries LIMIT 1`)
-    }
+    this.#ping = () => ping(tables)
     this.#trace = prepareTrace(tables)
     this.#get = prepareGet(tables)
     this.#find = prepareFind(tables)
