@@ -61,6 +61,9 @@ export interface DispatchPort {
    * Writes the outcomes of attempts. A settlement is refused if its attempt number is not the delivery's latest,
    * because then a newer claim holds the delivery. It is also refused if the delivery is settled already.
    *
+   * If another session of the database has locked the row of a delivery for too long, its settlement is written after this
+   * call, as soon as the row is free. A process that ends before then has not settled it, and it is sent again.
+   *
    * @returns how many were refused.
    * @throws StoreError if the store can't write; nothing is settled then, and the same settlements may be given again.
    */
@@ -238,7 +241,8 @@ export interface Workers {
 
   /**
    * Asks for the permission to probe an endpoint that is down. One of the workers that ask gets it: for `firstMs` the
-   * first time, then for twice as long each time, up to `maxMs`.
+   * first time, then for twice as long each time, up to `maxMs`. If nobody has asked for `maxMs` after a permission ended,
+   * the next one is the first again: it belongs to another outage.
    *
    * @returns how long the permission holds, in ms; 0 if another worker has it.
    * @throws StoreError if the store can't write.

@@ -21,16 +21,25 @@ const KEEPALIVE_MS = 10_000
 /** In ms: how long closing waits for the connections to end. */
 const GOODBYE_MS = 1_000
 
+/**
+ * Just-in-time compilation takes hundreds of ms for a statement that runs for less than one. The planner assumes that a
+ * claim finds a part of all rows that wait, so that even an idle worker's claims are compiled.
+ */
+const NO_JIT = '-c jit=off'
+
 /** How often a statement that met a deadlock or a serialization failure is repeated. */
 const REPEATS = 5
 
 /** Runs one statement, in which `$1` and so on stand for the values. */
 export type RunQuery = <Row>(text: string, values?: unknown[]) => Promise<Row[]>
 
+/** Runs `work` in a transaction: all of its statements take effect, or none if it throws. */
+export type Transact = <T>(work: (query: RunQuery) => Promise<T>) => Promise<T>
+
 /**
  * The connections of one process. They open when they are needed, and lost ones are replaced.
  *
- * Each statement is a transaction of its own and is not a named prepared statement. So it works through PgBouncer, and
+ * Nearly each statement is a transaction of its own, and none is a named prepared statement. So it works through PgBouncer, and
  * it is planned for the present size of the tables. Planning takes well under a millisecond, which a round of hundreds
  * of calls shares. If the connection of a statement is lost, the statement may or may not have been carried out.
  */
@@ -38,7 +47,7 @@ export class Connection {
   readonly #address: Address
   readonly #sockets = new Set<Socket>()
   #pool: pg.Pool
-  /** Whether the server accepts settings as startup parameters. PgBouncer may refuse them. */
+  /** Whether the server accepts settings as startup parameters. A server in between may refuse them. */
   #hasSettings = true
   #isClosed = false
 
@@ -58,27 +67,43 @@ export class Connection {
   }
 
   /**
-   * Runs `work` in a transaction on a connection of its own, without a time limit. If it throws, nothing is changed.
+   * Runs `work` in a transaction on a free connection. If it throws, nothing is changed.
    *
    * @throws StoreError if it fails.
    */
-  transact<T>(work: (query: RunQuery) => Promise<T>): Promise<T> {
-    return this.#run(async () => {
+  readonly transact: Transact = (work) =>
+    this.#run(async (pool) => {
+      const client = await pool.connect()
+      // Without a listener, a connection that is lost between two statements would be an uncaught error.
+      client.on('error', ignore)
+      let isOver = false
+      try {
+        const value = await inTransaction(client, work)
+        isOver = true
+        return value
+      } finally {
+        client.off('error', ignore)
+        // The server rolls back the transaction of a connection that closes.
+        client.release(!isOver)
+      }
+    })
+
+  /**
+   * Runs `work` as {@link transact} does, but on a connection of its own and without a time limit.
+   *
+   * @throws StoreError if it fails.
+   */
+  readonly transactAlone: Transact = (work) =>
+    this.#run(async () => {
       const client = new pg.Client({ ...this.#config(), query_timeout: 0 })
-      client.on('error', () => undefined)
+      client.on('error', ignore)
       try {
         await client.connect()
-        await client.query('BEGIN')
-        const value = await work(
-          async (text, values) => (await client.query(text, values)).rows as never,
-        )
-        await client.query('COMMIT')
-        return value
+        return await inTransaction(client, work)
       } finally {
         await client.end()
       }
     })
-  }
 
   /** A client outside the pool, for one user. It is not connected yet. */
   createClient(): pg.Client {
@@ -107,7 +132,9 @@ export class Connection {
           this.#cut()
           this.#replace(pool)
         }
-        if (isUnsupportedSetting(error)) {
+        // A pool that was replaced meanwhile still had the settings.
+        const hadSettings = this.#hasSettings || pool !== this.#pool
+        if (hadSettings && isUnsupportedSetting(error)) {
           // Without the server's statement_timeout, the driver's query_timeout still limits each statement.
           this.#hasSettings = false
           this.#replace(pool)
@@ -154,6 +181,7 @@ export class Connection {
       connectionTimeoutMillis: CONNECT_MS,
       query_timeout: statementTimeoutMs + SILENCE_MS,
       ...(this.#hasSettings && {
+        options: [process.env['PGOPTIONS'], NO_JIT].filter(Boolean).join(' '),
         statement_timeout: statementTimeoutMs,
         lock_timeout: Math.ceil(statementTimeoutMs / 2),
         idle_in_transaction_session_timeout: IDLE_IN_TRANSACTION_MS,
@@ -168,6 +196,19 @@ export class Connection {
     return socket
   }
 }
+
+async function inTransaction<T>(
+  client: pg.ClientBase,
+  work: (query: RunQuery) => Promise<T>,
+): Promise<T> {
+  await client.query('BEGIN')
+  const value = await work(async (text, values) => (await client.query(text, values)).rows as never)
+  await client.query('COMMIT')
+  return value
+}
+
+/** The call that uses the connection reports the error. */
+const ignore = () => undefined
 
 const INT8 = 20
 

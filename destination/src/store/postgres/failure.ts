@@ -12,8 +12,8 @@ const SERVER: Record<string, [StoreErrorCode, string]> = {
   '42P01': ['failed', 'the tables are missing: restart, which creates them again'],
   '42501': [
     'failed',
-    'allow the user to create a schema in the database (GRANT CREATE ON DATABASE), or name a schema that it owns ' +
-      '(?schema=)',
+    'let the user create its schema (GRANT CREATE ON DATABASE), or create the schema for it (CREATE SCHEMA hookline ' +
+      'AUTHORIZATION, with the name in ?schema=). If the tables belong to another user, grant it all rights on them',
   ],
   '53100': ['full', 'make room on the server: writing then continues automatically'],
   '53300': ['failed', 'raise max_connections on the server, or lower connections= in the URL'],
@@ -49,8 +49,12 @@ const CONNECTION: Record<string, string> = {
     'its certificate is for another name: use that name as the host, or sslmode=verify-ca',
 }
 
-/** What to do about errors of the driver. They have no codes, so their messages are compared. */
+/** What to do about errors of the driver and of servers in between. Only their messages tell them apart. */
 const DRIVER: [RegExp, string][] = [
+  [
+    /startup parameter/,
+    'the server in between refuses it: allow it there, in PgBouncer as one of ignore_startup_parameters',
+  ],
   [
     /^Query read timeout/,
     'the server or the network has stopped answering; the next query uses a new connection',
@@ -90,15 +94,41 @@ export function isToRepeat(error: unknown): boolean {
   return code === '40P01' || code === '40001'
 }
 
+/**
+ * Whether a statement failed because of its values, and not because of the server: class 22 (data), 23 (constraint) or 54
+ * (limit). The same statement with other values may succeed.
+ *
+ * @param error - The StoreError of the statement.
+ */
+export function isOfValues(error: unknown): boolean {
+  return /^(22|23|54)/.test(codeOfCause(error))
+}
+
+/**
+ * Whether a statement waited too long for the locks of another session.
+ *
+ * @param error - The StoreError of the statement.
+ */
+export function isLockedOut(error: unknown): boolean {
+  return codeOfCause(error) === '55P03'
+}
+
+function codeOfCause(error: unknown): string {
+  return (error instanceof StoreError && theFirstOf(error.cause).code) || ''
+}
+
 /** Whether no answer came at all: the server did not even report its own timeout. */
 export function isSilence(error: unknown): boolean {
   return error instanceof Error && error.message.startsWith('Query read timeout')
 }
 
-/** Whether a server in between, such as PgBouncer, refused the settings in the startup message. */
+/** Whether a server in between, such as PgBouncer or RDS Proxy, refused the settings in the startup message. */
 export function isUnsupportedSetting(error: unknown): boolean {
   const { code, message } = theFirstOf(error)
-  return code === '08P01' && message.includes('startup parameter')
+  return (
+    (code === '08P01' && message.includes('startup parameter')) ||
+    (code === '0A000' && /command-line options|the option \w+/.test(message))
+  )
 }
 
 /** The first error: a host with several addresses fails with one error for each address. */

@@ -12,10 +12,18 @@ const CHECK_MS = 15_000
 /** In bytes. A payload must be shorter than 8,000: https://www.postgresql.org/docs/current/sql-notify.html */
 const MAX_PAYLOAD_BYTES = 7_900
 
+/** A notification need not survive a crash of the server. So its commit does not wait for the disk. */
+const NOTIFY = `
+  SELECT set_config('synchronous_commit', 'off', true) UNION ALL
+  SELECT pg_notify($1, payload)::text FROM unnest($2::text[]) AS payloads (payload)`
+
 /** Notifies other processes of puts, and listens for their notifications on a connection of its own. */
 export class PutNotifications {
-  readonly channel: string
+  readonly #channel: string
   readonly #connection: Connection
+  /** The payloads that are to be sent. All puts during one notification share the next one. */
+  readonly #untold = new Set<string>()
+  #isTelling = false
   /** Marks the payloads of this process, so that it ignores them. */
   readonly #origin = randomUUID()
   #listener: ((destination: string, lane: Lane) => void) | undefined
@@ -26,17 +34,23 @@ export class PutNotifications {
   /** @param schema - The schema's name in double quotes, as in statements. */
   constructor(connection: Connection, schema: string) {
     this.#connection = connection
-    this.channel = `hookline_put_${schema.slice(1, -1)}`
+    this.#channel = `hookline_put_${schema.slice(1, -1)}`
   }
 
-  /** The payloads about deliveries that are put: one for each lane that gets deliveries. Leased ones need none. */
-  payloadsFor(deliveries: NewDelivery[]): string[] {
-    const payloads = new Set<string>()
+  /**
+   * Notifies the other processes of deliveries that are committed: once for each lane that got any. Leased deliveries need
+   * no notification.
+   *
+   * This is not part of the put's transaction: the server's queue of notifications may be full, because a session of any
+   * database on the server does not read it, and commits that notify wait for each other. A failure is ignored, because
+   * workers look for due deliveries once a second anyway.
+   */
+  tell(deliveries: NewDelivery[]): void {
     for (const { destination, state } of deliveries) {
       if (state !== 'fresh' && state !== 'backlog') continue
-      payloads.add(JSON.stringify([this.#origin, state, toStored(destination)]))
+      this.#untold.add(JSON.stringify([this.#origin, state, toStored(destination)]))
     }
-    return [...payloads].filter((payload) => Buffer.byteLength(payload) <= MAX_PAYLOAD_BYTES)
+    if (!this.#isTelling) void this.#tellAll()
   }
 
   listen(listener: (destination: string, lane: Lane) => void): void {
@@ -51,6 +65,18 @@ export class PutNotifications {
     void this.#client?.end().catch(() => undefined)
   }
 
+  async #tellAll(): Promise<void> {
+    this.#isTelling = true
+    while (this.#untold.size > 0) {
+      const payloads = [...this.#untold].filter(
+        (payload) => Buffer.byteLength(payload) <= MAX_PAYLOAD_BYTES,
+      )
+      this.#untold.clear()
+      await this.#connection.query(NOTIFY, [this.#channel, payloads]).catch(() => undefined)
+    }
+    this.#isTelling = false
+  }
+
   async #connect(): Promise<void> {
     const client = this.#connection.createClient()
     this.#client = client
@@ -63,7 +89,7 @@ export class PutNotifications {
     })
     try {
       await client.connect()
-      await client.query(`LISTEN ${this.channel}`)
+      await client.query(`LISTEN ${this.#channel}`)
       this.#again(CHECK_MS, () => this.#check(client))
     } catch {
       // Nothing is lost: the dispatcher claims once a second anyway, and its claims report the error.
@@ -89,7 +115,23 @@ export class PutNotifications {
   }
 
   #receive(payload: string): void {
-    const [origin, lane, destination] = JSON.parse(payload) as [string, Lane, string]
-    if (origin !== this.#origin) this.#listener?.(fromStored(destination), lane)
+    const put = parsePayload(payload)
+    if (put && put.origin !== this.#origin) this.#listener?.(put.destination, put.lane)
   }
+}
+
+/** What a payload says. Anyone who may log in to the database can send any text: a text of another form is `undefined`. */
+function parsePayload(
+  payload: string,
+): { origin: unknown; lane: Lane; destination: string } | undefined {
+  let parts: unknown
+  try {
+    parts = JSON.parse(payload)
+  } catch {
+    return undefined
+  }
+  if (!Array.isArray(parts)) return undefined
+  const [origin, lane, destination] = parts as unknown[]
+  if ((lane !== 'fresh' && lane !== 'backlog') || typeof destination !== 'string') return undefined
+  return { origin, lane, destination: fromStored(destination) }
 }

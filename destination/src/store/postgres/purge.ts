@@ -1,3 +1,4 @@
+import type { DeliveryId } from '../../model/delivery.js'
 import type { Purged } from '../store.js'
 import { fromOf, purgePage, PURGE_LIMIT, type Bounds } from '../purge-pages.js'
 import { toStored } from '../text.js'
@@ -5,7 +6,7 @@ import { keyOf } from './audience.js'
 import type { Tables } from './tables.js'
 
 /** Deletes what is stored of a user, except `delete` messages: they still have to be sent. */
-export function preparePurge({ query, schema, names }: Tables) {
+export function preparePurge({ query, transact, schema, names }: Tables) {
   const bounds = `SELECT min(id) >> 12 AS first, max(id) >> 12 AS last FROM ${schema}.deliveries`
   const ofCut = `
     SELECT id FROM ${schema}.deliveries
@@ -23,20 +24,48 @@ export function preparePurge({ query, schema, names }: Tables) {
       WHERE audience = audiences.id AND key = $1::uuid RETURNING 1
     )
     SELECT count(*)::int AS count FROM gone`
-  const remove = `
+  // A settlement or a replay may be moving a delivery from one table to the other. This waits for it. Then the delivery
+  // is in the other table, where this statement does not see it yet.
+  const lock = `
     WITH chosen AS MATERIALIZED (
       SELECT of_cut.id FROM generate_series($3::bigint, $4::bigint) AS cut CROSS JOIN LATERAL (${ofCut}) of_cut
       LIMIT ${PURGE_LIMIT}
-    ), waiting AS (
-      DELETE FROM ${schema}.waiting WHERE id = ANY (ARRAY (SELECT id FROM chosen))
-    ), done AS (
-      DELETE FROM ${schema}.done WHERE id = ANY (ARRAY (SELECT id FROM chosen))
-    ), attempts AS (
-      DELETE FROM ${schema}.attempts WHERE delivery = ANY (ARRAY (SELECT id FROM chosen))
-    ), gone AS (
-      DELETE FROM ${schema}.deliveries WHERE id = ANY (ARRAY (SELECT id FROM chosen)) RETURNING 1
+    ), waiting AS MATERIALIZED (
+      SELECT id FROM ${schema}.waiting WHERE id = ANY (ARRAY (SELECT id FROM chosen)) ORDER BY id FOR UPDATE
+    ), done AS MATERIALIZED (
+      SELECT id FROM ${schema}.done WHERE id = ANY (ARRAY (SELECT id FROM chosen)) ORDER BY id FOR UPDATE
     )
-    SELECT count(*)::int AS count FROM gone`
+    SELECT id, id NOT IN (SELECT id FROM waiting UNION ALL SELECT id FROM done) AND EXISTS (
+      SELECT 1 FROM ${schema}.waiting w WHERE w.id = chosen.id
+      UNION ALL SELECT 1 FROM ${schema}.done f WHERE f.id = chosen.id
+    ) AS moved
+    FROM chosen`
+  const remove = `
+    WITH waiting AS (
+      DELETE FROM ${schema}.waiting WHERE id = ANY ($1::bigint[])
+    ), done AS (
+      DELETE FROM ${schema}.done WHERE id = ANY ($1::bigint[])
+    ), attempts AS (
+      DELETE FROM ${schema}.attempts WHERE delivery = ANY ($1::bigint[])
+    )
+    DELETE FROM ${schema}.deliveries WHERE id = ANY ($1::bigint[])`
+
+  /**
+   * Removes up to {@link PURGE_LIMIT} of a user's deliveries. The locks come first, in a statement of their own: only a
+   * later statement sees the attempts that were written before the locks were free.
+   *
+   * @returns how many it removed, and whether all there are were removed.
+   */
+  const removeSome = (values: unknown[]): Promise<{ removed: number; isAll: boolean }> =>
+    transact(async (query) => {
+      const chosen = await query<{ id: DeliveryId; moved: boolean }>(lock, values)
+      const ids = chosen.filter(({ moved }) => !moved).map(({ id }) => id)
+      await query(remove, [ids])
+      return {
+        removed: ids.length,
+        isAll: chosen.length < PURGE_LIMIT && ids.length === chosen.length,
+      }
+    })
 
   const count = async (statement: string, values: unknown[]): Promise<number> => {
     const [row] = await query<{ count: number }>(statement, values)
@@ -58,9 +87,10 @@ export function preparePurge({ query, schema, names }: Tables) {
       const page = purgePage(from, ends ?? { first: null, last: null })
       if (!page) return { purged, next: undefined }
       const { start, end, next } = page
-      const removed = await count(remove, [toStored(user), names.number('delete'), start, end])
+      const values = [toStored(user), names.number('delete'), start, end]
+      const { removed, isAll } = await removeSome(values)
       purged += removed
-      return { purged, next: removed >= PURGE_LIMIT ? fromOf(start) : next }
+      return { purged, next: isAll ? next : fromOf(start) }
     },
   }
 }

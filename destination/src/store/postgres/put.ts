@@ -38,19 +38,9 @@ export function preparePut({ query, schema, names, now }: Tables) {
       INSERT INTO ${schema}.done (id, attempt, state, reason)
       SELECT id, 0, state, reason FROM added JOIN given USING (id) WHERE state = ${SKIPPED}
     )
-    (SELECT id, added.id IS NOT NULL AS added FROM given LEFT JOIN added USING (id) ORDER BY id)
-    UNION ALL
-    SELECT NULL, pg_notify($3, payload)::text IS NULL FROM unnest($4::text[]) AS payloads (payload)`
+    SELECT id, added.id IS NOT NULL AS added FROM given LEFT JOIN added USING (id) ORDER BY id`
 
-  /**
-   * @param channel - The channel of the notifications.
-   * @param payloads - The notifications. The server sends them once the deliveries are committed.
-   */
-  return async (
-    deliveries: NewDelivery[],
-    channel: string,
-    payloads: string[],
-  ): Promise<(DeliveryId | undefined)[]> => {
+  return async (deliveries: NewDelivery[]): Promise<(DeliveryId | undefined)[]> => {
     await names.add(deliveries.flatMap(namesOf))
     const given = deliveries.map(
       ({
@@ -78,7 +68,7 @@ export function preparePut({ query, schema, names, now }: Tables) {
         reason: reason === undefined ? undefined : toStored(reason),
       }),
     )
-    const rows = await query<Row>(put, [now(), JSON.stringify(given), channel, payloads])
+    const rows = await query<Row>(put, [now(), JSON.stringify(given)])
     return deliveries.map((_, i) => (rows[i]?.added ? rows[i].id : undefined))
   }
 }

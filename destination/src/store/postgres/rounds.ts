@@ -7,22 +7,29 @@ import { itemsOf, rejectCalls, resolveCalls, type PendingCall } from '../rounds.
 export class Rounds<T, R> {
   readonly #run: (items: T[]) => Promise<R[]>
   readonly #maxItems: number
+  readonly #isOfOneCall: (error: unknown) => boolean
   #waiting: PendingCall<T, R[]>[] = []
   #isBusy = false
 
   /**
    * @param run - Carries out a round. It returns one result for each item, in the same order.
    * @param maxItems - The most items of a round. Only a single call with more items exceeds it.
+   * @param isOfOneCall - Whether a round may have failed because of one of its calls. Then each call is carried out alone.
    */
-  constructor(run: (items: T[]) => Promise<R[]>, maxItems: number) {
+  constructor(
+    run: (items: T[]) => Promise<R[]>,
+    maxItems: number,
+    isOfOneCall: (error: unknown) => boolean,
+  ) {
     this.#run = run
     this.#maxItems = maxItems
+    this.#isOfOneCall = isOfOneCall
   }
 
   /**
    * Adds items to the next round and returns their results.
    *
-   * @throws the error of the round, for every call in it.
+   * @throws the error of the round; if that may be due to one call, the error of this call alone.
    */
   ask(items: T[]): Promise<R[]> {
     return new Promise((resolve, reject) => {
@@ -35,15 +42,20 @@ export class Rounds<T, R> {
   }
 
   async #work(): Promise<void> {
-    while (this.#waiting.length > 0) {
-      const calls = this.#take()
-      try {
-        resolveCalls(calls, await this.#run(itemsOf(calls)), (results) => results)
-      } catch (error) {
-        rejectCalls(calls, error)
-      }
-    }
+    while (this.#waiting.length > 0) await this.#carryOut(this.#take())
     this.#isBusy = false
+  }
+
+  async #carryOut(calls: PendingCall<T, R[]>[]): Promise<void> {
+    try {
+      resolveCalls(calls, await this.#run(itemsOf(calls)), (results) => results)
+    } catch (error) {
+      if (calls.length === 1 || !this.#isOfOneCall(error)) {
+        rejectCalls(calls, error)
+        return
+      }
+      for (const call of calls) await this.#carryOut([call])
+    }
   }
 
   #take(): PendingCall<T, R[]>[] {

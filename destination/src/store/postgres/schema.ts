@@ -22,7 +22,7 @@ const LOCK = 0x686f6f6b
  * - Names that many rows repeat (sources, destinations, types, URLs, codes) are stored as numbers.
  * - All times are in ms since the epoch, by the server's clock.
  */
-const MIGRATIONS = [
+export const MIGRATIONS = [
   `CREATE TABLE $.names (
      id integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
      name text COLLATE "C" NOT NULL UNIQUE
@@ -112,6 +112,15 @@ const MIGRATIONS = [
      user_id text COLLATE "C" NOT NULL,
      PRIMARY KEY (audience, key)
    );`,
+
+  // Version 1 could leave rows without a delivery behind when it deleted a user's messages while they were sent.
+  `DELETE FROM $.attempts a WHERE NOT EXISTS (SELECT FROM $.deliveries d WHERE d.id = a.delivery);
+   DELETE FROM $.done o WHERE NOT EXISTS (SELECT FROM $.deliveries d WHERE d.id = o.id);
+   DELETE FROM $.waiting w WHERE NOT EXISTS (SELECT FROM $.deliveries d WHERE d.id = w.id);`,
+
+  // An index row of a B-tree has at most 2,704 bytes, and a URL may be longer. An index of hashes has no such limit.
+  `ALTER TABLE $.names DROP CONSTRAINT names_name_key;
+   ALTER TABLE $.names ADD CONSTRAINT names_name EXCLUDE USING hash (name WITH =);`,
 ]
 
 /**
@@ -128,12 +137,13 @@ export async function migrate(
 ): Promise<void> {
   // Most starts have nothing to migrate. Then the user needs no right to create tables.
   if (await isCurrent(connection, schema, migrations)) return
-  await connection.transact(async (query) => {
+  await connection.transactAlone(async (query) => {
     await query('SET LOCAL statement_timeout = 0')
     await query('SET LOCAL lock_timeout = 0')
     await query('SELECT pg_advisory_xact_lock($1, hashtext($2))', [LOCK, schema])
     if (await isCurrent({ query }, schema, migrations)) return
-    await query(`CREATE SCHEMA IF NOT EXISTS ${schema}`)
+    // Even with IF NOT EXISTS, the server demands the right to create schemas, which a user with a given schema lacks.
+    if (!(await exists({ query }, schema))) await query(`CREATE SCHEMA ${schema}`)
     await query(`CREATE TABLE IF NOT EXISTS ${schema}.version (version integer NOT NULL)`)
     const version = await versionOf({ query }, schema)
     // A function as the replacement: in a string, a `$` of the schema's name would be a replacement pattern.
@@ -157,6 +167,12 @@ async function isCurrent(
     `store: the schema ${schema} was written by a newer hookline-destination (it has version ${version}, and this ` +
       `version knows only ${length}). Use the newer hookline-destination, or another schema (?schema=).`,
   )
+}
+
+async function exists({ query }: Pick<Connection, 'query'>, schema: string): Promise<boolean> {
+  const text = 'SELECT to_regnamespace($1) IS NOT NULL AS found'
+  const [row] = await query<{ found: boolean }>(text, [schema])
+  return row?.found ?? false
 }
 
 /** The version of the tables; 0 if there are none yet. */

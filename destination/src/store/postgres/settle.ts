@@ -1,5 +1,7 @@
 import type { AttemptLog, DeliveryId, Settlement } from '../../model/delivery.js'
 import { toStored } from '../text.js'
+import { isLockedOut, isOfValues } from './failure.js'
+import { LateSettlements, type Numbered } from './late-settlements.js'
 import type { Names } from './names.js'
 import { toNullable, toRefusedBy } from '../rows.js'
 import { DEAD, DONE } from '../states.js'
@@ -43,22 +45,87 @@ export function settleStatement(schema: string): string {
     SELECT n FROM settled`
 }
 
-/** Writes the outcomes of attempts and their log. Returns for each settlement whether it was accepted. */
+/**
+ * Writes the outcomes of attempts and their log.
+ *
+ * One settlement never stops the others. If its values make the statement fail, it is written without its log. If another
+ * session has locked its row for too long, it is written as soon as the row is free.
+ */
 export function prepareSettle({ query, schema, names, now }: Tables) {
-  const settle = settleStatement(schema)
+  const statement = settleStatement(schema)
+  const findLocked = `
+    WITH free AS MATERIALIZED (
+      SELECT id FROM ${schema}.waiting WHERE id = ANY ($1::bigint[]) ORDER BY id FOR UPDATE SKIP LOCKED
+    )
+    SELECT id FROM ${schema}.waiting WHERE id = ANY ($1::bigint[]) AND id NOT IN (SELECT id FROM free)`
 
-  return async (settlements: Settlement[]): Promise<boolean[]> => {
-    await names.add(settlements.flatMap(({ log }) => log.flatMap(({ url, code }) => [url, code])))
-    const given = firsts(settlements).map(({ settlement, n }) => toGiven(settlement, n, names))
-    const accepted = settlements.map(() => false)
-    const rows = await query<{ n: number }>(settle, [now(), JSON.stringify(given)])
-    for (const { n } of rows) accepted[n] = true
-    return accepted
+  /** Writes all settlements, or none if it rejects. Returns the numbers of those that were accepted. */
+  const writeAll = async (settlements: Numbered[]): Promise<number[]> => {
+    const given = settlements.map(({ settlement, n }) => toGiven(settlement, n, names))
+    const rows = await query<{ n: number }>(statement, [now(), JSON.stringify(given)])
+    return rows.map(({ n }) => n)
+  }
+
+  /** As {@link writeAll}, but halves the settlements until it has found those whose values make the statement fail. */
+  const write = async (settlements: Numbered[]): Promise<number[]> => {
+    if (settlements.length === 0) return []
+    try {
+      return await writeAll(settlements)
+    } catch (error) {
+      if (!isOfValues(error)) throw error
+      const [one] = settlements
+      if (one && settlements.length === 1) return await writeWithoutLog(one)
+      const half = Math.ceil(settlements.length / 2)
+      const accepted = await write(settlements.slice(0, half))
+      return accepted.concat(await write(settlements.slice(half)))
+    }
+  }
+
+  /** The state matters more than the log. If even the state can't be written, the delivery is sent again. */
+  const writeWithoutLog = async ({ settlement, n }: Numbered): Promise<number[]> => {
+    try {
+      return await writeAll([{ settlement: { ...settlement, log: [] }, n }])
+    } catch (error) {
+      if (isOfValues(error)) return []
+      throw error
+    }
+  }
+
+  /** Writes the settlements whose rows no other session has locked, and returns the others as `locked`. */
+  const writeFree = async (settlements: Numbered[]) => {
+    const rows = await query<{ id: DeliveryId }>(findLocked, [
+      settlements.map(({ settlement: { id } }) => id),
+    ])
+    const ids = new Set(rows.map(({ id }) => id))
+    const locked = settlements.filter(({ settlement: { id } }) => ids.has(id))
+    const free = settlements.filter(({ settlement: { id } }) => !ids.has(id))
+    return { locked, accepted: await write(free) }
+  }
+
+  const late = new LateSettlements(async (settlements) => (await writeFree(settlements)).locked)
+
+  return {
+    /** Returns for each settlement whether it was accepted. One that is written later counts as accepted. */
+    settle: async (settlements: Settlement[]): Promise<boolean[]> => {
+      await names.add(settlements.flatMap(({ log }) => log.flatMap(({ url, code }) => [url, code])))
+      const given = firsts(settlements)
+      const accepted = await write(given).catch(async (error: unknown) => {
+        if (!isLockedOut(error)) throw error
+        const written = await writeFree(given)
+        late.add(written.locked)
+        return written.accepted.concat(written.locked.map(({ n }) => n))
+      })
+      const isAccepted = new Set(accepted)
+      return settlements.map((_, n) => isAccepted.has(n))
+    },
+
+    /** Tries once more to write what is late. Call it when the store closes. */
+    finish: (): Promise<void> => late.finish(),
   }
 }
 
 /** Keeps only the first settlement of each attempt, because one statement can change a row only once. */
-function firsts(settlements: Settlement[]): { settlement: Settlement; n: number }[] {
+function firsts(settlements: Settlement[]): Numbered[] {
   const seen = new Map<DeliveryId, Set<number>>()
   return settlements
     .map((settlement, n) => ({ settlement, n }))

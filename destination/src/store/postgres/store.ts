@@ -31,6 +31,7 @@ import { prepareStats } from './stats.js'
 import { prepareSweep } from './sweep.js'
 import type { Tables } from './tables.js'
 import { prepareGet, prepareTrace } from './trace.js'
+import { isOfValues } from './failure.js'
 import { parseUrl } from './url.js'
 
 /** PostgreSQL 15, as `server_version_num` reports it. */
@@ -57,10 +58,10 @@ export async function openPostgres(url: string, now?: () => number): Promise<Sto
     await connection.close()
     throw error
   }
-  const { query } = connection
+  const { query, transact } = connection
   const clock = () => (now ? Math.round(now()) : null)
   return new PostgresStore(
-    { query, schema, names: new Names(query, schema), now: clock },
+    { query, transact, schema, names: new Names(query, schema), now: clock },
     connection,
   )
 }
@@ -85,6 +86,19 @@ async function check({ query }: Connection): Promise<void> {
   }
 }
 
+/** Reads the tables with the cheapest query, and checks that the server also takes writes: a standby answers queries too. */
+async function ping({ query, schema }: Tables): Promise<void> {
+  await query(`SELECT FROM ${schema}.deliveries LIMIT 1`)
+  const [server] = await query<{ isReadOnly: boolean }>(
+    `SELECT current_setting('transaction_read_only') = 'on' AS "isReadOnly"`,
+  )
+  if (!server?.isReadOnly) return
+  throw new StoreError(
+    'failed',
+    'store: the server takes no writes, because it is a standby or default_transaction_read_only is on: name the primary.',
+  )
+}
+
 class PostgresStore implements Store {
   readonly workers: Workers
   readonly #connection: Connection
@@ -99,6 +113,7 @@ class PostgresStore implements Store {
   readonly #sweep: (olderThanMs: number, limit: number) => Promise<number>
   readonly #puts: Rounds<NewDelivery, DeliveryId | undefined>
   readonly #settles: Rounds<Settlement, boolean>
+  readonly #finishSettling: () => Promise<void>
   readonly #leaveWorkers: () => Promise<void>
   readonly #copy: ReturnType<typeof prepareCopy>
   readonly #audience: ReturnType<typeof prepareAudience>
@@ -115,10 +130,7 @@ class PostgresStore implements Store {
     this.#copy = prepareCopy(tables)
     this.#audience = prepareAudience(tables)
     this.#purge = preparePurge(tables)
-    this.#ping = async () => {
-      // The cheapest query that reads the tables.
-      await tables.query(`SELECT FROM ${tables.schema}.deliveries LIMIT 1`)
-    }
+    this.#ping = () => ping(tables)
     this.#trace = prepareTrace(tables)
     this.#get = prepareGet(tables)
     this.#find = prepareFind(tables)
@@ -128,11 +140,17 @@ class PostgresStore implements Store {
     this.#claim = prepareClaim(tables)
     const put = preparePut(tables)
     this.#puts = new Rounds(
-      (deliveries) =>
-        put(deliveries, this.#notifications.channel, this.#notifications.payloadsFor(deliveries)),
+      async (deliveries) => {
+        const ids = await put(deliveries)
+        this.#notifications.tell(deliveries)
+        return ids
+      },
       ROUND_ITEMS,
+      isOfValues,
     )
-    this.#settles = new Rounds(prepareSettle(tables), ROUND_ITEMS)
+    const settle = prepareSettle(tables)
+    this.#finishSettling = settle.finish
+    this.#settles = new Rounds(settle.settle, ROUND_ITEMS, () => false)
   }
 
   put(deliveries: NewDelivery[]): Promise<(DeliveryId | undefined)[]> {
@@ -227,6 +245,7 @@ class PostgresStore implements Store {
   async #close(): Promise<void> {
     this.#notifications.close()
     await Promise.allSettled(this.#underWay)
+    await this.#finishSettling()
     // If this fails, the other workers drop this one after WORKER_TIMEOUT_MS.
     await this.#leaveWorkers().catch(() => undefined)
     await this.#connection.close()

@@ -8,12 +8,30 @@ const SLICE = 500
 /** The reason of a dead letter that waited for longer than the retention. */
 const EXPIRED = 'older than the retention'
 
+/** A delivery that waits or is dead. */
 interface Row {
   id: DeliveryId
+  /** Whether it was put longer ago than the retention. */
+  old: boolean
+  /** Whether the server's clock was ahead when it was put. */
+  ahead: boolean
+  /** Whether the row has no delivery. Former versions left such rows behind. */
+  orphan: boolean
   /** Whether it is a dead letter or was replayed. Other queries sweep these, by the time of the death or the replay. */
   passed: boolean
   /** Whether its attempt is under way. */
   busy: boolean
+}
+
+/** What one query removed of the settled deliveries. */
+interface Removed {
+  count: number
+  /** How many rows it looked at. */
+  seen: number
+  /** The id of the last row that it looked at; `null` if there was none. */
+  last: DeliveryId | null
+  /** Whether there may be more to remove behind that row. */
+  isToGoOn: boolean
 }
 
 /**
@@ -22,36 +40,54 @@ interface Row {
  */
 export function prepareSweep({ query, schema, now }: Tables) {
   /** Deletes deliveries and all that belongs to them. */
-  const remove = (from: 'done' | 'waiting', chosen: string): string => `
-    WITH chosen AS MATERIALIZED (${chosen}), gone AS (
+  const remove = (from: 'done' | 'waiting', chosen: string, counted = ''): string => `
+    WITH ${chosen}, gone AS (
       DELETE FROM ${schema}.${from} WHERE id = ANY (ARRAY (SELECT id FROM chosen)) RETURNING id
     ), deliveries AS (
       DELETE FROM ${schema}.deliveries WHERE id = ANY (ARRAY (SELECT id FROM gone))
     ), attempts AS (
       DELETE FROM ${schema}.attempts WHERE delivery = ANY (ARRAY (SELECT id FROM gone))
     )
-    SELECT count(*)::int AS count FROM gone`
+    SELECT (SELECT count(*)::int FROM gone) AS count ${counted}`
 
   const removeDead = remove(
     'waiting',
-    `SELECT w.id FROM ${schema}.names n CROSS JOIN LATERAL (
-       SELECT id FROM ${schema}.waiting
-       WHERE destination = n.id AND state = ${DEAD} AND due_at < ${NOW} - $2::bigint
-       ORDER BY due_at, id LIMIT $3 FOR UPDATE SKIP LOCKED
-     ) w LIMIT $3`,
+    `chosen AS MATERIALIZED (
+      SELECT w.id FROM ${schema}.names n CROSS JOIN LATERAL (
+        SELECT id FROM ${schema}.waiting
+        WHERE destination = n.id AND state = ${DEAD} AND due_at < ${NOW} - $2::bigint
+        ORDER BY due_at, id LIMIT $3 FOR UPDATE SKIP LOCKED
+      ) w LIMIT $3
+    )`,
   )
-  // Ids are nearly in the order of arrival. If they are not, an old row may stay until a later sweep, which does no
-  // harm.
+  // A row without a delivery is deleted at once. It is never one that is being put, because a put writes both rows in one
+  // transaction.
   const removeDone = remove(
     'done',
-    `SELECT id FROM (SELECT id FROM ${schema}.done ORDER BY id LIMIT $3 FOR UPDATE SKIP LOCKED) oldest
-     JOIN ${schema}.deliveries USING (id) WHERE received_at < ${NOW} - $2::bigint`,
+    `seen AS MATERIALIZED (
+      SELECT id, coalesce(received_at < ${NOW} - $2::bigint, true) AS old, coalesce(received_at > ${NOW}, false) AS ahead
+      FROM (SELECT id FROM ${schema}.done WHERE id > $4 ORDER BY id LIMIT ${SLICE}) next
+        LEFT JOIN ${schema}.deliveries USING (id)
+    ), chosen AS MATERIALIZED (
+      SELECT id FROM ${schema}.done WHERE id = ANY (ARRAY (SELECT id FROM seen WHERE old))
+      ORDER BY id LIMIT $3 FOR UPDATE SKIP LOCKED
+    )`,
+    `, (SELECT count(*)::int FROM seen) AS seen, (SELECT max(id) FROM seen) AS last,
+      EXISTS (SELECT FROM seen WHERE old OR ahead) AS "isToGoOn"`,
+  )
+  const removeOrphans = remove(
+    'waiting',
+    `chosen AS MATERIALIZED (
+      SELECT id FROM ${schema}.waiting WHERE id = ANY ($1::bigint[]) FOR UPDATE SKIP LOCKED
+    )`,
   )
   const lookAt = `
-    SELECT id, state = ${DEAD} OR replayed_at IS NOT NULL AS passed, leased AND due_at > ${NOW} AS busy
-    FROM (SELECT * FROM ${schema}.waiting WHERE id >= $3 ORDER BY id LIMIT ${SLICE}) oldest
-      JOIN ${schema}.deliveries USING (id)
-    WHERE received_at < ${NOW} - $2::bigint ORDER BY id`
+    SELECT id, state = ${DEAD} OR replayed_at IS NOT NULL AS passed, leased AND due_at > ${NOW} AS busy,
+      received_at IS NULL AS orphan, coalesce(received_at < ${NOW} - $2::bigint, true) AS old,
+      coalesce(received_at > ${NOW}, false) AS ahead
+    FROM (SELECT * FROM ${schema}.waiting WHERE id >= $3 ORDER BY id LIMIT ${SLICE}) next
+      LEFT JOIN ${schema}.deliveries USING (id)
+    ORDER BY id`
   // The conditions are checked again: a delivery may have been claimed or settled since `lookAt` read it.
   const bury = `
     WITH chosen AS MATERIALIZED (
@@ -72,38 +108,65 @@ export function prepareSweep({ query, schema, now }: Tables) {
   let fromId = 0
 
   const count = async (statement: string, values: unknown[]): Promise<number> => {
-    const [row] = await query<{ count: number }>(statement, [now(), ...values])
+    const [row] = await query<{ count: number }>(statement, values)
     return row?.count ?? 0
   }
 
   const buryOld = async (olderThanMs: number, limit: number): Promise<number> => {
-    let buried = 0
+    let changed = 0
     let hasPassedAll = true
-    for (let from = fromId; buried < limit;) {
+    for (let from = fromId; changed < limit;) {
       const rows = await query<Row>(lookAt, [now(), olderThanMs, from])
-      const ids = rows.filter(({ passed, busy }) => !passed && !busy).map(({ id }) => id)
-      const chosen = ids.slice(0, limit - buried)
-      const died = chosen.length > 0 ? await count(bury, [chosen]) : 0
-      buried += died
-      hasPassedAll &&= died === ids.length && !rows.some(({ passed, busy }) => busy && !passed)
+      const { orphans, waiting, isHeld } = sort(rows)
+      const chosen = waiting.slice(0, limit - changed)
+      const died = chosen.length > 0 ? await count(bury, [now(), chosen]) : 0
+      const lost = orphans.slice(0, limit - changed - died)
+      const removed = lost.length > 0 ? await count(removeOrphans, [lost]) : 0
+      changed += died + removed
+      hasPassedAll &&= died + removed === waiting.length + orphans.length && !isHeld
       const last = rows.at(-1)
       if (last && hasPassedAll) fromId = last.id + 1
-      if (!last || rows.length < SLICE) break
+      if (!last || rows.length < SLICE || !rows.some(({ old, ahead }) => old || ahead)) break
       from = last.id + 1
     }
-    return buried
+    return changed
   }
 
   const buryReplayed = async (olderThanMs: number, limit: number): Promise<number> => {
     const rows = await query<{ id: DeliveryId }>(replayed, [now(), olderThanMs, limit])
-    return rows.length > 0 ? await count(bury, [rows.map(({ id }) => id)]) : 0
+    return rows.length > 0 ? await count(bury, [now(), rows.map(({ id }) => id)]) : 0
+  }
+
+  // Ids are nearly in the order of arrival. So the first slice without an old row ends the search, and an old row behind
+  // it stays until a later sweep.
+  const removeOldDone = async (olderThanMs: number, limit: number): Promise<number> => {
+    let changed = 0
+    for (let from = 0; changed < limit;) {
+      const values = [now(), olderThanMs, limit - changed, from]
+      const [removed] = await query<Removed>(removeDone, values)
+      changed += removed?.count ?? 0
+      if (!removed?.isToGoOn || removed.last === null || removed.seen < SLICE) break
+      from = removed.last
+    }
+    return changed
   }
 
   return async (olderThanMs: number, limit: number): Promise<number> => {
-    let changed = await count(removeDead, [olderThanMs, limit])
+    let changed = await count(removeDead, [now(), olderThanMs, limit])
     if (changed < limit) changed += await buryReplayed(olderThanMs, limit - changed)
     if (changed < limit) changed += await buryOld(olderThanMs, limit - changed)
-    if (changed < limit) changed += await count(removeDone, [olderThanMs, limit - changed])
+    if (changed < limit) changed += await removeOldDone(olderThanMs, limit - changed)
     return changed
+  }
+}
+
+/** What is to be done with a slice of rows, and whether a row stays that has to be looked at again. */
+function sort(rows: Row[]) {
+  const aged = rows.filter(({ old, orphan }) => old && !orphan)
+  const left = aged.filter(({ passed }) => !passed)
+  return {
+    orphans: rows.filter(({ orphan }) => orphan).map(({ id }) => id),
+    waiting: left.filter(({ busy }) => !busy).map(({ id }) => id),
+    isHeld: left.some(({ busy }) => busy) || rows.some(({ old }) => !old),
   }
 }

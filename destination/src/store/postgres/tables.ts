@@ -1,9 +1,10 @@
-import type { RunQuery } from './connection.js'
+import type { RunQuery, Transact } from './connection.js'
 import type { Names } from './names.js'
 
 /** What all statements need. */
 export interface Tables {
   query: RunQuery
+  transact: Transact
   /** The schema's name in double quotes, as in statements. */
   schema: string
   names: Names

@@ -56,7 +56,7 @@ const PARAMETERS = [
  * - `sslmode`: `disable` (the default); `verify-full`; `verify-ca`, which accepts any name in the certificate; or
  *   `require`, which means the same as `verify-full`.
  * - `sslrootcert`, `sslcert`, `sslkey`: paths of PEM files.
- * - `host`: the folder of a Unix socket.
+ * - `host`: the folder of a Unix socket, or a host. It replaces the host before the database, as in libpq.
  * - `application_name`: the default is `hookline-destination`.
  *
  * @throws StoreError `unsupported` if the URL is not valid. The message never contains the password.
@@ -71,7 +71,7 @@ export function parseUrl(text: string): Address {
     )
   }
   const address = {
-    host: decode(url.hostname) ?? parameters.get('host') ?? undefined,
+    host: parameters.get('host') || decode(url.hostname),
     port: url.port ? Number(url.port) : undefined,
     user: decode(url.username),
     password: decode(url.password),

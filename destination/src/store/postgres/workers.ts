@@ -20,10 +20,12 @@ export function createWorkers({
     )
     SELECT count(*)::int + 1 AS workers FROM ${schema}.workers
     WHERE seen_at > ${NOW} - ${WORKER_TIMEOUT_MS} AND id <> $2`
+  // A worker may end, or lose its connection, before it records that an endpoint is healthy again. Its row then stays. A row
+  // that nobody has renewed for the longest time between two probes belongs to a former outage.
+  const holdMs = `CASE WHEN p.held_until <= ${NOW} - $4::bigint THEN $3::bigint ELSE least(p.hold_ms * 2, $4::bigint) END`
   const probe = `
     INSERT INTO ${schema}.probes AS p (endpoint, held_until, hold_ms) VALUES ($2, ${NOW} + $3::bigint, $3)
-    ON CONFLICT (endpoint) DO UPDATE
-      SET hold_ms = least(p.hold_ms * 2, $4::bigint), held_until = ${NOW} + least(p.hold_ms * 2, $4::bigint)
+    ON CONFLICT (endpoint) DO UPDATE SET hold_ms = ${holdMs}, held_until = ${NOW} + ${holdMs}
       WHERE p.held_until <= ${NOW}
     RETURNING hold_ms AS "holdMs"`
   const free = `DELETE FROM ${schema}.probes WHERE endpoint = $1`

@@ -121,7 +121,7 @@ async function isReady(child: ReturnType<typeof spawn>): Promise<void> {
   await new Promise<void>((resolve, reject) => {
     child.stderr?.setEncoding('utf8').on('data', (text: string) => {
       log += text
-      if (log.includes('ready to accept connections')) {
+      if (/ready to accept (read-only )?connections/.test(log)) {
         log = ''
         resolve()
       }

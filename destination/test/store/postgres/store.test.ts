@@ -1,10 +1,12 @@
+import { randomBytes } from 'node:crypto'
 import { afterAll, describe, expect, test, vi } from 'vitest'
 import { claimStatement } from '../../../src/store/postgres/claim.js'
+import { settleStatement } from '../../../src/store/postgres/settle.js'
 import { Connection } from '../../../src/store/postgres/connection.js'
-import { migrate } from '../../../src/store/postgres/schema.js'
+import { migrate, MIGRATIONS } from '../../../src/store/postgres/schema.js'
 import { parseUrl } from '../../../src/store/postgres/url.js'
 import { openStore, type OpenOptions } from '../../../src/store/open.js'
-import type { Lane } from '../../../src/model/delivery.js'
+import type { AttemptLog, Lane } from '../../../src/model/delivery.js'
 import { WORKER_TIMEOUT_MS, LEASE_MS, type Store } from '../../../src/store/store.js'
 import { newDelivery, settlement } from '../contract.js'
 import { startProxy } from './proxy.js'
@@ -29,6 +31,15 @@ async function stores(
       await Promise.all(all.map((store) => store.close()))
     },
   }
+}
+
+const ATTEMPT: AttemptLog = {
+  url: 'https://a.example.com/',
+  code: 'delivered',
+  status: 200,
+  ms: 1,
+  error: null,
+  response: '',
 }
 
 function storeError(code: string, message: RegExp): unknown {
@@ -61,16 +72,53 @@ describe('migrations', () => {
     const address = parseUrl(url)
     const connection = new Connection(address)
     const steps = [
-      'never run again',
+      ...MIGRATIONS.map(() => 'never run again'),
       'CREATE TABLE $.more (n int)',
       'CREATE TABLE $.version (n int)',
     ]
     await expect(migrate(connection, address.schema, steps)).rejects.toEqual(
       storeError('failed', /already exists/),
     )
-    await migrate(connection, address.schema, steps.slice(0, 2))
-    expect(await connection.query('SELECT version FROM hookline.version')).toEqual([{ version: 2 }])
+    await migrate(connection, address.schema, steps.slice(0, -1))
+    const version = MIGRATIONS.length + 1
+    expect(await connection.query('SELECT version FROM hookline.version')).toEqual([{ version }])
     await connection.close()
+  })
+
+  test('a store of version 1 loses the rows that deletions left behind, and nothing else', async () => {
+    const url = await server.database()
+    await fillVersion(1, url)
+    const before = await rowCounts(url)
+    await server.query(
+      `INSERT INTO hookline.waiting (id, due_at, destination, attempt, state, leased) VALUES (101, 1, 2, 1, 1, false);
+       INSERT INTO hookline.done (id, attempt, state) VALUES (102, 1, 4);
+       INSERT INTO hookline.attempts SELECT id, 1, 1, 1, 4, 5, 200, 0, NULL, 'of a deleted user'
+         FROM generate_series(101, 103) id`,
+      undefined,
+      url,
+    )
+    const store = await openStore(url)
+    expect(await rowCounts(url)).toEqual(before)
+    expect(await store.trace('done')).toMatchObject([{ state: 'done', attempts: [{ attempt: 1 }] }])
+    expect(await store.trace('dead')).toMatchObject([{ state: 'dead', attempts: [{ attempt: 1 }] }])
+    expect(await store.claim([{ destination: 'crm', lane: 'fresh', limit: 9 }])).toMatchObject([
+      { messageId: 'fresh', source: 'web', type: 'track', attempt: 1 },
+    ])
+    await store.close()
+  })
+
+  test('a store of version 2 keeps the numbers of its names', async () => {
+    const url = await server.database()
+    await fillVersion(2, url)
+    const text = 'SELECT id, name FROM hookline.names ORDER BY id'
+    const before = await server.query(text, [], url)
+    const store = await openStore(url)
+    expect(await store.put([newDelivery({ messageId: 'm', destination: 'other' })])).toHaveLength(1)
+    const other = { id: expect.any(Number) as unknown, name: 'other' }
+    expect(await server.query(text, [], url)).toEqual([...before, other])
+    expect(await store.trace('m')).toMatchObject([{ source: 'web', destination: 'other' }])
+    expect(await store.trace('fresh')).toMatchObject([{ source: 'web', destination: 'crm' }])
+    await store.close()
   })
 
   test('one who may change nothing opens tables that are up to date', async () => {
@@ -87,6 +135,331 @@ describe('migrations', () => {
     const empty = (await server.database()).replace('hookline:secret', 'worker:w')
     await expect(openStore(empty)).rejects.toEqual(storeError('failed', /permission.*GRANT CREATE/))
   })
+
+  test.each([
+    ['belongs to the user', 'CREATE SCHEMA hookline AUTHORIZATION guest'],
+    [
+      'lets the user create tables',
+      'CREATE SCHEMA hookline; GRANT ALL ON SCHEMA hookline TO guest',
+    ],
+  ])('a schema that somebody else has made gets its tables if it %s', async (_, statement) => {
+    const url = await server.database()
+    await server.query(
+      `DO $$ BEGIN CREATE ROLE guest LOGIN PASSWORD 'g'; EXCEPTION WHEN duplicate_object THEN NULL; END $$;
+       ${statement}`,
+      undefined,
+      url,
+    )
+    const store = await openStore(url.replace('hookline:secret', 'guest:g'))
+    expect(await store.put([newDelivery()])).toEqual([expect.any(Number)])
+    await store.close()
+  })
+
+  test('a schema that gives the user no rights is refused, with what to grant', async () => {
+    const url = await server.database()
+    const statement = `CREATE ROLE stranger LOGIN PASSWORD 's'; CREATE SCHEMA hookline`
+    await server.query(statement, undefined, url)
+    const opening = openStore(url.replace('hookline:secret', 'stranger:s'))
+    await expect(opening).rejects.toEqual(
+      storeError('failed', /permission denied for schema.*CREATE SCHEMA hookline AUTHORIZATION/),
+    )
+  })
+})
+
+/** Fills a new store of an earlier version: one delivery is fresh, one is done and one is dead. */
+async function fillVersion(version: number, url: string): Promise<void> {
+  const address = parseUrl(url)
+  const connection = new Connection(address)
+  await migrate(connection, address.schema, MIGRATIONS.slice(0, version))
+  await connection.close()
+  await server.query(
+    `INSERT INTO hookline.names (name) VALUES ('web'), ('crm'), ('track'), ('https://a.example.com/'), ('delivered');
+     SELECT setval('hookline.ids', 100);
+     INSERT INTO hookline.deliveries (id, received_at, source, destination, type, message_id, user_id, event, body)
+       VALUES (1, 1, 1, 2, 3, 'fresh', 'u1', '', '{}'), (2, 1, 1, 2, 3, 'done', 'u1', '', '{}'),
+         (3, 1, 1, 2, 3, 'dead', 'u1', '', '{}');
+     INSERT INTO hookline.waiting (id, due_at, destination, attempt, state, leased)
+       VALUES (1, 1, 2, 0, 0, false), (3, 1, 2, 1, 3, false);
+     INSERT INTO hookline.done (id, attempt, state) VALUES (2, 1, 4);
+     INSERT INTO hookline.attempts SELECT id, 1, 1, 1, 4, 5, 200, 0, NULL, '' FROM generate_series(2, 3) id`,
+    undefined,
+    url,
+  )
+}
+
+/** The number of rows in each table that has rows of deliveries. */
+async function rowCounts(url: string): Promise<Record<string, number> | undefined> {
+  const tables = ['deliveries', 'waiting', 'done', 'attempts']
+  const counts = tables.map((table) => `(SELECT count(*)::int FROM hookline.${table}) AS ${table}`)
+  return (await server.query<Record<string, number>>(`SELECT ${counts.join()}`, [], url))[0]
+}
+
+/** Waits until a statement on a database waits for a lock. */
+async function someoneWaits(url: string): Promise<void> {
+  await vi.waitUntil(async () => {
+    const rows = await server.query(
+      `SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`,
+      [],
+      url,
+    )
+    return rows.length > 0
+  }, 10_000)
+}
+
+describe('a deletion of a user', () => {
+  const NOTHING = { deliveries: 0, waiting: 0, done: 0, attempts: 0 }
+
+  async function purge(store: Store): Promise<number> {
+    let purged = 0
+    for (let from: number | undefined = 0; from !== undefined;) {
+      const part = await store.purgeUser('u1', from)
+      purged += part.purged
+      from = part.next
+    }
+    return purged
+  }
+
+  const log = [{ post: 0, url: 1, code: 1, status: 500, ms: 1, error: null, response: 'of u1' }]
+
+  test.each([
+    ['done', { state: 4, delay: 0 }],
+    ['to be tried again', { state: 1, delay: 1_000 }],
+    ['dead', { state: 3, delay: 0, reason: 'gone' }],
+  ])('leaves nothing of a message that is settled as %s at the same time', async (_, outcome) => {
+    await using one = await stores(1)
+    const [store] = one.all as [Store]
+    const [id] = await store.put([newDelivery({ user: 'u1', state: 'leased' })])
+    const settler = new Connection(parseUrl(one.url))
+    let purging: Promise<number> | undefined
+    await settler.transact(async (query) => {
+      const given = [{ n: 0, id, attempt: 1, log, ...outcome }]
+      expect(await query(settleStatement('hookline'), [null, JSON.stringify(given)])).toHaveLength(
+        1,
+      )
+      purging = purge(store)
+      await someoneWaits(one.url)
+    })
+    expect(await purging).toBe(1)
+    expect(await rowCounts(one.url)).toEqual(NOTHING)
+    await settler.close()
+  })
+
+  test('leaves nothing of a message that is replayed at the same time', async () => {
+    await using one = await stores(1)
+    const [store] = one.all as [Store]
+    const [id] = await store.put([newDelivery({ user: 'u1', state: 'leased' })])
+    await store.settle([
+      { id: id ?? 0, attempt: 1, next: { state: 'done' }, refusedBy: [], log: [] },
+    ])
+    const replayer = new Connection(parseUrl(one.url))
+    let purging: Promise<number> | undefined
+    await replayer.transact(async (query) => {
+      await query(
+        `WITH taken AS (DELETE FROM hookline.done RETURNING id)
+         INSERT INTO hookline.waiting (id, due_at, destination, attempt, state, leased)
+         SELECT id, 1, 1, 1, 1, false FROM taken`,
+      )
+      purging = purge(store)
+      await someoneWaits(one.url)
+    })
+    expect(await purging).toBe(1)
+    expect(await rowCounts(one.url)).toEqual(NOTHING)
+    await replayer.close()
+  })
+
+  test('ends, and refuses a settlement, though the message waits in no table any more', async () => {
+    await using one = await stores(1)
+    const [store] = one.all as [Store]
+    const [id] = await store.put([newDelivery({ user: 'u1', state: 'leased' })])
+    await server.query('DELETE FROM hookline.waiting', [], one.url)
+    expect(await purge(store)).toBe(1)
+    expect(await rowCounts(one.url)).toEqual(NOTHING)
+    const late = { id: id ?? 0, attempt: 1, refusedBy: [], log: [] }
+    expect(await store.settle([{ ...late, next: { state: 'done' } }])).toBe(1)
+  })
+})
+
+describe('a settlement that the server does not take', () => {
+  async function leased(count: number, parameters = '') {
+    const url = await server.database()
+    const store = await openStore(url + parameters)
+    const ids = await store.put(
+      Array.from({ length: count }, (_, n) => newDelivery({ messageId: `m${n}`, state: 'leased' })),
+    )
+    const settlements = ids.map((id) =>
+      settlement({ id: id ?? 0, attempt: 1 }, { state: 'done' }, { log: [ATTEMPT] }),
+    )
+    const done = async () => (await server.query('SELECT FROM hookline.done', [], url)).length
+    return { url, store, settlements, done, [Symbol.asyncDispose]: () => store.close() }
+  }
+
+  /** Makes the server refuse the rows that `when` selects, as it does with values beyond a limit. */
+  const refuse = (url: string, table: string, when: string) =>
+    server.query(
+      `CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS
+         $$ BEGIN RAISE EXCEPTION USING ERRCODE = 'program_limit_exceeded', MESSAGE = 'too large'; END $$;
+       CREATE TRIGGER refuse BEFORE INSERT ON hookline.${table} FOR EACH ROW WHEN (${when}) EXECUTE FUNCTION refuse()`,
+      undefined,
+      url,
+    )
+
+  test('is written without its log, and the others with theirs', async () => {
+    await using opened = await leased(80)
+    const { url, store, settlements, done } = opened
+    await refuse(url, 'attempts', 'NEW.delivery = 7')
+    expect(await store.settle(settlements)).toBe(0)
+    expect(await done()).toBe(80)
+    expect((await store.get(7))?.attempts).toEqual([])
+    expect((await store.get(8))?.attempts).toHaveLength(1)
+  })
+
+  test('is refused if it fails without its log too, and the others are written', async () => {
+    await using opened = await leased(80)
+    const { url, store, settlements, done } = opened
+    await refuse(url, 'done', 'NEW.id IN (7, 70)')
+    expect(await store.settle(settlements)).toBe(2)
+    expect(await done()).toBe(78)
+    expect(await store.get(7)).toMatchObject({ state: 'leased' })
+  })
+
+  test('waits alone while another session has its row locked, and is then written', async () => {
+    await using opened = await leased(80, '?statement_timeout=200')
+    const { url, store, settlements, done } = opened
+    const locker = new Connection(parseUrl(url))
+    await locker.transact(async (query) => {
+      await query('SELECT FROM hookline.waiting WHERE id = 7 FOR UPDATE')
+      expect(await store.settle(settlements)).toBe(0)
+      expect(await done()).toBe(79)
+      const [id] = await store.put([newDelivery({ state: 'leased' })])
+      expect(await store.settle([settlement({ id: id ?? 0, attempt: 1 })])).toBe(0)
+      expect(await done()).toBe(80)
+    })
+    await vi.waitUntil(async () => (await done()) === 81, 10_000)
+    await locker.close()
+  })
+
+  test('does not count once another worker has claimed the delivery meanwhile', async () => {
+    await using opened = await leased(2, '?statement_timeout=200')
+    const { url, store, settlements, done } = opened
+    const locker = new Connection(parseUrl(url))
+    await locker.transact(async (query) => {
+      await query('UPDATE hookline.waiting SET attempt = 2 WHERE id = 1')
+      expect(await store.settle(settlements)).toBe(0)
+    })
+    await locker.close()
+    await store.close()
+    expect(await done()).toBe(1)
+    const row = { id: '1', attempt: 2, leased: true }
+    expect(await server.query('SELECT id, attempt, leased FROM hookline.waiting', [], url)).toEqual(
+      [row],
+    )
+  })
+
+  test('is written at the latest when the store closes', async () => {
+    await using opened = await leased(2, '?statement_timeout=200')
+    const { url, store, settlements, done } = opened
+    const locker = new Connection(parseUrl(url))
+    await locker.transact(async (query) => {
+      await query('SELECT FROM hookline.waiting WHERE id = 1 FOR UPDATE')
+      await store.settle(settlements)
+    })
+    await locker.close()
+    await store.close()
+    expect(await done()).toBe(2)
+  })
+})
+
+test('names of any length are told apart, and one that exists is found', async () => {
+  await using two = await stores(2)
+  const [here, there] = two.all as [Store, Store]
+  const start = `https://a.example.com/${randomBytes(9_000).toString('hex')}`
+  const urls = [`${start}1`, `${start}2`]
+  for (const store of [here, there]) {
+    const [id] = await store.put([newDelivery({ state: 'leased', source: start })])
+    const log = urls.map((url) => ({ ...ATTEMPT, url }))
+    expect(
+      await store.settle([settlement({ id: id ?? 0, attempt: 1 }, { state: 'done' }, { log })]),
+    ).toBe(0)
+    expect(await store.get(id ?? 0)).toMatchObject({
+      source: start,
+      attempts: urls.map((url) => ({ url })),
+    })
+    expect(await store.workers?.tryProbe(`${start}${id}`, 1_000, 2_000)).toBe(1_000)
+  }
+})
+
+test('a put that the server does not take fails alone', async () => {
+  await using one = await stores(1)
+  const [store] = one.all as [Store]
+  await server.query(
+    `ALTER TABLE hookline.deliveries ADD CHECK (message_id <> 'bad')`,
+    undefined,
+    one.url,
+  )
+  const put = (messageId: string) => store.put([newDelivery({ messageId })])
+  const all = await Promise.allSettled([put('a'), put('bad'), put('b')])
+  expect(all.map(({ status }) => status)).toEqual(['fulfilled', 'rejected', 'fulfilled'])
+})
+
+describe('the sweep', () => {
+  const DAY = 86_400_000
+  const SLICE = 1_000
+
+  /** Sweeps as the retention does in one go. */
+  async function sweepAll(store: Store): Promise<void> {
+    while ((await store.sweep(DAY, SLICE)) === SLICE);
+  }
+
+  async function filled(state: 'skipped' | 'fresh', count: number) {
+    let now = 1_700_000_000_000
+    const opened = await stores(1, { now: () => now })
+    const [store] = opened.all as [Store]
+    for (let left = count; left > 0; left -= SLICE) {
+      await store.put(Array.from({ length: Math.min(left, SLICE) }, () => newDelivery({ state })))
+    }
+    now += DAY + 1
+    return Object.assign(opened, { store, now })
+  }
+
+  test.each([1, 1_000, 2_500])(
+    'deletes all that is old although %i settled rows without a delivery come first',
+    async (count) => {
+      await using opened = await filled('skipped', 4_000)
+      const { store, url } = opened
+      await server.query('DELETE FROM hookline.deliveries WHERE id <= $1', [count], url)
+      await sweepAll(store)
+      expect(await rowCounts(url)).toEqual({ deliveries: 0, waiting: 0, done: 0, attempts: 0 })
+    },
+  )
+
+  test.each([1, 1_000])(
+    'buries all that is old although %i waiting rows without a delivery come first',
+    async (count) => {
+      await using opened = await filled('fresh', 3_000)
+      const { store, url } = opened
+      await server.query('DELETE FROM hookline.deliveries WHERE id <= $1', [count], url)
+      await sweepAll(store)
+      expect(await store.stats()).toMatchObject([{ fresh: 0, dead: 3_000 - count }])
+      expect(await store.claim([{ destination: 'crm', lane: 'fresh', limit: 1 }])).toEqual([])
+    },
+  )
+
+  test.each(['skipped', 'fresh'] as const)(
+    'passes what was put while the clock of the server was ahead (%s)',
+    async (state) => {
+      await using opened = await filled(state, 3_000)
+      const { store, url, now } = opened
+      await server.query(
+        'UPDATE hookline.deliveries SET received_at = $1 WHERE id <= 1500',
+        [now + DAY],
+        url,
+      )
+      await sweepAll(store)
+      const left = { deliveries: 1_500, waiting: 0, done: 1_500, attempts: 0 }
+      if (state === 'skipped') expect(await rowCounts(url)).toEqual(left)
+      else expect(await store.stats()).toMatchObject([{ fresh: 1_500, dead: 1_500 }])
+    },
+  )
 })
 
 describe('several processes', () => {
@@ -145,6 +518,28 @@ describe('several processes', () => {
     expect(own).toEqual([])
   })
 
+  test('a notification that another program sends on the channel changes nothing', async () => {
+    await using two = await stores(2)
+    const [here, there] = two.all as [Store, Store]
+    const heard: string[] = []
+    there.onPut?.((destination, lane) => heard.push(`${lane} ${destination}`))
+    const isHeard = () =>
+      vi.waitUntil(async () => {
+        await here.put([newDelivery()])
+        return heard.length > 0
+      }, 10_000)
+    await isHeard()
+    heard.length = 0
+    const foreign = ['hello', '', 'null', '7', '{}', '[]', '["x","fresh"]', '["x","fresh",7]']
+    foreign.push('["x","dead","crm"]', '["x","__proto__","crm"]', '["x",["fresh"],"crm"]')
+    for (const payload of foreign) {
+      await server.query(`SELECT pg_notify('hookline_put_hookline', $1)`, [payload], two.url)
+    }
+    // Notifications come in the order in which they were sent, so that this one is the last.
+    await isHeard()
+    expect(new Set(heard)).toEqual(new Set(['fresh crm']))
+  })
+
   test('they count each other, without those that have been silent or left', async () => {
     let now = 1_700_000_000_000
     await using three = await stores(3, { now: () => now })
@@ -184,6 +579,22 @@ describe('several processes', () => {
     }
     await ten.all[3]?.workers?.endProbes('https://a.example.com/')
     expect(await probes()).toEqual([1_000])
+  })
+
+  test('an outage whose end nobody recorded does not make the probes of the next one rarer', async () => {
+    let now = 1_700_000_000_000
+    await using one = await stores(1, { now: () => now })
+    const probe = () => one.all[0]?.workers?.tryProbe('https://a.example.com/', 1_000, 30_000)
+    for (const holdMs of [1_000, 2_000, 4_000, 8_000, 16_000, 30_000, 30_000]) {
+      expect(await probe()).toBe(holdMs)
+      now += holdMs
+    }
+    now += 29_999
+    expect(await probe()).toBe(30_000)
+    now += 30_000 + 30_000
+    expect(await probe()).toBe(1_000)
+    now += 1_000
+    expect(await probe()).toBe(2_000)
   })
 })
 
@@ -226,6 +637,22 @@ test('a claim goes by indexes and sorts nothing that waits, whatever the planner
   }
 })
 
+test('just-in-time compilation is off on each connection although the server has it on, beside the PGOPTIONS of the user', async () => {
+  const url = await server.database()
+  await server.query(`ALTER DATABASE ${parseUrl(url).database} SET jit = on`)
+  vi.stubEnv('PGOPTIONS', '-c work_mem=7MB')
+  const connection = new Connection(parseUrl(url))
+  const listener = connection.createClient()
+  await listener.connect()
+  const text = `SELECT current_setting('jit') AS jit, current_setting('work_mem') AS memory`
+  const settings = [{ jit: 'off', memory: '7MB' }]
+  expect(await connection.query(text)).toEqual(settings)
+  expect(await connection.transactAlone((query) => query(text))).toEqual(settings)
+  expect((await listener.query(text)).rows).toEqual(settings)
+  await Promise.all([listener.end(), connection.close()])
+  vi.unstubAllEnvs()
+})
+
 describe('when the server is in trouble', () => {
   test('a full disk is told as such, and what goes on is taken again', async () => {
     await using one = await stores(1)
@@ -253,6 +680,33 @@ describe('when the server is in trouble', () => {
     await store.trace('before').catch(() => undefined)
     expect(await store.trace('before')).toHaveLength(1)
     expect(await store.put([newDelivery()])).toEqual([expect.any(Number)])
+  })
+
+  test('a full queue of notifications stops no put, though a session of another database fills it', async () => {
+    const small = await startServer({ fsync: 'off', max_notify_queue_pages: '64' })
+    const [url, elsewhere] = [await small.database(), await small.database()]
+    const [store, other] = [await openStore(url), await openStore(url)]
+    // The queue keeps what a listener has not read. A listener does not read while its transaction is open.
+    const neighbour = new Connection(parseUrl(elsewhere))
+    const listener = neighbour.createClient()
+    await listener.connect()
+    await listener.query('LISTEN others')
+    await listener.query('BEGIN')
+    const fill = `SELECT pg_notify('others', repeat('x', 7000) || n) FROM generate_series(1, 50) n`
+    const fillAll = async () => {
+      for (;;) await neighbour.query(fill)
+    }
+    await expect(fillAll()).rejects.toThrow(/too many notifications/)
+
+    expect(await store.put([newDelivery({ messageId: 'm1' })])).toEqual([expect.any(Number)])
+    expect(await store.put([newDelivery({ messageId: 'm2' })])).toEqual([expect.any(Number)])
+    expect(await other.claim([{ destination: 'crm', lane: 'fresh', limit: 9 }])).toMatchObject([
+      { messageId: 'm1' },
+      { messageId: 'm2' },
+    ])
+    await listener.end()
+    await Promise.all([store.close(), other.close(), neighbour.close()])
+    await small.dispose()
   })
 
   test('a statement that is not answered in time rejects, and the rest goes on', async () => {
@@ -285,14 +739,35 @@ describe('when the server is in trouble', () => {
     await store.close()
   })
 
-  test('one in between that takes no settings, as PgBouncer, does without them', async () => {
+  test.each([
+    ['PgBouncer', 'statement_timeout', '08P01', 'unsupported startup parameter: statement_timeout'],
+    ['PgBouncer 1.20', 'jit=off', '08P01', 'unsupported startup parameter in options: jit'],
+    ['RDS Proxy', 'jit=off', '0A000', 'RDS Proxy currently doesn’t support command-line options.'],
+  ])(
+    'one in between that takes no settings, as %s, does without them',
+    async (_, text, ...says) => {
+      const url = await server.database()
+      await using proxy = await startProxy(server.port, (first) =>
+        first.includes(text) ? refusal(...says) : undefined,
+      )
+      const store = await openStore(url.replace(`:${server.port}/`, `:${proxy.port}/`))
+      expect(await store.put([newDelivery()])).toEqual([expect.any(Number)])
+      await store.close()
+    },
+  )
+
+  test('one in between that refuses what every connection needs is asked twice, not for ever', async () => {
     const url = await server.database()
-    await using proxy = await startProxy(server.port, (first) =>
-      first.includes('statement_timeout') ? refusal('statement_timeout') : undefined,
+    let connections = 0
+    await using proxy = await startProxy(server.port, () => {
+      connections++
+      return refusal('08P01', 'unsupported startup parameter: application_name')
+    })
+    const opening = openStore(url.replace(`:${server.port}/`, `:${proxy.port}/`))
+    await expect(opening).rejects.toEqual(
+      storeError('failed', /application_name.*ignore_startup_parameters/),
     )
-    const store = await openStore(url.replace(`:${server.port}/`, `:${proxy.port}/`))
-    expect(await store.put([newDelivery()])).toEqual([expect.any(Number)])
-    await store.close()
+    expect(connections).toBe(2)
   })
 
   test('while it is away every call says so, and once it is back they work again', async () => {
@@ -315,11 +790,11 @@ describe('when the server is in trouble', () => {
 })
 
 /**
- * The error message that PgBouncer sends: https://www.postgresql.org/docs/current/protocol-message-formats.html
+ * The message with which a server refuses a connection: https://www.postgresql.org/docs/current/protocol-message-formats.html
  * (ErrorResponse)
  */
-function refusal(parameter: string): Buffer {
-  const fields = `SFATAL\0C08P01\0Munsupported startup parameter: ${parameter}\0\0`
+function refusal(code: string, message: string): Buffer {
+  const fields = `SFATAL\0C${code}\0M${message}\0\0`
   const head = Buffer.from('E\0\0\0\0')
   head.writeInt32BE(Buffer.byteLength(fields) + 4, 1)
   return Buffer.concat([head, Buffer.from(fields)])

@@ -46,6 +46,15 @@ test('what is left out is left to the environment', () => {
   expect(parseUrl('postgres://[::1]/x').host).toBe('::1')
 })
 
+test('a host among the parameters replaces the one before the database, as in libpq', () => {
+  const url = 'postgres://me@localhost/x?host=/cloudsql/a:b:c'
+  expect(parseUrl(url)).toMatchObject({
+    host: '/cloudsql/a:b:c',
+    name: 'postgres://me@/cloudsql/a:b:c/x',
+  })
+  expect(parseUrl('postgres://db/x?host=').host).toBe('db')
+})
+
 test.each([
   ['?sslmode=prefer', /sslmode=prefer: expected verify-full, verify-ca or disable/],
   ['?sslmode=allow', /expected verify-full/],

@@ -1,3 +1,5 @@
+import { rmSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
 import { afterAll, afterEach, describe, expect, test, vi } from 'vitest'
 import { createPoster } from '../../../src/post/poster.js'
 import { createNetwork } from '../../../src/post/network.js'
@@ -142,6 +144,30 @@ test('while the server is away clients are answered 503, and all goes on by itse
     interval: 100,
   })
   await vi.waitUntil(() => new Set(idsOf(crm)).size === 20, 20_000)
+})
+
+test('a collector whose server has become a hot standby is not ready', async () => {
+  const own = await startServer()
+  cleanUps.push(() => own.dispose())
+  const settings = settingsOf(await own.database(), crmTo('https://a.example.com'))
+  const collector = await start(settings, 'collector')
+  expect(await unreadiness(collector)).toEqual([200, []])
+  await own.stop('fast')
+  const signal = join(own.folder, 'data/standby.signal')
+  writeFileSync(signal, '')
+  await own.start()
+  // It connects again at the first of these checks, so that the second one has no lost connection to report.
+  await unreadiness(collector)
+  expect(await unreadiness(collector)).toEqual([503, ['store_unavailable']])
+  const store = await openStore(settings.store)
+  await expect(store.ping()).rejects.toThrow(/takes no writes.*standby.*name the primary/)
+  await store.close()
+  expect((await send(collector, 1)).status).toBe(503)
+
+  await own.stop('fast')
+  rmSync(signal)
+  await own.start()
+  await vi.waitUntil(async () => (await unreadiness(collector))[0] === 200, 20_000)
 })
 
 test('what another process puts is heard of, and need not be looked for', async () => {
