@@ -31,6 +31,9 @@ export interface CallRoutesParts {
   buckets: Buckets
 }
 
+/** The paths of batches. Segment's clients for Ruby and Java use the second one by default. */
+const BATCH_PATHS = ['/v1/batch', '/v1/import']
+
 const SUCCESS = '{"success":true}'
 
 /** Adds the routes that accept calls. They read the bodies themselves, with {@link readBody}. */
@@ -45,7 +48,9 @@ export function addCallRoutes(app: FastifyInstance, parts: CallRoutesParts): voi
       delete request.raw.headers['content-type']
       next()
     })
-    routes.post('/v1/batch', (request, reply) => answer(parts, undefined, request, reply))
+    for (const path of BATCH_PATHS) {
+      routes.post(path, (request, reply) => answer(parts, undefined, request, reply))
+    }
     for (const type of CALL_TYPES) {
       routes.post(`/v1/${type}`, (request, reply) => answer(parts, type, request, reply))
     }
