@@ -127,7 +127,7 @@ export interface ShownTrace extends Trace {
 /** One attempt of a {@link ShownTrace}. */
 export type ShownAttempt = ShownTrace['attempts'][number]
 
-/** `GET /v1/admin/messages/:messageId` */
+/** `GET /v1/admin/messages?messageId=` and `GET /v1/admin/messages/:messageId` */
 export interface ShownMessage {
   deliveries: ShownTrace[]
 }

@@ -148,3 +148,35 @@ test('every metric of the dashboard and of the readme is there, and each that is
   expect(new Set(used).size).toBeGreaterThan(12)
   for (const name of used) expect(known, name).toContain(name)
 })
+
+describe('the names of the metrics', () => {
+  // The rules of `promtool check metrics`: https://prometheus.io/docs/practices/naming/
+  const UNITS =
+    /_(?:s|ms|us|ns|sec|secs|milliseconds|minutes|hours|days|kb|mb|gb|kilobytes|megabytes|percent|percentage)(?:_|$)/
+
+  test('follow the rules of Prometheus', async () => {
+    const crm = await endpoint()
+    const running = await start(settingsFor([destination([crm])]))
+    await post(running, [track('m1')])
+    await crm.has(1)
+    const text = await (await scrape(running, BEARER)).text()
+    const types = Array.from(
+      text.matchAll(/^# TYPE (\S+) (\S+)$/gm),
+      ([, name = '', type = '']) => ({
+        name,
+        type,
+      }),
+    )
+    expect(types.length).toBeGreaterThan(30)
+    const isWrong = ({ name, type }: { name: string; type: string }) =>
+      name.endsWith('_total') !== (type === 'counter') ||
+      /_(?:count|sum|bucket|info_total)$/.test(name) ||
+      !/^[a-z][a-z0-9_]*$/.test(name) ||
+      /(?:^|_)(?:counter|gauge|histogram|summary)(?:_|$)/.test(name) ||
+      UNITS.test(name)
+    expect(types.filter(isWrong)).toEqual([])
+    const helps = new Set(Array.from(text.matchAll(/^# HELP (\S+) \S/gm), ([, name]) => name))
+    expect(types.filter(({ name }) => !helps.has(name))).toEqual([])
+    expect(new Set(types.map(({ name }) => name)).size).toBe(types.length)
+  })
+})

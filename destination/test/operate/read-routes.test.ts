@@ -73,6 +73,7 @@ describe('who may', () => {
     '/deliveries',
     '/deliveries/1',
     '/messages/m',
+    '/messages?messageId=m',
     '/stream',
   ] as const
   const WRITES = ['/replay'] as const
@@ -318,6 +319,9 @@ describe('deliveries', () => {
   test.each([
     ['/deliveries/99', 404, 'unknown_delivery'],
     ['/messages/none', 404, 'unknown_message'],
+    ['/messages?messageId=none', 404, 'unknown_message'],
+    ['/messages', 400, 'invalid_parameter'],
+    ['/messages?id=none', 400, 'invalid_parameter'],
     ['/deliveries/x', 400, 'invalid_parameter'],
     ['/deliveries?limit=0', 400, 'invalid_parameter'],
     ['/deliveries?limit=201', 400, 'invalid_parameter'],
