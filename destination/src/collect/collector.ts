@@ -42,7 +42,7 @@ const WORKER_HINT = 'This process is a worker. Send calls to a collector.'
 export function createCollector(options: CollectorOptions): Collector {
   const { enqueueCalls, sources, log, events, timeouts } = options
   const now = options.now ?? (() => performance.now())
-  const server = createServer(log, enqueueCalls ? HINT : WORKER_HINT, timeouts)
+  const server = createServer(log, enqueueCalls ? HINT : WORKER_HINT, { timeouts })
   const parts: CallRoutesParts | undefined = enqueueCalls && {
     enqueueCalls,
     events,

@@ -15,6 +15,9 @@ export interface Servers {
 const ADMIN_HINT =
   'This is the address for the operator (adminListen). Send calls to the address of the collector (listen).'
 
+/** The operator's browsers and scrapers are few. These come out of the half of the files that is not the collector's. */
+const LIMITS = { maxConnections: 64 }
+
 const CLOSED =
   'the page, /metrics and the admin API are closed: set adminToken, or set adminListen to a loopback address'
 
@@ -26,7 +29,7 @@ export function createServers(
   parts: Omit<AdminParts, 'isKeptLocal'> & { log: ServerLog },
 ): Servers {
   const { listen, adminListen } = settings
-  const admin = adminListen ? createServer(parts.log, ADMIN_HINT) : collector
+  const admin = adminListen ? createServer(parts.log, ADMIN_HINT, LIMITS) : collector
   const servers = new Set([admin, collector])
   for (const { app } of servers) addReadinessRoutes(app, readiness)
   addAdmin(admin.app, { ...parts, isKeptLocal: isKeptLocal(settings) })
