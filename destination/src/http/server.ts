@@ -130,14 +130,23 @@ export function createServer(
 }
 
 /**
- * Refuses the connections above a limit. Connections without a request are then closed, so that clients that only keep
- * them in reserve do not keep others out.
+ * Refuses the connections above a limit, and makes room for the next one: the oldest connection that has not sent the
+ * headers of a request is destroyed. If there is none, those between two requests are closed. Clients that keep their
+ * connections and use them are therefore not affected by others that say nothing.
  */
 function limitConnections(server: HttpServer, maxConnections: number, log: ServerLog): void {
   let quietUntil = 0
+  const silent = new Set<Socket>()
   server.maxConnections = maxConnections
+  server.on('connection', (socket) => {
+    silent.add(socket)
+    socket.once('close', () => silent.delete(socket))
+  })
+  server.on('request', ({ socket }) => silent.delete(socket))
   server.on('drop', () => {
-    server.closeIdleConnections()
+    const [oldest] = silent
+    if (oldest) oldest.destroy()
+    else server.closeIdleConnections()
     if (performance.now() < quietUntil) return
     quietUntil = performance.now() + WARN_MS
     log.warn({ maxConnections }, 'refused a connection: the other files are for deliveries')

@@ -39,8 +39,10 @@ async function open(port: number, text: string): Promise<Socket> {
   return socket
 }
 
-const HALF = 'GET / HTTP/1.1\r\nHost: a\r\n'
-const WHOLE = `${HALF}\r\n`
+const SILENT = 'GET / HTTP/1.1\r\nHost: a\r\n'
+const WHOLE = `${SILENT}\r\n`
+/** The server answers `100 Continue` once it has read these headers. */
+const UNDER_WAY = 'POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\nExpect: 100-continue\r\n\r\n'
 
 /** Sends a request on a new connection; `undefined` if the server closes the connection without an answer. */
 async function answered(port: number): Promise<string | undefined> {
@@ -58,12 +60,25 @@ async function answered(port: number): Promise<string | undefined> {
 
 test('a client above the limit is refused, and one is accepted again when another has gone', async () => {
   const { port, warnings } = await serverFor(2)
-  const [first] = [await open(port, HALF), await open(port, HALF)]
+  const [first, second] = [await open(port, UNDER_WAY), await open(port, UNDER_WAY)]
+  await Promise.all([once(first, 'data'), once(second, 'data')])
   expect(await answered(port)).toBeUndefined()
   expect(await answered(port)).toBeUndefined()
   expect(warnings).toEqual(['refused a connection: the other files are for deliveries'])
   first.destroy()
   await expect.poll(() => answered(port)).toBe('HTTP/1.1 404 Not Found')
+})
+
+test('silent clients make room for others, and do not affect those that send requests', async () => {
+  const { port } = await serverFor(2)
+  const kept = await open(port, WHOLE)
+  await once(kept, 'data')
+  const silent = await open(port, SILENT)
+  expect(await answered(port)).toBeUndefined()
+  if (!silent.destroyed) await once(silent, 'close')
+  expect(await answered(port)).toBe('HTTP/1.1 404 Not Found')
+  kept.write(WHOLE)
+  await once(kept, 'data')
 })
 
 test('connections without a request make room for new ones', async () => {
