@@ -4,7 +4,7 @@ import { storeUnavailable } from '../http/refusal.js'
  * The most bytes of bodies whose calls wait for a commit. A commit takes a few ms, so only a stalled disk or database
  * reaches this. A waiting byte takes several bytes of memory: its text, the parsed call, and the rows for the store.
  */
-export const MAX_PENDING_BYTES = 32_000_000
+const MAX_PENDING_BYTES = 32_000_000
 
 /** Counts the bytes of the bodies whose calls wait for a commit. */
 export class PendingBytes {
