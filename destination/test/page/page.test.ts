@@ -104,7 +104,7 @@ describe.skipIf(chromiumPath === undefined)('the page', () => {
     const { host } = new URL(down.url)
     const sentence = page.locator('.sentence.bad', { hasText: 'warehouse:' })
     await sentence.filter({ hasText: `${host}/hook answers 503 since ` }).waitFor()
-    await sentence.filter({ hasText: /\d+ calls wait\./ }).waitFor()
+    await sentence.filter({ hasText: /\d+ calls are waiting/ }).waitFor()
     await sentence.getByRole('link').click()
     await page.getByText('503, server error').first().waitFor()
   })
