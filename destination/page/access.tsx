@@ -1,9 +1,10 @@
-// Who may read and who may change. Requests from the destination's own machine may read. Every change needs the admin token.
+// Who may read and who may change. With an admin token in the settings, both need it. Without one, nobody may change anything,
+// and only the machine of the destination may read.
 import { signal, useSignal } from '@preact/signals'
 import type { ComponentChildren } from 'preact'
 import { useEffect, useRef } from 'preact/hooks'
 import { keepToken, token } from './api.js'
-import { canWrite, readStatus, status, toast, statusError } from './state.js'
+import { canWrite, isRefused, readStatus, status, toast, statusError } from './state.js'
 
 const isOpen = signal(false)
 
@@ -11,12 +12,10 @@ export function openTokenDialog(): void {
   isOpen.value = true
 }
 
-const REFUSED = ['no_admin_token', 'wrong_admin_token', 'admin_disabled']
-
 /** Shows its children once the status has been read. Asks for the admin token if the destination refuses. */
 export function AccessGate({ children }: { children: ComponentChildren }) {
   const code = statusError.value?.code
-  if (code !== undefined && REFUSED.includes(code)) return <Closed />
+  if (isRefused.value) return <Closed />
   if (status.value !== undefined) return children
   if (statusError.value === undefined) return <p aria-busy="true">Reading the status …</p>
   return code === 'unreachable' ? null : <p class="error">{statusError.value.message}</p>
@@ -26,20 +25,16 @@ function Closed() {
   const isDisabled = statusError.value?.code === 'admin_disabled'
   return (
     <section class="card narrow">
-      <h1 tabIndex={-1}>{isDisabled ? 'No access from this machine' : 'Enter the admin token'}</h1>
-      <p>
-        Calls contain personal data. From another machine, this page therefore needs the admin
-        token.
-      </p>
+      <h1 tabIndex={-1}>{isDisabled ? 'No access here' : 'Enter the admin token'}</h1>
+      <p>Calls contain personal data. This page therefore needs the admin token.</p>
       {isDisabled ? (
         <>
           <p>
-            The settings have no <code>adminToken</code>. Set one. Or open{' '}
-            <code>http://127.0.0.1:{location.port || '3300'}/</code> through this tunnel:
+            The settings have no <code>adminToken</code>. Set one, and reload the settings. Or set{' '}
+            <code>adminListen</code> to <code>127.0.0.1:3301</code>, restart the destination, and
+            open <code>http://127.0.0.1:3301/</code> on its machine or through this tunnel:
           </p>
-          <pre>
-            ssh -L {location.port || '3300'}:127.0.0.1:{location.port || '3300'} {location.hostname}
-          </pre>
+          <pre>ssh -L 3301:127.0.0.1:3301 {location.hostname}</pre>
         </>
       ) : (
         <TokenForm />
@@ -74,7 +69,7 @@ export function TokenDialog() {
                 </button>
               </div>
             </>
-          ) : status.value?.hasToken === false ? (
+          ) : (
             <>
               <p>
                 A replay needs the admin token, and the settings have none. Set{' '}
@@ -85,11 +80,6 @@ export function TokenDialog() {
                   Close
                 </button>
               </div>
-            </>
-          ) : (
-            <>
-              <p>A replay needs the admin token from the settings.</p>
-              <TokenForm onDone={close} />
             </>
           )}
         </>
@@ -104,7 +94,7 @@ function forget(): void {
   toast.value = 'This tab no longer has the token.'
 }
 
-function TokenForm({ onDone }: { onDone?: () => void }) {
+function TokenForm() {
   const problem = useSignal('')
   const submit = async (event: SubmitEvent) => {
     event.preventDefault()
@@ -114,11 +104,7 @@ function TokenForm({ onDone }: { onDone?: () => void }) {
     const before = token.peek()
     keepToken(entered)
     await readStatus()
-    if (canWrite.value && statusError.value === undefined) {
-      toast.value = 'You can now send dead letters again.'
-      onDone?.()
-      return
-    }
+    if (canWrite.value && statusError.value === undefined) return
     keepToken(before)
     problem.value = 'This is not the admin token from the settings.'
   }
@@ -138,11 +124,6 @@ function TokenForm({ onDone }: { onDone?: () => void }) {
         <button type="submit" class="primary">
           Use token
         </button>
-        {onDone && (
-          <button type="button" onClick={onDone}>
-            Cancel
-          </button>
-        )}
       </div>
     </form>
   )

@@ -1,5 +1,5 @@
 import { useSignal } from '@preact/signals'
-import { get } from './api.js'
+import { get, query } from './api.js'
 import { TraceView } from './delivery-view.js'
 import type { ShownMessage, ShownTrace } from '../src/model/answers.js'
 import { usePoll } from './poll.js'
@@ -11,7 +11,7 @@ export function MessageView({ id }: { id: string }) {
   const problem = useSignal('')
   const read = async (abort?: AbortSignal) => {
     try {
-      const found = await get<ShownMessage>(`/messages/${encodeURIComponent(id)}`, abort)
+      const found = await get<ShownMessage>(`/messages${query({ messageId: id })}`, abort)
       traces.value = found.deliveries
     } catch (error) {
       if (!abort?.aborted) problem.value = toApiError(error).message

@@ -14,8 +14,8 @@ interface OpenReplay {
 const open = signal<OpenReplay | undefined>(undefined)
 
 /**
- * Opens the dialog that counts the matching deliveries and sends them again on request. Without the admin token, the token
- * dialog opens instead.
+ * Opens the dialog that counts the matching deliveries and sends them again on request. If the settings have no
+ * admin token, a dialog says so instead.
  */
 export function openReplay(request: ReplayRequest, onReplayed: () => void): void {
   if (canWrite.value) open.value = { request, onReplayed }

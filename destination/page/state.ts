@@ -13,6 +13,12 @@ export const histories = signal<EndpointHistories | undefined>(undefined)
 
 /** Why the status could not be read; `undefined` if the last read succeeded. */
 export const statusError = signal<ApiError | undefined>(undefined)
+
+const REFUSALS = ['no_admin_token', 'wrong_admin_token', 'admin_disabled']
+
+/** Whether the destination refuses to show anything without the right admin token. */
+export const isRefused = computed(() => REFUSALS.includes(statusError.value?.code ?? ''))
+
 /** When the status was last read: ms since the epoch, by the browser's clock. */
 export const lastReadAt = signal<number | undefined>(undefined)
 
@@ -57,6 +63,7 @@ export async function readStatus(abort?: AbortSignal): Promise<void> {
   } catch (error) {
     if (abort?.aborted) return
     statusError.value = toApiError(error)
+    if (isRefused.value) status.value = undefined // who has forgotten the token sees nothing more
   }
 }
 

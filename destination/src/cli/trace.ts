@@ -54,7 +54,7 @@ async function find(
 ): Promise<ShownTrace[]> {
   try {
     const ask = findAdmin(options)
-    const answer = await ask(`/messages/${encodeURIComponent(messageId)}`)
+    const answer = await ask(`/messages?messageId=${encodeURIComponent(messageId)}`)
     return (answer as ShownMessage).deliveries
   } catch (error) {
     const path = error instanceof UnreachableError ? fileOf(error) : undefined

@@ -2,6 +2,7 @@ import type { EnqueueCalls } from '../enqueue/calls.js'
 import { createServer, type Server, type ServerLog, type Timeouts } from '../http/server.js'
 import type { Source } from '../settings/settings.js'
 import { credentialsOf } from './credentials.js'
+import { PendingBytes } from './pending-bytes.js'
 import { bucketsOf } from './rate-limit.js'
 import { addCallRoutes, type CallRoutesParts, type CollectEvents } from './routes.js'
 
@@ -19,6 +20,12 @@ export interface CollectorOptions {
    * @defaultValue 10 s for the headers, 30 s for the whole request
    */
   timeouts?: Timeouts
+  /**
+   * The most bytes of bodies whose calls wait for a commit. Further requests are answered 503.
+   *
+   * @defaultValue 32 MB
+   */
+  maxPendingBytes?: number | undefined
   /**
    * The clock of the rate limits, monotonic, in ms.
    *
@@ -40,14 +47,15 @@ const WORKER_HINT = 'This process is a worker. Send calls to a collector.'
 
 /** Creates a collector. It does not listen yet. */
 export function createCollector(options: CollectorOptions): Collector {
-  const { enqueueCalls, sources, log, events, timeouts } = options
+  const { enqueueCalls, sources, log, events, timeouts, maxPendingBytes } = options
   const now = options.now ?? (() => performance.now())
-  const server = createServer(log, enqueueCalls ? HINT : WORKER_HINT, timeouts)
+  const server = createServer(log, enqueueCalls ? HINT : WORKER_HINT, { timeouts })
   const parts: CallRoutesParts | undefined = enqueueCalls && {
     enqueueCalls,
     events,
     credentials: credentialsOf(sources),
     buckets: bucketsOf(sources, new Map(), now),
+    pending: new PendingBytes(maxPendingBytes),
   }
   if (parts) addCallRoutes(server.app, parts)
   return {

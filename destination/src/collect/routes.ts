@@ -5,6 +5,7 @@ import { basicUser, type Credentials } from './credentials.js'
 import { MAX_BATCH_BYTES, MAX_CALL_BYTES } from './limits.js'
 import { parseBody, type Fields } from '../http/json-body.js'
 import { readBody } from '../http/read-body.js'
+import type { PendingBytes } from './pending-bytes.js'
 import type { Buckets } from './rate-limit.js'
 import { receiveCalls } from './receive.js'
 import { JSON_TYPE, Refusal, toRefusal, type Rejected } from '../http/refusal.js'
@@ -29,7 +30,12 @@ export interface CallRoutesParts {
   credentials: Credentials
   /** The rate limits of the current settings. A reload replaces them. */
   buckets: Buckets
+  /** The bytes that wait for a commit. */
+  pending: PendingBytes
 }
+
+/** The paths of batches. Segment's clients for Ruby and Java use the second one by default. */
+const BATCH_PATHS = ['/v1/batch', '/v1/import']
 
 const SUCCESS = '{"success":true}'
 
@@ -45,7 +51,9 @@ export function addCallRoutes(app: FastifyInstance, parts: CallRoutesParts): voi
       delete request.raw.headers['content-type']
       next()
     })
-    routes.post('/v1/batch', (request, reply) => answer(parts, undefined, request, reply))
+    for (const path of BATCH_PATHS) {
+      routes.post(path, (request, reply) => answer(parts, undefined, request, reply))
+    }
     for (const type of CALL_TYPES) {
       routes.post(`/v1/${type}`, (request, reply) => answer(parts, type, request, reply))
     }
@@ -65,13 +73,15 @@ async function answer(
   try {
     const user = basicUser(request.headers.authorization)
     if (user !== undefined) source = sourceOf(user, parts.credentials)
-    checkRate(parts, source, 1) // before the body is read, so that a source over its limit costs little
+    checkRate(parts, source, 1) // both checks before the body is read, so that a refused request costs little
+    parts.pending.check()
     const bytes = await readBody(request.raw, type === undefined ? MAX_BATCH_BYTES : MAX_CALL_BYTES)
     const body = parseBody(bytes)
     if (user === undefined) source = sourceOf(keyWithin(body), parts.credentials)
     const { calls, rejected } = receiveCalls(body, bytes.length, type, Date.now())
     for (const { code } of rejected) events.callsCounted(source, code, 1)
-    await accept(parts, source, calls, request.headers['traceparent'] as string | undefined)
+    const traceParent = request.headers['traceparent'] as string | undefined
+    await accept(parts, source, { calls, bytes: bytes.length }, traceParent)
     events.requestAnswered(source, rejected.length === 0 ? 'ok' : 'partly')
     reply.header('content-type', JSON_TYPE)
     return await reply.send(rejected.length === 0 ? SUCCESS : partly(rejected))
@@ -86,14 +96,16 @@ async function answer(
 async function accept(
   parts: CallRoutesParts,
   source: string,
-  calls: Call[],
+  { calls, bytes }: { calls: Call[]; bytes: number },
   traceParent: string | undefined,
 ): Promise<void> {
-  const { enqueueCalls, events, buckets } = parts
+  const { enqueueCalls, events, buckets, pending } = parts
   try {
     checkRate(parts, source, calls.length)
-    buckets.get(source)?.take(calls.length)
-    await enqueueCalls(source, calls, traceParent)
+    await pending.during(bytes, () => {
+      buckets.get(source)?.take(calls.length)
+      return enqueueCalls(source, calls, traceParent)
+    })
   } catch (error) {
     events.callsNotAccepted(error)
     events.callsCounted(source, toRefusal(error).code, calls.length)

@@ -73,8 +73,7 @@ function deletionsOf(
     enabled
       .filter((destination) => destination.sources.includes(source))
       .map(({ name: destination }) => ({
-        // Each source has its own id. Receivers would otherwise drop the second delete as a duplicate.
-        messageId: `delete-${hash('sha256', JSON.stringify([userId, source, round])).slice(0, 32)}`,
+        messageId: deletionId(userId, source, round),
         source,
         destination,
         type: 'delete' as const,
@@ -82,4 +81,15 @@ function deletionsOf(
         body,
       })),
   )
+}
+
+/**
+ * Makes the message id of a delete. Each source has its own id: receivers would otherwise drop the second delete as a
+ * duplicate.
+ *
+ * The id has 135 characters, and the collector refuses ids of more than 100. A client that knows a user id can therefore
+ * not use the id of the delete first, so that the store or a receiver takes the delete for a duplicate.
+ */
+function deletionId(userId: string, source: string, round: string): string {
+  return `delete-${hash('sha512', JSON.stringify([userId, source, round]))}`
 }

@@ -82,15 +82,7 @@ export class RejectedCall extends Error {
 export function toRefusal(error: unknown): Refusal {
   if (error instanceof Refusal) return error
   if (error instanceof StoreError) {
-    const why = error.code === 'full' ? 'The store is full' : 'The store cannot write'
-    // A random delay, so that clients that were refused together do not all retry at the same moment.
-    const headers = { 'Retry-After': String(randomInt(1, 6)) }
-    return new Refusal(
-      503,
-      'store_unavailable',
-      `${why}. The request was not accepted. Send it again later.`,
-      headers,
-    )
+    return storeUnavailable(error.code === 'full' ? 'The store is full' : 'The store cannot write')
   }
   const { statusCode = 500, message } = error as { statusCode?: number; message?: string }
   if (statusCode < 500) return new Refusal(statusCode, 'bad_request', message ?? 'Bad request')
@@ -99,6 +91,14 @@ export function toRefusal(error: unknown): Refusal {
     'internal_error',
     'An internal error occurred. The log of the destination has the details. Send the request again.',
   )
+}
+
+/** The answer if calls cannot be stored now. `why` is the start of its message, without a full stop. */
+export function storeUnavailable(why: string): Refusal {
+  const message = `${why}. The request was not accepted. Send it again later.`
+  // A random delay, so that clients that were refused together do not all retry at the same moment.
+  const headers = { 'Retry-After': String(randomInt(1, 6)) }
+  return new Refusal(503, 'store_unavailable', message, headers)
 }
 
 const MAX_SHOWN = 40

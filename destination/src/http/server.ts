@@ -1,6 +1,7 @@
-import type { IncomingMessage } from 'node:http'
+import type { IncomingMessage, Server as HttpServer } from 'node:http'
 import type { Socket } from 'node:net'
 import { fastify, type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify'
+import { connectionLimit } from './connection-limit.js'
 import { drain } from './read-body.js'
 import { JSON_TYPE, Refusal, toRefusal } from './refusal.js'
 
@@ -39,6 +40,14 @@ export interface Timeouts {
   checkMs: number
 }
 
+/** What clients may take from a server. */
+export interface ServerLimits {
+  /** @defaultValue 10 s for the headers, 30 s for the whole request */
+  timeouts?: Timeouts | undefined
+  /** @defaultValue half of the files that the process may open */
+  maxConnections?: number
+}
+
 const TIMEOUTS: Timeouts = {
   headersMs: 10_000,
   requestMs: 30_000, // a phone with 20 KB/s needs 25 s for 500 KB
@@ -54,6 +63,15 @@ const MAX_HEADER_BYTES = 16_384
  */
 const KEEP_ALIVE_MS = 72_000
 
+/**
+ * How long a client has to read the answer and to close, after a request that is not valid HTTP or too slow. Then the
+ * connection is destroyed: a client that keeps its side open would occupy a file descriptor for ever.
+ */
+const LINGER_MS = 1_000
+
+/** The log has at most one warning about refused connections in this time. */
+const WARN_MS = 60_000
+
 /** Half of the 10 s in which the process must end. */
 const CLOSE_MS = 5_000
 
@@ -62,7 +80,11 @@ const CLOSE_MS = 5_000
  *
  * @param hint - What a 404 answer says about the routes that exist.
  */
-export function createServer(log: ServerLog, hint: string, timeouts = TIMEOUTS): Server {
+export function createServer(
+  log: ServerLog,
+  hint: string,
+  { timeouts = TIMEOUTS, maxConnections = connectionLimit() }: ServerLimits = {},
+): Server {
   let isClosing = false
   const app = fastify({
     requestTimeout: timeouts.requestMs,
@@ -80,6 +102,7 @@ export function createServer(log: ServerLog, hint: string, timeouts = TIMEOUTS):
       refuse(reply, toRefusal(error))
     },
   })
+  if (maxConnections !== undefined) limitConnections(app.server, maxConnections, log)
   app.addHook('onSend', (_request, reply, _payload, done) => {
     if (isClosing) reply.header('connection', 'close')
     done()
@@ -104,6 +127,30 @@ export function createServer(log: ServerLog, hint: string, timeouts = TIMEOUTS):
       }
     },
   }
+}
+
+/**
+ * Refuses the connections above a limit, and makes room for the next one: the oldest connection that has not sent the
+ * headers of a request is destroyed. If there is none, those between two requests are closed. Clients that keep their
+ * connections and use them are therefore not affected by others that say nothing.
+ */
+function limitConnections(server: HttpServer, maxConnections: number, log: ServerLog): void {
+  let quietUntil = 0
+  const silent = new Set<Socket>()
+  server.maxConnections = maxConnections
+  server.on('connection', (socket) => {
+    silent.add(socket)
+    socket.once('close', () => silent.delete(socket))
+  })
+  server.on('request', ({ socket }) => silent.delete(socket))
+  server.on('drop', () => {
+    const [oldest] = silent
+    if (oldest) oldest.destroy()
+    else server.closeIdleConnections()
+    if (performance.now() < quietUntil) return
+    quietUntil = performance.now() + WARN_MS
+    log.warn({ maxConnections }, 'refused a connection: the other files are for deliveries')
+  })
 }
 
 /**
@@ -171,6 +218,7 @@ export function allowSlowBody(request: IncomingMessage, idleMs: number): void {
 
 function answerBrokenHttp(error: NodeJS.ErrnoException, socket: Socket): void {
   if (error.code === 'ERR_HTTP_REQUEST_TIMEOUT' && slowConnections.has(socket)) return
+  if (socket.writableEnded) return // it was answered, and is destroyed soon
   if (!socket.writable || error.code === 'ECONNRESET') {
     socket.destroy()
     return
@@ -182,4 +230,8 @@ function answerBrokenHttp(error: NodeJS.ErrnoException, socket: Socket): void {
     `HTTP/1.1 ${status}\r\nContent-Type: ${JSON_TYPE}\r\n` +
       `Content-Length: ${Buffer.byteLength(body)}\r\nConnection: close\r\n\r\n${body}`,
   )
+  const destroy = setTimeout(() => socket.destroy(), LINGER_MS)
+  socket.once('close', () => {
+    clearTimeout(destroy)
+  })
 }

@@ -14,10 +14,8 @@ export interface Status {
   version: string
   startedAt: number
   now: number
-  /** Whether this request came with the right admin token. */
+  /** Whether this client may replay. It may if the settings have an admin token, because it then needed the token to read. */
   canWrite: boolean
-  /** Whether the settings have an admin token. */
-  hasToken: boolean
   store: 'postgres' | 'sqlite'
   role: string
   retentionMs: number
@@ -129,7 +127,7 @@ export interface ShownTrace extends Trace {
 /** One attempt of a {@link ShownTrace}. */
 export type ShownAttempt = ShownTrace['attempts'][number]
 
-/** `GET /v1/admin/messages/:messageId` */
+/** `GET /v1/admin/messages?messageId=` and `GET /v1/admin/messages/:messageId` */
 export interface ShownMessage {
   deliveries: ShownTrace[]
 }

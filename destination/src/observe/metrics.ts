@@ -311,6 +311,16 @@ function summed(samples: readonly Sample[]): Sample[] {
 let ofProcess: Registry | undefined
 
 /**
+ * Gauges of prom-client with the ending of counters, which `promtool check metrics` refuses. They are the sums of
+ * `nodejs_active_handles` and so on.
+ */
+const MISNAMED = [
+  'nodejs_active_handles_total',
+  'nodejs_active_requests_total',
+  'nodejs_active_resources_total',
+]
+
+/**
  * The metrics of the process: event loop, memory, garbage collection, CPU. The process has one registry for them, because
  * their collection can't be stopped.
  */
@@ -318,6 +328,7 @@ function processRegistry(): Registry {
   if (!ofProcess) {
     ofProcess = new Registry()
     collectDefaultMetrics({ register: ofProcess })
+    for (const name of MISNAMED) ofProcess.removeSingleMetric(name)
   }
   return ofProcess
 }

@@ -2,6 +2,7 @@ import { hash, timingSafeEqual } from 'node:crypto'
 import { BlockList, isIP } from 'node:net'
 import type { IncomingMessage } from 'node:http'
 import { Refusal } from '../http/refusal.js'
+import type { Settings } from '../settings/settings.js'
 
 /**
  * Requires the admin token as a bearer token in `Authorization` (RFC 6750, 2.1). Digests are compared in constant time, so
@@ -32,31 +33,47 @@ export function checkToken(request: IncomingMessage, adminToken: string | undefi
   }
 }
 
-/** Whether a request has the admin token. */
-export function hasToken(request: IncomingMessage, adminToken: string | undefined): boolean {
-  try {
-    checkToken(request, adminToken)
-    return true
-  } catch {
-    return false
-  }
+/** Which requests may read. */
+export interface ReadAccess {
+  /** The token from the current settings. */
+  adminToken: () => string | undefined
+  /** Whether the operator's routes have a listener of their own, on a loopback address. */
+  isKeptLocal: boolean
 }
 
 /**
- * Allows a request that reads if it comes from this machine or has the admin token. The answers contain personal data.
+ * Allows a request that reads. The answers contain personal data, or show who the customers are.
  *
- * @param isKeptLocal - Whether the listening address is a loopback address. Only somebody with access to this machine can
- * set up a proxy or a tunnel to it, so its requests count as local.
+ * With a token in the settings, every request needs it. Without one, the request must arrive at a loopback listener that
+ * only has the operator's routes. At the listener of the collector the address of the client proves nothing: a proxy on
+ * the same machine that forwards calls may forward these requests too, and may add no header that shows it (nginx adds
+ * none by default).
+ *
  * @throws {@link Refusal} as {@link checkToken} does.
  */
-export function checkReader(
-  request: IncomingMessage,
-  adminToken: string | undefined,
-  isKeptLocal: boolean,
-): void {
-  if ((isKeptLocal || isLocal(request)) && isNamedLocal(request)) return
-  checkToken(request, adminToken)
+export function checkReader(request: IncomingMessage, access: ReadAccess): void {
+  const adminToken = access.adminToken()
+  if (adminToken !== undefined) {
+    checkToken(request, adminToken)
+    return
+  }
+  if (access.isKeptLocal && isLocal(request) && isNamedLocal(request)) return
+  throw new Refusal(403, 'admin_disabled', CLOSED)
 }
+
+/** Whether the operator's routes have a listener of their own that only this machine can reach. */
+export function isKeptLocal({ adminListen }: Pick<Settings, 'adminListen'>): boolean {
+  return adminListen !== undefined && isLoopback(adminListen.host)
+}
+
+/** Whether the operator's routes refuse every request, because the settings do not say who may read. */
+export function isClosed(settings: Pick<Settings, 'adminListen' | 'adminToken'>): boolean {
+  return settings.adminToken === undefined && !isKeptLocal(settings)
+}
+
+const CLOSED =
+  'The settings have no "adminToken". Set one and reload the settings. Or set "adminListen" to a loopback address, such as ' +
+  '127.0.0.1:3301, restart, and open that address on the machine itself, not through a proxy.'
 
 /**
  * Whether the `Host` of a request is an IP address or localhost. This stops DNS rebinding: a website can point its own name
@@ -67,13 +84,6 @@ function isNamedLocal({ headers: { host = '' } }: IncomingMessage): boolean {
   return name === 'localhost' || isIP(name.replace(/^\[(.*)\]$/, '$1')) !== 0
 }
 
-/** Whether only this machine can reach a server that listens on the host. */
-export function isLoopback(host: string): boolean {
-  const version = isIP(host)
-  if (version === 0) return host.toLowerCase() === 'localhost'
-  return LOOPBACK.check(host, version === 6 ? 'ipv6' : 'ipv4')
-}
-
 function digest(token: string): Buffer {
   return hash('sha256', token, 'buffer')
 }
@@ -82,16 +92,27 @@ function unauthorized(code: 'no_admin_token' | 'wrong_admin_token', message: str
   return new Refusal(401, code, message, { 'WWW-Authenticate': 'Bearer realm="hookline"' })
 }
 
+/** Whether a host or an address is this machine, and cannot be reached from elsewhere. */
+function isLoopback(host: string): boolean {
+  const version = isIP(host)
+  if (version === 0) return host.toLowerCase() === 'localhost'
+  return LOOPBACK.check(host, version === 6 ? 'ipv6' : 'ipv4')
+}
+
 const LOOPBACK = new BlockList()
 LOOPBACK.addSubnet('127.0.0.0', 8)
 LOOPBACK.addAddress('::1', 'ipv6')
 
 /** Headers that proxies add. With one of them, the remote address is the proxy's and not the client's. */
-const PROXY_HEADERS = ['forwarded', 'x-forwarded-for', 'x-real-ip', 'via']
+const PROXY_HEADERS = ['forwarded', 'x-forwarded-for', 'x-forwarded-host', 'x-real-ip', 'via']
 
-/** Whether a request was made on this machine. A request that a local proxy forwards does not count. */
-export function isLocal({ socket, headers }: IncomingMessage): boolean {
-  const { remoteAddress = '', remoteFamily } = socket
-  if (PROXY_HEADERS.some((name) => headers[name] !== undefined)) return false
-  return LOOPBACK.check(remoteAddress, remoteFamily === 'IPv6' ? 'ipv6' : 'ipv4')
+/**
+ * Whether a request was made on this machine. A request that a local proxy forwards does not count. HTTP/1.0 is a sign of a
+ * proxy as well: nginx uses it by default, and browsers and scrapers do not.
+ */
+export function isLocal({ socket, headers, httpVersion }: IncomingMessage): boolean {
+  if (httpVersion === '1.0' || PROXY_HEADERS.some((name) => headers[name] !== undefined)) {
+    return false
+  }
+  return isLoopback(socket.remoteAddress ?? '')
 }

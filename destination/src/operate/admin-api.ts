@@ -11,24 +11,24 @@ import { addStreamRoute } from './stream-route.js'
 export interface AdminApiParts extends Omit<ReadRoutesParts, 'store'>, Omit<ReplayParts, 'store'> {
   store: ReadRoutesParts['store'] & ReplayParts['store']
   feed: Feed
-  /** Whether it listens on a loopback address. */
+  /** Whether it has a listener of its own, on a loopback address. */
   isKeptLocal: boolean
   log: ServerLog
 }
 
 /**
- * Adds `/v1/admin`, which the page and the command line use. Requests from this machine may read without the admin token.
- * Every change needs the token.
+ * Adds `/v1/admin`, which the page and the command line use. {@link checkReader} says who may read. Every change needs the
+ * admin token.
  */
 export function addAdminApi(app: FastifyInstance, parts: AdminApiParts): void {
   const { feed, settings, isKeptLocal, log } = parts
+  const adminToken = () => settings().adminToken
   void app.register(
     (routes, _options, done) => {
       routes.addHook('onRequest', (request, reply, next) => {
-        const { adminToken } = settings()
         reply.header('cache-control', 'no-store')
-        if (request.method === 'GET') checkReader(request.raw, adminToken, isKeptLocal)
-        else checkToken(request.raw, adminToken)
+        if (request.method === 'GET') checkReader(request.raw, { adminToken, isKeptLocal })
+        else checkToken(request.raw, adminToken())
         next()
       })
       routes.setErrorHandler(errorHandler(log, refuse))

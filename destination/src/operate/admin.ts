@@ -17,11 +17,11 @@ export interface AdminParts extends AdminApiParts {
 
 /** Adds all routes for the operator: the page, the metrics, the admin API, and the routes for audiences and deletions. */
 export function addAdmin(app: FastifyInstance, parts: AdminParts): void {
-  const { store, dispatcher, enqueue, settings, metrics } = parts
+  const { store, dispatcher, enqueue, settings, metrics, isKeptLocal } = parts
   const adminToken = () => settings().adminToken
   const destinations = () => settings().destinations
   addPageRoutes(app)
-  addMetricsRoute(app, { metrics, adminToken })
+  addMetricsRoute(app, { metrics, adminToken, isKeptLocal })
   addActRoutes(app, {
     adminToken,
     syncAudience: createSyncAudience({ store, dispatcher, destinations, now: Date.now }),

@@ -52,6 +52,14 @@ export function readId(params: Given): DeliveryId {
   return count(params, 'id', 1, Number.MAX_SAFE_INTEGER) as DeliveryId
 }
 
+/** @throws {@link Refusal} */
+export function readMessageId(query: Given): string {
+  checkNames(query, ['messageId'])
+  const { messageId } = texts(query, ['messageId'])
+  if (messageId === undefined) throw invalid('messageId', 'a single string', messageId)
+  return messageId
+}
+
 /** What to replay. */
 export interface ReplayParameters {
   which: { ids: DeliveryId[] } | { filter: Filter }

@@ -12,8 +12,7 @@ import { withoutQuery } from '../model/shown-url.js'
 import { BUCKET_MS, MAX_BUCKETS } from '../observe/history.js'
 import type { ReadPort } from '../store/store.js'
 import { version } from '../version.js'
-import { hasToken } from './access.js'
-import { readId, readList, readMinutes, type ListParameters } from './parameters.js'
+import { readId, readList, readMessageId, readMinutes, type ListParameters } from './parameters.js'
 import { shownTrace } from './shown-trace.js'
 import { statusOf, type StatusParts } from './status.js'
 
@@ -32,14 +31,12 @@ export function addReadRoutes(routes: FastifyInstance, parts: ReadRoutesParts): 
   const { store } = parts
   const startedAt = Date.now()
 
-  routes.get('/status', async (request): Promise<Status> => {
-    const { adminToken } = parts.settings()
+  routes.get('/status', async (): Promise<Status> => {
     return {
       version,
       startedAt,
       now: Date.now(),
-      canWrite: hasToken(request.raw, adminToken),
-      hasToken: adminToken !== undefined,
+      canWrite: parts.settings().adminToken !== undefined,
       ...(await statusOf(parts)),
     }
   })
@@ -52,6 +49,8 @@ export function addReadRoutes(routes: FastifyInstance, parts: ReadRoutesParts): 
     const { messageId } = request.params as { messageId: string }
     return getMessage(store, messageId)
   })
+  // Every client that follows the URL standard resolves the ids "." and ".." in a path, even if they are encoded.
+  routes.get('/messages', (request) => getMessage(store, readMessageId(request.query as Given)))
 }
 
 function historyOf({ queues, history }: ReadRoutesParts, minutes: number): EndpointHistories {

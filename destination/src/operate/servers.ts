@@ -1,7 +1,7 @@
 import { createServer, type Server, type ServerLog } from '../http/server.js'
 import { addReadinessRoutes, type Readiness } from '../observe/readiness.js'
 import type { Settings } from '../settings/settings.js'
-import { isLoopback } from './access.js'
+import { isClosed, isKeptLocal } from './access.js'
 import { addAdmin, type AdminParts } from './admin.js'
 
 /** The servers of a destination: the collector's, and the operator's if the settings have `adminListen`. */
@@ -15,22 +15,29 @@ export interface Servers {
 const ADMIN_HINT =
   'This is the address for the operator (adminListen). Send calls to the address of the collector (listen).'
 
+/** The operator's browsers and scrapers are few. These come out of the half of the files that is not the collector's. */
+const LIMITS = { maxConnections: 64 }
+
+const CLOSED =
+  'the page, /metrics and the admin API are closed: set adminToken, or set adminListen to a loopback address'
+
 /** Adds the routes for load balancers to all servers, and the operator's routes to the server that the settings choose. */
 export function createServers(
-  { listen, adminListen }: Settings,
+  settings: Settings,
   collector: Server,
   readiness: Readiness,
   parts: Omit<AdminParts, 'isKeptLocal'> & { log: ServerLog },
 ): Servers {
-  const admin = adminListen ? createServer(parts.log, ADMIN_HINT) : collector
+  const { listen, adminListen } = settings
+  const admin = adminListen ? createServer(parts.log, ADMIN_HINT, LIMITS) : collector
   const servers = new Set([admin, collector])
   for (const { app } of servers) addReadinessRoutes(app, readiness)
-  const isKeptLocal = adminListen !== undefined && isLoopback(adminListen.host)
-  addAdmin(admin.app, { ...parts, isKeptLocal })
+  addAdmin(admin.app, { ...parts, isKeptLocal: isKeptLocal(settings) })
   return {
     listen: async () => {
       const adminUrl = adminListen && (await admin.listen(adminListen.host, adminListen.port))
       const url = await collector.listen(listen.host, listen.port)
+      if (isClosed(settings)) parts.log.warn({}, CLOSED)
       return { url, adminUrl: adminUrl ?? url }
     },
     close: async () => {

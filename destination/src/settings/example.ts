@@ -1,10 +1,11 @@
 /**
  * Complete settings to start with. They forward to `hookline-destination listen`, which listens on port 4000 of this
- * machine by default.
+ * machine by default. The page has a loopback address of its own, so that it needs no token.
  */
 export function exampleSettings(writeKey: string, sharedSecret: string): string {
   return `{
   "listen": "127.0.0.1:3300",
+  "adminListen": "127.0.0.1:3301",
   "sources": [{ "name": "web", "writeKey": "${writeKey}" }],
   "destinations": [
     {

@@ -49,6 +49,16 @@ describe('trace', () => {
     expect(JSON.parse(json.stdout)).toMatchObject({ deliveries: [{ state: 'dead' }] })
   })
 
+  test.each(['.', '..', 'a/../b', '%2e', '?', '#'])(
+    'finds a message whose id means something in a path: %s',
+    async (id) => {
+      const { cli } = await withDead(id)
+      const { code, stdout } = await cli('trace', id, '--json')
+      expect(code).toBe(0)
+      expect(JSON.parse(stdout)).toMatchObject({ deliveries: [{ messageId: id }] })
+    },
+  )
+
   test('of what is not known is 1', async () => {
     const { cli } = await withDead()
     expect(await cli('trace', 'none')).toMatchObject({

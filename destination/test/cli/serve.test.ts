@@ -168,7 +168,10 @@ describe.concurrent('serve', () => {
     const first = await run(['serve', '--init', '--check', '--json'], { folder })
     expect(first.code).toBe(0)
     expect(first.stderr).toMatch(/^Wrote hookline\.config\.json/)
-    expect(JSON.parse(first.stdout)).toMatchObject({ ok: true, settings: { sources: ['web'] } })
+    expect(JSON.parse(first.stdout)).toMatchObject({
+      ok: true,
+      settings: { sources: ['web'], admin: false, adminListen: '127.0.0.1:3301' },
+    })
     expect(statSync(file(folder)).mode & 0o777).toBe(0o600)
     const written = readFileSync(file(folder), 'utf8')
     expect(written).toMatch(/"writeKey": "[\da-f]{32}"[^]*"sharedSecret": "[\da-f]{32}"/)

@@ -218,3 +218,55 @@ test('curl hears why it was refused', async () => {
   ])
   expect(stdout).toMatch(/^\{"success":false,"code":"no_write_key",.* 401$/)
 })
+
+// The requests of the default settings of these clients, by their sources: analytics-ruby 2.5 (`transport.rb`) and
+// analytics-java 3.5 (`SegmentService.java`, `Batch.java`).
+test.each([
+  [
+    "Segment's client for Ruby",
+    { 'Content-Type': 'application/json', Accept: 'application/json' },
+    {
+      sentAt: new Date().toISOString(),
+      batch: [
+        {
+          type: 'track',
+          event: 'Order Completed',
+          anonymousId: 'a',
+          properties: { total: 1.5 },
+          messageId: '5a5a5a5a-0000-4000-8000-000000000001',
+          timestamp: PAST.toISOString(),
+          context: { library: { name: 'analytics-ruby', version: '2.5.0' } },
+        },
+      ],
+    },
+  ],
+  [
+    "Segment's client for Java",
+    { 'Content-Type': 'application/json; charset=UTF-8' },
+    {
+      batch: [
+        {
+          type: 'track',
+          event: 'Order Completed',
+          anonymousId: 'a',
+          properties: { total: 1.5 },
+          messageId: '5a5a5a5a-0000-4000-8000-000000000002',
+          timestamp: PAST.toISOString(),
+        },
+      ],
+      sentAt: new Date().toISOString(),
+      context: { library: { name: 'analytics-java', version: '3.5.0' } },
+      sequence: 1,
+      writeKey: KEY,
+    },
+  ],
+])('%s, which posts to /v1/import', async (_client, headers, body) => {
+  const started = await startCollector()
+  const response = await fetch(`${started.url}/v1/import`, {
+    method: 'POST',
+    headers: { ...headers, Authorization: `Basic ${btoa(`${KEY}:`)}` },
+    body: JSON.stringify(body),
+  })
+  expect([response.status, await response.json()]).toEqual([200, { success: true }])
+  expect(callsOf(started)).toEqual({ track })
+})

@@ -332,7 +332,7 @@ describe('a request is refused', () => {
   test.each([
     ['GET', '/v1/batch', 405, 'method_not_allowed', '/v1/batch accepts POST; got GET.'],
     ['PUT', '/v1/track?x=1', 405, 'method_not_allowed', '/v1/track accepts POST; got PUT.'],
-    ['POST', '/v1/import', 404, 'not_found', 'There is no route /v1/import.'],
+    ['POST', '/v1/t', 404, 'not_found', 'There is no route /v1/t.'],
     ['GET', '/', 404, 'not_found', 'There is no route /.'],
     ['POST', '/v1/%zz', 400, 'bad_request', "'/v1/%zz' is not a valid url component"],
   ])('%s %s: %j %s', async (method, path, status, code, message) => {

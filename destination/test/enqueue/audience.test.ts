@@ -209,7 +209,7 @@ describe('an audience', () => {
 test('a list may take longer than other requests, as long as it comes', async () => {
   const nothing = () => undefined
   const timeouts = { headersMs: 100, requestMs: 200, checkMs: 20 }
-  const server = createServer({ warn: nothing, error: nothing }, '', timeouts)
+  const server = createServer({ warn: nothing, error: nothing }, '', { timeouts })
   const listed: string[] = []
   addActRoutes(server.app, {
     adminToken: () => ADMIN_TOKEN,

@@ -92,6 +92,21 @@ describe('a deletion', () => {
     expect(crm.received.map(({ event }) => event['type'])).toEqual(['delete', 'track', 'delete'])
   })
 
+  test('is sent even if a write key has been used to send a call with its message id first', async () => {
+    const known = await endpoint()
+    await deleteUser(await start(settingsFor([destination([known])])), { userId: 'u1' })
+    await known.has(1)
+    const id = String(known.received[0]?.headers['x-message-id'])
+
+    const crm = await endpoint()
+    const running = await start(settingsFor([destination([crm])]))
+    const refused = await post(running, [track(id, { userId: 'attacker' })])
+    expect(await refused.json()).toMatchObject({ code: 'all_rejected' })
+    expect(await deleteUser(running, { userId: 'u1' })).toMatchObject([200, { sent: 1 }])
+    await crm.has(1)
+    expect(crm.received[0]?.headers['x-message-id']).toBe(id)
+  })
+
   test('takes the user out of the audiences', async () => {
     const crm = await endpoint()
     const running = await start(settingsFor([destination([crm])]))

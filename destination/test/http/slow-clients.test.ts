@@ -8,8 +8,13 @@ const TIMEOUTS = { headersMs: 300, requestMs: 600, checkMs: 30 }
 const CALL = '{"userId":"u","event":"E"}'
 
 /** Sends `text` at once, and then repeats `dripping` byte by byte until the server closes the connection. */
-async function drip(port: number, text: string, dripping: string): Promise<string> {
-  const socket = connect(port, '127.0.0.1')
+async function drip(
+  port: number,
+  text: string,
+  dripping: string,
+  allowHalfOpen = false,
+): Promise<string> {
+  const socket = connect({ port, host: '127.0.0.1', allowHalfOpen })
   let answer = ''
   socket.on('data', (chunk: Buffer) => {
     answer += chunk.toString()
@@ -20,7 +25,7 @@ async function drip(port: number, text: string, dripping: string): Promise<strin
   const timer = setInterval(() => {
     socket.write(dripping[sent++ % dripping.length] ?? '')
   }, 10)
-  await once(socket, 'close')
+  await new Promise((resolve) => socket.once('close', resolve)) // also after an error
   clearInterval(timer)
   return answer
 }
@@ -55,6 +60,17 @@ describe('a client is hung up on', () => {
     expect(accepted).toEqual([])
   })
 })
+
+test.each([
+  ['that never ends its headers', 'POST /v1/track HTTP/1.1\r\nHost: a\r\n', 'X-A: b\r\n'],
+  ['that sends no HTTP', 'nonsense\r\n\r\n', 'x'],
+])(
+  'a client %s is hung up on, even if it keeps its side of the connection open',
+  async (_name, text, dripping) => {
+    const { port } = await startCollector({ timeouts: TIMEOUTS })
+    expect(await drip(port, text, dripping, true)).toMatch(/^HTTP\/1\.1 4/)
+  },
+)
 
 test('three hundred slow clients keep nobody else waiting', async () => {
   const { port, url } = await startCollector() // with the default timeouts

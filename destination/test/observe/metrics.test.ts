@@ -8,8 +8,10 @@ import { parseScrape } from './scrape.js'
 const scrape = async ({ url }: RunningDestination, headers = {}): Promise<Response> =>
   await fetch(`${url}/metrics`, { headers })
 
+const BEARER = { Authorization: `Bearer ${ADMIN_TOKEN}` }
+
 const samples = async (running: RunningDestination) =>
-  parseScrape(await (await scrape(running)).text())
+  parseScrape(await (await scrape(running, BEARER)).text())
 
 describe('the metrics', () => {
   test('tell what came, what was sent, and what waits', async () => {
@@ -47,7 +49,7 @@ describe('the metrics', () => {
       [`hookline_endpoint_requests{destination="well",endpoint="${well.url}"}`]: 0,
     }
     await expect.poll(async () => Object.fromEntries(await samples(running))).toMatchObject(wanted)
-    const text = await (await scrape(running)).text()
+    const text = await (await scrape(running, BEARER)).text()
     expect(text).not.toContain('hush')
     expect(
       (await samples(running)).get('hookline_oldest_pending_age_seconds{destination="ill"}'),
@@ -84,22 +86,33 @@ describe('the metrics', () => {
 const isOwn = (series: string) => series.startsWith('hookline_')
 
 describe('who reads them', () => {
-  test('needs no token on this machine, and one through a proxy', async () => {
+  test('needs the token of the settings, on this machine too', async () => {
     const running = await start(settingsFor([]))
-    expect((await scrape(running)).status).toBe(200)
-    const forwarded = { 'X-Forwarded-For': '203.0.113.7' }
-    const refused = await scrape(running, forwarded)
+    const refused = await scrape(running)
     expect([refused.status, await refused.json()]).toMatchObject([401, { code: 'no_admin_token' }])
+    const forwarded = { 'X-Forwarded-For': '203.0.113.7' }
+    expect((await scrape(running, forwarded)).status).toBe(401)
     const wrong = await scrape(running, { ...forwarded, Authorization: 'Bearer x' })
     expect([wrong.status, await wrong.json()]).toMatchObject([401, { code: 'wrong_admin_token' }])
-    const authorized = { ...forwarded, Authorization: `Bearer ${ADMIN_TOKEN}` }
-    expect((await scrape(running, authorized)).status).toBe(200)
+    expect((await scrape(running, { ...forwarded, ...BEARER })).status).toBe(200)
   })
 
   test('without a token in the settings is told so', async () => {
     const running = await start(settingsFor([], { adminToken: undefined }))
-    const refused = await scrape(running, { Via: '1.1 proxy' })
-    expect([refused.status, await refused.json()]).toMatchObject([403, { code: 'admin_disabled' }])
+    for (const headers of [{}, { Via: '1.1 proxy' }]) {
+      const refused = await scrape(running, headers)
+      expect([refused.status, await refused.json()]).toMatchObject([
+        403,
+        { code: 'admin_disabled' },
+      ])
+    }
+  })
+
+  test('needs none at a loopback address of the operator, if the settings have none', async () => {
+    const adminListen = { host: '127.0.0.1', port: 0 }
+    const running = await start(settingsFor([], { adminToken: undefined, adminListen }))
+    expect((await scrape({ ...running, url: running.adminUrl })).status).toBe(200)
+    expect((await scrape(running)).status).toBe(404)
   })
 })
 
@@ -134,4 +147,36 @@ test('every metric of the dashboard and of the readme is there, and each that is
   const used = queries.flatMap((query) => query.match(/\b(?:hookline|nodejs|process)_\w+/g) ?? [])
   expect(new Set(used).size).toBeGreaterThan(12)
   for (const name of used) expect(known, name).toContain(name)
+})
+
+describe('the names of the metrics', () => {
+  // The rules of `promtool check metrics`: https://prometheus.io/docs/practices/naming/
+  const UNITS =
+    /_(?:s|ms|us|ns|sec|secs|milliseconds|minutes|hours|days|kb|mb|gb|kilobytes|megabytes|percent|percentage)(?:_|$)/
+
+  test('follow the rules of Prometheus', async () => {
+    const crm = await endpoint()
+    const running = await start(settingsFor([destination([crm])]))
+    await post(running, [track('m1')])
+    await crm.has(1)
+    const text = await (await scrape(running, BEARER)).text()
+    const types = Array.from(
+      text.matchAll(/^# TYPE (\S+) (\S+)$/gm),
+      ([, name = '', type = '']) => ({
+        name,
+        type,
+      }),
+    )
+    expect(types.length).toBeGreaterThan(30)
+    const isWrong = ({ name, type }: { name: string; type: string }) =>
+      name.endsWith('_total') !== (type === 'counter') ||
+      /_(?:count|sum|bucket|info_total)$/.test(name) ||
+      !/^[a-z][a-z0-9_]*$/.test(name) ||
+      /(?:^|_)(?:counter|gauge|histogram|summary)(?:_|$)/.test(name) ||
+      UNITS.test(name)
+    expect(types.filter(isWrong)).toEqual([])
+    const helps = new Set(Array.from(text.matchAll(/^# HELP (\S+) \S/gm), ([, name]) => name))
+    expect(types.filter(({ name }) => !helps.has(name))).toEqual([])
+    expect(new Set(types.map(({ name }) => name)).size).toBe(types.length)
+  })
 })

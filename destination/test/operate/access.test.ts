@@ -1,11 +1,12 @@
 import type { IncomingMessage } from 'node:http'
 import { describe, expect, test } from 'vitest'
-import { checkToken, isLocal } from '../../src/operate/access.js'
-import { ADMIN_TOKEN, destination, endpoint, settingsFor, start } from '../run.js'
+import { checkToken, isClosed, isLocal } from '../../src/operate/access.js'
+import { ADMIN_TOKEN, destination, endpoint, settingsFor, silent, start } from '../run.js'
 
-const asking = (headers: object, remoteAddress = '203.0.113.7') => {
+const asking = (headers: object, remoteAddress = '203.0.113.7', httpVersion = '1.1') => {
   const remoteFamily = remoteAddress.includes(':') ? 'IPv6' : 'IPv4'
-  return { headers, socket: { remoteAddress, remoteFamily } } as unknown as IncomingMessage
+  const socket = { remoteAddress, remoteFamily }
+  return { headers, socket, httpVersion } as unknown as IncomingMessage
 }
 
 describe('the admin token', () => {
@@ -35,6 +36,28 @@ describe('the admin token', () => {
   })
 })
 
+describe('without a token the routes of the operator are closed', () => {
+  test.each([undefined, '0.0.0.0', '::', '10.0.0.1', 'hooks.example.com'])('at %s', (host) => {
+    const adminListen = host === undefined ? undefined : { host, port: 3301 }
+    expect(isClosed({ adminToken: undefined, adminListen })).toBe(true)
+    expect(isClosed({ adminToken: ADMIN_TOKEN, adminListen })).toBe(false)
+  })
+
+  test('and the log says so at the start', async () => {
+    const warnings: string[] = []
+    const log = { ...silent, warn: (_details: object, message: string) => warnings.push(message) }
+    await start(settingsFor([], { adminToken: undefined }), log)
+    await start(settingsFor([]), log)
+    expect(warnings).toEqual([
+      'the page, /metrics and the admin API are closed: set adminToken, or set adminListen to a loopback address',
+    ])
+  })
+
+  test.each(['127.0.0.1', '127.1.2.3', '::1', 'localhost'])('and not at %s', (host) => {
+    expect(isClosed({ adminToken: undefined, adminListen: { host, port: 3301 } })).toBe(false)
+  })
+})
+
 describe('a request is of this machine', () => {
   test.each(['127.0.0.1', '127.8.9.10', '::1', '::ffff:127.0.0.1'])('from %s', (address) => {
     expect(isLocal(asking({}, address))).toBe(true)
@@ -47,7 +70,11 @@ describe('a request is of this machine', () => {
     },
   )
 
-  test.each(['forwarded', 'x-forwarded-for', 'x-real-ip', 'via'])(
+  test('and not if it is of HTTP/1.0, as those that nginx forwards by default', () => {
+    expect(isLocal(asking({}, '127.0.0.1', '1.0'))).toBe(false)
+  })
+
+  test.each(['forwarded', 'x-forwarded-for', 'x-forwarded-host', 'x-real-ip', 'via'])(
     'and not if a proxy added %s',
     (header) => {
       expect(isLocal(asking({ [header]: 'x' }, '127.0.0.1'))).toBe(false)
@@ -60,7 +87,8 @@ describe('with an address of their own', () => {
     const adminListen = { host: '127.0.0.1', port: 0 }
     const crm = await endpoint()
     const running = await start(settingsFor([destination([crm])], { adminListen }))
-    const statusOf = async (url: string) => (await fetch(url)).status
+    const headers = { Authorization: `Bearer ${ADMIN_TOKEN}` }
+    const statusOf = async (url: string) => (await fetch(url, { headers })).status
     expect(running.adminUrl).not.toBe(running.url)
     expect(await statusOf(`${running.adminUrl}/metrics`)).toBe(200)
     expect(await statusOf(`${running.url}/metrics`)).toBe(404)

@@ -2,6 +2,7 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import type { Page } from 'playwright-core'
 import type { RunningDestination } from '../../src/destination.js'
+import type { Settings } from '../../src/settings/settings.js'
 import { startEndpoint, type Answer } from '../endpoint.js'
 import {
   ADMIN_TOKEN,
@@ -29,8 +30,14 @@ const VIEWS = [
   '#/nowhere',
 ]
 
+/** Settings with a page that needs no token, and may not replay. */
+const READ_ONLY = { adminToken: undefined, adminListen: { host: '127.0.0.1', port: 0 } }
+
+/** The errors that a browser reports until it has the token. */
+const NO_TOKEN = /status of 401/
+
 /** A destination that has lived: what was delivered, what was refused for good, what waits for one that is down. */
-async function lived(later: Later = withTheTest) {
+async function lived(changes: Partial<Settings> = {}, later: Later = withTheTest) {
   const answering = async (answer: Answer) => {
     const started = await startEndpoint([answer])
     later(() => started[Symbol.asyncDispose]())
@@ -46,7 +53,7 @@ async function lived(later: Later = withTheTest) {
         destination([refusing], { name: 'ads' }),
         destination([down], { name: 'warehouse' }),
       ],
-      {},
+      changes,
       later,
     ),
     undefined,
@@ -85,7 +92,7 @@ describe.skipIf(chromiumPath === undefined)('the page', () => {
   let shared: Awaited<ReturnType<typeof lived>>
   const cleanUps: (() => unknown)[] = []
   beforeAll(async () => {
-    shared = await lived((cleanUp) => cleanUps.push(cleanUp))
+    shared = await lived(READ_ONLY, (cleanUp) => cleanUps.push(cleanUp))
   })
   afterAll(async () => {
     for (const cleanUp of cleanUps.reverse()) await cleanUp()
@@ -97,13 +104,13 @@ describe.skipIf(chromiumPath === undefined)('the page', () => {
     const { host } = new URL(down.url)
     const sentence = page.locator('.sentence.bad', { hasText: 'warehouse:' })
     await sentence.filter({ hasText: `${host}/hook answers 503 since ` }).waitFor()
-    await sentence.filter({ hasText: /\d+ calls are waiting\./ }).waitFor()
+    await sentence.filter({ hasText: /\d+ calls are waiting/ }).waitFor()
     await sentence.getByRole('link').click()
     await page.getByText('503, server error').first().waitFor()
   })
 
   test('is no more worried once the endpoint is back', async () => {
-    const { running, down } = await lived()
+    const { running, down } = await lived(READ_ONLY)
     const page = await open(at(running, ''))
     await page.locator('.sentence.bad').first().waitFor()
     down.answer(204)
@@ -111,7 +118,7 @@ describe.skipIf(chromiumPath === undefined)('the page', () => {
   })
 
   test('shows how to send the first call where there was none, and then that it came', async () => {
-    const running = await start(settingsFor([destination([await endpoint()])]))
+    const running = await start(settingsFor([destination([await endpoint()])], READ_ONLY))
     const page = await open(at(running, ''))
     await page.getByRole('heading', { name: 'No call yet since the start' }).waitFor()
     await page.getByText('hookline-destination send track').waitFor()
@@ -121,12 +128,11 @@ describe.skipIf(chromiumPath === undefined)('the page', () => {
 
   test('sends dead letters again after the token, a dry run in words and a yes', async () => {
     const { running, refusing } = await lived()
-    const page = await open(at(running, '#/deliveries?state=dead&event=Signed%20Up'))
-    await expect.poll(() => rows(page).count()).toBe(12)
-    await page.getByRole('button', { name: 'Send all matching again …' }).click()
+    const page = await open(at(running, '#/deliveries?state=dead&event=Signed%20Up'), {}, NO_TOKEN)
     await enterToken(page, 'wrong')
     await page.getByText('This is not the admin token from the settings.').waitFor()
     await enterToken(page, ADMIN_TOKEN)
+    await expect.poll(() => rows(page).count()).toBe(12)
     await page.getByRole('button', { name: 'Replay allowed' }).waitFor()
     refusing.answer(204)
     await page.getByRole('button', { name: 'Send all matching again …' }).click()
@@ -143,8 +149,7 @@ describe.skipIf(chromiumPath === undefined)('the page', () => {
 
   test('sends the chosen ones alone again', async () => {
     const { running, refusing } = await lived()
-    const page = await open(at(running, '#/deliveries?state=dead'))
-    await page.getByRole('button', { name: 'Read-only' }).click()
+    const page = await open(at(running, '#/deliveries?state=dead'), {}, NO_TOKEN)
     await enterToken(page, ADMIN_TOKEN)
     await page.getByRole('checkbox', { name: /^Choose identify of u1/ }).check()
     await page.getByRole('button', { name: 'Send chosen again (1) …' }).click()
@@ -156,9 +161,8 @@ describe.skipIf(chromiumPath === undefined)('the page', () => {
   })
 
   test('changes its mind with Esc, and sends nothing', async () => {
-    const { running, refusing } = shared
-    const page = await open(at(running, '#/deliveries?state=dead'))
-    await page.getByRole('button', { name: 'Read-only' }).click()
+    const { running, refusing } = await lived()
+    const page = await open(at(running, '#/deliveries?state=dead'), {}, NO_TOKEN)
     await enterToken(page, ADMIN_TOKEN)
     await page.getByRole('button', { name: 'Send all again …' }).click()
     await page.getByText('14 dead letters would be sent again.').waitFor()
@@ -223,7 +227,7 @@ describe.skipIf(chromiumPath === undefined)('the page', () => {
   })
 
   test('stays usable under a storm: the list is bounded, however much comes at once', async () => {
-    const running = await start(settingsFor([destination([await endpoint()])]))
+    const running = await start(settingsFor([destination([await endpoint()])], READ_ONLY))
     const page = await open(running.adminUrl)
     const call = (i: number) => ({
       at: 0,
@@ -270,7 +274,7 @@ describe.skipIf(chromiumPath === undefined)('the page', () => {
   })
 
   test('keeps its look over a reload when it was chosen, and moves nothing for who wants that', async () => {
-    const running = await start(settingsFor([]))
+    const running = await start(settingsFor([], READ_ONLY))
     const page = await open(running.adminUrl, { colorScheme: 'light', reducedMotion: 'reduce' })
     const ground = () => page.evaluate<string>('getComputedStyle(document.body).backgroundColor')
     const light = await ground()
@@ -288,19 +292,31 @@ describe.skipIf(chromiumPath === undefined)('the page', () => {
     ).toBe(0)
   })
 
-  test('shows nothing of anybody without the token from another machine, and all with it', async () => {
-    const { running } = shared
-    // By a name: only who asks this machine by an address is known to be on it.
-    const { port } = new URL(running.adminUrl)
-    const url = `http://${NAME}:${port}/#/deliveries`
-    const page = await open(url, {}, /status of 401/)
+  test('shows nothing of anybody without the token, asks for it once, and shows nothing when it is forgotten', async () => {
+    const { running } = await lived()
+    const page = await open(at(running, '#/deliveries'), { reducedMotion: 'reduce' }, NO_TOKEN)
     await page.getByText('Calls contain personal data').waitFor()
     expect(await page.getByText('u1').count()).toBe(0)
+    expect(await barriers(page)).toEqual([])
     await enterToken(page, ADMIN_TOKEN)
     await rows(page).first().waitFor()
     await page.reload()
     await rows(page).first().waitFor()
     expect(await page.evaluate('localStorage.length')).toBe(0)
+    await page.getByRole('button', { name: 'Replay allowed' }).click()
+    await page.getByRole('button', { name: 'Forget the token' }).click()
+    await page.getByText('Calls contain personal data').waitFor()
+    expect(await rows(page).count()).toBe(0)
+  })
+
+  test('says how to open it if the settings have no token, and it is not at a loopback address of its own', async () => {
+    const running = await start(settingsFor([], { adminToken: undefined }))
+    const page = await open(running.adminUrl, {}, /status of 403/)
+    await page.getByText('The settings have no adminToken').waitFor()
+    const { port } = new URL(shared.running.adminUrl)
+    const byName = await open(`http://${NAME}:${port}/#/deliveries`, {}, /status of 403/)
+    await byName.getByText('The settings have no adminToken').waitFor()
+    expect(await byName.getByText('u1').count()).toBe(0)
   })
 
   test('shows what callers and endpoints write as text, wherever it stands', async () => {
@@ -320,7 +336,7 @@ describe.skipIf(chromiumPath === undefined)('the page', () => {
   })
 
   test('says so when the destination is gone, and goes on when it is back', async () => {
-    const running = await start(settingsFor([destination([await endpoint()])]))
+    const running = await start(settingsFor([destination([await endpoint()])], READ_ONLY))
     const page = await open(running.adminUrl, {}, /ERR_|Failed to load resource/)
     await page.getByRole('heading', { name: 'No call yet since the start' }).waitFor()
     await page.context().setOffline(true)
@@ -330,7 +346,7 @@ describe.skipIf(chromiumPath === undefined)('the page', () => {
   })
 
   test('says which delivery there is not', async () => {
-    const running = await start(settingsFor([]))
+    const running = await start(settingsFor([], READ_ONLY))
     const page = await open(at(running, '#/deliveries/77'), {}, /status of 404/)
     await page.getByRole('alert').filter({ hasText: '77' }).waitFor()
     await page.getByRole('link', { name: 'Show all deliveries' }).waitFor()

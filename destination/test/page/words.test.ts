@@ -42,7 +42,6 @@ const status = (changes: Partial<Status> = {}): Status => ({
   startedAt: NOW - 3_600_000,
   now: NOW,
   canWrite: false,
-  hasToken: true,
   store: 'sqlite',
   role: 'all',
   retentionMs: 0,

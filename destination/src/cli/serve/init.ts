@@ -34,4 +34,6 @@ forwarded to http://127.0.0.1:4000/. Run these commands in two other terminals, 
 
   npx hookline-destination listen
   npx hookline-destination send track --event 'Order Completed' --user u1
+
+http://127.0.0.1:3301/ shows what happens to each call.
 `

@@ -1,0 +1,60 @@
+import { expect, test } from 'vitest'
+import { StoreError } from '../../src/store/store-error.js'
+import { AUTHORIZATION, startCollector } from './start.js'
+
+const BODY = JSON.stringify({ userId: 'u', event: 'x'.repeat(960) })
+
+const send = (url: string, body = BODY) =>
+  fetch(`${url}/v1/track`, { method: 'POST', headers: { authorization: AUTHORIZATION }, body })
+
+/** A collector whose store stalls until `resume` is called. */
+async function stalled(maxPendingBytes: number) {
+  const started = await startCollector({ maxPendingBytes })
+  const waiting: ((error?: Error) => void)[] = []
+  started.accept = () =>
+    new Promise((resolve, reject) => {
+      waiting.push((error) => {
+        if (error) reject(error)
+        else resolve()
+      })
+    })
+  return { ...started, started, waiting }
+}
+
+test('a stalled store holds a limited number of bytes, and then the answer is 503 with Retry-After', async () => {
+  const { url, waiting, started } = await stalled(3 * BODY.length)
+  const first = [send(url), send(url)]
+  await expect.poll(() => waiting.length).toBe(2)
+  const refused = await send(url)
+  expect([refused.status, await refused.json()]).toMatchObject([
+    503,
+    {
+      code: 'store_unavailable',
+      message: 'The store is too slow. The request was not accepted. Send it again later.',
+    },
+  ])
+  expect(refused.headers.get('retry-after')).toMatch(/^[1-5]$/)
+  expect(waiting).toHaveLength(2)
+  expect(started.counted).toContain('web store_unavailable')
+
+  for (const resume of waiting) resume()
+  expect((await Promise.all(first)).map(({ status }) => status)).toEqual([200, 200])
+  started.accept = () => Promise.resolve()
+  expect((await send(url)).status).toBe(200)
+})
+
+test('what the store refuses counts no more', async () => {
+  const { url, waiting, started } = await stalled(2 * BODY.length)
+  const first = send(url)
+  await expect.poll(() => waiting.length).toBe(1)
+  waiting[0]?.(new StoreError('failed', 'the disk is gone'))
+  expect((await first).status).toBe(503)
+  started.accept = () => Promise.resolve()
+  expect((await send(url)).status).toBe(200)
+})
+
+test('a request that is larger than the limit is accepted if no other one waits', async () => {
+  const { url, started } = await stalled(10)
+  started.accept = () => Promise.resolve()
+  expect((await send(url)).status).toBe(200)
+})
