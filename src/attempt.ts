@@ -1,6 +1,6 @@
 import { fetch as crossFetch } from 'cross-fetch'
 import { createConnections } from './agent.js'
-import { describe } from './describe.js'
+import { describe, messageOf, readMessage } from './describe.js'
 import type { FetchInit, FetchResponse, Settings } from './options.js'
 import { startDeadline, zlib } from './runtime.js'
 import { version } from './version.js'
@@ -131,7 +131,8 @@ function readHead(response: FetchResponse): Head {
 }
 
 function toError(thrown: unknown): Error {
-  return thrown instanceof Error ? thrown : new Error(describe(thrown))
+  const isReadable = thrown instanceof Error && readMessage(thrown) !== undefined
+  return isReadable ? thrown : new Error(messageOf(thrown))
 }
 
 /** Codes of connections that broke, and of answers that could not be read, once the request was under way. */
@@ -140,7 +141,8 @@ const BROKEN =
 
 function failureOf(thrown: unknown): string | undefined {
   const { code, cause } = (thrown ?? {}) as { code?: unknown; cause?: { code?: unknown } | null }
-  return [code, cause?.code].find((each): each is string => BROKEN.test(String(each)))
+  return [code, cause?.code].find((each) => typeof each === 'string' && BROKEN.test(each)) as
+    string | undefined
 }
 
 /** Reads an answer's body. One that is too long is cut, and its request stopped: its connection is of no use. */
