@@ -93,7 +93,7 @@ export function createTransport(settings: Settings): Transport {
         controller.abort()
       }
       // The status is the answer; a body that breaks off or never ends takes nothing from it.
-      const body = await readText(response, head, stop).catch(() => {
+      const body = await readText(response, stop).catch(() => {
         stop()
         return ''
       })
@@ -145,24 +145,24 @@ function failureOf(thrown: unknown): string | undefined {
     string | undefined
 }
 
-/** Reads an answer's body. One that is too long is cut, and its request stopped: its connection is of no use. */
-async function readText(
-  response: FetchResponse,
-  { header }: Head,
-  stop: () => void,
-): Promise<string> {
+/**
+ * Reads an answer's body. One that is too long is cut, and its request stopped: its connection is of no use. Only the
+ * bytes that come are counted: the Content-Length of a compressed answer says nothing about its size.
+ */
+async function readText(response: FetchResponse, stop: () => void): Promise<string> {
   const { body } = response
-  const isShort = Number(header('content-length') ?? NaN) <= MAX_ANSWER_BYTES
-  if (isShort || !isAsyncIterable(body)) {
+  if (!isAsyncIterable(body)) {
     const text: unknown = await response.text()
     return typeof text === 'string' ? text : ''
   }
 
   const decoder = new TextDecoder()
   let text = ''
+  let bytes = 0
   for await (const chunk of body) {
     text += decoder.decode(chunk, { stream: true })
-    if (text.length <= MAX_ANSWER_BYTES) continue
+    bytes += chunk.byteLength
+    if (bytes <= MAX_ANSWER_BYTES) continue
     stop()
     break
   }

@@ -10,7 +10,7 @@ import type { DeliveredReport, FailedReport, Fields, Integrations, WireMessage }
 export interface FetchResponse {
   /** The HTTP status. */
   readonly status: number
-  /** Of these, `Retry-After`, `Content-Length` and `Location` are read. */
+  /** Of these, `Retry-After` and `Location` are read. */
   readonly headers: {
     /** A header's value, or null. */
     get(name: string): string | null
