@@ -14,7 +14,13 @@ export function recogniseAcrossBuilds(classes: Readonly<Record<string, Class>>):
       value(this: unknown, value: unknown): boolean {
         // An application's subclass inherits this method, but has instances of its own.
         if (this !== Class) return Function.prototype[Symbol.hasInstance].call(this, value)
-        return typeof value === 'object' && value !== null && symbol in value
+        if (typeof value !== 'object' || value === null) return false
+        try {
+          // Not `symbol in value`: a Proxy may claim to have every property.
+          return (value as Record<symbol, unknown>)[symbol] === true
+        } catch {
+          return false // a Proxy that throws, or is revoked
+        }
       },
     })
   }

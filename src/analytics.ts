@@ -3,7 +3,7 @@ import { createTransport, type Transport } from './attempt.js'
 import { ENVELOPE_BYTES } from './batch.js'
 import { BodySize } from './body-size.js'
 import { Books } from './books.js'
-import { describe } from './describe.js'
+import { describe, messageOf, readMessage } from './describe.js'
 import { complete, encode } from './encode.js'
 import type { Entry } from './entry.js'
 import { ClosedError, DroppedError, OptionError, SpoolError, ValidationError } from './errors.js'
@@ -640,9 +640,14 @@ function checkTimeout(method: string, timeout: unknown): number {
 }
 
 function toHooklineError(type: MessageType, thrown: unknown): HooklineError {
-  if (thrown instanceof HooklineError) return thrown
-  const why = thrown instanceof Error ? thrown.message : describe(thrown)
+  if (isOurs(thrown)) return thrown
+  const why = messageOf(thrown)
   return new ValidationError('message', `${type}() could not read its message: ${why}`, {
     cause: thrown,
   })
+}
+
+/** A Proxy can claim to be any error, and throw when it is read as one. */
+function isOurs(thrown: unknown): thrown is HooklineError {
+  return thrown instanceof HooklineError && readMessage(thrown) !== undefined
 }

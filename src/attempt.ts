@@ -1,6 +1,6 @@
 import { fetch as crossFetch } from 'cross-fetch'
 import { createConnections } from './agent.js'
-import { describe } from './describe.js'
+import { describe, messageOf, readMessage } from './describe.js'
 import type { FetchInit, FetchResponse, Settings } from './options.js'
 import { startDeadline, zlib } from './runtime.js'
 import { version } from './version.js'
@@ -93,7 +93,7 @@ export function createTransport(settings: Settings): Transport {
         controller.abort()
       }
       // The status is the answer; a body that breaks off or never ends takes nothing from it.
-      const body = await readText(response, head, stop).catch(() => {
+      const body = await readText(response, stop).catch(() => {
         stop()
         return ''
       })
@@ -131,7 +131,8 @@ function readHead(response: FetchResponse): Head {
 }
 
 function toError(thrown: unknown): Error {
-  return thrown instanceof Error ? thrown : new Error(describe(thrown))
+  const isReadable = thrown instanceof Error && readMessage(thrown) !== undefined
+  return isReadable ? thrown : new Error(messageOf(thrown))
 }
 
 /** Codes of connections that broke, and of answers that could not be read, once the request was under way. */
@@ -140,27 +141,28 @@ const BROKEN =
 
 function failureOf(thrown: unknown): string | undefined {
   const { code, cause } = (thrown ?? {}) as { code?: unknown; cause?: { code?: unknown } | null }
-  return [code, cause?.code].find((each): each is string => BROKEN.test(String(each)))
+  return [code, cause?.code].find((each) => typeof each === 'string' && BROKEN.test(each)) as
+    string | undefined
 }
 
-/** Reads an answer's body. One that is too long is cut, and its request stopped: its connection is of no use. */
-async function readText(
-  response: FetchResponse,
-  { header }: Head,
-  stop: () => void,
-): Promise<string> {
+/**
+ * Reads an answer's body. One that is too long is cut, and its request stopped: its connection is of no use. Only the
+ * bytes that come are counted: the Content-Length of a compressed answer says nothing about its size.
+ */
+async function readText(response: FetchResponse, stop: () => void): Promise<string> {
   const { body } = response
-  const isShort = Number(header('content-length') ?? NaN) <= MAX_ANSWER_BYTES
-  if (isShort || !isAsyncIterable(body)) {
+  if (!isAsyncIterable(body)) {
     const text: unknown = await response.text()
     return typeof text === 'string' ? text : ''
   }
 
   const decoder = new TextDecoder()
   let text = ''
+  let bytes = 0
   for await (const chunk of body) {
     text += decoder.decode(chunk, { stream: true })
-    if (text.length <= MAX_ANSWER_BYTES) continue
+    bytes += chunk.byteLength
+    if (bytes <= MAX_ANSWER_BYTES) continue
     stop()
     break
   }

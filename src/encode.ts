@@ -1,4 +1,4 @@
-import { isDeeperThan } from './describe.js'
+import { isDeeperThan, messageOf } from './describe.js'
 import { MessageTooLargeError, ValidationError } from './errors.js'
 import { createId } from './id.js'
 import { MAX_DEPTH, MAX_MESSAGE_BYTES } from './limits.js'
@@ -98,7 +98,7 @@ function checkDepth({ type }: WireMessage, json: string): void {
 function unencodable(message: WireMessage, cause: unknown): ValidationError {
   const path = findUnencodable(message, [], [])
   const field = path.join('.')
-  const why = cause instanceof Error ? cause.message.split('\n', 1)[0] : String(cause)
+  const [why = ''] = messageOf(cause).split('\n', 1)
   return new ValidationError(
     field,
     `${message.type}() was given something in ${field} that JSON can't hold: ${why}. Pass plain values: a BigInt as a string, no circular references.`,

@@ -1,5 +1,5 @@
 import debug from 'debug'
-import { describe } from './describe.js'
+import { messageOf } from './describe.js'
 
 /** Where log lines and warnings go. `console` fits, and so do pino and winston. */
 export interface Logger {
@@ -12,12 +12,27 @@ export interface Logger {
 /** Writes a line of the log: `%s`, `%d` and `%O` stand for the values. */
 export type Log = (format: string, ...values: unknown[]) => void
 
+const write = debug('analytics')
+
 /**
  * Logs what the client does when the environment has `DEBUG=analytics`. Source: spec "Endpoints", rule 6.
  *
+ * It never throws. `debug` inspects the values, which runs code of the application, and writes to a stream that may be
+ * closed. Values that cannot be inspected are described.
+ *
  * Never give it a write key, and of a message no more than its type and id.
  */
-export const log: Log & { readonly enabled: boolean } = debug('analytics')
+export const log: Log = (format, ...values) => {
+  try {
+    write(format, ...values)
+  } catch {
+    try {
+      write(format, ...values.map(show))
+    } catch {
+      // The log is for people: the client goes on without it.
+    }
+  }
+}
 
 /** Runs a function of the application: what it throws, or rejects with, goes no further than the log. */
 export function guard(name: string, act: () => unknown): void {
@@ -32,10 +47,8 @@ export function guard(name: string, act: () => unknown): void {
   }
 }
 
-/** What cannot be made text, such as an object without a prototype, is described. */
 function show(value: unknown): string {
-  if (value instanceof Error) return value.message
-  return typeof value === 'string' ? value : describe(value)
+  return typeof value === 'string' ? value : messageOf(value)
 }
 
 /** The log of a client: `DEBUG=analytics`, and the application's logger if it gave one. */

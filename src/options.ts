@@ -1,4 +1,4 @@
-import { describe, isDeeperThan, isPlainObject } from './describe.js'
+import { describe, isDeeperThan, isPlainObject, messageOf } from './describe.js'
 import { OptionError } from './errors.js'
 import { checkHeaders } from './headers.js'
 import { MAX_BODY_BYTES, MAX_DEPTH, MAX_TIMER_MS } from './limits.js'
@@ -10,7 +10,7 @@ import type { DeliveredReport, FailedReport, Fields, Integrations, WireMessage }
 export interface FetchResponse {
   /** The HTTP status. */
   readonly status: number
-  /** Of these, `Retry-After`, `Content-Length` and `Location` are read. */
+  /** Of these, `Retry-After` and `Location` are read. */
   readonly headers: {
     /** A header's value, or null. */
     get(name: string): string | null
@@ -542,7 +542,7 @@ function fields(option: string, given: unknown): Record<string, never> | undefin
   try {
     json = JSON.parse(JSON.stringify(given)) as Record<string, never>
   } catch (cause) {
-    const why = cause instanceof Error ? cause.message : String(cause)
+    const why = messageOf(cause)
     throw new OptionError(option, `${option} must be a plain object of JSON values: ${why}`)
   }
   const levels = MAX_DEPTH - 1 // the message around it is one

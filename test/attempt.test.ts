@@ -1,4 +1,6 @@
+import { createServer as createHttpServer } from 'node:http'
 import { createServer, type AddressInfo } from 'node:net'
+import { gzipSync } from 'node:zlib'
 import { fetch as crossFetch } from 'cross-fetch'
 import { describe, expect, onTestFinished, test, vi } from 'vitest'
 import type { Fetch, FetchResponse } from '../src/index.js'
@@ -43,6 +45,16 @@ function countHeads() {
     return response
   }
   return { fetch, heads: () => heads }
+}
+
+/** A fetch, and the signals that it was given. */
+function noteSignals(real: Fetch) {
+  const signals: AbortSignal[] = []
+  const fetch: Fetch = (url, init) => {
+    signals.push(init.signal as AbortSignal)
+    return real(url, init)
+  }
+  return { fetch, signals }
 }
 
 /** A server that answers each request with these bytes, and ends the connection. */
@@ -384,12 +396,71 @@ describe('an answer', () => {
 
   test('that is long but says its length is not read to the end either', async () => {
     const collector = await startCollector()
-    const body = ' '.repeat(8_000_000)
+    const body = ' '.repeat(9_000_000)
     collector.script({ body, headers: { 'Content-Length': String(body.length) } })
-    const analytics = createClient(collector)
+    const { fetch, signals } = noteSignals(crossFetch)
+    const analytics = createClient(collector, { fetch })
     trackMany(analytics, 1)
     expect(await analytics.flush()).toEqual({ delivered: 1, failed: 0 })
+    expect(signals.map(({ aborted }) => aborted)).toEqual([true])
     await collector.disconnected()
+  })
+
+  /** A long answer that says that it has few bytes, and how much of it was read. */
+  function compressed(characters: string, times: number) {
+    const chunk = new TextEncoder().encode(characters.repeat(65_536))
+    const read = { bytes: 0, isCancelled: false }
+    const body = new ReadableStream(
+      {
+        pull: (controller) => {
+          if (read.bytes >= chunk.length * times) {
+            controller.close()
+            return
+          }
+          read.bytes += chunk.length
+          controller.enqueue(chunk)
+        },
+        cancel: () => {
+          read.isCancelled = true
+        },
+      },
+      { highWaterMark: 0 },
+    )
+    const headers = { 'Content-Encoding': 'gzip', 'Content-Length': '389000' }
+    const net = oddFetch(() => Promise.resolve(new Response(body, { headers })))
+    return { net, read }
+  }
+
+  test.each(['x', '€'])(
+    'that was compressed is read to 8 MiB, whatever its Content-Length says (%s)',
+    async (characters) => {
+      const { net, read } = compressed(characters, 1_000)
+      const analytics = createClient(net)
+      trackMany(analytics, 1)
+      expect(await analytics.flush()).toEqual({ delivered: 1, failed: 0 })
+      expect(read.isCancelled).toBe(true)
+      expect(read.bytes).toBeGreaterThan(8_388_608)
+      expect(read.bytes).toBeLessThanOrEqual(8_388_608 + 65_536 * 3)
+    },
+  )
+
+  test('that the global fetch inflates is not inflated to the end', async () => {
+    const zipped = gzipSync(Buffer.alloc(100_000_000, ' '))
+    const server = createHttpServer((request, response) => {
+      request.resume().on('end', () => {
+        const headers = { 'Content-Encoding': 'gzip', 'Content-Length': zipped.length }
+        response.writeHead(200, headers).end(zipped)
+      })
+    })
+    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+    onTestFinished(() => void server.close())
+    const { fetch, signals } = noteSignals(globalThis.fetch)
+    const { port } = server.address() as AddressInfo
+    const endpoint = `http://127.0.0.1:${port}`
+    const analytics = createClient({ ...scriptedFetch(), fetch }, { endpoint })
+    trackMany(analytics, 1)
+    expect(await analytics.flush()).toEqual({ delivered: 1, failed: 0 })
+    expect(signals.map(({ aborted }) => aborted)).toEqual([true])
   })
 
   test('that breaks off after its status counts by its status', async () => {

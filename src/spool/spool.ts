@@ -1,3 +1,4 @@
+import { messageOf } from '../describe.js'
 import { entryBytes, type Entry } from '../entry.js'
 import { SpoolError } from '../errors.js'
 import { log } from '../log.js'
@@ -488,7 +489,7 @@ export class Spool {
     if (this.#isReported) return
     this.#isReported = true
     const { directory } = this.#around
-    const message = `The spool in ${directory} takes no messages: ${reasonOf(cause)}. They wait in memory, up to maxQueueBytes, until it takes them again. Check that the directory can be written, and that its disk has room.`
+    const message = `The spool in ${directory} takes no messages: ${messageOf(cause)}. They wait in memory, up to maxQueueBytes, until it takes them again. Check that the directory can be written, and that its disk has room.`
     this.#around.onFault(new SpoolError('spool_failed', message, { cause }))
   }
 
@@ -549,7 +550,7 @@ function unreadable(
   kept: string | undefined,
   cause?: unknown,
 ): SpoolError {
-  const why = cause === undefined ? 'damaged' : reasonOf(cause)
+  const why = cause === undefined ? 'damaged' : messageOf(cause)
   const where = kept ? ` The bytes are in ${kept}.` : ''
   const message = `${count} messages in ${path} can't be read: ${why}.${where}`
   return new SpoolError('spool_corrupt', message, { cause })
@@ -559,8 +560,6 @@ function tornEnd(bytes: number, kept: string): SpoolError {
   const message = `The last ${bytes} bytes of the spool are no complete message: see ${kept}. A process that is killed in a call can lose the message of that call. More is lost only if the machine lost its power.`
   return new SpoolError('spool_corrupt', message)
 }
-
-const reasonOf = (cause: unknown) => (cause instanceof Error ? cause.message : String(cause))
 
 /** Writes a file and its place in its folder through to the disk. */
 function syncNow(path: string): void {

@@ -1,5 +1,5 @@
 import type { WebhookEvent } from './events.js'
-import { contentOf, nameOf, secretsOf, type Check, type Content } from './rule.js'
+import { nameOf, receivedOf, secretsOf, type Check, type Content } from './rule.js'
 import { WebhookVerificationError } from './verification-error.js'
 
 /**
@@ -70,11 +70,11 @@ export function bodyConsumed(got: string, howToKeepIt: string): WebhookVerificat
 
 function bodyOf(body: unknown): Content {
   try {
-    const content = contentOf(body)
+    const content = receivedOf(body)
     if (content.length > 0) return content
   } catch (error) {
     // A missing body and an unread stream have one cause, and get one code: `body_consumed`.
-    if (body !== undefined && body !== null && nameOf(body) !== 'a stream') throw error
+    if (nameOf(body) !== 'a stream') throw error
   }
   throw bodyConsumed(
     nameOf(body),

@@ -103,11 +103,35 @@ function stringify(body: unknown): string {
   try {
     return (JSON.stringify as (value: unknown) => string | undefined)(body) ?? ''
   } catch (cause) {
-    // The body is nested too deeply for JSON.stringify. The destination sends no such body, so it counts as empty,
-    // and an empty body is never authentic.
-    if (cause instanceof RangeError) return ''
     const message =
       'body: expected parsed JSON, got a value that JSON.stringify refuses. Pass the raw body.'
     throw new TypeError(message, { cause })
+  }
+}
+
+/**
+ * Returns the text or bytes of a received body. A body that a stranger can send, and the destination never sends,
+ * counts as empty, because an empty body is never authentic: no body, a single number, and JSON that a parser reads
+ * but JSON.stringify refuses. Only a mistake in the receiver's code throws, such as a promise.
+ */
+export function receivedOf(body: unknown): Content {
+  if (typeof body === 'string') return body
+  if (body === null || (typeof body !== 'object' && typeof body !== 'function')) return ''
+  try {
+    return contentOf(body)
+  } catch (error) {
+    const { cause } = error as TypeError
+    // Nested too deeply for JSON.stringify, or read by a parser that makes a BigInt of a large number.
+    if (cause instanceof RangeError || (cause !== undefined && isJsonWithBigInts(body))) return ''
+    throw error
+  }
+}
+
+function isJsonWithBigInts(body: unknown): boolean {
+  try {
+    JSON.stringify(body, (_, value: unknown) => (typeof value === 'bigint' ? '' : value))
+    return true
+  } catch {
+    return false
   }
 }

@@ -51,13 +51,17 @@ test.each([
   ['body_consumed', null, signature, /got null/],
   ['body_consumed', '', signWebhook(secret, ''), /got an empty string/],
   ['body_consumed', new Uint8Array(), signWebhook(secret, ''), /express\.raw/],
+  ['body_consumed', 5, signature, /got a value of type Number.*express\.raw/],
+  ['body_consumed', true, signature, /got a value of type Boolean/],
+  ['body_consumed', 5n, signature, /got a value of type BigInt/],
+  ['body_consumed', { id: 1n }, signature, /got a value of type Object.*express\.raw/],
   ['body_consumed', { pipe: () => undefined }, signature, /got a stream/],
   ['invalid_json', '{"type":', signWebhook(secret, '{"type":'), /got no JSON/],
   ['invalid_json', 'null', signWebhook(secret, 'null'), /without a type/],
   ['invalid_json', '[]', signWebhook(secret, '[]'), /without a type/],
   ['invalid_json', '{"type":1}', signWebhook(secret, '{"type":1}'), /without a type/],
 ] as const)('throws %s and says what to do (%#)', (code, sent, header, message) => {
-  const error = refusal(secret, sent, header)
+  const error = refusal(secret, sent as string, header)
   expect(error).toBeInstanceOf(HooklineError)
   expect(error).toMatchObject({ name: 'WebhookVerificationError', code })
   expect(error.message).toMatch(message)

@@ -61,19 +61,32 @@ describe('a body', () => {
     expect(verifyWebhook(secret, parsed, signature)).toBe(false)
   })
 
-  const circular: Record<string, unknown> = {}
-  circular['self'] = circular
   test.each<[string, unknown, RegExp]>([
     ['undefined', undefined, /got undefined.*Pass the raw body/],
     ['null', null, /got null/],
     ['a number', 42, /type Number/],
+    ['a boolean', true, /type Boolean/],
+    ['a BigInt', 42n, /type BigInt/],
+    ['with a BigInt', { id: 1n }, /JSON\.stringify refuses/],
+  ])(
+    'that is %s is false, because a stranger can send it, and cannot be signed',
+    (_form, form, message) => {
+      expect(verifyWebhook(secret, form as string, signature)).toBe(false)
+      expect(verifyWebhook(secret, form as string, signWebhook(secret, String(form)))).toBe(false)
+      expect(() => signWebhook(secret, form as string)).toThrow(TypeError)
+      expect(() => signWebhook(secret, form as string)).toThrow(message)
+    },
+  )
+
+  const circular: Record<string, unknown> = {}
+  circular['self'] = circular
+  test.each<[string, unknown, RegExp]>([
     ['a promise', Promise.resolve(body), /type Promise.*await the promise/],
     ['a Request', new Request('http://localhost', { method: 'POST', body }), /type Request/],
     ['a Web stream', new Blob([body]).stream(), /type ReadableStream/],
     ['a Node stream', { pipe: () => undefined }, /a stream/],
     ['a function', () => body, /type Function/],
     ['circular', circular, /JSON\.stringify refuses/],
-    ['with a BigInt', { id: 1n }, /JSON\.stringify refuses/],
   ])('that is %s throws a TypeError that says what to do', (_form, form, message) => {
     expect(() => verifyWebhook(secret, form as string, signature)).toThrow(TypeError)
     expect(() => verifyWebhook(secret, form as string, signature)).toThrow(message)

@@ -8,6 +8,7 @@ import { listening } from './listen.js'
 import { post } from './post.js'
 import { webhook } from '../../../src/webhook/adapters/express.js'
 import { signedRequest } from '../../../src/testing.js'
+import { verifyWebhook } from '../../../src/webhook/index.js'
 
 const express4 = untyped as typeof express5
 
@@ -71,4 +72,30 @@ test('Express: a connection lives on after a body that was too large', async () 
   const [socket] = Object.values(agent.freeSockets).flat()
   expect(await post(url, { headers, body, agent })).toMatchObject({ status: 204 })
   expect(Object.values(agent.freeSockets).flat()).toEqual([socket])
+})
+
+const forged = { 'X-Signature': '0'.repeat(40) }
+test.each<[string, express5.RequestHandler, { headers: Record<string, string>; body?: string }]>([
+  ['no body', express5.raw({ type: 'application/json' }), { headers: forged }],
+  [
+    'a body of another type',
+    express5.raw({ type: 'application/json' }),
+    { headers: { ...forged, 'Content-Type': 'text/plain' }, body: '{}' },
+  ],
+  [
+    'a number',
+    express5.json({ strict: false }),
+    { headers: { ...forged, 'Content-Type': 'application/json' }, body: '5' },
+  ],
+  [
+    'null',
+    express5.json({ strict: false }),
+    { headers: { ...forged, 'Content-Type': 'application/json' }, body: 'null' },
+  ],
+])('Express: verifyWebhook is false for %s from a stranger', async (_, parser, request) => {
+  const app = express5()
+  app.post('/webhook', parser, (req, res) => {
+    res.sendStatus(verifyWebhook('s3cret', req.body as Buffer, req.get('x-signature')) ? 204 : 401)
+  })
+  expect(await post(await serve(app), request)).toMatchObject({ status: 401 })
 })
