@@ -10,7 +10,7 @@ import { ClosedError, DroppedError, OptionError, SpoolError, ValidationError } f
 import { drainAtExit, Hold, noDrainAtExit } from './exit.js'
 import { HooklineError } from './hookline-error.js'
 import { MAX_TIMER_MS } from './limits.js'
-import { createLog, guard, log, type Log } from './log.js'
+import { createLog, guard, isDebugging, type Log } from './log.js'
 import { checkOptions, type AnalyticsOptions, type Settings } from './options.js'
 import { Queue } from './queue.js'
 import { backoffMs } from './retry.js'
@@ -352,7 +352,7 @@ export class Analytics<Plan extends PlanOf<Plan> = AnyPlan> implements Analytics
   /** A logger may record in the middle of a call: then each call needs bytes of its own. */
   #encode(message: WireMessage): Uint8Array {
     const json = encode(message)
-    return this.#settings.logger || log.enabled ? json.slice() : json
+    return this.#settings.logger || isDebugging() ? json.slice() : json
   }
 
   #enqueue(message: WireMessage, json: Uint8Array, callback: Callback | undefined): void {

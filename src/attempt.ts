@@ -67,12 +67,13 @@ export function createTransport(settings: Settings): Transport {
   function start(json: Uint8Array<ArrayBuffer>, retries: number): Attempt {
     const controller = new AbortController()
     let head: Head | undefined
+    let body = ''
     let finish!: (answer: Answer) => void // the promise's executor sets it at once
     const answer = new Promise<Answer>((resolve) => {
       finish = resolve
     })
     const cancel = (error: Error, failure?: string) => {
-      finish(head ? { ...head, body: '' } : { error, failure })
+      finish(head ? { ...head, body } : { error, failure })
       controller.abort(error)
     }
     const stopDeadline = startDeadline(timeoutMs, () => {
@@ -92,11 +93,8 @@ export function createTransport(settings: Settings): Transport {
       const stop = () => {
         controller.abort()
       }
-      // The status is the answer; a body that breaks off or never ends takes nothing from it.
-      const body = await readText(response, stop).catch(() => {
-        stop()
-        return ''
-      })
+      // The status is the answer, with what came of its body: that may break off or never end.
+      await readText(response, stop, (text) => (body += text)).catch(stop)
       return { ...head, body }
     }
     void exchange()
@@ -149,24 +147,27 @@ function failureOf(thrown: unknown): string | undefined {
  * Reads an answer's body. One that is too long is cut, and its request stopped: its connection is of no use. Only the
  * bytes that come are counted: the Content-Length of a compressed answer says nothing about its size.
  */
-async function readText(response: FetchResponse, stop: () => void): Promise<string> {
+async function readText(
+  response: FetchResponse,
+  stop: () => void,
+  add: (text: string) => void,
+): Promise<void> {
   const { body } = response
   if (!isAsyncIterable(body)) {
     const text: unknown = await response.text()
-    return typeof text === 'string' ? text : ''
+    if (typeof text === 'string') add(text)
+    return
   }
 
   const decoder = new TextDecoder()
-  let text = ''
   let bytes = 0
   for await (const chunk of body) {
-    text += decoder.decode(chunk, { stream: true })
+    add(decoder.decode(chunk, { stream: true }))
     bytes += chunk.byteLength
     if (bytes <= MAX_ANSWER_BYTES) continue
     stop()
     break
   }
-  return text
 }
 
 function isAsyncIterable(value: unknown): value is AsyncIterable<Uint8Array> {

@@ -34,6 +34,9 @@ export const log: Log = (format, ...values) => {
   }
 }
 
+/** Whether `DEBUG=analytics` is set. The application may have given `debug` a function that gets the lines. */
+export const isDebugging = (): boolean => write.enabled
+
 /** Runs a function of the application: what it throws, or rejects with, goes no further than the log. */
 export function guard(name: string, act: () => unknown): void {
   const onError = (error: unknown) => {

@@ -1,4 +1,8 @@
-import { createServer as createHttpServer } from 'node:http'
+import {
+  createServer as createHttpServer,
+  type OutgoingHttpHeaders,
+  type ServerResponse,
+} from 'node:http'
 import { createServer, type AddressInfo } from 'node:net'
 import { gzipSync } from 'node:zlib'
 import { fetch as crossFetch } from 'cross-fetch'
@@ -24,6 +28,7 @@ import {
   type Collector,
   type Reply,
 } from './collector.js'
+import { listening } from './webhook/adapters/listen.js'
 
 /** A fetch that does as given at first, and then answers 200. */
 function oddFetch(act: () => unknown) {
@@ -478,6 +483,37 @@ describe('an answer', () => {
     trackMany(analytics, 1)
     expect(await analytics.flush()).toEqual({ delivered: 1, failed: 0 })
     expect(server.requests).toBe(1)
+  })
+
+  const REFUSING = JSON.stringify({ rejected: [{ index: 1, code: 'bad', message: 'no' }] })
+
+  test.each<[string, OutgoingHttpHeaders, (response: ServerResponse) => void]>([
+    ['is reset, chunked', {}, (response) => response.socket?.resetAndDestroy()],
+    [
+      'is reset, shorter than its length',
+      { 'Content-Length': 999 },
+      (response) => response.destroy(),
+    ],
+    ['never ends, chunked', {}, () => undefined],
+    ['never ends, shorter than its length', { 'Content-Length': 999 }, () => undefined],
+    ['begins with a byte order mark', {}, (response) => response.end()],
+  ])('that names a refused message is believed though it %s', async (how, headers, end) => {
+    const server = createHttpServer((request, response) => {
+      request.resume().on('end', () => {
+        response.writeHead(200, headers)
+        response.write(how.includes('mark') ? `\uFEFF${REFUSING}` : REFUSING, () => {
+          setTimeout(end, 20, response)
+        })
+      })
+    })
+    const heard = listen()
+    const { url, close } = await listening(server.listen(0))
+    onTestFinished(() => void close())
+    const options = { fetch: undefined, endpoint: url, timeout: 500 }
+    const analytics = createClient(scriptedFetch(), options)
+    trackMany(analytics, 3, 0, heard.as)
+    await analytics.flush()
+    expect(heard.codes.sort()).toEqual(['e0: ok', 'e1: rejected', 'e2: ok'])
   })
 
   test('with 20 KB of headers is read', async () => {
