@@ -192,6 +192,18 @@ export const THEMES = {
     return round
   },
 
+  // Longer than a script that nobody waits for would be held.
+  'somebody waits through a long outage': ({ between, chance, pick }) => {
+    const round = plain({
+      load: burst(between(100, 2_000), 300),
+      end: { how: pick(['close', 'flush']) },
+    })
+    const fault = pick([{ kind: 'down' }, { kind: 'reset in' }, { kind: 'status', status: 503 }])
+    Object.assign(round.client, { timeout: 1_000, spool: chance(0.2) })
+    round.endpoint.phases = outage(fault, 0, between(7_000, 10_000))
+    return round
+  },
+
   'a slow collector after an outage': ({ between, pick, chance }) => {
     const msPerMessage = between(2, 14)
     const round = plain({ load: { turns: steady(100, 1_000), bytes: [180, 400] } })
