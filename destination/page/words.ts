@@ -84,6 +84,9 @@ export const BREAKERS: Readonly<Record<BreakerState, string>> = {
   open: 'down',
 }
 
+/** A breaker without a `Retry-After` waits 30 s and a fifth at most. */
+const LONGEST_PROBE_MS = 36_000
+
 const isDown = (state: BreakerState): boolean => state === 'open'
 
 /** Everything that needs attention, the most important first. */
@@ -128,7 +131,9 @@ function ofEndpoint(
     const what = lastFailure === null ? 'is down' : verb(lastFailure)
     const parts = [
       `${place} ${what}${downFor(buckets, now)}`,
-      'one call at a time is sent as a probe, at intervals of up to 30 s',
+      breaker.pausedMs > LONGEST_PROBE_MS
+        ? `it asked for a pause, and the next call is sent in ${Math.ceil(breaker.pausedMs / 1_000)} s`
+        : 'one call at a time is sent as a probe, at intervals of up to 30 s',
       ...(waiting > 0 ? [`${counted(waiting, 'call is', 'calls are')} waiting`] : []),
     ]
     return [{ weight: 'bad', subject, text: `${parts.join('; ')}.`, href }]
@@ -136,6 +141,11 @@ function ofEndpoint(
   if (breaker.state === 'half-open') {
     const text = `${place} is recovering: it gets ${counted(breaker.allowed, 'request')} at once, and more after each success${waiting > 0 ? `; ${counted(waiting, 'call is', 'calls are')} waiting` : ''}.`
     return [{ weight: 'note', subject, text, href }]
+  }
+  if (breaker.pausedMs > 0) {
+    const seconds = Math.ceil(breaker.pausedMs / 1_000)
+    const text = `${place} asked for fewer requests: it gets the next one in ${seconds} s${waiting > 0 ? `; ${counted(waiting, 'call is', 'calls are')} waiting` : ''}.`
+    return [{ weight: 'warn', subject, text, href }]
   }
   const recent = buckets.filter(({ at }) => at > now - RECENT * 60_000)
   const delivered = sum(recent, 'delivered')

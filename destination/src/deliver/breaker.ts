@@ -1,7 +1,29 @@
 import type { BreakerState } from '../model/answers.js'
+import { MAX_RETRY_AFTER_MS } from './pace.js'
 
 /** This many failures in a row open a breaker. */
 const FAILURES_TO_OPEN = 5
+
+/**
+ * A breaker that opens again and again, and one of whose first probes succeeds each time, is opened by messages that fail
+ * at a healthy endpoint. Each time it takes twice as many failures in a row to open it, up to this multiple.
+ */
+const MAX_LENIENCY = 8
+
+/** The first success must be one of so many probes. Two of three probes may be messages that always fail. */
+const MISTAKEN_PROBES = 4
+
+/** How long a breaker stays lenient after it has recovered, in ms. */
+const LENIENT_MS = 300_000
+
+/**
+ * For this time after a success, in ms, the failure of a message that failed before is taken for the message's own fault,
+ * and does not count.
+ */
+const TRUST_MS = 10_000
+
+/** At most this many failures in a row are taken for the faults of messages. */
+const MAX_TRUSTED = 200
 
 /**
  * The wait before the first probe, in ms. It doubles after each probe that fails, up to the longest wait. The longest
@@ -11,17 +33,21 @@ const FAILURES_TO_OPEN = 5
 export const PROBE_MS = 1_000
 export const MAX_PROBE_MS = 30_000
 
-/**
- * A `Retry-After` keeps a breaker open for at most this time, in ms. An endpoint that asks for a whole day is probed
- * earlier.
- */
-const MAX_RETRY_AFTER_MS = 300_000
+/** The longest wait before the first probe of an endpoint that goes down again while it recovers, in ms. */
+const PROBE_AGAIN_MS = 2 * PROBE_MS
 
 /** Up to this share of a wait is added to it at random, so that breakers that open together do not probe together. */
 const JITTER = 0.2
 
-/** What the end of a request tells a breaker. An endpoint that answers is healthy, even if it refuses the message. */
-export type Signal = 'success' | 'failure' | 'throttled'
+/** What the end of a request tells a breaker. */
+export interface Signal {
+  /** An endpoint that answers is healthy, even if it refuses the message or asks for fewer requests. */
+  isHealthy: boolean
+  /** The wait that an endpoint that is not healthy asked for, in ms; 0 for none. */
+  retryAfterMs: number
+  /** Whether an earlier attempt for the same message failed. */
+  wasTried: boolean
+}
 
 /**
  * Identifies the time between two changes of a breaker. {@link Breaker.start} returns it, {@link Breaker.end} takes it.
@@ -31,11 +57,14 @@ export type Period = number
 /**
  * Decides how many requests an endpoint gets at once, so that an endpoint that is down costs only a few requests.
  *
- *     closed ── 5 failures in a row, or "slow down" ──► open ◄──────────────┐
- *        ▲                                               │ the wait is over │ failure
- *        │ limit reaches the cap                         ▼                  │
+ *     closed ── 5 failures in a row, or a Retry-After ──► open ◄────────────┐
+ *        ▲                                                 │ wait is over   │ failure
+ *        │ limit reaches the cap                           ▼                │
  *     half-open ◄──────────── success ────────── open, with a probe ────────┤
  *        └── as many failures in a row as its limit, 5 at most ─────────────┘
+ *
+ * Some messages fail at a healthy endpoint. They must not pass for an endpoint that is down: after a success, messages
+ * that failed before may fail again, and a breaker that opened by mistake takes more failures to open again.
  *
  * Where other workers deliver to the same endpoint, this process has a share of the cap, and it sends a probe only with
  * the permission of all workers: see {@link SharedBreakers}.
@@ -55,8 +84,16 @@ export class Breaker {
   /** Requests that may be under way at once, while closed or half-open. */
   #limit: number
   #inFlight = 0
-  /** Failures in a row. */
+  /** Failures in a row that count. */
   #failures = 0
+  /** Failures since the last success that were taken for faults of messages. */
+  #trusted = 0
+  #succeededAt = -Infinity
+  /** By how much the failures in a row that open it are multiplied for {@link LENIENT_MS}. */
+  #leniency = 1
+  #recoveredAt = -Infinity
+  /** Probes in a row that failed. */
+  #failedProbes = 0
   /** Successes since the limit was raised last. */
   #successes = 0
   /** The wait before the next probe, without its jitter. */
@@ -134,24 +171,21 @@ export class Breaker {
    * A request has ended.
    *
    * @param period - What {@link start} returned.
-   * @param retryAfterMs - The wait that the endpoint asked for, in ms; 0 for none.
    */
-  end(period: Period, signal: Signal, retryAfterMs: number, now: number): void {
+  end(period: Period, signal: Signal, now: number): void {
     this.#inFlight--
     if (period !== this.#period) return
-    if (signal === 'success') this.#succeed()
-    else if (signal === 'throttled' || retryAfterMs > 0) this.#open(retryAfterMs, now)
-    else this.#fail(now)
+    if (signal.isHealthy) this.#succeed(now)
+    else if (signal.retryAfterMs > 0) this.#open(signal.retryAfterMs, now)
+    else this.#fail(signal.wasTried, now)
   }
 
-  #succeed(): void {
-    this.#failures = 0
+  #succeed(now: number): void {
+    this.#failures = this.#trusted = 0
+    this.#succeededAt = now
     if (this.#state === 'closed') return
-    if (this.#state === 'open') {
-      this.#change('half-open')
-      this.#limit = Math.min(2, this.#share)
-      this.#successes = 0
-    } else if (++this.#successes >= this.#limit) {
+    if (this.#state === 'open') this.#recover(now)
+    else if (++this.#successes >= this.#limit) {
       this.#limit = Math.min(this.#limit * 2, this.#share)
       this.#successes = 0
     }
@@ -160,18 +194,37 @@ export class Breaker {
     this.#probeMs = PROBE_MS
   }
 
+  #recover(now: number): void {
+    const isMistaken = this.#failedProbes < MISTAKEN_PROBES && now - this.#recoveredAt < LENIENT_MS
+    this.#leniency = isMistaken ? Math.min(this.#leniency * 2, MAX_LENIENCY) : 1
+    this.#probeMs = Math.min(this.#probeMs, PROBE_AGAIN_MS)
+    this.#failedProbes = 0
+    this.#recoveredAt = now
+    this.#change('half-open')
+    this.#limit = Math.min(2, this.#share)
+    this.#successes = 0
+  }
+
   #mayProbe(now: number): boolean {
     if (this.#isProbing || now < this.#probeAt) return false
     return this.#isAlone || now < this.#permittedUntil
   }
 
-  #fail(now: number): void {
+  #fail(wasTried: boolean, now: number): void {
+    const isTrusted = wasTried && now - this.#succeededAt < TRUST_MS && this.#trusted < MAX_TRUSTED
+    if (isTrusted && !this.#isProbing) {
+      this.#trusted++
+      return
+    }
     this.#failures++
-    if (this.#isProbing || this.#failures >= this.#tolerated()) this.#open(0, now)
+    if (this.#isProbing) this.#failedProbes++
+    if (this.#isProbing || this.#failures >= this.#tolerated(now)) this.#open(0, now)
   }
 
-  #tolerated(): number {
-    return this.#state === 'half-open' ? Math.min(FAILURES_TO_OPEN, this.#limit) : FAILURES_TO_OPEN
+  #tolerated(now: number): number {
+    const failures =
+      this.#state === 'half-open' ? Math.min(FAILURES_TO_OPEN, this.#limit) : FAILURES_TO_OPEN
+    return now - this.#recoveredAt < LENIENT_MS ? failures * this.#leniency : failures
   }
 
   #open(retryAfterMs: number, now: number): void {

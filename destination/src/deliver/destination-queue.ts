@@ -15,6 +15,17 @@ const CLAIM_SHARE = 1 / 8
 /** The most deliveries that are claimed at once for one lane. */
 const MAX_CLAIM = 256
 
+/**
+ * What probes are claimed as, in turn. Messages that always fail must not take all probes, because the endpoint would seem
+ * to be down: so most probes are messages that were not tried before.
+ */
+const PROBES: readonly Pick<Claim, 'lane' | 'isUntried'>[] = [
+  { lane: 'backlog', isUntried: true },
+  { lane: 'fresh', isUntried: true },
+  { lane: 'backlog', isUntried: true },
+  { lane: 'backlog' },
+]
+
 /** What is known of a lane of one destination. */
 interface LaneState {
   /** Deliveries that are being put or claimed: room is reserved for them. */
@@ -36,6 +47,11 @@ export class DestinationQueue {
     fresh: { coming: 0, underWay: 0, hasWaiting: true, hasMore: false, pollAt: 0 },
     backlog: { coming: 0, underWay: 0, hasWaiting: true, hasMore: false, pollAt: 0 },
   }
+
+  /** Which of {@link PROBES} is next. */
+  #nextProbe = 0
+  /** Whether the backlog is claimed from first while there is room for a few requests only. */
+  #isBacklogsTurn = false
 
   /** The URLs of its endpoints. */
   readonly urls: readonly string[]
@@ -69,26 +85,23 @@ export class DestinationQueue {
 
   /** What to claim now. Room is reserved for it until {@link claimed}. */
   claims(): Claim[] {
+    if (this.isDown) return this.#probes()
     const claims: Claim[] = []
-    // Probe with a message from the backlog: its retry window is already running.
-    const lanes = this.isDown ? (['backlog', 'fresh'] as const) : (['fresh', 'backlog'] as const)
-    for (const lane of lanes) {
+    for (const lane of this.#order()) {
       const limit = this.#isToClaim(lane) ? Math.min(this.#room(lane), MAX_CLAIM) : 0
       if (limit <= 0 || limit < this.#limit() * CLAIM_SHARE) continue
-      const state = this.#lanes[lane]
-      state.coming += limit
-      state.hasMore = false
-      state.pollAt = this.now() + POLL_MS
-      claims.push({ destination: this.destination.name, lane, limit })
+      claims.push(this.#claim({ lane }, limit))
     }
     return claims
   }
 
   /** A claim of {@link claims} has ended. `count` is the number of its deliveries, 0 after an error. */
-  claimed({ lane, limit }: Claim, count: number): void {
+  claimed({ lane, limit, isUntried }: Claim, count: number): void {
     const state = this.#lanes[lane]
     state.coming -= limit
-    state.hasWaiting = count === limit || state.hasMore
+    // The backlog may still have what was tried before: the next probe is claimed from that, at once.
+    if (isUntried && lane === 'backlog' && count === 0) state.pollAt = this.now()
+    else state.hasWaiting = count === limit || state.hasMore
   }
 
   /** Gives back the room that {@link place} reserved. */
@@ -113,14 +126,40 @@ export class DestinationQueue {
     this.#lanes[lane].underWay--
   }
 
-  /** Whether every endpoint is down, so that only probes are sent. */
+  /** Whether every endpoint is down or paused, so that only probes are sent. */
   get isDown(): boolean {
-    return this.endpoints.every(({ breaker }) => breaker.isOpen)
+    return !this.endpoints.some(({ isAvailable }) => isAvailable)
   }
 
   /** Whether a lane has something due that could be claimed once there is room. */
   get hasWaiting(): boolean {
     return this.#lanes.fresh.hasWaiting || this.#lanes.backlog.hasWaiting
+  }
+
+  #claim(what: Pick<Claim, 'lane' | 'isUntried'>, limit: number): Claim {
+    const state = this.#lanes[what.lane]
+    state.coming += limit
+    state.hasMore = false
+    state.pollAt = this.now() + POLL_MS
+    return { destination: this.destination.name, ...what, limit }
+  }
+
+  /** The claim of the next probe, if one may be sent. */
+  #probes(): Claim[] {
+    const turns = [...PROBES.slice(this.#nextProbe), ...PROBES.slice(0, this.#nextProbe)]
+    for (const probe of turns) {
+      this.#nextProbe = (this.#nextProbe + 1) % PROBES.length
+      const isPossible = this.#isToClaim(probe.lane) && this.#room(probe.lane) > 0
+      if (isPossible) return [this.#claim(probe, 1)]
+    }
+    return []
+  }
+
+  /** With room for a few requests, no share of it can be kept for a lane. Then the lanes take turns. */
+  #order(): readonly Lane[] {
+    if (this.#limit() * KEPT_SHARE >= 1) return ['fresh', 'backlog']
+    this.#isBacklogsTurn = !this.#isBacklogsTurn
+    return this.#isBacklogsTurn ? ['backlog', 'fresh'] : ['fresh', 'backlog']
   }
 
   #isToClaim(lane: Lane): boolean {
@@ -136,7 +175,7 @@ export class DestinationQueue {
     const { isDown } = this
     let room = -Infinity
     for (const endpoint of this.endpoints) {
-      if (!endpoint.breaker.isOpen || isDown) room = Math.max(room, endpoint.room())
+      if (endpoint.isAvailable || isDown) room = Math.max(room, endpoint.room())
     }
     room -= this.#lanes.fresh.coming + this.#lanes.backlog.coming
     if (room <= 0) return room
@@ -150,9 +189,7 @@ export class DestinationQueue {
   /** How many requests may be under way at the endpoint that takes the most. */
   #limit(): number {
     let limit = 0
-    for (const { breaker } of this.endpoints) {
-      limit = Math.max(limit, breaker.room(this.now()) + breaker.inFlight)
-    }
+    for (const endpoint of this.endpoints) limit = Math.max(limit, endpoint.limit())
     return limit
   }
 }

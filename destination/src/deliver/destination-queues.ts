@@ -4,6 +4,7 @@ import type { Destination, Endpoint } from '../settings/settings.js'
 import { Breaker } from './breaker.js'
 import { DestinationQueue } from './destination-queue.js'
 import { EndpointQueue } from './endpoint-queue.js'
+import { Pace } from './pace.js'
 
 /** What the queues need. */
 export interface QueueParts {
@@ -15,7 +16,7 @@ export interface QueueParts {
 
 /**
  * Makes the queues for new settings. An endpoint whose settings did not change keeps its connections, its breaker and
- * its waiting requests. An endpoint whose headers changed keeps its breaker.
+ * its waiting requests. An endpoint whose headers changed keeps its breaker and its pace.
  *
  * @param before - The present queues.
  * @param isSameNetwork - Whether present connections may be kept, because the allowed networks and the trusted
@@ -31,7 +32,9 @@ export function destinationQueues(
     if (known && isSameNetwork && isDeepStrictEqual(known.endpoint, endpoint)) return known
     const isSameCap = known?.breaker.cap === endpoint.concurrency
     const breaker = known && isSameCap ? known.breaker : new Breaker(endpoint.concurrency)
-    return new EndpointQueue(endpoint, breaker, connect(endpoint), now)
+    const limit = endpoint.rateLimit ?? Infinity
+    const pace = known?.pace.limit === limit ? known.pace : new Pace(limit)
+    return new EndpointQueue(endpoint, breaker, pace, connect(endpoint), now)
   }
   return destinations.map((destination) => {
     const known = before.find((queue) => queue.destination.name === destination.name)

@@ -184,7 +184,8 @@ export class Dispatcher {
     for (const { queue, claim } of claims) {
       const own = byLane.get(laneOf(claim)) ?? []
       queue.claimed(claim, own.length)
-      if (own.length === claim.limit) this.#isToClaim = true
+      if (own.length === claim.limit || (own.length === 0 && claim.isUntried))
+        this.#isToClaim = true
       for (const delivery of own) this.#send(delivery)
     }
   }

@@ -2,7 +2,8 @@ import type { Outcome } from '../model/outcome.js'
 import type { HeaderList } from '../post/headers.js'
 import type { Poster } from '../post/poster.js'
 import type { Endpoint } from '../settings/settings.js'
-import type { Breaker, Period, Signal } from './breaker.js'
+import type { Breaker, Period } from './breaker.js'
+import type { Pace } from './pace.js'
 
 /** How long a request waits for its turn at an endpoint, in ms, before the message skips that endpoint. */
 const MAX_WAIT_MS = 5_000
@@ -13,15 +14,22 @@ const SLICE = 32
 /** The most requests that wait, as a multiple of the requests that may be under way. */
 const MAX_WAITING = 8
 
-interface Waiting {
+/** A request to one endpoint. */
+export interface EndpointRequest {
   body: string
   headers: HeaderList
+  /** Whether an earlier attempt for the same message failed. */
+  wasTried: boolean
+}
+
+interface Waiting {
+  request: EndpointRequest
   done: (outcome: Outcome) => void
   since: number
 }
 
 /**
- * What is sent to one endpoint: its breaker, its connections, and a short queue of requests.
+ * What is sent to one endpoint: its breaker, its pace, its connections, and a short queue of requests.
  *
  * Only destinations with several endpoints need the queue. A message goes to the fast endpoints at once, and waits here
  * for a slow one, so that a slow endpoint does not delay the others. A request that waits for too long is not sent, and
@@ -34,13 +42,31 @@ export class EndpointQueue {
   constructor(
     readonly endpoint: Endpoint,
     readonly breaker: Breaker,
+    readonly pace: Pace,
     readonly poster: Poster,
     readonly now: () => number,
   ) {}
 
+  /** Whether it takes requests other than probes: it is neither down nor paused. */
+  get isAvailable(): boolean {
+    return !this.breaker.isOpen && this.pace.pauseMs(this.now()) === 0
+  }
+
   /** How many requests can start now. It is negative if more requests wait than can start. */
   room(): number {
-    return this.breaker.room(this.now()) - this.#waiting.length
+    return this.#open() - this.#waiting.length
+  }
+
+  /** How many requests may be under way at once now. */
+  limit(): number {
+    const { breaker, pace } = this
+    return breaker.inFlight + Math.min(breaker.room(this.now()), pace.burst)
+  }
+
+  /** Shares the endpoint among this many workers, including this one. */
+  shareAmong(workers: number): void {
+    this.breaker.shareAmong(workers)
+    this.pace.shareAmong(workers)
   }
 
   /** How many requests wait for their turn. */
@@ -49,29 +75,29 @@ export class EndpointQueue {
   }
 
   /** Sends a request, now or when it is its turn. `done` is called once with the outcome, after `post` has returned. */
-  post(body: string, headers: HeaderList, done: (outcome: Outcome) => void): void {
+  post(request: EndpointRequest, done: (outcome: Outcome) => void): void {
     if (this.room() > 0) {
-      this.#send(body, headers, done)
-    } else if (this.breaker.isOpen) {
-      setImmediate(done, unsent(DOWN, this.breaker.probeInMs(this.now())))
-    } else if (this.#waiting.length >= this.breaker.cap * MAX_WAITING) {
-      setImmediate(done, unsent(BUSY, 0))
+      this.#send(request, done)
+    } else if (this.#isHopeless()) {
+      setImmediate(done, this.#unsentNow())
     } else {
-      this.#waiting.push({ body, headers, done, since: this.now() })
+      this.#waiting.push({ request, done, since: this.now() })
     }
   }
 
   /**
-   * Drops requests that have waited for too long, and all of them if the breaker is open.
+   * Sends the requests whose turn it is now. Drops those that have waited for too long, and all of them if the breaker is
+   * open.
    *
    * @param maxWaitMs - How long a request may wait.
    */
   sweep(maxWaitMs = MAX_WAIT_MS): void {
+    if (maxWaitMs > 0) this.#sendWaiting()
     const latest = this.breaker.isOpen ? Infinity : this.now() - maxWaitMs
     const kept = this.#waiting.findIndex(({ since }) => since > latest)
     const count = kept < 0 ? this.#waiting.length : kept
     for (const { done } of this.#waiting.splice(0, Math.min(count, SLICE))) {
-      done(unsent(this.breaker.isOpen ? DOWN : BUSY, this.breaker.probeInMs(this.now())))
+      done(this.#unsentNow())
     }
     if (count > SLICE) {
       setImmediate(() => {
@@ -80,27 +106,54 @@ export class EndpointQueue {
     }
   }
 
-  #send(body: string, headers: HeaderList, done: (outcome: Outcome) => void): void {
+  /** How many requests can start now, waiting or not. */
+  #open(): number {
+    const now = this.now()
+    return Math.min(this.breaker.room(now), this.pace.room(now))
+  }
+
+  #send({ body, headers, wasTried }: EndpointRequest, done: (outcome: Outcome) => void): void {
+    const startedAt = this.now()
     const period = this.breaker.start()
+    this.pace.start(startedAt)
     this.poster.post(body, headers, (outcome) => {
-      this.#end(period, outcome)
+      this.#end(period, startedAt, wasTried, outcome)
       done(outcome)
     })
   }
 
-  #end(period: Period, outcome: Outcome): void {
-    this.breaker.end(period, signalOf(outcome), outcome.retryAfterMs ?? 0, this.now())
-    while (this.#waiting.length > 0 && this.breaker.room(this.now()) > 0) {
+  #end(period: Period, startedAt: number, wasTried: boolean, outcome: Outcome): void {
+    const now = this.now()
+    const { code, verdict, retryAfterMs = 0 } = outcome
+    const isHealthy = verdict !== 'retry'
+    const isThrottled = code === 'throttled'
+    if (isHealthy) this.pace.succeed(now)
+    else if (isThrottled) this.pace.throttle(retryAfterMs, startedAt, now)
+    this.breaker.end(period, { isHealthy: isHealthy || isThrottled, retryAfterMs, wasTried }, now)
+    this.#sendWaiting()
+  }
+
+  /** Whether a request that is queued now would be dropped in the end. */
+  #isHopeless(): boolean {
+    const { breaker, pace } = this
+    const isFull = this.#waiting.length >= breaker.cap * MAX_WAITING
+    return breaker.isOpen || isFull || pace.pauseMs(this.now()) > MAX_WAIT_MS
+  }
+
+  /** The outcome of a request that is not sent. It says when to try again at the earliest. */
+  #unsentNow(): Outcome {
+    const now = this.now()
+    return this.breaker.isOpen
+      ? unsent(DOWN, this.breaker.probeInMs(now))
+      : unsent(BUSY, this.pace.pauseMs(now))
+  }
+
+  #sendWaiting(): void {
+    while (this.#waiting.length > 0 && this.#open() > 0) {
       const next = this.#waiting.shift()
-      if (next) this.#send(next.body, next.headers, next.done)
+      if (next) this.#send(next.request, next.done)
     }
   }
-}
-
-/** An endpoint that refuses a message is healthy. An endpoint that answers with an error to be retried is not. */
-function signalOf({ code, verdict }: Outcome): Signal {
-  if (code === 'throttled') return 'throttled'
-  return verdict === 'retry' ? 'failure' : 'success'
 }
 
 const DOWN = {

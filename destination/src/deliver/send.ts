@@ -3,11 +3,12 @@ import type { Outcome } from '../model/outcome.js'
 import type { HeaderList } from '../post/headers.js'
 import { refusesSignature, type Signing } from '../post/signing.js'
 import type { EndpointOutcome } from './decide.js'
+import type { EndpointRequest } from './endpoint-queue.js'
 
 /** An endpoint that a request can be sent to. */
 interface Receiver {
   endpoint: { url: string }
-  post(body: string, headers: HeaderList, done: (outcome: Outcome) => void): void
+  post(request: EndpointRequest, done: (outcome: Outcome) => void): void
 }
 
 /**
@@ -35,13 +36,14 @@ export function send(
     return
   }
   const headersFor = signed(delivery, signing)
+  const wasTried = delivery.attempt > 1
   let left = receivers.length
   for (const receiver of receivers) {
     const { url } = receiver.endpoint
     const secrets = signing.secretsFor(url)
     const post = (turn: number) => {
       const secret = secrets[turn]
-      receiver.post(body, headersFor(secret), (outcome) => {
+      receiver.post({ body, headers: headersFor(secret), wasTried }, (outcome) => {
         if (outcome.verdict === 'delivered') signing.accepted(url, secret)
         if (turn + 1 < secrets.length && refusesSignature(outcome)) {
           outcomes.push({ url, outcome: { ...outcome, verdict: 'retry' } })

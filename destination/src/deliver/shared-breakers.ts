@@ -1,6 +1,7 @@
 import { HEARTBEAT_MS, type Workers } from '../store/store.js'
-import { MAX_PROBE_MS, PROBE_MS, type Breaker } from './breaker.js'
+import { MAX_PROBE_MS, PROBE_MS } from './breaker.js'
 import type { DestinationQueue } from './destination-queue.js'
+import type { EndpointQueue } from './endpoint-queue.js'
 
 /** How often the breakers are checked, in ms. */
 const TICK_MS = 250
@@ -23,8 +24,8 @@ export interface SharedBreakersParts {
 }
 
 interface SharedBreaker {
-  breaker: Breaker
-  /** Whether it was open at the last check. */
+  endpoint: EndpointQueue
+  /** Whether its breaker was open at the last check. */
   wasOpen: boolean
   /** When the permission to probe may be asked for again. */
   askAt: number
@@ -70,15 +71,13 @@ export class SharedBreakers {
     const before = this.#shared
     this.#shared = new Map()
     for (const { destination, endpoints } of queues) {
-      for (const { endpoint, breaker } of endpoints) {
+      for (const endpoint of endpoints) {
         // Two destinations may have the same URL. Each destination has a separate breaker for it.
-        const name = `${destination.name} ${endpoint.url}`
+        const name = `${destination.name} ${endpoint.endpoint.url}`
         const known = before.get(name)
-        breaker.shareAmong(this.#workerCount)
-        this.#shared.set(
-          name,
-          known?.breaker === breaker ? known : { breaker, wasOpen: false, askAt: 0 },
-        )
+        const isSame = known?.endpoint.breaker === endpoint.breaker
+        endpoint.shareAmong(this.#workerCount)
+        this.#shared.set(name, { wasOpen: false, askAt: 0, ...(isSame && known), endpoint })
       }
     }
   }
@@ -115,12 +114,13 @@ export class SharedBreakers {
     const count = await workers.heartbeat()
     if (count === this.#workerCount) return
     this.#workerCount = count
-    for (const { breaker } of this.#shared.values()) breaker.shareAmong(count)
+    for (const { endpoint } of this.#shared.values()) endpoint.shareAmong(count)
   }
 
   async #share(name: string, shared: SharedBreaker): Promise<void> {
     const { workers, now } = this.parts
-    const { breaker, wasOpen } = shared
+    const { wasOpen } = shared
+    const { breaker } = shared.endpoint
     if (wasOpen && !breaker.isOpen) await workers.endProbes(name)
     shared.wasOpen = breaker.isOpen
     if (now() < shared.askAt || !breaker.needsPermission(now())) return

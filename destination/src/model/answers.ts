@@ -59,6 +59,13 @@ export interface BreakerStatus {
   inFlight: number
   /** Requests that wait for their turn. */
   waiting: number
+  /**
+   * The most requests per second now: the endpoint's `rateLimit`, or less after it answered 429; `null` for no limit. It is
+   * the part of this process.
+   */
+  requestsPerSecond: number | null
+  /** For how long nothing is sent, in ms: until the next probe, or until the end of a pause that the endpoint asked for. */
+  pausedMs: number
 }
 
 /** What happened at one endpoint since the start. */

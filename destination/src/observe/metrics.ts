@@ -198,8 +198,9 @@ export class Metrics implements Observer {
   #addEndpoints(): void {
     const breakers = () =>
       this.sources.queues().flatMap(({ destination: { name }, endpoints }) =>
-        endpoints.map(({ endpoint, breaker }) => ({
+        endpoints.map(({ endpoint, breaker, pace }) => ({
           breaker,
+          rate: pace.rate,
           labels: { destination: name, endpoint: withoutQuery(endpoint.url) },
         })),
       )
@@ -228,6 +229,20 @@ export class Metrics implements Observer {
         type: 'gauge',
       },
       () => summed(breakers().map(({ breaker, labels }) => ({ labels, value: breaker.inFlight }))),
+    )
+    addMetric(
+      this.#registry,
+      {
+        name: 'hookline_endpoint_rate_limit',
+        help: 'Requests per second that this process sends at most, by the settings or after a 429; none without a limit.',
+        type: 'gauge',
+      },
+      () =>
+        summed(
+          breakers()
+            .filter(({ rate }) => Number.isFinite(rate))
+            .map(({ rate, labels }) => ({ labels, value: rate })),
+        ),
     )
     addMetric(
       this.#registry,

@@ -54,7 +54,15 @@ function statusOfDestination(
 
 function breakerOf(queue: EndpointQueue | undefined): BreakerStatus | null {
   if (!queue) return null
-  const { breaker, waiting } = queue
+  const { breaker, pace, waiting } = queue
   const { state, inFlight } = breaker
-  return { state, allowed: breaker.room(queue.now()) + inFlight, inFlight, waiting }
+  const now = queue.now()
+  return {
+    state,
+    allowed: breaker.room(now) + inFlight,
+    inFlight,
+    waiting,
+    requestsPerSecond: Number.isFinite(pace.rate) ? pace.rate : null,
+    pausedMs: Math.ceil(Math.max(breaker.probeInMs(now), pace.pauseMs(now))),
+  }
 }

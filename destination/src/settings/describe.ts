@@ -26,10 +26,11 @@ export function describeSettings(settings: Settings) {
       sources,
       enabled,
       signed: destination.sharedSecret !== undefined || destination.webhookSecrets !== undefined,
-      webhooks: destination.webhooks.map(({ url, headers, concurrency }) => ({
+      webhooks: destination.webhooks.map(({ url, headers, concurrency, rateLimit }) => ({
         url: withoutQuery(url),
         headers: Object.keys(headers),
         concurrency,
+        ...(rateLimit !== undefined && { requestsPerSecond: rateLimit }),
       })),
     })),
   }

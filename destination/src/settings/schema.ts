@@ -82,6 +82,9 @@ const endpoint = fields({
   url: value(readUrl),
   headers: value(readHeaders).default({}),
   concurrency: value((given, refuse) => readCount(given, refuse, 1_000)).default(128),
+  rateLimit: fields({ requestsPerSecond: value(readRate) })
+    .transform(({ requestsPerSecond }) => requestsPerSecond)
+    .optional(),
 })
 
 const destination = fields({
@@ -204,6 +207,13 @@ function readCount(given: unknown, refuse: Refuse, max: number) {
     return count as number
   }
   refuse(`expected a whole number from 1 to ${max.toLocaleString('en')}, got {got}.`)
+  return undefined
+}
+
+function readRate(given: unknown, refuse: Refuse) {
+  const rate = typeof given === 'string' && /^[\d.]+$/.test(given) ? Number(given) : given
+  if (typeof rate === 'number' && rate >= 0.1 && rate <= 10_000) return rate
+  refuse('expected a number from 0.1 to 10,000, got {got}.')
   return undefined
 }
 

@@ -71,4 +71,6 @@ export interface Endpoint {
   headers: Record<string, string>
   /** The most requests that may be under way at once: 1 to 1,000. */
   concurrency: number
+  /** The most requests per second, 0.1 to 10,000; left out for no limit. All workers together keep it. */
+  rateLimit?: number | undefined
 }

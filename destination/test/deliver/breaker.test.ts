@@ -1,6 +1,17 @@
 import { describe, expect, test } from 'vitest'
 import { Breaker, type Signal } from '../../src/deliver/breaker.js'
 
+/** What an endpoint does with a message. `same failure`: a message that failed before fails again. */
+type Reaction = 'success' | 'failure' | 'same failure'
+
+function signal(reaction: Reaction, retryAfterMs = 0): Signal {
+  return {
+    isHealthy: reaction === 'success',
+    retryAfterMs,
+    wasTried: reaction === 'same failure',
+  }
+}
+
 /** A breaker without jitter whose clock the test sets. */
 function setUp(cap = 64) {
   const breaker = new Breaker(cap, () => 0)
@@ -12,14 +23,16 @@ function setUp(cap = 64) {
       now += ms
     },
     /** Makes requests one after the other. */
-    send: (signal: Signal, times = 1, retryAfterMs = 0) => {
-      for (let i = 0; i < times; i++) breaker.end(breaker.start(), signal, retryAfterMs, now)
+    send: (reaction: Reaction, times = 1, retryAfterMs = 0) => {
+      for (let i = 0; i < times; i++) {
+        breaker.end(breaker.start(), signal(reaction, retryAfterMs), now)
+      }
     },
     /** Starts a request. The test ends it by calling the returned function. */
     start: () => {
       const period = breaker.start()
-      return (signal: Signal) => {
-        breaker.end(period, signal, 0, now)
+      return (reaction: Reaction) => {
+        breaker.end(period, signal(reaction), now)
       }
     },
   }
@@ -58,7 +71,7 @@ describe('a closed breaker', () => {
 
   test('opens at once when the endpoint asks for it, for as long as it asks', () => {
     const { breaker, send, wait, room } = setUp()
-    send('throttled', 1, 20_000)
+    send('failure', 1, 20_000)
     expect(breaker.state).toBe('open')
     wait(19_999)
     expect(room()).toBe(0)
@@ -101,7 +114,7 @@ describe('an open breaker', () => {
 
   test('adds up to a fifth to its wait', () => {
     const breaker = new Breaker(8, () => 1)
-    for (let i = 0; i < 5; i++) breaker.end(breaker.start(), 'failure', 0, 0)
+    for (let i = 0; i < 5; i++) breaker.end(breaker.start(), signal('failure'), 0)
     expect(breaker.room(1_199)).toBe(0)
     expect(breaker.room(1_200)).toBe(1)
   })
@@ -174,6 +187,88 @@ describe('after a probe that succeeds', () => {
     send('failure', 5)
     wait(1_000)
     expect(room()).toBe(1)
+  })
+})
+
+describe('messages that fail at a healthy endpoint', () => {
+  test('do not open the breaker when they fail again, while others get through', () => {
+    const { breaker, send, wait } = setUp()
+    for (let i = 0; i < 20; i++) {
+      send('success')
+      send('same failure', 50)
+      wait(9_000)
+    }
+    expect(breaker.state).toBe('closed')
+  })
+
+  test('open it once nothing got through for 10 s', () => {
+    const { breaker, send, wait } = setUp()
+    send('success')
+    wait(9_999)
+    send('same failure', 5)
+    expect(breaker.state).toBe('closed')
+    wait(1)
+    send('same failure', 5)
+    expect(breaker.state).toBe('open')
+  })
+
+  test('open it if 200 in a row fail again', () => {
+    const { breaker, send } = setUp()
+    send('success')
+    send('same failure', 200)
+    expect(breaker.state).toBe('closed')
+    send('same failure', 5)
+    expect(breaker.state).toBe('open')
+  })
+
+  test('keep it open when a probe is one of them', () => {
+    const { breaker, send, wait, room } = setUp()
+    send('success')
+    send('failure', 5)
+    wait(1_000)
+    send('same failure')
+    expect(breaker.state).toBe('open')
+    wait(1_999)
+    expect(room()).toBe(0)
+  })
+
+  test('must be twice as many each time that a probe shows that it opened by mistake', () => {
+    const { breaker, send, wait } = setUp()
+    const needed: number[] = []
+    for (let i = 0; i < 7; i++) {
+      let failures = 0
+      for (; !breaker.isOpen; failures++) send('failure')
+      needed.push(failures)
+      wait(2_000)
+      send('success')
+    }
+    expect(needed).toEqual([5, 2, 4, 8, 16, 16, 16])
+  })
+
+  test('must be as many as at first five minutes after it has recovered', () => {
+    const { breaker, send, wait } = setUp(1)
+    for (let i = 0; i < 3; i++) {
+      while (!breaker.isOpen) send('failure')
+      wait(2_000)
+      send('success')
+    }
+    wait(300_000)
+    send('failure', 5)
+    expect(breaker.state).toBe('open')
+  })
+
+  test('are told from an endpoint that is down by how many probes fail', () => {
+    const { breaker, send, wait } = setUp(1)
+    for (let i = 0; i < 5; i++) {
+      send('failure', 5)
+      expect(breaker.state).toBe('open')
+      for (const seconds of [2, 4, 8, 16]) {
+        wait(seconds * 1_000)
+        send('failure')
+      }
+      wait(30_000)
+      send('success')
+    }
   })
 })
 

@@ -3,6 +3,7 @@ import type { Outcome, OutcomeCode } from '../../src/model/outcome.js'
 import { Breaker } from '../../src/deliver/breaker.js'
 import { EndpointQueue } from '../../src/deliver/endpoint-queue.js'
 import { DestinationQueue } from '../../src/deliver/destination-queue.js'
+import { Pace } from '../../src/deliver/pace.js'
 
 function outcome(code: OutcomeCode, retryAfterMs?: number): Outcome {
   const verdict = code === 'delivered' ? 'delivered' : 'retry'
@@ -21,7 +22,13 @@ function setUp(...caps: number[]) {
         held.push(done),
       close: () => Promise.resolve(),
     }
-    const endpointQueue = new EndpointQueue(endpoint, new Breaker(cap, () => 0), poster, clock)
+    const endpointQueue = new EndpointQueue(
+      endpoint,
+      new Breaker(cap, () => 0),
+      new Pace(),
+      poster,
+      clock,
+    )
     const answer = (code: OutcomeCode, retryAfterMs?: number) =>
       held.shift()?.(outcome(code, retryAfterMs))
     return { held, endpointQueue, answer }
@@ -31,7 +38,7 @@ function setUp(...caps: number[]) {
   const destination = { name: 'crm', sources: [], enabled: true, sharedSecret: undefined, webhooks }
   const queue = new DestinationQueue(destination, queues, clock)
   const post = (i: number, done: (code: OutcomeCode) => void = () => undefined) => {
-    queues[i]?.post('{}', [], ({ code }) => {
+    queues[i]?.post({ body: '{}', headers: [], wasTried: false }, ({ code }) => {
       done(code)
     })
   }
@@ -161,7 +168,57 @@ describe('claims', () => {
     fail(0)
     expect(queue.claims()).toEqual([])
     wait(1_000)
-    expect(queue.claims()).toEqual([{ destination: 'crm', lane: 'backlog', limit: 1 }])
+    expect(queue.claims()).toEqual([
+      { destination: 'crm', lane: 'backlog', limit: 1, isUntried: true },
+    ])
+  })
+
+  test('for probes alternate between messages that were not tried and those that are due longest', () => {
+    const { queue, fail, wait } = setUp(64)
+    fail(0)
+    const probes: string[] = []
+    for (let i = 0; i < 6; i++) {
+      wait(30_000)
+      for (const claim of queue.claims()) {
+        probes.push(`${claim.lane}${claim.isUntried ? ', untried' : ''}`)
+        queue.claimed(claim, 1)
+      }
+    }
+    expect(probes).toEqual([
+      'backlog, untried',
+      'fresh, untried',
+      'backlog, untried',
+      'backlog',
+      'backlog, untried',
+      'fresh, untried',
+    ])
+  })
+
+  test('for a probe look for one that was tried before at once, if there is no other', () => {
+    const { queue, fail, wait } = setUp(64)
+    fail(0)
+    wait(1_000)
+    const claimed: string[] = []
+    for (let [claim] = queue.claims(); claim; [claim] = queue.claims()) {
+      claimed.push(`${claim.lane}${claim.isUntried ? ', untried' : ''}`)
+      queue.claimed(claim, 0)
+    }
+    expect(claimed).toEqual(['backlog, untried', 'fresh, untried', 'backlog, untried', 'backlog'])
+  })
+
+  test('take turns between the lanes while there is room for a few only', () => {
+    const { queue, lookOnce } = setUp(2)
+    lookOnce()
+    const lanes: unknown[] = []
+    for (let i = 0; i < 4; i++) {
+      queue.noteDue('fresh', 0)
+      queue.noteDue('backlog', 0)
+      for (const claim of queue.claims()) {
+        lanes.push(claim.lane)
+        queue.claimed(claim, claim.limit)
+      }
+    }
+    expect(lanes).toEqual(['backlog', 'fresh', 'backlog', 'fresh'])
   })
 
   test('wait for an eighth of the room, as one claim of many is cheap', () => {

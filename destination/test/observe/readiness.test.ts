@@ -6,6 +6,7 @@ import { createServer, type Server } from '../../src/http/server.js'
 import { Dispatcher } from '../../src/deliver/dispatcher.js'
 import { Breaker } from '../../src/deliver/breaker.js'
 import { EndpointQueue } from '../../src/deliver/endpoint-queue.js'
+import { Pace } from '../../src/deliver/pace.js'
 import { DestinationQueue } from '../../src/deliver/destination-queue.js'
 import { Settler } from '../../src/deliver/settler.js'
 import { StoreError } from '../../src/store/store-error.js'
@@ -39,7 +40,7 @@ async function startParts(server: Server, store: Partial<Store>) {
     use: () => {
       const endpoint = { url: 'http://127.0.0.1/', headers: {}, concurrency: 1 }
       const poster = { post: nothing, close: () => Promise.resolve() }
-      const queue = new EndpointQueue(endpoint, new Breaker(1), poster, now)
+      const queue = new EndpointQueue(endpoint, new Breaker(1), new Pace(), poster, now)
       dispatcher.use([new DestinationQueue(destination([endpoint]), [queue], now)])
     },
     advance: (ms: number) => {

@@ -15,7 +15,14 @@ const URL = 'https://crm.example.com/in'
 
 const endpoint = (changes: Partial<EndpointStatus> = {}): EndpointStatus => ({
   url: URL,
-  breaker: { state: 'closed', allowed: 128, inFlight: 0, waiting: 0 },
+  breaker: {
+    state: 'closed',
+    allowed: 128,
+    inFlight: 0,
+    waiting: 0,
+    requestsPerSecond: null,
+    pausedMs: 0,
+  },
   delivered: 0,
   failed: 0,
   p50Ms: null,
@@ -74,7 +81,14 @@ const textsOf = (...given: Parameters<typeof sentences>) =>
   sentences(...given).map(({ weight, subject, text }) => `${weight} ${subject}: ${text}`)
 
 const down = (state: 'open', backlog: number, changes: Partial<EndpointStatus> = {}) => {
-  const breaker = { state, allowed: 1, inFlight: 0, waiting: 0 }
+  const breaker = {
+    state,
+    allowed: 1,
+    inFlight: 0,
+    waiting: 0,
+    requestsPerSecond: null,
+    pausedMs: 0,
+  }
   return crm({ backlog, endpoints: [endpoint({ breaker, ...changes })] })
 }
 
@@ -117,8 +131,38 @@ describe('an endpoint that is down', () => {
   })
 })
 
+test('an endpoint that asked for a pause is said to be paused, and for how long', () => {
+  const breaker = {
+    state: 'closed',
+    allowed: 0,
+    inFlight: 0,
+    waiting: 0,
+    requestsPerSecond: 75,
+    pausedMs: 19_500,
+  } as const
+  const throttled = crm({ backlog: 3, endpoints: [endpoint({ breaker })] })
+  expect(textsOf(status({ destinations: [throttled] }), undefined)).toEqual([
+    'warn crm: crm.example.com/in asked for fewer requests: it gets the next one in 20 s; 3 calls are waiting.',
+  ])
+  const open = { ...breaker, state: 'open', pausedMs: 290_000 } as const
+  const failing = {
+    lastFailure: { at: NOW, code: 'server_error', status: 503, error: null },
+  } as const
+  const paused = crm({ endpoints: [endpoint({ breaker: open, ...failing })] })
+  expect(textsOf(status({ destinations: [paused] }), undefined)).toEqual([
+    expect.stringContaining('it asked for a pause, and the next call is sent in 290 s'),
+  ])
+})
+
 test('an endpoint that recovers is a note', () => {
-  const breaker = { state: 'half-open', allowed: 4, inFlight: 4, waiting: 0 } as const
+  const breaker = {
+    state: 'half-open',
+    allowed: 4,
+    inFlight: 4,
+    waiting: 0,
+    requestsPerSecond: null,
+    pausedMs: 0,
+  } as const
   const back = crm({ fresh: 100, backlog: 200, endpoints: [endpoint({ breaker })] })
   expect(textsOf(status({ destinations: [back] }), undefined)).toEqual([
     'note crm: crm.example.com/in is recovering: it gets 4 requests at once, and more after each success; 300 calls are waiting.',

@@ -66,7 +66,13 @@ test('every setting that is given is taken', () => {
       destination({
         enabled: false,
         sharedSecret: 's',
-        webhooks: [webhook({ headers: { 'X-Team': 'growth', 'X-Empty': '' }, concurrency: 1_000 })],
+        webhooks: [
+          webhook({
+            headers: { 'X-Team': 'growth', 'X-Empty': '' },
+            concurrency: 1_000,
+            rateLimit: { requestsPerSecond: 0.5 },
+          }),
+        ],
       }),
     ],
     store: 'postgres://u:p@h/db',
@@ -80,7 +86,13 @@ test('every setting that is given is taken', () => {
       {
         enabled: false,
         sharedSecret: 's',
-        webhooks: [{ headers: { 'X-Team': 'growth', 'X-Empty': '' }, concurrency: 1_000 }],
+        webhooks: [
+          {
+            headers: { 'X-Team': 'growth', 'X-Empty': '' },
+            concurrency: 1_000,
+            rateLimit: 0.5,
+          },
+        ],
       },
     ],
     store: 'postgres://u:p@h/db',
@@ -244,6 +256,10 @@ const refusals: [raw: unknown, problem: string][] = [
     withWebhook({ url: 'https://h.example/#' }),
     'destinations[0].webhooks[0].url: expected a URL without a fragment (#…), because HTTP does not send fragments. Remove it.',
   ],
+  ...[0, 0.05, 10_001, null].map((requestsPerSecond): [Raw, string] => [
+    withWebhook({ rateLimit: { requestsPerSecond } }),
+    `destinations[0].webhooks[0].rateLimit.requestsPerSecond: expected a number from 0.1 to 10,000, got ${String(requestsPerSecond)}.`,
+  ]),
   ...[0, 1_001, 1.5, 'many', null].map((concurrency): [Raw, string] => [
     withWebhook({ concurrency }),
     `destinations[0].webhooks[0].concurrency: expected a whole number from 1 to 1,000, got ${concurrency === 'many' ? '"many"' : String(concurrency)}.`,

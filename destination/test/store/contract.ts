@@ -279,6 +279,57 @@ export function storeContract(name: string, make: () => Promise<Subject>): void 
         expect(idsOf(await claim('backlog'))).toEqual([newer, older])
       })
 
+      describe('of untried deliveries', () => {
+        const claimUntried = (limit = 1, destination = 'crm') =>
+          store.claim([{ destination, lane: 'backlog', limit, isUntried: true }])
+
+        test('takes the one that became due last, and leaves what was tried', async () => {
+          const tried = await put({ state: 'backlog' })
+          const claimed = await claim('backlog')
+          const [older, newer] = [await put({ state: 'backlog' }), await put({ state: 'backlog' })]
+          const mail = await put({ state: 'backlog', destination: 'mail' })
+          await store.settle(
+            claimed.map((delivery) => settlement(delivery, { state: 'backlog', delayMs: 10 })),
+          )
+          subject.advance(10)
+          expect(idsOf(await claimUntried(1, 'mail'))).toEqual([mail])
+          expect(idsOf(await claimUntried())).toEqual([newer])
+          expect(idsOf(await claimUntried())).toEqual([older])
+          expect(await claimUntried()).toEqual([])
+          expect(idsOf(await claim('backlog'))).toEqual([tried])
+        })
+
+        test('leases it: nobody else gets it, and it settles', async () => {
+          await put({ state: 'backlog' })
+          const [delivery] = await claimUntried()
+          expect(delivery).toMatchObject({ attempt: 1, lane: 'backlog', sinceFirstMs: 0 })
+          expect(await claimUntried()).toEqual([])
+          expect(await claim('backlog')).toEqual([])
+          if (delivery)
+            expect(await store.settle([settlement(delivery, { state: 'done' })])).toBe(0)
+        })
+
+        test('takes from the fresh lane what came last', async () => {
+          await put()
+          subject.advance(1)
+          const newer = await put()
+          const found = await store.claim([
+            { destination: 'crm', lane: 'fresh', limit: 1, isUntried: true },
+          ])
+          expect(idsOf(found)).toEqual([newer])
+        })
+
+        test('can be made beside other claims', async () => {
+          const fresh = await put({ destination: 'mail' })
+          const parked = await put({ state: 'backlog' })
+          const claimed = await store.claim([
+            { destination: 'mail', lane: 'fresh', limit: 5 },
+            { destination: 'crm', lane: 'backlog', limit: 1, isUntried: true },
+          ])
+          expect(new Set(idsOf(claimed))).toEqual(new Set([fresh, parked]))
+        })
+      })
+
       test('keeps lanes and destinations apart', async () => {
         const fresh = await put()
         const backlog = await put({ state: 'backlog' })

@@ -1,5 +1,5 @@
 import type { EventType } from '../../model/call.js'
-import type { Claim, Delivery, DeliveryId } from '../../model/delivery.js'
+import { NEWEST, type Claim, type Delivery, type DeliveryId } from '../../model/delivery.js'
 import { LEASE_MS } from '../store.js'
 import { fromStored } from '../text.js'
 import { refusedByOf } from '../rows.js'
@@ -29,14 +29,41 @@ interface Row {
  * row with every other. The array and the `LIMIT 1` force it to look up each row by its key.
  */
 export function claimStatement(schema: string): string {
+  return statement(
+    schema,
+    `SELECT id, due_at, attempt, attempts_before, first_attempt_at, refused_by FROM ${schema}.waiting
+     WHERE destination = claims.destination AND state = claims.state AND due_at <= ${NOW}
+     ORDER BY due_at, id LIMIT claims.count FOR UPDATE SKIP LOCKED`,
+  )
+}
+
+/**
+ * The statement for claims of untried deliveries. It looks at the newest of them without a lock, and then locks those
+ * that it takes: their conditions are checked again, because another worker may have claimed them in between.
+ */
+function untriedStatement(schema: string): string {
+  return statement(
+    schema,
+    `SELECT id, due_at, attempt, attempts_before, first_attempt_at, refused_by FROM ${schema}.waiting
+     WHERE id = ANY (ARRAY (
+         SELECT id FROM (
+           SELECT id, attempt FROM ${schema}.waiting
+           WHERE destination = claims.destination AND state = claims.state AND due_at <= ${NOW}
+           ORDER BY due_at DESC, id DESC LIMIT ${NEWEST}
+         ) newest WHERE attempt = 0 LIMIT claims.count
+       )) AND state = claims.state AND due_at <= ${NOW} AND attempt = 0
+     FOR UPDATE SKIP LOCKED`,
+  )
+}
+
+/** @param search - The rows of `waiting` for one row of `claims`, locked. */
+function statement(schema: string, search: string): string {
   return `
     WITH found AS MATERIALIZED (
       SELECT n, w.*
       FROM unnest($2::int[], $3::smallint[], $4::int[]) WITH ORDINALITY AS claims (destination, state, count, n)
       CROSS JOIN LATERAL (
-        SELECT id, due_at, attempt, attempts_before, first_attempt_at, refused_by FROM ${schema}.waiting
-        WHERE destination = claims.destination AND state = claims.state AND due_at <= ${NOW}
-        ORDER BY due_at, id LIMIT claims.count FOR UPDATE SKIP LOCKED
+        ${search}
       ) w
     ), leased AS (
       UPDATE ${schema}.waiting
@@ -56,13 +83,14 @@ export function claimStatement(schema: string): string {
     ORDER BY n, due_at, id`
 }
 
-/** Leases due deliveries, the longest due first. */
+/** Leases due deliveries. */
 export function prepareClaim({ query, schema, names, now }: Tables) {
-  const claim = claimStatement(schema)
+  const oldestDue = claimStatement(schema)
+  const untried = untriedStatement(schema)
 
-  return async (claims: Claim[]): Promise<Delivery[]> => {
-    await names.add(claims.map(({ destination }) => destination))
-    const rows = await query<Row>(claim, [
+  const lease = async (sql: string, claims: Claim[]): Promise<Delivery[]> => {
+    if (claims.length === 0) return []
+    const rows = await query<Row>(sql, [
       now(),
       claims.map(({ destination }) => names.number(destination)),
       claims.map(({ lane }) => (lane === 'fresh' ? FRESH : BACKLOG)),
@@ -72,6 +100,19 @@ export function prepareClaim({ query, schema, names, now }: Tables) {
       const wanted = claims[row.n - 1]
       return wanted ? [toDelivery(row, wanted)] : []
     })
+  }
+
+  return async (claims: Claim[]): Promise<Delivery[]> => {
+    await names.add(claims.map(({ destination }) => destination))
+    const isUntried = (claim: Claim) => claim.isUntried === true
+    const probes = await lease(untried, claims.filter(isUntried))
+    return [
+      ...probes,
+      ...(await lease(
+        oldestDue,
+        claims.filter((claim) => !isUntried(claim)),
+      )),
+    ]
   }
 }
 

@@ -1,5 +1,5 @@
 import type { EventType } from '../../model/call.js'
-import type { Claim, Delivery } from '../../model/delivery.js'
+import { NEWEST, type Claim, type Delivery } from '../../model/delivery.js'
 import { LEASE_MS } from '../store.js'
 import { fromStored } from '../text.js'
 import type { Shared } from './shared.js'
@@ -21,17 +21,32 @@ interface Row {
   body: string | null
 }
 
-/** Leases due deliveries of a lane, the longest due first. */
+const COLUMNS = `d.id, message_id AS messageId, source, type, attempt, due_at AS dueAt,
+  first_attempt_at AS firstAttemptAt, refused_by AS refusedBy, attempts_before AS attemptsBefore,
+  trace_parent AS traceParent, body`
+
+/** Leases due deliveries of a lane. */
 export function prepareClaim({ database, names, counts }: Shared) {
+  const isDue = (state: number) =>
+    `destination = ? AND state = ${state} AND state <= ${DEAD} AND due_at <= ?`
   const due = (state: number): Statement =>
     database.prepare(
-      `SELECT d.id, message_id AS messageId, source, type, attempt, due_at AS dueAt,
-         first_attempt_at AS firstAttemptAt, refused_by AS refusedBy, attempts_before AS attemptsBefore,
-         trace_parent AS traceParent, body
+      `SELECT ${COLUMNS}
        FROM deliveries d INDEXED BY waiting LEFT JOIN bodies ON bodies.id = d.id
-       WHERE destination = ? AND state = ${state} AND state <= ${DEAD} AND due_at <= ?
+       WHERE ${isDue(state)}
        ORDER BY due_at, d.id LIMIT ?`,
     )
+  const untried = (state: number): Statement =>
+    database.prepare(
+      `SELECT ${COLUMNS}
+       FROM (
+         SELECT * FROM deliveries INDEXED BY waiting WHERE ${isDue(state)}
+         ORDER BY due_at DESC, id DESC LIMIT ${NEWEST}
+       ) d LEFT JOIN bodies ON bodies.id = d.id
+       WHERE attempt = 0 ORDER BY due_at DESC, d.id DESC LIMIT ?`,
+    )
+  const untriedFresh = untried(FRESH)
+  const untriedBacklog = untried(BACKLOG)
   const dueFresh = due(FRESH)
   const dueBacklog = due(BACKLOG)
   const dueLeased = due(LEASED)
@@ -60,9 +75,14 @@ export function prepareClaim({ database, names, counts }: Shared) {
     }
   }
 
-  return ({ destination: name, lane, limit }: Claim, now: number): Delivery[] => {
+  return ({ destination: name, lane, limit, isUntried }: Claim, now: number): Delivery[] => {
     const destination = names.find(name)
     if (destination === undefined) return []
+    if (isUntried) {
+      const [statement, from] = lane === 'fresh' ? [untriedFresh, FRESH] : [untriedBacklog, BACKLOG]
+      const rows = statement.all(destination, now, limit) as Row[]
+      return rows.map((row) => claimRow(row, from, destination, now))
+    }
     if (lane === 'fresh') {
       const rows = dueFresh.all(destination, now, limit) as Row[]
       return rows.map((row) => claimRow(row, FRESH, destination, now))

@@ -7,7 +7,7 @@ import { startDestination, type RunningDestination } from '../../../src/destinat
 import { SharedBreakers } from '../../../src/deliver/shared-breakers.js'
 import { destinationQueues } from '../../../src/deliver/destination-queues.js'
 import { Dispatcher } from '../../../src/deliver/dispatcher.js'
-import type { Breaker } from '../../../src/deliver/breaker.js'
+import type { Breaker, Signal } from '../../../src/deliver/breaker.js'
 import { errorMessage } from '../../../src/observe/error-message.js'
 import { tellAll } from '../../../src/observe/events.js'
 import { logLines } from '../../../src/observe/log-lines.js'
@@ -19,6 +19,9 @@ import { HEARTBEAT_MS, type Store } from '../../../src/store/store.js'
 import { startEndpoint, type TestEndpoint } from '../../endpoint.js'
 import { newDelivery } from '../contract.js'
 import { startServer } from './server.js'
+
+const FAILURE: Signal = { isHealthy: false, retryAfterMs: 0, wasTried: false }
+const SUCCESS: Signal = { ...FAILURE, isHealthy: true }
 
 // Collectors and workers that share a server. Each has its own connections, as on separate machines.
 
@@ -277,7 +280,7 @@ describe('workers that deliver to the same endpoint', () => {
   test('send it one probe at a time, and less and less often, while it is down', async () => {
     const { breakers, tick, rooms } = await startWorkers(10, 64)
     for (const breaker of breakers) {
-      for (let n = 0; n < 5; n++) breaker.end(breaker.start(), 'failure', 0, now)
+      for (let n = 0; n < 5; n++) breaker.end(breaker.start(), FAILURE, now)
     }
     const probes: number[] = []
     const from = now
@@ -287,7 +290,7 @@ describe('workers that deliver to the same endpoint', () => {
       const prober = breakers.find((breaker) => breaker.room(now) > 0)
       if (!prober) continue
       probes.push(now - from)
-      prober.end(prober.start(), 'failure', 0, now)
+      prober.end(prober.start(), FAILURE, now)
     }
     // After 1, 2, 4, 8 and 16 s, then every 30 s: a single worker sends as many probes.
     expect(probes.length).toBeGreaterThanOrEqual(7)
@@ -297,14 +300,14 @@ describe('workers that deliver to the same endpoint', () => {
   test('all come back soon after one of them has found it healthy', async () => {
     const { breakers, tick } = await startWorkers(5, 64)
     for (const breaker of breakers) {
-      for (let n = 0; n < 5; n++) breaker.end(breaker.start(), 'failure', 0, now)
+      for (let n = 0; n < 5; n++) breaker.end(breaker.start(), FAILURE, now)
     }
     const from = now
     while (breakers.some((breaker) => breaker.isOpen) && now < from + 60_000) {
       now += 250
       await tick()
       const prober = breakers.find((breaker) => breaker.isOpen && breaker.room(now) > 0)
-      prober?.end(prober.start(), 'success', 0, now)
+      prober?.end(prober.start(), SUCCESS, now)
     }
     expect(now - from).toBeLessThanOrEqual(8_000)
   })

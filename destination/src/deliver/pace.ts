@@ -1,0 +1,145 @@
+/** The part of the measured rate that an endpoint gets after it asked for fewer requests. */
+const DECREASE = 0.75
+
+/** How much each success adds to a limited rate, in requests per second: 5 % per second for an endpoint that is busy. */
+const INCREASE = 0.05
+
+/** A rate that has grown to this multiple of the rate that last was too much is not limited any more. */
+const FORGET = 5
+
+/** The lowest rate, in requests per second: an endpoint that always asks for fewer requests gets one in 5 s. */
+const MIN_RATE = 0.2
+
+/** The pause after an answer that asks for fewer requests and does not say how long to wait, in ms. */
+const PAUSE_MS = 1_000
+
+/**
+ * A `Retry-After` pauses an endpoint for at most this time, in ms. An endpoint that asks for a whole day gets a request
+ * earlier.
+ */
+export const MAX_RETRY_AFTER_MS = 300_000
+
+/**
+ * Unused requests are kept for this time, in ms, because requests that wait start at a tick: four times a second. So an
+ * endpoint may get the requests of this time at once.
+ */
+const BURST_MS = 300
+
+/** The rate of the answers is measured over this time, in ms. */
+const WINDOW_MS = 1_000
+
+/**
+ * Decides how many requests an endpoint gets in a second. It is a token bucket.
+ *
+ * Without a limit in the settings, the rate is not limited until the endpoint answers 429. Then the endpoint gets three
+ * quarters of what it took before that answer. Each success raises the rate a little, up to the next 429.
+ *
+ * The caller passes the current time, in ms, of any monotonic clock.
+ */
+export class Pace {
+  /** The part of {@link limit} that this process may use. */
+  #share: number
+  /** Requests per second now. */
+  #rate: number
+  /** The rate up to which the rate doubles every second, because it has worked before. */
+  #worked = 0
+  #tokens = 0
+  #filledAt = -Infinity
+  #pausedUntil = -Infinity
+  /** When the rate was lowered last. */
+  #loweredAt = -Infinity
+  #windowStart = -Infinity
+  /** Successes in the present and in the previous {@link WINDOW_MS}. */
+  #taken = 0
+  #takenBefore = 0
+
+  /** @param limit - The most requests per second of all workers together; `Infinity` for no limit. */
+  constructor(readonly limit = Infinity) {
+    this.#share = limit
+    this.#rate = limit
+  }
+
+  /** Requests per second that the endpoint gets at most now; `Infinity` if there is no limit. */
+  get rate(): number {
+    return this.#rate
+  }
+
+  /** Shares the limit among this many workers, including this one. */
+  shareAmong(workers: number): void {
+    const isLowered = this.#rate < this.#share
+    this.#share = this.limit / workers
+    this.#rate = isLowered ? Math.min(this.#rate, this.#share) : this.#share
+  }
+
+  /** How many requests may start at once if none has started for a while. */
+  get burst(): number {
+    return Math.max(1, (this.#rate * BURST_MS) / 1_000)
+  }
+
+  /** How many requests may start now. */
+  room(now: number): number {
+    if (now < this.#pausedUntil) return 0
+    if (this.#rate === Infinity) return Infinity
+    this.#fill(now)
+    return Math.floor(this.#tokens)
+  }
+
+  /** For how long the endpoint is paused, in ms. */
+  pauseMs(now: number): number {
+    return Math.max(0, this.#pausedUntil - now)
+  }
+
+  /** A request starts. */
+  start(now: number): void {
+    if (this.#rate === Infinity) return
+    this.#fill(now)
+    this.#tokens--
+  }
+
+  /** The endpoint took a request. */
+  succeed(now: number): void {
+    this.#measure(now)
+    this.#taken++
+    if (this.#rate === this.#share) return
+    this.#fill(now)
+    const rate = this.#rate + (this.#rate < this.#worked * DECREASE ? 1 : INCREASE)
+    this.#rate = rate > this.#worked * FORGET ? this.#share : Math.min(rate, this.#share)
+  }
+
+  /**
+   * The endpoint asked for fewer requests.
+   *
+   * @param retryAfterMs - The wait that it asked for, in ms; 0 for none.
+   * @param startedAt - When the request started. The answer to a request from before the rate was lowered says nothing
+   * about the lower rate.
+   */
+  throttle(retryAfterMs: number, startedAt: number, now: number): void {
+    const pauseMs = retryAfterMs > 0 ? Math.min(retryAfterMs, MAX_RETRY_AFTER_MS) : 0
+    if (pauseMs > 0) this.#pauseUntil(now + pauseMs)
+    if (startedAt <= this.#loweredAt) return
+    this.#measure(now)
+    const took = Math.max(this.#taken, this.#takenBefore, MIN_RATE)
+    this.#worked = Math.max(Math.min(took, this.#rate), this.#worked / 2)
+    this.#rate = Math.min(this.#share, Math.max(MIN_RATE, Math.min(took, this.#rate) * DECREASE))
+    this.#tokens = 0
+    this.#filledAt = this.#loweredAt = now
+    if (pauseMs === 0) this.#pauseUntil(now + PAUSE_MS)
+  }
+
+  #pauseUntil(time: number): void {
+    this.#pausedUntil = Math.max(this.#pausedUntil, time)
+  }
+
+  #fill(now: number): void {
+    const tokens = this.#tokens + ((now - this.#filledAt) * this.#rate) / 1_000
+    this.#tokens = Math.min(this.burst, tokens)
+    this.#filledAt = now
+  }
+
+  #measure(now: number): void {
+    if (now - this.#windowStart < WINDOW_MS) return
+    this.#takenBefore = now - this.#windowStart < 2 * WINDOW_MS ? this.#taken : 0
+    this.#taken = 0
+    this.#windowStart = now
+  }
+}

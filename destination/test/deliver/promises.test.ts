@@ -1,0 +1,226 @@
+// What the deliver stage promises of healthy messages and endpoints, on a virtual clock and at random.
+// fast-check prints the seed and the path of a failure: give them to `fc.assert` to see it again.
+import fc from 'fast-check'
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
+import { createWorld, type Answer, type Behaviour } from './world.js'
+
+beforeEach(() => {
+  vi.useFakeTimers({
+    toFake: [
+      'setTimeout',
+      'clearTimeout',
+      'setInterval',
+      'clearInterval',
+      'setImmediate',
+      'performance',
+    ],
+  })
+})
+afterEach(() => {
+  vi.useRealTimers()
+})
+
+const endpointOf = (concurrency: number, n = 0) => ({
+  url: `https://${n}.example.com/`,
+  headers: {},
+  concurrency,
+})
+
+/** A number from 0 up to 1 that depends on a seed alone. */
+function randomFrom(seed: number) {
+  let state = seed >>> 0
+  return () => {
+    state = (Math.imul(state, 1_664_525) + 1_013_904_223) >>> 0
+    return state / 2 ** 32
+  }
+}
+
+/** How late a healthy message may be where some arrive in each second. */
+const LATE_MS = 120_000
+
+/** How late it may be where hardly anything else is sent: a few rounds of four probes, 36 s apart at most. */
+const LATEST_MS = 480_000
+
+/** `RUNS=1000` searches for longer. */
+const RUNS = Number(process.env['RUNS'] ?? 6)
+
+const isPoison = (message: string) => message.startsWith('poison')
+
+describe('messages that always fail', () => {
+  /** Endpoints that take everything but messages that always fail. */
+  const taking =
+    (afterMs: number, failure: Answer): Behaviour =>
+    (message) =>
+      isPoison(message) ? failure : { code: 'delivered', afterMs }
+
+  async function play(given: {
+    poison: number
+    share: number
+    perSecond: number
+    concurrency: number
+    latencyMs: number
+    failure: Answer
+    seed: number
+  }) {
+    const { poison, share, perSecond, concurrency, latencyMs, failure, seed } = given
+    const random = randomFrom(seed)
+    const lateMs = perSecond < 5 ? LATEST_MS : LATE_MS
+    const behave = taking(latencyMs, failure)
+    const world = createWorld([{ settings: endpointOf(concurrency), behave }], random)
+    await world.pass(250)
+    for (let i = 0; i < poison; i++) world.arrive(`poison ${i}`)
+    for (let i = 0; i < 120 * perSecond; i++) {
+      world.arrive(random() < share ? `poison late ${i}` : `good ${i}`)
+      await world.pass(1_000 / perSecond)
+    }
+    await world.pass(LATEST_MS)
+    const good = world.rows.filter(({ message }) => !isPoison(message))
+    const late = good.filter(({ doneAt, arrivedAt }) => (doneAt ?? Infinity) - arrivedAt > lateMs)
+    await world.close()
+    return { good: good.length, late: late.length }
+  }
+
+  test('in front of others do not hold them up', async () => {
+    const { good, late } = await play({
+      poison: 200,
+      share: 0,
+      perSecond: 5,
+      concurrency: 128,
+      latencyMs: 20,
+      failure: { code: 'server_error', afterMs: 20 },
+      seed: 1,
+    })
+    expect({ good, late }).toEqual({ good: 600, late: 0 })
+  })
+
+  test('at random do not hold others up', async () => {
+    await fc.assert(
+      fc.asyncProperty(
+        fc.record({
+          poison: fc.integer({ min: 0, max: 400 }),
+          share: fc.constantFrom(0, 0, 0.02, 0.1),
+          perSecond: fc.constantFrom(0.1, 1, 5, 20),
+          concurrency: fc.constantFrom(2, 8, 32, 128),
+          latencyMs: fc.integer({ min: 1, max: 100 }),
+          failure: fc.constantFrom<Answer>(
+            { code: 'server_error', afterMs: 1 },
+            { code: 'connection_reset', afterMs: 50 },
+          ),
+          seed: fc.integer({ min: 0 }),
+        }),
+        async (given) => {
+          const { late } = await play(given)
+          expect(late).toBe(0)
+        },
+      ),
+      { numRuns: RUNS },
+    )
+  })
+})
+
+describe('an endpoint that takes a number of requests per second, and answers the others 429', () => {
+  /** A token bucket of one second. */
+  function limited(
+    perSecond: number,
+    latencyMs: number,
+    retryAfterMs: number | undefined,
+  ): Behaviour {
+    let tokens = perSecond
+    let filledAt = 0
+    return (_message, nowMs) => {
+      tokens = Math.min(perSecond, tokens + ((nowMs - filledAt) / 1_000) * perSecond)
+      filledAt = nowMs
+      if (tokens < 1)
+        return { code: 'throttled', afterMs: latencyMs, ...(retryAfterMs && { retryAfterMs }) }
+      tokens--
+      return { code: 'delivered', afterMs: latencyMs }
+    }
+  }
+
+  async function play(given: {
+    takes: number
+    load: number
+    burst: number
+    concurrency: number
+    latencyMs: number
+    retryAfterMs: number | undefined
+    rateLimit?: number
+    seed: number
+  }) {
+    const { takes, load, burst, concurrency, latencyMs, retryAfterMs, rateLimit, seed } = given
+    const settings = {
+      ...endpointOf(concurrency),
+      ...(rateLimit && { rateLimit }),
+    }
+    const behave = limited(takes, latencyMs, retryAfterMs)
+    const world = createWorld([{ settings, behave }], randomFrom(seed))
+    await world.pass(250)
+    for (let i = 0; i < burst; i++) world.arrive(`burst ${i}`)
+    for (let i = 0; i < 240 * takes * load; i++) {
+      world.arrive(`steady ${i}`)
+      await world.pass(1_000 / (takes * load))
+    }
+    const waiting = world.rows.filter(({ doneAt }) => doneAt === undefined).length
+    const refused = world.requests.filter(({ code }) => code === 'throttled').length
+    const { requests, rows } = world
+    await world.close()
+    return { waiting, refused, requests, rows }
+  }
+
+  test('catches up with a burst, and is not asked for much more than it takes', async () => {
+    const { waiting, refused, rows } = await play({
+      takes: 100,
+      load: 0.3,
+      burst: 500,
+      concurrency: 128,
+      latencyMs: 20,
+      retryAfterMs: undefined,
+      seed: 1,
+    })
+    expect(waiting).toBeLessThan(30)
+    expect(refused).toBeLessThan(rows.length / 5)
+  })
+
+  test('gets at least half of what it takes, whatever that is', async () => {
+    await fc.assert(
+      fc.asyncProperty(
+        fc.record({
+          takes: fc.constantFrom(2, 10, 50, 200),
+          load: fc.constantFrom(0.2, 0.5),
+          burst: fc.integer({ min: 0, max: 500 }),
+          concurrency: fc.constantFrom(2, 16, 128),
+          latencyMs: fc.integer({ min: 1, max: 100 }),
+          retryAfterMs: fc.constantFrom(undefined, 1_000, 5_000),
+          seed: fc.integer({ min: 0 }),
+        }),
+        async (given) => {
+          const { takes, load, burst, concurrency, latencyMs } = given
+          const room = Math.min(takes, (concurrency * 1_000) / latencyMs)
+          fc.pre(burst < 240 * (room * 0.6 - takes * load))
+          const { waiting } = await play(given)
+          expect(waiting).toBeLessThan(Math.max(10, 5 * takes))
+        },
+      ),
+      { numRuns: RUNS },
+    )
+  })
+
+  test('is never sent more than its rateLimit', async () => {
+    const { requests, refused, waiting } = await play({
+      takes: 50,
+      load: 0.7,
+      burst: 300,
+      concurrency: 128,
+      latencyMs: 5,
+      retryAfterMs: undefined,
+      rateLimit: 40,
+      seed: 3,
+    })
+    const inAnySecond = requests.map(
+      ({ at }, i) => requests.slice(i).findIndex((other) => other.at >= at + 1_000) || 0,
+    )
+    expect(Math.max(...inAnySecond)).toBeLessThanOrEqual(40 * 1.3 + 1)
+    expect(refused).toBe(0)
+    expect(waiting).toBeLessThan(40)
+  })
+})

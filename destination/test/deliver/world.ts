@@ -1,0 +1,177 @@
+// The deliver stage on a virtual clock: the real dispatcher, queues, breakers and settler, a store in memory, and endpoints
+// that a test describes. Call it with fake timers.
+import { vi } from 'vitest'
+import type { DeliverEvents } from '../../src/deliver/deliverer.js'
+import { destinationQueues } from '../../src/deliver/destination-queues.js'
+import { Dispatcher } from '../../src/deliver/dispatcher.js'
+import { Settler } from '../../src/deliver/settler.js'
+import {
+  NEWEST,
+  type Claim,
+  type Delivery,
+  type Lane,
+  type Settlement,
+} from '../../src/model/delivery.js'
+import type { Outcome, OutcomeCode } from '../../src/model/outcome.js'
+import type { Destination, Endpoint } from '../../src/settings/settings.js'
+
+/** How an endpoint answers a request. */
+export interface Answer {
+  code: OutcomeCode
+  afterMs: number
+  retryAfterMs?: number
+}
+
+/** @param nowMs - The virtual time, in ms since the start. */
+export type Behaviour = (message: string, nowMs: number) => Answer
+
+interface Row {
+  id: number
+  message: string
+  state: Lane | 'leased' | 'done' | 'dead'
+  dueAt: number
+  attempt: number
+  firstAt: number | undefined
+  arrivedAt: number
+  /** When it was delivered. */
+  doneAt: number | undefined
+}
+
+/** A destination `crm` with these endpoints. */
+export function createWorld(
+  endpoints: readonly { settings: Endpoint; behave: Behaviour }[],
+  random: () => number,
+) {
+  const startedAt = performance.now()
+  const now = () => performance.now()
+  const rows: Row[] = []
+  const waiting = new Set<Row>()
+  const requests: { message: string; at: number; url: string; code: OutcomeCode }[] = []
+  let inFlight = 0
+
+  const deliveryOf = (row: Row, lane: Lane): Delivery => ({
+    id: row.id,
+    attempt: row.attempt,
+    attemptsBefore: 0,
+    messageId: row.message,
+    source: 'web',
+    destination: 'crm',
+    type: 'track',
+    body: row.message,
+    sinceFirstMs: now() - (row.firstAt ?? now()),
+    lane,
+    refusedBy: [],
+  })
+
+  const lease = (row: Row, lane: Lane): Delivery => {
+    waiting.delete(row)
+    row.state = 'leased'
+    row.attempt++
+    row.firstAt ??= now()
+    return deliveryOf(row, lane)
+  }
+
+  const claimOne = ({ lane, limit, isUntried }: Claim): Delivery[] => {
+    const due = [...waiting].filter(({ state, dueAt }) => state === lane && dueAt <= now())
+    due.sort((a, b) => a.dueAt - b.dueAt || a.id - b.id)
+    const found = isUntried
+      ? due
+          .slice(-NEWEST)
+          .reverse()
+          .filter(({ attempt }) => attempt === 0)
+      : due
+    return found.slice(0, limit).map((row) => lease(row, lane))
+  }
+
+  const settleOne = ({ id, next }: Settlement) => {
+    const row = rows[id]
+    if (!row) throw new Error(`no delivery ${id}`)
+    row.state = next.state
+    if (next.state === 'done') row.doneAt = now() - startedAt
+    if (next.state !== 'backlog') return
+    row.dueAt = now() + next.delayMs
+    waiting.add(row)
+  }
+
+  const store = {
+    claim: (claims: Claim[]) => Promise.resolve(claims.flatMap(claimOne)),
+    settle: (settlements: Settlement[]) => {
+      settlements.forEach(settleOne)
+      return Promise.resolve(0)
+    },
+  }
+  const nothing = () => undefined
+  const events = {
+    attempted: nothing,
+    claimFailed: nothing,
+    settleFailed: nothing,
+    settleRecovered: nothing,
+    settlementsRefused: nothing,
+    workersFailed: nothing,
+  } satisfies DeliverEvents
+  const settler = new Settler(store, events, now)
+  const dispatcher = new Dispatcher({ store, settler, events, now, random })
+  const destination: Destination = {
+    name: 'crm',
+    sources: ['web'],
+    enabled: true,
+    sharedSecret: undefined,
+    webhooks: endpoints.map(({ settings }) => settings),
+  }
+  const connect = (endpoint: Endpoint) => ({
+    post: (body: string, _headers: unknown, done: (outcome: Outcome) => void) => {
+      const behave = endpoints.find(({ settings }) => settings.url === endpoint.url)?.behave
+      if (!behave) throw new Error(`no endpoint ${endpoint.url}`)
+      const at = now() - startedAt
+      const { code, afterMs, retryAfterMs } = behave(body, at)
+      requests.push({ message: body, at, url: endpoint.url, code })
+      inFlight++
+      setTimeout(() => {
+        inFlight--
+        done(outcomeOf(code, afterMs, retryAfterMs))
+      }, afterMs)
+    },
+    close: () => Promise.resolve(),
+  })
+  const queues = destinationQueues([destination], [], true, { connect, now })
+  dispatcher.use(queues)
+
+  return {
+    rows,
+    requests,
+    queues,
+    now: () => now() - startedAt,
+    inFlight: () => inFlight,
+    /** A call arrives. */
+    arrive: (message: string) => {
+      const placement = dispatcher.place('crm')
+      const { state } = placement
+      const lane = state === 'leased' ? 'fresh' : state
+      const row: Row = {
+        id: rows.length,
+        message,
+        state: lane,
+        dueAt: now(),
+        attempt: 0,
+        firstAt: undefined,
+        arrivedAt: now() - startedAt,
+        doneAt: undefined,
+      }
+      rows.push(row)
+      waiting.add(row)
+      dispatcher.placed(placement, state === 'leased' ? lease(row, lane) : deliveryOf(row, lane))
+    },
+    /** Lets the time pass. */
+    pass: (ms: number) => vi.advanceTimersByTimeAsync(ms),
+    close: async () => {
+      const closing = dispatcher.close()
+      await vi.advanceTimersByTimeAsync(10_000)
+      await closing
+    },
+  }
+}
+
+function outcomeOf(code: OutcomeCode, ms: number, retryAfterMs: number | undefined): Outcome {
+  const verdict = code === 'delivered' ? 'delivered' : code === 'client_error' ? 'refused' : 'retry'
+  return { code, verdict, status: undefined, ms, retryAfterMs, response: '', error: code }
+}
