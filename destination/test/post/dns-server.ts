@@ -1,6 +1,6 @@
-import { createSocket } from 'node:dgram'
+import { createSocket, type Socket as UdpSocket } from 'node:dgram'
 import { once } from 'node:events'
-import { createServer, type Socket } from 'node:net'
+import { createServer, type AddressInfo, type Server, type Socket } from 'node:net'
 import { onTestFinished } from 'vitest'
 import { createResolver, type ResolverOptions } from '../../src/post/resolver.js'
 
@@ -40,9 +40,6 @@ export async function startDnsServer(answer: (name: string, family: 4 | 6) => Dn
     const bytes = answerTo(query, false)
     if (bytes !== undefined) server.send(bytes, from.port, from.address)
   })
-  server.bind(0, '127.0.0.1')
-  await once(server, 'listening')
-  const { port } = server.address()
 
   const sockets = new Set<Socket>()
   const tcp = createServer((socket) => {
@@ -57,14 +54,30 @@ export async function startDnsServer(answer: (name: string, family: 4 | 6) => Dn
     })
     socket.on('error', () => undefined)
   })
-  tcp.listen(port, '127.0.0.1')
-  await once(tcp, 'listening')
+  const port = await listenBoth(server, tcp)
   onTestFinished(() => {
     server.close()
     tcp.close()
     for (const socket of sockets) socket.destroy()
   })
   return { address: `127.0.0.1:${port}`, names }
+}
+
+/** A port that is free for TCP may be taken for UDP. Then another one is tried. */
+async function listenBoth(udp: UdpSocket, tcp: Server): Promise<number> {
+  for (;;) {
+    tcp.listen(0, '127.0.0.1')
+    await once(tcp, 'listening')
+    const { port } = tcp.address() as AddressInfo
+    try {
+      udp.bind(port, '127.0.0.1')
+      await once(udp, 'listening')
+      return port
+    } catch {
+      tcp.close()
+      await once(tcp, 'close')
+    }
+  }
 }
 
 /**
