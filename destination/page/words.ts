@@ -32,7 +32,7 @@ const RECENT = 5
 const VERBS: Readonly<Record<string, string>> = {
   throttled: 'asks to slow down (429)',
   timeout: 'does not answer in time',
-  dns_error: 'has no address because DNS does not know its name',
+  dns_error: 'has a host name that DNS does not resolve',
   connection_refused: 'refuses connections',
   connection_reset: 'closes connections without an answer',
   connection_failed: 'can’t be reached',
@@ -54,7 +54,7 @@ const OUTCOMES: Readonly<Record<string, string>> = {
   client_error: 'permanently refused',
   redirect: 'redirect not followed',
   timeout: 'no answer in time',
-  dns_error: 'host name not found',
+  dns_error: 'host name not resolved',
   connection_refused: 'connection refused',
   connection_reset: 'connection reset',
   connection_failed: 'connection failed',

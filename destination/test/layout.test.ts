@@ -61,6 +61,7 @@ const PURE = [
   'observe/printable',
   'post/address',
   'post/certificate-errors',
+  'post/dns-errors',
   'post/headers',
   'post/retry-after',
   'settings/duration',

@@ -4,7 +4,7 @@
  * - `delivered`: a 2xx status.
  * - `server_error`: a 5xx status. `throttled`: a 429. `request_timeout`: a 408.
  * - `client_error`: any other 4xx status. `redirect`: a 3xx status; redirects are not followed.
- * - `timeout`: no answer within the deadline. `dns_error`: the host name has no address.
+ * - `timeout`: no answer within the deadline. `dns_error`: the host name could not be resolved.
  * - `connection_refused`, `connection_reset`: the other side refused or reset the connection. `connection_failed`: there
  *   was no valid answer for any other reason.
  * - `tls_error`: the certificate is not trusted, or the TLS handshake failed. Nothing was sent.

@@ -1,8 +1,9 @@
-import { lookup } from 'node:dns/promises'
+import type { LookupAddress } from 'node:dns'
 import { isIP, type Socket } from 'node:net'
 import { TLSSocket, type DetailedPeerCertificate } from 'node:tls'
 import { createAddressRule } from '../post/address.js'
 import { judgeError } from '../post/classify.js'
+import { describeDnsError } from '../post/dns-errors.js'
 import { messageHeaders, type HeaderList } from '../post/headers.js'
 import { createNetwork, type Network } from '../post/network.js'
 import type { Outcome } from '../model/outcome.js'
@@ -52,7 +53,7 @@ export async function* examine(examination: Examination): AsyncGenerator<Finding
   const host = url.hostname.replace(/^\[(.*)\]$/, '$1')
 
   const addresses: string[] = []
-  const named = yield* done(await resolveName(host, addresses))
+  const named = yield* done(await resolveName(host, network, addresses))
   if (!named) return
   if (!(yield* done(judgeAddresses(host, addresses, settings.allowNetworks)))) return
   for (const finding of await connect(url, host, network)) if (!(yield* done(finding))) return
@@ -68,28 +69,22 @@ function* done(finding: Finding): Generator<Finding, boolean> {
   return finding.state !== 'failed'
 }
 
-async function resolveName(host: string, addresses: string[]): Promise<Finding> {
+async function resolveName(host: string, network: Network, addresses: string[]): Promise<Finding> {
   const step = 'dns'
   if (isIP(host) !== 0) {
     addresses.push(host)
     return { step, state: 'ok', found: `${host} is an IP address and needs no DNS lookup.` }
   }
   const startedAt = performance.now()
-  try {
-    const found = await lookup(host, { all: true })
-    addresses.push(...found.map(({ address }) => address))
-  } catch (error) {
-    const { code = '' } = error as NodeJS.ErrnoException
-    return {
-      step,
-      state: 'failed',
-      found: `The name ${host} could not be resolved (${code}).`,
-      fix: 'Check the DNS records of the name, and the DNS settings of this machine.',
-      ms: since(startedAt),
-    }
-  }
-  const found = `${host} resolves to ${addresses.join(', ')}.`
-  return { step, state: 'ok', found, ms: since(startedAt) }
+  const [error, resolved] = await new Promise<[Error | null, LookupAddress[]]>((resolve) => {
+    network.lookup(host, (...answer) => {
+      resolve(answer)
+    })
+  })
+  const ms = since(startedAt)
+  if (error !== null) return { step, state: 'failed', ...describeDnsError(host, error), ms }
+  addresses.push(...resolved.map(({ address }) => address))
+  return { step, state: 'ok', found: `${host} resolves to ${addresses.join(', ')}.`, ms }
 }
 
 function judgeAddresses(

@@ -1,6 +1,7 @@
-import { lookup as systemLookup, type LookupAddress } from 'node:dns'
+import type { LookupAddress } from 'node:dns'
 import { isIP, type LookupFunction } from 'node:net'
 import { createAddressRule } from './address.js'
+import { describeDnsError } from './dns-errors.js'
 import type { Verdict } from '../model/outcome.js'
 
 /** Finds all addresses of a host name. It must call back exactly once. */
@@ -37,19 +38,13 @@ export interface Guard {
   lookup: LookupFunction
 }
 
-export function createGuard(
-  allowNetworks: readonly string[],
-  lookup: Lookup = (hostname, callback) => {
-    systemLookup(hostname, { all: true }, callback)
-  },
-): Guard {
+export function createGuard(allowNetworks: readonly string[], lookup: Lookup): Guard {
   const isAllowed = createAddressRule(allowNetworks)
-  const lookUp = shareLookups(lookup)
   return {
     refusal: (hostname) =>
       isIP(hostname) === 0 || isAllowed(hostname) ? undefined : literalRefused(hostname),
     lookup: (hostname, options, callback) => {
-      lookUp(hostname, (error, found) => {
+      lookup(hostname, (error, found) => {
         const addresses = found.filter(({ address }) => isAllowed(address))
         const [first] = addresses
         if (error !== null) callback(noAddress(hostname, error), '')
@@ -58,27 +53,6 @@ export function createGuard(
         else callback(null, first.address, first.family)
       })
     },
-  }
-}
-
-/**
- * Shares a lookup that is under way with all requests for the same name. Each lookup of the system occupies one of a
- * few threads, and does so for many seconds if the DNS server does not answer. One name must not occupy all threads.
- */
-function shareLookups(lookup: Lookup): Lookup {
-  const waiting = new Map<string, Parameters<Lookup>[1][]>()
-  return (hostname, callback) => {
-    const callbacks = waiting.get(hostname)
-    if (callbacks !== undefined) {
-      callbacks.push(callback)
-      return
-    }
-    const all = [callback]
-    waiting.set(hostname, all)
-    lookup(hostname, (error, addresses) => {
-      waiting.delete(hostname)
-      for (const answer of all) answer(error, error === null ? addresses : [])
-    })
   }
 }
 
@@ -105,11 +79,6 @@ function noneAllowed(hostname: string, found: readonly LookupAddress[]): NoAddre
 }
 
 function noAddress(hostname: string, cause: Error): NoAddressError {
-  const reason = (cause as NodeJS.ErrnoException).code ?? cause.message
-  return new NoAddressError(
-    'dns_error',
-    'retry',
-    `The name ${hostname} could not be resolved (${reason}). Check its DNS records, and the DNS of this machine.`,
-    { cause },
-  )
+  const { found, fix } = describeDnsError(hostname, cause)
+  return new NoAddressError('dns_error', 'retry', `${found} ${fix}`, { cause })
 }

@@ -4,11 +4,14 @@ import { createSecureContext, rootCertificates, type SecureContext } from 'node:
 import { buildConnector } from 'undici'
 import { Deadline } from './deadline.js'
 import { createGuard, type Lookup } from './guard.js'
+import { createResolver } from './resolver.js'
 
 /** What all attempts of a process share: how connections are made, the deadline, the clock. */
 export interface Network {
   /** Opens a connection. Addresses that may not be reached are refused. */
   connect: buildConnector.connector
+  /** Resolves host names, as `connect` does. It also returns the addresses that may not be reached. */
+  lookup: Lookup
   /** The deadline of each attempt. */
   deadline: Deadline
   /** The time of day in ms since the epoch, which dates in `Retry-After` are compared with. */
@@ -27,7 +30,7 @@ export interface NetworkOptions {
   deadlineMs?: number
   /**
    * Resolves host names.
-   * @defaultValue The system's resolver, `dns.lookup`.
+   * @defaultValue The resolver of this room: the hosts file, name servers with a cache, the system's resolver.
    */
   lookup?: Lookup
   /**
@@ -42,6 +45,12 @@ export interface NetworkOptions {
  * hosts.
  */
 const NEXT_ADDRESS_MS = 1_000
+
+/**
+ * The part of the deadline that a lookup may take. It ends before the deadline, so that the outcome names the silent name
+ * servers as the cause.
+ */
+const DNS_SHARE = 0.8
 
 /**
  * Makes the TLS context of all connections. It is made once, because reading the well-known certificates takes
@@ -69,7 +78,8 @@ function requireCertificate(pem: string, index: number): void {
 /** @throws TypeError if `allowNetworks` contains an invalid network, or `ca` an invalid certificate. */
 export function createNetwork(options: NetworkOptions): Network {
   const { ca, deadlineMs = 5_000, now = Date.now } = options
-  const guard = createGuard(options.allowNetworks, options.lookup)
+  const { lookup = createResolver({ lateMs: deadlineMs * DNS_SHARE }) } = options
+  const guard = createGuard(options.allowNetworks, lookup)
   const dial = buildConnector({
     lookup: guard.lookup,
     autoSelectFamily: true,
@@ -88,6 +98,7 @@ export function createNetwork(options: NetworkOptions): Network {
         callback(refusal, null)
       })
     },
+    lookup,
     deadline: new Deadline(deadlineMs),
     now,
   }

@@ -1,8 +1,6 @@
-import { createSocket } from 'node:dgram'
-import { Resolver } from 'node:dns'
-import { once } from 'node:events'
-import { describe, expect, onTestFinished, test } from 'vitest'
-import type { Lookup } from '../../src/post/guard.js'
+import { describe, expect, test } from 'vitest'
+import type { ResolverOptions } from '../../src/post/resolver.js'
+import { resolverWith, startDnsServer, type DnsAnswer } from './dns-server.js'
 import { answering, DEADLINE_MS, listenTcp, OK, onRequest, post, posterTo } from './sockets.js'
 
 /**
@@ -11,57 +9,27 @@ import { answering, DEADLINE_MS, listenTcp, OK, onRequest, post, posterTo } from
  * @param answer - Returns the IPv4 addresses of a name, `'none'` if the name does not exist, or `'silence'` for no
  * answer.
  */
-async function serveDns(answer: (name: string) => string[] | 'none' | 'silence') {
-  const names: string[] = []
-  const server = createSocket('udp4')
-  server.on('message', (query, from) => {
-    const name = nameIn(query)
-    names.push(name)
+async function serveDns(
+  answer: (name: string) => string[] | 'none' | 'silence',
+  options: Partial<ResolverOptions> = {},
+) {
+  const { address, names } = await startDnsServer(alike(answer))
+  const { lookup, clock } = resolverWith({ servers: [address], ...options })
+  return { lookup, names, clock }
+}
+
+/** The question for IPv6 follows the one for IPv4. It gets the same error, or no address. */
+function alike(answer: (name: string) => string[] | 'none' | 'silence') {
+  const errors = new Map<string, 'none' | 'silence'>()
+  return (name: string, family: 4 | 6): DnsAnswer => {
+    if (family === 6) return errors.get(name) ?? { addresses: [] }
     const found = answer(name)
-    if (found !== 'silence') server.send(reply(query, found), from.port, from.address)
-  })
-  server.bind(0, '127.0.0.1')
-  await once(server, 'listening')
-
-  const resolver = new Resolver({ timeout: 10_000, tries: 1 })
-  resolver.setServers([`127.0.0.1:${server.address().port}`])
-  onTestFinished(() => {
-    resolver.cancel()
-    server.close()
-  })
-  const lookup: Lookup = (hostname, callback) => {
-    resolver.resolve4(hostname, (error, addresses) => {
-      callback(error, error === null ? addresses.map((address) => ({ address, family: 4 })) : [])
-    })
+    errors.delete(name)
+    if (typeof found !== 'string') return { addresses: found }
+    errors.set(name, found)
+    return found
   }
-  return { lookup, names }
 }
-
-/**
- * RFC 1035 section 4.1.2: the question follows the header of 12 bytes. A name is a list of labels with their lengths.
- */
-function nameIn(query: Buffer): string {
-  const labels: string[] = []
-  for (let at = 12; query[at]; at += 1 + (query[at] ?? 0))
-    labels.push(query.toString('latin1', at + 1, at + 1 + (query[at] ?? 0)))
-  return labels.join('.')
-}
-
-function reply(query: Buffer, found: string[] | 'none'): Buffer {
-  const end = query.indexOf(0, 12) + 5
-  const head = Buffer.from(query.subarray(0, 12))
-  head.writeUInt16BE(found === 'none' ? 0x8183 : 0x8180, 2)
-  head.writeUInt16BE(found === 'none' ? 0 : found.length, 6)
-  head.writeUInt32BE(0, 8)
-  const records = found === 'none' ? [] : found.map(recordOf)
-  return Buffer.concat([head, query.subarray(12, end), ...records])
-}
-
-/**
- * An answer record: a pointer to the name of the question, type A, class IN, time to live 0, an address of four bytes.
- */
-const recordOf = (address: string) =>
-  Buffer.from([0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 0, 0, 4, ...address.split('.').map(Number)])
 
 describe('a name', () => {
   test('whose DNS changes to an address that is refused gets nothing', async () => {
@@ -73,7 +41,7 @@ describe('a name', () => {
       open.port,
     )
     const answers = [['127.0.0.2'], ['127.0.0.1'], ['127.0.0.2']]
-    const { lookup, names } = await serveDns(() => answers.shift() ?? 'none')
+    const { lookup, names, clock } = await serveDns(() => answers.shift() ?? 'none')
     const poster = posterTo(
       `http://hook.test:${port}/`,
       { lookup, allowNetworks: ['127.0.0.2/32'] },
@@ -83,12 +51,24 @@ describe('a name', () => {
     expect((await post(poster)).code).toBe('delivered')
     // The name was looked up once, so the connection went to the address that was checked.
     expect(names).toEqual(['hook.test'])
+    clock.now += 1_000
     const refused = await post(poster)
     expect(refused).toMatchObject({ code: 'address_refused', verdict: 'retry' })
     expect(refused.error).toContain('hook.test resolves to 127.0.0.1, which is private or reserved')
     expect(refused.error).toContain('the setting allowNetworks')
+    clock.now += 1_000
     expect((await post(poster)).code).toBe('delivered')
     expect([open.seen.connections, seen.connections]).toEqual([0, 2])
+  })
+
+  test('whose address is kept is judged by the settings of each connection', async () => {
+    const { port, seen } = await answering(OK)
+    const { lookup, names } = await serveDns(() => ['127.0.0.1'])
+    const allowed = posterTo(`http://hook.test:${port}/`, { lookup })
+    expect((await post(allowed)).code).toBe('delivered')
+    const refusing = posterTo(`http://hook.test:${port}/`, { lookup, allowNetworks: [] })
+    expect(await post(refusing)).toMatchObject({ code: 'address_refused', verdict: 'retry' })
+    expect([names, seen.connections]).toEqual([['hook.test'], 1])
   })
 
   test('with several addresses is reached at those that are allowed', async () => {
@@ -114,12 +94,15 @@ describe('a name', () => {
     expect((await post(poster)).code).toBe('delivered')
   })
 
-  test('that does not exist is a DNS error, and looked up again each time', async () => {
-    const { lookup, names } = await serveDns(() => 'none')
+  test('that does not exist is a DNS error, and looked up again after a second', async () => {
+    const { lookup, names, clock } = await serveDns(() => 'none')
     const poster = posterTo('http://gone.test/', { lookup })
     const outcome = await post(poster)
     expect(outcome).toMatchObject({ code: 'dns_error', verdict: 'retry' })
     expect(outcome.error).toContain('The name gone.test could not be resolved (ENOTFOUND)')
+    expect((await post(poster)).code).toBe('dns_error')
+    expect(names).toHaveLength(1)
+    clock.now += 1_000
     expect((await post(poster)).code).toBe('dns_error')
     expect(names).toHaveLength(2)
   })
