@@ -1,14 +1,6 @@
-import {
-  mkdirSync,
-  mkdtempSync,
-  readFileSync,
-  readdirSync,
-  rmSync,
-  symlinkSync,
-  writeFileSync,
-} from 'node:fs'
+import { mkdirSync, mkdtempSync, readdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
-import ts from 'typescript'
+import { buildSync } from 'esbuild'
 import type { TestProject } from 'vitest/node'
 import tsconfig from '../tsconfig.json' with { type: 'json' }
 
@@ -79,17 +71,12 @@ function writeManifest(dir: string, manifest: object): void {
 }
 
 function compile(from: string, to: string): void {
-  for (const file of readdirSync(from, { recursive: true, encoding: 'utf8' })) {
-    if (!/\.[mc]?ts$/.test(file)) continue
-    const { outputText } = ts.transpileModule(readFileSync(join(from, file), 'utf8'), {
-      compilerOptions: {
-        target: ts.ScriptTarget.ES2023,
-        module: ts.ModuleKind.ESNext,
-        verbatimModuleSyntax: true,
-      },
-    })
-    const out = join(to, file.replace(/ts$/, 'js'))
-    mkdirSync(dirname(out), { recursive: true })
-    writeFileSync(out, outputText)
-  }
+  const files = readdirSync(from, { recursive: true, encoding: 'utf8' })
+  buildSync({
+    entryPoints: files.filter((file) => /\.[mc]?ts$/.test(file)).map((file) => join(from, file)),
+    outbase: from,
+    outdir: to,
+    target: 'es2023',
+    tsconfigRaw: { compilerOptions: { verbatimModuleSyntax: true } },
+  })
 }

@@ -2,7 +2,7 @@ import { readdirSync, readFileSync } from 'node:fs'
 import { dirname, join, normalize } from 'node:path'
 import ts from 'typescript'
 
-/** One import or re-export. */
+/** One import, re-export or dynamic import. */
 export interface Import {
   /** As it is written. */
   readonly from: string
@@ -10,6 +10,8 @@ export interface Import {
   readonly module?: string
   /** Nothing of it is left at run time. */
   readonly isType: boolean
+  /** It is `import('…')`, which loads the module when it is called. */
+  readonly isLazy: boolean
 }
 
 /** One source file. */
@@ -30,19 +32,37 @@ export function readModules(src: string): Map<string, Module> {
 function readModule(src: string, file: string): Module {
   const text = readFileSync(join(src, file), 'utf8')
   const source = ts.createSourceFile(file, text, ts.ScriptTarget.Latest)
-  const imports: Import[] = []
+  const imports: Import[] = dynamicImports(source).map((from) =>
+    toImport(file, from, { isType: false, isLazy: true }),
+  )
   let isOnlyReExports = true
   for (const statement of source.statements) {
     if (!ts.isExportDeclaration(statement) || !statement.moduleSpecifier) isOnlyReExports = false
     if (!ts.isImportDeclaration(statement) && !ts.isExportDeclaration(statement)) continue
     const { moduleSpecifier } = statement
     if (!moduleSpecifier || !ts.isStringLiteral(moduleSpecifier)) continue
-    const from = moduleSpecifier.text
-    const isType = isTypeOnly(statement)
-    const module = normalize(join(dirname(file), from)).replace(/\.js$/, '')
-    imports.push(from.startsWith('.') ? { from, isType, module } : { from, isType })
+    imports.push(
+      toImport(file, moduleSpecifier.text, { isType: isTypeOnly(statement), isLazy: false }),
+    )
   }
   return { imports, isOnlyReExports }
+}
+
+function toImport(file: string, from: string, kind: Pick<Import, 'isType' | 'isLazy'>): Import {
+  const module = normalize(join(dirname(file), from)).replace(/\.js$/, '')
+  return from.startsWith('.') ? { from, ...kind, module } : { from, ...kind }
+}
+
+/** The names in `import('…')`. */
+function dynamicImports(node: ts.Node): string[] {
+  const found: string[] = []
+  ts.forEachChild(node, (child) => {
+    found.push(...dynamicImports(child))
+  })
+  if (!ts.isCallExpression(node) || node.expression.kind !== ts.SyntaxKind.ImportKeyword)
+    return found
+  const [from] = node.arguments
+  return from && ts.isStringLiteral(from) ? [...found, from.text] : found
 }
 
 /** `import type …`, `export type …`, or one whose every name is `type`. */
@@ -65,6 +85,20 @@ export function own(
   return imports.flatMap((one) =>
     one.module === undefined ? [] : [{ ...one, module: one.module }],
   )
+}
+
+/** The packages and the modules of Node that are loaded together with a module. Types and `import('…')` are not. */
+export function packagesOf(modules: ReadonlyMap<string, Module>, name: string): Set<string> {
+  const loaded = new Set([name])
+  const packages = new Set<string>()
+  for (const each of loaded) {
+    const imports = modules.get(each)?.imports ?? []
+    for (const { from, module } of imports.filter(({ isType, isLazy }) => !isType && !isLazy)) {
+      if (module === undefined) packages.add(from)
+      else loaded.add(module)
+    }
+  }
+  return packages
 }
 
 /** Imports that lead to no file: `from → to`. */

@@ -8,14 +8,14 @@ import { addSchedule } from './cli/schedule.js'
 import { addSend } from './cli/send.js'
 import { addServe } from './cli/serve.js'
 import { addTrace } from './cli/trace.js'
-import { shownTrace } from './operate/shown-trace.js'
+import { plannedAttempts } from './deliver/schedule.js'
 import type { startDestination } from './destination.js'
 import type { examine } from './operate/doctor.js'
-import { migrateStore } from './operate/migrate.js'
-import { plannedAttempts } from './deliver/schedule.js'
-import { openStore } from './store/open.js'
+import type { migrateStore } from './operate/migrate.js'
+import { shownTrace } from './operate/shown-trace.js'
+import type { openStore } from './store/open.js'
 
-// Loaded only by the commands that need them, so that `send` starts without loading the server.
+// What takes long to load is loaded by the commands that need it, when they run.
 const start: typeof startDestination = async (...given) =>
   (await import('./destination.js')).startDestination(...given)
 
@@ -23,15 +23,21 @@ const find: typeof examine = async function* (...given) {
   yield* (await import('./operate/doctor.js')).examine(...given)
 }
 
+const open: typeof openStore = async (...given) =>
+  (await import('./store/open.js')).openStore(...given)
+
+const migrate: typeof migrateStore = async (...given) =>
+  (await import('./operate/migrate.js')).migrateStore(...given)
+
 const commands = [
   addServe(start),
   addListen,
   addSend,
-  addTrace({ open: openStore, show: shownTrace }),
+  addTrace({ open, show: shownTrace }),
   addReplay,
   addDoctor(find),
   addImport,
-  addMigrate({ open: openStore, migrate: migrateStore }),
+  addMigrate({ open, migrate }),
   addSchedule(plannedAttempts),
 ]
 

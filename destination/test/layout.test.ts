@@ -1,6 +1,6 @@
 import { fileURLToPath } from 'node:url'
 import { describe, expect, test } from 'vitest'
-import { cycles, deadEnds, own, readModules } from '../../test/imports.js'
+import { cycles, deadEnds, own, packagesOf, readModules } from '../../test/imports.js'
 
 const modules = readModules(fileURLToPath(new URL('../src', import.meta.url)))
 
@@ -9,7 +9,7 @@ const modules = readModules(fileURLToPath(new URL('../src', import.meta.url)))
  * rooms in `from`, and only types from the rooms in `types`.
  */
 const ROOMS: Record<string, { from?: string[]; types?: string[] }> = {
-  main: { from: ['cli', 'operate', 'deliver', 'store'], types: ['destination'] },
+  main: { from: ['cli', 'destination', 'operate', 'deliver', 'store'] },
   index: { from: ['destination', 'settings', 'store'], types: ['observe', 'model'] },
   cli: { from: ['observe', 'settings', 'model', 'version'], types: ['operate', 'store'] },
   destination: {
@@ -136,6 +136,11 @@ describe('imports', () => {
         !isType && !(module === undefined ? PURE_PACKAGES : PURE).includes(module ?? from),
     )
     expect(wrong.map(({ from }) => from)).toEqual([])
+  })
+
+  test('of the command line are no packages but commander, until a command needs them', () => {
+    const packages = [...packagesOf(modules, 'main')].filter((from) => !from.startsWith('node:'))
+    expect(packages).toEqual(['commander'])
   })
 
   test('all lead to a file', () => {

@@ -47,8 +47,9 @@ export type AskAdmin = (path: string, body?: object) => Promise<unknown>
  *
  * @throws CommandError if neither the options nor the settings have its address.
  */
-export function findAdmin({ url, token, config }: AdminOptions): AskAdmin {
-  const local = url === undefined || config !== undefined ? readLocalSettings(config) : tryLocal()
+export async function findAdmin({ url, token, config }: AdminOptions): Promise<AskAdmin> {
+  const isNeeded = url === undefined || config !== undefined
+  const local = await (isNeeded ? readLocalSettings(config) : tryLocal())
   const { listen, adminListen, adminToken } = local?.settings ?? {}
   const address = adminListen ?? listen
   if (url === undefined && (!address || address.port === 0)) {
@@ -92,9 +93,9 @@ async function answerOf(response: Response, base: string): Promise<unknown> {
 }
 
 /** With `--url`, only the token is taken from the settings, so missing or wrong settings are not an error. */
-function tryLocal(): LocalSettings | undefined {
+async function tryLocal(): Promise<LocalSettings | undefined> {
   try {
-    return readLocalSettings(undefined)
+    return await readLocalSettings(undefined)
   } catch {
     return undefined
   }

@@ -3,7 +3,7 @@ import { styleText } from 'node:util'
 import { InvalidArgumentError } from 'commander'
 import type { examine, Finding } from '../operate/doctor.js'
 import { printable } from '../observe/printable.js'
-import { shownFile } from '../settings/read.js'
+import { shownFile } from '../settings/file.js'
 import { CommandError, EXIT, isColoured, type AddCommand } from './command.js'
 import { readLocalSettings } from './local-settings.js'
 
@@ -53,7 +53,7 @@ function readUrl(text: string): string {
 }
 
 async function doctor(find: typeof examine, url: string, options: DoctorOptions): Promise<void> {
-  const { examination, from } = examinationOf(url, options)
+  const { examination, from } = await examinationOf(url, options)
   const colour = isColoured(process.stdout)
   const findings: Finding[] = []
   if (!options.json) console.error(from)
@@ -69,8 +69,8 @@ async function doctor(find: typeof examine, url: string, options: DoctorOptions)
 
 const UNREACHED = new Set<Finding['step']>(['dns', 'connection'])
 
-function examinationOf(url: string, { secret, config, post }: DoctorOptions) {
-  const local = readLocalSettings(config)
+async function examinationOf(url: string, { secret, config, post }: DoctorOptions) {
+  const local = await readLocalSettings(config)
   const known = local?.settings.destinations.flatMap((destination) =>
     destination.webhooks
       .filter((endpoint) => endpoint.url === url)

@@ -4,11 +4,11 @@ import { styleText } from 'node:util'
 import { InvalidArgumentError } from 'commander'
 import { printable } from '../observe/printable.js'
 import { formatListen } from '../settings/network.js'
-import { shownFile } from '../settings/read.js'
+import { shownFile } from '../settings/file.js'
 import { SettingsError } from '../settings/settings-error.js'
 import { CommandError, EXIT, isColoured, wholeNumber, type AddCommand } from './command.js'
 import { readLocalSettings } from './local-settings.js'
-import { createReceiver, type Arrival } from './receiver.js'
+import type { Arrival } from './receiver.js'
 
 interface ListenOptions {
   port: number
@@ -68,12 +68,13 @@ function readStatuses(text: string): number[] {
 }
 
 async function listen(options: ListenOptions): Promise<void> {
-  const { secrets, from } = findSecrets(options)
+  const { secrets, from } = await findSecrets(options)
   const colour = isColoured(process.stdout)
   let left = options.count ?? Infinity
   let unanswered = 0
   let wrong = 0
 
+  const { createReceiver } = await import('./receiver.js')
   const server = createReceiver({
     secrets,
     statuses: options.status,
@@ -101,14 +102,17 @@ async function listen(options: ListenOptions): Promise<void> {
 }
 
 /** Finds the secrets to check with, and says in a sentence where they come from. */
-function findSecrets({ secret, config }: ListenOptions): { secrets: string[]; from: string } {
+async function findSecrets({
+  secret,
+  config,
+}: ListenOptions): Promise<{ secrets: string[]; from: string }> {
   const given = secret ?? process.env['HOOKLINE_SECRET']
   if (given) {
     const from = secret === undefined ? 'HOOKLINE_SECRET' : '--secret'
     return { secrets: [given], from: `Signatures are checked with ${from}.` }
   }
   try {
-    const local = readLocalSettings(config)
+    const local = await readLocalSettings(config)
     const signing = local?.settings.destinations.filter((each) => each.sharedSecret !== undefined)
     const secrets =
       signing?.flatMap((each) => [each.sharedSecret ?? [], each.otherSecret ?? []].flat()) ?? []

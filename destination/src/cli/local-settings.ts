@@ -1,4 +1,4 @@
-import { findSettings, readSettings } from '../settings/read.js'
+import { findSettings } from '../settings/file.js'
 import { SettingsError } from '../settings/settings-error.js'
 import type { Settings } from '../settings/settings.js'
 
@@ -15,9 +15,13 @@ export interface LocalSettings {
  * @returns `undefined` if no file was named and the folder has none.
  * @throws SettingsError if the settings are wrong, or the named file does not exist.
  */
-export function readLocalSettings(config: string | undefined): LocalSettings | undefined {
+export async function readLocalSettings(
+  config: string | undefined,
+): Promise<LocalSettings | undefined> {
   try {
     const file = config ?? findSettings(process.cwd())
+    // Loaded only if there is a file: the schema and the parser of YAML take longer to load than the whole command line.
+    const { readSettings } = await import('../settings/read.js')
     return { file, settings: readSettings(file, process.env) }
   } catch (error) {
     const isNone = error instanceof SettingsError && error.code === 'settings_not_found'

@@ -82,7 +82,7 @@ function readTime(text: string): number {
 
 async function replay(ids: number[], options: ReplayOptions): Promise<void> {
   const which = selectionOf(ids, options)
-  const ask = findAdmin(options)
+  const ask = await findAdmin(options)
   const run = async (dryRun: boolean) => {
     const force = options.force ?? false
     return (await ask('/replay', { ...which, force, dryRun })) as Replayed

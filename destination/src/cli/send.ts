@@ -1,34 +1,12 @@
 import { randomUUID } from 'node:crypto'
 import { Argument, InvalidArgumentError } from 'commander'
-import { HooklineError, type DeliveredReport } from 'hookline'
+import type { HooklineError } from 'hookline'
 import { CALL_TYPES, type CallType } from '../model/call.js'
-import {
-  COLLECTOR_HELP,
-  findCollector,
-  makeCall,
-  openClient,
-  type CollectorOptions,
-} from './collector-client.js'
+import { COLLECTOR_HELP, findCollector, type CollectorOptions } from './collector.js'
 import { CommandError, EXIT, wholeNumber, type AddCommand } from './command.js'
+import type { CallOptions } from './send/deliver.js'
 
-/** The client retries more often by default. A person who waits at a terminal wants the error sooner. */
-const MAX_RETRIES = 3
-
-interface SendOptions extends CollectorOptions {
-  user?: string
-  anonymous?: string
-  event?: string
-  name?: string
-  category?: string
-  group?: string
-  previous?: string
-  properties?: object
-  traits?: object
-  context?: object
-  integrations?: object
-  timestamp?: string
-  messageId?: string
-  timeout: number
+interface SendOptions extends CollectorOptions, CallOptions {
   json?: true
 }
 
@@ -84,8 +62,9 @@ function readObject(text: string): object {
 }
 
 async function send(type: CallType, options: SendOptions): Promise<void> {
-  const { key, endpoint } = findCollector(options)
+  const { key, endpoint } = await findCollector(options)
   const messageId = options.messageId ?? randomUUID()
+  const { deliver } = await import('./send/deliver.js')
   const { error, report } = await deliver(type, { ...options, messageId }, key, endpoint)
   if (options.json) {
     const reason = error && { code: error.code, message: explain(error, options) }
@@ -111,48 +90,4 @@ function explain({ code, message }: HooklineError, { timeout }: SendOptions): st
 function describeCall(type: CallType, { event, user, anonymous }: SendOptions): string {
   const who = user ?? anonymous
   return [type, event && JSON.stringify(event), who && `of ${who}`].filter(Boolean).join(' ')
-}
-
-/** Sends one call with the client. The result has an error if the call was not accepted, else the report. */
-async function deliver(
-  type: CallType,
-  options: SendOptions,
-  key: string,
-  endpoint: string | undefined,
-): Promise<{ error?: HooklineError; report?: DeliveredReport }> {
-  let error: HooklineError | undefined
-  let report: DeliveredReport | undefined
-  const analytics = openClient(key, {
-    endpoint,
-    flushAt: 1,
-    maxRetries: MAX_RETRIES,
-    timeout: options.timeout,
-    onDelivered: (delivered) => (report = delivered),
-    onFailed: (failed) => (error = failed.error),
-  })
-  try {
-    makeCall(analytics, type, messageOf(options))
-  } catch (refused) {
-    if (refused instanceof HooklineError) throw new CommandError(EXIT.usage, refused.message)
-    throw refused
-  }
-  await analytics.close({ timeout: options.timeout })
-  return { ...(error && { error }), ...(report && { report }) }
-}
-
-/** The fields of the call that were given on the command line. */
-function messageOf(options: SendOptions): Record<string, unknown> {
-  const { user, anonymous, event, group, previous, name, category, properties, traits } = options
-  const { context, integrations, timestamp, messageId } = options
-  const given = {
-    userId: user,
-    anonymousId: anonymous,
-    event,
-    groupId: group,
-    previousId: previous,
-  }
-  const fields = { name, category, properties, traits, context, integrations, timestamp, messageId }
-  return Object.fromEntries(
-    Object.entries({ ...given, ...fields }).filter(([, value]) => value !== undefined),
-  )
 }

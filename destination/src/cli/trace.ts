@@ -53,7 +53,7 @@ async function find(
   options: AdminOptions,
 ): Promise<ShownTrace[]> {
   try {
-    const ask = findAdmin(options)
+    const ask = await findAdmin(options)
     const answer = await ask(`/messages?messageId=${encodeURIComponent(messageId)}`)
     return (answer as ShownMessage).deliveries
   } catch (error) {

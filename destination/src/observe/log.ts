@@ -1,5 +1,6 @@
 import { styleText } from 'node:util'
 import pino from 'pino'
+import type { LogLevel } from './log-level.js'
 import { printable } from './printable.js'
 
 /** The service's log. A line has fields for programs and a message for people. It never contains a secret or a body. */
@@ -13,10 +14,6 @@ export interface Log {
   /** Something failed, and an operator should look at it. */
   error(fields: object, message: string): void
 }
-
-/** The levels of a log. Lines below the chosen level are not written. */
-export const LOG_LEVELS = ['debug', 'info', 'warn', 'error', 'silent'] as const
-export type LogLevel = (typeof LOG_LEVELS)[number]
 
 /** The options of a log. */
 export interface LogOptions {

@@ -1,31 +1,11 @@
-import { existsSync, readFileSync } from 'node:fs'
-import { basename, dirname, extname, join, relative, resolve } from 'node:path'
+import { readFileSync } from 'node:fs'
+import { basename, dirname, extname, resolve } from 'node:path'
 import { checkSettings } from './check.js'
 import type { Environment } from './environment.js'
+import { shownFile } from './file.js'
 import { SettingsError } from './settings-error.js'
 import type { Settings } from './settings.js'
 import { parseJson, parseYaml } from './syntax.js'
-
-/** The default names of the settings file. The first one that exists is used. */
-export const SETTINGS_FILES = [
-  'hookline.config.json',
-  'hookline.config.yaml',
-  'hookline.config.yml',
-] as const
-
-/**
- * Finds the settings file of a folder.
- *
- * @returns The path of the file.
- * @throws {@link SettingsError} `settings_not_found` if the folder has none of {@link SETTINGS_FILES}.
- */
-export function findSettings(folder: string): string {
-  const file = SETTINGS_FILES.map((name) => join(folder, name)).find((path) => existsSync(path))
-  if (file !== undefined) return file
-  const [last, ...others] = [...SETTINGS_FILES].reverse()
-  const message = `there is no ${others.reverse().join(', ')} or ${last}.`
-  throw new SettingsError('settings_not_found', folder, [{ path: '', message }])
-}
 
 /**
  * Reads and checks a settings file. It is YAML if its name ends in `.yaml` or `.yml`, and JSON otherwise.
@@ -46,12 +26,6 @@ export function readSettings(file: string, env: Environment): Settings {
   const checked = checkSettings(parsed.value, env, dirname(resolve(file)))
   if ('settings' in checked) return checked.settings
   throw new SettingsError('settings_invalid', shown, checked.problems)
-}
-
-/** The name of a file for messages: relative if the file is below the working folder, else its full path. */
-export function shownFile(file: string): string {
-  const below = relative('', file)
-  return below.startsWith('..') ? resolve(file) : below
 }
 
 function readText(file: string, shown: string): string {

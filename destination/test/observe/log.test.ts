@@ -2,7 +2,8 @@ import { existsSync, mkdtempSync, readFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
-import { openLog, prettyLine, type LogLevel } from '../../src/observe/log.js'
+import type { LogLevel } from '../../src/observe/log-level.js'
+import { openLog, prettyLine } from '../../src/observe/log.js'
 
 /** What is written by a log of some level. */
 async function written(level: LogLevel, pretty = false): Promise<string> {

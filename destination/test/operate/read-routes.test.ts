@@ -1,9 +1,18 @@
 import { connect } from 'node:net'
 import { text } from 'node:stream/consumers'
-import { describe, expect, test } from 'vitest'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import type { RunningDestination } from '../../src/destination.js'
 import type { Settings } from '../../src/settings/settings.js'
-import { ADMIN_TOKEN, destination, endpoint, post, settingsFor, start, track } from '../run.js'
+import {
+  ADMIN_TOKEN,
+  destination,
+  endpoint,
+  post,
+  settingsFor,
+  silent,
+  start,
+  track,
+} from '../run.js'
 
 const BEARER = { authorization: `Bearer ${ADMIN_TOKEN}` }
 
@@ -315,25 +324,6 @@ describe('deliveries', () => {
     const message = await ask(destination, `/messages/${encodeURIComponent('m1/ä')}`)
     expect(message.body).toEqual({ deliveries: [body] })
   })
-
-  test.each([
-    ['/deliveries/99', 404, 'unknown_delivery'],
-    ['/messages/none', 404, 'unknown_message'],
-    ['/messages?messageId=none', 404, 'unknown_message'],
-    ['/messages', 400, 'invalid_parameter'],
-    ['/messages?id=none', 400, 'invalid_parameter'],
-    ['/deliveries/x', 400, 'invalid_parameter'],
-    ['/deliveries?limit=0', 400, 'invalid_parameter'],
-    ['/deliveries?limit=201', 400, 'invalid_parameter'],
-    ['/deliveries?state=lost', 400, 'invalid_parameter'],
-    ['/deliveries?before=x', 400, 'invalid_parameter'],
-    ['/deliveries?user=a&user=b', 400, 'invalid_parameter'],
-    ['/deliveries?dest=crm', 400, 'invalid_parameter'],
-    ['/history?minutes=1441', 400, 'invalid_parameter'],
-  ])('%s is answered %i', async (path, status, code) => {
-    const { destination } = await running()
-    expect(await ask(destination, path)).toMatchObject({ status, body: { error: { code } } })
-  })
 })
 
 describe('a replay', () => {
@@ -377,6 +367,40 @@ describe('a replay', () => {
     await crm.has(3)
     expect(crm.received.map(({ headers }) => headers['x-attempt'])).toEqual(['1', '2', '3'])
   })
+})
+
+describe('a wrong request', () => {
+  // No test changes anything, so they share a destination.
+  let shared: RunningDestination
+  const cleanUps: (() => unknown)[] = []
+
+  beforeAll(async () => {
+    const later = (cleanUp: () => unknown) => void cleanUps.push(cleanUp)
+    const settings = settingsFor([destination([{ url: 'http://127.0.0.1:9/' }])], {}, later)
+    shared = await start(settings, silent, later)
+  })
+
+  afterAll(async () => {
+    for (const cleanUp of cleanUps.reverse()) await cleanUp()
+  })
+
+  test.each([
+    ['/deliveries/99', 404, 'unknown_delivery'],
+    ['/messages/none', 404, 'unknown_message'],
+    ['/messages?messageId=none', 404, 'unknown_message'],
+    ['/messages', 400, 'invalid_parameter'],
+    ['/messages?id=none', 400, 'invalid_parameter'],
+    ['/deliveries/x', 400, 'invalid_parameter'],
+    ['/deliveries?limit=0', 400, 'invalid_parameter'],
+    ['/deliveries?limit=201', 400, 'invalid_parameter'],
+    ['/deliveries?state=lost', 400, 'invalid_parameter'],
+    ['/deliveries?before=x', 400, 'invalid_parameter'],
+    ['/deliveries?user=a&user=b', 400, 'invalid_parameter'],
+    ['/deliveries?dest=crm', 400, 'invalid_parameter'],
+    ['/history?minutes=1441', 400, 'invalid_parameter'],
+  ])('%s is answered %i', async (path, status, code) => {
+    expect(await ask(shared, path)).toMatchObject({ status, body: { error: { code } } })
+  })
 
   test.each([
     [{}],
@@ -392,9 +416,8 @@ describe('a replay', () => {
     [{ all: true, force: true }],
     [[1]],
     ['nothing'],
-  ])('of %j is refused', async (body) => {
-    const { destination } = await running()
-    const answer = await ask(destination, '/replay', { body })
+  ])('a replay of %j is refused', async (body) => {
+    const answer = await ask(shared, '/replay', { body })
     expect(answer.status).toBe(400)
     expect(answer.body).toMatchObject({ error: { message: expect.any(String) as string } })
   })

@@ -4,7 +4,8 @@ import { join } from 'node:path'
 import { expect, test } from 'vitest'
 import { describeSettings } from '../../src/settings/describe.js'
 import { exampleSettings } from '../../src/settings/example.js'
-import { findSettings, readSettings } from '../../src/settings/read.js'
+import { findSettings } from '../../src/settings/file.js'
+import { readSettings } from '../../src/settings/read.js'
 import { SettingsError } from '../../src/settings/settings-error.js'
 
 const folder = () => mkdtempSync(join(tmpdir(), 'hookline-settings-'))

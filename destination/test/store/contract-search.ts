@@ -1,4 +1,4 @@
-import { afterEach, beforeEach, describe, expect, test } from 'vitest'
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import type {
   AttemptLog,
   Delivery,
@@ -26,56 +26,57 @@ const FAILED: AttemptLog = {
 
 /** The tests that every store passes for searches and replays. */
 export function searchContract(name: string, make: () => Promise<Subject>): void {
+  let subject: Subject
+  let store: Store
+
+  const open = async (): Promise<void> => {
+    subject = await make()
+    store = subject.store
+  }
+
+  const dispose = () => subject.dispose()
+
+  const put = async (changes: Partial<NewDelivery> = {}): Promise<DeliveryId> => {
+    const [id] = await store.put([newDelivery(changes)])
+    return id as DeliveryId
+  }
+
+  /** Puts a delivery and settles its first attempt. */
+  const settled = async (
+    changes: Partial<NewDelivery>,
+    next: Settlement['next'],
+    log: AttemptLog[] = [],
+  ): Promise<DeliveryId> => {
+    const id = await put({ ...changes, state: 'leased' })
+    expect(await store.settle([settlement({ id, attempt: 1 }, next, { log })])).toBe(0)
+    return id
+  }
+
+  const died = (changes: Partial<NewDelivery> = {}): Promise<DeliveryId> =>
+    settled(changes, { state: 'dead', reason: 'refused' }, [FAILED])
+
+  const claim = (lane: 'fresh' | 'backlog' = 'backlog', limit = 10): Promise<Delivery[]> =>
+    store.claim([{ destination: 'crm', lane, limit }])
+
+  /** Everything that a search finds in all its slices. */
+  const find = async (filter: Filter = {}, limit = 100): Promise<Summary[]> => {
+    const all: Summary[] = []
+    let before: DeliveryId | undefined
+    do {
+      const { deliveries, next } = await store.find(filter, before, limit)
+      expect(deliveries.length).toBeLessThanOrEqual(limit)
+      all.push(...deliveries)
+      before = next
+    } while (before !== undefined)
+    return all
+  }
+
+  const foundIds = async (filter: Filter = {}, limit = 100): Promise<DeliveryId[]> =>
+    (await find(filter, limit)).map(({ id }) => id)
+
   describe(`${name}: the search`, () => {
-    let subject: Subject
-    let store: Store
-
-    beforeEach(async () => {
-      subject = await make()
-      store = subject.store
-    })
-
-    afterEach(async () => {
-      await subject.dispose()
-    })
-
-    const put = async (changes: Partial<NewDelivery> = {}): Promise<DeliveryId> => {
-      const [id] = await store.put([newDelivery(changes)])
-      return id as DeliveryId
-    }
-
-    /** Puts a delivery and settles its first attempt. */
-    const settled = async (
-      changes: Partial<NewDelivery>,
-      next: Settlement['next'],
-      log: AttemptLog[] = [],
-    ): Promise<DeliveryId> => {
-      const id = await put({ ...changes, state: 'leased' })
-      expect(await store.settle([settlement({ id, attempt: 1 }, next, { log })])).toBe(0)
-      return id
-    }
-
-    const died = (changes: Partial<NewDelivery> = {}): Promise<DeliveryId> =>
-      settled(changes, { state: 'dead', reason: 'refused' }, [FAILED])
-
-    const claim = (lane: 'fresh' | 'backlog' = 'backlog', limit = 10): Promise<Delivery[]> =>
-      store.claim([{ destination: 'crm', lane, limit }])
-
-    /** Everything that a search finds in all its slices. */
-    const find = async (filter: Filter = {}, limit = 100): Promise<Summary[]> => {
-      const all: Summary[] = []
-      let before: DeliveryId | undefined
-      do {
-        const { deliveries, next } = await store.find(filter, before, limit)
-        expect(deliveries.length).toBeLessThanOrEqual(limit)
-        all.push(...deliveries)
-        before = next
-      } while (before !== undefined)
-      return all
-    }
-
-    const foundIds = async (filter: Filter = {}, limit = 100): Promise<DeliveryId[]> =>
-      (await find(filter, limit)).map(({ id }) => id)
+    beforeEach(open)
+    afterEach(dispose)
 
     describe('find', () => {
       test('of an empty store finds nothing', async () => {
@@ -137,55 +138,6 @@ export function searchContract(name: string, make: () => Promise<Subject>): void
         expect(isFresh).toMatchObject({ source: 'app', state: 'fresh', attempt: 0, dueAt: now })
       })
 
-      describe('by', () => {
-        let ids: Record<string, DeliveryId>
-
-        beforeEach(async () => {
-          const one = await put({ user: 'bob', event: 'A', messageId: 'm' })
-          subject.advance(10)
-          const two = await died({ source: 'app', user: 'bob', event: 'B', messageId: 'm' })
-          subject.advance(10)
-          const three = await put({ destination: 'mail', type: 'page', event: 'A' })
-          const four = await settled({ user: 'bob' }, { state: 'done' })
-          ids = { one, two, three, four }
-        })
-
-        const rows: [string, (now: number) => Filter, string[]][] = [
-          ['nothing', () => ({}), ['four', 'three', 'two', 'one']],
-          ['destination', () => ({ destination: 'mail' }), ['three']],
-          ['a destination that is none', () => ({ destination: 'none' }), []],
-          ['source', () => ({ source: 'app' }), ['two']],
-          ['type', () => ({ type: 'page' }), ['three']],
-          ['event', () => ({ event: 'A' }), ['three', 'one']],
-          ['user', () => ({ user: 'bob' }), ['four', 'two', 'one']],
-          ['a user that is none', () => ({ user: 'bo' }), []],
-          ['message', () => ({ messageId: 'm' }), ['two', 'one']],
-          ['message and source', () => ({ messageId: 'm', source: 'web' }), ['one']],
-          ['message and user', () => ({ messageId: 'm', user: 'ann' }), []],
-          ['user and event', () => ({ user: 'bob', event: 'A' }), ['one']],
-          ['user and state', () => ({ user: 'bob', states: ['fresh'] }), ['one']],
-          ['a state', () => ({ states: ['dead'] }), ['two']],
-          ['states', () => ({ states: ['dead', 'done'] }), ['four', 'two']],
-          [
-            'states that wait',
-            () => ({ states: ['fresh', 'backlog', 'leased'] }),
-            ['three', 'one'],
-          ],
-          ['state and destination', () => ({ states: ['fresh'], destination: 'mail' }), ['three']],
-          ['a state of which there is none', () => ({ states: ['leased'] }), []],
-          ['no state at all', () => ({ states: [] }), []],
-          ['since', (now) => ({ since: now - 10 }), ['four', 'three', 'two']],
-          ['until', (now) => ({ until: now }), ['two', 'one']],
-          ['since and until', (now) => ({ since: now - 10, until: now }), ['two']],
-        ]
-
-        test.each(rows)('%s', async (_, filter, expected) => {
-          const wanted = expected.map((each) => ids[each])
-          expect(await foundIds(filter(subject.now()))).toEqual(wanted)
-          expect(await foundIds(filter(subject.now()), 1)).toEqual(wanted)
-        })
-      })
-
       test('goes on where it left, past what has come since', async () => {
         const ids = await store.put(Array.from({ length: 5 }, () => newDelivery()))
         const first = await store.find({}, undefined, 2)
@@ -197,20 +149,6 @@ export function searchContract(name: string, make: () => Promise<Subject>): void
         expect(third.deliveries.map(({ id }) => id)).toEqual([ids[0]])
         expect(third.next).toBeUndefined()
       })
-
-      test.each([
-        ['user', { user: 'needle' }],
-        ['event', { event: 'needle' }],
-        ['state', { states: ['dead' as const] }],
-      ] satisfies [string, Filter][])(
-        'finds one among many by its %s, however many slices it takes',
-        async (_, filter) => {
-          const needle = await died({ user: 'needle', event: 'needle' })
-          const hay = () => Array.from({ length: 2_000 }, () => newDelivery({ body: '' }))
-          for (let n = 0; n < 6; n++) await store.put(hay())
-          expect(await foundIds(filter)).toEqual([needle])
-        },
-      )
     })
 
     describe('get', () => {
@@ -372,5 +310,78 @@ export function searchContract(name: string, make: () => Promise<Subject>): void
       const claimed = await claim('fresh')
       expect(claimed.map((delivery) => delivery.traceParent)).toEqual([traceParent, undefined])
     })
+  })
+
+  // The tests of the next two only read, so they share a store.
+  describe(`${name}: the search by`, () => {
+    let ids: Record<string, DeliveryId>
+
+    beforeAll(async () => {
+      await open()
+      const one = await put({ user: 'bob', event: 'A', messageId: 'm' })
+      subject.advance(10)
+      const two = await died({ source: 'app', user: 'bob', event: 'B', messageId: 'm' })
+      subject.advance(10)
+      const three = await put({ destination: 'mail', type: 'page', event: 'A' })
+      const four = await settled({ user: 'bob' }, { state: 'done' })
+      ids = { one, two, three, four }
+    })
+
+    afterAll(dispose)
+
+    const rows: [string, (now: number) => Filter, string[]][] = [
+      ['nothing', () => ({}), ['four', 'three', 'two', 'one']],
+      ['destination', () => ({ destination: 'mail' }), ['three']],
+      ['a destination that is none', () => ({ destination: 'none' }), []],
+      ['source', () => ({ source: 'app' }), ['two']],
+      ['type', () => ({ type: 'page' }), ['three']],
+      ['event', () => ({ event: 'A' }), ['three', 'one']],
+      ['user', () => ({ user: 'bob' }), ['four', 'two', 'one']],
+      ['a user that is none', () => ({ user: 'bo' }), []],
+      ['message', () => ({ messageId: 'm' }), ['two', 'one']],
+      ['message and source', () => ({ messageId: 'm', source: 'web' }), ['one']],
+      ['message and user', () => ({ messageId: 'm', user: 'ann' }), []],
+      ['user and event', () => ({ user: 'bob', event: 'A' }), ['one']],
+      ['user and state', () => ({ user: 'bob', states: ['fresh'] }), ['one']],
+      ['a state', () => ({ states: ['dead'] }), ['two']],
+      ['states', () => ({ states: ['dead', 'done'] }), ['four', 'two']],
+      ['states that wait', () => ({ states: ['fresh', 'backlog', 'leased'] }), ['three', 'one']],
+      ['state and destination', () => ({ states: ['fresh'], destination: 'mail' }), ['three']],
+      ['a state of which there is none', () => ({ states: ['leased'] }), []],
+      ['no state at all', () => ({ states: [] }), []],
+      ['since', (now) => ({ since: now - 10 }), ['four', 'three', 'two']],
+      ['until', (now) => ({ until: now }), ['two', 'one']],
+      ['since and until', (now) => ({ since: now - 10, until: now }), ['two']],
+    ]
+
+    test.each(rows)('%s', async (_, filter, expected) => {
+      const wanted = expected.map((each) => ids[each])
+      expect(await foundIds(filter(subject.now()))).toEqual(wanted)
+      expect(await foundIds(filter(subject.now()), 1)).toEqual(wanted)
+    })
+  })
+
+  describe(`${name}: the search among many`, () => {
+    let needle: DeliveryId
+
+    beforeAll(async () => {
+      await open()
+      needle = await died({ user: 'needle', event: 'needle' })
+      const hay = () => Array.from({ length: 2_000 }, () => newDelivery({ body: '' }))
+      for (let n = 0; n < 6; n++) await store.put(hay())
+    })
+
+    afterAll(dispose)
+
+    test.each([
+      ['user', { user: 'needle' }],
+      ['event', { event: 'needle' }],
+      ['state', { states: ['dead' as const] }],
+    ] satisfies [string, Filter][])(
+      'finds one among many by its %s, however many slices it takes',
+      async (_, filter) => {
+        expect(await foundIds(filter)).toEqual([needle])
+      },
+    )
   })
 }

@@ -1,3 +1,5 @@
+import type { Log } from '../../observe/log.js'
+import type { Role } from '../../settings/role.js'
 import type { Settings } from '../../settings/settings.js'
 
 /** The part of a running destination that the command needs. */
@@ -11,3 +13,10 @@ export interface RunningDestination {
   /** Lets requests under way finish, and closes everything. */
   close(): Promise<void>
 }
+
+/** Starts a destination. */
+export type StartDestination = (
+  settings: Settings,
+  log: Log,
+  role: Role,
+) => Promise<RunningDestination>

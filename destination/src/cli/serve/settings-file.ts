@@ -1,6 +1,7 @@
 import { errorMessage } from '../../observe/error-message.js'
 import { exampleSettings } from '../../settings/example.js'
-import { findSettings, readSettings, shownFile } from '../../settings/read.js'
+import { findSettings, shownFile } from '../../settings/file.js'
+import { readSettings } from '../../settings/read.js'
 import { checkRole, type Role } from '../../settings/role.js'
 import { SettingsError } from '../../settings/settings-error.js'
 import type { Settings } from '../../settings/settings.js'

@@ -1,5 +1,5 @@
 import { formatListen } from '../../settings/network.js'
-import { shownFile } from '../../settings/read.js'
+import { shownFile } from '../../settings/file.js'
 import type { Settings } from '../../settings/settings.js'
 import { CommandError, EXIT } from '../command.js'
 

@@ -3,15 +3,18 @@ import { storeContract } from '../contract.js'
 import { audiencesContract } from '../contract-audiences.js'
 import { searchContract } from '../contract-search.js'
 import { startServer } from './server.js'
-import { postgresSubject } from './subject.js'
+import { postgresSubjects } from './subject.js'
 
 // With TEST_POSTGRES_URL the tests use a given database. They need only the right to create schemas in it.
 const given = process.env['TEST_POSTGRES_URL']
 const server = given === undefined ? await startServer({ fsync: 'off' }) : undefined
+const subjects = await postgresSubjects(given ?? server?.url() ?? '')
 
-afterAll(() => server?.dispose())
+afterAll(async () => {
+  await subjects.dispose()
+  await server?.dispose()
+})
 
-const make = () => postgresSubject(given ?? server?.url() ?? '', given !== undefined)
-storeContract('postgres:', make)
-searchContract('postgres:', make)
-audiencesContract('postgres:', make)
+storeContract('postgres:', subjects.make)
+searchContract('postgres:', subjects.make)
+audiencesContract('postgres:', subjects.make)

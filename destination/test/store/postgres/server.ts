@@ -78,7 +78,8 @@ export async function startServer(settings: Record<string, string> = {}): Promis
     url: (database = 'postgres') => `postgres://hookline:${PASSWORD}@127.0.0.1:${port}/${database}`,
     database: async () => {
       const name = `d${++databases}`
-      await server.query(`CREATE DATABASE ${name}`)
+      // A copy of the files takes a third of the time that the default takes, which writes all of them to the log.
+      await server.query(`CREATE DATABASE ${name} STRATEGY file_copy`)
       return server.url(name)
     },
     query: async (text, values, url = server.url()) => {

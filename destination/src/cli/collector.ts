@@ -1,0 +1,41 @@
+import { localUrl } from '../settings/network.js'
+import { CommandError, EXIT } from './command.js'
+import { readLocalSettings } from './local-settings.js'
+
+/** The options of commands that make calls. */
+export interface CollectorOptions {
+  to?: string
+  key?: string
+  config?: string
+}
+
+/** Says in help texts where the write key and the collector come from. */
+export const COLLECTOR_HELP = `The write key is taken from --key, from HOOKLINE_WRITE_KEY, or from the first source of the settings in this folder.
+The collector is taken from --to, from ANALYTICS_ENDPOINT, or from the listen address of these settings. For
+both, the first of these that is given is used.`
+
+/**
+ * Finds the write key and the collector.
+ *
+ * @returns no endpoint if `ANALYTICS_ENDPOINT` has it: the client reads this variable itself.
+ * @throws CommandError if there is no write key; SettingsError if the settings are wrong.
+ */
+export async function findCollector({
+  to,
+  key,
+  config,
+}: CollectorOptions): Promise<{ key: string; endpoint?: string }> {
+  const given = key ?? process.env['HOOKLINE_WRITE_KEY']
+  const endpoint = to === undefined ? {} : { endpoint: to }
+  if (given && config === undefined) return { key: given, ...endpoint }
+  const local = await readLocalSettings(config)
+  const found = given || local?.settings.sources[0]?.writeKey
+  if (!local || !found) {
+    throw new CommandError(
+      EXIT.usage,
+      'There is no write key. Give --key, set HOOKLINE_WRITE_KEY, or run this command in the folder with the settings.',
+    )
+  }
+  if (to !== undefined || process.env['ANALYTICS_ENDPOINT']) return { key: found, ...endpoint }
+  return { key: found, endpoint: localUrl(local.settings.listen) }
+}

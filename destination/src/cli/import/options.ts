@@ -1,0 +1,20 @@
+import type { CallType } from '../../model/call.js'
+import type { CollectorOptions } from '../collector.js'
+import type { ColumnMap } from './columns.js'
+
+/** The formats of the file. */
+export const FORMATS = ['ndjson', 'csv'] as const
+export type Format = (typeof FORMATS)[number]
+
+/** The options of the command line. */
+export interface ImportOptions extends CollectorOptions {
+  format?: Format
+  type?: CallType
+  map: ColumnMap
+  rate?: number
+  progress?: string
+  restart?: true
+  bad?: string
+  dryRun?: true
+  json?: true
+}
