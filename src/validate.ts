@@ -170,13 +170,20 @@ function checkMessageId(type: MessageType, given: unknown): string | undefined {
     const expected = `a string of at most ${MAX_MESSAGE_ID_LENGTH} characters`
     throw wrong(type, 'messageId', expected, messageId)
   }
-  if (!CONTROL_CHARACTER.test(messageId)) return messageId
-  const expected = 'a string without control characters'
-  throw wrong(type, 'messageId', expected, messageId, ' Remove them: it travels in a header too.')
+  if (CONTROL_CHARACTER.test(messageId)) {
+    const expected = 'a string without control characters'
+    throw wrong(type, 'messageId', expected, messageId, ' Remove them: it travels in a header too.')
+  }
+  if (!BROKEN_CHARACTER.test(messageId)) return messageId
+  const mend = ' U+FFFD and lone surrogates come from text that was decoded wrongly or cut.'
+  throw wrong(type, 'messageId', 'a string of whole characters', messageId, mend)
 }
 
 /** A character that the value of a header must not have. Source: RFC 9110, 5.5. */
 const CONTROL_CHARACTER = /[\0-\x1F\x7F]/
+
+/** What stands for a broken character. Two ids that differ only there would be one id to a server. */
+const BROKEN_CHARACTER = /\uFFFD|\p{Surrogate}/u
 
 /** ISO 8601 with a time zone. Without one, the time would depend on the time zone of the machine. */
 const ISO_8601 =

@@ -116,6 +116,10 @@ function messageIdOf(message: Fields): string {
   if (/[\0-\x1F\x7F]/.test(messageId)) {
     throw invalid('messageId', 'free of control characters', messageId)
   }
+  // Bytes that are not UTF-8 become U+FFFD. Ids that differ only there would be duplicates of each other.
+  if (/\uFFFD|\p{Surrogate}/u.test(messageId)) {
+    throw invalid('messageId', 'free of U+FFFD and lone surrogates', messageId)
+  }
   return messageId
 }
 

@@ -59,6 +59,8 @@ export function judgeError(error: unknown, host: string): Judgement {
     return retry('tls_error', describeHandshake(host, detail))
   if (error instanceof errors.HTTPParserError)
     return retry('connection_failed', `${host} answered with data that is not HTTP (${detail}).`)
+  if (error instanceof errors.SocketError && detail === 'bad response')
+    return retry('connection_reset', `${host} answered ${UNREADABLE}`)
   const [outcome, words] = describeFailure(code)
   return retry(outcome, `${host} ${words} (${[code, detail].filter(Boolean).join(': ')}).`)
 }
@@ -83,6 +85,10 @@ function describeFailure(code: string): [OutcomeCode, string] {
     return ['connection_failed', 'answered with headers of more than 16 KB']
   return ['connection_failed', 'could not be reached']
 }
+
+/** undici closes the connection at such an answer. It reads every other 1xx. */
+const UNREADABLE =
+  'with 100 Continue, which was not asked for and can not be read. The endpoint must send only its final answer.'
 
 /** `UND_ERR_SOCKET` is undici's code for a connection that the other side closed regularly, but without an answer. */
 const RESETS = new Set(['ECONNRESET', 'EPIPE', 'ECONNABORTED', 'UND_ERR_SOCKET'])

@@ -127,6 +127,14 @@ describe('time runs out', () => {
   })
 })
 
+test('an endpoint that answers 100 Continue first is told what it has to change', async () => {
+  const { outcome } = await meet((socket) => {
+    socket.write('HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n')
+  }, IN_TIME)
+  expect(outcome).toMatchObject({ code: 'connection_reset', verdict: 'retry' })
+  expect(outcome.error).toMatch(/answered with 100 Continue, which was not asked for/)
+})
+
 describe('an answer whose body', () => {
   test('drips is what its status says, once the time is up', async () => {
     const { outcome, open } = await meet((socket) => {
