@@ -69,8 +69,8 @@ const destination = {
 
 export default defineConfig({
   test: {
-    // Many files wait more than they work: two at a time on the smallest machine.
-    maxWorkers: Math.max(2, availableParallelism() - 1),
+    // Many files wait more than they work: three at a time on two cores.
+    maxWorkers: Math.max(3, availableParallelism() - 1),
     projects: [
       {
         resolve: { alias },

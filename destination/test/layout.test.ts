@@ -48,6 +48,7 @@ const PURE = [
   'collect/trace-parent',
   'deliver/breaker',
   'deliver/decide',
+  'deliver/pace',
   'deliver/schedule',
   'enqueue/route',
   'enqueue/webhook-body',

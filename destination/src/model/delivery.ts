@@ -46,14 +46,11 @@ export interface Claim {
   /** The maximum number of deliveries. */
   limit: number
   /**
-   * Claims only deliveries that were never claimed before, from among the {@link NEWEST} that became due last, the latest
+   * Claims only deliveries that were never claimed before, from among the 1,000 that became due last, the latest
    * first. Left out: claims the longest due first.
    */
   isUntried?: true
 }
-
-/** How many deliveries a claim of untried ones looks at. */
-export const NEWEST = 1_000
 
 /** One message for one destination, leased. */
 export interface Delivery {

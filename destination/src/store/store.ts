@@ -264,6 +264,9 @@ export const HEARTBEAT_MS = 5_000
 /** A worker without a heartbeat for this long, in ms, is no longer counted. One late or lost heartbeat does no harm. */
 export const WORKER_TIMEOUT_MS = 15_000
 
+/** How many deliveries a claim of untried ones looks at. */
+export const NEWEST = 1_000
+
 /**
  * How long a lease holds, in ms. A delivery waits up to 5 s for a free connection and its attempt takes up to 5 s; the
  * rest is time to settle.

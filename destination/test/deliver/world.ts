@@ -5,15 +5,10 @@ import type { DeliverEvents } from '../../src/deliver/deliverer.js'
 import { destinationQueues } from '../../src/deliver/destination-queues.js'
 import { Dispatcher } from '../../src/deliver/dispatcher.js'
 import { Settler } from '../../src/deliver/settler.js'
-import {
-  NEWEST,
-  type Claim,
-  type Delivery,
-  type Lane,
-  type Settlement,
-} from '../../src/model/delivery.js'
+import type { Claim, Delivery, Lane, Settlement } from '../../src/model/delivery.js'
 import type { Outcome, OutcomeCode } from '../../src/model/outcome.js'
 import type { Destination, Endpoint } from '../../src/settings/settings.js'
+import { NEWEST } from '../../src/store/store.js'
 
 /** How an endpoint answers a request. */
 export interface Answer {

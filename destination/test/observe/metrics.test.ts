@@ -118,7 +118,8 @@ describe('who reads them', () => {
 
 test('every metric of the dashboard and of the readme is there, and each that is there is in the readme', async () => {
   const crm = await endpoint()
-  const running = await start(settingsFor([destination([crm])]))
+  const webhooks = [{ url: crm.url, headers: {}, concurrency: 128, rateLimit: 1_000 }]
+  const running = await start(settingsFor([destination([crm], { webhooks })]))
   await post(running, [track('m1')])
   await post(running, [track('m1')])
   await crm.has(1)

@@ -1,6 +1,6 @@
 import type { EventType } from '../../model/call.js'
-import { NEWEST, type Claim, type Delivery, type DeliveryId } from '../../model/delivery.js'
-import { LEASE_MS } from '../store.js'
+import type { Claim, Delivery, DeliveryId } from '../../model/delivery.js'
+import { LEASE_MS, NEWEST } from '../store.js'
 import { fromStored } from '../text.js'
 import { refusedByOf } from '../rows.js'
 import { BACKLOG, FRESH } from '../states.js'

@@ -1,6 +1,6 @@
 import type { EventType } from '../../model/call.js'
-import { NEWEST, type Claim, type Delivery } from '../../model/delivery.js'
-import { LEASE_MS } from '../store.js'
+import type { Claim, Delivery } from '../../model/delivery.js'
+import { LEASE_MS, NEWEST } from '../store.js'
 import { fromStored } from '../text.js'
 import type { Shared } from './shared.js'
 import type { Statement } from './driver.js'
