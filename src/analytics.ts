@@ -548,7 +548,7 @@ export class Analytics<Plan extends PlanOf<Plan> = AnyPlan> implements Analytics
         void this.#flushAll().then(resolve)
       })
     })
-    guard('waitUntil', () => {
+    guard(this.#log, 'waitUntil', () => {
       waitUntil(sent)
     })
   }

@@ -1,9 +1,9 @@
 import { entryBytes, entryJson, type Batch, type Entry } from './entry.js'
 import { RejectedError } from './errors.js'
 import { Flushes } from './flushes.js'
-import { HooklineError } from './hookline-error.js'
+import type { HooklineError } from './hookline-error.js'
 import { MAX_BODY_MESSAGES } from './limits.js'
-import type { Log } from './log.js'
+import { guard, type Log } from './log.js'
 import type { Settings } from './options.js'
 import { readRejections } from './rejections.js'
 import { detached } from './runtime.js'
@@ -132,7 +132,7 @@ export class Books {
       attempts: batch.attempts,
       durationMs: performance.now() - batch.startedMs,
     }
-    this.#guard('onDelivered', onDelivered, report)
+    guard(this.#around.log, 'onDelivered', onDelivered, report)
   }
 
   /** These messages are lost, and will not be tried again. */
@@ -166,7 +166,7 @@ export class Books {
   /** What is pending stays so, and is safe where it is: nobody needs to wait for it here. */
   postponed(callbacks: readonly Callback[], error: HooklineError): void {
     this.#postponed = this.pending
-    for (const callback of callbacks) this.#guard('callback', callback, error)
+    for (const callback of callbacks) guard(this.#around.log, 'callback', callback, error)
     this.#flushes.releaseAll()
   }
 
@@ -205,7 +205,7 @@ export class Books {
     this.#untold = []
     const reports = new Map<HooklineError, LostMessage[]>()
     for (const { error, callback, message, isAskedFor } of untold) {
-      if (callback) this.#guard('callback', callback, error)
+      if (callback) guard(this.#around.log, 'callback', callback, error)
       if (!message || isAskedFor) continue
       const messages = reports.get(error)
       if (messages) messages.push(message)
@@ -216,13 +216,14 @@ export class Books {
 
   #reportFailed(messages: readonly LostMessage[], error: HooklineError): void {
     const { onFailed } = this.#hooks
-    if (onFailed) this.#guard('onFailed', onFailed, { messages, error })
+    if (onFailed) guard(this.#around.log, 'onFailed', onFailed, { messages, error })
     else this.#warnings.lost(error)
   }
 
   #settle(outcome: Outcome, entries: readonly Entry[], error?: HooklineError): void {
     this.#count(outcome, entries)
-    for (const { callback } of entries) if (callback) this.#guard('callback', callback, error)
+    for (const { callback } of entries)
+      if (callback) guard(this.#around.log, 'callback', callback, error)
   }
 
   #count(outcome: Outcome, entries: readonly Entry[]): void {
@@ -243,21 +244,6 @@ export class Books {
         resolve(value)
       })
     })
-  }
-
-  /** Runs a function of the application: what it throws, or rejects with, is logged and goes no further. */
-  #guard<Argument>(name: string, act: (argument: Argument) => unknown, argument: Argument): void {
-    const onError = (error: unknown) => {
-      // An error of ours that is thrown on may repeat what a server said.
-      this.#around.log('%s threw: %O', name, error instanceof HooklineError ? error.code : error)
-    }
-    try {
-      const result = act(argument)
-      // Perhaps a promise, of whatever realm.
-      if (typeof result === 'object' && result !== null) Promise.resolve(result).catch(onError)
-    } catch (error) {
-      onError(error)
-    }
   }
 }
 

@@ -1,5 +1,6 @@
 import debug from 'debug'
 import { messageOf } from './describe.js'
+import { HooklineError } from './hookline-error.js'
 
 /** Where log lines and warnings go. `console` fits, and so do pino and winston. */
 export interface Logger {
@@ -37,13 +38,20 @@ export const log: Log = (format, ...values) => {
 /** Whether `DEBUG=analytics` is set. The application may have given `debug` a function that gets the lines. */
 export const isDebugging = (): boolean => write.enabled
 
-/** Runs a function of the application: what it throws, or rejects with, goes no further than the log. */
-export function guard(name: string, act: () => unknown): void {
+/** Runs a function of the application: what it throws, or rejects with, is logged and goes no further. */
+export function guard<Arguments extends unknown[]>(
+  write: Log,
+  name: string,
+  act: (...args: Arguments) => unknown,
+  ...args: Arguments
+): void {
   const onError = (error: unknown) => {
-    log('%s threw: %O', name, error)
+    // An error of ours that is thrown on may repeat what a server said.
+    write('%s threw: %O', name, error instanceof HooklineError ? error.code : error)
   }
   try {
-    const result = act()
+    const result = act(...args)
+    // Perhaps a promise, of whatever realm.
     if (typeof result === 'object' && result !== null) Promise.resolve(result).catch(onError)
   } catch (error) {
     onError(error)
@@ -60,7 +68,7 @@ export function createLog(logger: Logger | undefined): Log {
   return (format, ...values) => {
     log(format, ...values)
     let index = 0
-    guard('logger.debug', () => {
+    guard(log, 'logger.debug', () => {
       logger.debug(format.replace(/%[sdO]/g, () => show(values[index++])))
     })
   }

@@ -6,7 +6,7 @@ import {
   ValidationError,
 } from './errors.js'
 import type { HooklineError } from './hookline-error.js'
-import { guard, type Logger } from './log.js'
+import { guard, log, type Logger } from './log.js'
 
 /**
  * Tells of the first loss of each kind, for an application without an `onFailed` that would hear of it: a wrong
@@ -53,7 +53,7 @@ interface Process {
 }
 
 function warn(logger: Logger | undefined, text: string, code: string): void {
-  guard('the warning', () => {
+  guard(log, 'the warning', () => {
     const { process } = globalThis as { process?: Process }
     if (logger) {
       logger.warn(text)
