@@ -8,6 +8,16 @@ function run(collector: Collector, source: string, flags: string[] = []): Promis
   return runScript(source, { env: { ANALYTICS_ENDPOINT: collector.url }, flags })
 }
 
+/** Runs a script whose endpoint is down. */
+async function runInOutage(
+  onTestFinished: Parameters<typeof startCollector>[0],
+  source: string,
+): Promise<Ended> {
+  const collector = await startCollector(onTestFinished)
+  await collector.shut()
+  return run(collector, source)
+}
+
 const arrivedAt = ({ accepted }: Collector) => accepted.map(({ event }) => event)
 
 /** Ended by itself, without a complaint. */
@@ -84,10 +94,8 @@ describe.concurrent('a script that ends', { timeout: 120_000 }, () => {
     expect,
     onTestFinished,
   }) => {
-    const collector = await startCollector(onTestFinished)
-    await collector.shut()
-    const ended = await run(
-      collector,
+    const ended = await runInOutage(
+      onTestFinished,
       `const analytics = new Analytics('k', {
          onFailed: ({ error }) => {
            console.log(error.code)
@@ -104,10 +112,8 @@ describe.concurrent('a script that ends', { timeout: 120_000 }, () => {
     expect,
     onTestFinished,
   }) => {
-    const collector = await startCollector(onTestFinished)
-    await collector.shut()
-    const ended = await run(
-      collector,
+    const ended = await runInOutage(
+      onTestFinished,
       `const { mkdtempSync } = await import('node:fs')
        const directory = mkdtempSync('/tmp/hookline-exit-')
        const started = performance.now()
@@ -248,10 +254,8 @@ describe.concurrent('a script that ends', { timeout: 120_000 }, () => {
     expect,
     onTestFinished,
   }) => {
-    const collector = await startCollector(onTestFinished)
-    await collector.shut()
-    const ended = await run(
-      collector,
+    const ended = await runInOutage(
+      onTestFinished,
       `const say = ${say}
        const analytics = new Analytics('k', { ${OPTIONS}, ${report} })
        for (const name of ['a', 'b']) analytics.track({ userId: 'u', event: name }, say(name))`,
@@ -263,10 +267,8 @@ describe.concurrent('a script that ends', { timeout: 120_000 }, () => {
     expect,
     onTestFinished,
   }) => {
-    const collector = await startCollector(onTestFinished)
-    await collector.shut()
-    const ended = await run(
-      collector,
+    const ended = await runInOutage(
+      onTestFinished,
       `const analytics = new Analytics('k', { flushAt: 1 })
        for (let i = 0; i < 50; i++) analytics.track({ userId: 'u', event: 'e' })`,
     )
@@ -322,10 +324,8 @@ describe.concurrent('a script that ends', { timeout: 120_000 }, () => {
     expect,
     onTestFinished,
   }) => {
-    const collector = await startCollector(onTestFinished)
-    await collector.shut()
-    const ended = await run(
-      collector,
+    const ended = await runInOutage(
+      onTestFinished,
       `const analytics = new Analytics('k', { ${report} })
        analytics.track({ userId: 'u', event: 'e' })
        console.log(await analytics.flush({ timeout: 10 }))`,
@@ -337,10 +337,8 @@ describe.concurrent('a script that ends', { timeout: 120_000 }, () => {
     expect,
     onTestFinished,
   }) => {
-    const collector = await startCollector(onTestFinished)
-    await collector.shut()
-    const ended = await run(
-      collector,
+    const ended = await runInOutage(
+      onTestFinished,
       `const analytics = new Analytics('k', { ${report} })
        analytics.track({ userId: 'u', event: 'e' })
        console.log(await analytics.close({ timeout: 10 }))`,

@@ -50,12 +50,17 @@ const screen: Partial<Call> = { type: 'screen', userId: 'u', name: 'Home', prope
 const group: Partial<Call> = { type: 'group', userId: 'u', groupId: 'g', traits: { seats: 5 } }
 const alias: Partial<Call> = { type: 'alias', userId: 'u', previousId: 'p' }
 
-test("Segment's client for Node", async () => {
-  const started = await startCollector()
-  const client = new SegmentAnalytics({ writeKey: KEY, host: started.url })
-  client.on('error', ({ reason }) => {
-    throw new Error(String(reason))
-  })
+interface AnyClient {
+  identify(call: object): unknown
+  track(call: object): unknown
+  page(call: object): unknown
+  screen(call: object): unknown
+  group(call: object): unknown
+  alias(call: object): unknown
+}
+
+/** The calls above, as a client for Node makes them. */
+function makeEachCall(client: AnyClient): void {
   client.identify({ userId: 'u', traits: { plan: 'pro', age: 3 } })
   client.track({
     anonymousId: 'a',
@@ -73,6 +78,15 @@ test("Segment's client for Node", async () => {
   client.screen({ userId: 'u', name: 'Home', properties: { tab: 1 } })
   client.group({ userId: 'u', groupId: 'g', traits: { seats: 5 } })
   client.alias({ userId: 'u', previousId: 'p' })
+}
+
+test("Segment's client for Node", async () => {
+  const started = await startCollector()
+  const client = new SegmentAnalytics({ writeKey: KEY, host: started.url })
+  client.on('error', ({ reason }) => {
+    throw new Error(String(reason))
+  })
+  makeEachCall(client)
   await client.closeAndFlush()
 
   const integrations = {}
@@ -94,23 +108,7 @@ test.each([true, false])("RudderStack's client for Node, gzip %j", async (gzip) 
     flushAt: 100,
     flushInterval: 1_000_000,
   })
-  client.identify({ userId: 'u', traits: { plan: 'pro', age: 3 } })
-  client.track({
-    anonymousId: 'a',
-    event: 'Order Completed',
-    properties: { total: 1.5 },
-    timestamp: PAST,
-    integrations: { All: false },
-  })
-  client.page({
-    userId: 'u',
-    category: 'Docs',
-    name: 'Home',
-    properties: { url: 'https://a.example/' },
-  })
-  client.screen({ userId: 'u', name: 'Home', properties: { tab: 1 } })
-  client.group({ userId: 'u', groupId: 'g', traits: { seats: 5 } })
-  client.alias({ userId: 'u', previousId: 'p' })
+  makeEachCall(client)
   await client.flush() // the first call went out on its own, at once
   await expect.poll(() => started.accepted.flatMap(({ calls }) => calls).length).toBe(6)
 

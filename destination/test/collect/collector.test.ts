@@ -56,21 +56,27 @@ function gate() {
   return { open: () => settle.open?.(), opened }
 }
 
+/** Accepts calls only once `open` is called. `arrived` resolves as soon as some are there. */
+function holdCalls(started: Awaited<ReturnType<typeof startCollector>>) {
+  const { open, opened } = gate()
+  const arrived = gate()
+  started.accept = () => {
+    arrived.open()
+    return opened
+  }
+  return { open, arrived: arrived.opened }
+}
+
 describe('a request', () => {
   test('is answered 200 once its calls are accepted, and not before', async () => {
     const started = await startCollector()
-    const { open, opened } = gate()
-    const arrived = gate()
-    started.accept = () => {
-      arrived.open()
-      return opened
-    }
+    const { open, arrived } = holdCalls(started)
     let answered = false
     const answer = post(started).then((response) => {
       answered = true
       return response
     })
-    await arrived.opened
+    await arrived
     await fetch(started.url) // a round trip of another request
     expect(answered).toBe(false)
     open()
@@ -228,14 +234,9 @@ describe('the write key', () => {
 
   test('may be replaced while requests are under way', async () => {
     const started = await startCollector()
-    const { open, opened } = gate()
-    const arrived = gate()
-    started.accept = () => {
-      arrived.open()
-      return opened
-    }
+    const { open, arrived } = holdCalls(started)
     const before = post(started)
-    await arrived.opened
+    await arrived
     started.collector.use([{ name: 'new', writeKey: 'NEW_KEY' }])
     open()
     expect((await before).status).toBe(200)
@@ -395,15 +396,10 @@ describe('a client that hangs up', () => {
 
   test('while its calls are being accepted does no harm', async () => {
     const started = await startCollector()
-    const { open, opened } = gate()
-    const arrived = gate()
-    started.accept = () => {
-      arrived.open()
-      return opened
-    }
+    const { open, arrived } = holdCalls(started)
     const socket = connect(started.port, '127.0.0.1')
     socket.write(raw(batch))
-    await arrived.opened
+    await arrived
     socket.resetAndDestroy()
     await once(socket, 'close')
     open()
@@ -457,12 +453,7 @@ describe('a store that fails', () => {
 describe('closing', () => {
   test('finishes what is under way, and tells its connection to end', async () => {
     const started = await startCollector()
-    const { open, opened } = gate()
-    const arrived = gate()
-    started.accept = () => {
-      arrived.open()
-      return opened
-    }
+    const { open, arrived } = holdCalls(started)
     const agent = new Agent({ keepAlive: true })
     const request = httpRequest(`${started.url}/v1/batch`, {
       agent,
@@ -470,7 +461,7 @@ describe('closing', () => {
       headers: { authorization: AUTHORIZATION },
     }).end(batch)
     const answered = once(request, 'response')
-    await arrived.opened
+    await arrived
     const closed = started.collector.close()
     open()
     const [response] = (await answered) as [import('node:http').IncomingMessage]
