@@ -15,9 +15,18 @@ const MESSAGE = { userId: 'u1', event: 'Signed Up', messageId: 'm1' }
 /** What an application might give in place of the fields of a good message. */
 const changes: object[] = [
   {},
-  ...['x'.repeat(100), 'x'.repeat(101), '\0', 'a\nb', 'a\u001f', '\u007f', '\u0080', 'é€𝄞', 'a\ud800', 'a\uFFFD'].map(
-    (messageId) => ({ messageId }),
-  ),
+  ...[
+    'x'.repeat(100),
+    'x'.repeat(101),
+    '\0',
+    'a\nb',
+    'a\u001f',
+    '\u007f',
+    '\u0080',
+    'é€𝄞',
+    'a\ud800',
+    'a\uFFFD',
+  ].map((messageId) => ({ messageId })),
   ...['u\0', 'u\u0001', 'u\n', '𝄞'].flatMap((id) => [{ userId: id }, { anonymousId: id }]),
   { event: 'a\0b' },
   ...[498, 499, 500, 600].map((levels) => ({ properties: nested(levels) })),
