@@ -1,5 +1,5 @@
-import { closeSync, mkdirSync, openSync } from 'node:fs'
-import { dirname } from 'node:path'
+import { closeSync, mkdirSync, openSync, readlinkSync, realpathSync } from 'node:fs'
+import { basename, dirname, join, resolve } from 'node:path'
 import { StoreError } from '../store-error.js'
 import type { Database, OpenDatabase } from './driver.js'
 import { resultCode } from './failure.js'
@@ -9,14 +9,14 @@ const PATIENCE_MS = 500
 
 /**
  * Locks a store's file for this process until the returned connection is closed. It is a lock of SQLite on a second,
- * empty file. The system releases it when the process ends, even if it is killed. Other programs, such as a backup, can
+ * empty file beside the file itself, also if the path is a symbolic link. The system releases it when the process ends, even if it is killed. Other programs, such as a backup, can
  * still read the store's own file.
  *
  * @throws StoreError `locked` if another process has it.
  */
 export function lock(open: OpenDatabase, path: string): Database {
-  const file = `${path}-lock`
-  mkdirSync(dirname(path), { recursive: true, mode: 0o700 })
+  const target = targetOf(path)
+  const file = `${target}-lock`
   createPrivate(file)
   const connection = open(file)
   try {
@@ -32,8 +32,21 @@ export function lock(open: OpenDatabase, path: string): Database {
       { cause },
     )
   }
-  createPrivate(path)
+  createPrivate(target)
   return connection
+}
+
+/** The file that a path leads to through symbolic links. It need not exist; its folder is created. */
+function targetOf(path: string): string {
+  mkdirSync(dirname(path), { recursive: true, mode: 0o700 })
+  const file = join(realpathSync(dirname(path)), basename(path))
+  try {
+    return targetOf(resolve(dirname(file), readlinkSync(file)))
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException
+    if (code === 'EINVAL' || code === 'ENOENT') return file // it is no link, or there is nothing yet
+    throw error
+  }
 }
 
 /**

@@ -1,5 +1,5 @@
 import { execFileSync, spawnSync } from 'node:child_process'
-import { chmodSync, mkdirSync, readdirSync, statSync, writeFileSync } from 'node:fs'
+import { chmodSync, mkdirSync, readdirSync, statSync, symlinkSync, writeFileSync } from 'node:fs'
 import { expect, inject, test } from 'vitest'
 import { openStore } from '../../../src/store/open.js'
 import { loadDriver } from '../../../src/store/sqlite/driver.js'
@@ -116,6 +116,43 @@ test('a damaged file is refused with the way out', async () => {
       /store\.db is damaged or is not a SQLite database .*Put a backup in its place/,
     ),
   )
+})
+
+test.each(['before', 'after'])(
+  'a file that is opened through a symbolic link is locked: the link is made %s the file',
+  async (when) => {
+    await using place = await folder()
+    const [file, link] = [`${place.path}/store.db`, `${place.path}/link.db`]
+    if (when === 'before') symlinkSync('store.db', link)
+    const store = await openStore(`sqlite:${when === 'before' ? link : file}`)
+    if (when === 'after') symlinkSync(file, link)
+    for (const path of [file, link]) {
+      await expect(openStore(`sqlite:${path}`)).rejects.toEqual(
+        failure('locked', /is the store of another running process/),
+      )
+    }
+    await store.close()
+  },
+)
+
+test('a symbolic link to itself is refused', async () => {
+  await using place = await folder()
+  symlinkSync('store.db', `${place.path}/store.db`)
+  await expect(openStore(`sqlite:${place.path}/store.db`)).rejects.toMatchObject({
+    name: 'StoreError',
+  })
+})
+
+test('a delivery whose id is taken is an error, never a duplicate', async () => {
+  await using place = await folder()
+  const path = `${place.path}/store.db`
+  const store = await openStore(`sqlite:${path}`)
+  const [id] = await store.put([newDelivery()])
+  const database = openDatabase(path)
+  database.exec(`UPDATE deliveries SET id = ${(id ?? 0) + 1}`)
+  database.close()
+  await expect(store.put([newDelivery()])).rejects.toMatchObject({ name: 'StoreError' })
+  await store.close()
 })
 
 test('a folder that cannot be written is refused, naming who has to be able to', async () => {
