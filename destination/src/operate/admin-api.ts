@@ -1,5 +1,6 @@
 import type { FastifyInstance, FastifyReply } from 'fastify'
 import { JSON_TYPE, type Refusal } from '../http/refusal.js'
+import { readOwnBodies } from '../http/read-body.js'
 import { errorHandler, type ServerLog } from '../http/server.js'
 import type { Feed } from '../observe/feed.js'
 import { checkReader, checkToken } from './access.js'
@@ -32,6 +33,7 @@ export function addAdminApi(app: FastifyInstance, parts: AdminApiParts): void {
         next()
       })
       routes.setErrorHandler(errorHandler(log, refuse))
+      readOwnBodies(routes)
       addReadRoutes(routes, parts)
       addReplayRoute(routes, parts)
       addStreamRoute(routes, feed)
