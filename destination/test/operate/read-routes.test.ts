@@ -337,6 +337,32 @@ describe('deliveries', () => {
   })
 })
 
+test.each([
+  ['GET', 'nothing', 404, 'not_found'],
+  ['POST', 'nothing/here?x=1', 404, 'not_found'],
+  ['GET', '', 404, 'not_found'],
+  ['GET', 'replay', 405, 'method_not_allowed'],
+  ['GET', 'messages/%zz', 400, 'bad_request'],
+  ['GET', 'messages/LONG', 414, 'bad_request'],
+])(
+  'an error of the admin API has one form: %s /v1/admin/%s',
+  async (method, path, status, code) => {
+    const { destination } = await running()
+    const url = `${destination.adminUrl}/v1/admin/${path.replace('LONG', 'm'.repeat(1_001))}`
+    const response = await fetch(url, { method, headers: BEARER })
+    expect(response.status).toBe(status)
+    expect(await response.json()).toEqual({
+      error: { code, message: expect.any(String) as string },
+    })
+  },
+)
+
+test('an error of another route keeps the form that clients know', async () => {
+  const { destination } = await running()
+  const response = await fetch(`${destination.url}/v1/administration`)
+  expect(await response.json()).toMatchObject({ success: false, code: 'not_found' })
+})
+
 describe('a replay', () => {
   test('by filter tells first, and then sends what is dead again', async () => {
     const { crm, destination } = await running([400, 400, 400, 204])
