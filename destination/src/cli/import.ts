@@ -8,7 +8,13 @@ import type { ColumnMap } from './import/columns.js'
 import { readCsv } from './import/csv.js'
 import { Import } from './import/import.js'
 import { readNdjson } from './import/ndjson.js'
-import { headOf, readProgress, writeProgress, type Progress } from './import/progress-file.js'
+import {
+  checkProgress,
+  headOf,
+  readProgress,
+  writeProgress,
+  type Progress,
+} from './import/progress-file.js'
 import {
   COLLECTOR_HELP,
   findCollector,
@@ -122,8 +128,11 @@ async function run(file: string, options: ImportOptions): Promise<void> {
   }
   process.on('SIGINT', stop).on('SIGTERM', stop)
 
+  let unsaved: string | undefined
   const save = () => {
-    source.save(work)
+    const problem = source.save(work)
+    if (problem !== undefined && problem !== unsaved) console.error(problem)
+    unsaved = problem
   }
   const saving = setInterval(save, SAVE_MS)
   const startedAt = performance.now()
@@ -148,6 +157,7 @@ async function run(file: string, options: ImportOptions): Promise<void> {
     ms: performance.now() - startedAt,
     isStopped: stopped.signal.aborted,
   })
+  if (unsaved !== undefined) throw new CommandError(EXIT.failed, '')
 }
 
 /** How often the progress is saved, in ms. */
@@ -166,6 +176,7 @@ function openSource(file: string, { format, map, progress, restart, dryRun }: Im
   const path = isStdin ? undefined : (progress ?? `${file}.progress`)
   const size = isStdin ? undefined : sizeOf(file)
   const before = path && !restart && !dryRun ? earlier(path, file) : undefined
+  if (path && !dryRun) requireWritable(path)
   const from = before ?? { line: 0, offset: 0 }
   const bytes = isStdin
     ? process.stdin
@@ -175,24 +186,35 @@ function openSource(file: string, { format, map, progress, restart, dryRun }: Im
     kind === 'csv'
       ? readCsv(bytes, from, map, header, (names) => (header = names))
       : readNdjson(bytes, from)
-  const save = ({ place, accepted, bad }: Import) => {
-    if (!path || dryRun || place.offset === 0) return
-    const saved: Progress = {
-      head: headOf(file),
-      ...place,
-      ...(header && { header }),
-      accepted: (before?.accepted ?? 0) + accepted,
-      bad: (before?.bad ?? 0) + bad,
-    }
+  /** @returns why the progress could not be saved, if it could not. The import continues without it. */
+  const save = ({ place, accepted, bad }: Import): string | undefined => {
+    if (!path || dryRun || place.offset === 0) return undefined
     try {
-      writeProgress(path, saved)
+      writeProgress(path, {
+        head: headOf(file),
+        ...place,
+        ...(header && { header }),
+        accepted: (before?.accepted ?? 0) + accepted,
+        bad: (before?.bad ?? 0) + bad,
+      })
+      return undefined
     } catch (error) {
-      const fix = 'Name another file with --progress.'
-      const problem = `Cannot save the progress in ${path}: ${(error as Error).message}.`
-      throw new CommandError(EXIT.failed, `${problem} ${fix}`)
+      return cannotSave(path, error)
     }
   }
   return { rows, from, size, save }
+}
+
+function requireWritable(path: string): void {
+  try {
+    checkProgress(path)
+  } catch (error) {
+    throw new CommandError(EXIT.usage, cannotSave(path, error))
+  }
+}
+
+function cannotSave(path: string, error: unknown): string {
+  return `Cannot save the progress in ${path}: ${(error as Error).message}. Name another file with --progress.`
 }
 
 function formatOf(file: string): Format {
