@@ -1,6 +1,7 @@
 import { execFileSync, spawnSync } from 'node:child_process'
 import { chmodSync, mkdirSync, readdirSync, statSync, writeFileSync } from 'node:fs'
 import { expect, inject, test } from 'vitest'
+import { errorMessage } from '../../../src/observe/error-message.js'
 import { openStore } from '../../../src/store/open.js'
 import { loadDriver } from '../../../src/store/sqlite/driver.js'
 import { migrate } from '../../../src/store/sqlite/schema.js'
@@ -117,6 +118,24 @@ test('a damaged file is refused with the way out', async () => {
     ),
   )
 })
+
+test.each(['node:sqlite', 'better-sqlite3'] as const)(
+  'the error of %s says why, also for the log',
+  async (driver) => {
+    const isLoaded = await loadDriver(driver).then(
+      () => true,
+      () => false,
+    )
+    if (!isLoaded) return
+    await using place = await folder()
+    const path = `${place.path}/store.db`
+    writeFileSync(path, Buffer.alloc(16_384, 'damage'))
+    const error = await openStore(`sqlite:${path}`, { driver }).catch((error: unknown) => error)
+    expect(errorMessage(error)).toMatch(
+      /to start with an empty store\. Cause: file is not a database$/,
+    )
+  },
+)
 
 test('a folder that cannot be written is refused, naming who has to be able to', async () => {
   await using place = await folder()
