@@ -2,6 +2,7 @@ import { performance } from 'node:perf_hooks'
 import type { Migrated, MigrateProgress } from '../operate/migrate.js'
 import { withoutPassword } from '../model/shown-url.js'
 import type { Store } from '../store/store.js'
+import type { StoreError } from '../store/store-error.js'
 import { CommandError, EXIT, type AddCommand } from './command.js'
 import { bar } from './progress.js'
 
@@ -13,7 +14,7 @@ interface MigrateOptions {
 
 /** What the command needs to open stores and to move deliveries. */
 export interface MigrateParts {
-  open: (url: string) => Promise<Store>
+  open: (url: string, options?: { mustExist?: boolean }) => Promise<Store>
   migrate: (
     from: Store,
     to: Store,
@@ -32,7 +33,8 @@ Examples:
   $ hookline-destination migrate --from "$OLD" --to "$NEW" --json
 
 With --json, lines of {"stage","done","total"} go to the standard error, and the result goes to the standard output.
-Exits with 0 if every delivery is in the second store, either equal or already further on there, and with 1 if not.`
+Exits with 0 if every delivery is in the second store, either equal or already further on there, with 1 if not, and with 2
+if --from or --to names no store that can be used. The first store must exist. The second one is created if necessary.`
 
 /** @param parts - What opens stores and moves deliveries between them. */
 export function addMigrate({ open, migrate }: MigrateParts): AddCommand {
@@ -51,8 +53,8 @@ export function addMigrate({ open, migrate }: MigrateParts): AddCommand {
             '--from and --to name the same store. Give two different stores.',
           )
         }
-        const first = await opened(open, from, '--from')
-        const second = await opened(open, to, '--to').catch(async (error: unknown) => {
+        const first = await opened('--from', () => open(from, { mustExist: true }))
+        const second = await opened('--to', () => open(to)).catch(async (error: unknown) => {
           await first.close()
           throw error
         })
@@ -75,11 +77,14 @@ export function addMigrate({ open, migrate }: MigrateParts): AddCommand {
   }
 }
 
-async function opened(open: MigrateParts['open'], url: string, option: string): Promise<Store> {
+async function opened(option: string, open: () => Promise<Store>): Promise<Store> {
   try {
-    return await open(url)
+    return await open()
   } catch (error) {
-    throw new CommandError(EXIT.failed, `${option}: ${(error as Error).message}`)
+    const { code, message } = error as StoreError
+    // The option names no store that can be used. The other errors are of the store itself.
+    const exitCode = code === 'unsupported' ? EXIT.usage : EXIT.failed
+    throw new CommandError(exitCode, `${option}: ${message}`)
   }
 }
 

@@ -82,12 +82,13 @@ function readTime(text: string): number {
 
 async function replay(ids: number[], options: ReplayOptions): Promise<void> {
   const which = selectionOf(ids, options)
+  const isBulk = 'filter' in which || 'all' in which
+  if (isBulk && options.force) throw new CommandError(EXIT.usage, FORCED_BULK)
   const ask = await findAdmin(options)
   const run = async (dryRun: boolean) => {
     const force = options.force ?? false
     return (await ask('/replay', { ...which, force, dryRun })) as Replayed
   }
-  const isBulk = 'filter' in which || 'all' in which
   if (options.dryRun) {
     print(await run(true), options)
     return
@@ -104,6 +105,9 @@ async function replay(ids: number[], options: ReplayOptions): Promise<void> {
   print(replayed, options)
   if (!isBulk && replayed.replayed === 0) throw new CommandError(EXIT.failed, '')
 }
+
+const FORCED_BULK =
+  '--force goes only with ids or --message, because messages that have arrived are not sent again in bulk.'
 
 function selectionOf(ids: readonly number[], options: ReplayOptions) {
   const { message, all, destination, source, type, event, user, since, until } = options

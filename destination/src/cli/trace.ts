@@ -24,7 +24,7 @@ Examples:
 
 /** What the command needs to read a store itself, if no destination runs. */
 export interface TraceParts {
-  open: (url: string) => Promise<Store>
+  open: (url: string, options?: { mustExist?: boolean }) => Promise<Store>
   /** Removes what must not be shown of a delivery. */
   show: (trace: Trace) => ShownTrace
 }
@@ -80,7 +80,7 @@ async function look(
 ): Promise<ShownTrace[]> {
   let store: Store
   try {
-    store = await open(url)
+    store = await open(url, { mustExist: true })
   } catch (error) {
     throw new CommandError(EXIT.failed, (error as Error).message)
   }

@@ -3,7 +3,14 @@ import { CALL_TYPES, type Call, type CallType } from '../model/call.js'
 import { isFields, type Fields } from '../http/json-body.js'
 import { MAX_MESSAGE_ID_LENGTH } from './limits.js'
 import { RejectedCall, show } from '../http/refusal.js'
-import { isForwardable, parseTime, skewMsOf, toForwardable } from './timestamp.js'
+import {
+  isForwardable,
+  MAX_MS,
+  MIN_EPOCH_MS,
+  parseTime,
+  skewMsOf,
+  toForwardable,
+} from './timestamp.js'
 
 /** What the calls of one request have in common. */
 export interface Shared {
@@ -139,7 +146,8 @@ function timestampOf(message: Fields, shared: Shared): string {
   if (ms !== undefined) return toForwardable(ms, skewMs)
   throw invalid(
     timestamp === given ? 'timestamp' : 'originalTimestamp',
-    'ISO 8601, such as "2026-01-02T03:04:05.678Z", or a number of milliseconds',
+    'ISO 8601, such as "2026-01-02T03:04:05.678Z", or a number of milliseconds from ' +
+      `${MIN_EPOCH_MS} (a lower one is probably in seconds) to ${MAX_MS}`,
     given,
   )
 }

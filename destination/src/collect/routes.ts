@@ -4,7 +4,7 @@ import { CALL_TYPES, type Call, type CallType } from '../model/call.js'
 import { basicUser, type Credentials } from './credentials.js'
 import { MAX_BATCH_BYTES, MAX_CALL_BYTES } from './limits.js'
 import { parseBody, type Fields } from '../http/json-body.js'
-import { readBody } from '../http/read-body.js'
+import { ignoreContentType, readBody, readOwnBodies } from '../http/read-body.js'
 import type { PendingBytes } from './pending-bytes.js'
 import type { Buckets } from './rate-limit.js'
 import { receiveCalls } from './receive.js'
@@ -42,15 +42,8 @@ const SUCCESS = '{"success":true}'
 /** Adds the routes that accept calls. They read the bodies themselves, with {@link readBody}. */
 export function addCallRoutes(app: FastifyInstance, parts: CallRoutesParts): void {
   void app.register((routes, _options, done) => {
-    routes.removeAllContentTypeParsers()
-    routes.addContentTypeParser('*', (_request, _body, parsed) => {
-      parsed(null)
-    })
-    routes.addHook('onRequest', (request, _reply, next) => {
-      // Fastify refuses a malformed content type. Here the content type does not matter.
-      delete request.raw.headers['content-type']
-      next()
-    })
+    readOwnBodies(routes)
+    routes.addHook('onRequest', ignoreContentType)
     for (const path of BATCH_PATHS) {
       routes.post(path, (request, reply) => answer(parts, undefined, request, reply))
     }

@@ -1,9 +1,9 @@
 /** The first and the last ms of four-digit years. Not every receiver can read ISO 8601 with longer years. */
 const MIN_MS = Date.parse('0000-01-01T00:00:00.000Z')
-const MAX_MS = Date.parse('9999-12-31T23:59:59.999Z')
+export const MAX_MS = Date.parse('9999-12-31T23:59:59.999Z')
 
 /** A smaller number would be a time before March 1973. It is most likely in seconds, so it is refused. */
-const MIN_EPOCH_MS = 1e11
+export const MIN_EPOCH_MS = 1e11
 
 /**
  * A difference of up to this many ms between `sentAt` and the clock of this machine is the time that the request took:
@@ -16,7 +16,8 @@ const ISO_8601 =
   /^(\d{4})-(\d\d)-(\d\d)(?:[T ](\d\d):(\d\d)(?::(\d\d)(?:[.,](\d+))?)? ?(?:(Z)|([+-]\d\d):?(\d\d)?)?)?$/i
 
 /**
- * Reads a time: ISO 8601, or a number of milliseconds since the epoch. ISO 8601 may be a date, with or without a time.
+ * Reads a time: ISO 8601, or a number of milliseconds since the epoch, from {@link MIN_EPOCH_MS} to {@link MAX_MS}. ISO 8601
+ * may be a date, with or without a time.
  * The zone may be `Z` or an offset; without a zone the time is in UTC.
  *
  * @returns milliseconds since the epoch; `undefined` if the value is not a time.

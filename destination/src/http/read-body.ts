@@ -2,9 +2,24 @@ import type { IncomingMessage } from 'node:http'
 import { finished } from 'node:stream/promises'
 import { promisify } from 'node:util'
 import { gunzip } from 'node:zlib'
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { Refusal } from './refusal.js'
 
 const unzip = promisify(gunzip)
+
+/** Lets the routes of a plugin read their bodies themselves, with {@link readBody}. Fastify reads none of them. */
+export function readOwnBodies(routes: FastifyInstance): void {
+  routes.removeAllContentTypeParsers()
+  routes.addContentTypeParser('*', (_request, _body, parsed) => {
+    parsed(null)
+  })
+}
+
+/** A hook for routes whose content type does not matter. Without it, Fastify refuses a malformed content type. */
+export function ignoreContentType({ raw }: FastifyRequest, _reply: FastifyReply, next: () => void) {
+  delete raw.headers['content-type']
+  next()
+}
 
 /**
  * Reads the whole body of a request, whatever its content type is, and decompresses it.

@@ -107,7 +107,7 @@ export function createServer(
     if (isClosing) reply.header('connection', 'close')
     done()
   })
-  app.setErrorHandler(errorHandler(log, refuse))
+  app.setErrorHandler(errorHandler(log))
   app.setNotFoundHandler((request, reply) =>
     refuse(reply, noRoute(app, request.method, request.url, hint)),
   )
@@ -153,31 +153,30 @@ function limitConnections(server: HttpServer, maxConnections: number, log: Serve
   })
 }
 
-/**
- * Makes a handler that answers the error of a request after its whole body has arrived. An unexpected error is logged.
- *
- * @param answer - Writes a refusal.
- */
-export function errorHandler(
-  log: ServerLog,
-  answer: (reply: FastifyReply, refusal: Refusal) => FastifyReply,
-) {
+/** Makes a handler that answers the error of a request after its whole body has arrived. An unexpected error is logged. */
+function errorHandler(log: ServerLog) {
   return async (error: unknown, request: FastifyRequest, reply: FastifyReply) => {
     const refusal = toRefusal(error)
     if (refusal.code === 'internal_error') log.error({ err: error }, 'a request failed')
     await drain(request.raw)
-    return answer(reply, refusal)
+    return refuse(reply, refusal)
   }
 }
+
+/** Paths whose errors have a form of their own, whether there is a route or not. */
+const ADMIN_API = /^\/v1\/admin(?![^/?])/
 
 function refuse(
   reply: FastifyReply,
   { status, code, message, headers, rejected }: Refusal,
 ): FastifyReply {
+  const answer = ADMIN_API.test(reply.request.url)
+    ? { error: { code, message } }
+    : { success: false, code, message, rejected }
   return reply
     .code(status)
     .headers({ ...headers, 'content-type': JSON_TYPE })
-    .send(JSON.stringify({ success: false, code, message, rejected }))
+    .send(JSON.stringify(answer))
 }
 
 /** The answer if no route has this path, or no route with this path has this method. */

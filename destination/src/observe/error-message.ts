@@ -1,7 +1,18 @@
+import { inspect } from 'node:util'
+
 /** The message of an error, followed by the messages of its causes. */
 export function errorMessage(error: unknown): string {
-  if (!(error instanceof Error)) return String(error)
-  return error.cause === undefined
-    ? error.message
-    : `${error.message}: ${errorMessage(error.cause)}`
+  if (!hasMessage(error)) return typeof error === 'string' ? error : inspect(error, ONE_LINE)
+  const { message, cause } = error
+  if (cause === undefined) return message
+  return message.endsWith('.')
+    ? `${message} Cause: ${errorMessage(cause)}`
+    : `${message}: ${errorMessage(cause)}`
+}
+
+const ONE_LINE = { depth: 1, breakLength: Infinity }
+
+/** An error of another realm or of a driver may not be an `Error`, but it has a message. */
+function hasMessage(error: unknown): error is { message: string; cause?: unknown } {
+  return typeof (error as { message?: unknown } | null | undefined)?.message === 'string'
 }

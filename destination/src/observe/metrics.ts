@@ -14,6 +14,8 @@ export interface MetricSources {
   stats: () => Promise<Stats[]>
   /** The destinations of the settings, with their endpoints. */
   queues: () => readonly DestinationQueue[]
+  /** Whether the store answers, and takes calls and outcomes, as `/readyz` says. */
+  isStoreUp: () => Promise<boolean>
 }
 
 /** In seconds. A receiver usually answers within a few ms, or it runs into the deadline of 5 s. */
@@ -190,8 +192,15 @@ export class Metrics implements Observer {
     ])
     addMetric(
       this.#registry,
-      { name: 'hookline_store_up', help: '1 if the store answers, otherwise 0.', type: 'gauge' },
-      async () => [{ labels: {}, value: (await look()) ? 1 : 0 }],
+      {
+        name: 'hookline_store_up',
+        help: '1 if the store answers and takes calls, otherwise 0.',
+        type: 'gauge',
+      },
+      async () => {
+        const [isUp, stats] = await Promise.all([this.sources.isStoreUp(), look()])
+        return [{ labels: {}, value: isUp && stats ? 1 : 0 }]
+      },
     )
   }
 

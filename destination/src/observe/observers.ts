@@ -23,10 +23,14 @@ export function createObservers(
   observers: Observer[],
 ) {
   const { dispatcher, settler } = deliverer
-  const metrics = new Metrics({ stats: () => store.stats(), queues: () => deliverer.queues })
   const history = new History()
   const feed = new Feed()
   const readiness = new Readiness({ dispatcher, settler, store, now })
+  const metrics = new Metrics({
+    stats: () => store.stats(),
+    queues: () => deliverer.queues,
+    isStoreUp: () => readiness.isStoreUp(),
+  })
   observers.push(metrics, history, feed, readiness, logLines(log))
   return { metrics, history, feed, readiness }
 }

@@ -57,7 +57,7 @@ export class Readiness implements Observer {
 
   /** The reasons why the destination is not ready; empty if it is ready. */
   async reasons(): Promise<NotReady[]> {
-    const { dispatcher, settler, store, now } = this.parts
+    const { dispatcher, settler } = this.parts
     const found: NotReady[] = []
     const add = (code: NotReady['code'], message: string) => found.push({ code, message })
 
@@ -70,15 +70,23 @@ export class Readiness implements Observer {
         `Nothing has been sent for ${seconds} s, because the store does not answer.`,
       )
     }
-    if (now() - this.#refusedAt < REFUSED_MS) {
-      add(
-        'store_unavailable',
-        'The store takes no calls, because it is full or fails. The log has the error.',
-      )
-    } else if (settler.isFailing || dispatcher.hasClaimFailed || !(await answers(store))) {
-      add('store_unavailable', 'The store fails or does not answer. The log has the error.')
-    }
+    const problem = await this.#storeProblem()
+    if (problem !== undefined) add('store_unavailable', problem)
     return found
+  }
+
+  /** Whether the store answers, and takes calls and outcomes. It is `false` exactly while a reason is `store_unavailable`. */
+  async isStoreUp(): Promise<boolean> {
+    return (await this.#storeProblem()) === undefined
+  }
+
+  async #storeProblem(): Promise<string | undefined> {
+    const { dispatcher, settler, store, now } = this.parts
+    if (now() - this.#refusedAt < REFUSED_MS) {
+      return 'The store takes no calls, because it is full or fails. The log has the error.'
+    }
+    if (!settler.isFailing && !dispatcher.hasClaimFailed && (await answers(store))) return undefined
+    return 'The store fails or does not answer. The log has the error.'
   }
 }
 

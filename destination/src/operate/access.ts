@@ -103,16 +103,19 @@ const LOOPBACK = new BlockList()
 LOOPBACK.addSubnet('127.0.0.0', 8)
 LOOPBACK.addAddress('::1', 'ipv6')
 
-/** Headers that proxies add. With one of them, the remote address is the proxy's and not the client's. */
-const PROXY_HEADERS = ['forwarded', 'x-forwarded-for', 'x-forwarded-host', 'x-real-ip', 'via']
+/**
+ * Headers that proxies add: those of RFC 7239 and RFC 9110, those that most proxies use, and those of Envoy and Cloudflare.
+ * With one of them, the remote address is the proxy's and not the client's. Browsers and scrapers send none of them.
+ */
+const PROXY_HEADER =
+  /^(?:forwarded|via|x-forwarded(?:-.+)?|x-original-(?:forwarded-for|host)|x-real-ip|.*client-ip|x-envoy-.+|cf-.+)$/
 
 /**
  * Whether a request was made on this machine. A request that a local proxy forwards does not count. HTTP/1.0 is a sign of a
  * proxy as well: nginx uses it by default, and browsers and scrapers do not.
  */
 export function isLocal({ socket, headers, httpVersion }: IncomingMessage): boolean {
-  if (httpVersion === '1.0' || PROXY_HEADERS.some((name) => headers[name] !== undefined)) {
-    return false
-  }
+  const isForwarded = Object.keys(headers).some((name) => PROXY_HEADER.test(name))
+  if (httpVersion === '1.0' || isForwarded) return false
   return isLoopback(socket.remoteAddress ?? '')
 }

@@ -1,6 +1,6 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import type { SyncAudience } from '../enqueue/audience.js'
-import { readBody } from '../http/read-body.js'
+import { ignoreContentType, readBody, readOwnBodies } from '../http/read-body.js'
 import { parseBody } from '../http/json-body.js'
 import { JSON_TYPE, Refusal, show } from '../http/refusal.js'
 import { allowSlowBody } from '../http/server.js'
@@ -24,10 +24,7 @@ export interface ActRoutesParts {
  */
 export function addActRoutes(app: FastifyInstance, parts: ActRoutesParts): void {
   void app.register((routes, _options, done) => {
-    routes.removeAllContentTypeParsers()
-    routes.addContentTypeParser('*', (_request, _body, parsed) => {
-      parsed(null)
-    })
+    readOwnBodies(routes)
     routes.addHook('onRequest', (request, _reply, next) => {
       checkToken(request.raw, parts.adminToken())
       next()
@@ -35,7 +32,9 @@ export function addActRoutes(app: FastifyInstance, parts: ActRoutesParts): void 
     routes.put<{ Params: { name: string } }>('/v1/audiences/:name', (request, reply) =>
       putAudience(parts, request, reply),
     )
-    routes.post('/v1/deletions', (request, reply) => postDeletion(parts, request, reply))
+    routes.post('/v1/deletions', { onRequest: ignoreContentType }, (request, reply) =>
+      postDeletion(parts, request, reply),
+    )
     done()
   })
 }

@@ -1,6 +1,5 @@
-import type { FastifyInstance, FastifyReply } from 'fastify'
-import { JSON_TYPE, type Refusal } from '../http/refusal.js'
-import { errorHandler, type ServerLog } from '../http/server.js'
+import type { FastifyInstance } from 'fastify'
+import { readOwnBodies } from '../http/read-body.js'
 import type { Feed } from '../observe/feed.js'
 import { checkReader, checkToken } from './access.js'
 import { addReadRoutes, type ReadRoutesParts } from './read-routes.js'
@@ -13,7 +12,6 @@ export interface AdminApiParts extends Omit<ReadRoutesParts, 'store'>, Omit<Repl
   feed: Feed
   /** Whether it has a listener of its own, on a loopback address. */
   isKeptLocal: boolean
-  log: ServerLog
 }
 
 /**
@@ -21,7 +19,7 @@ export interface AdminApiParts extends Omit<ReadRoutesParts, 'store'>, Omit<Repl
  * admin token.
  */
 export function addAdminApi(app: FastifyInstance, parts: AdminApiParts): void {
-  const { feed, settings, isKeptLocal, log } = parts
+  const { feed, settings, isKeptLocal } = parts
   const adminToken = () => settings().adminToken
   void app.register(
     (routes, _options, done) => {
@@ -31,7 +29,7 @@ export function addAdminApi(app: FastifyInstance, parts: AdminApiParts): void {
         else checkToken(request.raw, adminToken())
         next()
       })
-      routes.setErrorHandler(errorHandler(log, refuse))
+      readOwnBodies(routes)
       addReadRoutes(routes, parts)
       addReplayRoute(routes, parts)
       addStreamRoute(routes, feed)
@@ -39,9 +37,4 @@ export function addAdminApi(app: FastifyInstance, parts: AdminApiParts): void {
     },
     { prefix: '/v1/admin' },
   )
-}
-
-function refuse(reply: FastifyReply, { status, code, message, headers }: Refusal): FastifyReply {
-  reply.code(status).headers({ ...headers, 'content-type': JSON_TYPE })
-  return reply.send(JSON.stringify({ error: { code, message } }))
 }

@@ -72,8 +72,7 @@ export interface ReplayParameters {
 const MAX_IDS = 10_000
 
 /** @throws {@link Refusal} */
-export function readReplay(body: unknown): ReplayParameters {
-  if (!isObject(body)) throw invalid('the body', 'a JSON object', body)
+export function readReplay(body: Given): ReplayParameters {
   const selections = ['ids', 'messageId', 'filter', 'all'] as const
   checkNames(body, [...selections, 'force', 'dryRun'])
   const given = selections.filter((name) => body[name] !== undefined)
@@ -97,8 +96,7 @@ export function readReplay(body: unknown): ReplayParameters {
 function whichOf(body: Given): ReplayParameters['which'] {
   const { ids, messageId, filter, all } = body
   if (ids !== undefined) {
-    if (!isIds(ids)) throw invalid('ids', `a list of 1 to ${MAX_IDS} ids of deliveries`, ids)
-    return { ids: [...new Set(ids)] }
+    return { ids: [...new Set(idsOf(ids))] }
   }
   if (messageId !== undefined) return { filter: texts(body, ['messageId']) }
   if (all !== undefined) {
@@ -161,13 +159,16 @@ function flag(given: Given, name: string): boolean {
   return value
 }
 
-function isIds(value: unknown): value is number[] {
-  return (
-    Array.isArray(value) &&
-    value.length >= 1 &&
-    value.length <= MAX_IDS &&
-    value.every((id) => Number.isSafeInteger(id) && id > 0)
-  )
+function idsOf(value: unknown): DeliveryId[] {
+  const isList = Array.isArray(value)
+  if (!isList || value.length === 0 || value.length > MAX_IDS) {
+    const list = isList && (value.length === 0 ? 'an empty list' : `a list of ${value.length}`)
+    const message = `ids must be a list of 1 to ${MAX_IDS} ids of deliveries, got ${list || show(value)}.`
+    throw new Refusal(400, 'invalid_parameter', message)
+  }
+  const wrong = value.findIndex((id) => !Number.isSafeInteger(id) || id < 1)
+  if (wrong === -1) return value as DeliveryId[]
+  throw invalid(`ids[${wrong}]`, 'a whole number of at least 1', value[wrong])
 }
 
 function isObject(value: unknown): value is Given {

@@ -1,5 +1,7 @@
 import type { FastifyInstance } from 'fastify'
 import type { Dispatcher } from '../deliver/dispatcher.js'
+import { parseBody } from '../http/json-body.js'
+import { ignoreContentType, readBody } from '../http/read-body.js'
 import type { Replayed } from '../model/answers.js'
 import type { DeliveryId, State } from '../model/delivery.js'
 import type { MaintainPort, ReadPort } from '../store/store.js'
@@ -20,11 +22,18 @@ interface Match {
   destination: string
 }
 
-/** Adds the route that replays. */
+/** In bytes. A list of the most ids has 170 KB. A list that is too long is refused with its length, so it may be larger. */
+const MAX_BODY_BYTES = 1_048_576
+
+/**
+ * Adds the route that replays. It reads any content type as JSON. This opens it to no other site: every replay needs the
+ * admin token in a header, which a browser sends to another site only after a preflight, and no preflight is allowed here.
+ */
 export function addReplayRoute(routes: FastifyInstance, parts: ReplayParts): void {
-  routes.post('/replay', (request, reply) =>
-    replay(parts, readReplay(request.body), () => reply.raw.destroyed),
-  )
+  routes.post('/replay', { onRequest: ignoreContentType }, async ({ raw }, reply) => {
+    const body = parseBody(await readBody(raw, MAX_BODY_BYTES))
+    return replay(parts, readReplay(body), () => reply.raw.destroyed)
+  })
 }
 
 /**

@@ -1,4 +1,4 @@
-import { LineCounter, parseDocument, type ErrorCode } from 'yaml'
+import { LineCounter, parseDocument, visit, type Document, type ErrorCode } from 'yaml'
 
 /** An error in the syntax of a text. Line and column count from 1. */
 export interface SyntaxFault {
@@ -27,8 +27,7 @@ export function parseYaml(text: string): { value: unknown } | { faults: SyntaxFa
   try {
     return { value: document.toJS() }
   } catch {
-    const message =
-      'an alias (*name) has no anchor (&name) before it, or the aliases expand to too much data.'
+    const message = 'the aliases expand to too much data.'
     return { faults: [{ line: 1, column: 1, message }] }
   }
 }
@@ -44,10 +43,27 @@ function checkYaml(text: string, counts: (code: ErrorCode) => boolean) {
       const [said = ''] = message.split(': ')
       return { line, column, message: code === 'DUPLICATE_KEY' ? REPEATED : `${said}.` }
     })
-  return { document, faults }
+  return { document, faults: faults.length > 0 ? faults : aliasFaults(document, lineCounter) }
 }
 
 const REPEATED = 'this field occurs twice in the same object. Remove one of the two.'
+
+/** Finds aliases that can't be replaced by a value. The parser accepts an alias within its own value, which has no end. */
+function aliasFaults(document: Document, lineCounter: LineCounter): SyntaxFault[] {
+  const faults: SyntaxFault[] = []
+  visit(document, {
+    Alias: (_key, alias, path) => {
+      const value = alias.resolve(document)
+      if (value && !path.includes(value)) return
+      const { line, col: column } = lineCounter.linePos(alias.range?.[0] ?? 0)
+      const message = value
+        ? 'this alias (*name) is inside the value that it refers to. Remove it.'
+        : 'this alias (*name) has no anchor (&name) before it.'
+      faults.push({ line, column, message })
+    },
+  })
+  return faults
+}
 
 const SPACE = /[ \t\r\n]*/y
 const TOKEN =

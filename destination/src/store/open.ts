@@ -1,3 +1,4 @@
+import { statSync } from 'node:fs'
 import { resolve } from 'node:path'
 import { isPostgres } from './kind.js'
 import { openSqlite } from './sqlite/store.js'
@@ -19,6 +20,13 @@ export interface OpenOptions {
    * @defaultValue `node:sqlite` where Node has it (22.13 and newer), else better-sqlite3
    */
   driver?: DriverName
+  /**
+   * Whether the store must exist. Without this, a store that does not exist is created, and a misspelled path looks like an
+   * empty store.
+   *
+   * @defaultValue false
+   */
+  mustExist?: boolean
 }
 
 /**
@@ -27,8 +35,8 @@ export interface OpenOptions {
  * `statement_timeout`, `sslmode`, `sslrootcert`, `sslcert`, `sslkey`, `host` and `application_name`.
  *
  * @throws StoreError `locked` if another process uses the file; `newer` if a newer version wrote the store;
- * `unsupported` if the URL is not valid, the server can't be used, or there is no SQLite; `full` if there is no room;
- * `failed` for anything else. The message says what to do.
+ * `unsupported` if the URL is not valid, the server can't be used, there is no SQLite, or a store that must exist does not;
+ * `full` if there is no room; `failed` for anything else. The message says what to do.
  *
  * @example
  * ```ts
@@ -36,13 +44,15 @@ export interface OpenOptions {
  * ```
  */
 export async function openStore(url: string, options: OpenOptions = {}): Promise<Store> {
-  const { now = Date.now, driver } = options
+  const { now = Date.now, driver, mustExist = false } = options
   if (isPostgres(url)) {
     // Loaded only here, so that a process with a SQLite store does not load the driver of PostgreSQL.
     const { openPostgres } = await import('./postgres/store.js')
-    return openPostgres(url, options.now)
+    return openPostgres(url, options.now, mustExist)
   }
-  return openSqlite(toPath(url), now, driver)
+  const path = toPath(url)
+  if (mustExist) requireStore(path)
+  return openSqlite(path, now, driver)
 }
 
 function toPath(url: string): string {
@@ -62,6 +72,25 @@ function toPath(url: string): string {
     )
   }
   return resolve(path)
+}
+
+/** @throws StoreError if there is no file with the tables of a store. Opening a store writes its lock file first. */
+function requireStore(path: string): void {
+  if (hasContent(path)) return
+  throw new StoreError(
+    'unsupported',
+    `there is no store at ${path}: expected the file of an existing store. Check the path. Nothing was created.`,
+  )
+}
+
+function hasContent(path: string): boolean {
+  try {
+    const file = statSync(path)
+    return file.isFile() && file.size > 0
+  } catch (error) {
+    // After any other error the file may exist. Opening it says what to do.
+    return !['ENOENT', 'ENOTDIR'].includes((error as NodeJS.ErrnoException).code ?? '')
+  }
 }
 
 /** The URL without user and password, for error messages. */

@@ -1,4 +1,4 @@
-import { readFileSync, writeFileSync } from 'node:fs'
+import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, test } from 'vitest'
 import { toCall } from '../../src/cli/import/call.js'
@@ -89,6 +89,37 @@ describe('import', { concurrent: true }, () => {
     expect(ended.stdout).toBe(
       '1 calls are valid. Nothing was sent.\n2 lines were refused.\n1 calls have no timestamp. They get the current time.\n',
     )
+  })
+
+  test.for(['none/x', '.'])(
+    'a progress file that can not be written is refused before anything is sent: %s',
+    async (progress, { expect }) => {
+      const folder = folderOf(3, 1)
+      const where = ['--key', 'k', '--to', 'http://127.0.0.1:1', '--progress', progress]
+      const ended = await run(['import', 'history.ndjson', ...where, '--restart'], { folder })
+      expect(ended).toMatchObject({ code: 2, stdout: '' })
+      expect(ended.stderr).toMatch(
+        /^Cannot save the progress in \S+: .+\. Name another file with --progress\.\n$/,
+      )
+    },
+  )
+
+  test('progress that can no longer be saved is reported once, and the import continues', async ({
+    expect,
+  }) => {
+    const folder = folderOf(1_000, 1)
+    mkdirSync(join(folder, 'p'))
+    const args = ['--key', 'k', '--to', 'http://127.0.0.1:1', '--progress', 'p/x', '--rate', '1']
+    const importing = start(['import', 'history.ndjson', ...args], { folder })
+    await importing.printed(/^line 1: /m)
+    rmSync(join(folder, 'p'), { recursive: true })
+    await importing.printed(/Cannot save the progress in p\/x: ENOENT.* Name another file/)
+    importing.kill('SIGTERM')
+    const { code, stdout, stderr } = await importing.ended
+    expect(code).toBe(3)
+    expect(stdout).toContain('Stopped after line 1.')
+    expect(stderr.match(/Cannot save/g)).toHaveLength(1)
+    expect(stderr).not.toContain('    at ')
   })
 
   test.for<[string[], RegExp]>([

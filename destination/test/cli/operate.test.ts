@@ -1,4 +1,4 @@
-import { rmSync } from 'node:fs'
+import { readdirSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { createServer, type AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { describe, expect, onTestFinished, test } from 'vitest'
@@ -102,6 +102,26 @@ describe('trace', () => {
     })
     const none = await runInside(['trace', 'x', '--config', config(url, listen)])
     expect(none).toMatchObject({ code: 1, stderr: 'There is no message "x".\n' })
+  })
+
+  test('creates no store in a file that is empty', async () => {
+    const folder = folderWith('{}')
+    const file = join(folder, 'store.db')
+    writeFileSync(file, '')
+    const listen = (await nobody()).replace('http://', '')
+    const config = folderWith({ ...SETTINGS, store: `sqlite:${file}`, listen })
+    const { code, stderr } = await runInside([
+      'trace',
+      'm',
+      '--config',
+      join(config, 'hookline.config.json'),
+    ])
+    expect({ code, stderr }).toEqual({
+      code: 1,
+      stderr: expect.stringContaining(`there is no store at ${file}`) as string,
+    })
+    expect(readdirSync(folder).sort()).toEqual(['hookline.config.json', 'store.db'])
+    expect(statSync(file).size).toBe(0)
   })
 })
 

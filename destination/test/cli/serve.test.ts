@@ -37,6 +37,34 @@ const file = (folder: string) => join(folder, 'hookline.config.json')
 const LISTENING = /"url":"([^"]+)".*"msg":"listening"/
 
 describe.concurrent('serve', () => {
+  test('says the same of an alias without an end at its start and at SIGHUP, and keeps its settings', async ({
+    expect,
+  }) => {
+    await using crm = await startEndpoint()
+    const folder = folderWith('')
+    const yaml = join(folder, 'settings.yaml')
+    const circular = 'sources: &a [*a]\n'
+    const words = 'this alias (*name) is inside the value that it refers to. Remove it.'
+    writeFileSync(yaml, circular)
+    const refused = await run(['serve', '--config', yaml], { folder })
+    const stderr = expect.stringContaining(`line 1, column 14: ${words}\n`) as string
+    expect(refused).toEqual({ code: 2, stdout: '', stderr })
+
+    writeFileSync(yaml, JSON.stringify(settings({}, 'crm', crm.url)))
+    const service = start(['serve', '--config', yaml], { folder })
+    const [, url = ''] = await service.printed(LISTENING)
+    writeFileSync(yaml, circular)
+    service.kill('SIGHUP')
+    const [line] = await service.printed(/\{"level":"error".*not reloaded.*/)
+    expect(JSON.parse(line)).toMatchObject({
+      problems: [{ path: 'line 1, column 14', message: words }],
+    })
+    await track(url, 'first')
+    await crm.has(1)
+    service.kill('SIGTERM')
+    expect((await service.ended).code).toBe(0)
+  })
+
   test('listens, reloads, keeps its settings when the new ones are wrong, and stops with 0', async ({
     expect,
   }) => {

@@ -46,6 +46,14 @@ describe('the command line', () => {
     [['replay', 'm1'], 'Expected the id of a delivery'],
     [['replay'], 'Say what to replay: ids, --message, a filter'],
     [['replay', '--all', '--destination', 'crm'], 'Give only one of these'],
+    [
+      ['replay', '--all', '--force', '--url', 'http://127.0.0.1:1'],
+      '--force goes only with ids or --message',
+    ],
+    [
+      ['replay', '--destination', 'crm', '--force', '--dry-run', '--url', 'http://127.0.0.1:1'],
+      '--force goes only with ids or --message',
+    ],
     [['replay', '--since', 'noon'], 'or how long ago, such as 30m, 2h or 1d.'],
     [['doctor', 'a.example.com/hook'], 'Expected a full URL with http or https'],
     [['doctor', 'https://u:p@a.example.com/hook'], 'without a user or a fragment'],

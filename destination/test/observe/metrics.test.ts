@@ -1,8 +1,19 @@
 import { readFileSync } from 'node:fs'
 import { describe, expect, test } from 'vitest'
 import type { RunningDestination } from '../../src/destination.js'
+import { tellAll, type Observer } from '../../src/observe/events.js'
 import { Metrics } from '../../src/observe/metrics.js'
-import { ADMIN_TOKEN, destination, endpoint, post, settingsFor, start, track } from '../run.js'
+import { createObservers, type ObserversParts } from '../../src/observe/observers.js'
+import {
+  ADMIN_TOKEN,
+  destination,
+  endpoint,
+  post,
+  settingsFor,
+  silent,
+  start,
+  track,
+} from '../run.js'
 import { parseScrape } from './scrape.js'
 
 const scrape = async ({ url }: RunningDestination, headers = {}): Promise<Response> =>
@@ -74,6 +85,7 @@ describe('the metrics', () => {
     const metrics = new Metrics({
       stats: () => Promise.reject(new Error('the disk is gone')),
       queues: () => [],
+      isStoreUp: () => Promise.resolve(true),
     })
     metrics.callsCounted('web', 'store_unavailable', 3)
     expect(Object.fromEntries(parseScrape(await metrics.text()))).toMatchObject({
@@ -81,6 +93,34 @@ describe('the metrics', () => {
       'hookline_calls_total{source="web",answer="store_unavailable"}': 3,
     })
   })
+})
+
+test('the metric of the store says the same as /readyz when the store takes no calls', async () => {
+  const store = { ping: () => Promise.resolve(), stats: () => Promise.resolve([]) }
+  const idle = { stalledMs: () => 0, hasClaimFailed: false, isFailing: false }
+  const deliverer = { dispatcher: idle, settler: idle, queues: [] }
+  let elapsedMs = 0
+  const now = () => elapsedMs
+  const observers: Observer[] = []
+  const { metrics, readiness } = createObservers(
+    { store, deliverer, log: silent, now } as unknown as ObserversParts,
+    observers,
+  )
+  const events = tellAll(observers)
+  const both = async () => [
+    parseScrape(await metrics.text()).get('hookline_store_up'),
+    (await readiness.reasons()).map(({ code }) => code),
+  ]
+  expect(await both()).toEqual([1, []])
+  events.storeRefused(new Error('the disk is full'))
+  expect(await both()).toEqual([0, ['store_unavailable']])
+  elapsedMs = 10_000
+  expect(await both()).toEqual([1, []])
+  idle.isFailing = true
+  expect(await both()).toEqual([0, ['store_unavailable']])
+  idle.isFailing = false
+  store.ping = () => Promise.reject(new Error('gone'))
+  expect(await both()).toEqual([0, ['store_unavailable']])
 })
 
 const isOwn = (series: string) => series.startsWith('hookline_')

@@ -74,12 +74,49 @@ describe('a request is of this machine', () => {
     expect(isLocal(asking({}, '127.0.0.1', '1.0'))).toBe(false)
   })
 
-  test.each(['forwarded', 'x-forwarded-for', 'x-forwarded-host', 'x-real-ip', 'via'])(
-    'and not if a proxy added %s',
-    (header) => {
-      expect(isLocal(asking({ [header]: 'x' }, '127.0.0.1'))).toBe(false)
-    },
-  )
+  test.each([
+    'forwarded',
+    'x-forwarded',
+    'x-forwarded-for',
+    'x-forwarded-host',
+    'x-forwarded-port',
+    'x-forwarded-proto',
+    'x-forwarded-server',
+    'x-original-forwarded-for',
+    'x-original-host',
+    'x-real-ip',
+    'via',
+    'x-envoy-external-address',
+    'x-envoy-expected-rq-timeout-ms',
+    'cf-connecting-ip',
+    'cf-ray',
+    'true-client-ip',
+    'x-client-ip',
+    'x-cluster-client-ip',
+    'fastly-client-ip',
+  ])('and not if a proxy added %s', (header) => {
+    expect(isLocal(asking({ [header]: 'x' }, '127.0.0.1'))).toBe(false)
+    expect(isLocal(asking({ [header]: '' }, '127.0.0.1'))).toBe(false)
+  })
+
+  test('with the headers of a browser, of curl and of Prometheus', () => {
+    const headers = {
+      host: 'localhost:3301',
+      connection: 'keep-alive',
+      'cache-control': 'max-age=0',
+      'sec-ch-ua': '"Chromium"',
+      'sec-fetch-site': 'same-origin',
+      'upgrade-insecure-requests': '1',
+      'user-agent': 'x',
+      'x-prometheus-scrape-timeout-seconds': '10',
+      accept: '*/*',
+      'accept-encoding': 'gzip',
+      origin: 'http://localhost:3301',
+      referer: 'http://localhost:3301/',
+      traceparent: '00-0-0-00',
+    }
+    expect(isLocal(asking(headers, '127.0.0.1'))).toBe(true)
+  })
 })
 
 describe('with an address of their own', () => {

@@ -1,5 +1,6 @@
 import { connect } from 'node:net'
 import { text } from 'node:stream/consumers'
+import { gzipSync } from 'node:zlib'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import type { RunningDestination } from '../../src/destination.js'
 import type { Settings } from '../../src/settings/settings.js'
@@ -326,6 +327,32 @@ describe('deliveries', () => {
   })
 })
 
+test.each([
+  ['GET', 'nothing', 404, 'not_found'],
+  ['POST', 'nothing/here?x=1', 404, 'not_found'],
+  ['GET', '', 404, 'not_found'],
+  ['GET', 'replay', 405, 'method_not_allowed'],
+  ['GET', 'messages/%zz', 400, 'bad_request'],
+  ['GET', 'messages/LONG', 414, 'bad_request'],
+])(
+  'an error of the admin API has one form: %s /v1/admin/%s',
+  async (method, path, status, code) => {
+    const { destination } = await running()
+    const url = `${destination.adminUrl}/v1/admin/${path.replace('LONG', 'm'.repeat(1_001))}`
+    const response = await fetch(url, { method, headers: BEARER })
+    expect(response.status).toBe(status)
+    expect(await response.json()).toEqual({
+      error: { code, message: expect.any(String) as string },
+    })
+  },
+)
+
+test('an error of another route keeps the form that clients know', async () => {
+  const { destination } = await running()
+  const response = await fetch(`${destination.url}/v1/administration`)
+  expect(await response.json()).toMatchObject({ success: false, code: 'not_found' })
+})
+
 describe('a replay', () => {
   test('by filter tells first, and then sends what is dead again', async () => {
     const { crm, destination } = await running([400, 400, 400, 204])
@@ -400,6 +427,85 @@ describe('a wrong request', () => {
     ['/history?minutes=1441', 400, 'invalid_parameter'],
   ])('%s is answered %i', async (path, status, code) => {
     expect(await ask(shared, path)).toMatchObject({ status, body: { error: { code } } })
+  })
+
+  test.each([
+    'application/x-www-form-urlencoded',
+    'text/plain',
+    'application/json; charset=utf-8',
+    'json',
+    ';;;',
+    '',
+  ])('reads a body of the content type %j as JSON', async (type) => {
+    const { destination } = await running([400, 204])
+    await post(destination, [track('m')])
+    await has(destination, 'dead', 1)
+    const headers = { ...BEARER, 'content-type': type }
+    const { status, body } = await ask(destination, '/replay', { body: { all: true }, headers })
+    expect({ status, body }).toMatchObject({ status: 200, body: { replayed: 1 } })
+    const deleted = await fetch(`${destination.url}/v1/deletions`, {
+      method: 'POST',
+      headers,
+      body: '{"userId":"u9"}',
+    })
+    expect(deleted.status).toBe(200)
+  })
+
+  test.each(['text/plain', 'application/json'])(
+    'needs the token, which no form of another site can send, whatever the content type: %s',
+    async (type) => {
+      const { destination } = await running()
+      const headers = { 'content-type': type, origin: 'https://evil.example.com' }
+      const { status } = await ask(destination, '/replay', { body: { all: true }, headers })
+      expect(status).toBe(401)
+      const preflight = await fetch(`${destination.adminUrl}/v1/admin/replay`, {
+        method: 'OPTIONS',
+        headers: {
+          origin: 'https://evil.example.com',
+          'access-control-request-method': 'POST',
+          'access-control-request-headers': 'authorization',
+        },
+      })
+      expect(preflight.ok).toBe(false)
+      expect(preflight.headers.get('access-control-allow-origin')).toBeNull()
+    },
+  )
+
+  const MANY = Array.from({ length: 100_000 }, (_, i) => i + 1)
+  test.each([
+    ['', 'The body must be JSON in UTF-8: it is empty.'],
+    ['all=true', /^The body must be JSON in UTF-8: /],
+    ['[1]', 'The body must be a JSON object; got an array.'],
+    ['{"ids":7}', 'ids must be a list of 1 to 10000 ids of deliveries, got 7.'],
+    ['{"ids":[]}', 'ids must be a list of 1 to 10000 ids of deliveries, got an empty list.'],
+    ['{"ids":[0]}', 'ids[0] must be a whole number of at least 1, got 0.'],
+    ['{"ids":[1,"2",0]}', 'ids[1] must be a whole number of at least 1, got "2".'],
+    [
+      JSON.stringify({ ids: MANY }),
+      'ids must be a list of 1 to 10000 ids of deliveries, got a list of 100000.',
+    ],
+  ])('of a wrong body names what is wrong', async (body, message) => {
+    const { destination } = await running()
+    const answer = await ask(destination, '/replay', { body })
+    expect(answer).toMatchObject({
+      status: 400,
+      body: {
+        error: {
+          message:
+            typeof message === 'string' ? message : (expect.stringMatching(message) as string),
+        },
+      },
+    })
+  })
+
+  test('may be compressed', async () => {
+    const { destination } = await running()
+    const response = await fetch(`${destination.adminUrl}/v1/admin/replay`, {
+      method: 'POST',
+      headers: { ...BEARER, 'content-encoding': 'gzip' },
+      body: gzipSync('{"all":true}'),
+    })
+    expect(response.status).toBe(200)
   })
 
   test.each([

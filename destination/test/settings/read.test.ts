@@ -110,12 +110,25 @@ test.each([
   ['a: 1\na: 2', 'line 2, column 1'],
   ['a: "hush" hush', 'line 1, column 11'],
   ['a:\n\tb: 1', 'line 2, column 1'],
-  ['a: *hush', 'line 1, column 1'],
+  ['a: *hush', 'line 1, column 4'],
+  ['sources: &hush [*hush]', 'line 1, column 17'],
+  ['a: &hush\n  b: *hush', 'line 2, column 6'],
+  ['a: &hush\n  <<: *hush', 'line 2, column 7'],
+  ['a: &hush [1, &b [2, *hush]]', 'line 1, column 21'],
 ])('the fault of the YAML %j is found, and nothing of the file repeated', (text, path) => {
   const error = refusal(() => readSettings(write(text, 'a.yaml'), {}))
   expect(error.code).toBe('settings_syntax')
   expect(error.problems.map((problem) => problem.path)).toEqual([path])
   expect(error.message).not.toContain('hush')
+})
+
+test('an alias in YAML may refer to any value that has ended', () => {
+  const text = `x-team: &team { X-Team: growth }\n${YAML.replace('{ X-Team: growth }', '&team [*team]')}`
+  const { problems } = refusal(() => readSettings(write(text, 'a.yaml'), {}))
+  expect(problems.map(({ path }) => path)).toEqual(['line 11, column 25'])
+  const ok = text.replace('&team [*team]', '*team').replace('x-team: &team', 'x: &team')
+  const read = refusal(() => readSettings(write(ok, 'a.yaml'), { WEB_KEY: 'wk1' }))
+  expect(read.problems.map(({ path }) => path)).toEqual(['x'])
 })
 
 test('a file that is not there is named, with its folder', () => {

@@ -6,6 +6,8 @@ import {
   readFileSync,
   readSync,
   renameSync,
+  rmSync,
+  statSync,
   writeFileSync,
 } from 'node:fs'
 import type { Place } from './row.js'
@@ -66,6 +68,18 @@ export function readProgress(path: string, file: string): Progress | undefined {
   }
   if (headOf(file, Number.parseInt(progress.head, 10)) === progress.head) return progress
   throw new Error(`${file} is not the file that was imported up to line ${progress.line}. ${fix}`)
+}
+
+/**
+ * Checks whether the progress can be saved, and changes nothing.
+ *
+ * @throws Error if it can't.
+ */
+export function checkProgress(path: string): void {
+  if (statSync(path, { throwIfNoEntry: false })?.isDirectory()) throw new Error('it is a folder')
+  const next = `${path}.tmp`
+  writeFileSync(next, '', { mode: 0o600 })
+  rmSync(next)
 }
 
 /** Saves the progress. The rename replaces the old file in one step, so that a crash leaves one complete file. */

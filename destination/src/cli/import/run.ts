@@ -10,7 +10,13 @@ import { readCsv } from './csv.js'
 import { Import } from './import.js'
 import { readNdjson } from './ndjson.js'
 import { FORMATS, type Format, type ImportOptions } from './options.js'
-import { headOf, readProgress, writeProgress, type Progress } from './progress-file.js'
+import {
+  checkProgress,
+  headOf,
+  readProgress,
+  writeProgress,
+  type Progress,
+} from './progress-file.js'
 
 /**
  * Imports a file, and prints the outcome.
@@ -40,8 +46,11 @@ export async function run(file: string, options: ImportOptions): Promise<void> {
   }
   process.on('SIGINT', stop).on('SIGTERM', stop)
 
+  let unsaved: string | undefined
   const save = () => {
-    source.save(work)
+    const problem = source.save(work)
+    if (problem !== undefined && problem !== unsaved) console.error(problem)
+    unsaved = problem
   }
   const saving = setInterval(save, SAVE_MS)
   const startedAt = performance.now()
@@ -66,6 +75,7 @@ export async function run(file: string, options: ImportOptions): Promise<void> {
     ms: performance.now() - startedAt,
     isStopped: stopped.signal.aborted,
   })
+  if (unsaved !== undefined) throw new CommandError(EXIT.failed, '')
 }
 
 /** How often the progress is saved, in ms. */
@@ -84,6 +94,7 @@ function openSource(file: string, { format, map, progress, restart, dryRun }: Im
   const path = isStdin ? undefined : (progress ?? `${file}.progress`)
   const size = isStdin ? undefined : sizeOf(file)
   const before = path && !restart && !dryRun ? earlier(path, file) : undefined
+  if (path && !dryRun) requireWritable(path)
   const from = before ?? { line: 0, offset: 0 }
   const bytes = isStdin
     ? process.stdin
@@ -93,24 +104,35 @@ function openSource(file: string, { format, map, progress, restart, dryRun }: Im
     kind === 'csv'
       ? readCsv(bytes, from, map, header, (names) => (header = names))
       : readNdjson(bytes, from)
-  const save = ({ place, accepted, bad }: Import) => {
-    if (!path || dryRun || place.offset === 0) return
-    const saved: Progress = {
-      head: headOf(file),
-      ...place,
-      ...(header && { header }),
-      accepted: (before?.accepted ?? 0) + accepted,
-      bad: (before?.bad ?? 0) + bad,
-    }
+  /** @returns why the progress could not be saved, if it could not. The import continues without it. */
+  const save = ({ place, accepted, bad }: Import): string | undefined => {
+    if (!path || dryRun || place.offset === 0) return undefined
     try {
-      writeProgress(path, saved)
+      writeProgress(path, {
+        head: headOf(file),
+        ...place,
+        ...(header && { header }),
+        accepted: (before?.accepted ?? 0) + accepted,
+        bad: (before?.bad ?? 0) + bad,
+      })
+      return undefined
     } catch (error) {
-      const fix = 'Name another file with --progress.'
-      const problem = `Cannot save the progress in ${path}: ${(error as Error).message}.`
-      throw new CommandError(EXIT.failed, `${problem} ${fix}`)
+      return cannotSave(path, error)
     }
   }
   return { rows, from, size, save }
+}
+
+function requireWritable(path: string): void {
+  try {
+    checkProgress(path)
+  } catch (error) {
+    throw new CommandError(EXIT.usage, cannotSave(path, error))
+  }
+}
+
+function cannotSave(path: string, error: unknown): string {
+  return `Cannot save the progress in ${path}: ${(error as Error).message}. Name another file with --progress.`
 }
 
 function formatOf(file: string): Format {

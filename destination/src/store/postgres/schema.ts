@@ -175,12 +175,23 @@ async function exists({ query }: Pick<Connection, 'query'>, schema: string): Pro
   return row?.found ?? false
 }
 
+/**
+ * Whether the schema has the tables of a store, of any version.
+ *
+ * @param schema - The schema's name in double quotes.
+ */
+export async function hasTables(
+  { query }: Pick<Connection, 'query'>,
+  schema: string,
+): Promise<boolean> {
+  const text = 'SELECT to_regclass($1) IS NOT NULL AS found'
+  const [row] = await query<{ found: boolean }>(text, [`${schema}.version`])
+  return row?.found ?? false
+}
+
 /** The version of the tables; 0 if there are none yet. */
-async function versionOf({ query }: Pick<Connection, 'query'>, schema: string): Promise<number> {
-  const [table] = await query<{ found: boolean }>('SELECT to_regclass($1) IS NOT NULL AS found', [
-    `${schema}.version`,
-  ])
-  if (!table?.found) return 0
-  const [row] = await query<{ version: number }>(`SELECT version FROM ${schema}.version`)
+async function versionOf(connection: Pick<Connection, 'query'>, schema: string): Promise<number> {
+  if (!(await hasTables(connection, schema))) return 0
+  const [row] = await connection.query<{ version: number }>(`SELECT version FROM ${schema}.version`)
   return row?.version ?? 0
 }

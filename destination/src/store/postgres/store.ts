@@ -25,7 +25,7 @@ import { preparePurge } from './purge.js'
 import { preparePut } from './put.js'
 import { prepareReplay } from './replay.js'
 import { Rounds } from './rounds.js'
-import { migrate } from './schema.js'
+import { hasTables, migrate } from './schema.js'
 import { prepareSettle } from './settle.js'
 import { prepareStats } from './stats.js'
 import { prepareSweep } from './sweep.js'
@@ -46,13 +46,19 @@ const ROUND_ITEMS = 2_000
  *
  * @param url - See {@link parseUrl}.
  * @param now - The store's clock for tests, in ms since the epoch; by default the server's clock.
+ * @param mustExist - Whether missing tables are an error.
  * @throws StoreError `unsupported`, `newer`, `full` or `failed`.
  */
-export async function openPostgres(url: string, now?: () => number): Promise<Store> {
+export async function openPostgres(
+  url: string,
+  now?: () => number,
+  mustExist = false,
+): Promise<Store> {
   const { schema, ...address } = parseUrl(url)
   const connection = new Connection({ schema, ...address })
   try {
     await check(connection)
+    if (mustExist) await requireTables(connection, address.name, schema)
     await migrate(connection, schema)
   } catch (error) {
     await connection.close()
@@ -84,6 +90,16 @@ async function check({ query }: Connection): Promise<void> {
         'user (ALTER ROLE … SET synchronous_commit = on).',
     )
   }
+}
+
+/** @throws StoreError if the schema does not have the tables of a store. */
+async function requireTables(connection: Connection, name: string, schema: string): Promise<void> {
+  if (await hasTables(connection, schema)) return
+  throw new StoreError(
+    'unsupported',
+    `store: ${name}: there is no store in the schema ${schema}: expected the tables of an existing store. Check the ` +
+      'database and ?schema=. Nothing was created.',
+  )
 }
 
 /** Reads the tables with the cheapest query, and checks that the server also takes writes: a standby answers queries too. */

@@ -2,7 +2,7 @@ import type { Purged } from '../store.js'
 import type { StoreError } from '../store-error.js'
 import { connect, type Connection } from './connection.js'
 import type { Database, OpenDatabase } from './driver.js'
-import { resultCode, toStoreError } from './failure.js'
+import { resultCode, toFailure, toStoreError } from './failure.js'
 import { lock } from './lock.js'
 import type { Answer, Query, Result, Round, RoundResult } from './round.js'
 
@@ -223,8 +223,7 @@ export class Engine {
     try {
       return { value: work() }
     } catch (error) {
-      const { code, message, cause } = error as StoreError
-      return { failure: { code, message, cause } }
+      return { failure: toFailure(error as StoreError) }
     }
   }
 }

@@ -1,4 +1,4 @@
-import { closeSync, mkdirSync, openSync, readlinkSync, realpathSync } from 'node:fs'
+import { closeSync, lstatSync, mkdirSync, openSync, readlinkSync, realpathSync } from 'node:fs'
 import { basename, dirname, join, resolve } from 'node:path'
 import { StoreError } from '../store-error.js'
 import type { Database, OpenDatabase } from './driver.js'
@@ -39,14 +39,14 @@ export function lock(open: OpenDatabase, path: string): Database {
 /** The file that a path leads to through symbolic links. It need not exist; its folder is created. */
 function targetOf(path: string): string {
   mkdirSync(dirname(path), { recursive: true, mode: 0o700 })
-  const file = join(realpathSync(dirname(path)), basename(path))
   try {
-    return targetOf(resolve(dirname(file), readlinkSync(file)))
+    return realpathSync(path)
   } catch (error) {
-    const { code } = error as NodeJS.ErrnoException
-    if (code === 'EINVAL' || code === 'ENOENT') return file // it is no link, or there is nothing yet
-    throw error
+    if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error
   }
+  const file = join(realpathSync(dirname(path)), basename(path))
+  const link = lstatSync(file, { throwIfNoEntry: false })
+  return link ? targetOf(resolve(dirname(file), readlinkSync(file))) : file
 }
 
 /**

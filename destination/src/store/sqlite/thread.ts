@@ -3,7 +3,8 @@ import { parentPort, Worker, workerData, type MessagePort } from 'node:worker_th
 import type { StoreError } from '../store-error.js'
 import { loadDriver } from './driver.js'
 import { Engine } from './engine.js'
-import type { Failure, RoundResult } from './round.js'
+import { toFailure } from './failure.js'
+import type { RoundResult } from './round.js'
 import { unflattenDeliveries, unflattenSettlements } from './wire.js'
 import type { Opened, Sent, ThreadData } from './store.js'
 
@@ -37,8 +38,7 @@ try {
   })
   port.postMessage({ value: undefined } satisfies Opened)
 } catch (error) {
-  const { code, message, cause } = error as StoreError
-  port.postMessage({ failure: { code, message, cause } satisfies Failure } satisfies Opened)
+  port.postMessage({ failure: toFailure(error as StoreError) } satisfies Opened)
 }
 
 /** Starts the thread that copies the log. If it can't start or dies, the engine copies the log itself. */

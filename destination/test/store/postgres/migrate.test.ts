@@ -1,4 +1,5 @@
-import { join } from 'node:path'
+import { existsSync, readdirSync, writeFileSync } from 'node:fs'
+import { dirname, join } from 'node:path'
 import { afterAll, afterEach, describe, expect, test, vi } from 'vitest'
 import { startDestination } from '../../../src/destination.js'
 import { migrateStore, type Migrated } from '../../../src/operate/migrate.js'
@@ -40,6 +41,12 @@ async function fill(store: Store, waiting: number): Promise<void> {
     }),
   )
   await store.put(Array.from({ length: waiting }, () => newDelivery()))
+}
+
+function emptyFile(): string {
+  const path = join(emptyFolder(), 'store.db')
+  writeFileSync(path, '')
+  return path
 }
 
 async function sqliteWith(waiting: number): Promise<string> {
@@ -141,6 +148,42 @@ describe('migrate', () => {
     )
     expect(locked).toMatchObject({ code: 1 })
     expect(locked.stderr).toMatch(/^--from: .*another running process/)
+  })
+
+  test.each([
+    ['a file', () => `sqlite:${join(emptyFolder(), 'data', 'hooklin.db')}`, /Check the path/],
+    ['a folder', () => `sqlite:${emptyFolder()}`, /expected the file/],
+    ['an empty file', () => `sqlite:${emptyFile()}`, /there is no store at/],
+    ['a schema', async () => `${await server.database()}?schema=hooklin`, /Check the database and/],
+  ])('from %s without a store is wrong usage, and creates nothing', async (_, name, fix) => {
+    const from = await name()
+    const to = join(emptyFolder(), 'new.db')
+    const { code, stdout, stderr } = await runInside(
+      ['migrate', '--from', from, '--to', `sqlite:${to}`],
+      COMMANDS,
+    )
+    expect({ code, stdout }).toEqual({ code: 2, stdout: '' })
+    expect(stderr).toMatch(/^--from: .*there is no store .*Nothing was created\.\n$/)
+    expect(stderr).toMatch(fix)
+    expect(stderr).not.toContain('secret')
+    expect(readdirSync(dirname(to))).toEqual([])
+    if (from.startsWith('sqlite:')) {
+      const path = from.slice('sqlite:'.length)
+      expect(existsSync(`${path}-lock`)).toBe(false)
+      expect(existsSync(path)).toBe(fix.source !== 'Check the path')
+    } else {
+      const text = `SELECT FROM pg_namespace WHERE nspname = 'hooklin'`
+      expect(await server.query(text, [], from.replace(/\?.*/, ''))).toEqual([])
+    }
+  })
+
+  test('of a wrong URL is wrong usage', async () => {
+    const from = await sqliteWith(0)
+    const { code, stderr } = await runInside(['migrate', '--from', from, '--to', 'x.db'], COMMANDS)
+    expect({ code, stderr }).toEqual({
+      code: 2,
+      stderr: expect.stringMatching(/^--to: store: expected sqlite: and a path/) as string,
+    })
   })
 
   test('moves back to a file as well', async () => {

@@ -1,6 +1,7 @@
 import { execFileSync, spawnSync } from 'node:child_process'
 import { chmodSync, mkdirSync, readdirSync, statSync, symlinkSync, writeFileSync } from 'node:fs'
 import { expect, inject, test } from 'vitest'
+import { errorMessage } from '../../../src/observe/error-message.js'
 import { openStore } from '../../../src/store/open.js'
 import { loadDriver } from '../../../src/store/sqlite/driver.js'
 import { migrate } from '../../../src/store/sqlite/schema.js'
@@ -138,9 +139,9 @@ test.each(['before', 'after'])(
 test('a symbolic link to itself is refused', async () => {
   await using place = await folder()
   symlinkSync('store.db', `${place.path}/store.db`)
-  await expect(openStore(`sqlite:${place.path}/store.db`)).rejects.toMatchObject({
-    name: 'StoreError',
-  })
+  await expect(openStore(`sqlite:${place.path}/store.db`)).rejects.toEqual(
+    failure('failed', /too many symbolic links/),
+  )
 })
 
 test('a delivery whose id is taken is an error, never a duplicate', async () => {
@@ -154,6 +155,24 @@ test('a delivery whose id is taken is an error, never a duplicate', async () => 
   await expect(store.put([newDelivery()])).rejects.toMatchObject({ name: 'StoreError' })
   await store.close()
 })
+
+test.each(['node:sqlite', 'better-sqlite3'] as const)(
+  'the error of %s says why, also for the log',
+  async (driver) => {
+    const isLoaded = await loadDriver(driver).then(
+      () => true,
+      () => false,
+    )
+    if (!isLoaded) return
+    await using place = await folder()
+    const path = `${place.path}/store.db`
+    writeFileSync(path, Buffer.alloc(16_384, 'damage'))
+    const error = await openStore(`sqlite:${path}`, { driver }).catch((error: unknown) => error)
+    expect(errorMessage(error)).toMatch(
+      /to start with an empty store\. Cause: file is not a database$/,
+    )
+  },
+)
 
 test('a folder that cannot be written is refused, naming who has to be able to', async () => {
   await using place = await folder()
