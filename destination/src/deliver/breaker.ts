@@ -10,7 +10,7 @@ const FAILURES_TO_OPEN = 5
  */
 const MAX_LENIENCY = 8
 
-/** The first success must be one of so many probes. Two of three probes may be messages that always fail. */
+/** One of so many first probes must succeed: the others may be messages that always fail. */
 const MISTAKEN_PROBES = 4
 
 /** How long a breaker stays lenient after it has recovered, in ms. */
