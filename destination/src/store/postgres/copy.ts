@@ -32,7 +32,7 @@ export function prepareCopy({ query, schema, names }: Tables) {
         trace_parent, body)
       SELECT id, received_at, source, destination, type, message_id, user_id, event, trace_parent, body FROM given
       ORDER BY message_id COLLATE "C", source, destination
-      ON CONFLICT DO NOTHING RETURNING id
+      ON CONFLICT (message_id, source, destination) DO NOTHING RETURNING id
     ), queued AS (
       INSERT INTO ${schema}.waiting (id, due_at, first_attempt_at, attempt_at, destination, attempt, state, leased,
         attempts_before, replayed_at, refused_by, reason)

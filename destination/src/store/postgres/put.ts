@@ -27,7 +27,7 @@ export function preparePut({ query, schema, names, now }: Tables) {
         trace_parent, body)
       SELECT id, ${NOW}, source, destination, type, message_id, user_id, event, trace_parent, body FROM given
       ORDER BY message_id COLLATE "C", source, destination
-      ON CONFLICT DO NOTHING RETURNING id, received_at
+      ON CONFLICT (message_id, source, destination) DO NOTHING RETURNING id, received_at
     ), queued AS (
       INSERT INTO ${schema}.waiting (id, due_at, first_attempt_at, attempt_at, destination, attempt, state, leased)
       SELECT id, CASE WHEN leased THEN received_at + ${LEASE_MS} ELSE received_at END,

@@ -14,7 +14,8 @@ export function prepareCopy(shared: Shared) {
   const insert = database.prepare(
     `INSERT INTO deliveries (id, message_id, source, destination, type, user, event, state, attempt, due_at,
        received_at, first_attempt_at, refused_by, reason, attempts_before, replayed_at, trace_parent)
-     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
+     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+     ON CONFLICT (message_id, source, destination) DO NOTHING`,
   )
   const insertBody = database.prepare('INSERT INTO bodies (id, body) VALUES (?, ?)')
   const insertAttempt = database.prepare(

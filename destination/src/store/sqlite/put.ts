@@ -9,7 +9,7 @@ export function preparePut({ database, names, counts, ids }: Shared) {
   const insert = database.prepare(
     `INSERT INTO deliveries (id, message_id, source, destination, type, user, event, state, attempt, due_at,
        received_at, first_attempt_at, reason, attempts_before, trace_parent)
-     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, ?) 
+     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, ?)
      ON CONFLICT (message_id, source, destination) DO NOTHING`,
   )
   const insertBody = database.prepare('INSERT INTO bodies (id, body) VALUES (?, ?)')

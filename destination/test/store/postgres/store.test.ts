@@ -487,6 +487,14 @@ describe('several processes', () => {
     expect(put.flat().filter((id) => id !== undefined)).toHaveLength(400)
   })
 
+  test('a delivery whose id is taken, as after a restore, is an error and never a duplicate', async () => {
+    await using one = await stores(1)
+    const [store] = one.all as [Store]
+    await store.put([newDelivery()])
+    await server.query("SELECT setval('hookline.ids', 1, false)", [], one.url)
+    await expect(store.put([newDelivery()])).rejects.toEqual(storeError('failed', /./))
+  })
+
   test('who settles late, after another has claimed it, is refused', async () => {
     let now = 1_700_000_000_000
     await using two = await stores(2, { now: () => now })
