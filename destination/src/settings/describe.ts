@@ -30,7 +30,7 @@ export function describeSettings(settings: Settings) {
         url: withoutQuery(url),
         headers: Object.keys(headers),
         concurrency,
-        ...(rateLimit !== undefined && { requestsPerSecond: rateLimit }),
+        ...(rateLimit !== undefined && { rateLimit: { requestsPerSecond: rateLimit } }),
       })),
     })),
   }

@@ -9,7 +9,8 @@ import { locateSettings, readSettingsFor } from './settings-file.js'
 /**
  * Checks the settings file, and prints them without their secrets.
  *
- * @throws CommandError if there is no file; SettingsError if they are wrong; CommandError instead if `json` is set, after the problems are printed.
+ * @throws CommandError if there is no file; SettingsError if the settings are wrong, or, with `json`, CommandError after the
+ * problems are printed.
  */
 export function checkSettingsFile({ config, role, json }: ServeOptions): void {
   const file = locateSettings(config)

@@ -9,8 +9,8 @@ const PATIENCE_MS = 500
 
 /**
  * Locks a store's file for this process until the returned connection is closed. It is a lock of SQLite on a second,
- * empty file beside the file itself, also if the path is a symbolic link. The system releases it when the process ends, even if it is killed. Other programs, such as a backup, can
- * still read the store's own file.
+ * empty file, beside the file that a symbolic link leads to. The system releases it when the process ends, even if it is
+ * killed. Other programs, such as a backup, can still read the store's own file.
  *
  * @throws StoreError `locked` if another process has it.
  */
