@@ -126,25 +126,24 @@ function ofEndpoint(
   const href = `#/deliveries?state=waiting&destination=${encodeURIComponent(name)}`
   const place = shortUrl(url)
   if (breaker === null) return []
-  const waiting = fresh + backlog
+  const calls = fresh + backlog
+  const waiting = calls > 0 ? `; ${counted(calls, 'call is', 'calls are')} waiting` : ''
+  const pause = Math.ceil(breaker.pausedMs / 1_000)
   if (isDown(breaker.state)) {
     const what = lastFailure === null ? 'is down' : verb(lastFailure)
-    const parts = [
-      `${place} ${what}${downFor(buckets, now)}`,
+    const next =
       breaker.pausedMs > LONGEST_PROBE_MS
-        ? `it asked for a pause, and the next call is sent in ${Math.ceil(breaker.pausedMs / 1_000)} s`
-        : 'one call at a time is sent as a probe, at intervals of up to 30 s',
-      ...(waiting > 0 ? [`${counted(waiting, 'call is', 'calls are')} waiting`] : []),
-    ]
-    return [{ weight: 'bad', subject, text: `${parts.join('; ')}.`, href }]
+        ? `it asked for a pause, and the next call is sent in ${pause} s`
+        : 'one call at a time is sent as a probe, at intervals of up to 30 s'
+    const text = `${place} ${what}${downFor(buckets, now)}; ${next}${waiting}.`
+    return [{ weight: 'bad', subject, text, href }]
   }
   if (breaker.state === 'half-open') {
-    const text = `${place} is recovering: it gets ${counted(breaker.allowed, 'request')} at once, and more after each success${waiting > 0 ? `; ${counted(waiting, 'call is', 'calls are')} waiting` : ''}.`
+    const text = `${place} is recovering: it gets ${counted(breaker.allowed, 'request')} at once, and more after each success${waiting}.`
     return [{ weight: 'note', subject, text, href }]
   }
   if (breaker.pausedMs > 0) {
-    const seconds = Math.ceil(breaker.pausedMs / 1_000)
-    const text = `${place} asked for fewer requests: it gets the next one in ${seconds} s${waiting > 0 ? `; ${counted(waiting, 'call is', 'calls are')} waiting` : ''}.`
+    const text = `${place} asked for fewer requests: it gets the next one in ${pause} s${waiting}.`
     return [{ weight: 'warn', subject, text, href }]
   }
   const recent = buckets.filter(({ at }) => at > now - RECENT * 60_000)

@@ -45,7 +45,7 @@ export interface Signal {
   isHealthy: boolean
   /** The wait that an endpoint that is not healthy asked for, in ms; 0 for none. */
   retryAfterMs: number
-  /** Whether an earlier attempt for the same message failed. */
+  /** Whether the message was claimed before, as in {@link EndpointRequest}. */
   wasTried: boolean
 }
 

@@ -95,13 +95,20 @@ export class DestinationQueue {
     return claims
   }
 
-  /** A claim of {@link claims} has ended. `count` is the number of its deliveries, 0 after an error. */
-  claimed({ lane, limit, isUntried }: Claim, count: number): void {
+  /**
+   * A claim of {@link claims} has ended.
+   *
+   * @param count - The number of its deliveries; 0 after an error.
+   * @returns whether there may be more to claim at once.
+   */
+  claimed({ lane, limit, isUntried }: Claim, count: number): boolean {
     const state = this.#lanes[lane]
     state.coming -= limit
-    // The backlog may still have what was tried before: the next probe is claimed from that, at once.
-    if (isUntried && lane === 'backlog' && count === 0) state.pollAt = this.now()
+    const isNoneUntried = isUntried === true && count === 0
+    // The backlog may still have what was tried before.
+    if (isNoneUntried && lane === 'backlog') state.pollAt = this.now()
     else state.hasWaiting = count === limit || state.hasMore
+    return count === limit || isNoneUntried
   }
 
   /** Gives back the room that {@link place} reserved. */

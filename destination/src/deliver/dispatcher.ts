@@ -183,9 +183,7 @@ export class Dispatcher {
     for (const delivery of deliveries) byLane.get(laneOf(delivery))?.push(delivery)
     for (const { queue, claim } of claims) {
       const own = byLane.get(laneOf(claim)) ?? []
-      queue.claimed(claim, own.length)
-      if (own.length === claim.limit || (own.length === 0 && claim.isUntried))
-        this.#isToClaim = true
+      if (queue.claimed(claim, own.length)) this.#isToClaim = true
       for (const delivery of own) this.#send(delivery)
     }
   }

@@ -18,7 +18,7 @@ const MAX_WAITING = 8
 export interface EndpointRequest {
   body: string
   headers: HeaderList
-  /** Whether an earlier attempt for the same message failed. */
+  /** Whether the message was claimed before: an earlier attempt failed, or could not be sent. */
   wasTried: boolean
 }
 

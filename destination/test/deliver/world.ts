@@ -42,7 +42,6 @@ export function createWorld(
   const rows: Row[] = []
   const waiting = new Set<Row>()
   const requests: { message: string; at: number; url: string; code: OutcomeCode }[] = []
-  let inFlight = 0
 
   const deliveryOf = (row: Row, lane: Lane): Delivery => ({
     id: row.id,
@@ -120,9 +119,7 @@ export function createWorld(
       const at = now() - startedAt
       const { code, afterMs, retryAfterMs } = behave(body, at)
       requests.push({ message: body, at, url: endpoint.url, code })
-      inFlight++
       setTimeout(() => {
-        inFlight--
         done(outcomeOf(code, afterMs, retryAfterMs))
       }, afterMs)
     },
@@ -134,9 +131,6 @@ export function createWorld(
   return {
     rows,
     requests,
-    queues,
-    now: () => now() - startedAt,
-    inFlight: () => inFlight,
     /** A call arrives. */
     arrive: (message: string) => {
       const placement = dispatcher.place('crm')

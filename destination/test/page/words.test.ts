@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest'
 import type {
+  BreakerStatus,
   Bucket,
   DestinationStatus,
   EndpointStatus,
@@ -13,16 +14,19 @@ import { clockMinute } from '../../page/format.js'
 const NOW = Date.UTC(2026, 10, 21, 12, 30)
 const URL = 'https://crm.example.com/in'
 
+const breakerOf = (changes: Partial<BreakerStatus> = {}): BreakerStatus => ({
+  state: 'closed',
+  allowed: 128,
+  inFlight: 0,
+  waiting: 0,
+  requestsPerSecond: null,
+  pausedMs: 0,
+  ...changes,
+})
+
 const endpoint = (changes: Partial<EndpointStatus> = {}): EndpointStatus => ({
   url: URL,
-  breaker: {
-    state: 'closed',
-    allowed: 128,
-    inFlight: 0,
-    waiting: 0,
-    requestsPerSecond: null,
-    pausedMs: 0,
-  },
+  breaker: breakerOf(),
   delivered: 0,
   failed: 0,
   p50Ms: null,
@@ -81,14 +85,7 @@ const textsOf = (...given: Parameters<typeof sentences>) =>
   sentences(...given).map(({ weight, subject, text }) => `${weight} ${subject}: ${text}`)
 
 const down = (state: 'open', backlog: number, changes: Partial<EndpointStatus> = {}) => {
-  const breaker = {
-    state,
-    allowed: 1,
-    inFlight: 0,
-    waiting: 0,
-    requestsPerSecond: null,
-    pausedMs: 0,
-  }
+  const breaker = breakerOf({ state, allowed: 1 })
   return crm({ backlog, endpoints: [endpoint({ breaker, ...changes })] })
 }
 
@@ -132,19 +129,12 @@ describe('an endpoint that is down', () => {
 })
 
 test('an endpoint that asked for a pause is said to be paused, and for how long', () => {
-  const breaker = {
-    state: 'closed',
-    allowed: 0,
-    inFlight: 0,
-    waiting: 0,
-    requestsPerSecond: 75,
-    pausedMs: 19_500,
-  } as const
+  const breaker = breakerOf({ allowed: 0, requestsPerSecond: 75, pausedMs: 19_500 })
   const throttled = crm({ backlog: 3, endpoints: [endpoint({ breaker })] })
   expect(textsOf(status({ destinations: [throttled] }), undefined)).toEqual([
     'warn crm: crm.example.com/in asked for fewer requests: it gets the next one in 20 s; 3 calls are waiting.',
   ])
-  const open = { ...breaker, state: 'open', pausedMs: 290_000 } as const
+  const open = breakerOf({ state: 'open', allowed: 0, pausedMs: 290_000 })
   const failing = {
     lastFailure: { at: NOW, code: 'server_error', status: 503, error: null },
   } as const
@@ -155,14 +145,7 @@ test('an endpoint that asked for a pause is said to be paused, and for how long'
 })
 
 test('an endpoint that recovers is a note', () => {
-  const breaker = {
-    state: 'half-open',
-    allowed: 4,
-    inFlight: 4,
-    waiting: 0,
-    requestsPerSecond: null,
-    pausedMs: 0,
-  } as const
+  const breaker = breakerOf({ state: 'half-open', allowed: 4, inFlight: 4 })
   const back = crm({ fresh: 100, backlog: 200, endpoints: [endpoint({ breaker })] })
   expect(textsOf(status({ destinations: [back] }), undefined)).toEqual([
     'note crm: crm.example.com/in is recovering: it gets 4 requests at once, and more after each success; 300 calls are waiting.',

@@ -104,15 +104,9 @@ export function prepareClaim({ query, schema, names, now }: Tables) {
 
   return async (claims: Claim[]): Promise<Delivery[]> => {
     await names.add(claims.map(({ destination }) => destination))
-    const isUntried = (claim: Claim) => claim.isUntried === true
-    const probes = await lease(untried, claims.filter(isUntried))
-    return [
-      ...probes,
-      ...(await lease(
-        oldestDue,
-        claims.filter((claim) => !isUntried(claim)),
-      )),
-    ]
+    const probes = claims.filter(({ isUntried }) => isUntried)
+    const others = claims.filter(({ isUntried }) => !isUntried)
+    return [...(await lease(untried, probes)), ...(await lease(oldestDue, others))]
   }
 }
 

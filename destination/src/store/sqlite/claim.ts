@@ -45,10 +45,10 @@ export function prepareClaim({ database, names, counts }: Shared) {
        ) d LEFT JOIN bodies ON bodies.id = d.id
        WHERE attempt = 0 ORDER BY due_at DESC, d.id DESC LIMIT ?`,
     )
-  const untriedFresh = untried(FRESH)
-  const untriedBacklog = untried(BACKLOG)
-  const dueFresh = due(FRESH)
-  const dueBacklog = due(BACKLOG)
+  const lanes = {
+    fresh: { from: FRESH, oldest: due(FRESH), newest: untried(FRESH) },
+    backlog: { from: BACKLOG, oldest: due(BACKLOG), newest: untried(BACKLOG) },
+  }
   const dueLeased = due(LEASED)
   const lease = database.prepare(
     `UPDATE deliveries SET state = ${LEASED}, attempt = ?, due_at = ?, first_attempt_at = ? WHERE id = ?`,
@@ -78,21 +78,14 @@ export function prepareClaim({ database, names, counts }: Shared) {
   return ({ destination: name, lane, limit, isUntried }: Claim, now: number): Delivery[] => {
     const destination = names.find(name)
     if (destination === undefined) return []
-    if (isUntried) {
-      const [statement, from] = lane === 'fresh' ? [untriedFresh, FRESH] : [untriedBacklog, BACKLOG]
-      const rows = statement.all(destination, now, limit) as Row[]
-      return rows.map((row) => claimRow(row, from, destination, now))
-    }
-    if (lane === 'fresh') {
-      const rows = dueFresh.all(destination, now, limit) as Row[]
-      return rows.map((row) => claimRow(row, FRESH, destination, now))
-    }
-    const backlog = dueBacklog.all(destination, now, limit) as Row[]
+    const { from, oldest, newest } = lanes[lane]
+    const found = (isUntried ? newest : oldest).all(destination, now, limit) as Row[]
     // A lease that has run out makes its delivery due again: the attempt was never settled.
-    const lapsed = dueLeased.all(destination, now, limit) as Row[]
+    const mayLapse = lane === 'backlog' && !isUntried
+    const lapsed = mayLapse ? (dueLeased.all(destination, now, limit) as Row[]) : []
     const isLapsed = new Set(lapsed)
-    const rows = lapsed.length === 0 ? backlog : [...backlog, ...lapsed].sort(byDue).slice(0, limit)
-    return rows.map((row) => claimRow(row, isLapsed.has(row) ? LEASED : BACKLOG, destination, now))
+    const rows = lapsed.length === 0 ? found : [...found, ...lapsed].sort(byDue).slice(0, limit)
+    return rows.map((row) => claimRow(row, isLapsed.has(row) ? LEASED : from, destination, now))
   }
 }
 
