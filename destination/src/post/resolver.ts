@@ -1,5 +1,5 @@
 import { promises, type LookupAddress } from 'node:dns'
-import { createAnswerCache } from './answer-cache.js'
+import { createDnsCache } from './dns-cache.js'
 import type { Lookup } from './guard.js'
 import { createLimit } from './limit.js'
 import { createNameServers, isAbsent, type Ask } from './name-servers.js'
@@ -90,7 +90,7 @@ export function createResolver(options: ResolverOptions): Lookup {
     }
   }
 
-  const lookUp = createAnswerCache(ask, { now, lateMs })
+  const lookUp = createDnsCache(ask, { now, lateMs })
   return (hostname, callback) => {
     const known = hosts().get(hostname) ?? (LOCALHOST.test(hostname) ? LOOPBACK : undefined)
     if (known === undefined) lookUp(hostname, callback)

@@ -1,5 +1,5 @@
 import { describe, expect, onTestFinished, test, vi } from 'vitest'
-import { createAnswerCache, type CacheOptions } from '../../src/post/answer-cache.js'
+import { createDnsCache, type CacheOptions } from '../../src/post/dns-cache.js'
 import type { Answer } from '../../src/post/name-servers.js'
 
 const MINUTE = 60_000
@@ -12,7 +12,7 @@ const ipv4 = (...addresses: string[]) => addresses.map((address) => ({ address, 
 function cache(options: Partial<CacheOptions> = {}) {
   const clock = { now: 0 }
   const questions: { hostname: string; answer: (answer: Answer | Error) => void }[] = []
-  const lookup = createAnswerCache(
+  const lookup = createDnsCache(
     (hostname) =>
       new Promise((resolve, reject) => {
         const answer = (found: Answer | Error) => {

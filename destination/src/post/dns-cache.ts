@@ -36,7 +36,7 @@ const MAX_NAMES = 10_000
  * Keeps the answers of name servers for their TTL. There is at most one question under way for each name. If many names are
  * in use, the one that was not used for the longest time is dropped.
  */
-export function createAnswerCache(ask: Ask, options: CacheOptions): Lookup {
+export function createDnsCache(ask: Ask, options: CacheOptions): Lookup {
   const { maxNames = MAX_NAMES } = options
   const names = new Map<string, Name>()
   return (hostname, callback) => {
