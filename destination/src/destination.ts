@@ -4,6 +4,7 @@ import { Deliverer } from './deliver/deliverer.js'
 import { createEnqueueCalls } from './enqueue/calls.js'
 import { createEnqueue } from './enqueue/enqueue.js'
 import { route, routesOf } from './enqueue/route.js'
+import { systemClock } from './model/clock.js'
 import type { Stats } from './model/delivery.js'
 import { tellAll, type Observer } from './observe/events.js'
 import { startSampling } from './observe/history.js'
@@ -62,12 +63,13 @@ async function start(initial: Settings, store: Store, log: Log, role: Role) {
   let settings = initial
   let routes = routesOf(initial)
   const isDelivering = role !== 'collector'
-  const now = () => performance.now()
+  const clock = systemClock()
+  const { now } = clock
 
   const observers: Observer[] = []
   const events = tellAll(observers)
   const deliverer = await Deliverer.join({ store, events, isDelivering, now })
-  const { readiness, ...observing } = createObservers({ store, deliverer, log, now }, observers)
+  const { readiness, ...observing } = createObservers({ store, deliverer, log, clock }, observers)
 
   const enqueue = createEnqueue({ store, dispatcher: deliverer.dispatcher, events, now })
   const enqueueCalls = createEnqueueCalls(

@@ -13,8 +13,7 @@ const ROOMS: Record<string, { from?: string[]; types?: string[] }> = {
   index: { from: ['destination', 'settings', 'store'], types: ['observe', 'model'] },
   cli: { from: ['observe', 'settings', 'model', 'version'], types: ['operate', 'store'] },
   destination: {
-    from: ['operate', 'observe', 'collect', 'enqueue', 'deliver', 'settings', 'store'],
-    types: ['model'],
+    from: ['operate', 'observe', 'collect', 'enqueue', 'deliver', 'settings', 'store', 'model'],
   },
   operate: {
     from: ['observe', 'http', 'enqueue', 'deliver', 'post', 'store', 'model', 'version'],
@@ -30,7 +29,7 @@ const ROOMS: Record<string, { from?: string[]; types?: string[] }> = {
   deliver: { from: ['post', 'store'], types: ['settings', 'model'] },
   post: { types: ['settings', 'model'] },
   settings: { from: ['store', 'model'] },
-  store: { types: ['model'] },
+  store: { from: ['model'] },
   model: {},
   version: {},
 }

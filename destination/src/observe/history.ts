@@ -5,6 +5,7 @@ import type {
   Failure,
   SourceTotals,
 } from '../model/answers.js'
+import { aheadOf, type Clock } from '../model/clock.js'
 import type { Outcome } from '../model/outcome.js'
 import type { DestinationQueue } from '../deliver/destination-queue.js'
 import type { EndpointOutcome } from '../deliver/decide.js'
@@ -32,8 +33,7 @@ export class History implements Observer {
   readonly #endpoints = new Map<string, Map<string, EndpointHistory>>()
   readonly #sources = new Map<string, SourceTotals>()
 
-  /** @param now - The time of day: ms since the epoch. */
-  constructor(readonly now: () => number = Date.now) {}
+  constructor(readonly clock: Clock) {}
 
   /** Counts calls of a source: those that were `accepted`, and all others as rejected. */
   callsCounted(source: string, answer: string, count: number): void {
@@ -48,7 +48,7 @@ export class History implements Observer {
     { destination }: Pick<Delivery, 'destination'>,
     outcomes: readonly EndpointOutcome[],
   ): void {
-    const now = this.now()
+    const now = this.clock.now()
     for (const { url, outcome } of outcomes) {
       this.#endpoint(destination, url).add(outcome, now)
     }
@@ -56,7 +56,7 @@ export class History implements Observer {
 
   /** Records the states of the breakers, and forgets endpoints that no longer exist. Call it about once a second. */
   sampleBreakers(queues: readonly DestinationQueue[]): void {
-    const now = this.now()
+    const now = this.clock.now()
     const known = new Set<EndpointHistory>()
     for (const { destination, endpoints } of queues) {
       for (const { endpoint, breaker } of endpoints) {
@@ -76,12 +76,24 @@ export class History implements Observer {
   }
 
   endpoint(destination: string, url: string): EndpointTotals {
-    return this.#endpoint(destination, url).totals(this.now())
+    const totals = this.#endpoint(destination, url).totals(this.clock.now())
+    const { lastFailure } = totals
+    return {
+      ...totals,
+      lastFailure: lastFailure && { ...lastFailure, at: this.#shown(lastFailure.at) },
+    }
   }
 
   /** The minutes of an endpoint without gaps, the oldest first. The last one is the current minute. */
   buckets(destination: string, url: string, minutes: number): Bucket[] {
-    return this.#endpoint(destination, url).buckets(minutes, this.now())
+    return this.#endpoint(destination, url)
+      .buckets(minutes, this.clock.now())
+      .map((bucket) => ({ ...bucket, at: this.#shown(bucket.at) }))
+  }
+
+  /** A time by the system's clock. */
+  #shown(at: number): number {
+    return at - aheadOf(this.clock.wall(), this.clock.now())
   }
 
   #endpoint(destination: string, url: string): EndpointHistory {
@@ -91,7 +103,7 @@ export class History implements Observer {
       this.#endpoints.set(destination, endpoints)
     }
     let history = endpoints.get(url)
-    if (!history) endpoints.set(url, (history = new EndpointHistory(this.now())))
+    if (!history) endpoints.set(url, (history = new EndpointHistory(this.clock.now())))
     return history
   }
 }
@@ -170,7 +182,7 @@ class EndpointHistory {
     )
   }
 
-  /** Starts a new minute if the current one is over. A clock that is set back does not start one. */
+  /** Starts a new minute if the current one is over. */
   #roll(now: number): void {
     const at = startOf(now)
     const minute = this.#minute

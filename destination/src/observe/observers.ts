@@ -1,4 +1,5 @@
 import type { Deliverer } from '../deliver/deliverer.js'
+import type { Clock } from '../model/clock.js'
 import type { ReadPort } from '../store/store.js'
 import type { Observer } from './events.js'
 import { Feed } from './feed.js'
@@ -13,19 +14,18 @@ export interface ObserversParts {
   store: Pick<ReadPort, 'ping' | 'stats'>
   deliverer: Pick<Deliverer, 'dispatcher' | 'settler' | 'queues'>
   log: Log
-  /** A monotonic clock, in ms. */
-  now: () => number
+  clock: Clock
 }
 
 /** Creates all observers and adds them to the list. */
 export function createObservers(
-  { store, deliverer, log, now }: ObserversParts,
+  { store, deliverer, log, clock }: ObserversParts,
   observers: Observer[],
 ) {
   const { dispatcher, settler } = deliverer
-  const history = new History()
+  const history = new History(clock)
   const feed = new Feed()
-  const readiness = new Readiness({ dispatcher, settler, store, now })
+  const readiness = new Readiness({ dispatcher, settler, store, now: clock.now })
   const metrics = new Metrics({
     stats: () => store.stats(),
     queues: () => deliverer.queues,

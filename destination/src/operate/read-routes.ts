@@ -29,13 +29,14 @@ const SEARCH_MS = 1_000
 /** Adds the routes that show the status, the history and the stored deliveries. */
 export function addReadRoutes(routes: FastifyInstance, parts: ReadRoutesParts): void {
   const { store } = parts
-  const startedAt = Date.now()
+  const startedAt = performance.now()
 
   routes.get('/status', async (): Promise<Status> => {
+    const now = Date.now()
     return {
       version,
-      startedAt,
-      now: Date.now(),
+      startedAt: Math.round(now - (performance.now() - startedAt)),
+      now,
       canWrite: parts.settings().adminToken !== undefined,
       ...(await statusOf(parts)),
     }

@@ -1,5 +1,6 @@
 import { statSync } from 'node:fs'
 import { resolve } from 'node:path'
+import { systemClock } from '../model/clock.js'
 import { isPostgres } from './kind.js'
 import { openSqlite } from './sqlite/store.js'
 import type { DriverName } from './sqlite/driver.js'
@@ -9,11 +10,17 @@ import { StoreError } from './store-error.js'
 /** Options of {@link openStore}. */
 export interface OpenOptions {
   /**
-   * The store's clock: ms since the epoch.
+   * The clock by which the store measures: ms since the epoch. It never goes back.
    *
-   * @defaultValue `Date.now` for SQLite, the server's own clock for PostgreSQL
+   * @defaultValue that of `systemClock` for SQLite, the server's own clock for PostgreSQL
    */
   now?: () => number
+  /**
+   * The clock of the times that people see, for SQLite: ms since the epoch. It may jump.
+   *
+   * @defaultValue `now` if that is given, else `Date.now`
+   */
+  wall?: () => number
   /**
    * The SQLite driver.
    *
@@ -44,15 +51,15 @@ export interface OpenOptions {
  * ```
  */
 export async function openStore(url: string, options: OpenOptions = {}): Promise<Store> {
-  const { now = Date.now, driver, mustExist = false } = options
+  const { now, wall = now, driver, mustExist = false } = options
   if (isPostgres(url)) {
     // Loaded only here, so that a process with a SQLite store does not load the driver of PostgreSQL.
     const { openPostgres } = await import('./postgres/store.js')
-    return openPostgres(url, options.now, mustExist)
+    return openPostgres(url, now, mustExist)
   }
   const path = toPath(url)
   if (mustExist) requireStore(path)
-  return openSqlite(path, now, driver)
+  return openSqlite(path, now && wall ? { now, wall } : systemClock(), driver)
 }
 
 function toPath(url: string): string {

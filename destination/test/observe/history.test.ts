@@ -10,11 +10,16 @@ const START = 1_700_000_040_000
 
 function make() {
   let now = START
-  const history = new History(() => now)
+  let wall = START
+  const history = new History({ now: () => now, wall: () => wall })
   return {
     history,
     advance: (ms: number) => {
       now += ms
+      wall += ms
+    },
+    setBack: (ms: number) => {
+      wall -= ms
     },
     end: (code: OutcomeCode, ms = 10) => {
       const outcome = { code, ms } as Outcome
@@ -32,6 +37,20 @@ function make() {
 }
 
 describe('the history of an endpoint', () => {
+  test('goes on minute by minute when the clock is set back, and shows the times of the new clock', () => {
+    const { advance, end, buckets, setBack, history } = make()
+    end('delivered')
+    setBack(60 * BUCKET_MS)
+    advance(BUCKET_MS)
+    end('server_error')
+    const first = START - 60 * BUCKET_MS - (START % BUCKET_MS)
+    expect(buckets()).toMatchObject([
+      { at: first, delivered: 1, failed: 0 },
+      { at: first + BUCKET_MS, delivered: 0, failed: 1 },
+    ])
+    expect(history.endpoint('crm', URL).lastFailure?.at).toBe(START - 59 * BUCKET_MS)
+  })
+
   test('has a bucket for each minute since the start, with the one that goes on last', () => {
     const { advance, end, buckets, sample } = make()
     end('delivered', 100)

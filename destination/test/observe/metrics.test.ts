@@ -103,7 +103,7 @@ test('the metric of the store says the same as /readyz when the store takes no c
   const now = () => elapsedMs
   const observers: Observer[] = []
   const { metrics, readiness } = createObservers(
-    { store, deliverer, log: silent, now } as unknown as ObserversParts,
+    { store, deliverer, log: silent, clock: { now } } as unknown as ObserversParts,
     observers,
   )
   const events = tellAll(observers)

@@ -1,5 +1,6 @@
 import { prepareAudience } from './audience.js'
 import { prepareClaim } from './claim.js'
+import { prepareClock } from './clock.js'
 import type { Database, OpenDatabase } from './driver.js'
 import { prepareCopy } from './copy.js'
 import { prepareFind } from './find.js'
@@ -70,6 +71,7 @@ function prepare(database: Database) {
     ...shared,
     begin: database.prepare('BEGIN IMMEDIATE'),
     commit: database.prepare('COMMIT'),
+    clock: prepareClock(database),
     /** Runs the cheapest query that reads the file. */
     ping: (): void => {
       ping.get()

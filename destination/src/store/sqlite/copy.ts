@@ -45,7 +45,7 @@ export function prepareCopy(shared: Shared) {
   return {
     count: (): number => (count.get() as { count: number }).count,
     copyOut: (id: DeliveryId, limit: number): Copy[] => after(id, limit),
-    copyIn: (copy: Copy): boolean => {
+    copyIn: (copy: Copy, now: number): boolean => {
       const id = ids.next
       const destination = names.number(copy.destination)
       const state = stateNumber(copy.state)
@@ -60,7 +60,8 @@ export function prepareCopy(shared: Shared) {
         state,
         copy.attempt,
         copy.dueAt ?? copy.receivedAt,
-        copy.receivedAt,
+        // The clock of the other store may be ahead.
+        Math.min(copy.receivedAt, now),
         copy.firstAttemptAt,
         toRefusedBy(copy.refusedBy),
         toNullable(copy.reason),

@@ -1,5 +1,6 @@
 import type { Purged } from '../store.js'
 import type { StoreError } from '../store-error.js'
+import { moveFilter, moveTimes, StoreClock, type Reading } from './clock.js'
 import { connect, type Connection } from './connection.js'
 import type { Database, OpenDatabase } from './driver.js'
 import { resultCode, toFailure, toStoreError } from './failure.js'
@@ -21,24 +22,26 @@ export class Engine {
   #connection: Connection | undefined
   #isDurable: boolean | undefined
   #sweepFromId = 0
+  readonly #clock = new StoreClock()
 
   /**
    * Opens the file, and makes all leased deliveries due. The lock proves that the process that had leased them has
    * ended.
    *
-   * @param now - Ms since the epoch.
    * @throws StoreError `locked`, `newer`, `full` or `failed`.
    */
-  constructor(open: OpenDatabase, path: string, now: number) {
+  constructor(open: OpenDatabase, path: string, at: Reading) {
     this.#open = open
     this.#path = path
     this.#lock = this.#translate(() => lock(open, path))
     try {
-      this.#transact(false, ({ release }) => {
-        release(now)
+      this.#transact(false, ({ clock, release }) => {
+        this.#clock.resume(clock, at)
+        release(this.#clock.at(at))
       })
     } catch (error) {
-      this.close()
+      this.#disconnect()
+      this.#lock.close()
       throw error
     }
   }
@@ -62,29 +65,42 @@ export class Engine {
     return { ...this.run({ ...round, deliveries: [] }), put: { failure } }
   }
 
-  close(): void {
+  close(at: Reading): void {
+    try {
+      this.#transact(false, ({ clock }) => {
+        this.#clock.save(clock, at, true)
+      })
+    } catch {
+      // The time was also saved a few seconds ago.
+    }
     this.#disconnect()
     this.#lock.close()
   }
 
-  #attempt(isDurable: boolean, { now, settlements, deliveries, claims }: Round) {
+  #attempt(isDurable: boolean, { at, settlements, deliveries, claims }: Round) {
     if (settlements.length + deliveries.length + claims.length === 0) {
       return { value: { settled: { value: [] }, put: { value: [] }, claimed: { value: [] } } }
     }
+    const now = this.#clock.at(at)
     return this.#result(() =>
-      this.#transact(isDurable, ({ settle, put, claim }) => ({
-        settled: { value: settlements.map((settlement) => settle(settlement, now)) },
-        put: { value: deliveries.map((delivery) => put(delivery, now)) },
-        claimed: { value: claims.map((wanted) => claim(wanted, now)) },
-      })),
+      this.#transact(isDurable, ({ clock, settle, put, claim }) => {
+        if (settlements.length + deliveries.length > 0) this.#clock.save(clock, at)
+        return {
+          settled: { value: settlements.map((settlement) => settle(settlement, now)) },
+          put: { value: deliveries.map((delivery) => put(delivery, now)) },
+          claimed: { value: claims.map((wanted) => claim(wanted, now)) },
+        }
+      }),
     )
   }
 
-  #answers({ queries, now }: Round): Result<Answer>[] {
-    return queries.map((query) => this.#result(() => this.#answer(query, now)))
+  #answers({ queries, at }: Round): Result<Answer>[] {
+    return queries.map((query) => this.#result(() => this.#answer(query, at)))
   }
 
-  #answer(query: Query, now: number): Answer {
+  #answer(query: Query, at: Reading): Answer {
+    const now = this.#clock.at(at)
+    const ahead = this.#clock.ahead(at)
     switch (query.ask) {
       case 'ping':
         this.#translate(() => {
@@ -92,16 +108,27 @@ export class Engine {
         })
         return undefined
       case 'trace':
-        return this.#translate(() => this.#connected().trace(query.messageId))
+        return this.#translate(() =>
+          this.#connected()
+            .trace(query.messageId)
+            .map((trace) => moveTimes(trace, -ahead)),
+        )
       case 'stats':
         return this.#translate(() => {
           const { counts, names } = this.#connected()
           return counts.stats(names, now)
         })
       case 'get':
-        return this.#translate(() => this.#connected().get(query.id))
+        return this.#translate(() => {
+          const trace = this.#connected().get(query.id)
+          return trace && moveTimes(trace, -ahead)
+        })
       case 'find':
-        return this.#translate(() => this.#connected().find(query))
+        return this.#translate(() => {
+          const filter = moveFilter(query.filter, ahead)
+          const { deliveries, next } = this.#connected().find({ ...query, filter })
+          return { deliveries: deliveries.map((one) => moveTimes(one, -ahead)), next }
+        })
       case 'replay':
         return this.#transact(true, ({ replay }) =>
           query.ids.filter((id) => replay(id, query.withDone, now)),
@@ -111,11 +138,22 @@ export class Engine {
       case 'count':
         return this.#translate(() => this.#connected().copy.count())
       case 'copyOut':
-        return this.#translate(() => this.#connected().copy.copyOut(query.after, query.limit))
+        return this.#translate(() =>
+          this.#connected()
+            .copy.copyOut(query.after, query.limit)
+            .map((copy) => moveTimes(copy, -ahead)),
+        )
       case 'copyIn':
-        return this.#transact(true, ({ copy }) => query.copies.map(copy.copyIn))
+        return this.#transact(true, ({ copy }) =>
+          query.copies.map((one) => copy.copyIn(moveTimes(one, ahead), now)),
+        )
       case 'copiesOf':
-        return this.#translate(() => query.copies.map(this.#connected().copy.copyOf))
+        return this.#translate(() =>
+          query.copies.map((one) => {
+            const copy = this.#connected().copy.copyOf(one)
+            return copy && moveTimes(copy, -ahead)
+          }),
+        )
       case 'beginSync':
         return this.#transact(true, ({ audience }) => audience.begin(query.audience))
       case 'join': {

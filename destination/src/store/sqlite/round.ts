@@ -12,16 +12,15 @@ import type {
 } from '../../model/delivery.js'
 import type { Left, MemberMessage, Purged, Sync } from '../store.js'
 import type { StoreErrorCode } from '../store-error.js'
+import type { Reading } from './clock.js'
 
 /**
  * All calls that came while the previous round was under way. Settlements, puts and claims run in this order in one
  * transaction. The queries run after it.
  */
 export interface Round {
-  /**
-   * The store's time in ms since the epoch. The thread can't call the clock, which is a function of the main thread.
-   */
-  now: number
+  /** What the clocks show. The thread can't call them, because they are functions of the main thread. */
+  at: Reading
   settlements: Settlement[]
   deliveries: NewDelivery[]
   claims: Claim[]

@@ -18,6 +18,7 @@ const APPLICATION_ID = 0x686f6f6b
  * - `by_user` is cut into parts of 4,096 deliveries: a write changes only the newest part, which stays in memory. An
  *   index that is not cut would cost as much as everything else together. A search looks into each `id >> 12`, the
  *   newest first.
+ * - `clock` has at most one row: the store's time, and what the system's clock showed then.
  * - `replayed` finds deliveries that wait or have arrived since a replay: their retention counts from the replay.
  */
 const MIGRATIONS = [
@@ -81,6 +82,11 @@ const MIGRATIONS = [
      sync INTEGER NOT NULL,
      PRIMARY KEY (audience, user)
    ) STRICT, WITHOUT ROWID;`,
+
+  `CREATE TABLE clock (
+     store_at INTEGER NOT NULL,
+     wall_at INTEGER NOT NULL
+   ) STRICT;`,
 ]
 
 /**

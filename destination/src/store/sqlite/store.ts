@@ -12,9 +12,11 @@ import type {
   Stats,
   Trace,
 } from '../../model/delivery.js'
+import type { Clock } from '../../model/clock.js'
 import type { Left, MemberMessage, Purged, Store, Sync } from '../store.js'
 import { StoreError } from '../store-error.js'
 import { itemsOf, rejectCalls, resolveCalls, type PendingCall } from '../rounds.js'
+import type { Reading } from './clock.js'
 import type { DriverName } from './driver.js'
 import type { Answer, Failure, Query, Result, Round, RoundResult } from './round.js'
 import { flattenDeliveries, flattenSettlements, type Flat } from './wire.js'
@@ -23,7 +25,7 @@ import { flattenDeliveries, flattenSettlements, type Flat } from './wire.js'
 export interface ThreadData {
   path: string
   driver: DriverName | undefined
-  now: number
+  at: Reading
 }
 
 /** The first message of the thread: the file is open, or the error. */
@@ -33,6 +35,11 @@ export type Opened = Result<undefined>
 export type Sent = Omit<Round, 'deliveries' | 'settlements'> & {
   deliveries: Flat
   settlements: Flat
+}
+
+/** The last message to the thread: the file is to be closed. */
+export interface Goodbye {
+  closeAt: Reading
 }
 
 /** The calls that go into one round. */
@@ -51,19 +58,14 @@ interface RoundCalls {
  * SQLite runs in a thread of its own, so that requests do not wait for the disk. One round is under way at a time.
  * Calls that come meanwhile make the next one: the slower the disk, the larger the rounds.
  *
- * @param now - The store's clock: ms since the epoch.
  * @throws StoreError `locked`, `newer`, `unsupported`, `full` or `failed`.
  */
-export async function openSqlite(
-  path: string,
-  now: () => number,
-  driver?: DriverName,
-): Promise<Store> {
-  const workerData: ThreadData = { path, driver, now: Math.round(now()) }
+export async function openSqlite(path: string, clock: Clock, driver?: DriverName): Promise<Store> {
+  const workerData: ThreadData = { path, driver, at: read(clock) }
   const thread = new Worker(new URL('./thread.js', import.meta.url), { workerData })
   const opened = await firstWord(thread)
   if ('failure' in opened) throw toError(opened.failure)
-  return new SqliteStore(thread, now)
+  return new SqliteStore(thread, clock)
 }
 
 async function firstWord(thread: Worker): Promise<Opened> {
@@ -81,7 +83,7 @@ async function firstWord(thread: Worker): Promise<Opened> {
  */
 class SqliteStore implements Store {
   readonly #thread: Worker
-  readonly #now: () => number
+  readonly #clock: Clock
   readonly #ended: Promise<void>
   #waiting = noCalls()
   #underWay: RoundCalls | undefined
@@ -89,9 +91,9 @@ class SqliteStore implements Store {
   /** The error of every further call: the store is closed, or its thread has died. */
   #over: StoreError | undefined
 
-  constructor(thread: Worker, now: () => number) {
+  constructor(thread: Worker, clock: Clock) {
     this.#thread = thread
-    this.#now = now
+    this.#clock = clock
     thread.on('message', (result: RoundResult) => {
       this.#finish(result)
     })
@@ -212,7 +214,7 @@ class SqliteStore implements Store {
     this.#underWay = calls
     this.#waiting = noCalls()
     this.#thread.postMessage({
-      now: Math.round(this.#now()),
+      at: read(this.#clock),
       settlements: flattenSettlements(itemsOf(calls.settles)),
       deliveries: flattenDeliveries(itemsOf(calls.puts)),
       claims: itemsOf(calls.claims),
@@ -239,7 +241,8 @@ class SqliteStore implements Store {
   }
 
   #closeIfIdle(): void {
-    if (this.#over && !this.#underWay && isEmpty(this.#waiting)) this.#thread.postMessage('close')
+    if (!this.#over || this.#underWay || !isEmpty(this.#waiting)) return
+    this.#thread.postMessage({ closeAt: read(this.#clock) } satisfies Goodbye)
   }
 
   #fail(cause: unknown): void {
@@ -252,6 +255,10 @@ class SqliteStore implements Store {
     this.#underWay = undefined
     this.#waiting = noCalls()
   }
+}
+
+function read(clock: Clock): Reading {
+  return { now: clock.now(), wall: clock.wall() }
 }
 
 function noCalls(): RoundCalls {

@@ -41,7 +41,7 @@ export function prepareSweep({ database, counts }: Shared) {
      WHERE destination = ? AND state = ${DEAD} AND state <= ${DEAD} AND due_at < ? ORDER BY due_at LIMIT ?`,
   )
   const replayedBefore = database.prepare(
-    `SELECT id, destination, state, due_at AS dueAt FROM deliveries INDEXED BY replayed
+    `SELECT id, destination, state, due_at AS dueAt, received_at AS receivedAt FROM deliveries INDEXED BY replayed
      WHERE replayed_at IS NOT NULL AND replayed_at < ? ORDER BY replayed_at LIMIT ?`,
   )
   const bury = database.prepare(
@@ -58,8 +58,9 @@ export function prepareSweep({ database, counts }: Shared) {
   }
 
   /** Sweeps one old row. Returns how many rows it changed; `undefined` if the row has to stay for now. */
-  const sweepRow = (row: Omit<Row, 'receivedAt'>, now: number): number | undefined => {
-    const { id, destination, state, dueAt, replayedAt } = row
+  const sweepRow = (row: Row, now: number): number | undefined => {
+    const { id, destination, state, dueAt, receivedAt, replayedAt } = row
+    if (receivedAt > now) return undefined
     if (state > DEAD) {
       remove(id)
       return 1
@@ -94,12 +95,15 @@ export function prepareSweep({ database, counts }: Shared) {
     return changed
   }
 
-  /** The rows from `fromId` on that were received before `before`, in the order of ids. */
-  const old = function* (fromId: number, before: number): Generator<Row> {
+  /**
+   * The rows from `fromId` on that were received before `before`, in the order of ids. Between them may be rows that were
+   * received in the future: an older version wrote them while the system's clock was wrong.
+   */
+  const old = function* (fromId: number, before: number, now: number): Generator<Row> {
     for (let from = fromId; ;) {
       const rows = after.all(from) as Row[]
       for (const row of rows) {
-        if (row.receivedAt >= before) return
+        if (row.receivedAt >= before && row.receivedAt <= now) return
         yield row
         from = row.id + 1
       }
@@ -113,7 +117,7 @@ export function prepareSweep({ database, counts }: Shared) {
     if (changed < limit) changed += sweepReplayed(before, limit - changed, now)
     let nextId = fromId
     let hasPassedAll = true
-    for (const row of old(fromId, before)) {
+    for (const row of old(fromId, before, now)) {
       if (changed >= limit) break
       const count = sweepRow(row, now)
       hasPassedAll &&= count !== undefined

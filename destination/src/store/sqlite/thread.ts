@@ -6,7 +6,7 @@ import { Engine } from './engine.js'
 import { toFailure } from './failure.js'
 import type { RoundResult } from './round.js'
 import { unflattenDeliveries, unflattenSettlements } from './wire.js'
-import type { Opened, Sent, ThreadData } from './store.js'
+import type { Goodbye, Opened, Sent, ThreadData } from './store.js'
 
 // Runs an engine for the main thread: it receives a round and posts its result, until it is told to close.
 
@@ -17,13 +17,13 @@ const port = parentPort as MessagePort
 const data = workerData as ThreadData
 
 try {
-  const engine = new Engine(await loadDriver(data.driver), data.path, data.now)
+  const engine = new Engine(await loadDriver(data.driver), data.path, data.at)
   const checkpoints = startCheckpoints()
-  port.on('message', (sent: Sent | 'close') => {
-    if (sent === 'close') {
+  port.on('message', (sent: Sent | Goodbye) => {
+    if ('closeAt' in sent) {
       void checkpoints.end().then(() => {
         // After the checkpoint thread: SQLite empties the log when the last connection closes.
-        engine.close()
+        engine.close(sent.closeAt)
         port.close()
       })
       return
