@@ -6,6 +6,7 @@ import type { Database, OpenDatabase } from './driver.js'
 import { resultCode, toFailure, toStoreError } from './failure.js'
 import { lock } from './lock.js'
 import type { Answer, Query, Result, Round, RoundResult } from './round.js'
+import type { ThreadData } from './store.js'
 
 /**
  * Runs rounds on a file. All calls block, so the engine needs a thread of its own.
@@ -25,19 +26,19 @@ export class Engine {
   readonly #clock = new StoreClock()
 
   /**
-   * Opens the file, and makes all leased deliveries due. The lock proves that the process that had leased them has
-   * ended.
+   * Opens the file. At the start of a process it makes all leased deliveries due: the lock proves that the process that
+   * had leased them has ended.
    *
    * @throws StoreError `locked`, `newer`, `full` or `failed`.
    */
-  constructor(open: OpenDatabase, path: string, at: Reading) {
+  constructor(open: OpenDatabase, { path, at, isRestart }: Omit<ThreadData, 'driver'>) {
     this.#open = open
     this.#path = path
     this.#lock = this.#translate(() => lock(open, path))
     try {
       this.#transact(false, ({ clock, release }) => {
         this.#clock.resume(clock, at)
-        release(this.#clock.at(at))
+        if (!isRestart) release(this.#clock.at(at))
       })
     } catch (error) {
       this.#disconnect()

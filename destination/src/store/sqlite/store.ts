@@ -1,4 +1,5 @@
 import { once } from 'node:events'
+import { setTimeout as wait } from 'node:timers/promises'
 import { Worker } from 'node:worker_threads'
 import type {
   Claim,
@@ -26,6 +27,8 @@ export interface ThreadData {
   path: string
   driver: DriverName | undefined
   at: Reading
+  /** Whether this process had the file open before, in a thread that has died. Its leases still hold. */
+  isRestart: boolean
 }
 
 /** The first message of the thread: the file is open, or the error. */
@@ -61,11 +64,14 @@ interface RoundCalls {
  * @throws StoreError `locked`, `newer`, `unsupported`, `full` or `failed`.
  */
 export async function openSqlite(path: string, clock: Clock, driver?: DriverName): Promise<Store> {
-  const workerData: ThreadData = { path, driver, at: read(clock) }
-  const thread = new Worker(new URL('./thread.js', import.meta.url), { workerData })
-  const opened = await firstWord(thread)
-  if ('failure' in opened) throw toError(opened.failure)
-  return new SqliteStore(thread, clock)
+  const start = async (isRestart: boolean) => {
+    const workerData: ThreadData = { path, driver, at: read(clock), isRestart }
+    const thread = new Worker(new URL('./thread.js', import.meta.url), { workerData })
+    const opened = await firstWord(thread)
+    if ('failure' in opened) throw toError(opened.failure)
+    return thread
+  }
+  return new SqliteStore(await start(false), () => start(true), clock)
 }
 
 async function firstWord(thread: Worker): Promise<Opened> {
@@ -77,34 +83,31 @@ async function firstWord(thread: Worker): Promise<Opened> {
   }
 }
 
+/** In ms: the pause before a thread that has died is started again. */
+const RESTART_MS = 250
+
 /**
- * The store as the main thread uses it. If the store's thread dies, the calls under way fail, and so does every later
- * call: the store has to be opened again.
+ * The store as the main thread uses it. If the store's thread dies, the calls under way fail, and another thread is
+ * started. Until it runs, all calls fail.
  */
 class SqliteStore implements Store {
-  readonly #thread: Worker
+  readonly #restart: () => Promise<Worker>
   readonly #clock: Clock
-  readonly #ended: Promise<void>
+  /** Resolves once the store is closed and its last thread has ended. */
+  readonly #running: Promise<void>
+  /** `undefined` while none runs. */
+  #thread: Worker | undefined
   #waiting = noCalls()
   #underWay: RoundCalls | undefined
   #isScheduled = false
-  /** The error of every further call: the store is closed, or its thread has died. */
-  #over: StoreError | undefined
+  /** The error of calls that come now. */
+  #error: StoreError | undefined
+  #isClosed = false
 
-  constructor(thread: Worker, clock: Clock) {
-    this.#thread = thread
+  constructor(thread: Worker, restart: () => Promise<Worker>, clock: Clock) {
+    this.#restart = restart
     this.#clock = clock
-    thread.on('message', (result: RoundResult) => {
-      this.#finish(result)
-    })
-    let cause: unknown
-    thread.on('error', (error) => (cause = error))
-    this.#ended = new Promise((resolve) => {
-      thread.on('exit', () => {
-        this.#fail(cause)
-        resolve()
-      })
-    })
+    this.#running = this.#run(thread)
   }
 
   put(deliveries: NewDelivery[]): Promise<(DeliveryId | undefined)[]> {
@@ -168,9 +171,10 @@ class SqliteStore implements Store {
   }
 
   close(): Promise<void> {
-    this.#over ??= new StoreError('failed', 'The store is closed.')
+    this.#isClosed = true
+    this.#error = new StoreError('failed', 'The store is closed.')
     this.#closeIfIdle()
-    return this.#ended
+    return this.#running
   }
 
   count(): Promise<number> {
@@ -195,7 +199,7 @@ class SqliteStore implements Store {
 
   /** Adds a call to the next round. A call without items resolves to `none` at once. */
   #ask<T, R>(items: T[], none: R, kind: (calls: RoundCalls) => PendingCall<T, R>[]): Promise<R> {
-    if (this.#over) return Promise.reject(this.#over)
+    if (this.#error) return Promise.reject(this.#error)
     if (items.length === 0) return Promise.resolve(none)
     return new Promise((resolve, reject) => {
       kind(this.#waiting).push({ items, resolve, reject })
@@ -210,10 +214,12 @@ class SqliteStore implements Store {
   }
 
   #start(): void {
+    // Its thread has died meanwhile, and the calls have failed.
+    if (isEmpty(this.#waiting)) return
     const calls = this.#waiting
     this.#underWay = calls
     this.#waiting = noCalls()
-    this.#thread.postMessage({
+    this.#thread?.postMessage({
       at: read(this.#clock),
       settlements: flattenSettlements(itemsOf(calls.settles)),
       deliveries: flattenDeliveries(itemsOf(calls.puts)),
@@ -241,16 +247,55 @@ class SqliteStore implements Store {
   }
 
   #closeIfIdle(): void {
-    if (!this.#over || this.#underWay || !isEmpty(this.#waiting)) return
-    this.#thread.postMessage({ closeAt: read(this.#clock) } satisfies Goodbye)
+    if (!this.#isClosed || this.#underWay || !isEmpty(this.#waiting)) return
+    this.#thread?.postMessage({ closeAt: read(this.#clock) } satisfies Goodbye)
+  }
+
+  /** Uses one thread after the other, until the store is closed. */
+  async #run(first: Worker): Promise<void> {
+    let thread: Worker | undefined = first
+    while (thread) {
+      this.#fail(await this.#use(thread))
+      thread = await this.#startAgain()
+    }
+  }
+
+  /** Resolves once the thread has ended, with the error that ended it. */
+  #use(thread: Worker): Promise<unknown> {
+    let cause: unknown
+    thread.on('message', (result: RoundResult) => {
+      this.#finish(result)
+    })
+    thread.on('error', (error) => (cause = error))
+    this.#thread = thread
+    if (!this.#isClosed) this.#error = undefined
+    this.#closeIfIdle()
+    return new Promise((resolve) => {
+      thread.on('exit', () => {
+        resolve(cause)
+      })
+    })
+  }
+
+  /** Returns `undefined` if the store is closed. */
+  async #startAgain(): Promise<Worker | undefined> {
+    while (!this.#isClosed) {
+      await wait(RESTART_MS)
+      try {
+        return await this.#restart()
+      } catch (cause) {
+        this.#fail(cause)
+      }
+    }
+    return undefined
   }
 
   #fail(cause: unknown): void {
-    this.#over ??= new StoreError('failed', "The store's thread has died. Open the store again.", {
-      cause,
-    })
+    this.#thread = undefined
+    const text = "The store's thread has died. Another one is being started."
+    if (!this.#isClosed) this.#error = new StoreError('failed', text, { cause })
     for (const { settles, puts, claims, queries } of [this.#underWay ?? noCalls(), this.#waiting]) {
-      rejectCalls([...settles, ...puts, ...claims, ...queries], this.#over)
+      rejectCalls([...settles, ...puts, ...claims, ...queries], this.#error)
     }
     this.#underWay = undefined
     this.#waiting = noCalls()

@@ -17,7 +17,7 @@ const port = parentPort as MessagePort
 const data = workerData as ThreadData
 
 try {
-  const engine = new Engine(await loadDriver(data.driver), data.path, data.at)
+  const engine = new Engine(await loadDriver(data.driver), data)
   const checkpoints = startCheckpoints()
   port.on('message', (sent: Sent | Goodbye) => {
     if ('closeAt' in sent) {

@@ -1,9 +1,9 @@
-import { cpSync, writeFileSync } from 'node:fs'
-import { join } from 'node:path'
-import { expect, inject, test } from 'vitest'
+import { cpSync, renameSync, writeFileSync } from 'node:fs'
+import { basename, join } from 'node:path'
+import { describe, expect, inject, test, vi } from 'vitest'
 import { openStore } from '../../../src/store/open.js'
 import type { Store } from '../../../src/store/store.js'
-import { newDelivery } from '../contract.js'
+import { newDelivery, settlement } from '../contract.js'
 import { startChild } from './child.js'
 import { folder } from './subject.js'
 
@@ -60,26 +60,68 @@ test('a second process is refused, and admitted once the first was killed', asyn
   await store.close()
 })
 
-test('a store whose thread dies fails what is under way, and all that comes later', async () => {
-  await using place = await folder()
-  const dir = `${inject('compiledDir')}/dying`
-  cpSync(join(inject('compiledDir'), 'store'), dir, { recursive: true })
-  writeFileSync(
-    join(dir, 'sqlite/thread.js'),
-    `import { parentPort } from 'node:worker_threads'
-     parentPort.on('message', () => { throw new Error('out of luck') })
-     parentPort.postMessage({ value: undefined })`,
-  )
-  const dying = (await import(join(dir, 'open.js'))) as { openStore: typeof openStore }
-  const store = await dying.openStore(`sqlite:${place.path}/store.db`)
-  const died = expect.objectContaining({
-    code: 'failed',
-    message: "The store's thread has died. Open the store again.",
-    cause: expect.objectContaining({ message: 'out of luck' }) as unknown,
-  }) as unknown
-  await expect(store.put([newDelivery()])).rejects.toEqual(died)
-  await expect(store.stats()).rejects.toEqual(died)
-  await store.close()
+describe.each([
+  ['before it has carried out a call', 'if (isDeadly(message)) throw new Error("out of luck")'],
+  [
+    'before it has answered a call',
+    'if (isDeadly(message)) port.postMessage = () => { throw new Error("out of luck") }',
+  ],
+])('a store whose thread dies %s', (_, die) => {
+  const prepare = async () => {
+    const place = await folder()
+    const dir = `${inject('compiledDir')}/${basename(place.path)}`
+    cpSync(join(inject('compiledDir'), 'store'), `${dir}/store`, { recursive: true })
+    cpSync(join(inject('compiledDir'), 'model'), `${dir}/model`, { recursive: true })
+    const thread = join(dir, 'store/sqlite/thread.js')
+    renameSync(thread, join(dir, 'store/sqlite/real-thread.js'))
+    writeFileSync(
+      thread,
+      `import { parentPort as port } from 'node:worker_threads'
+       const isDeadly = (message) => JSON.stringify(message).includes('deadly')
+       const on = port.on.bind(port)
+       port.on = (event, listen) => on(event, (message) => {
+         ${die}
+         listen(message)
+       })
+       await import('./real-thread.js')`,
+    )
+    const { openStore: open } = (await import(join(dir, 'store/open.js'))) as {
+      openStore: typeof openStore
+    }
+    return { store: await open(`sqlite:${place.path}/store.db`), place }
+  }
+  const again = async <T>(call: () => Promise<T>): Promise<T> =>
+    await vi.waitFor(call, { timeout: 20_000, interval: 20 })
+
+  test('fails what is under way, and goes on with another one', async () => {
+    const { store, place } = await prepare()
+    const [id = 0] = await store.put([newDelivery({ messageId: 'm', state: 'leased' })])
+    await expect(store.put([newDelivery({ messageId: 'deadly' })])).rejects.toMatchObject({
+      code: 'failed',
+      message: "The store's thread has died. Another one is being started.",
+      cause: { message: 'out of luck' },
+    })
+    await expect(store.stats()).rejects.toMatchObject({ cause: { message: 'out of luck' } })
+    // Its lease still holds, so it is not sent twice.
+    const claimed = await again(() =>
+      store.claim([{ destination: 'crm', lane: 'backlog', limit: 9 }]),
+    )
+    expect(claimed).toEqual([])
+    expect(await store.settle([settlement({ id, attempt: 1 })])).toBe(0)
+    expect(await store.put([newDelivery({ messageId: 'm' })])).toEqual([undefined])
+    await store.close()
+    await place[Symbol.asyncDispose]()
+  })
+
+  test('can be closed before another one runs', async () => {
+    const { store, place } = await prepare()
+    await expect(store.put([newDelivery({ messageId: 'deadly' })])).rejects.toThrow('has died')
+    await store.close()
+    await expect(store.stats()).rejects.toThrow('is closed')
+    const next = await openStore(`sqlite:${place.path}/store.db`)
+    await next.close()
+    await place[Symbol.asyncDispose]()
+  })
 })
 
 /** Starts a process that puts, kills it after enough acknowledgements, and returns the acknowledged ids. */
