@@ -25,8 +25,9 @@ export function OverviewView() {
   )
 }
 
-function isEmpty({ sources, destinations }: Status): boolean {
+function isEmpty({ sources, destinations, formerDestinations }: Status): boolean {
   return (
+    formerDestinations.length === 0 &&
     sources.every(({ accepted, rejected }) => accepted + rejected === 0) &&
     destinations.every(({ fresh, backlog, leased, dead }) => fresh + backlog + leased + dead === 0)
   )
@@ -85,7 +86,7 @@ function Destination({ destination, now }: { destination: DestinationStatus; now
     <section class="card" aria-labelledby={`to-${name}`}>
       <div class="title">
         <h2 id={`to-${name}`}>{name}</h2>
-        <p class="hint">{enabled ? `receives from ${sources.join(', ')}` : 'disabled'}</p>
+        <p class="hint">{enabled ? receives(sources) : 'disabled'}</p>
       </div>
       <dl class="figures">
         <Figure name="waiting" href={`#/deliveries?state=waiting&${query}`}>
@@ -107,6 +108,12 @@ function Destination({ destination, now }: { destination: DestinationStatus; now
       ))}
     </section>
   )
+}
+
+function receives(sources: readonly string[]): string {
+  return sources.length === 0
+    ? 'gets no calls: its list of sources is empty'
+    : `receives from ${sources.join(', ')}`
 }
 
 function Figure(props: { name: string; href?: string; children: string }) {

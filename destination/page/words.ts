@@ -6,6 +6,7 @@ import type {
   EndpointStatus,
   BreakerState,
   EndpointHistories,
+  FormerDestination,
   SourceStatus,
   Status,
 } from '../src/model/answers.js'
@@ -99,6 +100,7 @@ export function sentences(status: Status, histories: EndpointHistories | undefin
       }),
       ...ofDestination(destination),
     ]),
+    ...status.formerDestinations.map(ofFormer),
     ...status.sources.flatMap(ofSource),
   ]
   const order: Weight[] = ['bad', 'warn', 'note']
@@ -192,6 +194,20 @@ function ofDestination(destination: DestinationStatus): Sentence[] {
     found.push({ weight: 'warn', subject: name, text, href: `#/deliveries?state=dead&${query}` })
   }
   return found
+}
+
+function ofFormer({ name, fresh, backlog, leased, dead }: FormerDestination): Sentence {
+  const waiting = fresh + backlog + leased
+  const kept = [
+    ...(waiting > 0 ? [counted(waiting, 'call is waiting', 'calls are waiting')] : []),
+    ...(dead > 0 ? [counted(dead, 'dead letter is kept', 'dead letters are kept')] : []),
+  ].join(' and ')
+  return {
+    weight: waiting > 0 ? 'bad' : 'warn',
+    subject: name,
+    text: `${kept}, but the settings no longer have this destination. Put it back under this name to send them.`,
+    href: `#/deliveries?destination=${encodeURIComponent(name)}`,
+  }
 }
 
 function ofSource({ name, accepted, rejected }: SourceStatus): Sentence[] {

@@ -10,6 +10,7 @@ import { tellAll, type Observer } from './observe/events.js'
 import { startSampling } from './observe/history.js'
 import type { Log } from './observe/log.js'
 import { createObservers } from './observe/observers.js'
+import { warnOfFormer } from './operate/former.js'
 import { startRetention } from './operate/retention.js'
 import { createServers } from './operate/servers.js'
 import { checkReload } from './settings/reload.js'
@@ -95,6 +96,7 @@ async function start(initial: Settings, store: Store, log: Log, role: Role) {
   })
   await deliverer.use(settings)
   deliverer.listen()
+  if (isDelivering) void warnOfFormer(store, settings, log)
   const stopSampling = startSampling(observing.history, () => deliverer.queues)
   const retention = isDelivering
     ? startRetention(store, () => settings.retentionMs, events)
@@ -108,6 +110,7 @@ async function start(initial: Settings, store: Store, log: Log, role: Role) {
       settings = next
       routes = routesOf(next)
       collector.use(next.sources)
+      if (isDelivering) void warnOfFormer(store, next, log)
       await closed
     },
     stats: () => store.stats(),

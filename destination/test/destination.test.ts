@@ -3,10 +3,19 @@ import { Analytics } from 'hookline'
 import { afterAll, describe, test } from 'vitest'
 import { openStore } from '../src/store/open.js'
 import { startDestination, type RunningDestination } from '../src/destination.js'
+import type { Status } from '../src/model/answers.js'
 import type { Log } from '../src/observe/log.js'
 import type { Destination, Settings } from '../src/settings/settings.js'
 import { startEndpoint, type Answer, type TestEndpoint } from './endpoint.js'
-import { destination, KEY, post, settingsFor as settingsIn, silent, track } from './run.js'
+import {
+  ADMIN_TOKEN,
+  destination,
+  KEY,
+  post,
+  settingsFor as settingsIn,
+  silent,
+  track,
+} from './run.js'
 
 const SECRET = 's3cret'
 
@@ -297,6 +306,34 @@ describe.concurrent('other settings', () => {
     )
     await running.reload(settings)
     await expect.poll(() => new Set(idsOf(crm).slice(length)).size).toBe(30)
+  })
+
+  test('that rename a destination are warned of, and hide nothing that waits for the old name', async ({
+    expect,
+  }) => {
+    const crm = await endpoint(503)
+    const settings = settingsFor([destination([crm])])
+    const warnings: object[] = []
+    const warn = (details: object) => void warnings.push(details)
+    const running = await start(settings, { ...silent, warn })
+    await post(running, tracks(3))
+    await expect.poll(() => running.stats()).toMatchObject([{ destination: 'crm', backlog: 3 }])
+    crm.answer(204)
+    const renamed = destination([crm], { name: 'crm2' })
+    await running.reload({ ...settings, destinations: [renamed] })
+    await expect.poll(() => warnings).toContainEqual({ destination: 'crm', waiting: 3, dead: 0 })
+    const admin = async (path: string) =>
+      await fetch(running.url + path, { headers: { Authorization: `Bearer ${ADMIN_TOKEN}` } })
+    const status = (await (await admin('/v1/admin/status')).json()) as Status
+    expect(status.destinations).toMatchObject([{ name: 'crm2', backlog: 0 }])
+    expect(status.formerDestinations).toMatchObject([{ name: 'crm', backlog: 3, dead: 0 }])
+    expect(await (await admin('/metrics')).text()).toContain(
+      'hookline_pending_messages{destination="crm",state="backlog"} 3',
+    )
+    const drained = destination([crm], { sources: [] })
+    await running.reload({ ...settings, destinations: [renamed, drained] })
+    await expect.poll(() => running.stats()).toEqual([])
+    expect(new Set(idsOf(crm)).size).toBe(3)
   })
 
   test('for an endpoint that is busy strand nothing and repeat nothing that was delivered', async ({

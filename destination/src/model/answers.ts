@@ -1,6 +1,6 @@
 // The answers of the admin API, as JSON. The routes, the page and the command line share these types. Times are ms since
 // the epoch, by the destination's clock.
-import type { State, Summary, Trace } from './delivery.js'
+import type { State, Stats, Summary, Trace } from './delivery.js'
 import type { OutcomeCode } from './outcome.js'
 
 /**
@@ -21,6 +21,7 @@ export interface Status {
   retentionMs: number
   sources: SourceStatus[]
   destinations: DestinationStatus[]
+  formerDestinations: FormerDestination[]
 }
 
 /** The number of accepted and of rejected calls of a source since the start. */
@@ -33,16 +34,18 @@ export interface SourceStatus extends SourceTotals {
   name: string
 }
 
-export interface DestinationStatus {
+/** How many messages of a destination wait, are being sent, or are dead letters. */
+export type MessageCounts = Omit<Stats, 'destination'>
+
+/** A destination that the settings no longer have, although messages of it wait or are dead letters. */
+export interface FormerDestination extends MessageCounts {
+  name: string
+}
+
+export interface DestinationStatus extends MessageCounts {
   name: string
   enabled: boolean
   sources: string[]
-  fresh: number
-  backlog: number
-  leased: number
-  dead: number
-  /** Age of the oldest delivery that is not settled, in ms. */
-  oldestMs: number
   endpoints: EndpointStatus[]
 }
 

@@ -260,12 +260,18 @@ export class Metrics implements Observer {
     )
   }
 
-  /** The figures of all destinations in the settings. A destination without deliveries has zeros and not a missing series. */
-  #known(all: readonly Stats[]): Stats[] {
-    return this.sources.queues().map(({ destination: { name } }) => {
-      const none = { destination: name, fresh: 0, backlog: 0, leased: 0, dead: 0, oldestMs: 0 }
-      return all.find(({ destination }) => destination === name) ?? none
-    })
+  /**
+   * The figures of all destinations that this process sends to, or of which the store has messages. A destination without
+   * messages has zeros and not a missing series. One that is disabled, or no longer in the settings, has its figures.
+   */
+  #known(stored: readonly Stats[]): Stats[] {
+    const all = new Map<string, Stats>()
+    for (const { destination } of this.sources.queues()) {
+      const { name } = destination
+      all.set(name, { destination: name, fresh: 0, backlog: 0, leased: 0, dead: 0, oldestMs: 0 })
+    }
+    for (const stats of stored) all.set(stats.destination, stats)
+    return [...all.values()]
   }
 
   #eachEndpoint(samples: (counts: EndpointCounts, labels: Labels) => Sample[]): Sample[] {

@@ -1,13 +1,13 @@
 import type { DestinationQueue } from '../deliver/destination-queue.js'
 import type { EndpointQueue } from '../deliver/endpoint-queue.js'
-import type { BreakerStatus, DestinationStatus, Status } from '../model/answers.js'
-import type { Stats } from '../model/delivery.js'
+import type { BreakerStatus, DestinationStatus, MessageCounts, Status } from '../model/answers.js'
 import { withoutQuery } from '../model/shown-url.js'
 import type { History } from '../observe/history.js'
 import type { Role } from '../settings/role.js'
 import type { Destination, Settings } from '../settings/settings.js'
 import { isPostgres } from '../store/kind.js'
 import type { ReadPort } from '../store/store.js'
+import { formerDestinations } from './former.js'
 
 /** What the status needs. */
 export interface StatusParts {
@@ -23,33 +23,38 @@ export interface StatusParts {
 /** The status without the fields that depend on the request or on the process. */
 export async function statusOf(
   parts: StatusParts,
-): Promise<Pick<Status, 'store' | 'role' | 'retentionMs' | 'sources' | 'destinations'>> {
+): Promise<Omit<Status, 'version' | 'startedAt' | 'now' | 'canWrite'>> {
   const { history, role } = parts
   const { store: url, retentionMs, sources, destinations } = parts.settings()
   const stats = await parts.store.stats()
+  const counts = new Map(stats.map(({ destination, ...counted }) => [destination, counted]))
+  const queues = new Map(parts.queues().map((queue) => [queue.destination.name, queue]))
   return {
     store: isPostgres(url) ? 'postgres' : 'sqlite',
     role,
     retentionMs,
     sources: sources.map(({ name }) => ({ name, ...history.source(name) })),
-    destinations: destinations.map((destination) => statusOfDestination(destination, stats, parts)),
+    destinations: destinations.map((destination) => ({
+      ...(counts.get(destination.name) ?? NONE),
+      ...statusOfDestination(destination, queues.get(destination.name), history),
+    })),
+    formerDestinations: formerDestinations(stats, { destinations }),
   }
 }
 
+const NONE: MessageCounts = { fresh: 0, backlog: 0, leased: 0, dead: 0, oldestMs: 0 }
+
 function statusOfDestination(
   { name, enabled, sources, webhooks }: Destination,
-  stats: readonly Stats[],
-  { history, queues }: StatusParts,
-): DestinationStatus {
-  const counts = stats.find(({ destination }) => destination === name)
-  const { fresh = 0, backlog = 0, leased = 0, dead = 0, oldestMs = 0 } = counts ?? {}
-  const queue = queues().find(({ destination }) => destination.name === name)
+  queue: DestinationQueue | undefined,
+  history: History,
+): Omit<DestinationStatus, keyof MessageCounts> {
   const endpoints = webhooks.map(({ url }) => ({
     url: withoutQuery(url),
     breaker: breakerOf(queue?.endpoints.find(({ endpoint }) => endpoint.url === url)),
     ...history.endpoint(name, url),
   }))
-  return { name, enabled, sources, fresh, backlog, leased, dead, oldestMs, endpoints }
+  return { name, enabled, sources, endpoints }
 }
 
 function breakerOf(queue: EndpointQueue | undefined): BreakerStatus | null {

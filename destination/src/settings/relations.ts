@@ -18,6 +18,8 @@ type Entry = readonly [path: Path, value: string]
  */
 export function checkRelations(raw: unknown): BrokenRelation[] {
   const sources = entriesOf(raw, 'sources')
+  const known = sources.flatMap(text('name')).map(([, name]) => name)
+  const isKnown = new Set(known)
   const destinations = entriesOf(raw, 'destinations')
   return [
     ...checkListeners(raw),
@@ -25,7 +27,7 @@ export function checkRelations(raw: unknown): BrokenRelation[] {
     ...repeated(sources.flatMap(text('writeKey')), 'write key'),
     ...repeated(destinations.flatMap(text('name')), 'name'),
     ...destinations.flatMap(([path, destination]) => [
-      ...checkSourcesOf(path, destination, sources),
+      ...checkSourcesOf(path, destination, known, isKnown),
       ...repeated(
         entriesOf(destination, 'webhooks', path).flatMap(text('url')).map(normalised),
         'URL',
@@ -46,19 +48,27 @@ function checkListeners(raw: unknown): BrokenRelation[] {
 function checkSourcesOf(
   path: Path,
   destination: unknown,
-  sources: readonly [Path, unknown][],
+  known: readonly string[],
+  isKnown: ReadonlySet<string>,
 ): BrokenRelation[] {
   const named = entriesOf(destination, 'sources', path).filter(isText)
-  const known = sources.flatMap(text('name')).map(([, name]) => name)
-  const list = known.map((name) => JSON.stringify(name)).join(', ')
-  const unknown = known.length === 0 ? [] : named.filter(([, name]) => !known.includes(name))
+  const unknown = known.length === 0 ? [] : named.filter(([, name]) => !isKnown.has(name))
   return [
     ...unknown.map(([path]) => ({
       path,
-      message: `expected the name of one of the sources (${list}), got {got}.`,
+      message: `expected the name of one of the sources (${listOf(known)}), got {got}.`,
     })),
     ...repeated(named, 'source'),
   ]
+}
+
+/** More names than this are not listed in a message. */
+const MAX_LISTED = 20
+
+function listOf(names: readonly string[]): string {
+  const listed = names.slice(0, MAX_LISTED).map((name) => JSON.stringify(name))
+  const others = names.length - listed.length
+  return listed.join(', ') + (others > 0 ? ` and ${others} others` : '')
 }
 
 /** The elements of a list with their paths; empty if the field is not a list. */
@@ -92,15 +102,14 @@ const normalised = ([path, url]: Entry): Entry => [
 
 /** Reports each value that an earlier entry has too. */
 function repeated(entries: readonly Entry[], what: string): BrokenRelation[] {
-  return entries.flatMap(([path, value], index) => {
-    const first = entries.findIndex(([, other]) => other === value)
-    const earlier = entries[first]
-    if (first === index || earlier === undefined) return []
-    return [
-      {
-        path,
-        message: `is the same ${what} as ${formatPath(earlier[0])}. Change or remove one of the two.`,
-      },
-    ]
+  const firsts = new Map<string, Path>()
+  return entries.flatMap(([path, value]) => {
+    const first = firsts.get(value)
+    if (first === undefined) {
+      firsts.set(value, path)
+      return []
+    }
+    const message = `is the same ${what} as ${formatPath(first)}. Change or remove one of the two.`
+    return [{ path, message }]
   })
 }

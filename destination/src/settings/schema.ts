@@ -89,7 +89,7 @@ const endpoint = fields({
 
 const destination = fields({
   name,
-  sources: list(name, { min: 1, what: 'at least one source name' }),
+  sources: list(name, { min: 0, what: 'source names' }),
   enabled: value(readEnabled).default(true),
   sharedSecret: value(readSharedSecrets).optional(),
   webhookSecret: value(readWebhookSecrets).optional(),

@@ -49,7 +49,7 @@ export interface RateLimit {
 export interface Destination {
   /** The name in the settings, the log and the store. */
   name: string
-  /** Names of sources. Each of them exists in `sources`. */
+  /** Names of sources. Each of them exists in `sources`. Without any, it gets no calls, and what waits is sent. */
   sources: string[]
   /** Whether calls are forwarded to this destination. */
   enabled: boolean

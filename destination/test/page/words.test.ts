@@ -58,6 +58,7 @@ const status = (changes: Partial<Status> = {}): Status => ({
   retentionMs: 0,
   sources: [{ name: 'web', accepted: 1_000, rejected: 0 }],
   destinations: [crm()],
+  formerDestinations: [],
   ...changes,
 })
 
@@ -168,6 +169,20 @@ test('a call that is close to its deadline is reported with the time that is lef
   const late = crm({ oldestMs: 3.5 * 3_600_000, backlog: 1 })
   expect(textsOf(status({ destinations: [late] }), undefined)).toEqual([
     'bad crm: The oldest call has waited for 3 h 30 min. It becomes a dead letter in 30 min.',
+  ])
+})
+
+test('what is kept for a destination that the settings no longer have is reported', () => {
+  const none = { fresh: 0, backlog: 0, leased: 0, dead: 0, oldestMs: 0 }
+  const former = [
+    { ...none, name: 'waits', fresh: 1, backlog: 2, dead: 1 },
+    { ...none, name: 'dead', dead: 2 },
+  ]
+  const back =
+    'but the settings no longer have this destination. Put it back under this name to send them.'
+  expect(textsOf(status({ formerDestinations: former }), undefined)).toEqual([
+    `bad waits: 3 calls are waiting and 1 dead letter is kept, ${back}`,
+    `warn dead: 2 dead letters are kept, ${back}`,
   ])
 })
 

@@ -208,8 +208,8 @@ const refusals: [raw: unknown, problem: string][] = [
     'destinations[0].sources[1]: is the same source as destinations[0].sources[0]. Change or remove one of the two.',
   ],
   [
-    withDestination({ sources: [] }),
-    'destinations[0].sources: expected a list of at least one source name, got an empty list.',
+    withDestination({ sources: 'web' }),
+    'destinations[0].sources: expected a list of source names, got "web".',
   ],
   [
     withDestination({ enabled: 'yes' }),

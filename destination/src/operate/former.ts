@@ -1,0 +1,42 @@
+import type { FormerDestination } from '../model/answers.js'
+import type { Stats } from '../model/delivery.js'
+import { errorMessage } from '../observe/error-message.js'
+import type { Log } from '../observe/log.js'
+import type { Settings } from '../settings/settings.js'
+import type { ReadPort } from '../store/store.js'
+
+/**
+ * The destinations of which the store has messages that wait or are dead letters, and that the settings do not have. They
+ * were removed from the settings, or renamed.
+ */
+export function formerDestinations(
+  stats: readonly Stats[],
+  { destinations }: Pick<Settings, 'destinations'>,
+): FormerDestination[] {
+  const present = new Set(destinations.map(({ name }) => name))
+  return stats
+    .filter(({ destination }) => !present.has(destination))
+    .map(({ destination: name, ...counts }) => ({ name, ...counts }))
+}
+
+/** Logs each former destination, because its messages wait until somebody puts it back. */
+export async function warnOfFormer(
+  store: Pick<ReadPort, 'stats'>,
+  settings: Pick<Settings, 'destinations'>,
+  log: Log,
+): Promise<void> {
+  try {
+    for (const { name, fresh, backlog, leased, dead } of formerDestinations(
+      await store.stats(),
+      settings,
+    )) {
+      log.warn(
+        { destination: name, waiting: fresh + backlog + leased, dead },
+        'messages wait for a destination that the settings do not have: put it back under this name to send them ' +
+          '("sources": [] if it is to get no more calls), or they become dead letters after the retention',
+      )
+    }
+  } catch (error) {
+    log.warn({ error: errorMessage(error) }, 'messages of former destinations could not be counted')
+  }
+}
