@@ -70,6 +70,7 @@ export const outcome = (code: string): string => OUTCOMES[code] ?? code
 const STATES: Readonly<Record<State, string>> = {
   fresh: 'waiting',
   backlog: 'waiting',
+  bulk: 'waiting (bulk)',
   leased: 'being sent',
   done: 'delivered',
   dead: 'dead letter',
@@ -117,7 +118,7 @@ export function bucketsOf(
 }
 
 function ofEndpoint(
-  { name, fresh, backlog }: DestinationStatus,
+  { name, fresh, backlog, bulk }: DestinationStatus,
   { url, breaker, lastFailure }: EndpointStatus,
   buckets: readonly Bucket[],
   now: number,
@@ -126,7 +127,7 @@ function ofEndpoint(
   const href = `#/deliveries?state=waiting&destination=${encodeURIComponent(name)}`
   const place = shortUrl(url)
   if (breaker === null) return []
-  const calls = fresh + backlog
+  const calls = fresh + backlog + bulk
   const waiting = calls > 0 ? `; ${counted(calls, 'call is', 'calls are')} waiting` : ''
   const pause = Math.ceil(breaker.pausedMs / 1_000)
   if (isDown(breaker.state)) {

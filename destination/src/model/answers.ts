@@ -39,6 +39,7 @@ export interface DestinationStatus {
   sources: string[]
   fresh: number
   backlog: number
+  bulk: number
   leased: number
   dead: number
   /** Age of the oldest delivery that is not settled, in ms. */
@@ -182,7 +183,7 @@ export interface AttemptEvent {
   code: OutcomeCode
   status: number | null
   ms: number
-  next: Extract<State, 'done' | 'backlog' | 'dead'>
+  next: Extract<State, 'done' | 'backlog' | 'bulk' | 'dead'>
   nextInMs: number | null
   error: string | null
 }

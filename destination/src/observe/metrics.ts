@@ -175,10 +175,11 @@ export class Metrics implements Observer {
     }
     gauge(
       'hookline_pending_messages',
-      'Messages that wait for an attempt (fresh, backlog) or are being sent (leased).',
-      ({ destination, fresh, backlog, leased }) => [
+      'Messages that wait for an attempt (fresh, backlog, bulk) or are being sent (leased).',
+      ({ destination, fresh, backlog, bulk, leased }) => [
         { labels: { destination, state: 'fresh' }, value: fresh },
         { labels: { destination, state: 'backlog' }, value: backlog },
+        { labels: { destination, state: 'bulk' }, value: bulk },
         { labels: { destination, state: 'leased' }, value: leased },
       ],
     )
@@ -263,7 +264,15 @@ export class Metrics implements Observer {
   /** The figures of all destinations in the settings. A destination without deliveries has zeros and not a missing series. */
   #known(all: readonly Stats[]): Stats[] {
     return this.sources.queues().map(({ destination: { name } }) => {
-      const none = { destination: name, fresh: 0, backlog: 0, leased: 0, dead: 0, oldestMs: 0 }
+      const none = {
+        destination: name,
+        fresh: 0,
+        backlog: 0,
+        bulk: 0,
+        leased: 0,
+        dead: 0,
+        oldestMs: 0,
+      }
       return all.find(({ destination }) => destination === name) ?? none
     })
   }

@@ -42,14 +42,14 @@ function statusOfDestination(
   { history, queues }: StatusParts,
 ): DestinationStatus {
   const counts = stats.find(({ destination }) => destination === name)
-  const { fresh = 0, backlog = 0, leased = 0, dead = 0, oldestMs = 0 } = counts ?? {}
+  const { fresh = 0, backlog = 0, bulk = 0, leased = 0, dead = 0, oldestMs = 0 } = counts ?? {}
   const queue = queues().find(({ destination }) => destination.name === name)
   const endpoints = webhooks.map(({ url }) => ({
     url: withoutQuery(url),
     breaker: breakerOf(queue?.endpoints.find(({ endpoint }) => endpoint.url === url)),
     ...history.endpoint(name, url),
   }))
-  return { name, enabled, sources, fresh, backlog, leased, dead, oldestMs, endpoints }
+  return { name, enabled, sources, fresh, backlog, bulk, leased, dead, oldestMs, endpoints }
 }
 
 function breakerOf(queue: EndpointQueue | undefined): BreakerStatus | null {

@@ -41,6 +41,7 @@ const crm = (changes: Partial<DestinationStatus> = {}): DestinationStatus => ({
   sources: ['web'],
   fresh: 0,
   backlog: 0,
+  bulk: 0,
   leased: 0,
   dead: 0,
   oldestMs: 0,

@@ -20,7 +20,7 @@ const APPLICATION_ID = 0x686f6f6b
  *   newest first.
  * - `replayed` finds deliveries that wait or have arrived since a replay: their retention counts from the replay.
  */
-const MIGRATIONS = [
+export const MIGRATIONS = [
   `CREATE TABLE names (
      id INTEGER PRIMARY KEY,
      name TEXT NOT NULL UNIQUE
@@ -81,6 +81,10 @@ const MIGRATIONS = [
      sync INTEGER NOT NULL,
      PRIMARY KEY (audience, user)
    ) STRICT, WITHOUT ROWID;`,
+
+  // The bulk lane has the state -1, which earlier versions do not know. They put the messages of audiences into the backlog.
+  `UPDATE deliveries INDEXED BY waiting SET state = -1
+   WHERE state = 1 AND state <= 3 AND source IN (SELECT id FROM names WHERE name LIKE 'audience:%');`,
 ]
 
 /**
