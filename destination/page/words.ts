@@ -71,6 +71,7 @@ export const outcome = (code: string): string => OUTCOMES[code] ?? code
 const STATES: Readonly<Record<State, string>> = {
   fresh: 'waiting',
   backlog: 'waiting',
+  bulk: 'waiting (bulk)',
   leased: 'being sent',
   done: 'delivered',
   dead: 'dead letter',
@@ -119,7 +120,7 @@ export function bucketsOf(
 }
 
 function ofEndpoint(
-  { name, fresh, backlog }: DestinationStatus,
+  { name, fresh, backlog, bulk }: DestinationStatus,
   { url, breaker, lastFailure }: EndpointStatus,
   buckets: readonly Bucket[],
   now: number,
@@ -128,7 +129,7 @@ function ofEndpoint(
   const href = `#/deliveries?state=waiting&destination=${encodeURIComponent(name)}`
   const place = shortUrl(url)
   if (breaker === null) return []
-  const calls = fresh + backlog
+  const calls = fresh + backlog + bulk
   const waiting = calls > 0 ? `; ${counted(calls, 'call is', 'calls are')} waiting` : ''
   const pause = Math.ceil(breaker.pausedMs / 1_000)
   if (isDown(breaker.state)) {
@@ -196,8 +197,8 @@ function ofDestination(destination: DestinationStatus): Sentence[] {
   return found
 }
 
-function ofFormer({ name, fresh, backlog, leased, dead }: FormerDestination): Sentence {
-  const waiting = fresh + backlog + leased
+function ofFormer({ name, fresh, backlog, bulk, leased, dead }: FormerDestination): Sentence {
+  const waiting = fresh + backlog + bulk + leased
   const kept = [
     ...(waiting > 0 ? [counted(waiting, 'call is waiting', 'calls are waiting')] : []),
     ...(dead > 0 ? [counted(dead, 'dead letter is kept', 'dead letters are kept')] : []),

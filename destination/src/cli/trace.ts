@@ -122,7 +122,8 @@ function stateOf({ state, reason, dueAt, deadlineAt }: ShownTrace, now: number):
   const due =
     dueAt === null || dueAt <= now ? 'now' : `${timeOf(dueAt)}, in ${inWords(dueAt - now)}`
   const end = deadlineAt === null ? '' : `; the last one is at ${timeOf(deadlineAt)}`
-  return `It is in the backlog. The next attempt is due ${due}${end}.`
+  const lane = state === 'bulk' ? 'It is bulk work' : 'It is in the backlog'
+  return `${lane}. The next attempt is due ${due}${end}.`
 }
 
 function timeOf(at: number): string {

@@ -37,6 +37,12 @@ export interface CallRoutesParts {
 /** The paths of batches. Segment's clients for Ruby and Java use the second one by default. */
 const BATCH_PATHS = ['/v1/batch', '/v1/import']
 
+/**
+ * The header with which a client says that its calls are bulk work: `X-Lane: bulk`. Other values are ignored. Any client may
+ * send it, because it only makes its own calls wait.
+ */
+const LANE_HEADER = 'x-lane'
+
 const SUCCESS = '{"success":true}'
 
 /** Adds the routes that accept calls. They read the bodies themselves, with {@link readBody}. */
@@ -74,7 +80,8 @@ async function answer(
     const { calls, rejected } = receiveCalls(body, bytes.length, type, Date.now())
     for (const { code } of rejected) events.callsCounted(source, code, 1)
     const traceParent = request.headers['traceparent'] as string | undefined
-    await accept(parts, source, { calls, bytes: bytes.length }, traceParent)
+    const isBulk = request.headers[LANE_HEADER] === 'bulk'
+    await accept(parts, source, { calls, bytes: bytes.length, isBulk }, traceParent)
     events.requestAnswered(source, rejected.length === 0 ? 'ok' : 'partly')
     reply.header('content-type', JSON_TYPE)
     return await reply.send(rejected.length === 0 ? SUCCESS : partly(rejected))
@@ -89,7 +96,7 @@ async function answer(
 async function accept(
   parts: CallRoutesParts,
   source: string,
-  { calls, bytes }: { calls: Call[]; bytes: number },
+  { calls, bytes, isBulk }: { calls: Call[]; bytes: number; isBulk: boolean },
   traceParent: string | undefined,
 ): Promise<void> {
   const { enqueueCalls, events, buckets, pending } = parts
@@ -97,7 +104,7 @@ async function accept(
     checkRate(parts, source, calls.length)
     await pending.during(bytes, () => {
       buckets.get(source)?.take(calls.length)
-      return enqueueCalls(source, calls, traceParent)
+      return enqueueCalls(source, calls, traceParent, isBulk)
     })
   } catch (error) {
     events.callsNotAccepted(error)

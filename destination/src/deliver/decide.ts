@@ -64,8 +64,9 @@ function nextState(
   const failed = outcomes.filter(({ outcome }) => outcome.verdict === 'retry')
   // The shortest requested wait decides. The breakers of the other endpoints prevent requests that are too early.
   const retryAfterMs = Math.min(...failed.map(({ outcome }) => outcome.retryAfterMs ?? 0))
+  const state = retryLane(delivery)
   if (!isAnySent(outcomes)) {
-    return { state: 'backlog', delayMs: Math.max(MIN_UNSENT_DELAY_MS, retryAfterMs) }
+    return { state, delayMs: Math.max(MIN_UNSENT_DELAY_MS, retryAfterMs) }
   }
   const attempt = delivery.attempt - delivery.attemptsBefore
   const sinceFirstMs = delivery.sinceFirstMs + elapsedMs
@@ -73,7 +74,12 @@ function nextState(
   if (delayMs === undefined) {
     return { state: 'dead', reason: `not delivered within 4 hours: ${lastError(outcomes)}` }
   }
-  return { state: 'backlog', delayMs }
+  return { state, delayMs }
+}
+
+/** Where a delivery waits for its next attempt. Bulk work that fails must not delay the retries of other messages. */
+export function retryLane({ lane }: Pick<Delivery, 'lane'>): 'backlog' | 'bulk' {
+  return lane === 'bulk' ? 'bulk' : 'backlog'
 }
 
 /** Whether any request was sent. An endpoint that is down or busy gets none. */

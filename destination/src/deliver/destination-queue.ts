@@ -6,8 +6,17 @@ import type { EndpointQueue } from './endpoint-queue.js'
 /** How often an apparently empty lane is claimed from, in ms, because other processes may have put deliveries there. */
 const POLL_MS = 1_000
 
-/** The share of the room that is reserved for the other lane, so that neither fresh messages nor the backlog starve. */
-const KEPT_SHARE = 1 / 4
+/** The lanes, in the order in which they are claimed from. */
+const LANES: readonly Lane[] = ['fresh', 'backlog', 'bulk']
+
+/** The share of the room that the other lanes leave to each lane, so that no lane starves. */
+const KEPT_SHARES: Readonly<Record<Lane, number>> = { fresh: 1 / 4, backlog: 1 / 4, bulk: 1 / 8 }
+
+/** With room for fewer requests than this, no lane has a share. Then the lanes take {@link TURNS}. */
+const MIN_SHARED = 4
+
+/** Which lane is claimed from first, in turn, while there is room for a few requests only. */
+const TURNS: readonly Lane[] = ['fresh', 'backlog', 'fresh', 'backlog', 'bulk']
 
 /** A claim waits until this share of the room is free, because many small claims cost more than one large claim. */
 const CLAIM_SHARE = 1 / 8
@@ -24,6 +33,8 @@ const PROBES: readonly Pick<Claim, 'lane' | 'isUntried'>[] = [
   { lane: 'fresh', isUntried: true },
   { lane: 'backlog', isUntried: true },
   { lane: 'backlog' },
+  { lane: 'bulk', isUntried: true },
+  { lane: 'bulk' },
 ]
 
 /** What is known of a lane of one destination. */
@@ -46,12 +57,13 @@ export class DestinationQueue {
   readonly #lanes: Record<Lane, LaneState> = {
     fresh: { coming: 0, underWay: 0, hasWaiting: true, hasMore: false, pollAt: 0 },
     backlog: { coming: 0, underWay: 0, hasWaiting: true, hasMore: false, pollAt: 0 },
+    bulk: { coming: 0, underWay: 0, hasWaiting: true, hasMore: false, pollAt: 0 },
   }
 
   /** Which of {@link PROBES} is next. */
   #nextProbe = 0
-  /** Whether the backlog is claimed from first while there is room for a few requests only. */
-  #isBacklogsTurn = false
+  /** Which of {@link TURNS} is next. */
+  #nextTurn = 0
 
   /** The URLs of its endpoints. */
   readonly urls: readonly string[]
@@ -89,8 +101,9 @@ export class DestinationQueue {
     const claims: Claim[] = []
     for (const lane of this.#order()) {
       const limit = this.#isToClaim(lane) ? Math.min(this.#room(lane), MAX_CLAIM) : 0
-      if (limit <= 0 || limit < this.#limit() * CLAIM_SHARE) continue
+      if (limit <= 0 || limit < Math.floor(this.#limit() * CLAIM_SHARE)) continue
       claims.push(this.#claim({ lane }, limit))
+      this.#endTurn(lane)
     }
     return claims
   }
@@ -105,8 +118,8 @@ export class DestinationQueue {
     const state = this.#lanes[lane]
     state.coming -= limit
     const isNoneUntried = isUntried === true && count === 0
-    // The backlog may still have what was tried before.
-    if (isNoneUntried && lane === 'backlog') state.pollAt = this.now()
+    // The lane may still have what was tried before.
+    if (isNoneUntried && lane !== 'fresh') state.pollAt = this.now()
     else state.hasWaiting = count === limit || state.hasMore
     return count === limit || isNoneUntried
   }
@@ -140,7 +153,7 @@ export class DestinationQueue {
 
   /** Whether a lane has something due that could be claimed once there is room. */
   get hasWaiting(): boolean {
-    return this.#lanes.fresh.hasWaiting || this.#lanes.backlog.hasWaiting
+    return LANES.some((lane) => this.#lanes[lane].hasWaiting)
   }
 
   #claim(what: Pick<Claim, 'lane' | 'isUntried'>, limit: number): Claim {
@@ -162,11 +175,16 @@ export class DestinationQueue {
     return []
   }
 
-  /** With room for a few requests, no share of it can be kept for a lane. Then the lanes take turns. */
-  #order(): readonly Lane[] {
-    if (this.#limit() * KEPT_SHARE >= 1) return ['fresh', 'backlog']
-    this.#isBacklogsTurn = !this.#isBacklogsTurn
-    return this.#isBacklogsTurn ? ['backlog', 'fresh'] : ['fresh', 'backlog']
+  /** The lanes in the order in which they are claimed from. */
+  #order(): Iterable<Lane> {
+    if (this.#limit() >= MIN_SHARED) return LANES
+    return new Set([...TURNS.slice(this.#nextTurn), ...TURNS])
+  }
+
+  /** A lane has used its turn. A lane that had nothing to claim loses none, because the search goes on from there. */
+  #endTurn(lane: Lane): void {
+    const turn = TURNS.indexOf(lane, this.#nextTurn)
+    this.#nextTurn = ((turn < 0 ? TURNS.indexOf(lane) : turn) + 1) % TURNS.length
   }
 
   #isToClaim(lane: Lane): boolean {
@@ -184,13 +202,30 @@ export class DestinationQueue {
     for (const endpoint of this.endpoints) {
       if (endpoint.isAvailable || isDown) room = Math.max(room, endpoint.room())
     }
-    room -= this.#lanes.fresh.coming + this.#lanes.backlog.coming
+    for (const other of LANES) room -= this.#lanes[other].coming
     if (room <= 0) return room
 
-    const other = this.#lanes[lane === 'fresh' ? 'backlog' : 'fresh']
-    if (lane === 'fresh' && !other.hasWaiting) return room
-    const kept = Math.floor(this.#limit() * KEPT_SHARE)
-    return room - Math.max(0, kept - other.coming - other.underWay)
+    let left = room
+    for (const other of LANES) if (this.#isKept(lane, other)) left -= this.#unused(other)
+    // The others left this lane its own share, so it keeps nothing of that for them.
+    return left === room ? room : Math.min(room, Math.max(left, this.#unused(lane)))
+  }
+
+  /**
+   * Whether a lane leaves another lane its share. An earlier lane gets it even if nothing waits there, because a message may
+   * come at any time.
+   */
+  #isKept(lane: Lane, other: Lane): boolean {
+    if (lane === other) return false
+    return LANES.indexOf(other) < LANES.indexOf(lane) || this.#isToClaim(other)
+  }
+
+  /** How much of its share a lane does not use now. */
+  #unused(lane: Lane): number {
+    const limit = this.#limit()
+    const share = limit < MIN_SHARED ? 0 : Math.max(1, Math.floor(limit * KEPT_SHARES[lane]))
+    const { coming, underWay } = this.#lanes[lane]
+    return Math.max(0, share - coming - underWay)
   }
 
   /** How many requests may be under way at the endpoint that takes the most. */

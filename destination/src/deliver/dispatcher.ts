@@ -1,6 +1,6 @@
 import type { Claim, Delivery, Lane } from '../model/delivery.js'
 import type { DispatchPort } from '../store/store.js'
-import { decide, isAnySent, type EndpointOutcome } from './decide.js'
+import { decide, isAnySent, retryLane, type EndpointOutcome } from './decide.js'
 import type { DestinationQueue } from './destination-queue.js'
 import { send } from './send.js'
 import type { Settler } from './settler.js'
@@ -85,9 +85,10 @@ export class Dispatcher {
     this.#claim()
   }
 
-  /** Where a new message for a destination starts. */
-  place(destination: string): Placement {
+  /** Where a new message for a destination starts. Bulk work always waits in its lane. */
+  place(destination: string, isBulk = false): Placement {
     const queue = this.#queues.get(destination)
+    if (isBulk) return { state: 'bulk', queue }
     if (!queue || this.#isStopped || this.parts.settler.isFailing) return { state: 'fresh', queue }
     return { state: queue.place(), queue }
   }
@@ -194,7 +195,8 @@ export class Dispatcher {
     const queue = this.#queues.get(delivery.destination)
     if (!queue) {
       const { id, attempt, refusedBy } = delivery
-      settler.add({ id, attempt, next: { state: 'backlog', delayMs: 0 }, refusedBy, log: [] })
+      const next = { state: retryLane(delivery), delayMs: 0 }
+      settler.add({ id, attempt, next, refusedBy, log: [] })
       return
     }
     const { signing, endpoints, urls } = queue
@@ -206,7 +208,7 @@ export class Dispatcher {
       const { next } = settlement
       settler.add(settlement)
       if (isAnySent(outcomes) || next.state === 'dead') events.attempted(delivery, outcomes, next)
-      if (next.state === 'backlog') queue.noteDue('backlog', next.delayMs)
+      if ('delayMs' in next) queue.noteDue(next.state, next.delayMs)
       queue.end(delivery.lane)
       this.#end(queue)
     })

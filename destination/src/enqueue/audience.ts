@@ -47,7 +47,7 @@ export function createSyncAudience(parts: AudienceParts): SyncAudience {
     const messagesOf = (isMember: boolean) =>
       destinations.map(({ name }) => messageFor(trait, isMember, timestamp, name))
     const wakeAll = (changes: number) => {
-      if (changes > 0) for (const { name } of destinations) dispatcher.wake(name, 'backlog')
+      if (changes > 0) for (const { name } of destinations) dispatcher.wake(name, 'bulk')
     }
 
     const sync = await store.beginSync(trait)

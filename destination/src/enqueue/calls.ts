@@ -8,12 +8,14 @@ import { webhookBody } from './webhook-body.js'
  * destinations. Calls that the source has sent before are not forwarded again.
  *
  * @param traceParent - The header `traceparent` as the client sent it.
+ * @param isBulk - Whether the calls are bulk work, which does not delay other messages.
  * @throws StoreError if the store is full or cannot write.
  */
 export type EnqueueCalls = (
   source: string,
   calls: Call[],
   traceParent: string | undefined,
+  isBulk: boolean,
 ) => Promise<void>
 
 /**
@@ -27,11 +29,10 @@ export function createEnqueueCalls(
   route: (source: string, call: Call) => Route,
   traceParentOf: (header: string | undefined) => string | undefined = () => undefined,
 ): EnqueueCalls {
-  return async (source, calls, header) => {
+  return async (source, calls, header, isBulk) => {
     const traceParent = traceParentOf(header)
-    await enqueue(
-      calls.flatMap((call) => deliveriesOf(call, route(source, call), source, traceParent)),
-    )
+    const shared = { source, traceParent, isBulk }
+    await enqueue(calls.flatMap((call) => deliveriesOf(call, route(source, call), shared)))
   }
 }
 
@@ -39,13 +40,12 @@ export function createEnqueueCalls(
 function deliveriesOf(
   call: Call,
   { to, reason }: Route,
-  source: string,
-  traceParent: string | undefined,
+  shared: Pick<Enqueued, 'source' | 'traceParent' | 'isBulk'>,
 ): Enqueued[] {
   const { type, messageId } = call
   const user = call.userId ?? call.anonymousId ?? ''
   const event = call.event ?? call.name
-  const common = { messageId, source, type, event, user, traceParent }
+  const common = { ...shared, messageId, type, event, user }
   if (reason !== undefined) return [{ ...common, destination: '', body: '', skipReason: reason }]
   const body = webhookBody(call)
   return to.map(({ name: destination }) => ({ ...common, destination, body }))

@@ -25,6 +25,8 @@ export interface EnqueueParts {
 export interface Enqueued extends DeliveryContent {
   /** The reason why the delivery is only stored for the log and never sent. Left out if it is sent. */
   skipReason?: string
+  /** Whether it is bulk work, which does not delay other messages. */
+  isBulk?: boolean
 }
 
 /**
@@ -39,8 +41,8 @@ export type Enqueue = (deliveries: Enqueued[]) => Promise<boolean[]>
 /** Creates {@link Enqueue}. */
 export function createEnqueue({ store, dispatcher, events, now }: EnqueueParts): Enqueue {
   return async (deliveries) => {
-    const placements = deliveries.map(({ destination, skipReason }) =>
-      skipReason === undefined ? dispatcher.place(destination) : undefined,
+    const placements = deliveries.map(({ destination, skipReason, isBulk }) =>
+      skipReason === undefined ? dispatcher.place(destination, isBulk) : undefined,
     )
     const placed = deliveries.map((delivery, i) => toNew(delivery, placements[i]))
     const startedAt = now()

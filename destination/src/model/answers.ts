@@ -185,7 +185,7 @@ export interface AttemptEvent {
   code: OutcomeCode
   status: number | null
   ms: number
-  next: Extract<State, 'done' | 'backlog' | 'dead'>
+  next: Extract<State, 'done' | 'backlog' | 'bulk' | 'dead'>
   nextInMs: number | null
   error: string | null
 }

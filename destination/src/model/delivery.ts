@@ -4,8 +4,8 @@ import type { OutcomeCode } from './outcome.js'
 /** Identifies a delivery within its store. */
 export type DeliveryId = number
 
-/** The two lanes in which deliveries wait. {@link Stats} says what each one holds. */
-export type Lane = 'fresh' | 'backlog'
+/** The lanes in which deliveries wait. {@link Stats} says what each one holds. */
+export type Lane = 'fresh' | 'backlog' | 'bulk'
 
 /** The state of a delivery; {@link Store} in `store/store.ts` has a drawing of them. */
 export type State = Lane | 'leased' | 'done' | 'dead' | 'skipped'
@@ -82,9 +82,11 @@ export interface Settlement {
   id: DeliveryId
   /** The number of the claim: {@link Delivery.attempt}. */
   attempt: number
-  /** `done`: delivered. `backlog`: there is another attempt after the delay. `dead`: given up for a reason. */
+  /** `done`: delivered. A lane: there is another attempt after the delay. `dead`: given up for a reason. */
   next:
-    { state: 'done' } | { state: 'backlog'; delayMs: number } | { state: 'dead'; reason: string }
+    | { state: 'done' }
+    | { state: 'backlog' | 'bulk'; delayMs: number }
+    | { state: 'dead'; reason: string }
   /** Replaces {@link Delivery.refusedBy}. */
   refusedBy: readonly string[]
   /** The outcome of each attempt. */
@@ -197,6 +199,8 @@ export interface Stats {
   fresh: number
   /** Messages that wait for a retry, or for the destination to recover. */
   backlog: number
+  /** Messages of bulk work that wait for an attempt: audiences, imports and replays. */
+  bulk: number
   /** Messages that are being sent. */
   leased: number
   /** Dead letters. */

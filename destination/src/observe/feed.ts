@@ -100,7 +100,7 @@ export class Feed implements Observer {
         status: outcome.status ?? null,
         ms: outcome.ms,
         next: next.state,
-        nextInMs: next.state === 'backlog' ? Math.round(next.delayMs) : null,
+        nextInMs: 'delayMs' in next ? Math.round(next.delayMs) : null,
         error: outcome.error ?? null,
       }))
     }

@@ -45,7 +45,7 @@ function logAttempts(
   outcomes: readonly EndpointOutcome[],
   next: Settlement['next'],
 ): void {
-  const nextInMs = next.state === 'backlog' ? Math.round(next.delayMs) : undefined
+  const nextInMs = 'delayMs' in next ? Math.round(next.delayMs) : undefined
   for (const { url, outcome } of outcomes) {
     const { code, status, error } = outcome
     const details = {

@@ -175,10 +175,11 @@ export class Metrics implements Observer {
     }
     gauge(
       'hookline_pending_messages',
-      'Messages that wait for an attempt (fresh, backlog) or are being sent (leased).',
-      ({ destination, fresh, backlog, leased }) => [
+      'Messages that wait for an attempt (fresh, backlog, bulk) or are being sent (leased).',
+      ({ destination, fresh, backlog, bulk, leased }) => [
         { labels: { destination, state: 'fresh' }, value: fresh },
         { labels: { destination, state: 'backlog' }, value: backlog },
+        { labels: { destination, state: 'bulk' }, value: bulk },
         { labels: { destination, state: 'leased' }, value: leased },
       ],
     )
@@ -268,7 +269,15 @@ export class Metrics implements Observer {
     const all = new Map<string, Stats>()
     for (const { destination } of this.sources.queues()) {
       const { name } = destination
-      all.set(name, { destination: name, fresh: 0, backlog: 0, leased: 0, dead: 0, oldestMs: 0 })
+      all.set(name, {
+        destination: name,
+        fresh: 0,
+        backlog: 0,
+        bulk: 0,
+        leased: 0,
+        dead: 0,
+        oldestMs: 0,
+      })
     }
     for (const stats of stored) all.set(stats.destination, stats)
     return [...all.values()]

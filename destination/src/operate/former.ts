@@ -26,12 +26,12 @@ export async function warnOfFormer(
   log: Log,
 ): Promise<void> {
   try {
-    for (const { name, fresh, backlog, leased, dead } of formerDestinations(
+    for (const { name, fresh, backlog, bulk, leased, dead } of formerDestinations(
       await store.stats(),
       settings,
     )) {
       log.warn(
-        { destination: name, waiting: fresh + backlog + leased, dead },
+        { destination: name, waiting: fresh + backlog + bulk + leased, dead },
         'messages wait for a destination that the settings do not have: put it back under this name to send them ' +
           '("sources": [] if it is to get no more calls), or they become dead letters after the retention',
       )

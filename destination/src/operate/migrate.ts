@@ -128,6 +128,6 @@ function comparable(copy: Copy): Copy {
 
 function hasGoneOn(mine: Copy, theirs: Copy): boolean {
   if (theirs.attempt > mine.attempt || theirs.replayedAt !== mine.replayedAt) return true
-  const wasWaiting = ['fresh', 'backlog', 'leased'].includes(mine.state)
+  const wasWaiting = ['fresh', 'backlog', 'bulk', 'leased'].includes(mine.state)
   return wasWaiting && (theirs.state === 'done' || theirs.attempt >= mine.attempt)
 }

@@ -8,8 +8,9 @@ type Given = Readonly<Record<string, unknown>>
 const STATES: Readonly<Record<string, readonly State[]>> = {
   fresh: ['fresh'],
   backlog: ['backlog'],
+  bulk: ['bulk'],
   leased: ['leased'],
-  waiting: ['fresh', 'backlog', 'leased'],
+  waiting: ['fresh', 'backlog', 'bulk', 'leased'],
   done: ['done'],
   dead: ['dead'],
   skipped: ['skipped'],

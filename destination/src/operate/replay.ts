@@ -4,7 +4,7 @@ import { parseBody } from '../http/json-body.js'
 import { ignoreContentType, readBody } from '../http/read-body.js'
 import type { Replayed } from '../model/answers.js'
 import type { DeliveryId, State } from '../model/delivery.js'
-import type { MaintainPort, ReadPort } from '../store/store.js'
+import type { MaintainPort, ReadPort, ReplayLane } from '../store/store.js'
 import { readReplay, type ReplayParameters } from './parameters.js'
 
 /** Deliveries that are replayed at once. */
@@ -49,6 +49,7 @@ async function replay(
 ): Promise<Replayed> {
   const states: State[] = force ? ['dead', 'done'] : ['dead']
   const counts = new Map<string, number>()
+  const lane = laneOf(which)
   let matched = 0
   let replayed = 0
   const found =
@@ -56,16 +57,22 @@ async function replay(
   for await (const matches of found) {
     if (isOver()) break
     matched += matches.length
-    const ids = dryRun ? [] : await store.replay(idsOf(matches), force)
+    const ids = dryRun ? [] : await store.replay(idsOf(matches), force, lane)
     replayed += ids.length
     const done = new Set(dryRun ? idsOf(matches) : ids)
     for (const { id, destination } of matches) {
       if (done.has(id)) counts.set(destination, (counts.get(destination) ?? 0) + 1)
     }
-    if (!dryRun) for (const name of counts.keys()) dispatcher.wake(name, 'backlog')
+    if (!dryRun) for (const name of counts.keys()) dispatcher.wake(name, lane)
   }
   const byDestination = Array.from(counts, ([name, count]) => ({ name, count }))
   return { matched, replayed, byDestination, dryRun }
+}
+
+/** A replay of a single message is not bulk work: somebody waits for it. */
+function laneOf(which: ReplayParameters['which']): ReplayLane {
+  const isOne = 'ids' in which ? which.ids.length === 1 : which.filter.messageId !== undefined
+  return isOne ? 'backlog' : 'bulk'
 }
 
 function idsOf(matches: readonly Match[]): DeliveryId[] {

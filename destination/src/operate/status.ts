@@ -42,7 +42,7 @@ export async function statusOf(
   }
 }
 
-const NONE: MessageCounts = { fresh: 0, backlog: 0, leased: 0, dead: 0, oldestMs: 0 }
+const NONE: MessageCounts = { fresh: 0, backlog: 0, bulk: 0, leased: 0, dead: 0, oldestMs: 0 }
 
 function statusOfDestination(
   { name, enabled, sources, webhooks }: Destination,

@@ -18,6 +18,6 @@ export function memberDelivery(user: string, message: MemberMessage, now: number
     type: 'identify',
     user,
     body: before + JSON.stringify(user) + after,
-    state: 'backlog',
+    state: 'bulk',
   }
 }

@@ -1,11 +1,7 @@
-import type { State } from '../model/delivery.js'
+import type { Lane, State } from '../model/delivery.js'
 
-/**
- * The states of deliveries, each at the index that both databases store for it. Never change the order: existing
- * stores have these numbers in their rows.
- */
-const STATES: readonly State[] = ['fresh', 'backlog', 'leased', 'dead', 'done', 'skipped']
-
+/** Bulk work. It is below the others, so that all numbers up to {@link BACKLOG} are lanes, and the indexes contain it. */
+export const BULK = -1
 export const FRESH = 0
 export const BACKLOG = 1
 export const LEASED = 2
@@ -17,13 +13,29 @@ export const DEAD = 3
 export const DONE = 4
 export const SKIPPED = 5
 
+/** The numbers that both databases store. Never change one: existing stores have these numbers in their rows. */
+const NUMBERS: Readonly<Record<State, number>> = {
+  bulk: BULK,
+  fresh: FRESH,
+  backlog: BACKLOG,
+  leased: LEASED,
+  dead: DEAD,
+  done: DONE,
+  skipped: SKIPPED,
+}
+
+const STATES = new Map(Object.entries(NUMBERS).map(([state, number]) => [number, state as State]))
+
+/** The states in which deliveries wait. */
+export const LANES: readonly Lane[] = ['fresh', 'backlog', 'bulk']
+
 /** The number that is stored for a state. */
 export function stateNumber(state: State): number {
-  return STATES.indexOf(state)
+  return NUMBERS[state]
 }
 
 /** The state for a stored number. */
 export function stateOf(number: number): State {
-  // The cast holds: only indexes of STATES are written.
-  return STATES[number] as State
+  // The cast holds: only these numbers are written.
+  return STATES.get(number) as State
 }

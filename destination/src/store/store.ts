@@ -15,16 +15,18 @@ import type {
 /**
  * Keeps the deliveries. A delivery is one message on its way to one destination.
  *
- *     put ──► fresh ───┐                  ┌──► done
- *       ├───► backlog ─┴─ claim ► leased ─┼──► dead
- *       │        ▲                  │     │
- *       │        └──── settle ──────│─────┘
- *       ├───────────────────────────┘
+ *     put ──► fresh ──────────┐                  ┌──► done
+ *       ├───► backlog or bulk ┴─ claim ► leased ─┼──► dead
+ *       │        ▲                         │     │
+ *       │        └──── settle ─────────────│─────┘
+ *       ├──────────────────────────────────┘
  *       └───► skipped
  *
- * `fresh` and `backlog` are the two lanes. Fresh deliveries arrived while their destination was healthy. The backlog
- * has all others: retries, and deliveries that arrived while the destination was down. A lease ends after {@link
- * LEASE_MS}: then the delivery is due again in the backlog, so that nothing is lost with a worker that died.
+ * `fresh`, `backlog` and `bulk` are the lanes. Fresh deliveries arrived while their destination was healthy. The bulk
+ * lane has the messages of audiences, imports and replays, and their retries. The backlog has all others: retries, and
+ * deliveries that arrived while the destination was down. A lease ends after {@link LEASE_MS}: then the delivery is due
+ * again in the backlog, so that nothing is lost with a worker that died. This holds for bulk work too: at most as many
+ * deliveries as the worker had leased leave the bulk lane.
  *
  * Callers pass only durations, never times. The store applies its own clock, so that a worker whose clock is wrong does
  * no harm.
@@ -145,10 +147,11 @@ export interface MaintainPort {
    * repeated.
    *
    * @param withDone - Whether delivered messages are replayed too.
+   * @param lane - Where they wait; by default `backlog`.
    * @returns the ids of the deliveries that were replayed.
    * @throws StoreError if the store can't write; nothing is replayed then.
    */
-  replay(ids: readonly DeliveryId[], withDone: boolean): Promise<DeliveryId[]>
+  replay(ids: readonly DeliveryId[], withDone: boolean, lane?: ReplayLane): Promise<DeliveryId[]>
 
   /**
    * Deletes settled deliveries that are older than the retention, and makes dead letters of older ones that still wait.
@@ -192,6 +195,9 @@ export interface MaintainPort {
   /** This store's own versions of deliveries from another store; `undefined` for those that it does not have. */
   copiesOf(copies: Copy[]): Promise<(Copy | undefined)[]>
 }
+
+/** The lane of a replay. A single message does not wait behind bulk work. */
+export type ReplayLane = Exclude<Lane, 'fresh'>
 
 /** One list of an audience's members while it arrives. Each newer sync of an audience has a higher number. */
 export interface Sync {

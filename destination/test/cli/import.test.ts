@@ -1,4 +1,7 @@
+import { once } from 'node:events'
 import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { describe, test } from 'vitest'
 import { toCall } from '../../src/cli/import/call.js'
@@ -31,6 +34,19 @@ const progressOf = (folder: string) =>
   JSON.parse(readFileSync(join(folder, 'history.ndjson.progress'), 'utf8')) as { line: number }
 
 describe('import', { concurrent: true }, () => {
+  test('says to the collector that its calls are bulk work', async ({ expect }) => {
+    const lanes: unknown[] = []
+    await using collector = createServer((request, response) => {
+      lanes.push(request.headers['x-lane'])
+      response.end('{"success":true}')
+    }).listen(0, '127.0.0.1')
+    await once(collector, 'listening')
+    const { port } = collector.address() as AddressInfo
+    const args = ['import', 'history.ndjson', '--to', `http://127.0.0.1:${port}`]
+    expect(await run(args, { folder: folderOf(3, 0) })).toMatchObject({ code: 0 })
+    expect(lanes).toEqual(['bulk'])
+  })
+
   test('killed in the middle goes on there, and each line is stored once', async ({ expect }) => {
     const folder = folderOf(6_000, 4_321)
     const serving = start(['serve', '--no-pretty'], { folder })

@@ -47,6 +47,21 @@ function raw(
   ])
 }
 
+test.each([
+  ['bulk', true],
+  ['fast', false],
+  [undefined, false],
+])('the header X-Lane: %s makes calls bulk work: %s', async (lane, expected) => {
+  const given: unknown[] = []
+  const started = await startCollector({
+    enqueueCalls: (_source, _calls, _traceParent, isBulk) =>
+      Promise.resolve(void given.push(isBulk)),
+  })
+  const response = await post(started, batch, lane === undefined ? {} : { 'X-Lane': lane })
+  expect(response.status).toBe(200)
+  expect(given).toEqual([expected])
+})
+
 /** A promise, and the function that resolves it. */
 function gate() {
   const settle: { open?: () => void } = {}

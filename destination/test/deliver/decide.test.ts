@@ -2,7 +2,8 @@ import { describe, expect, test } from 'vitest'
 import type { Outcome, OutcomeCode, Verdict } from '../../src/model/outcome.js'
 import { decide } from '../../src/deliver/decide.js'
 import { WINDOW_MS } from '../../src/deliver/schedule.js'
-import type { Delivery } from '../../src/model/delivery.js'
+import type { Delivery, Lane } from '../../src/model/delivery.js'
+import { LANES } from '../../src/store/states.js'
 
 const A = 'https://a.example.com/hook'
 const B = 'https://b.example.com/hook'
@@ -48,6 +49,14 @@ const settle = (
   )
 
 describe('what is next for a delivery', () => {
+  test.each(['server_error', 'endpoint_down'] as const)(
+    'bulk work waits in its own lane after %s, and others in the backlog',
+    (code) => {
+      const laneAfter = (lane: Lane) => settle({ [A]: outcome(code) }, { lane }, [A]).next.state
+      expect(LANES.map(laneAfter)).toEqual(['backlog', 'backlog', 'bulk'])
+    },
+  )
+
   test.each<[string, Record<string, Outcome>, Partial<Delivery>, object, string[]]>([
     ['one success ends it', { [A]: outcome('delivered') }, {}, { state: 'done' }, []],
     [

@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest'
+import { LANES } from '../../src/store/states.js'
 import type { Outcome, OutcomeCode } from '../../src/model/outcome.js'
 import { Breaker } from '../../src/deliver/breaker.js'
 import { EndpointQueue } from '../../src/deliver/endpoint-queue.js'
@@ -53,7 +54,7 @@ function setUp(...caps: number[]) {
   }
   /** Ends the first claims, which look for deliveries of an earlier process, without any deliveries. */
   const lookOnce = () => {
-    for (let lane = 0; lane < 2; lane++) {
+    for (let lane = 0; lane < 3; lane++) {
       for (const claim of queue.claims()) queue.claimed(claim, 0)
     }
   }
@@ -110,11 +111,12 @@ describe('a new message', () => {
 })
 
 describe('claims', () => {
-  test('fill the room, and both lanes have a share of it', () => {
+  test('fill the room, and each lane has a share of it', () => {
     const { queue } = setUp(8)
     expect(queue.claims()).toEqual([
-      { destination: 'crm', lane: 'fresh', limit: 6 },
+      { destination: 'crm', lane: 'fresh', limit: 5 },
       { destination: 'crm', lane: 'backlog', limit: 2 },
+      { destination: 'crm', lane: 'bulk', limit: 1 },
     ])
   })
 
@@ -123,6 +125,25 @@ describe('claims', () => {
     lookOnce()
     queue.noteDue('backlog', 0)
     expect(queue.claims()).toEqual([{ destination: 'crm', lane: 'backlog', limit: 6 }])
+  })
+
+  test('of bulk work leave a share to each other lane, although nothing waits there', () => {
+    const { queue, lookOnce } = setUp(8)
+    lookOnce()
+    queue.noteDue('bulk', 0)
+    expect(queue.claims()).toEqual([{ destination: 'crm', lane: 'bulk', limit: 4 }])
+  })
+
+  test('leave a retry its share when it becomes due, although fresh messages fill the room', () => {
+    const { queue, lookOnce, wait } = setUp(8)
+    lookOnce()
+    queue.noteDue('backlog', 300)
+    wait(300)
+    queue.noteDue('fresh', 0)
+    expect(queue.claims()).toEqual([
+      { destination: 'crm', lane: 'fresh', limit: 6 },
+      { destination: 'crm', lane: 'backlog', limit: 2 },
+    ])
   })
 
   test('are not made twice for the same room', () => {
@@ -158,7 +179,7 @@ describe('claims', () => {
     wait(999)
     expect(queue.claims()).toEqual([])
     wait(1)
-    expect(queue.claims().map(({ lane }) => lane)).toEqual(['fresh'])
+    expect(queue.claims().map(({ lane }) => lane)).toEqual(['fresh', 'backlog', 'bulk'])
   })
 
   test('of a destination that is down are one, when a probe is due', () => {
@@ -177,7 +198,7 @@ describe('claims', () => {
     const { queue, fail, wait } = setUp(64)
     fail(0)
     const probes: string[] = []
-    for (let i = 0; i < 6; i++) {
+    for (let i = 0; i < 8; i++) {
       wait(30_000)
       for (const claim of queue.claims()) {
         probes.push(`${claim.lane}${claim.isUntried ? ', untried' : ''}`)
@@ -189,6 +210,8 @@ describe('claims', () => {
       'fresh, untried',
       'backlog, untried',
       'backlog',
+      'bulk, untried',
+      'bulk',
       'backlog, untried',
       'fresh, untried',
     ])
@@ -203,22 +226,28 @@ describe('claims', () => {
       claimed.push(`${claim.lane}${claim.isUntried ? ', untried' : ''}`)
       queue.claimed(claim, 0)
     }
-    expect(claimed).toEqual(['backlog, untried', 'fresh, untried', 'backlog, untried', 'backlog'])
+    expect(claimed).toEqual([
+      'backlog, untried',
+      'fresh, untried',
+      'backlog, untried',
+      'backlog',
+      'bulk, untried',
+      'bulk',
+    ])
   })
 
   test('take turns between the lanes while there is room for a few only', () => {
     const { queue, lookOnce } = setUp(2)
     lookOnce()
     const lanes: unknown[] = []
-    for (let i = 0; i < 4; i++) {
-      queue.noteDue('fresh', 0)
-      queue.noteDue('backlog', 0)
+    for (let i = 0; i < 6; i++) {
+      for (const lane of LANES) queue.noteDue(lane, 0)
       for (const claim of queue.claims()) {
         lanes.push(claim.lane)
         queue.claimed(claim, claim.limit)
       }
     }
-    expect(lanes).toEqual(['backlog', 'fresh', 'backlog', 'fresh'])
+    expect(lanes).toEqual(['fresh', 'backlog', 'fresh', 'backlog', 'bulk', 'fresh'])
   })
 
   test('wait for an eighth of the room, as one claim of many is cheap', () => {

@@ -225,3 +225,114 @@ describe('an endpoint that takes a number of requests per second, and answers th
     expect(waiting).toBeLessThan(40)
   })
 })
+
+describe('bulk work', () => {
+  const isBulk = (message: string) => message.startsWith('bulk')
+
+  /** How long after its time a message may be sent, whatever the amount of bulk work, apart from requests under way. */
+  const LATE_BY_MS = 1_000
+
+  /** An endpoint that takes each message, some of them only at the second attempt. */
+  function failingOnce(latencyMs: number, isToFail: (message: string) => boolean): Behaviour {
+    const failed = new Set<string>()
+    return (message) => {
+      const fails = isToFail(message) && !failed.has(message)
+      failed.add(message)
+      return { code: fails ? 'server_error' : 'delivered', afterMs: latencyMs }
+    }
+  }
+
+  /** The requests for a message, in order. */
+  const requestsFor = (requests: readonly { message: string; at: number }[], wanted: string) =>
+    requests.filter(({ message }) => message === wanted).map(({ at }) => at)
+
+  test('does not delay a retry', async () => {
+    const behave = failingOnce(100, (message) => message === 'message')
+    const world = createWorld([{ settings: endpointOf(8), behave }], randomFrom(1))
+    for (let i = 0; i < 3_000; i++) world.arrive(`bulk ${i}`, true)
+    await world.pass(1_000)
+    world.arrive('message')
+    await world.pass(10_000)
+    await world.close()
+    const [first = 0, second = Infinity] = requestsFor(world.requests, 'message')
+    expect(first).toBeLessThan(1_000 + LATE_BY_MS)
+    expect(second - first).toBeLessThan(100 + 2_400 + LATE_BY_MS)
+  })
+
+  /** A destination that gets bulk work, and messages of which some fail once, at a share of what the endpoint can take. */
+  async function play(given: {
+    bulk: number
+    load: number
+    failing: number
+    concurrency: number
+    latencyMs: number
+    seed: number
+  }) {
+    const { bulk, load, failing, concurrency, latencyMs, seed } = given
+    const random = randomFrom(seed)
+    const fails = new Map<string, boolean>()
+    const isToFail = (message: string) => {
+      if (!fails.has(message)) fails.set(message, random() < failing)
+      return fails.get(message) ?? false
+    }
+    const behave = failingOnce(latencyMs, isToFail)
+    const world = createWorld([{ settings: endpointOf(concurrency), behave }], random)
+    await world.pass(250)
+    for (let i = 0; i < bulk; i++) world.arrive(`bulk ${i}`, true)
+    const everyMs = latencyMs / concurrency / load
+    for (let at = 0, n = 0; at < 20_000; at += 50) {
+      for (; n * everyMs < at; n++) world.arrive(`message ${n}`)
+      await world.pass(50)
+    }
+    const bulkSent = world.requests.filter(({ message }) => isBulk(message)).length
+    await world.pass(10_000)
+    await world.close()
+    const late = world.rows
+      .filter(({ message }) => !isBulk(message))
+      .filter(({ message, arrivedAt }) => {
+        const [first = Infinity, second = Infinity] = requestsFor(world.requests, message)
+        const retryMs = isToFail(message) ? second - first - latencyMs - 2_400 : 0
+        return Math.max(first - arrivedAt, retryMs) > LATE_BY_MS + 3 * latencyMs
+      })
+    return { late: late.length, bulkSent }
+  }
+
+  const givens = {
+    bulk: fc.constantFrom(0, 500, 1_500),
+    concurrency: fc.constantFrom(1, 2, 3, 4, 6, 12, 32),
+    latencyMs: fc.integer({ min: 50, max: 500 }),
+    seed: fc.integer({ min: 0 }),
+  }
+
+  test('at random delays no other message beyond a bound that does not depend on its amount', async () => {
+    await fc.assert(
+      fc.asyncProperty(
+        fc.record({
+          ...givens,
+          load: fc.constantFrom(0.05, 0.2, 0.4),
+          failing: fc.constantFrom(0, 0.05),
+        }),
+        async (given) => {
+          const { late } = await play(given)
+          expect(late).toBe(0)
+        },
+      ),
+      ROUNDS,
+    )
+  })
+
+  test('at random gets its share while more messages arrive than an endpoint takes', async () => {
+    await fc.assert(
+      fc.asyncProperty(
+        fc.record({ ...givens, bulk: fc.constant(1_500), load: fc.constantFrom(1.2, 2) }),
+        async (given) => {
+          const { concurrency, latencyMs } = given
+          const { bulkSent } = await play({ ...given, failing: 0 })
+          const capacity = (20_000 / latencyMs) * concurrency
+          expect(bulkSent).toBeGreaterThanOrEqual(Math.min(1_500, Math.floor(capacity / 32)))
+        },
+      ),
+      ROUNDS,
+    )
+  })
+})

@@ -82,7 +82,7 @@ export function createWorld(
     if (!row) throw new Error(`no delivery ${id}`)
     row.state = next.state
     if (next.state === 'done') row.doneAt = now() - startedAt
-    if (next.state !== 'backlog') return
+    if (!('delayMs' in next)) return
     row.dueAt = now() + next.delayMs
     waiting.add(row)
   }
@@ -132,8 +132,8 @@ export function createWorld(
     rows,
     requests,
     /** A call arrives. */
-    arrive: (message: string) => {
-      const placement = dispatcher.place('crm')
+    arrive: (message: string, isBulk = false) => {
+      const placement = dispatcher.place('crm', isBulk)
       const { state } = placement
       const lane = state === 'leased' ? 'fresh' : state
       const row: Row = {

@@ -52,6 +52,7 @@ describe('the metrics', () => {
       'hookline_messages_total{destination="ill",result="delivered"}': 0,
       'hookline_pending_messages{destination="ill",state="backlog"}': 2,
       'hookline_pending_messages{destination="well",state="backlog"}': 0,
+      'hookline_pending_messages{destination="well",state="bulk"}': 0,
       'hookline_oldest_pending_age_seconds{destination="well"}': 0,
       'hookline_dead_letters{destination="ill"}': 0,
       hookline_store_up: 1,

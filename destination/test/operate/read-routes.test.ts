@@ -6,6 +6,7 @@ import type { RunningDestination } from '../../src/destination.js'
 import type { Settings } from '../../src/settings/settings.js'
 import {
   ADMIN_TOKEN,
+  KEY,
   destination,
   endpoint,
   post,
@@ -228,6 +229,7 @@ test('the status tells of sources, destinations, endpoints and breakers', async 
         sources: ['web'],
         fresh: 0,
         backlog: 0,
+        bulk: 0,
         leased: 0,
         dead: 0,
         oldestMs: 0,
@@ -377,6 +379,31 @@ describe('a replay', () => {
       replayed: 1,
     })
     await has(destination, 'done', 3)
+  })
+
+  test('of one message is a retry, and of several is bulk work, as are audiences and calls that say so', async () => {
+    const { destination } = await running([400, 400, 400, 503])
+    await post(destination, [track('a'), track('b'), track('c')])
+    const { deliveries } = await has(destination, 'dead', 3)
+    const [first, ...others] = deliveries.map(({ id }) => id)
+    await ask(destination, '/replay', { body: { ids: [first] } })
+    await has(destination, 'backlog', 1)
+    await ask(destination, '/replay', { body: { ids: others } })
+    await has(destination, 'bulk', 2)
+    await fetch(`${destination.adminUrl}/v1/audiences/vip`, {
+      method: 'PUT',
+      headers: BEARER,
+      body: '["u1","u2"]',
+    })
+    await has(destination, 'bulk', 4)
+    await fetch(`${destination.url}/v1/batch`, {
+      method: 'POST',
+      headers: { authorization: `Basic ${btoa(`${KEY}:`)}`, 'x-lane': 'bulk' },
+      body: JSON.stringify({ batch: [track('d')] }),
+    })
+    await has(destination, 'bulk', 5)
+    const { body } = await ask(destination, '/status')
+    expect(body).toMatchObject({ destinations: [{ backlog: 1, bulk: 5, dead: 0 }] })
   })
 
   test('by ids or message takes what has arrived only by force', async () => {

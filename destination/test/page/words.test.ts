@@ -41,6 +41,7 @@ const crm = (changes: Partial<DestinationStatus> = {}): DestinationStatus => ({
   sources: ['web'],
   fresh: 0,
   backlog: 0,
+  bulk: 0,
   leased: 0,
   dead: 0,
   oldestMs: 0,
@@ -173,7 +174,7 @@ test('a call that is close to its deadline is reported with the time that is lef
 })
 
 test('what is kept for a destination that the settings no longer have is reported', () => {
-  const none = { fresh: 0, backlog: 0, leased: 0, dead: 0, oldestMs: 0 }
+  const none = { fresh: 0, backlog: 0, bulk: 0, leased: 0, dead: 0, oldestMs: 0 }
   const former = [
     { ...none, name: 'waits', fresh: 1, backlog: 2, dead: 1 },
     { ...none, name: 'dead', dead: 2 },

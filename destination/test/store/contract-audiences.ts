@@ -28,6 +28,7 @@ export function audiencesContract(name: string, make: () => Promise<Subject>): v
       await store.claim([
         { destination, lane: 'fresh', limit: 10_000 },
         { destination, lane: 'backlog', limit: 10_000 },
+        { destination, lane: 'bulk', limit: 10_000 },
       ])
 
     const bodies = async (destination = 'crm') =>
@@ -108,7 +109,7 @@ export function audiencesContract(name: string, make: () => Promise<Subject>): v
         await store.join(sync, ['a'], [message('crm'), message('mail')])
         const [crm] = await claimAll('crm')
         const [mail] = await claimAll('mail')
-        expect(crm).toMatchObject({ source: 'audience:vip', type: 'identify', lane: 'backlog' })
+        expect(crm).toMatchObject({ source: 'audience:vip', type: 'identify', lane: 'bulk' })
         expect(mail?.body).toBe(crm?.body)
         expect(await store.trace(crm?.messageId ?? '')).toMatchObject([{ user: 'a' }])
       })
@@ -169,7 +170,7 @@ export function audiencesContract(name: string, make: () => Promise<Subject>): v
 
     describe('a user', () => {
       test('is purged: messages in every state, their attempts, and memberships', async () => {
-        const messages = ['fresh', 'backlog', 'leased', 'skipped'] as const
+        const messages = ['fresh', 'backlog', 'bulk', 'leased', 'skipped'] as const
         await store.put(messages.map((state) => newDelivery({ state, messageId: state })))
         await store.put([newDelivery({ messageId: 'dead', destination: 'mail' })])
         const [dead] = await claimAll('mail')
@@ -187,8 +188,8 @@ export function audiencesContract(name: string, make: () => Promise<Subject>): v
         await store.settle([settlement(dead, { state: 'dead', reason: 'no' }, { log })])
         await list(['ann', 'ben'])
         expect(await store.hasUser('ann')).toBe(true)
-        // Five messages, a membership, and the message about the membership.
-        expect(await purge('ann')).toBe(7)
+        // Six messages, a membership, and the message about the membership.
+        expect(await purge('ann')).toBe(8)
         expect(await store.hasUser('ann')).toBe(false)
         for (const messageId of [...messages, 'dead']) {
           expect(await store.trace(messageId), messageId).toEqual([])

@@ -4,6 +4,7 @@ import type {
   Delivery,
   DeliveryId,
   Filter,
+  Lane,
   NewDelivery,
   Settlement,
   State,
@@ -55,7 +56,7 @@ export function searchContract(name: string, make: () => Promise<Subject>): void
   const died = (changes: Partial<NewDelivery> = {}): Promise<DeliveryId> =>
     settled(changes, { state: 'dead', reason: 'refused' }, [FAILED])
 
-  const claim = (lane: 'fresh' | 'backlog' = 'backlog', limit = 10): Promise<Delivery[]> =>
+  const claim = (lane: Lane = 'backlog', limit = 10): Promise<Delivery[]> =>
     store.claim([{ destination: 'crm', lane, limit }])
 
   /** Everything that a search finds in all its slices. */
@@ -166,6 +167,15 @@ export function searchContract(name: string, make: () => Promise<Subject>): void
     })
 
     describe('replay', () => {
+      test('leaves dead letters in the lane that is named', async () => {
+        const id = await died()
+        const arrived = await settled({}, { state: 'done' })
+        expect(await store.replay([id, arrived], true, 'bulk')).toHaveLength(2)
+        expect(await store.stats()).toMatchObject([{ bulk: 2, backlog: 0, dead: 0 }])
+        expect(await claim('backlog')).toEqual([])
+        expect(await claim('bulk')).toMatchObject([{ lane: 'bulk' }, { lane: 'bulk' }])
+      })
+
       test('makes a dead letter due at once, in a window of its own, for all endpoints', async () => {
         const id = await put({ state: 'leased', messageId: 'm', body: '{"a":1}' })
         const refusedBy = ['https://b.example.com/']

@@ -1,5 +1,12 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
-import type { AttemptLog, Delivery, NewDelivery, Settlement } from '../../src/model/delivery.js'
+import {
+  type AttemptLog,
+  type Delivery,
+  type Lane,
+  type NewDelivery,
+  type Settlement,
+} from '../../src/model/delivery.js'
+import { LANES } from '../../src/store/states.js'
 import { LEASE_MS, type Store } from '../../src/store/store.js'
 
 /** A store under test, with a clock that the test moves. */
@@ -94,10 +101,10 @@ export function storeContract(name: string, make: () => Promise<Subject>): void 
       return id as number
     }
 
-    const claim = (lane: 'fresh' | 'backlog', limit = 10, destination = 'crm') =>
+    const claim = (lane: Lane, limit = 10, destination = 'crm') =>
       store.claim([{ destination, lane, limit }])
 
-    const claimOne = async (lane: 'fresh' | 'backlog' = 'fresh'): Promise<Delivery> => {
+    const claimOne = async (lane: Lane = 'fresh'): Promise<Delivery> => {
       const [delivery, ...others] = await claim(lane)
       expect(others).toEqual([])
       expect(delivery).toBeDefined()
@@ -249,18 +256,15 @@ export function storeContract(name: string, make: () => Promise<Subject>): void 
         expect(new Set(ids).size).toBe(20)
       })
 
-      test.each(['fresh', 'backlog'] as const)(
-        'gives the longest due of %s first',
-        async (lane) => {
-          const ids: number[] = []
-          for (let n = 0; n < 3; n++) {
-            ids.push(await put({ state: lane }))
-            subject.advance(10)
-          }
-          expect(idsOf(await claim(lane, 2))).toEqual(ids.slice(0, 2))
-          expect(idsOf(await claim(lane, 2))).toEqual(ids.slice(2))
-        },
-      )
+      test.each(LANES)('gives the longest due of %s first', async (lane) => {
+        const ids: number[] = []
+        for (let n = 0; n < 3; n++) {
+          ids.push(await put({ state: lane }))
+          subject.advance(10)
+        }
+        expect(idsOf(await claim(lane, 2))).toEqual(ids.slice(0, 2))
+        expect(idsOf(await claim(lane, 2))).toEqual(ids.slice(2))
+      })
 
       test('what is due at the same time comes in the order in which it was put', async () => {
         const ids = await store.put(Array.from({ length: 50 }, () => newDelivery()))
@@ -299,6 +303,16 @@ export function storeContract(name: string, make: () => Promise<Subject>): void 
           expect(idsOf(await claim('backlog'))).toEqual([tried])
         })
 
+        test('takes them from the bulk lane, too', async () => {
+          const tried = await put({ state: 'bulk' })
+          const [delivery] = await claim('bulk')
+          const untried = await put({ state: 'bulk' })
+          await store.settle([settlement(delivery as Delivery, { state: 'bulk', delayMs: 0 })])
+          const probe = { destination: 'crm', lane: 'bulk', limit: 2, isUntried: true } as const
+          expect(idsOf(await store.claim([probe]))).toEqual([untried])
+          expect(idsOf(await claim('bulk'))).toEqual([tried])
+        })
+
         test('leases it: nobody else gets it, and it settles', async () => {
           await put({ state: 'backlog' })
           const [delivery] = await claimUntried()
@@ -333,8 +347,10 @@ export function storeContract(name: string, make: () => Promise<Subject>): void 
       test('keeps lanes and destinations apart', async () => {
         const fresh = await put()
         const backlog = await put({ state: 'backlog' })
+        const bulk = await put({ state: 'bulk' })
         const other = await put({ destination: 'mail' })
         expect(idsOf(await claim('backlog'))).toEqual([backlog])
+        expect(await claim('bulk')).toMatchObject([{ id: bulk, lane: 'bulk', attempt: 1 }])
         expect(idsOf(await claim('fresh', 10, 'mail'))).toEqual([other])
         expect(idsOf(await claim('fresh'))).toEqual([fresh])
         expect(await claim('fresh', 10, 'nobody')).toEqual([])
@@ -368,18 +384,34 @@ export function storeContract(name: string, make: () => Promise<Subject>): void 
         expect(await claimOne('backlog')).toMatchObject({ attempt: 2, sinceFirstMs: 5_000 })
       })
 
-      test('a lease that ran out makes the delivery due in the backlog, for another attempt', async () => {
-        const id = await put()
-        await claimOne()
-        subject.advance(LEASE_MS)
-        expect(await claim('fresh')).toEqual([])
-        expect(await claimOne('backlog')).toMatchObject({
-          id,
-          attempt: 2,
-          lane: 'backlog',
-          sinceFirstMs: LEASE_MS,
-        })
+      test('bulk work that failed stays bulk work, and is due after its delay', async () => {
+        await put({ messageId: 'm', state: 'bulk' })
+        const delivery = await claimOne('bulk')
+        await store.settle([settlement(delivery, { state: 'bulk', delayMs: 5_000 })])
+        const dueAt = subject.now() + 5_000
+        expect(await store.trace('m')).toMatchObject([{ state: 'bulk', dueAt }])
+        expect(await claim('bulk')).toEqual([])
+        subject.advance(5_000)
+        expect(await claim('backlog')).toEqual([])
+        expect(await claimOne('bulk')).toMatchObject({ attempt: 2, lane: 'bulk' })
       })
+
+      test.each(LANES)(
+        'a lease of %s that ran out makes the delivery due in the backlog',
+        async (lane) => {
+          const id = await put({ state: lane })
+          await claimOne(lane)
+          subject.advance(LEASE_MS)
+          expect(await claim('fresh')).toEqual([])
+          expect(await claim('bulk')).toEqual([])
+          expect(await claimOne('backlog')).toMatchObject({
+            id,
+            attempt: 2,
+            lane: 'backlog',
+            sinceFirstMs: LEASE_MS,
+          })
+        },
+      )
 
       test('leases that ran out take their place among the backlog by the time they were due', async () => {
         const lapsed = await put({ state: 'leased' })
@@ -517,6 +549,7 @@ export function storeContract(name: string, make: () => Promise<Subject>): void 
         ['done', { state: 'done' }],
         ['dead', { state: 'dead', reason: 'late' }],
         ['backlog', { state: 'backlog', delayMs: 60_000 }],
+        ['bulk', { state: 'bulk', delayMs: 60_000 }],
       ])('a second time is refused after %s', async (_, next) => {
         await put({ messageId: 'm' })
         const delivery = await claimOne()
@@ -639,6 +672,9 @@ export function storeContract(name: string, make: () => Promise<Subject>): void 
           ...Array.from({ length: 4 }, () => newDelivery()),
           newDelivery({ state: 'backlog' }),
           newDelivery({ destination: 'mail', state: 'backlog' }),
+          newDelivery({ destination: 'mail', state: 'bulk' }),
+          newDelivery({ destination: 'mail', state: 'bulk' }),
+          newDelivery({ destination: 'list', state: 'bulk' }),
         ])
         subject.advance(100)
         const [one, two] = await claim('fresh', 2)
@@ -647,8 +683,9 @@ export function storeContract(name: string, make: () => Promise<Subject>): void 
           settlement(two as Delivery),
         ])
         const expected = [
-          { destination: 'crm', fresh: 2, backlog: 1, leased: 0, dead: 1, oldestMs: 100 },
-          { destination: 'mail', fresh: 0, backlog: 1, leased: 0, dead: 0, oldestMs: 100 },
+          { destination: 'crm', fresh: 2, backlog: 1, bulk: 0, leased: 0, dead: 1, oldestMs: 100 },
+          { destination: 'list', fresh: 0, backlog: 0, bulk: 1, leased: 0, dead: 0, oldestMs: 100 },
+          { destination: 'mail', fresh: 0, backlog: 1, bulk: 2, leased: 0, dead: 0, oldestMs: 100 },
         ]
         const byName = (a: { destination: string }, b: { destination: string }) =>
           a.destination < b.destination ? -1 : 1
@@ -719,20 +756,23 @@ export function storeContract(name: string, make: () => Promise<Subject>): void 
       test('makes dead letters of what waits and is old, and keeps those for as long again', async () => {
         await put({ messageId: 'fresh' })
         await put({ messageId: 'backlog', state: 'backlog' })
+        await put({ messageId: 'bulk', state: 'bulk' })
         await put({ messageId: 'lapsed', state: 'leased' })
         subject.advance(DAY + 1)
-        expect(await store.sweep(DAY, 10)).toBe(3)
-        for (const messageId of ['fresh', 'backlog', 'lapsed']) {
+        expect(await store.sweep(DAY, 10)).toBe(4)
+        for (const messageId of ['fresh', 'backlog', 'bulk', 'lapsed']) {
           const [trace] = await store.trace(messageId)
           expect(trace).toMatchObject({ state: 'dead', dueAt: null })
           expect(trace?.reason).toMatch(/retention/)
         }
         expect(await claim('fresh')).toEqual([])
         expect(await claim('backlog')).toEqual([])
-        expect(await store.stats()).toMatchObject([{ dead: 3, fresh: 0, backlog: 0, leased: 0 }])
+        expect(await claim('bulk')).toEqual([])
+        const none = { fresh: 0, backlog: 0, bulk: 0, leased: 0 }
+        expect(await store.stats()).toMatchObject([{ dead: 4, ...none }])
         expect(await store.sweep(DAY, 10)).toBe(0)
         subject.advance(DAY + 1)
-        expect(await store.sweep(DAY, 10)).toBe(3)
+        expect(await store.sweep(DAY, 10)).toBe(4)
         expect(await store.stats()).toEqual([])
       })
 
@@ -805,15 +845,16 @@ export function storeContract(name: string, make: () => Promise<Subject>): void 
         await put({ messageId: 'skipped', destination: '', state: 'skipped', reason: 'off' })
         await put({ messageId: 'leased', state: 'leased' })
         await put({ messageId: 'backlog', state: 'backlog' })
+        await put({ messageId: 'bulk', state: 'bulk' })
         subject.advance(11)
         await put({ messageId: 'fresh', body: '{"a":"\ud83d\ude00"}' })
       }
 
-      const STATES = ['done', 'backlog', 'dead', 'skipped', 'leased', 'backlog', 'fresh']
+      const STATES = ['done', 'backlog', 'dead', 'skipped', 'leased', 'backlog', 'bulk', 'fresh']
 
       test('say everything of each delivery, in the order in which they came', async () => {
         await fill()
-        expect(await store.count()).toBe(7)
+        expect(await store.count()).toBe(8)
         const copies = await store.copyOut(0, 100)
         expect(copies.map(({ state }) => state)).toEqual(STATES)
         for (const copy of copies) {
@@ -846,17 +887,18 @@ export function storeContract(name: string, make: () => Promise<Subject>): void 
           copies.map((copy) => ({ ...copy, id: 0 })),
         )
         expect(await store.copyIn(copies)).toEqual(copies.map(() => false))
-        expect(await store.count()).toBe(14)
+        expect(await store.count()).toBe(16)
 
         // The store counts the copies, leases them, and settles the copy of a leased delivery.
         const [stats] = (await store.stats()).filter(({ destination }) => destination === 'crm2')
-        expect(stats).toMatchObject({ fresh: 1, backlog: 2, leased: 1, dead: 1 })
+        expect(stats).toMatchObject({ fresh: 1, backlog: 2, bulk: 1, leased: 1, dead: 1 })
         const leased = added.find((copy) => copy?.state === 'leased')
         expect(leased && (await store.settle([settlement(leased)]))).toBe(0)
         subject.advance(5_000)
         const claimed = await store.claim([
           { destination: 'crm2', lane: 'fresh', limit: 10 },
           { destination: 'crm2', lane: 'backlog', limit: 10 },
+          { destination: 'crm2', lane: 'bulk', limit: 10 },
         ])
         expect(claimed).toEqual([
           expect.objectContaining({ messageId: 'fresh', attempt: 1, sinceFirstMs: 0 }),
@@ -867,11 +909,12 @@ export function storeContract(name: string, make: () => Promise<Subject>): void 
             sinceFirstMs: 5_018,
             refusedBy: ['https://b.example.com/'],
           }),
+          expect.objectContaining({ messageId: 'bulk', attempt: 1, sinceFirstMs: 0 }),
         ])
         const again = newDelivery({ messageId: 'fresh', destination: 'crm2' })
         expect(await store.put([again, newDelivery()])).toEqual([undefined, expect.any(Number)])
         await reopen()
-        expect(await store.count()).toBe(15)
+        expect(await store.count()).toBe(17)
       })
 
       test('of which one can not be added are not added, none of them', async () => {
@@ -881,7 +924,7 @@ export function storeContract(name: string, make: () => Promise<Subject>): void 
           i === 5 ? { ...copy, messageId: null as never } : copy,
         )
         await expect(store.copyIn(broken)).rejects.toMatchObject({ name: 'StoreError' })
-        expect(await store.count()).toBe(7)
+        expect(await store.count()).toBe(8)
         expect(await store.copyIn(copies)).toEqual(copies.map(() => true))
       })
     })

@@ -172,7 +172,9 @@ async function openCollector(options: ImportOptions) {
   const settings: AnalyticsOptions = { flushAt: 250, flushAfter: 1_000 }
   if (!options.dryRun) {
     const { key, endpoint } = await findCollector(options)
-    return { analytics: openClient(key, { ...settings, endpoint }) }
+    // So that the messages that arrive meanwhile need not wait for the import.
+    const headers = { 'X-Lane': 'bulk' }
+    return { analytics: openClient(key, { ...settings, endpoint, headers }) }
   }
   const answer = { status: 200, headers: { get: () => null }, text: () => Promise.resolve('{}') }
   return { analytics: openClient('dry-run', { ...settings, fetch: () => Promise.resolve(answer) }) }

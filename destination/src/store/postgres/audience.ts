@@ -3,7 +3,7 @@ import { memberDelivery } from '../member-message.js'
 import { StoreError } from '../store-error.js'
 import type { Left, MemberMessage, Sync } from '../store.js'
 import { fromStored, toStored } from '../text.js'
-import { BACKLOG } from '../states.js'
+import { BULK } from '../states.js'
 import { NOW, type Tables } from './tables.js'
 
 /** The lowest UUID: the first page starts after it. */
@@ -47,7 +47,7 @@ export function prepareAudience({ query, schema, names, now }: Tables) {
       SELECT id, ${NOW}, source, destination, type, message_id, user_id, '', body FROM told
     ), queued AS (
       INSERT INTO ${schema}.waiting (id, due_at, destination, attempt, state, leased)
-      SELECT id, ${NOW}, destination, 0, ${BACKLOG}, false FROM told
+      SELECT id, ${NOW}, destination, 0, ${BULK}, false FROM told
     )
     SELECT (SELECT count(*)::int FROM audience) AS audiences, (SELECT count(*)::int FROM changed) AS changed`
 

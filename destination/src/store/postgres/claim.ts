@@ -3,7 +3,7 @@ import type { Claim, Delivery, DeliveryId } from '../../model/delivery.js'
 import { LEASE_MS, NEWEST } from '../store.js'
 import { fromStored } from '../text.js'
 import { refusedByOf } from '../rows.js'
-import { BACKLOG, FRESH } from '../states.js'
+import { BACKLOG, stateNumber } from '../states.js'
 import { NOW, type Tables } from './tables.js'
 
 interface Row {
@@ -93,7 +93,7 @@ export function prepareClaim({ query, schema, names, now }: Tables) {
     const rows = await query<Row>(sql, [
       now(),
       claims.map(({ destination }) => names.number(destination)),
-      claims.map(({ lane }) => (lane === 'fresh' ? FRESH : BACKLOG)),
+      claims.map(({ lane }) => stateNumber(lane)),
       claims.map(({ limit }) => limit),
     ])
     return rows.flatMap((row) => {

@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import type { Lane, NewDelivery } from '../../model/delivery.js'
+import { LANES } from '../states.js'
 import { fromStored, toStored } from '../text.js'
 import type { Connection } from './connection.js'
 
@@ -47,7 +48,7 @@ export class PutNotifications {
    */
   tell(deliveries: NewDelivery[]): void {
     for (const { destination, state } of deliveries) {
-      if (state !== 'fresh' && state !== 'backlog') continue
+      if (!isLane(state)) continue
       this.#untold.add(JSON.stringify([this.#origin, state, toStored(destination)]))
     }
     if (!this.#isTelling) void this.#tellAll()
@@ -132,6 +133,10 @@ function parsePayload(
   }
   if (!Array.isArray(parts)) return undefined
   const [origin, lane, destination] = parts as unknown[]
-  if ((lane !== 'fresh' && lane !== 'backlog') || typeof destination !== 'string') return undefined
+  if (!isLane(lane) || typeof destination !== 'string') return undefined
   return { origin, lane, destination: fromStored(destination) }
+}
+
+function isLane(value: unknown): value is Lane {
+  return LANES.some((lane) => lane === value)
 }

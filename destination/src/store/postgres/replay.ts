@@ -1,5 +1,6 @@
 import type { DeliveryId } from '../../model/delivery.js'
-import { BACKLOG, DEAD, DONE } from '../states.js'
+import type { ReplayLane } from '../store.js'
+import { DEAD, DONE, stateNumber } from '../states.js'
 import { NOW, type Tables } from './tables.js'
 
 /** Replays dead letters and, with `withDone`, delivered messages. Returns the ids of those that it replayed. */
@@ -9,7 +10,7 @@ export function prepareReplay({ query, schema, now }: Tables) {
       SELECT id FROM ${schema}.waiting WHERE id = ANY ($2::bigint[]) AND state = ${DEAD} ORDER BY id FOR UPDATE
     ), revived AS (
       UPDATE ${schema}.waiting
-      SET state = ${BACKLOG}, due_at = ${NOW}, replayed_at = ${NOW}, attempts_before = attempt,
+      SET state = $4::smallint, due_at = ${NOW}, replayed_at = ${NOW}, attempts_before = attempt,
         first_attempt_at = NULL, refused_by = NULL, reason = NULL
       WHERE id = ANY (ARRAY (SELECT id FROM dead)) RETURNING id
     ), arrived AS MATERIALIZED (
@@ -18,14 +19,18 @@ export function prepareReplay({ query, schema, now }: Tables) {
       DELETE FROM ${schema}.done WHERE id = ANY (ARRAY (SELECT id FROM arrived)) RETURNING id, attempt
     ), added AS (
       INSERT INTO ${schema}.waiting (id, due_at, destination, attempt, state, leased, attempts_before, replayed_at)
-      SELECT id, ${NOW}, destination, attempt, ${BACKLOG}, false, attempt, ${NOW}
+      SELECT id, ${NOW}, destination, attempt, $4::smallint, false, attempt, ${NOW}
       FROM taken JOIN ${schema}.deliveries USING (id) RETURNING id
     )
     SELECT id FROM revived UNION ALL SELECT id FROM added`
 
-  return async (ids: readonly DeliveryId[], withDone: boolean): Promise<DeliveryId[]> => {
+  return async (
+    ids: readonly DeliveryId[],
+    withDone: boolean,
+    lane: ReplayLane,
+  ): Promise<DeliveryId[]> => {
     if (ids.length === 0) return []
-    const rows = await query<{ id: DeliveryId }>(replay, [now(), ids, withDone])
+    const rows = await query<{ id: DeliveryId }>(replay, [now(), ids, withDone, stateNumber(lane)])
     return rows.map(({ id }) => id)
   }
 }

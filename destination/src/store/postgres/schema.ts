@@ -121,6 +121,11 @@ export const MIGRATIONS = [
   // An index row of a B-tree has at most 2,704 bytes, and a URL may be longer. An index of hashes has no such limit.
   `ALTER TABLE $.names DROP CONSTRAINT names_name_key;
    ALTER TABLE $.names ADD CONSTRAINT names_name EXCLUDE USING hash (name WITH =);`,
+
+  // The bulk lane has the state -1, which earlier versions do not know. They put the messages of audiences into the backlog.
+  `UPDATE $.waiting w SET state = -1
+   FROM $.deliveries d JOIN $.names n ON n.id = d.source
+   WHERE d.id = w.id AND w.state = 1 AND NOT w.leased AND n.name LIKE 'audience:%';`,
 ]
 
 /**

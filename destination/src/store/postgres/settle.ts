@@ -144,7 +144,7 @@ function toGiven({ id, attempt, next, refusedBy, log }: Settlement, n: number, n
     id,
     attempt,
     state: storedState(next.state),
-    delay: next.state === 'backlog' ? Math.round(next.delayMs) : 0,
+    delay: 'delayMs' in next ? Math.round(next.delayMs) : 0,
     refused_by: toRefusedBy(refusedBy),
     reason: next.state === 'dead' ? toStored(next.reason) : null,
     log: log.map((one, post) => ({ post, ...toLogRow(one, names) })),

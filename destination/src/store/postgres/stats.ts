@@ -1,6 +1,6 @@
 import type { Stats } from '../../model/delivery.js'
 import { fromStored } from '../text.js'
-import { BACKLOG, DEAD, FRESH } from '../states.js'
+import { BACKLOG, BULK, DEAD, FRESH } from '../states.js'
 import { NOW, type Tables } from './tables.js'
 
 /** In ms: if counting took less than this, every call counts again. */
@@ -15,13 +15,14 @@ const KEPT_TIMES = 20
  */
 export function prepareStats({ query, schema, now }: Tables) {
   const count = `
-    SELECT name AS destination, fresh::int, backlog::int, leased::int, dead::int,
+    SELECT name AS destination, fresh::int, backlog::int, bulk::int, leased::int, dead::int,
       greatest(0, coalesce(${NOW} - (SELECT received_at FROM ${schema}.deliveries d WHERE d.id = oldest), 0))::float8
         AS "oldestMs"
     FROM (
       SELECT destination AS id,
         count(*) FILTER (WHERE state = ${FRESH}) AS fresh,
         count(*) FILTER (WHERE state = ${BACKLOG} AND NOT leased) AS backlog,
+        count(*) FILTER (WHERE state = ${BULK}) AS bulk,
         count(*) FILTER (WHERE state = ${BACKLOG} AND leased) AS leased,
         count(*) FILTER (WHERE state = ${DEAD}) AS dead,
         min(waiting.id) FILTER (WHERE state <> ${DEAD}) AS oldest

@@ -11,7 +11,7 @@ import type {
   Stats,
   Trace,
 } from '../../model/delivery.js'
-import type { Workers, Left, MemberMessage, Purged, Store, Sync } from '../store.js'
+import type { Workers, Left, MemberMessage, Purged, ReplayLane, Store, Sync } from '../store.js'
 import { StoreError } from '../store-error.js'
 import { prepareAudience } from './audience.js'
 import { prepareClaim } from './claim.js'
@@ -205,8 +205,12 @@ class PostgresStore implements Store {
     return this.#whileOpen(() => this.#find(filter, before, limit))
   }
 
-  replay(ids: readonly DeliveryId[], withDone: boolean): Promise<DeliveryId[]> {
-    return this.#whileOpen(() => this.#replay(ids, withDone))
+  replay(
+    ids: readonly DeliveryId[],
+    withDone: boolean,
+    lane: ReplayLane = 'backlog',
+  ): Promise<DeliveryId[]> {
+    return this.#whileOpen(() => this.#replay(ids, withDone, lane))
   }
 
   sweep(olderThanMs: number, limit: number): Promise<number> {

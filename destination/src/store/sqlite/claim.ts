@@ -1,11 +1,11 @@
 import type { EventType } from '../../model/call.js'
-import type { Claim, Delivery } from '../../model/delivery.js'
+import type { Claim, Delivery, Lane } from '../../model/delivery.js'
 import { LEASE_MS, NEWEST } from '../store.js'
 import { fromStored } from '../text.js'
 import type { Shared } from './shared.js'
 import type { Statement } from './driver.js'
 import { refusedByOf } from '../rows.js'
-import { BACKLOG, DEAD, FRESH, LEASED } from '../states.js'
+import { DEAD, LEASED, stateNumber } from '../states.js'
 
 interface Row {
   id: number
@@ -45,16 +45,27 @@ export function prepareClaim({ database, names, counts }: Shared) {
        ) d LEFT JOIN bodies ON bodies.id = d.id
        WHERE attempt = 0 ORDER BY due_at DESC, d.id DESC LIMIT ?`,
     )
+  const prepareLane = (lane: Lane) => {
+    const from = stateNumber(lane)
+    return { from, oldest: due(from), newest: untried(from) }
+  }
   const lanes = {
-    fresh: { from: FRESH, oldest: due(FRESH), newest: untried(FRESH) },
-    backlog: { from: BACKLOG, oldest: due(BACKLOG), newest: untried(BACKLOG) },
+    fresh: prepareLane('fresh'),
+    backlog: prepareLane('backlog'),
+    bulk: prepareLane('bulk'),
   }
   const dueLeased = due(LEASED)
   const lease = database.prepare(
     `UPDATE deliveries SET state = ${LEASED}, attempt = ?, due_at = ?, first_attempt_at = ? WHERE id = ?`,
   )
 
-  const claimRow = (row: Row, from: number, destination: number, now: number): Delivery => {
+  const claimRow = (
+    row: Row,
+    from: number,
+    lane: Lane,
+    destination: number,
+    now: number,
+  ): Delivery => {
     const attempt = row.attempt + 1
     const firstAttemptAt = row.firstAttemptAt ?? now
     lease.run(attempt, now + LEASE_MS, firstAttemptAt, row.id)
@@ -70,7 +81,7 @@ export function prepareClaim({ database, names, counts }: Shared) {
       body: fromStored(row.body ?? ''),
       sinceFirstMs: Math.max(0, now - firstAttemptAt),
       traceParent: row.traceParent ?? undefined,
-      lane: from === FRESH ? 'fresh' : 'backlog',
+      lane,
       refusedBy: refusedByOf(row.refusedBy),
     }
   }
@@ -85,7 +96,9 @@ export function prepareClaim({ database, names, counts }: Shared) {
     const lapsed = mayLapse ? (dueLeased.all(destination, now, limit) as Row[]) : []
     const isLapsed = new Set(lapsed)
     const rows = lapsed.length === 0 ? found : [...found, ...lapsed].sort(byDue).slice(0, limit)
-    return rows.map((row) => claimRow(row, isLapsed.has(row) ? LEASED : from, destination, now))
+    return rows.map((row) =>
+      claimRow(row, isLapsed.has(row) ? LEASED : from, lane, destination, now),
+    )
   }
 }
 

@@ -132,7 +132,7 @@ export class Engine {
         })
       case 'replay':
         return this.#transact(true, ({ replay }) =>
-          query.ids.filter((id) => replay(id, query.withDone, now)),
+          query.ids.filter((id) => replay(id, query.withDone, query.lane, now)),
         )
       case 'sweep':
         return this.#sweep(query.olderThanMs, query.limit, now)

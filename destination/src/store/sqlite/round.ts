@@ -10,7 +10,7 @@ import type {
   Stats,
   Trace,
 } from '../../model/delivery.js'
-import type { Left, MemberMessage, Purged, Sync } from '../store.js'
+import type { Left, MemberMessage, Purged, ReplayLane, Sync } from '../store.js'
 import type { StoreErrorCode } from '../store-error.js'
 import type { Reading } from './clock.js'
 
@@ -34,7 +34,7 @@ export type Query =
   | { ask: 'stats' }
   | { ask: 'get'; id: DeliveryId }
   | { ask: 'find'; filter: Filter; before: DeliveryId | undefined; limit: number }
-  | { ask: 'replay'; ids: readonly DeliveryId[]; withDone: boolean }
+  | { ask: 'replay'; ids: readonly DeliveryId[]; withDone: boolean; lane: ReplayLane }
   | { ask: 'sweep'; olderThanMs: number; limit: number }
   | { ask: 'count' }
   | { ask: 'copyOut'; after: DeliveryId; limit: number }

@@ -21,7 +21,7 @@ const APPLICATION_ID = 0x686f6f6b
  * - `clock` has at most one row: the store's time, and what the system's clock showed then.
  * - `replayed` finds deliveries that wait or have arrived since a replay: their retention counts from the replay.
  */
-const MIGRATIONS = [
+export const MIGRATIONS = [
   `CREATE TABLE names (
      id INTEGER PRIMARY KEY,
      name TEXT NOT NULL UNIQUE
@@ -87,6 +87,9 @@ const MIGRATIONS = [
      store_at INTEGER NOT NULL,
      wall_at INTEGER NOT NULL
    ) STRICT;`,
+  // The bulk lane has the state -1, which earlier versions do not know. They put the messages of audiences into the backlog.
+  `UPDATE deliveries INDEXED BY waiting SET state = -1
+   WHERE state = 1 AND state <= 3 AND source IN (SELECT id FROM names WHERE name LIKE 'audience:%');`,
 ]
 
 /**

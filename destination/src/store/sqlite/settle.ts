@@ -23,7 +23,7 @@ export function prepareSettle({ database, names, counts }: Shared) {
     const row = find.get(id, attempt) as { destination: number; dueAt: number } | undefined
     if (!row) return false
     const state = stateNumber(next.state)
-    const dueAt = next.state === 'backlog' ? now + Math.round(next.delayMs) : now
+    const dueAt = 'delayMs' in next ? now + Math.round(next.delayMs) : now
     const reason = next.state === 'dead' ? toStored(next.reason) : null
     update.run(state, dueAt, toRefusedBy(refusedBy), reason, id)
     // The retention of a dead letter counts from its death, not from a replay.

@@ -1,7 +1,7 @@
 import type { Stats } from '../../model/delivery.js'
 import type { Database, Statement } from './driver.js'
 import type { Names } from './names.js'
-import { BACKLOG, DEAD, FRESH, LEASED, SKIPPED } from '../states.js'
+import { BACKLOG, BULK, DEAD, FRESH, LEASED, SKIPPED } from '../states.js'
 
 /**
  * The most rows that one call reads to find the oldest delivery that waits. After a replay of old deliveries there can
@@ -9,11 +9,14 @@ import { BACKLOG, DEAD, FRESH, LEASED, SKIPPED } from '../states.js'
  */
 const LOOK = 20_000
 
+/** The states of deliveries that still have to be sent. */
+const UNSETTLED = [BULK, FRESH, BACKLOG, LEASED]
+
 /** The counts of one destination. */
 interface Counts {
   /**
-   * By the number of the state. Only those up to DEAD are right: done and skipped deliveries are not counted at
-   * opening.
+   * By the number of the state, from {@link BULK} on. Only those up to DEAD are right: done and skipped deliveries are
+   * not counted at opening.
    */
   states: number[]
   /** Every delivery with a lower id is settled. */
@@ -48,7 +51,7 @@ export class StateCounts {
     for (const row of groups.all()) {
       const group = row as { destination: number; state: number; count: number; firstId: number }
       const counts = this.#of(group.destination)
-      counts.states[group.state] = group.count
+      counts.states[group.state - BULK] = group.count
       if (group.state < DEAD) counts.oldestId = Math.min(counts.oldestId, group.firstId)
     }
   }
@@ -73,17 +76,18 @@ export class StateCounts {
   /** The numbers of the destinations that have deliveries in a state. */
   *destinationsIn(state: number): Generator<number> {
     for (const [destination, { states }] of this.#counts) {
-      if ((states[state] ?? 0) > 0) yield destination
+      if ((states[state - BULK] ?? 0) > 0) yield destination
     }
   }
 
   stats(names: Names, now: number): Stats[] {
     const all: Stats[] = []
     for (const [destination, counts] of this.#counts) {
-      const [fresh = 0, backlog = 0, leased = 0, dead = 0] = counts.states
-      if (fresh + backlog + leased + dead === 0) continue
+      const [bulk = 0, fresh = 0, backlog = 0, leased = 0, dead = 0] = counts.states
+      if (bulk + fresh + backlog + leased + dead === 0) continue
       const oldestMs = this.#oldestMs(destination, counts, now)
-      all.push({ destination: names.name(destination), fresh, backlog, leased, dead, oldestMs })
+      const name = names.name(destination)
+      all.push({ destination: name, fresh, backlog, bulk, leased, dead, oldestMs })
     }
     return all
   }
@@ -91,8 +95,8 @@ export class StateCounts {
   #apply(destination: number, from: number, to: number, id: number): void {
     const counts = this.#of(destination)
     const { states } = counts
-    states[from] = (states[from] ?? 0) - 1
-    states[to] = (states[to] ?? 0) + 1
+    states[from - BULK] = (states[from - BULK] ?? 0) - 1
+    states[to - BULK] = (states[to - BULK] ?? 0) + 1
     if (to < DEAD) counts.oldestId = Math.min(counts.oldestId, id)
     else if (unsettled(counts) === 0) counts.oldestId = Infinity
   }
@@ -110,7 +114,7 @@ export class StateCounts {
   #of(destination: number): Counts {
     let counts = this.#counts.get(destination)
     if (!counts) {
-      counts = { states: [0, 0, 0, 0], oldestId: Infinity }
+      counts = { states: [0, 0, 0, 0, 0], oldestId: Infinity }
       this.#counts.set(destination, counts)
     }
     return counts
@@ -118,5 +122,7 @@ export class StateCounts {
 }
 
 function unsettled({ states }: Counts): number {
-  return (states[FRESH] ?? 0) + (states[BACKLOG] ?? 0) + (states[LEASED] ?? 0)
+  let count = 0
+  for (const state of UNSETTLED) count += states[state - BULK] ?? 0
+  return count
 }

@@ -14,7 +14,7 @@ import type {
   Trace,
 } from '../../model/delivery.js'
 import type { Clock } from '../../model/clock.js'
-import type { Left, MemberMessage, Purged, Store, Sync } from '../store.js'
+import type { Left, MemberMessage, Purged, ReplayLane, Store, Sync } from '../store.js'
 import { StoreError } from '../store-error.js'
 import { itemsOf, rejectCalls, resolveCalls, type PendingCall } from '../rounds.js'
 import type { Reading } from './clock.js'
@@ -142,8 +142,12 @@ class SqliteStore implements Store {
     return this.#query({ ask: 'find', filter, before, limit }) as Promise<Findings>
   }
 
-  replay(ids: readonly DeliveryId[], withDone: boolean): Promise<DeliveryId[]> {
-    return this.#query({ ask: 'replay', ids, withDone }) as Promise<DeliveryId[]>
+  replay(
+    ids: readonly DeliveryId[],
+    withDone: boolean,
+    lane: ReplayLane = 'backlog',
+  ): Promise<DeliveryId[]> {
+    return this.#query({ ask: 'replay', ids, withDone, lane }) as Promise<DeliveryId[]>
   }
 
   sweep(olderThanMs: number, limit: number): Promise<number> {

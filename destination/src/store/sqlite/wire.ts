@@ -40,8 +40,7 @@ export function unflattenDeliveries(flat: Flat): NewDelivery[] {
 export function flattenSettlements(settlements: Settlement[]): Flat {
   const flat: Flat = []
   for (const { id, attempt, next, refusedBy, log } of settlements) {
-    const detail =
-      next.state === 'backlog' ? next.delayMs : next.state === 'dead' ? next.reason : null
+    const detail = 'delayMs' in next ? next.delayMs : next.state === 'dead' ? next.reason : null
     flat.push(id, attempt, next.state, detail, refusedBy.length, log.length, ...refusedBy)
     for (const { url, code, status, ms, error, response } of log) {
       flat.push(url, code, status, ms, error, response)
@@ -69,6 +68,6 @@ export function unflattenSettlements(flat: Flat): Settlement[] {
 }
 
 function nextDetail(state: Flat[number], detail: Flat[number]): object {
-  if (state === 'backlog') return { delayMs: detail }
-  return state === 'dead' ? { reason: detail } : {}
+  if (state === 'dead') return { reason: detail }
+  return state === 'done' ? {} : { delayMs: detail }
 }

@@ -85,6 +85,24 @@ describe('migrations', () => {
     await connection.close()
   })
 
+  test('messages of audiences that a store of version 3 has in the backlog become bulk work', async () => {
+    const url = await server.database()
+    await fillVersion(3, url)
+    await server.query(
+      `INSERT INTO hookline.names (name) VALUES ('audience:vip');
+       INSERT INTO hookline.deliveries (id, received_at, source, destination, type, message_id, user_id, event, body)
+         SELECT 10 + n, 1, CASE WHEN n = 1 THEN 1 ELSE 6 END, 2, 3, 'm' || n, 'u1', '', '{}' FROM generate_series(1, 4) n;
+       INSERT INTO hookline.waiting (id, due_at, destination, attempt, state, leased)
+         VALUES (11, 1, 2, 0, 1, false), (12, 1, 2, 0, 1, false), (13, 1, 2, 1, 1, true), (14, 1, 2, 9, 3, false)`,
+      undefined,
+      url,
+    )
+    const store = await openStore(url)
+    const traces = await Promise.all(['m1', 'm2', 'm3', 'm4'].map((id) => store.trace(id)))
+    expect(traces.flat().map(({ state }) => state)).toEqual(['backlog', 'bulk', 'leased', 'dead'])
+    await store.close()
+  })
+
   test('a store of version 1 loses the rows that deletions left behind, and nothing else', async () => {
     const url = await server.database()
     await fillVersion(1, url)
@@ -520,9 +538,10 @@ describe('several processes', () => {
     await vi.waitUntil(async () => {
       await here.put([newDelivery({ destination: 'leased', state: 'leased' })])
       await here.put([newDelivery({ destination: 'c\0m', state: 'backlog' })])
-      return heard.length > 0
+      await here.put([newDelivery({ destination: 'list', state: 'bulk' })])
+      return heard.length > 1
     }, 10_000)
-    expect(new Set(heard)).toEqual(new Set(['backlog c\0m']))
+    expect(new Set(heard)).toEqual(new Set(['backlog c\0m', 'bulk list']))
     expect(own).toEqual([])
   })
 

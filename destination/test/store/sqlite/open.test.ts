@@ -4,7 +4,7 @@ import { expect, inject, test } from 'vitest'
 import { errorMessage } from '../../../src/observe/error-message.js'
 import { openStore } from '../../../src/store/open.js'
 import { loadDriver } from '../../../src/store/sqlite/driver.js'
-import { migrate } from '../../../src/store/sqlite/schema.js'
+import { migrate, MIGRATIONS } from '../../../src/store/sqlite/schema.js'
 import { LEASE_MS } from '../../../src/store/store.js'
 import { newDelivery } from '../contract.js'
 import { folder, sqliteSubject } from './subject.js'
@@ -70,6 +70,26 @@ test('what was leased is due at once after opening, and its attempt counts', asy
   expect(claimed).toMatchObject([{ messageId: 'm', attempt: 2, sinceFirstMs: 0 }])
   expect(await store.trace('m')).toMatchObject([{ dueAt: subject.now() + LEASE_MS }])
   await subject.dispose()
+})
+
+test('messages of audiences that a store of version 2 has in the backlog become bulk work', async () => {
+  await using place = await folder()
+  const path = `${place.path}/store.db`
+  const database = openDatabase(path)
+  migrate(database, path, MIGRATIONS.slice(0, 2))
+  database.exec(
+    `INSERT INTO names (id, name) VALUES (1, 'web'), (2, 'crm'), (3, 'identify'), (4, 'audience:vip');
+     INSERT INTO deliveries (id, message_id, source, destination, type, user, event, state, attempt, due_at, received_at,
+         attempts_before)
+       VALUES (1, 'retry', 1, 2, 3, 'u', '', 1, 1, 1, 1, 0), (2, 'notice', 4, 2, 3, 'u', '', 1, 0, 1, 1, 0),
+         (3, 'dead', 4, 2, 3, 'u', '', 3, 9, 1, 1, 0), (4, 'done', 4, 2, 3, 'u', '', 4, 1, 1, 1, 0)`,
+  )
+  database.close()
+  const store = await openStore(`sqlite:${path}`)
+  expect(await store.stats()).toMatchObject([{ fresh: 0, backlog: 1, bulk: 1, dead: 1 }])
+  const states = await Promise.all(['retry', 'notice', 'dead', 'done'].map((id) => store.trace(id)))
+  expect(states.flat().map(({ state }) => state)).toEqual(['backlog', 'bulk', 'dead', 'done'])
+  await store.close()
 })
 
 test('a store of a newer version is refused, and left as it was', async () => {
