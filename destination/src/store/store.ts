@@ -65,7 +65,8 @@ export interface DispatchPort {
    * call, as soon as the row is free. A process that ends before then has not settled it, and it is sent again.
    *
    * @returns how many were refused.
-   * @throws StoreError if the store can't write; nothing is settled then, and the same settlements may be given again.
+   * @throws StoreError if the store can't write. Give the same objects again then: those that were settled nevertheless
+   * are not refused.
    */
   settle(settlements: Settlement[]): Promise<number>
 

@@ -645,6 +645,81 @@ test('a claim goes by indexes and sorts nothing that waits, whatever the planner
   }
 })
 
+/** A step of a plan, as `EXPLAIN (ANALYZE, FORMAT JSON)` describes it. */
+interface PlanNode {
+  'Actual Rows': number
+  'Actual Loops': number
+  'Rows Removed by Filter'?: number
+  'Rows Removed by Join Filter'?: number
+  Plans?: PlanNode[]
+}
+
+/** The most rows that one step of a plan reads. */
+function mostRows(node: PlanNode): number {
+  const read =
+    node['Actual Rows'] +
+    (node['Rows Removed by Filter'] ?? 0) +
+    (node['Rows Removed by Join Filter'] ?? 0)
+  return Math.max(read * node['Actual Loops'], ...(node.Plans ?? []).map(mostRows))
+}
+
+describe('many settlements while the planner believes that nothing waits', () => {
+  const COUNT = 3_000
+
+  /** Leases deliveries of which the planner does not know: it last looked while the rows of others were deleted. */
+  async function leasedUnknown() {
+    const url = await server.database()
+    const store = await openStore(url)
+    const lease = (prefix: string) =>
+      store.put(
+        Array.from({ length: COUNT }, (_, n) =>
+          newDelivery({ messageId: `${prefix}${n}`, state: 'leased' }),
+        ),
+      )
+    await server.query('ALTER TABLE hookline.waiting SET (autovacuum_enabled = off)', [], url)
+    await lease('gone')
+    await server.query('DELETE FROM hookline.waiting', [], url)
+    await server.query('ANALYZE hookline.waiting', [], url)
+    const ids = (await lease('m')) as number[]
+    return { url, store, ids, [Symbol.asyncDispose]: () => store.close() }
+  }
+
+  test.each([
+    ['done', 4],
+    ['to be tried again', 1],
+  ])('read each row once, if they are %s', async (_, state) => {
+    await using opened = await leasedUnknown()
+    const { url, ids } = opened
+    const log = [{ post: 0, url: 1, code: 1, status: 500, ms: 1, error: null, response: '' }]
+    const given = ids.map((id, n) => ({ n, id, attempt: 1, state, delay: 0, log }))
+    const [row] = await server.query<{ 'QUERY PLAN': [{ Plan: PlanNode }] }>(
+      `EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) ${settleStatement('hookline')}`,
+      [null, JSON.stringify(given)],
+      url,
+    )
+    expect(mostRows(row?.['QUERY PLAN'][0].Plan as PlanNode)).toBe(COUNT)
+  })
+
+  test('that do not fit into one statement are all accepted, and again after a failure', async () => {
+    await using opened = await leasedUnknown()
+    const { url, store, ids } = opened
+    const settlements = ids.map((id) => settlement({ id, attempt: 1 }))
+    await server.query(
+      `CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS
+         $$ BEGIN RAISE EXCEPTION USING ERRCODE = 'disk_full', MESSAGE = 'no room'; END $$;
+       CREATE TRIGGER fail BEFORE INSERT ON hookline.done FOR EACH ROW WHEN (NEW.id = ${ids.at(-1)})
+         EXECUTE FUNCTION fail()`,
+      undefined,
+      url,
+    )
+    await expect(store.settle(settlements)).rejects.toEqual(storeError('full', /no room/))
+    await server.query('DROP TRIGGER fail ON hookline.done', [], url)
+    expect(await store.settle(settlements)).toBe(0)
+    expect(await store.settle(settlements)).toBe(COUNT)
+    expect(await server.query('SELECT FROM hookline.done', [], url)).toHaveLength(COUNT)
+  })
+})
+
 test('just-in-time compilation is off on each connection although the server has it on, beside the PGOPTIONS of the user', async () => {
   const url = await server.database()
   await server.query(`ALTER DATABASE ${parseUrl(url).database} SET jit = on`)
