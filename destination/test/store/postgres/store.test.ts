@@ -720,6 +720,121 @@ describe('many settlements while the planner believes that nothing waits', () =>
   })
 })
 
+describe('a claim of more than is read at once', () => {
+  /** Puts `count` messages for each destination and counts the lanes that the store reports. */
+  async function put(count: number, destinations: string[], body = '{}') {
+    const url = await server.database()
+    let now = 1_000_000
+    const store = await openStore(url, { now: () => now })
+    for (const destination of destinations) {
+      await store.put(Array.from({ length: count }, () => newDelivery({ destination, body })))
+    }
+    const told: string[] = []
+    store.onPut?.((destination) => told.push(destination))
+    const claim = async (limit = count): Promise<Record<string, number>> => {
+      told.length = 0
+      const claimed = await store.claim(
+        destinations.map((destination) => ({ destination, lane: 'fresh', limit })),
+      )
+      expect(claimed.every((delivery) => delivery.body === body)).toBe(true)
+      const counts = destinations.map((name) => [
+        name,
+        claimed.filter(({ destination }) => destination === name).length,
+      ])
+      return Object.fromEntries(counts.filter(([, number]) => number !== 0)) as never
+    }
+    return {
+      url,
+      store,
+      told,
+      claim,
+      advance: (ms: number) => {
+        now += ms
+      },
+      [Symbol.asyncDispose]: () => store.close(),
+    }
+  }
+
+  test('has so many rows that its locks are short, and each lane has its turn', async () => {
+    await using waiting = await put(900, ['a', 'b', 'c'])
+    const { claim, told } = waiting
+    expect(await claim()).toEqual({ a: 900, b: 900, c: 200 })
+    expect(told).toEqual(['c'])
+    await waiting.store.put([newDelivery({ destination: 'a', body: '{}' })])
+    expect(await claim(100)).toEqual({ a: 1, c: 100 })
+    expect(told).toEqual([])
+  })
+
+  test('begins with the lane that got nothing the last time', async () => {
+    await using waiting = await put(1_100, ['a', 'b', 'c'])
+    const { claim, told } = waiting
+    expect(await claim()).toEqual({ a: 1_100, b: 900 })
+    expect(told).toEqual(['b', 'c'])
+    await waiting.store.put(
+      Array.from({ length: 800 }, () => newDelivery({ destination: 'a', body: '{}' })),
+    )
+    expect(await claim()).toEqual({ a: 700, b: 200, c: 1_100 })
+    expect(told).toEqual(['a'])
+  })
+
+  test('has so many bytes that they fit into memory', async () => {
+    const body = JSON.stringify('x'.repeat(3 * 1_048_576))
+    await using waiting = await put(4, ['a', 'b', 'c'], body)
+    const { claim, told } = waiting
+    expect(await claim()).toEqual({ a: 4, b: 2 })
+    expect(told).toEqual(['b', 'c'])
+    expect(await claim()).toEqual({ b: 2, c: 4 })
+    expect(await claim()).toEqual({})
+    expect(told).toEqual([])
+  })
+
+  test('loses nothing if the bodies cannot be read after the lease', async () => {
+    await using waiting = await put(3, ['a'])
+    const { store, url, claim, advance } = waiting
+    const rename = (from: string, to: string) =>
+      server.query(`ALTER TABLE hookline.deliveries RENAME ${from} TO ${to}`, [], url)
+    await rename('trace_parent', 'gone')
+    await expect(claim()).rejects.toEqual(storeError('failed', /trace_parent/))
+    await rename('gone', 'trace_parent')
+    expect(await claim()).toEqual({})
+    advance(LEASE_MS)
+    const again = await store.claim([{ destination: 'a', lane: 'backlog', limit: 9 }])
+    expect(again).toMatchObject([{ attempt: 2 }, { attempt: 2 }, { attempt: 2 }])
+  })
+
+  test('keeps no row locked for a process that reads no answer', async () => {
+    await using waiting = await put(
+      2_000,
+      ['a'],
+      JSON.stringify(randomBytes(4_000).toString('hex')),
+    )
+    const { url } = waiting
+    const proxy = await startProxy(server.port)
+    const store = await openStore(url.replace(`:${server.port}/`, `:${proxy.port}/`), {
+      now: () => 1_000_000,
+    })
+    expect(await store.claim([{ destination: 'a', lane: 'backlog', limit: 1 }])).toEqual([])
+    proxy.stopReading()
+    const claiming = store.claim([{ destination: 'a', lane: 'fresh', limit: 2_000 }])
+    claiming.catch(() => undefined)
+    const unlocked = 'SELECT FROM hookline.waiting WHERE leased FOR UPDATE SKIP LOCKED'
+    await vi.waitUntil(async () => (await server.query(unlocked, [], url)).length === 2_000, 4_000)
+    await proxy[Symbol.asyncDispose]()
+    await expect(claiming).rejects.toEqual(storeError('failed', /./))
+    await store.close()
+  })
+})
+
+// The server can do this only where the system has the option TCP_USER_TIMEOUT.
+test.runIf(process.platform === 'linux')(
+  'the server ends the connection of a process that takes no answer after 10 s',
+  async () => {
+    const connection = new Connection(parseUrl(await server.database()))
+    expect(await connection.query('SHOW tcp_user_timeout')).toEqual([{ tcp_user_timeout: '10000' }])
+    await connection.close()
+  },
+)
+
 test('just-in-time compilation is off on each connection although the server has it on, beside the PGOPTIONS of the user', async () => {
   const url = await server.database()
   await server.query(`ALTER DATABASE ${parseUrl(url).database} SET jit = on`)
