@@ -1,7 +1,7 @@
 import type { EventType } from '../../model/call.js'
 import type { Claim, Delivery, DeliveryId } from '../../model/delivery.js'
 import { LEASE_MS, NEWEST } from '../store.js'
-import { fromStored } from '../text.js'
+import { fromStored, toStored } from '../text.js'
 import { refusedByOf } from '../rows.js'
 import { BACKLOG, FRESH } from '../states.js'
 import { NOW, type Tables } from './tables.js'
@@ -85,10 +85,12 @@ function untriedStatement(schema: string): string {
 /** @param search - The rows of `waiting` for one row of `claims`, locked. */
 function statement(schema: string, search: string): string {
   return `
-    WITH found AS MATERIALIZED (
+    WITH claims AS MATERIALIZED (
+      SELECT (SELECT id FROM ${schema}.names WHERE names.name = given.name LIMIT 1) AS destination, state, count, n
+      FROM unnest($2::text[], $3::smallint[], $4::int[]) WITH ORDINALITY AS given (name, state, count, n)
+    ), found AS MATERIALIZED (
       SELECT n, w.*
-      FROM unnest($2::int[], $3::smallint[], $4::int[]) WITH ORDINALITY AS claims (destination, state, count, n)
-      CROSS JOIN LATERAL (
+      FROM claims CROSS JOIN LATERAL (
         ${search}
       ) w LIMIT ${LEASE_ROWS}
     ), sized AS MATERIALIZED (
@@ -108,8 +110,12 @@ function statement(schema: string, search: string): string {
     FROM sized ORDER BY n, due_at, id`
 }
 
-/** The statement that reads leased deliveries. It leaves out those whose lease has been lost, as by a deletion. */
-function contentStatement(schema: string): string {
+/**
+ * The statement that reads leased deliveries. It leaves out those whose lease has been lost, as by a deletion.
+ *
+ * @public - The benchmark runs it alone.
+ */
+export function contentStatement(schema: string): string {
   return `
     SELECT d.* FROM unnest($1::bigint[], $2::int[]) AS leased (id, attempt) CROSS JOIN LATERAL (
       SELECT d.id, message_id AS "messageId", trace_parent AS "traceParent", body, sources.name AS source,
@@ -125,7 +131,7 @@ function contentStatement(schema: string): string {
  *
  * @param onCut - Called for each claim that did not get all that it asked for, because the others had enough.
  */
-export function prepareClaim({ query, schema, names, now }: Tables, onCut: (claim: Claim) => void) {
+export function prepareClaim({ query, schema, now }: Tables, onCut: (claim: Claim) => void) {
   const oldestDue = claimStatement(schema)
   const untried = untriedStatement(schema)
   const content = contentStatement(schema)
@@ -136,7 +142,7 @@ export function prepareClaim({ query, schema, names, now }: Tables, onCut: (clai
     if (claims.length === 0) return []
     const rows = await query<Found>(sql, [
       now(),
-      claims.map(({ destination }) => names.number(destination)),
+      claims.map(({ destination }) => toStored(destination)),
       claims.map(({ lane }) => (lane === 'fresh' ? FRESH : BACKLOG)),
       claims.map(({ limit }) => limit),
     ])
@@ -167,7 +173,6 @@ export function prepareClaim({ query, schema, names, now }: Tables, onCut: (clai
   }
 
   return async (claims: Claim[]): Promise<Delivery[]> => {
-    await names.add(claims.map(({ destination }) => destination))
     const first = claims.findIndex((claim) => laneOf(claim) === nextLane)
     const inTurn = first < 0 ? claims : [...claims.slice(first), ...claims.slice(0, first)]
     nextLane = undefined

@@ -2,7 +2,7 @@ import type { AttemptLog, DeliveryId, Settlement } from '../../model/delivery.js
 import { toStored } from '../text.js'
 import { isLockedOut, isOfValues } from './failure.js'
 import { LateSettlements } from './late-settlements.js'
-import type { Names } from './names.js'
+import { numbersOf, type NameList } from './names.js'
 import { toNullable, toRefusedBy } from '../rows.js'
 import { DEAD, DONE } from '../states.js'
 import { storedState } from './states.js'
@@ -25,7 +25,7 @@ const CHUNK = 2_000
  */
 export function settleStatement(schema: string): string {
   return `
-    WITH given AS MATERIALIZED (
+    WITH ${numbersOf(schema, '$3')}, given AS MATERIALIZED (
       SELECT * FROM json_to_recordset($2::json) AS g (n int, id bigint, attempt int, state smallint, delay bigint,
         refused_by text, reason text, log json)
     ), settled AS MATERIALIZED (
@@ -48,9 +48,9 @@ export function settleStatement(schema: string): string {
       SELECT id, first_attempt_at, attempt, attempts_before, ${DONE} FROM settled WHERE state = ${DONE}
     ), logged AS (
       INSERT INTO ${schema}.attempts (delivery, attempt, post, at, url, code, status, ms, error, response)
-      SELECT id, attempt, post, attempt_at, url, code, status, ms, error, response
-      FROM settled CROSS JOIN LATERAL json_to_recordset(log) AS l (post smallint, url int, code int, status int,
-        ms double precision, error text, response text)
+      SELECT id, attempt, post, attempt_at, ids[url_n], ids[code_n], status, ms, error, response
+      FROM settled CROSS JOIN LATERAL json_to_recordset(log) AS l (post smallint, url_n int, code_n int, status int,
+        ms double precision, error text, response text) CROSS JOIN numbers
     )
     SELECT n FROM settled`
 }
@@ -76,10 +76,12 @@ export function prepareSettle({ query, schema, names, now }: Tables) {
 
   /** Writes all settlements, or none if it rejects. */
   const writeAll = async (settlements: Settlement[], withLog = true): Promise<void> => {
-    const given = settlements.map((one, n) =>
-      toGiven(withLog ? one : { ...one, log: [] }, n, names),
-    )
-    const rows = await query<{ n: number }>(statement, [now(), JSON.stringify(given)])
+    const rows = await names.write<{ n: number }>(statement, (list) => {
+      const given = settlements.map((one, n) =>
+        toGiven(withLog ? one : { ...one, log: [] }, n, list),
+      )
+      return [now(), JSON.stringify(given), list.names]
+    })
     for (const { n } of rows) accept(settlements.slice(n, n + 1))
   }
 
@@ -140,7 +142,6 @@ export function prepareSettle({ query, schema, names, now }: Tables) {
       const left = firsts(settlements).filter((settlement) => !accepted.has(settlement))
       for (let from = 0; from < left.length; from += CHUNK) {
         const chunk = left.slice(from, from + CHUNK)
-        await names.add(chunk.flatMap(({ log }) => log.flatMap(({ url, code }) => [url, code])))
         await writeNowOrLate(chunk)
       }
       return settlements.map((settlement) => accepted.delete(settlement))
@@ -164,7 +165,7 @@ function firsts(settlements: Settlement[]): Settlement[] {
   return settlements.filter(isFirst).sort((a, b) => a.id - b.id)
 }
 
-function toGiven({ id, attempt, next, refusedBy, log }: Settlement, n: number, names: Names) {
+function toGiven({ id, attempt, next, refusedBy, log }: Settlement, n: number, list: NameList) {
   return {
     n,
     id,
@@ -173,18 +174,15 @@ function toGiven({ id, attempt, next, refusedBy, log }: Settlement, n: number, n
     delay: next.state === 'backlog' ? Math.round(next.delayMs) : 0,
     refused_by: toRefusedBy(refusedBy),
     reason: next.state === 'dead' ? toStored(next.reason) : null,
-    log: log.map((one, post) => ({ post, ...toLogRow(one, names) })),
+    log: log.map((one, post) => ({ post, ...toLogRow(one, list) })),
   }
 }
 
 /** The columns of one row of `attempts`, which is the log of one POST. */
-export function toLogRow(
-  { url, code, status, ms, error, response }: AttemptLog,
-  names: Pick<Names, 'number'>,
-) {
+export function toLogRow({ url, code, status, ms, error, response }: AttemptLog, list: NameList) {
   return {
-    url: names.number(url),
-    code: names.number(code),
+    url_n: list.position(url),
+    code_n: list.position(code),
     status,
     ms,
     error: toNullable(error),

@@ -219,7 +219,7 @@ describe('a deletion of a user', () => {
     return purged
   }
 
-  const log = [{ post: 0, url: 1, code: 1, status: 500, ms: 1, error: null, response: 'of u1' }]
+  const log = [{ post: 0, url_n: 1, code_n: 1, status: 500, ms: 1, error: null, response: 'of u1' }]
 
   test.each([
     ['done', { state: 4, delay: 0 }],
@@ -233,9 +233,9 @@ describe('a deletion of a user', () => {
     let purging: Promise<number> | undefined
     await settler.transact(async (query) => {
       const given = [{ n: 0, id, attempt: 1, log, ...outcome }]
-      expect(await query(settleStatement('hookline'), [null, JSON.stringify(given)])).toHaveLength(
-        1,
-      )
+      expect(
+        await query(settleStatement('hookline'), [null, JSON.stringify(given), ['web']]),
+      ).toHaveLength(1)
       purging = purge(store)
       await someoneWaits(one.url)
     })
@@ -386,6 +386,111 @@ test('names of any length are told apart, and one that exists is found', async (
     })
     expect(await store.workers?.tryProbe(`${start}${id}`, 1_000, 2_000)).toBe(1_000)
   }
+})
+
+describe('processes that go on while the numbers of names change', () => {
+  const AUDIENCE_MESSAGE = { source: 'web', destination: 'zeta', before: '{"u":', after: '}' }
+
+  /** Uses every statement that has names, for `destination`, and expects what one of `stores` reads and writes. */
+  async function useAll([one, two]: Store[], destination: string): Promise<void> {
+    const claims = [{ destination, lane: 'fresh' as Lane, limit: 9 }]
+    const messageId = `${destination}-${randomBytes(4).toString('hex')}`
+    await one?.put([newDelivery({ messageId, destination, source: `from-${destination}` })])
+    const claimed = (await two?.claim(claims)) ?? []
+    expect(claimed).toMatchObject([
+      { messageId, destination, source: `from-${destination}`, type: 'track' },
+    ])
+    const log = [{ ...ATTEMPT, url: `https://${destination}.example.com/` }]
+    const next = { state: 'dead', reason: 'refused' } as const
+    expect(await two?.settle(claimed.map((own) => settlement(own, next, { log })))).toBe(0)
+    expect(await one?.trace(messageId)).toMatchObject([
+      { destination, source: `from-${destination}`, attempts: [{ url: log[0]?.url }] },
+    ])
+    const findings = await one?.find({ destination, messageId }, undefined, 9)
+    expect(findings?.deliveries).toMatchObject([{ destination, lastCode: 'delivered' }])
+    const copies = (await one?.copyOut(0, 999)) ?? []
+    const own = copies.filter((copy) => copy.messageId === messageId)
+    expect(await two?.copiesOf(own)).toEqual(own)
+    expect(await two?.copyIn(own)).toEqual([false])
+    expect(await one?.workers?.tryProbe(`https://${destination}/`, 1_000, 1_000)).toBe(1_000)
+    await two?.workers?.endProbes(`https://${destination}/`)
+    expect(await two?.workers?.tryProbe(`https://${destination}/`, 1_000, 1_000)).toBe(1_000)
+    await one?.workers?.endProbes(`https://${destination}/`)
+  }
+
+  /** Notices and the deletion of a user. */
+  async function useUser([one, two]: Store[], user: string): Promise<void> {
+    const deletion = newDelivery({ user, type: 'delete', destination: 'acme', messageId: user })
+    await one?.put([deletion, newDelivery({ user, destination: 'acme' })])
+    const sync = await one?.beginSync('vip')
+    if (sync) expect(await one?.join(sync, [user], [AUDIENCE_MESSAGE])).toBe(1)
+    const notices = await two?.claim([{ destination: 'zeta', lane: 'backlog', limit: 9 }])
+    expect(notices).toMatchObject([{ destination: 'zeta', source: 'web', type: 'identify' }])
+    let purged = 0
+    for (let from: number | undefined = 0; from !== undefined;) {
+      const part: { purged: number; next: number | undefined } | undefined = await two?.purgeUser(
+        user,
+        from,
+      )
+      purged += part?.purged ?? 0
+      from = part?.next
+    }
+    expect(purged).toBe(3)
+    expect(await one?.hasUser(user)).toBe(false)
+    expect(await one?.trace(user)).toMatchObject([{ type: 'delete', destination: 'acme' }])
+  }
+
+  test('send nothing to another customer after a restore', async () => {
+    await using two = await stores(2)
+    await useAll(two.all, 'acme')
+    await useAll(two.all, 'zeta')
+    await useUser(two.all, 'bob')
+    await server.query(
+      `UPDATE hookline.names SET name = name || '!';
+       UPDATE hookline.names SET name = left(other.name, -1) FROM hookline.names other
+         WHERE other.id = (SELECT max(id) + 1 FROM hookline.names) - names.id;
+       DELETE FROM hookline.waiting; DELETE FROM hookline.deliveries; DELETE FROM hookline.attempts;
+       DELETE FROM hookline.done; DELETE FROM hookline.members; DELETE FROM hookline.probes`,
+      undefined,
+      two.url,
+    )
+    await useAll(two.all, 'acme')
+    await useAll(two.all, 'zeta')
+    await useUser(two.all, 'bob')
+  })
+
+  test('lose nothing after a restore from before the names were added', async () => {
+    await using two = await stores(2)
+    const before = await server.query<{ name: string }>(
+      'SELECT name FROM hookline.names',
+      [],
+      two.url,
+    )
+    expect(before).toEqual([])
+    await useAll(two.all, 'acme')
+    await useUser(two.all, 'bob')
+    const tables = 'names, waiting, deliveries, attempts, done, members, probes'
+    const truncate = `TRUNCATE ${tables.replaceAll(/\w+/g, (name) => `hookline.${name}`)} RESTART IDENTITY`
+    await server.query(truncate, [], two.url)
+    await useUser(two.all, 'bob')
+    await server.query(truncate, [], two.url)
+    await useAll(two.all, 'zeta')
+    await useAll(two.all, 'acme')
+  })
+
+  test('say that the schema is gone, and use the one that is made in its place', async () => {
+    await using two = await stores(2)
+    await useAll(two.all, 'acme')
+    await server.query('DROP SCHEMA hookline CASCADE', [], two.url)
+    await expect(two.all[0]?.put([newDelivery()])).rejects.toEqual(
+      storeError('failed', /tables are missing: restart/),
+    )
+    const third = await openStore(two.url)
+    await third.put([newDelivery({ destination: 'first', source: 'first' })])
+    await useAll([two.all[0] as Store, third], 'zeta')
+    await useAll([third, two.all[1] as Store], 'acme')
+    await third.close()
+  })
 })
 
 test('a put that the server does not take fails alone', async () => {
@@ -619,16 +724,10 @@ test('a claim goes by indexes and sorts nothing that waits, whatever the planner
     undefined,
     url,
   )
-  const [crm] = await server.query<{ id: number }>(
-    `SELECT id FROM hookline.names WHERE name = 'crm'`,
-    [],
-    url,
-  )
-  const id = crm?.id
   const plan = async (): Promise<string> => {
     const rows = await server.query<{ 'QUERY PLAN': string }>(
       `EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF) ${claimStatement('hookline')}`,
-      [null, [id, id], [0, 1], [200, 200]],
+      [null, ['crm', 'crm'], [0, 1], [200, 200]],
       url,
     )
     return rows.map((row) => row['QUERY PLAN']).join('\n')
@@ -690,11 +789,11 @@ describe('many settlements while the planner believes that nothing waits', () =>
   ])('read each row once, if they are %s', async (_, state) => {
     await using opened = await leasedUnknown()
     const { url, ids } = opened
-    const log = [{ post: 0, url: 1, code: 1, status: 500, ms: 1, error: null, response: '' }]
+    const log = [{ post: 0, url_n: 1, code_n: 1, status: 500, ms: 1, error: null, response: '' }]
     const given = ids.map((id, n) => ({ n, id, attempt: 1, state, delay: 0, log }))
     const [row] = await server.query<{ 'QUERY PLAN': [{ Plan: PlanNode }] }>(
       `EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) ${settleStatement('hookline')}`,
-      [null, JSON.stringify(given)],
+      [null, JSON.stringify(given), ['web']],
       url,
     )
     expect(mostRows(row?.['QUERY PLAN'][0].Plan as PlanNode)).toBe(COUNT)
