@@ -194,7 +194,8 @@ export class Dispatcher {
     const queue = this.#queues.get(delivery.destination)
     if (!queue) {
       const { id, attempt, refusedBy } = delivery
-      settler.add({ id, attempt, next: { state: 'backlog', delayMs: 0 }, refusedBy, log: [] })
+      const next = { state: 'backlog', delayMs: 0 } as const
+      settler.add({ id, attempt, next, refusedBy, isUnsent: true, log: [] })
       return
     }
     const { signing, endpoints, urls } = queue

@@ -48,6 +48,8 @@ interface Leased extends Found {
  * The statement that carries out claims. For each claim it reads the index `waiting_due` from the longest due delivery
  * on, skips rows that others have locked, and stops at the limit. It sorts only the rows that it found.
  *
+ * A row that is leased has a lease that ran out. Its attempt does not count: it may never have been made.
+ *
  * It returns only numbers. A long answer would keep the rows locked for as long as a process that was stopped, or cut off,
  * does not read it. The bodies follow after the lease has committed.
  *
@@ -57,7 +59,7 @@ interface Leased extends Found {
 export function claimStatement(schema: string): string {
   return statement(
     schema,
-    `SELECT id, due_at, attempt, attempts_before, first_attempt_at FROM ${schema}.waiting
+    `SELECT id, due_at, leased, attempt, attempts_before, first_attempt_at FROM ${schema}.waiting
      WHERE destination = claims.destination AND state = claims.state AND due_at <= ${NOW}
      ORDER BY due_at, id LIMIT claims.count FOR UPDATE SKIP LOCKED`,
   )
@@ -70,7 +72,7 @@ export function claimStatement(schema: string): string {
 function untriedStatement(schema: string): string {
   return statement(
     schema,
-    `SELECT id, due_at, attempt, attempts_before, first_attempt_at FROM ${schema}.waiting
+    `SELECT id, due_at, leased, attempt, attempts_before, first_attempt_at FROM ${schema}.waiting
      WHERE id = ANY (ARRAY (
          SELECT id FROM (
            SELECT id, attempt FROM ${schema}.waiting
@@ -102,10 +104,11 @@ function statement(schema: string, search: string): string {
     ), leased AS (
       UPDATE ${schema}.waiting
       SET state = ${BACKLOG}, leased = true, attempt = attempt + 1, due_at = ${NOW} + ${LEASE_MS},
-        attempt_at = ${NOW}, first_attempt_at = coalesce(first_attempt_at, ${NOW})
+        attempt_at = ${NOW}, first_attempt_at = coalesce(first_attempt_at, ${NOW}),
+        attempts_before = CASE WHEN leased THEN coalesce(attempts_before, 0) + 1 ELSE attempts_before END
       WHERE id = ANY (ARRAY (SELECT id FROM sized WHERE taken))
     )
-    SELECT id, n, taken, size, attempt + 1 AS attempt, coalesce(attempts_before, 0) AS "attemptsBefore",
+    SELECT id, n, taken, size, attempt + 1 AS attempt, coalesce(attempts_before, 0) + leased::int AS "attemptsBefore",
       greatest(0, coalesce(${NOW} - first_attempt_at, 0)) AS "sinceFirstMs"
     FROM sized ORDER BY n, due_at, id`
 }

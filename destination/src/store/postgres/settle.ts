@@ -27,7 +27,7 @@ export function settleStatement(schema: string): string {
   return `
     WITH ${numbersOf(schema, '$3')}, given AS MATERIALIZED (
       SELECT * FROM json_to_recordset($2::json) AS g (n int, id bigint, attempt int, state smallint, delay bigint,
-        refused_by text, reason text, log json)
+        unsent boolean, refused_by text, reason text, log json)
     ), settled AS MATERIALIZED (
       SELECT g.*, destination, attempts_before, attempt_at, first_attempt_at, replayed_at
       FROM given g CROSS JOIN LATERAL (
@@ -37,12 +37,15 @@ export function settleStatement(schema: string): string {
     ), ended AS (
       DELETE FROM ${schema}.waiting WHERE id = ANY (ARRAY (SELECT id FROM settled WHERE state = ${DONE}))
     ), moved AS (
-      INSERT INTO ${schema}.waiting AS q (id, due_at, destination, attempt, state, leased, replayed_at, refused_by, reason)
-      SELECT id, ${NOW} + delay, destination, attempt, state, false,
+      INSERT INTO ${schema}.waiting AS q (id, due_at, destination, attempt, attempts_before, state, leased, replayed_at,
+        refused_by, reason)
+      SELECT id, ${NOW} + delay, destination, attempt,
+        CASE WHEN unsent THEN coalesce(attempts_before, 0) + 1 ELSE attempts_before END, state, false,
         CASE WHEN state <> ${DEAD} THEN replayed_at END, refused_by, reason
       FROM settled WHERE state <> ${DONE}
       ON CONFLICT (id) DO UPDATE SET state = excluded.state, leased = false, due_at = excluded.due_at,
-        refused_by = excluded.refused_by, reason = excluded.reason, replayed_at = excluded.replayed_at
+        attempts_before = excluded.attempts_before, refused_by = excluded.refused_by, reason = excluded.reason,
+        replayed_at = excluded.replayed_at
     ), done AS (
       INSERT INTO ${schema}.done (id, first_attempt_at, attempt, attempts_before, state)
       SELECT id, first_attempt_at, attempt, attempts_before, ${DONE} FROM settled WHERE state = ${DONE}
@@ -165,13 +168,18 @@ function firsts(settlements: Settlement[]): Settlement[] {
   return settlements.filter(isFirst).sort((a, b) => a.id - b.id)
 }
 
-function toGiven({ id, attempt, next, refusedBy, log }: Settlement, n: number, list: NameList) {
+function toGiven(
+  { id, attempt, next, refusedBy, isUnsent, log }: Settlement,
+  n: number,
+  list: NameList,
+) {
   return {
     n,
     id,
     attempt,
     state: storedState(next.state),
     delay: next.state === 'backlog' ? Math.round(next.delayMs) : 0,
+    unsent: isUnsent ?? false,
     refused_by: toRefusedBy(refusedBy),
     reason: next.state === 'dead' ? toStored(next.reason) : null,
     log: log.map((one, post) => ({ post, ...toLogRow(one, list) })),
