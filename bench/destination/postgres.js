@@ -94,25 +94,27 @@ export async function putFresh(url, count) {
 
 /** Only claims and settles fresh messages, with the statements of the store: no names, no HTTP, no log. */
 export async function drainBare(url) {
-  const [{ claimStatement }, { settleStatement }] = await Promise.all([
+  const [{ claimStatement, contentStatement }, { settleStatement }] = await Promise.all([
     load('postgres/claim.js'),
     load('postgres/settle.js'),
   ])
-  const [{ id }] = await run(url, `SELECT id FROM hookline.names WHERE name = 'crm'`)
   const clients = [new pg.Client(url), new pg.Client(url)]
   await Promise.all(clients.map((client) => client.connect()))
   const [claims, settles] = clients
-  const log = [{ post: 0, url: id, code: id, status: 200, ms: 1, error: null, response: '' }]
+  const log = [{ post: 0, url_n: 1, code_n: 1, status: 200, ms: 1, error: null, response: '' }]
+  const names = ['crm']
   let settling = Promise.resolve()
   let count = 0
   const begin = performance.now()
   for (;;) {
-    const { rows } = await claims.query(claimStatement('hookline'), [null, [id], [0], [CLAIM]])
+    const { rows } = await claims.query(claimStatement('hookline'), [null, names, [0], [CLAIM]])
     if (rows.length === 0) break
+    const leases = [rows.map(({ id }) => id), rows.map(({ attempt }) => attempt)]
+    await claims.query(contentStatement('hookline'), leases)
     count += rows.length
     const given = rows.map(({ id, attempt }, n) => ({ n, id, attempt, state: 4, delay: 0, log }))
-    const settlements = JSON.stringify(given)
-    settling = settling.then(() => settles.query(settleStatement('hookline'), [null, settlements]))
+    const values = [null, JSON.stringify(given), names]
+    settling = settling.then(() => settles.query(settleStatement('hookline'), values))
   }
   await settling
   const seconds = (performance.now() - begin) / 1000

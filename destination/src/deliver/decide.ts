@@ -36,7 +36,8 @@ export function decide(
       ? [...delivery.refusedBy, ...refused.map(({ url }) => url)]
       : delivery.refusedBy
   const next = nextState(delivery, elapsedMs, urls, outcomes, refusedBy, random)
-  const sent = isAnySent(outcomes) ? outcomes : []
+  const isUnsent = !isAnySent(outcomes)
+  const sent = isUnsent ? [] : outcomes
   const log = sent.map(({ url, outcome: { code, status, ms, error, response } }) => ({
     url,
     code,
@@ -45,7 +46,7 @@ export function decide(
     error: error ?? null,
     response,
   }))
-  return { id: delivery.id, attempt: delivery.attempt, next, refusedBy, log }
+  return { id: delivery.id, attempt: delivery.attempt, next, refusedBy, isUnsent, log }
 }
 
 function nextState(

@@ -196,7 +196,7 @@ export class Dispatcher {
     if (!queue) {
       const { id, attempt, refusedBy } = delivery
       const next = { state: retryLane(delivery), delayMs: 0 }
-      settler.add({ id, attempt, next, refusedBy, log: [] })
+      settler.add({ id, attempt, next, refusedBy, isUnsent: true, log: [] })
       return
     }
     const { signing, endpoints, urls } = queue

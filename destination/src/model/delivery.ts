@@ -60,7 +60,10 @@ export interface Delivery {
    * latest claim can settle the delivery.
    */
   attempt: number
-  /** The number of the last attempt before a replay; 0 without a replay. Later attempts belong to the current retry window. */
+  /**
+   * How many of the attempts before this one do not count in the current retry window: those before a replay, those whose
+   * lease ran out, because nobody knows whether they were made, and those that sent nothing.
+   */
   attemptsBefore: number
   messageId: string
   source: string
@@ -89,6 +92,8 @@ export interface Settlement {
     | { state: 'dead'; reason: string }
   /** Replaces {@link Delivery.refusedBy}. */
   refusedBy: readonly string[]
+  /** Whether nothing was sent. The attempt then does not count in the retry window. */
+  isUnsent?: boolean
   /** The outcome of each attempt. */
   log: AttemptLog[]
 }

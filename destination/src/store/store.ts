@@ -55,7 +55,10 @@ export interface DispatchPort {
    * Leases due deliveries for {@link LEASE_MS}: claim by claim, the longest due first. Each leased delivery gets its
    * next attempt number.
    *
-   * @throws StoreError if the store can't write; nothing is leased then.
+   * A claim that gets fewer deliveries than its limit has found all that are due. A store that can't return everything at
+   * once calls the listener of {@link onPut} during the call, with each lane of which it left something.
+   *
+   * @throws StoreError if the store can't write. A delivery that was leased nevertheless is due again when its lease ends.
    */
   claim(claims: Claim[]): Promise<Delivery[]>
 
@@ -67,13 +70,15 @@ export interface DispatchPort {
    * call, as soon as the row is free. A process that ends before then has not settled it, and it is sent again.
    *
    * @returns how many were refused.
-   * @throws StoreError if the store can't write; nothing is settled then, and the same settlements may be given again.
+   * @throws StoreError if the store can't write. Give the same objects again then: those that were settled nevertheless
+   * are not refused.
    */
   settle(settlements: Settlement[]): Promise<number>
 
   /**
-   * Calls a listener with each lane into which another process has just put a delivery. These calls are fast but not
-   * reliable: the listener has to poll too. Only stores that several processes can share have this method.
+   * Calls a listener with each lane in which something is due that the caller may not know: another process has just put
+   * it there, or a claim of this process has left it. The calls about other processes are fast but not reliable: the
+   * listener has to poll too. Only stores that several processes can share have this method.
    */
   onPut?(listener: (destination: string, lane: Lane) => void): void
 

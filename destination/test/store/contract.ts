@@ -1,3 +1,5 @@
+import { decide, type EndpointOutcome } from '../../src/deliver/decide.js'
+import type { Outcome } from '../../src/model/outcome.js'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import {
   type AttemptLog,
@@ -412,6 +414,36 @@ export function storeContract(name: string, make: () => Promise<Subject>): void 
           })
         },
       )
+
+      test('attempts that were lost, or sent nothing, take none of the three that a late message gets', async () => {
+        const lost = await put({ state: 'leased' })
+        subject.advance(LEASE_MS)
+        expect(await claimOne('backlog')).toMatchObject({ id: lost, attempt: 2, attemptsBefore: 1 })
+        // The process ends, and another one opens the store.
+        subject.advance(LEASE_MS)
+        await reopen()
+        const third = await claimOne('backlog')
+        expect(third).toMatchObject({ attempt: 3, attemptsBefore: 2 })
+        const at = 'https://a.example.com/'
+        const outcome = (code: 'endpoint_down' | 'server_error') => [
+          { url: at, outcome: { code, verdict: 'retry', ms: 1, response: '' } as Outcome },
+        ]
+        const decideOn = (delivery: Delivery, outcomes: EndpointOutcome[]) =>
+          decide(delivery, 0, [at], outcomes, () => 0)
+        await store.settle([decideOn(third, outcome('endpoint_down'))])
+        subject.advance(4 * 3_600_000)
+
+        const states: string[] = []
+        while (states.at(-1) !== 'dead') {
+          const delivery = await claimOne('backlog')
+          const decision = decideOn(delivery, outcome('server_error'))
+          await store.settle([decision])
+          states.push(decision.next.state)
+          subject.advance(60_000)
+        }
+        expect(states).toEqual(['backlog', 'backlog', 'dead'])
+        expect((await store.get(lost))?.attempts.map(({ attempt }) => attempt)).toEqual([4, 5, 6])
+      })
 
       test('leases that ran out take their place among the backlog by the time they were due', async () => {
         const lapsed = await put({ state: 'leased' })

@@ -4,6 +4,7 @@ import { StoreError } from '../store-error.js'
 import type { Left, MemberMessage, Sync } from '../store.js'
 import { fromStored, toStored } from '../text.js'
 import { BULK } from '../states.js'
+import { numbersOf, type NameList } from './names.js'
 import { NOW, type Tables } from './tables.js'
 
 /** The lowest UUID: the first page starts after it. */
@@ -34,14 +35,15 @@ export function prepareAudience({ query, schema, names, now }: Tables) {
    * @param change - A common table expression `changed` with the keys of the members that it changes.
    */
   const tell = (change: string): string => `
-    WITH audience AS MATERIALIZED (
+    WITH ${numbersOf(schema, '$5')}, audience AS MATERIALIZED (
       SELECT id FROM ${schema}.audiences WHERE name = $2 AND sync = $3 FOR SHARE
     ), given AS MATERIALIZED (
       SELECT * FROM json_to_recordset($4::json) AS g (key uuid, user_id text, told json)
     ), ${change}, told AS MATERIALIZED (
-      SELECT nextval('${schema}.ids') AS id, user_id, t.*
+      SELECT nextval('${schema}.ids') AS id, user_id, message_id, ids[source_n] AS source,
+        ids[destination_n] AS destination, ids[type_n] AS type, body
       FROM changed JOIN given USING (key) CROSS JOIN LATERAL json_to_recordset(told)
-        AS t (message_id text, source int, destination int, type int, body text)
+        AS t (message_id text, source_n int, destination_n int, type_n int, body text) CROSS JOIN numbers
     ), added AS (
       INSERT INTO ${schema}.deliveries (id, received_at, source, destination, type, message_id, user_id, event, body)
       SELECT id, ${NOW}, source, destination, type, message_id, user_id, '', body FROM told
@@ -68,30 +70,14 @@ export function prepareAudience({ query, schema, names, now }: Tables) {
     users: Iterable<string>,
     messages: MemberMessage[],
   ): Promise<number> => {
-    await names.add([
-      'identify',
-      ...messages.flatMap((message) => [message.source, message.destination]),
-    ])
-    const given = Array.from(users, (user) => ({
-      key: keyOf(user),
-      user_id: toStored(user),
-      told: messages.map((message) => {
-        const { messageId, source, destination, type, body } = memberDelivery(
-          user,
-          message,
-          Date.now(),
-        )
-        return {
-          message_id: messageId,
-          source: names.number(source),
-          destination: names.number(destination),
-          type: names.number(type),
-          body: toStored(body),
-        }
-      }),
-    }))
-    const values = [now(), toStored(audience), number, JSON.stringify(given)]
-    const [row] = await query<Changed>(statement, values)
+    const [row] = await names.write<Changed>(statement, (list) => {
+      const given = Array.from(users, (user) => ({
+        key: keyOf(user),
+        user_id: toStored(user),
+        told: messages.map((message) => toTold(user, message, list)),
+      }))
+      return [now(), toStored(audience), number, JSON.stringify(given), list.names]
+    })
     if (!row || row.audiences === 0) {
       throw new StoreError(
         'superseded',
@@ -126,6 +112,17 @@ export function prepareAudience({ query, schema, names, now }: Tables) {
       const left = await change(leave, sync, users, messages)
       return { left, next: rows.length < limit ? undefined : rows.at(-1)?.key }
     },
+  }
+}
+
+function toTold(user: string, message: MemberMessage, list: NameList) {
+  const { messageId, source, destination, type, body } = memberDelivery(user, message, Date.now())
+  return {
+    message_id: messageId,
+    source_n: list.position(source),
+    destination_n: list.position(destination),
+    type_n: list.position(type),
+    body: toStored(body),
   }
 }
 

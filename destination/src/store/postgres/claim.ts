@@ -1,29 +1,57 @@
 import type { EventType } from '../../model/call.js'
 import type { Claim, Delivery, DeliveryId } from '../../model/delivery.js'
 import { LEASE_MS, NEWEST } from '../store.js'
-import { fromStored } from '../text.js'
+import { fromStored, toStored } from '../text.js'
 import { refusedByOf } from '../rows.js'
 import { BACKLOG, stateNumber } from '../states.js'
 import { NOW, type Tables } from './tables.js'
 
-interface Row {
+/** The most deliveries that one statement leases, so that few rows are locked at once and the locks are short. */
+const LEASE_ROWS = 2_000
+
+/** In bytes: a statement leases no more deliveries once their bodies have this size together. */
+const LEASE_BYTES = 16 * 1_048_576
+
+/** In bytes: a statement reads no more bodies once they have this size together. */
+const READ_BYTES = 4 * 1_048_576
+
+/** A delivery that a claim found. It is leased if it is `taken`. */
+interface Found {
   id: DeliveryId
   /** The position of its claim, from 1. */
   n: number
+  taken: boolean
+  /** Of its body, in bytes. */
+  size: number
   attempt: number
   attemptsBefore: number
+  sinceFirstMs: number
+}
+
+/** What is read of a delivery after it was leased. */
+interface Content {
+  id: DeliveryId
   messageId: string
   source: string
   type: string
   body: string
-  sinceFirstMs: number
   refusedBy: string | null
   traceParent: string | null
+}
+
+/** A delivery that is leased, and the claim that it belongs to. */
+interface Leased extends Found {
+  claim: Claim
 }
 
 /**
  * The statement that carries out claims. For each claim it reads the index `waiting_due` from the longest due delivery
  * on, skips rows that others have locked, and stops at the limit. It sorts only the rows that it found.
+ *
+ * A row that is leased has a lease that ran out. Its attempt does not count: it may never have been made.
+ *
+ * It returns only numbers. A long answer would keep the rows locked for as long as a process that was stopped, or cut off,
+ * does not read it. The bodies follow after the lease has committed.
  *
  * The planner can't know how many rows that will be. With plain joins it sometimes reads whole tables or compares every
  * row with every other. The array and the `LIMIT 1` force it to look up each row by its key.
@@ -31,7 +59,7 @@ interface Row {
 export function claimStatement(schema: string): string {
   return statement(
     schema,
-    `SELECT id, due_at, attempt, attempts_before, first_attempt_at, refused_by FROM ${schema}.waiting
+    `SELECT id, due_at, leased, attempt, attempts_before, first_attempt_at FROM ${schema}.waiting
      WHERE destination = claims.destination AND state = claims.state AND due_at <= ${NOW}
      ORDER BY due_at, id LIMIT claims.count FOR UPDATE SKIP LOCKED`,
   )
@@ -44,7 +72,7 @@ export function claimStatement(schema: string): string {
 function untriedStatement(schema: string): string {
   return statement(
     schema,
-    `SELECT id, due_at, attempt, attempts_before, first_attempt_at, refused_by FROM ${schema}.waiting
+    `SELECT id, due_at, leased, attempt, attempts_before, first_attempt_at FROM ${schema}.waiting
      WHERE id = ANY (ARRAY (
          SELECT id FROM (
            SELECT id, attempt FROM ${schema}.waiting
@@ -59,70 +87,156 @@ function untriedStatement(schema: string): string {
 /** @param search - The rows of `waiting` for one row of `claims`, locked. */
 function statement(schema: string, search: string): string {
   return `
-    WITH found AS MATERIALIZED (
+    WITH claims AS MATERIALIZED (
+      SELECT (SELECT id FROM ${schema}.names WHERE names.name = given.name LIMIT 1) AS destination, state, count, n
+      FROM unnest($2::text[], $3::smallint[], $4::int[]) WITH ORDINALITY AS given (name, state, count, n)
+    ), found AS MATERIALIZED (
       SELECT n, w.*
-      FROM unnest($2::int[], $3::smallint[], $4::int[]) WITH ORDINALITY AS claims (destination, state, count, n)
-      CROSS JOIN LATERAL (
+      FROM claims CROSS JOIN LATERAL (
         ${search}
-      ) w
+      ) w LIMIT ${LEASE_ROWS}
+    ), sized AS MATERIALIZED (
+      SELECT found.*, coalesce(size, 0) AS size, coalesce(sum(size) OVER before, 0) < ${LEASE_BYTES} AS taken
+      FROM found LEFT JOIN LATERAL (
+        SELECT octet_length(body) AS size FROM ${schema}.deliveries d WHERE d.id = found.id LIMIT 1
+      ) d ON true
+      WINDOW before AS (ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
     ), leased AS (
       UPDATE ${schema}.waiting
       SET state = ${BACKLOG}, leased = true, attempt = attempt + 1, due_at = ${NOW} + ${LEASE_MS},
-        attempt_at = ${NOW}, first_attempt_at = coalesce(first_attempt_at, ${NOW})
-      WHERE id = ANY (ARRAY (SELECT id FROM found))
+        attempt_at = ${NOW}, first_attempt_at = coalesce(first_attempt_at, ${NOW}),
+        attempts_before = CASE WHEN leased THEN coalesce(attempts_before, 0) + 1 ELSE attempts_before END
+      WHERE id = ANY (ARRAY (SELECT id FROM sized WHERE taken))
     )
-    SELECT id, n, attempt + 1 AS attempt, coalesce(attempts_before, 0) AS "attemptsBefore",
-      refused_by AS "refusedBy", d.*,
+    SELECT id, n, taken, size, attempt + 1 AS attempt, coalesce(attempts_before, 0) + leased::int AS "attemptsBefore",
       greatest(0, coalesce(${NOW} - first_attempt_at, 0)) AS "sinceFirstMs"
-    FROM found CROSS JOIN LATERAL (
-      SELECT message_id AS "messageId", trace_parent AS "traceParent", body, sources.name AS source, types.name AS type
-      FROM ${schema}.deliveries d
-        JOIN ${schema}.names sources ON sources.id = d.source JOIN ${schema}.names types ON types.id = d.type
-      WHERE d.id = found.id LIMIT 1
-    ) d
-    ORDER BY n, due_at, id`
+    FROM sized ORDER BY n, due_at, id`
 }
 
-/** Leases due deliveries. */
-export function prepareClaim({ query, schema, names, now }: Tables) {
+/**
+ * The statement that reads leased deliveries. It leaves out those whose lease has been lost, as by a deletion.
+ *
+ * @public - The benchmark runs it alone.
+ */
+export function contentStatement(schema: string): string {
+  return `
+    SELECT d.* FROM unnest($1::bigint[], $2::int[]) AS leased (id, attempt) CROSS JOIN LATERAL (
+      SELECT d.id, message_id AS "messageId", trace_parent AS "traceParent", body, sources.name AS source,
+        types.name AS type, refused_by AS "refusedBy"
+      FROM ${schema}.waiting w JOIN ${schema}.deliveries d ON d.id = w.id
+        JOIN ${schema}.names sources ON sources.id = d.source JOIN ${schema}.names types ON types.id = d.type
+      WHERE w.id = leased.id AND w.attempt = leased.attempt AND w.leased LIMIT 1
+    ) d`
+}
+
+/**
+ * Leases due deliveries, then reads them. One call leases only so many that its statements are short.
+ *
+ * @param onCut - Called for each claim that did not get all that it asked for, because the others had enough.
+ */
+export function prepareClaim({ query, schema, now }: Tables, onCut: (claim: Claim) => void) {
   const oldestDue = claimStatement(schema)
   const untried = untriedStatement(schema)
+  const content = contentStatement(schema)
+  /** The lane whose claim was cut first. The next call begins with it, so that each lane has its turn. */
+  let nextLane: string | undefined
 
-  const lease = async (sql: string, claims: Claim[]): Promise<Delivery[]> => {
+  const lease = async (sql: string, claims: Claim[]): Promise<Leased[]> => {
     if (claims.length === 0) return []
-    const rows = await query<Row>(sql, [
+    const rows = await query<Found>(sql, [
       now(),
-      claims.map(({ destination }) => names.number(destination)),
+      claims.map(({ destination }) => toStored(destination)),
       claims.map(({ lane }) => stateNumber(lane)),
       claims.map(({ limit }) => limit),
     ])
+    const cut = cutClaims(claims, rows)
+    if (cut[0]) nextLane = laneOf(cut[0])
+    cut.forEach(onCut)
     return rows.flatMap((row) => {
-      const wanted = claims[row.n - 1]
-      return wanted ? [toDelivery(row, wanted)] : []
+      const claim = claims[row.n - 1]
+      return claim && row.taken ? [{ ...row, claim }] : []
     })
   }
 
+  /** Reads as many deliveries as it can. Those that it can't read are due again when their leases end. */
+  const read = async (leased: Leased[]): Promise<Delivery[]> => {
+    const deliveries: Delivery[] = []
+    for (const part of partsOf(leased)) {
+      try {
+        const ids = part.map(({ id }) => id)
+        const rows = await query<Content>(content, [ids, part.map(({ attempt }) => attempt)])
+        const byId = new Map(rows.map((row) => [row.id, row]))
+        deliveries.push(...part.flatMap((one) => toDelivery(one, byId.get(one.id))))
+      } catch (error) {
+        if (deliveries.length === 0) throw error
+        break
+      }
+    }
+    return deliveries
+  }
+
   return async (claims: Claim[]): Promise<Delivery[]> => {
-    await names.add(claims.map(({ destination }) => destination))
-    const probes = claims.filter(({ isUntried }) => isUntried)
-    const others = claims.filter(({ isUntried }) => !isUntried)
-    return [...(await lease(untried, probes)), ...(await lease(oldestDue, others))]
+    const first = claims.findIndex((claim) => laneOf(claim) === nextLane)
+    const inTurn = first < 0 ? claims : [...claims.slice(first), ...claims.slice(0, first)]
+    nextLane = undefined
+    const probes = await lease(
+      untried,
+      inTurn.filter(({ isUntried }) => isUntried),
+    )
+    const others = await lease(
+      oldestDue,
+      inTurn.filter(({ isUntried }) => !isUntried),
+    )
+    return read([...probes, ...others])
   }
 }
 
-function toDelivery(row: Row, { destination, lane }: Claim): Delivery {
-  return {
-    id: row.id,
-    attempt: row.attempt,
-    attemptsBefore: row.attemptsBefore,
-    messageId: fromStored(row.messageId),
-    source: fromStored(row.source),
-    destination,
-    type: row.type as EventType,
-    body: fromStored(row.body),
-    sinceFirstMs: row.sinceFirstMs,
-    lane,
-    traceParent: row.traceParent ?? undefined,
-    refusedBy: refusedByOf(row.refusedBy),
+/** The claims that ended before they had found all that they asked for. */
+function cutClaims(claims: Claim[], rows: Found[]): Claim[] {
+  const isFull = rows.length === LEASE_ROWS
+  const from = isFull ? (rows.at(-1)?.n ?? 0) - 1 : claims.length
+  const isLeft = new Set(rows.filter(({ taken }) => !taken).map(({ n }) => n - 1))
+  return claims.filter((_, i) => i >= from || isLeft.has(i))
+}
+
+function laneOf({ destination, lane }: Claim): string {
+  return `${lane} ${destination}`
+}
+
+/** Cuts a list where the bodies reach {@link READ_BYTES}. */
+function partsOf(leased: readonly Leased[]): Leased[][] {
+  const parts: Leased[][] = []
+  let bytes = Infinity
+  for (const one of leased) {
+    if (bytes >= READ_BYTES) {
+      parts.push([])
+      bytes = 0
+    }
+    parts.at(-1)?.push(one)
+    bytes += one.size
   }
+  return parts
+}
+
+function toDelivery(
+  { claim: { destination, lane }, ...found }: Leased,
+  content: Content | undefined,
+): Delivery[] {
+  if (!content) return []
+  return [
+    {
+      id: found.id,
+      attempt: found.attempt,
+      attemptsBefore: found.attemptsBefore,
+      messageId: fromStored(content.messageId),
+      source: fromStored(content.source),
+      destination,
+      type: content.type as EventType,
+      body: fromStored(content.body),
+      sinceFirstMs: found.sinceFirstMs,
+      lane,
+      traceParent: content.traceParent ?? undefined,
+      refusedBy: refusedByOf(content.refusedBy),
+    },
+  ]
 }

@@ -2,7 +2,7 @@ import { toNullable, toRefusedBy } from '../rows.js'
 import type { Copy, DeliveryId } from '../../model/delivery.js'
 import { LEASE_MS } from '../store.js'
 import { toStored } from '../text.js'
-import type { Names } from './names.js'
+import { numbersOf, type NameList } from './names.js'
 import { DONE } from '../states.js'
 import { toLogRow } from './settle.js'
 import { storedState } from './states.js'
@@ -15,18 +15,20 @@ export function prepareCopy({ query, schema, names }: Tables) {
   const same = copyStatement(schema, 'WHERE d.id = ANY ($1::bigint[])')
   // The `LIMIT 1` makes the planner look up each key in the index, whatever size it assumes for the tables.
   const find = `
-    SELECT id FROM unnest($1::text[], $2::int[], $3::int[]) WITH ORDINALITY AS keys (message_id, source, destination, n)
+    SELECT id FROM unnest($1::text[], $2::text[], $3::text[]) WITH ORDINALITY AS keys (message_id, source, destination, n)
       LEFT JOIN LATERAL (
         SELECT id FROM ${schema}.deliveries d WHERE d.message_id = keys.message_id COLLATE "C"
-          AND d.source = keys.source AND d.destination = keys.destination LIMIT 1
+          AND d.source = (SELECT id FROM ${schema}.names WHERE name = keys.source)
+          AND d.destination = (SELECT id FROM ${schema}.names WHERE name = keys.destination) LIMIT 1
       ) d ON true
     ORDER BY n`
   const add = `
-    WITH given AS MATERIALIZED (
-      SELECT nextval('${schema}.ids') AS id, *
-      FROM json_to_recordset($1::json) AS g (message_id text, source int, destination int, type int, user_id text,
+    WITH ${numbersOf(schema, '$2')}, given AS MATERIALIZED (
+      SELECT nextval('${schema}.ids') AS id, g.*, ids[source_n] AS source, ids[destination_n] AS destination,
+        ids[type_n] AS type
+      FROM json_to_recordset($1::json) AS g (message_id text, source_n int, destination_n int, type_n int, user_id text,
         event text, trace_parent text, body text, received_at bigint, state smallint, leased boolean, due_at bigint, first_attempt_at bigint,
-        attempt int, attempts_before int, replayed_at bigint, refused_by text, reason text, log json)
+        attempt int, attempts_before int, replayed_at bigint, refused_by text, reason text, log json) CROSS JOIN numbers
     ), added AS (
       INSERT INTO ${schema}.deliveries (id, received_at, source, destination, type, message_id, user_id, event,
         trace_parent, body)
@@ -44,9 +46,9 @@ export function prepareCopy({ query, schema, names }: Tables) {
       SELECT id, first_attempt_at, attempt, attempts_before, state, reason FROM added JOIN given USING (id) WHERE state >= ${DONE}
     ), logged AS (
       INSERT INTO ${schema}.attempts (delivery, attempt, post, at, url, code, status, ms, error, response)
-      SELECT id, l.attempt, post, at, url, code, status, ms, error, response
+      SELECT id, l.attempt, post, at, ids[url_n], ids[code_n], status, ms, error, response
       FROM added JOIN given USING (id) CROSS JOIN LATERAL json_to_recordset(log) AS l (attempt int, post smallint,
-        at bigint, url int, code int, status int, ms double precision, error text, response text)
+        at bigint, url_n int, code_n int, status int, ms double precision, error text, response text) CROSS JOIN numbers
     )
     SELECT added.id IS NOT NULL AS added FROM given LEFT JOIN added USING (id) ORDER BY given.id`
 
@@ -60,17 +62,17 @@ export function prepareCopy({ query, schema, names }: Tables) {
     copyOut: (after: DeliveryId, limit: number): Promise<Copy[]> =>
       readCopies(query, out, [after, limit]),
     copyIn: async (copies: Copy[]): Promise<boolean[]> => {
-      await names.add(copies.flatMap(namesOf))
-      const given = copies.map((copy) => toGiven(copy, names))
-      const rows = await query<{ added: boolean }>(add, [JSON.stringify(given)])
+      const rows = await names.write<{ added: boolean }>(add, (list) => {
+        const given = copies.map((copy) => toGiven(copy, list))
+        return [JSON.stringify(given), list.names]
+      })
       return rows.map(({ added }) => added)
     },
     copiesOf: async (copies: Copy[]): Promise<(Copy | undefined)[]> => {
-      await names.add(copies.flatMap(namesOf))
       const found = await query<{ id: DeliveryId | null }>(find, [
         copies.map(({ messageId }) => toStored(messageId)),
-        copies.map(({ source }) => names.number(source)),
-        copies.map(({ destination }) => names.number(destination)),
+        copies.map(({ source }) => toStored(source)),
+        copies.map(({ destination }) => toStored(destination)),
       ])
       const own = await readCopies(query, same, [found.flatMap(({ id }) => id ?? [])])
       const byId = new Map(own.map((copy) => [copy.id, copy]))
@@ -79,17 +81,13 @@ export function prepareCopy({ query, schema, names }: Tables) {
   }
 }
 
-function namesOf({ source, destination, type, attempts }: Copy): string[] {
-  return [source, destination, type, ...attempts.flatMap(({ url, code }) => [url, code])]
-}
-
-function toGiven(copy: Copy, names: Names) {
+function toGiven(copy: Copy, list: NameList) {
   const posts = new Map<number, number>()
   return {
     message_id: toStored(copy.messageId),
-    source: names.number(copy.source),
-    destination: names.number(copy.destination),
-    type: names.number(copy.type),
+    source_n: list.position(copy.source),
+    destination_n: list.position(copy.destination),
+    type_n: list.position(copy.type),
     user_id: toStored(copy.user),
     event: toStored(copy.event),
     trace_parent: copy.traceParent,
@@ -107,7 +105,7 @@ function toGiven(copy: Copy, names: Names) {
     log: copy.attempts.map((one) => {
       const post = posts.get(one.attempt) ?? 0
       posts.set(one.attempt, post + 1)
-      return { attempt: one.attempt, post, at: one.at, ...toLogRow(one, names) }
+      return { attempt: one.attempt, post, at: one.at, ...toLogRow(one, list) }
     }),
   }
 }

@@ -105,6 +105,15 @@ export function isOfValues(error: unknown): boolean {
 }
 
 /**
+ * Whether a column that needs a value got none.
+ *
+ * @param error - The StoreError of the statement.
+ */
+export function isOfMissingValue(error: unknown): boolean {
+  return codeOfCause(error) === '23502'
+}
+
+/**
  * Whether a statement waited too long for the locks of another session.
  *
  * @param error - The StoreError of the statement.

@@ -4,30 +4,24 @@ import type { Settlement } from '../../model/delivery.js'
 /** In ms: the time between two attempts to write late settlements. */
 const RETRY_MS = 250
 
-/** A settlement and its place in the round. */
-export interface Numbered {
-  settlement: Settlement
-  n: number
-}
-
 /**
  * Settlements of rows that another session has locked, such as a person at a console. They wait here until the rows are
  * free, so that they do not hold up the others. If the process ends before, these deliveries are sent again. A claim that
  * comes first refuses them, as it refuses every settlement of a former lease.
  */
 export class LateSettlements {
-  readonly #write: (settlements: Numbered[]) => Promise<Numbered[]>
-  #waiting: Numbered[] = []
+  readonly #write: (settlements: Settlement[]) => Promise<Settlement[]>
+  #waiting: Settlement[] = []
   #trying: Promise<void> = Promise.resolve()
   #isRunning = false
   #isFinished = false
 
   /** @param write - Writes those whose rows are free, and returns the others. */
-  constructor(write: (settlements: Numbered[]) => Promise<Numbered[]>) {
+  constructor(write: (settlements: Settlement[]) => Promise<Settlement[]>) {
     this.#write = write
   }
 
-  add(settlements: Numbered[]): void {
+  add(settlements: Settlement[]): void {
     this.#waiting.push(...settlements)
     if (!this.#isRunning) void this.#run()
   }

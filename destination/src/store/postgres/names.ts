@@ -1,43 +1,83 @@
 import { toStored } from '../text.js'
 import type { RunQuery } from './connection.js'
+import { isOfMissingValue } from './failure.js'
 
 /**
- * Numbers for the names that rows repeat: sources, destinations, types, URLs and codes. There are few of them, from the
- * present and former settings. A number is never deleted, so that it can be kept in memory.
+ * The names that rows repeat: sources, destinations, types, URLs and codes. There are few of them, from the present and
+ * former settings. Rows have their numbers.
+ *
+ * No process remembers a number. After a restore from a backup, or in a schema that was created again, a number may belong to
+ * another name, and messages would go to the endpoint of another customer. So each statement contains the names
+ * themselves and looks up their numbers.
  */
 export class Names {
   readonly #query: RunQuery
   readonly #schema: string
-  readonly #numbers = new Map<string, number>()
+  /** Names that were in the table once. If a statement misses one of them, all are added again. */
+  readonly #known = new Set<string>()
 
   constructor(query: RunQuery, schema: string) {
     this.#query = query
     this.#schema = schema
   }
 
-  /** Gives each name a number that has none yet, and remembers the numbers. */
-  async add(names: Iterable<string>): Promise<void> {
-    const unknown = new Set<string>()
-    for (const name of names) if (!this.#numbers.has(name)) unknown.add(name)
-    if (unknown.size === 0) return
+  /**
+   * Runs a statement that writes numbers of names, after names without a number got one.
+   *
+   * @param toValues - Returns the values of the statement. One of them is the list, for {@link numbersOf}.
+   */
+  async write<Row>(text: string, toValues: (list: NameList) => unknown[]): Promise<Row[]> {
+    const list = new NameList()
+    const values = toValues(list)
+    await this.#add(list.names)
+    try {
+      return await this.#query<Row>(text, values)
+    } catch (error) {
+      if (!isOfMissingValue(error)) throw error
+      this.#known.clear()
+      await this.#add(list.names)
+      return this.#query<Row>(text, values)
+    }
+  }
 
-    const all = [...unknown]
-    const stored = all.map(toStored)
+  async #add(names: readonly string[]): Promise<void> {
+    const unknown = names.filter((name) => !this.#known.has(name))
+    if (unknown.length === 0) return
     await this.#query(
       `INSERT INTO ${this.#schema}.names (name) SELECT unnest($1::text[]) ORDER BY 1 ON CONFLICT DO NOTHING`,
-      [stored],
+      [unknown],
     )
-    const rows = await this.#query<{ id: number; n: number }>(
-      `SELECT id, n FROM unnest($1::text[]) WITH ORDINALITY AS given (name, n) JOIN ${this.#schema}.names USING (name)`,
-      [stored],
-    )
-    for (const { id, n } of rows) this.#numbers.set(all[n - 1] ?? '', id)
+    for (const name of unknown) this.#known.add(name)
   }
+}
 
-  /** The number of a name that {@link add} has got. */
-  number(name: string): number {
-    const number = this.#numbers.get(name)
-    if (number === undefined) throw new Error(`The name ${JSON.stringify(name)} was not added.`)
-    return number
+/** The names of one statement, each once. Its rows have their positions in this list. */
+export class NameList {
+  /** As they are stored. */
+  readonly names: string[] = []
+  readonly #positions = new Map<string, number>()
+
+  /** The position of a name, from 1. */
+  position(name: string): number {
+    let position = this.#positions.get(name)
+    if (position === undefined) {
+      position = this.names.push(toStored(name))
+      this.#positions.set(name, position)
+    }
+    return position
   }
+}
+
+/**
+ * A common table expression `numbers` with one row. The number of the name at position `n` is `ids[n]`; `null` if the name
+ * is not in the table.
+ *
+ * @param list - The parameter that has {@link NameList.names}, such as `$3`.
+ */
+export function numbersOf(schema: string, list: string): string {
+  return `numbers AS MATERIALIZED (
+      SELECT array_agg(id ORDER BY n) AS ids
+      FROM unnest(${list}::text[]) WITH ORDINALITY AS given (name, n)
+        LEFT JOIN LATERAL (SELECT id FROM ${schema}.names WHERE names.name = given.name LIMIT 1) known ON true
+    )`
 }

@@ -60,6 +60,11 @@ export class PutNotifications {
     if (isFirst && !this.#isClosed) void this.#connect()
   }
 
+  /** Tells the listener of this process that a lane has something due. */
+  report(destination: string, lane: Lane): void {
+    this.#listener?.(destination, lane)
+  }
+
   close(): void {
     this.#isClosed = true
     clearTimeout(this.#timer)
@@ -117,7 +122,7 @@ export class PutNotifications {
 
   #receive(payload: string): void {
     const put = parsePayload(payload)
-    if (put && put.origin !== this.#origin) this.#listener?.(put.destination, put.lane)
+    if (put && put.origin !== this.#origin) this.report(put.destination, put.lane)
   }
 }
 

@@ -6,11 +6,12 @@ import { keyOf } from './audience.js'
 import type { Tables } from './tables.js'
 
 /** Deletes what is stored of a user, except `delete` messages: they still have to be sent. */
-export function preparePurge({ query, transact, schema, names }: Tables) {
+export function preparePurge({ query, transact, schema }: Tables) {
   const bounds = `SELECT min(id) >> 12 AS first, max(id) >> 12 AS last FROM ${schema}.deliveries`
   const ofCut = `
     SELECT id FROM ${schema}.deliveries
-    WHERE id >> 12 = cut AND hashtextextended(user_id, 0) = hashtextextended($1, 0) AND user_id = $1 AND type <> $2`
+    WHERE id >> 12 = cut AND hashtextextended(user_id, 0) = hashtextextended($1, 0) AND user_id = $1
+      AND type IS DISTINCT FROM (SELECT id FROM ${schema}.names WHERE name = $2)`
   const isStored = `
     SELECT EXISTS (
       SELECT FROM ${schema}.audiences JOIN ${schema}.members ON audience = id AND key = $3::uuid
@@ -74,20 +75,18 @@ export function preparePurge({ query, transact, schema, names }: Tables) {
 
   return {
     has: async (user: string): Promise<boolean> => {
-      await names.add(['delete'])
-      const values = [toStored(user), names.number('delete'), keyOf(user)]
+      const values = [toStored(user), 'delete', keyOf(user)]
       const [row] = await query<{ stored: boolean }>(isStored, values)
       return row?.stored ?? false
     },
 
     purge: async (user: string, from: number): Promise<Purged> => {
-      await names.add(['delete'])
       let purged = from === 0 ? await count(removeMemberships, [keyOf(user)]) : 0
       const [ends] = await query<Bounds>(bounds)
       const page = purgePage(from, ends ?? { first: null, last: null })
       if (!page) return { purged, next: undefined }
       const { start, end, next } = page
-      const values = [toStored(user), names.number('delete'), start, end]
+      const values = [toStored(user), 'delete', start, end]
       const { removed, isAll } = await removeSome(values)
       purged += removed
       return { purged, next: isAll ? next : fromOf(start) }

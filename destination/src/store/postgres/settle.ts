@@ -1,46 +1,59 @@
 import type { AttemptLog, DeliveryId, Settlement } from '../../model/delivery.js'
 import { toStored } from '../text.js'
 import { isLockedOut, isOfValues } from './failure.js'
-import { LateSettlements, type Numbered } from './late-settlements.js'
-import type { Names } from './names.js'
+import { LateSettlements } from './late-settlements.js'
+import { numbersOf, type NameList } from './names.js'
 import { toNullable, toRefusedBy } from '../rows.js'
 import { DEAD, DONE } from '../states.js'
 import { storedState } from './states.js'
 import { NOW, type Tables } from './tables.js'
 
 /**
- * The statement that carries out a round of settlements. It returns the numbers (`n`) of the settlements that were
- * accepted.
+ * The most settlements in one statement. Row locks stay short, and a list that did not fit into the server's time limit
+ * would be refused again and again.
+ */
+const CHUNK = 2_000
+
+/**
+ * The statement that carries out settlements. It returns the numbers (`n`) of those that were accepted.
+ *
+ * The planner may believe that `waiting` is empty, because it was when the server last looked. Then it may compare every
+ * row of a join with every other. So there is no join: the `LIMIT 1` makes it look up each row by its key, the array does
+ * the same for the deletion, and `ON CONFLICT` finds the row to update in the unique index.
  *
  * @public - The benchmark runs it alone.
  */
 export function settleStatement(schema: string): string {
   return `
-    WITH given AS MATERIALIZED (
+    WITH ${numbersOf(schema, '$3')}, given AS MATERIALIZED (
       SELECT * FROM json_to_recordset($2::json) AS g (n int, id bigint, attempt int, state smallint, delay bigint,
-        refused_by text, reason text, log json)
+        unsent boolean, refused_by text, reason text, log json)
+    ), settled AS MATERIALIZED (
+      SELECT g.*, destination, attempts_before, attempt_at, first_attempt_at, replayed_at
+      FROM given g CROSS JOIN LATERAL (
+        SELECT destination, attempts_before, attempt_at, first_attempt_at, replayed_at FROM ${schema}.waiting q
+        WHERE q.id = g.id AND q.attempt = g.attempt AND q.leased LIMIT 1 FOR UPDATE
+      ) q
     ), ended AS (
-      DELETE FROM ${schema}.waiting q USING given g
-      WHERE q.id = g.id AND q.attempt = g.attempt AND q.leased AND g.state = ${DONE}
-      RETURNING n, log, q.id, q.attempt, q.attempts_before, attempt_at, first_attempt_at
+      DELETE FROM ${schema}.waiting WHERE id = ANY (ARRAY (SELECT id FROM settled WHERE state = ${DONE}))
     ), moved AS (
-      UPDATE ${schema}.waiting q
-      SET state = g.state, leased = false, due_at = ${NOW} + g.delay, refused_by = g.refused_by, reason = g.reason,
-        replayed_at = CASE WHEN g.state <> ${DEAD} THEN q.replayed_at END
-      FROM given g
-      WHERE q.id = g.id AND q.attempt = g.attempt AND q.leased AND g.state <> ${DONE}
-      RETURNING n, log, q.id, q.attempt, attempt_at
+      INSERT INTO ${schema}.waiting AS q (id, due_at, destination, attempt, attempts_before, state, leased, replayed_at,
+        refused_by, reason)
+      SELECT id, ${NOW} + delay, destination, attempt,
+        CASE WHEN unsent THEN coalesce(attempts_before, 0) + 1 ELSE attempts_before END, state, false,
+        CASE WHEN state <> ${DEAD} THEN replayed_at END, refused_by, reason
+      FROM settled WHERE state <> ${DONE}
+      ON CONFLICT (id) DO UPDATE SET state = excluded.state, leased = false, due_at = excluded.due_at,
+        attempts_before = excluded.attempts_before, refused_by = excluded.refused_by, reason = excluded.reason,
+        replayed_at = excluded.replayed_at
     ), done AS (
       INSERT INTO ${schema}.done (id, first_attempt_at, attempt, attempts_before, state)
-      SELECT id, first_attempt_at, attempt, attempts_before, ${DONE} FROM ended ORDER BY id
-    ), settled AS (
-      SELECT n, log, id, attempt, attempt_at FROM ended UNION ALL SELECT * FROM moved
+      SELECT id, first_attempt_at, attempt, attempts_before, ${DONE} FROM settled WHERE state = ${DONE}
     ), logged AS (
       INSERT INTO ${schema}.attempts (delivery, attempt, post, at, url, code, status, ms, error, response)
-      SELECT id, attempt, post, attempt_at, url, code, status, ms, error, response
-      FROM settled CROSS JOIN LATERAL json_to_recordset(log) AS l (post smallint, url int, code int, status int,
-        ms double precision, error text, response text)
-      ORDER BY id, post
+      SELECT id, attempt, post, attempt_at, ids[url_n], ids[code_n], status, ms, error, response
+      FROM settled CROSS JOIN LATERAL json_to_recordset(log) AS l (post smallint, url_n int, code_n int, status int,
+        ms double precision, error text, response text) CROSS JOIN numbers
     )
     SELECT n FROM settled`
 }
@@ -59,64 +72,82 @@ export function prepareSettle({ query, schema, names, now }: Tables) {
     )
     SELECT id FROM ${schema}.waiting WHERE id = ANY ($1::bigint[]) AND id NOT IN (SELECT id FROM free)`
 
-  /** Writes all settlements, or none if it rejects. Returns the numbers of those that were accepted. */
-  const writeAll = async (settlements: Numbered[]): Promise<number[]> => {
-    const given = settlements.map(({ settlement, n }) => toGiven(settlement, n, names))
-    const rows = await query<{ n: number }>(statement, [now(), JSON.stringify(given)])
-    return rows.map(({ n }) => n)
+  /**
+   * Settlements that were accepted. If their call fails afterwards, the caller repeats it, and they are not refused then.
+   */
+  const accepted = new WeakSet<Settlement>()
+
+  /** Writes all settlements, or none if it rejects. */
+  const writeAll = async (settlements: Settlement[], withLog = true): Promise<void> => {
+    const rows = await names.write<{ n: number }>(statement, (list) => {
+      const given = settlements.map((one, n) =>
+        toGiven(withLog ? one : { ...one, log: [] }, n, list),
+      )
+      return [now(), JSON.stringify(given), list.names]
+    })
+    for (const { n } of rows) accept(settlements.slice(n, n + 1))
+  }
+
+  const accept = (settlements: Settlement[]) => {
+    for (const settlement of settlements) accepted.add(settlement)
   }
 
   /** As {@link writeAll}, but halves the settlements until it has found those whose values make the statement fail. */
-  const write = async (settlements: Numbered[]): Promise<number[]> => {
-    if (settlements.length === 0) return []
+  const write = async (settlements: Settlement[]): Promise<void> => {
+    if (settlements.length === 0) return
     try {
-      return await writeAll(settlements)
+      await writeAll(settlements)
     } catch (error) {
       if (!isOfValues(error)) throw error
-      const [one] = settlements
-      if (one && settlements.length === 1) return await writeWithoutLog(one)
+      if (settlements.length === 1) {
+        await writeWithoutLog(settlements)
+        return
+      }
       const half = Math.ceil(settlements.length / 2)
-      const accepted = await write(settlements.slice(0, half))
-      return accepted.concat(await write(settlements.slice(half)))
+      await write(settlements.slice(0, half))
+      await write(settlements.slice(half))
     }
   }
 
   /** The state matters more than the log. If even the state can't be written, the delivery is sent again. */
-  const writeWithoutLog = async ({ settlement, n }: Numbered): Promise<number[]> => {
+  const writeWithoutLog = async (settlements: Settlement[]): Promise<void> => {
     try {
-      return await writeAll([{ settlement: { ...settlement, log: [] }, n }])
+      await writeAll(settlements, false)
     } catch (error) {
-      if (isOfValues(error)) return []
-      throw error
+      if (!isOfValues(error)) throw error
     }
   }
 
-  /** Writes the settlements whose rows no other session has locked, and returns the others as `locked`. */
-  const writeFree = async (settlements: Numbered[]) => {
-    const rows = await query<{ id: DeliveryId }>(findLocked, [
-      settlements.map(({ settlement: { id } }) => id),
-    ])
+  /** Writes the settlements whose rows no other session has locked, and returns the others. */
+  const writeFree = async (settlements: Settlement[]): Promise<Settlement[]> => {
+    const rows = await query<{ id: DeliveryId }>(findLocked, [settlements.map(({ id }) => id)])
     const ids = new Set(rows.map(({ id }) => id))
-    const locked = settlements.filter(({ settlement: { id } }) => ids.has(id))
-    const free = settlements.filter(({ settlement: { id } }) => !ids.has(id))
-    return { locked, accepted: await write(free) }
+    await write(settlements.filter(({ id }) => !ids.has(id)))
+    return settlements.filter(({ id }) => ids.has(id))
   }
 
-  const late = new LateSettlements(async (settlements) => (await writeFree(settlements)).locked)
+  const late = new LateSettlements(writeFree)
+
+  const writeNowOrLate = async (settlements: Settlement[]): Promise<void> => {
+    try {
+      await write(settlements)
+    } catch (error) {
+      if (!isLockedOut(error)) throw error
+      const locked = await writeFree(settlements)
+      late.add(locked)
+      accept(locked)
+    }
+  }
 
   return {
     /** Returns for each settlement whether it was accepted. One that is written later counts as accepted. */
     settle: async (settlements: Settlement[]): Promise<boolean[]> => {
-      await names.add(settlements.flatMap(({ log }) => log.flatMap(({ url, code }) => [url, code])))
-      const given = firsts(settlements)
-      const accepted = await write(given).catch(async (error: unknown) => {
-        if (!isLockedOut(error)) throw error
-        const written = await writeFree(given)
-        late.add(written.locked)
-        return written.accepted.concat(written.locked.map(({ n }) => n))
-      })
-      const isAccepted = new Set(accepted)
-      return settlements.map((_, n) => isAccepted.has(n))
+      const left = firsts(settlements).filter((settlement) => !accepted.has(settlement))
+      for (let from = 0; from < left.length; from += CHUNK) {
+        const chunk = left.slice(from, from + CHUNK)
+        await writeNowOrLate(chunk)
+      }
+      return settlements.map((settlement) => accepted.delete(settlement))
     },
 
     /** Tries once more to write what is late. Call it when the store closes. */
@@ -124,41 +155,42 @@ export function prepareSettle({ query, schema, names, now }: Tables) {
   }
 }
 
-/** Keeps only the first settlement of each attempt, because one statement can change a row only once. */
-function firsts(settlements: Settlement[]): Numbered[] {
-  const seen = new Map<DeliveryId, Set<number>>()
-  return settlements
-    .map((settlement, n) => ({ settlement, n }))
-    .filter(({ settlement: { id, attempt } }) => {
-      const attempts = seen.get(id)
-      if (!attempts) seen.set(id, new Set([attempt]))
-      else if (attempts.has(attempt)) return false
-      else attempts.add(attempt)
-      return true
-    })
+/**
+ * Keeps only the first settlement of each attempt, because one statement can change a row only once. All processes lock
+ * rows in the order of ids, so that they do not block each other.
+ */
+function firsts(settlements: Settlement[]): Settlement[] {
+  const seen = new Set<string>()
+  const isFirst = ({ id, attempt }: Settlement): boolean => {
+    const { size } = seen
+    return seen.add(`${id} ${attempt}`).size > size
+  }
+  return settlements.filter(isFirst).sort((a, b) => a.id - b.id)
 }
 
-function toGiven({ id, attempt, next, refusedBy, log }: Settlement, n: number, names: Names) {
+function toGiven(
+  { id, attempt, next, refusedBy, isUnsent, log }: Settlement,
+  n: number,
+  list: NameList,
+) {
   return {
     n,
     id,
     attempt,
     state: storedState(next.state),
     delay: 'delayMs' in next ? Math.round(next.delayMs) : 0,
+    unsent: isUnsent ?? false,
     refused_by: toRefusedBy(refusedBy),
     reason: next.state === 'dead' ? toStored(next.reason) : null,
-    log: log.map((one, post) => ({ post, ...toLogRow(one, names) })),
+    log: log.map((one, post) => ({ post, ...toLogRow(one, list) })),
   }
 }
 
 /** The columns of one row of `attempts`, which is the log of one POST. */
-export function toLogRow(
-  { url, code, status, ms, error, response }: AttemptLog,
-  names: Pick<Names, 'number'>,
-) {
+export function toLogRow({ url, code, status, ms, error, response }: AttemptLog, list: NameList) {
   return {
-    url: names.number(url),
-    code: names.number(code),
+    url_n: list.position(url),
+    code_n: list.position(code),
     status,
     ms,
     error: toNullable(error),

@@ -153,7 +153,9 @@ class PostgresStore implements Store {
     this.#replay = prepareReplay(tables)
     this.#stats = prepareStats(tables)
     this.#sweep = prepareSweep(tables)
-    this.#claim = prepareClaim(tables)
+    this.#claim = prepareClaim(tables, ({ destination, lane }) => {
+      this.#notifications.report(destination, lane)
+    })
     const put = preparePut(tables)
     this.#puts = new Rounds(
       async (deliveries) => {

@@ -1,5 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import { WORKER_TIMEOUT_MS, type Workers } from '../store.js'
+import { toStored } from '../text.js'
+import { numbersOf } from './names.js'
 import { NOW, type Tables } from './tables.js'
 
 /** Shares heartbeats and probe permissions with the other workers, through the database. */
@@ -24,11 +26,12 @@ export function createWorkers({
   // that nobody has renewed for the longest time between two probes belongs to a former outage.
   const holdMs = `CASE WHEN p.held_until <= ${NOW} - $4::bigint THEN $3::bigint ELSE least(p.hold_ms * 2, $4::bigint) END`
   const probe = `
-    INSERT INTO ${schema}.probes AS p (endpoint, held_until, hold_ms) VALUES ($2, ${NOW} + $3::bigint, $3)
+    WITH ${numbersOf(schema, '$2')}
+    INSERT INTO ${schema}.probes AS p (endpoint, held_until, hold_ms) VALUES ((SELECT ids[1] FROM numbers), ${NOW} + $3::bigint, $3)
     ON CONFLICT (endpoint) DO UPDATE SET hold_ms = ${holdMs}, held_until = ${NOW} + ${holdMs}
       WHERE p.held_until <= ${NOW}
     RETURNING hold_ms AS "holdMs"`
-  const free = `DELETE FROM ${schema}.probes WHERE endpoint = $1`
+  const free = `DELETE FROM ${schema}.probes WHERE endpoint = (SELECT id FROM ${schema}.names WHERE name = $1)`
 
   return {
     heartbeat: async () => {
@@ -37,18 +40,14 @@ export function createWorkers({
       return row?.workers ?? 1
     },
     tryProbe: async (endpoint, firstMs, maxMs) => {
-      await names.add([endpoint])
-      const [row] = await query<{ holdMs: number }>(probe, [
-        now(),
-        names.number(endpoint),
-        Math.round(firstMs),
-        Math.round(maxMs),
-      ])
+      const [row] = await names.write<{ holdMs: number }>(probe, (list) => {
+        list.position(endpoint)
+        return [now(), list.names, Math.round(firstMs), Math.round(maxMs)]
+      })
       return row?.holdMs ?? 0
     },
     endProbes: async (endpoint) => {
-      await names.add([endpoint])
-      await query(free, [names.number(endpoint)])
+      await query(free, [toStored(endpoint)])
     },
     leave: async () => {
       if (hasJoined) await query(`DELETE FROM ${schema}.workers WHERE id = $1`, [id])

@@ -56,7 +56,8 @@ export function prepareClaim({ database, names, counts }: Shared) {
   }
   const dueLeased = due(LEASED)
   const lease = database.prepare(
-    `UPDATE deliveries SET state = ${LEASED}, attempt = ?, due_at = ?, first_attempt_at = ? WHERE id = ?`,
+    `UPDATE deliveries SET state = ${LEASED}, attempt = ?, attempts_before = ?, due_at = ?, first_attempt_at = ?
+     WHERE id = ?`,
   )
 
   const claimRow = (
@@ -67,13 +68,15 @@ export function prepareClaim({ database, names, counts }: Shared) {
     now: number,
   ): Delivery => {
     const attempt = row.attempt + 1
+    // An attempt whose lease ran out does not count, because it may never have been made.
+    const attemptsBefore = row.attemptsBefore + (from === LEASED ? 1 : 0)
     const firstAttemptAt = row.firstAttemptAt ?? now
-    lease.run(attempt, now + LEASE_MS, firstAttemptAt, row.id)
+    lease.run(attempt, attemptsBefore, now + LEASE_MS, firstAttemptAt, row.id)
     counts.move(destination, from, LEASED, row.id)
     return {
       id: row.id,
       attempt,
-      attemptsBefore: row.attemptsBefore,
+      attemptsBefore,
       messageId: fromStored(row.messageId),
       source: names.name(row.source),
       destination: names.name(destination),

@@ -1,10 +1,13 @@
 import type { Shared } from './shared.js'
 import { BACKLOG, DEAD, LEASED } from '../states.js'
 
-/** Makes all leased deliveries due at once. Their attempts count, because they may have reached an endpoint. */
+/**
+ * Makes all leased deliveries due at once. Their attempts keep their numbers, because they may have reached an endpoint.
+ * They do not count in the retry window, because they may never have been made.
+ */
 export function prepareRelease({ database, counts }: Shared) {
   const release = database.prepare(
-    `UPDATE deliveries INDEXED BY waiting SET state = ${BACKLOG}, due_at = ?
+    `UPDATE deliveries INDEXED BY waiting SET state = ${BACKLOG}, due_at = ?, attempts_before = attempts_before + 1
      WHERE destination = ? AND state = ${LEASED} AND state <= ${DEAD} RETURNING id`,
   )
   return (now: number): void => {

@@ -14,18 +14,22 @@ export function prepareSettle({ database, names, counts }: Shared) {
     'UPDATE deliveries SET state = ?, due_at = ?, refused_by = ?, reason = ? WHERE id = ?',
   )
   const forget = database.prepare('UPDATE deliveries SET replayed_at = NULL WHERE id = ?')
+  const discount = database.prepare(
+    'UPDATE deliveries SET attempts_before = attempts_before + 1 WHERE id = ?',
+  )
   const insertLog = database.prepare(
     `INSERT INTO attempts (delivery, attempt, post, at, url, code, status, ms, error, response)
      VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
   )
 
-  return ({ id, attempt, next, refusedBy, log }: Settlement, now: number): boolean => {
+  return ({ id, attempt, next, refusedBy, isUnsent, log }: Settlement, now: number): boolean => {
     const row = find.get(id, attempt) as { destination: number; dueAt: number } | undefined
     if (!row) return false
     const state = stateNumber(next.state)
     const dueAt = 'delayMs' in next ? now + Math.round(next.delayMs) : now
     const reason = next.state === 'dead' ? toStored(next.reason) : null
     update.run(state, dueAt, toRefusedBy(refusedBy), reason, id)
+    if (isUnsent) discount.run(id)
     // The retention of a dead letter counts from its death, not from a replay.
     if (state === DEAD) forget.run(id)
     for (const [post, { url, code, status, ms, error, response }] of log.entries()) {

@@ -39,9 +39,10 @@ export function unflattenDeliveries(flat: Flat): NewDelivery[] {
 
 export function flattenSettlements(settlements: Settlement[]): Flat {
   const flat: Flat = []
-  for (const { id, attempt, next, refusedBy, log } of settlements) {
+  for (const { id, attempt, next, refusedBy, isUnsent, log } of settlements) {
     const detail = 'delayMs' in next ? next.delayMs : next.state === 'dead' ? next.reason : null
-    flat.push(id, attempt, next.state, detail, refusedBy.length, log.length, ...refusedBy)
+    flat.push(id, attempt, next.state, detail, isUnsent ? 1 : 0, refusedBy.length, log.length)
+    flat.push(...refusedBy)
     for (const { url, code, status, ms, error, response } of log) {
       flat.push(url, code, status, ms, error, response)
     }
@@ -53,8 +54,8 @@ export function unflattenSettlements(flat: Flat): Settlement[] {
   const settlements: Settlement[] = []
   let i = 0
   while (i < flat.length) {
-    const [id, attempt, state, detail, refusals, posts] = flat.slice(i, i + 6)
-    i += 6
+    const [id, attempt, state, detail, unsent, refusals, posts] = flat.slice(i, i + 7)
+    i += 7
     const refusedBy = flat.slice(i, (i += refusals as number)) as string[]
     const log: AttemptLog[] = []
     for (let post = 0; post < (posts as number); post++, i += 6) {
@@ -62,7 +63,7 @@ export function unflattenSettlements(flat: Flat): Settlement[] {
       log.push({ url, code, status, ms, error, response } as AttemptLog)
     }
     const next = { state, ...nextDetail(state, detail) }
-    settlements.push({ id, attempt, next, refusedBy, log } as Settlement)
+    settlements.push({ id, attempt, next, refusedBy, isUnsent: unsent === 1, log } as Settlement)
   }
   return settlements
 }

@@ -6,6 +6,8 @@ export interface Proxy extends AsyncDisposable {
   port: number
   /** Drops all data in both directions without closing connections, like a cable that was pulled. */
   silence(): void
+  /** Passes on nothing more that the server sends, as for a process that was stopped and reads nothing. */
+  stopReading(): void
   /** Lets new connections through again. Connections that went silent stay silent. */
   fix(): void
 }
@@ -20,8 +22,10 @@ export async function startProxy(
 ): Promise<Proxy> {
   let isSilent = false
   const sockets = new Set<Socket>()
+  const upstreams = new Set<Socket>()
   const server = createServer({ allowHalfOpen: false }, (client) => {
     const upstream = connect(port, '127.0.0.1')
+    upstreams.add(upstream)
     let isDead = isSilent
     const pass = (from: Socket, to: Socket) => {
       sockets.add(from)
@@ -51,6 +55,9 @@ export async function startProxy(
     port: (server.address() as AddressInfo).port,
     silence: () => {
       isSilent = true
+    },
+    stopReading: () => {
+      for (const upstream of upstreams) upstream.pause()
     },
     fix: () => {
       isSilent = false

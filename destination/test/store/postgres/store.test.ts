@@ -237,7 +237,7 @@ describe('a deletion of a user', () => {
     return purged
   }
 
-  const log = [{ post: 0, url: 1, code: 1, status: 500, ms: 1, error: null, response: 'of u1' }]
+  const log = [{ post: 0, url_n: 1, code_n: 1, status: 500, ms: 1, error: null, response: 'of u1' }]
 
   test.each([
     ['done', { state: 4, delay: 0 }],
@@ -251,9 +251,9 @@ describe('a deletion of a user', () => {
     let purging: Promise<number> | undefined
     await settler.transact(async (query) => {
       const given = [{ n: 0, id, attempt: 1, log, ...outcome }]
-      expect(await query(settleStatement('hookline'), [null, JSON.stringify(given)])).toHaveLength(
-        1,
-      )
+      expect(
+        await query(settleStatement('hookline'), [null, JSON.stringify(given), ['web']]),
+      ).toHaveLength(1)
       purging = purge(store)
       await someoneWaits(one.url)
     })
@@ -404,6 +404,111 @@ test('names of any length are told apart, and one that exists is found', async (
     })
     expect(await store.workers?.tryProbe(`${start}${id}`, 1_000, 2_000)).toBe(1_000)
   }
+})
+
+describe('processes that go on while the numbers of names change', () => {
+  const AUDIENCE_MESSAGE = { source: 'web', destination: 'zeta', before: '{"u":', after: '}' }
+
+  /** Uses every statement that has names, for `destination`, and expects what one of `stores` reads and writes. */
+  async function useAll([one, two]: Store[], destination: string): Promise<void> {
+    const claims = [{ destination, lane: 'fresh' as Lane, limit: 9 }]
+    const messageId = `${destination}-${randomBytes(4).toString('hex')}`
+    await one?.put([newDelivery({ messageId, destination, source: `from-${destination}` })])
+    const claimed = (await two?.claim(claims)) ?? []
+    expect(claimed).toMatchObject([
+      { messageId, destination, source: `from-${destination}`, type: 'track' },
+    ])
+    const log = [{ ...ATTEMPT, url: `https://${destination}.example.com/` }]
+    const next = { state: 'dead', reason: 'refused' } as const
+    expect(await two?.settle(claimed.map((own) => settlement(own, next, { log })))).toBe(0)
+    expect(await one?.trace(messageId)).toMatchObject([
+      { destination, source: `from-${destination}`, attempts: [{ url: log[0]?.url }] },
+    ])
+    const findings = await one?.find({ destination, messageId }, undefined, 9)
+    expect(findings?.deliveries).toMatchObject([{ destination, lastCode: 'delivered' }])
+    const copies = (await one?.copyOut(0, 999)) ?? []
+    const own = copies.filter((copy) => copy.messageId === messageId)
+    expect(await two?.copiesOf(own)).toEqual(own)
+    expect(await two?.copyIn(own)).toEqual([false])
+    expect(await one?.workers?.tryProbe(`https://${destination}/`, 1_000, 1_000)).toBe(1_000)
+    await two?.workers?.endProbes(`https://${destination}/`)
+    expect(await two?.workers?.tryProbe(`https://${destination}/`, 1_000, 1_000)).toBe(1_000)
+    await one?.workers?.endProbes(`https://${destination}/`)
+  }
+
+  /** Notices and the deletion of a user. */
+  async function useUser([one, two]: Store[], user: string): Promise<void> {
+    const deletion = newDelivery({ user, type: 'delete', destination: 'acme', messageId: user })
+    await one?.put([deletion, newDelivery({ user, destination: 'acme' })])
+    const sync = await one?.beginSync('vip')
+    if (sync) expect(await one?.join(sync, [user], [AUDIENCE_MESSAGE])).toBe(1)
+    const notices = await two?.claim([{ destination: 'zeta', lane: 'bulk', limit: 9 }])
+    expect(notices).toMatchObject([{ destination: 'zeta', source: 'web', type: 'identify' }])
+    let purged = 0
+    for (let from: number | undefined = 0; from !== undefined;) {
+      const part: { purged: number; next: number | undefined } | undefined = await two?.purgeUser(
+        user,
+        from,
+      )
+      purged += part?.purged ?? 0
+      from = part?.next
+    }
+    expect(purged).toBe(3)
+    expect(await one?.hasUser(user)).toBe(false)
+    expect(await one?.trace(user)).toMatchObject([{ type: 'delete', destination: 'acme' }])
+  }
+
+  test('send nothing to another customer after a restore', async () => {
+    await using two = await stores(2)
+    await useAll(two.all, 'acme')
+    await useAll(two.all, 'zeta')
+    await useUser(two.all, 'bob')
+    await server.query(
+      `UPDATE hookline.names SET name = name || '!';
+       UPDATE hookline.names SET name = left(other.name, -1) FROM hookline.names other
+         WHERE other.id = (SELECT max(id) + 1 FROM hookline.names) - names.id;
+       DELETE FROM hookline.waiting; DELETE FROM hookline.deliveries; DELETE FROM hookline.attempts;
+       DELETE FROM hookline.done; DELETE FROM hookline.members; DELETE FROM hookline.probes`,
+      undefined,
+      two.url,
+    )
+    await useAll(two.all, 'acme')
+    await useAll(two.all, 'zeta')
+    await useUser(two.all, 'bob')
+  })
+
+  test('lose nothing after a restore from before the names were added', async () => {
+    await using two = await stores(2)
+    const before = await server.query<{ name: string }>(
+      'SELECT name FROM hookline.names',
+      [],
+      two.url,
+    )
+    expect(before).toEqual([])
+    await useAll(two.all, 'acme')
+    await useUser(two.all, 'bob')
+    const tables = 'names, waiting, deliveries, attempts, done, members, probes'
+    const truncate = `TRUNCATE ${tables.replaceAll(/\w+/g, (name) => `hookline.${name}`)} RESTART IDENTITY`
+    await server.query(truncate, [], two.url)
+    await useUser(two.all, 'bob')
+    await server.query(truncate, [], two.url)
+    await useAll(two.all, 'zeta')
+    await useAll(two.all, 'acme')
+  })
+
+  test('say that the schema is gone, and use the one that is made in its place', async () => {
+    await using two = await stores(2)
+    await useAll(two.all, 'acme')
+    await server.query('DROP SCHEMA hookline CASCADE', [], two.url)
+    await expect(two.all[0]?.put([newDelivery()])).rejects.toEqual(
+      storeError('failed', /tables are missing: restart/),
+    )
+    const third = await openStore(two.url)
+    await third.put([newDelivery({ destination: 'first', source: 'first' })])
+    await useAll([two.all[0] as Store, third], 'zeta')
+    await useAll([third, two.all[1] as Store], 'acme')
+    await third.close()
+  })
 })
 
 test('a put that the server does not take fails alone', async () => {
@@ -638,16 +743,10 @@ test('a claim goes by indexes and sorts nothing that waits, whatever the planner
     undefined,
     url,
   )
-  const [crm] = await server.query<{ id: number }>(
-    `SELECT id FROM hookline.names WHERE name = 'crm'`,
-    [],
-    url,
-  )
-  const id = crm?.id
   const plan = async (): Promise<string> => {
     const rows = await server.query<{ 'QUERY PLAN': string }>(
       `EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF) ${claimStatement('hookline')}`,
-      [null, [id, id], [0, 1], [200, 200]],
+      [null, ['crm', 'crm'], [0, 1], [200, 200]],
       url,
     )
     return rows.map((row) => row['QUERY PLAN']).join('\n')
@@ -663,6 +762,196 @@ test('a claim goes by indexes and sorts nothing that waits, whatever the planner
     expect(text).not.toMatch(/Removed by (Join )?Filter: \d{3,}/)
   }
 })
+
+/** A step of a plan, as `EXPLAIN (ANALYZE, FORMAT JSON)` describes it. */
+interface PlanNode {
+  'Actual Rows': number
+  'Actual Loops': number
+  'Rows Removed by Filter'?: number
+  'Rows Removed by Join Filter'?: number
+  Plans?: PlanNode[]
+}
+
+/** The most rows that one step of a plan reads. */
+function mostRows(node: PlanNode): number {
+  const read =
+    node['Actual Rows'] +
+    (node['Rows Removed by Filter'] ?? 0) +
+    (node['Rows Removed by Join Filter'] ?? 0)
+  return Math.max(read * node['Actual Loops'], ...(node.Plans ?? []).map(mostRows))
+}
+
+describe('many settlements while the planner believes that nothing waits', () => {
+  const COUNT = 3_000
+
+  /** Leases deliveries of which the planner does not know: it last looked while the rows of others were deleted. */
+  async function leasedUnknown() {
+    const url = await server.database()
+    const store = await openStore(url)
+    const lease = (prefix: string) =>
+      store.put(
+        Array.from({ length: COUNT }, (_, n) =>
+          newDelivery({ messageId: `${prefix}${n}`, state: 'leased' }),
+        ),
+      )
+    await server.query('ALTER TABLE hookline.waiting SET (autovacuum_enabled = off)', [], url)
+    await lease('gone')
+    await server.query('DELETE FROM hookline.waiting', [], url)
+    await server.query('ANALYZE hookline.waiting', [], url)
+    const ids = (await lease('m')) as number[]
+    return { url, store, ids, [Symbol.asyncDispose]: () => store.close() }
+  }
+
+  test.each([
+    ['done', 4],
+    ['to be tried again', 1],
+  ])('read each row once, if they are %s', async (_, state) => {
+    await using opened = await leasedUnknown()
+    const { url, ids } = opened
+    const log = [{ post: 0, url_n: 1, code_n: 1, status: 500, ms: 1, error: null, response: '' }]
+    const given = ids.map((id, n) => ({ n, id, attempt: 1, state, delay: 0, log }))
+    const [row] = await server.query<{ 'QUERY PLAN': [{ Plan: PlanNode }] }>(
+      `EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) ${settleStatement('hookline')}`,
+      [null, JSON.stringify(given), ['web']],
+      url,
+    )
+    expect(mostRows(row?.['QUERY PLAN'][0].Plan as PlanNode)).toBe(COUNT)
+  })
+
+  test('that do not fit into one statement are all accepted, and again after a failure', async () => {
+    await using opened = await leasedUnknown()
+    const { url, store, ids } = opened
+    const settlements = ids.map((id) => settlement({ id, attempt: 1 }))
+    await server.query(
+      `CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS
+         $$ BEGIN RAISE EXCEPTION USING ERRCODE = 'disk_full', MESSAGE = 'no room'; END $$;
+       CREATE TRIGGER fail BEFORE INSERT ON hookline.done FOR EACH ROW WHEN (NEW.id = ${ids.at(-1)})
+         EXECUTE FUNCTION fail()`,
+      undefined,
+      url,
+    )
+    await expect(store.settle(settlements)).rejects.toEqual(storeError('full', /no room/))
+    await server.query('DROP TRIGGER fail ON hookline.done', [], url)
+    expect(await store.settle(settlements)).toBe(0)
+    expect(await store.settle(settlements)).toBe(COUNT)
+    expect(await server.query('SELECT FROM hookline.done', [], url)).toHaveLength(COUNT)
+  })
+})
+
+describe('a claim of more than is read at once', () => {
+  /** Puts `count` messages for each destination and counts the lanes that the store reports. */
+  async function put(count: number, destinations: string[], body = '{}') {
+    const url = await server.database()
+    let now = 1_000_000
+    const store = await openStore(url, { now: () => now })
+    for (const destination of destinations) {
+      await store.put(Array.from({ length: count }, () => newDelivery({ destination, body })))
+    }
+    const told: string[] = []
+    store.onPut?.((destination) => told.push(destination))
+    const claim = async (limit = count): Promise<Record<string, number>> => {
+      told.length = 0
+      const claimed = await store.claim(
+        destinations.map((destination) => ({ destination, lane: 'fresh', limit })),
+      )
+      expect(claimed.every((delivery) => delivery.body === body)).toBe(true)
+      const counts = destinations.map((name) => [
+        name,
+        claimed.filter(({ destination }) => destination === name).length,
+      ])
+      return Object.fromEntries(counts.filter(([, number]) => number !== 0)) as never
+    }
+    return {
+      url,
+      store,
+      told,
+      claim,
+      advance: (ms: number) => {
+        now += ms
+      },
+      [Symbol.asyncDispose]: () => store.close(),
+    }
+  }
+
+  test('has so many rows that its locks are short, and each lane has its turn', async () => {
+    await using waiting = await put(900, ['a', 'b', 'c'])
+    const { claim, told } = waiting
+    expect(await claim()).toEqual({ a: 900, b: 900, c: 200 })
+    expect(told).toEqual(['c'])
+    await waiting.store.put([newDelivery({ destination: 'a', body: '{}' })])
+    expect(await claim(100)).toEqual({ a: 1, c: 100 })
+    expect(told).toEqual([])
+  })
+
+  test('begins with the lane that got nothing the last time', async () => {
+    await using waiting = await put(1_100, ['a', 'b', 'c'])
+    const { claim, told } = waiting
+    expect(await claim()).toEqual({ a: 1_100, b: 900 })
+    expect(told).toEqual(['b', 'c'])
+    await waiting.store.put(
+      Array.from({ length: 800 }, () => newDelivery({ destination: 'a', body: '{}' })),
+    )
+    expect(await claim()).toEqual({ a: 700, b: 200, c: 1_100 })
+    expect(told).toEqual(['a'])
+  })
+
+  test('has so many bytes that they fit into memory', async () => {
+    const body = JSON.stringify('x'.repeat(3 * 1_048_576))
+    await using waiting = await put(4, ['a', 'b', 'c'], body)
+    const { claim, told } = waiting
+    expect(await claim()).toEqual({ a: 4, b: 2 })
+    expect(told).toEqual(['b', 'c'])
+    expect(await claim()).toEqual({ b: 2, c: 4 })
+    expect(await claim()).toEqual({})
+    expect(told).toEqual([])
+  })
+
+  test('loses nothing if the bodies cannot be read after the lease', async () => {
+    await using waiting = await put(3, ['a'])
+    const { store, url, claim, advance } = waiting
+    const rename = (from: string, to: string) =>
+      server.query(`ALTER TABLE hookline.deliveries RENAME ${from} TO ${to}`, [], url)
+    await rename('trace_parent', 'gone')
+    await expect(claim()).rejects.toEqual(storeError('failed', /trace_parent/))
+    await rename('gone', 'trace_parent')
+    expect(await claim()).toEqual({})
+    advance(LEASE_MS)
+    const again = await store.claim([{ destination: 'a', lane: 'backlog', limit: 9 }])
+    expect(again).toMatchObject([{ attempt: 2 }, { attempt: 2 }, { attempt: 2 }])
+  })
+
+  test('keeps no row locked for a process that reads no answer', async () => {
+    await using waiting = await put(
+      2_000,
+      ['a'],
+      JSON.stringify(randomBytes(4_000).toString('hex')),
+    )
+    const { url } = waiting
+    const proxy = await startProxy(server.port)
+    const store = await openStore(url.replace(`:${server.port}/`, `:${proxy.port}/`), {
+      now: () => 1_000_000,
+    })
+    expect(await store.claim([{ destination: 'a', lane: 'backlog', limit: 1 }])).toEqual([])
+    proxy.stopReading()
+    const claiming = store.claim([{ destination: 'a', lane: 'fresh', limit: 2_000 }])
+    claiming.catch(() => undefined)
+    const unlocked = 'SELECT FROM hookline.waiting WHERE leased FOR UPDATE SKIP LOCKED'
+    await vi.waitUntil(async () => (await server.query(unlocked, [], url)).length === 2_000, 4_000)
+    await proxy[Symbol.asyncDispose]()
+    await expect(claiming).rejects.toEqual(storeError('failed', /./))
+    await store.close()
+  })
+})
+
+// The server can do this only where the system has the option TCP_USER_TIMEOUT.
+test.runIf(process.platform === 'linux')(
+  'the server ends the connection of a process that takes no answer after 10 s',
+  async () => {
+    const connection = new Connection(parseUrl(await server.database()))
+    expect(await connection.query('SHOW tcp_user_timeout')).toEqual([{ tcp_user_timeout: '10000' }])
+    await connection.close()
+  },
+)
 
 test('just-in-time compilation is off on each connection although the server has it on, beside the PGOPTIONS of the user', async () => {
   const url = await server.database()
