@@ -20,11 +20,14 @@ export function routesOf({
   sources,
   destinations,
 }: Pick<Settings, 'sources' | 'destinations'>): Routes {
-  return new Map(sources.map(({ name }) => [name, routeOfSource(name, destinations)]))
+  const takers = new Map<string, Destination[]>(sources.map(({ name }) => [name, []]))
+  for (const destination of destinations) {
+    for (const source of destination.sources) takers.get(source)?.push(destination)
+  }
+  return new Map(Array.from(takers, ([source, found]) => [source, routeTo(found)]))
 }
 
-function routeOfSource(source: string, destinations: readonly Destination[]): Route {
-  const takers = destinations.filter(({ sources }) => sources.includes(source))
+function routeTo(takers: readonly Destination[]): Route {
   if (takers.length === 0) return UNKNOWN
   const to = takers.filter(({ enabled }) => enabled)
   return to.length > 0 ? { to } : DISABLED
