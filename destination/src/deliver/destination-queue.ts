@@ -3,9 +3,6 @@ import { createSigning, type Signing } from '../post/signing.js'
 import type { Destination } from '../settings/settings.js'
 import type { EndpointQueue } from './endpoint-queue.js'
 
-/** How often an apparently empty lane is claimed from, in ms, because other processes may have put deliveries there. */
-const POLL_MS = 1_000
-
 /** The lanes, in the order in which they are claimed from. */
 const LANES: readonly Lane[] = ['fresh', 'backlog', 'bulk']
 
@@ -47,17 +44,16 @@ interface LaneState {
   hasWaiting: boolean
   /** Whether the store got something for it since the last claim was made. */
   hasMore: boolean
-  /** When it is claimed from again, even if nothing is known to wait. */
-  pollAt: number
+  /** When something becomes due that does not wait yet, as far as is known. */
+  dueAt: number
 }
 
 /** What one destination may send now: the queues of its endpoints, what is under way, and what waits in the store. */
 export class DestinationQueue {
-  /** Each lane is claimed from at the start, because an earlier process may have left deliveries. */
   readonly #lanes: Record<Lane, LaneState> = {
-    fresh: { coming: 0, underWay: 0, hasWaiting: true, hasMore: false, pollAt: 0 },
-    backlog: { coming: 0, underWay: 0, hasWaiting: true, hasMore: false, pollAt: 0 },
-    bulk: { coming: 0, underWay: 0, hasWaiting: true, hasMore: false, pollAt: 0 },
+    fresh: unknown(),
+    backlog: unknown(),
+    bulk: unknown(),
   }
 
   /** Which of {@link PROBES} is next. */
@@ -119,7 +115,7 @@ export class DestinationQueue {
     state.coming -= limit
     const isNoneUntried = isUntried === true && count === 0
     // The lane may still have what was tried before.
-    if (isNoneUntried && lane !== 'fresh') state.pollAt = this.now()
+    if (isNoneUntried && lane !== 'fresh') state.dueAt = this.now()
     else state.hasWaiting = count === limit || state.hasMore
     return count === limit || isNoneUntried
   }
@@ -133,7 +129,15 @@ export class DestinationQueue {
   noteDue(lane: Lane, delayMs: number): void {
     const state = this.#lanes[lane]
     if (delayMs === 0) state.hasWaiting = state.hasMore = true
-    else state.pollAt = Math.min(state.pollAt, this.now() + delayMs)
+    else state.dueAt = Math.min(state.dueAt, this.now() + delayMs)
+  }
+
+  /** The store says in which lanes something is due, and that nothing is due in the others. */
+  noteLanes(due: ReadonlySet<Lane>): void {
+    for (const lane of LANES) {
+      if (due.has(lane)) this.noteDue(lane, 0)
+      else this.#lanes[lane].hasWaiting &&= this.#lanes[lane].hasMore
+    }
   }
 
   /** The attempts for a delivery from a lane start. */
@@ -153,14 +157,14 @@ export class DestinationQueue {
 
   /** Whether a lane has something due that could be claimed once there is room. */
   get hasWaiting(): boolean {
-    return LANES.some((lane) => this.#lanes[lane].hasWaiting)
+    return LANES.some((lane) => this.#isToClaim(lane))
   }
 
   #claim(what: Pick<Claim, 'lane' | 'isUntried'>, limit: number): Claim {
     const state = this.#lanes[what.lane]
     state.coming += limit
     state.hasMore = false
-    state.pollAt = this.now() + POLL_MS
+    state.dueAt = Infinity
     return { destination: this.destination.name, ...what, limit }
   }
 
@@ -188,8 +192,8 @@ export class DestinationQueue {
   }
 
   #isToClaim(lane: Lane): boolean {
-    const { hasWaiting, pollAt } = this.#lanes[lane]
-    return hasWaiting || this.now() >= pollAt
+    const { hasWaiting, dueAt } = this.#lanes[lane]
+    return hasWaiting || this.now() >= dueAt
   }
 
   /**
@@ -234,4 +238,9 @@ export class DestinationQueue {
     for (const endpoint of this.endpoints) limit = Math.max(limit, endpoint.limit())
     return limit
   }
+}
+
+/** An earlier process may have left deliveries, so a lane counts as waiting until the store says that it is not. */
+function unknown(): LaneState {
+  return { coming: 0, underWay: 0, hasWaiting: true, hasMore: false, dueAt: Infinity }
 }

@@ -1,5 +1,5 @@
 import type { Claim, Delivery, Lane } from '../model/delivery.js'
-import type { DispatchPort } from '../store/store.js'
+import type { DispatchPort, DueLane } from '../store/store.js'
 import { decide, isAnySent, retryLane, type EndpointOutcome } from './decide.js'
 import type { DestinationQueue } from './destination-queue.js'
 import { send } from './send.js'
@@ -8,6 +8,9 @@ import type { Settler } from './settler.js'
 /** How often deliveries that have become due are claimed, and the queues of endpoints are swept, in ms. */
 const TICK_MS = 250
 
+/** How often the store is asked which lanes have something due, in ms. */
+const POLL_MS = 1_000
+
 /** What happens to deliveries. */
 export interface DispatchEvents {
   /**
@@ -15,7 +18,7 @@ export interface DispatchEvents {
    * sent nothing, because every endpoint was down or busy, is not reported.
    */
   attempted(delivery: Delivery, outcomes: EndpointOutcome[], next: Next): void
-  /** A claim from the store failed and is retried. Reported once for several failures in a row. */
+  /** The store could not be asked for deliveries, and is asked again. Reported once for several failures in a row. */
   claimFailed(error: unknown): void
 }
 
@@ -29,7 +32,7 @@ type Next = ReturnType<typeof decide>['next']
 
 /** What the dispatcher needs. */
 export interface DispatcherParts {
-  store: Pick<DispatchPort, 'claim'>
+  store: Pick<DispatchPort, 'claim' | 'due'>
   settler: Settler
   events: DispatchEvents
   /** A monotonic clock, in ms. */
@@ -49,11 +52,14 @@ export class Dispatcher {
   #isStopped = false
   #isClaiming = false
   #claiming = Promise.resolve()
-  #isToClaim = false
+  /** The queues that may have something to claim, each behind those that came before it. */
+  readonly #toClaim = new Set<DestinationQueue>()
+  /** When the store is asked for the lanes with something due. */
+  #pollAt = -Infinity
   #hasClaimFailed = false
   /** When the last tick was. */
   #tickedAt: number
-  /** When the claim under way started; `undefined` if none is. */
+  /** When the question to the store that is under way started; `undefined` if none is. */
   #askedAt: number | undefined
   #timer: NodeJS.Timeout
   #idle: (() => void)[] = []
@@ -74,6 +80,8 @@ export class Dispatcher {
     const before = Array.from(this.#queues.values()).flatMap(({ endpoints }) => endpoints)
     this.#queues = new Map(queues.map((queue) => [queue.destination.name, queue]))
     for (const endpoint of before) if (!used.has(endpoint)) endpoint.sweep(0)
+    this.#toClaim.clear()
+    this.#pollAt = -Infinity
     this.#claim()
   }
 
@@ -82,7 +90,7 @@ export class Dispatcher {
     const queue = this.#queues.get(destination)
     if (!queue) return
     queue.noteDue(lane, 0)
-    this.#claim()
+    this.#claim(queue)
   }
 
   /** Where a new message for a destination starts. Bulk work always waits in its lane. */
@@ -102,7 +110,7 @@ export class Dispatcher {
       this.#send(delivery)
     } else {
       queue?.noteDue(state, 0)
-      this.#claim()
+      this.#claim(queue)
     }
   }
 
@@ -145,46 +153,69 @@ export class Dispatcher {
 
   #tick(): void {
     this.#tickedAt = this.parts.now()
-    for (const { endpoints } of this.#queues.values()) {
-      for (const endpoint of endpoints) endpoint.sweep()
+    for (const queue of this.#queues.values()) {
+      for (const endpoint of queue.endpoints) endpoint.sweep()
+      if (queue.hasWaiting) this.#toClaim.add(queue)
     }
     this.#claim()
   }
 
-  #claim(): void {
-    this.#isToClaim = true
+  /** Claims for the queues that may have something to claim, and for one more. */
+  #claim(queue?: DestinationQueue): void {
+    if (queue) this.#toClaim.add(queue)
     if (!this.#isClaiming) this.#claiming = this.#runClaims()
   }
 
   async #runClaims(): Promise<void> {
     this.#isClaiming = true
-    while (this.#isToClaim && !this.#isStopped && !this.parts.settler.isFailing) {
-      this.#isToClaim = false
-      const claims = Array.from(this.#queues.values(), (queue) =>
-        queue.claims().map((claim) => ({ queue, claim })),
-      ).flat()
+    while (!this.#isStopped && !this.parts.settler.isFailing) {
+      if (this.parts.now() >= this.#pollAt) await this.#poll()
+      const queues = [...this.#toClaim]
+      if (queues.length === 0) break
+      this.#toClaim.clear()
+      const claims = queues.flatMap((queue) => queue.claims().map((claim) => ({ queue, claim })))
       if (claims.length > 0) await this.#claimFor(claims)
     }
     this.#isClaiming = false
   }
 
-  async #claimFor(claims: { queue: DestinationQueue; claim: Claim }[]): Promise<void> {
-    let deliveries: Delivery[] = []
+  /** Asks the store for the lanes with something due. */
+  async #poll(): Promise<void> {
+    this.#pollAt = this.parts.now() + POLL_MS
+    const queues = this.#queues
+    const due = await this.#ask(() => this.parts.store.due())
+    if (!due) return
+    const lanes = lanesOf(due)
+    for (const [name, queue] of queues) {
+      queue.noteLanes(lanes.get(name) ?? NO_LANES)
+      if (queue.hasWaiting) this.#toClaim.add(queue)
+    }
+  }
+
+  /** Asks the store. The answer is `undefined` if it fails. */
+  async #ask<T>(question: () => Promise<T>): Promise<T | undefined> {
     this.#askedAt = this.parts.now()
     try {
-      deliveries = await this.parts.store.claim(claims.map(({ claim }) => claim))
+      const answer = await question()
       this.#hasClaimFailed = false
+      return answer
     } catch (error) {
       if (!this.#hasClaimFailed) this.parts.events.claimFailed(error)
       this.#hasClaimFailed = true
+      return undefined
     } finally {
       this.#askedAt = undefined
     }
+  }
+
+  async #claimFor(claims: { queue: DestinationQueue; claim: Claim }[]): Promise<void> {
+    const deliveries =
+      (await this.#ask(() => this.parts.store.claim(claims.map(({ claim }) => claim)))) ?? []
     const byLane = new Map<string, Delivery[]>(claims.map(({ claim }) => [laneOf(claim), []]))
     for (const delivery of deliveries) byLane.get(laneOf(delivery))?.push(delivery)
     for (const { queue, claim } of claims) {
       const own = byLane.get(laneOf(claim)) ?? []
-      if (queue.claimed(claim, own.length)) this.#isToClaim = true
+      if (queue.claimed(claim, own.length)) this.#toClaim.add(queue)
       for (const delivery of own) this.#send(delivery)
     }
   }
@@ -216,10 +247,22 @@ export class Dispatcher {
 
   #end(queue: DestinationQueue): void {
     this.#underWay--
-    if (queue.hasWaiting) this.#claim()
+    if (queue.hasWaiting) this.#claim(queue)
     if (this.#underWay > 0) return
     for (const resolve of this.#idle.splice(0)) resolve()
   }
+}
+
+const NO_LANES: ReadonlySet<Lane> = new Set()
+
+function lanesOf(due: readonly DueLane[]): Map<string, Set<Lane>> {
+  const lanes = new Map<string, Set<Lane>>()
+  for (const { destination, lane } of due) {
+    const others = lanes.get(destination)
+    if (others) others.add(lane)
+    else lanes.set(destination, new Set([lane]))
+  }
+  return lanes
 }
 
 function laneOf({ destination, lane }: { destination: string; lane: Lane }): string {

@@ -63,6 +63,15 @@ export interface DispatchPort {
   claim(claims: Claim[]): Promise<Delivery[]>
 
   /**
+   * The lanes in which something is due now. Ask once a second, because deliveries become due, leases end, and other
+   * processes put deliveries. The cost grows with the number of lanes in which something waits, not with that of all
+   * destinations.
+   *
+   * @throws StoreError if the store does not answer.
+   */
+  due(): Promise<DueLane[]>
+
+  /**
    * Writes the outcomes of attempts. A settlement is refused if its attempt number is not the delivery's latest,
    * because then a newer claim holds the delivery. It is also refused if the delivery is settled already.
    *
@@ -85,6 +94,9 @@ export interface DispatchPort {
   /** What the workers of one store share. Only stores that several processes can share have it. */
   readonly workers?: Workers
 }
+
+/** A lane of a destination. */
+export type DueLane = Pick<Claim, 'destination' | 'lane'>
 
 /** For code that shows what is stored. */
 export interface ReadPort {

@@ -89,6 +89,10 @@ export function createWorld(
 
   const store = {
     claim: (claims: Claim[]) => Promise.resolve(claims.flatMap(claimOne)),
+    due: () => {
+      const lanes = new Set([...waiting].filter(({ dueAt }) => dueAt <= now()).map(laneOf))
+      return Promise.resolve(Array.from(lanes, (lane) => ({ destination: 'crm', lane })))
+    },
     settle: (settlements: Settlement[]) => {
       settlements.forEach(settleOne)
       return Promise.resolve(0)
@@ -163,4 +167,8 @@ export function createWorld(
 function outcomeOf(code: OutcomeCode, ms: number, retryAfterMs: number | undefined): Outcome {
   const verdict = code === 'delivered' ? 'delivered' : code === 'client_error' ? 'refused' : 'retry'
   return { code, verdict, status: undefined, ms, retryAfterMs, response: '', error: code }
+}
+
+function laneOf({ state }: Row): Lane {
+  return state as Lane
 }

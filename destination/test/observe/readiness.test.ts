@@ -23,6 +23,7 @@ async function startParts(server: Server, store: Partial<Store>) {
   const events = tellAll([])
   const all = {
     claim: () => Promise.resolve([]),
+    due: () => Promise.resolve([{ destination: 'crm', lane: 'fresh' as const }]),
     settle: () => Promise.resolve(0),
     ping: () => Promise.resolve(),
     ...store,
@@ -96,6 +97,7 @@ describe('readiness', () => {
       })
     const { get, statusOf, use, advance, settler, dispatcher } = await startWith({ claim })
     use()
+    await wait(0) // the store says what is due, and the claim follows
     expect(settler.stalledMs()).toBe(0)
     advance(9_000)
     expect(await statusOf('/readyz')).toBe(200)

@@ -115,6 +115,48 @@ export function storeContract(name: string, make: () => Promise<Subject>): void 
 
     const idsOf = (deliveries: Delivery[]): number[] => deliveries.map(({ id }) => id)
 
+    describe('due', () => {
+      const due = async () =>
+        (await store.due()).map(({ destination, lane }) => `${destination} ${lane}`).sort()
+
+      test('names each lane with something due, and no other', async () => {
+        expect(await due()).toEqual([])
+        await put({ destination: 'crm', state: 'fresh' })
+        await put({ destination: 'crm', state: 'fresh' })
+        await put({ destination: 'crm', state: 'bulk' })
+        await put({ destination: 'mail', state: 'backlog' })
+        await put({ destination: 'skipped', state: 'skipped', reason: 'a test' })
+        expect(await due()).toEqual(['crm bulk', 'crm fresh', 'mail backlog'])
+        await claim('fresh', 1)
+        expect(await due()).toContain('crm fresh')
+        await claim('fresh', 1)
+        expect(await due()).toEqual(['crm bulk', 'mail backlog'])
+        await reopen()
+        expect(await due()).toContain('mail backlog')
+      })
+
+      test('names a lane once a retry is due, or a lease has run out', async () => {
+        await put()
+        const delivery = await claimOne()
+        await store.settle([settlement(delivery, { state: 'backlog', delayMs: 5_000 })])
+        subject.advance(4_999)
+        expect(await due()).toEqual([])
+        subject.advance(1)
+        expect(await due()).toEqual(['crm backlog'])
+        await claimOne('backlog')
+        subject.advance(LEASE_MS - 1)
+        expect(await due()).toEqual([])
+        subject.advance(1)
+        expect(await due()).toEqual(['crm backlog'])
+      })
+
+      test('names no lane of dead letters', async () => {
+        await put()
+        await store.settle([settlement(await claimOne(), { state: 'dead', reason: 'a test' })])
+        expect(await due()).toEqual([])
+      })
+    })
+
     describe('put', () => {
       test('gives each delivery an id of its own, in the order in which they were given', async () => {
         const ids = await store.put([

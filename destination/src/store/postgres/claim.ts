@@ -1,9 +1,9 @@
 import type { EventType } from '../../model/call.js'
-import type { Claim, Delivery, DeliveryId } from '../../model/delivery.js'
-import { LEASE_MS, NEWEST } from '../store.js'
+import type { Claim, Delivery, DeliveryId, Lane } from '../../model/delivery.js'
+import { LEASE_MS, NEWEST, type DueLane } from '../store.js'
 import { fromStored, toStored } from '../text.js'
 import { refusedByOf } from '../rows.js'
-import { BACKLOG, stateNumber } from '../states.js'
+import { BACKLOG, stateNumber, stateOf } from '../states.js'
 import { NOW, type Tables } from './tables.js'
 
 /** The most deliveries that one statement leases, so that few rows are locked at once and the locks are short. */
@@ -189,6 +189,31 @@ export function prepareClaim({ query, schema, now }: Tables, onCut: (claim: Clai
     )
     return read([...probes, ...others])
   }
+}
+
+/**
+ * Finds the lanes in which something is due. It jumps through the index `waiting_due` from one lane of a destination to the
+ * next, whatever waits in them: https://wiki.postgresql.org/wiki/Loose_indexscan
+ */
+export function prepareDue({ query, schema, now }: Tables) {
+  const statement = `
+    WITH RECURSIVE lanes AS (
+      (SELECT destination, state, due_at FROM ${schema}.waiting ORDER BY destination, state, due_at LIMIT 1)
+      UNION ALL
+      SELECT next.* FROM lanes CROSS JOIN LATERAL (
+        SELECT destination, state, due_at FROM ${schema}.waiting w
+        WHERE (w.destination, w.state) > (lanes.destination, lanes.state)
+        ORDER BY destination, state, due_at LIMIT 1
+      ) next
+    )
+    SELECT name, state FROM lanes JOIN ${schema}.names ON names.id = destination
+    WHERE state <= ${BACKLOG} AND due_at <= ${NOW}`
+
+  return async (): Promise<DueLane[]> =>
+    (await query<{ name: string; state: number }>(statement, [now()])).map(({ name, state }) => ({
+      destination: fromStored(name),
+      lane: stateOf(state) as Lane,
+    }))
 }
 
 /** The claims that ended before they had found all that they asked for. */

@@ -11,10 +11,19 @@ import type {
   Stats,
   Trace,
 } from '../../model/delivery.js'
-import type { Workers, Left, MemberMessage, Purged, ReplayLane, Store, Sync } from '../store.js'
+import type {
+  DueLane,
+  Left,
+  MemberMessage,
+  Purged,
+  ReplayLane,
+  Store,
+  Sync,
+  Workers,
+} from '../store.js'
 import { StoreError } from '../store-error.js'
 import { prepareAudience } from './audience.js'
-import { prepareClaim } from './claim.js'
+import { prepareClaim, prepareDue } from './claim.js'
 import { Connection } from './connection.js'
 import { prepareCopy } from './copy.js'
 import { createWorkers } from './workers.js'
@@ -120,6 +129,7 @@ class PostgresStore implements Store {
   readonly #connection: Connection
   readonly #notifications: PutNotifications
   readonly #claim: (claims: Claim[]) => Promise<Delivery[]>
+  readonly #due: () => Promise<DueLane[]>
   readonly #ping: () => Promise<void>
   readonly #trace: (messageId: string) => Promise<Trace[]>
   readonly #get: (id: DeliveryId) => Promise<Trace | undefined>
@@ -147,6 +157,7 @@ class PostgresStore implements Store {
     this.#audience = prepareAudience(tables)
     this.#purge = preparePurge(tables)
     this.#ping = () => ping(tables)
+    this.#due = prepareDue(tables)
     this.#trace = prepareTrace(tables)
     this.#get = prepareGet(tables)
     this.#find = prepareFind(tables)
@@ -179,6 +190,10 @@ class PostgresStore implements Store {
   claim(claims: Claim[]): Promise<Delivery[]> {
     if (claims.length === 0) return Promise.resolve([])
     return this.#whileOpen(() => this.#claim(claims))
+  }
+
+  due(): Promise<DueLane[]> {
+    return this.#whileOpen(() => this.#due())
   }
 
   async settle(settlements: Settlement[]): Promise<number> {

@@ -1,11 +1,11 @@
 import type { EventType } from '../../model/call.js'
 import type { Claim, Delivery, Lane } from '../../model/delivery.js'
-import { LEASE_MS, NEWEST } from '../store.js'
+import { LEASE_MS, NEWEST, type DueLane } from '../store.js'
 import { fromStored } from '../text.js'
 import type { Shared } from './shared.js'
 import type { Statement } from './driver.js'
 import { refusedByOf } from '../rows.js'
-import { DEAD, LEASED, stateNumber } from '../states.js'
+import { DEAD, LANES, LEASED, stateNumber } from '../states.js'
 
 interface Row {
   id: number
@@ -103,6 +103,24 @@ export function prepareClaim({ database, names, counts }: Shared) {
       claimRow(row, isLapsed.has(row) ? LEASED : from, lane, destination, now),
     )
   }
+}
+
+/** Finds the lanes in which something is due. It looks only at the destinations of which something waits. */
+export function prepareDue({ database, names, counts }: Shared) {
+  const first = database.prepare(
+    `SELECT 1 FROM deliveries INDEXED BY waiting
+     WHERE destination = ? AND state = ? AND state <= ${DEAD} AND due_at <= ? LIMIT 1`,
+  )
+  const dueIn = (state: number, now: number): number[] =>
+    Array.from(counts.destinationsIn(state)).filter((number) => first.get(number, state, now))
+
+  return (now: number): DueLane[] =>
+    LANES.flatMap((lane) => {
+      // A delivery whose lease has run out is due in the backlog.
+      const states = lane === 'backlog' ? [stateNumber(lane), LEASED] : [stateNumber(lane)]
+      const found = new Set(states.flatMap((state) => dueIn(state, now)))
+      return Array.from(found, (number) => ({ destination: names.name(number), lane }))
+    })
 }
 
 function byDue(a: Row, b: Row): number {

@@ -1,5 +1,5 @@
 import { prepareAudience } from './audience.js'
-import { prepareClaim } from './claim.js'
+import { prepareClaim, prepareDue } from './claim.js'
 import { prepareClock } from './clock.js'
 import type { Database, OpenDatabase } from './driver.js'
 import { prepareCopy } from './copy.js'
@@ -78,6 +78,7 @@ function prepare(database: Database) {
     },
     put,
     claim: prepareClaim(shared),
+    due: prepareDue(shared),
     settle: prepareSettle(shared),
     release: prepareRelease(shared),
     sweep: prepareSweep(shared),

@@ -108,6 +108,8 @@ export class Engine {
           this.#connected().ping()
         })
         return undefined
+      case 'due':
+        return this.#translate(() => this.#connected().due(now))
       case 'trace':
         return this.#translate(() =>
           this.#connected()

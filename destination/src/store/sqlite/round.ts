@@ -10,7 +10,7 @@ import type {
   Stats,
   Trace,
 } from '../../model/delivery.js'
-import type { Left, MemberMessage, Purged, ReplayLane, Sync } from '../store.js'
+import type { DueLane, Left, MemberMessage, Purged, ReplayLane, Sync } from '../store.js'
 import type { StoreErrorCode } from '../store-error.js'
 import type { Reading } from './clock.js'
 
@@ -30,6 +30,7 @@ export interface Round {
 /** A call that runs by itself, outside the transaction of the round. */
 export type Query =
   | { ask: 'ping' }
+  | { ask: 'due' }
   | { ask: 'trace'; messageId: string }
   | { ask: 'stats' }
   | { ask: 'get'; id: DeliveryId }
@@ -52,6 +53,7 @@ export type Answer =
   | Trace
   | undefined
   | Stats[]
+  | DueLane[]
   | Findings
   | DeliveryId[]
   | number

@@ -14,7 +14,7 @@ import type {
   Trace,
 } from '../../model/delivery.js'
 import type { Clock } from '../../model/clock.js'
-import type { Left, MemberMessage, Purged, ReplayLane, Store, Sync } from '../store.js'
+import type { DueLane, Left, MemberMessage, Purged, ReplayLane, Store, Sync } from '../store.js'
 import { StoreError } from '../store-error.js'
 import { itemsOf, rejectCalls, resolveCalls, type PendingCall } from '../rounds.js'
 import type { Reading } from './clock.js'
@@ -116,6 +116,10 @@ class SqliteStore implements Store {
 
   claim(claims: Claim[]): Promise<Delivery[]> {
     return this.#ask(claims, [], (calls) => calls.claims)
+  }
+
+  due(): Promise<DueLane[]> {
+    return this.#query({ ask: 'due' }) as Promise<DueLane[]>
   }
 
   settle(settlements: Settlement[]): Promise<number> {
