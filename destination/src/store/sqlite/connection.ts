@@ -29,7 +29,7 @@ const CHECKPOINT_PAGES = 4_000
 const WAL_BYTES = 67_108_864
 
 /** In ms: how long a round waits while another program writes to the file. */
-const BUSY_MS = 5_000
+export const BUSY_MS = 5_000
 
 /** An open database with all its statements prepared. */
 export type Connection = ReturnType<typeof connect>
@@ -43,6 +43,8 @@ export function connect(open: OpenDatabase, path: string) {
     database.exec('PRAGMA journal_mode = WAL')
     database.exec(`PRAGMA journal_size_limit = ${WAL_BYTES}`)
     database.exec(`PRAGMA wal_autocheckpoint = ${CHECKPOINT_PAGES}`)
+    // Deleted rows, and pages that become free, are overwritten with zeros. `rewrite.ts` says what remains.
+    database.exec('PRAGMA secure_delete = ON')
     database.exec(`PRAGMA cache_size = -${CACHE_KB}`)
     // On macOS, fsync alone leaves data in the drive's cache, which a power cut loses. Other systems ignore both.
     database.exec('PRAGMA fullfsync = ON')

@@ -1,12 +1,16 @@
 import type { Purged } from '../store.js'
 import type { StoreError } from '../store-error.js'
 import { moveFilter, moveTimes, StoreClock, type Reading } from './clock.js'
-import { connect, type Connection } from './connection.js'
+import { BUSY_MS, connect, type Connection } from './connection.js'
 import type { Database, OpenDatabase } from './driver.js'
 import { resultCode, toFailure, toStoreError } from './failure.js'
 import { lock } from './lock.js'
+import { rewrite } from './rewrite.js'
 import type { Answer, Query, Result, Round, RoundResult } from './round.js'
 import type { ThreadData } from './store.js'
+
+/** In ms: how long a sweep waits for a program that reads the file. It is short, because each sweep tries again. */
+const SWEEP_BUSY_MS = 500
 
 /**
  * Runs rounds on a file. All calls block, so the engine needs a thread of its own.
@@ -24,6 +28,8 @@ export class Engine {
   #isDurable: boolean | undefined
   #sweepFromId = 0
   readonly #clock = new StoreClock()
+  /** Whether the files may have bytes of users who were deleted; `undefined` until this process knows. */
+  #hasRemains: boolean | undefined
 
   /**
    * Opens the file. At the start of a process it makes all leased deliveries due: the lock proves that the process that
@@ -177,25 +183,28 @@ export class Engine {
   }
 
   #sweep(olderThanMs: number, limit: number, now: number): number {
-    const { changed, fromId } = this.#transact(false, ({ sweep }) =>
+    const { changed, fromId, hasDeletedId } = this.#transact(false, ({ sweep }) =>
       sweep({ olderThanMs, limit, fromId: this.#sweepFromId }, now),
     )
     this.#sweepFromId = fromId
+    if (hasDeletedId) this.#hasRemains = true
+    if (changed < limit && this.#hasRemains) this.#rewrite(SWEEP_BUSY_MS)
     return changed
   }
 
-  /** Overwrites what it deletes, in the file and in its log, so that nobody finds it in the bytes of the files. */
+  /** The last call rewrites the file, so that nobody finds what was deleted in the bytes of the files. */
   #purge(name: string, from: number): Purged {
-    const set = (pragma: string) => {
-      this.#translate(() => {
-        this.#connected().database.exec(`PRAGMA ${pragma}`)
-      })
-    }
-    set('secure_delete = ON')
     const purged = this.#transact(true, ({ user }) => user.purge(name, from))
-    set('secure_delete = OFF')
-    if (purged.next === undefined) set('wal_checkpoint(TRUNCATE)')
+    if (purged.purged > 0) this.#hasRemains = true
+    if (purged.next === undefined && this.#hasRemains !== false) this.#rewrite(BUSY_MS)
     return purged
+  }
+
+  /** If another program reads the file, the bytes remain until a later call. */
+  #rewrite(waitMs: number): void {
+    this.#translate(() => {
+      this.#hasRemains = !rewrite(this.#connected().database, waitMs)
+    })
   }
 
   /** Runs `work` in a transaction. If it throws, nothing is changed. */

@@ -28,10 +28,12 @@ export interface Sweep {
 export interface Swept {
   changed: number
   fromId: number
+  /** Whether a `delete` message was deleted, which had the id of a user. */
+  hasDeletedId: boolean
 }
 
 /** Deletes old settled deliveries, and makes dead letters of old ones that still wait. The oldest come first. */
-export function prepareSweep({ database, counts }: Shared) {
+export function prepareSweep({ database, names, counts }: Shared) {
   const after = database.prepare(
     `SELECT id, destination, state, due_at AS dueAt, received_at AS receivedAt, replayed_at AS replayedAt
      FROM deliveries WHERE id >= ? ORDER BY id LIMIT ${SLICE}`,
@@ -47,14 +49,17 @@ export function prepareSweep({ database, counts }: Shared) {
   const bury = database.prepare(
     `UPDATE deliveries SET state = ${DEAD}, due_at = ?, reason = '${EXPIRED}', replayed_at = NULL WHERE id = ?`,
   )
-  const deletes = [
-    'DELETE FROM deliveries WHERE id = ?',
+  const removeDelivery = database.prepare('DELETE FROM deliveries WHERE id = ? RETURNING type')
+  const removeRest = [
     'DELETE FROM bodies WHERE id = ?',
     'DELETE FROM attempts WHERE delivery = ?',
   ].map((sql) => database.prepare(sql))
+  let hasDeletedId = false
 
   const remove = (id: number): void => {
-    for (const statement of deletes) statement.run(id)
+    const { type } = removeDelivery.get(id) as { type: number }
+    hasDeletedId ||= type === names.find('delete')
+    for (const statement of removeRest) statement.run(id)
   }
 
   /** Sweeps one old row. Returns how many rows it changed; `undefined` if the row has to stay for now. */
@@ -113,6 +118,7 @@ export function prepareSweep({ database, counts }: Shared) {
 
   return ({ olderThanMs, limit, fromId }: Sweep, now: number): Swept => {
     const before = now - olderThanMs
+    hasDeletedId = false
     let changed = limit > 0 ? removeDead(before, limit) : 0
     if (changed < limit) changed += sweepReplayed(before, limit - changed, now)
     let nextId = fromId
@@ -124,6 +130,6 @@ export function prepareSweep({ database, counts }: Shared) {
       if (hasPassedAll) nextId = row.id + 1
       changed += count ?? 0
     }
-    return { changed, fromId: nextId }
+    return { changed, fromId: nextId, hasDeletedId }
   }
 }
