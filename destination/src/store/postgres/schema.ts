@@ -19,6 +19,10 @@ const LOCK = 0x686f6f6b
  *   memory. A search looks into each `id >> 12`, the newest first. The index has a hash of the user's id, because the
  *   id itself may be longer than an index allows.
  * - `members` has a hash of the user's id as its key for the same reason.
+ * - `told` has a row for each destination that gets messages about the members of an audience. `up_to` is the last key that a
+ *   new destination was told of, and null once it was told of all. `destination` is null once the settings do not have it
+ *   any more: then the row and its `untold` are about to be deleted.
+ * - `untold` has the users whose membership is not what the destination was told.
  * - Names that many rows repeat (sources, destinations, types, URLs, codes) are stored as numbers.
  * - All times are in ms since the epoch, by the server's clock.
  */
@@ -121,6 +125,20 @@ export const MIGRATIONS = [
   // An index row of a B-tree has at most 2,704 bytes, and a URL may be longer. An index of hashes has no such limit.
   `ALTER TABLE $.names DROP CONSTRAINT names_name_key;
    ALTER TABLE $.names ADD CONSTRAINT names_name EXCLUDE USING hash (name WITH =);`,
+
+  `CREATE TABLE $.told (
+     id integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+     audience integer NOT NULL,
+     destination integer,
+     up_to uuid,
+     UNIQUE (audience, destination)
+   );
+   CREATE TABLE $.untold (
+     told integer NOT NULL,
+     key uuid NOT NULL,
+     user_id text COLLATE "C" NOT NULL,
+     PRIMARY KEY (told, key)
+   );`,
 ]
 
 /**

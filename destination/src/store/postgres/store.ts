@@ -11,7 +11,16 @@ import type {
   Stats,
   Trace,
 } from '../../model/delivery.js'
-import type { Workers, Left, MemberMessage, Purged, Store, Sync } from '../store.js'
+import type {
+  AudienceDestination,
+  CaughtUp,
+  Left,
+  MemberMessage,
+  Purged,
+  Store,
+  Sync,
+  Workers,
+} from '../store.js'
 import { StoreError } from '../store-error.js'
 import { prepareAudience } from './audience.js'
 import { prepareClaim } from './claim.js'
@@ -238,8 +247,8 @@ class PostgresStore implements Store {
     return this.#whileOpen(() => this.#copy.copiesOf(copies))
   }
 
-  beginSync(audience: string): Promise<Sync> {
-    return this.#whileOpen(() => this.#audience.begin(audience))
+  beginSync(audience: string, destinations: readonly AudienceDestination[]): Promise<Sync> {
+    return this.#whileOpen(() => this.#audience.begin(audience, destinations))
   }
 
   join(sync: Sync, members: string[], messages: MemberMessage[]): Promise<number> {
@@ -248,6 +257,15 @@ class PostgresStore implements Store {
 
   leave(sync: Sync, from: string, limit: number, messages: MemberMessage[]): Promise<Left> {
     return this.#whileOpen(() => this.#audience.leave(sync, from, limit, messages))
+  }
+
+  catchUp(
+    sync: Sync,
+    limit: number,
+    arrivals: MemberMessage[],
+    departures: MemberMessage[],
+  ): Promise<CaughtUp> {
+    return this.#whileOpen(() => this.#audience.catchUp(sync, limit, arrivals, departures))
   }
 
   hasUser(user: string): Promise<boolean> {

@@ -18,6 +18,10 @@ const APPLICATION_ID = 0x686f6f6b
  * - `by_user` is cut into parts of 4,096 deliveries: a write changes only the newest part, which stays in memory. An
  *   index that is not cut would cost as much as everything else together. A search looks into each `id >> 12`, the
  *   newest first.
+ * - `told` has a row for each destination that gets messages about the members of an audience. `up_to` is the last member
+ *   that a new destination was told of, in the order of users, and null once it was told of all. `destination` is null
+ *   once the settings do not have it any more: then the row and its `untold` are about to be deleted.
+ * - `untold` has the users whose membership is not what the destination was told.
  * - `replayed` finds deliveries that wait or have arrived since a replay: their retention counts from the replay.
  */
 const MIGRATIONS = [
@@ -80,6 +84,20 @@ const MIGRATIONS = [
      user TEXT NOT NULL,
      sync INTEGER NOT NULL,
      PRIMARY KEY (audience, user)
+   ) STRICT, WITHOUT ROWID;`,
+
+  `CREATE TABLE told (
+     id INTEGER PRIMARY KEY,
+     audience INTEGER NOT NULL,
+     destination INTEGER,
+     up_to TEXT,
+     UNIQUE (audience, destination)
+   ) STRICT;
+
+   CREATE TABLE untold (
+     told INTEGER NOT NULL,
+     user TEXT NOT NULL,
+     PRIMARY KEY (told, user)
    ) STRICT, WITHOUT ROWID;`,
 ]
 

@@ -80,7 +80,7 @@ test('a store of a newer version is refused, and left as it was', async () => {
   database.exec('PRAGMA user_version = 99')
   database.close()
   await expect(openStore(`sqlite:${path}`)).rejects.toEqual(
-    failure('newer', /its schema has version 99, and this version knows only 2/),
+    failure('newer', /its schema has version 99, and this version knows only 3/),
   )
 })
 
