@@ -1,5 +1,5 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
-import type { EnqueueCalls } from '../enqueue/calls.js'
+import type { EnqueueCalls, TraceHeaders } from '../enqueue/calls.js'
 import { CALL_TYPES, type Call, type CallType } from '../model/call.js'
 import { basicUser, type Credentials } from './credentials.js'
 import { MAX_BATCH_BYTES, MAX_CALL_BYTES } from './limits.js'
@@ -76,8 +76,9 @@ async function answer(
     const { calls, rejected } = receiveCalls(body, bytes.length, type, Date.now())
     const warned = warningsOf(text, type, rejected)
     for (const { code } of rejected) events.callsCounted(source, code, 1)
-    const traceParent = request.headers['traceparent'] as string | undefined
-    await accept(parts, source, { calls, bytes: bytes.length }, traceParent)
+    // Node joins the values of a header that comes twice, so neither of these is a list.
+    const headers = request.headers as TraceHeaders
+    await accept(parts, source, { calls, bytes: bytes.length }, headers)
     if (warned.count > 0) events.numbersChanged(source, warned.count)
     events.requestAnswered(source, rejected.length === 0 ? 'ok' : 'partly')
     reply.header('content-type', JSON_TYPE)
@@ -94,14 +95,14 @@ async function accept(
   parts: CallRoutesParts,
   source: string,
   { calls, bytes }: { calls: Call[]; bytes: number },
-  traceParent: string | undefined,
+  headers: TraceHeaders,
 ): Promise<void> {
   const { enqueueCalls, events, buckets, pending } = parts
   try {
     checkRate(parts, source, calls.length)
     await pending.during(bytes, () => {
       buckets.get(source)?.take(calls.length)
-      return enqueueCalls(source, calls, traceParent)
+      return enqueueCalls(source, calls, headers)
     })
   } catch (error) {
     events.callsNotAccepted(error)
