@@ -24,7 +24,7 @@ export interface Warnings {
 }
 
 /** The most warnings in one answer, because each number of a large batch could have one. */
-export const MAX_WARNINGS = 100
+const MAX_WARNINGS = 100
 
 const NONE: Warnings = { warnings: [], count: 0 }
 
