@@ -61,11 +61,11 @@ export function prepareAudience({ query, transact, schema, names, now }: Tables)
       SELECT id FROM ${schema}.audiences WHERE name = $2 AND sync = $3 FOR SHARE
     ), given AS MATERIALIZED (
       SELECT * FROM json_to_recordset($4::json) AS g (key uuid, user_id text, told json)
-    ), ${change}, told AS MATERIALIZED (
-      SELECT nextval('${schema}.ids') AS id, user_id, t.*
-      FROM due JOIN given USING (key) CROSS JOIN LATERAL json_to_recordset(told)
+    ), messages AS MATERIALIZED (
+      SELECT key, user_id, t.* FROM given CROSS JOIN LATERAL json_to_recordset(told)
         AS t (message_id text, source int, destination int, type int, body text)
-      WHERE t.destination = due.destination
+    ), ${change}, told AS MATERIALIZED (
+      SELECT nextval('${schema}.ids') AS id, m.* FROM messages m JOIN due USING (key, destination)
     ), added AS (
       INSERT INTO ${schema}.deliveries (id, received_at, source, destination, type, message_id, user_id, event, body)
       SELECT id, ${NOW}, source, destination, type, message_id, user_id, '', body FROM told
@@ -85,9 +85,9 @@ export function prepareAudience({ query, transact, schema, names, now }: Tables)
       CROSS JOIN audience JOIN ${schema}.told t ON t.audience = audience.id
       WHERE destination IS NOT NULL AND (up_to IS NULL OR key <= up_to)
     ), known AS (
-      DELETE FROM ${schema}.untold u USING listening l WHERE u.told = l.id AND u.key = l.key RETURNING u.told, u.key
+      DELETE FROM ${schema}.untold u USING listening l WHERE u.told = l.id AND u.key = l.key RETURNING l.*
     ), unknown AS MATERIALIZED (
-      SELECT l.* FROM listening l WHERE NOT EXISTS (SELECT FROM known k WHERE k.told = l.id AND k.key = l.key)
+      SELECT * FROM listening EXCEPT SELECT * FROM known
     ), missed AS (
       INSERT INTO ${schema}.untold (told, key, user_id)
       SELECT id, key, user_id FROM unknown WHERE destination <> ALL ($5::int[])
