@@ -1,5 +1,5 @@
 import { createCollector } from './collect/collector.js'
-import { parseTraceParent } from './collect/trace-parent.js'
+import { traceContextOf } from './collect/trace-context.js'
 import { Deliverer } from './deliver/deliverer.js'
 import { createEnqueueCalls } from './enqueue/calls.js'
 import { createEnqueue } from './enqueue/enqueue.js'
@@ -76,7 +76,7 @@ async function start(initial: Settings, store: Store, log: Log, role: Role) {
   const enqueueCalls = createEnqueueCalls(
     enqueue,
     (source, call) => route(source, call, routes),
-    (header) => (settings.traceContext ? parseTraceParent(header) : undefined),
+    (headers) => (settings.traceContext ? traceContextOf(headers) : undefined),
   )
   const collector = createCollector({
     sources: settings.sources,

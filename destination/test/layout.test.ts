@@ -44,6 +44,7 @@ const PURE = [
   'cli/import/ledger',
   'collect/limits',
   'collect/timestamp',
+  'collect/trace-context',
   'collect/trace-parent',
   'deliver/breaker',
   'deliver/decide',

@@ -13,8 +13,9 @@ current time.
 
 The progress is saved in FILE.progress. If the import is stopped or killed, the same command continues from there. Some
 calls may then be sent twice, but they are forwarded once: a line without a messageId gets one that is derived from the
-line. A line that is not a valid call is reported, and the import continues with the next line. While the collector does
-not answer, the import waits. The calls are bulk work: the destinations get other messages first.
+line. A line that is not a valid call is reported, and the import continues with the next line. A number that JavaScript
+cannot hold exactly is reported with its line, and its call is imported. While the collector does not answer, the import
+waits. The calls are bulk work: the destinations get other messages first.
 
 ${COLLECTOR_HELP}
 

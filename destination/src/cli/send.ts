@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto'
 import { Argument, InvalidArgumentError } from 'commander'
 import type { HooklineError } from 'hookline'
 import { CALL_TYPES, type CallType } from '../model/call.js'
+import { changedNumbers } from '../model/changed-numbers.js'
 import { COLLECTOR_HELP, findCollector, type CollectorOptions } from './collector.js'
 import { CommandError, EXIT, wholeNumber, type AddCommand } from './command.js'
 import type { CallOptions } from './send/deliver.js'
@@ -32,14 +33,18 @@ export const addSend: AddCommand = (program) => {
     .option('-u, --user <id>', 'userId')
     .option('-a, --anonymous <id>', 'anonymousId')
     .option('-e, --event <name>', 'name of the event, for track')
-    .option('--properties <json>', 'properties, for track, page and screen', readObject)
-    .option('--traits <json>', 'traits, for identify and group', readObject)
+    .option(
+      '--properties <json>',
+      'properties, for track, page and screen',
+      readObject('properties'),
+    )
+    .option('--traits <json>', 'traits, for identify and group', readObject('traits'))
     .option('--name <name>', 'name, for page and screen')
     .option('--category <name>', 'category, for page and screen')
     .option('--group <id>', 'groupId, for group')
     .option('--previous <id>', 'previousId, for alias')
-    .option('--context <json>', 'context', readObject)
-    .option('--integrations <json>', 'which destinations get the call', readObject)
+    .option('--context <json>', 'context', readObject('context'))
+    .option('--integrations <json>', 'which destinations get the call', parseObject)
     .option('--timestamp <iso>', 'when the event happened (default: now)')
     .option('--message-id <id>', 'id by which receivers recognize the call (default: a new one)')
     .option('--timeout <ms>', 'how long to try', wholeNumber(1, 3_600_000), 15_000)
@@ -48,7 +53,18 @@ export const addSend: AddCommand = (program) => {
     .action((type: CallType, options: SendOptions) => send(type, options))
 }
 
-function readObject(text: string): object {
+/** Reads the object of an option. A number that JavaScript cannot hold is reported, and sent with another value. */
+function readObject(field: string): (text: string) => object {
+  return (text) => {
+    const value = parseObject(text)
+    for (const { path, message } of changedNumbers(text, field)) {
+      console.error(`${path}: ${message}`)
+    }
+    return value
+  }
+}
+
+function parseObject(text: string): object {
   let value: unknown
   try {
     value = JSON.parse(text)

@@ -1,13 +1,14 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
-import type { EnqueueCalls } from '../enqueue/calls.js'
+import type { EnqueueCalls, TraceHeaders } from '../enqueue/calls.js'
 import { CALL_TYPES, type Call, type CallType } from '../model/call.js'
 import { basicUser, type Credentials } from './credentials.js'
 import { MAX_BATCH_BYTES, MAX_CALL_BYTES } from './limits.js'
-import { parseBody, type Fields } from '../http/json-body.js'
+import { parseBody, textOf, type Fields } from '../http/json-body.js'
 import { ignoreContentType, readBody, readOwnBodies } from '../http/read-body.js'
 import type { PendingBytes } from './pending-bytes.js'
 import type { Buckets } from './rate-limit.js'
 import { receiveCalls } from './receive.js'
+import { warningsOf, type Warnings } from './warnings.js'
 import { JSON_TYPE, Refusal, toRefusal, type Rejected } from '../http/refusal.js'
 
 /** What happens to the requests of sources. */
@@ -16,6 +17,8 @@ export interface CollectEvents {
   requestAnswered(source: string, answer: string): void
   /** A number of calls of a request was `accepted`, or rejected with a code. */
   callsCounted(source: string, answer: string, count: number): void
+  /** A number of numbers in accepted calls is forwarded with other values. */
+  numbersChanged(source: string, count: number): void
   /** Calls were accepted and are durable. */
   callsAccepted(source: string, calls: readonly Call[]): void
   /** Valid calls could not be accepted. */
@@ -42,8 +45,6 @@ const BATCH_PATHS = ['/v1/batch', '/v1/import']
  * send it, because it only makes its own calls wait.
  */
 const LANE_HEADER = 'x-lane'
-
-const SUCCESS = '{"success":true}'
 
 /** Adds the routes that accept calls. They read the bodies themselves, with {@link readBody}. */
 export function addCallRoutes(app: FastifyInstance, parts: CallRoutesParts): void {
@@ -75,16 +76,20 @@ async function answer(
     checkRate(parts, source, 1) // both checks before the body is read, so that a refused request costs little
     parts.pending.check()
     const bytes = await readBody(request.raw, type === undefined ? MAX_BATCH_BYTES : MAX_CALL_BYTES)
-    const body = parseBody(bytes)
+    const text = textOf(bytes)
+    const body = parseBody(bytes, text)
     if (user === undefined) source = sourceOf(keyWithin(body), parts.credentials)
     const { calls, rejected } = receiveCalls(body, bytes.length, type, Date.now())
+    const warned = warningsOf(text, type, rejected)
     for (const { code } of rejected) events.callsCounted(source, code, 1)
-    const traceParent = request.headers['traceparent'] as string | undefined
+    // Node joins the values of a header that comes twice, so neither of these is a list.
+    const headers = request.headers as TraceHeaders
     const isBulk = request.headers[LANE_HEADER] === 'bulk'
-    await accept(parts, source, { calls, bytes: bytes.length, isBulk }, traceParent)
+    await accept(parts, source, { calls, bytes: bytes.length, isBulk }, headers)
+    if (warned.count > 0) events.numbersChanged(source, warned.count)
     events.requestAnswered(source, rejected.length === 0 ? 'ok' : 'partly')
     reply.header('content-type', JSON_TYPE)
-    return await reply.send(rejected.length === 0 ? SUCCESS : partly(rejected))
+    return await reply.send(successOf(rejected, warned))
   } catch (error) {
     const { code, rejected = [] } = toRefusal(error)
     for (const { code } of rejected) events.callsCounted(source, code, 1)
@@ -97,14 +102,14 @@ async function accept(
   parts: CallRoutesParts,
   source: string,
   { calls, bytes, isBulk }: { calls: Call[]; bytes: number; isBulk: boolean },
-  traceParent: string | undefined,
+  headers: TraceHeaders,
 ): Promise<void> {
   const { enqueueCalls, events, buckets, pending } = parts
   try {
     checkRate(parts, source, calls.length)
     await pending.during(bytes, () => {
       buckets.get(source)?.take(calls.length)
-      return enqueueCalls(source, calls, traceParent, isBulk)
+      return enqueueCalls(source, calls, headers, isBulk)
     })
   } catch (error) {
     events.callsNotAccepted(error)
@@ -131,8 +136,14 @@ function checkRate({ buckets }: CallRoutesParts, source: string, calls: number):
   )
 }
 
-function partly(rejected: Rejected[]): string {
-  return JSON.stringify({ success: true, rejected })
+/** The answer to a request of which at least one call was accepted. Lists that would be empty are left out. */
+function successOf(rejected: readonly Rejected[], { warnings, count }: Warnings): string {
+  return JSON.stringify({
+    success: true,
+    rejected: rejected.length > 0 ? rejected : undefined,
+    warnings: count > 0 ? warnings : undefined,
+    moreWarnings: count > warnings.length ? count - warnings.length : undefined,
+  })
 }
 
 /** Reads the write key from the body. Clients that cannot set headers, such as beacons, send it there. */

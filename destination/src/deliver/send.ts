@@ -1,6 +1,6 @@
 import type { Delivery } from '../model/delivery.js'
 import type { Outcome } from '../model/outcome.js'
-import type { HeaderList } from '../post/headers.js'
+import { traceHeaders, type HeaderList } from '../post/headers.js'
 import { refusesSignature, type Signing } from '../post/signing.js'
 import type { EndpointOutcome } from './decide.js'
 import type { EndpointRequest } from './endpoint-queue.js'
@@ -66,7 +66,7 @@ function signed({ body, messageId, attempt, traceParent }: Delivery, signing: Si
     const known = made.get(secret)
     if (known) return known
     const headers = signing.headers(body, messageId, attempt, secret)
-    const all = traceParent === undefined ? headers : [...headers, 'traceparent', traceParent]
+    const all = traceParent === undefined ? headers : [...headers, ...traceHeaders(traceParent)]
     made.set(secret, all)
     return all
   }

@@ -1,7 +1,7 @@
 import { webhookBody } from './webhook-body.js'
 import type { Dispatcher } from '../deliver/dispatcher.js'
 import type { Destination } from '../settings/settings.js'
-import type { AudiencePort, MemberMessage } from '../store/store.js'
+import type { AudiencePort, MemberMessage, Sync } from '../store/store.js'
 
 /** What a sync of an audience needs. */
 export interface AudienceParts {
@@ -21,12 +21,16 @@ export interface Synced {
   joined: number
   /** The number of users who left the audience. */
   left: number
+  /** The number of messages to destinations that were new or not enabled before. Left out if there is none. */
+  caughtUp?: number
 }
 
 /**
  * Replaces the members of an audience by those of a list. For each user who joins or leaves, every enabled destination
  * gets an identify. A membership and its messages are stored in one commit. A sync that is interrupted can therefore be
  * repeated with the same list: it sends only the messages that are missing.
+ *
+ * A destination that was not enabled during earlier syncs is told at the end of what it missed, and a new one of everyone.
  *
  * @param trait - The name of the audience in snake_case, which is the trait of its users.
  * @param members - The whole list, in pieces. Memory holds one piece at a time. No user leaves before the list has ended.
@@ -42,7 +46,8 @@ const SLICE = 1_000
 export function createSyncAudience(parts: AudienceParts): SyncAudience {
   const { store, dispatcher, now } = parts
   return async (trait, members) => {
-    const destinations = parts.destinations().filter(({ enabled }) => enabled)
+    const all = parts.destinations().map(({ name, enabled }) => ({ name, enabled }))
+    const destinations = all.filter(({ enabled }) => enabled)
     const timestamp = new Date(now()).toISOString()
     const messagesOf = (isMember: boolean) =>
       destinations.map(({ name }) => messageFor(trait, isMember, timestamp, name))
@@ -50,7 +55,7 @@ export function createSyncAudience(parts: AudienceParts): SyncAudience {
       if (changes > 0) for (const { name } of destinations) dispatcher.wake(name, 'bulk')
     }
 
-    const sync = await store.beginSync(trait)
+    const sync = await store.beginSync(trait, all)
     const synced: Synced = { listed: 0, joined: 0, left: 0 }
     const arrivals = messagesOf(true)
     for await (const some of members) {
@@ -71,8 +76,26 @@ export function createSyncAudience(parts: AudienceParts): SyncAudience {
       synced.left += left
       from = next
     }
-    return synced
+    const told = await catchUp(store, sync, [arrivals, departures], wakeAll)
+    return { ...synced, ...(told > 0 && { caughtUp: told }) }
   }
+}
+
+/** Tells the destinations that were new or not enabled before. It returns the number of messages. */
+async function catchUp(
+  store: AudiencePort,
+  sync: Sync,
+  [arrivals, departures]: [MemberMessage[], MemberMessage[]],
+  wakeAll: (changes: number) => void,
+): Promise<number> {
+  let all = 0
+  for (let isDone = false; !isDone;) {
+    const page = await store.catchUp(sync, SLICE, arrivals, departures)
+    wakeAll(page.caughtUp)
+    all += page.caughtUp
+    isDone = page.isDone
+  }
+  return all
 }
 
 /** A placeholder for the id of the user. The name of a trait cannot contain these characters. */

@@ -3,18 +3,24 @@ import type { Enqueue, Enqueued } from './enqueue.js'
 import type { Route } from './route.js'
 import { webhookBody } from './webhook-body.js'
 
+/** The headers of W3C Trace Context. */
+export interface TraceHeaders {
+  traceparent?: string | undefined
+  tracestate?: string | undefined
+}
+
 /**
  * Accepts all calls of a request or, if it rejects, none. When it resolves, each call is durable for each of its
  * destinations. Calls that the source has sent before are not forwarded again.
  *
- * @param traceParent - The header `traceparent` as the client sent it.
+ * @param headers - The headers of the request, with those of its trace as the client sent them.
  * @param isBulk - Whether the calls are bulk work, which does not delay other messages.
  * @throws StoreError if the store is full or cannot write.
  */
 export type EnqueueCalls = (
   source: string,
   calls: Call[],
-  traceParent: string | undefined,
+  headers: TraceHeaders,
   isBulk: boolean,
 ) => Promise<void>
 
@@ -22,15 +28,15 @@ export type EnqueueCalls = (
  * Creates {@link EnqueueCalls}.
  *
  * @param route - Decides by the current settings which destinations get a call.
- * @param traceParentOf - Reads the header `traceparent`; by default it is dropped.
+ * @param traceOf - Reads the headers of the trace; by default they are dropped.
  */
 export function createEnqueueCalls(
   enqueue: Enqueue,
   route: (source: string, call: Call) => Route,
-  traceParentOf: (header: string | undefined) => string | undefined = () => undefined,
+  traceOf: (headers: TraceHeaders) => string | undefined = () => undefined,
 ): EnqueueCalls {
-  return async (source, calls, header, isBulk) => {
-    const traceParent = traceParentOf(header)
+  return async (source, calls, headers, isBulk) => {
+    const traceParent = traceOf(headers)
     const shared = { source, traceParent, isBulk }
     await enqueue(calls.flatMap((call) => deliveriesOf(call, route(source, call), shared)))
   }

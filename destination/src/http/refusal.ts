@@ -26,6 +26,8 @@ export type RefusalCode =
   | 'admin_disabled'
   | 'invalid_audience'
   | 'invalid_members'
+  | 'no_member_count'
+  | 'wrong_member_count'
   | 'audience_superseded'
   | 'invalid_user'
   | 'no_admin_token'

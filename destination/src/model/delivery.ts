@@ -22,7 +22,7 @@ export interface DeliveryContent {
   user: string
   /** The name of the event, page or screen; left out if the message has none. A search by event compares this field. */
   event?: string | undefined
-  /** The `traceparent` of the message (W3C Trace Context). */
+  /** The `traceparent` of the message (W3C Trace Context), then a space and its `tracestate` if it has one. */
   traceParent?: string | undefined
   /** The body, exactly as it is sent; empty if the delivery is skipped. */
   body: string

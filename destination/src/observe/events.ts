@@ -24,6 +24,7 @@ export function tellAll(observers: readonly Observer[]): Events {
   return {
     requestAnswered: tell('requestAnswered'),
     callsCounted: tell('callsCounted'),
+    numbersChanged: tell('numbersChanged'),
     callsAccepted: tell('callsAccepted'),
     callsNotAccepted: tell('callsNotAccepted'),
     duplicated: tell('duplicated'),

@@ -45,6 +45,7 @@ export class Metrics implements Observer {
   readonly #registry = new Registry()
   readonly #requests = new BySource()
   readonly #calls = new BySource()
+  readonly #changedNumbers = new Counts()
   readonly #duplicates = new BySource()
   readonly #commits = new Durations(COMMIT_BOUNDS)
   readonly #destinations = new Map<string, DestinationCounts>()
@@ -65,6 +66,11 @@ export class Metrics implements Observer {
   /** Counts calls of a request by their answer: `accepted`, or the code of the refusal. */
   callsCounted(source: string, answer: string, count: number): void {
     this.#calls.of(source).add(answer, count)
+  }
+
+  /** Numbers in accepted calls are forwarded with other values. */
+  numbersChanged(source: string, count: number): void {
+    this.#changedNumbers.add(source, count)
   }
 
   /** A source sent a message again. */
@@ -109,6 +115,15 @@ export class Metrics implements Observer {
     }
     counter('hookline_requests_total', 'Requests from sources.', 'answer', this.#requests)
     counter('hookline_calls_total', 'Calls from sources.', 'answer', this.#calls)
+    addMetric(
+      this.#registry,
+      {
+        name: 'hookline_changed_numbers_total',
+        help: 'Numbers in accepted calls that JavaScript cannot hold, and that are forwarded with another value.',
+        type: 'counter',
+      },
+      () => this.#changedNumbers.samples('source', {}),
+    )
     counter(
       'hookline_duplicates_total',
       'Messages that a source sent again and that were not delivered again.',

@@ -8,7 +8,7 @@ import type { DeleteUser } from '../enqueue/deletion.js'
 import { StoreError } from '../store/store-error.js'
 import { traitOf } from '../enqueue/trait.js'
 import { checkToken } from './access.js'
-import { readMembers } from './members.js'
+import { readMemberCount, readMembers } from './members.js'
 
 /** What the routes that change data need. */
 export interface ActRoutesParts {
@@ -29,7 +29,7 @@ export function addActRoutes(app: FastifyInstance, parts: ActRoutesParts): void 
       checkToken(request.raw, parts.adminToken())
       next()
     })
-    routes.put<{ Params: { name: string } }>('/v1/audiences/:name', (request, reply) =>
+    routes.put<AudienceRequest>('/v1/audiences/:name', (request, reply) =>
       putAudience(parts, request, reply),
     )
     routes.post('/v1/deletions', { onRequest: ignoreContentType }, (request, reply) =>
@@ -42,9 +42,14 @@ export function addActRoutes(app: FastifyInstance, parts: ActRoutesParts): void 
 /** The longest pause within a list, in ms. A list may be long and its client slow, but a silent client is cut off. */
 const LIST_IDLE_MS = 60_000
 
+interface AudienceRequest {
+  Params: { name: string }
+  Querystring: { count?: unknown }
+}
+
 async function putAudience(
   { syncAudience }: ActRoutesParts,
-  { raw, params }: FastifyRequest<{ Params: { name: string } }>,
+  { raw, params, query }: FastifyRequest<AudienceRequest>,
   reply: FastifyReply,
 ): Promise<FastifyReply> {
   const audience = traitOf(params.name)
@@ -52,9 +57,11 @@ async function putAudience(
     const message = `The name of an audience must contain a letter or a digit; got ${show(params.name)}.`
     throw new Refusal(400, 'invalid_audience', message)
   }
+  const contentType = raw.headers['content-type']
+  const count = readMemberCount(query.count, contentType)
   allowSlowBody(raw, LIST_IDLE_MS)
   try {
-    const members = readMembers(raw, raw.headers['content-type'])
+    const members = readMembers(raw, contentType, count)
     return await answer(reply, { audience, ...(await syncAudience(audience, members)) })
   } catch (error) {
     if (!(error instanceof StoreError) || error.code !== 'superseded') throw error

@@ -19,20 +19,45 @@ const PIECE = 1_000
 const LINES = /^application\/(?:x-)?(?:ndjson|jsonl|jsonlines|json-lines)\b/i
 
 /**
- * Reads the user ids in the body of a request, piece by piece. The body is a JSON array, or any number of lines of JSON.
- * Each member is a string, a whole number, or an object with a `userId`.
+ * Reads the number of members that a list says it has.
  *
- * @throws {@link Refusal} that names the invalid member and the reason. Pieces before it have already been yielded.
+ * @param given - The parameter `count` of the URL, if it has one.
+ * @throws {@link Refusal} if it is not a number, or if it is missing and the list is not of lines, which may have an end
+ * line.
+ */
+export function readMemberCount(given: unknown, contentType = ''): number | undefined {
+  if (given === undefined && LINES.test(contentType)) return undefined
+  if (given === undefined) throw noCount()
+  if (typeof given === 'string' && /^\d{1,15}$/.test(given)) return Number(given)
+  const message = `"count" must be the number of members in the list; got ${show(given)}.`
+  throw new Refusal(400, 'invalid_parameter', `${message} ${AGAIN}`)
+}
+
+/**
+ * Reads the user ids in the body of a request, piece by piece. The body is a JSON array, or any number of lines of JSON.
+ * Each member is a string, a whole number, or an object with a `userId`. The last line may be `{"end":N}`, with the number
+ * of members before it.
+ *
+ * A list whose producer stopped early looks like a shorter list. So it must say how many members it has.
+ *
+ * @param count - The number of members, from {@link readMemberCount}. If it is `undefined`, the list must have an end line.
+ * @throws {@link Refusal} that names the invalid member and the reason, or both numbers if the list does not have as many
+ * members as it says. Pieces before that have already been yielded.
  */
 export async function* readMembers(
   request: IncomingMessage,
-  contentType = '',
+  contentType: string | undefined,
+  count: number | undefined,
 ): AsyncGenerator<string[]> {
-  const isLines = LINES.test(contentType)
+  const isLines = LINES.test(contentType ?? '')
   const all = isLines ? readLines(request) : readList(request)
   let piece: string[] = []
   let place = 0
+  let end: number | undefined
   for await (const member of all) {
+    if (end !== undefined) throw invalid(`The line {"end":${end}} must be the last one.`)
+    if (isLines) end = endOf(member)
+    if (end !== undefined) continue
     place++
     piece.push(userOf(member, isLines ? `Line ${place}` : `Member ${place} of the list`))
     if (piece.length < PIECE) continue
@@ -40,6 +65,33 @@ export async function* readMembers(
     piece = []
   }
   if (piece.length > 0) yield piece
+  if (count === undefined && end === undefined) throw noCount()
+  for (const said of [count, end]) if (said !== undefined) checkCount(said, place)
+}
+
+/** The number in an end line; `undefined` if the line is none. */
+function endOf(line: unknown): number | undefined {
+  if (typeof line !== 'object' || line === null || 'userId' in line || !('end' in line)) {
+    return undefined
+  }
+  const { end } = line
+  if (typeof end === 'number' && Number.isSafeInteger(end) && end >= 0) return end
+  throw invalid(
+    `The "end" of the last line must be the number of members before it; got ${show(end)}.`,
+  )
+}
+
+function checkCount(said: number, listed: number): void {
+  if (said === listed) return
+  const message = `The list must have ${said} members, as its count says; it has ${listed}. It may be incomplete.`
+  throw new Refusal(400, 'wrong_member_count', `${message} ${AGAIN}`)
+}
+
+function noCount(): Refusal {
+  const message =
+    'The list must say how many members it has, so that an incomplete list is noticed. Add ?count=N to the URL, or the ' +
+    'last line {"end":N} to lines of JSON. N is 0 if every user is to leave.'
+  return new Refusal(400, 'no_member_count', `${message} ${AGAIN}`)
 }
 
 async function* readList(request: IncomingMessage): AsyncGenerator {

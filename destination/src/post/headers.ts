@@ -39,6 +39,17 @@ export function messageHeaders(
 }
 
 /**
+ * The headers of the trace that a message belongs to (W3C Trace Context).
+ *
+ * @param trace - The `traceparent`, then a space and the `tracestate` if there is one.
+ */
+export function traceHeaders(trace: string): HeaderList {
+  const end = trace.indexOf(' ')
+  if (end < 0) return ['traceparent', trace]
+  return ['traceparent', trace.slice(0, end), 'tracestate', trace.slice(end + 1)]
+}
+
+/**
  * The signature of a body: the HMAC-SHA1 of its bytes in UTF-8, in hex (RFC 2104). It equals that of `signWebhook` from
  * `hookline/webhook`. The checks of `signWebhook` are missing here, because the settings have been checked already.
  *

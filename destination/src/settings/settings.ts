@@ -21,7 +21,7 @@ export interface Settings {
   allowNetworks: string[]
   /** Certificates in PEM that are trusted in addition to the well-known ones. Empty by default. */
   ca: string[]
-  /** Whether the `traceparent` header of a request is forwarded with its calls. Default: false. */
+  /** Whether the headers `traceparent` and `tracestate` of a request are forwarded with its calls. Default: false. */
   traceContext?: boolean | undefined
   /** How long messages and their attempts are kept, in ms. Duplicates are recognized within this time. */
   retentionMs: number

@@ -132,14 +132,23 @@ export interface AudiencePort {
    * Begins a sync of an audience with a list of its members. An audience that does not exist is created. The new sync
    * supersedes all older syncs of the audience, including those of a process that has ended.
    *
+   * From the first sync in which a destination is enabled, the store knows what the destination was told. It forgets this
+   * when a sync begins without the destination.
+   *
+   * @param destinations - The destinations of the settings, also those that are not enabled.
    * @throws StoreError if the store can't write.
    */
-  beginSync(audience: string): Promise<Sync>
+  beginSync(audience: string, destinations: readonly AudienceDestination[]): Promise<Sync>
 
   /**
    * Records that users are in the list of a sync. For each user who was not a member before, the same transaction puts
-   * the messages, one for each destination. A user who comes twice joins once. The result is durable.
+   * the messages, one for each destination. For a destination without a message it records that the change was not told.
+   * A user who comes twice joins once. The result is durable.
    *
+   * A destination gets no message of a change that it does not have to know: a user has joined again who left while the
+   * destination was not enabled, or {@link catchUp} is still going to tell it of the user.
+   *
+   * @param messages - One for each enabled destination.
    * @returns how many joined.
    * @throws StoreError `superseded` if a newer sync has begun, and then nothing is recorded; others as
    * {@link WritePort.put}.
@@ -154,6 +163,22 @@ export interface AudiencePort {
    * @throws StoreError as {@link join}.
    */
   leave(sync: Sync, from: string, limit: number, messages: MemberMessage[]): Promise<Left>
+
+  /**
+   * Puts up to `limit` messages for destinations that do not know all members: of everyone for a new destination, and of
+   * the changes that happened while a destination was not enabled. It records in the same transaction that they were
+   * told. Call it after the last {@link leave}, and again until it is done.
+   *
+   * @param arrivals - The messages about members, one for each enabled destination.
+   * @param departures - The messages about users who left, for the same destinations in the same order.
+   * @throws StoreError as {@link join}.
+   */
+  catchUp(
+    sync: Sync,
+    limit: number,
+    arrivals: MemberMessage[],
+    departures: MemberMessage[],
+  ): Promise<CaughtUp>
 }
 
 /** For code that changes, deletes or moves what is stored. */
@@ -231,6 +256,18 @@ export interface MemberMessage {
   destination: string
   before: string
   after: string
+}
+
+/** A destination of the settings. One that is not enabled gets no messages about members. */
+export interface AudienceDestination {
+  name: string
+  enabled: boolean
+}
+
+/** How many messages were put, and whether every enabled destination knows all members now. */
+export interface CaughtUp {
+  caughtUp: number
+  isDone: boolean
 }
 
 /** How many members left, and where to continue; `next` is `undefined` at the end. */

@@ -107,6 +107,26 @@ describe('import', { concurrent: true }, () => {
     )
   })
 
+  test('says which numbers of which line JavaScript cannot hold, and imports the line', async ({
+    expect,
+  }) => {
+    const folder = emptyFolder()
+    const csv =
+      'userId,event,timestamp,properties.total\nu1,Paid,2020-01-01,3\nu2,Paid,2020-01-01,1e400\n'
+    writeFileSync(join(folder, 'a.csv'), csv)
+    const args = ['import', 'a.csv', '--type', 'track', '--dry-run']
+    const ended = await run(args, { folder })
+    expect(ended.code).toBe(0)
+    expect(ended.stderr).toBe(
+      'line 3: properties.total: The number 1e400 is forwarded as null, because it is too large for JavaScript. Send it as a string to keep its value.\n',
+    )
+    expect(ended.stdout).toBe(
+      '2 calls are valid. Nothing was sent.\n1 numbers are forwarded with other values.\n',
+    )
+    const { stdout } = await run([...args, '--json'], { folder })
+    expect(JSON.parse(stdout)).toMatchObject({ accepted: 2, bad: 0, changedNumbers: 1 })
+  })
+
   test.for(['none/x', '.'])(
     'a progress file that can not be written is refused before anything is sent: %s',
     async (progress, { expect }) => {

@@ -99,6 +99,22 @@ describe.concurrent('send', () => {
     expect(collector.arrivals[0]?.body.batch[0]).toMatchObject({ type: 'alias', previousId: 'v7' })
   })
 
+  test('says which number JavaScript cannot hold, and delivers the call', async ({
+    expect,
+    onTestFinished,
+  }) => {
+    const collector = await startCollector(onTestFinished, OK)
+    const properties = '{"id":1234567890123456789}'
+    const where = ['--key', 'hush', '--to', collector.url]
+    const { code, stderr } = await run([...TRACK, ...where, '--properties', properties])
+    expect({ code, stderr }).toEqual({
+      code: 0,
+      stderr:
+        'properties.id: The number 1234567890123456789 is forwarded as 1234567890123456800, the closest number of JavaScript. Send it as a string to keep its value.\n',
+    })
+    expect(collector.arrivals).toHaveLength(1)
+  })
+
   test('that is refused is 1, with the reason', async ({ expect, onTestFinished }) => {
     const collector = await startCollector(onTestFinished, [401, '{"message":"no such key"}'])
     const args = [...TRACK, '--key', 'hush', '--to', collector.url, '--message-id', 'm1']

@@ -183,6 +183,70 @@ describe('a request', () => {
     expect(started.accepted).toMatchObject([{ calls: [call] }])
   })
 
+  describe('with numbers that JavaScript cannot hold', () => {
+    const BIG = '1234567890123456789'
+    const warning = (index: number | undefined, path: string, number = BIG) => ({
+      ...(index !== undefined && { index }),
+      path,
+      message:
+        number === BIG
+          ? `The number ${BIG} is forwarded as 1234567890123456800, the closest number of JavaScript. Send it as a string to keep its value.`
+          : 'The number 1e400 is forwarded as null, because it is too large for JavaScript. Send it as a string to keep its value.',
+    })
+    const withBig = (properties: string) =>
+      JSON.stringify({ ...call, properties: 'P' }).replace('"P"', properties)
+
+    test('is accepted, and the answer names each of them', async () => {
+      const started = await startCollector()
+      const bad = withBig(`{"total":${BIG}}`).replace('"track"', '"x"')
+      const good = withBig(`{"total":1.0,"items":[{"id":7},{"id":${BIG}}],"rate":1e400}`)
+      const body = `{"batch":[${JSON.stringify(call)},${bad},${good}],"context":{"n":${BIG}},"sentAt":${BIG}}`
+      const response = await post(started, body)
+      expect(response.status).toBe(200)
+      expect(await response.json()).toEqual({
+        success: true,
+        rejected: [expect.objectContaining({ index: 1 })],
+        warnings: [
+          warning(undefined, 'context.n'),
+          warning(2, 'properties.items[1].id'),
+          warning(2, 'properties.rate', '1e400'),
+        ],
+      })
+      expect(started.counted).toContain('web numbers 3')
+      expect(started.accepted[0]?.calls[1]?.properties).toEqual({
+        total: 1,
+        items: [{ id: 7 }, { id: 1234567890123456800 }],
+        rate: Infinity, // JSON.stringify makes null of it
+      })
+    })
+
+    test('is answered so as a single call, too', async () => {
+      const started = await startCollector()
+      const response = await post(started, withBig(`{"total":${BIG}}`), {}, '/v1/track')
+      expect(await response.json()).toEqual({
+        success: true,
+        warnings: [warning(0, 'properties.total')],
+      })
+    })
+
+    test('has 100 warnings in its answer, and the number of the others', async () => {
+      const started = await startCollector()
+      const body = `{"batch":[${withBig(`{"all":[${Array(103).fill(BIG).join()}]}`)}]}`
+      const answer = (await (await post(started, body)).json()) as { warnings: unknown[] }
+      expect(answer).toMatchObject({ success: true, moreWarnings: 3 })
+      expect(answer.warnings).toHaveLength(100)
+      expect(started.counted).toContain('web numbers 103')
+    })
+
+    test('counts none if the store refuses the calls', async () => {
+      const started = await startCollector()
+      started.accept = () => Promise.reject(new StoreError('full', 'full'))
+      const response = await post(started, `{"batch":[${withBig(`{"total":${BIG}}`)}]}`)
+      expect(response.status).toBe(503)
+      expect(started.counted.filter((event) => event.includes('numbers'))).toEqual([])
+    })
+  })
+
   test('with nothing but bad calls is answered 400, with the same reasons', async () => {
     const started = await startCollector()
     const response = await post(started, '{"batch":[5]}')

@@ -47,6 +47,7 @@ export async function startCollector(options: Partial<CollectorOptions> = {}): P
     events: tellAll([
       {
         requestAnswered: (source, answer) => counted.push(`${source} ${answer}`),
+        numbersChanged: (source, count) => counted.push(`${source} numbers ${count}`),
         callsCounted: (source, answer, count) => counted.push(`${source} ${answer} ${count}`),
       },
       logLines({ ...silent, warn: log, error: log }),

@@ -23,7 +23,7 @@ test('an audience whose process is killed in the middle, twice, tells of each ch
   /** The result of the sync; `undefined` if the connection broke. */
   const put = async (url: string, from: number, to: number): Promise<unknown> => {
     const lines = Array.from({ length: to - from }, (_, i) => `"u${from + i}"\n`)
-    const response = await fetch(`${url}/v1/audiences/vip`, {
+    const response = await fetch(`${url}/v1/audiences/vip?count=${to - from}`, {
       method: 'PUT',
       headers: {
         Authorization: `Bearer ${ADMIN_TOKEN}`,

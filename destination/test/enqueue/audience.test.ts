@@ -11,6 +11,8 @@ import { ADMIN_TOKEN, destination, endpoint, settingsFor, start } from '../run.j
 const NDJSON = 'application/x-ndjson'
 
 interface Init {
+  /** The number of members that the URL names. By default it is that of a list in JSON. */
+  count?: number | string | undefined
   type?: string
   encoding?: string
   token?: string
@@ -20,9 +22,12 @@ async function put(
   { adminUrl }: Pick<RunningDestination, 'adminUrl'>,
   name: string,
   body: BodyInit,
-  { type = 'application/json', encoding, token = ADMIN_TOKEN }: Init = {},
+  init: Init = {},
 ) {
-  const response = await fetch(`${adminUrl}/v1/audiences/${encodeURIComponent(name)}`, {
+  const { type = 'application/json', encoding, token = ADMIN_TOKEN } = init
+  const count = 'count' in init ? init.count : countOf(body)
+  const query = count === undefined ? '' : `?count=${count}`
+  const response = await fetch(`${adminUrl}/v1/audiences/${encodeURIComponent(name)}${query}`, {
     method: 'PUT',
     headers: {
       'Content-Type': type,
@@ -33,6 +38,15 @@ async function put(
     duplex: 'half',
   } as RequestInit)
   return [response.status, (await response.json()) as unknown]
+}
+
+function countOf(body: BodyInit): number {
+  try {
+    const members: unknown = JSON.parse(body as string)
+    return Array.isArray(members) ? members.length : 0
+  } catch {
+    return 0
+  }
 }
 
 const list = (...ids: unknown[]) => JSON.stringify(ids)
@@ -98,7 +112,7 @@ describe('an audience', () => {
     const running = await start(settingsFor([destination([crm])]))
     const lines = '"u1"\n2\r\n\n{"userId":"ü 3"}'
     const body = encoding === undefined ? lines : gzipSync(lines)
-    const init = { type: NDJSON, ...(encoding === undefined ? {} : { encoding }) }
+    const init = { type: NDJSON, count: 3, ...(encoding === undefined ? {} : { encoding }) }
     expect(await put(running, 'a', body, init)).toMatchObject([200, { listed: 3, joined: 3 }])
     await crm.has(3)
     expect(
@@ -162,13 +176,108 @@ describe('an audience', () => {
     const { hostname, port } = new URL(running.adminUrl)
     const socket = connect(Number(port), hostname)
     socket.write(
-      `PUT /v1/audiences/a HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${ADMIN_TOKEN}\r\n` +
+      `PUT /v1/audiences/a?count=3 HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${ADMIN_TOKEN}\r\n` +
         `Content-Type: ${NDJSON}\r\nContent-Length: 100\r\n\r\n"u1"\n"u2"\n`,
     )
     socket.end()
     socket.resume()
     await once(socket, 'close')
     expect(await put(running, 'a', list('u0', 'u1', 'u2'))).toMatchObject([200, { left: 0 }])
+  })
+
+  test.each<[string, BodyInit, Init, string, RegExp]>([
+    [
+      'nothing',
+      '',
+      {},
+      'no_member_count',
+      /^The list must say how many members it has, .*\?count=N/,
+    ],
+    ['nothing', '', { type: NDJSON }, 'no_member_count', /the last line \{"end":N\}/],
+    ['no members', '[]', {}, 'no_member_count', /N is 0 if every user is to leave/],
+    ['no count', list('u1'), {}, 'no_member_count', /./],
+    ['no count', '"u1"\n', { type: NDJSON }, 'no_member_count', /./],
+    ['a larger count', list('u1'), { count: 2 }, 'wrong_member_count', /have 2 members.* has 1\./],
+    ['a smaller count', list('u1'), { count: 0 }, 'wrong_member_count', /have 0 members.* has 1\./],
+    [
+      'a larger count in its end line',
+      '"u1"\n{"end":2}',
+      { type: NDJSON },
+      'wrong_member_count',
+      /have 2 members.* has 1\./,
+    ],
+    [
+      'a count and an end line that differ',
+      '"u1"\n{"end":1}',
+      { type: NDJSON, count: 2 },
+      'wrong_member_count',
+      /have 2 members.* has 1\./,
+    ],
+    [
+      'members after its end line',
+      '{"end":0}\n"u1"\n{"end":1}',
+      { type: NDJSON },
+      'invalid_members',
+      /^The line \{"end":0\} must be the last one\./,
+    ],
+    ['an end that is no number', '{"end":"1"}', { type: NDJSON }, 'invalid_members', /got "1"\./],
+    ['an end in an array', '[{"end":1}]', { count: 1 }, 'invalid_members', /got an object\./],
+    ['a count that is no number', list('u1'), { count: '-1' }, 'invalid_parameter', /got "-1"\./],
+    ['two counts', list('u1'), { count: '1&count=1' }, 'invalid_parameter', /got an array\./],
+  ])('with %s is refused, and nobody leaves', async (_, body, init, code, message) => {
+    const running = await start(settingsFor([destination([await endpoint()])]))
+    await put(running, 'a', list('u0'))
+    const [status, answer] = await put(running, 'a', body, { count: undefined, ...init })
+    expect([status, answer]).toMatchObject([
+      400,
+      { code, message: expect.stringMatching(message) as string },
+    ])
+    expect((answer as { message: string }).message).toContain('No user has been removed')
+    expect(await put(running, 'a', list('u0', 'u1'))).toMatchObject([200, { left: 0 }])
+  })
+
+  test.each<[string, Init]>([
+    ['[]', {}],
+    ['', { type: NDJSON, count: 0 }],
+    ['{"end":0}\n', { type: NDJSON, count: undefined }],
+  ])('is emptied by a list that says so: %j', async (body, init) => {
+    const crm = await endpoint()
+    const running = await start(settingsFor([destination([crm])]))
+    await put(running, 'a', list('u0'))
+    expect(await put(running, 'a', body, init)).toMatchObject([200, { listed: 0, left: 1 }])
+    await crm.has(2)
+  })
+
+  test('may say its number of members in the last line', async () => {
+    const running = await start(settingsFor([destination([await endpoint()])]))
+    const lines = '"u1"\n{"userId":"u2","end":7}\n\n{"end":2}\n'
+    const init = { type: NDJSON, count: undefined }
+    expect(await put(running, 'a', lines, init)).toMatchObject([200, { listed: 2, joined: 2 }])
+  })
+
+  test('is told of to a destination that was disabled, after the next list', async () => {
+    const [crm, mail] = [await endpoint(), await endpoint()]
+    const both = (enabled: boolean) => [
+      destination([crm], { name: 'crm' }),
+      destination([mail], { name: 'mail', enabled }),
+    ]
+    const settings = settingsFor(both(true))
+    const running = await start(settings)
+    await put(running, 'a', list('u1', 'u2'))
+    await mail.has(2)
+    await running.reload({ ...settings, destinations: both(false) })
+    await put(running, 'a', list('u2', 'u3'))
+    await running.reload(settings)
+    expect(await put(running, 'a', list('u2', 'u3'))).toEqual([
+      200,
+      { success: true, audience: 'a', listed: 2, joined: 0, left: 0, caughtUp: 2 },
+    ])
+    await mail.has(4)
+    await crm.has(4)
+    expect(Object.fromEntries(told(mail).slice(2))).toEqual({
+      u1: { a: false },
+      u3: { a: true },
+    })
   })
 
   test('of a name without a letter is refused', async () => {
@@ -198,7 +307,7 @@ describe('an audience', () => {
         }
       },
     })
-    const first = put(running, 'a', slow, { type: NDJSON })
+    const first = put(running, 'a', slow, { type: NDJSON, count: 1_001 })
     // A second list with the first piece of the first one changes nothing as soon as the first list has begun.
     await expect.poll(() => put(running, 'a', list('u'))).toMatchObject([200, { joined: 0 }])
     goOn?.()
@@ -226,6 +335,7 @@ test('a list may take longer than other requests, as long as it comes', async ()
     pull: async (controller) => {
       // Goes on for much longer than the 200 ms after which the server closes the connection of any other request.
       if (performance.now() - startedAt > 1_000) {
+        controller.enqueue(Buffer.from(`{"end":${sent}}`))
         controller.close()
         return
       }
@@ -233,7 +343,10 @@ test('a list may take longer than other requests, as long as it comes', async ()
       controller.enqueue(Buffer.from(`"u${sent++}"\n`))
     },
   })
-  expect(await put({ adminUrl }, 'a', slow, { type: NDJSON })).toMatchObject([200, {}])
+  expect(await put({ adminUrl }, 'a', slow, { type: NDJSON, count: undefined })).toMatchObject([
+    200,
+    {},
+  ])
   expect(listed).toHaveLength(sent)
   await server.close(0)
 })

@@ -111,7 +111,7 @@ describe('a deletion', () => {
     const crm = await endpoint()
     const running = await start(settingsFor([destination([crm])]))
     const list = async () => {
-      const response = await fetch(`${running.adminUrl}/v1/audiences/vip`, {
+      const response = await fetch(`${running.adminUrl}/v1/audiences/vip?count=2`, {
         method: 'PUT',
         headers: { Authorization: `Bearer ${ADMIN_TOKEN}` },
         body: '["u1","u2"]',

@@ -8,6 +8,7 @@ import {
   ADMIN_TOKEN,
   destination,
   endpoint,
+  KEY,
   post,
   settingsFor,
   silent,
@@ -18,6 +19,16 @@ import { parseScrape } from './scrape.js'
 
 const scrape = async ({ url }: RunningDestination, headers = {}): Promise<Response> =>
   await fetch(`${url}/metrics`, { headers })
+
+/** Sends a call with two numbers that are forwarded with other values. */
+async function postHugeNumbers({ url }: RunningDestination): Promise<void> {
+  const numbers = '[1e400,5e-400,1]'
+  const response = await fetch(`${url}/v1/track`, {
+    method: 'POST',
+    body: `{"userId":"u","event":"E","properties":{"a":${numbers}},"writeKey":"${KEY}"}`,
+  })
+  expect(response.status).toBe(200)
+}
 
 const BEARER = { Authorization: `Bearer ${ADMIN_TOKEN}` }
 
@@ -66,6 +77,12 @@ describe('the metrics', () => {
     expect(
       (await samples(running)).get('hookline_oldest_pending_age_seconds{destination="ill"}'),
     ).toBeGreaterThan(0)
+  })
+
+  test('count the numbers that are forwarded with other values', async () => {
+    const running = await start(settingsFor([destination([await endpoint()])]))
+    await postHugeNumbers(running)
+    expect((await samples(running)).get('hookline_changed_numbers_total{source="web"}')).toBe(2)
   })
 
   test('have as many series after a thousand messages as after one', async () => {
@@ -163,7 +180,8 @@ test('every metric of the dashboard and of the readme is there, and each that is
   const running = await start(settingsFor([destination([crm], { webhooks })]))
   await post(running, [track('m1')])
   await post(running, [track('m1')])
-  await crm.has(1)
+  await postHugeNumbers(running)
+  await crm.has(2)
   const names = async () =>
     new Set(Array.from((await samples(running)).keys(), (series) => series.replace(/\{.*/, '')))
   await expect.poll(names).toContain('hookline_attempt_duration_seconds_bucket')

@@ -390,7 +390,7 @@ describe('a replay', () => {
     await has(destination, 'backlog', 1)
     await ask(destination, '/replay', { body: { ids: others } })
     await has(destination, 'bulk', 2)
-    await fetch(`${destination.adminUrl}/v1/audiences/vip`, {
+    await fetch(`${destination.adminUrl}/v1/audiences/vip?count=2`, {
       method: 'PUT',
       headers: BEARER,
       body: '["u1","u2"]',
@@ -618,10 +618,14 @@ describe('the stream', () => {
 describe('the trace that a request belongs to', () => {
   const TRACE = '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01'
 
-  const send = (one: RunningDestination, messageId: string, traceparent: string) =>
+  const send = (one: RunningDestination, messageId: string, traceparent: string, state?: string) =>
     fetch(`${one.url}/v1/track`, {
       method: 'POST',
-      headers: { authorization: `Basic ${btoa('web-key:')}`, traceparent },
+      headers: {
+        authorization: `Basic ${btoa('web-key:')}`,
+        traceparent,
+        ...(state !== undefined && { tracestate: state }),
+      },
       body: JSON.stringify(track(messageId)),
     })
 
@@ -635,6 +639,23 @@ describe('the trace that a request belongs to', () => {
       TRACE,
       TRACE,
       undefined,
+    ])
+  })
+
+  test('has its state with it, and no state without a valid parent', async () => {
+    const { crm, destination } = await running([500, 204], { traceContext: true })
+    await send(destination, 'a', TRACE, 'congo=t61rcWkgMzE , rojo=00f067aa0ba902b7')
+    await crm.has(2)
+    await send(destination, 'b', 'none', 'congo=t61rcWkgMzE')
+    await crm.has(3)
+    await send(destination, 'c', TRACE, 'Congo=1')
+    await crm.has(4)
+    const pairs = crm.received.map(({ headers }) => [headers['traceparent'], headers['tracestate']])
+    expect(pairs).toEqual([
+      [TRACE, 'congo=t61rcWkgMzE,rojo=00f067aa0ba902b7'],
+      [TRACE, 'congo=t61rcWkgMzE,rojo=00f067aa0ba902b7'],
+      [undefined, undefined],
+      [TRACE, undefined],
     ])
   })
 

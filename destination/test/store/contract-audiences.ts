@@ -1,3 +1,4 @@
+import fc from 'fast-check'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import type { MemberMessage, Store, Sync } from '../../src/store/store.js'
 import { newDelivery, settlement, type Subject } from './contract.js'
@@ -8,6 +9,8 @@ const message = (destination = 'crm', text = 'true'): MemberMessage => ({
   before: '{"userId":',
   after: `,"vip":${text}}`,
 })
+
+const CRM = [{ name: 'crm', enabled: true }]
 
 /** The tests that every store passes for audiences, and for purging a user. */
 export function audiencesContract(name: string, make: () => Promise<Subject>): void {
@@ -31,6 +34,10 @@ export function audiencesContract(name: string, make: () => Promise<Subject>): v
         { destination, lane: 'bulk', limit: 10_000 },
       ])
 
+    /** The waiting messages of a destination, in the order in which they were put. */
+    const inOrder = async (destination: string) =>
+      (await claimAll(destination)).sort((a, b) => a.id - b.id)
+
     const bodies = async (destination = 'crm') =>
       (await claimAll(destination)).map(({ body }) => body)
 
@@ -51,10 +58,46 @@ export function audiencesContract(name: string, make: () => Promise<Subject>): v
 
     /** Applies a whole list to the audience. */
     const list = async (members: string[]): Promise<[joined: number, left: number]> => {
-      const sync = await store.beginSync('vip')
+      const sync = await store.beginSync('vip', CRM)
       const joined = await store.join(sync, members, [message()])
       return [joined, await leaveAll(sync)]
     }
+
+    /** Applies a list, and tells destinations what they missed, with `limit` changes at once. */
+    const sync = async (
+      members: string[],
+      destinations: Record<string, boolean>,
+      limit = 1_000,
+      pages = Infinity,
+    ): Promise<number> => {
+      const all = Object.entries(destinations).map(([name, enabled]) => ({ name, enabled }))
+      const enabled = all.filter((one) => one.enabled)
+      const arrivals = enabled.map(({ name }) => message(name))
+      const departures = enabled.map(({ name }) => message(name, 'false'))
+      let left = pages
+      const begun = await store.beginSync('vip', all)
+      for (let i = 0; i < members.length && left-- > 0; i += limit) {
+        await store.join(begun, members.slice(i, i + limit), arrivals)
+      }
+      for (let from: string | undefined = ''; from !== undefined && left-- > 0;) {
+        from = (await store.leave(begun, from, limit, departures)).next
+      }
+      let caughtUp = 0
+      for (let isDone = false; !isDone && left-- > 0;) {
+        const page = await store.catchUp(begun, limit, arrivals, departures)
+        expect(page.caughtUp).toBeLessThanOrEqual(limit)
+        caughtUp += page.caughtUp
+        isDone = page.isDone
+      }
+      return caughtUp
+    }
+
+    /** What a destination is told next, such as `a true`, sorted. */
+    const news = async (destination = 'crm') =>
+      (await bodies(destination))
+        .map((body) => JSON.parse(body) as { userId: string; vip: boolean })
+        .map(({ userId, vip }) => `${userId} ${vip}`)
+        .sort()
 
     const purge = async (user: string): Promise<number> => {
       let all = 0
@@ -105,17 +148,18 @@ export function audiencesContract(name: string, make: () => Promise<Subject>): v
       })
 
       test('is told of to each destination, as messages of their own', async () => {
-        const sync = await store.beginSync('vip')
+        const mail = { name: 'mail', enabled: true }
+        const sync = await store.beginSync('vip', [...CRM, mail])
         await store.join(sync, ['a'], [message('crm'), message('mail')])
         const [crm] = await claimAll('crm')
-        const [mail] = await claimAll('mail')
+        const [other] = await claimAll('mail')
         expect(crm).toMatchObject({ source: 'audience:vip', type: 'identify', lane: 'bulk' })
-        expect(mail?.body).toBe(crm?.body)
+        expect(other?.body).toBe(crm?.body)
         expect(await store.trace(crm?.messageId ?? '')).toMatchObject([{ user: 'a' }])
       })
 
       test('without a destination is known all the same', async () => {
-        const sync = await store.beginSync('vip')
+        const sync = await store.beginSync('vip', [])
         expect(await store.join(sync, ['a'], [])).toBe(1)
         expect(await list(['a'])).toEqual([0, 0])
       })
@@ -123,7 +167,7 @@ export function audiencesContract(name: string, make: () => Promise<Subject>): v
       test('that broke off goes on where it was: nobody is told twice, nobody forgotten', async () => {
         await list(['a', 'b', 'x', 'y'])
         await store.settle((await claimAll()).map((delivery) => settlement(delivery)))
-        const sync = await store.beginSync('vip')
+        const sync = await store.beginSync('vip', CRM)
         await store.join(sync, ['a', 'c'], [message()])
         store = await subject.reopen()
         expect(await list(['a', 'b', 'c', 'd'])).toEqual([1, 2])
@@ -137,8 +181,8 @@ export function audiencesContract(name: string, make: () => Promise<Subject>): v
 
       test('counts the newest list: an older one changes nothing any more', async () => {
         await list(['a'])
-        const old = await store.beginSync('vip')
-        const other = await store.beginSync('other')
+        const old = await store.beginSync('vip', CRM)
+        const other = await store.beginSync('other', [])
         expect(await list(['a', 'b'])).toEqual([1, 0])
         const superseded = expect.objectContaining({ code: 'superseded' }) as Error
         await expect(store.join(old, ['c'], [message()])).rejects.toThrow(superseded)
@@ -150,11 +194,121 @@ export function audiencesContract(name: string, make: () => Promise<Subject>): v
       test('lets everyone go in slices of any size', async () => {
         const members = Array.from({ length: 25 }, (_, i) => `user ${i}`)
         await list(members)
-        const sync = await store.beginSync('vip')
+        const sync = await store.beginSync('vip', CRM)
         await store.join(sync, members.slice(0, 5), [])
         expect(await leaveAll(sync, 7)).toBe(20)
         expect(await list(members.slice(0, 5))).toEqual([0, 0])
       })
+
+      test('is told of to a destination that missed a list, once it is enabled again', async () => {
+        await sync(['a', 'b', 'c'], { crm: true, mail: true })
+        await sync(['b', 'd'], { crm: true, mail: false })
+        expect(await news('mail')).toEqual(['a true', 'b true', 'c true'])
+        expect(await sync(['b', 'd', 'e'], { crm: true, mail: true })).toBe(3)
+        expect(await news('mail')).toEqual(['a false', 'c false', 'd true', 'e true'])
+        expect(await sync(['b', 'd', 'e'], { crm: true, mail: true })).toBe(0)
+        expect(await news('mail')).toEqual([])
+        expect(await news('crm')).toHaveLength(3 + 3 + 1)
+      })
+
+      test('tells nothing of a user who left and joined again while the destination was off', async () => {
+        await sync(['a', 'b'], { crm: true })
+        await news()
+        await sync(['b'], { crm: false })
+        await sync(['b', 'a', 'x'], { crm: false })
+        await sync(['b', 'a'], { crm: true })
+        expect(await news()).toEqual([])
+        await sync(['b'], { crm: false })
+        await sync(['b', 'a'], { crm: true })
+        expect(await news()).toEqual([])
+      })
+
+      test('is told of to a new destination as everyone who is in it then', async () => {
+        await sync(['a', 'b', 'c'], { crm: true, mail: false })
+        expect(await sync(['b', 'c', 'd'], { crm: true, mail: true }, 2)).toBe(3)
+        expect(await news('mail')).toEqual(['b true', 'c true', 'd true'])
+        await sync(['c'], { crm: true, mail: true }, 2)
+        expect(await news('mail')).toEqual(['b false', 'd false'])
+      })
+
+      test.each([
+        ['\uffee', '🎉'], // in this order as UTF-8, and in the other order as UTF-16
+        ['a', 'b'],
+      ])('tells a new destination of %j or %j, breaks off, and goes on there', async (a, b) => {
+        await sync([a, b], { crm: true })
+        expect(await sync([a, b], { crm: true, mail: true }, 1, 2 + 3 + 1)).toBe(1)
+        const [first = ''] = await news('mail')
+        expect([`${a} true`, `${b} true`]).toContain(first)
+        await sync([], { crm: true, mail: true })
+        expect(await news('mail')).toEqual([first.replace('true', 'false')])
+      })
+
+      test('is forgotten for a destination that the settings no longer have', async () => {
+        await sync(['a', 'b', 'c'], { crm: true, mail: true })
+        await sync(['c'], { crm: true, mail: false })
+        await news('mail')
+        await sync(['c'], { crm: true }, 1)
+        expect(await store.hasUser('a')).toBe(true) // the messages about the user
+        await purge('a')
+        expect(await sync(['c'], { crm: true, mail: true })).toBe(1)
+        expect(await news('mail')).toEqual(['c true'])
+      })
+
+      test('forgets a user who is purged, also for a destination that missed it', async () => {
+        await sync(['a'], { crm: true })
+        await store.settle((await claimAll()).map((delivery) => settlement(delivery)))
+        await store.sweep(-1, 1_000)
+        await sync([], { crm: false })
+        expect(await store.hasUser('a')).toBe(true)
+        await purge('a')
+        expect(await store.hasUser('a')).toBe(false)
+        expect(await sync([], { crm: true })).toBe(0)
+      })
+
+      test('is known to each enabled destination after a whole list, and nothing is told twice', async () => {
+        const users = ['a', 'b', 'c', 'ü', '🎉', '\ud800', '\uffee']
+        const destinations = ['crm', 'mail']
+        const step = fc.record({
+          members: fc.subarray(users),
+          states: fc.tuple(
+            fc.constantFrom(true, true, false, undefined),
+            fc.constantFrom(true, true, false, undefined),
+          ),
+          limit: fc.integer({ min: 1, max: 4 }),
+          pages: fc.oneof(fc.constant(Infinity), fc.nat(8)),
+        })
+        let round = 0
+        await fc.assert(
+          fc.asyncProperty(fc.array(step, { maxLength: 8 }), async (steps) => {
+            round++
+            const inRound = (name: string) => `${name}-${round}`
+            const told = new Map<string, Map<string, boolean>>()
+            // Each round begins without members, and with destinations of its own.
+            await sync([], {})
+            for (const { members, states, limit, pages } of steps) {
+              const settings = destinations.flatMap((name, i) =>
+                states[i] === undefined ? [] : [[inRound(name), states[i]] as const],
+              )
+              await sync(members, Object.fromEntries(settings), limit, pages)
+              for (const name of destinations.map(inRound)) {
+                const state = settings.find(([one]) => one === name)?.[1]
+                if (state === undefined) told.delete(name)
+                const known = told.get(name) ?? new Map<string, boolean>()
+                if (state !== undefined) told.set(name, known)
+                for (const { body } of await inOrder(name)) {
+                  const { userId, vip } = JSON.parse(body) as { userId: string; vip: boolean }
+                  expect(known.get(userId) ?? false, `${name}: ${userId}`).toBe(!vip)
+                  known.set(userId, vip)
+                }
+                if (state !== true || pages !== Infinity) continue
+                const now = users.filter((user) => known.get(user))
+                expect(now.sort(), name).toEqual([...members].sort())
+              }
+            }
+          }),
+          { numRuns: 60 },
+        )
+      }, 60_000)
 
       test('keeps ids as they are, whatever they are made of', async () => {
         const odd = ['"quoted"', 'a\0b', '\ud800', '\x1a0000', 'ü', 'ΩΩ', ' ', "'; DROP TABLE x"]

@@ -37,7 +37,10 @@ export function toCall(
   const message: Record<string, unknown> = {}
   for (const [name, value] of Object.entries(fields)) {
     if (BOOKKEEPING.includes(name) || value === null) continue
-    message[name] = IDS.includes(name) && typeof value === 'number' ? String(value) : value
+    if (!IDS.includes(name) || typeof value !== 'number') message[name] = value
+    // JSON.parse has already rounded a larger number, so it might be the id of another user.
+    else if (Number.isSafeInteger(value)) message[name] = String(value)
+    else return `${name}: expected a string or a whole number below 2^53, got ${value}`
   }
   message['timestamp'] ??= fields['originalTimestamp']
   if (message['timestamp'] === undefined) delete message['timestamp']

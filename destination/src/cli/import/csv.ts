@@ -1,5 +1,6 @@
 import type { Readable } from 'node:stream'
 import { CsvError, parse, type Info } from 'csv-parse'
+import { changedNumbers, type ChangedNumber } from '../../model/changed-numbers.js'
 import { toField, type ColumnMap } from './columns.js'
 import { MAX_LINE_BYTES, type Place, type Row } from './row.js'
 
@@ -44,7 +45,7 @@ export async function* readCsv(
       found(names)
       continue
     }
-    if (record.length === names.length) yield { ...row, fields: toFields(record, paths) }
+    if (record.length === names.length) yield { ...row, ...toFields(record, paths) }
     else {
       const problem = `the record has ${record.length} columns, but the header has ${names.length}`
       yield { ...row, problem }
@@ -73,8 +74,9 @@ async function* recordsOf(parser: AsyncIterable<unknown>, from: Place): AsyncGen
 function toFields(
   record: readonly string[],
   paths: readonly (readonly string[] | undefined)[],
-): Record<string, unknown> {
+): Pick<Row, 'fields' | 'changed'> {
   const fields: Record<string, unknown> = {}
+  const changed: ChangedNumber[] = []
   for (const [i, path] of paths.entries()) {
     const cell = record[i]
     if (!path || !cell) continue
@@ -84,9 +86,12 @@ function toFields(
       continue
     }
     const object = (fields[name] ??= {}) as Record<string, unknown>
-    object[within.join('.')] = toValue(cell)
+    const key = within.join('.')
+    const value = toValue(cell)
+    object[key] = value
+    if (value !== cell) changed.push(...changedNumbers(cell, `${name}.${key}`))
   }
-  return fields
+  return { fields, changed }
 }
 
 /** Reads numbers, booleans, lists and objects as JSON. Anything else is a text, such as `007`. */

@@ -2,6 +2,7 @@ import { setTimeout as wait } from 'node:timers/promises'
 import { RejectedError, type Callback, type HooklineError } from 'hookline'
 import { toCall, type ImportedCall } from './call.js'
 import type { CallType } from '../../model/call.js'
+import type { ChangedNumber } from '../../model/changed-numbers.js'
 import { Ledger } from './ledger.js'
 import type { Place, Row } from './row.js'
 
@@ -23,6 +24,8 @@ export interface ImportParts {
   rate?: number | undefined
   /** Is called for each line that was refused, with the reason. */
   bad: (line: number, problem: string) => void
+  /** Is called for each number that is imported with another value. */
+  changed: (line: number, number: ChangedNumber) => void
   /** Stops reading when it aborts. */
   signal: AbortSignal
 }
@@ -36,6 +39,8 @@ export class Import {
   undated = 0
   /** The number of lines that were refused. */
   bad = 0
+  /** The number of numbers that were imported with another value. */
+  changed = 0
   /** When the collector last answered, on the clock of `performance.now`. */
   answeredAt = -Infinity
   #moved: (() => void) | undefined
@@ -79,7 +84,7 @@ export class Import {
   }
 
   #take(row: Row): void {
-    const { line, end, text, problem } = row
+    const { line, end, text, problem, changed = [] } = row
     const entry = this.#ledger.add(line, end, text.length)
     const refuse = (why: string) => {
       this.bad++
@@ -108,7 +113,10 @@ export class Import {
       this.parts.make(call, ended)
     } catch (error) {
       refuse((error as Error).message)
+      return
     }
+    this.changed += changed.length
+    for (const number of changed) this.parts.changed(line, number)
   }
 
   #change(): Promise<void> {

@@ -5,6 +5,7 @@ import type { AnalyticsOptions } from 'hookline'
 import { findCollector } from '../collector.js'
 import { makeCall, openClient } from '../collector-client.js'
 import { CommandError, EXIT } from '../command.js'
+import type { ChangedNumber } from '../../model/changed-numbers.js'
 import { formatSeconds, showProgress } from '../progress.js'
 import { readCsv } from './csv.js'
 import { Import } from './import.js'
@@ -37,6 +38,7 @@ export async function run(file: string, options: ImportOptions): Promise<void> {
     type: options.type,
     rate: options.rate,
     bad: bad.add,
+    changed: printChanged(),
     signal: stopped.signal,
   })
   const stop = () => {
@@ -180,7 +182,7 @@ async function openCollector(options: ImportOptions) {
   return { analytics: openClient('dry-run', { ...settings, fetch: () => Promise.resolve(answer) }) }
 }
 
-/** The most refused lines that are printed. */
+/** The most refused lines that are printed, and the most changed numbers. */
 const MAX_PRINTED = 20
 
 function badLines({ bad: file }: ImportOptions) {
@@ -193,12 +195,10 @@ function badLines({ bad: file }: ImportOptions) {
     add: (line: number, problem: string) => {
       stream?.write(`${JSON.stringify({ line, problem })}\n`)
       count++
-      const clear = process.stderr.isTTY ? '\r\u001B[K' : ''
-      if (count <= MAX_PRINTED) console.error(`${clear}line ${line}: ${problem}`)
+      if (count <= MAX_PRINTED) printAbove(`line ${line}: ${problem}`)
       else if (count === MAX_PRINTED + 1) {
-        console.error(
-          `${clear}More lines were refused. ${stream ? `See ${file}.` : 'Give --bad FILE to write them all to a file.'}`,
-        )
+        const more = stream ? `See ${file}.` : 'Give --bad FILE to write them all to a file.'
+        printAbove(`More lines were refused. ${more}`)
       }
     },
     end: () =>
@@ -207,6 +207,21 @@ function badLines({ bad: file }: ImportOptions) {
         else resolve()
       }),
   }
+}
+
+/** Prints the first numbers that are imported with another value. */
+function printChanged() {
+  let count = 0
+  return (line: number, { path, message }: ChangedNumber) => {
+    count++
+    if (count <= MAX_PRINTED) printAbove(`line ${line}: ${path}: ${message}`)
+    else if (count === MAX_PRINTED + 1) printAbove('More numbers are forwarded with other values.')
+  }
+}
+
+/** Prints a line on the standard error, above the progress. */
+function printAbove(text: string): void {
+  console.error((process.stderr.isTTY ? '\r\u001B[K' : '') + text)
 }
 
 function share(offset: number, size: number): number {
@@ -235,11 +250,12 @@ function explain(error: unknown): CommandError {
 function print(
   file: string,
   { dryRun, json }: ImportOptions,
-  { accepted, bad, undated, place }: Import,
+  { accepted, bad, undated, changed, place }: Import,
   { before, ms, isStopped }: { before: number; ms: number; isStopped: boolean },
 ): void {
   if (json) {
-    const outcome = { file, dryRun: dryRun ?? false, complete: !isStopped, accepted, bad, undated }
+    const counts = { accepted, bad, undated, changedNumbers: changed }
+    const outcome = { file, dryRun: dryRun ?? false, complete: !isStopped, ...counts }
     console.log(
       JSON.stringify({ ...outcome, fromLine: before + 1, toLine: place.line, ms: Math.round(ms) }),
     )
@@ -255,6 +271,9 @@ function print(
       console.log(
         `${undated.toLocaleString('en-US')} calls have no timestamp. They get the current time.`,
       )
+    }
+    if (changed > 0) {
+      console.log(`${changed.toLocaleString('en-US')} numbers are forwarded with other values.`)
     }
     if (isStopped) {
       console.log(`Stopped after line ${place.line}. Run the same command to continue.`)

@@ -41,13 +41,17 @@ export class Names {
   }
 
   async #add(names: readonly string[]): Promise<void> {
-    const unknown = names.filter((name) => !this.#known.has(name))
-    if (unknown.length === 0) return
+    await this.ensure(names.filter((name) => !this.#known.has(name)))
+  }
+
+  /** Gives names a number if they have none. They are given as they are stored. */
+  async ensure(names: readonly string[]): Promise<void> {
+    if (names.length === 0) return
     await this.#query(
       `INSERT INTO ${this.#schema}.names (name) SELECT unnest($1::text[]) ORDER BY 1 ON CONFLICT DO NOTHING`,
-      [unknown],
+      [names],
     )
-    for (const name of unknown) this.#known.add(name)
+    for (const name of names) this.#known.add(name)
   }
 }
 

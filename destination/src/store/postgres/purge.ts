@@ -16,6 +16,8 @@ export function preparePurge({ query, transact, schema }: Tables) {
     SELECT EXISTS (
       SELECT FROM ${schema}.audiences JOIN ${schema}.members ON audience = id AND key = $3::uuid
     ) OR EXISTS (
+      SELECT FROM ${schema}.told JOIN ${schema}.untold ON told = id AND key = $3::uuid
+    ) OR EXISTS (
       SELECT FROM (${bounds}) ends CROSS JOIN generate_series(last, first, -1) AS cut
       WHERE EXISTS (${ofCut})
     ) AS stored`
@@ -23,6 +25,8 @@ export function preparePurge({ query, transact, schema }: Tables) {
     WITH gone AS (
       DELETE FROM ${schema}.members USING ${schema}.audiences
       WHERE audience = audiences.id AND key = $1::uuid RETURNING 1
+    ), forgotten AS (
+      DELETE FROM ${schema}.untold USING ${schema}.told WHERE told = told.id AND key = $1::uuid
     )
     SELECT count(*)::int AS count FROM gone`
   // A settlement or a replay may be moving a delivery from one table to the other. This waits for it. Then the delivery

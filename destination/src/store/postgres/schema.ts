@@ -19,6 +19,10 @@ const LOCK = 0x686f6f6b
  *   memory. A search looks into each `id >> 12`, the newest first. The index has a hash of the user's id, because the
  *   id itself may be longer than an index allows.
  * - `members` has a hash of the user's id as its key for the same reason.
+ * - `told` has a row for each destination that gets messages about the members of an audience. `up_to` is the last key that a
+ *   new destination was told of, and null once it was told of all. `destination` is null once the settings do not have it
+ *   any more: then the row and its `untold` are about to be deleted.
+ * - `untold` has the users whose membership is not what the destination was told.
  * - Names that many rows repeat (sources, destinations, types, URLs, codes) are stored as numbers.
  * - All times are in ms since the epoch, by the server's clock.
  */
@@ -126,6 +130,19 @@ export const MIGRATIONS = [
   `UPDATE $.waiting w SET state = -1
    FROM $.deliveries d JOIN $.names n ON n.id = d.source
    WHERE d.id = w.id AND w.state = 1 AND NOT w.leased AND n.name LIKE 'audience:%';`,
+  `CREATE TABLE $.told (
+     id integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+     audience integer NOT NULL,
+     destination integer,
+     up_to uuid,
+     UNIQUE (audience, destination)
+   );
+   CREATE TABLE $.untold (
+     told integer NOT NULL,
+     key uuid NOT NULL,
+     user_id text COLLATE "C" NOT NULL,
+     PRIMARY KEY (told, key)
+   );`,
 ]
 
 /**

@@ -12,6 +12,8 @@ import type {
   Trace,
 } from '../../model/delivery.js'
 import type {
+  AudienceDestination,
+  CaughtUp,
   DueLane,
   Left,
   MemberMessage,
@@ -259,8 +261,8 @@ class PostgresStore implements Store {
     return this.#whileOpen(() => this.#copy.copiesOf(copies))
   }
 
-  beginSync(audience: string): Promise<Sync> {
-    return this.#whileOpen(() => this.#audience.begin(audience))
+  beginSync(audience: string, destinations: readonly AudienceDestination[]): Promise<Sync> {
+    return this.#whileOpen(() => this.#audience.begin(audience, destinations))
   }
 
   join(sync: Sync, members: string[], messages: MemberMessage[]): Promise<number> {
@@ -269,6 +271,15 @@ class PostgresStore implements Store {
 
   leave(sync: Sync, from: string, limit: number, messages: MemberMessage[]): Promise<Left> {
     return this.#whileOpen(() => this.#audience.leave(sync, from, limit, messages))
+  }
+
+  catchUp(
+    sync: Sync,
+    limit: number,
+    arrivals: MemberMessage[],
+    departures: MemberMessage[],
+  ): Promise<CaughtUp> {
+    return this.#whileOpen(() => this.#audience.catchUp(sync, limit, arrivals, departures))
   }
 
   hasUser(user: string): Promise<boolean> {

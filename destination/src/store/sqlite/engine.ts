@@ -164,7 +164,9 @@ export class Engine {
           }),
         )
       case 'beginSync':
-        return this.#transact(true, ({ audience }) => audience.begin(query.audience))
+        return this.#transact(true, ({ audience }) =>
+          audience.begin(query.audience, query.destinations),
+        )
       case 'join': {
         const { sync, members, messages } = query
         return this.#transact(true, ({ audience }) => audience.join(sync, members, messages, now))
@@ -173,6 +175,12 @@ export class Engine {
         const { sync, from, limit, messages } = query
         return this.#transact(true, ({ audience }) =>
           audience.leave(sync, from, limit, messages, now),
+        )
+      }
+      case 'catchUp': {
+        const { sync, limit, arrivals, departures } = query
+        return this.#transact(true, ({ audience }) =>
+          audience.catchUp(sync, limit, arrivals, departures, now),
         )
       }
       case 'hasUser':

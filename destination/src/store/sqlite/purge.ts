@@ -17,12 +17,14 @@ export function preparePurge({ database, names, counts }: Shared) {
   const memberships = database.prepare(
     'SELECT audience FROM audiences JOIN members ON audience = id AND user = ?',
   )
+  const untold = database.prepare('SELECT told FROM told JOIN untold ON told = id AND user = ?')
   const deletes = [
     'DELETE FROM deliveries WHERE id = ?',
     'DELETE FROM bodies WHERE id = ?',
     'DELETE FROM attempts WHERE delivery = ?',
   ].map((sql) => database.prepare(sql))
   const leave = database.prepare('DELETE FROM members WHERE audience = ? AND user = ?')
+  const forget = database.prepare('DELETE FROM untold WHERE told = ? AND user = ?')
 
   const cuts = () => bounds.get() as Bounds
   const rowsOf = (cut: number, user: string) =>
@@ -44,13 +46,14 @@ export function preparePurge({ database, names, counts }: Shared) {
   const purgeMemberships = (user: string): number => {
     const rows = memberships.all(user) as { audience: number }[]
     for (const { audience } of rows) leave.run(audience, user)
+    for (const { told } of untold.all(user) as { told: number }[]) forget.run(told, user)
     return rows.length
   }
 
   return {
     has: (user: string): boolean => {
       const stored = toStored(user)
-      if (memberships.get(stored)) return true
+      if (memberships.get(stored) ?? untold.get(stored)) return true
       const { first, last } = cuts()
       if (first === null || last === null) return false
       for (let cut = last; cut >= first; cut--) if (rowsOf(cut, stored).length > 0) return true

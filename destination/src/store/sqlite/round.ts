@@ -10,7 +10,16 @@ import type {
   Stats,
   Trace,
 } from '../../model/delivery.js'
-import type { DueLane, Left, MemberMessage, Purged, ReplayLane, Sync } from '../store.js'
+import type {
+  AudienceDestination,
+  CaughtUp,
+  DueLane,
+  Left,
+  MemberMessage,
+  Purged,
+  ReplayLane,
+  Sync,
+} from '../store.js'
 import type { StoreErrorCode } from '../store-error.js'
 import type { Reading } from './clock.js'
 
@@ -41,11 +50,20 @@ export type Query =
   | { ask: 'copyOut'; after: DeliveryId; limit: number }
   | { ask: 'copyIn'; copies: Copy[] }
   | { ask: 'copiesOf'; copies: Copy[] }
-  | { ask: 'beginSync'; audience: string }
+  | { ask: 'beginSync'; audience: string; destinations: readonly AudienceDestination[] }
   | { ask: 'join'; sync: Sync; members: string[]; messages: MemberMessage[] }
   | { ask: 'leave'; sync: Sync; from: string; limit: number; messages: MemberMessage[] }
+  | CatchUpQuery
   | { ask: 'hasUser'; user: string }
   | { ask: 'purgeUser'; user: string; from: number }
+
+interface CatchUpQuery {
+  ask: 'catchUp'
+  sync: Sync
+  limit: number
+  arrivals: MemberMessage[]
+  departures: MemberMessage[]
+}
 
 /** The result of a query. */
 export type Answer =
@@ -63,6 +81,7 @@ export type Answer =
   | boolean
   | Sync
   | Left
+  | CaughtUp
   | Purged
 
 /** The results of a round, in the order of its items. */

@@ -19,6 +19,10 @@ const APPLICATION_ID = 0x686f6f6b
  *   index that is not cut would cost as much as everything else together. A search looks into each `id >> 12`, the
  *   newest first.
  * - `clock` has at most one row: the store's time, and what the system's clock showed then.
+ * - `told` has a row for each destination that gets messages about the members of an audience. `up_to` is the last member
+ *   that a new destination was told of, in the order of users, and null once it was told of all. `destination` is null
+ *   once the settings do not have it any more: then the row and its `untold` are about to be deleted.
+ * - `untold` has the users whose membership is not what the destination was told.
  * - `replayed` finds deliveries that wait or have arrived since a replay: their retention counts from the replay.
  */
 export const MIGRATIONS = [
@@ -90,6 +94,19 @@ export const MIGRATIONS = [
   // The bulk lane has the state -1, which earlier versions do not know. They put the messages of audiences into the backlog.
   `UPDATE deliveries INDEXED BY waiting SET state = -1
    WHERE state = 1 AND state <= 3 AND source IN (SELECT id FROM names WHERE name LIKE 'audience:%');`,
+  `CREATE TABLE told (
+     id INTEGER PRIMARY KEY,
+     audience INTEGER NOT NULL,
+     destination INTEGER,
+     up_to TEXT,
+     UNIQUE (audience, destination)
+   ) STRICT;
+
+   CREATE TABLE untold (
+     told INTEGER NOT NULL,
+     user TEXT NOT NULL,
+     PRIMARY KEY (told, user)
+   ) STRICT, WITHOUT ROWID;`,
 ]
 
 /**

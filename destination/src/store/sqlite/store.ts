@@ -14,7 +14,17 @@ import type {
   Trace,
 } from '../../model/delivery.js'
 import type { Clock } from '../../model/clock.js'
-import type { DueLane, Left, MemberMessage, Purged, ReplayLane, Store, Sync } from '../store.js'
+import type {
+  AudienceDestination,
+  CaughtUp,
+  DueLane,
+  Left,
+  MemberMessage,
+  Purged,
+  ReplayLane,
+  Store,
+  Sync,
+} from '../store.js'
 import { StoreError } from '../store-error.js'
 import { itemsOf, rejectCalls, resolveCalls, type PendingCall } from '../rounds.js'
 import type { Reading } from './clock.js'
@@ -158,8 +168,8 @@ class SqliteStore implements Store {
     return this.#query({ ask: 'sweep', olderThanMs, limit }) as Promise<number>
   }
 
-  beginSync(audience: string): Promise<Sync> {
-    return this.#query({ ask: 'beginSync', audience }) as Promise<Sync>
+  beginSync(audience: string, destinations: readonly AudienceDestination[]): Promise<Sync> {
+    return this.#query({ ask: 'beginSync', audience, destinations }) as Promise<Sync>
   }
 
   join(sync: Sync, members: string[], messages: MemberMessage[]): Promise<number> {
@@ -168,6 +178,16 @@ class SqliteStore implements Store {
 
   leave(sync: Sync, from: string, limit: number, messages: MemberMessage[]): Promise<Left> {
     return this.#query({ ask: 'leave', sync, from, limit, messages }) as Promise<Left>
+  }
+
+  catchUp(
+    sync: Sync,
+    limit: number,
+    arrivals: MemberMessage[],
+    departures: MemberMessage[],
+  ): Promise<CaughtUp> {
+    const query = { ask: 'catchUp', sync, limit, arrivals, departures } as const
+    return this.#query(query) as Promise<CaughtUp>
   }
 
   hasUser(user: string): Promise<boolean> {

@@ -55,6 +55,10 @@ describe('a line as a call', () => {
       { type: 'Track' },
       'type: expected one of identify, track, page, screen, group, alias, got "Track"',
     ],
+    [
+      { type: 'track', userId: 1234567890123456800 },
+      'userId: expected a string or a whole number below 2^53, got 1234567890123456800',
+    ],
     [{ type: 7 }, 'type: expected one of identify, track, page, screen, group, alias, got 7'],
   ])('%j is not a call: %s', (fields, problem) => {
     expect(call(fields)).toBe(problem)

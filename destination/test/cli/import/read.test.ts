@@ -35,6 +35,14 @@ describe('NDJSON', () => {
     expect(rows.map(({ end }) => end)).toEqual([11, 26, 33])
   })
 
+  test('the numbers that JavaScript cannot hold are named', async () => {
+    const rows = await ndjson('{"properties":{"id":1234567890123456789}}\n{"properties":{"id":7}}')
+    expect(rows.map(({ changed }) => changed?.map(({ path }) => path))).toEqual([
+      ['properties.id'],
+      [],
+    ])
+  })
+
   test.each([
     ['{"a":', /^not valid JSON: /],
     ['[1]', /^expected a JSON object/],
@@ -111,6 +119,17 @@ describe('CSV', () => {
         },
       ],
     ])
+  })
+
+  test('the numbers that JavaScript cannot hold are named', async () => {
+    const [row] = await csv(
+      'userId,properties.total,properties.all,properties.code\n1e400,1e400,"[1,1234567890123456789]",1234567890123456789x\n',
+    )
+    expect(row?.changed?.map(({ path }) => path)).toEqual(['properties.total', 'properties.all[1]'])
+    expect(row?.fields).toMatchObject({
+      userId: '1e400',
+      properties: { code: '1234567890123456789x' },
+    })
   })
 
   test('records that are wrong are named, and those after them are read', async () => {

@@ -440,7 +440,7 @@ describe('processes that go on while the numbers of names change', () => {
   async function useUser([one, two]: Store[], user: string): Promise<void> {
     const deletion = newDelivery({ user, type: 'delete', destination: 'acme', messageId: user })
     await one?.put([deletion, newDelivery({ user, destination: 'acme' })])
-    const sync = await one?.beginSync('vip')
+    const sync = await one?.beginSync('vip', [{ name: 'zeta', enabled: true }])
     if (sync) expect(await one?.join(sync, [user], [AUDIENCE_MESSAGE])).toBe(1)
     const notices = await two?.claim([{ destination: 'zeta', lane: 'bulk', limit: 9 }])
     expect(notices).toMatchObject([{ destination: 'zeta', source: 'web', type: 'identify' }])

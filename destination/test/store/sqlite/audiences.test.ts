@@ -15,6 +15,27 @@ for (const driver of ['node:sqlite', 'better-sqlite3'] satisfies DriverName[]) {
   if (isThere) audiencesContract(`sqlite: by ${driver}`, () => sqliteSubject(driver))
 }
 
+test('a file of version 2 keeps its members, and the next list tells each destination of all of them', async () => {
+  await using place = await folder()
+  const path = `${place.path}/store.db`
+  const old = await openStore(`sqlite:${path}`)
+  await old.join(await old.beginSync('vip', []), ['a', 'b'], [])
+  await old.close()
+  const database = (await loadDriver())(path)
+  database.exec('DROP TABLE told; DROP TABLE untold; DROP TABLE clock; PRAGMA user_version = 2')
+  database.close()
+
+  const store = await openStore(`sqlite:${path}`)
+  const message = { source: 'audience:vip', destination: 'crm', before: '', after: '' }
+  const sync = await store.beginSync('vip', [{ name: 'crm', enabled: true }])
+  expect(await store.join(sync, ['b', 'c'], [message])).toBe(1)
+  expect(await store.leave(sync, '', 10, [message])).toMatchObject({ left: 1 })
+  expect(await store.catchUp(sync, 10, [message], [message])).toMatchObject({ caughtUp: 2 })
+  const told = await store.claim([{ destination: 'crm', lane: 'bulk', limit: 10 }])
+  expect(told.map(({ body }) => body).sort()).toEqual(['"b"', '"c"'])
+  await store.close()
+})
+
 test('what was purged is not among the bytes of the files any more', async () => {
   await using place = await folder()
   const store = await openStore(`sqlite:${place.path}/store.db`, {})

@@ -104,7 +104,7 @@ async function live(store: Store, random: () => number, advance: (ms: number) =>
       )
     },
     async () => {
-      const sync = await store.beginSync('vip')
+      const sync = await store.beginSync('vip', [{ name: 'crm', enabled: true }])
       const before = JSON.stringify({ traits: name('trait', 40) })
       const messages = [{ source: 'audience:vip', destination: 'crm', before, after: '' }]
       await store.join(
