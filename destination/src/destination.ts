@@ -11,10 +11,10 @@ import type { Log } from './observe/log.js'
 import { createObservers } from './observe/observers.js'
 import { startRetention } from './operate/retention.js'
 import { createServers } from './operate/servers.js'
+import { waitForStore } from './operate/wait-for-store.js'
 import { checkReload } from './settings/reload.js'
 import { checkRole, type Role } from './settings/role.js'
 import type { Settings } from './settings/settings.js'
-import { openStore } from './store/open.js'
 import type { Store } from './store/store.js'
 
 /** A running destination. */
@@ -36,10 +36,11 @@ export interface RunningDestination {
 }
 
 /**
- * Starts a destination.
+ * Starts a destination. It waits while the server of its store can't be reached.
  *
  * @param role - A `collector` takes calls and delivers nothing. A `worker` delivers and takes no calls; it listens only for
  * the operator's requests. `all` does both.
+ * @param signal - Ends the waiting for the store. Then this rejects with the reason of the signal.
  * @throws StoreError if the store can't be opened, or if the role needs a store that several processes can share. The error
  * of the operating system if it can't listen on the address.
  */
@@ -47,9 +48,10 @@ export async function startDestination(
   settings: Settings,
   log: Log,
   role: Role = 'all',
+  signal?: AbortSignal,
 ): Promise<RunningDestination> {
   checkRole(role, settings.store)
-  const store = await openStore(settings.store)
+  const store = await waitForStore(settings, log, signal)
   try {
     return await start(settings, store, log, role)
   } catch (error) {
