@@ -1,6 +1,7 @@
 import type { FastifyInstance } from 'fastify'
 import type { Dispatcher } from '../deliver/dispatcher.js'
 import { parseBody } from '../http/json-body.js'
+import { Refusal } from '../http/refusal.js'
 import { ignoreContentType, readBody } from '../http/read-body.js'
 import type { Replayed } from '../model/answers.js'
 import type { DeliveryId, State } from '../model/delivery.js'
@@ -41,18 +42,19 @@ export function addReplayRoute(routes: FastifyInstance, parts: ReplayParts): voi
  * again during the replay is not replayed twice. After an interruption, the same request replays the rest.
  *
  * @param isOver - Whether the client has disconnected. The replay then ends early.
+ * @throws Refusal if the number of deliveries is not the one that the client has confirmed.
  */
 async function replay(
   { store, dispatcher }: ReplayParts,
-  { which, force, dryRun }: ReplayParameters,
+  { which, force, dryRun, confirm }: ReplayParameters,
   isOver: () => boolean,
 ): Promise<Replayed> {
   const states: State[] = force ? ['dead', 'done'] : ['dead']
   const counts = new Map<string, number>()
   let matched = 0
   let replayed = 0
-  const found =
-    'ids' in which ? byId(store, which.ids, states) : search(store, which.filter, states)
+  const search = 'ids' in which ? byId(store, which.ids, states) : find(store, which.filter, states)
+  const found = confirm === undefined ? search : await confirmed(search, confirm)
   for await (const matches of found) {
     if (isOver()) break
     matched += matches.length
@@ -66,6 +68,22 @@ async function replay(
   }
   const byDestination = Array.from(counts, ([name, count]) => ({ name, count }))
   return { matched, replayed, byDestination, dryRun }
+}
+
+/**
+ * Finds everything before anything is replayed. What becomes a dead letter after it was counted is not replayed: nobody has
+ * confirmed it.
+ */
+async function confirmed(search: AsyncIterable<Match[]>, confirm: number): Promise<Match[][]> {
+  const found: Match[][] = []
+  let count = 0
+  for await (const matches of search) {
+    found.push(matches.map(({ id, destination }) => ({ id, destination })))
+    count += matches.length
+  }
+  if (count === confirm) return found
+  const message = `The count is ${count}, not ${confirm}. Nothing was sent. Confirm ${count} to send them.`
+  throw new Refusal(409, 'count_changed', message)
 }
 
 function idsOf(matches: readonly Match[]): DeliveryId[] {
@@ -83,7 +101,7 @@ async function* byId(
   }
 }
 
-async function* search(
+async function* find(
   store: ReplayParts['store'],
   filter: Parameters<ReadPort['find']>[0],
   states: readonly State[],
