@@ -15,6 +15,7 @@ import { waitForStore } from './operate/wait-for-store.js'
 import { checkReload } from './settings/reload.js'
 import { checkRole, type Role } from './settings/role.js'
 import type { Settings } from './settings/settings.js'
+import { openStore } from './store/open.js'
 import type { Store } from './store/store.js'
 
 /** A running destination. */
@@ -51,7 +52,7 @@ export async function startDestination(
   signal?: AbortSignal,
 ): Promise<RunningDestination> {
   checkRole(role, settings.store)
-  const store = await waitForStore(settings, log, signal)
+  const store = await waitForStore(() => openStore(settings.store), settings, log, signal)
   try {
     return await start(settings, store, log, role)
   } catch (error) {

@@ -4,7 +4,6 @@ import { storeUnavailable } from '../http/refusal.js'
 import { errorMessage } from '../observe/error-message.js'
 import { addReadinessRoutes } from '../observe/readiness.js'
 import type { Settings } from '../settings/settings.js'
-import { openStore } from '../store/open.js'
 import type { Store } from '../store/store.js'
 import { StoreError } from '../store/store-error.js'
 
@@ -23,12 +22,14 @@ export interface WaitLog extends ServerLog {
  * Opens the store. While its server can't be reached, this waits, so that processes may start in any order. Until then
  * `/healthz` answers 200, `/readyz` 503 with the reason, and every other request 503.
  *
+ * @param open - Opens the store.
  * @param signal - Ends the waiting.
  * @throws the reason of `signal` if that aborts the waiting. StoreError if waiting can't help. The error of the operating
  * system if it can't listen on the addresses of the settings.
  */
 export async function waitForStore(
-  settings: Settings,
+  open: () => Promise<Store>,
+  settings: Pick<Settings, 'listen' | 'adminListen'>,
   log: WaitLog,
   signal?: AbortSignal,
 ): Promise<Store> {
@@ -39,7 +40,7 @@ export async function waitForStore(
   try {
     for (;;) {
       try {
-        const store = await openStore(settings.store)
+        const store = await open()
         if (servers.length > 0) log.info({ waitedMs: waitedMs() }, 'the store can be reached')
         return store
       } catch (error) {
@@ -59,7 +60,7 @@ export async function waitForStore(
 }
 
 async function listen(
-  { listen, adminListen }: Settings,
+  { listen, adminListen }: Pick<Settings, 'listen' | 'adminListen'>,
   log: ServerLog,
   waitedMs: () => number,
 ): Promise<Server[]> {
