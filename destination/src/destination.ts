@@ -13,6 +13,7 @@ import { createObservers } from './observe/observers.js'
 import { warnOfFormer } from './operate/former.js'
 import { startRetention } from './operate/retention.js'
 import { createServers } from './operate/servers.js'
+import { waitForStore } from './operate/wait-for-store.js'
 import { checkReload } from './settings/reload.js'
 import { checkRole, type Role } from './settings/role.js'
 import type { Settings } from './settings/settings.js'
@@ -38,10 +39,11 @@ export interface RunningDestination {
 }
 
 /**
- * Starts a destination.
+ * Starts a destination. It waits while the server of its store can't be reached.
  *
  * @param role - A `collector` takes calls and delivers nothing. A `worker` delivers and takes no calls; it listens only for
  * the operator's requests. `all` does both.
+ * @param signal - Ends the waiting for the store. Then this rejects with the reason of the signal.
  * @throws StoreError if the store can't be opened, or if the role needs a store that several processes can share. The error
  * of the operating system if it can't listen on the address.
  */
@@ -49,9 +51,10 @@ export async function startDestination(
   settings: Settings,
   log: Log,
   role: Role = 'all',
+  signal?: AbortSignal,
 ): Promise<RunningDestination> {
   checkRole(role, settings.store)
-  const store = await openStore(settings.store)
+  const store = await waitForStore(() => openStore(settings.store), settings, log, signal)
   try {
     return await start(settings, store, log, role)
   } catch (error) {

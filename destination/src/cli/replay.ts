@@ -85,14 +85,15 @@ async function replay(ids: number[], options: ReplayOptions): Promise<void> {
   const isBulk = 'filter' in which || 'all' in which
   if (isBulk && options.force) throw new CommandError(EXIT.usage, FORCED_BULK)
   const ask = await findAdmin(options)
-  const run = async (dryRun: boolean) => {
+  const run = async (dryRun: boolean, confirm?: number) => {
     const force = options.force ?? false
-    return (await ask('/replay', { ...which, force, dryRun })) as Replayed
+    return (await ask('/replay', { ...which, force, dryRun, confirm })) as Replayed
   }
   if (options.dryRun) {
     print(await run(true), options)
     return
   }
+  let count: number | undefined
   if (isBulk) {
     const counted = await run(true)
     if (counted.matched === 0) {
@@ -100,8 +101,9 @@ async function replay(ids: number[], options: ReplayOptions): Promise<void> {
       return
     }
     await confirm(counted, options)
+    count = counted.matched
   }
-  const replayed = await run(false)
+  const replayed = await run(false, count)
   print(replayed, options)
   if (!isBulk && replayed.replayed === 0) throw new CommandError(EXIT.failed, '')
 }

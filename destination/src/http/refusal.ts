@@ -33,6 +33,7 @@ export type RefusalCode =
   | 'no_admin_token'
   | 'wrong_admin_token'
   | 'invalid_parameter'
+  | 'count_changed'
   | 'unknown_delivery'
   | 'unknown_message'
   | 'too_many_listeners'

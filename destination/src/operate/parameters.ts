@@ -67,6 +67,8 @@ export interface ReplayParameters {
   /** Whether to replay delivered messages, too. */
   force: boolean
   dryRun: boolean
+  /** How many deliveries the client expects. If there are more or fewer, none is replayed. */
+  confirm: number | undefined
 }
 
 /** The maximum number of ids in one request. */
@@ -75,7 +77,7 @@ const MAX_IDS = 10_000
 /** @throws {@link Refusal} */
 export function readReplay(body: Given): ReplayParameters {
   const selections = ['ids', 'messageId', 'filter', 'all'] as const
-  checkNames(body, [...selections, 'force', 'dryRun'])
+  checkNames(body, [...selections, 'force', 'dryRun', 'confirm'])
   const given = selections.filter((name) => body[name] !== undefined)
   if (given.length !== 1) {
     const got = given.length === 0 ? 'none of them' : given.join(' and ')
@@ -91,7 +93,8 @@ export function readReplay(body: Given): ReplayParameters {
       'force works only with ids or messageId, because delivered messages are not sent again in bulk.'
     throw new Refusal(400, 'invalid_parameter', message)
   }
-  return { which: whichOf(body), force, dryRun: flag(body, 'dryRun') }
+  const confirm = count(body, 'confirm', 0, Number.MAX_SAFE_INTEGER)
+  return { which: whichOf(body), force, dryRun: flag(body, 'dryRun'), confirm }
 }
 
 function whichOf(body: Given): ReplayParameters['which'] {

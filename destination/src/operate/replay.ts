@@ -1,6 +1,7 @@
 import type { FastifyInstance } from 'fastify'
 import type { Dispatcher } from '../deliver/dispatcher.js'
 import { parseBody } from '../http/json-body.js'
+import { Refusal } from '../http/refusal.js'
 import { ignoreContentType, readBody } from '../http/read-body.js'
 import type { Replayed } from '../model/answers.js'
 import type { DeliveryId, State } from '../model/delivery.js'
@@ -41,10 +42,11 @@ export function addReplayRoute(routes: FastifyInstance, parts: ReplayParts): voi
  * again during the replay is not replayed twice. After an interruption, the same request replays the rest.
  *
  * @param isOver - Whether the client has disconnected. The replay then ends early.
+ * @throws Refusal if the number of deliveries is not the one that the client has confirmed.
  */
 async function replay(
   { store, dispatcher }: ReplayParts,
-  { which, force, dryRun }: ReplayParameters,
+  { which, force, dryRun, confirm }: ReplayParameters,
   isOver: () => boolean,
 ): Promise<Replayed> {
   const states: State[] = force ? ['dead', 'done'] : ['dead']
@@ -52,8 +54,8 @@ async function replay(
   const lane = laneOf(which)
   let matched = 0
   let replayed = 0
-  const found =
-    'ids' in which ? byId(store, which.ids, states) : search(store, which.filter, states)
+  const search = 'ids' in which ? byId(store, which.ids, states) : find(store, which.filter, states)
+  const found = confirm === undefined ? search : await confirmed(search, confirm)
   for await (const matches of found) {
     if (isOver()) break
     matched += matches.length
@@ -75,6 +77,22 @@ function laneOf(which: ReplayParameters['which']): ReplayLane {
   return isOne ? 'backlog' : 'bulk'
 }
 
+/**
+ * Finds everything before anything is replayed. What becomes a dead letter after it was counted is not replayed: nobody has
+ * confirmed it.
+ */
+async function confirmed(search: AsyncIterable<Match[]>, confirm: number): Promise<Match[][]> {
+  const found: Match[][] = []
+  let count = 0
+  for await (const matches of search) {
+    found.push(matches.map(({ id, destination }) => ({ id, destination })))
+    count += matches.length
+  }
+  if (count === confirm) return found
+  const message = `The count is ${count}, not ${confirm}. Nothing was sent. Confirm ${count} to send them.`
+  throw new Refusal(409, 'count_changed', message)
+}
+
 function idsOf(matches: readonly Match[]): DeliveryId[] {
   return matches.map(({ id }) => id)
 }
@@ -90,7 +108,7 @@ async function* byId(
   }
 }
 
-async function* search(
+async function* find(
   store: ReplayParts['store'],
   filter: Parameters<ReadPort['find']>[0],
   states: readonly State[],

@@ -15,12 +15,16 @@ export class StoreError extends Error {
   /** Identifies the error where `instanceof` fails, because the class was loaded twice. */
   override readonly name = 'StoreError'
 
+  /** Whether the server of the store can't be reached now, so that the same call may succeed later. */
+  readonly isUnreachable: boolean
+
   constructor(
     /** What a caller acts on. */
     readonly code: StoreErrorCode,
     message: string,
-    options?: { cause?: unknown },
+    options?: { cause?: unknown; isUnreachable?: boolean },
   ) {
     super(message, options)
+    this.isUnreachable = options?.isUnreachable ?? false
   }
 }

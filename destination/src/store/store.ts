@@ -198,7 +198,8 @@ export interface MaintainPort {
   /**
    * Deletes settled deliveries that are older than the retention, and makes dead letters of older ones that still wait.
    * The age counts from the put. For dead letters it counts from their death, and for replayed deliveries from the
-   * replay. A delivery that is being sent is left for a later call. Call it again while it returns `limit`.
+   * replay. A delivery that is being sent, or was first attempted less than {@link RETRIED_MS} ago, is left for a later
+   * call. Call it again while it returns `limit`.
    *
    * @param olderThanMs - The retention, in ms.
    * @param limit - The most deliveries that one call changes.
@@ -326,6 +327,12 @@ export const WORKER_TIMEOUT_MS = 15_000
 
 /** How many deliveries a claim of untried ones looks at. */
 export const NEWEST = 1_000
+
+/**
+ * In ms: a message may have another attempt for this long after the first one. This is the retry window of 4 hours, and half
+ * an hour for a last attempt that waits behind other messages.
+ */
+export const RETRIED_MS = 4.5 * 3_600_000
 
 /**
  * How long a lease holds, in ms. A delivery waits up to 5 s for a free connection and its attempt takes up to 5 s; the

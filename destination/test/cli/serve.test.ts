@@ -4,7 +4,7 @@ import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { describe, test } from 'vitest'
 import { startEndpoint } from '../endpoint.js'
-import { emptyFolder, folderWith, run, start } from './process.js'
+import { emptyFolder, folderWith, run, start, type Ended } from './process.js'
 
 type Raw = Record<string, unknown>
 
@@ -162,14 +162,23 @@ describe.concurrent('serve', () => {
     const folders = ['postgres://u:hush-hush@127.0.0.1:1/db', 'postgres://u:hush-hush/@h/db'].map(
       (store) => folderWith({ ...settings({}), store }),
     )
+    const serve = async (folder: string): Promise<Ended> => {
+      const service = start(['serve', '--role', 'worker'], { folder })
+      const waits = service.printed(/waiting for the store/).then(
+        () => {
+          service.kill('SIGTERM')
+        },
+        () => undefined, // it ended, because the URL is not valid
+      )
+      await waits
+      return service.ended
+    }
     const endings = await Promise.all(
-      folders.flatMap((folder) => [
-        run(['serve', '--check', '--json'], { folder }),
-        run(['serve', '--role', 'worker'], { folder }),
-      ]),
+      folders.flatMap((folder) => [run(['serve', '--check', '--json'], { folder }), serve(folder)]),
     )
+    expect(endings[1]?.stdout).toContain('stopped before the store could be reached')
     for (const { stdout, stderr } of endings) expect(stdout + stderr).not.toContain('hush-hush')
-    expect(endings.map(({ code }) => code)).toEqual([0, 1, 2, 2])
+    expect(endings.map(({ code }) => code)).toEqual([0, 0, 2, 2])
   })
 
   test('without settings says where it looked, and prints some that are right', async ({

@@ -406,6 +406,29 @@ describe('a replay', () => {
     expect(body).toMatchObject({ destinations: [{ backlog: 1, bulk: 5, dead: 0 }] })
   })
 
+  test('of a count that is no longer right sends nothing and says the new one', async () => {
+    const { crm, destination } = await running([400, 400, 204])
+    await post(destination, [track('a'), track('b')])
+    await has(destination, 'dead', 2)
+    const confirm = (count: unknown) =>
+      ask(destination, '/replay', { body: { all: true, confirm: count } })
+    for (const count of [0, 1, 3]) {
+      expect(await confirm(count)).toMatchObject({
+        status: 409,
+        body: {
+          error: {
+            code: 'count_changed',
+            message: `The count is 2, not ${count}. Nothing was sent. Confirm 2 to send them.`,
+          },
+        },
+      })
+    }
+    expect((await confirm('many')).status).toBe(400)
+    expect(crm.received).toHaveLength(2)
+    expect((await confirm(2)).body).toMatchObject({ matched: 2, replayed: 2 })
+    await has(destination, 'done', 2)
+  })
+
   test('by ids or message takes what has arrived only by force', async () => {
     const { crm, destination } = await running()
     await post(destination, [track('m')])

@@ -1,3 +1,4 @@
+import { WINDOW_MS } from '../../src/deliver/schedule.js'
 import { decide, type EndpointOutcome } from '../../src/deliver/decide.js'
 import type { Outcome } from '../../src/model/outcome.js'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
@@ -9,7 +10,7 @@ import {
   type Settlement,
 } from '../../src/model/delivery.js'
 import { LANES } from '../../src/store/states.js'
-import { LEASE_MS, type Store } from '../../src/store/store.js'
+import { LEASE_MS, RETRIED_MS, type Store } from '../../src/store/store.js'
 
 /** A store under test, with a clock that the test moves. */
 export interface Subject {
@@ -826,6 +827,36 @@ export function storeContract(name: string, make: () => Promise<Subject>): void 
         expect(await claimOne()).toMatchObject({ attempt: 1, body: '{"new":true}' })
         expect(await store.trace('m')).toMatchObject([{ attempts: [] }])
       })
+
+      test.each([
+        ['that arrived', false],
+        ['that was replayed', true],
+      ])(
+        'leaves a message %s its attempts in the 4 hours after the first one',
+        async (_, isReplayed) => {
+          const HOUR = 3_600_000
+          const id = await put({ state: 'backlog' })
+          if (isReplayed) {
+            const next = { state: 'dead', reason: 'refused' } as const
+            await store.settle([settlement(await claimOne('backlog'), next)])
+            await store.replay([id], false)
+          }
+          subject.advance(3 * HOUR)
+          const retry = (delivery: Delivery, delayMs: number) =>
+            store.settle([settlement(delivery, { state: 'backlog', delayMs })])
+          await retry(await claimOne('backlog'), WINDOW_MS)
+          subject.advance(WINDOW_MS)
+          expect(await store.sweep(4 * HOUR, 10)).toBe(0)
+          const last = await claimOne('backlog')
+          expect(last).toMatchObject({ id, sinceFirstMs: WINDOW_MS })
+          await retry(last, 0)
+          subject.advance(RETRIED_MS - WINDOW_MS - 1)
+          expect(await store.sweep(4 * HOUR, 10)).toBe(0)
+          subject.advance(1)
+          expect(await store.sweep(4 * HOUR, 10)).toBe(1)
+          expect(await store.get(id)).toMatchObject({ state: 'dead' })
+        },
+      )
 
       test('makes dead letters of what waits and is old, and keeps those for as long again', async () => {
         await put({ messageId: 'fresh' })

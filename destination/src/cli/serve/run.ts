@@ -25,11 +25,21 @@ export async function run(start: StartDestination, options: ServeOptions): Promi
     colour: isColoured(process.stdout),
   })
   const stop = untilStopped()
-  const starting = start(settings, log, options.role)
+  const stopping = new AbortController()
+  void stop.then(() => {
+    stopping.abort()
+  })
+  const starting = start(settings, log, options.role, stopping.signal)
   reloadOnSignal(starting, file, log) // before the start ends, because SIGHUP without a listener ends the process
   const running = await starting.catch((error: unknown) => {
+    if (stopping.signal.aborted) return undefined
     throw explainStart(error, settings, file)
   })
+  if (!running) {
+    log.info({ signal: await stop }, 'stopped before the store could be reached')
+    await flush()
+    return
+  }
   logStart(log, running, settings, options.role)
   await flush()
 

@@ -14,9 +14,10 @@ export interface RunningDestination {
   close(): Promise<void>
 }
 
-/** Starts a destination. */
+/** Starts a destination. `signal` ends the waiting for a store that can't be reached. */
 export type StartDestination = (
   settings: Settings,
   log: Log,
   role: Role,
+  signal: AbortSignal,
 ) => Promise<RunningDestination>

@@ -85,8 +85,19 @@ export function toStoreError(error: unknown, place: string): StoreError {
   const text = `store: ${place}: ${message}`
   return new StoreError(storeCode, fix === undefined ? text : `${text}: ${fix}.`, {
     cause: error,
+    isUnreachable: UNREACHABLE.test(code ?? '') || (code === undefined && SILENT.test(message)),
   })
 }
+
+/**
+ * The codes of a server that can't be reached, is starting or stopping, or has too many connections. A name without an
+ * address is one of them, because the name service of containers forgets those that are stopped.
+ */
+const UNREACHABLE =
+  /^(ECONN|ENET|EHOST|EPIPE$|ETIMEDOUT$|ENOTFOUND$|EAI_AGAIN$|ENOENT$|57P0[123]$|53300$)/
+
+/** The driver's messages for a connection that got no answer or was cut. */
+const SILENT = /timeout|terminated|not queryable|closed/
 
 /** Whether the server ended this transaction because it collided with another one. It can be repeated at once. */
 export function isToRepeat(error: unknown): boolean {

@@ -1,5 +1,6 @@
 import type { DeliveryId } from '../../model/delivery.js'
 import { BACKLOG, DEAD } from '../states.js'
+import { RETRIED_MS } from '../store.js'
 import { NOW, type Tables } from './tables.js'
 
 /** The number of rows that one query reads. */
@@ -19,7 +20,7 @@ interface Row {
   orphan: boolean
   /** Whether it is a dead letter or was replayed. Other queries sweep these, by the time of the death or the replay. */
   passed: boolean
-  /** Whether its attempt is under way. */
+  /** Whether its attempt is under way or it has others to come. */
   busy: boolean
 }
 
@@ -39,6 +40,10 @@ interface Removed {
  * at once, and none waits for another.
  */
 export function prepareSweep({ query, schema, now }: Tables) {
+  // A time in the future comes from a clock that was wrong.
+  const isBusy = `(leased AND due_at > ${NOW}
+      OR coalesce(first_attempt_at > ${NOW} - ${RETRIED_MS} AND first_attempt_at <= ${NOW}, false))`
+
   /** Deletes deliveries and all that belongs to them. */
   const remove = (from: 'done' | 'waiting', chosen: string, counted = ''): string => `
     WITH ${chosen}, gone AS (
@@ -82,7 +87,7 @@ export function prepareSweep({ query, schema, now }: Tables) {
     )`,
   )
   const lookAt = `
-    SELECT id, state = ${DEAD} OR replayed_at IS NOT NULL AS passed, leased AND due_at > ${NOW} AS busy,
+    SELECT id, state = ${DEAD} OR replayed_at IS NOT NULL AS passed, ${isBusy} AS busy,
       received_at IS NULL AS orphan, coalesce(received_at < ${NOW} - $2::bigint, true) AS old,
       coalesce(received_at > ${NOW}, false) AS ahead
     FROM (SELECT * FROM ${schema}.waiting WHERE id >= $3 ORDER BY id LIMIT ${SLICE}) next
@@ -92,7 +97,7 @@ export function prepareSweep({ query, schema, now }: Tables) {
   const bury = `
     WITH chosen AS MATERIALIZED (
       SELECT id FROM ${schema}.waiting
-      WHERE id = ANY ($2::bigint[]) AND state <= ${BACKLOG} AND NOT (leased AND due_at > ${NOW})
+      WHERE id = ANY ($2::bigint[]) AND state <= ${BACKLOG} AND NOT ${isBusy}
       FOR UPDATE SKIP LOCKED
     ), dead AS (
       UPDATE ${schema}.waiting SET state = ${DEAD}, leased = false, due_at = ${NOW}, reason = '${EXPIRED}', replayed_at = NULL
@@ -102,7 +107,7 @@ export function prepareSweep({ query, schema, now }: Tables) {
 
   const replayed = `
     SELECT id FROM ${schema}.waiting
-    WHERE replayed_at < ${NOW} - $2::bigint AND NOT (leased AND due_at > ${NOW}) ORDER BY replayed_at LIMIT $3`
+    WHERE replayed_at < ${NOW} - $2::bigint AND NOT ${isBusy} ORDER BY replayed_at LIMIT $3`
 
   /** Below this id only dead letters and replayed deliveries wait. A sweep need not read millions of them again. */
   let fromId = 0

@@ -1,5 +1,6 @@
 import type { Shared } from './shared.js'
 import { DEAD, LEASED } from '../states.js'
+import { RETRIED_MS } from '../store.js'
 
 /** The number of rows that one query reads. */
 const SLICE = 500
@@ -12,6 +13,7 @@ interface Row {
   destination: number
   state: number
   dueAt: number
+  firstAttemptAt: number | null
   receivedAt: number
   replayedAt: number | null
 }
@@ -35,7 +37,8 @@ export interface Swept {
 /** Deletes old settled deliveries, and makes dead letters of old ones that still wait. The oldest come first. */
 export function prepareSweep({ database, names, counts }: Shared) {
   const after = database.prepare(
-    `SELECT id, destination, state, due_at AS dueAt, received_at AS receivedAt, replayed_at AS replayedAt
+    `SELECT id, destination, state, due_at AS dueAt, first_attempt_at AS firstAttemptAt, received_at AS receivedAt,
+       replayed_at AS replayedAt
      FROM deliveries WHERE id >= ? ORDER BY id LIMIT ${SLICE}`,
   )
   const deadBefore = database.prepare(
@@ -43,8 +46,11 @@ export function prepareSweep({ database, names, counts }: Shared) {
      WHERE destination = ? AND state = ${DEAD} AND state <= ${DEAD} AND due_at < ? ORDER BY due_at LIMIT ?`,
   )
   const replayedBefore = database.prepare(
-    `SELECT id, destination, state, due_at AS dueAt, received_at AS receivedAt FROM deliveries INDEXED BY replayed
-     WHERE replayed_at IS NOT NULL AND replayed_at < ? ORDER BY replayed_at LIMIT ?`,
+    `SELECT id, destination, state, due_at AS dueAt, first_attempt_at AS firstAttemptAt,
+       received_at AS receivedAt
+     FROM deliveries INDEXED BY replayed
+     WHERE replayed_at IS NOT NULL AND replayed_at < ? AND coalesce(first_attempt_at, 0) NOT BETWEEN ? AND ?
+     ORDER BY replayed_at LIMIT ?`,
   )
   const bury = database.prepare(
     `UPDATE deliveries SET state = ${DEAD}, due_at = ?, reason = '${EXPIRED}', replayed_at = NULL WHERE id = ?`,
@@ -64,7 +70,7 @@ export function prepareSweep({ database, names, counts }: Shared) {
 
   /** Sweeps one old row. Returns how many rows it changed; `undefined` if the row has to stay for now. */
   const sweepRow = (row: Row, now: number): number | undefined => {
-    const { id, destination, state, dueAt, receivedAt, replayedAt } = row
+    const { id, destination, state, dueAt, firstAttemptAt, receivedAt, replayedAt } = row
     if (receivedAt > now) return undefined
     if (state > DEAD) {
       remove(id)
@@ -74,6 +80,9 @@ export function prepareSweep({ database, names, counts }: Shared) {
     if (state === DEAD || replayedAt !== null) return 0
     // Its attempt is under way.
     if (state === LEASED && dueAt > now) return undefined
+    // It has other attempts to come. A time in the future comes from a clock that was wrong.
+    if (firstAttemptAt !== null && firstAttemptAt <= now && firstAttemptAt > now - RETRIED_MS)
+      return undefined
     bury.run(now, id)
     counts.move(destination, state, DEAD, id)
     return 1
@@ -94,7 +103,7 @@ export function prepareSweep({ database, names, counts }: Shared) {
 
   const sweepReplayed = (before: number, limit: number, now: number): number => {
     let changed = 0
-    for (const row of replayedBefore.all(before, limit) as Row[]) {
+    for (const row of replayedBefore.all(before, now - RETRIED_MS + 1, now, limit) as Row[]) {
       changed += sweepRow({ ...row, replayedAt: null }, now) ?? 0
     }
     return changed

@@ -1,4 +1,6 @@
+import { once } from 'node:events'
 import { rmSync, writeFileSync } from 'node:fs'
+import { createServer, type AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { afterAll, afterEach, describe, expect, test, vi } from 'vitest'
 import { createPoster } from '../../../src/post/poster.js'
@@ -310,5 +312,80 @@ describe('workers that deliver to the same endpoint', () => {
       prober?.end(prober.start(), SUCCESS, now)
     }
     expect(now - from).toBeLessThanOrEqual(8_000)
+  })
+})
+
+describe('a process that starts while its server is away', () => {
+  /** Settings with a free port, so that the test knows where the process listens before it has started. */
+  async function settingsWithPort(store: string): Promise<Settings> {
+    const holder = createServer().listen(0, '127.0.0.1')
+    await once(holder, 'listening')
+    const { port } = holder.address() as AddressInfo
+    holder.close()
+    await once(holder, 'close')
+    const settings = settingsOf(store, crmTo('http://127.0.0.1:9/'))
+    return { ...settings, listen: { host: '127.0.0.1', port } }
+  }
+
+  test('says so, takes no calls, and starts once the server is there', async () => {
+    const settings = await settingsWithPort(await server.database())
+    const url = `http://127.0.0.1:${settings.listen.port}`
+    const lines: [object, string][] = []
+    const note = (details: object, message: string) => lines.push([details, message])
+    await server.stop('fast')
+    const starting = startDestination(settings, { ...silent, info: note, warn: note })
+    cleanUps.push(async () => (await starting).close())
+    await vi.waitUntil(() => fetch(`${url}/healthz`).catch(() => undefined), 10_000)
+    expect((await fetch(`${url}/healthz`)).status).toBe(200)
+    const readiness = await fetch(`${url}/readyz`)
+    expect(readiness.status).toBe(503)
+    expect(await readiness.json()).toMatchObject({
+      reasons: [
+        { code: 'store_unavailable', message: expect.stringMatching(/since the start/) as unknown },
+      ],
+    })
+    const refused = await send({ url } as RunningDestination, 1)
+    expect(refused.status).toBe(503)
+    expect(refused.headers.get('retry-after')).toMatch(/^\d$/)
+    expect(lines).toEqual([
+      [
+        expect.objectContaining({
+          error: expect.stringMatching(/ECONNREFUSED.*start the server/) as unknown,
+        }),
+        'waiting for the store, which cannot be reached',
+      ],
+    ])
+    await server.start()
+    const running = await starting
+    expect(running.url).toBe(url)
+    expect((await fetch(`${url}/readyz`)).status).toBe(200)
+    expect((await send(running, 1)).status).toBe(200)
+    expect(lines[1]).toEqual([
+      { waitedMs: expect.any(Number) as unknown },
+      'the store can be reached',
+    ])
+  })
+
+  test('ends if it is stopped while it waits', async () => {
+    const settings = await settingsWithPort('postgres://u:p@127.0.0.1:1/db')
+    const url = `http://127.0.0.1:${settings.listen.port}`
+    const stopping = new AbortController()
+    const starting = startDestination(settings, silent, 'worker', stopping.signal)
+    await vi.waitUntil(() => fetch(`${url}/healthz`).catch(() => undefined), 10_000)
+    stopping.abort()
+    await expect(starting).rejects.toMatchObject({ name: 'AbortError' })
+    await expect(fetch(`${url}/healthz`)).rejects.toThrow()
+  })
+
+  test('waits for nothing that can never work', async () => {
+    const url = await server.database()
+    const wrong = [
+      [url.replace(':secret@', ':wrong@'), /check the user and the password/],
+      [server.url('missing'), /create the database/],
+    ] as const
+    for (const [store, message] of wrong) {
+      const settings = await settingsWithPort(store)
+      await expect(startDestination(settings, silent)).rejects.toThrow(message)
+    }
   })
 })

@@ -1,0 +1,98 @@
+import { setTimeout as wait } from 'node:timers/promises'
+import { createServer, type Server, type ServerLog } from '../http/server.js'
+import { storeUnavailable } from '../http/refusal.js'
+import { errorMessage } from '../observe/error-message.js'
+import { addReadinessRoutes } from '../observe/readiness.js'
+import type { Settings } from '../settings/settings.js'
+import type { Store } from '../store/store.js'
+import { StoreError } from '../store/store-error.js'
+
+/** In ms: the wait before the store is opened again. */
+const RETRY_MS = 1_000
+
+/** In ms: how often the log says that the process still waits. */
+const REPORT_MS = 60_000
+
+/** The log of a process that waits. */
+export interface WaitLog extends ServerLog {
+  info(details: object, message: string): void
+}
+
+/**
+ * Opens the store. While its server can't be reached, this waits, so that processes may start in any order. Until then
+ * `/healthz` answers 200, `/readyz` 503 with the reason, and every other request 503.
+ *
+ * @param open - Opens the store.
+ * @param signal - Ends the waiting.
+ * @throws the reason of `signal` if that aborts the waiting. StoreError if waiting can't help. The error of the operating
+ * system if it can't listen on the addresses of the settings.
+ */
+export async function waitForStore(
+  open: () => Promise<Store>,
+  settings: Pick<Settings, 'listen' | 'adminListen'>,
+  log: WaitLog,
+  signal?: AbortSignal,
+): Promise<Store> {
+  const from = performance.now()
+  const waitedMs = () => Math.round(performance.now() - from)
+  let servers: Server[] = []
+  let reportAt = 0
+  try {
+    for (;;) {
+      try {
+        const store = await open()
+        if (servers.length > 0) log.info({ waitedMs: waitedMs() }, 'the store can be reached')
+        return store
+      } catch (error) {
+        if (!(error instanceof StoreError && error.isUnreachable)) throw error
+        if (performance.now() >= reportAt) {
+          reportAt = performance.now() + REPORT_MS
+          const details = { error: errorMessage(error), waitedMs: waitedMs(), retryMs: RETRY_MS }
+          log.warn(details, 'waiting for the store, which cannot be reached')
+        }
+        if (servers.length === 0) servers = await listen(settings, log, waitedMs)
+        await wait(RETRY_MS, undefined, { signal })
+      }
+    }
+  } finally {
+    await closeAll(servers)
+  }
+}
+
+async function listen(
+  { listen, adminListen }: Pick<Settings, 'listen' | 'adminListen'>,
+  log: ServerLog,
+  waitedMs: () => number,
+): Promise<Server[]> {
+  const servers: Server[] = []
+  try {
+    for (const { host, port } of adminListen ? [adminListen, listen] : [listen]) {
+      const server = createWaitingServer(log, waitedMs)
+      servers.push(server)
+      await server.listen(host, port)
+    }
+    return servers
+  } catch (error) {
+    await closeAll(servers)
+    throw error
+  }
+}
+
+function createWaitingServer(log: ServerLog, waitedMs: () => number): Server {
+  const server = createServer(log, '')
+  const message = () =>
+    `The store has not been reached for ${Math.round(waitedMs() / 1_000)} s since the start. The log has the error.`
+  addReadinessRoutes(server.app, {
+    reasons: () => Promise.resolve([{ code: 'store_unavailable', message: message() }]),
+  })
+  server.app.all('/*', { onRequest: () => refuse() }, refuse)
+  return server
+}
+
+function refuse(): Promise<never> {
+  return Promise.reject(storeUnavailable('The destination has not started: it waits for its store'))
+}
+
+async function closeAll(servers: readonly Server[]): Promise<void> {
+  await Promise.all(servers.map((server) => server.close()))
+}
