@@ -361,6 +361,26 @@ describe.concurrent('other settings', () => {
     expect(slow.received).toHaveLength(200)
   })
 
+  test('that come while messages are claimed and sent repeat none of them', async ({ expect }) => {
+    const crm = await endpoint((response) => setTimeout(() => response.writeHead(204).end(), 5))
+    const settings = settingsFor([])
+    const webhooks = [{ url: crm.url, headers: {}, concurrency: 4 }]
+    const use = (version: number) => ({
+      ...settings,
+      destinations: [destination([], { webhooks, sharedSecret: `secret ${version}` })],
+    })
+    const warnings: string[] = []
+    const warn = (_details: object, message: string) => void warnings.push(message)
+    const running = await start(use(0), { ...silent, warn })
+    for (let version = 1; version <= 10; version++) {
+      await post(running, tracks(50, `${version}-`))
+      await running.reload(use(version))
+    }
+    await expect.poll(() => running.stats()).toEqual([])
+    expect(crm.received).toHaveLength(500)
+    expect(warnings).toEqual([])
+  })
+
   test('can open the way for a destination that was disabled', async ({ expect }) => {
     const crm = await endpoint()
     const settings = settingsFor([destination([crm], { enabled: false })])

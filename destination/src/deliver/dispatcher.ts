@@ -109,8 +109,7 @@ export class Dispatcher {
       queue?.releaseRoom()
       this.#send(delivery)
     } else {
-      queue?.noteDue(state, 0)
-      this.#claim(queue)
+      this.wake(delivery.destination, state)
     }
   }
 
@@ -160,9 +159,14 @@ export class Dispatcher {
     this.#claim()
   }
 
+  /** A queue may have something to claim. A queue of former settings has a successor, which claims in its place. */
+  #note(queue: DestinationQueue): void {
+    if (this.#queues.get(queue.destination.name) === queue) this.#toClaim.add(queue)
+  }
+
   /** Claims for the queues that may have something to claim, and for one more. */
   #claim(queue?: DestinationQueue): void {
-    if (queue) this.#toClaim.add(queue)
+    if (queue) this.#note(queue)
     if (!this.#isClaiming) this.#claiming = this.#runClaims()
   }
 
@@ -188,7 +192,7 @@ export class Dispatcher {
     const lanes = lanesOf(due)
     for (const [name, queue] of queues) {
       queue.noteLanes(lanes.get(name) ?? NO_LANES)
-      if (queue.hasWaiting) this.#toClaim.add(queue)
+      if (queue.hasWaiting) this.#note(queue)
     }
   }
 
@@ -211,13 +215,15 @@ export class Dispatcher {
   async #claimFor(claims: { queue: DestinationQueue; claim: Claim }[]): Promise<void> {
     const deliveries =
       (await this.#ask(() => this.parts.store.claim(claims.map(({ claim }) => claim)))) ?? []
-    const byLane = new Map<string, Delivery[]>(claims.map(({ claim }) => [laneOf(claim), []]))
-    for (const delivery of deliveries) byLane.get(laneOf(delivery))?.push(delivery)
-    for (const { queue, claim } of claims) {
-      const own = byLane.get(laneOf(claim)) ?? []
-      if (queue.claimed(claim, own.length)) this.#toClaim.add(queue)
-      for (const delivery of own) this.#send(delivery)
+    const counts = new Map<string, number>()
+    for (const delivery of deliveries) {
+      const lane = laneOf(delivery)
+      counts.set(lane, (counts.get(lane) ?? 0) + 1)
     }
+    for (const { queue, claim } of claims) {
+      if (queue.claimed(claim, counts.get(laneOf(claim)) ?? 0)) this.#note(queue)
+    }
+    for (const delivery of deliveries) this.#send(delivery)
   }
 
   /** Sends a delivery by the present settings, which may be newer than those by which it was claimed. */
