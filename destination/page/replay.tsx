@@ -45,7 +45,8 @@ function Steps({ request, onReplayed }: OpenReplay) {
   const isSending = useSignal(false)
   const ask = async (dryRun: boolean): Promise<Replayed | undefined> => {
     try {
-      return await post<Replayed>('/replay', { ...request, dryRun })
+      const confirm = dryRun ? undefined : dryRunResult.value?.matched
+      return await post<Replayed>('/replay', { ...request, dryRun, confirm })
     } catch (error) {
       problem.value = toApiError(error).message
       return undefined
@@ -89,6 +90,12 @@ function Steps({ request, onReplayed }: OpenReplay) {
                 ))}
               </ul>
             )}
+            {found.kept.map(({ name, count: of }) => (
+              <p class="hint" key={name}>
+                {counted(of, 'delivery stays', 'deliveries stay')} as{' '}
+                {of === 1 ? 'it is' : 'they are'}: the settings have no enabled destination {name}.
+              </p>
+            ))}
             {found.matched > 0 && (
               <p class="hint">
                 Each delivery gets a new 4-hour retry window, and endpoints that refused it are

@@ -154,12 +154,23 @@ function print(result: Replayed, { json }: ReplayOptions): void {
   console.log(json ? JSON.stringify(result) : describe(result))
 }
 
-function describe({ matched, replayed, byDestination, dryRun }: Replayed): string {
-  const parts = byDestination.map(({ name, count }) => `${count} for ${name}`).join(', ')
-  if (dryRun || matched === 0) {
-    return matched === 0
-      ? 'There is nothing to replay.'
-      : `Deliveries to replay: ${matched} (${parts}).`
-  }
-  return `Deliveries sent again: ${replayed} (${parts}). Use \`trace\` to see the result of each.`
+function describe(result: Replayed): string {
+  const { kept } = result
+  if (kept.length === 0) return describeReplay(result)
+  return (
+    `${describeReplay(result)}\nNot replayed: ${listOf(kept)}. The settings have no enabled destination of this name. ` +
+    'Put it back, or enable it, and replay again.'
+  )
+}
+
+function describeReplay({ matched, replayed, byDestination, dryRun }: Replayed): string {
+  if (matched === 0) return 'There is nothing to replay.'
+  const parts = listOf(byDestination)
+  return dryRun
+    ? `Deliveries to replay: ${matched} (${parts}).`
+    : `Deliveries sent again: ${replayed} (${parts}). Use \`trace\` to see the result of each.`
+}
+
+function listOf(counts: Replayed['byDestination']): string {
+  return counts.map(({ name, count }) => `${count} for ${name}`).join(', ')
 }

@@ -193,7 +193,7 @@ export class DestinationQueue {
 
   #isToClaim(lane: Lane): boolean {
     const { hasWaiting, dueAt } = this.#lanes[lane]
-    return hasWaiting || this.now() >= dueAt
+    return hasWaiting || (dueAt < Infinity && this.now() >= dueAt)
   }
 
   /**

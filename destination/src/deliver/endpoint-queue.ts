@@ -92,6 +92,7 @@ export class EndpointQueue {
    * @param maxWaitMs - How long a request may wait.
    */
   sweep(maxWaitMs = MAX_WAIT_MS): void {
+    if (this.#waiting.length === 0) return
     if (maxWaitMs > 0) this.#sendWaiting()
     const latest = this.breaker.isOpen ? Infinity : this.now() - maxWaitMs
     const kept = this.#waiting.findIndex(({ since }) => since > latest)

@@ -160,6 +160,11 @@ export interface Replayed {
   replayed: number
   /** The replayed deliveries by destination. In a dry run, the matching ones. */
   byDestination: { name: string; count: number }[]
+  /**
+   * Deliveries that would match and stay as they are, because the settings have no enabled destination of this name. They
+   * are not in `matched`.
+   */
+  kept: { name: string; count: number }[]
   dryRun: boolean
 }
 

@@ -5,6 +5,7 @@ import { Refusal } from '../http/refusal.js'
 import { ignoreContentType, readBody } from '../http/read-body.js'
 import type { Replayed } from '../model/answers.js'
 import type { DeliveryId, State } from '../model/delivery.js'
+import type { Settings } from '../settings/settings.js'
 import type { MaintainPort, ReadPort, ReplayLane } from '../store/store.js'
 import { readReplay, type ReplayParameters } from './parameters.js'
 
@@ -15,6 +16,8 @@ const SLICE = 500
 export interface ReplayParts {
   store: Pick<ReadPort, 'find' | 'get'> & Pick<MaintainPort, 'replay'>
   dispatcher: Pick<Dispatcher, 'wake'>
+  /** The current settings. */
+  settings: () => Settings
 }
 
 /** A delivery that matches. */
@@ -45,7 +48,7 @@ export function addReplayRoute(routes: FastifyInstance, parts: ReplayParts): voi
  * @throws Refusal if the number of deliveries is not the one that the client has confirmed.
  */
 async function replay(
-  { store, dispatcher }: ReplayParts,
+  { store, dispatcher, settings }: ReplayParts,
   { which, force, dryRun, confirm }: ReplayParameters,
   isOver: () => boolean,
 ): Promise<Replayed> {
@@ -54,7 +57,12 @@ async function replay(
   const lane = laneOf(which)
   let matched = 0
   let replayed = 0
-  const search = 'ids' in which ? byId(store, which.ids, states) : find(store, which.filter, states)
+  const kept = new Map<string, number>()
+  const search = sendable(
+    'ids' in which ? byId(store, which.ids, states) : find(store, which.filter, states),
+    settings(),
+    kept,
+  )
   const found = confirm === undefined ? search : await confirmed(search, confirm)
   for await (const matches of found) {
     if (isOver()) break
@@ -63,12 +71,39 @@ async function replay(
     replayed += ids.length
     const done = new Set(dryRun ? idsOf(matches) : ids)
     for (const { id, destination } of matches) {
-      if (done.has(id)) counts.set(destination, (counts.get(destination) ?? 0) + 1)
+      if (done.has(id)) count(counts, destination)
     }
     if (!dryRun) for (const name of counts.keys()) dispatcher.wake(name, lane)
   }
-  const byDestination = Array.from(counts, ([name, count]) => ({ name, count }))
-  return { matched, replayed, byDestination, dryRun }
+  return { matched, replayed, byDestination: listOf(counts), kept: listOf(kept), dryRun }
+}
+
+/**
+ * Leaves out deliveries to destinations that the settings do not have, or that are disabled: nobody would send them, and
+ * they would no longer be dead letters.
+ *
+ * @param kept - Counts what is left out, by destination.
+ */
+async function* sendable(
+  search: AsyncIterable<Match[]>,
+  { destinations }: Pick<Settings, 'destinations'>,
+  kept: Map<string, number>,
+): AsyncGenerator<Match[]> {
+  const enabled = new Set(destinations.flatMap((one) => (one.enabled ? [one.name] : [])))
+  for await (const matches of search) {
+    for (const { destination } of matches) {
+      if (!enabled.has(destination)) count(kept, destination)
+    }
+    yield matches.filter(({ destination }) => enabled.has(destination))
+  }
+}
+
+function count(counts: Map<string, number>, name: string): void {
+  counts.set(name, (counts.get(name) ?? 0) + 1)
+}
+
+function listOf(counts: ReadonlyMap<string, number>): { name: string; count: number }[] {
+  return Array.from(counts, ([name, count]) => ({ name, count }))
 }
 
 /** A replay of a single message is not bulk work: somebody waits for it. */

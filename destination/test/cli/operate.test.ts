@@ -165,7 +165,7 @@ describe('replay', () => {
     await has(0)
     expect(await cli('replay', '--all', '--json')).toMatchObject({
       code: 0,
-      stdout: `${JSON.stringify({ matched: 0, replayed: 0, byDestination: [], dryRun: true })}\n`,
+      stdout: `${JSON.stringify({ matched: 0, replayed: 0, byDestination: [], kept: [], dryRun: true })}\n`,
     })
   })
 

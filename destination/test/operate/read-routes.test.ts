@@ -364,10 +364,10 @@ describe('a replay', () => {
     const filter = { event: 'A', source: 'web', until: Date.now() + 1_000 }
     const dry = await ask(destination, '/replay', { body: { filter, dryRun: true } })
     const byDestination = [{ name: 'crm', count: 2 }]
-    expect(dry.body).toEqual({ matched: 2, replayed: 0, byDestination, dryRun: true })
+    expect(dry.body).toEqual({ matched: 2, replayed: 0, byDestination, kept: [], dryRun: true })
     expect(crm.received).toHaveLength(3)
     const { body } = await ask(destination, '/replay', { body: { filter } })
-    expect(body).toEqual({ matched: 2, replayed: 2, byDestination, dryRun: false })
+    expect(body).toEqual({ matched: 2, replayed: 2, byDestination, kept: [], dryRun: false })
     await has(destination, 'done', 2)
     expect(crm.received.slice(3).map(({ headers }) => headers['x-attempt'])).toEqual(['2', '2'])
     expect((await listed(destination, '?state=dead')).deliveries).toMatchObject([
@@ -404,6 +404,31 @@ describe('a replay', () => {
     await has(destination, 'bulk', 5)
     const { body } = await ask(destination, '/status')
     expect(body).toMatchObject({ destinations: [{ backlog: 1, bulk: 5, dead: 0 }] })
+  })
+
+  test('leaves the dead letters of a destination that is disabled or not in the settings, and says so', async () => {
+    const { crm, destination, settings } = await running([400, 204])
+    await post(destination, [track('a')])
+    await has(destination, 'dead', 1)
+    const [first] = settings.destinations
+    if (!first) throw new Error('there is no destination')
+    for (const changed of [
+      { ...first, name: 'renamed' },
+      { ...first, enabled: false },
+    ]) {
+      await destination.reload({ ...settings, destinations: [changed] })
+      for (const dryRun of [true, false]) {
+        const { body } = await ask(destination, '/replay', { body: { all: true, dryRun } })
+        expect(body).toEqual({
+          ...{ matched: 0, replayed: 0, byDestination: [], dryRun },
+          kept: [{ name: 'crm', count: 1 }],
+        })
+      }
+    }
+    await destination.reload(settings)
+    const { body } = await ask(destination, '/replay', { body: { all: true } })
+    expect(body).toMatchObject({ replayed: 1, kept: [] })
+    await crm.has(2)
   })
 
   test('of a count that is no longer right sends nothing and says the new one', async () => {
