@@ -4,6 +4,7 @@ import { Deliverer } from './deliver/deliverer.js'
 import { createEnqueueCalls } from './enqueue/calls.js'
 import { createEnqueue } from './enqueue/enqueue.js'
 import { route, routesOf } from './enqueue/route.js'
+import { connectionLimit } from './http/connection-limit.js'
 import { systemClock } from './model/clock.js'
 import type { Stats } from './model/delivery.js'
 import { tellAll, type Observer } from './observe/events.js'
@@ -72,7 +73,10 @@ async function start(initial: Settings, store: Store, log: Log, role: Role) {
 
   const observers: Observer[] = []
   const events = tellAll(observers)
-  const deliverer = await Deliverer.join({ store, events, isDelivering, now })
+  const deliverer = await Deliverer.join({
+    ...{ store, events, isDelivering, now },
+    maxUnderWay: underWayLimit(),
+  })
   const { readiness, ...observing } = createObservers({ store, deliverer, log, clock }, observers)
 
   const enqueue = createEnqueue({ store, dispatcher: deliverer.dispatcher, events, now })
@@ -126,4 +130,9 @@ async function start(initial: Settings, store: Store, log: Log, role: Role) {
       await store.close()
     },
   }
+}
+
+/** The most deliveries under way at once. Each takes a connection, and clients may hold half of the files. */
+function underWayLimit(): number {
+  return Math.min(4_096, Math.ceil((connectionLimit() ?? Infinity) / 2))
 }

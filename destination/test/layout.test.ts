@@ -13,7 +13,17 @@ const ROOMS: Record<string, { from?: string[]; types?: string[] }> = {
   index: { from: ['destination', 'settings', 'store'], types: ['observe', 'model'] },
   cli: { from: ['observe', 'settings', 'model', 'version'], types: ['operate', 'store'] },
   destination: {
-    from: ['operate', 'observe', 'collect', 'enqueue', 'deliver', 'settings', 'store', 'model'],
+    from: [
+      'operate',
+      'observe',
+      'collect',
+      'enqueue',
+      'deliver',
+      'http',
+      'settings',
+      'store',
+      'model',
+    ],
   },
   operate: {
     from: ['observe', 'http', 'enqueue', 'deliver', 'post', 'store', 'model', 'version'],

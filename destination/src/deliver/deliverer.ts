@@ -5,7 +5,7 @@ import type { Endpoint, Settings } from '../settings/settings.js'
 import type { DispatchPort } from '../store/store.js'
 import type { DestinationQueue } from './destination-queue.js'
 import { destinationQueues } from './destination-queues.js'
-import { Dispatcher, type DispatchEvents } from './dispatcher.js'
+import { Dispatcher, type DispatcherParts, type DispatchEvents } from './dispatcher.js'
 import { Settler, type SettleEvents } from './settler.js'
 import { SharedBreakers, type WorkersEvents } from './shared-breakers.js'
 
@@ -23,6 +23,8 @@ export interface DelivererParts {
   isDelivering: boolean
   /** A monotonic clock, in ms. */
   now: () => number
+  /** As in {@link DispatcherParts}. */
+  maxUnderWay?: DispatcherParts['maxUnderWay']
 }
 
 /** Delivers from a store, by the settings that were passed to {@link use} last. */
@@ -36,7 +38,7 @@ export class Deliverer {
     readonly parts: DelivererParts,
     readonly sharedBreakers: SharedBreakers | undefined,
   ) {
-    const { store, events, now } = parts
+    const { store, events, now, maxUnderWay } = parts
     this.settler = new Settler(store, events, now)
     this.dispatcher = new Dispatcher({
       store,
@@ -44,6 +46,7 @@ export class Deliverer {
       events,
       now,
       random: Math.random,
+      maxUnderWay,
     })
   }
 

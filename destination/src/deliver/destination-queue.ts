@@ -91,14 +91,18 @@ export class DestinationQueue {
     return this.isDown ? 'backlog' : 'fresh'
   }
 
-  /** What to claim now. Room is reserved for it until {@link claimed}. */
-  claims(): Claim[] {
+  /**
+   * What to claim now. Room is reserved for it until {@link claimed}.
+   *
+   * @param most - The most deliveries for each lane.
+   */
+  claims(most = Infinity): Claim[] {
     if (this.isDown) return this.#probes()
     const claims: Claim[] = []
     for (const lane of this.#order()) {
       const limit = this.#isToClaim(lane) ? Math.min(this.#room(lane), MAX_CLAIM) : 0
       if (limit <= 0 || limit < Math.floor(this.#limit() * CLAIM_SHARE)) continue
-      claims.push(this.#claim({ lane }, limit))
+      claims.push(this.#claim({ lane }, Math.min(limit, most)))
       this.#endTurn(lane)
     }
     return claims
@@ -148,6 +152,13 @@ export class DestinationQueue {
   /** The attempts for a delivery from a lane have ended. */
   end(lane: Lane): void {
     this.#lanes[lane].underWay--
+  }
+
+  /** Deliveries that are under way, or are being put or claimed. */
+  get underWay(): number {
+    const { fresh, backlog, bulk } = this.#lanes
+    const coming = fresh.coming + backlog.coming + bulk.coming
+    return coming + fresh.underWay + backlog.underWay + bulk.underWay
   }
 
   /** Whether every endpoint is down or paused, so that only probes are sent. */

@@ -28,6 +28,12 @@ export interface Placement {
   queue: DestinationQueue | undefined
 }
 
+/** A claim of a queue. */
+interface QueueClaim {
+  queue: DestinationQueue
+  claim: Claim
+}
+
 type Next = ReturnType<typeof decide>['next']
 
 /** What the dispatcher needs. */
@@ -38,7 +44,18 @@ export interface DispatcherParts {
   /** A monotonic clock, in ms. */
   now: () => number
   random: () => number
+  /**
+   * The most deliveries under way at once, for all destinations together. It bounds the memory and the files that they take.
+   *
+   * @defaultValue 4,096
+   */
+  maxUnderWay?: number | undefined
 }
+
+const MAX_UNDER_WAY = 4_096
+
+/** Claims that had to wait for room begin once this share of {@link DispatcherParts.maxUnderWay} is free. */
+const FREE_SHARE = 1 / 16
 
 /**
  * Sends the deliveries that are due, as far as the endpoints have room for requests.
@@ -49,6 +66,10 @@ export interface DispatcherParts {
 export class Dispatcher {
   #queues = new Map<string, DestinationQueue>()
   #underWay = 0
+  /** The queues with deliveries under way. */
+  readonly #busy = new Set<DestinationQueue>()
+  /** Messages that are being stored as leased. */
+  #coming = 0
   #isStopped = false
   #isClaiming = false
   #claiming = Promise.resolve()
@@ -98,7 +119,10 @@ export class Dispatcher {
     const queue = this.#queues.get(destination)
     if (isBulk) return { state: 'bulk', queue }
     if (!queue || this.#isStopped || this.parts.settler.isFailing) return { state: 'fresh', queue }
-    return { state: queue.place(), queue }
+    if (!this.#hasRoom(queue)) return { state: 'fresh', queue }
+    const state = queue.place()
+    if (state === 'leased') this.#coming++
+    return { state, queue }
   }
 
   /**
@@ -106,7 +130,7 @@ export class Dispatcher {
    */
   placed({ state, queue }: Placement, delivery: Delivery): void {
     if (state === 'leased') {
-      queue?.releaseRoom()
+      this.#releaseRoom(queue)
       this.#send(delivery)
     } else {
       this.wake(delivery.destination, state)
@@ -115,7 +139,12 @@ export class Dispatcher {
 
   /** A message that was placed is not stored: the store failed, or it has the message already. */
   notPlaced({ state, queue }: Placement): void {
-    if (state === 'leased') queue?.releaseRoom()
+    if (state === 'leased') this.#releaseRoom(queue)
+  }
+
+  #releaseRoom(queue: DestinationQueue | undefined): void {
+    this.#coming--
+    queue?.releaseRoom()
   }
 
   /** Deliveries under way. */
@@ -174,13 +203,53 @@ export class Dispatcher {
     this.#isClaiming = true
     while (!this.#isStopped && !this.parts.settler.isFailing) {
       if (this.parts.now() >= this.#pollAt) await this.#poll()
-      const queues = [...this.#toClaim]
-      if (queues.length === 0) break
-      this.#toClaim.clear()
-      const claims = queues.flatMap((queue) => queue.claims().map((claim) => ({ queue, claim })))
+      const claims = this.#takeClaims()
+      if (!claims) break
       if (claims.length > 0) await this.#claimFor(claims)
     }
     this.#isClaiming = false
+  }
+
+  /** The next claims; `undefined` if there is none, or no room. Those that have waited longest come first. */
+  #takeClaims(): QueueClaim[] | undefined {
+    let left = this.#free
+    if (left < this.#max * FREE_SHARE) return undefined
+    const share = this.#share()
+    const claims: QueueClaim[] = []
+    for (const queue of this.#toClaim) {
+      if (left < 1) break
+      const most = Math.min(left, Math.max(share - queue.underWay, left - this.#max / 2))
+      if (most < 1) continue
+      this.#toClaim.delete(queue)
+      for (const claim of queue.claims(most)) {
+        claims.push({ queue, claim })
+        left -= claim.limit
+      }
+    }
+    return claims.length > 0 ? claims : undefined
+  }
+
+  /**
+   * How many deliveries of one destination may be under way while half of the room is taken: the same part for each
+   * destination that sends or waits, so that slow endpoints do not take all of it.
+   */
+  #share(): number {
+    let active = this.#busy.size
+    for (const queue of this.#toClaim) if (!this.#busy.has(queue)) active++
+    return Math.max(1, Math.floor(this.#max / Math.max(1, active)))
+  }
+
+  #hasRoom(queue: DestinationQueue): boolean {
+    return this.#free > this.#max / 2 || (this.#free > 0 && queue.underWay < this.#share())
+  }
+
+  get #max(): number {
+    return this.parts.maxUnderWay ?? MAX_UNDER_WAY
+  }
+
+  /** How many more deliveries may be under way. */
+  get #free(): number {
+    return this.#max - this.#underWay - this.#coming
   }
 
   /** Asks the store for the lanes with something due. */
@@ -212,7 +281,7 @@ export class Dispatcher {
     }
   }
 
-  async #claimFor(claims: { queue: DestinationQueue; claim: Claim }[]): Promise<void> {
+  async #claimFor(claims: QueueClaim[]): Promise<void> {
     const deliveries =
       (await this.#ask(() => this.parts.store.claim(claims.map(({ claim }) => claim)))) ?? []
     const counts = new Map<string, number>()
@@ -240,6 +309,7 @@ export class Dispatcher {
     const startedAt = now()
     this.#underWay++
     queue.start(delivery.lane)
+    this.#busy.add(queue)
     send(delivery, signing, endpoints, (outcomes) => {
       const settlement = decide(delivery, now() - startedAt, urls, outcomes, random)
       const { next } = settlement
@@ -247,13 +317,15 @@ export class Dispatcher {
       if (isAnySent(outcomes) || next.state === 'dead') events.attempted(delivery, outcomes, next)
       if ('delayMs' in next) queue.noteDue(next.state, next.delayMs)
       queue.end(delivery.lane)
+      if (queue.underWay === 0) this.#busy.delete(queue)
       this.#end(queue)
     })
   }
 
   #end(queue: DestinationQueue): void {
     this.#underWay--
-    if (queue.hasWaiting) this.#claim(queue)
+    if (queue.hasWaiting) this.#note(queue)
+    if (this.#toClaim.size > 0) this.#claim()
     if (this.#underWay > 0) return
     for (const resolve of this.#idle.splice(0)) resolve()
   }

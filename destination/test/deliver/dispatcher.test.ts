@@ -1,0 +1,114 @@
+import { describe, expect, test } from 'vitest'
+import { Breaker } from '../../src/deliver/breaker.js'
+import { DestinationQueue } from '../../src/deliver/destination-queue.js'
+import { Dispatcher } from '../../src/deliver/dispatcher.js'
+import { EndpointQueue } from '../../src/deliver/endpoint-queue.js'
+import { Pace } from '../../src/deliver/pace.js'
+import { Settler } from '../../src/deliver/settler.js'
+import type { Claim, Delivery, Settlement } from '../../src/model/delivery.js'
+import type { Outcome } from '../../src/model/outcome.js'
+import { tellAll } from '../../src/observe/events.js'
+import { destination } from '../run.js'
+
+const DELIVERED: Outcome = {
+  code: 'delivered',
+  verdict: 'delivered',
+  status: 204,
+  ms: 1,
+  retryAfterMs: undefined,
+  response: '',
+  error: undefined,
+}
+
+const now = () => performance.now()
+
+/** A dispatcher with several destinations, of each of which `waiting` messages wait. Endpoints answer when told to. */
+function setUp(names: string[], waiting: number, maxUnderWay: number) {
+  const left = new Map(names.map((name) => [name, waiting]))
+  const done: Settlement[] = []
+  const held: { name: string; end: () => void }[] = []
+  let id = 0
+  const claimOne = ({ destination: name, lane, limit }: Claim): Delivery[] => {
+    const count = lane === 'backlog' ? Math.min(limit, left.get(name) ?? 0) : 0
+    left.set(name, (left.get(name) ?? 0) - count)
+    return Array.from({ length: count }, () => ({
+      id: ++id,
+      attempt: 1,
+      attemptsBefore: 0,
+      messageId: String(id),
+      source: 'web',
+      destination: name,
+      type: 'track',
+      body: '{}',
+      sinceFirstMs: 0,
+      lane,
+      refusedBy: [],
+    }))
+  }
+  const store = {
+    claim: (claims: Claim[]) => Promise.resolve(claims.flatMap(claimOne)),
+    due: () =>
+      Promise.resolve(
+        names
+          .filter((name) => (left.get(name) ?? 0) > 0)
+          .map((name) => ({ destination: name, lane: 'backlog' as const })),
+      ),
+    settle: (settlements: Settlement[]) => {
+      done.push(...settlements)
+      return Promise.resolve(0)
+    },
+  }
+  const events = tellAll([])
+  const settler = new Settler(store, events, now)
+  const dispatcher = new Dispatcher({ store, settler, events, now, random: () => 0, maxUnderWay })
+  const queues = names.map((name) => {
+    const endpoint = { url: `http://${name}.example.com/`, headers: {}, concurrency: 128 }
+    const poster = {
+      post: (_body: string, _headers: unknown, end: (outcome: Outcome) => void) => {
+        held.push({
+          name,
+          end: () => {
+            end(DELIVERED)
+          },
+        })
+      },
+      close: () => Promise.resolve(),
+    }
+    const queue = new EndpointQueue(endpoint, new Breaker(128), new Pace(), poster, now)
+    return new DestinationQueue(destination([endpoint], { name }), [queue], now)
+  })
+  dispatcher.use(queues)
+  return { dispatcher, held, done }
+}
+
+const countOf = (held: readonly { name: string }[], name: string) =>
+  held.filter((one) => one.name === name).length
+
+describe('deliveries of all destinations together', () => {
+  const names = ['a', 'b', 'c', 'd']
+
+  test('are no more than the process has room for, and no destination takes more than half of it', async () => {
+    const { dispatcher, held } = setUp(names, 100, 8)
+    await expect.poll(() => held.length).toBe(8)
+    expect(names.map((name) => countOf(held, name))).toEqual([4, 2, 2, 0])
+    expect(dispatcher.underWay).toBe(8)
+    expect(dispatcher.place('a').state).toBe('fresh')
+    dispatcher.stop()
+  })
+
+  test('all go on while one destination never answers', async () => {
+    const { dispatcher, held, done } = setUp(names, 100, 8)
+    let most = 0
+    let mostOfA = 0
+    while (done.length < 300) {
+      most = Math.max(most, dispatcher.underWay)
+      // Near the end, nobody else wants the room.
+      if (done.length < 200) mostOfA = Math.max(mostOfA, countOf(held, 'a'))
+      const next = held.findIndex(({ name }) => name !== 'a')
+      if (next < 0) await new Promise((resolve) => setImmediate(resolve))
+      else held.splice(next, 1)[0]?.end()
+    }
+    expect({ most, mostOfA }).toEqual({ most: 8, mostOfA: 4 })
+    dispatcher.stop()
+  }, 20_000)
+})
