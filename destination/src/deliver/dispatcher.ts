@@ -68,6 +68,8 @@ export class Dispatcher {
   #underWay = 0
   /** The queues with deliveries under way. */
   readonly #busy = new Set<DestinationQueue>()
+  /** As {@link #findShare} found it last. */
+  #share = Infinity
   /** Messages that are being stored as leased. */
   #coming = 0
   #isStopped = false
@@ -205,7 +207,7 @@ export class Dispatcher {
       if (this.parts.now() >= this.#pollAt) await this.#poll()
       const claims = this.#takeClaims()
       if (!claims) break
-      if (claims.length > 0) await this.#claimFor(claims)
+      await this.#claimFor(claims)
     }
     this.#isClaiming = false
   }
@@ -214,7 +216,7 @@ export class Dispatcher {
   #takeClaims(): QueueClaim[] | undefined {
     let left = this.#free
     if (left < this.#max * FREE_SHARE) return undefined
-    const share = this.#share()
+    const share = this.#findShare()
     const claims: QueueClaim[] = []
     for (const queue of this.#toClaim) {
       if (left < 1) break
@@ -233,14 +235,15 @@ export class Dispatcher {
    * How many deliveries of one destination may be under way while half of the room is taken: the same part for each
    * destination that sends or waits, so that slow endpoints do not take all of it.
    */
-  #share(): number {
+  #findShare(): number {
     let active = this.#busy.size
     for (const queue of this.#toClaim) if (!this.#busy.has(queue)) active++
-    return Math.max(1, Math.floor(this.#max / Math.max(1, active)))
+    this.#share = Math.max(1, Math.floor(this.#max / Math.max(1, active)))
+    return this.#share
   }
 
   #hasRoom(queue: DestinationQueue): boolean {
-    return this.#free > this.#max / 2 || (this.#free > 0 && queue.underWay < this.#share())
+    return this.#free > this.#max / 2 || (this.#free > 0 && queue.underWay < this.#share)
   }
 
   get #max(): number {
