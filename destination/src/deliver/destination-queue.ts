@@ -9,10 +9,10 @@ const LANES: readonly Lane[] = ['fresh', 'backlog', 'bulk']
 /** The share of the room that the other lanes leave to each lane, so that no lane starves. */
 const KEPT_SHARES: Readonly<Record<Lane, number>> = { fresh: 1 / 4, backlog: 1 / 4, bulk: 1 / 8 }
 
-/** With room for fewer requests than this, no lane has a share. Then the lanes take {@link TURNS}. */
+/** With room for fewer requests at once than this, no lane has a share. Then the lanes take {@link TURNS}. */
 const MIN_SHARED = 4
 
-/** Which lane is claimed from first, in turn, while there is room for a few requests only. */
+/** Which lane gets the next request, in turn, where the lanes keep no shares. */
 const TURNS: readonly Lane[] = ['fresh', 'backlog', 'fresh', 'backlog', 'bulk']
 
 /** A claim waits until this share of the room is free, because many small claims cost more than one large claim. */
@@ -81,10 +81,12 @@ export class DestinationQueue {
    * Where a new message starts. If the answer is `leased`, room is reserved for it until {@link releaseRoom}.
    *
    * While all endpoints are down, new messages go to the backlog, so that the messages that arrive after the recovery
-   * are sent first. While messages wait in the fresh lane, a new one waits behind them.
+   * are sent first. While messages wait in the fresh lane, a new one waits behind them. Where the lanes take turns, it also
+   * waits while another lane does.
    */
   place(): Lane | 'leased' {
-    if (!this.#lanes.fresh.hasWaiting && this.#room('fresh') > 0) {
+    const mustWait = this.#takesTurns ? this.hasWaiting : this.#lanes.fresh.hasWaiting
+    if (!mustWait && this.#room('fresh') > 0) {
       this.#lanes.fresh.coming++
       return 'leased'
     }
@@ -98,12 +100,12 @@ export class DestinationQueue {
    */
   claims(most = Infinity): Claim[] {
     if (this.isDown) return this.#probes()
+    if (this.#takesTurns) return this.#turns(most)
     const claims: Claim[] = []
-    for (const lane of this.#order()) {
+    for (const lane of LANES) {
       const limit = this.#isToClaim(lane) ? Math.min(this.#room(lane), MAX_CLAIM) : 0
-      if (limit <= 0 || limit < Math.floor(this.#limit() * CLAIM_SHARE)) continue
+      if (limit <= 0 || limit < this.#leastClaim()) continue
       claims.push(this.#claim({ lane }, Math.min(limit, most)))
-      this.#endTurn(lane)
     }
     return claims
   }
@@ -190,16 +192,37 @@ export class DestinationQueue {
     return []
   }
 
-  /** The lanes in the order in which they are claimed from. */
-  #order(): Iterable<Lane> {
-    if (this.#limit() >= MIN_SHARED) return LANES
-    return new Set([...TURNS.slice(this.#nextTurn), ...TURNS])
+  /**
+   * Whether the lanes take turns instead of keeping shares. With room for a few requests, no share of it can be kept. Where
+   * a rate decides, requests hardly overlap, so there is nothing that a share could be kept of.
+   */
+  get #takesTurns(): boolean {
+    return (
+      this.#limit() < MIN_SHARED ||
+      this.endpoints.every(({ isAvailable, isPaced }) => isPaced || !isAvailable)
+    )
   }
 
-  /** A lane has used its turn. A lane that had nothing to claim loses none, because the search goes on from there. */
-  #endTurn(lane: Lane): void {
-    const turn = TURNS.indexOf(lane, this.#nextTurn)
-    this.#nextTurn = ((turn < 0 ? TURNS.indexOf(lane) : turn) + 1) % TURNS.length
+  /** Claims for the lanes that have something, each request in turn. */
+  #turns(most: number): Claim[] {
+    const room = Math.min(this.#freeRoom(), MAX_CLAIM, most)
+    const waiting = LANES.filter((lane) => this.#isToClaim(lane))
+    if (waiting.length === 0 || room < Math.max(1, this.#leastClaim())) return []
+    const limits: Record<Lane, number> = { fresh: 0, backlog: 0, bulk: 0 }
+    for (let taken = 0; taken < Math.floor(room); this.#nextTurn++) {
+      const lane = TURNS[this.#nextTurn % TURNS.length] ?? 'fresh'
+      if (!waiting.includes(lane)) continue
+      limits[lane]++
+      taken++
+    }
+    return waiting
+      .filter((lane) => limits[lane] > 0)
+      .map((lane) => this.#claim({ lane }, limits[lane]))
+  }
+
+  /** The fewest deliveries that are worth a claim. */
+  #leastClaim(): number {
+    return Math.floor(this.#limit() * CLAIM_SHARE)
   }
 
   #isToClaim(lane: Lane): boolean {
@@ -212,18 +235,24 @@ export class DestinationQueue {
    * busy or recovering does not delay the others.
    */
   #room(lane: Lane): number {
-    const { isDown } = this
-    let room = -Infinity
-    for (const endpoint of this.endpoints) {
-      if (endpoint.isAvailable || isDown) room = Math.max(room, endpoint.room())
-    }
-    for (const other of LANES) room -= this.#lanes[other].coming
+    const room = this.#freeRoom()
     if (room <= 0) return room
 
     let left = room
     for (const other of LANES) if (this.#isKept(lane, other)) left -= this.#unused(other)
     // The others left this lane its own share, so it keeps nothing of that for them.
     return left === room ? room : Math.min(room, Math.max(left, this.#unused(lane)))
+  }
+
+  /** How many deliveries may start now, of whatever lane. */
+  #freeRoom(): number {
+    const { isDown } = this
+    let room = -Infinity
+    for (const endpoint of this.endpoints) {
+      if (endpoint.isAvailable || isDown) room = Math.max(room, endpoint.room())
+    }
+    for (const lane of LANES) room -= this.#lanes[lane].coming
+    return room
   }
 
   /**

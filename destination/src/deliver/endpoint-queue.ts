@@ -52,6 +52,11 @@ export class EndpointQueue {
     return !this.breaker.isOpen && this.pace.pauseMs(this.now()) === 0
   }
 
+  /** Whether a rate limits its requests, by the settings or since it answered 429. */
+  get isPaced(): boolean {
+    return this.pace.rate < Infinity
+  }
+
   /** How many requests can start now. It is negative if more requests wait than can start. */
   room(): number {
     return this.#open() - this.#waiting.length

@@ -250,7 +250,7 @@ describe('claims', () => {
   })
 
   test('take turns between the lanes while there is room for a few only', () => {
-    const { queue, lookOnce } = setUp(2)
+    const { queue, lookOnce } = setUp(1)
     lookOnce()
     const lanes: unknown[] = []
     for (let i = 0; i < 6; i++) {

@@ -335,4 +335,41 @@ describe('bulk work', () => {
       ROUNDS,
     )
   })
+
+  test('and retries get their turns where a rate limits what more messages want', async () => {
+    await fc.assert(
+      fc.asyncProperty(
+        fc.record({
+          rate: fc.constantFrom(4, 14, 20, 50, 100),
+          load: fc.constantFrom(1.1, 1.5, 5),
+          concurrency: fc.constantFrom(4, 16, 128),
+          latencyMs: fc.constantFrom(1, 5, 50),
+          seed: fc.integer({ min: 0 }),
+        }),
+        async ({ rate, load, concurrency, latencyMs, seed }) => {
+          const isLate = (message: string) => message.startsWith('late')
+          const settings = { ...endpointOf(concurrency), rateLimit: rate }
+          const behave = failingOnce(latencyMs, isLate)
+          const world = createWorld([{ settings, behave }], randomFrom(seed))
+          await world.pass(250)
+          for (let i = 0; i < 1_000; i++) world.arrive(`bulk ${i}`, true)
+          for (let i = 0; i < 3; i++) world.arrive(`late ${i}`)
+          const everyMs = 1_000 / rate / load
+          for (let at = 0, n = 0; at < 30_000; at += 10) {
+            for (; n * everyMs < at; n++) world.arrive(`message ${n}`)
+            await world.pass(10)
+          }
+          await world.close()
+          const sent = world.requests.filter(({ message }) => isBulk(message)).length
+          expect(sent).toBeGreaterThanOrEqual(Math.min(1_000, Math.floor((30 * rate) / 8)))
+          for (const late of world.rows.filter(({ message }) => isLate(message))) {
+            const [first = 0, second = Infinity] = requestsFor(world.requests, late.message)
+            // Three retries share two of five turns.
+            expect(second - first).toBeLessThan(2_400 + latencyMs + LATE_BY_MS + 10_000 / rate)
+          }
+        },
+      ),
+      ROUNDS,
+    )
+  })
 })
