@@ -93,7 +93,7 @@ async function replay(ids: number[], options: ReplayOptions): Promise<void> {
     print(await run(true), options)
     return
   }
-  let count: number | undefined
+  let count = options.confirm
   if (isBulk) {
     const counted = await run(true)
     if (counted.matched === 0) {

@@ -46,7 +46,10 @@ const SLICE = 1_000
 export function createSyncAudience(parts: AudienceParts): SyncAudience {
   const { store, dispatcher, now } = parts
   return async (trait, members) => {
-    const all = parts.destinations().map(({ name, enabled }) => ({ name, enabled }))
+    // A destination without sources only gets what waits for it already.
+    const all = parts
+      .destinations()
+      .map(({ name, enabled, sources }) => ({ name, enabled: enabled && sources.length > 0 }))
     const destinations = all.filter(({ enabled }) => enabled)
     const timestamp = new Date(now()).toISOString()
     const messagesOf = (isMember: boolean) =>

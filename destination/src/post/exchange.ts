@@ -73,7 +73,7 @@ export class Exchange implements Dispatcher.DispatchHandler, Timed {
     if (status < 200) return
     const judgement = judgeStatus(status, firstOf(headers.location))
     const retryAfter = judgement.verdict === 'retry' ? firstOf(headers['retry-after']) : undefined
-    const delayMs = retryAfterMs(retryAfter, this.owner.network.now())
+    const delayMs = retryAfterMs(retryAfter, this.owner.network.now(), firstOf(headers.date))
     this.#answer = this.#outcome(judgement, status, delayMs)
   }
 

@@ -5,14 +5,19 @@ const MAX_RETRY_AFTER_MS = 4 * 60 * 60 * 1_000
  * Reads a `Retry-After` header: a number of seconds, or a date in one of HTTP's three formats.
  * Source: RFC 9110 section 10.2.3, and section 5.6.7 for dates.
  *
- * @param nowMs - The time of day in ms since the epoch.
+ * @param nowMs - The time of day in ms since the epoch, by the system's clock.
+ * @param sentAt - The answer's `Date` header. A date in `Retry-After` is compared with it, because both are of one clock.
  * @returns The wait in ms, at most 4 hours; `undefined` if the header is missing, invalid or asks for no wait.
  */
-export function retryAfterMs(header: string | undefined, nowMs: number): number | undefined {
+export function retryAfterMs(
+  header: string | undefined,
+  nowMs: number,
+  sentAt?: string,
+): number | undefined {
   if (header === undefined) return undefined
   const delayMs = /^\d+(\.\d+)?$/.test(header)
     ? Number(header) * 1_000
-    : parseHttpDate(header) - nowMs
+    : parseHttpDate(header) - (parseHttpDate(sentAt ?? '') || nowMs)
   return delayMs > 0 ? Math.min(delayMs, MAX_RETRY_AFTER_MS) : undefined
 }
 

@@ -171,6 +171,10 @@ describe('replay', () => {
 
   test('of a filter, a message or an id sends no others', async () => {
     const { crm, cli, has } = await withDead('a', 'b', 'c')
+    expect(await cli('replay', '--message', 'a', '--confirm', '2')).toMatchObject({
+      code: 1,
+      stderr: expect.stringContaining('The count is 1, not 2. Nothing was sent.') as string,
+    })
     const times = async (count: number) => {
       await crm.has(count)
       await has(3)

@@ -54,6 +54,16 @@ const told = ({ received }: TestEndpoint) =>
   received.map(({ event }) => [event['userId'], event['traits']])
 
 describe('an audience', () => {
+  test('is not told of to a destination without sources, which only gets what waits for it', async () => {
+    const [crm, old] = [await endpoint(), await endpoint()]
+    const former = destination([old], { name: 'old', sources: [] })
+    const running = await start(settingsFor([destination([crm]), former]))
+    await put(running, 'vip', list('u1'))
+    await crm.has(1)
+    await running.close()
+    expect(told(old)).toEqual([])
+  })
+
   test('is told of as identifies: at first of everyone, then of who joined or left', async () => {
     const crm = await endpoint()
     const running = await start(settingsFor([destination([crm])]))

@@ -34,3 +34,13 @@ test.each([
 ])('%j asks for none', (header) => {
   expect(retryAfterMs(header, NOW)).toBeUndefined()
 })
+
+test('a date is compared with the date of the answer, so that the clock of this machine does not matter', () => {
+  const inHalfAMinute = 'Sat, 21 Nov 2026 12:00:30 GMT'
+  const answeredAt = 'Sat, 21 Nov 2026 12:00:00 GMT'
+  for (const offMs of [-3_600_000, 3_600_000]) {
+    expect(retryAfterMs(inHalfAMinute, NOW + offMs, answeredAt)).toBe(30_000)
+  }
+  expect(retryAfterMs(inHalfAMinute, NOW, 'yesterday')).toBe(30_000)
+  expect(retryAfterMs('120', NOW + 3_600_000, answeredAt)).toBe(120_000)
+})

@@ -488,6 +488,29 @@ export function storeContract(name: string, make: () => Promise<Subject>): void 
         expect((await store.get(lost))?.attempts.map(({ attempt }) => attempt)).toEqual([4, 5, 6])
       })
 
+      test.each(['leased', 'fresh'] as const)(
+        'a claim that sent nothing does not begin the window: %s',
+        async (state) => {
+          const id = await put({ state })
+          const unsent = { isUnsent: true }
+          const again = { state: 'backlog', delayMs: 0 } as const
+          if (state === 'fresh') await claimOne()
+          await store.settle([settlement({ id, attempt: 1 }, again, unsent)])
+          expect((await store.get(id))?.firstAttemptAt).toBeNull()
+          subject.advance(5 * 3_600_000)
+          await store.settle([settlement(await claimOne('backlog'), again, unsent)])
+          subject.advance(3_600_000)
+          const third = await claimOne('backlog')
+          expect(third).toMatchObject({ attempt: 3, attemptsBefore: 2, sinceFirstMs: 0 })
+          await store.settle([settlement(third, again)])
+          subject.advance(1_000)
+          const fourth = await claimOne('backlog')
+          expect(fourth).toMatchObject({ attempt: 4, attemptsBefore: 2, sinceFirstMs: 1_000 })
+          await store.settle([settlement(fourth, again, unsent)])
+          expect(await claimOne('backlog')).toMatchObject({ sinceFirstMs: 1_000 })
+        },
+      )
+
       test('leases that ran out take their place among the backlog by the time they were due', async () => {
         const lapsed = await put({ state: 'leased' })
         subject.advance(LEASE_MS - 1)

@@ -21,6 +21,8 @@ const CHUNK = 2_000
  * row of a join with every other. So there is no join: the `LIMIT 1` makes it look up each row by its key, the array does
  * the same for the deletion, and `ON CONFLICT` finds the row to update in the unique index.
  *
+ * If the first claim sent nothing, the window has not begun, and `first_attempt_at` is emptied again.
+ *
  * @public - The benchmark runs it alone.
  */
 export function settleStatement(schema: string): string {
@@ -37,14 +39,15 @@ export function settleStatement(schema: string): string {
     ), ended AS (
       DELETE FROM ${schema}.waiting WHERE id = ANY (ARRAY (SELECT id FROM settled WHERE state = ${DONE}))
     ), moved AS (
-      INSERT INTO ${schema}.waiting AS q (id, due_at, destination, attempt, attempts_before, state, leased, replayed_at,
-        refused_by, reason)
+      INSERT INTO ${schema}.waiting AS q (id, due_at, destination, attempt, attempts_before, first_attempt_at, state,
+        leased, replayed_at, refused_by, reason)
       SELECT id, ${NOW} + delay, destination, attempt,
-        CASE WHEN unsent THEN coalesce(attempts_before, 0) + 1 ELSE attempts_before END, state, false,
+        CASE WHEN unsent THEN coalesce(attempts_before, 0) + 1 ELSE attempts_before END,
+        CASE WHEN unsent THEN nullif(first_attempt_at, attempt_at) ELSE first_attempt_at END, state, false,
         CASE WHEN state <> ${DEAD} THEN replayed_at END, refused_by, reason
       FROM settled WHERE state <> ${DONE}
       ON CONFLICT (id) DO UPDATE SET state = excluded.state, leased = false, due_at = excluded.due_at,
-        attempts_before = excluded.attempts_before, refused_by = excluded.refused_by, reason = excluded.reason,
+        attempts_before = excluded.attempts_before, first_attempt_at = excluded.first_attempt_at, refused_by = excluded.refused_by, reason = excluded.reason,
         replayed_at = excluded.replayed_at
     ), done AS (
       INSERT INTO ${schema}.done (id, first_attempt_at, attempt, attempts_before, state)

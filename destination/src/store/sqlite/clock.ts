@@ -11,6 +11,9 @@ export interface Reading {
 /** In ms: how often the time is saved while the store is written to. */
 const SAVE_EVERY_MS = 5_000
 
+/** In ms: how often it is saved while nothing is written. */
+const SAVE_IDLE_EVERY_MS = 60_000
+
 /** Reads and writes the time that the file remembers. */
 export function prepareClock(database: Database) {
   const read = database.prepare('SELECT store_at AS storeAt, wall_at AS wallAt FROM clock')
@@ -46,6 +49,7 @@ export function prepareClock(database: Database) {
 export class StoreClock {
   #ahead = 0
   #savedAt = -Infinity
+  #savedAhead = 0
 
   /** Continues from the time that the file remembers. */
   resume(file: ReturnType<typeof prepareClock>, { now, wall }: Reading): void {
@@ -57,12 +61,21 @@ export class StoreClock {
     return Math.round(now) + this.#ahead
   }
 
-  /** Saves the time in the file if it was not saved lately, or at once if the store closes. */
-  save(file: ReturnType<typeof prepareClock>, reading: Reading, isLast = false): void {
+  /** Saves the time in the file if it was not saved lately, or in any case. */
+  save(file: ReturnType<typeof prepareClock>, reading: Reading, isForced = false): void {
     const time = this.at(reading)
-    if (!isLast && time - this.#savedAt < SAVE_EVERY_MS) return
+    if (!isForced && time - this.#savedAt < SAVE_EVERY_MS) return
     file.save(time, Math.round(reading.wall))
     this.#savedAt = time
+    this.#savedAhead = this.ahead(reading)
+  }
+
+  /** Whether the time has to be saved although nothing is written, because it is old or the system's clock was set. */
+  isOverdue(reading: Reading): boolean {
+    return (
+      this.at(reading) - this.#savedAt >= SAVE_IDLE_EVERY_MS ||
+      this.ahead(reading) !== this.#savedAhead
+    )
   }
 
   /** How far the store's time is ahead of what people should see, in ms. */

@@ -56,6 +56,7 @@ export class Engine {
   /** Runs a round. It never throws: errors are in the result. */
   run(round: Round): RoundResult {
     const { settlements, deliveries, claims } = round
+    if (this.#clock.isOverdue(round.at)) this.#saveTime(round.at)
     const outcome = this.#attempt(deliveries.length > 0, round)
     if ('value' in outcome) return { ...outcome.value, answers: this.#answers(round) }
     const { failure } = outcome
@@ -73,15 +74,19 @@ export class Engine {
   }
 
   close(at: Reading): void {
+    this.#saveTime(at)
+    this.#disconnect()
+    this.#lock.close()
+  }
+
+  #saveTime(at: Reading): void {
     try {
       this.#transact(false, ({ clock }) => {
         this.#clock.save(clock, at, true)
       })
     } catch {
-      // The time was also saved a few seconds ago.
+      // The next round tries again, and reports the error to its callers.
     }
-    this.#disconnect()
-    this.#lock.close()
   }
 
   #attempt(isDurable: boolean, { at, settlements, deliveries, claims }: Round) {

@@ -14,8 +14,10 @@ export function prepareSettle({ database, names, counts }: Shared) {
     'UPDATE deliveries SET state = ?, due_at = ?, refused_by = ?, reason = ? WHERE id = ?',
   )
   const forget = database.prepare('UPDATE deliveries SET replayed_at = NULL WHERE id = ?')
+  // If this would have been the first attempt, the window has not begun.
   const discount = database.prepare(
-    'UPDATE deliveries SET attempts_before = attempts_before + 1 WHERE id = ?',
+    `UPDATE deliveries SET attempts_before = attempts_before + 1, first_attempt_at = nullif(first_attempt_at, ?)
+     WHERE id = ?`,
   )
   const insertLog = database.prepare(
     `INSERT INTO attempts (delivery, attempt, post, at, url, code, status, ms, error, response)
@@ -29,7 +31,8 @@ export function prepareSettle({ database, names, counts }: Shared) {
     const dueAt = 'delayMs' in next ? now + Math.round(next.delayMs) : now
     const reason = next.state === 'dead' ? toStored(next.reason) : null
     update.run(state, dueAt, toRefusedBy(refusedBy), reason, id)
-    if (isUnsent) discount.run(id)
+    const claimedAt = row.dueAt - LEASE_MS
+    if (isUnsent) discount.run(claimedAt, id)
     // The retention of a dead letter counts from its death, not from a replay.
     if (state === DEAD) forget.run(id)
     for (const [post, { url, code, status, ms, error, response }] of log.entries()) {
@@ -37,7 +40,7 @@ export function prepareSettle({ database, names, counts }: Shared) {
         id,
         attempt,
         post,
-        row.dueAt - LEASE_MS,
+        claimedAt,
         names.number(url),
         names.number(code),
         status,

@@ -107,6 +107,35 @@ test('nor over a crash', async () => {
   await after.store.close()
 })
 
+test.each([
+  ['was set', -20 * 365 * 24 * HOUR, 0],
+  ['stood in the future', 8 * 24 * HOUR, 0],
+  ['was right, and hours passed', 0, 3 * HOUR],
+])(
+  'a crash of a process that wrote nothing since its clock %s ends no window',
+  async (_, offMs, idleMs) => {
+    await using place = await folder()
+    await using copy = await folder()
+    const it = new Machine(place.path)
+    it.wall += offMs
+    await it.start()
+    await it.fail('m', 10 * HOUR)
+    it.setBack(offMs)
+    it.wait(idleMs)
+    await it.store.due()
+    cpSync(it.path, copy.path, { recursive: true })
+    await it.store.close()
+    const after = new Machine(copy.path)
+    after.wall = it.wall
+    await after.start()
+    after.wait(10 * HOUR - idleMs - 1)
+    expect(await after.claim()).toEqual([])
+    after.wait(1)
+    expect(await after.claim()).toMatchObject([{ messageId: 'm', sinceFirstMs: 10 * HOUR }])
+    await after.store.close()
+  },
+)
+
 test('a clock that was in 1970 at the start ends no window when it learns the time', async () => {
   await using place = await folder()
   const it = new Machine(place.path)
