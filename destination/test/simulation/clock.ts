@@ -55,17 +55,6 @@ export class VirtualClock {
     return new Promise((resolve) => this.#add(ms, undefined, owner, resolve))
   }
 
-  /** Does something on behalf of an owner now. */
-  as<T>(owner: Owner, work: () => T): T {
-    const before = this.owner
-    this.owner = owner
-    try {
-      return work()
-    } finally {
-      this.owner = before
-    }
-  }
-
   /**
    * Takes over the timers of the process, and its chance.
    *
