@@ -26,8 +26,10 @@ export interface Backend {
   count(): number
   /** What several workers share; `undefined` if only one process can use the store. */
   workers: MemoryWorkers | undefined
-  /** The process that had it open has died, and another one opens it. `jumpMs`: the system's clock was set meanwhile. */
-  reopen(jumpMs: number): void
+  /** The process that had it open has ended, and another one opens it. */
+  reopen(): void
+  /** Somebody sets the system's clock. */
+  jump(byMs: number): void
   close(): void
 }
 
@@ -43,6 +45,7 @@ export function memoryBackend(now: () => number): Backend {
     count: () => tables.count(),
     workers: new MemoryWorkers(now),
     reopen: () => undefined,
+    jump: () => undefined,
     close: () => undefined,
   }
 }
@@ -75,9 +78,11 @@ export function sqliteBackend(
     stateOf: (id) => (ask({ ask: 'get', id }) as { state: State } | undefined)?.state,
     count: () => ask({ ask: 'count' }) as number,
     workers: undefined,
-    reopen: (jumpMs) => {
+    jump: (byMs) => {
+      wallMs += byMs
+    },
+    reopen: () => {
       engine.close(at())
-      wallMs += jumpMs
       startMs = wallMs
       engine = new stage.Engine(open, { path, at: at(), isRestart: false })
     },

@@ -30,6 +30,9 @@ export interface Post {
   retryAfterMs: number
 }
 
+/** What happened at a time: a sentence, in which each % stands for one of the values. It is written only if somebody asks. */
+type Told = readonly [at: number, what: string, ...values: (string | number)[]]
+
 /** One message for one destination. */
 export interface Tracked {
   id: number
@@ -53,7 +56,7 @@ export interface Tracked {
   posts: Post[]
   /** When claims that sent nothing were settled, in the last minute. */
   unsentAt: number[]
-  story: string[]
+  story: Told[]
 }
 
 /** A promise that was broken. */
@@ -72,6 +75,9 @@ interface Line {
   recent: Post[]
   /** When its limits were changed last. */
   changedAt: number
+  /** Since when it is down and nothing else happened, and what was sent since. */
+  downSince: number
+  downPosts: number
   /** Since when something is due that it could take, by bound; `undefined` if nothing is. */
   idleSince: number | undefined
   /** Since when bulk work goes before others. */
@@ -108,13 +114,14 @@ const OVERTAKEN_MS = 20_000
 export const CLOSE_MS = 9_500
 /** Claims of one message that send nothing, in a minute. */
 const MOST_UNSENT = 65
-/** Probes of an endpoint that has been down for {@link STEADY_MS}, in a minute. */
-const MOST_PROBES = 8
+/** An endpoint that is down gets its limit twice, so many requests until its breaker opens, and a probe in this time. */
+const MOST_BEFORE = 260
+const PROBE_EVERY_MS = 15_000
 
 export class Judge {
   readonly breaches: Breach[] = []
   /** What happened to everybody. */
-  readonly events: string[] = []
+  readonly events: Told[] = []
   readonly messages: Tracked[] = []
   readonly #byId = new Map<number, Tracked>()
   readonly #byName = new Map<string, Tracked>()
@@ -152,14 +159,14 @@ export class Judge {
 
   /** Something happened that may delay everything. */
   disturbed(what: string, isMembers = false): void {
-    this.events.push(`${this.#time()} ${what}`)
+    this.events.push([this.now, what])
     this.#calmSince = this.now
     if (isMembers) this.#membersAt = this.now
   }
 
   /** Something happened that delays nothing. */
   note(what: string): void {
-    this.events.push(`${this.#time()} ${what}`)
+    this.events.push([this.now, what])
   }
 
   storeFailed(): void {
@@ -213,7 +220,7 @@ export class Judge {
     this.#byId.set(id, message)
     this.#byName.set(`${destination} ${body}`, message)
     if (state !== 'skipped') this.#waitingOf(destination).add(message)
-    this.#tell(message, `put ${state} by ${worker.name}`)
+    this.#tell(message, 'put % by %', state, worker.name)
   }
 
   claimed(deliveries: readonly Delivery[], worker: WorkerView, isAnswered: boolean): void {
@@ -227,10 +234,8 @@ export class Judge {
       return
     }
     const { attempt, lane, sinceFirstMs, attemptsBefore } = delivery
-    this.#tell(
-      message,
-      `claimed by ${worker.name} from ${lane}, attempt ${attempt}${isAnswered ? '' : ', but the answer is lost'}`,
-    )
+    const answer = isAnswered ? '' : ', but the answer is lost'
+    this.#tell(message, 'claimed by % from %, attempt %%', worker.name, lane, attempt, answer)
     if (message.state === 'leased') this.#lapsed(message)
     else if (!['fresh', 'backlog', 'bulk'].includes(message.state)) {
       this.breach('fencing', `it was claimed, although it is ${message.state}`, message)
@@ -276,8 +281,9 @@ export class Judge {
         continue
       }
       const { next, attempt } = settlement
-      const what = 'delayMs' in next ? `${next.state} in ${Math.round(next.delayMs)} ms` : next.state
-      this.#tell(message, `attempt ${attempt} settled by ${worker.name}: ${what}${accepted[i] ? '' : ', refused'}`)
+      const inMs = 'delayMs' in next ? Math.round(next.delayMs) : 0
+      const answer = accepted[i] ? 'accepted' : 'refused'
+      this.#tell(message, 'attempt % settled by %: % in % ms, %', attempt, worker.name, next.state, inMs, answer)
       if (accepted[i]) this.#settled(message, settlement, worker)
     }
   }
@@ -357,7 +363,7 @@ export class Judge {
     for (const id of ids) {
       const message = this.#byId.get(id)
       if (!message) continue
-      this.#tell(message, `replayed to ${lane}`)
+      this.#tell(message, 'replayed to %', lane)
       if (message.state !== 'dead') this.breach('replay', `it was replayed, although it is ${message.state}`, message)
       Object.assign(message, {
         ...{ state: lane, dueAt: this.now, firstAt: undefined, counted: 0, refusedBy: [] },
@@ -415,7 +421,7 @@ export class Judge {
       hasKnownSecret: !server.secrets || server.secrets.some((secret) => secrets.includes(secret)),
       ...{ status: undefined, retryAfterMs: 0 },
     }
-    this.#tell(message, `attempt ${attempt} sent by ${worker.name} to ${url}`)
+    this.#tell(message, 'attempt % sent by % to %', attempt, worker.name, url)
     const endpoint = settings?.webhooks.find((one) => one.url === url)
     if (!endpoint) this.breach('settings', `it was sent to ${url}, which ${worker.name} does not deliver to any more`, message)
     this.#checkRepeat(post, settings?.otherSecret !== undefined)
@@ -453,7 +459,7 @@ export class Judge {
   }
 
   #checkLimits(line: Line, post: Post, endpoint: Endpoint): void {
-    const { inFlight, recent, changedAt, server } = line
+    const { inFlight, recent, changedAt } = line
     const { concurrency, rateLimit } = endpoint
     while ((recent[0]?.at ?? Infinity) < this.now - 60_000) recent.shift()
     const workers = this.parts.workers().filter(({ isDead }) => !isDead).length
@@ -475,9 +481,18 @@ export class Judge {
         this.breach('rate', `${since} requests went to ${post.url} in a second, ${most} may`, post.message)
       }
     }
-    const downMs = this.now - Math.max(server.downSince ?? Infinity, this.#calmSince, changedAt)
-    if (downMs > STEADY_MS && recent.length > MOST_PROBES) {
-      this.breach('probes', `${recent.length} requests went to ${post.url} in a minute, which has been down for ${Math.round(downMs / 1_000)} s`, post.message)
+    this.#checkDown(line, post, endpoint)
+  }
+
+  #checkDown(line: Line, post: Post, { concurrency }: Endpoint): void {
+    const since = Math.max(line.server.downSince ?? Infinity, this.#calmSince, line.changedAt)
+    if (since === Infinity) return
+    if (since !== line.downSince) Object.assign(line, { downSince: since, downPosts: 0 })
+    line.downPosts++
+    const downMs = this.now - since
+    const most = 2 * concurrency + MOST_BEFORE + downMs / PROBE_EVERY_MS
+    if (line.downPosts > most) {
+      this.breach('probes', `${line.downPosts} requests went to ${post.url}, which has been down for ${Math.round(downMs / 1_000)} s`, post.message)
     }
   }
 
@@ -486,7 +501,7 @@ export class Judge {
     this.#line(post.destination, post.url).inFlight.delete(post)
     post.status = status ?? 'none'
     post.retryAfterMs = retryAfterMs ?? 0
-    this.#tell(post.message, `${post.url} answered ${status ?? code} to attempt ${post.attempt}`)
+    this.#tell(post.message, '% answered % to attempt %', post.url, status ?? code, post.attempt)
   }
 
   #sample(): void {
@@ -602,7 +617,7 @@ export class Judge {
       if (!isOld || (state === undefined && !isSettled)) {
         this.breach('retention', `it was swept while it was ${message.state}`, message)
       }
-      this.#tell(message, `swept: ${state ?? 'gone'}`)
+      this.#tell(message, 'swept: %', state ?? 'gone')
       message.state = state ?? 'gone'
       if (state === 'dead') message.receivedAt = this.now
       this.#waitingOf(message.destination).delete(message)
@@ -615,7 +630,7 @@ export class Judge {
     if (!line) {
       line = {
         ...{ server: this.parts.server(url), inFlight: new Set(), recent: [], changedAt: this.now },
-        ...{ idleSince: undefined, overtakenSince: undefined },
+        ...{ idleSince: undefined, overtakenSince: undefined, downSince: Infinity, downPosts: 0 },
       }
       this.#lines.set(key, line)
     }
@@ -628,13 +643,21 @@ export class Judge {
     return own
   }
 
-  #tell(message: Tracked, what: string): void {
-    message.story.push(`${this.#time()} ${what}`)
+  #tell(message: Tracked, what: string, ...values: (string | number)[]): void {
+    message.story.push([this.now, what, ...values])
   }
+}
 
-  #time(): string {
-    return `${(this.now / 1_000).toFixed(3).padStart(10)} s `
-  }
+/** What happened, in words. */
+export function linesOf(story: readonly Told[]): string[] {
+  return story.map(([at, what, ...values]) => {
+    let n = 0
+    return `${timeOf(at)}  ${what.replaceAll('%', () => String(values[n++]))}`
+  })
+}
+
+export function timeOf(ms: number): string {
+  return `${(ms / 1_000).toFixed(3).padStart(10)} s`
 }
 
 /** Whether the endpoint refused the message, and not only a signature with a secret that is not its own. */

@@ -71,7 +71,7 @@ export class Server {
 
   become(mode: Mode): void {
     this.mode = mode
-    const isDown = mode.kind !== 'up' && !(mode.kind === 'status' && mode.share < 1)
+    const isDown = mode.kind === 'status' ? mode.status >= 500 && mode.share === 1 : mode.kind !== 'up'
     this.upSince = mode.kind === 'up' ? this.clock.now : Infinity
     this.downSince = isDown ? (this.downSince ?? this.clock.now) : undefined
   }

@@ -9,8 +9,10 @@ export interface DestinationPlan {
   endpoints: { settings: Endpoint; server: ServerPlan }[]
   secret: string | undefined
   sources: string[]
-  /** The mean time between two calls, in ms. */
+  /** The mean time between two calls in a busy spell, in ms. */
   everyMs: number
+  /** Where it is between two spells at the start. */
+  spellAt: number
   bursts: { at: number; count: number; isBulk: boolean; isPoison: boolean }[]
   /** The share of its calls that fail for ever. */
   poison: number
@@ -21,6 +23,7 @@ export type Act =
   | { do: 'kill' | 'close' }
   | { do: 'join' | 'replay' | 'sweep' }
   | { do: 'suspend'; forMs: number }
+  | { do: 'jump'; byMs: number }
   | { do: 'store'; fault: 'full' | 'away' | 'flaky'; forMs: number }
   | { do: 'disable' | 'remove'; destination: number; forMs: number }
   | { do: 'headers' | 'limits' | 'endpoint'; destination: number }
@@ -38,8 +41,6 @@ export interface Plan {
   retentionMs: number
   destinations: DestinationPlan[]
   acts: { at: number; act: Act }[]
-  /** How far the system's clock jumps at each start of a process. */
-  jumpMs: number
 }
 
 const MINUTE = 60_000
@@ -71,7 +72,7 @@ const RELOADS: readonly Act['do'][] = ['disable', 'remove', 'headers', 'limits',
 export const THEMES: Readonly<Record<string, Theme>> = {
   'endpoints that differ': { endpoints: [2, 5], outages: [0, 2] },
   outages: { outages: [1, 4] },
-  'too many requests': { throttles: 1, outages: [0, 1], everyMs: [300, 1_000] },
+  'too many requests': { throttles: 1, outages: [0, 1], everyMs: [200, 500] },
   'messages that fail for ever': { poison: true, endpoints: [1, 2] },
   'a rotation of secrets': { secrets: true, acts: ['rotate'], outages: [0, 2], refusals: 0 },
   reloads: { acts: RELOADS, outages: [0, 2], destinations: [1, 3] },
@@ -80,7 +81,7 @@ export const THEMES: Readonly<Record<string, Theme>> = {
   'bulk work': { bulk: 1, outages: [0, 1] },
   refusals: { endpoints: [2, 3], outages: [1, 3], refusals: 0.6 },
   'one process on SQLite': {
-    ...{ store: 'sqlite', acts: ['kill', 'close', 'suspend', 'replay'], outages: [0, 2] },
+    ...{ store: 'sqlite', acts: ['kill', 'close', 'suspend', 'replay', 'jump'], outages: [0, 2] },
     ...{ everyMs: [2_000, 5_000] },
   },
   'four hours and more': {
@@ -89,7 +90,7 @@ export const THEMES: Readonly<Record<string, Theme>> = {
   },
   'four hours on SQLite': {
     ...{ hours: 6, outages: [1, 2], everyMs: [120_000, 300_000], destinations: [1, 1] },
-    ...{ acts: ['replay', 'kill', 'suspend', 'sweep'], store: 'sqlite' },
+    ...{ acts: ['replay', 'kill', 'suspend', 'sweep', 'jump'], store: 'sqlite' },
   },
   everything: {
     ...{ workers: [1, 3], acts: ['kill', 'close', 'join', 'suspend', 'store', 'replay', ...RELOADS] },
@@ -123,7 +124,6 @@ export function planOf(seed: number): Plan {
     latencyMs: chance.pick([0, 0, 2, 20, 100]),
     retentionMs: 5 * HOUR,
     acts: actsOf(theme, activeMs, count, chance),
-    jumpMs: chance.pick([0, 0, -HOUR, HOUR]),
   }
 }
 
@@ -144,7 +144,7 @@ function destinationOf(name: string, theme: Theme, activeMs: number, chance: Dic
     count: isBulk ? chance.between(100, 2_000) : chance.between(1, isLong ? 20 : 300),
   })
   return {
-    ...{ name, endpoints, secret, everyMs, poison },
+    ...{ name, endpoints, secret, everyMs, poison, spellAt: chance.between(0, 10 * MINUTE) },
     sources: chance.pick([['web'], ['web', 'app']]),
     bursts: [
       ...Array.from({ length: chance.between(0, 2) }, () => burst(false)),
@@ -216,6 +216,8 @@ function actOf(kind: Act['do'], count: number, chance: Dice): Act {
   switch (kind) {
     case 'suspend':
       return { do: kind, forMs }
+    case 'jump':
+      return { do: kind, byMs: chance.pick([-HOUR, HOUR, -30_000, 7 * 24 * HOUR]) }
     case 'store':
       return { do: kind, forMs, fault: chance.pick(['full', 'away', 'flaky']) }
     case 'disable':

@@ -3,7 +3,7 @@ import type { Destination, Endpoint } from '../../src/settings/settings.js'
 import { memoryBackend, sqliteBackend } from './backend.js'
 import { dice } from './chance.js'
 import { VirtualClock } from './clock.js'
-import { Judge, type Tracked } from './judge.js'
+import { Judge, linesOf, timeOf, type Tracked } from './judge.js'
 import { Server } from './network.js'
 import { planOf, type Act, type DestinationPlan, type Plan } from './plan.js'
 import type { Stage } from './stage.js'
@@ -13,6 +13,10 @@ const MINUTE = 60_000
 
 /** The longest wait for an attempt: 18 minutes by the schedule, or a `Retry-After` of 10 minutes; then a breaker's wait. */
 const QUIET_MS = 30 * MINUTE
+
+/** How often a spell of calls comes, and how long it is. */
+const SPELL_EVERY_MS = 10 * MINUTE
+const SPELL_MS = 90_000
 
 /** An endpoint that takes a number of requests per second gets at least this share of them. */
 const LEAST_SHARE = 0.3
@@ -186,7 +190,7 @@ class Game {
     const next = () => {
       if (this.#isQuiet) return
       this.#call(plan, false, this.#dice.chance(plan.poison))
-      clock.after(-Math.log(1 - this.#dice.random()) * plan.everyMs, next)
+      clock.after(-Math.log(1 - this.#dice.random()) * this.#paceOf(plan), next)
     }
     clock.after(this.#dice.between(0, plan.everyMs), next)
     for (const { at, count, isBulk, isPoison } of plan.bursts) {
@@ -194,6 +198,12 @@ class Game {
         for (let n = 0; n < count; n++) this.#call(plan, isBulk, isPoison)
       })
     }
+  }
+
+  /** Most calls come in spells. */
+  #paceOf({ everyMs, spellAt }: DestinationPlan): number {
+    const isBusy = (this.clock.now + spellAt) % SPELL_EVERY_MS < SPELL_MS
+    return isBusy ? everyMs : everyMs * 20
   }
 
   #call({ name: destination, sources }: DestinationPlan, isBulk: boolean, isPoison: boolean): void {
@@ -251,6 +261,10 @@ class Game {
       case 'sweep':
         this.#sweep()
         break
+      case 'jump':
+        this.#world.backend.jump(act.byMs)
+        this.#judge.note(`the system's clock jumps by ${act.byMs} ms`)
+        break
       default:
         this.#change(act)
     }
@@ -273,7 +287,7 @@ class Game {
     const end = () => {
       const { backend } = this.#world
       if (backend.workers === undefined) {
-        backend.reopen(this.plan.jumpMs)
+        backend.reopen()
         this.#judge.reopened()
       }
       if (this.#alive().length === 0) this.#join()
@@ -413,7 +427,7 @@ class Game {
       ...settings,
       ...breaches.slice(0, 3).map(({ at, promise, fault }) => `  ${(at / 1_000).toFixed(3)} s: ${promise}: ${fault}`),
       ...(message ? [`Message ${message.name} for ${message.destination}:`] : []),
-      ...[...(message?.story ?? []), ...events, ...this.#phases(message)].sort(),
+      ...[...linesOf([...(message?.story ?? []), ...events]), ...this.#phases(message)].sort(),
       `Again: npm run proof -- --only 6 --seed ${plan.seed}`,
     ]
   }
@@ -425,7 +439,7 @@ class Game {
     )
     return (all ?? [])
       .filter(({ from }) => from <= this.clock.now)
-      .map(({ from, text }) => `${(from / 1_000).toFixed(3).padStart(10)} s  ${text}`)
+      .map(({ from, text }) => `${timeOf(from)}  ${text}`)
   }
 }
 
