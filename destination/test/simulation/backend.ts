@@ -63,7 +63,13 @@ export function sqliteBackend(
   let startMs = wallMs
   const at = () => ({ now: startMs + now(), wall: wallMs + now() })
   let engine = new stage.Engine(open, { path, at: at(), isRestart: false })
-  const nothing = (): Round => ({ at: at(), settlements: [], deliveries: [], claims: [], queries: [] })
+  const nothing = (): Round => ({
+    at: at(),
+    settlements: [],
+    deliveries: [],
+    claims: [],
+    queries: [],
+  })
   const ask = (query: Query) => {
     const [answer] = engine.run({ ...nothing(), queries: [query] }).answers
     return valueOf(answer ?? { failure: 'no answer' })

@@ -30,6 +30,9 @@ const real = {
 /** So many timers run before the real event loop gets its turn. */
 const BATCH = 64
 
+/** More timers than this at one time are an endless loop. */
+const MOST_AT_ONCE = 300_000
+
 /**
  * A clock that stands still until {@link VirtualClock.run}. Between two timers, all promises that can go on do so: each
  * timer runs in a real immediate of its own, after which Node.js empties its queue of microtasks.
@@ -43,7 +46,9 @@ export class VirtualClock {
   count = 0
   readonly #heap: Timer[] = []
   #order = 0
-  #error: unknown
+  #error: Error | undefined
+  /** How many timers have run since the time moved. */
+  #atOnce = 0
 
   /** Runs `work` after `ms`, on behalf of nobody or of an owner. */
   after(ms: number, work: () => void, owner?: Owner): Timer {
@@ -97,9 +102,10 @@ export class VirtualClock {
   async run(until: number, isOver: () => boolean = () => false): Promise<void> {
     for (;;) {
       await new Promise<void>((resolve) => {
-        for (let n = 0; n < BATCH; n++) real.setImmediate(() => {
-          this.#step(until)
-        })
+        for (let n = 0; n < BATCH; n++)
+          real.setImmediate(() => {
+            this.#step(until)
+          })
         real.setImmediate(resolve)
       })
       if (this.#error !== undefined) throw this.#error
@@ -122,18 +128,28 @@ export class VirtualClock {
       this.#push(timer)
       return
     }
-    this.now = Math.max(this.now, timer.at)
+    this.#moveTo(timer.at)
     this.owner = owner
     this.count++
     try {
       timer.run()
     } catch (error) {
-      this.#error = error
+      this.#error = error instanceof Error ? error : new Error(String(error))
     }
     if (everyMs === undefined) return
     timer.at = this.now + everyMs
     timer.order = this.#order++
     this.#push(timer)
+  }
+
+  #moveTo(time: number): void {
+    this.#atOnce = time > this.now ? 0 : this.#atOnce + 1
+    if (this.#atOnce > MOST_AT_ONCE) {
+      this.#error = new Error(
+        `time stands still at ${this.now} ms: something is done again and again at once`,
+      )
+    }
+    this.now = Math.max(this.now, time)
   }
 
   #add(ms: number, everyMs: number | undefined, owner: Owner | undefined, run: () => void): Timer {

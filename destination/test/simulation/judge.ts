@@ -183,7 +183,8 @@ export class Judge {
       const id = ids[i]
       const known = this.#byName.get(`${delivery.destination} ${delivery.body}`)
       if (id === undefined) {
-        if (!known) this.breach('books', `the store knows ${delivery.body}, which was not put`, known)
+        if (!known)
+          this.breach('books', `the store knows ${delivery.body}, which was not put`, known)
         continue
       }
       if (known && known.state !== 'gone') {
@@ -241,15 +242,24 @@ export class Judge {
       this.breach('fencing', `it was claimed, although it is ${message.state}`, message)
     }
     if (message.dueAt > this.now + 1) {
-      this.breach('due times', `it was claimed ${Math.round(message.dueAt - this.now)} ms too early`, message)
+      this.breach(
+        'due times',
+        `it was claimed ${Math.round(message.dueAt - this.now)} ms too early`,
+        message,
+      )
     }
-    if (attempt <= message.attempt) this.breach('fencing', `attempt ${attempt} was given out twice`, message)
+    if (attempt <= message.attempt)
+      this.breach('fencing', `attempt ${attempt} was given out twice`, message)
     message.firstAt ??= this.now
     if (Math.abs(this.now - message.firstAt - sinceFirstMs) > 5) {
       this.breach('window', `it is said to be ${sinceFirstMs} ms old`, message)
     }
     if (attempt - attemptsBefore - 1 > message.counted) {
-      this.breach('attempts', `${attempt - attemptsBefore - 1} attempts count, but only ${message.counted} were made`, message)
+      this.breach(
+        'attempts',
+        `${attempt - attemptsBefore - 1} attempts count, but only ${message.counted} were made`,
+        message,
+      )
     }
     message.state = 'leased'
     message.attempt = attempt
@@ -268,12 +278,20 @@ export class Judge {
       holder.suspendedUntil > claimedAt ||
       this.#storeFailedAt > dueAt - 5_000
     if (!isExcused) {
-      this.breach('leases', `${holder.name} lives and did not settle attempt ${message.attempt} in ${LEASE_MS} ms`, message)
+      this.breach(
+        'leases',
+        `${holder.name} lives and did not settle attempt ${message.attempt} in ${LEASE_MS} ms`,
+        message,
+      )
     }
   }
 
   /** @param accepted - By the store, each of them. */
-  settled(settlements: readonly Settlement[], accepted: readonly boolean[], worker: WorkerView): void {
+  settled(
+    settlements: readonly Settlement[],
+    accepted: readonly boolean[],
+    worker: WorkerView,
+  ): void {
     for (const [i, settlement] of settlements.entries()) {
       const message = this.#byId.get(settlement.id)
       if (!message) {
@@ -283,7 +301,15 @@ export class Judge {
       const { next, attempt } = settlement
       const inMs = 'delayMs' in next ? Math.round(next.delayMs) : 0
       const answer = accepted[i] ? 'accepted' : 'refused'
-      this.#tell(message, 'attempt % settled by %: % in % ms, %', attempt, worker.name, next.state, inMs, answer)
+      this.#tell(
+        message,
+        'attempt % settled by %: % in % ms, %',
+        attempt,
+        worker.name,
+        next.state,
+        inMs,
+        answer,
+      )
       if (accepted[i]) this.#settled(message, settlement, worker)
     }
   }
@@ -291,13 +317,21 @@ export class Judge {
   #settled(message: Tracked, settlement: Settlement, worker: WorkerView): void {
     const { next, attempt, refusedBy, isUnsent } = settlement
     if (message.state !== 'leased' || attempt !== message.attempt) {
-      this.breach('fencing', `a settlement of attempt ${attempt} counts, but it is ${message.state} in attempt ${message.attempt}`, message)
+      this.breach(
+        'fencing',
+        `a settlement of attempt ${attempt} counts, but it is ${message.state} in attempt ${message.attempt}`,
+        message,
+      )
     }
     const posts = message.posts.filter((post) => post.attempt === attempt)
-    if (isUnsent && posts.length > 0) this.breach('truth', 'an attempt that sent something does not count', message)
+    if (isUnsent && posts.length > 0)
+      this.breach('truth', 'an attempt that sent something does not count', message)
     if (posts.length > 0) message.counted++
     for (const url of refusedBy) {
-      if (!message.refusedBy.includes(url) && !posts.some((post) => post.url === url && isRefusal(post))) {
+      if (
+        !message.refusedBy.includes(url) &&
+        !posts.some((post) => post.url === url && isRefusal(post))
+      ) {
         this.breach('refusals', `${url} did not refuse it`, message)
       }
     }
@@ -325,7 +359,11 @@ export class Judge {
     if (isRefused) return
     const sinceMs = this.now - (message.firstAt ?? this.now)
     if (sinceMs < WINDOW_MS - 2_000) {
-      this.breach('window', `it is dead after ${Math.round(sinceMs / 60_000)} minutes, and not every endpoint refused it`, message)
+      this.breach(
+        'window',
+        `it is dead after ${Math.round(sinceMs / 60_000)} minutes, and not every endpoint refused it`,
+        message,
+      )
     } else if (message.counted < MIN_ATTEMPTS) {
       this.breach('attempts', `it is dead after ${message.counted} attempts`, message)
     }
@@ -342,7 +380,11 @@ export class Judge {
       return
     }
     if (sinceMs > WINDOW_MS + 1_000 && message.counted >= MIN_ATTEMPTS) {
-      this.breach('window', `it has another attempt ${Math.round(sinceMs / 60_000)} minutes after the first`, message)
+      this.breach(
+        'window',
+        `it has another attempt ${Math.round(sinceMs / 60_000)} minutes after the first`,
+        message,
+      )
     }
     const urls = worker.destinations.get(message.destination)?.webhooks.map(({ url }) => url) ?? []
     const left = urls.filter((url) => !message.refusedBy.includes(url))
@@ -355,7 +397,11 @@ export class Judge {
     const planned = (DELAYS_MS[message.counted - 1] ?? LONG_DELAY_MS) * 1.2
     const mostMs = Math.max(planned, Math.min(...asked)) + 1
     if (delayMs > mostMs) {
-      this.breach('due times', `its next attempt is in ${Math.round(delayMs)} ms, and ${Math.round(mostMs)} ms were enough`, message)
+      this.breach(
+        'due times',
+        `its next attempt is in ${Math.round(delayMs)} ms, and ${Math.round(mostMs)} ms were enough`,
+        message,
+      )
     }
   }
 
@@ -364,7 +410,8 @@ export class Judge {
       const message = this.#byId.get(id)
       if (!message) continue
       this.#tell(message, 'replayed to %', lane)
-      if (message.state !== 'dead') this.breach('replay', `it was replayed, although it is ${message.state}`, message)
+      if (message.state !== 'dead')
+        this.breach('replay', `it was replayed, although it is ${message.state}`, message)
       Object.assign(message, {
         ...{ state: lane, dueAt: this.now, firstAt: undefined, counted: 0, refusedBy: [] },
         ...{ posts: [], receivedAt: this.now },
@@ -394,7 +441,8 @@ export class Judge {
   /** A worker has ended everything that was under way. */
   closed(worker: WorkerView, ms: number): void {
     this.disturbed(`${worker.name} has closed after ${Math.round(ms)} ms`, true)
-    const isExcused = this.#storeFailedAt > this.now - ms - 1_000 || worker.suspendedAt > this.now - ms
+    const isExcused =
+      this.#storeFailedAt > this.now - ms - 1_000 || worker.suspendedAt > this.now - ms
     if (ms > CLOSE_MS && !isExcused) {
       this.breach('close', `${worker.name} took ${Math.round(ms)} ms to close`, undefined)
     }
@@ -406,7 +454,13 @@ export class Judge {
   }
 
   /** A request arrives at an endpoint. */
-  posted(worker: WorkerView, destination: string, url: string, body: string, attempt: number): Post | undefined {
+  posted(
+    worker: WorkerView,
+    destination: string,
+    url: string,
+    body: string,
+    attempt: number,
+  ): Post | undefined {
     const message = this.#byName.get(`${destination} ${body}`)
     if (!message) {
       this.breach('books', `${body} was sent, which was not put`, undefined)
@@ -423,7 +477,12 @@ export class Judge {
     }
     this.#tell(message, 'attempt % sent by % to %', attempt, worker.name, url)
     const endpoint = settings?.webhooks.find((one) => one.url === url)
-    if (!endpoint) this.breach('settings', `it was sent to ${url}, which ${worker.name} does not deliver to any more`, message)
+    if (!endpoint)
+      this.breach(
+        'settings',
+        `it was sent to ${url}, which ${worker.name} does not deliver to any more`,
+        message,
+      )
     this.#checkRepeat(post, settings?.otherSecret !== undefined)
     this.#checkWindow(message)
     message.posts.push(post)
@@ -436,15 +495,25 @@ export class Judge {
 
   #checkRepeat(post: Post, isRotating: boolean): void {
     const { message, attempt, url } = post
-    if (attempt > message.attempt) this.breach('fencing', `attempt ${attempt} was sent, which nobody claimed`, message)
-    if (message.posts.some((other) => other.status === 200 && other.attempt < attempt)) this.repeats++
+    if (attempt > message.attempt)
+      this.breach('fencing', `attempt ${attempt} was sent, which nobody claimed`, message)
+    if (message.posts.some((other) => other.status === 200 && other.attempt < attempt))
+      this.repeats++
     if (attempt === message.attempt && message.state !== 'leased') {
-      this.breach('repeats', `it was sent in attempt ${attempt}, although it is ${message.state}`, message)
+      this.breach(
+        'repeats',
+        `it was sent in attempt ${attempt}, although it is ${message.state}`,
+        message,
+      )
     }
     const same = message.posts.filter((other) => other.attempt === attempt && other.url === url)
     const isSecondSecret = same.length < 3 && same.every(({ status }) => status === 401)
     if (same.length > 0 && !(isSecondSecret && (isRotating || same.length < 3))) {
-      this.breach('repeats', `attempt ${attempt} was sent to ${url} ${same.length + 1} times`, message)
+      this.breach(
+        'repeats',
+        `attempt ${attempt} was sent to ${url} ${same.length + 1} times`,
+        message,
+      )
     }
   }
 
@@ -454,7 +523,11 @@ export class Judge {
     const last = message.posts.at(-1)
     const lastMs = (last?.at ?? this.now) - (message.firstAt ?? this.now)
     if (last && last.attempt < message.attempt && lastMs > WINDOW_MS) {
-      this.breach('window', `it was sent ${Math.round(sinceMs / 60_000)} minutes after the first attempt`, message)
+      this.breach(
+        'window',
+        `it was sent ${Math.round(sinceMs / 60_000)} minutes after the first attempt`,
+        message,
+      )
     }
   }
 
@@ -471,14 +544,22 @@ export class Judge {
       )
       const most = Math.max(concurrency, workers) * times
       if (own.length > most) {
-        this.breach('concurrency', `${own.length} requests are under way at ${post.url}, ${most} may be`, post.message)
+        this.breach(
+          'concurrency',
+          `${own.length} requests are under way at ${post.url}, ${most} may be`,
+          post.message,
+        )
       }
     }
     if (rateLimit !== undefined && this.now - changedAt > 2_000) {
       const since = recent.filter(({ at }) => at > this.now - 1_000).length
       const most = (rateLimit * 1.3 + workers) * times
       if (since > most) {
-        this.breach('rate', `${since} requests went to ${post.url} in a second, ${most} may`, post.message)
+        this.breach(
+          'rate',
+          `${since} requests went to ${post.url} in a second, ${most} may`,
+          post.message,
+        )
       }
     }
     this.#checkDown(line, post, endpoint)
@@ -492,7 +573,11 @@ export class Judge {
     const downMs = this.now - since
     const most = 2 * concurrency + MOST_BEFORE + downMs / PROBE_EVERY_MS
     if (line.downPosts > most) {
-      this.breach('probes', `${line.downPosts} requests went to ${post.url}, which has been down for ${Math.round(downMs / 1_000)} s`, post.message)
+      this.breach(
+        'probes',
+        `${line.downPosts} requests went to ${post.url}, which has been down for ${Math.round(downMs / 1_000)} s`,
+        post.message,
+      )
     }
   }
 
@@ -521,7 +606,9 @@ export class Judge {
     }
     const own = this.#waitingOf(destination.name)
     const isDue = (message: Tracked, forMs: number) =>
-      message.dueAt <= this.now - forMs && !message.isPoison && !message.refusedBy.includes(endpoint.url)
+      message.dueAt <= this.now - forMs &&
+      !message.isPoison &&
+      !message.refusedBy.includes(endpoint.url)
     const last = line.recent.filter(({ at }) => at > this.now - SAMPLE_MS)
     const isIdle = last.length < this.#fewest(line, endpoint)
     const waiting = isIdle ? find(own, (message) => isDue(message, SAMPLE_MS)) : undefined
@@ -532,7 +619,11 @@ export class Judge {
       const [bound, mostMs] = this.#bound(line, goodSince)
       this.longest[bound] = Math.max(this.longest[bound] ?? 0, forMs)
       if (forMs > mostMs) {
-        this.breach('progress', `it is due, and ${endpoint.url} could take it, but gets ${last.length} requests in ${SAMPLE_MS} ms for ${Math.round(forMs / 1_000)} s (${bound})`, waiting)
+        this.breach(
+          'progress',
+          `it is due, and ${endpoint.url} could take it, but gets ${last.length} requests in ${SAMPLE_MS} ms for ${Math.round(forMs / 1_000)} s (${bound})`,
+          waiting,
+        )
       }
     }
     this.#sampleBulk(line, last, own, goodSince, isDue)
@@ -566,7 +657,8 @@ export class Judge {
   #goodSince({ server, changedAt }: Line, { enabled }: Destination): number | undefined {
     const workers = this.parts.workers().filter(({ isDead }) => !isDead)
     const isAbsent = workers.length === 0 || workers.some((one) => one.suspendedUntil > this.now)
-    if (!enabled || isAbsent || !this.parts.isStoreUp() || server.upSince === Infinity) return undefined
+    if (!enabled || isAbsent || !this.parts.isStoreUp() || server.upSince === Infinity)
+      return undefined
     const since = Math.max(server.upSince, server.excusedUntil, this.#calmSince, changedAt)
     return since < this.now ? since : undefined
   }
@@ -599,11 +691,16 @@ export class Judge {
       if (message.state === 'gone') continue
       const state = stateOf(message.id)
       if (state !== message.state) {
-        this.breach('books', `the store has it as ${state ?? 'nothing'}, but it is ${message.state}`, message)
+        this.breach(
+          'books',
+          `the store has it as ${state ?? 'nothing'}, but it is ${message.state}`,
+          message,
+        )
       }
     }
     const known = this.messages.filter(({ state }) => state !== 'gone').length
-    if (count !== known) this.breach('books', `the store has ${count} deliveries, and ${known} were put`, undefined)
+    if (count !== known)
+      this.breach('books', `the store has ${count} deliveries, and ${known} were put`, undefined)
   }
 
   /** Sweeping has changed rows: those may be gone or dead by their age. */

@@ -328,7 +328,11 @@ export function openMemory(tables: MemoryTables): Store {
   }
 }
 
-function keyOf({ messageId, source, destination }: Pick<Row, 'messageId' | 'source' | 'destination'>) {
+function keyOf({
+  messageId,
+  source,
+  destination,
+}: Pick<Row, 'messageId' | 'source' | 'destination'>) {
   return JSON.stringify([messageId, source, destination])
 }
 

@@ -71,7 +71,8 @@ export class Server {
 
   become(mode: Mode): void {
     this.mode = mode
-    const isDown = mode.kind === 'status' ? mode.status >= 500 && mode.share === 1 : mode.kind !== 'up'
+    const isDown =
+      mode.kind === 'status' ? mode.status >= 500 && mode.share === 1 : mode.kind !== 'up'
     this.upSince = mode.kind === 'up' ? this.clock.now : Infinity
     this.downSince = isDown ? (this.downSince ?? this.clock.now) : undefined
   }
@@ -137,8 +138,7 @@ function codeOf(status: number): OutcomeCode {
 
 /** What the poster makes of a reply. */
 export function outcomeOf({ status, code, afterMs, retryAfterMs }: Reply): Outcome {
-  const verdict =
-    code === 'delivered' ? 'delivered' : code === 'client_error' ? 'refused' : 'retry'
+  const verdict = code === 'delivered' ? 'delivered' : code === 'client_error' ? 'refused' : 'retry'
   const error = code === 'delivered' ? undefined : code
   return { code, verdict, status, ms: afterMs, retryAfterMs, response: '', error }
 }

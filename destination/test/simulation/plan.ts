@@ -76,7 +76,11 @@ export const THEMES: Readonly<Record<string, Theme>> = {
   'messages that fail for ever': { poison: true, endpoints: [1, 2] },
   'a rotation of secrets': { secrets: true, acts: ['rotate'], outages: [0, 2], refusals: 0 },
   reloads: { acts: RELOADS, outages: [0, 2], destinations: [1, 3] },
-  'workers come and go': { workers: [1, 4], acts: ['kill', 'close', 'join', 'suspend'], outages: [0, 2] },
+  'workers come and go': {
+    workers: [1, 4],
+    acts: ['kill', 'close', 'join', 'suspend'],
+    outages: [0, 2],
+  },
   'a store that fails': { acts: ['store'], workers: [1, 3], outages: [0, 1] },
   'bulk work': { bulk: 1, outages: [0, 1] },
   refusals: { endpoints: [2, 3], outages: [1, 3], refusals: 0.6 },
@@ -93,7 +97,10 @@ export const THEMES: Readonly<Record<string, Theme>> = {
     ...{ acts: ['replay', 'kill', 'suspend', 'sweep', 'jump'], store: 'sqlite' },
   },
   everything: {
-    ...{ workers: [1, 3], acts: ['kill', 'close', 'join', 'suspend', 'store', 'replay', ...RELOADS] },
+    ...{
+      workers: [1, 3],
+      acts: ['kill', 'close', 'join', 'suspend', 'store', 'replay', ...RELOADS],
+    },
     ...{ outages: [0, 3], throttles: 0.3, bulk: 0.3, refusals: 0.1, destinations: [1, 4] },
   },
 }
@@ -127,7 +134,12 @@ export function planOf(seed: number): Plan {
   }
 }
 
-function destinationOf(name: string, theme: Theme, activeMs: number, chance: Dice): DestinationPlan {
+function destinationOf(
+  name: string,
+  theme: Theme,
+  activeMs: number,
+  chance: Dice,
+): DestinationPlan {
   const count = chance.between(...(theme.endpoints ?? [1, 3]))
   const isThrottled = chance.chance(theme.throttles ?? 0)
   const poison = theme.poison ? chance.pick([0, 0.02, 0.1]) : 0
@@ -202,7 +214,7 @@ function actsOf(theme: Theme, activeMs: number, count: number, chance: Dice): Pl
   if (kinds.length === 0) return []
   const acts: Plan['acts'] = []
   let at = chance.between(MINUTE, 5 * MINUTE)
-  for (const most = chance.between(1, 8); acts.length < most && at < activeMs - 5 * MINUTE; ) {
+  for (const most = chance.between(1, 8); acts.length < most && at < activeMs - 5 * MINUTE;) {
     acts.push({ at, act: actOf(chance.pick(kinds), count, chance) })
     at += chance.between(10_000, (2 * activeMs) / most)
   }

@@ -9,6 +9,8 @@ import { planOf, type Act, type DestinationPlan, type Plan } from './plan.js'
 import type { Stage } from './stage.js'
 import { SimWorker, type Call, type Fate, type World } from './worker.js'
 
+export { seedsOf, THEMES } from './plan.js'
+
 const MINUTE = 60_000
 
 /** The longest wait for an attempt: 18 minutes by the schedule, or a `Retry-After` of 10 minutes; then a breaker's wait. */
@@ -48,6 +50,8 @@ export async function play(seed: number, stage: Stage): Promise<Round> {
   const restore = clock.install(dice(seed + 1).random)
   try {
     await game.play()
+  } catch (error) {
+    game.crashed(error)
   } finally {
     restore()
     backend.close()
@@ -110,9 +114,10 @@ class Game {
     const { backend } = this.#world
     for (let n = 0; n < plan.workers; n++) this.#join()
     for (const destination of plan.destinations) this.#arrive(destination)
-    for (const { at, act } of plan.acts) clock.after(at, () => {
-      this.#act(act)
-    })
+    for (const { at, act } of plan.acts)
+      clock.after(at, () => {
+        this.#act(act)
+      })
     const isOver = () => this.#judge.breaches.length > 0
     await clock.run(plan.activeMs, isOver)
     if (isOver()) return
@@ -128,7 +133,9 @@ class Game {
     let slowestMs = 0
     for (const { endpoints, name } of this.plan.destinations) {
       const waiting = this.#judge.messages.filter(({ destination }) => destination === name).length
-      const perSecond = Math.max(...endpoints.map(({ settings, server }) => capacityOf(settings, server)))
+      const perSecond = Math.max(
+        ...endpoints.map(({ settings, server }) => capacityOf(settings, server)),
+      )
       slowestMs = Math.max(slowestMs, (waiting * 1_000) / (perSecond * LEAST_SHARE))
     }
     return QUIET_MS + slowestMs + (this.#judge.hasPoison ? 15 * MINUTE : 0)
@@ -215,9 +222,10 @@ class Game {
 
   /** A client sends until it is answered. */
   #send(call: Call): void {
-    const again = () => this.clock.after(this.#dice.between(1_000, 5_000), () => {
-      this.#send(call)
-    })
+    const again = () =>
+      this.clock.after(this.#dice.between(1_000, 5_000), () => {
+        this.#send(call)
+      })
     const alive = this.#alive()
     if (alive.length === 0) {
       again()
@@ -332,7 +340,9 @@ class Game {
     this.#judge.note(`reload: ${act.do} ${destination.name}`)
     const put = (changed: Partial<Destination>) => {
       this.#reload(
-        this.#destinations.map((one) => (one.name === destination.name ? { ...one, ...changed } : one)),
+        this.#destinations.map((one) =>
+          one.name === destination.name ? { ...one, ...changed } : one,
+        ),
       )
     }
     const [first, ...others] = destination.webhooks
@@ -404,13 +414,20 @@ class Game {
     })
   }
 
+  crashed(error: unknown): void {
+    const fault = error instanceof Error ? (error.stack ?? error.message) : String(error)
+    this.#judge.breach('crash', fault, undefined)
+  }
+
   told(): Round {
     const { breaches, messages, requests, repeats, longest } = this.#judge
     const { seed, theme } = this.plan
     return {
       ...{ seed, theme, requests, repeats, longest, simulatedMs: this.clock.now },
       messages: messages.length,
-      faults: breaches.slice(0, 3).map(({ promise, fault }) => `seed ${seed}: ${promise}: ${fault}`),
+      faults: breaches
+        .slice(0, 3)
+        .map(({ promise, fault }) => `seed ${seed}: ${promise}: ${fault}`),
       story: this.#story(breaches[0]?.message),
     }
   }
@@ -425,7 +442,9 @@ class Game {
     return [
       `Seed ${plan.seed}: ${plan.theme}; ${plan.workers} workers, ${plan.store}, ${plan.latencyMs} ms a call`,
       ...settings,
-      ...breaches.slice(0, 3).map(({ at, promise, fault }) => `  ${(at / 1_000).toFixed(3)} s: ${promise}: ${fault}`),
+      ...breaches
+        .slice(0, 3)
+        .map(({ at, promise, fault }) => `  ${(at / 1_000).toFixed(3)} s: ${promise}: ${fault}`),
       ...(message ? [`Message ${message.name} for ${message.destination}:`] : []),
       ...[...linesOf([...(message?.story ?? []), ...events]), ...this.#phases(message)].sort(),
       `Again: npm run proof -- --only 6 --seed ${plan.seed}`,
@@ -445,7 +464,10 @@ class Game {
 
 function capacityOf(
   { concurrency, rateLimit = Infinity }: Endpoint,
-  { takes = Infinity, latencyMs }: { takes: number | undefined; latencyMs: readonly [number, number] },
+  {
+    takes = Infinity,
+    latencyMs,
+  }: { takes: number | undefined; latencyMs: readonly [number, number] },
 ): number {
   return Math.min((concurrency * 1_000) / latencyMs[1], takes, rateLimit, 50)
 }

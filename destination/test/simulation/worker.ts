@@ -87,7 +87,9 @@ export class SimWorker implements WorkerView {
     const now = () => clock.now
     const { workers } = this.#port
     while (workers && !this.#breakers) {
-      this.#breakers = await stage.SharedBreakers.join({ workers, events: EVENTS, now }).catch(nothing)
+      this.#breakers = await stage.SharedBreakers.join({ workers, events: EVENTS, now }).catch(
+        nothing,
+      )
       if (!this.#breakers) await clock.wait(1_000, this)
     }
     const settler = new stage.Settler(this.#port, EVENTS, now)
