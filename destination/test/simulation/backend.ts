@@ -50,11 +50,16 @@ export function memoryBackend(now: () => number): Backend {
   }
 }
 
-/** The engine of the real SQLite store, on a file of its own. */
+/**
+ * The engine of the real SQLite store, on a file of its own.
+ *
+ * @param isShared - Whether several workers use it.
+ */
 export function sqliteBackend(
   stage: Pick<Stage, 'Engine'>,
   open: OpenDatabase,
   now: () => number,
+  isShared: boolean,
 ): Backend {
   const folder = mkdtempSync(join(tmpdir(), 'hookline-simulation-'))
   const path = join(folder, 'store.db')
@@ -83,7 +88,7 @@ export function sqliteBackend(
     sweep: (olderThanMs, limit) => ask({ ask: 'sweep', olderThanMs, limit }) as number,
     stateOf: (id) => (ask({ ask: 'get', id }) as { state: State } | undefined)?.state,
     count: () => ask({ ask: 'count' }) as number,
-    workers: undefined,
+    workers: isShared ? new MemoryWorkers(now) : undefined,
     jump: (byMs) => {
       wallMs += byMs
     },

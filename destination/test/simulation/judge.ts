@@ -387,13 +387,10 @@ export class Judge {
       )
     }
     const urls = worker.destinations.get(message.destination)?.webhooks.map(({ url }) => url) ?? []
-    const left = urls.filter((url) => !message.refusedBy.includes(url))
-    const asked = left.map((url) => {
-      const last = posts.findLast((post) => post.url === url)
-      return last?.retryAfterMs ?? Infinity
-    })
-    // What an endpoint that got no request asks for is not known here.
-    if (asked.length === 0 || asked.includes(Infinity)) return
+    const failed = posts.filter(({ url }) => urls.includes(url) && !message.refusedBy.includes(url))
+    if (failed.length === 0) return
+    // The shortest wait decides. Those that got no request may have asked for less.
+    const asked = failed.map((post) => post.retryAfterMs)
     const planned = (DELAYS_MS[message.counted - 1] ?? LONG_DELAY_MS) * 1.2
     const mostMs = Math.max(planned, Math.min(...asked)) + 1
     if (delayMs > mostMs) {
@@ -672,7 +669,9 @@ export class Judge {
 
   /** With fewer requests than this in {@link SAMPLE_MS}, an endpoint has room: a tenth of what it could take. */
   #fewest({ server }: Line, { concurrency, rateLimit = Infinity }: Endpoint): number {
+    // Beside a slower endpoint, it may get new messages at each tick only: four times a second.
     const perSecond = Math.min(
+      concurrency * 4,
       (concurrency * 1_000) / server.plan.latencyMs[1],
       server.plan.takes ?? Infinity,
       rateLimit,

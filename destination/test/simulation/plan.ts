@@ -32,7 +32,8 @@ export type Act =
 export interface Plan {
   seed: number
   theme: string
-  store: 'memory' | 'sqlite'
+  /** `engine`: several workers share the engine of the SQLite store, which several real processes can not. */
+  store: 'memory' | 'sqlite' | 'engine'
   workers: number
   /** Of the store. */
   latencyMs: number
@@ -59,7 +60,12 @@ interface Theme {
   workers?: [number, number]
   bulk?: number
   secrets?: boolean
-  store?: 'memory' | 'sqlite'
+  store?: Plan['store']
+  /** How many acts. */
+  most?: [number, number]
+  /** How many messages come in a burst. */
+  burst?: number
+  latencyMs?: readonly number[]
   hours?: number
   everyMs?: readonly number[]
   /** The status of endpoints that refuse. */
@@ -72,10 +78,13 @@ const RELOADS: readonly Act['do'][] = ['disable', 'remove', 'headers', 'limits',
 export const THEMES: Readonly<Record<string, Theme>> = {
   'endpoints that differ': { endpoints: [2, 5], outages: [0, 2] },
   outages: { outages: [1, 4] },
-  'too many requests': { throttles: 1, outages: [0, 1], everyMs: [200, 500] },
+  'too many requests': { throttles: 1, burst: 1_500, outages: [0, 1], everyMs: [200, 500] },
   'messages that fail for ever': { poison: true, endpoints: [1, 2] },
   'a rotation of secrets': { secrets: true, acts: ['rotate'], outages: [0, 2], refusals: 0 },
-  reloads: { acts: RELOADS, outages: [0, 2], destinations: [1, 3] },
+  reloads: {
+    ...{ acts: RELOADS, most: [5, 60], endpoints: [1, 4], destinations: [1, 3], outages: [0, 2] },
+    latencyMs: [0, 20, 100, 300],
+  },
   'workers come and go': {
     workers: [1, 4],
     acts: ['kill', 'close', 'join', 'suspend'],
@@ -85,15 +94,23 @@ export const THEMES: Readonly<Record<string, Theme>> = {
   'bulk work': { bulk: 1, outages: [0, 1] },
   refusals: { endpoints: [2, 3], outages: [1, 3], refusals: 0.6 },
   'one process on SQLite': {
-    ...{ store: 'sqlite', acts: ['kill', 'close', 'suspend', 'replay', 'jump'], outages: [0, 2] },
+    ...{
+      store: 'sqlite',
+      acts: ['kill', 'close', 'suspend', 'replay', 'jump', 'store'],
+      outages: [0, 2],
+    },
     ...{ everyMs: [2_000, 5_000] },
   },
+  'several workers on the engine of SQLite': {
+    ...{ store: 'engine', acts: ['kill', 'suspend', 'join', 'store'], outages: [0, 2] },
+    ...{ workers: [2, 3], everyMs: [500, 2_000] },
+  },
   'four hours and more': {
-    ...{ hours: 6, outages: [1, 2], everyMs: [60_000, 300_000] },
+    ...{ hours: 7, burst: 20, outages: [1, 2], everyMs: [60_000, 300_000] },
     ...{ acts: ['replay', 'kill', 'join', 'sweep'], store: 'memory' },
   },
   'four hours on SQLite': {
-    ...{ hours: 6, outages: [1, 2], everyMs: [120_000, 300_000], destinations: [1, 1] },
+    ...{ hours: 7, burst: 20, outages: [1, 2], everyMs: [120_000, 300_000], destinations: [1, 1] },
     ...{ acts: ['replay', 'kill', 'suspend', 'sweep', 'jump'], store: 'sqlite' },
   },
   everything: {
@@ -128,7 +145,7 @@ export function planOf(seed: number): Plan {
     ...{ seed, theme: name, activeMs, destinations },
     store: theme.store ?? 'memory',
     workers: chance.between(...(theme.workers ?? [1, 1])),
-    latencyMs: chance.pick([0, 0, 2, 20, 100]),
+    latencyMs: chance.pick(theme.latencyMs ?? [0, 0, 2, 20, 100]),
     retentionMs: 5 * HOUR,
     acts: actsOf(theme, activeMs, count, chance),
   }
@@ -150,10 +167,9 @@ function destinationOf(
     return { settings: endpointOf(url, chance), server }
   })
   const everyMs = chance.pick(theme.everyMs ?? [500, 2_000, 5_000, 20_000])
-  const isLong = theme.hours !== undefined
   const burst = (isBulk: boolean, isPoison = false) => ({
     ...{ at: chance.between(0, activeMs / 2), isBulk, isPoison },
-    count: isBulk ? chance.between(100, 2_000) : chance.between(1, isLong ? 20 : 300),
+    count: isBulk ? chance.between(100, 2_000) : chance.between(1, theme.burst ?? 300),
   })
   return {
     ...{ name, endpoints, secret, everyMs, poison, spellAt: chance.between(0, 10 * MINUTE) },
@@ -185,10 +201,10 @@ function serverOf(
   let from = 0
   const outages = chance.between(...(theme.outages ?? [0, 1]))
   for (let n = 0; n < outages; n++) {
-    from += chance.between(MINUTE, activeMs / (outages + 1))
+    from += chance.between(MINUTE, (theme.hours ? HOUR : activeMs) / (outages + 1))
     phases.push({ from, mode: badMode(theme, chance) })
-    const longest = theme.hours ? 5 * HOUR : 20 * MINUTE
-    from += chance.between(1_000, chance.pick([10_000, MINUTE, longest]))
+    const longest = theme.hours ? 6 * HOUR : 20 * MINUTE
+    from += chance.between(1_000, chance.pick([10_000, MINUTE, longest, longest]))
     phases.push({ from, mode: { kind: 'up' } })
   }
   return {
@@ -214,7 +230,10 @@ function actsOf(theme: Theme, activeMs: number, count: number, chance: Dice): Pl
   if (kinds.length === 0) return []
   const acts: Plan['acts'] = []
   let at = chance.between(MINUTE, 5 * MINUTE)
-  for (const most = chance.between(1, 8); acts.length < most && at < activeMs - 5 * MINUTE;) {
+  for (
+    const most = chance.between(...(theme.most ?? [1, 8]));
+    acts.length < most && at < activeMs - 5 * MINUTE;
+  ) {
     acts.push({ at, act: actOf(chance.pick(kinds), count, chance) })
     at += chance.between(10_000, (2 * activeMs) / most)
   }

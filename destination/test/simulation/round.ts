@@ -43,9 +43,10 @@ export interface Round {
 export async function play(seed: number, stage: Stage): Promise<Round> {
   const plan = planOf(seed)
   const clock = new VirtualClock()
-  const open = plan.store === 'sqlite' ? await stage.loadDriver() : undefined
+  const { store } = plan
+  const open = store === 'memory' ? undefined : await stage.loadDriver()
   const now = () => clock.now
-  const backend = open ? sqliteBackend(stage, open, now) : memoryBackend(now)
+  const backend = open ? sqliteBackend(stage, open, now, store === 'engine') : memoryBackend(now)
   const game = new Game(plan, clock, stage, backend)
   const restore = clock.install(dice(seed + 1).random)
   try {
