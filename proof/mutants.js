@@ -278,8 +278,8 @@ export const MUTANTS = [
       put: 'for (const queue of queues) this.#queues.set(queue.destination.name, queue); void (queues.map(',
     },
     {
-      name: 'requests that wait are sent after a reload',
-      says: /settings: /,
+      name: 'requests that wait for their turn are forgotten by a reload',
+      says: /leases: /,
       file: 'dist/deliver/dispatcher.js',
       find: `if (!used.has(endpoint))
                 endpoint.sweep(0);`,

@@ -107,7 +107,7 @@ const STEADY_MS = 600_000
 /** Where messages fail for ever. */
 export const POISON_IDLE_MS = 900_000
 /** Where the endpoint answers 429. */
-export const THROTTLED_IDLE_MS = 200_000
+export const THROTTLED_IDLE_MS = 60_000
 /** How long bulk work may go before others. */
 const OVERTAKEN_MS = 20_000
 /** A worker that is closed answers a supervisor in time. */

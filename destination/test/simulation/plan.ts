@@ -66,6 +66,8 @@ interface Theme {
   /** How many messages come in a burst. */
   burst?: number
   latencyMs?: readonly number[]
+  /** The shortest time in which an endpoint answers. */
+  leastMs?: readonly number[]
   hours?: number
   everyMs?: readonly number[]
   /** The status of endpoints that refuse. */
@@ -80,7 +82,13 @@ export const THEMES: Readonly<Record<string, Theme>> = {
   outages: { outages: [1, 4] },
   'too many requests': { throttles: 1, burst: 1_500, outages: [0, 1], everyMs: [200, 500] },
   'messages that fail for ever': { poison: true, endpoints: [1, 2] },
-  'a rotation of secrets': { secrets: true, acts: ['rotate'], outages: [0, 2], refusals: 0 },
+  'a rotation of secrets': {
+    leastMs: [1, 50, 1_000],
+    secrets: true,
+    acts: ['rotate'],
+    outages: [0, 2],
+    refusals: 0,
+  },
   reloads: {
     ...{ acts: RELOADS, most: [5, 60], endpoints: [1, 4], destinations: [1, 3], outages: [0, 2] },
     latencyMs: [0, 20, 100, 300],
@@ -103,7 +111,7 @@ export const THEMES: Readonly<Record<string, Theme>> = {
   },
   'several workers on the engine of SQLite': {
     ...{ store: 'engine', acts: ['kill', 'suspend', 'join', 'store'], outages: [0, 2] },
-    ...{ workers: [2, 3], everyMs: [500, 2_000] },
+    ...{ workers: [2, 3], everyMs: [500, 2_000], leastMs: [5, 1_000, 4_000], most: [4, 12] },
   },
   'four hours and more': {
     ...{ hours: 7, burst: 20, outages: [1, 2], everyMs: [60_000, 300_000] },
@@ -196,7 +204,7 @@ function serverOf(
   secret: string | undefined,
   chance: Dice,
 ): ServerPlan {
-  const least = chance.pick([1, 5, 50])
+  const least = chance.pick(theme.leastMs ?? [1, 5, 50])
   const phases: ServerPlan['phases'][number][] = []
   let from = 0
   const outages = chance.between(...(theme.outages ?? [0, 1]))
@@ -208,7 +216,7 @@ function serverOf(
     phases.push({ from, mode: { kind: 'up' } })
   }
   return {
-    ...{ url, phases, latencyMs: [least, least * chance.pick([1, 3, 10])] },
+    ...{ url, phases, latencyMs: [least, Math.min(least * chance.pick([1, 3, 10]), 4_900)] },
     takes: isThrottled ? chance.pick([5, 20, 50]) : undefined,
     retryAfterMs: chance.pick([undefined, 1_000, 5_000]),
     secrets: secret === undefined ? undefined : [secret],
@@ -243,7 +251,7 @@ function actsOf(theme: Theme, activeMs: number, count: number, chance: Dice): Pl
 
 function actOf(kind: Act['do'], count: number, chance: Dice): Act {
   const destination = chance.between(0, count - 1)
-  const forMs = chance.between(1_000, chance.pick([20_000, 5 * MINUTE]))
+  const forMs = chance.between(1_000, chance.pick([20_000, MINUTE, 5 * MINUTE]))
   switch (kind) {
     case 'suspend':
       return { do: kind, forMs }
