@@ -110,6 +110,8 @@ export const POISON_IDLE_MS = 900_000
 export const THROTTLED_IDLE_MS = 60_000
 /** How long bulk work may go before others. */
 const OVERTAKEN_MS = 20_000
+/** A worker is counted until 15 s after its last heartbeat, and the others learn of a change within 5 s. */
+const JOINING_MS = 30_000
 /** A worker that is closed answers a supervisor in time. */
 export const CLOSE_MS = 9_500
 /** Claims of one message that send nothing, in a minute. */
@@ -533,8 +535,7 @@ export class Judge {
     const { concurrency, rateLimit } = endpoint
     while ((recent[0]?.at ?? Infinity) < this.now - 60_000) recent.shift()
     const workers = this.parts.workers().filter(({ isDead }) => !isDead).length
-    const isJoining = this.now - Math.max(this.#membersAt, this.#storeFailedAt) < 30_000
-    const times = isJoining ? 2 : 1
+    const times = this.#excess(workers)
     if (inFlight.size > concurrency) {
       const own = Array.from(inFlight).filter(
         ({ worker, at }) => worker.suspendedUntil <= this.now && at >= changedAt,
@@ -560,6 +561,18 @@ export class Judge {
       }
     }
     this.#checkDown(line, post, endpoint)
+  }
+
+  /**
+   * How often all workers together may have the limits of an endpoint. Of workers that join at once, the first one takes
+   * all, the second one half, and so on, until the next heartbeat. After an outage of the store nobody is known.
+   */
+  #excess(workers: number): number {
+    if (this.now - this.#storeFailedAt < JOINING_MS) return Math.max(1, workers)
+    if (this.now - this.#membersAt >= JOINING_MS) return 1
+    let times = 0
+    for (let n = 1; n <= workers; n++) times += 1 / n
+    return Math.max(2, times)
   }
 
   #checkDown(line: Line, post: Post, { concurrency }: Endpoint): void {
