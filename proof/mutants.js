@@ -228,8 +228,8 @@ export const MUTANTS = [
       name: 'a 429 opens the breaker',
       says: /progress: |end: /,
       file: 'dist/deliver/endpoint-queue.js',
-      find: 'isHealthy: isHealthy || isThrottled,',
-      put: 'isHealthy,',
+      find: "const isThrottled = code === 'throttled';",
+      put: 'const isThrottled = false;',
     },
   ]),
   ...inSimulation('outages', [
