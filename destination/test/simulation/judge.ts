@@ -618,6 +618,8 @@ export class Judge {
     const isDue = (message: Tracked, forMs: number) =>
       message.dueAt <= this.now - forMs &&
       !message.isPoison &&
+      // Those that were tried wait behind those that always fail: only the end of the round has a bound for them.
+      (!this.hasPoison || message.attempt === 0) &&
       !message.refusedBy.includes(endpoint.url)
     const last = line.recent.filter(({ at }) => at > this.now - SAMPLE_MS)
     const isIdle = last.length < this.#fewest(line, endpoint)

@@ -52,6 +52,7 @@ export class Server {
   downSince: number | undefined
   /** Until when the sender may keep away, because it was asked to. */
   excusedUntil = 0
+  #isHealed = false
   #tokens: number
   #filledAt = 0
 
@@ -64,9 +65,15 @@ export class Server {
     this.#tokens = plan.takes ?? 0
     for (const { from, mode } of plan.phases) {
       clock.after(from, () => {
-        this.become(mode)
+        if (!this.#isHealed) this.become(mode)
       })
     }
+  }
+
+  /** Nothing fails any more. */
+  heal(): void {
+    this.#isHealed = true
+    if (this.mode.kind !== 'up') this.become(UP)
   }
 
   become(mode: Mode): void {

@@ -85,7 +85,8 @@ export const THEMES: Readonly<Record<string, Theme>> = {
   'a rotation of secrets': {
     leastMs: [1, 50, 1_000],
     secrets: true,
-    acts: ['rotate'],
+    acts: ['rotate', 'rotate', 'disable', 'headers', 'endpoint'],
+    most: [1, 12],
     outages: [0, 2],
     refusals: 0,
   },
@@ -245,8 +246,9 @@ function actsOf(theme: Theme, activeMs: number, count: number, chance: Dice): Pl
     acts.push({ at, act: actOf(chance.pick(kinds), count, chance) })
     at += chance.between(10_000, (2 * activeMs) / most)
   }
-  // Only one rotation at a time.
-  return kinds.includes('rotate') ? acts.slice(0, 1) : acts
+  // Only one rotation: a second one would begin before the first has ended.
+  const rotation = acts.findIndex(({ act }) => act.do === 'rotate')
+  return acts.filter(({ act }, n) => act.do !== 'rotate' || n === rotation)
 }
 
 function actOf(kind: Act['do'], count: number, chance: Dice): Act {

@@ -23,6 +23,9 @@ const SPELL_MS = 90_000
 /** An endpoint that takes a number of requests per second gets at least this share of them. */
 const LEAST_SHARE = 0.3
 
+/** Messages that were tried wait behind those that always fail, each of which may take a probe: 36 s at most. */
+const POISON_PROBE_MS = 40_000
+
 /** How a round went. */
 export interface Round {
   seed: number
@@ -139,7 +142,8 @@ class Game {
       )
       slowestMs = Math.max(slowestMs, (waiting * 1_000) / (perSecond * LEAST_SHARE))
     }
-    return QUIET_MS + slowestMs + (this.#judge.hasPoison ? 15 * MINUTE : 0)
+    const poison = this.#judge.messages.filter(({ isPoison }) => isPoison).length
+    return QUIET_MS + slowestMs + poison * POISON_PROBE_MS
   }
 
   #checkEnd(): void {
@@ -157,9 +161,7 @@ class Game {
     this.#isQuiet = true
     this.#fault = undefined
     this.#judge.disturbed('from now on nothing fails')
-    for (const server of this.#servers.values()) {
-      if (server.mode.kind !== 'up') server.become({ kind: 'up' })
-    }
+    for (const server of this.#servers.values()) server.heal()
     for (const worker of this.#workers) worker.suspendedUntil = -Infinity
     if (this.#alive().length === 0) this.#join()
     this.#reload(this.#destinations.map((one) => ({ ...one, enabled: true })))
