@@ -100,7 +100,7 @@ export const THEMES: Readonly<Record<string, Theme>> = {
     outages: [0, 2],
   },
   'a store that fails': { acts: ['store'], workers: [1, 3], outages: [0, 1] },
-  'bulk work': { bulk: 1, outages: [0, 1] },
+  'bulk work': { bulk: 1, outages: [1, 4], leastMs: [50, 300, 1_000] },
   refusals: { endpoints: [2, 3], outages: [1, 3], refusals: 0.6 },
   'one process on SQLite': {
     ...{
@@ -108,7 +108,7 @@ export const THEMES: Readonly<Record<string, Theme>> = {
       acts: ['kill', 'close', 'suspend', 'replay', 'jump', 'store'],
       outages: [0, 2],
     },
-    ...{ everyMs: [2_000, 5_000] },
+    ...{ everyMs: [2_000, 5_000], leastMs: [5, 1_000], most: [4, 12] },
   },
   'several workers on the engine of SQLite': {
     ...{ store: 'engine', acts: ['kill', 'suspend', 'join', 'store'], outages: [0, 2] },
@@ -185,7 +185,7 @@ function destinationOf(
     sources: chance.pick([['web'], ['web', 'app']]),
     bursts: [
       ...Array.from({ length: chance.between(0, 2) }, () => burst(false)),
-      ...(chance.chance(theme.bulk ?? 0) ? [burst(true)] : []),
+      ...(chance.chance(theme.bulk ?? 0) ? [burst(true), burst(true)] : []),
       ...(theme.poison ? [burst(false, true)] : []),
     ],
   }

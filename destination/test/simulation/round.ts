@@ -162,7 +162,6 @@ class Game {
     this.#fault = undefined
     this.#judge.disturbed('from now on nothing fails')
     for (const server of this.#servers.values()) server.heal()
-    for (const worker of this.#workers) worker.suspendedUntil = -Infinity
     if (this.#alive().length === 0) this.#join()
     this.#reload(this.#destinations.map((one) => ({ ...one, enabled: true })))
   }
@@ -283,7 +282,7 @@ class Game {
 
   /** Something happens to one worker. */
   #strike(act: Extract<Act, { do: 'kill' | 'close' } | { do: 'suspend' }>): void {
-    const alive = this.#alive()
+    const alive = this.#alive().filter(({ suspendedUntil }) => suspendedUntil <= this.clock.now)
     if (alive.length === 0) return
     const worker = this.#dice.pick(alive)
     if (act.do === 'suspend') {
