@@ -126,7 +126,15 @@ export default {
     return {
       faults: broken.flatMap(({ faults }) => faults),
       summary: `${rounds.length} rounds, ${minutes} simulated minutes, ${Math.round(minutes / seconds)} in a second; ${sumOf(rounds, 'messages')} messages in ${sumOf(rounds, 'requests')} requests: ${broken.length} rounds with a broken promise`,
-      head: ['theme', 'rounds', 'minutes', 'messages', 'requests', 'sent again', 'broken'],
+      head: [
+        'theme',
+        'rounds',
+        'minutes',
+        'messages',
+        'requests',
+        'sent again after a 200',
+        'broken',
+      ],
       rows: rounds.length > 1 ? rowsOf(rounds, Object.keys(THEMES)) : [],
     }
   },

@@ -100,20 +100,20 @@ const SAMPLE_MS = 5_000
  * After an outage: a probe follows within 36 s (30 s and the jitter), another worker may hold the permission to probe for
  * 30 s, and the requests at once double from 2 up to the limit.
  */
-export const IDLE_MS = 100_000
+const IDLE_MS = 100_000
 /** Where nothing has failed for {@link STEADY_MS}. */
-export const STEADY_IDLE_MS = 15_000
+const STEADY_IDLE_MS = 15_000
 const STEADY_MS = 600_000
 /** Where messages fail for ever. */
-export const POISON_IDLE_MS = 900_000
+const POISON_IDLE_MS = 900_000
 /** Where the endpoint answers 429. */
-export const THROTTLED_IDLE_MS = 60_000
+const THROTTLED_IDLE_MS = 60_000
 /** How long bulk work may go before others. */
 const OVERTAKEN_MS = 20_000
 /** A worker is counted until 15 s after its last heartbeat, and the others learn of a change within 5 s. */
 const JOINING_MS = 30_000
 /** A worker that is closed answers a supervisor in time. */
-export const CLOSE_MS = 9_500
+const CLOSE_MS = 9_500
 /** Claims of one message that send nothing, in a minute. */
 const MOST_UNSENT = 65
 /** An endpoint that is down gets its limit twice, so many requests until its breaker opens, and a probe in this time. */
