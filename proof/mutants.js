@@ -207,7 +207,189 @@ export const MUTANTS = [
       put: 'if (false)',
     },
   ]),
+  ...inSimulation('endpoints that differ', [
+    {
+      name: 'the endpoint with the least room decides',
+      says: /progress: /,
+      file: 'dist/deliver/destination-queue.js',
+      find: 'room = Math.max(room, endpoint.room());',
+      put: 'room = room === -Infinity ? endpoint.room() : Math.min(room, endpoint.room());',
+    },
+    {
+      name: 'the longest Retry-After of all endpoints decides',
+      says: /due times: /,
+      file: 'dist/deliver/decide.js',
+      find: 'const retryAfterMs = Math.min(',
+      put: 'const retryAfterMs = Math.max(',
+    },
+  ]),
+  ...inSimulation('too many requests', [
+    {
+      name: 'a 429 opens the breaker',
+      says: /progress: |end: /,
+      file: 'dist/deliver/endpoint-queue.js',
+      find: "const isThrottled = code === 'throttled';",
+      put: 'const isThrottled = false;',
+    },
+  ]),
+  ...inSimulation('outages', [
+    {
+      name: 'a breaker never opens',
+      says: /probes: /,
+      file: 'dist/deliver/breaker.js',
+      find: 'const FAILURES_TO_OPEN = 5;',
+      put: 'const FAILURES_TO_OPEN = 5_000;',
+    },
+    {
+      name: 'a rateLimit is not kept',
+      says: /rate: /,
+      file: 'dist/deliver/pace.js',
+      find: 'return Math.floor(this.#tokens);',
+      put: 'return Infinity;',
+    },
+  ]),
+  ...inSimulation('messages that fail for ever', [
+    {
+      name: 'the oldest message is the only probe',
+      says: /progress: |end: /,
+      file: 'dist/deliver/destination-queue.js',
+      find: `    { lane: 'backlog', isUntried: true },
+    { lane: 'fresh', isUntried: true },
+    { lane: 'backlog', isUntried: true },
+`,
+      put: '',
+    },
+  ]),
+  ...inSimulation('a rotation of secrets', [
+    {
+      name: 'a message that one secret is refused for is dead',
+      says: /refusals: |window: /,
+      file: 'dist/deliver/send.js',
+      find: 'turn + 1 < secrets.length && refusesSignature(outcome)',
+      put: 'false',
+    },
+  ]),
+  ...inSimulation('reloads', [
+    {
+      name: 'a destination that is switched off keeps sending',
+      says: /settings: /,
+      file: 'dist/deliver/dispatcher.js',
+      find: 'this.#queues = new Map(queues.map(',
+      put: 'for (const queue of queues) this.#queues.set(queue.destination.name, queue); void (queues.map(',
+    },
+    {
+      name: 'requests that wait for their turn are forgotten by a reload',
+      says: /leases: /,
+      file: 'dist/deliver/dispatcher.js',
+      find: `if (!used.has(endpoint))
+                endpoint.sweep(0);`,
+      put: ';',
+    },
+    {
+      name: 'what a reload finds leased is forgotten',
+      says: /leases: /,
+      file: 'dist/deliver/dispatcher.js',
+      find: 'settler.add({ id, attempt, next, refusedBy, isUnsent: true, log: [] });',
+      put: ';',
+    },
+  ]),
+  ...inSimulation('refusals', [
+    {
+      name: 'a message that was not sent is due at once',
+      says: /rest: |crash: /,
+      file: 'dist/deliver/decide.js',
+      find: 'delayMs: Math.max(MIN_UNSENT_DELAY_MS, retryAfterMs)',
+      put: 'delayMs: 0',
+    },
+  ]),
+  ...inSimulation('bulk work', [
+    {
+      name: 'bulk work has no lane of its own',
+      says: /bulk: /,
+      file: 'dist/deliver/dispatcher.js',
+      find: "return { state: 'bulk', queue };",
+      put: "return { state: 'backlog', queue };",
+    },
+  ]),
+  ...inSimulation('workers come and go', [
+    {
+      name: 'each worker takes the whole concurrency',
+      says: /concurrency: /,
+      file: 'dist/deliver/breaker.js',
+      find: 'Math.floor(this.cap / workers)',
+      put: 'this.cap',
+    },
+    {
+      name: 'each worker takes the whole rateLimit',
+      says: /rate: /,
+      file: 'dist/deliver/pace.js',
+      find: 'this.#share = this.limit / workers;',
+      put: 'this.#share = this.limit;',
+    },
+  ]),
+  ...inSimulation('a store that fails', [
+    {
+      name: 'settlements that the store could not take are dropped',
+      says: /leases: /,
+      file: 'dist/deliver/settler.js',
+      find: 'this.#waiting = settlements.concat(this.#waiting);',
+      put: ';',
+    },
+  ]),
+  ...inSimulation('one process on SQLite', [
+    {
+      name: 'an attempt that was lost counts',
+      says: /attempts: /,
+      file: 'dist/store/sqlite/release.js',
+      find: ', attempts_before = attempts_before + 1',
+      put: '',
+    },
+    {
+      name: 'a lease that ran out counts as an attempt',
+      says: /attempts: /,
+      file: 'dist/store/sqlite/claim.js',
+      find: 'row.attemptsBefore + (from === LEASED ? 1 : 0)',
+      put: 'row.attemptsBefore',
+    },
+    {
+      name: 'a lease never runs out',
+      says: /progress: |end: /,
+      file: 'dist/store/sqlite/claim.js',
+      find: "const mayLapse = lane === 'backlog' && !isUntried;",
+      put: 'const mayLapse = false;',
+    },
+  ]),
+  ...inSimulation('several workers on the engine of SQLite', [
+    {
+      name: 'the settlement of a former attempt counts',
+      says: /fencing: /,
+      file: 'dist/store/sqlite/settle.js',
+      find: 'WHERE id = ? AND attempt = ? AND state',
+      put: 'WHERE id = ? AND ? > 0 AND state',
+    },
+  ]),
+  ...inSimulation('four hours and more', [
+    {
+      name: 'a message is given up after an hour',
+      says: /window: /,
+      file: 'dist/deliver/schedule.js',
+      find: 'WINDOW_MS = 4 * 3_600_000',
+      put: 'WINDOW_MS = 3_600_000',
+    },
+    {
+      name: 'a message is never given up',
+      says: /window: /,
+      file: 'dist/deliver/schedule.js',
+      find: 'return attempt < MIN_ATTEMPTS ? delayMs : undefined;',
+      put: 'return delayMs;',
+    },
+  ]),
 ]
+
+/** Mutants of proof 6: each is looked for in rounds of one theme. */
+function inSimulation(theme, mutants) {
+  return mutants.map((mutant) => ({ proof: 6, package: 'destination', theme, ...mutant }))
+}
 
 /** Mutants of proof 5: each is looked for in some rounds of one theme. */
 function atRandom(theme, mutants) {

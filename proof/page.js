@@ -36,6 +36,7 @@ export function toPage({ results, mutants, seconds }) {
       'npm run proof -- --only 5 --minutes 120   # proof 5 for as long as you like, with new seeds',
       'npm run proof -- --only 5 --seed 1234     # one of its rounds again, with its story',
       'npm run proof -- --only 5 --seed 1000 --rounds 200',
+      'npm run proof -- --only 6 --minutes 60    # proof 6 takes the same flags',
       '```',
     ].join('\n'),
     'The exit code is 1 if a proof is red. Proof 4 needs `strace`, and the full disk of proof 3 the right to mount one; what can’t be run says so in one line.',
