@@ -9,6 +9,7 @@ import type {
   Settlement,
   State,
 } from '../../src/model/delivery.js'
+import type { DueLane } from '../../src/store/store.js'
 import type { OpenDatabase } from '../../src/store/sqlite/driver.js'
 import type { Query, Round } from '../../src/store/sqlite/round.js'
 import { MemoryTables, MemoryWorkers } from './memory-store.js'
@@ -18,6 +19,7 @@ import type { Stage } from './stage.js'
 export interface Backend {
   put(deliveries: NewDelivery[]): (DeliveryId | undefined)[]
   claim(claims: Claim[]): Delivery[]
+  due(): DueLane[]
   /** @returns whether each was accepted. */
   settle(settlements: Settlement[]): boolean[]
   replay(ids: readonly DeliveryId[], lane: 'backlog' | 'bulk'): DeliveryId[]
@@ -38,6 +40,7 @@ export function memoryBackend(now: () => number): Backend {
   return {
     put: (deliveries) => tables.put(deliveries),
     claim: (claims) => tables.claim(claims),
+    due: () => tables.due(),
     settle: (settlements) => tables.settle(settlements),
     replay: (ids, lane) => tables.replay(ids, false, lane),
     sweep: (olderThanMs, limit) => tables.sweep(olderThanMs, limit),
@@ -82,6 +85,7 @@ export function sqliteBackend(
   return {
     put: (deliveries) => valueOf(engine.run({ ...nothing(), deliveries }).put),
     claim: (claims) => valueOf(engine.run({ ...nothing(), claims }).claimed).flat(),
+    due: () => ask({ ask: 'due' }) as DueLane[],
     settle: (settlements) => valueOf(engine.run({ ...nothing(), settlements }).settled),
     // The casts hold: a query's answer has the type that `Engine` gives for it.
     replay: (ids, lane) => ask({ ask: 'replay', ids, withDone: false, lane }) as DeliveryId[],

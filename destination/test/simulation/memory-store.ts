@@ -15,11 +15,14 @@ import type {
 import {
   LEASE_MS,
   NEWEST,
+  RETRIED_MS,
   WORKER_TIMEOUT_MS,
+  type DueLane,
   type ReplayLane,
   type Store,
   type Workers,
 } from '../../src/store/store.js'
+import { LANES } from '../../src/store/states.js'
 import { StoreError } from '../../src/store/store-error.js'
 
 type Row = Omit<Copy, 'dueAt'> & {
@@ -29,6 +32,7 @@ type Row = Omit<Copy, 'dueAt'> & {
 
 /** The deliveries of one destination in one state. */
 interface Shelf {
+  destination: string
   rows: Set<Row>
   /** No delivery is due before this time. */
   dueFrom: number
@@ -75,6 +79,18 @@ export class MemoryTables {
     return claims.flatMap((claim) => this.#claimOne(claim))
   }
 
+  due(): DueLane[] {
+    const destinations = new Set(
+      Array.from(this.#shelves.values(), ({ destination }) => destination),
+    )
+    return Array.from(destinations).flatMap((destination) =>
+      LANES.filter((lane) => {
+        const states: State[] = lane === 'backlog' ? ['backlog', 'leased'] : [lane]
+        return states.some((state) => this.#isDue(destination, state))
+      }).map((lane) => ({ destination, lane })),
+    )
+  }
+
   /** @returns whether each was accepted. */
   settle(settlements: readonly Settlement[]): boolean[] {
     return settlements.map((settlement) => this.#settleOne(settlement))
@@ -106,6 +122,9 @@ export class MemoryTables {
     for (const row of first) {
       if (changed >= limit) break
       if (row.state === 'leased' && row.dueAt > this.now()) continue
+      // It has other attempts to come.
+      const isRetried = (row.firstAttemptAt ?? -Infinity) > this.now() - RETRIED_MS
+      if (isRetried && isWaiting(row.state)) continue
       changed++
       if (isWaiting(row.state)) {
         this.#move(row, 'dead', this.now())
@@ -189,6 +208,11 @@ export class MemoryTables {
     return found.slice(0, limit).map((row) => this.#lease(row, lane))
   }
 
+  #isDue(destination: string, state: State): boolean {
+    const { rows, dueFrom } = this.#shelf(destination, state)
+    return dueFrom <= this.now() && Array.from(rows).some(({ dueAt }) => dueAt <= this.now())
+  }
+
   #due(destination: string, state: State): Row[] {
     const shelf = this.#shelf(destination, state)
     const now = this.now()
@@ -225,7 +249,11 @@ export class MemoryTables {
     this.#move(row, next.state, this.now() + ('delayMs' in next ? Math.round(next.delayMs) : 0))
     row.refusedBy = [...refusedBy]
     row.reason = next.state === 'dead' ? next.reason : null
-    if (isUnsent) row.attemptsBefore++
+    if (isUnsent) {
+      row.attemptsBefore++
+      // If this would have been the first attempt, the window has not begun.
+      if (row.firstAttemptAt === at) row.firstAttemptAt = null
+    }
     if (next.state === 'dead') row.replayedAt = null
     row.attempts.push(...log.map((post: AttemptLog) => ({ ...post, attempt, at })))
     return true
@@ -249,7 +277,8 @@ export class MemoryTables {
   #shelf(destination: string, state: State): Shelf {
     const key = `${state} ${destination}`
     let shelf = this.#shelves.get(key)
-    if (!shelf) this.#shelves.set(key, (shelf = { rows: new Set(), dueFrom: Infinity }))
+    if (!shelf)
+      this.#shelves.set(key, (shelf = { destination, rows: new Set(), dueFrom: Infinity }))
     return shelf
   }
 }
@@ -308,6 +337,7 @@ export function openMemory(tables: MemoryTables): Store {
   return {
     put: (deliveries) => run(() => tables.put(deliveries)),
     claim: (claims) => run(() => tables.claim(claims)),
+    due: () => run(() => tables.due()),
     settle: (all) => run(() => tables.settle(all).filter((isAccepted) => !isAccepted).length),
     ping: () => run(() => undefined),
     stats: () => run(() => tables.stats()),
@@ -324,7 +354,7 @@ export function openMemory(tables: MemoryTables): Store {
       return Promise.resolve()
     },
     ...{ find: leftOut, beginSync: leftOut, join: leftOut, leave: leftOut },
-    ...{ hasUser: leftOut, purgeUser: leftOut },
+    ...{ hasUser: leftOut, purgeUser: leftOut, catchUp: leftOut },
   }
 }
 

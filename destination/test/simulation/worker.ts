@@ -206,6 +206,7 @@ export class SimWorker implements WorkerView {
           judge.claimed(deliveries, this, isAnswered)
           return deliveries
         }),
+      due: () => this.#ask(false, () => backend.due()),
       settle: (settlements) =>
         this.#ask(false, () => {
           const accepted = backend.settle(settlements)
