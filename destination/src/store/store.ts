@@ -292,8 +292,9 @@ export interface Workers {
    * Tells the other workers that this one lives. Call it every {@link HEARTBEAT_MS}; the first call joins.
    *
    * The other workers learn of a new one at their next heartbeat. Until then, all workers together may exceed a
-   * concurrency of which each takes 1/n and at least 1, but they stay below twice of it. A worker that dies without
-   * leaving is counted for another {@link WORKER_TIMEOUT_MS}.
+   * concurrency of which each takes 1/n and at least 1: two that join at once take 1 + 1/2 of it, three 1 + 1/2 + 1/3. A
+   * worker that dies without leaving is counted for another {@link WORKER_TIMEOUT_MS}. After the store was away for longer
+   * than that, each worker counts only those that it has seen again.
    *
    * @returns how many workers there are, including this one.
    * @throws StoreError if the store can't write.

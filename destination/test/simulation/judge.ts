@@ -252,6 +252,7 @@ export class Judge {
     }
     if (attempt <= message.attempt)
       this.breach('fencing', `attempt ${attempt} was given out twice`, message)
+    message.claimedAt = this.now
     message.firstAt ??= this.now
     if (Math.abs(this.now - message.firstAt - sinceFirstMs) > 5) {
       this.breach('window', `it is said to be ${sinceFirstMs} ms old`, message)
@@ -326,6 +327,8 @@ export class Judge {
       )
     }
     const posts = message.posts.filter((post) => post.attempt === attempt)
+    // The window has not begun if the first claim sent nothing.
+    if (isUnsent && message.firstAt === message.claimedAt) message.firstAt = undefined
     if (isUnsent && posts.length > 0)
       this.breach('truth', 'an attempt that sent something does not count', message)
     if (posts.length > 0) message.counted++
