@@ -127,6 +127,19 @@ describe('import', { concurrent: true }, () => {
     expect(JSON.parse(stdout)).toMatchObject({ accepted: 2, bad: 0, changedNumbers: 1 })
   })
 
+  test('says nothing about numbers that are not forwarded', async ({ expect }) => {
+    const folder = emptyFolder()
+    const fields = '"userId":"u","event":"E","timestamp":"2020-01-01"'
+    const lines = [
+      `{"type":"track",${fields},"integrations":{"Webhooks":false},"properties":{"n":1e400}}`,
+      `{"type":"track",${fields},"integrations":{"x":1e400},"properties":{"n":1e400}}`,
+    ]
+    writeFileSync(join(folder, 'a.ndjson'), lines.join('\n'))
+    const ended = await run(['import', 'a.ndjson', '--dry-run'], { folder })
+    expect(ended.stderr).toMatch(/^line 2: properties\.n: The number 1e400 is .*\n$/)
+    expect(ended.code).toBe(0)
+  })
+
   test.for(['none/x', '.'])(
     'a progress file that can not be written is refused before anything is sent: %s',
     async (progress, { expect }) => {

@@ -1,7 +1,10 @@
 import { setTimeout as wait } from 'node:timers/promises'
 import { RejectedError, type Callback, type HooklineError } from 'hookline'
 import { toCall, type ImportedCall } from './call.js'
-import type { CallType } from '../../model/call.js'
+import { changesOfCall } from '../../collect/warnings.js'
+import { isTurnedOff } from '../../enqueue/route.js'
+import { webhookBody } from '../../enqueue/webhook-body.js'
+import type { Call, CallType } from '../../model/call.js'
 import type { ChangedNumber } from '../../model/changed-numbers.js'
 import { Ledger } from './ledger.js'
 import type { Place, Row } from './row.js'
@@ -84,7 +87,7 @@ export class Import {
   }
 
   #take(row: Row): void {
-    const { line, end, text, problem, changed = [] } = row
+    const { line, end, text, problem } = row
     const entry = this.#ledger.add(line, end, text.length)
     const refuse = (why: string) => {
       this.bad++
@@ -115,6 +118,7 @@ export class Import {
       refuse((error as Error).message)
       return
     }
+    const changed = changesOfCall(row.marked, call.type, bodyOf)
     this.changed += changed.length
     for (const number of changed) this.parts.changed(line, number)
   }
@@ -122,6 +126,11 @@ export class Import {
   #change(): Promise<void> {
     return new Promise((resolve) => (this.#moved = resolve))
   }
+}
+
+/** The body that a destination gets of a call. Its destinations are not known here. */
+function bodyOf(call: Call): string | undefined {
+  return isTurnedOff(call.integrations) ? undefined : webhookBody(call)
 }
 
 async function until(atMs: number, signal: AbortSignal): Promise<void> {
