@@ -69,7 +69,12 @@ describe('import', { concurrent: true }, () => {
     expect(readFileSync(join(folder, 'bad.ndjson'), 'utf8')).toMatch(/^\{"line":4321,.*\}\n$/)
 
     const third = await run(args, { folder })
-    expect(third.stdout).toBe('There are no new lines to import.\n')
+    expect(third.stderr).toContain('line 4321: not valid JSON: ')
+    expect(third.stdout).toBe(
+      'There are no new lines to import.\n' +
+        'An earlier import of this file refused 1 lines. Correct them, then import the whole file with --restart.\n',
+    )
+    expect(third.code).toBe(1)
 
     serving.kill('SIGTERM')
     await serving.ended
@@ -77,6 +82,27 @@ describe('import', { concurrent: true }, () => {
     const { count, rest } = await allOf(store)
     await store.close()
     expect([count, rest]).toEqual([5_999, 0])
+  })
+
+  test('names at most 100 lines that an earlier import refused, and counts all', async ({
+    expect,
+  }) => {
+    const folder = folderOf(0, 0)
+    writeFileSync(join(folder, 'bad.ndjson'), '{bad\n'.repeat(150))
+    const args = ['import', 'bad.ndjson', '--key', 'k', '--to', 'http://127.0.0.1:1', '--json']
+    for (const counts of [
+      { bad: 150, badBefore: 0 },
+      { bad: 0, badBefore: 150 },
+    ]) {
+      const { code, stdout } = await run([...args, '--bad', 'refused'], { folder })
+      expect(code).toBe(1)
+      expect(JSON.parse(stdout)).toMatchObject(counts)
+    }
+    const named = readFileSync(join(folder, 'refused'), 'utf8').trim().split('\n')
+    expect(named).toHaveLength(100)
+    expect(JSON.parse(named[99] ?? '')).toMatchObject({ line: 100 })
+    const { stdout } = await run([...args, '--restart'], { folder })
+    expect(JSON.parse(stdout)).toMatchObject({ bad: 150, badBefore: 0 })
   })
 
   test('a wrong key stops it at once, and nothing counts as imported', async ({ expect }) => {

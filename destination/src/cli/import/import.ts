@@ -6,7 +6,7 @@ import { isTurnedOff } from '../../enqueue/route.js'
 import { webhookBody } from '../../enqueue/webhook-body.js'
 import type { Call, CallType } from '../../model/call.js'
 import type { ChangedNumber } from '../../model/changed-numbers.js'
-import { Ledger } from './ledger.js'
+import { Ledger, type RefusedLine } from './ledger.js'
 import type { Place, Row } from './row.js'
 
 /** The most bytes of lines that are under way. The client can queue more than this, so it never drops a call. */
@@ -59,6 +59,12 @@ export class Import {
     return this.#ledger.place
   }
 
+  /** The refused lines before the place. The next import does not read them again. */
+  get refusedBefore(): { bad: number; refused: readonly RefusedLine[] } {
+    const { bad, refused } = this.#ledger
+    return { bad, refused }
+  }
+
   /**
    * Reads the lines and makes a call of each, until the end or until the collector refuses everything. Calls that are
    * still under way then end when the client is closed.
@@ -92,7 +98,7 @@ export class Import {
     const refuse = (why: string) => {
       this.bad++
       this.parts.bad(line, why)
-      this.#ledger.end(entry)
+      this.#ledger.end(entry, why)
     }
     const call = problem ?? toCall(row, this.parts.type)
     if (typeof call === 'string') {

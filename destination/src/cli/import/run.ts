@@ -9,6 +9,7 @@ import type { ChangedNumber } from '../../model/changed-numbers.js'
 import { formatSeconds, showProgress } from '../progress.js'
 import { readCsv } from './csv.js'
 import { Import } from './import.js'
+import { MAX_REMEMBERED } from './ledger.js'
 import { readNdjson } from './ndjson.js'
 import { FORMATS, type Format, type ImportOptions } from './options.js'
 import {
@@ -28,6 +29,7 @@ export async function run(file: string, options: ImportOptions): Promise<void> {
   const source = openSource(file, options)
   const { analytics } = await openCollector(options)
   const bad = badLines(options)
+  for (const { line, problem } of source.refused) bad.add(line, problem)
   const stopped = new AbortController()
   const work = new Import({
     rows: source.rows,
@@ -74,6 +76,7 @@ export async function run(file: string, options: ImportOptions): Promise<void> {
   if (failure) throw explain(failure)
   print(file, options, work, {
     before: source.from.line,
+    badBefore: source.bad,
     ms: performance.now() - startedAt,
     isStopped: stopped.signal.aborted,
   })
@@ -102,12 +105,17 @@ function openSource(file: string, { format, map, progress, restart, dryRun }: Im
     ? process.stdin
     : createReadStream(file, { start: from.offset, highWaterMark: CHUNK_BYTES })
   let header = before?.header
+  const { bad: badBefore = 0, refused: earlierRefused = [] } = before ?? {}
   const rows =
     kind === 'csv'
       ? readCsv(bytes, from, map, header, (names) => (header = names))
       : readNdjson(bytes, from)
   /** @returns why the progress could not be saved, if it could not. The import continues without it. */
-  const save = ({ place, accepted, bad }: Import): string | undefined => {
+  const save = ({
+    place,
+    accepted,
+    refusedBefore: { bad, refused },
+  }: Import): string | undefined => {
     if (!path || dryRun || place.offset === 0) return undefined
     try {
       writeProgress(path, {
@@ -115,14 +123,15 @@ function openSource(file: string, { format, map, progress, restart, dryRun }: Im
         ...place,
         ...(header && { header }),
         accepted: (before?.accepted ?? 0) + accepted,
-        bad: (before?.bad ?? 0) + bad,
+        bad: badBefore + bad,
+        refused: [...earlierRefused, ...refused].slice(0, MAX_REMEMBERED),
       })
       return undefined
     } catch (error) {
       return cannotSave(path, error)
     }
   }
-  return { rows, from, size, save }
+  return { rows, from, size, save, bad: badBefore, refused: earlierRefused }
 }
 
 function requireWritable(path: string): void {
@@ -251,10 +260,15 @@ function print(
   file: string,
   { dryRun, json }: ImportOptions,
   { accepted, bad, undated, changed, place }: Import,
-  { before, ms, isStopped }: { before: number; ms: number; isStopped: boolean },
+  {
+    before,
+    badBefore,
+    ms,
+    isStopped,
+  }: { before: number; badBefore: number; ms: number; isStopped: boolean },
 ): void {
   if (json) {
-    const counts = { accepted, bad, undated, changedNumbers: changed }
+    const counts = { accepted, bad, badBefore, undated, changedNumbers: changed }
     const outcome = { file, dryRun: dryRun ?? false, complete: !isStopped, ...counts }
     console.log(
       JSON.stringify({ ...outcome, fromLine: before + 1, toLine: place.line, ms: Math.round(ms) }),
@@ -267,6 +281,10 @@ function print(
     else if (place.line === before) console.log('There are no new lines to import.')
     else console.log(`Imported ${of} calls (${took}).`)
     if (bad > 0) console.log(`${bad.toLocaleString('en-US')} lines were refused.`)
+    if (badBefore > 0) {
+      const earlier = `An earlier import of this file refused ${badBefore.toLocaleString('en-US')} lines.`
+      console.log(`${earlier} Correct them, then import the whole file with --restart.`)
+    }
     if (undated > 0) {
       console.log(
         `${undated.toLocaleString('en-US')} calls have no timestamp. They get the current time.`,
@@ -280,5 +298,5 @@ function print(
     }
   }
   if (isStopped) throw new CommandError(EXIT.unreachable, '')
-  if (bad > 0) throw new CommandError(EXIT.failed, '')
+  if (bad + badBefore > 0) throw new CommandError(EXIT.failed, '')
 }
