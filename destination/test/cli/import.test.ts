@@ -197,6 +197,20 @@ describe('import', { concurrent: true }, () => {
     expect(stderr).not.toContain('    at ')
   })
 
+  test('--map with a column that the file does not have is refused, and nothing is sent', async ({
+    expect,
+  }) => {
+    const folder = emptyFolder()
+    writeFileSync(join(folder, 'a.csv'), 'type,userId,what\ntrack,u,E\n')
+    const where = ['--key', 'k', '--to', 'http://127.0.0.1:1']
+    const maps = ['--map', 'what=event', '--map', 'nocol=x']
+    const ended = await run(['import', 'a.csv', ...where, ...maps], { folder })
+    expect(ended).toMatchObject({ code: 2, stdout: '' })
+    expect(ended.stderr).toBe(
+      'The file has no column "nocol", which --map names: expected one of "type", "userId", "what".\n',
+    )
+  })
+
   test.for<[string[], RegExp]>([
     [
       ['import', 'history.txt'],

@@ -7,6 +7,7 @@ import { makeCall, openClient } from '../collector-client.js'
 import { CommandError, EXIT } from '../command.js'
 import type { ChangedNumber } from '../../model/changed-numbers.js'
 import { formatSeconds, showProgress } from '../progress.js'
+import type { ColumnMap } from './columns.js'
 import { readCsv } from './csv.js'
 import { Import } from './import.js'
 import { MAX_REMEMBERED } from './ledger.js'
@@ -73,6 +74,7 @@ export async function run(file: string, options: ImportOptions): Promise<void> {
   save()
   await bad.end()
   const failure = ended ?? work.fatal
+  if (failure instanceof CommandError) throw failure
   if (failure) throw explain(failure)
   print(file, options, work, {
     before: source.from.line,
@@ -106,9 +108,13 @@ function openSource(file: string, { format, map, progress, restart, dryRun }: Im
     : createReadStream(file, { start: from.offset, highWaterMark: CHUNK_BYTES })
   let header = before?.header
   const { bad: badBefore = 0, refused: earlierRefused = [] } = before ?? {}
+  if (header) requireColumns(map, header)
   const rows =
     kind === 'csv'
-      ? readCsv(bytes, from, map, header, (names) => (header = names))
+      ? readCsv(bytes, from, map, header, (names) => {
+          requireColumns(map, names)
+          header = names
+        })
       : readNdjson(bytes, from)
   /** @returns why the progress could not be saved, if it could not. The import continues without it. */
   const save = ({
@@ -132,6 +138,15 @@ function openSource(file: string, { format, map, progress, restart, dryRun }: Im
     }
   }
   return { rows, from, size, save, bad: badBefore, refused: earlierRefused }
+}
+
+/** @throws CommandError if the file does not have a column of `--map`. Its name is probably misspelled. */
+function requireColumns(map: ColumnMap, names: readonly string[]): void {
+  const unknown = Object.keys(map).find((column) => !names.includes(column))
+  if (unknown === undefined) return
+  const columns = names.map((name) => JSON.stringify(name)).join(', ')
+  const message = `The file has no column ${JSON.stringify(unknown)}, which --map names: expected one of ${columns}.`
+  throw new CommandError(EXIT.usage, message)
 }
 
 function requireWritable(path: string): void {
