@@ -197,6 +197,16 @@ describe('import', { concurrent: true }, () => {
     expect(stderr).not.toContain('    at ')
   })
 
+  test('names an id that JavaScript cannot hold as it is in the file', async ({ expect }) => {
+    const folder = emptyFolder()
+    const line = '{"type":"track","userId":1234567890123456789,"event":"E"}'
+    writeFileSync(join(folder, 'a.ndjson'), line)
+    const ended = await run(['import', 'a.ndjson', '--dry-run'], { folder })
+    expect(ended.stderr).toBe(
+      'line 1: userId: expected a string or a whole number below 2^53, got 1234567890123456789\n',
+    )
+  })
+
   test('--map with a column that the file does not have is refused, and nothing is sent', async ({
     expect,
   }) => {
