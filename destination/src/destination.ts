@@ -1,10 +1,11 @@
 import { createCollector } from './collect/collector.js'
 import { traceContextOf } from './collect/trace-context.js'
 import { Deliverer } from './deliver/deliverer.js'
-import { createEnqueueCalls } from './enqueue/calls.js'
+import { bodyFor, createEnqueueCalls } from './enqueue/calls.js'
 import { createEnqueue } from './enqueue/enqueue.js'
 import { route, routesOf } from './enqueue/route.js'
 import { connectionLimit } from './http/connection-limit.js'
+import type { Call } from './model/call.js'
 import { systemClock } from './model/clock.js'
 import type { Stats } from './model/delivery.js'
 import { tellAll, type Observer } from './observe/events.js'
@@ -80,14 +81,14 @@ async function start(initial: Settings, store: Store, log: Log, role: Role) {
   const { readiness, ...observing } = createObservers({ store, deliverer, log, clock }, observers)
 
   const enqueue = createEnqueue({ store, dispatcher: deliverer.dispatcher, events, now })
-  const enqueueCalls = createEnqueueCalls(
-    enqueue,
-    (source, call) => route(source, call, routes),
-    (headers) => (settings.traceContext ? traceContextOf(headers) : undefined),
+  const routeOf = (source: string, call: Call) => route(source, call, routes)
+  const enqueueCalls = createEnqueueCalls(enqueue, routeOf, (headers) =>
+    settings.traceContext ? traceContextOf(headers) : undefined,
   )
   const collector = createCollector({
     sources: settings.sources,
     enqueueCalls: role === 'worker' ? undefined : enqueueCalls,
+    bodyOf: (source, call) => bodyFor(call, routeOf(source, call)),
     log,
     events,
   })

@@ -11,7 +11,10 @@ const modules = readModules(fileURLToPath(new URL('../src', import.meta.url)))
 const ROOMS: Record<string, { from?: string[]; types?: string[] }> = {
   main: { from: ['cli', 'destination', 'operate', 'deliver', 'store'] },
   index: { from: ['destination', 'settings', 'store'], types: ['observe', 'model'] },
-  cli: { from: ['observe', 'settings', 'model', 'version'], types: ['operate', 'store'] },
+  cli: {
+    from: ['observe', 'collect', 'enqueue', 'settings', 'model', 'version'],
+    types: ['operate', 'store'],
+  },
   destination: {
     from: [
       'operate',

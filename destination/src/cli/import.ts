@@ -19,8 +19,8 @@ waits. The calls are bulk work: the destinations get other messages first.
 
 ${COLLECTOR_HELP}
 
-Exit codes: 0 all calls were accepted, 1 some lines were refused, or the collector refuses everything, 2 the command line
-is wrong, 3 stopped before the end: run the same command to continue.
+Exit codes: 0 all calls were accepted, 1 some lines were refused, now or by an earlier import of the file, or the
+collector refuses everything, 2 the command line is wrong, 3 stopped before the end: run the same command to continue.
 
 Examples:
   $ hookline-destination import history.ndjson --dry-run

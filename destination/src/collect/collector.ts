@@ -1,4 +1,5 @@
 import type { EnqueueCalls } from '../enqueue/calls.js'
+import type { Call } from '../model/call.js'
 import { createServer, type Server, type ServerLog, type Timeouts } from '../http/server.js'
 import type { Source } from '../settings/settings.js'
 import { credentialsOf } from './credentials.js'
@@ -10,6 +11,8 @@ import { addCallRoutes, type CallRoutesParts, type CollectEvents } from './route
 export interface CollectorOptions {
   /** Left out in a worker, which accepts no calls: its server has only the other routes. */
   enqueueCalls?: EnqueueCalls | undefined
+  /** Makes the body that the destinations get of a call; `undefined` if no destination gets it. */
+  bodyOf: (source: string, call: Call) => string | undefined
   /** The sources that may send calls, with their write keys. */
   sources: readonly Source[]
   log: ServerLog
@@ -47,11 +50,12 @@ const WORKER_HINT = 'This process is a worker. Send calls to a collector.'
 
 /** Creates a collector. It does not listen yet. */
 export function createCollector(options: CollectorOptions): Collector {
-  const { enqueueCalls, sources, log, events, timeouts, maxPendingBytes } = options
+  const { enqueueCalls, bodyOf, sources, log, events, timeouts, maxPendingBytes } = options
   const now = options.now ?? (() => performance.now())
   const server = createServer(log, enqueueCalls ? HINT : WORKER_HINT, { timeouts })
   const parts: CallRoutesParts | undefined = enqueueCalls && {
     enqueueCalls,
+    bodyOf,
     events,
     credentials: credentialsOf(sources),
     buckets: bucketsOf(sources, new Map(), now),

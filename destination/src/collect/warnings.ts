@@ -1,13 +1,14 @@
-import type { CallType } from '../model/call.js'
+import type { Call, CallType } from '../model/call.js'
 import {
   findChanges,
-  findChangesInCall,
   markChanges,
+  marksIn,
   toChange,
   type ChangedNumber,
 } from '../model/changed-numbers.js'
-import { isFields } from '../http/json-body.js'
-import type { Rejected } from '../http/refusal.js'
+import { isFields, type Fields } from '../http/json-body.js'
+import { RejectedCall, type Rejected } from '../http/refusal.js'
+import { fields, normalise, type Shared } from './normalise.js'
 
 /** A number in an accepted call that is forwarded with another value. */
 export interface Warning extends ChangedNumber {
@@ -22,6 +23,13 @@ export interface Warnings {
   /** The number of all warnings. */
   count: number
 }
+
+/**
+ * Makes the body that is forwarded of a call. A number is forwarded if it is in this text.
+ *
+ * @returns `undefined` if the call is not forwarded.
+ */
+export type BodyOf = (call: Call) => string | undefined
 
 /** The most warnings in one answer, because each number of a large batch could have one. */
 const MAX_WARNINGS = 100
@@ -39,6 +47,7 @@ export function warningsOf(
   text: string,
   type: CallType | undefined,
   rejected: readonly Rejected[],
+  bodyOf: BodyOf,
 ): Warnings {
   const marked = markChanges(text)
   if (!isFields(marked)) return NONE
@@ -49,14 +58,93 @@ export function warningsOf(
     if (count > MAX_WARNINGS) return
     warnings.push({ ...(index !== undefined && { index }), ...toChange(path, number) })
   }
-  if (type === undefined) findChanges(marked['context'], 'context', add)
-  const messages = type === undefined ? (marked['batch'] as unknown[]) : [marked]
+  const isBatch = type === undefined
+  const messages = isBatch ? (marked['batch'] as unknown[]) : [marked]
+  const integrations = isBatch ? fields(marked, 'integrations') : undefined
   const refused = new Set(rejected.map(({ index }) => index))
-  for (const [index, message] of messages.entries()) {
-    if (refused.has(index)) continue
-    findChangesInCall(message, (path, number) => {
-      add(path, number, index)
+  const bodies = messages.map((message, index) =>
+    refused.has(index)
+      ? undefined
+      : forwardedText(message, { ...NOTHING_SHARED, type, integrations }, bodyOf),
+  )
+  // The context of the batch is in the body of each call. It is named once, and not for each call.
+  if (isBatch && bodies.some((body) => body !== undefined)) {
+    findChanges(marked['context'], 'context', (path, number) => {
+      add(path, number)
     })
   }
+  for (const [i, body] of bodies.entries()) {
+    if (body === undefined) continue
+    for (const { path, number } of forwardedChanges(messages[i], body)) add(path, number, i)
+  }
   return { warnings, count }
+}
+
+/**
+ * Finds the numbers of one call that are forwarded with another value.
+ *
+ * @param marked - The call, with the marks of {@link markChanges}; `undefined` if no number changes.
+ * @param type - The type of a call that has no type.
+ */
+export function changesOfCall(
+  marked: unknown,
+  type: CallType | undefined,
+  bodyOf: BodyOf,
+): ChangedNumber[] {
+  if (!isFields(marked)) return []
+  const message = { ...marked, type: marked['type'] ?? type }
+  const forwarded = forwardedText(message, { ...NOTHING_SHARED, type: undefined }, bodyOf)
+  if (forwarded === undefined) return []
+  return forwardedChanges(marked, forwarded).map(({ path, number }) => toChange(path, number))
+}
+
+/** A changed number: its path in the message, and its text. */
+interface Found {
+  path: string
+  number: string
+}
+
+/** The changed numbers of a marked message that are also in what is forwarded of it. */
+function forwardedChanges(message: unknown, forwarded: string): Found[] {
+  const marks = marksIn(forwarded)
+  const changes: Found[] = []
+  if (!isFields(message)) return changes
+  for (const [field, value] of Object.entries(message)) {
+    findChanges(value, field, (path, number, mark) => {
+      if (marks.has(mark)) changes.push({ path, number })
+    })
+  }
+  return changes
+}
+
+/**
+ * What is forwarded of a marked message, without the context of its batch: the body and the id of the message.
+ *
+ * @returns `undefined` if nothing is forwarded.
+ */
+function forwardedText(message: unknown, shared: Shared, bodyOf: BodyOf): string | undefined {
+  if (!isFields(message)) return undefined
+  const call = callOf({ ...message, ...UNMARKED }, shared)
+  const body = call && bodyOf(call)
+  return body === undefined ? undefined : body + JSON.stringify([message['messageId']])
+}
+
+/** Fields in which a mark would not be valid. Their numbers are not in the body. */
+const UNMARKED = {
+  messageId: undefined,
+  timestamp: undefined,
+  originalTimestamp: undefined,
+  sentAt: undefined,
+}
+
+const NOTHING_SHARED = { context: undefined, integrations: undefined, skewMs: 0, receivedAt: 0 }
+
+/** Makes the call of a message. A line of an import may be a message that is not a call. */
+function callOf(message: Fields, shared: Shared): Call | undefined {
+  try {
+    return normalise(message, shared)
+  } catch (error) {
+    if (error instanceof RejectedCall) return undefined
+    throw error
+  }
 }

@@ -42,6 +42,11 @@ export function createEnqueueCalls(
   }
 }
 
+/** The body that the destinations of a call get; `undefined` if it has none. */
+export function bodyFor(call: Call, { to }: Route): string | undefined {
+  return to.length === 0 ? undefined : webhookBody(call)
+}
+
 /** Makes a delivery for each destination of a call. A call without a destination gets one that is only logged. */
 function deliveriesOf(
   call: Call,

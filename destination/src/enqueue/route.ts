@@ -43,7 +43,7 @@ export function route(source: string, call: Call, routes: Routes): Route {
  * Whether a call turns off this destination. `All: false` turns off each destination that is not turned on by its name.
  * An object instead of `true` carries settings, and turns the destination on as well.
  */
-function isTurnedOff(integrations: Record<string, unknown> | undefined): boolean {
+export function isTurnedOff(integrations: Record<string, unknown> | undefined): boolean {
   if (integrations === undefined) return false
   const own = integrations[INTEGRATION]
   if (own === false) return true

@@ -8,18 +8,6 @@ export interface ChangedNumber {
   message: string
 }
 
-/** The fields of a call whose numbers are forwarded. Only these have warnings. */
-const FORWARDED = [
-  'userId',
-  'anonymousId',
-  'previousId',
-  'groupId',
-  'messageId',
-  'properties',
-  'traits',
-  'context',
-]
-
 /** A number that may change: it has 16 digits or an exponent. Shorter numbers are the same in JavaScript. */
 const LONG = /(?:^|[:[,])\s*(-?(?:[\d.]{16,}(?:[eE][+-]?\d+)?|\d[\d.]*[eE][+-]?\d+))/g
 
@@ -29,7 +17,12 @@ const TOKENS = /"[^"\\]*(?:\\.[^"\\]*)*"|-?\d[\d.eE+-]*/g
 const DECIMAL = /^(-?)(\d+)(?:\.(\d+))?(?:[eE]([+-]?\d+))?$/
 
 /** Begins the texts that stand for changed numbers. It is random, so that no text of a client begins with it. */
-const MARK = `${randomUUID()}:`
+const MARK = randomUUID()
+
+/** A mark in a text. No two numbers have the same one: `<MARK>#<index>`. */
+const MARKS = new RegExp(`${MARK}#\\d+`, 'g')
+
+let nextIndex = 0
 
 /** In characters. A number or a path may be as long as the body, and an answer must stay small. */
 const MAX_SHOWN_NUMBER = 40
@@ -45,13 +38,18 @@ const MAX_SHOWN_PATH = 200
 export function markChanges(json: string): unknown {
   if (!hasLongChange(json)) return undefined
   const marked = json.replace(TOKENS, (token) =>
-    token.startsWith('"') || !isChanged(token) ? token : `"${MARK}${token}"`,
+    token.startsWith('"') || !isChanged(token) ? token : `"${MARK}#${nextIndex++}:${token}"`,
   )
   return marked === json ? undefined : JSON.parse(marked)
 }
 
-/** Takes the path and the text of a number. */
-type Found = (path: string, number: string) => void
+/** Takes the path and the text of a number, and the mark that {@link marksIn} finds in texts that have the number. */
+type Found = (path: string, number: string, mark: string) => void
+
+/** Finds the marks in a text that was made from values of {@link markChanges}. */
+export function marksIn(text: string): ReadonlySet<string> {
+  return new Set(text.match(MARKS))
+}
 
 /**
  * Finds the changed numbers in a value of {@link markChanges}.
@@ -59,7 +57,10 @@ type Found = (path: string, number: string) => void
  * @param path - The path of the value.
  */
 export function findChanges(marked: unknown, path: string, found: Found): void {
-  if (typeof marked === 'string' && marked.startsWith(MARK)) found(path, marked.slice(MARK.length))
+  if (typeof marked === 'string' && marked.startsWith(MARK)) {
+    const end = marked.indexOf(':')
+    found(path, marked.slice(end + 1), marked.slice(0, end))
+  }
   if (typeof marked !== 'object' || marked === null) return
   const isArray = Array.isArray(marked)
   for (const [key, value] of Object.entries(marked)) {
@@ -67,25 +68,14 @@ export function findChanges(marked: unknown, path: string, found: Found): void {
   }
 }
 
-/** Finds the changed numbers in a call of {@link markChanges}. Numbers that are not forwarded do not count. */
-export function findChangesInCall(marked: unknown, found: Found): void {
-  if (typeof marked !== 'object' || marked === null) return
-  for (const field of FORWARDED) {
-    findChanges((marked as Record<string, unknown>)[field], field, found)
-  }
-}
-
 /**
  * The changed numbers of a JSON text.
  *
- * @param path - The path of the value; `undefined` for a call.
+ * @param path - The path of the value.
  */
-export function changedNumbers(json: string, path?: string): ChangedNumber[] {
+export function changedNumbers(json: string, path: string): ChangedNumber[] {
   const changes: ChangedNumber[] = []
-  const marked = markChanges(json)
-  const add: Found = (at, number) => changes.push(toChange(at, number))
-  if (path === undefined) findChangesInCall(marked, add)
-  else findChanges(marked, path, add)
+  findChanges(markChanges(json), path, (at, number) => changes.push(toChange(at, number)))
   return changes
 }
 

@@ -69,7 +69,12 @@ describe('import', { concurrent: true }, () => {
     expect(readFileSync(join(folder, 'bad.ndjson'), 'utf8')).toMatch(/^\{"line":4321,.*\}\n$/)
 
     const third = await run(args, { folder })
-    expect(third.stdout).toBe('There are no new lines to import.\n')
+    expect(third.stderr).toContain('line 4321: not valid JSON: ')
+    expect(third.stdout).toBe(
+      'There are no new lines to import.\n' +
+        'An earlier import of this file refused 1 lines. Correct them, then import the whole file with --restart.\n',
+    )
+    expect(third.code).toBe(1)
 
     serving.kill('SIGTERM')
     await serving.ended
@@ -77,6 +82,27 @@ describe('import', { concurrent: true }, () => {
     const { count, rest } = await allOf(store)
     await store.close()
     expect([count, rest]).toEqual([5_999, 0])
+  })
+
+  test('names at most 100 lines that an earlier import refused, and counts all', async ({
+    expect,
+  }) => {
+    const folder = folderOf(0, 0)
+    writeFileSync(join(folder, 'bad.ndjson'), '{bad\n'.repeat(150))
+    const args = ['import', 'bad.ndjson', '--key', 'k', '--to', 'http://127.0.0.1:1', '--json']
+    for (const counts of [
+      { bad: 150, badBefore: 0 },
+      { bad: 0, badBefore: 150 },
+    ]) {
+      const { code, stdout } = await run([...args, '--bad', 'refused'], { folder })
+      expect(code).toBe(1)
+      expect(JSON.parse(stdout)).toMatchObject(counts)
+    }
+    const named = readFileSync(join(folder, 'refused'), 'utf8').trim().split('\n')
+    expect(named).toHaveLength(100)
+    expect(JSON.parse(named[99] ?? '')).toMatchObject({ line: 100 })
+    const { stdout } = await run([...args, '--restart'], { folder })
+    expect(JSON.parse(stdout)).toMatchObject({ bad: 150, badBefore: 0 })
   })
 
   test('a wrong key stops it at once, and nothing counts as imported', async ({ expect }) => {
@@ -127,6 +153,19 @@ describe('import', { concurrent: true }, () => {
     expect(JSON.parse(stdout)).toMatchObject({ accepted: 2, bad: 0, changedNumbers: 1 })
   })
 
+  test('says nothing about numbers that are not forwarded', async ({ expect }) => {
+    const folder = emptyFolder()
+    const fields = '"userId":"u","event":"E","timestamp":"2020-01-01"'
+    const lines = [
+      `{"type":"track",${fields},"integrations":{"Webhooks":false},"properties":{"n":1e400}}`,
+      `{"type":"track",${fields},"integrations":{"x":1e400},"properties":{"n":1e400}}`,
+    ]
+    writeFileSync(join(folder, 'a.ndjson'), lines.join('\n'))
+    const ended = await run(['import', 'a.ndjson', '--dry-run'], { folder })
+    expect(ended.stderr).toMatch(/^line 2: properties\.n: The number 1e400 is .*\n$/)
+    expect(ended.code).toBe(0)
+  })
+
   test.for(['none/x', '.'])(
     'a progress file that can not be written is refused before anything is sent: %s',
     async (progress, { expect }) => {
@@ -156,6 +195,30 @@ describe('import', { concurrent: true }, () => {
     expect(stdout).toContain('Stopped after line 1.')
     expect(stderr.match(/Cannot save/g)).toHaveLength(1)
     expect(stderr).not.toContain('    at ')
+  })
+
+  test('names an id that JavaScript cannot hold as it is in the file', async ({ expect }) => {
+    const folder = emptyFolder()
+    const line = '{"type":"track","userId":1234567890123456789,"event":"E"}'
+    writeFileSync(join(folder, 'a.ndjson'), line)
+    const ended = await run(['import', 'a.ndjson', '--dry-run'], { folder })
+    expect(ended.stderr).toBe(
+      'line 1: userId: expected a string or a whole number below 2^53, got 1234567890123456789\n',
+    )
+  })
+
+  test('--map with a column that the file does not have is refused, and nothing is sent', async ({
+    expect,
+  }) => {
+    const folder = emptyFolder()
+    writeFileSync(join(folder, 'a.csv'), 'type,userId,what\ntrack,u,E\n')
+    const where = ['--key', 'k', '--to', 'http://127.0.0.1:1']
+    const maps = ['--map', 'what=event', '--map', 'nocol=x']
+    const ended = await run(['import', 'a.csv', ...where, ...maps], { folder })
+    expect(ended).toMatchObject({ code: 2, stdout: '' })
+    expect(ended.stderr).toBe(
+      'The file has no column "nocol", which --map names: expected one of "type", "userId", "what".\n',
+    )
   })
 
   test.for<[string[], RegExp]>([

@@ -3,6 +3,7 @@ import { Agent, request as httpRequest } from 'node:http'
 import { connect } from 'node:net'
 import { gzipSync } from 'node:zlib'
 import { describe, expect, test } from 'vitest'
+import type { Call } from '../../src/model/call.js'
 import { StoreError } from '../../src/store/store-error.js'
 import { AUTHORIZATION, exchange, KEY, startCollector, type Started } from './start.js'
 
@@ -227,6 +228,51 @@ describe('a request', () => {
         success: true,
         warnings: [warning(0, 'properties.total')],
       })
+    })
+
+    test.each([
+      ['{"type":"identify","traits":{"n":1e400},"properties":{"n":1e400}}', ['traits.n']],
+      [
+        '{"type":"track","event":"E","traits":{"n":1e400},"properties":{"n":1e400}}',
+        ['properties.n'],
+      ],
+      ['{"type":"alias","previousId":"p","traits":{"n":1e400},"groupId":5e-400}', []],
+      ['{"type":"page","properties":{"n":1},"traits":{"n":1e400}}', []],
+      ['{"type":"page","traits":{"n":1e400}}', ['traits.n']],
+      [
+        '{"type":"screen","properties":{"n":1e400},"context":{"n":1e400}}',
+        ['properties.n', 'context.n'],
+      ],
+      [
+        '{"type":"group","groupId":1.00000000000000001,"traits":{"n":1e400}}',
+        ['groupId', 'traits.n'],
+      ],
+      ['{"type":"identify","context":{"traits":{"n":1e400}}}', ['context.traits.n']],
+      [
+        '{"type":"track","event":"E","messageId":5e-400,"name":1e400,"integrations":{"n":1e400}}',
+        ['messageId'],
+      ],
+      [
+        '{"type":"page","timestamp":1767323045678.00000000000001,"properties":{"n":1e400}}',
+        ['properties.n'],
+      ],
+    ])('has warnings only about numbers that are forwarded: %s', async (message, paths) => {
+      const started = await startCollector()
+      const body = `{"batch":[${message.replace('{', '{"userId":"u",')}]}`
+      const response = await post(started, body)
+      const { warnings = [] } = (await response.json()) as { warnings?: { path: string }[] }
+      expect(response.status).toBe(200)
+      expect(warnings.map(({ path }) => path)).toEqual(paths)
+      const counts = paths.length === 0 ? [] : [`web numbers ${paths.length}`]
+      expect(started.counted.filter((event) => event.includes('numbers'))).toEqual(counts)
+    })
+
+    test('has no warnings about calls that are not forwarded', async () => {
+      const bodyOf = (_source: string, { integrations }: Call) => (integrations ? undefined : '{}')
+      const started = await startCollector({ bodyOf })
+      const off = withBig(`{"total":${BIG}}`)
+      const body = `{"batch":[${off}],"context":{"n":${BIG}},"integrations":{"All":false}}`
+      expect(await (await post(started, body)).json()).toEqual({ success: true })
     })
 
     test('has 100 warnings in its answer, and the number of the others', async () => {

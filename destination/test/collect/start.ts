@@ -2,6 +2,7 @@
 import { once } from 'node:events'
 import { connect } from 'node:net'
 import { onTestFinished } from 'vitest'
+import { webhookBody } from '../../src/enqueue/webhook-body.js'
 import type { Call } from '../../src/model/call.js'
 import { tellAll } from '../../src/observe/events.js'
 import { logLines } from '../../src/observe/log-lines.js'
@@ -39,6 +40,7 @@ export async function startCollector(options: Partial<CollectorOptions> = {}): P
       await started.accept(source, calls)
       accepted.push({ source, calls })
     },
+    bodyOf: (_source, call) => webhookBody(call),
     sources: [
       { name: 'web', writeKey: KEY },
       { name: 'app', writeKey: 'APP_KEY' },

@@ -85,6 +85,13 @@ describe('the metrics', () => {
     expect((await samples(running)).get('hookline_changed_numbers_total{source="web"}')).toBe(2)
   })
 
+  test('count no numbers of a source that no destination takes', async () => {
+    const running = await start(settingsFor([]))
+    await postHugeNumbers(running)
+    const counted = (await samples(running)).get('hookline_changed_numbers_total{source="web"}')
+    expect(counted ?? 0).toBe(0)
+  })
+
   test('have as many series after a thousand messages as after one', async () => {
     const crm = await endpoint()
     const running = await start(settingsFor([destination([crm])]))

@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto'
 import { CALL_TYPES, type CallType } from '../../model/call.js'
+import { findChanges } from '../../model/changed-numbers.js'
 import type { Row } from './row.js'
 
 /** Fields that exports add to a call, such as its source and the times of its delivery. They are not sent. */
@@ -24,7 +25,7 @@ export interface ImportedCall {
  * @returns the problem as a text if the line is not a valid call.
  */
 export function toCall(
-  { line, text, fields = {} }: Pick<Row, 'line' | 'text' | 'fields'>,
+  { line, text, fields = {}, marked }: Pick<Row, 'line' | 'text' | 'fields' | 'marked'>,
   type: CallType | undefined,
 ): ImportedCall | string {
   const named = fields['type'] ?? type
@@ -40,12 +41,24 @@ export function toCall(
     if (!IDS.includes(name) || typeof value !== 'number') message[name] = value
     // JSON.parse has already rounded a larger number, so it might be the id of another user.
     else if (Number.isSafeInteger(value)) message[name] = String(value)
-    else return `${name}: expected a string or a whole number below 2^53, got ${value}`
+    else {
+      const written = numberIn(marked, name) ?? value
+      return `${name}: expected a string or a whole number below 2^53, got ${written}`
+    }
   }
   message['timestamp'] ??= fields['originalTimestamp']
   if (message['timestamp'] === undefined) delete message['timestamp']
   message['messageId'] ??= idOf(line, text)
   return { type: known, message }
+}
+
+/** The number of a field as it is in the file; `undefined` if JavaScript can hold it. */
+function numberIn(marked: unknown, field: string): string | undefined {
+  let written: string | undefined
+  findChanges((marked as Record<string, unknown> | undefined)?.[field], field, (_path, number) => {
+    written = number
+  })
+  return written
 }
 
 function idOf(line: number, text: string): string {

@@ -1,6 +1,6 @@
 import type { Readable } from 'node:stream'
 import { CsvError, parse, type Info } from 'csv-parse'
-import { changedNumbers, type ChangedNumber } from '../../model/changed-numbers.js'
+import { markChanges } from '../../model/changed-numbers.js'
 import { toField, type ColumnMap } from './columns.js'
 import { MAX_LINE_BYTES, type Place, type Row } from './row.js'
 
@@ -74,9 +74,9 @@ async function* recordsOf(parser: AsyncIterable<unknown>, from: Place): AsyncGen
 function toFields(
   record: readonly string[],
   paths: readonly (readonly string[] | undefined)[],
-): Pick<Row, 'fields' | 'changed'> {
+): Pick<Row, 'fields' | 'marked'> {
   const fields: Record<string, unknown> = {}
-  const changed: ChangedNumber[] = []
+  let marked: Record<string, Record<string, unknown>> | undefined
   for (const [i, path] of paths.entries()) {
     const cell = record[i]
     if (!path || !cell) continue
@@ -89,9 +89,10 @@ function toFields(
     const key = within.join('.')
     const value = toValue(cell)
     object[key] = value
-    if (value !== cell) changed.push(...changedNumbers(cell, `${name}.${key}`))
+    const mark = value === cell ? undefined : markChanges(cell)
+    if (mark !== undefined) ((marked ??= {})[name] ??= {})[key] = mark
   }
-  return { fields, changed }
+  return { fields, marked: marked && { ...fields, ...marked } }
 }
 
 /** Reads numbers, booleans, lists and objects as JSON. Anything else is a text, such as `007`. */

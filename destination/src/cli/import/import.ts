@@ -1,9 +1,12 @@
 import { setTimeout as wait } from 'node:timers/promises'
 import { RejectedError, type Callback, type HooklineError } from 'hookline'
 import { toCall, type ImportedCall } from './call.js'
-import type { CallType } from '../../model/call.js'
+import { changesOfCall } from '../../collect/warnings.js'
+import { isTurnedOff } from '../../enqueue/route.js'
+import { webhookBody } from '../../enqueue/webhook-body.js'
+import type { Call, CallType } from '../../model/call.js'
 import type { ChangedNumber } from '../../model/changed-numbers.js'
-import { Ledger } from './ledger.js'
+import { Ledger, type RefusedLine } from './ledger.js'
 import type { Place, Row } from './row.js'
 
 /** The most bytes of lines that are under way. The client can queue more than this, so it never drops a call. */
@@ -56,6 +59,12 @@ export class Import {
     return this.#ledger.place
   }
 
+  /** The refused lines before the place. The next import does not read them again. */
+  get refusedBefore(): { bad: number; refused: readonly RefusedLine[] } {
+    const { bad, refused } = this.#ledger
+    return { bad, refused }
+  }
+
   /**
    * Reads the lines and makes a call of each, until the end or until the collector refuses everything. Calls that are
    * still under way then end when the client is closed.
@@ -84,12 +93,12 @@ export class Import {
   }
 
   #take(row: Row): void {
-    const { line, end, text, problem, changed = [] } = row
+    const { line, end, text, problem } = row
     const entry = this.#ledger.add(line, end, text.length)
     const refuse = (why: string) => {
       this.bad++
       this.parts.bad(line, why)
-      this.#ledger.end(entry)
+      this.#ledger.end(entry, why)
     }
     const call = problem ?? toCall(row, this.parts.type)
     if (typeof call === 'string') {
@@ -115,6 +124,7 @@ export class Import {
       refuse((error as Error).message)
       return
     }
+    const changed = changesOfCall(row.marked, call.type, bodyOf)
     this.changed += changed.length
     for (const number of changed) this.parts.changed(line, number)
   }
@@ -122,6 +132,11 @@ export class Import {
   #change(): Promise<void> {
     return new Promise((resolve) => (this.#moved = resolve))
   }
+}
+
+/** The body that a destination gets of a call. Its destinations are not known here. */
+function bodyOf(call: Call): string | undefined {
+  return isTurnedOff(call.integrations) ? undefined : webhookBody(call)
 }
 
 async function until(atMs: number, signal: AbortSignal): Promise<void> {

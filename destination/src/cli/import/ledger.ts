@@ -6,7 +6,18 @@ export interface Entry {
   readonly end: number
   readonly bytes: number
   isDone: boolean
+  /** Why the line was refused. */
+  problem?: string
 }
+
+/** A line that was refused, and the reason. */
+export interface RefusedLine {
+  line: number
+  problem: string
+}
+
+/** The most refused lines that are remembered with their reasons, so that the progress file stays small. */
+export const MAX_REMEMBERED = 100
 
 /**
  * Keeps the place from which the next import continues. Calls end in any order, so the place is after the last line
@@ -17,6 +28,8 @@ export class Ledger {
   #head = 0
   #place: Place
   #bytes = 0
+  #bad = 0
+  readonly #refused: RefusedLine[] = []
 
   constructor(from: Place) {
     this.#place = from
@@ -25,6 +38,16 @@ export class Ledger {
   /** The place before which all lines have ended. */
   get place(): Place {
     return this.#place
+  }
+
+  /** The number of refused lines before the place. */
+  get bad(): number {
+    return this.#bad
+  }
+
+  /** The first refused lines before the place: at most {@link MAX_REMEMBERED}. */
+  get refused(): readonly RefusedLine[] {
+    return this.#refused
   }
 
   /** The bytes of the lines that are under way. */
@@ -39,14 +62,23 @@ export class Ledger {
     return entry
   }
 
-  end(entry: Entry): void {
+  /** @param problem - Why the line was refused, if it was. */
+  end(entry: Entry, problem?: string): void {
     entry.isDone = true
+    if (problem !== undefined) entry.problem = problem
     this.#bytes -= entry.bytes
     for (let first; (first = this.#entries[this.#head])?.isDone; this.#head++) {
       this.#place = { line: first.line, offset: first.end }
+      this.#remember(first)
     }
     if (this.#head < 1_000) return
     this.#entries = this.#entries.slice(this.#head)
     this.#head = 0
+  }
+
+  #remember({ line, problem }: Entry): void {
+    if (problem === undefined) return
+    this.#bad++
+    if (this.#refused.length < MAX_REMEMBERED) this.#refused.push({ line, problem })
   }
 }

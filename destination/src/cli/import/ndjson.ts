@@ -1,4 +1,4 @@
-import { changedNumbers } from '../../model/changed-numbers.js'
+import { markChanges } from '../../model/changed-numbers.js'
 import { MAX_LINE_BYTES, type Place, type Row } from './row.js'
 
 const NEWLINE = 0x0a
@@ -52,7 +52,7 @@ export async function* readNdjson(
   if (row) yield row
 }
 
-function parse(text: string): Pick<Row, 'fields' | 'changed' | 'problem'> {
+function parse(text: string): Pick<Row, 'fields' | 'marked' | 'problem'> {
   let value: unknown
   try {
     value = JSON.parse(text)
@@ -60,7 +60,7 @@ function parse(text: string): Pick<Row, 'fields' | 'changed' | 'problem'> {
     return { problem: `not valid JSON: ${(error as Error).message}` }
   }
   if (typeof value === 'object' && value !== null && !Array.isArray(value)) {
-    return { fields: value as Record<string, unknown>, changed: changedNumbers(text) }
+    return { fields: value as Record<string, unknown>, marked: markChanges(text) }
   }
   return { problem: 'expected a JSON object that has the fields of a call' }
 }

@@ -10,6 +10,7 @@ import {
   statSync,
   writeFileSync,
 } from 'node:fs'
+import type { RefusedLine } from './ledger.js'
 import type { Place } from './row.js'
 
 /** The progress of an import. It is saved in a file, so that the next import continues from there. */
@@ -22,6 +23,8 @@ export interface Progress extends Place {
   accepted: number
   /** The number of lines that were refused. */
   bad: number
+  /** The first refused lines: at most {@link MAX_REMEMBERED}. Left out by earlier versions. */
+  refused?: readonly RefusedLine[]
 }
 
 const HEAD_BYTES = 4_096

@@ -1,5 +1,3 @@
-import type { ChangedNumber } from '../../model/changed-numbers.js'
-
 /** One line of a file to import: its fields, or its problem. */
 export interface Row {
   /** The number of the line, from 1. For a record of several lines it is the last of them. */
@@ -9,8 +7,8 @@ export interface Row {
   /** The line as it is in the file. The id of the message is derived from it. */
   text: string
   fields?: Readonly<Record<string, unknown>>
-  /** The numbers of the line that are imported with another value. */
-  changed?: readonly ChangedNumber[]
+  /** The fields with the marks of {@link markChanges}; `undefined` if no number of the line changes. */
+  marked?: unknown
   problem?: string
 }
 

@@ -7,8 +7,10 @@ import { makeCall, openClient } from '../collector-client.js'
 import { CommandError, EXIT } from '../command.js'
 import type { ChangedNumber } from '../../model/changed-numbers.js'
 import { formatSeconds, showProgress } from '../progress.js'
+import type { ColumnMap } from './columns.js'
 import { readCsv } from './csv.js'
 import { Import } from './import.js'
+import { MAX_REMEMBERED } from './ledger.js'
 import { readNdjson } from './ndjson.js'
 import { FORMATS, type Format, type ImportOptions } from './options.js'
 import {
@@ -28,6 +30,7 @@ export async function run(file: string, options: ImportOptions): Promise<void> {
   const source = openSource(file, options)
   const { analytics } = await openCollector(options)
   const bad = badLines(options)
+  for (const { line, problem } of source.refused) bad.add(line, problem)
   const stopped = new AbortController()
   const work = new Import({
     rows: source.rows,
@@ -71,9 +74,11 @@ export async function run(file: string, options: ImportOptions): Promise<void> {
   save()
   await bad.end()
   const failure = ended ?? work.fatal
+  if (failure instanceof CommandError) throw failure
   if (failure) throw explain(failure)
   print(file, options, work, {
     before: source.from.line,
+    badBefore: source.bad,
     ms: performance.now() - startedAt,
     isStopped: stopped.signal.aborted,
   })
@@ -102,12 +107,21 @@ function openSource(file: string, { format, map, progress, restart, dryRun }: Im
     ? process.stdin
     : createReadStream(file, { start: from.offset, highWaterMark: CHUNK_BYTES })
   let header = before?.header
+  const { bad: badBefore = 0, refused: earlierRefused = [] } = before ?? {}
+  if (header) requireColumns(map, header)
   const rows =
     kind === 'csv'
-      ? readCsv(bytes, from, map, header, (names) => (header = names))
+      ? readCsv(bytes, from, map, header, (names) => {
+          requireColumns(map, names)
+          header = names
+        })
       : readNdjson(bytes, from)
   /** @returns why the progress could not be saved, if it could not. The import continues without it. */
-  const save = ({ place, accepted, bad }: Import): string | undefined => {
+  const save = ({
+    place,
+    accepted,
+    refusedBefore: { bad, refused },
+  }: Import): string | undefined => {
     if (!path || dryRun || place.offset === 0) return undefined
     try {
       writeProgress(path, {
@@ -115,14 +129,24 @@ function openSource(file: string, { format, map, progress, restart, dryRun }: Im
         ...place,
         ...(header && { header }),
         accepted: (before?.accepted ?? 0) + accepted,
-        bad: (before?.bad ?? 0) + bad,
+        bad: badBefore + bad,
+        refused: [...earlierRefused, ...refused].slice(0, MAX_REMEMBERED),
       })
       return undefined
     } catch (error) {
       return cannotSave(path, error)
     }
   }
-  return { rows, from, size, save }
+  return { rows, from, size, save, bad: badBefore, refused: earlierRefused }
+}
+
+/** @throws CommandError if the file does not have a column of `--map`. Its name is probably misspelled. */
+function requireColumns(map: ColumnMap, names: readonly string[]): void {
+  const unknown = Object.keys(map).find((column) => !names.includes(column))
+  if (unknown === undefined) return
+  const columns = names.map((name) => JSON.stringify(name)).join(', ')
+  const message = `The file has no column ${JSON.stringify(unknown)}, which --map names: expected one of ${columns}.`
+  throw new CommandError(EXIT.usage, message)
 }
 
 function requireWritable(path: string): void {
@@ -251,10 +275,15 @@ function print(
   file: string,
   { dryRun, json }: ImportOptions,
   { accepted, bad, undated, changed, place }: Import,
-  { before, ms, isStopped }: { before: number; ms: number; isStopped: boolean },
+  {
+    before,
+    badBefore,
+    ms,
+    isStopped,
+  }: { before: number; badBefore: number; ms: number; isStopped: boolean },
 ): void {
   if (json) {
-    const counts = { accepted, bad, undated, changedNumbers: changed }
+    const counts = { accepted, bad, badBefore, undated, changedNumbers: changed }
     const outcome = { file, dryRun: dryRun ?? false, complete: !isStopped, ...counts }
     console.log(
       JSON.stringify({ ...outcome, fromLine: before + 1, toLine: place.line, ms: Math.round(ms) }),
@@ -267,6 +296,10 @@ function print(
     else if (place.line === before) console.log('There are no new lines to import.')
     else console.log(`Imported ${of} calls (${took}).`)
     if (bad > 0) console.log(`${bad.toLocaleString('en-US')} lines were refused.`)
+    if (badBefore > 0) {
+      const earlier = `An earlier import of this file refused ${badBefore.toLocaleString('en-US')} lines.`
+      console.log(`${earlier} Correct them, then import the whole file with --restart.`)
+    }
     if (undated > 0) {
       console.log(
         `${undated.toLocaleString('en-US')} calls have no timestamp. They get the current time.`,
@@ -280,5 +313,5 @@ function print(
     }
   }
   if (isStopped) throw new CommandError(EXIT.unreachable, '')
-  if (bad > 0) throw new CommandError(EXIT.failed, '')
+  if (bad + badBefore > 0) throw new CommandError(EXIT.failed, '')
 }

@@ -21,7 +21,12 @@ export function explainStart(error: unknown, settings: Settings, file: string): 
   const why = isAddress ? whys[code] : undefined
   const text =
     why === undefined
-      ? `Could not start: ${message}`
+      ? `Could not start: ${code === 'full' ? withoutPromise(message) : message}`
       : `Could not listen on ${formatListen(isAdmin ? adminListen : listen)}: ${why}`
   return new CommandError(EXIT.failed, text)
+}
+
+/** A store that is full writes again by itself once there is room, but not after the process has ended. */
+function withoutPromise(message: string): string {
+  return message.replace(/: writing then continues automatically\b/, ', and start it again')
 }

@@ -1,0 +1,21 @@
+import { expect, test } from 'vitest'
+import { explainStart } from '../../../src/cli/serve/start-error.js'
+import { toStoreError as ofPostgres } from '../../../src/store/postgres/failure.js'
+import { toStoreError as ofSqlite } from '../../../src/store/sqlite/failure.js'
+import { settingsFor } from '../../run.js'
+
+test.each([
+  [
+    'SQLite',
+    ofSqlite(Object.assign(new Error('no space'), { code: 'ENOSPC' }), '/data/h.db'),
+    /^Could not start: There is no room to write \/data\/h\.db\. Free some disk space, and start it again\.$/,
+  ],
+  [
+    'PostgreSQL',
+    ofPostgres(Object.assign(new Error('disk full'), { code: '53100' }), 'db:5432/h'),
+    /^Could not start: .*disk full.*: make room on the server, and start it again\.$/,
+  ],
+])('a start on a full disk of %s says to start it again', (_name, error, message) => {
+  const explained = explainStart(error, settingsFor([]), 'hookline.config.json') as Error
+  expect(explained.message).toMatch(message)
+})
