@@ -223,15 +223,6 @@ export const MUTANTS = [
       put: 'const retryAfterMs = Math.max(',
     },
   ]),
-  ...inSimulation('too many requests', [
-    {
-      name: 'a 429 opens the breaker',
-      says: /progress: |end: /,
-      file: 'dist/deliver/endpoint-queue.js',
-      find: "const isThrottled = code === 'throttled';",
-      put: 'const isThrottled = false;',
-    },
-  ]),
   ...inSimulation('outages', [
     {
       name: 'a breaker never opens',
