@@ -72,7 +72,10 @@ describe('migrate', () => {
 
     const { code, stdout, stderr } = await runInside(args, COMMANDS)
     expect(code, stderr).toBe(0)
-    const counts = { total: 5_020, moved: 5_020 - before, known: before, same: 5_020 }
+    // The server may still have committed the last statement of the process that was killed.
+    const { known } = JSON.parse(stdout) as Migrated
+    expect(known).toBeGreaterThanOrEqual(before)
+    const counts = { total: 5_020, moved: 5_020 - known, known, same: 5_020 }
     expect(JSON.parse(stdout)).toEqual({ ...counts, ahead: 0, different: 0, differences: [] })
     for (const line of stderr.trim().split('\n')) {
       expect(JSON.parse(line)).toMatchObject({ total: 5_020 })
