@@ -1,14 +1,14 @@
-// Checks what `npm publish` would publish of the destination: packs it with the SDK, installs both in an empty folder,
-// and goes the way of its README there: serve, listen, send. On Node 20 the installation builds better-sqlite3.
-import { spawn } from 'node:child_process'
+// Checks what `npm publish` would publish of the destination: packs it with the SDK, installs both in an empty folder, on
+// Node 20 with the SQLite that `serve` asks for there, and goes the way of its README: serve, listen, send.
+import { spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
-import { readFileSync } from 'node:fs'
+import { readFileSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { check, pack, project, root, run, typeRoots, typescript } from './workbench.js'
 
 const PUBLISHED =
-  /^(bin\/.+\.js|grafana\/.+\.json|dist\/.+\.(js|d\.ts)|dist\/page\/.+|package\.json|README\.md|LICENSE)$/
+  /^(bin\/.+\.js|grafana\/.+\.json|dist\/.+\.(js|d\.ts)|dist\/page\/.+|package\.json|(README|CHANGELOG)\.md|LICENSE|Dockerfile|compose(\.postgres)?\.yaml|.+\.service)$/
 const source = join(root, 'destination')
 const { name, version } = JSON.parse(readFileSync(join(source, 'package.json'), 'utf8'))
 
@@ -18,10 +18,24 @@ const sdk = pack(root, /./)
 const { tarball, size, files } = pack(source, PUBLISHED)
 run('npx', ['publint', 'run', '--strict', tarball])
 const app = project('app')
-app.install(sdk.tarball, tarball)
+// Customers do not have our overrides, so a dependency that refuses this Node shows only here.
+app.install('--engine-strict', sdk.tarball, tarball)
+if (!process.getBuiltinModule('node:sqlite')) installSqlite()
 useTypes()
 await goTheWay()
 console.log(`${name} ${version}: ${files} files, ${size} bytes packed; a call went the whole way.`)
+
+/** Goes by what `serve` says, because a customer does so too. */
+function installSqlite() {
+  const { status, stderr } = spawnSync('npx', [name, 'serve', '--init'], {
+    cwd: app.at,
+    encoding: 'utf8',
+  })
+  const [, command] = /`npm install ([^`]+)`/.exec(stderr) ?? []
+  check(status === 1 && command, `Without SQLite, serve ended with ${status}: ${stderr}`)
+  app.install('--engine-strict', command)
+  rmSync(join(app.at, 'hookline.config.json'))
+}
 
 function useTypes() {
   app.write(

@@ -22,7 +22,7 @@ check(size < MAX_PACKED_BYTES, `The tarball has ${size} bytes, ${MAX_PACKED_BYTE
 run('npx', ['publint', 'run', '--strict', tarball])
 run('npx', ['attw', '--no-definitely-typed', '--no-color', tarball])
 const app = project('app')
-app.install(tarball)
+app.install('--engine-strict', tarball)
 const kilobytes = installedKb(app)
 check(
   kilobytes < MAX_INSTALLED_KB,

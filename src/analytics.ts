@@ -537,7 +537,13 @@ export class Analytics<Plan extends PlanOf<Plan> = AnyPlan> implements Analytics
         ? `and ${origin} took no message for ${EXIT_GRACE_MS} ms`
         : `and the client had already given up waiting for ${origin} when this message was recorded`
     const message = `The script ended, ${when}: await close() with a timeout of your choice to wait longer.`
-    return new DroppedError('process_exit', message)
+    return new DroppedError('process_exit', message + this.#lastFailure())
+  }
+
+  /** A sentence for the error of messages that were given up, which says what is wrong with the endpoint. */
+  #lastFailure(): string {
+    const { lastFailure } = this.#sender
+    return lastFailure === undefined ? '' : ` The last attempt failed: ${lastFailure}.`
   }
 
   /** Gives the platform a promise that lasts until what is queued has its outcome. */
@@ -574,7 +580,7 @@ export class Analytics<Plan extends PlanOf<Plan> = AnyPlan> implements Analytics
     this.#sender.hurry()
     const giveUp = () => {
       const message = `close() ran out of time after ${timeoutMs} ms: the message may or may not have arrived.`
-      this.#giveUp(new DroppedError('close_timeout', message))
+      this.#giveUp(new DroppedError('close_timeout', message + this.#lastFailure()))
     }
     const stop = timeoutMs === Infinity ? undefined : startDeadline(timeoutMs, giveUp)
     await settled

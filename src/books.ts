@@ -8,7 +8,7 @@ import type { Settings } from './options.js'
 import { readRejections } from './rejections.js'
 import { detached } from './runtime.js'
 import type { Callback, FlushResult, LostMessage, Stats, WireMessage } from './types.js'
-import { LossWarnings } from './warnings.js'
+import { causeOf, LossWarnings } from './warnings.js'
 
 type Outcome = 'delivered' | 'rejected' | 'dropped'
 
@@ -138,8 +138,8 @@ export class Books {
   /** These messages are lost, and will not be tried again. */
   lost(outcome: 'rejected' | 'dropped', entries: readonly Entry[], error: HooklineError): void {
     if (entries.length === 0) return
-    // The code, not the message: that may repeat what a server said, and a server what it was sent.
-    this.#around.log('%s %d messages: %s', outcome, entries.length, error.code)
+    // Not the message of the error: it may repeat what a server said, and a server what it was sent.
+    this.#around.log('%s %d messages: %s: %s', outcome, entries.length, error.code, causeOf(error))
     for (let from = 0; from < entries.length; from += MAX_BODY_MESSAGES) {
       const some = entries.slice(from, from + MAX_BODY_MESSAGES)
       const messages = this.#hooks.onFailed ? some.map(toLostMessage) : []

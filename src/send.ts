@@ -115,6 +115,7 @@ export class Sender {
   #pause: { timer: ReturnType<typeof setTimeout>; untilMs: number } | undefined
   /** Until when the server asked to wait, on the clock of `performance.now()`. */
   #askedUntilMs = 0
+  #lastFailure: string | undefined
 
   constructor(around: Surroundings) {
     this.#around = around
@@ -124,6 +125,11 @@ export class Sender {
   /** Until when the server asked to wait, on the clock of `performance.now()`; 0 if it never did. */
   get askedUntilMs(): number {
     return this.#askedUntilMs
+  }
+
+  /** Why the latest attempt failed, without the words of the server; `undefined` if it did not. */
+  get lastFailure(): string | undefined {
+    return this.#lastFailure
   }
 
   /** Starts sending what is ready, in a later turn of the event loop. */
@@ -524,6 +530,7 @@ export class Sender {
   }
 
   #logAttempt(batch: Batch, answer: Answer, durationMs: number): void {
+    this.#lastFailure = briefFailure(answer)
     this.#around.log(
       'attempt %d: %d messages, %d bytes: %s after %d ms',
       batch.attempts,
@@ -533,6 +540,11 @@ export class Sender {
       Math.round(durationMs),
     )
   }
+}
+
+function briefFailure(answer: Answer): string | undefined {
+  if ('error' in answer) return answer.error.message
+  return answer.status < 300 ? undefined : `the endpoint answered ${answer.status}`
 }
 
 const MAX_DETAIL_LENGTH = 500

@@ -31,7 +31,7 @@ export class LossWarnings {
 }
 
 /** The cause without what a message holds, or what a server said: that may repeat what it was sent. */
-function causeOf(error: HooklineError): string {
+export function causeOf(error: HooklineError): string {
   if (error instanceof RejectedError) return error.summary
   if (error instanceof RetriesExhaustedError) {
     return `The endpoint failed ${error.attempts} times in a row.`

@@ -11,6 +11,7 @@ import {
   linksOf,
   readDocuments,
   readExamples,
+  relativeLinksOf,
   ROOT,
   rowsOf,
   type CodeBlock,
@@ -148,6 +149,17 @@ describe('links', () => {
       return !target || !anchorsOf(target).has(anchor)
     })
     expect(broken.map(({ document, to }) => `${document.path}: ${to}`)).toEqual([])
+  })
+
+  test('of what the packages carry lead to files that the package has, or to the web', () => {
+    expect(relativeLinksOf(readme)).toEqual([])
+    const { files } = JSON.parse(readFileSync(join(ROOT, 'destination/package.json'), 'utf8')) as {
+      files: string[]
+    }
+    const outside = relativeLinksOf(find('destination/README.md')).filter(
+      (to) => !files.some((file) => to === file || to.startsWith(`${file}/`)),
+    )
+    expect(outside).toEqual([])
   })
 
   test('of the index, or its words, lead to every document in docs', () => {

@@ -1,6 +1,6 @@
 // The documents of the repository as data: their code, their headings, their links.
 import { readdirSync, readFileSync } from 'node:fs'
-import { join } from 'node:path'
+import { dirname, join, relative } from 'node:path'
 import { fileURLToPath } from 'node:url'
 
 export const ROOT = fileURLToPath(new URL('..', import.meta.url))
@@ -71,10 +71,23 @@ export function anchorsOf({ prose }: Document): Set<string> {
   return anchors
 }
 
-/** Where a document's links lead, as they are written, but for those to other sites. */
-export function linksOf({ prose }: Document): string[] {
+/** The addresses of the files of this repository, for documents that are read elsewhere: on npm, and in a tarball. */
+const OWN_FILE =
+  /^https:\/\/(?:github\.com\/hookline\/hookline\/blob|raw\.githubusercontent\.com\/hookline\/hookline)\/main\//
+
+/** Where a document's links lead, relative to its folder, but for those to other sites. */
+export function linksOf({ path, prose }: Document): string[] {
   const links = [...prose.matchAll(/\]\(([^()\s]+)\)/g), ...prose.matchAll(/^\[[^\]]+\]: (\S+)/gm)]
-  return links.map(([, to = '']) => to).filter((to) => !/^[a-z]+:/.test(to))
+  return links
+    .map(([, to = '']) => to)
+    .map((to) => (OWN_FILE.test(to) ? relative(dirname(path), to.replace(OWN_FILE, '')) : to))
+    .filter((to) => !/^[a-z]+:/.test(to))
+}
+
+/** The links of a document to files beside it. They lead nowhere in a tarball that does not contain these files. */
+export function relativeLinksOf({ prose }: Document): string[] {
+  const links = Array.from(prose.matchAll(/\]\(([^()\s]+)\)/g), ([, to = '']) => to)
+  return links.filter((to) => !/^(?:[a-z]+:|#)/.test(to))
 }
 
 /** The rows of the tables in a document whose first column is headed so, without their headings. */

@@ -81,7 +81,7 @@ describe.concurrent('DEBUG', { timeout: 120_000 }, () => {
       /analytics attempt 3: 2 messages, \d+ bytes: 200 after \d+ ms/,
       /analytics next attempt in \d+ ms/,
       /analytics attempt 1: 1 messages, \d+ bytes: 403 after \d+ ms/,
-      /analytics rejected 1 messages: /,
+      /analytics rejected 1 messages: rejected: The endpoint answered 403\. Check the write key\./,
       /analytics drop track id-large: queue_full/,
       /analytics drop track id-closed: closed/,
       /analytics drop track id-dropped: before_send/,

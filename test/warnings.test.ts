@@ -47,6 +47,23 @@ describe('without onFailed, the first loss of each kind is a process warning', (
     expect(heard[0]?.text).not.toContain('wk_secret')
   })
 
+  test('with what the endpoint did, if the time of close() is up', async () => {
+    for (const [answer, why] of [
+      [{ status: 503, body: 'wk_secret' }, 'the endpoint answered 503'],
+      [new Error('connect ECONNREFUSED'), 'connect ECONNREFUSED'],
+    ] as const) {
+      const heard = warnings()
+      const net = scriptedFetch()
+      net.otherwise(answer)
+      const analytics = loud(net)
+      trackMany(analytics, 1)
+      await analytics.close({ timeout: 20 })
+      expect(heard[0]?.text).toContain('(close_timeout). close() ran out of time after 20 ms')
+      expect(heard[0]?.text).toContain(`The last attempt failed: ${why}`)
+      expect(heard[0]?.text).not.toContain('wk_secret')
+    }
+  })
+
   test('once for each status', async () => {
     const heard = warnings()
     const analytics = loud(scriptedFetch(401, 404, 401, 404), { flushAt: 1 })
@@ -184,7 +201,7 @@ describe('logger', () => {
       'enqueue track m1',
       'flush 1 messages',
       expect.stringMatching(/^attempt 1: 1 messages, \d+ bytes: 403 after \d+ ms$/),
-      'rejected 1 messages: rejected',
+      'rejected 1 messages: rejected: The endpoint answered 403. Check the write key.',
     ])
     expect(lines.join()).not.toContain('secret')
   })
