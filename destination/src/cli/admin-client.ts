@@ -20,11 +20,8 @@ export function addAdminOptions(command: Command): Command {
 
 /** The destination answered a request with an error. */
 export class AdminError extends CommandError {
-  constructor(
-    readonly code: string,
-    message: string,
-  ) {
-    super(EXIT.failed, message)
+  constructor(code: string, message: string) {
+    super(code === 'invalid_parameter' ? EXIT.usage : EXIT.failed, message, code)
   }
 }
 
@@ -42,12 +39,19 @@ export class UnreachableError extends CommandError {
 /** Sends a request to the admin API of a running destination: a POST if there is a body, else a GET. */
 export type AskAdmin = (path: string, body?: object) => Promise<unknown>
 
+/** A running destination. */
+export interface Admin {
+  ask: AskAdmin
+  /** Reads a stream of Server-Sent Events until it ends. The first event is `open`, without data. */
+  stream: (path: string) => AsyncGenerator<{ event: string; data: unknown }>
+}
+
 /**
  * Finds the destination that the options name.
  *
  * @throws CommandError if neither the options nor the settings have its address.
  */
-export async function findAdmin({ url, token, config }: AdminOptions): Promise<AskAdmin> {
+export async function findAdmin({ url, token, config }: AdminOptions): Promise<Admin> {
   const isNeeded = url === undefined || config !== undefined
   const local = await (isNeeded ? readLocalSettings(config) : tryLocal())
   const { listen, adminListen, adminToken } = local?.settings ?? {}
@@ -59,23 +63,49 @@ export async function findAdmin({ url, token, config }: AdminOptions): Promise<A
   }
   const base = checkUrl(url ?? (address ? localUrl(address) : ''))
   const secret = token ?? (process.env['HOOKLINE_ADMIN_TOKEN'] || adminToken)
-  return async (path, body) => {
-    const asked = await fetch(`${base}/v1/admin${path}`, {
+  const request: Request = (path, body) =>
+    fetch(`${base}/v1/admin${path}`, {
       ...(body && { method: 'POST', body: JSON.stringify(body) }),
       headers: {
         ...(body && { 'content-type': 'application/json' }),
         ...(secret !== undefined && { authorization: `Bearer ${secret}` }),
       },
     }).catch((error: unknown) => {
-      const { cause = error } = error as Error
-      const { code, message } = cause as NodeJS.ErrnoException
-      const why = code ?? message
-      throw new UnreachableError(
-        `No answer from ${base} (${why}). Check that the destination runs there.`,
-        url === undefined ? local : undefined,
-      )
+      throw unreachable(error, base, url === undefined ? local : undefined)
     })
-    return await answerOf(asked, base)
+  return {
+    ask: async (path, body) => answerOf(await request(path, body), base),
+    stream: (path) => eventsOf(path, request, base),
+  }
+}
+
+type Request = (path: string, body?: object) => Promise<Response>
+
+function unreachable(error: unknown, base: string, local: LocalSettings | undefined) {
+  const { cause = error } = error as Error
+  const { code, message } = cause as NodeJS.ErrnoException
+  const text = `No answer from ${base} (${code ?? message}). Check that the destination runs there.`
+  return new UnreachableError(text, local)
+}
+
+/** Source: https://html.spec.whatwg.org/multipage/server-sent-events.html, as far as the destination uses it. */
+async function* eventsOf(path: string, request: Request, base: string) {
+  const response = await request(path)
+  if (!response.ok || !response.body) await answerOf(response, base)
+  yield { event: 'open', data: undefined }
+  const decoder = new TextDecoder()
+  let rest = ''
+  try {
+    for await (const chunk of response.body ?? []) {
+      const blocks = (rest + decoder.decode(chunk, { stream: true })).split('\n\n')
+      rest = blocks.pop() ?? ''
+      for (const block of blocks) {
+        const [, event, data = ''] = /^event: (.+)\ndata: (.*)$/.exec(block) ?? []
+        if (event !== undefined) yield { event, data: JSON.parse(data) as unknown }
+      }
+    }
+  } catch (error) {
+    throw unreachable(error, base, undefined)
   }
 }
 

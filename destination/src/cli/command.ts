@@ -1,3 +1,4 @@
+import { styleText } from 'node:util'
 import { type Command, InvalidArgumentError } from 'commander'
 
 /** Adds a command to the program. Each file of a command exports one, or a function that makes one. */
@@ -15,13 +16,25 @@ export const EXIT = {
   unreachable: 3,
 } as const
 
+export type ExitCode = (typeof EXIT)[keyof typeof EXIT]
+
+/** The codes of errors that have no other one. */
+const CODES: Readonly<Record<ExitCode, string>> = {
+  [EXIT.ok]: 'ok',
+  [EXIT.failed]: 'failed',
+  [EXIT.usage]: 'usage',
+  [EXIT.unreachable]: 'no_answer',
+}
+
 /** Ends a command with an exit code. With an empty message nothing is printed, because the command has printed it all. */
 export class CommandError extends Error {
   override readonly name = 'CommandError'
 
+  /** @param code - Says to scripts what happened. */
   constructor(
-    readonly exitCode: number,
+    readonly exitCode: ExitCode,
     message: string,
+    readonly code: string = CODES[exitCode],
   ) {
     super(message)
   }
@@ -34,6 +47,11 @@ export function wholeNumber(min: number, max: number) {
     if (number >= min && number <= max) return number
     throw new InvalidArgumentError(`Expected a whole number from ${min} to ${max}.`)
   }
+}
+
+/** Colours a text. The caller has asked {@link isColoured}, so Node need not decide it again by the standard output. */
+export function paint(style: Parameters<typeof styleText>[0], text: string): string {
+  return styleText(style, text, { validateStream: false })
 }
 
 /** Whether output to a stream is coloured. Source: no-color.org. */

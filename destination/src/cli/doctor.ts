@@ -1,10 +1,9 @@
 import { randomUUID } from 'node:crypto'
-import { styleText } from 'node:util'
 import { InvalidArgumentError } from 'commander'
 import type { examine, Finding } from '../operate/doctor.js'
 import { printable } from '../observe/printable.js'
 import { shownFile } from '../settings/file.js'
-import { CommandError, EXIT, isColoured, type AddCommand } from './command.js'
+import { CommandError, EXIT, isColoured, paint, type AddCommand } from './command.js'
 import { readLocalSettings } from './local-settings.js'
 
 interface DoctorOptions {
@@ -17,8 +16,8 @@ interface DoctorOptions {
 const EXAMPLES = `
 Checks each step of a delivery, with the same code that delivers: the DNS name, the network, the connection, the
 certificate, a signed track call of the user hookline-doctor, and the same call with a wrong signature, which the
-endpoint must refuse. The secret, headers, allowNetworks and ca are taken from the settings in this folder. Exits with 1
-if a step fails, and with 3 if the endpoint cannot be reached.
+endpoint must refuse. During a rotation it tries both secrets. The secret, headers, allowNetworks and ca are taken from the settings in this folder. Exits with 1
+if a step fails, and with 3 if the endpoint cannot be reached or does not answer.
 
 Examples:
   $ hookline-destination doctor https://a.example.com/hook
@@ -63,11 +62,14 @@ async function doctor(find: typeof examine, url: string, options: DoctorOptions)
   }
   const failed = findings.find(({ state }) => state === 'failed')
   if (options.json) console.log(JSON.stringify({ ok: !failed, url, findings }))
-  if (failed)
-    throw new CommandError(UNREACHED.has(failed.step) ? EXIT.unreachable : EXIT.failed, '')
+  if (failed) throw new CommandError(isReached(failed) ? EXIT.failed : EXIT.unreachable, '')
 }
 
-const UNREACHED = new Set<Finding['step']>(['dns', 'connection'])
+/** Whether the endpoint answered, or would never be asked. If not, the same command may succeed later. */
+function isReached({ step, code }: Finding): boolean {
+  if (step === 'dns' || step === 'connection') return false
+  return code !== 'timeout' && code !== 'connection_reset' && code !== 'connection_failed'
+}
 
 async function examinationOf(url: string, { secret, config, post }: DoctorOptions) {
   const local = await readLocalSettings(config)
@@ -78,13 +80,14 @@ async function examinationOf(url: string, { secret, config, post }: DoctorOption
   )[0]
   const given = secret ?? (process.env['HOOKLINE_SECRET'] || undefined)
   const { allowNetworks = [], ca = [] } = local?.settings ?? {}
-  const { webhookSecrets } = known?.destination ?? {}
+  const { otherSecret, webhookSecrets } = known?.destination ?? {}
   const file = local && shownFile(local.file)
   return {
     examination: {
       endpoint: known?.endpoint ?? { url, headers: {} },
       signing: {
         sharedSecret: given ?? known?.destination.sharedSecret,
+        ...(given === undefined && { otherSecret }),
         ...(webhookSecrets && { webhookSecrets }),
       },
       network: { allowNetworks, ca },
@@ -107,6 +110,6 @@ function findingLines(finding: Finding, colour: boolean): string {
   const [style, word] = STATES[state]
   const padded = word.padEnd(6)
   const time = ms === undefined ? '' : `  (${ms} ms)`
-  const line = `${colour ? styleText(style, padded) : padded}  ${step.padEnd(11)}  ${printable(found)}${time}`
+  const line = `${colour ? paint(style, padded) : padded}  ${step.padEnd(11)}  ${printable(found)}${time}`
   return fix === undefined ? line : `${line}\n${' '.repeat(21)}${printable(fix)}`
 }

@@ -11,16 +11,22 @@ each field (userId or user_id). The columns properties.…, traits.… and conte
 numbers, booleans, lists and objects in them are read as JSON. Give each call a timestamp: a call without one gets the
 current time.
 
-The progress is saved in FILE.progress. If the import is stopped or killed, the same command continues from there. Some
-calls may then be sent twice, but they are forwarded once: a line without a messageId gets one that is derived from the
-line. A line that is not a valid call is reported, and the import continues with the next line. A number that JavaScript
+The progress is saved in FILE.progress. If the import is stopped or killed, the same command continues from there, and
+also continues the file of --bad. A signal stops it within 5 s. Some calls may then be sent twice, but they are forwarded
+once: a line without a messageId gets one that is derived from the name of the file, the number of the line and its
+call. So a file that is imported again is forwarded once, and equal lines of two files are both forwarded. A file that
+was renamed is another import, unless --name gives the old name. The standard input has no name: give it one with --name.
+
+A line that is not a valid call is reported, and the import continues with the next line. A number that JavaScript
 cannot hold exactly is reported with its line, and its call is imported. While the collector does not answer, the import
-waits. The calls are bulk work: the destinations get other messages first.
+waits. A call for which the collector fails again and again, while it accepts others, is given up after some two minutes
+and reported; the same command then sends it again. The calls are bulk work: the destinations get other messages first.
 
 ${COLLECTOR_HELP}
 
 Exit codes: 0 all calls were accepted, 1 some lines were refused, now or by an earlier import of the file, or the
-collector refuses everything, 2 the command line is wrong, 3 stopped before the end: run the same command to continue.
+collector refuses everything, 2 the command line is wrong, 3 stopped before the end, or some calls were given up: run
+the same command to continue.
 
 Examples:
   $ hookline-destination import history.ndjson --dry-run
@@ -53,6 +59,10 @@ export const addImport: AddCommand = (program) => {
     .option('-k, --key <key>', 'write key of the source')
     .option('-c, --config <file>', 'settings file that has the key and the address')
     .option('--rate <n>', 'most calls per second', wholeNumber(1, 1_000_000))
+    .option(
+      '--name <name>',
+      'name of the import, for the ids of its messages (default: name of the file)',
+    )
     .option('--progress <file>', 'file that saves the progress (default: FILE.progress)')
     .option('--restart', 'start at the first line, even if an earlier import got further')
     .option('--bad <file>', 'write the number and the problem of each refused line, as NDJSON')

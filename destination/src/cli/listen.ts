@@ -1,21 +1,19 @@
 import type { Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
-import { styleText } from 'node:util'
 import { InvalidArgumentError } from 'commander'
-import { printable } from '../observe/printable.js'
 import { formatListen } from '../settings/network.js'
-import { shownFile } from '../settings/file.js'
-import { SettingsError } from '../settings/settings-error.js'
 import { CommandError, EXIT, isColoured, wholeNumber, type AddCommand } from './command.js'
-import { readLocalSettings } from './local-settings.js'
-import type { Arrival } from './receiver.js'
+import { addFilterOptions, isMatch, type MessageFilter } from './filter.js'
+import type { Arrival } from './listen/receiver.js'
+import { arrivalLines, bodyLines, COLUMN_WIDTHS } from './listen/show.js'
+import { trySecrets, type SecretOptions, type Secrets } from './secrets.js'
+import { createColumns } from './table.js'
 
-interface ListenOptions {
+interface ListenOptions extends MessageFilter, Pick<SecretOptions, 'secret' | 'config'> {
   port: number
   host: string
-  secret?: string
-  config?: string
   status: number[]
+  forwardTo?: string
   delay: number
   count?: number
   verbose?: true
@@ -26,13 +24,20 @@ const EXAMPLES = `
 Signatures are checked with --secret, with HOOKLINE_SECRET, or with the secrets of the settings in this folder. The first
 of these that is given is used. With --count, the exit code is 1 if a signature was wrong or missing.
 
+With --forward-to, each request goes on to your own receiver with its headers and its exact bytes, and the answer of the
+receiver goes back. With --type, --event or --user, all other requests are answered with 200, and are not printed,
+forwarded or counted.
+
 Examples:
   $ hookline-destination listen                          # with the secrets of the settings in this folder
   $ hookline-destination listen --status 500,500,200     # refuses each message twice, then accepts it
+  $ hookline-destination listen --forward-to http://127.0.0.1:8080/webhook --event 'Order Completed'
   $ hookline-destination listen --count 1 --json | jq -r .messageId`
 
+const DEFAULT_STATUSES = [200]
+
 export const addListen: AddCommand = (program) => {
-  program
+  const command = program
     .command('listen')
     .description('receive webhooks on this machine, check their signatures, and print them')
     .option('-p, --port <number>', 'port; 0 picks a free one', wholeNumber(0, 65_535), 4000)
@@ -43,15 +48,21 @@ export const addListen: AddCommand = (program) => {
       '--status <codes>',
       'statuses that answer the first, second, … attempt of a message; the last one repeats',
       readStatuses,
-      [200],
+      DEFAULT_STATUSES,
+    )
+    .option(
+      '--forward-to <url>',
+      'send each request on to this URL, and answer as it does',
+      readUrl,
     )
     .option('--delay <ms>', 'how long to wait before each answer', wholeNumber(0, 3_600_000), 0)
+  addFilterOptions(command)
     .option(
       '-n, --count <number>',
       'exit after this number of requests',
       wholeNumber(1, 1_000_000_000),
     )
-    .option('-v, --verbose', 'also print the bodies')
+    .option('-v, --verbose', 'also print the bodies, with one field in each line')
     .option('--json', 'print one line of JSON for each request')
     .addHelpText('after', EXAMPLES)
     .action((options: ListenOptions) => listen(options))
@@ -67,23 +78,30 @@ function readStatuses(text: string): number[] {
   )
 }
 
+function readUrl(text: string): string {
+  if (/^https?:\/\//i.test(text) && URL.canParse(text)) return text
+  throw new InvalidArgumentError('Expected a full URL, such as http://127.0.0.1:8080/webhook.')
+}
+
 async function listen(options: ListenOptions): Promise<void> {
-  const { secrets, from } = await findSecrets(options)
-  const colour = isColoured(process.stdout)
+  const found = await trySecrets(options)
+  const answer = await answererOf(options)
+  const print = createPrinter(options, isColoured(process.stdout))
   let left = options.count ?? Infinity
   let unanswered = 0
   let wrong = 0
 
-  const { createReceiver } = await import('./receiver.js')
+  const { createReceiver } = await import('./listen/receiver.js')
   const server = createReceiver({
-    secrets,
-    statuses: options.status,
+    secrets: found.secrets,
+    answer,
+    isWanted: (arrival) => isMatch(options, arrival),
     delayMs: options.delay,
     onArrival: (arrival) => {
       left--
       unanswered++
       if (arrival.signature === 'missing' || arrival.signature === 'wrong') wrong++
-      print(arrival, options, colour)
+      print(arrival)
     },
     onAnswered: () => {
       unanswered--
@@ -94,42 +112,30 @@ async function listen(options: ListenOptions): Promise<void> {
   })
   const url = await listening(server, options)
   // Goes to the standard error, so that a pipe gets nothing but the requests.
-  console.error(`Listening on ${url}. ${from} Press Ctrl-C to stop.`)
+  console.error(`Listening on ${url}. ${describeSecrets(found)} Press Ctrl-C to stop.`)
   await new Promise((resolve) => server.once('close', resolve))
-  if (wrong > 0) {
-    throw new CommandError(EXIT.failed, `Requests with a wrong or missing signature: ${wrong}.`)
-  }
+  if (wrong === 0) return
+  console.error(`Requests with a wrong or missing signature: ${wrong}.`)
+  throw new CommandError(EXIT.failed, '')
 }
 
-/** Finds the secrets to check with, and says in a sentence where they come from. */
-async function findSecrets({
-  secret,
-  config,
-}: ListenOptions): Promise<{ secrets: string[]; from: string }> {
-  const given = secret ?? process.env['HOOKLINE_SECRET']
-  if (given) {
-    const from = secret === undefined ? 'HOOKLINE_SECRET' : '--secret'
-    return { secrets: [given], from: `Signatures are checked with ${from}.` }
+async function answererOf({ forwardTo: url, status }: ListenOptions) {
+  if (url === undefined) {
+    const { byScript } = await import('./listen/receiver.js')
+    return byScript(status)
   }
-  try {
-    const local = await readLocalSettings(config)
-    const signing = local?.settings.destinations.filter((each) => each.sharedSecret !== undefined)
-    const secrets =
-      signing?.flatMap((each) => [each.sharedSecret ?? [], each.otherSecret ?? []].flat()) ?? []
-    if (local === undefined || secrets.length === 0) return { secrets, from: UNCHECKED }
-    const names = signing?.map(({ name }) => name).join(', ')
-    return {
-      secrets,
-      from: `Signatures are checked with the secret of ${names} in ${shownFile(local.file)}.`,
-    }
-  } catch (error) {
-    // The settings may need environment variables that only the service has. Without --config that is no reason to fail.
-    if (config !== undefined || !(error instanceof SettingsError)) throw error
-    return { secrets: [], from: `${UNCHECKED}\n(${error.message})\n` }
+  if (status !== DEFAULT_STATUSES) {
+    throw new CommandError(EXIT.usage, 'Give --forward-to or --status: the receiver there answers.')
   }
+  const { forwardTo } = await import('./listen/forward.js')
+  return forwardTo(url)
 }
 
-const UNCHECKED = 'Signatures are not checked. Give --secret to check them.'
+function describeSecrets({ secrets, from, why }: Secrets & { why?: string }): string {
+  if (secrets.length > 0) return `Signatures are checked with ${from}.`
+  const unchecked = 'Signatures are not checked. Give --secret to check them.'
+  return why === undefined ? unchecked : `${unchecked}\n(${why})\n`
+}
 
 async function listening(server: Server, { host, port }: ListenOptions): Promise<string> {
   await new Promise<void>((resolve, reject) => {
@@ -146,36 +152,15 @@ async function listening(server: Server, { host, port }: ListenOptions): Promise
   return `http://${formatListen({ host, port: (server.address() as AddressInfo).port })}/`
 }
 
-function print(arrival: Arrival, { json, verbose }: ListenOptions, colour: boolean): void {
-  const { body, ...rest } = arrival
-  if (json) console.log(JSON.stringify(verbose ? arrival : rest))
-  else console.log(arrivalLine(arrival, colour) + (verbose ? `\n    ${printable(body)}` : ''))
-}
-
-const SIGNATURES = {
-  ok: ['green', 'signature ok'],
-  missing: ['red', 'signature missing'],
-  wrong: ['red', 'signature WRONG'],
-  unchecked: ['gray', 'signature not checked'],
-} as const
-
-/** Describes a request in one line, and in a second one why it would be refused. */
-export function arrivalLine(arrival: Arrival, colour: boolean): string {
-  const { at, type, event, user, signature, messageId, attempt, bytes, status, reason } = arrival
-  const paint = (style: Parameters<typeof styleText>[0], text: string) =>
-    colour ? styleText(style, text) : text
-  const [style, words] = SIGNATURES[signature]
-  const parts = [
-    paint('gray', at.slice(11, 19)),
-    paint('bold', printable(type ?? '(no type)')) +
-      (event === undefined ? '' : ` ${printable(JSON.stringify(event))}`),
-    user === undefined ? '' : `user ${printable(user)}`,
-    paint(style, words),
-    attempt === undefined ? '' : `attempt ${attempt}`,
-    `${bytes} bytes`,
-    messageId === undefined ? '' : printable(messageId),
-    paint(status < 300 ? 'green' : 'yellow', `→ ${status}`),
-  ]
-  const line = parts.filter((part) => part !== '').join('  ')
-  return reason === undefined ? line : `${line}\n    ${printable(reason)}`
+function createPrinter({ json, verbose }: ListenOptions, colour: boolean) {
+  const columns = createColumns(COLUMN_WIDTHS)
+  return (arrival: Arrival) => {
+    const { body, ...rest } = arrival
+    if (json) {
+      console.log(JSON.stringify(verbose ? arrival : rest))
+      return
+    }
+    const lines = arrivalLines(arrival, columns, colour)
+    console.log([...lines, ...(verbose ? bodyLines(body) : [])].join('\n'))
+  }
 }

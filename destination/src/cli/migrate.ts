@@ -1,3 +1,5 @@
+import { existsSync, realpathSync } from 'node:fs'
+import { resolve } from 'node:path'
 import { performance } from 'node:perf_hooks'
 import type { Migrated, MigrateProgress } from '../operate/migrate.js'
 import { withoutPassword } from '../model/shown-url.js'
@@ -47,7 +49,7 @@ export function addMigrate({ open, migrate }: MigrateParts): AddCommand {
       .option('--json', 'print JSON')
       .addHelpText('after', EXAMPLES)
       .action(async ({ from, to, json }: MigrateOptions) => {
-        if (from === to) {
+        if (fileOf(from) === fileOf(to)) {
           throw new CommandError(
             EXIT.usage,
             '--from and --to name the same store. Give two different stores.',
@@ -75,6 +77,13 @@ export function addMigrate({ open, migrate }: MigrateParts): AddCommand {
         if (result.different > 0) throw new CommandError(EXIT.failed, '')
       })
   }
+}
+
+/** The file of an SQLite store, so that two spellings of its path are the same store; any other store as it is given. */
+function fileOf(url: string): string {
+  if (!url.startsWith('sqlite:')) return url
+  const path = resolve(url.slice('sqlite:'.length))
+  return existsSync(path) ? realpathSync(path) : path
 }
 
 async function opened(option: string, open: () => Promise<Store>): Promise<Store> {

@@ -1,19 +1,12 @@
 import { createInterface } from 'node:readline/promises'
 import { InvalidArgumentError } from 'commander'
-import type { Replayed } from '../model/answers.js'
-import { parseDuration } from '../settings/duration.js'
-import { addAdminOptions, findAdmin, type AdminOptions } from './admin-client.js'
+import type { Replayed, Status } from '../model/answers.js'
+import { addAdminOptions, findAdmin, type AdminOptions, type AskAdmin } from './admin-client.js'
 import { CommandError, EXIT, wholeNumber, type AddCommand } from './command.js'
+import { addDeliveryFilterOptions, givenFilter, type DeliveryFilter } from './filter.js'
 
-interface ReplayOptions extends AdminOptions {
+interface ReplayOptions extends AdminOptions, DeliveryFilter {
   message?: string
-  destination?: string
-  source?: string
-  type?: string
-  event?: string
-  user?: string
-  since?: number
-  until?: number
   all?: true
   force?: true
   dryRun?: true
@@ -29,6 +22,7 @@ only after you confirm the count: type it in, or give --confirm. The command nee
 Examples:
   $ hookline-destination replay --message 768084a7-4e11-4a2f-8a7a-2f6d1f0c9a55
   $ hookline-destination replay --destination crm --since 2h --dry-run
+  $ hookline-destination replay --destination crm --status 422 --dry-run
   $ hookline-destination replay --destination crm --since 2026-11-21T14:00:00Z --until 2026-11-21T15:00:00Z
   $ hookline-destination replay --all --confirm 132     # in a script: sends nothing if the count is not 132`
 
@@ -38,17 +32,7 @@ export const addReplay: AddCommand = (program) => {
     .description('send dead letters again')
     .argument('[ids...]', 'ids of deliveries, as trace shows them', readId)
     .option('--message <id>', 'the dead letters of this message')
-    .option('--destination <name>', 'filter: only for this destination')
-    .option('--source <name>', 'filter: only from this source')
-    .option('--type <type>', 'filter: only this type: track, identify and so on')
-    .option('--event <name>', 'filter: only this event')
-    .option('--user <id>', 'filter: only this user')
-    .option(
-      '--since <when>',
-      'filter: only accepted at this time or later; a time, or how long ago, such as 2h',
-      readTime,
-    )
-    .option('--until <when>', 'filter: only accepted before this time', readTime)
+  addDeliveryFilterOptions(command)
     .option('--all', 'all dead letters')
     .option('--force', 'with ids or --message: also deliveries that have succeeded')
     .option('--dry-run', 'count them, but send nothing')
@@ -70,33 +54,26 @@ function readId(text: string, before: number[] | undefined): number[] {
   return [...(before ?? []), id]
 }
 
-function readTime(text: string): number {
-  const agoMs = parseDuration(text)
-  if (agoMs !== undefined) return Date.now() - agoMs
-  const at = /^\d{4}-\d\d-\d\d/.test(text) ? Date.parse(text) : NaN
-  if (!Number.isNaN(at)) return at
-  throw new InvalidArgumentError(
-    'Expected a time such as 2026-11-21T14:00:00Z, or how long ago, such as 30m, 2h or 1d.',
-  )
-}
-
 async function replay(ids: number[], options: ReplayOptions): Promise<void> {
   const which = selectionOf(ids, options)
   const isBulk = 'filter' in which || 'all' in which
   if (isBulk && options.force) throw new CommandError(EXIT.usage, FORCED_BULK)
-  const ask = await findAdmin(options)
+  const { ask } = await findAdmin(options)
   const run = async (dryRun: boolean, confirm?: number) => {
     const force = options.force ?? false
     return (await ask('/replay', { ...which, force, dryRun, confirm })) as Replayed
   }
   if (options.dryRun) {
-    print(await run(true), options)
+    const counted = await run(true)
+    if (counted.matched + counted.kept.length === 0) await requireKnownNames(ask, options)
+    print(counted, options)
     return
   }
   let count = options.confirm
   if (isBulk) {
     const counted = await run(true)
     if (counted.matched === 0) {
+      if (counted.kept.length === 0) await requireKnownNames(ask, options)
       print(counted, options)
       return
     }
@@ -112,9 +89,8 @@ const FORCED_BULK =
   '--force goes only with ids or --message, because messages that have arrived are not sent again in bulk.'
 
 function selectionOf(ids: readonly number[], options: ReplayOptions) {
-  const { message, all, destination, source, type, event, user, since, until } = options
-  const fields = Object.entries({ destination, source, type, event, user, since, until })
-  const filter = Object.fromEntries(fields.filter(([, value]) => value !== undefined))
+  const { message, all } = options
+  const filter = givenFilter(options)
   const selections = [
     ...(ids.length > 0 ? [{ ids }] : []),
     ...(message === undefined ? [] : [{ messageId: message }]),
@@ -128,6 +104,32 @@ function selectionOf(ids: readonly number[], options: ReplayOptions) {
     EXIT.usage,
     `${problem}: ids, --message, a filter such as --destination, or --all. See --help.`,
   )
+}
+
+/**
+ * Where a filter matches nothing, its name may be misspelled.
+ *
+ * @throws CommandError if the destination or the source of the filter is not known.
+ */
+async function requireKnownNames(
+  ask: AskAdmin,
+  { destination, source }: ReplayOptions,
+): Promise<void> {
+  if (destination === undefined && source === undefined) return
+  const { destinations, formerDestinations, sources } = (await ask('/status')) as Status
+  requireKnown('destination', destination, [...destinations, ...formerDestinations])
+  requireKnown('source', source, sources)
+}
+
+function requireKnown(
+  what: string,
+  name: string | undefined,
+  known: readonly { name: string }[],
+): void {
+  if (name === undefined || known.some((each) => each.name === name)) return
+  const names = known.map((each) => each.name).join(', ') || 'none'
+  const message = `There is no ${what} ${JSON.stringify(name)}. Known ${what}s: ${names}.`
+  throw new CommandError(EXIT.usage, message)
 }
 
 /** @throws CommandError if the count is not confirmed. */

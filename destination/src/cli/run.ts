@@ -11,7 +11,8 @@ Exit codes:
   3  no answer: try the same command again later`
 
 /**
- * Runs the command line.
+ * Runs the command line. An error goes to the standard error. With `--json` it goes to the standard output as
+ * `{"error":{"code","message"}}`, so that a script always reads JSON.
  *
  * @param argv - The arguments after the name of the program.
  * @returns the exit code, see {@link EXIT}.
@@ -27,6 +28,10 @@ export async function run(
     .showHelpAfterError('(see --help)')
     .addHelpText('after', EXIT_CODES)
   for (const add of commands) add(program)
+  const running: { command?: Command } = {}
+  program.hook('preAction', (_program, command) => {
+    running.command = command
+  })
   // In `listen | head -3` the reader ends first, and the next write fails with EPIPE. Without a listener that throws.
   const leave = () => process.exit(EXIT.failed)
   process.stdout.on('error', leave)
@@ -36,18 +41,22 @@ export async function run(
   } catch (error) {
     // Commander has printed the message itself.
     if (error instanceof CommanderError) return error.exitCode === 0 ? EXIT.ok : EXIT.usage
-    const { message, exitCode } = explain(error)
-    if (message !== '') console.error(message)
+    const { code, message, exitCode } = explain(error)
+    if (message === '') return exitCode
+    if (running.command?.opts()['json']) console.log(JSON.stringify({ error: { code, message } }))
+    else console.error(message)
     return exitCode
   } finally {
     process.stdout.off('error', leave)
   }
 }
 
-/** The message and the exit code for an error. An unexpected error is a bug, so its stack is printed too. */
-function explain(error: unknown): { message: string; exitCode: number } {
+/** What to print for an error, and the exit code. An unexpected error is a bug, so its stack is printed too. */
+function explain(error: unknown): { code: string; message: string; exitCode: number } {
   if (error instanceof CommandError) return error
-  if (error instanceof SettingsError) return { message: error.message, exitCode: EXIT.usage }
+  if (error instanceof SettingsError) {
+    return { code: error.code, message: error.message, exitCode: EXIT.usage }
+  }
   const message = error instanceof Error ? (error.stack ?? error.message) : String(error)
-  return { message, exitCode: EXIT.failed }
+  return { code: 'internal_error', message, exitCode: EXIT.failed }
 }

@@ -3,23 +3,34 @@ import { Argument, InvalidArgumentError } from 'commander'
 import type { HooklineError } from 'hookline'
 import { CALL_TYPES, type CallType } from '../model/call.js'
 import { changedNumbers } from '../model/changed-numbers.js'
+import type { ShownTrace } from '../model/answers.js'
+import { findAdmin } from './admin-client.js'
 import { COLLECTOR_HELP, findCollector, type CollectorOptions } from './collector.js'
 import { CommandError, EXIT, wholeNumber, type AddCommand } from './command.js'
 import type { CallOptions } from './send/deliver.js'
+import { untilSettled } from './send/wait.js'
+import { traceLines } from './trace.js'
 
 interface SendOptions extends CollectorOptions, CallOptions {
+  wait?: true
+  url?: string
+  token?: string
   json?: true
 }
 
 const EXAMPLES = `
 ${COLLECTOR_HELP}
 
-Exit codes: 0 accepted, 1 refused, 2 the call is wrong and nothing was sent, 3 no answer: the call may have arrived. It
-is safe to send it again with the same --message-id.
+With --wait, the command then asks the destination what became of the message, until it is delivered or a dead letter,
+and prints each attempt. That needs the admin token of the settings in this folder, --token or HOOKLINE_ADMIN_TOKEN.
+
+Exit codes: 0 accepted (with --wait: delivered), 1 refused, 2 the call is wrong and nothing was sent, 3 no answer: the call
+may have arrived. It is safe to send it again with the same --message-id.
 
 Examples:
   $ hookline-destination send track --event 'Order Completed' --user u1 --properties '{"total": 42}'
   $ hookline-destination send identify --user u1 --traits '{"plan": "pro"}' --to https://collect.example.com
+  $ hookline-destination send track --event 'Order Completed' --user u1 --wait   # prints what the endpoint answered
   $ hookline-destination send alias --user u1 --previous visitor-7 --json`
 
 export const addSend: AddCommand = (program) => {
@@ -47,7 +58,10 @@ export const addSend: AddCommand = (program) => {
     .option('--integrations <json>', 'which destinations get the call', parseObject)
     .option('--timestamp <iso>', 'when the event happened (default: now)')
     .option('--message-id <id>', 'id by which receivers recognize the call (default: a new one)')
-    .option('--timeout <ms>', 'how long to try', wholeNumber(1, 3_600_000), 15_000)
+    .option('--wait', 'wait until the message is delivered, and print each attempt')
+    .option('--url <url>', 'with --wait: URL of the destination (default: from the settings)')
+    .option('--token <token>', 'with --wait: its adminToken (default: from the settings)')
+    .option('--timeout <ms>', 'how long to try and to wait', wholeNumber(1, 3_600_000), 15_000)
     .option('--json', 'print the outcome as JSON')
     .addHelpText('after', EXAMPLES)
     .action((type: CallType, options: SendOptions) => send(type, options))
@@ -78,29 +92,67 @@ function parseObject(text: string): object {
 }
 
 async function send(type: CallType, options: SendOptions): Promise<void> {
+  const missing = missingFlag(type, options)
+  if (missing !== undefined) throw new CommandError(EXIT.usage, `send ${type} needs ${missing}.`)
   const { key, endpoint } = await findCollector(options)
+  const admin = options.wait && (await findAdmin(options))
   const messageId = options.messageId ?? randomUUID()
+  const endsAt = performance.now() + options.timeout
   const { deliver } = await import('./send/deliver.js')
   const { error, report } = await deliver(type, { ...options, messageId }, key, endpoint)
+  const deliveries = admin && !error ? await untilSettled(admin.ask, messageId, endsAt) : undefined
   if (options.json) {
     const reason = error && { code: error.code, message: explain(error, options) }
-    const outcome = { delivered: !error, messageId, attempts: report?.attempts, error: reason }
-    console.log(JSON.stringify(outcome))
+    const delivered = !error && (deliveries?.every(isDelivered) ?? true)
+    const outcome = { delivered, messageId, attempts: report?.attempts, error: reason }
+    console.log(JSON.stringify({ ...outcome, ...(deliveries && { deliveries }) }))
   } else if (!error) {
     const ms = Math.round(report?.durationMs ?? 0)
     const tries = report?.attempts === 1 ? '' : `, at attempt ${report?.attempts ?? 0}`
     console.log(`Accepted ${messageId}: ${describeCall(type, options)}, in ${ms} ms${tries}.`)
+    if (deliveries) console.log(traceLines(deliveries, Date.now()).join('\n'))
   }
+  if (deliveries) requireDelivered(deliveries, options)
   if (!error) return
   const message = `Not accepted: ${messageId}, ${describeCall(type, options)}.\n${explain(error, options)}`
   const exitCode = error.code === 'rejected' ? EXIT.failed : EXIT.unreachable
   throw new CommandError(exitCode, options.json ? '' : message)
 }
 
+/** The flag that the call needs and does not have. The client would name the field of the SDK. */
+function missingFlag(type: CallType, options: SendOptions): string | undefined {
+  const { user, anonymous, event, group, previous } = options
+  if (type === 'alias') {
+    if (!previous) return '--previous'
+    return user ? undefined : '--user'
+  }
+  if (!user && !anonymous) return '--user or --anonymous'
+  if (type === 'track' && !event) return '--event'
+  return type === 'group' && !group ? '--group' : undefined
+}
+
+/** @throws CommandError unless every destination has the message. The reason is already printed. */
+function requireDelivered(deliveries: readonly ShownTrace[], options: SendOptions): void {
+  const isLate = deliveries.some(({ dueAt }) => dueAt !== null)
+  if (isLate) {
+    const message = `It was not delivered within ${options.timeout} ms. The destination continues to try.`
+    throw new CommandError(EXIT.unreachable, options.json ? '' : message)
+  }
+  if (!deliveries.every(isDelivered)) throw new CommandError(EXIT.failed, '')
+}
+
+function isDelivered({ state }: ShownTrace): boolean {
+  return state === 'done'
+}
+
 /** Why the call was not accepted. The client's own message for a timeout names its method `close`, which nobody called. */
 function explain({ code, message }: HooklineError, { timeout }: SendOptions): string {
   if (code !== 'close_timeout') return message
-  return `There was no answer within ${timeout} ms. The call may or may not have arrived.`
+  const failure = / The last attempt failed: .+$/.exec(message)
+  const what = failure
+    ? `It was not accepted within ${timeout} ms.${failure[0]}`
+    : `There was no answer within ${timeout} ms.`
+  return `${what} The call may or may not have arrived.`
 }
 
 function describeCall(type: CallType, { event, user, anonymous }: SendOptions): string {

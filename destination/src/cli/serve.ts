@@ -8,13 +8,15 @@ import { readLevel, type ServeOptions } from './serve/options.js'
 import type { StartDestination } from './serve/running.js'
 
 const EXAMPLES = `
+The page is at the address that the command prints. Its token, which replays need too, is the adminToken of the settings.
+
 SIGHUP reads the settings again. If they are wrong, the old ones stay in use. SIGTERM and SIGINT let requests under way
 finish, and end the process within 10 s, with exit code 0. A second signal ends it at once, with exit code 1.
 
 Examples:
   $ hookline-destination serve --init          # writes example settings, and starts with them
   $ hookline-destination serve --config /etc/hookline/hookline.config.yaml
-  $ hookline-destination serve --check         # checks the settings before a restart
+  $ hookline-destination serve --check         # checks the settings before a restart; says which endpoints are not allowed
   $ hookline-destination serve --role worker   # delivers the calls that collectors stored in the same PostgreSQL`
 
 /** @param start - Starts a destination. The program passes the composition root. */
@@ -36,12 +38,12 @@ export function addServe(start: StartDestination): AddCommand {
           .default('all'),
       )
       .option('--check', 'check the settings, print them without their secrets, and exit')
-      .option('--init', 'write example settings with a new key and secret')
+      .option('--init', 'write example settings with a new key, secret and admin token')
       .option('--json', 'with --check: print JSON')
-      .option(
-        '--log-level <level>',
-        `${LOG_LEVELS.join(', ')} (default: LOG_LEVEL, or info)`,
-        readLevel,
+      .addOption(
+        new Option('--log-level <level>', 'what to log (default: LOG_LEVEL, or info)')
+          .choices(LOG_LEVELS)
+          .argParser(readLevel),
       )
       .option('--pretty', 'write log lines for people (default: on a terminal)')
       .option('--no-pretty', 'write log lines in JSON')

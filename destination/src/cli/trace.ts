@@ -1,7 +1,8 @@
 import { existsSync } from 'node:fs'
-import type { ShownMessage, ShownTrace } from '../model/answers.js'
+import type { ShownAttempt, ShownMessage, ShownTrace } from '../model/answers.js'
 import type { Trace } from '../model/delivery.js'
 import { printable } from '../observe/printable.js'
+import type { Settings } from '../settings/settings.js'
 import type { Store } from '../store/store.js'
 import {
   addAdminOptions,
@@ -11,6 +12,7 @@ import {
   type AdminOptions,
 } from './admin-client.js'
 import { CommandError, EXIT, type AddCommand } from './command.js'
+import { inWords, timeOf } from './shown-time.js'
 
 const EXAMPLES = `
 Asks the running destination. If none runs, and the settings in this folder name an SQLite store, the command reads the
@@ -26,7 +28,7 @@ Examples:
 export interface TraceParts {
   open: (url: string, options?: { mustExist?: boolean }) => Promise<Store>
   /** Removes what must not be shown of a delivery. */
-  show: (trace: Trace) => ShownTrace
+  show: (trace: Trace, destinations: Settings['destinations']) => ShownTrace
 }
 
 /** @param parts - Read the store if no destination runs. */
@@ -34,7 +36,9 @@ export function addTrace(parts: TraceParts): AddCommand {
   return (program) => {
     const command = program
       .command('trace')
-      .description('show what happened to a message: each attempt, and when the next one is due')
+      .description(
+        'show what happened to a message: each attempt with its answer, and the next one',
+      )
       .argument('<messageId>', 'id of the message')
     addAdminOptions(command)
       .option('--json', 'print JSON')
@@ -53,13 +57,14 @@ async function find(
   options: AdminOptions,
 ): Promise<ShownTrace[]> {
   try {
-    const ask = await findAdmin(options)
+    const { ask } = await findAdmin(options)
     const answer = await ask(`/messages?messageId=${encodeURIComponent(messageId)}`)
     return (answer as ShownMessage).deliveries
   } catch (error) {
-    const path = error instanceof UnreachableError ? fileOf(error) : undefined
+    if (!(error instanceof UnreachableError)) throw error
+    const path = fileOf(error)
     if (path === undefined) throw error
-    const found = await look(parts, path, messageId)
+    const found = await look(parts, path, messageId, error.local?.settings.destinations ?? [])
     if (found.length > 0) return found
     throw new AdminError('unknown_message', `There is no message ${JSON.stringify(messageId)}.`)
   }
@@ -77,6 +82,7 @@ async function look(
   { open, show }: TraceParts,
   url: string,
   messageId: string,
+  destinations: Settings['destinations'],
 ): Promise<ShownTrace[]> {
   let store: Store
   try {
@@ -85,14 +91,14 @@ async function look(
     throw new CommandError(EXIT.failed, (error as Error).message)
   }
   try {
-    return (await store.trace(messageId)).map(show)
+    return (await store.trace(messageId)).map((trace) => show(trace, destinations))
   } finally {
     await store.close()
   }
 }
 
 /** Describes for people what happened to a message. */
-function traceLines(deliveries: readonly ShownTrace[], now: number): string[] {
+export function traceLines(deliveries: readonly ShownTrace[], now: number): string[] {
   return deliveries.flatMap((delivery, i) => [...(i > 0 ? [''] : []), ...linesOf(delivery, now)])
 }
 
@@ -105,35 +111,44 @@ function linesOf(delivery: ShownTrace, now: number): string[] {
   return [
     `${messageId}  ${what}  from ${source} ${to}  (delivery ${id})`,
     `  ${timeOf(receivedAt)}  accepted`,
-    ...attempts.map(({ attempt, at, url, code, status, ms, error }) => {
-      const answer = status === null ? code : `${status} ${code}`
-      const why = error === null ? '' : `\n      ${error}`
-      return `  ${timeOf(at)}  attempt ${attempt}  ${answer}  ${Math.round(ms)} ms  ${url}${why}`
-    }),
+    ...attempts.flatMap(attemptLines),
     `  ${stateOf(delivery, now)}`,
-  ].flatMap((line) => line.split('\n').map(printable))
+  ].map(printable)
 }
 
-function stateOf({ state, reason, dueAt, deadlineAt }: ShownTrace, now: number): string {
+function attemptLines({ attempt, at, url, code, status, ms, error, response }: ShownAttempt) {
+  const answer = status === null ? code : `${status} ${code}`
+  return [
+    `  ${timeOf(at)}  attempt ${attempt}  ${answer}  ${Math.round(ms)} ms  ${url}`,
+    ...(error === null ? [] : [`      ${error}`]),
+    ...(response === '' ? [] : [`      answer: ${shortened(response.trim())}`]),
+  ]
+}
+
+/** The start of an answer that is shown, in characters. `--json` has all that is stored. */
+const SHOWN_LENGTH = 500
+
+function shortened(text: string): string {
+  return text.length > SHOWN_LENGTH ? `${text.slice(0, SHOWN_LENGTH)} …` : text
+}
+
+/** What to do about a delivery to which no attempt is made. */
+const HOLDS = {
+  disabled:
+    'The destination is disabled, so no attempt is made. Set "enabled": true and reload the settings to send it.',
+  removed:
+    'The settings have no destination of this name, so no attempt is made. Add the destination and reload the settings to send it.',
+}
+
+function stateOf({ state, reason, dueAt, deadlineAt, hold }: ShownTrace, now: number): string {
   if (state === 'done') return 'It was delivered.'
   if (state === 'skipped') return `It was not sent: ${reason}.`
   if (state === 'dead') return `It is a dead letter: ${reason} \`replay\` sends it again.`
   if (state === 'leased') return 'It is being sent.'
+  if (hold !== null) return HOLDS[hold]
   const due =
     dueAt === null || dueAt <= now ? 'now' : `${timeOf(dueAt)}, in ${inWords(dueAt - now)}`
   const end = deadlineAt === null ? '' : `; the last one is at ${timeOf(deadlineAt)}`
   const lane = state === 'bulk' ? 'It is bulk work' : 'It is in the backlog'
   return `${lane}. The next attempt is due ${due}${end}.`
-}
-
-function timeOf(at: number): string {
-  return `${new Date(at).toISOString().slice(0, 19).replace('T', ' ')}Z`
-}
-
-/** Formats a duration in its two largest units. */
-function inWords(ms: number): string {
-  const seconds = Math.ceil(ms / 1_000)
-  if (seconds < 60) return `${seconds} s`
-  const minutes = Math.round(seconds / 60)
-  return minutes < 60 ? `${minutes} min` : `${Math.floor(minutes / 60)} h ${minutes % 60} min`
 }

@@ -2,6 +2,7 @@ import { createServer, type Server } from 'node:https'
 import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { signWebhook } from 'hookline/webhook'
+import { Webhook } from 'standardwebhooks'
 import { describe, expect, onTestFinished, test } from 'vitest'
 import type { Finding } from '../../src/operate/doctor.js'
 import { createAuthority, hasOpenssl, type Certificate } from '../post/certificates.js'
@@ -19,14 +20,21 @@ const checking: Answer = (response, { body, headers }) => {
 }
 
 /** Runs `doctor` for an endpoint that is in the settings. */
-async function doctor(url: string, changes: object = {}, ...args: string[]) {
+async function doctor(
+  url: string,
+  {
+    secrets = { sharedSecret: SECRET },
+    ...changes
+  }: { secrets?: object; [name: string]: unknown } = {},
+  ...args: string[]
+) {
   const settings = {
     sources: [{ name: 'web', writeKey: 'k' }],
     destinations: [
       {
         name: 'crm',
         sources: ['web'],
-        sharedSecret: SECRET,
+        ...secrets,
         webhooks: [{ url, headers: { 'X-Team': 'growth' } }],
       },
     ],
@@ -55,6 +63,49 @@ describe('doctor', () => {
       ['Hookline Doctor', 'growth'],
       ['Hookline Doctor', 'growth'],
     ])
+  })
+
+  test('during a rotation, tries both secrets as a delivery does', async () => {
+    const crm = await endpoint(checking)
+    const rotation = { secrets: { sharedSecret: ['old secret', SECRET] } }
+    const { code, findings, steps } = await doctor(crm.url, rotation)
+    expect(steps.slice(-2)).toEqual(['round trip ok', 'signature ok'])
+    expect(findings.at(-2)?.found).toMatch(
+      / answered 204\. It refused the first secret of the rotation, and accepts the second one\.$/,
+    )
+    expect(code).toBe(0)
+
+    const neither = await doctor(crm.url, {
+      secrets: { sharedSecret: ['old secret', 'new secret'] },
+    })
+    expect(neither.findings.at(-2)?.found).toContain('It refused both secrets of the rotation.')
+    expect(neither.code).toBe(1)
+
+    const given = await doctor(crm.url, rotation, '--secret', 'other')
+    expect(given.steps.slice(-2)).toEqual(['round trip failed', 'signature failed'])
+    expect(given.findings.at(-2)?.found).not.toContain('rotation')
+  })
+
+  test('examines the signature of Standard Webhooks where it is the only one', async () => {
+    const webhookSecret = `whsec_${Buffer.alloc(24, 1).toString('base64')}`
+    const checksStandard: Answer = (response, { body, headers }) => {
+      try {
+        new Webhook(webhookSecret).verify(body, headers as Record<string, string>)
+        response.writeHead(204).end()
+      } catch {
+        response.writeHead(401).end()
+      }
+    }
+    const crm = await endpoint(checksStandard)
+    const { code, findings, steps } = await doctor(crm.url, { secrets: { webhookSecret } })
+    expect(steps.slice(-2)).toEqual(['round trip ok', 'signature ok'])
+    expect(findings.at(-1)?.found).toMatch(
+      /^The endpoint accepts webhook-id: .*, webhook-signature: v1,\S+ and refuses a wrong signature \(401\)\.$/,
+    )
+    expect(code).toBe(0)
+    crm.answer(204)
+    const unchecked = await doctor(crm.url, { secrets: { webhookSecret } })
+    expect(unchecked.steps.at(-1)).toBe('signature failed')
   })
 
   test('sends nothing if it is told not to', async () => {
@@ -95,6 +146,13 @@ describe('doctor', () => {
     expect(findings.at(-1)).toMatchObject({ step, state: 'failed' })
     expect(findings.at(-1)?.fix).toMatch(fix)
     expect(code).toBe(exitCode)
+  })
+
+  test('ends with 3 if the endpoint does not answer in time, because it may do so later', async () => {
+    const hung = await endpoint(() => undefined)
+    const { code, findings } = await doctor(hung.url)
+    expect(findings.at(-2)).toMatchObject({ step: 'round trip', state: 'failed', code: 'timeout' })
+    expect(code).toBe(3)
   })
 
   test('is read by people in lines', async () => {

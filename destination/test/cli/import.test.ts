@@ -3,6 +3,7 @@ import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
+import { json } from 'node:stream/consumers'
 import { describe, test } from 'vitest'
 import { toCall } from '../../src/cli/import/call.js'
 import { openStore } from '../../src/store/open.js'
@@ -84,12 +85,17 @@ describe('import', { concurrent: true }, () => {
     expect([count, rest]).toEqual([5_999, 0])
   })
 
-  test('names at most 100 lines that an earlier import refused, and counts all', async ({
+  test('the file of --bad has each refused line, and a file that is named later has the first 100', async ({
     expect,
   }) => {
     const folder = folderOf(0, 0)
     writeFileSync(join(folder, 'bad.ndjson'), '{bad\n'.repeat(150))
     const args = ['import', 'bad.ndjson', '--key', 'k', '--to', 'http://127.0.0.1:1', '--json']
+    const named = (file: string) =>
+      readFileSync(join(folder, file), 'utf8')
+        .trim()
+        .split('\n')
+        .map((text) => (JSON.parse(text) as { line: number }).line)
     for (const counts of [
       { bad: 150, badBefore: 0 },
       { bad: 0, badBefore: 150 },
@@ -97,13 +103,55 @@ describe('import', { concurrent: true }, () => {
       const { code, stdout } = await run([...args, '--bad', 'refused'], { folder })
       expect(code).toBe(1)
       expect(JSON.parse(stdout)).toMatchObject(counts)
+      expect(named('refused')).toEqual(Array.from({ length: 150 }, (_, i) => i + 1))
     }
-    const named = readFileSync(join(folder, 'refused'), 'utf8').trim().split('\n')
-    expect(named).toHaveLength(100)
-    expect(JSON.parse(named[99] ?? '')).toMatchObject({ line: 100 })
+    const later = await run([...args, '--bad', 'later'], { folder })
+    expect(later.stderr).toContain(
+      'later gets the first 100 of the 150 lines that an earlier import refused. To have all of them, import the whole file with --restart.\n',
+    )
+    expect(named('later')).toEqual(Array.from({ length: 100 }, (_, i) => i + 1))
     const { stdout } = await run([...args, '--restart'], { folder })
     expect(JSON.parse(stdout)).toMatchObject({ bad: 150, badBefore: 0 })
   })
+
+  test('the file of --bad has each refused line once, although the import was killed and continued', async ({
+    expect,
+  }) => {
+    await using collector = createServer((request, response) => {
+      request.resume().once('end', () => response.end('{"success":true}'))
+    }).listen(0, '127.0.0.1')
+    await once(collector, 'listening')
+    const { port } = collector.address() as AddressInfo
+    const folder = folderOf(0, 0)
+    const lines = Array.from({ length: 1_000 }, (_, i) =>
+      i % 2 ? '{bad' : JSON.stringify(call(i)),
+    )
+    writeFileSync(join(folder, 'history.ndjson'), `${lines.join('\n')}\n`)
+    const where = ['--to', `http://127.0.0.1:${port}`, '--key', 'k', '--bad', 'refused']
+    const args = ['import', 'history.ndjson', ...where]
+    const first = start([...args, '--rate', '200'], { folder })
+    await expect.poll(() => progressOf(folder).line).toBeGreaterThan(250)
+    first.kill('SIGKILL')
+    await first.ended
+    expect(progressOf(folder).line).toBeLessThan(1_000)
+    expect(await run(args, { folder })).toMatchObject({ code: 1 })
+    const refused = readFileSync(join(folder, 'refused'), 'utf8').trim().split('\n')
+    expect(refused.map((text) => (JSON.parse(text) as { line: number }).line)).toEqual(
+      Array.from({ length: 500 }, (_, i) => 2 * i + 2),
+    )
+  })
+
+  test.for(['history.ndjson', './history.ndjson.progress', 'none/bad'])(
+    '--bad %s is refused, and changes nothing',
+    async (bad, { expect }) => {
+      const folder = folderOf(3, 1)
+      const where = ['--key', 'k', '--to', 'http://127.0.0.1:1', '--bad', bad]
+      const ended = await run(['import', 'history.ndjson', ...where], { folder })
+      expect(ended).toMatchObject({ code: 2, stdout: '' })
+      expect(ended.stderr).toMatch(/Name another file( with --bad)?\.\n$/)
+      expect(readFileSync(join(folder, 'history.ndjson'), 'utf8')).toContain('{"type":')
+    },
+  )
 
   test('a wrong key stops it at once, and nothing counts as imported', async ({ expect }) => {
     const folder = folderOf(500, 0)
@@ -197,6 +245,92 @@ describe('import', { concurrent: true }, () => {
     expect(stderr).not.toContain('    at ')
   })
 
+  test('equal lines of two files are both sent with ids of their own, and a file that is imported again is not', async ({
+    expect,
+  }) => {
+    const ids: string[] = []
+    await using collector = createServer((request, response) => {
+      void json(request).then((body) => {
+        const { batch } = body as { batch: { messageId: string }[] }
+        ids.push(...batch.map(({ messageId }) => messageId))
+        response.end('{"success":true}')
+      })
+    }).listen(0, '127.0.0.1')
+    await once(collector, 'listening')
+    const { port } = collector.address() as AddressInfo
+    const folder = folderOf(1, 0)
+    const progress = JSON.parse(
+      '{"head":"0:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855","line":0,"offset":0,"accepted":0,"bad":0}',
+    ) as object
+    writeFileSync(join(folder, 'earlier.progress'), JSON.stringify(progress))
+    writeFileSync(join(folder, 'b.ndjson'), readFileSync(join(folder, 'history.ndjson')))
+    for (const args of [
+      ['history.ndjson'],
+      ['b.ndjson'],
+      ['b.ndjson', '--restart'],
+      ['b.ndjson', '--progress', 'p1', '--name', 'history.ndjson'],
+      ['b.ndjson', '--progress', 'earlier.progress'],
+      ['b.ndjson', '--progress', 'earlier.progress', '--restart'],
+    ]) {
+      const all = ['import', ...args, '--to', `http://127.0.0.1:${port}`]
+      expect(await run(all, { folder })).toMatchObject({ code: 0 })
+    }
+    const [first, second, again, named, earlier, restarted] = ids
+    expect(ids).toHaveLength(6)
+    expect(new Set([first, second, earlier]).size).toBe(3)
+    expect([again, named, restarted]).toEqual([second, first, earlier])
+  })
+
+  test('a signal that comes after the last line stops it while the collector is away, and the next one continues', async ({
+    expect,
+  }) => {
+    const folder = folderOf(3, 2)
+    const args = ['import', 'history.ndjson', '--key', 'k', '--to', 'http://127.0.0.1:1']
+    const importing = start(args, { folder })
+    await importing.printed(/^line 2: /m)
+    importing.kill('SIGTERM')
+    const { code, stdout, stderr } = await importing.ended
+    expect({ code, stdout }).toEqual({
+      code: 3,
+      stdout: expect.stringContaining('Run the same command to continue.') as string,
+    })
+    expect(stderr).toContain('Stopping within 5 s. The next signal ends the import at once.\n')
+  })
+
+  test('a signal after which the last calls are accepted does not make it incomplete', async ({
+    expect,
+  }) => {
+    const answers: (() => void)[] = []
+    await using collector = createServer((request, response) => {
+      request.resume().once('end', () => {
+        answers.push(() => response.end('{"success":true}'))
+      })
+    }).listen(0, '127.0.0.1')
+    await once(collector, 'listening')
+    const { port } = collector.address() as AddressInfo
+    const args = ['import', 'history.ndjson', '--to', `http://127.0.0.1:${port}`]
+    const importing = start(args, { folder: folderOf(3, 0) })
+    await expect.poll(() => answers.length).toBe(1)
+    importing.kill('SIGTERM')
+    await importing.printed(/Stopping within 5 s/)
+    answers[0]?.()
+    const { code, stdout } = await importing.ended
+    expect({ code, stdout }).toEqual({
+      code: 0,
+      stdout: expect.stringMatching(/^Imported 3 calls \(.*\)\.\n$/) as string,
+    })
+  })
+
+  test('a signal stops it while the standard input has nothing to read', async ({ expect }) => {
+    const args = ['import', '-', '--key', 'k', '--to', 'http://127.0.0.1:1']
+    const importing = start(args, { input: '{"type":\n' })
+    await importing.printed(/^line 1: /m)
+    importing.kill('SIGINT')
+    const { code, stderr } = await importing.ended
+    expect(code).toBe(3)
+    expect(stderr).not.toContain('    at ')
+  })
+
   test('names an id that JavaScript cannot hold as it is in the file', async ({ expect }) => {
     const folder = emptyFolder()
     const line = '{"type":"track","userId":1234567890123456789,"event":"E"}'
@@ -244,7 +378,7 @@ async function allOf(store: Awaited<ReturnType<typeof openStore>>) {
   let [count, rest] = [0, 0]
   for (let line = 1; line <= 6_000; line++) {
     const text = JSON.stringify(call(line))
-    const made = toCall({ line, text, fields: call(line) }, undefined)
+    const made = toCall({ line, text, fields: call(line) }, undefined, 'history.ndjson')
     const id = typeof made === 'string' ? '' : String(made.message['messageId'])
     const traces = await store.trace(id)
     count += traces.length

@@ -1,12 +1,18 @@
 import { vi } from 'vitest'
+import { addCompletion } from '../../src/cli/completion.js'
 import { addDoctor } from '../../src/cli/doctor.js'
+import { addList } from '../../src/cli/list.js'
 import { addListen } from '../../src/cli/listen.js'
 import { addReplay } from '../../src/cli/replay.js'
 import { run } from '../../src/cli/run.js'
 import { addSchedule } from '../../src/cli/schedule.js'
 import { addSend } from '../../src/cli/send.js'
 import { addServe } from '../../src/cli/serve.js'
+import { addSign } from '../../src/cli/sign.js'
+import { addStatus } from '../../src/cli/status.js'
+import { addTail } from '../../src/cli/tail.js'
 import { addTrace } from '../../src/cli/trace.js'
+import { addVerify } from '../../src/cli/verify.js'
 import { shownTrace } from '../../src/operate/shown-trace.js'
 import { examine } from '../../src/operate/doctor.js'
 import { openStore } from '../../src/store/open.js'
@@ -16,10 +22,16 @@ const COMMANDS = [
   addServe(() => Promise.reject(new Error('nothing is to be started'))),
   addListen,
   addSend,
+  addStatus,
+  addList,
+  addTail,
   addTrace({ open: openStore, show: shownTrace }),
   addReplay,
   addDoctor(examine),
+  addSign,
+  addVerify,
   addSchedule(() => []),
+  addCompletion,
 ]
 
 /** Runs the command line in this process. This is faster than a child process, and enough for tests of its output. */

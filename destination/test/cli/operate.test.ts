@@ -59,13 +59,59 @@ describe('trace', () => {
     },
   )
 
-  test('of what is not known is 1', async () => {
+  test('shows what the endpoint answered, and only the start of a long answer', async () => {
+    const crm = await endpoint((response, { event }) => {
+      const isLong = event['event'] === 'Long'
+      response.writeHead(422).end(isLong ? 'x'.repeat(600) : '{"error":\n"Unknown event type"}')
+    })
+    const one = await start(settingsFor([destination([crm])]))
+    await post(one, [track('short'), track('long', { event: 'Long' })])
+    while ((await one.stats())[0]?.dead !== 2) await new Promise((done) => setTimeout(done, 5))
+    const short = await as(one)('trace', 'short')
+    expect(short.stdout).toContain('\n      answer: {"error":\\n"Unknown event type"}\n')
+    const long = await as(one)('trace', 'long')
+    expect(long.stdout).toContain(`\n      answer: ${'x'.repeat(500)} …\n`)
+  })
+
+  test('of what is not known is 1, and JSON for a script', async () => {
     const { cli } = await withDead()
+    const json = await cli('trace', 'none', '--json')
+    expect({ ...json, stdout: JSON.parse(json.stdout) as unknown }).toEqual({
+      code: 1,
+      stderr: '',
+      stdout: {
+        error: {
+          code: 'unknown_message',
+          message: expect.stringContaining('There is no message "none"') as string,
+        },
+      },
+    })
     expect(await cli('trace', 'none')).toMatchObject({
       code: 1,
       stdout: '',
       stderr: expect.stringContaining('There is no message "none"') as string,
     })
+  })
+
+  test('of a message that waits for a destination that gets nothing says so, and what to do', async () => {
+    const crm = await endpoint(500)
+    const crmOf = destination([crm])
+    const settings = settingsFor([crmOf])
+    const one = await start(settings)
+    await post(one, [track('m')])
+    await crm.has(1)
+    const lastLine = async () => (await as(one)('trace', 'm')).stdout.trimEnd().split('\n').at(-1)
+    await expect.poll(lastLine).toMatch(/^ {2}It is in the backlog\. The next attempt is due /)
+    await one.reload({ ...settings, destinations: [{ ...crmOf, enabled: false }] })
+    expect(await lastLine()).toBe(
+      '  The destination is disabled, so no attempt is made. Set "enabled": true and reload the settings to send it.',
+    )
+    await one.reload({ ...settings, destinations: [{ ...crmOf, name: 'other' }] })
+    expect(await lastLine()).toBe(
+      '  The settings have no destination of this name, so no attempt is made. Add the destination and reload the settings to send it.',
+    )
+    const { stdout } = await as(one)('trace', 'm', '--json')
+    expect(JSON.parse(stdout)).toMatchObject({ deliveries: [{ hold: 'removed' }] })
   })
 
   test('of nobody who answers is 3', async () => {
@@ -181,6 +227,12 @@ describe('replay', () => {
     }
     await cli('replay', '--user', 'u1', '--since', '1h', '--until', '2100-01-01', '--confirm', '3')
     await times(6)
+    expect(await cli('replay', '--status', '422', '--dry-run')).toMatchObject({
+      stdout: 'There is nothing to replay.\n',
+    })
+    expect(await cli('replay', '--status', '400', '--dry-run')).toMatchObject({
+      stdout: 'Deliveries to replay: 3 (3 for crm).\n',
+    })
     expect(await cli('replay', '--message', 'b')).toMatchObject({ code: 0 })
     await times(7)
     expect(await cli('replay', '1', '3')).toMatchObject({ code: 0 })
@@ -193,6 +245,16 @@ describe('replay', () => {
       stdout: 'There is nothing to replay.\n',
     })
     expect(crm.received).toHaveLength(9)
+  })
+
+  test.each([
+    ['--destination', 'crn', 'There is no destination "crn". Known destinations: crm.\n'],
+    ['--source', 'wbe', 'There is no source "wbe". Known sources: web.\n'],
+  ])('of a %s that does not exist is 2', async (flag, name, stderr) => {
+    const { cli } = await withDead('a')
+    const ended = { code: 2, stdout: '', stderr }
+    expect(await cli('replay', flag, name)).toEqual(ended)
+    expect(await cli('replay', flag, name, '--dry-run')).toEqual(ended)
   })
 
   test('without the token is refused, with the fix', async () => {

@@ -1,4 +1,5 @@
-import { spawn } from 'node:child_process'
+import { spawn, type ChildProcessByStdio } from 'node:child_process'
+import type { Readable, Writable } from 'node:stream'
 import { mkdtempSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -36,22 +37,27 @@ export function folderWith(settings: unknown): string {
 interface Surroundings {
   folder?: string
   env?: Record<string, string>
+  /** Text for the standard input, which then stays open. Without it there is no input. */
+  input?: string
+  /** A descriptor for the standard output. Then nothing of it is collected. */
+  stdout?: number
 }
 
 /** Starts the command line in a folder. Of this environment it gets only `PATH`, so that no variable changes a test. */
 export function start(
   args: string[],
-  { folder = emptyFolder(), env = {} }: Surroundings = {},
+  { folder = emptyFolder(), env = {}, input, stdout }: Surroundings = {},
 ): Running {
   const child = spawn(process.execPath, [MAIN, ...args], {
     cwd: folder,
     env: { PATH: process.env['PATH'], ...env },
-    stdio: ['ignore', 'pipe', 'pipe'],
-  })
+    stdio: [input === undefined ? 'ignore' : 'pipe', stdout ?? 'pipe', 'pipe'],
+  }) as ChildProcessByStdio<Writable | null, Readable | null, Readable>
+  child.stdin?.write(input)
   const output = { stdout: '', stderr: '' }
   const watchers = new Set<() => void>()
   for (const stream of ['stdout', 'stderr'] as const) {
-    child[stream].setEncoding('utf8').on('data', (text: string) => {
+    child[stream]?.setEncoding('utf8').on('data', (text: string) => {
       output[stream] += text
       for (const watch of watchers) watch()
     })

@@ -15,11 +15,11 @@ async function startCollector(
   atEnd: typeof onTestFinished,
   reply?: [status: number, body: string],
 ) {
-  const arrivals: Arrival[] = []
+  const collector = { arrivals: [] as Arrival[], reply }
   const server = createServer((request, response) => {
     void json(request).then((body) => {
-      arrivals.push({ headers: request.headers, body: body as Arrival['body'] })
-      if (reply) response.writeHead(reply[0]).end(reply[1])
+      collector.arrivals.push({ headers: request.headers, body: body as Arrival['body'] })
+      if (collector.reply) response.writeHead(collector.reply[0]).end(collector.reply[1])
     })
   })
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
@@ -28,7 +28,8 @@ async function startCollector(
     server.close()
   })
   const { port } = server.address() as AddressInfo
-  return { address: `127.0.0.1:${port}`, url: `http://127.0.0.1:${port}`, arrivals }
+  const address = `127.0.0.1:${port}`
+  return Object.assign(collector, { address, url: `http://${address}` })
 }
 
 const OK: [number, string] = [200, '{"success":true}']
@@ -140,6 +141,45 @@ describe.concurrent('send', () => {
     })
   })
 
+  test('tries until the time is over, however often that is', async ({
+    expect,
+    onTestFinished,
+  }) => {
+    const collector = await startCollector(onTestFinished, [503, ''])
+    const args = [
+      '--key',
+      'hush',
+      '--to',
+      collector.url,
+      '--timeout',
+      '60000',
+      '--message-id',
+      'm1',
+    ]
+    const sending = run([...TRACK, ...args])
+    await expect.poll(() => collector.arrivals.length).toBeGreaterThan(4)
+    collector.reply = OK
+    expect(await sending).toMatchObject({
+      code: 0,
+      stdout: expect.stringMatching(/^Accepted m1: .*, at attempt \d+\.\n$/) as string,
+    })
+  })
+
+  test('that is not accepted in time is 3, and says what was answered last', async ({
+    expect,
+    onTestFinished,
+  }) => {
+    const collector = await startCollector(onTestFinished, [503, ''])
+    const args = ['--key', 'hush', '--to', collector.url, '--timeout', '1500', '--message-id', 'm1']
+    expect(await run([...TRACK, ...args])).toEqual({
+      code: 3,
+      stdout: '',
+      stderr:
+        'Not accepted: m1, track "Order Completed" of u1.\n' +
+        'It was not accepted within 1500 ms. The last attempt failed: the endpoint answered 503. The call may or may not have arrived.\n',
+    })
+  })
+
   test('without an answer in time is 3', async ({ expect, onTestFinished }) => {
     const collector = await startCollector(onTestFinished)
     const args = ['--key', 'hush', '--to', collector.url, '--timeout', '300', '--message-id', 'm1']
@@ -163,8 +203,15 @@ test.each([
     [...TRACK, '--key', 'k', '--to', 'ftp://x'],
     '--to must be an http or https URL such as \'https://collect.example.com\', got the protocol "ftp:".',
   ],
-  [['send', 'track', '--key', 'k', '--event', 'e'], /userId/],
-  [['send', 'track', '--key', 'k', '--user', 'u'], /event/],
+  [['send', 'track', '--key', 'k', '--event', 'e'], /^send track needs --user or --anonymous\.\n$/],
+  [['send', 'track', '--key', 'k', '--user', 'u'], /^send track needs --event\.\n$/],
+  [['send', 'group', '--key', 'k', '--user', 'u'], /^send group needs --group\.\n$/],
+  [['send', 'alias', '--key', 'k', '--user', 'u'], /^send alias needs --previous\.\n$/],
+  [['send', 'alias', '--key', 'k', '--previous', 'u'], /^send alias needs --user\.\n$/],
+  [[...TRACK, '--key', 'k', '--traits', '{}'], /^send track takes no --traits\.\n$/],
+  [[...TRACK, '--key', 'k', '--timestamp', 'noon'], /^--timestamp must be an ISO 8601 string/],
+  [[...TRACK, '--key', 'k', '--message-id', 'a\nb'], /^--message-id must be a string without/],
+  [[...TRACK, '--key', 'k', '--wait'], /^The URL of the destination is not known\. Give --url/],
   [[...TRACK, '--key', 'k', '--config', 'no.json'], /no\.json: there is no file no\.json in /],
 ])('%j is 2, and nothing is sent', async (args, message) => {
   const { code, stdout, stderr } = await runInside(args)

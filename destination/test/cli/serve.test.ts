@@ -1,4 +1,6 @@
-import { readFileSync, statSync, writeFileSync } from 'node:fs'
+import { execFileSync } from 'node:child_process'
+import { once } from 'node:events'
+import { constants, openSync, readFileSync, statSync, writeFileSync, writeSync } from 'node:fs'
 import { createServer } from 'node:net'
 import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
@@ -36,7 +38,50 @@ async function track(url: string, event: string): Promise<void> {
 const file = (folder: string) => join(folder, 'hookline.config.json')
 const LISTENING = /"url":"([^"]+)".*"msg":"listening"/
 
+/** Makes a pipe that is full, because nobody reads it. A process that writes its log into it waits for ever. */
+function fullPipe(folder: string): number {
+  const path = join(folder, 'log')
+  execFileSync('mkfifo', [path])
+  const pipe = openSync(path, constants.O_RDWR | constants.O_NONBLOCK)
+  try {
+    for (;;) writeSync(pipe, Buffer.alloc(4_096))
+  } catch {
+    return openSync(path, 'r+')
+  }
+}
+
+async function freePort(): Promise<number> {
+  await using server = createServer().listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  return (server.address() as AddressInfo).port
+}
+
 describe.concurrent('serve', () => {
+  test('signals end it although nobody reads its log: the first in time, and the second at once', async ({
+    expect,
+  }) => {
+    await using crm = await startEndpoint([() => undefined])
+    for (const isBusy of [false, true]) {
+      const listen = `127.0.0.1:${await freePort()}`
+      const folder = folderWith(settings({ listen }, 'crm', crm.url))
+      const service = start(['serve', '--no-pretty'], { folder, stdout: fullPipe(folder) })
+      const isListening = () =>
+        fetch(`http://${listen}/readyz`).then(
+          ({ ok }) => ok,
+          () => false,
+        )
+      await expect.poll(isListening).toBe(true)
+      if (isBusy) {
+        await track(`http://${listen}`, 'E')
+        await crm.has(1)
+      }
+      service.kill('SIGTERM')
+      await expect.poll(isListening).toBe(false)
+      if (isBusy) service.kill('SIGINT')
+      expect(await service.ended).toMatchObject({ code: isBusy ? 1 : 0 })
+    }
+  })
+
   test('says the same of an alias without an end at its start and at SIGHUP, and keeps its settings', async ({
     expect,
   }) => {
@@ -207,11 +252,13 @@ describe.concurrent('serve', () => {
     expect(first.stderr).toMatch(/^Wrote hookline\.config\.json/)
     expect(JSON.parse(first.stdout)).toMatchObject({
       ok: true,
-      settings: { sources: ['web'], admin: false, adminListen: '127.0.0.1:3301' },
+      settings: { sources: ['web'], admin: true, adminListen: '127.0.0.1:3301' },
     })
     expect(statSync(file(folder)).mode & 0o777).toBe(0o600)
     const written = readFileSync(file(folder), 'utf8')
-    expect(written).toMatch(/"writeKey": "[\da-f]{32}"[^]*"sharedSecret": "[\da-f]{32}"/)
+    expect(written).toMatch(
+      /"writeKey": "[\da-f]{32}"[^]*"sharedSecret": "[\da-f]{32}"[^]*"adminToken": "[\da-f]{32}"/,
+    )
     expect(first.stdout + first.stderr).not.toMatch(/[\da-f]{32}/)
 
     const second = await run(['serve', '--init'], { folder })
@@ -222,6 +269,52 @@ describe.concurrent('serve', () => {
         'Could not write hookline.config.json: the file exists already. Leave out --init to start with it.\n',
     })
     expect(readFileSync(file(folder), 'utf8')).toBe(written)
+  })
+
+  test('--init writes what a replay needs, and says where the page and its token are', async ({
+    expect,
+  }) => {
+    const folder = emptyFolder()
+    await run(['serve', '--init', '--check'], { folder })
+    const free = (text: string) => text.replace(/127\.0\.0\.1:330\d/g, '127.0.0.1:0')
+    writeFileSync(file(folder), free(readFileSync(file(folder), 'utf8')))
+    const service = start(['serve', '--pretty'], { folder })
+    const [, page = ''] = await service.printed(
+      /The page is at (http:\S+)\/\. It asks for the "adminToken" of hookline\.config\.json\.\n/,
+    )
+    const replay = ['replay', '--all', '--dry-run', '--url', page]
+    const [, token = ''] = /"adminToken": "(\w+)"/.exec(readFileSync(file(folder), 'utf8')) ?? []
+    expect(await run([...replay, '--token', token])).toMatchObject({
+      code: 0,
+      stdout: 'There is nothing to replay.\n',
+    })
+    service.kill('SIGTERM')
+    expect((await service.ended).code).toBe(0)
+  })
+
+  test('does not start with an endpoint that it may never reach, and --check and SIGHUP say the same', async ({
+    expect,
+  }) => {
+    const urls = ['http://127.0.0.1:4000/', 'http://[::1]/', 'http://localhost:4000/']
+    for (const url of urls) {
+      const folder = folderWith(settings({ allowNetworks: [] }, 'crm', url))
+      const address = url.includes('::1') ? '::1' : '127.0.0.1'
+      const stderr = `hookline.config.json: destinations[0].webhooks[0].url: ${address} is not a public address, so every message would be refused. To allow it, set "allowNetworks": ["${address}"].\n`
+      for (const args of [['serve'], ['serve', '--check']]) {
+        expect(await run(args, { folder })).toEqual({ code: 2, stdout: '', stderr })
+      }
+    }
+    const folder = folderWith(settings())
+    const service = start(['serve'], { folder })
+    await service.printed(LISTENING)
+    writeFileSync(
+      file(folder),
+      JSON.stringify(settings({ allowNetworks: [] }, 'crm', 'http://10.0.0.1/')),
+    )
+    service.kill('SIGHUP')
+    await service.printed(/10\.0\.0\.1 is not a public address.*not reloaded/)
+    service.kill('SIGTERM')
+    expect((await service.ended).code).toBe(0)
   })
 
   test('tells every mistake in its settings, and does not start', async ({ expect }) => {

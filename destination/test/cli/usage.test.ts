@@ -3,7 +3,21 @@ import { version } from '../../src/version.js'
 import { runInside } from './inside.js'
 import { run } from './process.js'
 
-const COMMANDS = ['serve', 'listen', 'send', 'trace', 'replay', 'doctor', 'schedule']
+const COMMANDS = [
+  'serve',
+  'listen',
+  'send',
+  'status',
+  'list',
+  'tail',
+  'trace',
+  'replay',
+  'doctor',
+  'sign',
+  'verify',
+  'schedule',
+  'completion',
+]
 
 describe('the command line', () => {
   test('without arguments prints its commands and exit codes, and is wrong', async () => {
@@ -17,6 +31,15 @@ describe('the command line', () => {
     const { code, stdout, stderr } = await runInside([command, '--help'])
     expect({ code, stderr }).toEqual({ code: 0, stderr: '' })
     expect(stdout).toContain(`\nExamples:\n  $ hookline-destination ${command}`)
+  })
+
+  test('migrate refuses two spellings of one SQLite file, and creates nothing', async () => {
+    const args = ['migrate', '--from', 'sqlite:./x.db', '--to', 'sqlite:x.db']
+    expect(await run(args)).toEqual({
+      code: 2,
+      stdout: '',
+      stderr: '--from and --to name the same store. Give two different stores.\n',
+    })
   })
 
   test('that is shipped prints the version', async () => {
@@ -43,6 +66,13 @@ describe('the command line', () => {
     ],
     [['trace', 'm', '--url', 'localhost:3300'], '--url must be a full URL'],
     [['trace', 'm'], 'The URL of the destination is not known. Give --url'],
+    [['tail', '--event', 'E', '--failed'], 'attempts have no event and no user'],
+    [['list', '--state', 'lost'], 'Allowed choices are fresh, backlog'],
+    [['listen', '--forward-to', 'localhost'], 'Expected a full URL, such as'],
+    [['sign', 'none.json'], 'There is no secret. Give --secret'],
+    [['sign', 'none.json', '--secret', 's'], 'Cannot read none.json: '],
+    [['verify'], "error: required option '--signature <hex>' not specified"],
+    [['completion', 'tcsh'], 'Allowed choices are bash, zsh, fish.'],
     [['replay', 'm1'], 'Expected the id of a delivery'],
     [['replay'], 'Say what to replay: ids, --message, a filter'],
     [['replay', '--all', '--destination', 'crm'], 'Give only one of these'],

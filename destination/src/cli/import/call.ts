@@ -18,15 +18,19 @@ export interface ImportedCall {
 }
 
 /**
- * Makes the call of a line. A line without a messageId gets one from its number and its text. The same line therefore
- * has the same id in every import, and the destination forwards it once.
+ * Makes the call of a line. A line without a messageId gets one that is derived from the name of the import, its number
+ * and its call. The same line therefore has the same id in every import of the file, and the destination forwards it
+ * once.
  *
  * @param type - The type of calls that have no type.
+ * @param name - The name of the import; `undefined` for an import that an earlier version started. Its ids are derived
+ * from the number and the text of the line.
  * @returns the problem as a text if the line is not a valid call.
  */
 export function toCall(
   { line, text, fields = {}, marked }: Pick<Row, 'line' | 'text' | 'fields' | 'marked'>,
   type: CallType | undefined,
+  name: string | undefined,
 ): ImportedCall | string {
   const named = fields['type'] ?? type
   if (named === undefined) {
@@ -48,7 +52,9 @@ export function toCall(
   }
   message['timestamp'] ??= fields['originalTimestamp']
   if (message['timestamp'] === undefined) delete message['timestamp']
-  message['messageId'] ??= idOf(line, text)
+  message['messageId'] ??= idOf(
+    name === undefined ? [line, text] : [name, line, known, JSON.stringify(message)],
+  )
   return { type: known, message }
 }
 
@@ -61,7 +67,7 @@ function numberIn(marked: unknown, field: string): string | undefined {
   return written
 }
 
-function idOf(line: number, text: string): string {
-  const hash = createHash('sha256').update(`${line}\n${text}`).digest('hex')
+function idOf(parts: readonly (string | number)[]): string {
+  const hash = createHash('sha256').update(parts.join('\n')).digest('hex')
   return `import-${hash.slice(0, 32)}`
 }

@@ -1,8 +1,8 @@
-import type { Readable } from 'node:stream'
-import { CsvError, parse, type Info } from 'csv-parse'
 import { markChanges } from '../../model/changed-numbers.js'
 import { toField, type ColumnMap } from './columns.js'
-import { MAX_LINE_BYTES, type Place, type Row } from './row.js'
+import { CsvRecord } from './csv-record.js'
+import { readLines, type Line } from './lines.js'
+import { MAX_LINE_BYTES, tooLong, type Place, type Row } from './row.js'
 
 /**
  * Reads CSV (RFC 4180). The first record has the names of the columns, and each further record is a call.
@@ -14,67 +14,92 @@ import { MAX_LINE_BYTES, type Place, type Row } from './row.js'
  * such a quote cannot be told apart.
  */
 export async function* readCsv(
-  bytes: Readable,
+  bytes: AsyncIterable<Buffer>,
   from: Place,
   map: ColumnMap,
   header?: readonly string[],
   found: (names: readonly string[]) => void = () => undefined,
 ): AsyncGenerator<Row, void> {
   let names = header
-  let paths = names?.map((name) => toField(name, map))
-  const at = ({ lines, bytes: read }: { lines: number; bytes: number }) => ({
-    line: from.line + lines,
-    end: from.offset + read,
-  })
-  const parser = bytes.pipe(
-    parse({
-      bom: true,
-      info: true,
-      relax_column_count: true,
-      relax_quotes: true,
-      skip_empty_lines: true,
-      max_record_size: MAX_LINE_BYTES,
-    }),
-  )
-  bytes.once('error', (error) => parser.destroy(error))
-  for await (const { record, info } of recordsOf(parser, from)) {
-    const row = { ...at(info), text: JSON.stringify(record) }
+  let paths = names && toPaths(names, map)
+  for await (const { line, end, cells, problem } of readRecords(readLines(bytes, from))) {
+    const row = { line, end, text: JSON.stringify(cells) }
     if (!names || !paths) {
-      names = record
-      paths = record.map((name) => toField(name, map))
+      if (problem !== undefined) throw new Error(`the CSV is not valid: at line ${line} ${problem}`)
+      names = cells
+      paths = toPaths(cells, map)
       found(names)
-      continue
-    }
-    if (record.length === names.length) yield { ...row, ...toFields(record, paths) }
+    } else if (problem !== undefined) yield { ...row, problem }
+    else if (cells.length === names.length) yield { ...row, ...toFields(cells, paths) }
     else {
-      const problem = `the record has ${record.length} columns, but the header has ${names.length}`
+      const problem = `the record has ${cells.length} columns, but the header has ${names.length}`
       yield { ...row, problem }
     }
   }
 }
 
-interface CsvRecord {
-  record: string[]
-  info: Info
+interface FoundRecord extends Pick<Line, 'line' | 'end'> {
+  cells: string[]
+  problem?: string
 }
 
-async function* recordsOf(parser: AsyncIterable<unknown>, from: Place): AsyncGenerator<CsvRecord> {
-  try {
-    yield* parser as AsyncIterable<CsvRecord>
-  } catch (error) {
-    if (!(error instanceof CsvError)) throw error
-    const line = from.line + (error as unknown as Info).lines
-    throw new Error(`the CSV is not valid: at line ${line} a quote is still open. Close it.`, {
-      cause: error,
-    })
+/** Joins lines to records. Empty lines are skipped. A record of one line that is too long has a problem. */
+async function* readRecords(lines: AsyncIterable<Line>): AsyncGenerator<FoundRecord> {
+  let record = new CsvRecord()
+  let last = 0
+  for await (const { line, end, text, bytes, quotes } of lines) {
+    last = line
+    if (text === undefined) {
+      // An odd number of quotes leaves one open. The lines after it are not records of their own.
+      if (record.isOpen || quotes % 2 === 1) throw openQuote(line)
+      yield { line, end, cells: [], problem: tooLong('record', bytes) }
+      continue
+    }
+    const content = text.endsWith('\r') ? text.slice(0, -1) : text
+    if (content === '' && !record.isOpen) continue
+    const start = line === 1 ? content.replace(/^\uFEFF/, '') : content
+    record.add(start, content === text ? '\n' : '\r\n')
+    if (!record.isOpen) {
+      yield { line, end, cells: record.cells }
+      record = new CsvRecord()
+    } else if (record.length > MAX_LINE_BYTES) throw openQuote(line)
   }
+  if (record.isOpen) throw openQuote(last)
+}
+
+function openQuote(line: number): Error {
+  return new Error(`the CSV is not valid: at line ${line} a quote is still open. Close it.`)
+}
+
+type Paths = readonly (readonly string[] | undefined)[]
+
+/**
+ * Finds the field of each column.
+ *
+ * @throws Error if a column is not a field of a call, or if two columns are the same field.
+ */
+function toPaths(names: readonly string[], map: ColumnMap): Paths {
+  const columns = new Map<string, string>()
+  return names.map((name) => {
+    const path = toField(name, map)
+    const field = path?.join('.')
+    const other = field === undefined ? undefined : columns.get(field)
+    if (field === undefined) return path
+    if (other === undefined) columns.set(field, name)
+    else {
+      const both = `The columns ${JSON.stringify(other)} and ${JSON.stringify(name)} both set ${field}.`
+      throw new Error(
+        other === name
+          ? `${both} Rename one of them in the file.`
+          : `${both} Leave one of them out with --map '${name}='.`,
+      )
+    }
+    return path
+  })
 }
 
 /** Turns cells into fields: `properties.total` sets `total` within `properties`. An empty cell sets no field. */
-function toFields(
-  record: readonly string[],
-  paths: readonly (readonly string[] | undefined)[],
-): Pick<Row, 'fields' | 'marked'> {
+function toFields(record: readonly string[], paths: Paths): Pick<Row, 'fields' | 'marked'> {
   const fields: Record<string, unknown> = {}
   let marked: Record<string, Record<string, unknown>> | undefined
   for (const [i, path] of paths.entries()) {

@@ -6,11 +6,11 @@ import { isTurnedOff } from '../../enqueue/route.js'
 import { webhookBody } from '../../enqueue/webhook-body.js'
 import type { Call, CallType } from '../../model/call.js'
 import type { ChangedNumber } from '../../model/changed-numbers.js'
-import { Ledger, type RefusedLine } from './ledger.js'
+import { Ledger, type Entry, type RefusedLine } from './ledger.js'
 import type { Place, Row } from './row.js'
 
-/** The most bytes of lines that are under way. The client can queue more than this, so it never drops a call. */
-const MAX_BYTES = 16 * 1024 * 1024
+/** The most bytes of JSON that wait in the client. Its queue holds four times as much, so it never drops a call. */
+const MAX_PENDING_BYTES = 16 * 1024 * 1024
 
 /** Answers to a wrong key or a wrong address. Every further call would get the same answer. */
 const FATAL_STATUSES = [401, 403, 404, 405]
@@ -21,11 +21,15 @@ export interface ImportParts {
   from: Place
   /** Makes a call with the client. It throws if the call is wrong, and the callback gets the outcome later. */
   make: (call: ImportedCall, callback: Callback) => void
+  /** The bytes of JSON that wait in the client. */
+  pendingBytes: () => number
   /** The type of calls that have no type. */
   type?: CallType | undefined
+  /** The name of the import, from which ids are derived; `undefined` if an earlier version started it. */
+  name: string | undefined
   /** The most calls per second; without it there is no limit. */
   rate?: number | undefined
-  /** Is called for each line that was refused, with the reason. */
+  /** Is called for each line that was refused or lost, with the reason. */
   bad: (line: number, problem: string) => void
   /** Is called for each number that is imported with another value. */
   changed: (line: number, number: ChangedNumber) => void
@@ -42,11 +46,14 @@ export class Import {
   undated = 0
   /** The number of lines that were refused. */
   bad = 0
+  /** The number of calls that the client gave up, because the collector failed for them again and again. */
+  lost = 0
   /** The number of numbers that were imported with another value. */
   changed = 0
   /** When the collector last answered, on the clock of `performance.now`. */
   answeredAt = -Infinity
   #moved: (() => void) | undefined
+  #isAtEnd = false
   /** Why the collector refuses everything, if it does. */
   fatal: HooklineError | undefined
 
@@ -59,10 +66,24 @@ export class Import {
     return this.#ledger.place
   }
 
-  /** The refused lines before the place. The next import does not read them again. */
-  get refusedBefore(): { bad: number; refused: readonly RefusedLine[] } {
-    const { bad, refused } = this.#ledger
-    return { bad, refused }
+  /** Takes the refused lines before the place. The next import does not read them again. */
+  takeRefused(): RefusedLine[] {
+    return this.#ledger.takeRefused()
+  }
+
+  /** Takes the refused lines and the lost lines that are left. The next import reads them again. */
+  takeRest(): RefusedLine[] {
+    return this.#ledger.takeRest()
+  }
+
+  /** Whether lines are not read yet, or calls have no outcome yet. */
+  get isUnfinished(): boolean {
+    return !this.#isAtEnd || this.isWaiting
+  }
+
+  /** Whether calls are under way. */
+  get isWaiting(): boolean {
+    return this.#ledger.open > this.lost
   }
 
   /**
@@ -70,21 +91,17 @@ export class Import {
    * still under way then end when the client is closed.
    */
   async run(): Promise<void> {
-    const { rows, signal } = this.parts
+    const { rows, signal, rate, pendingBytes } = this.parts
     const startedAt = performance.now()
     let calls = 0
     for await (const row of rows) {
+      if (this.#isStopped()) return
       this.#take(row)
       calls++
-      if (this.parts.rate) await until(startedAt + (calls / this.parts.rate) * 1_000, signal)
-      while (this.#ledger.bytes > MAX_BYTES && !this.fatal && !signal.aborted) await this.#change()
-      if (this.fatal || signal.aborted) return
+      if (rate) await until(startedAt + (calls / rate) * 1_000, signal)
+      while (pendingBytes() > MAX_PENDING_BYTES && !this.#isStopped()) await this.#change()
     }
-  }
-
-  /** Whether calls are under way. */
-  get isWaiting(): boolean {
-    return this.#ledger.bytes > 0
+    this.#isAtEnd = true
   }
 
   /** Stops waiting for calls that are under way. */
@@ -92,41 +109,59 @@ export class Import {
     this.#moved?.()
   }
 
+  #isStopped(): boolean {
+    return this.fatal !== undefined || this.parts.signal.aborted
+  }
+
   #take(row: Row): void {
-    const { line, end, text, problem } = row
-    const entry = this.#ledger.add(line, end, text.length)
-    const refuse = (why: string) => {
-      this.bad++
-      this.parts.bad(line, why)
-      this.#ledger.end(entry, why)
-    }
-    const call = problem ?? toCall(row, this.parts.type)
+    const { line, end, problem } = row
+    const entry = this.#ledger.add(line, end)
+    const call = problem ?? toCall(row, this.parts.type, this.parts.name)
     if (typeof call === 'string') {
-      refuse(call)
+      this.#refuse(entry, call)
       return
     }
     const isUndated = call.message['timestamp'] === undefined
     const ended = (error?: HooklineError) => {
-      if (!error) {
-        this.accepted++
-        if (isUndated) this.undated++
-        this.#ledger.end(entry)
-      } else if (error instanceof RejectedError) {
-        if (FATAL_STATUSES.includes(error.status)) this.fatal = error
-        else refuse(error.message)
-      } // for any other error the line stays open in the ledger, so that the next import sends it again
+      if (!error && isUndated) this.undated++
+      this.#conclude(entry, error)
       this.answeredAt = performance.now()
       this.#moved?.()
     }
     try {
       this.parts.make(call, ended)
     } catch (error) {
-      refuse((error as Error).message)
+      this.#refuse(entry, (error as Error).message)
       return
     }
     const changed = changesOfCall(row.marked, call.type, bodyOf)
     this.changed += changed.length
     for (const number of changed) this.parts.changed(line, number)
+  }
+
+  #conclude(entry: Entry, error: HooklineError | undefined): void {
+    if (!error) {
+      this.accepted++
+      this.#ledger.end(entry)
+    } else if (error instanceof RejectedError) {
+      if (FATAL_STATUSES.includes(error.status)) this.fatal = error
+      else this.#refuse(entry, error.message)
+    } else if (error.code !== 'close_timeout') {
+      this.#lose(entry, error.message)
+    } // After a stop the line only stays open in the ledger, so that the next import sends it again.
+  }
+
+  #refuse(entry: Entry, problem: string): void {
+    this.bad++
+    this.parts.bad(entry.line, problem)
+    this.#ledger.end(entry, problem)
+  }
+
+  #lose(entry: Entry, why: string): void {
+    this.lost++
+    const problem = `not accepted: ${why}`
+    this.parts.bad(entry.line, problem)
+    this.#ledger.lose(entry, problem)
   }
 
   #change(): Promise<void> {

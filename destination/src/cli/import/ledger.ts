@@ -1,84 +1,78 @@
 import type { Place } from './row.js'
 
-/** A line whose call is under way. */
+/** A line whose call has no outcome yet. */
 export interface Entry {
   readonly line: number
-  readonly end: number
-  readonly bytes: number
-  isDone: boolean
-  /** Why the line was refused. */
-  problem?: string
+  /** The place before the line. */
+  readonly before: Place
 }
 
-/** A line that was refused, and the reason. */
+/** A line that was refused or whose call was lost, and the reason. */
 export interface RefusedLine {
   line: number
   problem: string
 }
 
-/** The most refused lines that are remembered with their reasons, so that the progress file stays small. */
-export const MAX_REMEMBERED = 100
-
 /**
- * Keeps the place from which the next import continues. Calls end in any order, so the place is after the last line
- * before which all lines have ended.
+ * Keeps the place from which the next import continues. Calls end in any order, so the place is before the first line
+ * whose call has no outcome. A call that was lost never gets one, so that the next import sends it again.
  */
 export class Ledger {
-  #entries: Entry[] = []
-  #head = 0
-  #place: Place
-  #bytes = 0
-  #bad = 0
-  readonly #refused: RefusedLine[] = []
+  /** A set keeps the order in which entries were added, so the first one is the first line. */
+  readonly #open = new Set<Entry>()
+  #last: Place
+  #refused: RefusedLine[] = []
 
   constructor(from: Place) {
-    this.#place = from
+    this.#last = from
   }
 
   /** The place before which all lines have ended. */
   get place(): Place {
-    return this.#place
+    const [first] = this.#open
+    return first?.before ?? this.#last
   }
 
-  /** The number of refused lines before the place. */
-  get bad(): number {
-    return this.#bad
+  /** The number of lines whose calls have no outcome. */
+  get open(): number {
+    return this.#open.size
   }
 
-  /** The first refused lines before the place: at most {@link MAX_REMEMBERED}. */
-  get refused(): readonly RefusedLine[] {
-    return this.#refused
-  }
-
-  /** The bytes of the lines that are under way. */
-  get bytes(): number {
-    return this.#bytes
-  }
-
-  add(line: number, end: number, bytes: number): Entry {
-    const entry = { line, end, bytes, isDone: false }
-    this.#entries.push(entry)
-    this.#bytes += bytes
+  /** @param end - The bytes of the file up to the end of the line. */
+  add(line: number, end: number): Entry {
+    const entry = { line, before: this.#last }
+    this.#open.add(entry)
+    this.#last = { line, offset: end }
     return entry
   }
 
   /** @param problem - Why the line was refused, if it was. */
   end(entry: Entry, problem?: string): void {
-    entry.isDone = true
-    if (problem !== undefined) entry.problem = problem
-    this.#bytes -= entry.bytes
-    for (let first; (first = this.#entries[this.#head])?.isDone; this.#head++) {
-      this.#place = { line: first.line, offset: first.end }
-      this.#remember(first)
-    }
-    if (this.#head < 1_000) return
-    this.#entries = this.#entries.slice(this.#head)
-    this.#head = 0
+    this.#open.delete(entry)
+    if (problem !== undefined) this.#refused.push({ line: entry.line, problem })
   }
 
-  #remember({ line, problem }: Entry): void {
-    if (problem === undefined) return
-    this.#bad++
-    if (this.#refused.length < MAX_REMEMBERED) this.#refused.push({ line, problem })
+  /** The call of a line was lost: the place stays before the line. */
+  lose({ line }: Entry, problem: string): void {
+    this.#refused.push({ line, problem })
   }
+
+  /** Takes the refused lines before the place, in the order of the file. Each line is taken once. */
+  takeRefused(): RefusedLine[] {
+    const { line } = this.place
+    const taken = this.#refused.filter((refused) => refused.line <= line)
+    if (taken.length > 0) this.#refused = this.#refused.filter((refused) => refused.line > line)
+    return taken.sort(byLine)
+  }
+
+  /** Takes the refused lines and the lost lines that are left, in the order of the file. */
+  takeRest(): RefusedLine[] {
+    const rest = this.#refused
+    this.#refused = []
+    return rest.sort(byLine)
+  }
+}
+
+function byLine(a: RefusedLine, b: RefusedLine): number {
+  return a.line - b.line
 }

@@ -12,6 +12,7 @@ export interface ImportOptions extends CollectorOptions {
   type?: CallType
   map: ColumnMap
   rate?: number
+  name?: string
   progress?: string
   restart?: true
   bad?: string

@@ -17,6 +17,8 @@ import type { Place } from './row.js'
 export interface Progress extends Place {
   /** A hash of the start of the imported file, which tells it from another file with the same name. */
   head: string
+  /** The name of the import, from which ids are derived. Left out by earlier versions, which did not use it. */
+  name?: string | undefined
   /** The columns of a CSV file. */
   header?: readonly string[]
   /** The number of lines whose calls were accepted. */
@@ -25,7 +27,12 @@ export interface Progress extends Place {
   bad: number
   /** The first refused lines: at most {@link MAX_REMEMBERED}. Left out by earlier versions. */
   refused?: readonly RefusedLine[]
+  /** The {@link BadFile.mark} of the file of `--bad`. Left out without one. */
+  badFile?: string
 }
+
+/** The most refused lines that are remembered with their reasons, so that the progress file stays small. */
+export const MAX_REMEMBERED = 100
 
 const HEAD_BYTES = 4_096
 

@@ -4,7 +4,7 @@ export interface Row {
   line: number
   /** The bytes of the file up to the end of the line: reading continues there. */
   end: number
-  /** The line as it is in the file. The id of the message is derived from it. */
+  /** The line as it is in the file. Earlier versions derived the id of the message from it. */
   text: string
   fields?: Readonly<Record<string, unknown>>
   /** The fields with the marks of {@link markChanges}; `undefined` if no number of the line changes. */
@@ -22,3 +22,8 @@ export interface Place {
 
 /** The longest line that is read, in bytes. A call has at most 32 KB, so a longer line is not a call. */
 export const MAX_LINE_BYTES = 1024 * 1024
+
+/** The problem of a line that is longer than {@link MAX_LINE_BYTES}. */
+export function tooLong(what: 'line' | 'record', bytes: number): string {
+  return `the ${what} has ${bytes} bytes, but a call has at most ${MAX_LINE_BYTES}`
+}

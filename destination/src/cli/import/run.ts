@@ -1,36 +1,35 @@
-import { createReadStream, createWriteStream, statSync } from 'node:fs'
-import { extname } from 'node:path'
+import { once } from 'node:events'
 import { performance } from 'node:perf_hooks'
-import type { AnalyticsOptions } from 'hookline'
+import type { Analytics, AnalyticsOptions } from 'hookline'
 import { findCollector } from '../collector.js'
 import { makeCall, openClient } from '../collector-client.js'
 import { CommandError, EXIT } from '../command.js'
 import type { ChangedNumber } from '../../model/changed-numbers.js'
 import { formatSeconds, showProgress } from '../progress.js'
-import type { ColumnMap } from './columns.js'
-import { readCsv } from './csv.js'
 import { Import } from './import.js'
-import { MAX_REMEMBERED } from './ledger.js'
-import { readNdjson } from './ndjson.js'
-import { FORMATS, type Format, type ImportOptions } from './options.js'
-import {
-  checkProgress,
-  headOf,
-  readProgress,
-  writeProgress,
-  type Progress,
-} from './progress-file.js'
+import type { ImportOptions } from './options.js'
+import { exitCodeOf, toJson, toLines, type Outcome } from './outcome.js'
+import { nameOf, openBadFile, readEarlier, Saved } from './saved.js'
+import { openSource } from './source.js'
 
 /**
  * Imports a file, and prints the outcome.
  *
- * @throws CommandError if the file or the collector can't be used, if lines were refused, or if a signal stopped the import.
+ * @throws CommandError if the file or the collector can't be used, if lines were refused or calls were lost, or if a
+ * signal stopped the import.
  */
 export async function run(file: string, options: ImportOptions): Promise<void> {
-  const source = openSource(file, options)
-  const { analytics } = await openCollector(options)
-  const bad = badLines(options)
-  for (const { line, problem } of source.refused) bad.add(line, problem)
+  const before = readEarlier(file, options)
+  const name = nameOf(file, options, before)
+  const source = openSource(file, options, before)
+  const analytics = await openCollector(options)
+  const badFile = openBadFile(file, options, before)
+  if (before) {
+    const line = before.line.toLocaleString('en-US')
+    console.error(`Continuing after line ${line}, where an earlier import stopped.`)
+  }
+  const printBad = printRefused(options)
+  for (const { line, problem } of before?.refused ?? []) printBad(line, problem)
   const stopped = new AbortController()
   const work = new Import({
     rows: source.rows,
@@ -38,26 +37,27 @@ export async function run(file: string, options: ImportOptions): Promise<void> {
     make: ({ type, message }, callback) => {
       makeCall(analytics, type, message, callback)
     },
+    pendingBytes: () => analytics.stats().pendingBytes,
     type: options.type,
+    name,
     rate: options.rate,
-    bad: bad.add,
+    bad: printBad,
     changed: printChanged(),
     signal: stopped.signal,
   })
   const stop = () => {
     process.off('SIGINT', stop).off('SIGTERM', stop) // the next one ends the process
+    printAbove('Stopping within 5 s. The next signal ends the import at once.')
     stopped.abort()
+    source.end()
     work.stop()
   }
   process.on('SIGINT', stop).on('SIGTERM', stop)
 
-  let unsaved: string | undefined
-  const save = () => {
-    const problem = source.save(work)
-    if (problem !== undefined && problem !== unsaved) console.error(problem)
-    unsaved = problem
-  }
-  const saving = setInterval(save, SAVE_MS)
+  const saved = new Saved({ file, options, name, before, badFile, header: source.header })
+  const saving = setInterval(() => {
+    saved.save(work)
+  }, SAVE_MS)
   const startedAt = performance.now()
   const hideProgress = showProgress(options.dryRun ? 'checking' : 'importing', () => ({
     share: source.size === undefined ? undefined : share(work.place.offset, source.size),
@@ -66,170 +66,84 @@ export async function run(file: string, options: ImportOptions): Promise<void> {
   }))
   const ended = await work.run().then(
     () => undefined,
-    (error: unknown) => error,
+    // After a signal the lines end with an error, because the file is closed.
+    (error: unknown) => (stopped.signal.aborted ? undefined : error),
   )
-  await analytics.close({ timeout: stopped.signal.aborted || ended ? STOP_MS : Infinity })
+  await closeInTime(analytics, stopped.signal, ended !== undefined)
   clearInterval(saving)
   hideProgress()
-  save()
-  await bad.end()
+  saved.finish(work)
   const failure = ended ?? work.fatal
   if (failure instanceof CommandError) throw failure
-  if (failure) throw explain(failure)
-  print(file, options, work, {
-    before: source.from.line,
-    badBefore: source.bad,
-    ms: performance.now() - startedAt,
-    isStopped: stopped.signal.aborted,
-  })
-  if (unsaved !== undefined) throw new CommandError(EXIT.failed, '')
+  if (failure) throw explain(file, failure)
+  const { accepted, bad, lost, undated, changed, place } = work
+  const lines = { fromLine: source.from.line + 1, toLine: place.line }
+  const ms = Math.round(performance.now() - startedAt)
+  const counts = { accepted, bad, badBefore: before?.bad ?? 0, undated, changedNumbers: changed }
+  const isStopped = work.isUnfinished
+  const dryRun = options.dryRun ?? false
+  end({ file, dryRun, isStopped, ...counts, lost, ...lines, ms }, options, saved)
+}
+
+/** Prints the outcome, and ends the command with its exit code. */
+function end(outcome: Outcome, { json }: ImportOptions, { problem }: Saved): void {
+  console.log(json ? JSON.stringify(toJson(outcome)) : toLines(outcome).join('\n'))
+  const exitCode = exitCodeOf(outcome)
+  if (exitCode !== EXIT.ok) throw new CommandError(exitCode, '')
+  if (problem !== undefined) throw new CommandError(EXIT.failed, '')
+}
+
+/**
+ * Waits until every call has its outcome. After a signal, which may come while this waits, or after an error, it waits
+ * no longer than {@link STOP_MS}.
+ */
+async function closeInTime(
+  analytics: Analytics,
+  signal: AbortSignal,
+  hasFailed: boolean,
+): Promise<void> {
+  if (!hasFailed && !signal.aborted) {
+    await Promise.race([analytics.flush(), once(signal, 'abort')])
+  }
+  await analytics.close({ timeout: STOP_MS })
 }
 
 /** How often the progress is saved, in ms. */
 const SAVE_MS = 1_000
 
-/** How long calls that are under way may take to end after a signal to stop, in ms. */
-const STOP_MS = 5_000
+/** How long calls that are under way may take to end after a signal to stop, in ms. The process ends within 5 s. */
+const STOP_MS = 4_500
 
-/** In bytes. Larger than the default of 64 KB, so that reading takes fewer turns of the event loop. */
-const CHUNK_BYTES = 256 * 1024
-
-/** Opens the lines to import, and the file that saves the progress. */
-function openSource(file: string, { format, map, progress, restart, dryRun }: ImportOptions) {
-  const isStdin = file === '-'
-  const kind = format ?? (isStdin ? 'ndjson' : formatOf(file))
-  const path = isStdin ? undefined : (progress ?? `${file}.progress`)
-  const size = isStdin ? undefined : sizeOf(file)
-  const before = path && !restart && !dryRun ? earlier(path, file) : undefined
-  if (path && !dryRun) requireWritable(path)
-  const from = before ?? { line: 0, offset: 0 }
-  const bytes = isStdin
-    ? process.stdin
-    : createReadStream(file, { start: from.offset, highWaterMark: CHUNK_BYTES })
-  let header = before?.header
-  const { bad: badBefore = 0, refused: earlierRefused = [] } = before ?? {}
-  if (header) requireColumns(map, header)
-  const rows =
-    kind === 'csv'
-      ? readCsv(bytes, from, map, header, (names) => {
-          requireColumns(map, names)
-          header = names
-        })
-      : readNdjson(bytes, from)
-  /** @returns why the progress could not be saved, if it could not. The import continues without it. */
-  const save = ({
-    place,
-    accepted,
-    refusedBefore: { bad, refused },
-  }: Import): string | undefined => {
-    if (!path || dryRun || place.offset === 0) return undefined
-    try {
-      writeProgress(path, {
-        head: headOf(file),
-        ...place,
-        ...(header && { header }),
-        accepted: (before?.accepted ?? 0) + accepted,
-        bad: badBefore + bad,
-        refused: [...earlierRefused, ...refused].slice(0, MAX_REMEMBERED),
-      })
-      return undefined
-    } catch (error) {
-      return cannotSave(path, error)
-    }
+async function openCollector(options: ImportOptions): Promise<Analytics> {
+  const settings: AnalyticsOptions = {
+    flushAt: 250,
+    flushAfter: 1_000,
+    // Each line reports its own outcome. Without this hook, the client would also print warnings.
+    onFailed: () => undefined,
   }
-  return { rows, from, size, save, bad: badBefore, refused: earlierRefused }
-}
-
-/** @throws CommandError if the file does not have a column of `--map`. Its name is probably misspelled. */
-function requireColumns(map: ColumnMap, names: readonly string[]): void {
-  const unknown = Object.keys(map).find((column) => !names.includes(column))
-  if (unknown === undefined) return
-  const columns = names.map((name) => JSON.stringify(name)).join(', ')
-  const message = `The file has no column ${JSON.stringify(unknown)}, which --map names: expected one of ${columns}.`
-  throw new CommandError(EXIT.usage, message)
-}
-
-function requireWritable(path: string): void {
-  try {
-    checkProgress(path)
-  } catch (error) {
-    throw new CommandError(EXIT.usage, cannotSave(path, error))
-  }
-}
-
-function cannotSave(path: string, error: unknown): string {
-  return `Cannot save the progress in ${path}: ${(error as Error).message}. Name another file with --progress.`
-}
-
-function formatOf(file: string): Format {
-  const extension = extname(file).slice(1).toLowerCase()
-  if (extension === 'csv') return 'csv'
-  if (['ndjson', 'jsonl', 'json'].includes(extension)) return 'ndjson'
-  throw new CommandError(
-    EXIT.usage,
-    `The format of ${file} is not clear from its name. Give --format ${FORMATS.join(' or ')}.`,
-  )
-}
-
-function sizeOf(file: string): number {
-  try {
-    return statSync(file).size
-  } catch (error) {
-    throw new CommandError(EXIT.usage, `Cannot read ${file}: ${(error as Error).message}`)
-  }
-}
-
-function earlier(path: string, file: string): Progress | undefined {
-  let progress: Progress | undefined
-  try {
-    progress = readProgress(path, file)
-  } catch (error) {
-    throw new CommandError(EXIT.usage, (error as Error).message)
-  }
-  if (progress) {
-    console.error(
-      `Continuing after line ${progress.line.toLocaleString('en-US')}, where an earlier import stopped.`,
-    )
-  }
-  return progress
-}
-
-async function openCollector(options: ImportOptions) {
-  const settings: AnalyticsOptions = { flushAt: 250, flushAfter: 1_000 }
   if (!options.dryRun) {
     const { key, endpoint } = await findCollector(options)
     // So that the messages that arrive meanwhile need not wait for the import.
     const headers = { 'X-Lane': 'bulk' }
-    return { analytics: openClient(key, { ...settings, endpoint, headers }) }
+    return openClient(key, { ...settings, endpoint, headers })
   }
   const answer = { status: 200, headers: { get: () => null }, text: () => Promise.resolve('{}') }
-  return { analytics: openClient('dry-run', { ...settings, fetch: () => Promise.resolve(answer) }) }
+  return openClient('dry-run', { ...settings, fetch: () => Promise.resolve(answer) })
 }
 
 /** The most refused lines that are printed, and the most changed numbers. */
 const MAX_PRINTED = 20
 
-function badLines({ bad: file }: ImportOptions) {
-  const stream = file === undefined ? undefined : createWriteStream(file)
-  stream?.on('error', (error) => {
-    console.error(`Cannot write the file of --bad: ${error.message}`)
-  })
+/** Prints the first lines that are refused or lost. */
+function printRefused({ bad: file }: ImportOptions) {
   let count = 0
-  return {
-    add: (line: number, problem: string) => {
-      stream?.write(`${JSON.stringify({ line, problem })}\n`)
-      count++
-      if (count <= MAX_PRINTED) printAbove(`line ${line}: ${problem}`)
-      else if (count === MAX_PRINTED + 1) {
-        const more = stream ? `See ${file}.` : 'Give --bad FILE to write them all to a file.'
-        printAbove(`More lines were refused. ${more}`)
-      }
-    },
-    end: () =>
-      new Promise<void>((resolve) => {
-        if (stream && !stream.errored) stream.end(resolve)
-        else resolve()
-      }),
+  return (line: number, problem: string) => {
+    count++
+    if (count <= MAX_PRINTED) printAbove(`line ${line}: ${problem}`)
+    else if (count === MAX_PRINTED + 1) {
+      const more = file ? `See ${file}.` : 'Give --bad FILE to write them all to a file.'
+      printAbove(`More lines were refused. ${more}`)
+    }
   }
 }
 
@@ -257,6 +171,7 @@ function noteOf(work: Import, startedAt: number): string {
   const silentMs = performance.now() - Math.max(work.answeredAt, startedAt)
   return [
     work.bad > 0 ? `${work.bad.toLocaleString('en-US')} refused` : '',
+    work.lost > 0 ? `${work.lost.toLocaleString('en-US')} not accepted` : '',
     work.isWaiting && silentMs > 5_000
       ? `no answer for ${formatSeconds(silentMs / 1_000)}, still trying`
       : '',
@@ -265,53 +180,8 @@ function noteOf(work: Import, startedAt: number): string {
     .join(', ')
 }
 
-function explain(error: unknown): CommandError {
+function explain(file: string, error: unknown): CommandError {
   const { message } = error as Error
-  const fix = 'Fix this, then run the same command to continue.'
-  return new CommandError(EXIT.failed, `The import stopped: ${message}\n${fix}`)
-}
-
-function print(
-  file: string,
-  { dryRun, json }: ImportOptions,
-  { accepted, bad, undated, changed, place }: Import,
-  {
-    before,
-    badBefore,
-    ms,
-    isStopped,
-  }: { before: number; badBefore: number; ms: number; isStopped: boolean },
-): void {
-  if (json) {
-    const counts = { accepted, bad, badBefore, undated, changedNumbers: changed }
-    const outcome = { file, dryRun: dryRun ?? false, complete: !isStopped, ...counts }
-    console.log(
-      JSON.stringify({ ...outcome, fromLine: before + 1, toLine: place.line, ms: Math.round(ms) }),
-    )
-  } else {
-    const rate = Math.round(accepted / Math.max(0.001, ms / 1_000))
-    const took = `${formatSeconds(ms / 1_000)}, ${rate.toLocaleString('en-US')}/s`
-    const of = accepted.toLocaleString('en-US')
-    if (dryRun) console.log(`${of} calls are valid. Nothing was sent.`)
-    else if (place.line === before) console.log('There are no new lines to import.')
-    else console.log(`Imported ${of} calls (${took}).`)
-    if (bad > 0) console.log(`${bad.toLocaleString('en-US')} lines were refused.`)
-    if (badBefore > 0) {
-      const earlier = `An earlier import of this file refused ${badBefore.toLocaleString('en-US')} lines.`
-      console.log(`${earlier} Correct them, then import the whole file with --restart.`)
-    }
-    if (undated > 0) {
-      console.log(
-        `${undated.toLocaleString('en-US')} calls have no timestamp. They get the current time.`,
-      )
-    }
-    if (changed > 0) {
-      console.log(`${changed.toLocaleString('en-US')} numbers are forwarded with other values.`)
-    }
-    if (isStopped) {
-      console.log(`Stopped after line ${place.line}. Run the same command to continue.`)
-    }
-  }
-  if (isStopped) throw new CommandError(EXIT.unreachable, '')
-  if (bad + badBefore > 0) throw new CommandError(EXIT.failed, '')
+  const fix = file === '-' ? 'import the whole input again.' : 'run the same command to continue.'
+  return new CommandError(EXIT.failed, `The import stopped: ${message}\nFix this, then ${fix}`)
 }

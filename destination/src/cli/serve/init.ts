@@ -18,7 +18,7 @@ export function init(file: string): void {
   const secret = () => randomBytes(16).toString('hex')
   try {
     // Mode 0600, because other users must not read the secrets. Flag wx, because an existing file must stay as it is.
-    writeFileSync(file, exampleSettings(secret(), secret()), { flag: 'wx', mode: 0o600 })
+    writeFileSync(file, exampleSettings(secret(), secret(), secret()), { flag: 'wx', mode: 0o600 })
   } catch (error) {
     const isThere = (error as NodeJS.ErrnoException).code === 'EEXIST'
     const why = isThere
@@ -26,14 +26,12 @@ export function init(file: string): void {
       : String(error)
     throw new CommandError(EXIT.usage, `Could not write ${file}: ${why}`)
   }
-  console.error(`Wrote ${file}, with a new write key and shared secret. ${NEXT}`)
+  console.error(`Wrote ${file}, with a new write key, shared secret and admin token.${NEXT}`)
 }
 
-const NEXT = `Calls are signed and
-forwarded to http://127.0.0.1:4000/. Run these commands in two other terminals, in this folder:
+const NEXT = `
+Calls are signed and forwarded to http://127.0.0.1:4000/. Run these commands in two other terminals, in this folder:
 
   npx hookline-destination listen
   npx hookline-destination send track --event 'Order Completed' --user u1
-
-http://127.0.0.1:3301/ shows what happens to each call.
 `

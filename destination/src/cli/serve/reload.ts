@@ -1,6 +1,6 @@
 import { errorMessage } from '../../observe/error-message.js'
 import type { Log } from '../../observe/log.js'
-import { readSettings } from '../../settings/read.js'
+import { readSettingsAside } from '../../settings/read-aside.js'
 import { SettingsError } from '../../settings/settings-error.js'
 import type { RunningDestination } from './running.js'
 
@@ -22,7 +22,7 @@ async function reload(
   log: Log,
 ): Promise<void> {
   try {
-    const settings = readSettings(file, process.env)
+    const settings = await readSettingsAside(file)
     const running = await starting
     await running.reload(settings)
     log.info({ file, destinations: settings.destinations.map(({ name }) => name) }, 'reloaded')

@@ -1,6 +1,7 @@
 import type { LogLevel } from '../../observe/log-level.js'
 import { openLog, type Log } from '../../observe/log.js'
 import { describeSettings } from '../../settings/describe.js'
+import { shownFile } from '../../settings/file.js'
 import type { Role } from '../../settings/role.js'
 import type { Settings } from '../../settings/settings.js'
 import { CommandError, EXIT, isColoured } from '../command.js'
@@ -9,7 +10,10 @@ import { reloadOnSignal } from './reload.js'
 import type { RunningDestination, StartDestination } from './running.js'
 import { locateSettings, readSettingsFor } from './settings-file.js'
 import { explainStart } from './start-error.js'
-import { closeInTime, untilStopped } from './stop.js'
+import { closeInTime, closeLog, untilStopped } from './stop.js'
+
+/** How long the lines of the start may take before the page is named on a terminal, in ms. */
+const START_LOG_MS = 1_000
 
 /**
  * Runs a destination until a signal stops it.
@@ -19,12 +23,14 @@ import { closeInTime, untilStopped } from './stop.js'
 export async function run(start: StartDestination, options: ServeOptions): Promise<void> {
   const file = locateSettings(options.config)
   const settings = readSettingsFor(options.role, file)
-  const { log, flush } = openLog({
+  const pretty = options.pretty ?? process.stdout.isTTY
+  const opened = openLog({
     level: options.logLevel ?? levelOfEnvironment(),
-    pretty: options.pretty ?? process.stdout.isTTY,
+    pretty,
     colour: isColoured(process.stdout),
   })
-  const stop = untilStopped()
+  const { log, flush } = opened
+  const stop = untilStopped(opened)
   const stopping = new AbortController()
   void stop.then(() => {
     stopping.abort()
@@ -37,15 +43,16 @@ export async function run(start: StartDestination, options: ServeOptions): Promi
   })
   if (!running) {
     log.info({ signal: await stop }, 'stopped before the store could be reached')
-    await flush()
+    await closeLog(opened)
     return
   }
   logStart(log, running, settings, options.role)
-  await flush()
+  await flush(START_LOG_MS)
+  if (pretty) console.error(describePage(running, settings, file))
 
   log.info({ signal: await stop }, 'stopping: requests under way may finish')
   const exitCode = await closeInTime(running, log)
-  await flush()
+  await closeLog(opened)
   if (exitCode !== EXIT.ok) throw new CommandError(exitCode, '') // the log has the reason
 }
 
@@ -59,17 +66,30 @@ function levelOfEnvironment(): LogLevel {
   }
 }
 
-function logStart(
-  log: Log,
-  { url, adminUrl }: RunningDestination,
-  settings: Settings,
-  role: Role,
-): void {
+function logStart(log: Log, running: RunningDestination, settings: Settings, role: Role): void {
   const { destinations, sources, store } = describeSettings(settings)
   for (const { name, webhooks, ...destination } of destinations) {
     const endpoints = webhooks.map((webhook) => webhook.url)
     log.info({ destination: name, ...destination, endpoints }, 'destination')
   }
+  const { url, adminUrl } = running
   const admin = adminUrl === url ? undefined : adminUrl
-  log.info({ url, admin, role, sources, store, pid: process.pid }, 'listening')
+  log.info(
+    { url, admin, page: pageOf(running), role, sources, store, pid: process.pid },
+    'listening',
+  )
+}
+
+function pageOf({ url, adminUrl = url }: RunningDestination): string {
+  return `${adminUrl}/`
+}
+
+/** Says to the person at the terminal where the page is, and where its token is. */
+function describePage(running: RunningDestination, { adminToken }: Settings, file: string): string {
+  const shown = shownFile(file)
+  const token =
+    adminToken === undefined
+      ? `Without an "adminToken" in ${shown}, it cannot replay, and needs a loopback "adminListen".`
+      : `It asks for the "adminToken" of ${shown}.`
+  return `The page is at ${pageOf(running)}. ${token}\n`
 }

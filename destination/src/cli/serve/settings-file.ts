@@ -1,7 +1,7 @@
 import { errorMessage } from '../../observe/error-message.js'
 import { exampleSettings } from '../../settings/example.js'
 import { findSettings, shownFile } from '../../settings/file.js'
-import { readSettings } from '../../settings/read.js'
+import { readSettings, requireReachable } from '../../settings/read.js'
 import { checkRole, type Role } from '../../settings/role.js'
 import { SettingsError } from '../../settings/settings-error.js'
 import type { Settings } from '../../settings/settings.js'
@@ -18,7 +18,7 @@ export function locateSettings(config: string | undefined): string {
     return findSettings(process.cwd())
   } catch (error) {
     if (!(error instanceof SettingsError)) throw error
-    const example = exampleSettings('your-write-key', 'your-shared-secret')
+    const example = exampleSettings('your-write-key', 'your-shared-secret', 'your-admin-token')
     const fix =
       'Name the file with --config, or start from this example, which `serve --init` writes:'
     throw new CommandError(EXIT.usage, `${error.message}\n${fix}\n\n${example}`)
@@ -26,12 +26,14 @@ export function locateSettings(config: string | undefined): string {
 }
 
 /**
- * Reads the settings in a file, and checks that the role can work with their store.
+ * Reads the settings in a file, and checks that the role can work with their store, and that messages can be sent to the
+ * endpoints.
  *
  * @throws SettingsError if the settings are wrong; CommandError if the role needs another store.
  */
 export function readSettingsFor(role: Role, file: string): Settings {
   const settings = readSettings(file, process.env)
+  requireReachable(settings, file)
   try {
     checkRole(role, settings.store)
   } catch (error) {

@@ -1,21 +1,35 @@
 import { errorMessage } from '../../observe/error-message.js'
-import type { Log } from '../../observe/log.js'
-import { EXIT } from '../command.js'
+import type { Log, OpenLog } from '../../observe/log.js'
+import { EXIT, type ExitCode } from '../command.js'
 import type { RunningDestination } from './running.js'
 
-/** The longest time that a stop takes, in ms. Supervisors such as Docker kill a process after 10 s. */
-const STOP_MS = 9_500
+/** The longest time that closing takes, in ms. Supervisors such as Docker kill a process after 10 s. */
+const STOP_MS = 9_000
+
+/** How long to wait for the reader of the log: after the stop, and after a second signal. In ms. */
+const LOG_MS = 900
+const LOG_AT_ONCE_MS = 50
 
 /** Waits for the first signal to stop. A second signal ends the process at once. */
-export function untilStopped(): Promise<NodeJS.Signals> {
+export function untilStopped(log: OpenLog): Promise<NodeJS.Signals> {
   return new Promise((resolve) => {
     let signals = 0
     const onSignal = (signal: NodeJS.Signals) => {
-      if (++signals > 1) process.exit(EXIT.failed)
+      if (++signals > 1) void endNow(log)
       resolve(signal)
     }
     process.on('SIGTERM', onSignal).on('SIGINT', onSignal)
   })
+}
+
+async function endNow(log: OpenLog): Promise<never> {
+  await closeLog(log, LOG_AT_ONCE_MS)
+  process.exit(EXIT.failed)
+}
+
+/** Writes the last lines of the log. A reader that has stopped must not keep the process. */
+export async function closeLog({ flush, abandon }: OpenLog, withinMs = LOG_MS): Promise<void> {
+  if (!(await flush(withinMs))) abandon()
 }
 
 /**
@@ -23,9 +37,9 @@ export function untilStopped(): Promise<NodeJS.Signals> {
  *
  * @returns the exit code.
  */
-export async function closeInTime(running: RunningDestination, log: Log): Promise<number> {
+export async function closeInTime(running: RunningDestination, log: Log): Promise<ExitCode> {
   let timer: NodeJS.Timeout | undefined
-  const late = new Promise<number>((resolve) => {
+  const late = new Promise<ExitCode>((resolve) => {
     timer = setTimeout(() => {
       log.error(
         { afterMs: STOP_MS },

@@ -1,9 +1,8 @@
 import { describe, expect, test } from 'vitest'
 import { toCall } from '../../../src/cli/import/call.js'
-import { Ledger } from '../../../src/cli/import/ledger.js'
 
 const call = (fields: Record<string, unknown>, line = 1) =>
-  toCall({ line, text: JSON.stringify(fields), fields }, undefined)
+  toCall({ line, text: JSON.stringify(fields), fields }, undefined, 'a.ndjson')
 
 describe('a line as a call', () => {
   test('has what the call has, and not what an export adds', () => {
@@ -31,19 +30,33 @@ describe('a line as a call', () => {
     expect(at({})).toBeUndefined()
   })
 
-  test('without an id gets the same one each time, and no other line has it', () => {
-    const id = (fields: Record<string, unknown>, line: number) => {
-      const made = call(fields, line)
-      return typeof made === 'string' ? made : made.message['messageId']
-    }
+  const idOf = (
+    name: string | undefined,
+    line = 1,
+    fields: Record<string, unknown> = { type: 'track', event: 'a' },
+    type?: 'track' | 'screen',
+  ) => {
+    const made = toCall({ line, text: JSON.stringify(fields), fields }, type, name)
+    return typeof made === 'string' ? made : made.message['messageId']
+  }
+
+  test('without an id gets the same one each time, and no other line of any file has it', () => {
+    const untyped = { event: 'a' }
     const ids = [
-      id({ type: 'track', event: 'a' }, 1),
-      id({ type: 'track', event: 'a' }, 2),
-      id({ type: 'track', event: 'b' }, 1),
+      idOf('a.ndjson'),
+      idOf('b.ndjson'),
+      idOf('a.ndjson', 2),
+      idOf('a.ndjson', 1, { type: 'track', event: 'b' }),
+      idOf('a.ndjson', 1, untyped, 'screen'),
     ]
-    expect(new Set(ids).size).toBe(3)
+    expect(new Set(ids).size).toBe(5)
     expect(ids[0]).toMatch(/^import-[0-9a-f]{32}$/)
-    expect(id({ type: 'track', event: 'a' }, 1)).toBe(ids[0])
+    expect(idOf('a.ndjson')).toBe(ids[0])
+    expect(idOf('a.ndjson', 1, untyped, 'track')).toBe(ids[0])
+  })
+
+  test('of an import that an earlier version started keeps the id that it had', () => {
+    expect(idOf(undefined)).toBe('import-4eb7d890a2ab673eacee0640db647bb7')
   })
 
   test.each([
@@ -66,20 +79,8 @@ describe('a line as a call', () => {
 
   test('has the type that all have, unless it says another', () => {
     const type = (fields: Record<string, unknown>) =>
-      toCall({ line: 1, text: '', fields }, 'identify')
+      toCall({ line: 1, text: '', fields }, 'identify', 'a.ndjson')
     expect(type({ userId: 'u' })).toMatchObject({ type: 'identify' })
     expect(type({ type: 'group' })).toMatchObject({ type: 'group' })
   })
-})
-
-test('the place is behind the last line before which all have ended', () => {
-  const ledger = new Ledger({ line: 10, offset: 100 })
-  const entries = Array.from({ length: 5_000 }, (_, i) => ledger.add(11 + i, 110 + 10 * i, 3))
-  expect([ledger.place, ledger.bytes]).toEqual([{ line: 10, offset: 100 }, 15_000])
-  for (const entry of entries.slice(1)) ledger.end(entry)
-  expect([ledger.place, ledger.bytes]).toEqual([{ line: 10, offset: 100 }, 3])
-  if (entries[0]) ledger.end(entries[0])
-  expect([ledger.place, ledger.bytes]).toEqual([{ line: 5_010, offset: 50_100 }, 0])
-  ledger.end(ledger.add(5_011, 50_110, 3))
-  expect(ledger.place).toEqual({ line: 5_011, offset: 50_110 })
 })

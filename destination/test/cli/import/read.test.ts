@@ -107,7 +107,8 @@ describe('NDJSON', () => {
 })
 
 describe('CSV', () => {
-  const csv = (text: string, map = {}) => all(readCsv(stream(Buffer.from(text)), START, map))
+  const csv = (text: string, map = {}, size?: number) =>
+    all(readCsv(stream(Buffer.from(text), size), START, map))
 
   test('columns are fields, and what is within them', async () => {
     const rows = await csv(
@@ -156,6 +157,85 @@ describe('CSV', () => {
   ])('a quote that is open %s stops it, and is named', async (_, text, line) => {
     await expect(csv(text)).rejects.toThrow(
       `the CSV is not valid: at line ${line} a quote is still open. Close it.`,
+    )
+  })
+
+  const long = 'x'.repeat(MAX_LINE_BYTES)
+
+  test.each([
+    ['without quotes', `u2,${long}`],
+    ['in quotes', `u2,"${long}, ""and more"""`],
+  ])('a record that is too long, %s, is named, and those after it are read', async (_, record) => {
+    const text = `userId,event\nu1,a\n${record}\nu3,b\n`
+    const rows = await all(readCsv(stream(Buffer.from(text), 65_536), START, {}))
+    expect(rows.map(({ line, end, fields, problem }) => [line, end, fields ?? problem])).toEqual([
+      [2, 18, { userId: 'u1', event: 'a' }],
+      [
+        3,
+        19 + record.length,
+        `the record has ${record.length} bytes, but a call has at most 1048576`,
+      ],
+      [4, text.length, { userId: 'u3', event: 'b' }],
+    ])
+  })
+
+  test('a record that is too long and has an open quote stops it', async () => {
+    const text = `userId,event\nu1,"${long}\nu3,b\n`
+    await expect(csv(text, {}, 65_536)).rejects.toThrow(
+      'at line 2 a quote is still open. Close it.',
+    )
+  })
+
+  test('a header that is too long stops it, with the reason', async () => {
+    await expect(csv(`userId,${long}\nu3,b\n`, {}, 65_536)).rejects.toThrow(
+      'the CSV is not valid: at line 1 the record has 1048583 bytes, but a call has at most 1048576',
+    )
+  })
+
+  test('lines may end with a carriage return alone', async () => {
+    const rows = await all(
+      readCsv(stream(Buffer.from('userId,event\ru1,a\ru2,b\r'), 64), START, {}),
+    )
+    expect(rows.map(({ line, end, fields }) => [line, end, fields])).toEqual([
+      [2, 18, { userId: 'u1', event: 'a' }],
+      [3, 23, { userId: 'u2', event: 'b' }],
+    ])
+  })
+
+  test('two columns that are the same field are refused', async () => {
+    await expect(csv('userId,user_id\nu1,u2\n')).rejects.toThrow(
+      `The columns "userId" and "user_id" both set userId. Leave one of them out with --map 'user_id='.`,
+    )
+    await expect(csv('userId,traits.a,traits.a\nu1,1,2\n')).rejects.toThrow(
+      'The columns "traits.a" and "traits.a" both set traits.a. Rename one of them in the file.',
+    )
+  })
+
+  test.each(['utf16le', 'utf16be'])('a file in %s is refused, with the fix', async (encoding) => {
+    const bytes = Buffer.from('\uFEFFuserId,event\n', 'utf16le')
+    const text = encoding === 'utf16le' ? bytes : bytes.swap16()
+    await expect(all(readCsv(stream(text), START, {}))).rejects.toThrow('Save it as UTF-8.')
+  })
+
+  test('cells of any content are read as they were written, in chunks of any size', async () => {
+    const cell = fc.oneof(
+      fc.string({ unit: 'grapheme' }),
+      fc.string({ unit: fc.constantFrom('"', ',', '\n', '\r', 'é', ' ') }),
+    )
+    const written = (text: string) => `"${text.replaceAll('"', '""')}"`
+    await fc.assert(
+      fc.asyncProperty(
+        fc.array(fc.tuple(cell, cell), { maxLength: 6 }),
+        fc.constantFrom('\n', '\r\n'),
+        fc.integer({ min: 1, max: 40 }),
+        async (records, lineBreak, size) => {
+          const lines = records.map((cells) => cells.map(written).join(','))
+          const bytes = Buffer.from(['userId,event', ...lines, ''].join(lineBreak))
+          const read = await all(readCsv(stream(bytes, size), START, {}))
+          expect(read.map(({ text }) => JSON.parse(text) as unknown)).toEqual(records)
+        },
+      ),
+      { numRuns: 200 },
     )
   })
 

@@ -1,15 +1,12 @@
 import { createServer, type IncomingMessage, type Server } from 'node:http'
+import { setTimeout as wait } from 'node:timers/promises'
 import { buffer } from 'node:stream/consumers'
-import { parseWebhook, WebhookVerificationError } from 'hookline/webhook'
+import { checkSignature, type SignatureVerdict } from '../signature.js'
 
 /** A request that the local receiver got, and its answer. */
-export interface Arrival {
+export interface Arrival extends SignatureVerdict {
   at: string
   path: string
-  /** `unchecked` if there is no secret. */
-  signature: 'ok' | 'missing' | 'wrong' | 'unchecked'
-  /** Why the signature is wrong or the body is not an event, with the fix. */
-  reason?: string
   type?: string
   user?: string
   /** The event of a track, the groupId of a group, or the name of a screen or page. */
@@ -19,31 +16,42 @@ export interface Arrival {
   bytes: number
   /** The status of the answer. */
   status: number
+  /** Why the request could not be forwarded. */
+  forwardError?: string
   body: string
 }
+
+/** What answers a request. */
+export interface ReceiverAnswer {
+  status: number
+  body?: Buffer
+  forwardError?: string
+}
+
+/** Decides how a request is answered. */
+export type AnswerRequest = (
+  request: IncomingMessage,
+  bytes: Buffer,
+) => ReceiverAnswer | Promise<ReceiverAnswer>
 
 /** How the local receiver answers. */
 export interface ReceiverOptions {
   /** A signature by any of them is right. If there are none, signatures are not checked. */
   secrets: readonly string[]
-  /** The statuses that answer the first, second, … attempt of a message. The last one repeats. */
-  statuses: readonly number[]
+  answer: AnswerRequest
+  /** Whether the receiver tells of a request. All others are answered with 200, and nothing else is done with them. */
+  isWanted: (request: Omit<Arrival, 'status'>) => boolean
   /** How long to wait before each answer, in ms. */
   delayMs: number
-  /** Is called for each request when it arrives, before the answer. */
+  /** Is called for each wanted request before its answer is written. */
   onArrival: (arrival: Arrival) => void
-  /** Is called for each answer that has been written. */
+  /** Is called for each of these answers that has been written. */
   onAnswered?: () => void
 }
 
 /** Creates a server that answers every POST and checks its signature. */
 export function createReceiver(options: ReceiverOptions): Server {
-  const seen = new Map<string, number>()
-  const statusFor = (messageId: string): number => {
-    const times = seen.get(messageId) ?? 0
-    if (options.statuses.length > 1) seen.set(messageId, times + 1)
-    return options.statuses[times] ?? options.statuses.at(-1) ?? 200
-  }
+  const { secrets, answer, isWanted, delayMs, onArrival, onAnswered } = options
   return createServer((request, response) => {
     if (request.method !== 'POST') {
       response
@@ -51,17 +59,35 @@ export function createReceiver(options: ReceiverOptions): Server {
         .end('This is hookline-destination listen. It accepts only POST requests.\n')
       return
     }
-    void buffer(request).then(
-      (bytes) => {
-        const status = statusFor(header(request, 'x-message-id') ?? '')
-        options.onArrival({ ...describe(request, bytes, options.secrets), status })
-        setTimeout(() => {
-          response.writeHead(status).end(() => options.onAnswered?.())
-        }, options.delayMs)
-      },
-      () => undefined, // the sender closed the connection, so no answer can be sent
-    )
+    const receive = async () => {
+      const bytes = await buffer(request)
+      const described = describe(request, bytes, secrets)
+      if (!isWanted(described)) {
+        response.end()
+        return
+      }
+      const { status, body, ...forwarding } = await answer(request, bytes)
+      onArrival({ ...described, status, ...forwarding })
+      await wait(delayMs)
+      response.writeHead(status).end(body, () => onAnswered?.())
+    }
+    receive().catch(() => {
+      response.destroy() // the sender closed the connection, so no answer can be sent
+    })
   })
+}
+
+/**
+ * Answers the first, second, … attempt of a message with the first, second, … status. The last one repeats.
+ */
+export function byScript(statuses: readonly number[]): AnswerRequest {
+  const seen = new Map<string, number>()
+  return (request) => {
+    const messageId = header(request, 'x-message-id') ?? ''
+    const times = seen.get(messageId) ?? 0
+    if (statuses.length > 1) seen.set(messageId, times + 1)
+    return { status: statuses[times] ?? statuses.at(-1) ?? 200 }
+  }
 }
 
 function describe(request: IncomingMessage, bytes: Buffer, secrets: readonly string[]) {
@@ -83,23 +109,6 @@ function describe(request: IncomingMessage, bytes: Buffer, secrets: readonly str
 /** The value of a header. Several values are joined with a comma, so that a repeated signature header never verifies. */
 function header(request: IncomingMessage, name: string): string | undefined {
   return request.headersDistinct[name]?.join(', ')
-}
-
-function checkSignature(
-  secrets: readonly string[],
-  bytes: Buffer,
-  signature: string | undefined,
-): Pick<Arrival, 'signature' | 'reason'> {
-  if (secrets.length === 0) return { signature: 'unchecked' }
-  try {
-    parseWebhook(secrets, bytes, signature)
-    return { signature: 'ok' }
-  } catch (error) {
-    if (!(error instanceof WebhookVerificationError)) throw error
-    const { code, message: reason } = error
-    if (code === 'invalid_json') return { signature: 'ok', reason }
-    return { signature: code === 'missing_signature' ? 'missing' : 'wrong', reason }
-  }
 }
 
 function describeEvent(body: string): Pick<Arrival, 'type' | 'user' | 'event'> {

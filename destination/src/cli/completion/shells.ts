@@ -1,0 +1,3 @@
+/** The shells for which there is a completion. */
+export const SHELLS = ['bash', 'zsh', 'fish'] as const
+export type Shell = (typeof SHELLS)[number]

@@ -1,0 +1,80 @@
+import { InvalidArgumentError, Option, type Command } from 'commander'
+import { CALL_TYPES } from '../model/call.js'
+import { parseDuration } from '../settings/duration.js'
+
+/** Which messages a command is about. All given fields must be equal. */
+export interface MessageFilter {
+  type?: string
+  event?: string
+  user?: string
+}
+
+/** What a message for a destination can be: a call, or the deletion of a user. */
+const EVENT_TYPES = [...CALL_TYPES, 'delete'] as const
+
+/** Adds the options of a {@link MessageFilter}. */
+export function addFilterOptions(command: Command): Command {
+  return command
+    .addOption(new Option('--type <type>', 'only messages of this type').choices(EVENT_TYPES))
+    .option('--event <name>', 'only messages with this event')
+    .option('--user <id>', 'only messages of this user')
+}
+
+/** Whether a message has the fields of the filter. */
+export function isMatch(filter: MessageFilter, message: MessageFilter): boolean {
+  const { type, event, user } = filter
+  return (
+    (type === undefined || message.type === type) &&
+    (event === undefined || message.event === event) &&
+    (user === undefined || message.user === user)
+  )
+}
+
+/** Which stored deliveries a command is about. All given fields must match. Times are in ms since the epoch. */
+export interface DeliveryFilter extends MessageFilter {
+  destination?: string
+  source?: string
+  status?: string
+  code?: string
+  endpoint?: string
+  since?: number
+  until?: number
+}
+
+/** Adds the options of a {@link DeliveryFilter}. */
+export function addDeliveryFilterOptions(command: Command): Command {
+  command
+    .option('--destination <name>', 'only for this destination')
+    .option('--source <name>', 'only from this source')
+  return addFilterOptions(command)
+    .option('--status <status>', 'only with this last status, such as 503 or 5xx')
+    .option('--code <code>', 'only with this last code, such as timeout')
+    .option('--endpoint <url>', 'only with the last attempt at this URL')
+    .option(
+      '--since <when>',
+      'only accepted at this time or later; a time, or how long ago, such as 2h',
+      readTime,
+    )
+    .option('--until <when>', 'only accepted before this time', readTime)
+}
+
+function readTime(text: string): number {
+  const agoMs = parseDuration(text)
+  if (agoMs !== undefined) return Date.now() - agoMs
+  const at = /^\d{4}-\d\d-\d\d/.test(text) ? Date.parse(text) : NaN
+  if (!Number.isNaN(at)) return at
+  throw new InvalidArgumentError(
+    'Expected a time such as 2026-11-21T14:00:00Z, or how long ago, such as 30m, 2h or 1d.',
+  )
+}
+
+/** The fields of a filter that were given. */
+export function givenFilter(options: DeliveryFilter): Record<string, string | number> {
+  const { destination, source, type, event, user, status, code, endpoint, since, until } = options
+  const fields = { destination, source, type, event, user, status, code, endpoint, since, until }
+  const given: Record<string, string | number> = {}
+  for (const [name, value] of Object.entries(fields)) {
+    if (value !== undefined) given[name] = value
+  }
+  return given
+}

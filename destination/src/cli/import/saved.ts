@@ -1,0 +1,188 @@
+import { basename, resolve } from 'node:path'
+import { CommandError, EXIT } from '../command.js'
+import { BadFile } from './bad-file.js'
+import type { Import } from './import.js'
+import type { RefusedLine } from './ledger.js'
+import type { ImportOptions } from './options.js'
+import {
+  checkProgress,
+  headOf,
+  MAX_REMEMBERED,
+  readProgress,
+  writeProgress,
+  type Progress,
+} from './progress-file.js'
+
+/** The name of the progress file; `undefined` if there is none, as for the standard input. */
+function progressPath(file: string, { progress, dryRun }: ImportOptions): string | undefined {
+  return file === '-' || dryRun ? undefined : (progress ?? `${file}.progress`)
+}
+
+/**
+ * Reads the progress of an earlier import, from which this one continues.
+ *
+ * @throws CommandError if the progress is of another file, or can't be saved later.
+ */
+export function readEarlier(file: string, options: ImportOptions): Progress | undefined {
+  const path = progressPath(file, options)
+  if (path === undefined) return undefined
+  let progress: Progress | undefined
+  try {
+    progress = options.restart ? undefined : readProgress(path, file)
+  } catch (error) {
+    throw new CommandError(EXIT.usage, (error as Error).message)
+  }
+  try {
+    checkProgress(path)
+  } catch (error) {
+    throw new CommandError(EXIT.usage, cannotSave(path, error))
+  }
+  return progress
+}
+
+/**
+ * The name of an import, from which the ids of its messages are derived. An import that is continued or started again
+ * keeps its name, also the missing one of an earlier version, so that no call is forwarded twice.
+ */
+export function nameOf(
+  file: string,
+  options: ImportOptions,
+  before: Progress | undefined,
+): string | undefined {
+  const earlier = before ?? (options.restart && restarted(file, options))
+  if (earlier) return earlier.name
+  return options.name ?? (file === '-' ? '' : basename(file))
+}
+
+/** The progress that `--restart` ignores; `undefined` if there is none, or if it is of another file. */
+function restarted(file: string, options: ImportOptions): Progress | undefined {
+  const path = progressPath(file, options)
+  try {
+    return path === undefined ? undefined : readProgress(path, file)
+  } catch {
+    return undefined
+  }
+}
+
+/**
+ * Opens the file of `--bad`. It keeps the lines that an earlier import refused, because the earlier import is continued.
+ *
+ * @throws CommandError if it can't be written, or if it is the file to import.
+ */
+export function openBadFile(
+  file: string,
+  options: ImportOptions,
+  before: Progress | undefined,
+): BadFile | undefined {
+  const { bad: path } = options
+  if (path === undefined) return undefined
+  const others = [file, progressPath(file, options) ?? file].map((other) => resolve(other))
+  if (others.includes(resolve(path))) {
+    const message = `--bad ${path} would replace a file of this import. Name another file.`
+    throw new CommandError(EXIT.usage, message)
+  }
+  const badFile = badFileAt(path, before?.badFile)
+  if (!before || badFile.isContinued) return badFile
+  const { bad, refused = [] } = before
+  badFile.add(refused)
+  if (bad > refused.length) {
+    console.error(
+      `${path} gets the first ${refused.length} of the ${bad.toLocaleString('en-US')} lines that an earlier import refused. ` +
+        'To have all of them, import the whole file with --restart.',
+    )
+  }
+  return badFile
+}
+
+function badFileAt(path: string, mark: string | undefined): BadFile {
+  try {
+    return new BadFile(path, mark)
+  } catch (error) {
+    throw new CommandError(EXIT.usage, cannotWriteBad(path, error))
+  }
+}
+
+/** What the next import needs: the refused lines in the file of `--bad`, and the progress. */
+export class Saved {
+  readonly #path: string | undefined
+  readonly #refused: RefusedLine[]
+  #bad: number
+  /** Why the last attempt to save failed. The import continues without it. */
+  problem: string | undefined
+
+  constructor(
+    readonly parts: {
+      file: string
+      options: ImportOptions
+      name: string | undefined
+      before: Progress | undefined
+      badFile: BadFile | undefined
+      header: () => readonly string[] | undefined
+    },
+  ) {
+    const { file, options, before } = parts
+    this.#path = progressPath(file, options)
+    this.#refused = [...(before?.refused ?? [])]
+    this.#bad = before?.bad ?? 0
+  }
+
+  /** Saves the progress. A problem is printed once. */
+  save(work: Import): void {
+    const refused = work.takeRefused()
+    this.#bad += refused.length
+    this.#refused.push(...refused.slice(0, MAX_REMEMBERED - this.#refused.length))
+    this.parts.badFile?.add(refused)
+    // The refused lines come first: after a crash, the next import must not continue behind a line that is not written.
+    this.#report(this.#writeBad() ?? this.#writeProgress(work))
+  }
+
+  /** Saves the progress a last time. The file of `--bad` also gets the lines that the next import reads again. */
+  finish(work: Import): void {
+    this.save(work)
+    this.parts.badFile?.add(work.takeRest())
+    this.#report(this.#writeBad() ?? this.problem)
+  }
+
+  #report(problem: string | undefined): void {
+    if (problem !== undefined && problem !== this.problem) console.error(problem)
+    this.problem = problem
+  }
+
+  #writeBad(): string | undefined {
+    try {
+      this.parts.badFile?.write()
+      return undefined
+    } catch (error) {
+      return cannotWriteBad(this.parts.options.bad, error)
+    }
+  }
+
+  #writeProgress({ place, accepted }: Import): string | undefined {
+    const { file, name, before, badFile, header } = this.parts
+    const names = header()
+    if (this.#path === undefined || place.offset === 0) return undefined
+    try {
+      writeProgress(this.#path, {
+        head: headOf(file),
+        name,
+        ...place,
+        ...(names && { header: names }),
+        accepted: (before?.accepted ?? 0) + accepted,
+        bad: this.#bad,
+        refused: this.#refused,
+        ...(badFile && { badFile: badFile.mark }),
+      })
+      return undefined
+    } catch (error) {
+      return cannotSave(this.#path, error)
+    }
+  }
+}
+
+function cannotSave(path: string, error: unknown): string {
+  return `Cannot save the progress in ${path}: ${(error as Error).message}. Name another file with --progress.`
+}
+
+function cannotWriteBad(path = '', error: unknown): string {
+  return `Cannot write ${path}: ${(error as Error).message}. Name another file with --bad.`
+}

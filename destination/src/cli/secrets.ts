@@ -1,0 +1,68 @@
+import { shownFile } from '../settings/file.js'
+import { SettingsError } from '../settings/settings-error.js'
+import { CommandError, EXIT } from './command.js'
+import { readLocalSettings } from './local-settings.js'
+
+/** The options of commands that sign or verify. */
+export interface SecretOptions {
+  secret?: string
+  config?: string
+  destination?: string
+}
+
+/** Secrets, and a sentence part that says where they come from. */
+export interface Secrets {
+  secrets: string[]
+  from: string
+}
+
+/**
+ * Finds the secrets to verify with: that of `--secret`, of `HOOKLINE_SECRET`, or those of the settings.
+ *
+ * @returns no secrets if there are none.
+ * @throws SettingsError if the settings are wrong.
+ */
+async function findSecrets({ secret, config, destination }: SecretOptions): Promise<Secrets> {
+  const given = secret ?? process.env['HOOKLINE_SECRET']
+  if (given) {
+    return { secrets: [given], from: secret === undefined ? 'HOOKLINE_SECRET' : '--secret' }
+  }
+  const local = await readLocalSettings(config)
+  const all = local?.settings.destinations ?? []
+  const wanted = all.filter(({ name }) => destination === undefined || name === destination)
+  if (destination !== undefined && wanted.length === 0) {
+    const names = all.map(({ name }) => name).join(', ') || 'none'
+    const message = `The settings have no destination ${JSON.stringify(destination)}. They have: ${names}.`
+    throw new CommandError(EXIT.usage, message)
+  }
+  const signing = wanted.filter(({ sharedSecret }) => sharedSecret !== undefined)
+  const secrets = signing.flatMap((each) =>
+    [each.sharedSecret ?? [], each.otherSecret ?? []].flat(),
+  )
+  const names = signing.map(({ name }) => name).join(', ')
+  return { secrets, from: local ? `the secret of ${names} in ${shownFile(local.file)}` : '' }
+}
+
+/**
+ * As {@link findSecrets}, for a command that needs a secret.
+ *
+ * @throws CommandError if there is none.
+ */
+export async function requireSecrets(options: SecretOptions): Promise<Secrets> {
+  const found = await findSecrets(options)
+  if (found.secrets.length > 0) return found
+  const message =
+    'There is no secret. Give --secret, set HOOKLINE_SECRET, or run this command in the folder with the settings.'
+  throw new CommandError(EXIT.usage, message)
+}
+
+/** As {@link findSecrets}, but settings that are not named with `--config` may be wrong: the sentence then says why. */
+export async function trySecrets(options: SecretOptions): Promise<Secrets & { why?: string }> {
+  try {
+    return await findSecrets(options)
+  } catch (error) {
+    // The settings may need environment variables that only the service has. Without --config that is no reason to fail.
+    if (options.config !== undefined || !(error instanceof SettingsError)) throw error
+    return { secrets: [], from: '', why: error.message }
+  }
+}

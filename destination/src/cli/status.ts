@@ -1,0 +1,76 @@
+import { printable } from '../observe/printable.js'
+import type { DestinationStatus, EndpointStatus, Status } from '../model/answers.js'
+import { addAdminOptions, findAdmin, type AdminOptions } from './admin-client.js'
+import type { AddCommand } from './command.js'
+import { inWords, timeOf } from './shown-time.js'
+import { table } from './table.js'
+
+const EXAMPLES = `
+Examples:
+  $ hookline-destination status
+  $ hookline-destination status --json | jq '.destinations[] | select(.dead > 0) | .name'
+  $ watch hookline-destination status --url https://hooks.example.com --token "$ADMIN_TOKEN"`
+
+export const addStatus: AddCommand = (program) => {
+  const command = program
+    .command('status')
+    .description('show the sources, and the backlog and endpoints of each destination')
+  addAdminOptions(command)
+    .option('--json', 'print JSON')
+    .addHelpText('after', EXAMPLES)
+    .action(async (options: AdminOptions & { json?: true }) => {
+      const { ask } = await findAdmin(options)
+      const status = (await ask('/status')) as Status
+      if (options.json) console.log(JSON.stringify(status, null, 2))
+      else console.log(statusLines(status).map(printable).join('\n'))
+    })
+}
+
+function statusLines(status: Status): string[] {
+  const { version, startedAt, now, store, role, sources, destinations } = status
+  return [
+    `hookline-destination ${version}, role ${role}, store ${store}, running for ${inWords(now - startedAt)}`,
+    '',
+    ...table([
+      ['SOURCE', 'ACCEPTED', 'REJECTED'],
+      ...sources.map(({ name, accepted, rejected }) => [name, String(accepted), String(rejected)]),
+    ]),
+    '',
+    ...table([
+      ['DESTINATION', 'WAITING', 'SENDING', 'DEAD', 'OLDEST'],
+      ...[...destinations, ...status.formerDestinations].map(countsOf),
+    ]),
+    '',
+    ...table([
+      ['ENDPOINT', 'DESTINATION', 'BREAKER', 'DELIVERED', 'FAILED', 'P50', 'P99'],
+      ...destinations.flatMap(({ name, endpoints }) =>
+        endpoints.map((endpoint) => endpointRow(name, endpoint)),
+      ),
+    ]),
+    ...destinations.flatMap(failuresOf),
+  ]
+}
+
+function countsOf(one: DestinationStatus | Status['formerDestinations'][number]): string[] {
+  const { name, fresh, backlog, bulk, leased, dead, oldestMs } = one
+  const note = !('enabled' in one) ? ' (not in the settings)' : one.enabled ? '' : ' (disabled)'
+  const oldest = oldestMs === 0 ? '-' : inWords(oldestMs)
+  return [`${name}${note}`, ...[fresh + backlog + bulk, leased, dead].map(String), oldest]
+}
+
+function endpointRow(destination: string, endpoint: EndpointStatus): string[] {
+  const { url, breaker, delivered, failed, p50Ms, p99Ms } = endpoint
+  const ms = (value: number | null) => (value === null ? '-' : `${Math.round(value)} ms`)
+  const counts = [String(delivered), String(failed)]
+  return [url, destination, breaker?.state ?? '-', ...counts, ms(p50Ms), ms(p99Ms)]
+}
+
+/** The latest failure of each endpoint that has had one. */
+function failuresOf({ endpoints }: DestinationStatus): string[] {
+  return endpoints.flatMap(({ url, lastFailure }) => {
+    if (lastFailure === null) return []
+    const { at, code, status, error } = lastFailure
+    const answer = status === null ? code : `${status} ${code}`
+    return ['', `Last failure of ${url}: ${timeOf(at)}  ${answer}`, `  ${error ?? ''}`.trimEnd()]
+  })
+}

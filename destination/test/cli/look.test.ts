@@ -1,0 +1,155 @@
+// The commands that show what a running destination does.
+import { describe, expect, test } from 'vitest'
+import type { DeliveryList, Status } from '../../src/model/answers.js'
+import { ADMIN_TOKEN, destination, endpoint, post, settingsFor, start, track } from '../run.js'
+import { runInside } from './inside.js'
+import { run, start as startCommand } from './process.js'
+
+const where = (url: string) => ['--url', url, '--token', ADMIN_TOKEN]
+
+/** A destination with one endpoint that gives every message the same answer. */
+async function serving(status: number) {
+  const crm = await endpoint(status)
+  const one = await start(settingsFor([destination([crm])]))
+  const cli = (...args: string[]) => runInside([...args, ...where(one.adminUrl)])
+  const settled = async () => {
+    const isSettled = async () => (await one.stats()).every(({ oldestMs }) => oldestMs === 0)
+    while (!(await isSettled())) await new Promise((resolve) => setTimeout(resolve, 5))
+  }
+  return { crm, one, cli, settled }
+}
+
+describe('status', () => {
+  test('shows what waits for each destination, and what each endpoint answers', async () => {
+    const { crm, one, cli, settled } = await serving(422)
+    await post(one, [track('a'), track('b')])
+    await settled()
+    const { code, stdout } = await cli('status')
+    expect(code).toBe(0)
+    const lines = stdout.split('\n')
+    expect(lines).toContain('web     2         0')
+    expect(lines).toContain('crm          0        0        2     -')
+    expect(stdout).toMatch(new RegExp(`${crm.url} +crm +closed +0 +2 +\\d+ ms +\\d+ ms\\n`))
+    expect(stdout).toMatch(/Last failure of .*Z {2}422 client_error\n {2}The endpoint answered 422/)
+    const json = JSON.parse((await cli('status', '--json')).stdout) as Status
+    expect(json.destinations).toMatchObject([{ name: 'crm', dead: 2 }])
+  })
+
+  test('without the token is 1, with the fix in JSON too', async () => {
+    const { one } = await serving(204)
+    const { code, stdout } = await runInside(['status', '--url', one.adminUrl, '--json'])
+    expect(code).toBe(1)
+    expect(JSON.parse(stdout)).toMatchObject({
+      error: {
+        code: 'no_admin_token',
+        message: expect.stringContaining('Give the token with --token') as string,
+      },
+    })
+  })
+})
+
+describe('list', () => {
+  test('shows the newest deliveries that its filters name, and how to continue', async () => {
+    const { one, cli, settled } = await serving(422)
+    await post(one, [track('a'), track('b', { event: 'Order Completed' }), track('c')])
+    await settled()
+    const all = await cli('list', '--limit', '2')
+    const [header = '', first = '', second = ''] = all.stdout.split('\n')
+    expect(header).toMatch(/^ID +ACCEPTED +STATE +LAST ANSWER +WHAT +USER +DESTINATION +MESSAGE$/)
+    expect(first).toMatch(/^3 +\S+ \S+Z +dead +422 client_error +track "Signed Up" +u1 +crm +c$/)
+    expect(first.indexOf('dead')).toBe(header.indexOf('STATE'))
+    expect(second).toMatch(/ b$/)
+    expect(all.stderr).toBe('There are more. Continue with --before 2.\n')
+    expect((await cli('list', '--before', '2')).stdout).toMatch(/\n1 .* a\n$/)
+
+    const filter = ['--state', 'dead', '--destination', 'crm', '--event', 'Order Completed']
+    const json = await cli('list', ...filter, '--user', 'u1', '--json')
+    const { deliveries } = JSON.parse(json.stdout) as DeliveryList
+    expect(deliveries.map(({ messageId }) => messageId)).toEqual(['b'])
+    const refused = await cli('list', '--status', '4xx', '--code', 'client_error', '--since', '1h')
+    expect(refused.stdout.trim().split('\n')).toHaveLength(4)
+    expect((await cli('list', '--status', '5xx')).stdout).toBe('No delivery matches.\n')
+    expect(await cli('list', '--status', 'bad')).toMatchObject({
+      code: 2,
+      stderr: 'status must be a status such as 503 or a class such as 5xx, got "bad".\n',
+    })
+    expect(await cli('list', '--message', 'none')).toEqual({
+      code: 0,
+      stdout: 'No delivery matches.\n',
+      stderr: '',
+    })
+  })
+})
+
+describe('tail', () => {
+  test('prints calls and attempts as they happen, in lines or as JSON', async () => {
+    const { one } = await serving(422)
+    const commands = [
+      startCommand(['tail', '--count', '2', ...where(one.adminUrl)]),
+      startCommand(['tail', '--event', 'Wanted', '--count', '1', ...where(one.adminUrl)]),
+      startCommand(['tail', '--failed', '--count', '1', '--json', ...where(one.adminUrl)]),
+    ]
+    await Promise.all(commands.map((command) => command.printed(/Connected\./)))
+    await post(one, [track('m1', { event: 'Other' })])
+    const [both, failed] = await Promise.all([commands[0]?.ended, commands[2]?.ended])
+    await post(one, [track('m2', { event: 'Wanted' })])
+    const wanted = await commands[1]?.ended
+
+    expect(both?.code).toBe(0)
+    const lines = both?.stdout.trim().split('\n') ?? []
+    expect(lines[0]).toMatch(/^\d\d:\d\d:\d\d {2}call {5}track "Other" +from web +m1 +user u1$/)
+    expect(lines[1]).toMatch(
+      /^\d\d:\d\d:\d\d {2}attempt {2}422 client_error +to crm +m1 +attempt 1 {2}\d+ ms {2}dead/,
+    )
+    expect(wanted?.stdout).toMatch(/^\S+ {2}call {5}track "Wanted" .* m2 .*\n$/)
+    expect(JSON.parse(failed?.stdout ?? '')).toMatchObject({
+      kind: 'attempt',
+      messageId: 'm1',
+      code: 'client_error',
+    })
+  })
+
+  test('ends with 3 if the destination ends', async () => {
+    const { one } = await serving(204)
+    const tail = startCommand(['tail', ...where(one.adminUrl)])
+    await tail.printed(/Connected\./)
+    await one.close()
+    const { code, stderr } = await tail.ended
+    expect(code).toBe(3)
+    expect(stderr).toContain('The destination has ended the connection.\n')
+  })
+})
+
+describe('send --wait', () => {
+  const send = (url: string, adminUrl: string, ...args: string[]) =>
+    run([
+      ...['send', 'track', '--event', 'E', '--user', 'u1', '--message-id', 'm1', '--wait'],
+      ...['--key', 'web-key', '--to', url, ...where(adminUrl), ...args],
+    ])
+
+  test('prints each attempt, and is 0 once the message is delivered', async () => {
+    const { one } = await serving(204)
+    const { code, stdout } = await send(one.url, one.adminUrl)
+    expect(code).toBe(0)
+    expect(stdout).toMatch(/^Accepted m1: .*\n[^]*attempt 1 {2}204 delivered .*\n.*delivered\.\n$/)
+  })
+
+  test('is 1 for a dead letter, with its attempts in JSON', async () => {
+    const { one } = await serving(422)
+    const { code, stdout } = await send(one.url, one.adminUrl, '--json')
+    expect(code).toBe(1)
+    expect(JSON.parse(stdout)).toMatchObject({
+      delivered: false,
+      messageId: 'm1',
+      deliveries: [{ state: 'dead', attempts: [{ status: 422 }] }],
+    })
+  })
+
+  test('is 3 if the message still waits at the end of its time', async () => {
+    const { one } = await serving(503)
+    const { code, stdout, stderr } = await send(one.url, one.adminUrl, '--timeout', '500')
+    expect(code).toBe(3)
+    expect(stdout).toContain('attempt 1  503 server_error')
+    expect(stderr).toBe('It was not delivered within 500 ms. The destination continues to try.\n')
+  })
+})
