@@ -4,7 +4,15 @@ import { signal, useSignal } from '@preact/signals'
 import type { ComponentChildren } from 'preact'
 import { useEffect, useRef } from 'preact/hooks'
 import { keepToken, token } from './api.js'
-import { canWrite, isRefused, readStatus, status, toast, statusError } from './state.js'
+import {
+  canWrite,
+  forgetStatus,
+  isRefused,
+  readStatus,
+  status,
+  toast,
+  statusError,
+} from './state.js'
 
 const isOpen = signal(false)
 
@@ -12,11 +20,29 @@ export function openTokenDialog(): void {
   isOpen.value = true
 }
 
-/** Shows its children once the status has been read. Asks for the admin token if the destination refuses. */
+/**
+ * Shows its children once the status has been read. Asks for the admin token if the destination refuses. If the token stops
+ * being right while somebody works, the view stays as it is behind the question: with what is chosen, typed and about to be
+ * done.
+ */
 export function AccessGate({ children }: { children: ComponentChildren }) {
   const code = statusError.value?.code
-  if (isRefused.value) return <Closed />
-  if (status.value !== undefined) return children
+  if (isRefused.value) {
+    return (
+      <>
+        <Closed />
+        {status.value !== undefined && <div hidden>{children}</div>}
+      </>
+    )
+  }
+  if (status.value !== undefined) {
+    return (
+      <>
+        {null}
+        <div class="view">{children}</div>
+      </>
+    )
+  }
   if (statusError.value === undefined) return <p aria-busy="true">Reading the status …</p>
   return code === 'unreachable' ? null : <p class="error">{statusError.value.message}</p>
 }
@@ -89,6 +115,7 @@ export function TokenDialog() {
 }
 
 function forget(): void {
+  forgetStatus()
   keepToken('')
   isOpen.value = false
   toast.value = 'This tab no longer has the token.'
@@ -101,6 +128,7 @@ function TokenForm() {
     const data = new FormData(event.currentTarget as HTMLFormElement)
     const entered = (data.get('token') as string).trim()
     if (entered === '') return
+    problem.value = ''
     const before = token.peek()
     keepToken(entered)
     await readStatus()

@@ -1,13 +1,14 @@
 import type { ComponentChildren } from 'preact'
 import { useEffect, useRef } from 'preact/hooks'
 import { AccessGate, openTokenDialog, TokenDialog } from './access.js'
-import { count, span } from './format.js'
+import { compact, span } from './format.js'
+import { DestinationSpan, DestinationView } from './destination-view.js'
 import { canWrite, deadCount, lastReadAt, status, toast, statusError } from './state.js'
 import { DeliveriesView } from './deliveries-view.js'
-import { DeliveryView } from './delivery-view.js'
+import { DeliveryView, Neighbours } from './delivery-view.js'
 import { LiveView } from './live-view.js'
 import { MessageView } from './message-view.js'
-import { OverviewView } from './overview-view.js'
+import { overviewHash, OverviewView, SpanChoice } from './overview-view.js'
 import { ReplayDialog } from './replay.js'
 import { go, route } from './route.js'
 import { SearchView } from './search-view.js'
@@ -60,7 +61,7 @@ function View() {
   switch (view) {
     case '':
       return (
-        <Page title="Overview">
+        <Page title="Overview" tools={<SpanChoice hashOf={(span) => overviewHash({ span })} />}>
           <OverviewView />
         </Page>
       )
@@ -73,7 +74,7 @@ function View() {
     case 'deliveries':
       if (id !== '') {
         return (
-          <Page title={`Delivery ${id}`} key={hash}>
+          <Page title={`Delivery ${id}`} tools={<Neighbours id={Number(id)} />} key={hash}>
             <DeliveryView id={id} key={id} />
           </Page>
         )
@@ -81,6 +82,12 @@ function View() {
       return (
         <Page title={query.get('state') === 'dead' ? 'Dead letters' : 'Deliveries'}>
           <DeliveriesView key={hash} />
+        </Page>
+      )
+    case 'destinations':
+      return (
+        <Page title={id} tools={<DestinationSpan name={id} />} key={id}>
+          <DestinationView name={id} />
         </Page>
       )
     case 'messages':
@@ -106,8 +113,15 @@ function View() {
   }
 }
 
+interface PageProps {
+  title: string
+  /** What stands beside the heading. */
+  tools?: ComponentChildren
+  children: ComponentChildren
+}
+
 /** A view with its heading. The heading gets the focus when the view opens, so that screen readers announce the view. */
-function Page({ title, children }: { title: string; children: ComponentChildren }) {
+function Page({ title, tools, children }: PageProps) {
   const heading = useRef<HTMLHeadingElement>(null)
   useEffect(() => {
     document.title = `${title} · hookline`
@@ -116,9 +130,12 @@ function Page({ title, children }: { title: string; children: ComponentChildren 
   }, [title])
   return (
     <>
-      <h1 ref={heading} tabIndex={-1}>
-        {title}
-      </h1>
+      <div class="heading">
+        <h1 ref={heading} tabIndex={-1}>
+          {title}
+        </h1>
+        {tools}
+      </div>
       {children}
     </>
   )
@@ -128,7 +145,7 @@ function Header() {
   return (
     <header>
       <a class="brand" href="#/">
-        hookline
+        <Logo /> hookline
       </a>
       <nav aria-label="Views">
         <NavLink href="#/" view="">
@@ -142,7 +159,7 @@ function Header() {
         </NavLink>
         <NavLink href="#/deliveries?state=dead" view="dead">
           Dead letters
-          {deadCount.value > 0 && <span class="badge">{count(deadCount.value)}</span>}
+          {deadCount.value > 0 && <span class="badge">{compact(deadCount.value)}</span>}
         </NavLink>
       </nav>
       <Search />
@@ -159,10 +176,21 @@ function Header() {
   )
 }
 
+/** The same drawing as the icon of the browser tab. */
+function Logo() {
+  return (
+    <svg class="logo" viewBox="0 0 32 32" aria-hidden="true">
+      <rect width="32" height="32" rx="7" />
+      <path d="M7 9h5c6 0 6 7 11 7M7 23h5c6 0 6-7 11-7M7 16h15" />
+      <circle cx="24" cy="16" r="3.5" />
+    </svg>
+  )
+}
+
 function NavLink(props: { href: string; view: string; children: ComponentChildren }) {
   const { path, query } = route.value
   const isDead = path[0] === 'deliveries' && path.length === 1 && query.get('state') === 'dead'
-  const view = isDead ? 'dead' : (path[0] ?? '')
+  const view = isDead ? 'dead' : path[0] === 'destinations' ? '' : (path[0] ?? '')
   return (
     <a href={props.href} aria-current={view === props.view ? 'page' : undefined}>
       {props.children}

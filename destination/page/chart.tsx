@@ -1,156 +1,321 @@
 import { useSignal } from '@preact/signals'
-import { clockMinute, count, span } from './format.js'
-import type { Bucket } from '../src/model/answers.js'
+import { useEffect, useRef } from 'preact/hooks'
+import uPlot from 'uplot'
+import { clockDay, clockMinute, compact, count, exactly, span as inUnits } from './format.js'
+import type { Series } from '../src/model/answers.js'
+import { theme } from './theme.js'
 import { BREAKERS } from './words.js'
 
-const WINDOW_MS = 3_600_000
-/** Sizes are in units of the SVG, which the page stretches to its width. */
-const BAR = 10
-const RATE_HEIGHT = 56
-const DELAY_HEIGHT = 32
+const HEIGHT = 170
+/** Charts with the same key show the cursor at the same time. */
+const SYNC = 'hookline'
+const FONT = '12px system-ui, sans-serif'
+
+interface Line {
+  label: string
+  /** The name of its colour in the style sheet. */
+  color: string
+  values: (number | null)[]
+  /** How a value is written in the legend. */
+  inWords: (value: number) => string
+}
 
 interface Props {
-  buckets: Bucket[]
-  bucketMs: number
+  /** What the chart shows, for screen readers. */
+  label: string
+  series: Series
   now: number
-  /** The URL of the endpoint. */
-  name: string
 }
 
-/** The last hour of an endpoint, minute by minute: delivered and failed requests, their durations, the breaker's state. */
-export function EndpointChart({ buckets, bucketMs, now, name }: Props) {
-  const chosen = useSignal<Bucket | undefined>(undefined)
-  const places = Math.round(WINDOW_MS / bucketMs)
-  const first = Math.floor(now / bucketMs) * bucketMs - (places - 1) * bucketMs
-  const placed = buckets
-    .map((bucket) => ({ bucket, place: Math.round((bucket.at - first) / bucketMs) }))
-    .filter(({ place }) => place >= 0 && place < places)
-  const busy = placed.filter(({ bucket }) => isWorthARow(bucket))
-  const most = Math.max(1, ...placed.map(({ bucket }) => bucket.delivered + bucket.failed))
-  const slowest = Math.max(1, ...placed.map(({ bucket }) => bucket.p99Ms ?? 0))
-  const width = places * BAR
-  const choose = (event: PointerEvent) => {
-    const { left, width } = (event.currentTarget as Element).getBoundingClientRect()
-    const place = Math.floor(((event.clientX - left) / width) * places)
-    chosen.value = placed.find((one) => one.place === place)?.bucket
-  }
-  const release = () => {
-    chosen.value = undefined
-  }
-
+/** How many requests were delivered and failed, as bars on top of each other. */
+export function RequestsChart({ label, series, now }: Props) {
+  const { delivered, failed } = series
+  const total = delivered.map((one, i) => one + (failed[i] ?? 0))
   return (
-    <div class="chart">
-      <div class="plot" onPointerMove={choose} onPointerLeave={release}>
-        <svg viewBox={`0 0 ${width} ${RATE_HEIGHT}`} preserveAspectRatio="none" aria-hidden="true">
-          {placed.map(({ bucket, place }) => (
-            <RateBar bucket={bucket} x={place * BAR} most={most} key={place} />
-          ))}
-        </svg>
-        <svg
-          class="delays"
-          viewBox={`0 0 ${width} ${DELAY_HEIGHT}`}
-          preserveAspectRatio="none"
-          aria-hidden="true"
-        >
-          {(['p99Ms', 'p50Ms'] as const).map((field) => (
-            <path class={field} d={line(placed, field, slowest)} key={field} />
-          ))}
-        </svg>
-        <svg
-          class="breakers"
-          viewBox={`0 0 ${width} 6`}
-          preserveAspectRatio="none"
-          aria-hidden="true"
-        >
-          {placed.map(({ bucket, place }) => (
-            <rect
-              class={`breaker-${bucket.breaker}`}
-              x={place * BAR}
-              y="0"
-              width={BAR}
-              height="6"
-              key={place}
-            />
-          ))}
-        </svg>
-      </div>
-      <p class="axis" aria-hidden="true">
-        <span>{clockMinute(first, now)}</span>
-        <span class="readout">
-          {chosen.value === undefined ? (
-            <>
-              up to {count(most)} per minute, <i class="p99Ms" /> p99 up to {span(slowest)},{' '}
-              <i class="p50Ms" /> p50
-            </>
-          ) : (
-            inWords(chosen.value, now)
-          )}
-        </span>
-        <span>now</span>
-      </p>
-      {busy.length > 0 && (
-        <details>
-          <summary>
-            Minute by minute<span class="sr">, {name}</span>
-          </summary>
-          <ul class="minutes">
-            {busy.reverse().map(({ bucket }) => (
-              <li key={bucket.at}>{inWords(bucket, now)}</li>
-            ))}
-          </ul>
-        </details>
-      )}
-    </div>
+    <Chart
+      label={label}
+      series={series}
+      now={now}
+      title={`Requests per ${bucketName(series.bucketMs)}`}
+      isBars
+      // The bar of all requests lies behind the one of those that were delivered, so that failures are on top.
+      drawn={[total, delivered]}
+      lines={[
+        { label: 'failed', color: '--bad-mark', values: failed, inWords: count },
+        { label: 'delivered', color: '--good-mark', values: delivered, inWords: count },
+      ]}
+    />
   )
 }
 
-function RateBar({ bucket, x, most }: { bucket: Bucket; x: number; most: number }) {
-  const up = (value: number) => (value === 0 ? 0 : Math.max(2, (value / most) * (RATE_HEIGHT - 4)))
-  const good = up(bucket.delivered)
-  const bad = up(bucket.failed)
+/** How long requests took. */
+export function LatencyChart({ label, series, now }: Props) {
+  const { p50Ms, p99Ms } = series
   return (
-    <>
-      <rect class="good" x={x + 1} y={RATE_HEIGHT - good} width={BAR - 2} height={good} />
-      <rect class="bad" x={x + 1} y={RATE_HEIGHT - good - bad} width={BAR - 2} height={bad} />
-    </>
+    <Chart
+      label={label}
+      series={series}
+      now={now}
+      title="Response time"
+      drawn={[p99Ms, p50Ms]}
+      lines={[
+        { label: 'p99', color: '--p99', values: p99Ms, inWords: inUnits },
+        { label: 'p50', color: '--p50', values: p50Ms, inWords: inUnits },
+      ]}
+    />
   )
 }
 
-interface Placed {
-  bucket: Bucket
-  place: number
+interface ChartProps extends Props {
+  title: string
+  isBars?: boolean
+  drawn: (number | null)[][]
+  lines: Line[]
 }
 
-/** An SVG path through the centre of each minute that has a value. Minutes without a value leave a gap. */
-function line(placed: readonly Placed[], field: 'p50Ms' | 'p99Ms', slowest: number): string {
-  let before = -2
-  return placed
-    .flatMap(({ bucket, place }) => {
-      const ms = bucket[field]
-      if (ms === null) return []
-      const x = (place + 0.5) * BAR
-      const y = (DELAY_HEIGHT - 2 - (ms / slowest) * (DELAY_HEIGHT - 4)).toFixed(1)
-      // A path with a single point is invisible: a minute without a left neighbour starts with a short stroke.
-      const piece = before === place - 1 ? `L${x} ${y}` : `M${x - BAR / 2} ${y}L${x} ${y}`
-      before = place
-      return [piece]
+function Chart({ label, series, now, title, isBars = false, drawn, lines }: ChartProps) {
+  const place = useRef<HTMLDivElement>(null)
+  const plot = useRef<uPlot | undefined>(undefined)
+  const chosen = useSignal<number | undefined>(undefined)
+  const { firstAt, bucketMs } = series
+  const times = series.delivered.map((_, i) => (firstAt + i * bucketMs) / 1_000)
+
+  useEffect(() => {
+    const host = place.current
+    if (host === null) return undefined
+    const make = () => {
+      plot.current?.destroy()
+      const options = optionsOf(lines, isBars, bucketMs, times.length, host.clientWidth, (at) => {
+        chosen.value = at
+      })
+      plot.current = new uPlot(options, [times, ...drawn], host)
+    }
+    make()
+    const observer = new ResizeObserver(() => {
+      plot.current?.setSize({ width: host.clientWidth, height: HEIGHT })
     })
-    .join('')
+    observer.observe(host)
+    const scheme = matchMedia('(prefers-color-scheme: dark)')
+    scheme.addEventListener('change', make)
+    return () => {
+      observer.disconnect()
+      scheme.removeEventListener('change', make)
+      plot.current?.destroy()
+    }
+    // The colours are read when the chart is made.
+  }, [theme.value, bucketMs])
+  useEffect(() => {
+    plot.current?.setData([times, ...drawn])
+  }, [series])
+
+  const at = chosen.value
+  return (
+    <figure class="chart">
+      <figcaption>
+        <span class="chart-title">{title}</span>
+        <span class="legend">
+          {at !== undefined && <span class="when">{bucketTime(firstAt, bucketMs, at, now)}</span>}
+          {lines.toReversed().map(({ label: name, color, values, inWords }) => (
+            <span key={name}>
+              <i class={`mark ${color.slice(2)}`} />
+              {name}
+              <b>{legendValue(values, at, inWords, isBars)}</b>
+            </span>
+          ))}
+        </span>
+      </figcaption>
+      <div ref={place} class="plot" role="img" aria-label={`${label}: ${title}`} />
+    </figure>
+  )
 }
 
-const isWorthARow = ({ delivered, failed, busy, breaker }: Bucket) =>
-  delivered + failed + busy > 0 || breaker !== 'closed'
-
-function inWords(
-  { at, delivered, failed, busy, p50Ms, p99Ms, breaker }: Bucket,
-  now: number,
+/** The value under the cursor. Without one: the sum of counts, or the largest of durations. */
+function legendValue(
+  values: readonly (number | null)[],
+  at: number | undefined,
+  inWords: (value: number) => string,
+  isSum: boolean,
 ): string {
-  const parts = [
-    `${count(delivered)} delivered`,
-    `${count(failed)} failed`,
-    ...(busy > 0 ? [`${count(busy)} not sent`] : []),
-    ...(p50Ms === null || p99Ms === null ? [] : [`p50 ${span(p50Ms)}, p99 ${span(p99Ms)}`]),
-    BREAKERS[breaker],
-  ]
-  return `${clockMinute(at, now)}: ${parts.join(', ')}`
+  if (at !== undefined) {
+    const value = values[at]
+    return typeof value === 'number' ? inWords(value) : '–'
+  }
+  const known = values.filter((value) => value !== null)
+  if (isSum) return inWords(known.reduce((sum, value) => sum + value, 0))
+  return known.length === 0 ? '–' : `≤ ${inWords(Math.max(...known))}`
+}
+
+function bucketTime(firstAt: number, bucketMs: number, place: number, now: number): string {
+  const at = firstAt + place * bucketMs
+  return bucketMs >= 3_600_000 ? clockDay(at) : clockMinute(at, now)
+}
+
+function bucketName(ms: number): string {
+  return ms === 60_000 ? 'minute' : ms < 3_600_000 ? `${ms / 60_000} minutes` : 'hour'
+}
+
+function optionsOf(
+  lines: readonly Line[],
+  isBars: boolean,
+  bucketMs: number,
+  places: number,
+  width: number,
+  onPlace: (place: number | undefined) => void,
+): uPlot.Options {
+  const style = getComputedStyle(document.documentElement)
+  const color = (name: string) => resolved(style.getPropertyValue(name))
+  const axis: uPlot.Axis = {
+    stroke: color('--quiet'),
+    font: FONT,
+    grid: { stroke: color('--line'), width: 1 },
+    ticks: { show: false },
+  }
+  const bars = uPlot.paths.bars?.({ size: [0.8, 24], radius: 0.15 })
+  const lineOf = ({ label, color: name }: Line): uPlot.Series => {
+    const stroke = color(name)
+    return isBars && bars
+      ? { label, fill: stroke, width: 0, paths: bars, points: { show: false } }
+      : { label, stroke, width: 2, points: { size: 4, fill: stroke } }
+  }
+  return {
+    width,
+    height: HEIGHT,
+    padding: [8, 20, 0, 0],
+    legend: { show: false },
+    cursor: {
+      sync: { key: SYNC },
+      drag: { x: false, y: false },
+      points: { show: !isBars },
+    },
+    scales: {
+      // Half a bucket of room on both sides, so that the first and the last bar are whole.
+      x: {
+        range: (_, min, max) =>
+          places === 0 ? [min, max] : [min - bucketMs / 2_000, max + bucketMs / 2_000],
+      },
+      y: { range: (_, _min, max) => [0, Math.max(isBars ? 4 : 10, (max || 0) * 1.08)] },
+    },
+    axes: [
+      {
+        ...axis,
+        grid: { show: false },
+        size: 28,
+        space: 70,
+        values: (_, splits) => splits.map((at) => axisTime(at * 1_000, bucketMs)),
+      },
+      {
+        ...axis,
+        size: 54,
+        space: 34,
+        values: (_, splits) =>
+          splits.map((value) =>
+            isBars ? (value % 1 === 0 ? compact(value) : '') : inUnits(value),
+          ),
+      },
+    ],
+    series: [{}, ...lines.map(lineOf)],
+    hooks: {
+      setCursor: [
+        ({ cursor: { idx, left } }) => {
+          onPlace(typeof idx === 'number' && (left ?? -1) >= 0 ? idx : undefined)
+        },
+      ],
+    },
+  }
+}
+
+const hourOf = new Intl.DateTimeFormat('en-GB', { timeStyle: 'short' })
+const dayOf = new Intl.DateTimeFormat('en-GB', { day: 'numeric', month: 'short' })
+
+/** Midnight is shown as the day. */
+function axisTime(at: number, bucketMs: number): string {
+  const text = hourOf.format(at)
+  return bucketMs > 60_000 && text === '00:00' ? dayOf.format(at) : text
+}
+
+/** A colour of the style sheet as a canvas takes it: `light-dark()` is resolved by a throwaway element. */
+function resolved(value: string): string {
+  const probe = document.createElement('span')
+  probe.style.color = value
+  document.body.append(probe)
+  const { color } = getComputedStyle(probe)
+  probe.remove()
+  return color
+}
+
+/** A chart as wide as a word, for a row of a table: delivered requests, with the failed ones on top. */
+export function Sparkline({ delivered, failed }: { delivered: number[]; failed: number[] }) {
+  const most = Math.max(1, ...delivered.map((one, i) => one + (failed[i] ?? 0)))
+  const height = 24
+  const up = (value: number) => (value === 0 ? 0 : Math.max(1.5, (value / most) * height))
+  return (
+    <svg
+      class="spark"
+      viewBox={`0 0 ${delivered.length} ${height}`}
+      preserveAspectRatio="none"
+      aria-hidden="true"
+    >
+      {delivered.map((good, i) => {
+        const bad = failed[i] ?? 0
+        if (good + bad === 0) return null
+        return (
+          <g key={i}>
+            <rect class="good" x={i} width="0.8" y={height - up(good)} height={up(good)} />
+            <rect class="bad" x={i} width="0.8" y={height - up(good + bad)} height={up(bad)} />
+          </g>
+        )
+      })}
+    </svg>
+  )
+}
+
+/** The same data as a table, for screen readers and for who wants the numbers. */
+export function ChartTable({ series, name }: { series: Series; name: string }) {
+  const { delivered, failed, busy, p50Ms, p99Ms, breaker, firstAt, bucketMs } = series
+  const busyPlaces = delivered
+    .map((_, i) => i)
+    .filter((i) => {
+      const sent = (delivered[i] ?? 0) + (failed[i] ?? 0) + (busy[i] ?? 0)
+      return sent > 0 || breaker[i] !== 'closed'
+    })
+  if (busyPlaces.length === 0) return null
+  const ms = (value: number | null | undefined) =>
+    typeof value === 'number' ? inUnits(value) : '–'
+  return (
+    <details class="numbers">
+      <summary>
+        The numbers<span class="sr"> of {name}</span>
+      </summary>
+      <div class="scroll" tabIndex={0} role="region" aria-label={`Numbers of ${name}`}>
+        <table>
+          <thead>
+            <tr>
+              <th scope="col">From</th>
+              <th scope="col">Delivered</th>
+              <th scope="col">Failed</th>
+              <th scope="col">Not sent</th>
+              <th scope="col">p50</th>
+              <th scope="col">p99</th>
+              <th scope="col">Breaker</th>
+            </tr>
+          </thead>
+          <tbody>
+            {busyPlaces.reverse().map((i) => (
+              <tr key={i}>
+                <th scope="row" title={exactly(firstAt + i * bucketMs)}>
+                  {bucketTime(firstAt, bucketMs, i, Date.now())}
+                </th>
+                <td>{count(delivered[i] ?? 0)}</td>
+                <td>{count(failed[i] ?? 0)}</td>
+                <td>{count(busy[i] ?? 0)}</td>
+                <td>{ms(p50Ms[i])}</td>
+                <td>{ms(p99Ms[i])}</td>
+                <td>{BREAKERS[breaker[i] ?? 'closed']}</td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+    </details>
+  )
 }

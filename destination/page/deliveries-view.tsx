@@ -1,32 +1,30 @@
 import { useSignal } from '@preact/signals'
 import { useEffect } from 'preact/hooks'
-import { CALL_TYPES } from '../src/model/call.js'
 import { get, query } from './api.js'
-import { clock, count } from './format.js'
+import { clock, count, counted } from './format.js'
 import type { DeliveryList } from '../src/model/answers.js'
 import type { Summary } from '../src/model/delivery.js'
+import { DeadGroups } from './dead-groups.js'
+import { filterOf, isNarrow, toApi, toReplay, type Filter } from './filter.js'
+import { FilterBar } from './filter-bar.js'
+import { usePoll } from './poll.js'
 import { openReplay } from './replay.js'
-import { go, route } from './route.js'
-import { DeliveryRow, focusLastOpened } from './rows.js'
-import { now, status, toApiError } from './state.js'
-
-const FIELDS = ['state', 'destination', 'source', 'type', 'event', 'user'] as const
-type Field = (typeof FIELDS)[number]
-
-const STATES = [
-  ['', 'any state'],
-  ['waiting', 'waiting'],
-  ['dead', 'dead letters'],
-  ['done', 'delivered'],
-  ['skipped', 'skipped'],
-] as const
+import { route } from './route.js'
+import { DeliveryRow, focusLastOpened, listed, RowHeaders } from './rows.js'
+import { now, toApiError } from './state.js'
 
 const PAGE = 50
+const REFRESH_MS = 3_000
+
+/** In pixels: who has scrolled further than this reads, and new rows would move what they read. */
+const READING_PX = 300
 
 /** Lists the deliveries that match the filter, newest first. Dead letters can be sent again, some or all of them. */
 export function DeliveriesView() {
   const filter = filterOf(route.value.query)
   const rows = useSignal<Summary[]>([])
+  /** Rows that have come while somebody reads further down. */
+  const fresh = useSignal<Summary[]>([])
   const next = useSignal<string | null>(null)
   const isComplete = useSignal(true)
   const isReading = useSignal(true)
@@ -34,28 +32,57 @@ export function DeliveriesView() {
   const chosen = useSignal<ReadonlySet<number>>(new Set())
   const isDead = filter.state === 'dead'
 
+  const ask = (before?: string, abort?: AbortSignal) =>
+    get<DeliveryList>(
+      `/deliveries${query({ ...toApi(filter, now.peek()), before, limit: PAGE })}`,
+      abort,
+    )
+  const show = (all: Summary[]) => {
+    rows.value = all
+    listed.value = all.map(({ id }) => id)
+  }
   const read = async (before?: string) => {
     isReading.value = true
     problem.value = ''
     try {
-      const page = await get<DeliveryList>(
-        `/deliveries${query({ ...filter, before, limit: PAGE })}`,
-      )
-      rows.value = before === undefined ? page.deliveries : [...rows.value, ...page.deliveries]
+      const page = await ask(before)
+      show(before === undefined ? page.deliveries : [...rows.value, ...page.deliveries])
       next.value = page.next
       isComplete.value = page.isComplete
+      fresh.value = []
       if (before === undefined) chosen.value = new Set()
     } catch (error) {
       problem.value = toApiError(error).message
     }
     isReading.value = false
   }
+  /** Shows new rows on top and the new states of those that are shown. What is chosen stays chosen. */
+  const refresh = async (abort: AbortSignal) => {
+    if (isReading.peek()) return
+    const page = await ask(undefined, abort).catch(() => undefined)
+    if (page === undefined || isReading.peek()) return
+    const { known, added } = merge(rows.peek(), page, next.peek() === null)
+    if (scrollY > READING_PX && added.length > 0) {
+      show(known)
+      fresh.value = added
+    } else {
+      show([...added, ...known])
+      fresh.value = []
+    }
+  }
   useEffect(() => void read().then(focusLastOpened), [])
+  usePoll(refresh, REFRESH_MS, [])
   const readAgain = () => void read()
+  const showFresh = () => {
+    show([...fresh.value, ...rows.value])
+    fresh.value = []
+    scrollTo({ top: 0 })
+  }
 
   return (
     <>
-      <Filter filter={filter} />
+      <FilterBar filter={filter} />
+      {isDead && !isNarrow(filter) && <DeadGroups onReplayed={readAgain} />}
       {isDead && rows.value.length > 0 && (
         <DeadLetterBar rows={rows.value} chosen={chosen} filter={filter} onReplayed={readAgain} />
       )}
@@ -64,14 +91,22 @@ export function DeliveriesView() {
           {problem.value}
         </p>
       )}
-      <ul class="rows" aria-busy={isReading.value}>
-        {rows.value.map((delivery) => (
-          <li data-row key={delivery.id} class={isDead ? 'choosable' : ''}>
-            {isDead && <Choose delivery={delivery} chosen={chosen} />}
-            <DeliveryRow delivery={delivery} />
-          </li>
-        ))}
-      </ul>
+      {fresh.value.length > 0 && (
+        <button type="button" class="fresh primary" onClick={showFresh}>
+          Show {counted(fresh.value.length, 'new delivery', 'new deliveries')}
+        </button>
+      )}
+      <div class={isDead ? 'list choosing' : 'list'}>
+        {rows.value.length > 0 && <RowHeaders />}
+        <ul class="rows" aria-busy={isReading.value}>
+          {rows.value.map((delivery) => (
+            <li data-row key={delivery.id} class={isDead ? 'choosable' : ''}>
+              {isDead && <Choose delivery={delivery} chosen={chosen} />}
+              <DeliveryRow delivery={delivery} />
+            </li>
+          ))}
+        </ul>
+      </div>
       {rows.value.length === 0 && !isReading.value && problem.value === '' && isComplete.value && (
         <p class="empty">{emptyWords(filter)}</p>
       )}
@@ -81,8 +116,8 @@ export function DeliveriesView() {
           The search stopped at its time limit. Older deliveries may match.
         </p>
       )}
-      <div class="actions">
-        {next.value !== null && (
+      {next.value !== null && (
+        <div class="actions">
           <button
             type="button"
             disabled={isReading.value}
@@ -90,95 +125,38 @@ export function DeliveriesView() {
           >
             {isComplete.value ? 'Show older' : 'Search older deliveries'}
           </button>
-        )}
-        <button type="button" disabled={isReading.value} onClick={readAgain}>
-          Refresh
-        </button>
-      </div>
+        </div>
+      )}
     </>
   )
 }
 
-type FilterOf = Partial<Record<Field, string>>
-
-function filterOf(given: URLSearchParams): FilterOf {
-  return Object.fromEntries(
-    FIELDS.flatMap((field) => {
-      const value = given.get(field)
-      return value === null || value === '' ? [] : [[field, value]]
-    }),
-  )
+/**
+ * Compares the rows with the newest page. A row that the page would have and does not has left the filter.
+ *
+ * @param isAll - Whether the rows were everything that matched.
+ */
+function merge(rows: readonly Summary[], page: DeliveryList, isAll: boolean) {
+  const found = new Map(page.deliveries.map((one) => [one.id, one]))
+  const oldest = page.deliveries.at(-1)?.id ?? Infinity
+  const isCovered = (id: number) =>
+    page.isComplete && (id >= oldest || (isAll && page.next === null))
+  const known = rows.flatMap((row) => found.get(row.id) ?? (isCovered(row.id) ? [] : [row]))
+  const newest = rows[0]?.id ?? -1
+  const before = new Set(rows.map(({ id }) => id))
+  return {
+    known,
+    added: page.deliveries.filter(({ id }) => !before.has(id) && (id > newest || isAll)),
+  }
 }
 
-function emptyWords(filter: FilterOf): string {
+function emptyWords(filter: Filter): string {
   if (filter.state === 'dead') {
-    return Object.keys(filter).length === 1
-      ? 'There are no dead letters.'
-      : 'No dead letter matches this filter.'
+    return isNarrow(filter) ? 'No dead letter matches this filter.' : 'There are no dead letters.'
   }
   return Object.keys(filter).length === 0
     ? 'No delivery has been stored yet.'
     : 'No delivery matches this filter.'
-}
-
-/** Writes the filter into the address, so that the address can be shared. */
-function Filter({ filter }: { filter: FilterOf }) {
-  const apply = (event: Event) => {
-    event.preventDefault()
-    const data = new FormData(event.currentTarget as HTMLFormElement)
-    const fields = FIELDS.map((field) => [field, (data.get(field) as string).trim()] as const)
-    go(`#/deliveries${query(Object.fromEntries(fields))}`)
-  }
-  const { destinations = [], sources = [] } = status.peek() ?? {}
-  const named = (all: readonly { name: string }[]) => all.map(({ name }) => [name, name] as const)
-  return (
-    <form class="filter" onSubmit={apply} onChange={apply} aria-label="Filter">
-      <Select name="state" options={STATES} value={filter.state} />
-      <Select
-        name="destination"
-        options={[['', 'any destination'], ...named(destinations)]}
-        value={filter.destination}
-      />
-      <Select
-        name="source"
-        options={[['', 'any source'], ...named(sources)]}
-        value={filter.source}
-      />
-      <Select
-        name="type"
-        options={[['', 'any type'], ...CALL_TYPES.map((type) => [type, type] as const)]}
-        value={filter.type}
-      />
-      <input
-        name="event"
-        aria-label="Event"
-        placeholder="Event"
-        defaultValue={filter.event ?? ''}
-      />
-      <input name="user" aria-label="User" placeholder="User id" defaultValue={filter.user ?? ''} />
-      <button type="submit">Filter</button>
-    </form>
-  )
-}
-
-interface SelectProps {
-  name: string
-  options: readonly (readonly [string, string])[]
-  value: string | undefined
-}
-
-function Select({ name, options, value = '' }: SelectProps) {
-  // The settings may no longer have the name, but old deliveries still do: it stays selectable.
-  const all = options.some(([one]) => one === value) ? options : [...options, [value, value]]
-  return (
-    <select name={name} aria-label={name}>
-      {all.map(([one, words]) => (
-        <option value={one} selected={one === value} key={one}>
-          {words}
-        </option>
-      ))}
-    </select>
-  )
 }
 
 interface Chosen {
@@ -205,23 +183,23 @@ function Choose({ delivery, chosen }: { delivery: Summary } & Chosen) {
 
 interface DeadLetterBarProps extends Chosen {
   rows: readonly Summary[]
-  filter: FilterOf
+  filter: Filter
   onReplayed: () => void
 }
 
 function DeadLetterBar({ rows, chosen, filter, onReplayed }: DeadLetterBarProps) {
   const areAll = rows.every(({ id }) => chosen.value.has(id))
-  const rest = { ...filter }
-  delete rest.state
   const chooseAll = () => {
     chosen.value = new Set(areAll ? [] : rows.map(({ id }) => id))
   }
   const replayChosen = () => {
     openReplay({ ids: Array.from(chosen.value) }, onReplayed)
   }
-  const isFiltered = Object.keys(rest).length > 0
   const replayAll = () => {
-    openReplay(isFiltered ? { filter: rest } : { all: true }, onReplayed)
+    const request = isNarrow(filter)
+      ? { filter: toReplay(filter, now.peek()) }
+      : { all: true as const }
+    openReplay(request, onReplayed)
   }
   return (
     <div class="actions bar">
@@ -233,7 +211,7 @@ function DeadLetterBar({ rows, chosen, filter, onReplayed }: DeadLetterBarProps)
         Send chosen again{chosen.value.size > 0 && ` (${count(chosen.value.size)})`} …
       </button>
       <button type="button" onClick={replayAll}>
-        {isFiltered ? 'Send all matching again …' : 'Send all again …'}
+        {isNarrow(filter) ? 'Send all matching again …' : 'Send all again …'}
       </button>
     </div>
   )

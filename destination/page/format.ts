@@ -1,6 +1,16 @@
 const number = new Intl.NumberFormat('en')
 const time = new Intl.DateTimeFormat('en-GB', { timeStyle: 'medium' })
 const minute = new Intl.DateTimeFormat('en-GB', { timeStyle: 'short' })
+const exact = new Intl.DateTimeFormat('en-GB', {
+  ...{ day: 'numeric', month: 'long', year: 'numeric', hour: '2-digit', minute: '2-digit' },
+  ...{ second: '2-digit', fractionalSecondDigits: 3, timeZoneName: 'short' },
+})
+const zoned = new Intl.DateTimeFormat('en-GB', { hour: '2-digit', timeZoneName: 'short' })
+const hour = new Intl.DateTimeFormat('en-GB', {
+  weekday: 'short',
+  hour: '2-digit',
+  minute: '2-digit',
+})
 const day = new Intl.DateTimeFormat('en-GB', { day: 'numeric', month: 'short' })
 
 export const count = (value: number): string => number.format(value)
@@ -8,6 +18,16 @@ export const count = (value: number): string => number.format(value)
 /** `1 call`, `2 calls`. */
 export const counted = (value: number, one: string, many = `${one}s`): string =>
   `${count(value)} ${value === 1 ? one : many}`
+
+/** The whole date and time to the millisecond, with the time zone and in UTC. */
+export const exactly = (at: number): string => `${exact.format(at)} (${new Date(at).toISOString()})`
+
+/** The short name of the browser's time zone at a time: `CET`, `GMT+2`. */
+export const zone = (at: number): string =>
+  zoned.formatToParts(at).find(({ type }) => type === 'timeZoneName')?.value ?? ''
+
+/** The day of the week and the time, for charts of several days. */
+export const clockDay = (at: number): string => hour.format(at)
 
 /** The time of day to the second, with the date if it isn't today. */
 export const clock = (at: number, now: number): string => withDay(at, now, time.format(at))
@@ -47,6 +67,16 @@ export function percent(share: number): string {
   if (share > 0 && share < 0.001) return 'under 0.1 %'
   return `${Math.floor(share * 1_000 + 1e-9) / 10} %`
 }
+
+const short = new Intl.NumberFormat('en', { notation: 'compact', maximumFractionDigits: 1 })
+
+/** A large number in a narrow place: `12.3K`. */
+export const compact = (value: number): string =>
+  value < 10_000 ? count(value) : short.format(value)
+
+/** A rate per second, with as many decimals as it needs. */
+export const rate = (value: number): string =>
+  value === 0 ? '0' : value < 10 ? value.toFixed(value < 0.1 ? 2 : 1) : count(Math.round(value))
 
 /** A URL without `https://` and without a slash at the end. Other schemes stay. */
 export const shortUrl = (url: string): string => url.replace(/^https:\/\//, '').replace(/\/$/, '')

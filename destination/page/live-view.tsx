@@ -1,6 +1,6 @@
 import { useSignal } from '@preact/signals'
 import { useEffect } from 'preact/hooks'
-import { clock, count, counted, seconds, shortUrl, span } from './format.js'
+import { clock, count, counted, exactly, seconds, shortUrl, span } from './format.js'
 import {
   connection,
   isPaused,
@@ -11,7 +11,7 @@ import {
   type LiveEvent,
 } from './live.js'
 import type { AttemptEvent, CallEvent } from '../src/model/answers.js'
-import { Call } from './rows.js'
+import { callInWords } from './rows.js'
 import { now } from './state.js'
 import { outcome } from './words.js'
 
@@ -71,17 +71,19 @@ export function LiveView() {
         {connection.value === 'lost' && ` ${lostReason.value}`}
         {missed.value > 0 && ` ${counted(missed.value, 'event')} not shown.`}
       </p>
-      <ul class="rows live">
-        {shown.map((event) => (
-          <li data-row key={event.key}>
-            {event.kind === 'call' ? (
-              <CallRow call={event.call} />
-            ) : (
-              <AttemptRow attempt={event.attempt} />
-            )}
-          </li>
-        ))}
-      </ul>
+      <div class="list">
+        <ul class="rows">
+          {shown.map((event) => (
+            <li data-row key={event.key}>
+              {event.kind === 'call' ? (
+                <CallRow call={event.call} />
+              ) : (
+                <AttemptRow attempt={event.attempt} />
+              )}
+            </li>
+          ))}
+        </ul>
+      </div>
       {shown.length === 0 && (
         <p class="empty">
           {live.value.length === 0
@@ -107,12 +109,16 @@ function isWanted(event: LiveEvent, kind: Kind, text: string): boolean {
 function CallRow({ call: { at, source, type, event, user, messageId } }: { call: CallEvent }) {
   return (
     <a class="row" href={`#/messages/${encodeURIComponent(messageId)}`}>
-      <span class="when">{clock(at, now.peek())}</span>
+      <time class="when" title={exactly(at)}>
+        {clock(at, now.peek())}
+      </time>
       <span class="pill state-call">call</span>
-      <span class="what">
-        <Call type={type} event={event} />
+      <span class="what" title={callInWords(type, event)}>
+        {callInWords(type, event)}
       </span>
-      <span class="who">{user}</span>
+      <span class="who" title={user}>
+        {user}
+      </span>
       <span class="where">from {source}</span>
       <span class="answer">accepted</span>
     </a>
@@ -122,18 +128,29 @@ function CallRow({ call: { at, source, type, event, user, messageId } }: { call:
 function AttemptRow({ attempt }: { attempt: AttemptEvent }) {
   const { at, id, messageId, destination, endpoint, code, status, ms, next, nextInMs } = attempt
   const isGood = code === 'delivered'
+  const answer = [
+    `${outcome(code)}, ${span(ms)}`,
+    ...(attempt.attempt > 1 ? [`attempt ${attempt.attempt}`] : []),
+    ...(next === 'dead' ? ['given up'] : []),
+    ...(next === 'backlog' && nextInMs !== null ? [`next attempt in ${seconds(nextInMs)}`] : []),
+  ].join(', ')
   return (
     <a class="row" href={`#/deliveries/${id}`}>
-      <span class="when">{clock(at, now.peek())}</span>
+      <time class="when" title={exactly(at)}>
+        {clock(at, now.peek())}
+      </time>
       <span class={`pill ${isGood ? 'state-done' : 'state-dead'}`}>{status ?? 'no answer'}</span>
-      <span class="what">{shortUrl(endpoint)}</span>
-      <span class="who">{messageId}</span>
-      <span class="where">to {destination}</span>
-      <span class="answer">
-        {outcome(code)}, {span(ms)}
-        {attempt.attempt > 1 && `, attempt ${attempt.attempt}`}
-        {next === 'dead' && ', given up'}
-        {next === 'backlog' && nextInMs !== null && `, next attempt in ${seconds(nextInMs)}`}
+      <span class="what" title={endpoint}>
+        {shortUrl(endpoint)}
+      </span>
+      <span class="who" title={messageId}>
+        {messageId}
+      </span>
+      <span class="where" title={destination}>
+        to {destination}
+      </span>
+      <span class="answer" title={answer}>
+        {answer}
       </span>
     </a>
   )

@@ -1,13 +1,13 @@
 import { useSignal } from '@preact/signals'
 import { get, query } from './api.js'
 import { TraceView } from './delivery-view.js'
-import type { ShownMessage, ShownTrace } from '../src/model/answers.js'
+import type { ShownMessage, ShownDelivery } from '../src/model/answers.js'
 import { usePoll } from './poll.js'
 import { toApiError } from './state.js'
 
 /** All deliveries of one message. */
 export function MessageView({ id }: { id: string }) {
-  const traces = useSignal<ShownTrace[] | undefined>(undefined)
+  const traces = useSignal<ShownDelivery[] | undefined>(undefined)
   const problem = useSignal('')
   const read = async (abort?: AbortSignal) => {
     try {

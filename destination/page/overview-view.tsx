@@ -1,41 +1,78 @@
-import { EndpointChart } from './chart.js'
-import { clockMinute, count, counted, percent, seconds, shortUrl, span } from './format.js'
-import type { Bucket, DestinationStatus, EndpointStatus, Status } from '../src/model/answers.js'
-import { histories, news, status } from './state.js'
-import { bucketsOf, BREAKERS, type Sentence } from './words.js'
+import type { ComponentChildren } from 'preact'
+import { useEffect, useRef } from 'preact/hooks'
+import { query } from './api.js'
+import { ChartTable, LatencyChart, RequestsChart, Sparkline } from './chart.js'
+import { clockMinute, compact, count, counted, percent, rate, shortUrl, span } from './format.js'
+import type { Overview, OverviewRow } from '../src/model/answers.js'
+import { HEALTHS, type Health } from '../src/model/health.js'
+import { HISTORY_SPANS, type HistorySpan } from '../src/model/history.js'
+import { HealthPill } from './health.js'
+import { go, route } from './route.js'
+import { news, PAGE_ROWS, status } from './state.js'
+import { healthInWords, type Sentence } from './words.js'
 
-/** Shows in sentences what is wrong, then the figures of each destination and its endpoints. */
+/** The most sentences about problems. The table has all of them. */
+const MAX_NEWS = 4
+
+const SPANS: Readonly<Record<HistorySpan, string>> = { '1h': '1 h', '24h': '24 h', '7d': '7 d' }
+
+/** The totals, what is wrong in sentences, the charts of all requests, and the destinations. */
 export function OverviewView() {
   const state = status.value
   if (state === undefined) return null
+  if (isEmpty(state)) return <FirstCall />
   return (
     <>
-      {isEmpty(state) ? <FirstCall /> : <News state={state} sentences={news.value} />}
-      {state.destinations.map((destination) => (
-        <Destination destination={destination} now={state.now} key={destination.name} />
-      ))}
-      {state.destinations.length === 0 && (
+      <Totals state={state} />
+      <News state={state} sentences={news.value} />
+      {state.totals.destinations === 0 ? (
         <p class="card">
           The settings have no destination, so calls are not delivered. Add a destination to the
           settings.
         </p>
+      ) : (
+        <>
+          <Charts state={state} />
+          <Destinations state={state} />
+        </>
       )}
       {state.sources.length > 0 && <Sources state={state} />}
     </>
   )
 }
 
-function isEmpty({ sources, destinations, formerDestinations }: Status): boolean {
+/** The query of the overview with some fields replaced. */
+export function overviewHash(changes: Record<string, string | number | undefined>): string {
+  const fields = Object.fromEntries(route.value.query)
+  return `#/${query({ ...fields, ...changes })}`
+}
+
+/** Chooses the span of the charts. */
+export function SpanChoice({ hashOf }: { hashOf: (span: HistorySpan) => string }) {
+  const chosen = route.value.query.get('span') ?? '1h'
+  return (
+    <nav class="segments" aria-label="Time span">
+      {HISTORY_SPANS.map((one) => (
+        <a href={hashOf(one)} aria-current={one === chosen ? 'true' : undefined} key={one}>
+          <span class="sr">last </span>
+          {SPANS[one]}
+        </a>
+      ))}
+    </nav>
+  )
+}
+
+function isEmpty({ sources, totals, formerDestinations }: Overview): boolean {
   return (
     formerDestinations.length === 0 &&
     sources.every(({ accepted, rejected }) => accepted + rejected === 0) &&
-    destinations.every(({ fresh, backlog, leased, dead }) => fresh + backlog + leased + dead === 0)
+    totals.delivered + totals.failed + totals.waiting + totals.dead === 0
   )
 }
 
 function FirstCall() {
   return (
-    <section class="card" aria-labelledby="first">
+    <section class="card narrow" aria-labelledby="first">
       <h2 id="first">No call yet since the start</h2>
       <p>Send the first call from the folder that contains the settings:</p>
       <pre tabIndex={0}>hookline-destination send track --event 'Order Completed' --user u1</pre>
@@ -50,11 +87,71 @@ function FirstCall() {
   )
 }
 
-function News({ state, sentences }: { state: Status; sentences: Sentence[] }) {
+function Totals({ state: { totals } }: { state: Overview }) {
+  const { delivered, failed, callsPerSecond, p50Ms, p99Ms, waiting, dead, oldestMs } = totals
+  const sent = delivered + failed
+  const success = sent === 0 ? undefined : delivered / sent
+  const tone = success === undefined ? '' : success < 0.5 ? 'bad' : success < 0.95 ? 'warn' : 'good'
+  return (
+    <dl class="totals">
+      <Total name="Calls per second" note="accepted, last minute">
+        {rate(callsPerSecond)}
+      </Total>
+      <Total name="Success" note={`of ${counted(sent, 'request')}`} tone={tone}>
+        {success === undefined ? '–' : percent(success)}
+      </Total>
+      <Total name="Response time p99" note={p50Ms === null ? 'no requests' : `p50 ${span(p50Ms)}`}>
+        {p99Ms === null ? '–' : span(p99Ms)}
+      </Total>
+      <Total
+        name="Waiting"
+        note={oldestMs === 0 ? 'nothing waits' : `oldest ${span(Math.max(1_000, oldestMs))}`}
+        href="#/deliveries?state=waiting"
+      >
+        {compact(waiting)}
+      </Total>
+      <Total
+        name="Dead letters"
+        note={dead === 0 ? 'none' : 'sent again only by you'}
+        href="#/deliveries?state=dead"
+        tone={dead > 0 ? 'warn' : ''}
+      >
+        {compact(dead)}
+      </Total>
+    </dl>
+  )
+}
+
+interface TotalProps {
+  name: string
+  note: string
+  tone?: string
+  href?: string
+  children: string
+}
+
+function Total({ name, note, tone = '', href, children }: TotalProps) {
+  return (
+    <div class="total">
+      <dt>{name}</dt>
+      <dd>
+        <span class={`value ${tone}`}>
+          {href === undefined ? children : <a href={href}>{children}</a>}
+        </span>
+        <span class="note">{note}</span>
+      </dd>
+    </div>
+  )
+}
+
+function News({ state, sentences }: { state: Overview; sentences: Sentence[] }) {
   const calls = state.sources.reduce((total, { accepted }) => total + accepted, 0)
   const isHealthy = sentences.every(({ weight }) => weight === 'note')
+  const shown = sentences.slice(0, MAX_NEWS)
+  const more =
+    sentences.length - shown.length + Math.max(0, state.troubled - state.destinations.length)
   return (
-    <section aria-label="Current state">
+    <section class="state" aria-label="Current state">
       {isHealthy && (
         <p class="sentence healthy">
           Everything is healthy. {counted(calls, 'call')} accepted since{' '}
@@ -62,7 +159,7 @@ function News({ state, sentences }: { state: Status; sentences: Sentence[] }) {
         </p>
       )}
       <ul class="news">
-        {sentences.map(({ weight, subject, text, href }) => (
+        {shown.map(({ weight, subject, text, href }) => (
           <li class={`sentence ${weight}`} key={subject + text}>
             <span>
               <strong>{subject}:</strong> {text}
@@ -75,109 +172,247 @@ function News({ state, sentences }: { state: Status; sentences: Sentence[] }) {
           </li>
         ))}
       </ul>
+      {more > 0 && <p class="hint">{counted(more, 'more problem')}: see the table below.</p>}
     </section>
   )
 }
 
-function Destination({ destination, now }: { destination: DestinationStatus; now: number }) {
-  const { name, enabled, sources, fresh, backlog, leased, dead, oldestMs, endpoints } = destination
-  const query = `destination=${encodeURIComponent(name)}`
+function Charts({ state: { chart, now } }: { state: Overview }) {
   return (
-    <section class="card" aria-labelledby={`to-${name}`}>
-      <div class="title">
-        <h2 id={`to-${name}`}>{name}</h2>
-        <p class="hint">{enabled ? receives(sources) : 'disabled'}</p>
+    <section class="card" aria-label="All requests">
+      <div class="charts">
+        <RequestsChart label="All destinations" series={chart} now={now} />
+        <LatencyChart label="All destinations" series={chart} now={now} />
       </div>
-      <dl class="figures">
-        <Figure name="waiting" href={`#/deliveries?state=waiting&${query}`}>
-          {count(fresh + backlog)}
-        </Figure>
-        <Figure name="being sent">{count(leased)}</Figure>
-        <Figure name="dead letters" href={`#/deliveries?state=dead&${query}`}>
-          {count(dead)}
-        </Figure>
-        <Figure name="age of the oldest">{oldestMs === 0 ? '–' : seconds(oldestMs)}</Figure>
-      </dl>
-      {endpoints.map((endpoint) => (
-        <Endpoint
-          endpoint={endpoint}
-          buckets={bucketsOf(histories.value, name, endpoint.url)}
-          now={now}
-          key={endpoint.url}
-        />
-      ))}
+      <ChartTable series={chart} name="all destinations" />
     </section>
   )
 }
 
-function receives(sources: readonly string[]): string {
-  return sources.length === 0
-    ? 'gets no calls: its list of sources is empty'
-    : `receives from ${sources.join(', ')}`
-}
+/** The columns of the table: the name of the sort, the header, and whether a click sorts the largest first. */
+const COLUMNS = [
+  ['name', 'Destination', false],
+  ['health', 'State', false],
+  ['requests', 'Requests', true],
+  ['success', 'Success', false],
+  ['p99', 'p99', true],
+  ['waiting', 'Waiting', true],
+  ['dead', 'Dead', true],
+] as const
 
-function Figure(props: { name: string; href?: string; children: string }) {
+function Destinations({ state }: { state: Overview }) {
+  const { query: given } = route.value
+  const sort = given.get('sort') ?? 'health'
+  const isDescending = given.get('order') === 'desc'
+  const { rows, found, totals } = state
   return (
-    <div>
-      <dt>{props.name}</dt>
-      <dd>
-        {props.href === undefined ? props.children : <a href={props.href}>{props.children}</a>}
-      </dd>
-    </div>
+    <section class="card table-card" aria-labelledby="destinations">
+      <div class="title">
+        <h2 id="destinations">Destinations</h2>
+        <HealthChoice totals={totals.byHealth} all={totals.destinations} />
+        <SearchRows />
+      </div>
+      <table class="destinations">
+        <thead>
+          <tr>
+            {COLUMNS.map(([name, header, largestFirst]) => (
+              <th
+                scope="col"
+                class={name}
+                aria-sort={sort !== name ? 'none' : isDescending ? 'descending' : 'ascending'}
+                key={name}
+              >
+                <SortButton
+                  name={name}
+                  isDescending={sort === name ? !isDescending : largestFirst}
+                  sign={sort !== name ? '' : isDescending ? '↓' : '↑'}
+                >
+                  {header}
+                </SortButton>
+              </th>
+            ))}
+          </tr>
+        </thead>
+        <tbody>
+          {rows.map((row) => (
+            <Row row={row} key={row.name} />
+          ))}
+        </tbody>
+      </table>
+      {rows.length === 0 && <p class="empty">No destination matches.</p>}
+      <Pages found={found} />
+    </section>
   )
 }
 
-interface EndpointProps {
-  endpoint: EndpointStatus
-  buckets: Bucket[]
-  now: number
+function SortButton(props: {
+  name: string
+  isDescending: boolean
+  sign: string
+  children: ComponentChildren
+}) {
+  const sort = () => {
+    const order = props.isDescending ? 'desc' : undefined
+    go(overviewHash({ sort: props.name, order, offset: undefined }))
+  }
+  return (
+    <button type="button" class="sort" onClick={sort}>
+      {props.children}
+      <span aria-hidden="true">{props.sign}</span>
+    </button>
+  )
 }
 
-function Endpoint({ endpoint, buckets, now }: EndpointProps) {
-  const { url, breaker, p50Ms, p99Ms } = endpoint
-  const delivered = buckets.reduce((total, bucket) => total + bucket.delivered, 0)
-  const failed = buckets.reduce((total, bucket) => total + bucket.failed, 0)
+function HealthChoice({ totals, all }: { totals: Record<Health, number>; all: number }) {
+  const chosen = route.value.query.get('health')
+  const present = HEALTHS.filter((one) => totals[one] > 0 || one === chosen)
+  if (present.length < 2) return null
+  const chip = (health: Health | undefined, words: string, many: number) => (
+    <a
+      class={`chip ${health === undefined ? '' : `health-${health}`}`}
+      href={overviewHash({ health, offset: undefined })}
+      aria-current={(chosen ?? undefined) === health ? 'true' : undefined}
+      key={words}
+    >
+      {words} <b>{count(many)}</b>
+    </a>
+  )
+  return (
+    <nav class="chips" aria-label="State of the destinations">
+      {chip(undefined, 'all', all)}
+      {present.map((one) =>
+        chip(one, one === 'unsteady' ? 'unsteady' : healthInWords(one, null), totals[one]),
+      )}
+    </nav>
+  )
+}
+
+/** In ms: the pause after the last key before the table is searched. */
+const TYPING_MS = 250
+
+function SearchRows() {
+  const timer = useRef<ReturnType<typeof setTimeout> | undefined>(undefined)
+  useEffect(
+    () => () => {
+      clearTimeout(timer.current)
+    },
+    [],
+  )
+  const search = (event: Event) => {
+    const { value } = event.currentTarget as HTMLInputElement
+    clearTimeout(timer.current)
+    timer.current = setTimeout(() => {
+      // The history of the browser needs no entry for each key.
+      location.replace(overviewHash({ q: value.trim(), offset: undefined }))
+    }, TYPING_MS)
+  }
+  return (
+    <input
+      type="search"
+      class="search-rows"
+      aria-label="Search destinations by name or URL"
+      placeholder="Name or URL"
+      defaultValue={route.peek().query.get('q') ?? ''}
+      onInput={search}
+      spellcheck={false}
+    />
+  )
+}
+
+function Row({ row }: { row: OverviewRow }) {
+  const { name, health, failedShare, delivered, failed, p99Ms, waiting, dead, url, moreUrls } = row
   const sent = delivered + failed
+  const of = `destination=${encodeURIComponent(name)}`
+  const where = `${shortUrl(url)}${moreUrls > 0 ? ` and ${moreUrls} more` : ''}`
   return (
-    <article class="endpoint" aria-label={`Endpoint ${url}`}>
-      <h3>
-        {breaker && <span class={`pill breaker-${breaker.state}`}>{BREAKERS[breaker.state]}</span>}{' '}
-        <span class="url" title={url}>
-          {shortUrl(url)}
+    <tr data-row class={`is-${health}`}>
+      <th scope="row" class="name">
+        <a href={`#/destinations/${encodeURIComponent(name)}`} title={name}>
+          {name}
+        </a>
+        <span class="url" title={where}>
+          {where}
         </span>
-      </h3>
-      <p class="hint">
-        {sent === 0
-          ? 'No requests in the last hour'
-          : `${percent(delivered / sent)} of ${counted(sent, 'request')} delivered in the last hour`}
-        {p50Ms !== null && p99Ms !== null && `, p50 ${span(p50Ms)}, p99 ${span(p99Ms)}`}
-        {breaker === null && '. Another process sends to this endpoint'}
-        {breaker && breaker.inFlight > 0 && `, ${count(breaker.inFlight)} in flight`}
-        {breaker && breaker.waiting > 0 && `, ${count(breaker.waiting)} waiting`}
-      </p>
-      <EndpointChart
-        buckets={buckets}
-        bucketMs={histories.value?.bucketMs ?? 60_000}
-        now={now}
-        name={url}
-      />
-    </article>
+      </th>
+      <td class="health">
+        <HealthPill health={health} failedShare={failedShare} />
+      </td>
+      <td class="requests">
+        <Sparkline {...row.spark} />
+        <Labelled label="requests">{compact(sent)}</Labelled>
+      </td>
+      <td class="success">
+        <Labelled label="success">{sent === 0 ? '–' : percent(delivered / sent)}</Labelled>
+      </td>
+      <td class="p99">
+        <Labelled label="p99">{p99Ms === null ? '–' : span(p99Ms)}</Labelled>
+      </td>
+      <td class="waiting">
+        <Labelled label="waiting">
+          {waiting === 0 ? (
+            '0'
+          ) : (
+            <a href={`#/deliveries?state=waiting&${of}`}>{compact(waiting)}</a>
+          )}
+        </Labelled>
+      </td>
+      <td class="dead">
+        <Labelled label="dead">
+          {dead === 0 ? '0' : <a href={`#/deliveries?state=dead&${of}`}>{compact(dead)}</a>}
+        </Labelled>
+      </td>
+    </tr>
   )
 }
 
-function Sources({ state }: { state: Status }) {
+/** On a phone the columns have no headers, so each number has its label. */
+function Labelled({ label, children }: { label: string; children: ComponentChildren }) {
+  return (
+    <span class="labelled">
+      <span class="label" aria-hidden="true">
+        {label}
+      </span>
+      {children}
+    </span>
+  )
+}
+
+function Pages({ found }: { found: number }) {
+  const offset = Number(route.value.query.get('offset') ?? 0)
+  if (found <= PAGE_ROWS && offset === 0) return null
+  const last = Math.min(found, offset + PAGE_ROWS)
+  return (
+    <nav class="pages" aria-label="Pages of destinations">
+      <span>
+        {count(offset + 1)} to {count(last)} of {count(found)}
+      </span>
+      {offset > 0 && (
+        <a href={overviewHash({ offset: Math.max(0, offset - PAGE_ROWS) || undefined })}>
+          Previous
+        </a>
+      )}
+      {last < found && <a href={overviewHash({ offset: offset + PAGE_ROWS })}>Next</a>}
+    </nav>
+  )
+}
+
+function Sources({ state: { sources, totals } }: { state: Overview }) {
+  const more = totals.sources - sources.length
   return (
     <section class="card" aria-labelledby="sources">
       <h2 id="sources">Sources</h2>
       <ul class="sources">
-        {state.sources.map(({ name, accepted, rejected }) => (
+        {sources.map(({ name, accepted, rejected }) => (
           <li key={name}>
-            <a href={`#/deliveries?source=${encodeURIComponent(name)}`}>{name}</a>{' '}
-            {counted(accepted, 'call')} accepted{rejected > 0 && `, ${count(rejected)} refused`}{' '}
-            since the start
+            <a href={`#/deliveries?source=${encodeURIComponent(name)}`}>{name}</a>
+            <span>
+              {counted(accepted, 'call')} accepted{rejected > 0 && `, ${count(rejected)} refused`}{' '}
+              since the start
+            </span>
           </li>
         ))}
       </ul>
+      {more > 0 && <p class="hint">{counted(more, 'more source')}.</p>}
     </section>
   )
 }

@@ -4,7 +4,7 @@ import { openTokenDialog } from './access.js'
 import { post } from './api.js'
 import { count, counted } from './format.js'
 import type { Replayed, ReplayRequest } from '../src/model/answers.js'
-import { canWrite, readStatus, toApiError, toast } from './state.js'
+import { canWrite, isRefused, readStatus, toApiError, toast } from './state.js'
 
 interface OpenReplay {
   request: ReplayRequest
@@ -28,13 +28,18 @@ function close(): void {
 
 export function ReplayDialog() {
   const dialog = useRef<HTMLDialogElement>(null)
+  const isShown = open.value !== undefined && !isRefused.value
   useEffect(() => {
-    if (open.value) dialog.current?.showModal()
+    if (isShown) dialog.current?.showModal()
     else dialog.current?.close()
-  }, [open.value])
+  }, [isShown])
+  const end = () => {
+    // The question for the token closes the dialog, too. What was to be sent again then waits for the token.
+    if (!isRefused.peek()) close()
+  }
   return (
-    <dialog ref={dialog} onClose={close} aria-labelledby="replay-title">
-      {open.value && <Steps {...open.value} />}
+    <dialog ref={dialog} onClose={end} aria-labelledby="replay-title">
+      {isShown && open.value && <Steps {...open.value} />}
     </dialog>
   )
 }
@@ -49,6 +54,8 @@ function Steps({ request, onReplayed }: OpenReplay) {
       return await post<Replayed>('/replay', { ...request, dryRun, confirm })
     } catch (error) {
       problem.value = toApiError(error).message
+      // If the token is no longer right, this asks for it, and then this dialog comes back.
+      await readStatus()
       return undefined
     }
   }

@@ -1,43 +1,58 @@
-import { clock } from './format.js'
+import { signal } from '@preact/signals'
+import { clock, exactly, zone } from './format.js'
 import type { Summary } from '../src/model/delivery.js'
 import { now } from './state.js'
 import { outcome, stateInWords } from './words.js'
 
 /** A call by its type and event: `track “Signed Up”`. */
-export function Call({ type, event }: { type: string; event: string }) {
-  return (
-    <>
-      {type}
-      {event !== '' && <> “{event}”</>}
-    </>
-  )
-}
+export const callInWords = (type: string, event: string): string =>
+  event === '' ? type : `${type} “${event}”`
 
 export function StatePill({ state }: Pick<Summary, 'state'>) {
   return <span class={`pill state-${state}`}>{stateInWords(state)}</span>
 }
 
 /** The outcome of the last attempt in words. */
-function LastAnswer({ delivery }: { delivery: Summary }) {
-  const { lastCode, lastStatus, reason, state, attempt } = delivery
-  if (state === 'skipped') return <>{reason}</>
-  if (lastCode === null) return <>no attempt yet</>
-  return (
-    <>
-      {lastStatus !== null && `${lastStatus}, `}
-      {outcome(lastCode)}
-      {attempt > 1 && `, attempt ${attempt}`}
-    </>
-  )
+function answerInWords(delivery: Summary): string {
+  const { lastCode, lastStatus, reason, state, attempt, cause } = delivery
+  if (state === 'skipped') return reason ?? ''
+  if (lastCode === null) return state === 'dead' ? (reason ?? '') : 'no attempt yet'
+  const words =
+    lastStatus === null ? outcome(lastCode) : `${lastStatus} ${whyInWords(lastCode, cause)}`
+  return attempt > 1 ? `${words}, attempt ${attempt}` : words
+}
+
+/** What the endpoint said, or else the code in words. An error of our own only says the status in other words. */
+export function whyInWords(code: string, cause: string | null): string {
+  return cause === null || cause === '' || cause.startsWith('The endpoint answered ')
+    ? outcome(code)
+    : cause
 }
 
 let lastOpened = ''
+
+/** The ids of the list that was shown last, for "previous" and "next" of a delivery. */
+export const listed = signal<readonly number[]>([])
 
 /** Focuses the row that was opened last, so that keyboard users continue at the same place in the list. */
 export function focusLastOpened(): void {
   const { activeElement } = document
   if (activeElement !== document.body && !activeElement?.matches('h1')) return
   document.querySelector<HTMLElement>(`a.row[href="${lastOpened}"]`)?.focus()
+}
+
+/** The headers of the columns of {@link DeliveryRow}. Each row says the same in words, so screen readers skip them. */
+export function RowHeaders() {
+  return (
+    <div class="row-headers" aria-hidden="true">
+      <span>Received, {zone(now.peek())}</span>
+      <span>State</span>
+      <span>Call</span>
+      <span>User</span>
+      <span>Destination</span>
+      <span>Latest answer</span>
+    </div>
+  )
 }
 
 /** One delivery of a list: the row is a link. */
@@ -47,17 +62,26 @@ export function DeliveryRow({ delivery }: { delivery: Summary }) {
   const remember = () => {
     lastOpened = href
   }
+  const call = callInWords(type, event)
+  const to = destination === '' ? 'no destination' : destination
+  const answer = answerInWords(delivery)
   return (
     <a class="row" href={href} onClick={remember}>
-      <span class="when">{clock(receivedAt, now.peek())}</span>
+      <time class="when" title={exactly(receivedAt)}>
+        {clock(receivedAt, now.peek())}
+      </time>
       <StatePill state={state} />
-      <span class="what">
-        <Call type={type} event={event} />
+      <span class="what" title={call}>
+        {call}
       </span>
-      <span class="who">{user}</span>
-      <span class="where">{destination === '' ? 'no destination' : destination}</span>
-      <span class="answer">
-        <LastAnswer delivery={delivery} />
+      <span class="who" title={user}>
+        {user}
+      </span>
+      <span class="where" title={to}>
+        {to}
+      </span>
+      <span class="answer" title={answer}>
+        {answer}
       </span>
     </a>
   )

@@ -14,7 +14,7 @@ const WAYS = [
   { field: 'event', words: 'Event' },
 ] as const
 
-/** Searches for the text as a message id, as a user id and as an event. */
+/** Searches for message ids, user ids and events that start with the text, in upper or lower case. */
 export function SearchView({ text }: { text: string }) {
   return (
     <>
@@ -30,7 +30,10 @@ function Found({ field, words, text }: { field: string; words: string; text: str
   const problem = useSignal('')
   useEffect(() => {
     const controller = new AbortController()
-    get<DeliveryList>(`/deliveries${query({ [field]: text, limit: SHOWN })}`, controller.signal)
+    get<DeliveryList>(
+      `/deliveries${query({ [field]: text, match: 'prefix', limit: SHOWN })}`,
+      controller.signal,
+    )
       .then((found) => {
         list.value = found
       })
@@ -43,7 +46,7 @@ function Found({ field, words, text }: { field: string; words: string; text: str
   }, [])
   const { deliveries = [], next, isComplete } = list.value ?? {}
   return (
-    <section aria-label={words} aria-busy={list.value === undefined}>
+    <section class="found" aria-label={words} aria-busy={list.value === undefined}>
       <h2 class="break">
         {words} “{text}”
       </h2>
@@ -55,16 +58,18 @@ function Found({ field, words, text }: { field: string; words: string; text: str
             : 'No delivery found among the newest ones. The search stopped at its time limit.'}
         </p>
       )}
-      <ul class="rows">
-        {deliveries.map((delivery) => (
-          <li data-row key={delivery.id}>
-            <DeliveryRow delivery={delivery} />
-          </li>
-        ))}
-      </ul>
+      <div class="list">
+        <ul class="rows">
+          {deliveries.map((delivery) => (
+            <li data-row key={delivery.id}>
+              <DeliveryRow delivery={delivery} />
+            </li>
+          ))}
+        </ul>
+      </div>
       {typeof next === 'string' && field !== 'messageId' && (
         <p>
-          <a href={`#/deliveries${query({ [field]: text })}`}>
+          <a href={`#/deliveries${query({ [field]: text, match: 'prefix' })}`}>
             {deliveries.length === 0
               ? 'Search older deliveries'
               : `There are more than ${counted(deliveries.length, 'delivery', 'deliveries')}: show all`}

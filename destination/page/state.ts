@@ -1,15 +1,15 @@
 // The state that all views share, and the polling that keeps it up to date.
 import { computed, signal } from '@preact/signals'
-import { ApiError, get, token } from './api.js'
-import type { EndpointHistories, Status } from '../src/model/answers.js'
+import { ApiError, get, query, token } from './api.js'
+import type { Overview } from '../src/model/answers.js'
 import { poll } from './poll.js'
+import { route } from './route.js'
 import { sentences } from './words.js'
 
-const STATUS_MS = 2_000
-const HISTORY_MS = 10_000
+const STATUS_MS = 3_000
 
-export const status = signal<Status | undefined>(undefined)
-export const histories = signal<EndpointHistories | undefined>(undefined)
+/** What the overview shows, and what all views know of the destination. Other views get it without rows. */
+export const status = signal<Overview | undefined>(undefined)
 
 /** Why the status could not be read; `undefined` if the last read succeeded. */
 export const statusError = signal<ApiError | undefined>(undefined)
@@ -28,51 +28,71 @@ const aheadMs = signal(0)
 /** The time by the destination's clock, in ms since the epoch. It changes once a second. */
 export const now = signal(Date.now())
 
-export const news = computed(() =>
-  status.value === undefined ? [] : sentences(status.value, histories.value),
-)
+export const news = computed(() => (status.value === undefined ? [] : sentences(status.value)))
 
 export const canWrite = computed(() => status.value?.canWrite === true)
-export const deadCount = computed(() =>
-  (status.value?.destinations ?? []).reduce((total, { dead }) => total + dead, 0),
-)
+export const deadCount = computed(() => status.value?.totals.dead ?? 0)
 
-/** A short notice in a corner of the page, which screen readers announce. */
+/** In ms: how long a notice stays. Two short lines are read in this time. */
+const TOAST_MS = 7_000
+
+/** A short notice in a corner of the page, which screen readers announce. It disappears by itself. */
 export const toast = signal('')
+
+let toastTimer: ReturnType<typeof setTimeout> | undefined
+toast.subscribe((text) => {
+  clearTimeout(toastTimer)
+  if (text === '') return
+  toastTimer = setTimeout(() => {
+    toast.value = ''
+  }, TOAST_MS)
+})
+
+/** How many destinations one page of the table has. */
+export const PAGE_ROWS = 25
+
+const OVERVIEW_FIELDS = ['span', 'q', 'health', 'sort', 'order', 'offset'] as const
+
+/** What the current view needs of the overview. */
+const wanted = computed(() => {
+  const { path, query: given } = route.value
+  if (path.length > 0) return query({ limit: 0 })
+  const fields = OVERVIEW_FIELDS.map((field) => [field, given.get(field) ?? ''] as const)
+  return query({ ...Object.fromEntries(fields), limit: PAGE_ROWS })
+})
 
 export function start(): void {
   setInterval(() => {
     now.value = Date.now() + aheadMs.value
   }, 1_000)
-  let ends: (() => void)[] = []
-  // Signals call a new subscriber at once: this starts the polling, and restarts it when the token changes.
-  token.subscribe(() => {
-    for (const end of ends) end()
-    ends = [poll(readStatus, STATUS_MS), poll(readHistory, HISTORY_MS)]
+  let end: (() => void) | undefined
+  // Signals call a new subscriber at once: this starts the polling, and restarts it when the token or the view changes.
+  computed(() => [token.value, wanted.value]).subscribe(() => {
+    end?.()
+    end = poll(readStatus, STATUS_MS)
   })
 }
 
 export async function readStatus(abort?: AbortSignal): Promise<void> {
   try {
-    const read = await get<Status>('/status', abort)
+    const read = await get<Overview>(`/overview${wanted.peek()}`, abort)
     aheadMs.value = read.now - Date.now()
-    status.value = read
+    // A view without rows keeps those of the overview, so that going back shows them at once.
+    const { rows, found, span } = status.peek() ?? read
+    const isWhole = route.peek().path.length === 0
+    status.value = isWhole ? read : { ...read, rows, found, span }
     now.value = read.now
     statusError.value = undefined
     lastReadAt.value = Date.now()
   } catch (error) {
     if (abort?.aborted) return
     statusError.value = toApiError(error)
-    if (isRefused.value) status.value = undefined // who has forgotten the token sees nothing more
   }
 }
 
-async function readHistory(abort: AbortSignal): Promise<void> {
-  try {
-    histories.value = await get<EndpointHistories>('/history?minutes=60', abort)
-  } catch {
-    // The status is read more often, and its failure is shown.
-  }
+/** The status of who has forgotten the token, so that nothing is shown to whoever sits down next. */
+export function forgetStatus(): void {
+  status.value = undefined
 }
 
 export function toApiError(error: unknown): ApiError {

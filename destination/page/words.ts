@@ -1,5 +1,7 @@
 // Describes in sentences what is wrong. This file uses no browser API, so that tests can run it in Node.
 import { clockMinute, count, counted, percent, shortUrl, span } from './format.js'
+import { recentOf } from '../src/model/health.js'
+import type { Health } from '../src/model/health.js'
 import type {
   Bucket,
   DestinationStatus,
@@ -27,8 +29,8 @@ export interface Sentence {
 const DEADLINE_MS = 4 * 3_600_000
 /** After this wait, a message has one hour left before its deadline. */
 const LATE_MS = 3 * 3_600_000
-/** The failure rate of an endpoint is computed from this many minutes. */
-const RECENT = 5
+/** In ms: the failure rate of an endpoint is that of the last 5 minutes, or of the last minute with requests. */
+const RECENT_MS = 5 * 60_000
 
 const VERBS: Readonly<Record<string, string>> = {
   throttled: 'asks to slow down (429)',
@@ -65,6 +67,11 @@ const OUTCOMES: Readonly<Record<string, string>> = {
   endpoint_busy: 'not sent: endpoint busy',
 }
 
+/** All codes, for filters. Nothing is stored of an attempt that was not sent. */
+export const OUTCOME_CODES: readonly string[] = Object.keys(OUTCOMES).filter(
+  (code) => code !== 'endpoint_down' && code !== 'endpoint_busy',
+)
+
 /** The outcome of an attempt in words. An unknown code is returned unchanged. */
 export const outcome = (code: string): string => OUTCOMES[code] ?? code
 
@@ -86,13 +93,35 @@ export const BREAKERS: Readonly<Record<BreakerState, string>> = {
   open: 'down',
 }
 
+const HEALTHS: Readonly<Record<Health, string>> = {
+  down: 'down',
+  failing: 'failing',
+  unsteady: 'failing',
+  recovering: 'recovering',
+  healthy: 'healthy',
+  idle: 'idle',
+  disabled: 'disabled',
+}
+
+/** The state of a destination or an endpoint: `failing 100 %`, `healthy`. */
+export function healthInWords(health: Health, failedShare: number | null): string {
+  const isFailing = health === 'failing' || health === 'unsteady'
+  return isFailing && failedShare !== null ? `failing ${percent(failedShare)}` : HEALTHS[health]
+}
+
 /** A breaker without a `Retry-After` waits 30 s and a fifth at most. */
 const LONGEST_PROBE_MS = 36_000
 
 const isDown = (state: BreakerState): boolean => state === 'open'
 
+/** What the sentences are made from. */
+type News = Pick<Status, 'now' | 'sources' | 'destinations' | 'formerDestinations'> & {
+  histories: EndpointHistories
+}
+
 /** Everything that needs attention, the most important first. */
-export function sentences(status: Status, histories: EndpointHistories | undefined): Sentence[] {
+export function sentences(status: News): Sentence[] {
+  const { histories } = status
   const all = [
     ...status.destinations.flatMap((destination) => [
       ...destination.endpoints.flatMap((endpoint) => {
@@ -108,12 +137,8 @@ export function sentences(status: Status, histories: EndpointHistories | undefin
   return all.sort((a, b) => order.indexOf(a.weight) - order.indexOf(b.weight))
 }
 
-export function bucketsOf(
-  histories: EndpointHistories | undefined,
-  destination: string,
-  url: string,
-): Bucket[] {
-  const found = histories?.endpoints.find(
+function bucketsOf(histories: EndpointHistories, destination: string, url: string): Bucket[] {
+  const found = histories.endpoints.find(
     (endpoint) => endpoint.destination === destination && endpoint.url === url,
   )
   return found?.buckets ?? []
@@ -121,11 +146,13 @@ export function bucketsOf(
 
 function ofEndpoint(
   { name, fresh, backlog, bulk }: DestinationStatus,
-  { url, breaker, lastFailure }: EndpointStatus,
+  { url, breaker, lastFailure, failuresInARow }: EndpointStatus,
   buckets: readonly Bucket[],
   now: number,
 ): Sentence[] {
   const subject = name
+  const of = `#/deliveries?destination=${encodeURIComponent(name)}&endpoint=${encodeURIComponent(url)}`
+  const failures = lastFailure === null ? of : `${of}&code=${lastFailure.code}`
   const href = `#/deliveries?state=waiting&destination=${encodeURIComponent(name)}`
   const place = shortUrl(url)
   if (breaker === null) return []
@@ -139,7 +166,13 @@ function ofEndpoint(
         ? `it asked for a pause, and the next call is sent in ${pause} s`
         : 'one call at a time is sent as a probe, at intervals of up to 30 s'
     const text = `${place} ${what}${downFor(buckets, now)}; ${next}${waiting}.`
-    return [{ weight: 'bad', subject, text, href }]
+    return [{ weight: 'bad', subject, text, href: calls > 0 ? href : failures }]
+  }
+  const recent = recentOf(buckets, now)
+  const share = recent.sent === 0 ? 0 : recent.failed / recent.sent
+  if (share >= 0.5 && failuresInARow !== 0) {
+    const text = `${place} fails ${percent(share)}: ${requests(recent, buckets, now)}${lastFailure === null ? '' : `; it ${verb(lastFailure)}`}${waiting}.`
+    return [{ weight: 'bad', subject, text, href: failures }]
   }
   if (breaker.state === 'half-open') {
     const text = `${place} is recovering: it gets ${counted(breaker.allowed, 'request')} at once, and more after each success${waiting}.`
@@ -149,12 +182,19 @@ function ofEndpoint(
     const text = `${place} asked for fewer requests: it gets the next one in ${pause} s${waiting}.`
     return [{ weight: 'warn', subject, text, href }]
   }
-  const recent = buckets.filter(({ at }) => at > now - RECENT * 60_000)
-  const delivered = sum(recent, 'delivered')
-  const failed = sum(recent, 'failed')
-  if (failed === 0 || failed / (failed + delivered) < 0.05) return []
-  const text = `${place}: ${count(failed)} of ${counted(failed + delivered, 'request')} failed in the last ${RECENT} minutes${lastFailure === null ? '' : `; it ${verb(lastFailure)}`}.`
-  return [{ weight: 'warn', subject, text }]
+  if (share < 0.05) return []
+  const text = `${place}: ${requests(recent, buckets, now)}${lastFailure === null ? '' : `; it ${verb(lastFailure)}`}.`
+  return [{ weight: 'warn', subject, text, href: failures }]
+}
+
+function requests(
+  { sent, failed }: { sent: number; failed: number },
+  buckets: readonly Bucket[],
+  now: number,
+): string {
+  const isRecent = buckets.some((one) => one.at > now - RECENT_MS && one.delivered + one.failed > 0)
+  const when = isRecent ? 'in the last 5 minutes' : 'in its last minute with requests'
+  return `${count(failed)} of ${counted(sent, 'request')} failed ${when}`
 }
 
 /** How long the endpoint has been down. A minute counts as down if the breaker was open at any time in it. */
@@ -216,8 +256,4 @@ function ofSource({ name, accepted, rejected }: SourceStatus): Sentence[] {
   const share = rejected / (accepted + rejected)
   const text = `${counted(rejected, 'call')} refused since the start, which is ${percent(share)} of its calls. The answers to its requests give the reasons.`
   return [{ weight: share > 0.01 ? 'warn' : 'note', subject: `source ${name}`, text }]
-}
-
-function sum(buckets: readonly Bucket[], field: 'delivered' | 'failed'): number {
-  return buckets.reduce((total, bucket) => total + bucket[field], 0)
 }

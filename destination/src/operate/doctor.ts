@@ -1,14 +1,15 @@
+import { randomBytes } from 'node:crypto'
 import type { LookupAddress } from 'node:dns'
 import { isIP, type Socket } from 'node:net'
 import { TLSSocket, type DetailedPeerCertificate } from 'node:tls'
-import { createAddressRule } from '../post/address.js'
+import { createAddressRule } from '../model/address.js'
 import { judgeError } from '../post/classify.js'
 import { describeDnsError } from '../post/dns-errors.js'
-import { messageHeaders, type HeaderList } from '../post/headers.js'
+import type { HeaderList } from '../post/headers.js'
 import { createNetwork, type Network } from '../post/network.js'
-import type { Outcome } from '../model/outcome.js'
+import type { Outcome, OutcomeCode } from '../model/outcome.js'
 import { createPoster } from '../post/poster.js'
-import { createSigning } from '../post/signing.js'
+import { createSigning, refusesSignature } from '../post/signing.js'
 import { webhookBody } from '../enqueue/webhook-body.js'
 import { withoutQuery } from '../model/shown-url.js'
 import type { Destination, Endpoint, Settings } from '../settings/settings.js'
@@ -22,17 +23,21 @@ export interface Finding {
   state: 'ok' | 'failed' | 'skipped'
   /** The result in words. */
   found: string
+  /** The outcome of a connection or a request that failed, as in the log. */
+  code?: OutcomeCode
   /** What the operator should do. Left out if there is nothing to do. */
   fix?: string
   /** The duration in ms. Left out for steps that do no I/O. */
   ms?: number
 }
 
+type Secrets = Pick<Destination, 'sharedSecret' | 'otherSecret' | 'webhookSecrets'>
+
 /** What to examine, and how. */
 export interface Examination {
   endpoint: Pick<Endpoint, 'url' | 'headers'>
   /** The secrets that sign the requests. */
-  signing: Pick<Destination, 'sharedSecret' | 'webhookSecrets'>
+  signing: Secrets
   network: Pick<Settings, 'allowNetworks' | 'ca'>
   /** Whether to send requests. If `false`, the examination ends after the connection. */
   post: boolean
@@ -61,7 +66,11 @@ export async function* examine(examination: Examination): AsyncGenerator<Finding
     yield { step: 'round trip', state: 'skipped', found: 'No request was sent.' }
     return
   }
-  yield* exchange(examination, network)
+  try {
+    yield* exchange(examination, network)
+  } finally {
+    await network.connections.close()
+  }
 }
 
 function* done(finding: Finding): Generator<Finding, boolean> {
@@ -128,7 +137,7 @@ async function connect(url: URL, hostname: string, network: Network): Promise<Fi
     const ms = since(startedAt)
     // The message of a certificate error already contains the fix.
     if (code === 'tls_error') return [{ step: 'certificate', state: 'failed', found, ms }]
-    return [{ step: 'connection', state: 'failed', found, fix: FIXES.connection, ms }]
+    return [{ step: 'connection', state: 'failed', found, code, fix: FIXES.connection, ms }]
   }
 }
 
@@ -163,7 +172,7 @@ const FIXES = {
   answer:
     'The endpoint must answer with a 2xx status when it accepts a message. Its own log may give the reason.',
   unchecked:
-    'The endpoint accepts messages from anybody. Verify X-Signature in the receiver, for example with verifyWebhook from hookline/webhook.',
+    'The endpoint accepts messages from anybody. Verify the signature in the receiver, for example X-Signature with verifyWebhook from hookline/webhook.',
 }
 
 /** Sends a call whose event names the doctor, and then sends it again with a wrong signature, which must be refused. */
@@ -183,45 +192,91 @@ async function* exchange(
     userId: 'hookline-doctor',
     event: 'Hookline Doctor',
   })
-  const { sharedSecret } = signing
-  const headers = createSigning(signing).headers(body, messageId, 1, sharedSecret)
-  const signature = sharedSecret === undefined ? '' : (headers[1] ?? '')
-  try {
-    const { verdict, status, ms, error = '', response } = await send(headers)
-    const said = response === '' ? '' : ` The body of the answer: ${response.slice(0, 200)}`
-    const isRefused = status === 400 || status === 401 || status === 403
-    if (verdict !== 'delivered') {
-      const fix = isRefused && signature !== '' ? FIXES.secret : FIXES.answer
-      const found = `${error}${said}`
-      yield { step: 'round trip', state: 'failed', found, fix, ms }
-      if (signature === '') return
-      const signed = `The request had X-Signature: ${signature}, for this body of ${Buffer.byteLength(body)} bytes: ${body}`
-      yield { step: 'signature', state: isRefused ? 'failed' : 'skipped', found: signed }
-      return
-    }
-    const found = `${withoutQuery(endpoint.url)} answered ${status}.`
-    yield { step: 'round trip', state: 'ok', found, ms }
-    if (signature === '') {
-      const found = 'Requests are not signed, because there is no secret.'
-      yield {
-        step: 'signature',
-        state: 'skipped',
-        found,
-        fix: 'Set sharedSecret in the settings, or pass --secret.',
-      }
-      return
-    }
-    const wrong = await send(messageHeaders(`not ${sharedSecret ?? ''}`, body, messageId, 2))
-    if (wrong.verdict === 'delivered') {
-      const found = `The endpoint accepts ${signature}, but also a wrong signature (${wrong.status}): it does not verify signatures.`
-      yield { step: 'signature', state: 'failed', found, fix: FIXES.unchecked, ms: wrong.ms }
-      return
-    }
-    const refused = `The endpoint accepts ${signature} and refuses a wrong signature (${wrong.status ?? wrong.code}).`
-    yield { step: 'signature', state: 'ok', found: refused, ms: wrong.ms }
-  } finally {
-    await poster.close()
+  const url = withoutQuery(endpoint.url)
+  const { headers, outcome, refused } = await sendSigned(
+    send,
+    signing,
+    endpoint.url,
+    body,
+    messageId,
+  )
+  const signature = describeSignature(headers)
+  const { verdict, code, status, ms, error = '', response } = outcome
+  const said = response === '' ? '' : ` The body of the answer: ${response.slice(0, 200)}`
+  if (verdict !== 'delivered') {
+    const isRefused = refusesSignature(outcome)
+    const fix = isRefused && signature !== '' ? FIXES.secret : FIXES.answer
+    const both = refused > 0 ? ' It refused both secrets of the rotation.' : ''
+    const found = `${error}${said}${isRefused ? both : ''}`
+    yield { step: 'round trip', state: 'failed', found, code, fix, ms }
+    if (signature === '') return
+    const signed = `The request had ${signature}, for this body of ${Buffer.byteLength(body)} bytes: ${body}`
+    yield { step: 'signature', state: isRefused ? 'failed' : 'skipped', found: signed }
+    return
   }
+  const which =
+    refused === 0 ? '' : ' It refused the first secret of the rotation, and accepts the second one.'
+  yield { step: 'round trip', state: 'ok', found: `${url} answered ${status}.${which}`, ms }
+  if (signature === '') {
+    const found = 'Requests are not signed, because there is no secret.'
+    const fix = 'Set sharedSecret in the settings, or pass --secret.'
+    yield { step: 'signature', state: 'skipped', found, fix }
+    return
+  }
+  const wrong = await send(wrongHeaders(signing, body, messageId))
+  if (wrong.verdict === 'delivered') {
+    const found = `The endpoint accepts ${signature}, but also a wrong signature (${wrong.status}): it does not verify signatures.`
+    yield { step: 'signature', state: 'failed', found, fix: FIXES.unchecked, ms: wrong.ms }
+    return
+  }
+  const found = `The endpoint accepts ${signature} and refuses a wrong signature (${wrong.status ?? wrong.code}).`
+  yield { step: 'signature', state: 'ok', found, ms: wrong.ms }
+}
+
+/** Sends the body as a delivery does: during a rotation with one secret after the other, until one is accepted. */
+async function sendSigned(
+  send: (headers: HeaderList) => Promise<Outcome>,
+  secrets: Secrets,
+  url: string,
+  body: string,
+  messageId: string,
+): Promise<{ headers: HeaderList; outcome: Outcome; refused: number }> {
+  const signing = createSigning(secrets)
+  const [first, ...others] = signing.secretsFor(url)
+  let headers = signing.headers(body, messageId, 1, first)
+  let outcome = await send(headers)
+  let refused = 0
+  for (const secret of others) {
+    if (!refusesSignature(outcome)) break
+    refused++
+    headers = signing.headers(body, messageId, 1, secret)
+    outcome = await send(headers)
+  }
+  return { headers, outcome, refused }
+}
+
+/** The headers of the same message, signed in the same ways with secrets that nobody has. */
+function wrongHeaders(
+  { sharedSecret, webhookSecrets }: Secrets,
+  body: string,
+  messageId: string,
+): HeaderList {
+  const wrong = randomBytes(24).toString('base64')
+  const signing = createSigning({
+    sharedSecret: sharedSecret === undefined ? undefined : wrong,
+    ...(webhookSecrets && { webhookSecrets: [`whsec_${wrong}`] }),
+  })
+  return signing.headers(body, messageId, 2, sharedSecret === undefined ? undefined : wrong)
+}
+
+/** The headers that are a signature, as `X-Signature: 5d41…`; empty if the request is not signed. */
+function describeSignature(headers: HeaderList): string {
+  const described: string[] = []
+  for (let i = 0; i < headers.length; i += 2) {
+    const [name = '', value = ''] = headers.slice(i, i + 2)
+    if (/^(X-Signature|webhook-.*)$/.test(name)) described.push(`${name}: ${value}`)
+  }
+  return described.join(', ')
 }
 
 function since(startedAt: number): number {

@@ -32,8 +32,8 @@ export async function warnOfFormer(
     )) {
       log.warn(
         { destination: name, waiting: fresh + backlog + bulk + leased, dead },
-        'messages wait for a destination that the settings do not have: put it back under this name to send them ' +
-          '("sources": [] if it is to get no more calls), or they become dead letters after the retention',
+        'the store has messages of a destination that the settings do not have: put it back under this name to send them ' +
+          '("sources": [] if it is to get no more calls), or what waits becomes a dead letter after the retention',
       )
     }
   } catch (error) {

@@ -1,5 +1,7 @@
 import { Refusal, show } from '../http/refusal.js'
 import type { DeliveryId, Filter, State } from '../model/delivery.js'
+import { HEALTHS, type Health } from '../model/health.js'
+import { HISTORY_SPANS, type HistorySpan } from '../model/history.js'
 
 /** Parameters from a query or a body, not yet checked. */
 type Given = Readonly<Record<string, unknown>>
@@ -23,12 +25,15 @@ export interface ListParameters {
   limit: number
 }
 
-const LIST_FIELDS = ['destination', 'source', 'type', 'event', 'user', 'messageId'] as const
-const REPLAY_FIELDS = ['destination', 'source', 'type', 'event', 'user'] as const
+const LATEST_FIELDS = ['code', 'endpoint', 'cause'] as const
+const REPLAY_FIELDS = ['destination', 'source', 'type', 'event', 'user', ...LATEST_FIELDS] as const
+const LIST_FIELDS = [...REPLAY_FIELDS, 'messageId'] as const
+/** The parameters of a filter that are no texts. */
+const OTHER_FIELDS = ['status', 'since', 'until'] as const
 
 /** @throws {@link Refusal} */
 export function readList(query: Given): ListParameters {
-  checkNames(query, ['state', 'before', 'limit', ...LIST_FIELDS])
+  checkNames(query, ['state', 'match', 'before', 'limit', ...LIST_FIELDS, ...OTHER_FIELDS])
   const { state } = query
   const states =
     typeof state === 'string' && Object.hasOwn(STATES, state) ? STATES[state] : undefined
@@ -36,16 +41,56 @@ export function readList(query: Given): ListParameters {
     throw invalid('state', `one of ${Object.keys(STATES).join(', ')}`, state)
   }
   return {
-    filter: { states, ...texts(query, LIST_FIELDS) },
+    filter: {
+      states,
+      ...texts(query, LIST_FIELDS),
+      ...others(query),
+    },
     before: count(query, 'before', 1, Number.MAX_SAFE_INTEGER),
     limit: count(query, 'limit', 1, 200) ?? 50,
   }
 }
 
+/** What the overview shows. */
+export interface OverviewParameters {
+  span: HistorySpan
+  /** The text of the search; empty for all. */
+  q: string
+  health: Health | undefined
+  sort: (typeof SORTS)[number]
+  isDescending: boolean
+  offset: number
+  limit: number
+}
+
+const SORTS = ['health', 'name', 'requests', 'success', 'p99', 'waiting', 'dead'] as const
+
 /** @throws {@link Refusal} */
-export function readMinutes(query: Given, max: number): number {
-  checkNames(query, ['minutes'])
-  return count(query, 'minutes', 1, max) ?? 60
+export function readOverview(query: Given): OverviewParameters {
+  checkNames(query, ['span', 'q', 'health', 'sort', 'order', 'offset', 'limit'])
+  return {
+    span: oneOf(query, 'span', HISTORY_SPANS) ?? '1h',
+    q: texts(query, ['q']).q ?? '',
+    health: oneOf(query, 'health', HEALTHS),
+    sort: oneOf(query, 'sort', SORTS) ?? 'health',
+    isDescending: oneOf(query, 'order', ['asc', 'desc']) === 'desc',
+    offset: count(query, 'offset', 0, Number.MAX_SAFE_INTEGER) ?? 0,
+    limit: count(query, 'limit', 0, 100) ?? 25,
+  }
+}
+
+/** @throws {@link Refusal} */
+export function readDestination(query: Given): { name: string; span: HistorySpan } {
+  checkNames(query, ['name', 'span'])
+  const { name } = texts(query, ['name'])
+  if (name === undefined) throw invalid('name', 'a single string', name)
+  return { name, span: oneOf(query, 'span', HISTORY_SPANS) ?? '1h' }
+}
+
+/** @throws {@link Refusal} */
+export function readDead(query: Given): string | undefined {
+  checkNames(query, ['destination'])
+  return texts(query, ['destination']).destination
 }
 
 /** @throws {@link Refusal} */
@@ -114,14 +159,41 @@ function whichOf(body: Given): ReplayParameters['which'] {
       filter,
     )
   }
-  checkNames(filter, [...REPLAY_FIELDS, 'since', 'until'])
+  checkNames(filter, ['match', ...REPLAY_FIELDS, ...OTHER_FIELDS])
+  return { filter: { ...texts(filter, REPLAY_FIELDS), ...others(filter) } }
+}
+
+/** The parts of a filter that are no texts. */
+function others(given: Given): Pick<Filter, 'isPrefix' | 'status' | 'since' | 'until'> {
   return {
-    filter: {
-      ...texts(filter, REPLAY_FIELDS),
-      since: count(filter, 'since', 0, Number.MAX_SAFE_INTEGER),
-      until: count(filter, 'until', 0, Number.MAX_SAFE_INTEGER),
-    },
+    isPrefix: oneOf(given, 'match', ['exact', 'prefix']) === 'prefix',
+    status: statusRange(given['status']),
+    since: count(given, 'since', 0, Number.MAX_SAFE_INTEGER),
+    until: count(given, 'until', 0, Number.MAX_SAFE_INTEGER),
   }
+}
+
+/** `503` is one status, and `5xx` is a class of them. */
+function statusRange(value: unknown): Filter['status'] {
+  if (value === undefined) return undefined
+  const text = typeof value === 'number' ? String(value) : value
+  if (typeof text === 'string' && /^[1-9]\d\d$/.test(text)) {
+    return { from: Number(text), to: Number(text) }
+  }
+  if (typeof text === 'string' && /^[1-9]xx$/.test(text)) {
+    return { from: Number(text[0]) * 100, to: Number(text[0]) * 100 + 99 }
+  }
+  throw invalid('status', 'a status such as 503 or a class such as 5xx', value)
+}
+
+function oneOf<Value extends string>(
+  given: Given,
+  name: string,
+  values: readonly Value[],
+): Value | undefined {
+  const value = given[name]
+  if (value === undefined || values.includes(value as Value)) return value as Value | undefined
+  throw invalid(name, `one of ${values.join(', ')}`, value)
 }
 
 /** Refuses unknown names. A misspelled filter that is ignored would match everything. */

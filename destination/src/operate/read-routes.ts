@@ -1,24 +1,36 @@
 import type { FastifyInstance } from 'fastify'
 import { Refusal } from '../http/refusal.js'
 import type {
+  DeadCauses,
   DeliveryList,
-  EndpointHistories,
+  DestinationDetails,
+  Overview,
   ShownMessage,
-  ShownTrace,
+  ShownDelivery,
   Status,
 } from '../model/answers.js'
-import type { Summary } from '../model/delivery.js'
-import { withoutQuery } from '../model/shown-url.js'
-import { BUCKET_MS, MAX_BUCKETS } from '../observe/history.js'
-import type { ReadPort } from '../store/store.js'
+import type { DeadGroup, DeadPlace, Summary, Trace } from '../model/delivery.js'
+import type { Settings } from '../settings/settings.js'
+import { joined } from '../store/dead-groups.js'
+import type { HistoryPort, ReadPort } from '../store/store.js'
 import { version } from '../version.js'
-import { readId, readList, readMessageId, readMinutes, type ListParameters } from './parameters.js'
+import { Overviews } from './overview.js'
+import {
+  readDead,
+  readDestination,
+  readId,
+  readList,
+  readMessageId,
+  readOverview,
+  type ListParameters,
+} from './parameters.js'
+import { shownRequests } from './shown-request.js'
 import { shownTrace } from './shown-trace.js'
 import { statusOf, type StatusParts } from './status.js'
 
 /** What the routes that read need. */
 export interface ReadRoutesParts extends StatusParts {
-  store: ReadPort
+  store: ReadPort & HistoryPort
 }
 
 type Given = Record<string, unknown>
@@ -29,40 +41,79 @@ const SEARCH_MS = 1_000
 /** Adds the routes that show the status, the history and the stored deliveries. */
 export function addReadRoutes(routes: FastifyInstance, parts: ReadRoutesParts): void {
   const { store } = parts
+  const overviews = new Overviews(parts)
   const startedAt = performance.now()
-
-  routes.get('/status', async (): Promise<Status> => {
+  const head = () => {
     const now = Date.now()
     return {
       version,
       startedAt: Math.round(now - (performance.now() - startedAt)),
       now,
       canWrite: parts.settings().adminToken !== undefined,
-      ...(await statusOf(parts)),
     }
-  })
-  routes.get('/history', (request, reply) =>
-    reply.send(historyOf(parts, readMinutes(request.query as Given, MAX_BUCKETS))),
+  }
+
+  routes.get('/status', async (): Promise<Status> => ({ ...head(), ...(await statusOf(parts)) }))
+  routes.get('/overview', async (request): Promise<Overview> => ({
+    ...head(),
+    ...(await overviews.overview(readOverview(request.query as Given))),
+  }))
+  routes.get('/destination', (request) =>
+    getDestination(overviews, readDestination(request.query as Given)),
   )
+  routes.get('/dead', (request) => getDead(store, readDead(request.query as Given)))
   routes.get('/deliveries', (request) => list(store, readList(request.query as Given)))
-  routes.get('/deliveries/:id', (request) => getDelivery(store, readId(request.params as Given)))
+  routes.get('/deliveries/:id', (request) => getDelivery(parts, readId(request.params as Given)))
   routes.get('/messages/:messageId', (request) => {
     const { messageId } = request.params as { messageId: string }
-    return getMessage(store, messageId)
+    return getMessage(parts, messageId)
   })
   // Every client that follows the URL standard resolves the ids "." and ".." in a path, even if they are encoded.
-  routes.get('/messages', (request) => getMessage(store, readMessageId(request.query as Given)))
+  routes.get('/messages', (request) => getMessage(parts, readMessageId(request.query as Given)))
 }
 
-function historyOf({ queues, history }: ReadRoutesParts, minutes: number): EndpointHistories {
-  const endpoints = queues().flatMap(({ destination: { name }, endpoints }) =>
-    endpoints.map(({ endpoint: { url } }) => ({
-      destination: name,
-      url: withoutQuery(url),
-      buckets: history.buckets(name, url, minutes),
-    })),
-  )
-  return { bucketMs: BUCKET_MS, endpoints }
+async function getDestination(
+  overviews: Overviews,
+  { name, span }: ReturnType<typeof readDestination>,
+): Promise<DestinationDetails> {
+  const found = await overviews.destination(name, span)
+  if (found) return found
+  const message = `The settings have no destination ${JSON.stringify(name)}.`
+  throw new Refusal(404, 'unknown_destination', message)
+}
+
+/** The most dead letters that are grouped, and the most groups in one answer. */
+const MAX_GROUPED = 10_000
+const MAX_GROUPS = 100
+
+/** How many dead letters one call reads, so that the store's other callers do not wait. */
+const DEAD_SLICE = 500
+
+/** Groups slice by slice, the destinations with the most dead letters first. */
+async function getDead(
+  store: Pick<ReadPort, 'deadGroups' | 'stats'>,
+  destination: string | undefined,
+): Promise<DeadCauses> {
+  const endsAt = performance.now() + SEARCH_MS
+  const found: DeadGroup[] = []
+  let left = MAX_GROUPED
+  const isOver = () => left <= 0 || performance.now() >= endsAt
+  for (const name of destination === undefined ? await namesOfDead(store) : [destination]) {
+    let before: DeadPlace | undefined
+    do {
+      if (isOver()) return { groups: joined(found).slice(0, MAX_GROUPS), isComplete: false }
+      const { groups, next } = await store.deadGroups(name, before, Math.min(left, DEAD_SLICE))
+      found.push(...groups)
+      left -= groups.reduce((sum, { count }) => sum + count, 0)
+      before = next
+    } while (before !== undefined)
+  }
+  return { groups: joined(found).slice(0, MAX_GROUPS), isComplete: true }
+}
+
+async function namesOfDead(store: Pick<ReadPort, 'stats'>): Promise<string[]> {
+  const stats = (await store.stats()).filter(({ dead }) => dead > 0)
+  return stats.sort((a, b) => b.dead - a.dead).map(({ destination }) => destination)
 }
 
 async function list(
@@ -84,19 +135,28 @@ async function list(
   }
 }
 
-async function getDelivery(store: Pick<ReadPort, 'get'>, id: number): Promise<ShownTrace> {
+async function getDelivery(
+  { store, settings }: Pick<ReadRoutesParts, 'store' | 'settings'>,
+  id: number,
+): Promise<ShownDelivery> {
   const trace = await store.get(id)
-  if (trace) return shownTrace(trace)
+  if (trace) return shownDelivery(trace, settings())
   const message = `There is no delivery ${id}. It never existed, or it is older than the retention.`
   throw new Refusal(404, 'unknown_delivery', message)
 }
 
+function shownDelivery(trace: Trace, settings: Settings): ShownDelivery {
+  return { ...shownTrace(trace, settings.destinations), requests: shownRequests(trace, settings) }
+}
+
 async function getMessage(
-  store: Pick<ReadPort, 'trace'>,
+  { store, settings }: Pick<ReadRoutesParts, 'store' | 'settings'>,
   messageId: string,
 ): Promise<ShownMessage> {
   const traces = await store.trace(messageId)
-  if (traces.length > 0) return { deliveries: traces.map(shownTrace) }
+  if (traces.length > 0) {
+    return { deliveries: traces.map((trace) => shownDelivery(trace, settings())) }
+  }
   throw new Refusal(
     404,
     'unknown_message',

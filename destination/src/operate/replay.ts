@@ -4,7 +4,8 @@ import { parseBody } from '../http/json-body.js'
 import { Refusal } from '../http/refusal.js'
 import { ignoreContentType, readBody } from '../http/read-body.js'
 import type { Replayed } from '../model/answers.js'
-import type { DeliveryId, State } from '../model/delivery.js'
+import { groupIds } from '../store/rows.js'
+import type { DeliveryId, Filter, Match, State } from '../model/delivery.js'
 import type { Settings } from '../settings/settings.js'
 import type { MaintainPort, ReadPort, ReplayLane } from '../store/store.js'
 import { readReplay, type ReplayParameters } from './parameters.js'
@@ -12,18 +13,15 @@ import { readReplay, type ReplayParameters } from './parameters.js'
 /** Deliveries that are replayed at once. */
 const SLICE = 500
 
+/** Deliveries that are searched at once. */
+const SEARCHED = 20_000
+
 /** What replays need. */
 export interface ReplayParts {
-  store: Pick<ReadPort, 'find' | 'get'> & Pick<MaintainPort, 'replay'>
+  store: Pick<ReadPort, 'match' | 'get'> & Pick<MaintainPort, 'replay'>
   dispatcher: Pick<Dispatcher, 'wake'>
   /** The current settings. */
   settings: () => Settings
-}
-
-/** A delivery that matches. */
-interface Match {
-  id: DeliveryId
-  destination: string
 }
 
 /** In bytes. A list of the most ids has 170 KB. A list that is too long is refused with its length, so it may be larger. */
@@ -66,14 +64,17 @@ async function replay(
   const found = confirm === undefined ? search : await confirmed(search, confirm)
   for await (const matches of found) {
     if (isOver()) break
-    matched += matches.length
-    const ids = dryRun ? [] : await store.replay(idsOf(matches), force, lane)
-    replayed += ids.length
-    const done = new Set(dryRun ? idsOf(matches) : ids)
-    for (const { id, destination } of matches) {
-      if (done.has(id)) count(counts, destination)
+    for (const { destination, ids } of matches) {
+      matched += ids.length
+      if (dryRun) count(counts, destination, ids.length)
+      for (const slice of dryRun ? [] : slicesOf(ids)) {
+        if (isOver()) break
+        const done = await store.replay(slice, force, lane)
+        replayed += done.length
+        count(counts, destination, done.length)
+        dispatcher.wake(destination, lane)
+      }
     }
-    if (!dryRun) for (const name of counts.keys()) dispatcher.wake(name, lane)
   }
   return { matched, replayed, byDestination: listOf(counts), kept: listOf(kept), dryRun }
 }
@@ -91,15 +92,19 @@ async function* sendable(
 ): AsyncGenerator<Match[]> {
   const enabled = new Set(destinations.flatMap((one) => (one.enabled ? [one.name] : [])))
   for await (const matches of search) {
-    for (const { destination } of matches) {
-      if (!enabled.has(destination)) count(kept, destination)
+    for (const { destination, ids } of matches) {
+      if (!enabled.has(destination)) count(kept, destination, ids.length)
     }
     yield matches.filter(({ destination }) => enabled.has(destination))
   }
 }
 
-function count(counts: Map<string, number>, name: string): void {
-  counts.set(name, (counts.get(name) ?? 0) + 1)
+function* slicesOf(ids: readonly DeliveryId[]): Generator<readonly DeliveryId[]> {
+  for (let from = 0; from < ids.length; from += SLICE) yield ids.slice(from, from + SLICE)
+}
+
+function count(counts: Map<string, number>, name: string, added: number): void {
+  if (added > 0) counts.set(name, (counts.get(name) ?? 0) + added)
 }
 
 function listOf(counts: ReadonlyMap<string, number>): { name: string; count: number }[] {
@@ -120,16 +125,12 @@ async function confirmed(search: AsyncIterable<Match[]>, confirm: number): Promi
   const found: Match[][] = []
   let count = 0
   for await (const matches of search) {
-    found.push(matches.map(({ id, destination }) => ({ id, destination })))
-    count += matches.length
+    found.push(matches)
+    for (const { ids } of matches) count += ids.length
   }
   if (count === confirm) return found
   const message = `The count is ${count}, not ${confirm}. Nothing was sent. Confirm ${count} to send them.`
   throw new Refusal(409, 'count_changed', message)
-}
-
-function idsOf(matches: readonly Match[]): DeliveryId[] {
-  return matches.map(({ id }) => id)
 }
 
 async function* byId(
@@ -137,21 +138,23 @@ async function* byId(
   ids: readonly DeliveryId[],
   states: readonly State[],
 ): AsyncGenerator<Match[]> {
-  for (let from = 0; from < ids.length; from += SLICE) {
-    const traces = await Promise.all(ids.slice(from, from + SLICE).map((id) => store.get(id)))
-    yield traces.flatMap((trace) => (trace && states.includes(trace.state) ? [trace] : []))
+  for (const slice of slicesOf(ids)) {
+    const traces = await Promise.all(slice.map((id) => store.get(id)))
+    yield groupIds(
+      traces.flatMap((trace) => (trace && states.includes(trace.state) ? [trace] : [])),
+    )
   }
 }
 
 async function* find(
   store: ReplayParts['store'],
-  filter: Parameters<ReadPort['find']>[0],
+  filter: Filter,
   states: readonly State[],
 ): AsyncGenerator<Match[]> {
   let before: DeliveryId | undefined
   do {
-    const { deliveries, next } = await store.find({ ...filter, states }, before, SLICE)
-    yield deliveries
+    const { matches, next } = await store.match({ ...filter, states }, before, SEARCHED)
+    yield matches
     before = next
   } while (before !== undefined)
 }

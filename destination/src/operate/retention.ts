@@ -10,9 +10,37 @@ export interface RetentionEvents {
 /** The interval between sweeps of the store, in ms. */
 const EVERY_MS = 60_000
 
-/** Deliveries that are deleted at once. The pause between two slices keeps the delay of new calls short. */
-const SLICE = 1_000
-const PAUSE_MS = 20
+/** The fewest and the most deliveries that one slice of a sweep deletes. */
+const MIN_SLICE = 50
+const MAX_SLICE = 1_000
+
+/** In ms: a slice should take about this long, because new calls wait for it. */
+const SLICE_MS = 4
+
+/** After a slice, the store is left alone for this many times as long as the slice took. */
+const PAUSES = 4
+
+/** What the next slice of a sweep is. */
+interface Slice {
+  /** The most deliveries that it deletes. */
+  limit: number
+  /** The pause before it, in ms. */
+  pauseMs: number
+}
+
+/**
+ * Plans the next slice, so that slices stay short on any disk and take at most a fifth of the store's time.
+ *
+ * @param limit - The limit of the last slice.
+ * @param ms - How long the last slice took.
+ */
+export function nextSlice(limit: number, ms: number): Slice {
+  const fitting = ms > SLICE_MS ? limit / 2 : ms < SLICE_MS / 2 ? limit * 2 : limit
+  return {
+    limit: Math.floor(Math.min(MAX_SLICE, Math.max(MIN_SLICE, fitting))),
+    pauseMs: Math.ceil(ms * PAUSES),
+  }
+}
 
 /** Deletes deliveries that are older than the retention, once a minute, until it is stopped. */
 export interface Retention {
@@ -33,11 +61,16 @@ export function startRetention(
   const stopping = new AbortController()
   const { signal } = stopping
   const isStopped = () => signal.aborted
+  let slice: Slice = { limit: MIN_SLICE, pauseMs: 0 }
   const run = async () => {
     while (!isStopped()) {
       try {
-        const changed = await store.sweep(retentionMs(), SLICE)
-        await wait(changed < SLICE ? EVERY_MS : PAUSE_MS, undefined, { signal, ref: false })
+        const { limit } = slice
+        const startedAt = performance.now()
+        const changed = await store.sweep(retentionMs(), limit)
+        slice = nextSlice(limit, performance.now() - startedAt)
+        const pauseMs = changed < limit ? EVERY_MS : slice.pauseMs
+        await wait(pauseMs, undefined, { signal, ref: false })
       } catch (error) {
         if (isStopped()) return
         events.sweepFailed(error)

@@ -1,18 +1,26 @@
 import type { DestinationQueue } from '../deliver/destination-queue.js'
 import type { EndpointQueue } from '../deliver/endpoint-queue.js'
-import type { BreakerStatus, DestinationStatus, MessageCounts, Status } from '../model/answers.js'
+import {
+  NO_MESSAGES,
+  type BreakerStatus,
+  type DestinationStatus,
+  type MessageCounts,
+  type Status,
+} from '../model/answers.js'
 import { withoutQuery } from '../model/shown-url.js'
 import type { History } from '../observe/history.js'
+import type { Tally } from '../observe/tally.js'
 import type { Role } from '../settings/role.js'
 import type { Destination, Settings } from '../settings/settings.js'
 import { isPostgres } from '../store/kind.js'
-import type { ReadPort } from '../store/store.js'
+import type { HistoryPort, ReadPort } from '../store/store.js'
 import { formerDestinations } from './former.js'
 
 /** What the status needs. */
 export interface StatusParts {
-  store: Pick<ReadPort, 'stats'>
+  store: Pick<ReadPort, 'stats'> & Pick<HistoryPort, 'history'>
   history: History
+  tally: Pick<Tally, 'saveIfSmall'>
   /** The current settings. */
   settings: () => Settings
   /** The queues for the current settings; empty if this process does not deliver. */
@@ -25,26 +33,30 @@ export async function statusOf(
   parts: StatusParts,
 ): Promise<Omit<Status, 'version' | 'startedAt' | 'now' | 'canWrite'>> {
   const { history, role } = parts
-  const { store: url, retentionMs, sources, destinations } = parts.settings()
+  const { sources, destinations } = parts.settings()
   const stats = await parts.store.stats()
   const counts = new Map(stats.map(({ destination, ...counted }) => [destination, counted]))
   const queues = new Map(parts.queues().map((queue) => [queue.destination.name, queue]))
   return {
-    store: isPostgres(url) ? 'postgres' : 'sqlite',
-    role,
-    retentionMs,
+    ...statusHead(parts.settings(), role),
     sources: sources.map(({ name }) => ({ name, ...history.source(name) })),
     destinations: destinations.map((destination) => ({
-      ...(counts.get(destination.name) ?? NONE),
+      ...(counts.get(destination.name) ?? NO_MESSAGES),
       ...statusOfDestination(destination, queues.get(destination.name), history),
     })),
     formerDestinations: formerDestinations(stats, { destinations }),
   }
 }
 
-const NONE: MessageCounts = { fresh: 0, backlog: 0, bulk: 0, leased: 0, dead: 0, oldestMs: 0 }
+/** What the status says of the whole process. */
+export function statusHead(
+  { store, retentionMs }: Settings,
+  role: Role,
+): Pick<Status, 'store' | 'role' | 'retentionMs'> {
+  return { store: isPostgres(store) ? 'postgres' : 'sqlite', role, retentionMs }
+}
 
-function statusOfDestination(
+export function statusOfDestination(
   { name, enabled, sources, webhooks }: Destination,
   queue: DestinationQueue | undefined,
   history: History,

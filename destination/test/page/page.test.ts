@@ -1,6 +1,6 @@
 // The page as people use it. Everything behind it is real: the destination, its store, the endpoints.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import type { Page } from 'playwright-core'
+import type { Page, Route } from 'playwright-core'
 import type { RunningDestination } from '../../src/destination.js'
 import type { Settings } from '../../src/settings/settings.js'
 import { startEndpoint, type Answer } from '../endpoint.js'
@@ -24,6 +24,9 @@ const VIEWS = [
   '#/live',
   '#/deliveries',
   '#/deliveries?state=dead',
+  '#/deliveries?range=24h&status=4xx&code=client_error',
+  '#/destinations/ads?span=7d',
+  '#/?span=24h&sort=requests&order=desc',
   '#/deliveries/1',
   '#/messages/refused-0',
   '#/search?q=u1',
@@ -106,15 +109,16 @@ describe.skipIf(chromiumPath === undefined)('the page', () => {
     await sentence.filter({ hasText: `${host}/hook answers 503 since ` }).waitFor()
     await sentence.filter({ hasText: /\d+ calls are waiting/ }).waitFor()
     await sentence.getByRole('link').click()
-    await page.getByText('503, server error').first().waitFor()
+    await page.getByText('503 come back later').first().waitFor()
   })
 
   test('is no more worried once the endpoint is back', async () => {
     const { running, down } = await lived(READ_ONLY)
     const page = await open(at(running, ''))
-    await page.locator('.sentence.bad').first().waitFor()
+    const sentence = page.locator('.sentence.bad', { hasText: 'warehouse:' })
+    await sentence.waitFor()
     down.answer(204)
-    await page.locator('.sentence.bad').first().waitFor({ state: 'detached' })
+    await sentence.waitFor({ state: 'detached' })
   })
 
   test('shows how to send the first call where there was none, and then that it came', async () => {
@@ -211,6 +215,8 @@ describe.skipIf(chromiumPath === undefined)('the page', () => {
     await find('refused-1', 'Message id', 3)
     await find('u7', 'User id', 3)
     await find('Signed Up', 'Event', 10)
+    await find('signed', 'Event', 10)
+    await find('REFUSED-2', 'Message id', 3)
   })
 
   test('shows calls and deliveries as they happen, and holds still when paused', async () => {
@@ -350,6 +356,192 @@ describe.skipIf(chromiumPath === undefined)('the page', () => {
     const page = await open(at(running, '#/deliveries/77'), {}, /status of 404/)
     await page.getByRole('alert').filter({ hasText: '77' }).waitFor()
     await page.getByRole('link', { name: 'Show all deliveries' }).waitFor()
+  })
+
+  test('says that an endpoint fails which refuses everything, although its breaker is closed', async () => {
+    const page = await open(at(shared.running, ''))
+    const row = page.locator('tr', { hasText: 'ads' })
+    await row.getByText('failing 100 %').waitFor()
+    const sentence = page.locator('.sentence.bad', { hasText: 'ads:' })
+    await sentence.getByText('fails 100 %').waitFor()
+    await sentence.getByRole('link').click()
+    await page.getByRole('link', { name: 'Remove the filter permanently refused' }).waitFor()
+    await expect.poll(() => rows(page).count()).toBeGreaterThan(0)
+    expect(await page.locator('.row .where').allInnerTexts()).not.toContain('crm')
+  })
+
+  test('has a table of the destinations that is sorted and searched, and leads to each', async () => {
+    const page = await open(at(shared.running, ''))
+    const names = () => page.locator('tbody th a').allInnerTexts()
+    await page.getByRole('button', { name: 'Destination' }).click()
+    await expect.poll(names).toEqual(['ads', 'crm', 'warehouse'])
+    await page.getByRole('button', { name: 'Destination' }).click()
+    await expect.poll(names).toEqual(['warehouse', 'crm', 'ads'])
+    await page.getByRole('columnheader', { name: 'Destination' }).waitFor()
+    await page.getByLabel('Search destinations by name or URL').fill('CR')
+    await expect.poll(names).toEqual(['crm'])
+    await page.getByRole('link', { name: 'crm' }).click()
+    await page.getByRole('heading', { name: 'crm' }).waitFor()
+    await page.getByText('receives from web').waitFor()
+  })
+
+  test('draws charts of an hour, a day and a week, and has their numbers as a table', async () => {
+    const page = await open(at(shared.running, '#/destinations/crm'))
+    for (const [span, title] of [
+      ['1 h', 'Requests per minute'],
+      ['24 h', 'Requests per 15 minutes'],
+      ['7 d', 'Requests per hour'],
+    ]) {
+      await page
+        .getByRole('navigation', { name: 'Time span' })
+        .getByText(span ?? '')
+        .click()
+      const chart = page.getByRole('img', { name: `crm: ${title ?? ''}` })
+      await chart.locator('canvas').waitFor()
+      await page.locator('.legend', { hasText: /delivered\s*1[4-9]/ }).waitFor()
+    }
+    await page.getByText('The numbers').first().click()
+    await page.getByRole('columnheader', { name: 'p99' }).waitFor()
+  })
+
+  test('filters the list by status, time and outcome, and each filter can be removed', async () => {
+    const page = await open(at(shared.running, '#/deliveries?event=Signed%20Up'))
+    await rows(page).first().waitFor()
+    await page.getByRole('button', { name: 'Filter' }).click()
+    await page.getByLabel('HTTP status').fill('4xx')
+    await page.getByLabel('HTTP status').press('Enter')
+    await page.getByRole('link', { name: 'Remove the filter status: 4xx' }).waitFor()
+    await expect.poll(() => rows(page).count()).toBe(12)
+    await page.goto(
+      at(
+        shared.running,
+        '#/deliveries?event=Signed%20Up&status=4xx&range=15m&user=U1&match=prefix',
+      ),
+    )
+    await expect.poll(() => rows(page).count()).toBe(4)
+    await page.getByRole('link', { name: 'Remove the filter user: U1' }).click()
+    await expect.poll(() => rows(page).count()).toBe(12)
+    await page.getByRole('link', { name: 'Clear' }).click()
+    await expect.poll(() => rows(page).count()).toBeGreaterThan(12)
+  })
+
+  test('shows new deliveries by itself', async () => {
+    const running = await start(settingsFor([destination([await endpoint()])], READ_ONLY))
+    const page = await open(at(running, '#/deliveries'))
+    await page.getByText('No delivery has been stored yet.').waitFor()
+    await post(running, [track('new-1', { event: 'Just Now' })])
+    await page.getByText('track “Just Now”').waitFor()
+    await page.locator('.row', { hasText: 'delivered' }).waitFor()
+    expect(await page.locator('.row .what').getAttribute('title')).toBe('track “Just Now”')
+    expect(await page.locator('.row time').getAttribute('title')).toMatch(/20\d\d.*Z\)$/)
+  })
+
+  test('groups dead letters by cause, and sends one group again', async () => {
+    const refusing = await endpoint((response, { headers }) => {
+      const isOdd = String(headers['x-message-id']).startsWith('odd')
+      response.writeHead(422).end(isOdd ? '{"message":"Odd"}' : '{"message":"Unknown event type"}')
+    })
+    const running = await start(settingsFor([destination([refusing], { name: 'ads' })]))
+    await post(running, [track('odd'), track('a'), track('b'), track('c')])
+    await refusing.has(4)
+    const page = await open(at(running, '#/deliveries?state=dead'), {}, NO_TOKEN)
+    await enterToken(page, ADMIN_TOKEN)
+    const group = page.locator('.groups li', { hasText: 'Unknown event type' })
+    await group.getByText('3 ×').waitFor()
+    await group.getByRole('button', { name: 'Send again' }).click()
+    await page.getByText('3 dead letters would be sent again.').waitFor()
+    refusing.answer(204)
+    await page.getByRole('button', { name: 'Send 3 again' }).click()
+    await refusing.has(7)
+    await page.getByText('3 deliveries will be sent again.').waitFor()
+    await page.getByText('3 deliveries will be sent again.').waitFor({ state: 'detached' })
+    await page.locator('.groups li', { hasText: 'Odd' }).getByRole('link').click()
+    await page.getByRole('link', { name: 'Remove the filter “Odd”' }).waitFor()
+    await expect.poll(() => rows(page).count()).toBe(1)
+  })
+
+  test('asks for a token that is no longer right, and then goes on where it was', async () => {
+    const settings = (await lived()).running
+    const page = await open(at(settings, '#/deliveries?state=dead'), {}, /status of 401/)
+    await enterToken(page, ADMIN_TOKEN)
+    await page.getByRole('checkbox', { name: /^Choose identify of u1/ }).check()
+    await page.getByRole('button', { name: 'Send chosen again (1) …' }).click()
+    await page.getByRole('button', { name: 'Send 1 again' }).waitFor()
+    const forget = (route: Route) =>
+      route.fulfill({
+        status: 401,
+        body: '{"error":{"code":"wrong_admin_token","message":"The token has changed."}}',
+      })
+    await page.route('**/v1/admin/**', forget)
+    await page.getByText('Calls contain personal data').waitFor()
+    await page.unroute('**/v1/admin/**', forget)
+    await enterToken(page, ADMIN_TOKEN)
+    await page.getByRole('button', { name: 'Send 1 again' }).click()
+    await page.getByText('1 delivery will be sent again.').waitFor()
+  })
+
+  test('joins equal answers, compares those that differ, folds JSON, and copies a request as curl', async () => {
+    const answers: Answer[] = [
+      ...Array.from({ length: 2 }, (): Answer => (response) => {
+        response.writeHead(422, { 'x-seen': 'yes' }).end('{"error":{"message":"First"}}')
+      }),
+      (response) => {
+        response.writeHead(400).end('{"error":{"message":"Second"}}')
+      },
+    ]
+    const refusing = await endpoint(...answers)
+    const running = await start(settingsFor([destination([refusing])]))
+    await post(running, [track('m1')])
+    const replay = async (times: number) => {
+      await refusing.has(times)
+      await expect
+        .poll(async () => {
+          const response = await fetch(`${running.adminUrl}/v1/admin/replay`, {
+            method: 'POST',
+            headers: { authorization: `Bearer ${ADMIN_TOKEN}` },
+            body: '{"ids":[1]}',
+          })
+          return ((await response.json()) as { replayed: number }).replayed
+        })
+        .toBe(1)
+    }
+    await replay(1)
+    await replay(2)
+    await refusing.has(3)
+    const page = await open(
+      at(running, '#/deliveries/1'),
+      { permissions: ['clipboard-read', 'clipboard-write'] },
+      NO_TOKEN,
+    )
+    await enterToken(page, ADMIN_TOKEN)
+    await page.getByText('2 × attempts 1 to 2').waitFor()
+    await page.getByText('What changed since attempt 2').click()
+    await page.locator('.diff-new', { hasText: '"message": "Second"' }).waitFor()
+    await page.getByText('Headers of the answer').first().click()
+    await page.getByText('x-seen').waitFor()
+    const body = page.getByLabel('Body, indented')
+    await body.getByText('"event"').waitFor()
+    await body.locator('summary').first().click()
+    expect(await body.getByText('"event"').isVisible()).toBe(false)
+    await page.getByRole('button', { name: 'Copy as curl' }).click()
+    await page.getByText('Copied the request as curl.').waitFor()
+    const copied = await page.evaluate<string>('navigator.clipboard.readText()')
+    const signature = String(refusing.received[0]?.headers['x-signature'])
+    expect(copied).toContain(`curl '${refusing.url}'`)
+    expect(copied).toContain(`X-Signature: ${signature}`)
+    expect(copied).toContain(`--data-raw '${refusing.received[0]?.body ?? ''}'`)
+    expect(await barriers(page)).toEqual([])
+  })
+
+  test('leads from a delivery to the next one of the list', async () => {
+    const page = await open(at(shared.running, '#/deliveries?destination=crm'))
+    await rows(page).nth(1).click()
+    const title = page.getByRole('heading', { name: /^Delivery \d+$/ })
+    const second = await title.innerText()
+    await page.getByRole('link', { name: 'Older →' }).click()
+    await expect.poll(() => title.innerText()).not.toBe(second)
+    await page.getByRole('link', { name: '← Newer' }).click()
+    await expect.poll(() => title.innerText()).toBe(second)
   })
 
   test('keeps nobody out, in light and in dark', async () => {

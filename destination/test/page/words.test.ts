@@ -1,14 +1,15 @@
 import { describe, expect, test } from 'vitest'
-import type {
-  BreakerStatus,
-  Bucket,
-  DestinationStatus,
-  EndpointStatus,
-  EndpointHistories,
-  Status,
+import {
+  NO_MESSAGES,
+  type BreakerStatus,
+  type Bucket,
+  type DestinationStatus,
+  type EndpointStatus,
+  type EndpointHistories,
+  type Status,
 } from '../../src/model/answers.js'
 import type { OutcomeCode } from '../../src/model/outcome.js'
-import { sentences, verb } from '../../page/words.js'
+import { healthInWords, sentences, verb } from '../../page/words.js'
 import { clockMinute } from '../../page/format.js'
 
 const NOW = Date.UTC(2026, 10, 21, 12, 30)
@@ -32,6 +33,7 @@ const endpoint = (changes: Partial<EndpointStatus> = {}): EndpointStatus => ({
   p50Ms: null,
   p99Ms: null,
   lastFailure: null,
+  failuresInARow: 0,
   ...changes,
 })
 
@@ -39,12 +41,7 @@ const crm = (changes: Partial<DestinationStatus> = {}): DestinationStatus => ({
   name: 'crm',
   enabled: true,
   sources: ['web'],
-  fresh: 0,
-  backlog: 0,
-  bulk: 0,
-  leased: 0,
-  dead: 0,
-  oldestMs: 0,
+  ...NO_MESSAGES,
   endpoints: [endpoint()],
   ...changes,
 })
@@ -83,8 +80,13 @@ const failing = (code: OutcomeCode, answered: number | null): Partial<EndpointSt
   lastFailure: { at: NOW - 1_000, code, status: answered, error: null },
 })
 
-const textsOf = (...given: Parameters<typeof sentences>) =>
-  sentences(...given).map(({ weight, subject, text }) => `${weight} ${subject}: ${text}`)
+const NO_HISTORY: EndpointHistories = { bucketMs: 60_000, endpoints: [] }
+
+const sentencesOf = (given: Status, histories: EndpointHistories = NO_HISTORY) =>
+  sentences({ ...given, histories })
+
+const textsOf = (...given: Parameters<typeof sentencesOf>) =>
+  sentencesOf(...given).map(({ weight, subject, text }) => `${weight} ${subject}: ${text}`)
 
 const down = (state: 'open', backlog: number, changes: Partial<EndpointStatus> = {}) => {
   const breaker = breakerOf({ state, allowed: 1 })
@@ -92,7 +94,7 @@ const down = (state: 'open', backlog: number, changes: Partial<EndpointStatus> =
 }
 
 test('when everything is healthy there is no sentence', () => {
-  expect(sentences(status(), health([bucket(1, { delivered: 50 })]))).toEqual([])
+  expect(sentencesOf(status(), health([bucket(1, { delivered: 50 })]))).toEqual([])
 })
 
 describe('an endpoint that is down', () => {
@@ -174,10 +176,9 @@ test('a call that is close to its deadline is reported with the time that is lef
 })
 
 test('what is kept for a destination that the settings no longer have is reported', () => {
-  const none = { fresh: 0, backlog: 0, bulk: 0, leased: 0, dead: 0, oldestMs: 0 }
   const former = [
-    { ...none, name: 'waits', fresh: 1, backlog: 2, dead: 1 },
-    { ...none, name: 'dead', dead: 2 },
+    { ...NO_MESSAGES, name: 'waits', fresh: 1, backlog: 2, dead: 1 },
+    { ...NO_MESSAGES, name: 'dead', dead: 2 },
   ]
   const back =
     'but the settings no longer have this destination. Put it back under this name to send them.'
@@ -190,7 +191,7 @@ test('what is kept for a destination that the settings no longer have is reporte
 test('the most important sentence comes first', () => {
   const { endpoints } = down('open', 0)
   const sources = [{ name: 'web', accepted: 1_000_000, rejected: 1 }]
-  const found = sentences(
+  const found = sentencesOf(
     status({ sources, destinations: [crm({ dead: 2, enabled: false, endpoints })] }),
     undefined,
   )
@@ -199,7 +200,7 @@ test('the most important sentence comes first', () => {
 
 test('the sentence about dead letters links to their list', () => {
   const name = 'a & b'
-  const [found] = sentences(status({ destinations: [crm({ name, dead: 1 })] }), undefined)
+  const [found] = sentencesOf(status({ destinations: [crm({ name, dead: 1 })] }), undefined)
   expect(found).toMatchObject({
     text: '1 dead letter. Dead letters are sent again only if you replay them.',
     href: '#/deliveries?state=dead&destination=a%20%26%20b',
@@ -215,4 +216,44 @@ test.each([
   ['a_code_of_tomorrow', null, 'fails'],
 ])('%s (%s) reads %j', (code, answered, words) => {
   expect(verb({ code, status: answered })).toBe(words)
+})
+
+describe('an endpoint whose requests all fail', () => {
+  const buckets = [bucket(3, { failed: 4 }), bucket(1, { failed: 8 })]
+
+  test('is bad although its breaker is closed, and the sentence leads to its failures', () => {
+    const endpoints = [endpoint({ ...failing('client_error', 422), failuresInARow: 12 })]
+    const [found] = sentencesOf(status({ destinations: [crm({ endpoints })] }), health(buckets))
+    expect(found).toEqual({
+      weight: 'bad',
+      subject: 'crm',
+      text: 'crm.example.com/in fails 100 %: 12 of 12 requests failed in the last 5 minutes; it answers 422.',
+      href: `#/deliveries?destination=crm&endpoint=${encodeURIComponent(URL)}&code=client_error`,
+    })
+  })
+
+  test('is only worth a look once a request has succeeded', () => {
+    const endpoints = [endpoint({ failuresInARow: 0 })]
+    const [found] = sentencesOf(status({ destinations: [crm({ endpoints })] }), health(buckets))
+    expect(found?.weight).toBe('warn')
+  })
+
+  test('is judged by its last minute with requests if there are few', () => {
+    const endpoints = [endpoint({ failuresInARow: null })]
+    expect(
+      textsOf(
+        status({ destinations: [crm({ endpoints })] }),
+        health([bucket(40, { delivered: 9 }), bucket(20, { failed: 1 }), bucket(0)]),
+      ),
+    ).toEqual([
+      'bad crm: crm.example.com/in fails 100 %: 1 of 1 request failed in its last minute with requests.',
+    ])
+  })
+
+  test('is called failing, with the share', () => {
+    expect(healthInWords('failing', 1)).toBe('failing 100 %')
+    expect(healthInWords('unsteady', 0.125)).toBe('failing 12.5 %')
+    expect(healthInWords('healthy', 0)).toBe('healthy')
+    expect(healthInWords('down', 1)).toBe('down')
+  })
 })

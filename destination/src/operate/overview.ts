@@ -1,0 +1,357 @@
+import type {
+  Bucket,
+  DestinationDetails,
+  DestinationStatus,
+  EndpointHistories,
+  MessageCounts,
+  Overview,
+  OverviewRow,
+  OverviewTotals,
+} from '../model/answers.js'
+import { NO_MESSAGES } from '../model/answers.js'
+import type { Stats } from '../model/delivery.js'
+import { HEALTHS, healthOf, recentOf, worstOf, type Health } from '../model/health.js'
+import { HISTORIES, type HistoryRow, type HistorySpan } from '../model/history.js'
+import { withoutQuery } from '../model/shown-url.js'
+import type { DestinationQueue } from '../deliver/destination-queue.js'
+import { DurationBins } from '../observe/durations.js'
+import type { Destination } from '../settings/settings.js'
+import { formerDestinations } from './former.js'
+import type { OverviewParameters } from './parameters.js'
+import { inSlices } from '../model/slices.js'
+import { Past, SeriesSum, seriesOf, type PastRows } from './past.js'
+import { statusHead, statusOfDestination, type StatusParts } from './status.js'
+
+/** The most destinations that need attention, former destinations and sources in one answer. */
+const MAX_TROUBLED = 8
+const MAX_FORMER = 10
+const MAX_SOURCES = 12
+
+/** In ms: how long one pass over all destinations is used for all clients. A slow pass is used for longer. */
+const FRESH_MS = 1_000
+const KEPT_TIMES = 20
+
+/** In ms: a message that waits for longer becomes a dead letter within the hour. */
+const LATE_MS = 3 * 3_600_000
+
+/** The sum of one destination. */
+interface Line {
+  row: Omit<OverviewRow, 'spark'>
+  oldestMs: number
+  bins: DurationBins
+}
+
+/** One pass over all destinations. */
+interface Pass {
+  lines: Line[]
+  /** The lines that need attention, the worst first. */
+  troubled: Line[]
+  rows: PastRows
+  minutes: PastRows
+  stats: Stats[]
+  totals: OverviewTotals
+  chart: Overview['chart']
+  until: number
+}
+
+/** What the lines of a pass are made of, and the sum of all of them. */
+interface PastSums {
+  rows: PastRows
+  minutes: PastRows
+  now: number
+  sum: SeriesSum
+}
+
+/** Computes the overview. All clients share the pass over all destinations, and each gets one page of them. */
+export class Overviews {
+  readonly #past: Past
+  readonly #passes = new Map<HistorySpan, Promise<Pass>>()
+
+  constructor(readonly parts: StatusParts) {
+    this.#past = new Past(parts.store, parts.tally)
+  }
+
+  async overview(
+    parameters: OverviewParameters,
+  ): Promise<Omit<Overview, 'version' | 'startedAt' | 'now' | 'canWrite'>> {
+    const { span, offset, limit } = parameters
+    const pass = await this.#pass(span)
+    const { settings, history, role } = this.parts
+    const { destinations, sources } = settings()
+    const byName = new Map(destinations.map((one) => [one.name, one]))
+    const found = sorted(matching(pass.lines, parameters, byName), parameters)
+    const now = Date.now()
+    // A view without the table does not show these either.
+    const shown = limit === 0 ? [] : pass.troubled.slice(0, MAX_TROUBLED)
+    const troubled = shown.flatMap(({ row }) => {
+      const destination = byName.get(row.name)
+      return destination ? [this.#status(destination, pass.stats)] : []
+    })
+    return {
+      ...statusHead(settings(), role),
+      span,
+      sources: sources.slice(0, MAX_SOURCES).map(({ name }) => ({ name, ...history.source(name) })),
+      totals: pass.totals,
+      chart: pass.chart,
+      destinations: troubled,
+      troubled: pass.troubled.length,
+      formerDestinations: formerDestinations(pass.stats, { destinations }).slice(0, MAX_FORMER),
+      histories: historiesOf(troubled, pass.minutes, now),
+      rows: found.slice(offset, offset + limit).map((line) => rowOf(line, pass.rows, span, now)),
+      found: found.length,
+    }
+  }
+
+  /** Everything about one destination; `undefined` if the settings do not have it. */
+  async destination(name: string, span: HistorySpan): Promise<DestinationDetails | undefined> {
+    const destination = this.parts.settings().destinations.find((one) => one.name === name)
+    if (!destination) return undefined
+    const [rows, minutes] = [await this.#past.read(span), await this.#past.read('1h')]
+    const now = Date.now()
+    const status = this.#status(destination, await this.parts.store.stats())
+    const own = rows.get(name)
+    const urls = status.endpoints.map(({ url }) => url)
+    const { healths, health, failedShare } = this.#healthOf(
+      destination,
+      this.#queues().get(name),
+      minutes,
+      now,
+    )
+    return {
+      ...status,
+      health,
+      failedShare,
+      healths,
+      span,
+      chart: seriesOf(Array.from(own?.values() ?? []).flat(), span, now),
+      charts: urls.map((url) => seriesOf(own?.get(url) ?? [], span, now)),
+      histories: historiesOf([status], minutes, now),
+      now,
+    }
+  }
+
+  #status(destination: Destination, stats: readonly Stats[]): DestinationStatus {
+    const { name } = destination
+    const counts = stats.find((one) => one.destination === name) ?? NO_MESSAGES
+    return {
+      ...countsOf(counts),
+      ...statusOfDestination(destination, this.#queues().get(name), this.parts.history),
+    }
+  }
+
+  #queues(): Map<string, DestinationQueue> {
+    return new Map(this.parts.queues().map((queue) => [queue.destination.name, queue]))
+  }
+
+  async #pass(span: HistorySpan): Promise<Pass> {
+    const kept = this.#passes.get(span)
+    if (kept && performance.now() < (await kept).until) return kept
+    // Another client may have started a pass meanwhile.
+    const newer = this.#passes.get(span)
+    if (newer && newer !== kept) return newer
+    const pass = this.#makePass(span)
+    this.#passes.set(span, pass)
+    pass.catch(() => this.#passes.delete(span))
+    return pass
+  }
+
+  async #makePass(span: HistorySpan): Promise<Pass> {
+    const [stats, minutes, rows] = await Promise.all([
+      this.parts.store.stats(),
+      this.#past.read('1h'),
+      this.#past.read(span),
+    ])
+    const from = performance.now()
+    const now = Date.now()
+    const sum = new SeriesSum(span, now)
+    const lines = await inSlices(this.#lines(stats, { rows, minutes, now, sum }))
+    const ms = performance.now() - from
+    return {
+      ...{ lines, rows, minutes, stats, chart: sum.series() },
+      troubled: sorted(lines.filter(needsAttention), { sort: 'health', isDescending: false }),
+      totals: this.#totals(lines),
+      until: performance.now() + Math.max(FRESH_MS, ms * KEPT_TIMES),
+    }
+  }
+
+  *#lines(stats: readonly Stats[], past: PastSums): Generator<Line> {
+    const queues = this.#queues()
+    const counts = new Map(stats.map((one) => [one.destination, one]))
+    for (const destination of this.parts.settings().destinations) {
+      const { name } = destination
+      yield this.#line(destination, queues.get(name), counts.get(name) ?? NO_MESSAGES, past)
+    }
+  }
+
+  #line(
+    destination: Destination,
+    queue: DestinationQueue | undefined,
+    { fresh, backlog, bulk, leased, dead, oldestMs }: MessageCounts,
+    past: PastSums,
+  ): Line {
+    const { name, webhooks } = destination
+    const { health, failedShare } = this.#healthOf(destination, queue, past.minutes, past.now)
+    const bins = new DurationBins()
+    const row = {
+      ...{ name, health, failedShare, dead, delivered: 0, failed: 0, p99Ms: null as number | null },
+      waiting: fresh + backlog + bulk + leased,
+      url: withoutQuery(webhooks[0]?.url ?? ''),
+      moreUrls: webhooks.length - 1,
+    }
+    for (const rows of past.rows.get(name)?.values() ?? []) {
+      for (const one of rows) {
+        row.delivered += one.delivered
+        row.failed += one.failed
+        bins.addList(one.bins)
+        past.sum.add(one)
+      }
+    }
+    row.p99Ms = bins.quantile(0.99)
+    return { row, oldestMs, bins }
+  }
+
+  #healthOf(
+    { name, enabled, webhooks }: Destination,
+    queue: DestinationQueue | undefined,
+    minutes: PastRows,
+    now: number,
+  ): { health: Health; failedShare: number | null; healths: Health[] } {
+    let sent = 0
+    let failed = 0
+    const healths = webhooks.map(({ url }) => {
+      const recent = recentOf(minutes.get(name)?.get(withoutQuery(url)) ?? [], now)
+      sent += recent.sent
+      failed += recent.failed
+      const endpoint = queue?.endpoints.find((one) => one.endpoint.url === url)
+      const inARow = endpoint && this.parts.history.failuresInARow(name, url)
+      return healthOf(endpoint?.breaker.state, recent, inARow)
+    })
+    const health = enabled ? worstOf(healths) : 'disabled'
+    return { health, healths, failedShare: sent === 0 ? null : failed / sent }
+  }
+
+  #totals(lines: readonly Line[]): OverviewTotals {
+    const byHealth = Object.fromEntries(HEALTHS.map((one) => [one, 0])) as Record<Health, number>
+    const durations = new DurationBins()
+    for (const { row, bins } of lines) {
+      byHealth[row.health]++
+      durations.merge(bins)
+    }
+    const sum = (name: 'delivered' | 'failed' | 'waiting' | 'dead') =>
+      lines.reduce((total, { row }) => total + row[name], 0)
+    return {
+      destinations: lines.length,
+      byHealth,
+      sources: this.parts.settings().sources.length,
+      callsPerSecond: this.parts.history.callsPerSecond(),
+      delivered: sum('delivered'),
+      failed: sum('failed'),
+      p50Ms: durations.quantile(0.5),
+      p99Ms: durations.quantile(0.99),
+      waiting: sum('waiting'),
+      dead: sum('dead'),
+      oldestMs: lines.reduce((oldest, { oldestMs }) => Math.max(oldest, oldestMs), 0),
+    }
+  }
+}
+
+function needsAttention({ row: { health, dead }, oldestMs }: Line): boolean {
+  return (
+    ['down', 'failing', 'unsteady', 'recovering'].includes(health) || dead > 0 || oldestMs > LATE_MS
+  )
+}
+
+/** The lines whose name or URLs contain the text of the search, in upper or lower case, and that have the wanted state. */
+function matching(
+  lines: readonly Line[],
+  { q, health }: OverviewParameters,
+  byName: ReadonlyMap<string, Destination>,
+): Line[] {
+  const text = q.toLowerCase()
+  const has = (one: string) => one.toLowerCase().includes(text)
+  return lines.filter(({ row: { name, health: own } }) => {
+    if (health !== undefined && own !== health) return false
+    if (text === '' || has(name)) return true
+    return byName.get(name)?.webhooks.some(({ url }) => has(withoutQuery(url))) ?? false
+  })
+}
+
+type Row = Line['row']
+
+const SORTS: Readonly<Record<OverviewParameters['sort'], (a: Row, b: Row) => number>> = {
+  // The worst first, and of those that are equally bad the one with the most failures.
+  health: (a, b) =>
+    HEALTHS.indexOf(a.health) - HEALTHS.indexOf(b.health) ||
+    b.failed - a.failed ||
+    b.dead - a.dead ||
+    b.delivered - a.delivered,
+  name: () => 0,
+  requests: (a, b) => a.delivered + a.failed - b.delivered - b.failed,
+  success: (a, b) => successOf(a) - successOf(b),
+  p99: (a, b) => (a.p99Ms ?? -1) - (b.p99Ms ?? -1),
+  waiting: (a, b) => a.waiting - b.waiting,
+  dead: (a, b) => a.dead - b.dead,
+}
+
+/** A destination without requests comes after all others. */
+function successOf({ delivered, failed }: Row): number {
+  return delivered + failed === 0 ? 2 : delivered / (delivered + failed)
+}
+
+function sorted(
+  lines: Line[],
+  { sort, isDescending }: Pick<OverviewParameters, 'sort' | 'isDescending'>,
+): Line[] {
+  const by = SORTS[sort]
+  const sign = isDescending ? -1 : 1
+  const byName = (a: Row, b: Row) => (a.name < b.name ? -1 : 1)
+  const compare = (a: Row, b: Row) => sign * by(a, b) || (sort === 'name' ? sign : 1) * byName(a, b)
+  return lines.sort((a, b) => compare(a.row, b.row))
+}
+
+function countsOf({ fresh, backlog, bulk, leased, dead, oldestMs }: MessageCounts): MessageCounts {
+  return { fresh, backlog, bulk, leased, dead, oldestMs }
+}
+
+function rowOf({ row }: Line, rows: PastRows, span: HistorySpan, now: number): OverviewRow {
+  const all = Array.from(rows.get(row.name)?.values() ?? []).flat()
+  const { delivered, failed } = seriesOf(all, span, now)
+  return { ...row, spark: { delivered, failed } }
+}
+
+/** The last hour of endpoints, minute by minute, as the sentences about them need it. */
+function historiesOf(
+  destinations: readonly DestinationStatus[],
+  minutes: PastRows,
+  now: number,
+): EndpointHistories {
+  const endpoints = destinations.flatMap(({ name, endpoints }) =>
+    endpoints.map(({ url }) => ({
+      destination: name,
+      url,
+      buckets: bucketsOf(minutes.get(name)?.get(url) ?? [], now),
+    })),
+  )
+  return { bucketMs: HISTORIES['1h'].bucketMs, endpoints }
+}
+
+/** From the first minute of which something is known to the current one, without gaps. */
+function bucketsOf(rows: readonly HistoryRow[], now: number): Bucket[] {
+  const { delivered, failed, busy, p50Ms, p99Ms, breaker, firstAt, bucketMs } = seriesOf(
+    rows,
+    '1h',
+    now,
+  )
+  const first = Math.max(0, Math.floor(((rows[0]?.at ?? now) - firstAt) / bucketMs))
+  return delivered
+    .map((count, i) => ({
+      at: firstAt + i * bucketMs,
+      delivered: count,
+      failed: failed[i] ?? 0,
+      busy: busy[i] ?? 0,
+      p50Ms: p50Ms[i] ?? null,
+      p99Ms: p99Ms[i] ?? null,
+      breaker: breaker[i] ?? 'closed',
+    }))
+    .slice(first)
+}

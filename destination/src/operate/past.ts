@@ -1,0 +1,158 @@
+import { HISTORIES, BREAKER_STATES, type HistoryRow, type HistorySpan } from '../model/history.js'
+import type { Series } from '../model/answers.js'
+import { eachInSlices } from '../model/slices.js'
+import { DurationBins } from '../observe/durations.js'
+import type { Tally } from '../observe/tally.js'
+import type { HistoryPort } from '../store/store.js'
+
+/** In ms: how long what was read is shown. Each process saves its counts less often than this. */
+const FRESH_MS = 2_000
+
+/** A slow read is kept for this many times its duration, so that the page takes at most a twentieth of a core. */
+const KEPT_TIMES = 20
+
+/** In ms: what was read is not shown for longer than this. */
+const STALE_MS = 15_000
+
+/** In rows: while a bucket has fewer, one call reads several buckets. */
+const SLICE = 2_000
+
+/** The rows of each endpoint of each destination, the oldest first. */
+export type PastRows = ReadonlyMap<string, ReadonlyMap<string, readonly HistoryRow[]>>
+
+interface Kept {
+  byBucket: Map<number, HistoryRow[]>
+  rows: PastRows
+  until: number
+}
+
+/** The history in the store, read piece by piece: each read asks only for what may have changed. */
+export class Past {
+  readonly #kept = new Map<HistorySpan, Kept>()
+  readonly #reading = new Map<HistorySpan, Promise<PastRows>>()
+
+  /** @param tally - Has what this process has not saved yet. */
+  constructor(
+    readonly store: Pick<HistoryPort, 'history'>,
+    readonly tally: Pick<Tally, 'saveIfSmall'>,
+  ) {}
+
+  /** The rows of a span. Calls at the same time share one read. */
+  read(span: HistorySpan): Promise<PastRows> {
+    const kept = this.#kept.get(span)
+    if (kept && performance.now() < kept.until) return Promise.resolve(kept.rows)
+    let reading = this.#reading.get(span)
+    if (!reading) {
+      reading = this.#read(span).finally(() => this.#reading.delete(span))
+      this.#reading.set(span, reading)
+    }
+    return reading
+  }
+
+  async #read(span: HistorySpan): Promise<PastRows> {
+    await this.tally.saveIfSmall()
+    const from = performance.now()
+    const byBucket = this.#kept.get(span)?.byBucket ?? new Map<number, HistoryRow[]>()
+    const first = firstBucket(span, Date.now())
+    for (const at of byBucket.keys()) if (at < first) byBucket.delete(at)
+    // The newest bucket may still grow.
+    const since = Math.max(first, ...byBucket.keys())
+    const read = await this.#rowsSince(span, since)
+    for (const { at } of read) byBucket.set(at, [])
+    for (const row of read) byBucket.get(row.at)?.push(row)
+    const rows = await indexed(byBucket)
+    const ms = performance.now() - from
+    const until = performance.now() + Math.min(STALE_MS, Math.max(FRESH_MS, ms * KEPT_TIMES))
+    this.#kept.set(span, { byBucket, rows, until })
+    return rows
+  }
+
+  /** Reads a few buckets at a time, as many as were few rows before. Between them the store serves its other callers. */
+  async #rowsSince(span: HistorySpan, since: number): Promise<HistoryRow[]> {
+    const { bucketMs } = HISTORIES[span]
+    const rows: HistoryRow[] = []
+    let buckets = 1
+    for (let from = since; from <= Date.now();) {
+      const until = from + buckets * bucketMs
+      const found = await this.store.history(span, from, until)
+      for (const row of found) rows.push(row)
+      buckets = found.length < SLICE ? buckets * 2 : Math.max(1, buckets / 2)
+      from = until
+    }
+    return rows
+  }
+}
+
+/** Collects the rows of each endpoint, in slices, because there may be hundreds of thousands. */
+async function indexed(byBucket: ReadonlyMap<number, readonly HistoryRow[]>): Promise<PastRows> {
+  const found = new Map<string, Map<string, HistoryRow[]>>()
+  const add = (row: HistoryRow) => {
+    let urls = found.get(row.destination)
+    if (!urls) found.set(row.destination, (urls = new Map<string, HistoryRow[]>()))
+    const rows = urls.get(row.url)
+    if (rows) rows.push(row)
+    else urls.set(row.url, [row])
+  }
+  const inOrder = Array.from(byBucket.keys()).sort((a, b) => a - b)
+  await eachInSlices(
+    inOrder.flatMap((at) => byBucket.get(at) ?? []),
+    add,
+  )
+  return found
+}
+
+/** When the first bucket of a span began. */
+function firstBucket(span: HistorySpan, now: number): number {
+  const { bucketMs, buckets } = HISTORIES[span]
+  return now - (now % bucketMs) - (buckets - 1) * bucketMs
+}
+
+/** Rows of any endpoints as one series. */
+export function seriesOf(rows: Iterable<HistoryRow>, span: HistorySpan, now: number): Series {
+  const sum = new SeriesSum(span, now)
+  for (const row of rows) sum.add(row)
+  return sum.series()
+}
+
+/** Adds rows of any endpoints up to one series. */
+export class SeriesSum {
+  readonly #bucketMs: number
+  readonly #buckets: number
+  readonly #firstAt: number
+  readonly #sums: { delivered: number[]; failed: number[]; busy: number[] }
+  /** The worst states of the breakers, as positions in {@link BREAKER_STATES}. */
+  readonly #worst: number[]
+  readonly #durations: DurationBins[]
+
+  constructor(span: HistorySpan, now: number) {
+    const { bucketMs, buckets } = HISTORIES[span]
+    const zeros = () => new Array<number>(buckets).fill(0)
+    this.#bucketMs = bucketMs
+    this.#buckets = buckets
+    this.#firstAt = firstBucket(span, now)
+    this.#sums = { delivered: zeros(), failed: zeros(), busy: zeros() }
+    this.#worst = zeros()
+    this.#durations = Array.from({ length: buckets }, () => new DurationBins())
+  }
+
+  add(row: HistoryRow): void {
+    const place = Math.floor((row.at - this.#firstAt) / this.#bucketMs)
+    if (place < 0 || place >= this.#buckets) return
+    for (const name of ['delivered', 'failed', 'busy'] as const) {
+      this.#sums[name][place] = (this.#sums[name][place] ?? 0) + row[name]
+    }
+    this.#worst[place] = Math.max(this.#worst[place] ?? 0, BREAKER_STATES.indexOf(row.breaker))
+    this.#durations[place]?.addList(row.bins)
+  }
+
+  series(): Series {
+    return {
+      bucketMs: this.#bucketMs,
+      firstAt: this.#firstAt,
+      ...this.#sums,
+      p50Ms: this.#durations.map((bins) => bins.quantile(0.5)),
+      p99Ms: this.#durations.map((bins) => bins.quantile(0.99)),
+      breaker: this.#worst.map((state) => BREAKER_STATES[state] ?? 'closed'),
+    }
+  }
+}

@@ -1,0 +1,48 @@
+import { describe, expect, test } from 'vitest'
+import { nextSlice, startRetention } from '../../src/operate/retention.js'
+
+describe('a slice of a sweep', () => {
+  /** The limits that follow each other if one delivery takes `msEach`. */
+  const limits = (msEach: number, first: number): number[] => {
+    const all = [first]
+    for (let n = 0; n < 20; n++) {
+      const limit = all.at(-1) ?? first
+      all.push(nextSlice(limit, limit * msEach).limit)
+    }
+    return all
+  }
+
+  test.each([
+    ['a fast disk', 0.001, 1_000],
+    ['a slow disk', 0.04, 100],
+    ['a disk that hardly moves', 1, 50],
+  ])('becomes as long as it may be on %s', (_disk, msEach, most) => {
+    for (const first of [50, 1_000]) {
+      const last = limits(msEach, first).at(-1) ?? 0
+      expect(last).toBeGreaterThanOrEqual(Math.max(50, most / 2))
+      expect(last).toBeLessThanOrEqual(most)
+    }
+  })
+
+  test('is followed by a pause of four times its length', () => {
+    expect(nextSlice(100, 3).pauseMs).toBe(12)
+    expect(nextSlice(100, 250).pauseMs).toBe(1_000)
+  })
+})
+
+test('a sweep goes on until less is left than it may delete, whatever the slices', async () => {
+  let left = 5_000
+  let calls = 0
+  const store = {
+    sweep: (_olderThanMs: number, limit: number) => {
+      const changed = Math.min(left, limit)
+      left -= changed
+      calls++
+      return Promise.resolve(changed)
+    },
+  }
+  const retention = startRetention(store, () => 1, { sweepFailed: () => undefined })
+  await expect.poll(() => left).toBe(0)
+  await retention.stop()
+  expect(calls).toBeLessThan(100)
+})
