@@ -1,6 +1,7 @@
 import { createCollector } from './collect/collector.js'
 import { traceContextOf } from './collect/trace-context.js'
 import { Deliverer } from './deliver/deliverer.js'
+import { MAX_UNDER_WAY } from './deliver/dispatcher.js'
 import { bodyFor, createEnqueueCalls } from './enqueue/calls.js'
 import { createEnqueue } from './enqueue/enqueue.js'
 import { route, routesOf } from './enqueue/route.js'
@@ -8,8 +9,8 @@ import { connectionLimit } from './http/connection-limit.js'
 import type { Call } from './model/call.js'
 import { systemClock } from './model/clock.js'
 import type { Stats } from './model/delivery.js'
+import { turn } from './model/slices.js'
 import { tellAll, type Observer } from './observe/events.js'
-import { startSampling } from './observe/history.js'
 import type { Log } from './observe/log.js'
 import { createObservers } from './observe/observers.js'
 import { warnOfFormer } from './operate/former.js'
@@ -102,38 +103,51 @@ async function start(initial: Settings, store: Store, log: Log, role: Role) {
     await Promise.all([servers.close(), deliverer.close()])
     throw error
   })
-  await deliverer.use(settings)
+  const begin = await deliverer.prepare(settings)
+  void begin()
   deliverer.listen()
   if (isDelivering) void warnOfFormer(store, settings, log)
-  const stopSampling = startSampling(observing.history, () => deliverer.queues)
+  if (isDelivering) observing.tally.start()
   const retention = isDelivering
     ? startRetention(store, () => settings.retentionMs, events)
     : undefined
 
+  /** Everything changes at once, after what takes long for thousands of destinations. */
+  const reload = async (next: Settings) => {
+    checkReload(settings, next)
+    const useQueues = await deliverer.prepare(next)
+    const nextRoutes = routesOf(next)
+    await turn()
+    settings = next
+    routes = nextRoutes
+    collector.use(next.sources)
+    const closed = useQueues()
+    observing.history.keep(deliverer.queues)
+    if (isDelivering) void warnOfFormer(store, next, log)
+    await closed
+  }
+  let lastReload = Promise.resolve()
+
   return {
     ...urls,
-    reload: async (next: Settings) => {
-      checkReload(settings, next)
-      const closed = deliverer.use(next)
-      settings = next
-      routes = routesOf(next)
-      collector.use(next.sources)
-      if (isDelivering) void warnOfFormer(store, next, log)
-      await closed
+    reload: (next: Settings) => {
+      const reloaded = lastReload.then(() => reload(next))
+      lastReload = reloaded.catch(() => undefined)
+      return reloaded
     },
     stats: () => store.stats(),
     close: async () => {
       readiness.stop()
-      stopSampling()
       deliverer.stop()
       await Promise.all([servers.close(), retention?.stop()])
       await deliverer.close()
+      await observing.tally.stop()
       await store.close()
     },
   }
 }
 
-/** The most deliveries under way at once. Each takes a connection, and clients may hold half of the files. */
+/** The most requests under way at once. Each takes a connection, and clients may hold half of the files. */
 function underWayLimit(): number {
-  return Math.min(4_096, Math.ceil((connectionLimit() ?? Infinity) / 2))
+  return Math.min(MAX_UNDER_WAY, Math.ceil((connectionLimit() ?? Infinity) / 2))
 }

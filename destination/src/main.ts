@@ -1,5 +1,7 @@
+import { addCompletion } from './cli/completion.js'
 import { addDoctor } from './cli/doctor.js'
 import { addImport } from './cli/import.js'
+import { addList } from './cli/list.js'
 import { addListen } from './cli/listen.js'
 import { addMigrate } from './cli/migrate.js'
 import { addReplay } from './cli/replay.js'
@@ -7,7 +9,11 @@ import { run } from './cli/run.js'
 import { addSchedule } from './cli/schedule.js'
 import { addSend } from './cli/send.js'
 import { addServe } from './cli/serve.js'
+import { addSign } from './cli/sign.js'
+import { addStatus } from './cli/status.js'
+import { addTail } from './cli/tail.js'
 import { addTrace } from './cli/trace.js'
+import { addVerify } from './cli/verify.js'
 import { plannedAttempts } from './deliver/schedule.js'
 import type { startDestination } from './destination.js'
 import type { examine } from './operate/doctor.js'
@@ -33,12 +39,18 @@ const commands = [
   addServe(start),
   addListen,
   addSend,
+  addStatus,
+  addList,
+  addTail,
   addTrace({ open, show: shownTrace }),
   addReplay,
   addDoctor(find),
+  addSign,
+  addVerify,
   addImport,
   addMigrate({ open, migrate }),
   addSchedule(plannedAttempts),
+  addCompletion,
 ]
 
 // A handle that a command left open must not keep the process alive.

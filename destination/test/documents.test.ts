@@ -40,7 +40,10 @@ describe('the command line', () => {
     )
     const text = [
       '# Commands of hookline-destination\n',
-      'What `--help` prints. A test writes this file: `npx vitest run documents -u`.\n',
+      'What `--help` prints. A test writes this file: `npx vitest run --project destination documents -u`.\n',
+      'Exit codes of all commands: 0 done, 1 failed, 2 the command line or the settings are wrong, 3 no answer: the same',
+      'command may work later. Where a code means more than that, the help of the command says so. With `--json`, an error is',
+      '`{"error":{"code","message"}}` on the standard output.\n',
       ...sections,
     ].join('\n')
     await expect(text).toMatchFileSnapshot(join(ROOT, 'docs/commands.md'))

@@ -2,7 +2,7 @@ import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { verifyWebhook } from 'hookline'
 import { describe, expect, test } from 'vitest'
-import { folderWith, start as startProcess } from './cli/process.js'
+import { folderWith, run, start as startProcess } from './cli/process.js'
 import { startEndpoint } from './endpoint.js'
 import { destination, endpoint, post, settingsFor, start, track } from './run.js'
 
@@ -113,10 +113,10 @@ test('no output of a run has a secret in it', async () => {
         })),
       },
       {
-        name: 'refused',
+        name: 'unknown',
         sources: ['web'],
         sharedSecret: '${ENV_SECRET}',
-        webhooks: [{ url: 'http://10.0.0.1/?key=hush-query' }],
+        webhooks: [{ url: 'http://nowhere.invalid/?key=hush-query' }],
       },
     ],
     allowNetworks: ['127.0.0.0/8'],
@@ -163,6 +163,13 @@ test('no output of a run has a secret in it', async () => {
   service.kill('SIGTERM')
   const { code, stdout, stderr } = await service.ended
   expect(code).toBe(0)
+  const text = JSON.stringify(settings).replace('nowhere.invalid', '10.0.0.1')
+  const refused = await run(['serve'], {
+    folder: folderWith(text),
+    env: { ENV_SECRET: 'hush-env' },
+  })
+  expect(refused.stderr).toContain('10.0.0.1 is not a public address')
+  answers.push(refused.stdout, refused.stderr)
   expect(stdout).toContain('"msg":"attempt"')
 
   // A wrong value that is not secret is shown, such as the retention. So the search below is known to find values.

@@ -38,13 +38,14 @@ export function decide(
   const next = nextState(delivery, elapsedMs, urls, outcomes, refusedBy, random)
   const isUnsent = !isAnySent(outcomes)
   const sent = isUnsent ? [] : outcomes
-  const log = sent.map(({ url, outcome: { code, status, ms, error, response } }) => ({
+  const log = sent.map(({ url, outcome: { code, status, ms, error, response, headers } }) => ({
     url,
     code,
     status: status ?? null,
     ms,
     error: error ?? null,
     response,
+    headers,
   }))
   return { id: delivery.id, attempt: delivery.attempt, next, refusedBy, isUnsent, log }
 }

@@ -1,5 +1,6 @@
 import { isDeepStrictEqual } from 'node:util'
-import { createNetwork } from '../post/network.js'
+import { inSlices } from '../model/slices.js'
+import { createNetwork, type Network } from '../post/network.js'
 import { createPoster } from '../post/poster.js'
 import type { Endpoint, Settings } from '../settings/settings.js'
 import type { DispatchPort } from '../store/store.js'
@@ -27,12 +28,14 @@ export interface DelivererParts {
   maxUnderWay?: DispatcherParts['maxUnderWay']
 }
 
-/** Delivers from a store, by the settings that were passed to {@link use} last. */
+/** Delivers from a store, by the settings that were prepared and used last. */
 export class Deliverer {
   readonly dispatcher: Dispatcher
   readonly settler: Settler
   #queues: DestinationQueue[] = []
   #settings: DeliverSettings | undefined
+  #network: Network | undefined
+  #isStopped = false
 
   private constructor(
     readonly parts: DelivererParts,
@@ -51,7 +54,7 @@ export class Deliverer {
   }
 
   /**
-   * Joins the other workers of the store, if the store can have several. Nothing is sent before {@link use}.
+   * Joins the other workers of the store, if the store can have several. Nothing is sent before settings are used.
    *
    * @throws StoreError
    */
@@ -69,23 +72,39 @@ export class Deliverer {
   }
 
   /**
-   * Delivers by these settings from now on.
+   * Prepares the use of other settings, while deliveries go on by the present ones. Only one change may be prepared at a
+   * time.
    *
-   * @returns Resolves once the connections that are no longer used are closed.
+   * @returns Call it to use the settings; after {@link stop} it does nothing. It resolves once the requests to endpoints
+   * that are no longer used have ended.
    * @throws TypeError if the networks or the certificates are invalid. Nothing changes then.
    */
-  use(settings: DeliverSettings): Promise<void> {
-    const { isDelivering, now } = this.parts
-    const network = createNetwork(settings)
+  async prepare(settings: DeliverSettings): Promise<() => Promise<void>> {
+    const { isDelivering, maxUnderWay, now } = this.parts
+    const before = { queues: this.#queues, network: this.#network }
+    const isSameNetwork = isDeepStrictEqual(
+      networkOf(settings),
+      this.#settings && networkOf(this.#settings),
+    )
+    const network =
+      isSameNetwork && before.network
+        ? before.network
+        : createNetwork({ ...networkOf(settings), maxConnections: maxUnderWay })
     const connect = (endpoint: Endpoint) => createPoster(endpoint, network)
-    const isSameNetwork = isDeepStrictEqual(networkOf(settings), networkOf(this.#settings))
     const destinations = isDelivering ? settings.destinations.filter(({ enabled }) => enabled) : []
-    const before = this.#queues
-    this.#settings = settings
-    this.#queues = destinationQueues(destinations, before, isSameNetwork, { connect, now })
-    this.sharedBreakers?.use(this.#queues)
-    this.dispatcher.use(this.#queues)
-    return closeUnused(before, this.#queues)
+    const queues = await inSlices(
+      destinationQueues(destinations, before.queues, isSameNetwork, { connect, now }),
+    )
+    return () => {
+      if (this.#isStopped) return Promise.resolve()
+      this.#settings = settings
+      this.#network = network
+      this.#queues = queues
+      this.sharedBreakers?.use(queues)
+      this.dispatcher.use(queues)
+      const closing = closeUnused(before.queues, queues)
+      return isSameNetwork ? closing : closeNetwork(before.network, closing)
+    }
   }
 
   /** Claims the deliveries that other processes put as soon as the store reports them, instead of at the next poll. */
@@ -98,6 +117,7 @@ export class Deliverer {
 
   /** Starts no more attempts. */
   stop(): void {
+    this.#isStopped = true
     this.dispatcher.stop()
   }
 
@@ -105,15 +125,15 @@ export class Deliverer {
   async close(): Promise<void> {
     await this.dispatcher.close()
     await this.sharedBreakers?.close()
-    await closeUnused(this.#queues, [])
+    await closeNetwork(this.#network, closeUnused(this.#queues, []))
   }
 }
 
-function networkOf(settings: DeliverSettings | undefined) {
-  return [settings?.allowNetworks, settings?.ca]
+function networkOf({ allowNetworks, ca }: DeliverSettings) {
+  return { allowNetworks, ca }
 }
 
-/** Closes the connections of endpoints that are no longer used, once their requests under way have ended. */
+/** Waits until the requests under way to endpoints that are no longer used have ended. */
 async function closeUnused(
   before: readonly DestinationQueue[],
   after: readonly DestinationQueue[],
@@ -123,4 +143,9 @@ async function closeUnused(
   const used = postersOf(after)
   const unused = Array.from(postersOf(before)).filter((poster) => !used.has(poster))
   await Promise.all(unused.map((poster) => poster.close()))
+}
+
+/** Closes the connections of a network whose requests end with `closing`. */
+async function closeNetwork(network: Network | undefined, closing: Promise<void>): Promise<void> {
+  await Promise.all([closing, network?.connections.close()])
 }

@@ -1,10 +1,8 @@
 import type { Claim, Lane } from '../model/delivery.js'
 import { createSigning, type Signing } from '../post/signing.js'
 import type { Destination } from '../settings/settings.js'
+import { LANES } from '../store/states.js'
 import type { EndpointQueue } from './endpoint-queue.js'
-
-/** The lanes, in the order in which they are claimed from. */
-const LANES: readonly Lane[] = ['fresh', 'backlog', 'bulk']
 
 /** The share of the room that the other lanes leave to each lane, so that no lane starves. */
 const KEPT_SHARES: Readonly<Record<Lane, number>> = { fresh: 1 / 4, backlog: 1 / 4, bulk: 1 / 8 }
@@ -96,16 +94,19 @@ export class DestinationQueue {
   /**
    * What to claim now. Room is reserved for it until {@link claimed}.
    *
-   * @param most - The most deliveries for each lane.
+   * @param most - The most deliveries in all lanes together.
    */
   claims(most = Infinity): Claim[] {
     if (this.isDown) return this.#probes()
     if (this.#takesTurns) return this.#turns(most)
     const claims: Claim[] = []
+    let left = most
     for (const lane of LANES) {
       const limit = this.#isToClaim(lane) ? Math.min(this.#room(lane), MAX_CLAIM) : 0
-      if (limit <= 0 || limit < this.#leastClaim()) continue
-      claims.push(this.#claim({ lane }, Math.min(limit, most)))
+      if (left < 1 || limit <= 0 || limit < this.#leastClaim()) continue
+      const claim = this.#claim({ lane }, Math.min(limit, left))
+      claims.push(claim)
+      left -= claim.limit
     }
     return claims
   }
@@ -161,6 +162,16 @@ export class DestinationQueue {
     const { fresh, backlog, bulk } = this.#lanes
     const coming = fresh.coming + backlog.coming + bulk.coming
     return coming + fresh.underWay + backlog.underWay + bulk.underWay
+  }
+
+  /** The requests of one delivery at once: one for each endpoint. */
+  get width(): number {
+    return this.endpoints.length
+  }
+
+  /** The requests that are under way, or are being put or claimed. */
+  get requests(): number {
+    return this.underWay * this.width
   }
 
   /** Whether every endpoint is down or paused, so that only probes are sent. */

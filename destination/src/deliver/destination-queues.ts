@@ -15,19 +15,18 @@ export interface QueueParts {
 }
 
 /**
- * Makes the queues for new settings. An endpoint whose settings did not change keeps its connections, its breaker and
- * its waiting requests. An endpoint whose headers changed keeps its breaker and its pace.
+ * Makes the queues for new settings, each when it is asked for. An endpoint whose settings did not change keeps its
+ * breaker and its waiting requests. An endpoint whose headers changed keeps its breaker and its pace.
  *
  * @param before - The present queues.
- * @param isSameNetwork - Whether present connections may be kept, because the allowed networks and the trusted
- * certificates did not change.
+ * @param isSameNetwork - Whether the allowed networks and the trusted certificates did not change.
  */
-export function destinationQueues(
+export function* destinationQueues(
   destinations: readonly Destination[],
   before: readonly DestinationQueue[],
   isSameNetwork: boolean,
   { connect, now }: QueueParts,
-): DestinationQueue[] {
+): Generator<DestinationQueue> {
   const toEndpointQueue = (endpoint: Endpoint, known: EndpointQueue | undefined) => {
     if (known && isSameNetwork && isDeepStrictEqual(known.endpoint, endpoint)) return known
     const isSameCap = known?.breaker.cap === endpoint.concurrency
@@ -36,14 +35,15 @@ export function destinationQueues(
     const pace = known?.pace.limit === limit ? known.pace : new Pace(limit)
     return new EndpointQueue(endpoint, breaker, pace, connect(endpoint), now)
   }
-  return destinations.map((destination) => {
-    const known = before.find((queue) => queue.destination.name === destination.name)
+  const queues = new Map(before.map((queue) => [queue.destination.name, queue]))
+  for (const destination of destinations) {
+    const known = queues.get(destination.name)
     const endpoints = destination.webhooks.map((endpoint) =>
       toEndpointQueue(
         endpoint,
         known?.endpoints.find((queue) => queue.endpoint.url === endpoint.url),
       ),
     )
-    return new DestinationQueue(destination, endpoints, now)
-  })
+    yield new DestinationQueue(destination, endpoints, now)
+  }
 }

@@ -45,14 +45,15 @@ export interface DispatcherParts {
   now: () => number
   random: () => number
   /**
-   * The most deliveries under way at once, for all destinations together. It bounds the memory and the files that they take.
+   * The most requests under way at once, for all destinations together. It bounds the memory and the files that they take.
    *
-   * @defaultValue 4,096
+   * @defaultValue {@link MAX_UNDER_WAY}
    */
   maxUnderWay?: number | undefined
 }
 
-const MAX_UNDER_WAY = 4_096
+/** The most requests under way at once where files are not scarce. */
+export const MAX_UNDER_WAY = 4_096
 
 /** Claims that had to wait for room begin once this share of {@link DispatcherParts.maxUnderWay} is free. */
 const FREE_SHARE = 1 / 16
@@ -66,11 +67,13 @@ const FREE_SHARE = 1 / 16
 export class Dispatcher {
   #queues = new Map<string, DestinationQueue>()
   #underWay = 0
+  /** The requests of the deliveries under way: one for each endpoint. */
+  #requests = 0
   /** The queues with deliveries under way. */
   readonly #busy = new Set<DestinationQueue>()
   /** As {@link #findShare} found it last. */
   #share = Infinity
-  /** Messages that are being stored as leased. */
+  /** The requests of the messages that are being stored as leased. */
   #coming = 0
   #isStopped = false
   #isClaiming = false
@@ -123,7 +126,7 @@ export class Dispatcher {
     if (!queue || this.#isStopped || this.parts.settler.isFailing) return { state: 'fresh', queue }
     if (!this.#hasRoom(queue)) return { state: 'fresh', queue }
     const state = queue.place()
-    if (state === 'leased') this.#coming++
+    if (state === 'leased') this.#coming += queue.width
     return { state, queue }
   }
 
@@ -145,8 +148,9 @@ export class Dispatcher {
   }
 
   #releaseRoom(queue: DestinationQueue | undefined): void {
-    this.#coming--
-    queue?.releaseRoom()
+    if (!queue) return
+    this.#coming -= queue.width
+    queue.releaseRoom()
   }
 
   /** Deliveries under way. */
@@ -220,19 +224,20 @@ export class Dispatcher {
     const claims: QueueClaim[] = []
     for (const queue of this.#toClaim) {
       if (left < 1) break
-      const most = Math.min(left, Math.max(share - queue.underWay, left - this.#max / 2))
+      const room = Math.min(left, Math.max(share - queue.requests, left - this.#max / 2))
+      const most = Math.max(Math.floor(room / queue.width), queue.underWay === 0 ? 1 : 0)
       if (most < 1) continue
       this.#toClaim.delete(queue)
       for (const claim of queue.claims(most)) {
         claims.push({ queue, claim })
-        left -= claim.limit
+        left -= claim.limit * queue.width
       }
     }
     return claims.length > 0 ? claims : undefined
   }
 
   /**
-   * How many deliveries of one destination may be under way while half of the room is taken: the same part for each
+   * How many requests of one destination may be under way while half of the room is taken: the same part for each
    * destination that sends or waits, so that slow endpoints do not take all of it.
    */
   #findShare(): number {
@@ -243,16 +248,16 @@ export class Dispatcher {
   }
 
   #hasRoom(queue: DestinationQueue): boolean {
-    return this.#free > this.#max / 2 || (this.#free > 0 && queue.underWay < this.#share)
+    return this.#free > this.#max / 2 || (this.#free > 0 && queue.requests < this.#share)
   }
 
   get #max(): number {
     return this.parts.maxUnderWay ?? MAX_UNDER_WAY
   }
 
-  /** How many more deliveries may be under way. */
+  /** How many more requests may be under way. */
   get #free(): number {
-    return this.#max - this.#underWay - this.#coming
+    return this.#max - this.#requests - this.#coming
   }
 
   /** Asks the store for the lanes with something due. */
@@ -311,9 +316,10 @@ export class Dispatcher {
     const { signing, endpoints, urls } = queue
     const startedAt = now()
     this.#underWay++
+    this.#requests += queue.width
     queue.start(delivery.lane)
     this.#busy.add(queue)
-    send(delivery, signing, endpoints, (outcomes) => {
+    const ended = (outcomes: EndpointOutcome[]) => {
       const settlement = decide(delivery, now() - startedAt, urls, outcomes, random)
       const { next } = settlement
       settler.add(settlement)
@@ -322,11 +328,17 @@ export class Dispatcher {
       queue.end(delivery.lane)
       if (queue.underWay === 0) this.#busy.delete(queue)
       this.#end(queue)
-    })
+    }
+    // An endpoint that has answered has room for the next message, although a slower one still has this one.
+    const answered = () => {
+      if (queue.hasWaiting) this.#claim(queue)
+    }
+    send(delivery, signing, endpoints, ended, answered)
   }
 
   #end(queue: DestinationQueue): void {
     this.#underWay--
+    this.#requests -= queue.width
     if (queue.hasWaiting) this.#note(queue)
     if (this.#toClaim.size > 0) this.#claim()
     if (this.#underWay > 0) return

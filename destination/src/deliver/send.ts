@@ -18,12 +18,14 @@ interface Receiver {
  * these requests has an outcome in the list.
  *
  * @param done - Called once with the outcomes, after `send` has returned.
+ * @param ended - Called when one endpoint has its outcome and others do not have theirs yet.
  */
 export function send(
   delivery: Delivery,
   signing: Signing,
   endpoints: readonly Receiver[],
   done: (outcomes: EndpointOutcome[]) => void,
+  ended: () => void,
 ): void {
   const { body, refusedBy } = delivery
   const receivers =
@@ -53,6 +55,7 @@ export function send(
         outcomes.push({ url, outcome })
         left--
         if (left === 0) done(outcomes)
+        else ended()
       })
     }
     post(0)

@@ -35,6 +35,7 @@ export type RefusalCode =
   | 'invalid_parameter'
   | 'count_changed'
   | 'unknown_delivery'
+  | 'unknown_destination'
   | 'unknown_message'
   | 'too_many_listeners'
 

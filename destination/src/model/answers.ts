@@ -1,13 +1,12 @@
 // The answers of the admin API, as JSON. The routes, the page and the command line share these types. Times are ms since
 // the epoch, by the destination's clock.
-import type { State, Stats, Summary, Trace } from './delivery.js'
+import type { BreakerState } from './breaker-state.js'
+import type { DeadGroup, State, Stats, Summary, Trace } from './delivery.js'
+import type { Health } from './health.js'
+import type { HistorySpan } from './history.js'
 import type { OutcomeCode } from './outcome.js'
 
-/**
- * The state of an endpoint's circuit breaker. `closed`: the endpoint is healthy. `open`: the endpoint is down, and gets
- * only one probe at a time. `half-open`: the endpoint is recovering, and gets more requests after each success.
- */
-export type BreakerState = 'closed' | 'open' | 'half-open'
+export type { BreakerState }
 
 /** `GET /v1/admin/status` */
 export interface Status {
@@ -36,6 +35,15 @@ export interface SourceStatus extends SourceTotals {
 
 /** How many messages of a destination wait, are being sent, or are dead letters. */
 export type MessageCounts = Omit<Stats, 'destination'>
+
+export const NO_MESSAGES: Readonly<MessageCounts> = {
+  fresh: 0,
+  backlog: 0,
+  bulk: 0,
+  leased: 0,
+  dead: 0,
+  oldestMs: 0,
+}
 
 /** A destination that the settings no longer have, although messages of it wait or are dead letters. */
 export interface FormerDestination extends MessageCounts {
@@ -80,6 +88,8 @@ export interface EndpointTotals {
   p99Ms: number | null
   /** The latest request that failed; `null` if none did. */
   lastFailure: Failure | null
+  /** How many requests failed since the last success; `null` if nothing was sent since the start. */
+  failuresInARow: number | null
 }
 
 /** A request that failed. */
@@ -91,7 +101,7 @@ export interface Failure {
   error: string | null
 }
 
-/** `GET /v1/admin/history` */
+/** The last hour of some endpoints. */
 export interface EndpointHistories {
   bucketMs: number
   endpoints: EndpointHistory[]
@@ -119,6 +129,95 @@ export interface Bucket {
   breaker: BreakerState
 }
 
+/** `GET /v1/admin/overview`: what the page shows first. Its size does not grow with the number of destinations. */
+export interface Overview extends Omit<Status, 'destinations'> {
+  span: HistorySpan
+  totals: OverviewTotals
+  chart: Series
+  /** The destinations that need attention, the worst first; at most 8. */
+  destinations: DestinationStatus[]
+  /** How many destinations need attention. */
+  troubled: number
+  /** The last hour of the endpoints of `destinations`. */
+  histories: EndpointHistories
+  /** One page of the table. */
+  rows: OverviewRow[]
+  /** How many destinations match the search. */
+  found: number
+}
+
+export interface OverviewTotals {
+  destinations: number
+  /** How many destinations are in each state. */
+  byHealth: Record<Health, number>
+  sources: number
+  /** Accepted calls per second in the last minute, in the process that answers. */
+  callsPerSecond: number
+  /** Requests within the span. */
+  delivered: number
+  failed: number
+  p50Ms: number | null
+  p99Ms: number | null
+  waiting: number
+  dead: number
+  /** The age of the oldest message that waits; 0 if none does. */
+  oldestMs: number
+}
+
+/** One destination in the table. */
+export interface OverviewRow {
+  name: string
+  health: Health
+  /** The share of the recent requests that failed; `null` if there were none. */
+  failedShare: number | null
+  delivered: number
+  failed: number
+  p99Ms: number | null
+  waiting: number
+  dead: number
+  /** The URL of its first endpoint, and how many more there are. */
+  url: string
+  moreUrls: number
+  /** Requests bucket by bucket. */
+  spark: { delivered: number[]; failed: number[] }
+}
+
+/** The buckets of a span without gaps, the oldest first. */
+export interface Series {
+  bucketMs: number
+  /** When the first bucket began. */
+  firstAt: number
+  delivered: number[]
+  failed: number[]
+  busy: number[]
+  /** Quantiles of the durations; `null` if nothing was sent. */
+  p50Ms: (number | null)[]
+  p99Ms: (number | null)[]
+  /** The worst state of the breaker. */
+  breaker: BreakerState[]
+}
+
+/** `GET /v1/admin/destination?name=` */
+export interface DestinationDetails extends DestinationStatus {
+  health: Health
+  failedShare: number | null
+  span: HistorySpan
+  chart: Series
+  /** For each endpoint, in the order of `endpoints`. */
+  charts: Series[]
+  healths: Health[]
+  histories: EndpointHistories
+  now: number
+}
+
+/** `GET /v1/admin/dead` */
+export interface DeadCauses {
+  /** The largest first; at most 100. */
+  groups: DeadGroup[]
+  /** Whether all dead letters were counted. */
+  isComplete: boolean
+}
+
 /** `GET /v1/admin/deliveries` */
 export interface DeliveryList {
   deliveries: Summary[]
@@ -128,10 +227,27 @@ export interface DeliveryList {
   isComplete: boolean
 }
 
-/** `GET /v1/admin/deliveries/:id`: a trace whose URLs have no queries. */
+/** A trace whose URLs have no queries. */
 export interface ShownTrace extends Trace {
   /** When the retry window ends; `null` if the delivery is settled or has had no attempt yet. */
   deadlineAt: number | null
+  /**
+   * Why no attempt is made although the delivery waits: its destination is `disabled`, or was `removed` from the settings;
+   * `null` if attempts are made, or if the delivery is settled.
+   */
+  hold: 'disabled' | 'removed' | null
+}
+
+/** `GET /v1/admin/deliveries/:id` */
+export interface ShownDelivery extends ShownTrace {
+  /** The requests of the latest attempt, as the current settings make them; empty if they do not have the destination. */
+  requests: ShownRequest[]
+}
+
+/** A request to one endpoint. Static headers of the settings have `…` as their value, because they may be keys. */
+export interface ShownRequest {
+  url: string
+  headers: [name: string, value: string][]
 }
 
 /** One attempt of a {@link ShownTrace}. */
@@ -139,14 +255,14 @@ export type ShownAttempt = ShownTrace['attempts'][number]
 
 /** `GET /v1/admin/messages?messageId=` and `GET /v1/admin/messages/:messageId` */
 export interface ShownMessage {
-  deliveries: ShownTrace[]
+  deliveries: ShownDelivery[]
 }
 
 /** The body of `POST /v1/admin/replay`. It has exactly one of the first four fields. */
 export interface ReplayRequest {
   ids?: number[]
   messageId?: string
-  filter?: Record<string, string>
+  filter?: Record<string, string | number>
   all?: true
   /** Replays delivered messages, too. */
   force?: true

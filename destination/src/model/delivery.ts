@@ -110,6 +110,11 @@ export interface AttemptLog {
   error: string | null
   /** The start of the answer's body; empty if there is none. */
   response: string
+  /**
+   * The headers of the answer, one `name: value` a line. Left out if there was no answer, or if the message was delivered:
+   * only failures have to be explained, and successes would take most of the room.
+   */
+  headers?: string | undefined
 }
 
 /** A search for deliveries. All given fields must match. An empty filter matches everything. */
@@ -122,10 +127,36 @@ export interface Filter {
   event?: string | undefined
   user?: string | undefined
   messageId?: string | undefined
+  /**
+   * Whether `event`, `user` and `messageId` match each text that starts with them, in upper or lower case. Otherwise they
+   * match only the same text.
+   */
+  isPrefix?: boolean | undefined
+  /** The code of the latest outcome: {@link Summary.lastCode}. */
+  code?: string | undefined
+  /** The range of the latest status: {@link Summary.lastStatus}. Both ends are included. */
+  status?: { from: number; to: number } | undefined
+  /** The URL, without its query, of the endpoint with the latest outcome. */
+  endpoint?: string | undefined
+  /** Why the latest attempt failed: {@link Summary.cause}. */
+  cause?: string | undefined
   /** Stored at this time or later: ms since the epoch, by the store's clock. */
   since?: number | undefined
   /** Stored before this time: ms since the epoch, by the store's clock. */
   until?: number | undefined
+}
+
+/** The deliveries of one destination that match a search. */
+export interface Match {
+  destination: string
+  ids: DeliveryId[]
+}
+
+/** One slice of what matches a search. */
+export interface Matches {
+  matches: Match[]
+  /** Where to continue; `undefined` once everything has been searched. */
+  next: DeliveryId | undefined
 }
 
 /** One slice of the results of a search. */
@@ -156,6 +187,38 @@ export interface Summary {
   /** The outcome of the latest claim: that of the endpoint that accepted it, or else of the last attempt. `null` before. */
   lastCode: OutcomeCode | null
   lastStatus: number | null
+  /**
+   * Why the latest attempt failed, in one line; see `causeOf`. The reason of a dead letter without an attempt. Otherwise
+   * `null`.
+   */
+  cause: string | null
+}
+
+/** Dead letters that have the same destination, latest outcome and cause. */
+export interface DeadGroup {
+  destination: string
+  /** `null` if there was no attempt. */
+  code: OutcomeCode | null
+  status: number | null
+  /** As {@link Summary.cause}; empty if nothing is known. */
+  cause: string
+  count: number
+  /** When the first and the last of them became dead letters. */
+  firstAt: number
+  lastAt: number
+}
+
+/** A slice of the dead letters of a destination, in groups. */
+export interface DeadGroups {
+  groups: DeadGroup[]
+  /** Where to continue; `undefined` at the end. */
+  next: DeadPlace | undefined
+}
+
+/** A place in the order of deaths. */
+export interface DeadPlace {
+  diedAt: number
+  id: DeliveryId
 }
 
 /** Everything that is known about one delivery. */

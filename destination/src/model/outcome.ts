@@ -47,6 +47,8 @@ export interface Outcome {
   retryAfterMs: number | undefined
   /** The start of the answer's body; empty if there is none. */
   response: string
+  /** As `AttemptLog.headers`: the headers of the answer of a request that failed. */
+  headers?: string | undefined
   /** The error in words, with the fix if one is known; `undefined` if the message was delivered. */
   error: string | undefined
 }

@@ -13,10 +13,23 @@ export class DurationBins {
     this.#counts[bin] = (this.#counts[bin] ?? 0) + 1
   }
 
+  /** The counts, without those at the end that are 0. */
+  toList(): number[] {
+    const last = this.#counts.findLastIndex((count) => count > 0)
+    return Array.from(this.#counts.subarray(0, last + 1))
+  }
+
+  /** Adds the counts of a list that {@link toList} made. */
+  addList(list: readonly number[]): void {
+    for (let bin = 0; bin < Math.min(BINS, list.length); bin++) {
+      this.#counts[bin] = (this.#counts[bin] ?? 0) + (list[bin] ?? 0)
+    }
+  }
+
   /** Adds the counts of other bins. */
   merge(other: DurationBins): void {
-    for (const [bin, count] of other.#counts.entries()) {
-      this.#counts[bin] = (this.#counts[bin] ?? 0) + count
+    for (let bin = 0; bin < BINS; bin++) {
+      this.#counts[bin] = (this.#counts[bin] ?? 0) + (other.#counts[bin] ?? 0)
     }
   }
 

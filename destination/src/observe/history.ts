@@ -1,10 +1,4 @@
-import type {
-  Bucket,
-  BreakerState,
-  EndpointTotals,
-  Failure,
-  SourceTotals,
-} from '../model/answers.js'
+import type { EndpointTotals, Failure, SourceTotals } from '../model/answers.js'
 import { aheadOf, type Clock } from '../model/clock.js'
 import type { Outcome } from '../model/outcome.js'
 import type { DestinationQueue } from '../deliver/destination-queue.js'
@@ -13,25 +7,18 @@ import type { Delivery } from '../model/delivery.js'
 import { DurationBins } from './durations.js'
 import type { Observer } from './events.js'
 
-/** The length of one bucket, in ms. */
-export const BUCKET_MS = 60_000
-
-/** The number of buckets that are kept: one day. */
-export const MAX_BUCKETS = 1_440
-
-/** The current durations are computed from this many buckets. The current bucket is one of them. */
+/** The current durations are those of this many minutes. The current minute is one of them. */
 const RECENT = 5
-
-/** The states of breakers, from the best to the worst. */
-const BREAKER_STATES: readonly BreakerState[] = ['closed', 'half-open', 'open']
+const MINUTE_MS = 60_000
 
 /**
- * Remembers what happened at the endpoints, minute by minute, for one day. It keeps everything in memory. A minute in which
- * nothing happened needs no memory.
+ * Remembers what happened since the start of the process: totals, the last failure, and the durations of the last minutes.
+ * It keeps everything in memory. The charts come from the store.
  */
 export class History implements Observer {
   readonly #endpoints = new Map<string, Map<string, EndpointHistory>>()
   readonly #sources = new Map<string, SourceTotals>()
+  readonly #calls = new CallRate()
 
   constructor(readonly clock: Clock) {}
 
@@ -39,8 +26,10 @@ export class History implements Observer {
   callsCounted(source: string, answer: string, count: number): void {
     const totals = this.source(source)
     this.#sources.set(source, totals)
-    if (answer === 'accepted') totals.accepted += count
-    else totals.rejected += count
+    if (answer === 'accepted') {
+      totals.accepted += count
+      this.#calls.add(count, this.clock.now())
+    } else totals.rejected += count
   }
 
   /** All attempts of one claim have ended. */
@@ -54,21 +43,21 @@ export class History implements Observer {
     }
   }
 
-  /** Records the states of the breakers, and forgets endpoints that no longer exist. Call it about once a second. */
-  sampleBreakers(queues: readonly DestinationQueue[]): void {
-    const now = this.clock.now()
-    const known = new Set<EndpointHistory>()
+  /** Forgets the endpoints that the settings no longer have. */
+  keep(queues: readonly DestinationQueue[]): void {
+    const kept = new Set<EndpointHistory>()
     for (const { destination, endpoints } of queues) {
-      for (const { endpoint, breaker } of endpoints) {
-        const history = this.#endpoint(destination.name, endpoint.url)
-        history.sample(breaker.state, now)
-        known.add(history)
-      }
+      for (const { endpoint } of endpoints) kept.add(this.#endpoint(destination.name, endpoint.url))
     }
     for (const [destination, endpoints] of this.#endpoints) {
-      for (const [url, history] of endpoints) if (!known.has(history)) endpoints.delete(url)
+      for (const [url, history] of endpoints) if (!kept.has(history)) endpoints.delete(url)
       if (endpoints.size === 0) this.#endpoints.delete(destination)
     }
+  }
+
+  /** The accepted calls per second in the last minute. */
+  callsPerSecond(): number {
+    return this.#calls.perSecond(this.clock.now())
   }
 
   source(name: string): SourceTotals {
@@ -80,20 +69,18 @@ export class History implements Observer {
     const { lastFailure } = totals
     return {
       ...totals,
-      lastFailure: lastFailure && { ...lastFailure, at: this.#shown(lastFailure.at) },
+      lastFailure: lastFailure && { ...lastFailure, at: lastFailure.at - this.#ahead() },
     }
   }
 
-  /** The minutes of an endpoint without gaps, the oldest first. The last one is the current minute. */
-  buckets(destination: string, url: string, minutes: number): Bucket[] {
-    return this.#endpoint(destination, url)
-      .buckets(minutes, this.clock.now())
-      .map((bucket) => ({ ...bucket, at: this.#shown(bucket.at) }))
+  /** As {@link EndpointTotals.failuresInARow}. */
+  failuresInARow(destination: string, url: string): number | null {
+    return this.#endpoints.get(destination)?.get(url)?.failuresInARow ?? null
   }
 
-  /** A time by the system's clock. */
-  #shown(at: number): number {
-    return at - aheadOf(this.clock.wall(), this.clock.now())
+  /** What to subtract from a time, so that it is by the system's clock. */
+  #ahead(): number {
+    return aheadOf(this.clock.wall(), this.clock.now())
   }
 
   #endpoint(destination: string, url: string): EndpointHistory {
@@ -103,129 +90,96 @@ export class History implements Observer {
       this.#endpoints.set(destination, endpoints)
     }
     let history = endpoints.get(url)
-    if (!history) endpoints.set(url, (history = new EndpointHistory(this.clock.now())))
+    if (!history) endpoints.set(url, (history = new EndpointHistory()))
     return history
   }
 }
 
-/** The current minute. */
+/** In ms: the rate of calls is that of the last minute. */
+const RATE_MS = 60_000
+const RATE_STEPS = 12
+const STEP_MS = RATE_MS / RATE_STEPS
+
+/** Counts the calls of the last minute, in steps of 5 seconds. */
+class CallRate {
+  readonly #counts = new Map<number, number>()
+  #since = Infinity
+
+  add(count: number, now: number): void {
+    const step = Math.floor(now / STEP_MS)
+    this.#since = Math.min(this.#since, now)
+    this.#counts.set(step, (this.#counts.get(step) ?? 0) + count)
+    for (const old of this.#counts.keys()) if (old <= step - RATE_STEPS) this.#counts.delete(old)
+  }
+
+  perSecond(now: number): number {
+    const oldest = Math.floor(now / STEP_MS) - RATE_STEPS
+    let calls = 0
+    for (const [step, count] of this.#counts) if (step > oldest) calls += count
+    // Right after the first call, a whole minute would make the rate too low.
+    return calls === 0
+      ? 0
+      : calls / (Math.min(RATE_MS, Math.max(STEP_MS, now - this.#since)) / 1_000)
+  }
+}
+
+/** The durations of one minute. */
 interface Minute {
   at: number
-  delivered: number
-  failed: number
-  busy: number
-  breaker: BreakerState
   durations: DurationBins
 }
 
 class EndpointHistory {
-  readonly #since: number
   #delivered = 0
   #failed = 0
   #lastFailure: Failure | null = null
-  #minute: Minute
-  /** Past minutes in which something happened. */
-  #past: Bucket[] = []
-  #recent: { at: number; durations: DurationBins }[] = []
-
-  constructor(now: number) {
-    this.#since = startOf(now)
-    this.#minute = emptyMinute(this.#since)
-  }
+  failuresInARow = 0
+  /** The last minutes with requests, the newest last. */
+  #minutes: Minute[] = []
 
   add({ code, status, ms, error }: Outcome, now: number): void {
-    this.#roll(now)
-    if (code === 'endpoint_down' || code === 'endpoint_busy') {
-      this.#minute.busy++
-      return
-    }
-    this.#minute.durations.add(ms)
+    if (code === 'endpoint_down' || code === 'endpoint_busy') return
+    this.#minute(now).durations.add(ms)
     if (code === 'delivered') {
-      this.#minute.delivered++
       this.#delivered++
+      this.failuresInARow = 0
     } else {
-      this.#minute.failed++
       this.#failed++
+      this.failuresInARow++
       this.#lastFailure = { at: now, code, status: status ?? null, error: error ?? null }
     }
   }
 
-  sample(state: BreakerState, now: number): void {
-    this.#roll(now)
-    const worst = this.#minute.breaker
-    if (BREAKER_STATES.indexOf(state) > BREAKER_STATES.indexOf(worst)) this.#minute.breaker = state
-  }
-
   totals(now: number): EndpointTotals {
-    this.#roll(now)
+    this.#forget(now)
     const durations = new DurationBins()
-    durations.merge(this.#minute.durations)
-    const oldest = this.#minute.at - (RECENT - 1) * BUCKET_MS
-    for (const each of this.#recent) if (each.at >= oldest) durations.merge(each.durations)
+    for (const minute of this.#minutes) durations.merge(minute.durations)
     return {
       delivered: this.#delivered,
       failed: this.#failed,
-      ...quantiles(durations),
+      p50Ms: durations.quantile(0.5),
+      p99Ms: durations.quantile(0.99),
       lastFailure: this.#lastFailure,
+      failuresInARow: this.failuresInARow,
     }
   }
 
-  buckets(minutes: number, now: number): Bucket[] {
-    this.#roll(now)
-    const last = this.#minute.at
-    const first = Math.max(this.#since, last - (minutes - 1) * BUCKET_MS)
-    const known = new Map(this.#past.map((bucket) => [bucket.at, bucket]))
-    known.set(last, bucketOf(this.#minute))
-    return Array.from(
-      { length: (last - first) / BUCKET_MS + 1 },
-      (_, i) => known.get(first + i * BUCKET_MS) ?? bucketOf(emptyMinute(first + i * BUCKET_MS)),
-    )
+  #minute(now: number): Minute {
+    const at = startOf(now)
+    const last = this.#minutes.at(-1)
+    if (last && last.at >= at) return last
+    this.#forget(now)
+    const minute = { at, durations: new DurationBins() }
+    this.#minutes.push(minute)
+    return minute
   }
 
-  /** Starts a new minute if the current one is over. */
-  #roll(now: number): void {
-    const at = startOf(now)
-    const minute = this.#minute
-    if (at <= minute.at) return
-    this.#minute = emptyMinute(at)
-    const { delivered, failed, busy, breaker, durations } = minute
-    if (delivered + failed + busy === 0 && breaker === 'closed') return
-    this.#past.push(bucketOf(minute))
-    this.#recent.push({ at: minute.at, durations })
-    if (this.#recent.length >= RECENT) this.#recent.shift()
-    const oldest = at - (MAX_BUCKETS - 1) * BUCKET_MS
-    while ((this.#past[0]?.at ?? Infinity) < oldest) this.#past.shift()
+  #forget(now: number): void {
+    const oldest = startOf(now) - (RECENT - 1) * MINUTE_MS
+    while ((this.#minutes[0]?.at ?? Infinity) < oldest) this.#minutes.shift()
   }
 }
 
 function startOf(now: number): number {
-  return now - (now % BUCKET_MS)
-}
-
-function emptyMinute(at: number): Minute {
-  return { at, delivered: 0, failed: 0, busy: 0, breaker: 'closed', durations: new DurationBins() }
-}
-
-function bucketOf({ durations, ...minute }: Minute): Bucket {
-  return { ...minute, ...quantiles(durations) }
-}
-
-function quantiles(durations: DurationBins) {
-  return { p50Ms: durations.quantile(0.5), p99Ms: durations.quantile(0.99) }
-}
-
-/** The interval at which the states of the breakers are recorded, in ms. */
-const SAMPLE_MS = 1_000
-
-/** Starts to record the states of the breakers. Returns a function that stops it. */
-export function startSampling(
-  history: History,
-  queues: () => readonly DestinationQueue[],
-): () => void {
-  const timer = setInterval(() => {
-    history.sampleBreakers(queues())
-  }, SAMPLE_MS).unref()
-  return () => {
-    clearInterval(timer)
-  }
+  return now - (now % MINUTE_MS)
 }

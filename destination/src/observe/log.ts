@@ -1,3 +1,5 @@
+import { constants, fstatSync, openSync } from 'node:fs'
+import { setTimeout as wait } from 'node:timers/promises'
 import { styleText } from 'node:util'
 import pino from 'pino'
 import type { LogLevel } from './log-level.js'
@@ -38,10 +40,27 @@ const FLUSH_MS = 250
 /** In characters. Lines beyond this buffer are dropped, so that a reader that has stopped does not fill the memory. */
 const MAX_LENGTH = 64 * 1024 * 1024
 
-/** Opens a log. `flush` waits until all lines are written. A log that can't be written never stops the service. */
-export function openLog({ level, pretty, colour, to = 1 }: LogOptions) {
+/** A log, and how to end it. */
+export interface OpenLog {
+  log: Log
+  /**
+   * Waits until all lines are written, but no longer than a time in ms.
+   *
+   * @returns whether all lines are written.
+   */
+  flush: (withinMs: number) => Promise<boolean>
+  /**
+   * Gives up the lines that are not written, so that the process can end although the reader of the log has stopped. If
+   * a write that can't be cancelled is under way, this kills the process.
+   */
+  abandon: () => void
+}
+
+/** Opens a log. A log that can't be written never stops the service. */
+export function openLog({ level, pretty, colour, to = 1 }: LogOptions): OpenLog {
+  const pipe = typeof to === 'number' ? openPipe(to) : undefined
   const destination = pino.destination({
-    dest: to,
+    dest: pipe ?? to,
     sync: false,
     minLength: BUFFER_LENGTH,
     maxLength: MAX_LENGTH,
@@ -62,13 +81,35 @@ export function openLog({ level, pretty, colour, to = 1 }: LogOptions) {
     },
     pretty ? lines : destination,
   )
-  const flush = () =>
-    new Promise<void>((resolve) => {
+  const flushAll = () =>
+    new Promise<true>((resolve) => {
       destination.flush(() => {
-        resolve()
+        resolve(true)
       })
     })
-  return { log, flush }
+  const flush = (withinMs: number) => Promise.race([flushAll(), wait(withinMs, false as const)])
+  const abandon = () => {
+    destination.destroy() // otherwise pino would wait for the reader when the process exits
+    // A thread hangs in the write, and `process.exit` waits for the thread.
+    if (pipe === undefined) process.kill(process.pid, 'SIGKILL')
+  }
+  return { log, flush, abandon }
+}
+
+/**
+ * Opens a pipe a second time, so that a write to a full pipe fails instead of blocking a thread. The flag is only set here,
+ * because other processes may write to the same pipe.
+ *
+ * @returns `undefined` if the descriptor is not a pipe, or if the system has no such path.
+ */
+function openPipe(descriptor: number): number | undefined {
+  try {
+    if (!fstatSync(descriptor).isFIFO()) return undefined
+    const flags = constants.O_WRONLY | constants.O_NONBLOCK
+    return openSync(`/proc/self/fd/${descriptor}`, flags)
+  } catch {
+    return undefined
+  }
 }
 
 let timeMs = 0

@@ -1,9 +1,10 @@
 import { collectDefaultMetrics, Registry } from 'prom-client'
 import type { DestinationQueue } from '../deliver/destination-queue.js'
-import type { BreakerState } from '../model/answers.js'
+import { NO_MESSAGES, type BreakerState } from '../model/answers.js'
 import { withoutQuery } from '../model/shown-url.js'
 import type { EndpointOutcome } from '../deliver/decide.js'
 import type { Delivery, Settlement, Stats } from '../model/delivery.js'
+import { turn } from '../model/slices.js'
 import { version } from '../version.js'
 import type { Observer } from './events.js'
 import { addMetric, Counts, Durations, type Labels, type Sample } from './series.js'
@@ -49,6 +50,8 @@ export class Metrics implements Observer {
   readonly #duplicates = new BySource()
   readonly #commits = new Durations(COMMIT_BOUNDS)
   readonly #destinations = new Map<string, DestinationCounts>()
+  /** The waiting messages, read once for each request; `undefined` if the store fails. */
+  #stats: Promise<Stats[] | undefined> = Promise.resolve(undefined)
 
   constructor(readonly sources: MetricSources) {
     processRegistry() // starts the metrics of the process now and not at the first request
@@ -104,9 +107,17 @@ export class Metrics implements Observer {
     return this.#registry.contentType
   }
 
-  /** All metrics in the text format of Prometheus. */
+  /** All metrics in the text format of Prometheus. Between two of them other work of the process goes on. */
   async text(): Promise<string> {
-    return await Registry.merge([this.#registry, processRegistry()]).metrics()
+    this.#stats = this.sources.stats().catch(() => undefined)
+    const texts: string[] = []
+    for (const registry of [this.#registry, processRegistry()]) {
+      for (const { name } of registry.getMetricsAsArray()) {
+        texts.push(await registry.getSingleMetricAsString(name))
+        await turn()
+      }
+    }
+    return `${texts.join('\n\n')}\n`
   }
 
   #addCollected(): void {
@@ -169,23 +180,13 @@ export class Metrics implements Observer {
   }
 
   /**
-   * Adds the metrics that come from the store. One request reads the store once for all of them. If the store fails, the
-   * other metrics are still served, and `hookline_store_up` is 0.
+   * Adds the metrics that come from the store. If the store fails, the other metrics are still served, and
+   * `hookline_store_up` is 0.
    */
   #addWaiting(): void {
-    let looking: Promise<Stats[] | undefined> | undefined
-    const look = () => {
-      looking ??= this.sources
-        .stats()
-        .catch(() => undefined)
-        .finally(() => {
-          looking = undefined
-        })
-      return looking
-    }
     const gauge = (name: string, help: string, samples: (stats: Stats) => Sample[]) => {
       addMetric(this.#registry, { name, help, type: 'gauge' }, async () =>
-        this.#known((await look()) ?? []).flatMap(samples),
+        this.#known((await this.#stats) ?? []).flatMap(samples),
       )
     }
     gauge(
@@ -214,7 +215,7 @@ export class Metrics implements Observer {
         type: 'gauge',
       },
       async () => {
-        const [isUp, stats] = await Promise.all([this.sources.isStoreUp(), look()])
+        const [isUp, stats] = await Promise.all([this.sources.isStoreUp(), this.#stats])
         return [{ labels: {}, value: isUp && stats ? 1 : 0 }]
       },
     )
@@ -284,15 +285,7 @@ export class Metrics implements Observer {
     const all = new Map<string, Stats>()
     for (const { destination } of this.sources.queues()) {
       const { name } = destination
-      all.set(name, {
-        destination: name,
-        fresh: 0,
-        backlog: 0,
-        bulk: 0,
-        leased: 0,
-        dead: 0,
-        oldestMs: 0,
-      })
+      all.set(name, { destination: name, ...NO_MESSAGES })
     }
     for (const stats of stored) all.set(stats.destination, stats)
     return [...all.values()]

@@ -1,6 +1,6 @@
 import type { Deliverer } from '../deliver/deliverer.js'
 import type { Clock } from '../model/clock.js'
-import type { ReadPort } from '../store/store.js'
+import type { HistoryPort, ReadPort } from '../store/store.js'
 import type { Observer } from './events.js'
 import { Feed } from './feed.js'
 import { History } from './history.js'
@@ -8,10 +8,11 @@ import { logLines } from './log-lines.js'
 import type { Log } from './log.js'
 import { Metrics } from './metrics.js'
 import { Readiness } from './readiness.js'
+import { Tally } from './tally.js'
 
 /** What the observers need. */
 export interface ObserversParts {
-  store: Pick<ReadPort, 'ping' | 'stats'>
+  store: Pick<ReadPort, 'ping' | 'stats'> & Pick<HistoryPort, 'addHistory'>
   deliverer: Pick<Deliverer, 'dispatcher' | 'settler' | 'queues'>
   log: Log
   clock: Clock
@@ -24,6 +25,7 @@ export function createObservers(
 ) {
   const { dispatcher, settler } = deliverer
   const history = new History(clock)
+  const tally = new Tally(store, () => deliverer.queues)
   const feed = new Feed()
   const readiness = new Readiness({ dispatcher, settler, store, now: clock.now })
   const metrics = new Metrics({
@@ -31,6 +33,6 @@ export function createObservers(
     queues: () => deliverer.queues,
     isStoreUp: () => readiness.isStoreUp(),
   })
-  observers.push(metrics, history, feed, readiness, logLines(log))
-  return { metrics, history, feed, readiness }
+  observers.push(metrics, history, tally, feed, readiness, logLines(log))
+  return { metrics, history, tally, feed, readiness }
 }

@@ -1,7 +1,8 @@
 import { StringDecoder } from 'node:string_decoder'
 import type { IncomingHttpHeaders } from 'node:http'
-import type { Client, Dispatcher } from 'undici'
+import type { Dispatcher } from 'undici'
 import { judgeError, judgeStatus, judgeTimeout, type Judgement } from './classify.js'
+import type { Connection } from './connections.js'
 import type { Timed } from './deadline.js'
 import type { Network } from './network.js'
 import type { Outcome } from '../model/outcome.js'
@@ -37,8 +38,8 @@ export interface ExchangeOwner {
  */
 export class Exchange implements Dispatcher.DispatchHandler, Timed {
   readonly startedAt = performance.now()
-  /** The client that carries this request; `undefined` while it waits for one. */
-  client: Client | undefined
+  /** What carries this request; `undefined` while it waits for a connection. */
+  connection: Connection | undefined
   /** Whether the answer was read completely, so that its connection can carry another request. */
   isComplete = false
   #wasSent = false
@@ -75,6 +76,7 @@ export class Exchange implements Dispatcher.DispatchHandler, Timed {
     const retryAfter = judgement.verdict === 'retry' ? firstOf(headers['retry-after']) : undefined
     const delayMs = retryAfterMs(retryAfter, this.owner.network.now(), firstOf(headers.date))
     this.#answer = this.#outcome(judgement, status, delayMs)
+    if (judgement.verdict !== 'delivered') this.#answer.headers = headerLines(headers)
   }
 
   onResponseData(_: unknown, chunk: Buffer): void {
@@ -118,6 +120,23 @@ export class Exchange implements Dispatcher.DispatchHandler, Timed {
       this.owner.ended(this, outcome)
     })
   }
+}
+
+/** In characters: how much of the headers of an answer is kept. */
+const HEADER_CHARS = 1_024
+
+/** Headers whose values let somebody in. Only their names are kept. */
+const SECRET_HEADERS = ['set-cookie', 'authorization']
+
+/** The headers of an answer, one `name: value` a line. Lines that do not fit are left out. */
+function headerLines(headers: IncomingHttpHeaders): string {
+  let lines = ''
+  for (const [name, value] of Object.entries(headers)) {
+    const shown = SECRET_HEADERS.includes(name) ? '…' : String(value)
+    const line = `${name}: ${shown}`.replaceAll('\0', '\uFFFD')
+    if (lines.length + line.length < HEADER_CHARS) lines += lines === '' ? line : `\n${line}`
+  }
+  return lines
 }
 
 /** undici gives a repeated header as a list, although Node's type declares a string for these headers. */

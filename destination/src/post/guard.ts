@@ -1,6 +1,6 @@
 import type { LookupAddress } from 'node:dns'
 import { isIP, type LookupFunction } from 'node:net'
-import { createAddressRule } from './address.js'
+import { createAddressRule } from '../model/address.js'
 import { describeDnsError } from './dns-errors.js'
 import type { Verdict } from '../model/outcome.js'
 

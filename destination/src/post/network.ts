@@ -2,14 +2,17 @@ import { X509Certificate } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { createSecureContext, rootCertificates, type SecureContext } from 'node:tls'
 import { buildConnector } from 'undici'
+import { Connections } from './connections.js'
 import { Deadline } from './deadline.js'
 import { createGuard, type Lookup } from './guard.js'
 import { createResolver } from './resolver.js'
 
 /** What all attempts of a process share: how connections are made, the deadline, the clock. */
 export interface Network {
-  /** Opens a connection. Addresses that may not be reached are refused. */
+  /** Opens a socket. Addresses that may not be reached are refused. */
   connect: buildConnector.connector
+  /** The connections to all endpoints, made with `connect`. */
+  connections: Connections
   /** Resolves host names, as `connect` does. It also returns the addresses that may not be reached. */
   lookup: Lookup
   /** The deadline of each attempt. */
@@ -29,6 +32,11 @@ export interface NetworkOptions {
    */
   deadlineMs?: number
   /**
+   * So many connections stay open. Beyond them, idle ones are closed for those in use.
+   * @defaultValue 4,096
+   */
+  maxConnections?: number | undefined
+  /**
    * Resolves host names.
    * @defaultValue The resolver of this room: the hosts file, name servers with a cache, the system's resolver.
    */
@@ -39,6 +47,8 @@ export interface NetworkOptions {
    */
   now?: () => number
 }
+
+const MAX_CONNECTIONS = 4_096
 
 /**
  * If a name has several addresses: the time until the next one is tried, in ms. Node's 250 ms are too short for distant
@@ -77,7 +87,7 @@ function requireCertificate(pem: string, index: number): void {
 
 /** @throws TypeError if `allowNetworks` contains an invalid network, or `ca` an invalid certificate. */
 export function createNetwork(options: NetworkOptions): Network {
-  const { ca, deadlineMs = 5_000, now = Date.now } = options
+  const { ca, deadlineMs = 5_000, maxConnections = MAX_CONNECTIONS, now = Date.now } = options
   const { lookup = createResolver({ lateMs: deadlineMs * DNS_SHARE }) } = options
   const guard = createGuard(options.allowNetworks, lookup)
   const dial = buildConnector({
@@ -87,17 +97,19 @@ export function createNetwork(options: NetworkOptions): Network {
     timeout: deadlineMs,
     secureContext: trusting(ca),
   })
+  const connect: buildConnector.connector = (target, callback) => {
+    const refusal = guard.refusal(target.hostname)
+    if (refusal === undefined) {
+      dial(target, callback)
+      return
+    }
+    queueMicrotask(() => {
+      callback(refusal, null)
+    })
+  }
   return {
-    connect: (target, callback) => {
-      const refusal = guard.refusal(target.hostname)
-      if (refusal === undefined) {
-        dial(target, callback)
-        return
-      }
-      queueMicrotask(() => {
-        callback(refusal, null)
-      })
-    },
+    connect,
+    connections: new Connections(connect, maxConnections),
     lookup,
     deadline: new Deadline(deadlineMs),
     now,

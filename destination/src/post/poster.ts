@@ -1,5 +1,5 @@
-import { Client } from 'undici'
 import type { Endpoint } from '../settings/settings.js'
+import type { Connection } from './connections.js'
 import { Exchange, type ExchangeOwner } from './exchange.js'
 import { fixedHeaders, type HeaderList } from './headers.js'
 import type { Network } from './network.js'
@@ -17,63 +17,41 @@ export interface Poster {
    * deadline.
    */
   post(body: string, headers: HeaderList, done: (outcome: Outcome) => void): void
-  /** Waits for the requests under way, and closes the connections. Later requests fail with `connection_failed`. */
+  /** Waits for the requests under way. Later requests fail with `connection_failed`. */
   close(): Promise<void>
 }
 
 /**
- * Makes the connections to an endpoint, with one undici client for each. undici's pool is not used: it drops a client
- * whose connection failed, but that client still sends its waiting requests. Such requests exceed the limit of
- * connections, and the pool's `close` does not wait for them.
+ * Makes what sends requests to an endpoint.
  *
  * @param network - Shared by all endpoints of the process.
  */
 export function createPoster(endpoint: Endpoint, network: Network): Poster {
+  const { connections } = network
   const url = new URL(endpoint.url)
   const path = url.pathname + url.search
   const fixed = fixedHeaders(endpoint.headers)
-  const clients = new Set<Client>()
-  /**
-   * The client that was used last is used next, so that few connections stay open and no idle one is used after a long
-   * time.
-   */
-  const free: Client[] = []
   const waiting = new Set<Exchange>()
+  /** How many requests have a connection. */
+  let connected = 0
   let underWay = 0
   let closing: Promise<void> | undefined
   let idle: () => void = () => undefined
 
-  const open = (): Client => {
-    const client = new Client(url.origin, {
-      pipelining: 1,
-      connect: network.connect,
-      // Only `network.deadline` limits the time, counted from the start. undici's timeouts count from the last byte.
-      headersTimeout: 0,
-      bodyTimeout: 0,
-    })
-    clients.add(client)
-    return client
-  }
-
   const start = (exchange: Exchange): void => {
-    const client = free.pop() ?? (clients.size < endpoint.concurrency ? open() : undefined)
-    if (client === undefined) {
+    if (connected >= endpoint.concurrency) {
       waiting.add(exchange)
       return
     }
-    exchange.client = client
-    client.dispatch(exchange.request, exchange)
+    connected++
+    exchange.connection = connections.take(url.origin)
+    exchange.connection.client.dispatch(exchange.request, exchange)
   }
 
-  /**
-   * A client is kept only after a complete answer. After a failure, undici may count the request as running forever.
-   */
-  const release = (client: Client, isReusable: boolean): void => {
-    if (isReusable) free.push(client)
-    else {
-      clients.delete(client)
-      void client.destroy()
-    }
+  const release = (connection: Connection, isReusable: boolean): void => {
+    connected--
+    if (isReusable) connections.give(connection)
+    else connections.drop(connection)
     for (const next of waiting) {
       waiting.delete(next)
       start(next)
@@ -85,8 +63,8 @@ export function createPoster(endpoint: Endpoint, network: Network): Poster {
     network,
     host: url.host,
     ended: (exchange, outcome) => {
-      if (exchange.client === undefined) waiting.delete(exchange)
-      else release(exchange.client, exchange.isComplete)
+      if (exchange.connection === undefined) waiting.delete(exchange)
+      else release(exchange.connection, exchange.isComplete)
       underWay -= 1
       if (underWay === 0) idle()
       exchange.done(outcome)
@@ -95,7 +73,6 @@ export function createPoster(endpoint: Endpoint, network: Network): Poster {
 
   const close = async (): Promise<void> => {
     if (underWay > 0) await new Promise<void>((resolve) => (idle = resolve))
-    await Promise.all(Array.from(clients, (client) => client.destroy()))
   }
 
   return {
@@ -105,10 +82,7 @@ export function createPoster(endpoint: Endpoint, network: Network): Poster {
       underWay += 1
       if (closing === undefined) start(exchange)
       else
-        exchange.onResponseError(
-          undefined,
-          new Error('the connections to this endpoint are closed'),
-        )
+        exchange.onResponseError(undefined, new Error('nothing is sent to this endpoint any more'))
     },
     close: () => (closing ??= close()),
   }

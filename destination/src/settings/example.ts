@@ -1,8 +1,12 @@
 /**
  * Complete settings to start with. They forward to `hookline-destination listen`, which listens on port 4000 of this
- * machine by default. The page has a loopback address of its own, so that it needs no token.
+ * machine by default. With the admin token, dead letters can be replayed.
  */
-export function exampleSettings(writeKey: string, sharedSecret: string): string {
+export function exampleSettings(
+  writeKey: string,
+  sharedSecret: string,
+  adminToken: string,
+): string {
   return `{
   "listen": "127.0.0.1:3300",
   "adminListen": "127.0.0.1:3301",
@@ -15,7 +19,8 @@ export function exampleSettings(writeKey: string, sharedSecret: string): string 
       "webhooks": [{ "url": "http://127.0.0.1:4000/" }]
     }
   ],
-  "allowNetworks": ["127.0.0.1"]
+  "allowNetworks": ["127.0.0.1"],
+  "adminToken": "${adminToken}"
 }
 `
 }

@@ -3,6 +3,7 @@ import { basename, dirname, extname, resolve } from 'node:path'
 import { checkSettings } from './check.js'
 import type { Environment } from './environment.js'
 import { shownFile } from './file.js'
+import { refusedEndpoints } from './reach.js'
 import { SettingsError } from './settings-error.js'
 import type { Settings } from './settings.js'
 import { parseJson, parseYaml } from './syntax.js'
@@ -26,6 +27,12 @@ export function readSettings(file: string, env: Environment): Settings {
   const checked = checkSettings(parsed.value, env, dirname(resolve(file)))
   if ('settings' in checked) return checked.settings
   throw new SettingsError('settings_invalid', shown, checked.problems)
+}
+
+/** @throws {@link SettingsError} if nothing can be sent to an endpoint, because its address is not allowed. */
+export function requireReachable(settings: Settings, file: string): void {
+  const problems = refusedEndpoints(settings)
+  if (problems.length > 0) throw new SettingsError('settings_invalid', shownFile(file), problems)
 }
 
 function readText(file: string, shown: string): string {

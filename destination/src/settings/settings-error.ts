@@ -12,13 +12,11 @@ export class SettingsError extends Error {
   /** Identifies the error where `instanceof` does not work, such as between two copies of this package. */
   override readonly name = 'SettingsError'
 
-  /**
-   * @param file - The name of the file for the message.
-   */
   constructor(
     /** Why the settings can't be used. */
     readonly code: SettingsErrorCode,
-    file: string,
+    /** The name of the file for the message. */
+    readonly file: string,
     /** All problems that were found. */
     readonly problems: readonly Problem[],
   ) {

@@ -41,7 +41,10 @@ export interface Source {
 export interface RateLimit {
   /** The average rate. */
   callsPerSecond: number
-  /** The most calls that are accepted at once, after a time without calls. */
+  /**
+   * The most calls that are accepted at once, after a time without calls. A single batch with more calls is accepted then
+   * too, because not every client can split it, and later calls wait until the average rate holds again.
+   */
   burst: number
 }
 

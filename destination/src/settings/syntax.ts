@@ -1,4 +1,4 @@
-import { LineCounter, parseDocument, visit, type Document, type ErrorCode } from 'yaml'
+import { LineCounter, parseDocument, visit, type Document } from 'yaml'
 
 /** An error in the syntax of a text. Line and column count from 1. */
 export interface SyntaxFault {
@@ -11,8 +11,7 @@ export interface SyntaxFault {
 export function parseJson(text: string): { value: unknown } | { faults: SyntaxFault[] } {
   try {
     const value: unknown = JSON.parse(text)
-    // JSON.parse does not report repeated fields. The YAML parser does, and all JSON is YAML.
-    const { faults } = checkYaml(text, (code) => code === 'DUPLICATE_KEY')
+    const faults = repeatedFields(text)
     return faults.length > 0 ? { faults } : { value }
   } catch {
     // The message of JSON.parse can't be used, because it may quote a secret and often has no position.
@@ -22,7 +21,7 @@ export function parseJson(text: string): { value: unknown } | { faults: SyntaxFa
 
 /** Parses YAML. */
 export function parseYaml(text: string): { value: unknown } | { faults: SyntaxFault[] } {
-  const { document, faults } = checkYaml(text, () => true)
+  const { document, faults } = checkYaml(text)
   if (faults.length > 0) return { faults }
   try {
     return { value: document.toJS() }
@@ -32,21 +31,39 @@ export function parseYaml(text: string): { value: unknown } | { faults: SyntaxFa
   }
 }
 
-function checkYaml(text: string, counts: (code: ErrorCode) => boolean) {
+function checkYaml(text: string) {
   const lineCounter = new LineCounter()
   const document = parseDocument(text, { lineCounter, prettyErrors: false })
-  const faults = document.errors
-    .filter(({ code }) => counts(code))
-    .map(({ code, message, pos }): SyntaxFault => {
-      const { line, col: column } = lineCounter.linePos(pos[0])
-      // After a colon, the message may quote the file, and the quoted text may be a secret.
-      const [said = ''] = message.split(': ')
-      return { line, column, message: code === 'DUPLICATE_KEY' ? REPEATED : `${said}.` }
-    })
+  const faults = document.errors.map(({ code, message, pos }): SyntaxFault => {
+    const { line, col: column } = lineCounter.linePos(pos[0])
+    // After a colon, the message may quote the file, and the quoted text may be a secret.
+    const [said = ''] = message.split(': ')
+    return { line, column, message: code === 'DUPLICATE_KEY' ? REPEATED : `${said}.` }
+  })
   return { document, faults: faults.length > 0 ? faults : aliasFaults(document, lineCounter) }
 }
 
 const REPEATED = 'this field occurs twice in the same object. Remove one of the two.'
+
+/** Finds the fields that an object has twice. JSON.parse does not report them. The text must be valid JSON. */
+function repeatedFields(text: string): SyntaxFault[] {
+  const faults: SyntaxFault[] = []
+  /** The names in each open object; `undefined` for an open array. */
+  const open: (Set<unknown> | undefined)[] = []
+  let isNameNext = false
+  for (const { 0: token, index } of text.matchAll(/"(?:[^"\\]|\\.)*"|[{}[\],]/g)) {
+    if (token === '{' || token === '[') open.push(token === '{' ? new Set() : undefined)
+    else if (token === '}' || token === ']') open.pop()
+    else if (token !== ',' && isNameNext) {
+      const name: unknown = JSON.parse(token)
+      const names = open.at(-1)
+      if (names?.has(name) === true) faults.push({ ...placeOf(text, index), message: REPEATED })
+      names?.add(name)
+    }
+    isNameNext = (token === '{' || token === ',') && open.at(-1) !== undefined
+  }
+  return faults
+}
 
 /** Finds aliases that can't be replaced by a value. The parser accepts an alias within its own value, which has no end. */
 function aliasFaults(document: Document, lineCounter: LineCounter): SyntaxFault[] {
@@ -114,14 +131,17 @@ function step(wanted: string, token: string, open: ('{' | '[')[]): string | unde
 }
 
 function faultAt(text: string, index: number, wanted: string): SyntaxFault {
-  const before = text.slice(0, index).split('\n')
   const found = String.fromCodePoint(text.codePointAt(index) ?? 0)
   const isEnd = index >= text.length
   return {
-    line: before.length,
-    column: (before.at(-1) ?? '').length + 1,
+    ...placeOf(text, index),
     message: `expected ${wanted}, got ${isEnd ? 'the end of the file' : found}${fixFor(found, wanted)}`,
   }
+}
+
+function placeOf(text: string, index: number): { line: number; column: number } {
+  const before = text.slice(0, index).split('\n')
+  return { line: before.length, column: (before.at(-1) ?? '').length + 1 }
 }
 
 function fixFor(found: string, wanted: string): string {

@@ -24,7 +24,7 @@ export interface OpenOptions {
   /**
    * The SQLite driver.
    *
-   * @defaultValue `node:sqlite` where Node has it (22.13 and newer), else better-sqlite3
+   * @defaultValue `node:sqlite` where Node has it (22.13 and newer), else `@photostructure/sqlite`
    */
   driver?: DriverName
   /**

@@ -1,4 +1,6 @@
-import type { Copy, State, Trace } from '../model/delivery.js'
+import type { Copy, DeliveryId, Match, State, Trace } from '../model/delivery.js'
+import { causeOf } from '../model/cause.js'
+import type { OutcomeCode } from '../model/outcome.js'
 import { stateOf } from './states.js'
 import { fromStored, toStored } from './text.js'
 
@@ -27,10 +29,33 @@ export function decodeDelivery<Row extends StoredDelivery>(row: Row): Decoded<Ro
 }
 
 /** Decodes the texts of an attempt and leaves its other columns as they are. */
-export function decodeAttempt<Row extends { error: string | null; response: string }>(
-  row: Row,
-): Row {
-  return { ...row, error: fromNullable(row.error), response: fromStored(row.response) }
+export function decodeAttempt<
+  Row extends { error: string | null; response: string; headers?: string | null | undefined },
+>(row: Row): Omit<Row, 'headers'> & { headers?: string } {
+  const { headers, ...rest } = row
+  return {
+    ...rest,
+    error: fromNullable(row.error),
+    response: fromStored(row.response),
+    ...(typeof headers === 'string' && { headers: fromStored(headers) }),
+  }
+}
+
+/** The latest outcome of a delivery, as a database has it. */
+export interface LastOutcome {
+  lastCode: OutcomeCode | null
+  lastError: string | null
+  lastResponse: string | null
+}
+
+/** The {@link Summary.cause} of a delivery. */
+export function decodeCause(
+  { lastCode, lastError, lastResponse }: LastOutcome,
+  { state, reason }: Pick<Copy, 'state' | 'reason'>,
+): string | null {
+  if (lastCode === null) return state === 'dead' ? reason : null
+  if (lastCode === 'delivered') return null
+  return causeOf(fromNullable(lastError), fromStored(lastResponse ?? ''))
 }
 
 /** {@link toStored} for a column that may be `null`. */
@@ -70,4 +95,15 @@ export function toTrace(copy: Copy): Trace {
     dueAt: copy.state === 'dead' ? null : copy.dueAt,
     attempts: copy.attempts,
   }
+}
+
+/** Collects ids by destination. */
+export function groupIds(found: readonly { id: DeliveryId; destination: string }[]): Match[] {
+  const groups = new Map<string, DeliveryId[]>()
+  for (const { id, destination } of found) {
+    const ids = groups.get(destination)
+    if (ids) ids.push(id)
+    else groups.set(destination, [id])
+  }
+  return Array.from(groups, ([destination, ids]) => ({ destination, ids }))
 }

@@ -26,7 +26,7 @@ const NUMBERS: Readonly<Record<State, number>> = {
 
 const STATES = new Map(Object.entries(NUMBERS).map(([state, number]) => [number, state as State]))
 
-/** The states in which deliveries wait. */
+/** The states in which deliveries wait. Where there is room for some only, this is the order of the claims. */
 export const LANES: readonly Lane[] = ['fresh', 'backlog', 'bulk']
 
 /** The number that is stored for a state. */

@@ -1,16 +1,20 @@
 import type {
   Claim,
   Copy,
+  DeadGroups,
+  DeadPlace,
   Delivery,
   DeliveryId,
   Filter,
   Findings,
+  Matches,
   Lane,
   NewDelivery,
   Settlement,
   Stats,
   Trace,
 } from '../model/delivery.js'
+import type { HistoryCounts, HistoryRow, HistorySpan } from '../model/history.js'
 
 /**
  * Keeps the deliveries. A delivery is one message on its way to one destination.
@@ -33,7 +37,8 @@ import type {
  *
  * Each part of the service asks for the port that it uses.
  */
-export interface Store extends WritePort, DispatchPort, ReadPort, AudiencePort, MaintainPort {
+export interface Store
+  extends WritePort, DispatchPort, ReadPort, HistoryPort, AudiencePort, MaintainPort {
   /** Waits for the calls that are under way, then closes the files or connections. Later calls reject. */
   close(): Promise<void>
 }
@@ -124,6 +129,37 @@ export interface ReadPort {
    * @param limit - The most deliveries in a slice. A slice may have fewer, or none, although more slices follow.
    */
   find(filter: Filter, before: DeliveryId | undefined, limit: number): Promise<Findings>
+
+  /** Searches as {@link find} does, and reads only which deliveries match. That takes a tenth of the time. */
+  match(filter: Filter, before: DeliveryId | undefined, limit: number): Promise<Matches>
+
+  /**
+   * Groups the dead letters of a destination by latest outcome and cause, the latest dead letters first. One call reads
+   * only a slice. Call it again with `next` until that is `undefined`.
+   *
+   * @param before - Where to continue; `undefined` starts with the latest.
+   * @param limit - The most dead letters that one call reads.
+   */
+  deadGroups(destination: string, before: DeadPlace | undefined, limit: number): Promise<DeadGroups>
+}
+
+/** For code that remembers what happened at the endpoints. All processes of one store share one history. */
+export interface HistoryPort {
+  /**
+   * Adds to the current buckets of all histories, and deletes the buckets that are too old. Call it with what has happened
+   * since the last call. A destination and URL must not come twice in one call.
+   *
+   * @throws StoreError if the store can't write; nothing is added then.
+   */
+  addHistory(counts: HistoryCounts[]): Promise<void>
+
+  /**
+   * The buckets of one history that began at `since` or later and before `until`, the oldest first. An endpoint at which
+   * nothing happened has no row. With thousands of endpoints, ask for one bucket at a time, so that other calls do not wait.
+   *
+   * @param since - Ms since the epoch, by the store's clock. `until` as well.
+   */
+  history(span: HistorySpan, since: number, until: number): Promise<HistoryRow[]>
 }
 
 /** For code that keeps the members of audiences. */

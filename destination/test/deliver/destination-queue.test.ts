@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest'
 import { LANES } from '../../src/store/states.js'
+import type { Claim } from '../../src/model/delivery.js'
 import type { Outcome, OutcomeCode } from '../../src/model/outcome.js'
 import { Breaker } from '../../src/deliver/breaker.js'
 import { EndpointQueue } from '../../src/deliver/endpoint-queue.js'
@@ -60,6 +61,19 @@ function setUp(...caps: number[]) {
   }
   return { queue, endpoints, queues, post, fail, wait, lookOnce }
 }
+
+/** The lane of a probe, and whether it is for a message that was not tried before. */
+const nameOf = ({ lane, isUntried }: Claim) => (isUntried ? `${lane}, untried` : lane)
+
+/** The order of probes, from the first one on. */
+const PROBES = [
+  'backlog, untried',
+  'fresh, untried',
+  'backlog, untried',
+  'backlog',
+  'bulk, untried',
+  'bulk',
+]
 
 describe('a new message', () => {
   test('waits until it is known that nothing older does', () => {
@@ -195,6 +209,16 @@ describe('claims', () => {
     expect(queue.claims()).toMatchObject([{ lane: 'fresh' }])
   })
 
+  test('of all lanes together are for no more than there is room for in the process', () => {
+    const { queue } = setUp(64)
+    for (const most of [1, 5, 20, 64]) {
+      for (const lane of LANES) queue.noteDue(lane, 0)
+      const claims = queue.claims(most)
+      expect(claims.reduce((sum, { limit }) => sum + limit, 0)).toBeLessThanOrEqual(most)
+      for (const claim of claims) queue.claimed(claim, 0)
+    }
+  })
+
   test('of a destination that is down are one, when a probe is due', () => {
     const { queue, lookOnce, fail, wait } = setUp(64)
     lookOnce()
@@ -214,20 +238,11 @@ describe('claims', () => {
     for (let i = 0; i < 8; i++) {
       wait(30_000)
       for (const claim of queue.claims()) {
-        probes.push(`${claim.lane}${claim.isUntried ? ', untried' : ''}`)
+        probes.push(nameOf(claim))
         queue.claimed(claim, 1)
       }
     }
-    expect(probes).toEqual([
-      'backlog, untried',
-      'fresh, untried',
-      'backlog, untried',
-      'backlog',
-      'bulk, untried',
-      'bulk',
-      'backlog, untried',
-      'fresh, untried',
-    ])
+    expect(probes).toEqual([...PROBES, 'backlog, untried', 'fresh, untried'])
   })
 
   test('for a probe look for one that was tried before at once, if there is no other', () => {
@@ -236,17 +251,10 @@ describe('claims', () => {
     wait(1_000)
     const claimed: string[] = []
     for (let [claim] = queue.claims(); claim; [claim] = queue.claims()) {
-      claimed.push(`${claim.lane}${claim.isUntried ? ', untried' : ''}`)
+      claimed.push(nameOf(claim))
       queue.claimed(claim, 0)
     }
-    expect(claimed).toEqual([
-      'backlog, untried',
-      'fresh, untried',
-      'backlog, untried',
-      'backlog',
-      'bulk, untried',
-      'bulk',
-    ])
+    expect(claimed).toEqual(PROBES)
   })
 
   test('take turns between the lanes while there is room for a few only', () => {

@@ -23,7 +23,7 @@ const DELIVERED: Outcome = {
 const now = () => performance.now()
 
 /** A dispatcher with several destinations, of each of which `waiting` messages wait. Endpoints answer when told to. */
-function setUp(names: string[], waiting: number, maxUnderWay: number) {
+function setUp(names: string[], waiting: number, maxUnderWay: number, width = 1) {
   const left = new Map(names.map((name) => [name, waiting]))
   const done: Settlement[] = []
   const held: { name: string; end: () => void }[] = []
@@ -62,7 +62,11 @@ function setUp(names: string[], waiting: number, maxUnderWay: number) {
   const settler = new Settler(store, events, now)
   const dispatcher = new Dispatcher({ store, settler, events, now, random: () => 0, maxUnderWay })
   const queues = names.map((name) => {
-    const endpoint = { url: `http://${name}.example.com/`, headers: {}, concurrency: 128 }
+    const webhooks = Array.from({ length: width }, (_, i) => ({
+      url: `http://${name}.example.com/${i}`,
+      headers: {},
+      concurrency: 128,
+    }))
     const poster = {
       post: (_body: string, _headers: unknown, end: (outcome: Outcome) => void) => {
         held.push({
@@ -74,8 +78,10 @@ function setUp(names: string[], waiting: number, maxUnderWay: number) {
       },
       close: () => Promise.resolve(),
     }
-    const queue = new EndpointQueue(endpoint, new Breaker(128), new Pace(), poster, now)
-    return new DestinationQueue(destination([endpoint], { name }), [queue], now)
+    const endpoints = webhooks.map(
+      (endpoint) => new EndpointQueue(endpoint, new Breaker(128), new Pace(), poster, now),
+    )
+    return new DestinationQueue(destination(webhooks, { name }), endpoints, now)
   })
   dispatcher.use(queues)
   return { dispatcher, held, done }
@@ -93,6 +99,21 @@ describe('deliveries of all destinations together', () => {
     expect(names.map((name) => countOf(held, name))).toEqual([4, 2, 2, 0])
     expect(dispatcher.underWay).toBe(8)
     expect(dispatcher.place('a').state).toBe('fresh')
+    dispatcher.stop()
+  })
+
+  test('count one request for each of their endpoints, because each takes a connection', async () => {
+    const { dispatcher, held } = setUp(names, 100, 40, 5)
+    await expect.poll(() => held.length).toBe(40)
+    expect(names.map((name) => countOf(held, name))).toEqual([20, 10, 10, 0])
+    expect(dispatcher.place('a').state).toBe('fresh')
+    dispatcher.stop()
+  })
+
+  test('get at least one each, even if its requests are more than the share', async () => {
+    const { dispatcher, held } = setUp(names, 100, 8, 5)
+    await expect.poll(() => held.length).toBe(10)
+    expect(names.map((name) => countOf(held, name))).toEqual([5, 5, 0, 0])
     dispatcher.stop()
   })
 

@@ -119,6 +119,40 @@ describe('messages that always fail', () => {
   })
 })
 
+describe('a fast endpoint beside a slow one', () => {
+  /** How many of 1,000 messages that wait it has got after 12 seconds. */
+  async function sent(concurrency: number, slow: { rateLimit?: number; latencyMs: number }) {
+    const { latencyMs, ...limit } = slow
+    const fast = endpointOf(concurrency, 1)
+    const world = createWorld(
+      [
+        {
+          settings: { ...endpointOf(concurrency), ...limit },
+          behave: () => ({ code: 'delivered', afterMs: latencyMs }),
+        },
+        { settings: fast, behave: () => ({ code: 'delivered', afterMs: 1 }) },
+      ],
+      randomFrom(1),
+    )
+    await world.pass(250)
+    for (let i = 0; i < 1_000; i++) world.arrive(`m${i}`)
+    await world.pass(12_000)
+    const got = new Set(
+      world.requests.filter(({ url }) => url === fast.url).map(({ message }) => message),
+    )
+    await world.close()
+    return got.size
+  }
+
+  test.each([1, 2, 3, 4, 8, 128])(
+    'gets its messages at its own pace, with a concurrency of %i',
+    async (concurrency) => {
+      expect(await sent(concurrency, { rateLimit: 20, latencyMs: 1 })).toBe(1_000)
+      expect(await sent(concurrency, { latencyMs: 1_000 })).toBe(1_000)
+    },
+  )
+})
+
 describe('an endpoint that takes a number of requests per second, and answers the others 429', () => {
   /** A token bucket of one second. */
   function limited(

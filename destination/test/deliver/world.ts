@@ -129,7 +129,7 @@ export function createWorld(
     },
     close: () => Promise.resolve(),
   })
-  const queues = destinationQueues([destination], [], true, { connect, now })
+  const queues = [...destinationQueues([destination], [], true, { connect, now })]
   dispatcher.use(queues)
 
   return {

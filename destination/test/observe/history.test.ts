@@ -1,12 +1,11 @@
 import { describe, expect, test } from 'vitest'
 import type { Outcome, OutcomeCode } from '../../src/model/outcome.js'
-import type { DestinationQueue } from '../../src/deliver/destination-queue.js'
-import type { BreakerState } from '../../src/model/answers.js'
 import { DurationBins } from '../../src/observe/durations.js'
-import { BUCKET_MS, History, MAX_BUCKETS } from '../../src/observe/history.js'
+import { History } from '../../src/observe/history.js'
 
 const URL = 'https://a.example.com/'
 const START = 1_700_000_040_000
+const MINUTE_MS = 60_000
 
 function make() {
   let now = START
@@ -25,87 +24,36 @@ function make() {
       const outcome = { code, ms } as Outcome
       history.attempted({ destination: 'crm' }, [{ url: URL, outcome }])
     },
-    sample: (state: BreakerState) => {
-      const queue = {
-        destination: { name: 'crm' },
-        endpoints: [{ endpoint: { url: URL }, breaker: { state } }],
-      }
-      history.sampleBreakers([queue as unknown as DestinationQueue])
-    },
-    buckets: (minutes = 60) => history.buckets('crm', URL, minutes),
   }
 }
 
 describe('the history of an endpoint', () => {
-  test('goes on minute by minute when the clock is set back, and shows the times of the new clock', () => {
-    const { advance, end, buckets, setBack, history } = make()
+  test('goes on when the clock is set back, and shows the times of the new clock', () => {
+    const { advance, end, setBack, history } = make()
     end('delivered')
-    setBack(60 * BUCKET_MS)
-    advance(BUCKET_MS)
+    setBack(60 * MINUTE_MS)
+    advance(MINUTE_MS)
     end('server_error')
-    const first = START - 60 * BUCKET_MS - (START % BUCKET_MS)
-    expect(buckets()).toMatchObject([
-      { at: first, delivered: 1, failed: 0 },
-      { at: first + BUCKET_MS, delivered: 0, failed: 1 },
-    ])
-    expect(history.endpoint('crm', URL).lastFailure?.at).toBe(START - 59 * BUCKET_MS)
-  })
-
-  test('has a bucket for each minute since the start, with the one that goes on last', () => {
-    const { advance, end, buckets, sample } = make()
-    end('delivered', 100)
-    end('server_error', 1_000)
-    end('endpoint_down', 0)
-    sample('open')
-    sample('closed')
-    advance(3 * BUCKET_MS)
-    end('delivered', 20)
-    const none = { delivered: 0, failed: 0, busy: 0, p50Ms: null, p99Ms: null, breaker: 'closed' }
-    const near = (ms: number) => expect.closeTo(ms, -Math.log10(ms / 5)) as number
-    expect(buckets()).toEqual([
-      {
-        at: START,
-        delivered: 1,
-        failed: 1,
-        busy: 1,
-        p50Ms: near(100),
-        p99Ms: near(1_000),
-        breaker: 'open',
-      },
-      { at: START + BUCKET_MS, ...none },
-      { at: START + 2 * BUCKET_MS, ...none },
-      { ...none, at: START + 3 * BUCKET_MS, delivered: 1, p50Ms: near(20), p99Ms: near(20) },
-    ])
-    expect(buckets(2)).toHaveLength(2)
-    expect(buckets(1)).toMatchObject([{ delivered: 1 }])
-  })
-
-  test('keeps a day', () => {
-    const { advance, end, buckets } = make()
-    for (let n = 0; n < MAX_BUCKETS + 10; n++) {
-      end('delivered')
-      advance(BUCKET_MS)
-    }
-    const kept = buckets(MAX_BUCKETS)
-    expect(kept).toHaveLength(MAX_BUCKETS)
-    expect(kept.filter(({ delivered }) => delivered === 1)).toHaveLength(MAX_BUCKETS - 1)
-    expect(buckets(2 * MAX_BUCKETS).filter(({ delivered }) => delivered === 1)).toHaveLength(
-      MAX_BUCKETS - 1,
-    )
+    expect(history.endpoint('crm', URL)).toMatchObject({
+      delivered: 1,
+      failed: 1,
+      lastFailure: { at: START - 59 * MINUTE_MS },
+    })
   })
 
   test('sums up since the start, and tells the durations of the last minutes', () => {
     const { history, advance, end } = make()
     end('delivered', 2_000)
-    advance(4 * BUCKET_MS)
+    advance(4 * MINUTE_MS)
     expect(history.endpoint('crm', URL).p50Ms).toBeGreaterThan(1_500)
-    advance(BUCKET_MS)
+    advance(MINUTE_MS)
     expect(history.endpoint('crm', URL)).toEqual({
       delivered: 1,
       failed: 0,
       p50Ms: null,
       p99Ms: null,
       lastFailure: null,
+      failuresInARow: 0,
     })
     end('timeout', 5_000)
     end('delivered')
@@ -113,24 +61,26 @@ describe('the history of an endpoint', () => {
     expect(history.endpoint('crm', URL)).toMatchObject({
       delivered: 2,
       failed: 1,
-      lastFailure: { at: START + 5 * BUCKET_MS, code: 'timeout', status: null },
+      lastFailure: { at: START + 5 * MINUTE_MS, code: 'timeout', status: null },
     })
   })
 
   test('goes with the endpoint', () => {
     const { history, end } = make()
     end('delivered')
-    history.sampleBreakers([])
+    history.keep([])
     expect(history.endpoint('crm', URL)).toMatchObject({ delivered: 0 })
   })
 
-  test('stays in its minute when the clock goes back', () => {
-    const { advance, end, buckets } = make()
-    advance(BUCKET_MS)
-    end('delivered')
-    advance(-BUCKET_MS)
-    end('delivered')
-    expect(buckets().at(-1)).toMatchObject({ delivered: 2 })
+  test('keeps the durations of five minutes and no more, however long it runs', () => {
+    const { history, advance, end } = make()
+    for (let minute = 0; minute < 3_000; minute++) {
+      end('delivered', minute)
+      advance(MINUTE_MS)
+    }
+    // The last four minutes with requests, and the current one without.
+    expect(history.endpoint('crm', URL)).toMatchObject({ delivered: 3_000 })
+    expect(history.endpoint('crm', URL).p50Ms).toBeGreaterThan(2_700)
   })
 })
 

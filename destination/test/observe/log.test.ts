@@ -13,7 +13,7 @@ async function written(level: LogLevel, pretty = false): Promise<string> {
   log.info({ n: 2 }, 'of the usual')
   log.warn({ n: 3 }, 'of a worry')
   log.error({ n: 4 }, 'of a failure')
-  await flush()
+  expect(await flush(20_000)).toBe(true)
   return readFileSync(to, 'utf8')
 }
 
@@ -56,7 +56,7 @@ test('a pretty line quotes what has spaces or control characters', () => {
 test.runIf(existsSync('/dev/full'))('a log on a full disk lets the service go on', async () => {
   const { log, flush } = openLog({ level: 'info', pretty: false, colour: false, to: '/dev/full' })
   for (let i = 0; i < 100; i++) log.info({ text: 'x'.repeat(100) }, 'of many')
-  await flush()
+  expect(await flush(20_000)).toBe(true)
   log.info({}, 'after it')
-  await flush()
+  expect(await flush(20_000)).toBe(true)
 })

@@ -23,7 +23,9 @@ async function postMany(poster) {
   for (let i = 0; i < 40; i++) await Promise.all(Array.from({ length: 25 }, () => post(poster)))
 }
 await Promise.all(posters.map(postMany))
-if (close === 'close') await Promise.all(posters.map((poster) => poster.close()))
+if (close === 'close') {
+  await Promise.all([...posters.map((poster) => poster.close()), network.connections.close()])
+}
 const kinds = ['TCPSocketWrap', 'TCPConnectWrap', 'TLSWrap', 'GetAddrInfoReqWrap', 'Immediate']
 const left = getActiveResourcesInfo().filter((kind) => kinds.includes(kind))
 console.log(JSON.stringify({ codes, left }))

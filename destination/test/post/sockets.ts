@@ -59,17 +59,17 @@ export const answering = (reply: string | Buffer) =>
 
 export const OK = 'HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok'
 
-/** Makes a poster to a URL. It is closed after the test. */
+/** Makes a poster to a URL. It is closed after the test, with its connections. */
 export function posterTo(
   url: string,
   network: Partial<NetworkOptions> = {},
   endpoint: Partial<Endpoint> = {},
 ): Poster {
-  const poster = createPoster(
-    { url, headers: {}, concurrency: 4, ...endpoint },
-    createNetwork({ allowNetworks: LOOPBACK, ca: [], ...network }),
-  )
-  onTestFinished(() => poster.close())
+  const shared = createNetwork({ allowNetworks: LOOPBACK, ca: [], ...network })
+  const poster = createPoster({ url, headers: {}, concurrency: 4, ...endpoint }, shared)
+  onTestFinished(async () => {
+    await Promise.all([poster.close(), shared.connections.close()])
+  })
   return poster
 }
 

@@ -5,8 +5,10 @@ import { expect, test } from 'vitest'
 import { describeSettings } from '../../src/settings/describe.js'
 import { exampleSettings } from '../../src/settings/example.js'
 import { findSettings } from '../../src/settings/file.js'
+import { readSettingsAside } from '../../src/settings/read-aside.js'
 import { readSettings } from '../../src/settings/read.js'
 import { SettingsError } from '../../src/settings/settings-error.js'
+import { parseJson } from '../../src/settings/syntax.js'
 
 const folder = () => mkdtempSync(join(tmpdir(), 'hookline-settings-'))
 
@@ -45,8 +47,19 @@ test.each(['settings.yaml', 'settings.yml', 'SETTINGS.YML'])('YAML is read from 
 })
 
 test('JSON is read, with a byte order mark too', () => {
-  const file = write(`\uFEFF${exampleSettings('wk1', 'hush')}`)
+  const file = write(`\uFEFF${exampleSettings('wk1', 'hush', 'hush-admin-0123456')}`)
   expect(readSettings(file, {}).sources).toEqual([{ name: 'web', writeKey: 'wk1' }])
+})
+
+test('a thread of its own reads the same, and makes the same error of mistakes', async () => {
+  const right = write(exampleSettings('wk1', 'hush', 'hush-admin-0123456'))
+  expect(await readSettingsAside(right)).toEqual(readSettings(right, process.env))
+  for (const wrong of [write('{ "listen": "x" }'), write('{'), join(folder(), 'nowhere.json')]) {
+    const error = refusal(() => readSettings(wrong, process.env))
+    await expect(readSettingsAside(wrong)).rejects.toThrow(SettingsError)
+    const { code, file, problems, message } = error
+    await expect(readSettingsAside(wrong)).rejects.toMatchObject({ code, file, problems, message })
+  }
 })
 
 test('every mistake is in the message, each on its own line with its path', () => {
@@ -103,6 +116,20 @@ test.each(faults)('the fault of %j is found at %s', (text, place, message) => {
   const [line, column] = place.split(':')
   expect(code).toBe('settings_syntax')
   expect(problems).toEqual([{ path: `line ${line}, column ${column}`, message }])
+})
+
+test('a field occurs twice only if one object has the same name twice', () => {
+  const twice = (text: string) => {
+    const parsed = parseJson(text)
+    return 'faults' in parsed ? parsed.faults.map(({ line, column }) => `${line}:${column}`) : []
+  }
+  expect(twice('{"a":{"a":[{"a":1},{"a":"b"}]},"b":"a","c":["a","a",{"}":"{"}]}')).toEqual([])
+  expect(twice('{"{":1,"[":[],"\\"":2,",":"\\\\","__proto__":3}')).toEqual([])
+  expect(twice('{"a":1,"b":{"x":[{"y":0,"y":0}]},\n"\\u0061":[{}],"b":{}}')).toEqual([
+    '1:25',
+    '2:1',
+    '2:15',
+  ])
 })
 
 test.each([

@@ -113,7 +113,7 @@ const OVERTAKEN_MS = 20_000
 /** A worker is counted until 15 s after its last heartbeat, and the others learn of a change within 5 s. */
 const JOINING_MS = 30_000
 /** A worker that is closed answers a supervisor in time. */
-const CLOSE_MS = 9_500
+const CLOSE_MS = 9_000
 /** Claims of one message that send nothing, in a minute. */
 const MOST_UNSENT = 65
 /** An endpoint that is down gets its limit twice, so many requests until its breaker opens, and a probe in this time. */

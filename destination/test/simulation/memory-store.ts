@@ -353,7 +353,16 @@ export function openMemory(tables: MemoryTables): Store {
       isClosed = true
       return Promise.resolve()
     },
-    ...{ find: leftOut, beginSync: leftOut, join: leftOut, leave: leftOut },
+    ...{
+      find: leftOut,
+      match: leftOut,
+      deadGroups: leftOut,
+      addHistory: leftOut,
+      history: leftOut,
+      beginSync: leftOut,
+      join: leftOut,
+      leave: leftOut,
+    },
     ...{ hasUser: leftOut, purgeUser: leftOut, catchUp: leftOut },
   }
 }

@@ -109,10 +109,12 @@ export class SimWorker implements WorkerView {
     this.#noteChanges(destinations, judge)
     const enabled = destinations.filter((one) => one.enabled)
     this.destinations = new Map(enabled.map((one) => [one.name, one]))
-    this.#queues = stage.destinationQueues(enabled, this.#queues, true, {
-      connect: (endpoint) => this.#connect(endpoint, enabled),
-      now: () => this.world.clock.now,
-    })
+    this.#queues = Array.from(
+      stage.destinationQueues(enabled, this.#queues, true, {
+        connect: (endpoint) => this.#connect(endpoint, enabled),
+        now: () => this.world.clock.now,
+      }),
+    )
     this.#breakers?.use(this.#queues)
     this.#dispatcher.use(this.#queues)
   }

@@ -1,6 +1,7 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import type {
   AttemptLog,
+  DeadPlace,
   Delivery,
   DeliveryId,
   Filter,
@@ -10,10 +11,14 @@ import type {
   State,
   Summary,
 } from '../../src/model/delivery.js'
+import type { HistoryCounts } from '../../src/model/history.js'
 import type { Store } from '../../src/store/store.js'
 import { newDelivery, settlement, type Subject } from './contract.js'
 
 const DAY = 86_400_000
+
+/** Later than everything in these tests. */
+const FAR = 1e15
 
 /** One POST that failed. */
 const FAILED: AttemptLog = {
@@ -72,12 +77,221 @@ export function searchContract(name: string, make: () => Promise<Subject>): void
     return all
   }
 
+  /** Every delivery that matches a search in all its slices, the newest first. */
+  const matchedIds = async (filter: Filter, limit: number): Promise<DeliveryId[]> => {
+    const all: DeliveryId[] = []
+    let before: DeliveryId | undefined
+    do {
+      const { matches, next } = await store.match(filter, before, limit)
+      const ids = matches.flatMap((match) => match.ids)
+      expect(ids.length).toBeLessThanOrEqual(limit)
+      for (const { destination, ids } of matches) {
+        for (const id of ids) expect((await store.get(id))?.destination).toBe(destination)
+      }
+      all.push(...ids)
+      before = next
+    } while (before !== undefined)
+    return all.sort((a, b) => b - a)
+  }
+
   const foundIds = async (filter: Filter = {}, limit = 100): Promise<DeliveryId[]> =>
     (await find(filter, limit)).map(({ id }) => id)
 
   describe(`${name}: the search`, () => {
     beforeEach(open)
     afterEach(dispose)
+
+    describe('find by prefix and by the latest outcome', () => {
+      test('for the ids alone finds the same, whatever is searched for', async () => {
+        for (let n = 0; n < 24; n++) {
+          const changes = {
+            destination: ['crm', 'erp', 'café\0'][n % 3] ?? 'crm',
+            source: n % 2 === 0 ? 'web' : 'app',
+            user: `User ${n % 4}`,
+            event: n % 5 === 0 ? 'Order Completed' : 'order started',
+            messageId: `m${n}`,
+          }
+          if (n % 4 === 0) await put(changes)
+          else if (n % 4 === 1) await settled(changes, { state: 'done' })
+          else await died(changes)
+        }
+        const filters: Filter[] = [
+          {},
+          { states: ['dead'] },
+          { states: ['dead', 'done'], destination: 'erp' },
+          { destination: 'café\0' },
+          { destination: 'nobody' },
+          { source: 'app', type: 'track' },
+          { user: 'User 2' },
+          { user: 'user', isPrefix: true },
+          { event: 'ORDER c', isPrefix: true, states: ['dead'] },
+          { messageId: 'm7' },
+          { messageId: 'm7', user: 'User 1' },
+          { code: 'server_error' },
+          { status: { from: 500, to: 599 }, endpoint: 'https://a.example.com/' },
+          { cause: (await find({ states: ['dead'] }))[0]?.cause ?? 'none' },
+        ]
+        for (const filter of filters) {
+          const expected = await foundIds(filter)
+          for (const limit of [1, 3, 100]) {
+            expect([filter, await matchedIds(filter, limit)]).toEqual([filter, expected])
+          }
+        }
+        expect(await matchedIds({ states: ['dead'] }, 5)).toHaveLength(12)
+      })
+
+      test('finds texts that start with the wanted one, in upper or lower case', async () => {
+        const order = await put({ event: 'Order Completed', user: 'Ann', messageId: 'ÄB-1' })
+        const cart = await put({ event: 'Cart_Opened', user: 'bob', messageId: 'x%y' })
+        const matches = (filter: Filter) => foundIds({ ...filter, isPrefix: true })
+        expect(await matches({ event: 'order' })).toEqual([order])
+        expect(await matches({ user: 'AN' })).toEqual([order])
+        expect(await matches({ messageId: 'äb' })).toEqual([order])
+        expect(await matches({ messageId: 'X%' })).toEqual([cart])
+        expect(await matches({ event: 'cart_' })).toEqual([cart])
+        expect(await matches({ event: 'cartX' })).toEqual([])
+        expect(await matches({ event: 'pleted' })).toEqual([])
+        expect(await foundIds({ event: 'order' })).toEqual([])
+      })
+
+      test('finds deliveries by what their latest attempt came to, not by earlier ones', async () => {
+        const url = 'https://a.example.com/hook?key=secret'
+        const refusal = '{"error":{"message":"Unknown event type","id":"12345"}}'
+        const refused = await settled({}, { state: 'dead', reason: 'refused' }, [
+          { ...FAILED, url, code: 'client_error', status: 422, response: refusal },
+        ])
+        const id = await put({ state: 'leased' })
+        const later = { state: 'backlog', delayMs: 0 } as const
+        await store.settle([settlement({ id, attempt: 1 }, later, { log: [FAILED] })])
+        await claim()
+        const log = [{ ...FAILED, code: 'delivered', status: 204, error: null } as const]
+        await store.settle([settlement({ id, attempt: 2 }, { state: 'done' }, { log })])
+        expect(await foundIds({ code: 'client_error' })).toEqual([refused])
+        expect(await foundIds({ code: 'server_error' })).toEqual([])
+        expect(await foundIds({ code: 'never_seen' })).toEqual([])
+        expect(await foundIds({ status: { from: 400, to: 499 } })).toEqual([refused])
+        expect(await foundIds({ status: { from: 200, to: 299 } })).toEqual([id])
+        expect(await foundIds({ status: { from: 500, to: 500 } })).toEqual([])
+        expect(await foundIds({ endpoint: 'https://a.example.com/hook' })).toEqual([refused])
+        expect(await foundIds({ endpoint: 'https://a.example.com/other' })).toEqual([])
+        expect(await foundIds({ cause: 'Unknown event type' })).toEqual([refused])
+        expect(await foundIds({ cause: 'Unknown event' })).toEqual([])
+        expect((await find({ states: ['dead'] }))[0]?.cause).toBe('Unknown event type')
+      })
+
+      test('keeps the headers of an answer that was a failure', async () => {
+        const headers = 'content-type: text/plain\nretry-after: 5'
+        const id = await settled({}, { state: 'dead', reason: 'refused' }, [
+          { ...FAILED, headers },
+          FAILED,
+        ])
+        const attempts = (await store.get(id))?.attempts ?? []
+        expect(attempts.map((attempt) => attempt.headers)).toEqual([headers, undefined])
+      })
+    })
+
+    describe('deadGroups', () => {
+      const dies = (response: string, changes: Partial<NewDelivery> = {}, status = 422) =>
+        settled(changes, { state: 'dead', reason: 'refused' }, [
+          { ...FAILED, code: 'client_error', status, response },
+        ])
+
+      test('are the dead letters by destination, outcome and cause, without the ids in the answers', async () => {
+        for (const id of [100_001, 100_002, 100_003]) await dies(`No user ${id}`)
+        await dies('Unknown event type')
+        await dies('Unknown event type', { destination: 'ads' })
+        await dies('Unknown event type', {}, 400)
+        await settled({}, { state: 'done' })
+        const { groups, next } = await store.deadGroups('crm', undefined, 100)
+        expect(next).toBeUndefined()
+        expect(groups[0]).toEqual({
+          destination: 'crm',
+          code: 'client_error',
+          status: 422,
+          cause: 'No user …',
+          count: 3,
+          firstAt: subject.now(),
+          lastAt: subject.now(),
+        })
+        const others = groups.slice(1).map(({ status, cause }) => `${String(status)} ${cause}`)
+        expect(others.sort()).toEqual(['400 Unknown event type', '422 Unknown event type'])
+        expect((await store.deadGroups('ads', undefined, 100)).groups).toMatchObject([
+          { destination: 'ads', cause: 'Unknown event type', count: 1 },
+        ])
+        expect((await store.deadGroups('nobody', undefined, 100)).groups).toEqual([])
+      })
+
+      test('are read slice by slice, each dead letter once, also of those that died together', async () => {
+        for (let n = 0; n < 5; n++) {
+          await dies('no')
+          if (n === 2) subject.advance(1)
+        }
+        const counts: number[] = []
+        let before: DeadPlace | undefined
+        do {
+          const { groups, next } = await store.deadGroups('crm', before, 2)
+          counts.push(...groups.map(({ count }) => count))
+          before = next
+        } while (before)
+        expect(counts).toEqual([2, 2, 1])
+      })
+
+      test('have the reason as the cause where there was no attempt', async () => {
+        await put()
+        subject.advance(DAY)
+        await store.sweep(DAY / 2, 10)
+        const [group] = (await store.deadGroups('crm', undefined, 10)).groups
+        expect(group).toMatchObject({ code: null, status: null, cause: 'older than the retention' })
+        expect(await foundIds({ cause: group?.cause, states: ['dead'] })).toHaveLength(1)
+      })
+    })
+
+    describe('the history', () => {
+      const MINUTE = 60_000
+      const counts = (changes: Partial<HistoryCounts> = {}): HistoryCounts => ({
+        destination: 'crm',
+        url: 'https://a.example.com/',
+        delivered: 2,
+        failed: 1,
+        busy: 0,
+        breaker: 'closed',
+        bins: [0, 3],
+        ...changes,
+      })
+
+      test('adds up what is told within a minute, a quarter of an hour and an hour', async () => {
+        subject.advance(3_600_000 - (subject.now() % 3_600_000))
+        const start = subject.now()
+        await store.addHistory([counts(), counts({ url: 'https://b.example.com/' })])
+        await store.addHistory([counts({ breaker: 'open', bins: [1, 0, 4], busy: 5 })])
+        subject.advance(MINUTE)
+        await store.addHistory([counts({ breaker: 'half-open' })])
+        const rows = (await store.history('1h', start, FAR)).filter(({ url }) =>
+          url.includes('a.exa'),
+        )
+        const both = { delivered: 4, failed: 2, busy: 5, breaker: 'open', bins: [1, 3, 4] }
+        expect(rows).toEqual([
+          { ...counts(both as Partial<HistoryCounts>), at: start },
+          { ...counts({ breaker: 'half-open' }), at: start + MINUTE },
+        ])
+        for (const span of ['24h', '7d'] as const) {
+          const [row] = await store.history(span, start, FAR)
+          expect(row).toMatchObject({ at: start, delivered: 6, failed: 3, breaker: 'open' })
+        }
+        expect(await store.history('1h', start + 1, FAR)).toHaveLength(1)
+      })
+
+      test('forgets what no chart shows any more', async () => {
+        await store.addHistory([counts()])
+        subject.advance(2 * 3_600_000)
+        await store.addHistory([counts({ destination: 'ads' })])
+        expect(await store.history('1h', 0, FAR)).toMatchObject([{ destination: 'ads' }])
+        expect(await store.history('24h', 0, FAR)).toHaveLength(2)
+        subject.advance(8 * DAY)
+        await store.addHistory([counts({ destination: 'late' })])
+        expect(await store.history('7d', 0, FAR)).toMatchObject([{ destination: 'late' }])
+      })
+    })
 
     describe('find', () => {
       test('of an empty store finds nothing', async () => {
@@ -118,6 +332,7 @@ export function searchContract(name: string, make: () => Promise<Subject>): void
           dueAt: null,
           lastCode: 'delivered',
           lastStatus: 204,
+          cause: null,
         } satisfies Summary)
         expect(isDead).toMatchObject({
           user: '\0\ud800',

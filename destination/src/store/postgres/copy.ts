@@ -45,10 +45,10 @@ export function prepareCopy({ query, schema, names }: Tables) {
       INSERT INTO ${schema}.done (id, first_attempt_at, attempt, attempts_before, state, reason)
       SELECT id, first_attempt_at, attempt, attempts_before, state, reason FROM added JOIN given USING (id) WHERE state >= ${DONE}
     ), logged AS (
-      INSERT INTO ${schema}.attempts (delivery, attempt, post, at, url, code, status, ms, error, response)
-      SELECT id, l.attempt, post, at, ids[url_n], ids[code_n], status, ms, error, response
+      INSERT INTO ${schema}.attempts (delivery, attempt, post, at, url, code, status, ms, error, response, headers)
+      SELECT id, l.attempt, post, at, ids[url_n], ids[code_n], status, ms, error, response, headers
       FROM added JOIN given USING (id) CROSS JOIN LATERAL json_to_recordset(log) AS l (attempt int, post smallint,
-        at bigint, url_n int, code_n int, status int, ms double precision, error text, response text) CROSS JOIN numbers
+        at bigint, url_n int, code_n int, status int, ms double precision, error text, response text, headers text) CROSS JOIN numbers
     )
     SELECT added.id IS NOT NULL AS added FROM given LEFT JOIN added USING (id) ORDER BY given.id`
 

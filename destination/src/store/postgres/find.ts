@@ -1,6 +1,8 @@
-import type { DeliveryId, Filter, Findings, Summary } from '../../model/delivery.js'
+import type { DeliveryId, Filter, Findings, Matches, Summary } from '../../model/delivery.js'
 import { fromStored, toStored } from '../text.js'
-import { decodeDelivery } from '../rows.js'
+import { isExact, matchesBeyondSql } from '../beyond-sql.js'
+import { prefixPattern } from '../prefix.js'
+import { decodeCause, decodeDelivery, groupIds, type LastOutcome } from '../rows.js'
 import { DEAD, stateNumber } from '../states.js'
 import type { Tables } from './tables.js'
 import { stateColumn } from './states.js'
@@ -12,7 +14,14 @@ const SLICE = 20_000
 const CUTS = 500
 const CUT_BITS = 12
 
-type Row = Omit<Summary, 'state'> & { state: number }
+type Row = Omit<Summary, 'state' | 'cause'> & LastOutcome & { state: number }
+
+/** The latest outcome of a delivery: that of the endpoint that accepted it, or else of the last attempt. */
+const LATEST =
+  'ORDER BY a.attempt DESC, coalesce(status BETWEEN 200 AND 299, false) DESC, post DESC LIMIT 1'
+
+/** What a search for prefixes asks of the indexes: nothing. */
+const NONE: Pick<Filter, 'event' | 'user' | 'messageId'> = {}
 
 /** The ids that one slice searches: from `low` up to, but not including, `high`. */
 interface Slice {
@@ -48,11 +57,8 @@ export function prepareFind({ query, schema }: Tables) {
       ) d`,
     message: `SELECT * FROM ${schema}.deliveries WHERE message_id = $10 AND id >= $1 AND id < $2`,
   }
-  const statement = (from: string) => `
-    SELECT d.id, message_id AS "messageId", sources.name AS source, destinations.name AS destination,
-      types.name AS type, event, user_id AS user, state, reason, attempt, received_at AS "receivedAt", due_at AS "dueAt",
-      last.code AS "lastCode", last.status AS "lastStatus"
-    FROM (
+  const found = (from: string) => `
+    (
       SELECT d.*, s.* FROM (${from}) d
       CROSS JOIN LATERAL (
         SELECT ${stateColumn('w', 'f')} AS state, coalesce(w.reason, f.reason) AS reason,
@@ -67,22 +73,36 @@ export function prepareFind({ query, schema }: Tables) {
         AND ($8::text IS NULL OR event = $8) AND ($9::text IS NULL OR user_id = $9)
         AND ($10::text IS NULL OR message_id = $10)
         AND ($11::bigint IS NULL OR received_at >= $11) AND ($12::bigint IS NULL OR received_at < $12)
+        AND ($13::text IS NULL OR event ILIKE $13) AND ($14::text IS NULL OR user_id ILIKE $14)
+        AND ($15::text IS NULL OR message_id ILIKE $15)
+        AND ($16::text IS NULL AND $17::int IS NULL AND $19::text IS NULL OR EXISTS (
+          SELECT FROM (SELECT code, status, url FROM ${schema}.attempts a WHERE delivery = d.id ${LATEST}) a
+          WHERE ($16::text IS NULL OR code = (SELECT id FROM ${schema}.names WHERE name = $16))
+            AND ($17::int IS NULL OR status BETWEEN $17 AND $18::int)
+            AND ($19::text IS NULL OR url = ANY (ARRAY (SELECT id FROM ${schema}.names WHERE split_part(name, '?', 1) = $19)))
+        ))
       ORDER BY d.id DESC LIMIT $3
     ) d
+      JOIN ${schema}.names destinations ON destinations.id = destination`
+  const ids = (from: string) =>
+    `SELECT d.id, destinations.name AS destination FROM ${found(from)} ORDER BY d.id DESC`
+  const summaries = (from: string) => `
+    SELECT d.id, message_id AS "messageId", sources.name AS source, destinations.name AS destination,
+      types.name AS type, event, user_id AS user, state, reason, attempt, received_at AS "receivedAt", due_at AS "dueAt",
+      last.code AS "lastCode", last.status AS "lastStatus", last.error AS "lastError", last.response AS "lastResponse"
+    FROM ${found(from)}
       JOIN ${schema}.names sources ON sources.id = source
-      JOIN ${schema}.names destinations ON destinations.id = destination
       JOIN ${schema}.names types ON types.id = type
       LEFT JOIN LATERAL (
-        SELECT codes.name AS code, status
+        SELECT codes.name AS code, status, error, response
         FROM (
-          SELECT code, status FROM ${schema}.attempts a WHERE delivery = d.id
-          ORDER BY a.attempt DESC, coalesce(status BETWEEN 200 AND 299, false) DESC, post DESC LIMIT 1
+          SELECT code, status, error, response FROM ${schema}.attempts a WHERE delivery = d.id ${LATEST}
         ) a JOIN ${schema}.names codes ON codes.id = code
       ) last ON true
     ORDER BY d.id DESC`
 
   const sliceOf = async (
-    { user, messageId }: Filter,
+    { user, messageId }: Pick<Filter, 'user' | 'messageId'>,
     isWaiting: boolean,
     before: DeliveryId | undefined,
   ): Promise<Slice | undefined> => {
@@ -104,15 +124,18 @@ export function prepareFind({ query, schema }: Tables) {
     return { low: looked.low, high, isLast: looked.count < SLICE }
   }
 
-  return async (
+  /** The rows of one slice, by a statement that is made for where the ids come from. They have only its columns. */
+  const search = async (
+    statement: (from: string) => string,
     filter: Filter,
     before: DeliveryId | undefined,
     limit: number,
-  ): Promise<Findings> => {
-    const { states, user, messageId } = filter
+  ): Promise<{ rows: Row[]; next: DeliveryId | undefined }> => {
+    const { states, isPrefix } = filter
+    const { event, user, messageId } = isPrefix === true ? NONE : filter
     const isWaiting = states?.every((state) => stateNumber(state) <= DEAD) ?? false
-    const looked = await sliceOf(filter, isWaiting, before)
-    if (!looked) return { deliveries: [], next: undefined }
+    const looked = await sliceOf({ user, messageId }, isWaiting, before)
+    if (!looked) return { rows: [], next: undefined }
     const { low, high, isLast } = looked
     const way =
       messageId !== undefined
@@ -131,21 +154,59 @@ export function prepareFind({ query, schema }: Tables) {
       text(filter.destination),
       text(filter.source),
       filter.type ?? null,
-      text(filter.event),
+      text(event),
       text(user),
       text(messageId),
       filter.since ?? null,
       filter.until ?? null,
+      ...[filter.event, filter.user, filter.messageId].map((prefix) =>
+        isPrefix === true && prefix !== undefined ? prefixPattern(prefix) : null,
+      ),
+      filter.code ?? null,
+      filter.status?.from ?? null,
+      filter.status?.to ?? null,
+      text(filter.endpoint),
     ])
     const next = rows.length === limit ? rows.at(-1)?.id : isLast ? undefined : low
-    return { deliveries: rows.map(toSummary), next }
+    return { rows, next }
   }
+
+  const find = async (
+    filter: Filter,
+    before: DeliveryId | undefined,
+    limit: number,
+  ): Promise<Findings> => {
+    const { rows, next } = await search(summaries, filter, before, limit)
+    const deliveries = rows.map(toSummary).filter((one) => matchesBeyondSql(filter, one))
+    return { deliveries, next }
+  }
+
+  const match = async (
+    filter: Filter,
+    before: DeliveryId | undefined,
+    limit: number,
+  ): Promise<Matches> => {
+    if (!isExact(filter)) {
+      const { deliveries, next } = await find(filter, before, limit)
+      return { matches: groupIds(deliveries), next }
+    }
+    const { rows, next } = await search(ids, filter, before, limit)
+    const decoded = rows.map(({ id, destination }) => ({
+      id,
+      destination: fromStored(destination),
+    }))
+    return { matches: groupIds(decoded), next }
+  }
+
+  return { find, match }
 }
 
-function toSummary(row: Row): Summary {
+function toSummary({ lastError, lastResponse, ...row }: Row): Summary {
+  const decoded = decodeDelivery(row)
   return {
-    ...decodeDelivery(row),
+    ...decoded,
     source: fromStored(row.source),
     destination: fromStored(row.destination),
+    cause: decodeCause({ lastCode: row.lastCode, lastError, lastResponse }, decoded),
   }
 }

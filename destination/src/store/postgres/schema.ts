@@ -23,6 +23,7 @@ const LOCK = 0x686f6f6b
  *   new destination was told of, and null once it was told of all. `destination` is null once the settings do not have it
  *   any more: then the row and its `untold` are about to be deleted.
  * - `untold` has the users whose membership is not what the destination was told.
+ * - `history` has what happened at each endpoint, in buckets of three lengths.
  * - Names that many rows repeat (sources, destinations, types, URLs, codes) are stored as numbers.
  * - All times are in ms since the epoch, by the server's clock.
  */
@@ -143,6 +144,20 @@ export const MIGRATIONS = [
      user_id text COLLATE "C" NOT NULL,
      PRIMARY KEY (told, key)
    );`,
+  `ALTER TABLE $.attempts ADD COLUMN headers text COLLATE "C";
+
+   CREATE TABLE $.history (
+     bucket_ms integer NOT NULL,
+     at bigint NOT NULL,
+     destination integer NOT NULL,
+     url integer NOT NULL,
+     delivered bigint NOT NULL,
+     failed bigint NOT NULL,
+     busy bigint NOT NULL,
+     breaker smallint NOT NULL,
+     bins integer[] NOT NULL,
+     PRIMARY KEY (bucket_ms, at, destination, url)
+   ) WITH (fillfactor = 70);`,
 ]
 
 /**

@@ -53,10 +53,10 @@ export function settleStatement(schema: string): string {
       INSERT INTO ${schema}.done (id, first_attempt_at, attempt, attempts_before, state)
       SELECT id, first_attempt_at, attempt, attempts_before, ${DONE} FROM settled WHERE state = ${DONE}
     ), logged AS (
-      INSERT INTO ${schema}.attempts (delivery, attempt, post, at, url, code, status, ms, error, response)
-      SELECT id, attempt, post, attempt_at, ids[url_n], ids[code_n], status, ms, error, response
+      INSERT INTO ${schema}.attempts (delivery, attempt, post, at, url, code, status, ms, error, response, headers)
+      SELECT id, attempt, post, attempt_at, ids[url_n], ids[code_n], status, ms, error, response, headers
       FROM settled CROSS JOIN LATERAL json_to_recordset(log) AS l (post smallint, url_n int, code_n int, status int,
-        ms double precision, error text, response text) CROSS JOIN numbers
+        ms double precision, error text, response text, headers text) CROSS JOIN numbers
     )
     SELECT n FROM settled`
 }
@@ -190,7 +190,10 @@ function toGiven(
 }
 
 /** The columns of one row of `attempts`, which is the log of one POST. */
-export function toLogRow({ url, code, status, ms, error, response }: AttemptLog, list: NameList) {
+export function toLogRow(
+  { url, code, status, ms, error, response, headers }: AttemptLog,
+  list: NameList,
+) {
   return {
     url_n: list.position(url),
     code_n: list.position(code),
@@ -198,5 +201,6 @@ export function toLogRow({ url, code, status, ms, error, response }: AttemptLog,
     ms,
     error: toNullable(error),
     response: toStored(response),
+    ...(headers !== undefined && { headers: toStored(headers) }),
   }
 }

@@ -1,16 +1,20 @@
 import type {
   Claim,
   Copy,
+  DeadGroups,
+  DeadPlace,
   Delivery,
   DeliveryId,
   Filter,
   Findings,
+  Matches,
   Lane,
   NewDelivery,
   Settlement,
   Stats,
   Trace,
 } from '../../model/delivery.js'
+import type { HistoryCounts, HistoryRow, HistorySpan } from '../../model/history.js'
 import type {
   AudienceDestination,
   CaughtUp,
@@ -28,8 +32,10 @@ import { prepareAudience } from './audience.js'
 import { prepareClaim, prepareDue } from './claim.js'
 import { Connection } from './connection.js'
 import { prepareCopy } from './copy.js'
+import { prepareDeadGroups } from './dead-groups.js'
 import { createWorkers } from './workers.js'
 import { prepareFind } from './find.js'
+import { prepareHistory } from './history.js'
 import { Names } from './names.js'
 import { PutNotifications } from './notifications.js'
 import { preparePurge } from './purge.js'
@@ -135,7 +141,9 @@ class PostgresStore implements Store {
   readonly #ping: () => Promise<void>
   readonly #trace: (messageId: string) => Promise<Trace[]>
   readonly #get: (id: DeliveryId) => Promise<Trace | undefined>
-  readonly #find: ReturnType<typeof prepareFind>
+  readonly #search: ReturnType<typeof prepareFind>
+  readonly #deadGroups: ReturnType<typeof prepareDeadGroups>
+  readonly #history: ReturnType<typeof prepareHistory>
   readonly #replay: ReturnType<typeof prepareReplay>
   readonly #stats: () => Promise<Stats[]>
   readonly #sweep: (olderThanMs: number, limit: number) => Promise<number>
@@ -162,7 +170,9 @@ class PostgresStore implements Store {
     this.#due = prepareDue(tables)
     this.#trace = prepareTrace(tables)
     this.#get = prepareGet(tables)
-    this.#find = prepareFind(tables)
+    this.#search = prepareFind(tables)
+    this.#deadGroups = prepareDeadGroups(tables)
+    this.#history = prepareHistory(tables)
     this.#replay = prepareReplay(tables)
     this.#stats = prepareStats(tables)
     this.#sweep = prepareSweep(tables)
@@ -221,7 +231,27 @@ class PostgresStore implements Store {
   }
 
   find(filter: Filter, before: DeliveryId | undefined, limit: number): Promise<Findings> {
-    return this.#whileOpen(() => this.#find(filter, before, limit))
+    return this.#whileOpen(() => this.#search.find(filter, before, limit))
+  }
+
+  match(filter: Filter, before: DeliveryId | undefined, limit: number): Promise<Matches> {
+    return this.#whileOpen(() => this.#search.match(filter, before, limit))
+  }
+
+  deadGroups(
+    destination: string,
+    before: DeadPlace | undefined,
+    limit: number,
+  ): Promise<DeadGroups> {
+    return this.#whileOpen(() => this.#deadGroups(destination, before, limit))
+  }
+
+  async addHistory(counts: HistoryCounts[]): Promise<void> {
+    if (counts.length > 0) await this.#whileOpen(() => this.#history.add(counts))
+  }
+
+  history(span: HistorySpan, since: number, until: number): Promise<HistoryRow[]> {
+    return this.#whileOpen(() => this.#history.read(span, since, until))
   }
 
   replay(

@@ -25,7 +25,7 @@ export function copyStatement(schema: string, which: string): string {
       coalesce(w.attempts_before, f.attempts_before, 0) AS "attemptsBefore", replayed_at AS "replayedAt",
       trace_parent AS "traceParent",
       (SELECT coalesce(json_agg(json_build_object('attempt', a.attempt, 'at', at, 'url', urls.name, 'code', codes.name,
-          'status', status, 'ms', ms, 'error', error, 'response', response) ORDER BY a.attempt, post), '[]')
+          'status', status, 'ms', ms, 'error', error, 'response', response, 'headers', headers) ORDER BY a.attempt, post), '[]')
         FROM ${schema}.attempts a JOIN ${schema}.names urls ON urls.id = url JOIN ${schema}.names codes ON codes.id = code
         WHERE delivery = d.id) AS attempts
     FROM ${schema}.deliveries d

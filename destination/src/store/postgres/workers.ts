@@ -27,7 +27,8 @@ export function createWorkers({
   const holdMs = `CASE WHEN p.held_until <= ${NOW} - $4::bigint THEN $3::bigint ELSE least(p.hold_ms * 2, $4::bigint) END`
   const probe = `
     WITH ${numbersOf(schema, '$2')}
-    INSERT INTO ${schema}.probes AS p (endpoint, held_until, hold_ms) VALUES ((SELECT ids[1] FROM numbers), ${NOW} + $3::bigint, $3)
+    INSERT INTO ${schema}.probes AS p (endpoint, held_until, hold_ms)
+    VALUES ((SELECT ids[1] FROM numbers), ${NOW} + $3::bigint, $3)
     ON CONFLICT (endpoint) DO UPDATE SET hold_ms = ${holdMs}, held_until = ${NOW} + ${holdMs}
       WHERE p.held_until <= ${NOW}
     RETURNING hold_ms AS "holdMs"`

@@ -1,5 +1,5 @@
 import { aheadOf } from '../../model/clock.js'
-import type { Copy, Filter } from '../../model/delivery.js'
+import type { Copy, DeadGroup, Filter } from '../../model/delivery.js'
 import type { Database } from './driver.js'
 
 /** What the clocks of the process show. See `Clock`. */
@@ -8,11 +8,11 @@ export interface Reading {
   wall: number
 }
 
-/** In ms: how often the time is saved while the store is written to. */
-const SAVE_EVERY_MS = 5_000
-
-/** In ms: how often it is saved while nothing is written. */
-const SAVE_IDLE_EVERY_MS = 60_000
+/**
+ * In ms: how often the time is saved. After a crash the store's time may have lost so much if the system's clock was set
+ * back in between; otherwise nothing.
+ */
+const SAVE_EVERY_MS = 30_000
 
 /** Reads and writes the time that the file remembers. */
 export function prepareClock(database: Database) {
@@ -20,8 +20,9 @@ export function prepareClock(database: Database) {
   const newest = database.prepare(
     'SELECT received_at AS receivedAt FROM deliveries ORDER BY id DESC LIMIT 1',
   )
-  const clear = database.prepare('DELETE FROM clock')
-  const insert = database.prepare('INSERT INTO clock (store_at, wall_at) VALUES (?, ?)')
+  const save = database.prepare(
+    'INSERT OR REPLACE INTO clock (rowid, store_at, wall_at) VALUES (1, ?, ?)',
+  )
   return {
     /** The store's time after a pause of unknown length, which ends when the system's clock shows `wall`. */
     resume: (wall: number): number => {
@@ -33,8 +34,7 @@ export function prepareClock(database: Database) {
       return Math.max(time, receivedAt)
     },
     save: (storeAt: number, wallAt: number): void => {
-      clear.run()
-      insert.run(storeAt, wallAt)
+      save.run(storeAt, wallAt)
     },
   }
 }
@@ -61,21 +61,18 @@ export class StoreClock {
     return Math.round(now) + this.#ahead
   }
 
-  /** Saves the time in the file if it was not saved lately, or in any case. */
-  save(file: ReturnType<typeof prepareClock>, reading: Reading, isForced = false): void {
+  /** Saves the time in the file. */
+  save(file: ReturnType<typeof prepareClock>, reading: Reading): void {
     const time = this.at(reading)
-    if (!isForced && time - this.#savedAt < SAVE_EVERY_MS) return
     file.save(time, Math.round(reading.wall))
     this.#savedAt = time
     this.#savedAhead = this.ahead(reading)
   }
 
-  /** Whether the time has to be saved although nothing is written, because it is old or the system's clock was set. */
-  isOverdue(reading: Reading): boolean {
-    return (
-      this.at(reading) - this.#savedAt >= SAVE_IDLE_EVERY_MS ||
-      this.ahead(reading) !== this.#savedAhead
-    )
+  /** Whether what the file remembers is old, or the system's clock was set since. */
+  isToSave(reading: Reading): boolean {
+    const isOld = this.at(reading) - this.#savedAt >= SAVE_EVERY_MS
+    return isOld || this.ahead(reading) !== this.#savedAhead
   }
 
   /** How far the store's time is ahead of what people should see, in ms. */
@@ -94,6 +91,11 @@ export function moveTimes<T extends Partial<Copy>>(row: T, byMs: number): T {
   }
   if (row.attempts) moved.attempts = row.attempts.map((one) => ({ ...one, at: one.at + byMs }))
   return moved
+}
+
+/** The times of a group of dead letters, moved by `byMs`. */
+export function moveGroup(group: DeadGroup, byMs: number): DeadGroup {
+  return { ...group, firstAt: group.firstAt + byMs, lastAt: group.lastAt + byMs }
 }
 
 /** The times of a search, moved by `byMs`. */

@@ -3,7 +3,9 @@ import { prepareClaim, prepareDue } from './claim.js'
 import { prepareClock } from './clock.js'
 import type { Database, OpenDatabase } from './driver.js'
 import { prepareCopy } from './copy.js'
+import { prepareDeadGroups } from './dead-groups.js'
 import { prepareFind } from './find.js'
+import { prepareHistory } from './history.js'
 import { Names } from './names.js'
 import { preparePurge } from './purge.js'
 import { preparePut } from './put.js'
@@ -86,7 +88,9 @@ function prepare(database: Database) {
     sweep: prepareSweep(shared),
     trace: prepareTrace(shared),
     get: prepareGet(shared),
-    find: prepareFind(shared),
+    ...prepareFind(shared),
+    deadGroups: prepareDeadGroups(shared),
+    history: prepareHistory(shared),
     replay: prepareReplay(shared),
     copy: prepareCopy(shared),
     audience: prepareAudience(shared, put),

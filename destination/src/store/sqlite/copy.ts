@@ -19,8 +19,8 @@ export function prepareCopy(shared: Shared) {
   )
   const insertBody = database.prepare('INSERT INTO bodies (id, body) VALUES (?, ?)')
   const insertAttempt = database.prepare(
-    `INSERT INTO attempts (delivery, attempt, post, at, url, code, status, ms, error, response)
-     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+    `INSERT INTO attempts (delivery, attempt, post, at, url, code, status, ms, error, response, headers)
+     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
   )
 
   const copyAttempts = (id: DeliveryId, attempts: Copy['attempts']): void => {
@@ -38,6 +38,7 @@ export function prepareCopy(shared: Shared) {
         one.ms,
         toNullable(one.error),
         toStored(one.response),
+        toNullable(one.headers ?? null),
       )
     }
   }

@@ -1,8 +1,16 @@
-import type BetterSqlite from 'better-sqlite3'
+import { existsSync } from 'node:fs'
+import { join, resolve } from 'node:path'
+import { fileURLToPath } from 'node:url'
 import { StoreError } from '../store-error.js'
 
-/** A package that contains SQLite. */
-export type DriverName = 'node:sqlite' | 'better-sqlite3'
+/**
+ * What contains SQLite. The package has the API of `node:sqlite` for Node before 22.13. It is an optional peer, so that
+ * newer Node does not install it, and it brings compiled binaries, so that no installation needs a compiler.
+ */
+export type DriverName = 'node:sqlite' | '@photostructure/sqlite'
+
+/** The package, with the major version that still runs on Node 20. */
+const PACKAGE = '@photostructure/sqlite@1'
 
 /** A value of a column. */
 export type Value = string | number | null
@@ -26,7 +34,7 @@ export interface Database {
 export type OpenDatabase = (path: string) => Database
 
 /** The part of `node:sqlite` that is used here. The types of the oldest supported Node do not include it. */
-interface NodeSqlite {
+interface Sqlite {
   DatabaseSync: new (path: string) => {
     exec(sql: string): void
     prepare(sql: string): {
@@ -41,23 +49,22 @@ interface NodeSqlite {
 /**
  * Loads a SQLite driver.
  *
- * @param name - By default `node:sqlite` where Node has it (22.13 and newer), else better-sqlite3.
+ * @param name - By default `node:sqlite` where Node has it (22.13 and newer), else the package.
  * @throws StoreError `unsupported` if the driver can't be loaded.
  */
 export async function loadDriver(name?: DriverName): Promise<OpenDatabase> {
-  const node = name === 'better-sqlite3' ? undefined : nodeSqlite()
-  if (node) return (path) => new NodeDatabase(node, path)
-  if (name === 'node:sqlite') {
+  const node = name === '@photostructure/sqlite' ? undefined : nodeSqlite()
+  if (name === 'node:sqlite' && !node) {
     throw new StoreError(
       'unsupported',
       `Node ${process.versions.node} has no node:sqlite. Use Node 22.13 or newer.`,
     )
   }
-  const better = await betterSqlite()
-  return (path) => new BetterDatabase(better, path)
+  const sqlite = node ?? (await packagedSqlite())
+  return (path) => new FileDatabase(sqlite, path)
 }
 
-function nodeSqlite(): NodeSqlite | undefined {
+function nodeSqlite(): Sqlite | undefined {
   // Node warns that the API of node:sqlite may still change. Operators can't act on this, so their logs omit it.
   const emitWarning = process.emitWarning.bind(process)
   process.emitWarning = (warning: string | Error, ...rest: never[]): void => {
@@ -65,32 +72,43 @@ function nodeSqlite(): NodeSqlite | undefined {
       emitWarning(warning, ...rest)
   }
   try {
-    return process.getBuiltinModule('node:sqlite') as NodeSqlite | undefined
+    return process.getBuiltinModule('node:sqlite') as Sqlite | undefined
   } finally {
     process.emitWarning = emitWarning
   }
 }
 
-async function betterSqlite(): Promise<typeof BetterSqlite> {
+async function packagedSqlite(): Promise<Sqlite> {
   try {
-    const { default: Better } = await import('better-sqlite3')
-    // The import succeeds even if the compiled part is missing. Only the first use loads that part.
-    new Better(':memory:').close()
-    return Better
+    return await import('@photostructure/sqlite')
   } catch (cause) {
+    const command = installCommand(fileURLToPath(import.meta.url), process.cwd())
     throw new StoreError(
       'unsupported',
-      "better-sqlite3 can't be loaded, and Node before 22.13 has no SQLite of its own. Use Node 22.13 or newer, " +
-        'or install a C++ compiler, make and Python, and then run `npm rebuild better-sqlite3`.',
+      `Node ${process.versions.node} has no SQLite of its own. Install one with \`${command}\`, or use Node 22.13 or newer.`,
       { cause },
     )
   }
 }
 
-class NodeDatabase implements Database {
-  readonly #database: InstanceType<NodeSqlite['DatabaseSync']>
+/**
+ * The command that installs the package where a file of this package finds it.
+ *
+ * @param file - The path of this file, below the folder `node_modules` of an installation.
+ * @param folder - The folder in which the command will run.
+ */
+export function installCommand(file: string, folder: string): string {
+  const [root = ''] = file.split(/[/\\]node_modules[/\\]/, 1)
+  const isInstalled = root !== file
+  if (isInstalled && !existsSync(join(root, 'package.json'))) return `npm install -g ${PACKAGE}`
+  const prefix = isInstalled && resolve(folder) !== root ? `--prefix ${JSON.stringify(root)} ` : ''
+  return `npm install ${prefix}${PACKAGE}`
+}
 
-  constructor(sqlite: NodeSqlite, path: string) {
+class FileDatabase implements Database {
+  readonly #database: InstanceType<Sqlite['DatabaseSync']>
+
+  constructor(sqlite: Sqlite, path: string) {
     this.#database = new sqlite.DatabaseSync(path)
   }
 
@@ -108,31 +126,12 @@ class NodeDatabase implements Database {
   }
 
   close(): void {
-    this.#database.close()
-  }
-}
-
-class BetterDatabase implements Database {
-  readonly #database: BetterSqlite.Database
-
-  constructor(Better: typeof BetterSqlite, path: string) {
-    this.#database = new Better(path)
-  }
-
-  exec(sql: string): void {
-    this.#database.exec(sql)
-  }
-
-  prepare(sql: string): Statement {
-    const statement = this.#database.prepare<Value[]>(sql)
-    return {
-      run: (...values) => statement.run(...values).changes,
-      get: (...values) => statement.get(...values),
-      all: (...values) => statement.all(...values),
+    // The package closes a connection only after its statements are garbage. Until then an open transaction keeps its lock.
+    try {
+      this.#database.exec('ROLLBACK')
+    } catch {
+      // There was no transaction.
     }
-  }
-
-  close(): void {
     this.#database.close()
   }
 }

@@ -1,6 +1,7 @@
+import type { Copy } from '../../model/delivery.js'
 import type { Purged } from '../store.js'
 import type { StoreError } from '../store-error.js'
-import { moveFilter, moveTimes, StoreClock, type Reading } from './clock.js'
+import { moveFilter, moveGroup, moveTimes, StoreClock, type Reading } from './clock.js'
 import { BUSY_MS, connect, type Connection } from './connection.js'
 import type { Database, OpenDatabase } from './driver.js'
 import { resultCode, toFailure, toStoreError } from './failure.js'
@@ -56,7 +57,7 @@ export class Engine {
   /** Runs a round. It never throws: errors are in the result. */
   run(round: Round): RoundResult {
     const { settlements, deliveries, claims } = round
-    if (this.#clock.isOverdue(round.at)) this.#saveTime(round.at)
+    if (this.#clock.isToSave(round.at)) this.#saveTime(round.at)
     const outcome = this.#attempt(deliveries.length > 0, round)
     if ('value' in outcome) return { ...outcome.value, answers: this.#answers(round) }
     const { failure } = outcome
@@ -82,7 +83,7 @@ export class Engine {
   #saveTime(at: Reading): void {
     try {
       this.#transact(false, ({ clock }) => {
-        this.#clock.save(clock, at, true)
+        this.#clock.save(clock, at)
       })
     } catch {
       // The next round tries again, and reports the error to its callers.
@@ -95,14 +96,11 @@ export class Engine {
     }
     const now = this.#clock.at(at)
     return this.#result(() =>
-      this.#transact(isDurable, ({ clock, settle, put, claim }) => {
-        if (settlements.length + deliveries.length > 0) this.#clock.save(clock, at)
-        return {
-          settled: { value: settlements.map((settlement) => settle(settlement, now)) },
-          put: { value: deliveries.map((delivery) => put(delivery, now)) },
-          claimed: { value: claims.map((wanted) => claim(wanted, now)) },
-        }
-      }),
+      this.#transact(isDurable, ({ settle, put, claim }) => ({
+        settled: { value: settlements.map((settlement) => settle(settlement, now)) },
+        put: { value: deliveries.map((delivery) => put(delivery, now)) },
+        claimed: { value: claims.map((wanted) => claim(wanted, now)) },
+      })),
     )
   }
 
@@ -113,6 +111,7 @@ export class Engine {
   #answer(query: Query, at: Reading): Answer {
     const now = this.#clock.at(at)
     const ahead = this.#clock.ahead(at)
+    const shown = <T extends Partial<Copy>>(row: T) => moveTimes(row, -ahead)
     switch (query.ask) {
       case 'ping':
         this.#translate(() => {
@@ -122,11 +121,7 @@ export class Engine {
       case 'due':
         return this.#translate(() => this.#connected().due(now))
       case 'trace':
-        return this.#translate(() =>
-          this.#connected()
-            .trace(query.messageId)
-            .map((trace) => moveTimes(trace, -ahead)),
-        )
+        return this.#translate(() => this.#connected().trace(query.messageId).map(shown))
       case 'stats':
         return this.#translate(() => {
           const { counts, names } = this.#connected()
@@ -135,14 +130,33 @@ export class Engine {
       case 'get':
         return this.#translate(() => {
           const trace = this.#connected().get(query.id)
-          return trace && moveTimes(trace, -ahead)
+          return trace && shown(trace)
         })
       case 'find':
         return this.#translate(() => {
           const filter = moveFilter(query.filter, ahead)
           const { deliveries, next } = this.#connected().find({ ...query, filter })
-          return { deliveries: deliveries.map((one) => moveTimes(one, -ahead)), next }
+          return { deliveries: deliveries.map(shown), next }
         })
+      case 'match':
+        return this.#translate(() =>
+          this.#connected().match({ ...query, filter: moveFilter(query.filter, ahead) }),
+        )
+      case 'deadGroups':
+        return this.#translate(() => {
+          const { destination, before, limit } = query
+          const { groups, next } = this.#connected().deadGroups(destination, before, limit)
+          return { groups: groups.map((group) => moveGroup(group, -ahead)), next }
+        })
+      case 'addHistory':
+        this.#transact(false, ({ history }) => {
+          history.add(query.counts, now)
+        })
+        return undefined
+      case 'history':
+        return this.#translate(() =>
+          this.#connected().history.read(query.span, query.since, query.until, ahead),
+        )
       case 'replay':
         return this.#transact(true, ({ replay }) =>
           query.ids.filter((id) => replay(id, query.withDone, query.lane, now)),
@@ -153,9 +167,7 @@ export class Engine {
         return this.#translate(() => this.#connected().copy.count())
       case 'copyOut':
         return this.#translate(() =>
-          this.#connected()
-            .copy.copyOut(query.after, query.limit)
-            .map((copy) => moveTimes(copy, -ahead)),
+          this.#connected().copy.copyOut(query.after, query.limit).map(shown),
         )
       case 'copyIn':
         return this.#transact(true, ({ copy }) =>
@@ -165,7 +177,7 @@ export class Engine {
         return this.#translate(() =>
           query.copies.map((one) => {
             const copy = this.#connected().copy.copyOf(one)
-            return copy && moveTimes(copy, -ahead)
+            return copy && shown(copy)
           }),
         )
       case 'beginSync':

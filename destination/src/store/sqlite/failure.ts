@@ -1,5 +1,4 @@
 import { closeSync, openSync, rmSync, statSync, writeSync } from 'node:fs'
-import { isNativeError } from 'node:util/types'
 import { StoreError } from '../store-error.js'
 import type { Failure } from './round.js'
 
@@ -47,10 +46,7 @@ export function toStoreError(error: unknown, path: string): StoreError {
 
 /** A StoreError in the form that can be sent to another thread. */
 export function toFailure({ code, message, cause }: StoreError): Failure {
-  // Errors of better-sqlite3 are no native errors: a copy for another thread would lose their message.
-  const isNative: boolean = isNativeError(cause)
-  if (isNative || !(cause instanceof Error)) return { code, message, cause }
-  return { code, message, cause: new Error(cause.message) }
+  return { code, message, cause }
 }
 
 function explain(

@@ -1,7 +1,9 @@
 import type { OutcomeCode } from '../../model/outcome.js'
 import type { EventType } from '../../model/call.js'
-import type { DeliveryId, Filter, Findings, Summary } from '../../model/delivery.js'
-import { decodeDelivery } from '../rows.js'
+import type { DeliveryId, Filter, Findings, Matches, Summary } from '../../model/delivery.js'
+import { isExact, isOfEndpoint, matchesBeyondSql } from '../beyond-sql.js'
+import { prefixPattern } from '../prefix.js'
+import { decodeCause, decodeDelivery, groupIds } from '../rows.js'
 import { toStored } from '../text.js'
 import type { Shared } from './shared.js'
 import type { Statement, Value } from './driver.js'
@@ -14,7 +16,7 @@ const CUT = 2 ** CUT_BITS
 /** In ms: a search stops after the cut in which this time is over, so that rounds do not wait longer. */
 const SEARCH_MS = 6
 
-/** One call of a search, as `Store.find` takes it. */
+/** One call of a search, as `Store.find` and `Store.match` take it. */
 export interface Search {
   filter: Filter
   before: DeliveryId | undefined
@@ -36,8 +38,18 @@ interface Row {
   dueAt: number
 }
 
+/** The columns of {@link Row}. */
+const ROW = `id, message_id AS messageId, source, destination, type, event, user, state, reason, attempt,
+  received_at AS receivedAt, due_at AS dueAt`
+
+/** The columns that {@link Matches} has. */
+const IDS = 'id, destination'
+
 /** A part of a condition, with the value of its `?`. */
 type Term = [sql: string, value?: Value]
+
+/** The latest outcome of a delivery: that of the endpoint that accepted it, or else of the last attempt. */
+const LATEST = 'ORDER BY attempt DESC, status BETWEEN 200 AND 299 DESC, post DESC LIMIT 1'
 
 /**
  * Searches deliveries, the newest first. It finds a message in the index `by_message`, and a user in the index
@@ -47,14 +59,12 @@ export function prepareFind({ database, names, counts, ids }: Shared) {
   const statements = new Map<string, Statement>()
   const oldest = database.prepare('SELECT min(id) AS id FROM deliveries')
   const latest = database.prepare(
-    `SELECT code, status FROM attempts WHERE delivery = ?
-     ORDER BY attempt DESC, status BETWEEN 200 AND 299 DESC, post DESC LIMIT 1`,
+    `SELECT code, status, error, response FROM attempts WHERE delivery = ? ${LATEST}`,
   )
 
-  const run = (how: string, terms: Term[], limit: number): Row[] => {
-    const sql = `SELECT id, message_id AS messageId, source, destination, type, event, user, state, reason, attempt,
-         received_at AS receivedAt, due_at AS dueAt
-       FROM deliveries ${how} WHERE ${terms.map(([text]) => text).join(' AND ')} ORDER BY id DESC LIMIT ?`
+  /** Rows have only the columns that are asked for. */
+  const run = (columns: string, how: string, terms: Term[], limit: number): Row[] => {
+    const sql = `SELECT ${columns} FROM deliveries ${how} WHERE ${terms.map(([text]) => text).join(' AND ')} ORDER BY id DESC LIMIT ?`
     let statement = statements.get(sql)
     if (!statement) statements.set(sql, (statement = database.prepare(sql)))
     const values = terms.flatMap(([, value]) => (value === undefined ? [] : [value]))
@@ -62,7 +72,9 @@ export function prepareFind({ database, names, counts, ids }: Shared) {
   }
 
   const toSummary = (row: Row): Summary => {
-    const last = latest.get(row.id) as { code: number; status: number | null } | undefined
+    const last = latest.get(row.id) as
+      { code: number; status: number | null; error: string | null; response: string } | undefined
+    const lastCode = last ? (names.name(last.code) as OutcomeCode) : null
     const { source, destination, type, dueAt, ...texts } = decodeDelivery(row)
     return {
       ...texts,
@@ -70,15 +82,19 @@ export function prepareFind({ database, names, counts, ids }: Shared) {
       destination: names.name(destination),
       type: names.name(type) as EventType,
       dueAt: row.state < DEAD ? dueAt : null,
-      lastCode: last ? (names.name(last.code) as OutcomeCode) : null,
+      lastCode,
       lastStatus: last?.status ?? null,
+      cause: decodeCause(
+        { lastCode, lastError: last?.error ?? null, lastResponse: last?.response ?? null },
+        texts,
+      ),
     }
   }
 
   /** The conditions on everything but id, user and message; `undefined` if nothing can match. */
   const termsOf = (filter: Filter): Term[] | undefined => {
     const terms: Term[] = []
-    const { states, event, since, until } = filter
+    const { states, event, user, messageId, isPrefix, since, until } = filter
     if (states) {
       const numbers = states.map((state) => stateNumber(state)).sort((a, b) => a - b)
       // The counts know whether any delivery waits or is dead. If none does, nothing has to be read.
@@ -93,15 +109,36 @@ export function prepareFind({ database, names, counts, ids }: Shared) {
       if (number === undefined) return undefined
       terms.push([`${field} = ?`, number])
     }
-    if (event !== undefined) terms.push(['event = ?', toStored(event)])
+    if (isPrefix === true) {
+      for (const [column, prefix] of Object.entries({ event, user, message_id: messageId })) {
+        if (prefix !== undefined && prefix !== '')
+          terms.push([`${column} LIKE ? ESCAPE '\\'`, prefixPattern(prefix)])
+      }
+    } else if (event !== undefined) terms.push(['event = ?', toStored(event)])
     if (since !== undefined) terms.push(['received_at >= ?', since])
     if (until !== undefined) terms.push(['received_at < ?', until])
-    return terms
+    return addLatest(terms, filter) ? terms : undefined
+  }
+
+  /** Adds the conditions on the latest outcome, which are the slowest. Returns `false` if nothing can match. */
+  const addLatest = (terms: Term[], { code, status, endpoint }: Filter): boolean => {
+    const last = (column: string) =>
+      `(SELECT ${column} FROM attempts WHERE delivery = deliveries.id ${LATEST})`
+    if (code !== undefined) {
+      const number = names.find(code)
+      if (number === undefined) return false
+      terms.push([`${last('code')} = ?`, number])
+    }
+    if (status) terms.push([`${last('status')} BETWEEN ${status.from} AND ${status.to}`])
+    if (endpoint === undefined) return true
+    const urls = names.numbersOf((name) => isOfEndpoint(name, endpoint))
+    terms.push([`${last('url')} IN (${urls.join()})`])
+    return urls.length > 0
   }
 
   /** Reads rows with ids below `from`, down to the oldest. It stops when the time is over. */
-  const look = (filter: Filter, terms: Term[], from: number, limit: number) => {
-    const { user } = filter
+  const look = (columns: string, filter: Filter, terms: Term[], from: number, limit: number) => {
+    const user = filter.isPrefix === true ? undefined : filter.user
     const { id: firstId } = oldest.get() as { id: number | null }
     const rows: Row[] = []
     const endsAt = performance.now() + SEARCH_MS
@@ -111,11 +148,13 @@ export function prepareFind({ database, names, counts, ids }: Shared) {
       const found =
         user === undefined
           ? run(
+              columns,
               'NOT INDEXED',
               [['id >= ?', start], ['id < ?', before], ...terms],
               limit - rows.length,
             )
           : run(
+              columns,
               'INDEXED BY by_user',
               [
                 [`id >> ${CUT_BITS} = ?`, cut],
@@ -134,19 +173,33 @@ export function prepareFind({ database, names, counts, ids }: Shared) {
     return { rows, next: undefined }
   }
 
-  return ({ filter, before = ids.next, limit }: Search): Findings => {
+  /** The rows of one slice, with these columns. */
+  const search = (columns: string, { filter, before = ids.next, limit }: Search) => {
     const terms = termsOf(filter)
-    if (!terms) return { deliveries: [], next: undefined }
-    if (filter.messageId === undefined) {
-      const { rows, next } = look(filter, terms, before, limit)
-      return { deliveries: rows.map(toSummary), next }
-    }
+    if (!terms) return { rows: [], next: undefined }
+    if (filter.messageId === undefined || filter.isPrefix === true)
+      return look(columns, filter, terms, before, limit)
     if (filter.user !== undefined) terms.push(['user = ?', toStored(filter.user)])
     terms.push(['message_id = ?', toStored(filter.messageId)], ['id < ?', before])
-    const rows = run('INDEXED BY by_message', terms, limit)
-    return {
-      deliveries: rows.map(toSummary),
-      next: rows.length === limit ? rows.at(-1)?.id : undefined,
-    }
+    const rows = run(columns, 'INDEXED BY by_message', terms, limit)
+    return { rows, next: rows.length === limit ? rows.at(-1)?.id : undefined }
   }
+
+  const find = (one: Search): Findings => {
+    const { rows, next } = search(ROW, one)
+    const found = rows.map(toSummary).filter((summary) => matchesBeyondSql(one.filter, summary))
+    return { deliveries: found, next }
+  }
+
+  const match = (one: Search): Matches => {
+    if (!isExact(one.filter)) {
+      const { deliveries, next } = find(one)
+      return { matches: groupIds(deliveries), next }
+    }
+    const { rows, next } = search(IDS, one)
+    const found = rows.map(({ id, destination }) => ({ id, destination: names.name(destination) }))
+    return { matches: groupIds(found), next }
+  }
+
+  return { find, match }
 }

@@ -30,6 +30,11 @@ export class Names {
     return this.#numbers.get(name)
   }
 
+  /** The numbers of the names that a condition holds for. */
+  numbersOf(isWanted: (name: string) => boolean): number[] {
+    return Array.from(this.#numbers).flatMap(([name, id]) => (isWanted(name) ? [id] : []))
+  }
+
   /** The name for the number in a row. */
   name(id: number): string {
     return this.#names.get(id) ?? ''

@@ -1,15 +1,19 @@
 import type {
   Claim,
   Copy,
+  DeadGroups,
+  DeadPlace,
   Delivery,
   DeliveryId,
   Filter,
   Findings,
+  Matches,
   NewDelivery,
   Settlement,
   Stats,
   Trace,
 } from '../../model/delivery.js'
+import type { HistoryCounts, HistorySpan } from '../../model/history.js'
 import type {
   AudienceDestination,
   CaughtUp,
@@ -22,6 +26,7 @@ import type {
 } from '../store.js'
 import type { StoreErrorCode } from '../store-error.js'
 import type { Reading } from './clock.js'
+import type { Flat } from './wire.js'
 
 /**
  * All calls that came while the previous round was under way. Settlements, puts and claims run in this order in one
@@ -43,7 +48,10 @@ export type Query =
   | { ask: 'trace'; messageId: string }
   | { ask: 'stats' }
   | { ask: 'get'; id: DeliveryId }
-  | { ask: 'find'; filter: Filter; before: DeliveryId | undefined; limit: number }
+  | { ask: 'find' | 'match'; filter: Filter; before: DeliveryId | undefined; limit: number }
+  | { ask: 'deadGroups'; destination: string; before: DeadPlace | undefined; limit: number }
+  | { ask: 'addHistory'; counts: HistoryCounts[] }
+  | { ask: 'history'; span: HistorySpan; since: number; until: number }
   | { ask: 'replay'; ids: readonly DeliveryId[]; withDone: boolean; lane: ReplayLane }
   | { ask: 'sweep'; olderThanMs: number; limit: number }
   | { ask: 'count' }
@@ -73,6 +81,9 @@ export type Answer =
   | Stats[]
   | DueLane[]
   | Findings
+  | Matches
+  | DeadGroups
+  | Flat
   | DeliveryId[]
   | number
   | Copy[]

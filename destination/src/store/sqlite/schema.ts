@@ -23,6 +23,7 @@ const APPLICATION_ID = 0x686f6f6b
  *   that a new destination was told of, in the order of users, and null once it was told of all. `destination` is null
  *   once the settings do not have it any more: then the row and its `untold` are about to be deleted.
  * - `untold` has the users whose membership is not what the destination was told.
+ * - `history` has what happened at each endpoint, in buckets of three lengths. `bins` is a list of counts as JSON.
  * - `replayed` finds deliveries that wait or have arrived since a replay: their retention counts from the replay.
  */
 export const MIGRATIONS = [
@@ -106,6 +107,20 @@ export const MIGRATIONS = [
      told INTEGER NOT NULL,
      user TEXT NOT NULL,
      PRIMARY KEY (told, user)
+   ) STRICT, WITHOUT ROWID;`,
+  `ALTER TABLE attempts ADD COLUMN headers TEXT;
+
+   CREATE TABLE history (
+     bucket_ms INTEGER NOT NULL,
+     at INTEGER NOT NULL,
+     destination INTEGER NOT NULL,
+     url INTEGER NOT NULL,
+     delivered INTEGER NOT NULL,
+     failed INTEGER NOT NULL,
+     busy INTEGER NOT NULL,
+     breaker INTEGER NOT NULL,
+     bins TEXT NOT NULL,
+     PRIMARY KEY (bucket_ms, at, destination, url)
    ) STRICT, WITHOUT ROWID;`,
 ]
 

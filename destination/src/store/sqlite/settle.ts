@@ -20,8 +20,8 @@ export function prepareSettle({ database, names, counts }: Shared) {
      WHERE id = ?`,
   )
   const insertLog = database.prepare(
-    `INSERT INTO attempts (delivery, attempt, post, at, url, code, status, ms, error, response)
-     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+    `INSERT INTO attempts (delivery, attempt, post, at, url, code, status, ms, error, response, headers)
+     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
   )
 
   return ({ id, attempt, next, refusedBy, isUnsent, log }: Settlement, now: number): boolean => {
@@ -35,7 +35,7 @@ export function prepareSettle({ database, names, counts }: Shared) {
     if (isUnsent) discount.run(claimedAt, id)
     // The retention of a dead letter counts from its death, not from a replay.
     if (state === DEAD) forget.run(id)
-    for (const [post, { url, code, status, ms, error, response }] of log.entries()) {
+    for (const [post, { url, code, status, ms, error, response, headers }] of log.entries()) {
       insertLog.run(
         id,
         attempt,
@@ -47,6 +47,7 @@ export function prepareSettle({ database, names, counts }: Shared) {
         ms,
         toNullable(error),
         toStored(response),
+        toNullable(headers ?? null),
       )
     }
     counts.move(row.destination, LEASED, state, id)

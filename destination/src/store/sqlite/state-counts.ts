@@ -80,6 +80,11 @@ export class StateCounts {
     }
   }
 
+  /** How many deliveries of a destination are in a state. */
+  countOf(destination: number, state: number): number {
+    return this.#counts.get(destination)?.states[state - BULK] ?? 0
+  }
+
   stats(names: Names, now: number): Stats[] {
     const all: Stats[] = []
     for (const [destination, counts] of this.#counts) {

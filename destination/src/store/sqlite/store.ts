@@ -4,15 +4,19 @@ import { Worker } from 'node:worker_threads'
 import type {
   Claim,
   Copy,
+  DeadGroups,
+  DeadPlace,
   Delivery,
   DeliveryId,
   Filter,
   Findings,
+  Matches,
   NewDelivery,
   Settlement,
   Stats,
   Trace,
 } from '../../model/delivery.js'
+import type { HistoryCounts, HistoryRow, HistorySpan } from '../../model/history.js'
 import type { Clock } from '../../model/clock.js'
 import type {
   AudienceDestination,
@@ -30,7 +34,7 @@ import { itemsOf, rejectCalls, resolveCalls, type PendingCall } from '../rounds.
 import type { Reading } from './clock.js'
 import type { DriverName } from './driver.js'
 import type { Answer, Failure, Query, Result, Round, RoundResult } from './round.js'
-import { flattenDeliveries, flattenSettlements, type Flat } from './wire.js'
+import { flattenDeliveries, flattenSettlements, unflattenHistory, type Flat } from './wire.js'
 
 /** The data that the thread starts with. */
 export interface ThreadData {
@@ -154,6 +158,27 @@ class SqliteStore implements Store {
 
   find(filter: Filter, before: DeliveryId | undefined, limit: number): Promise<Findings> {
     return this.#query({ ask: 'find', filter, before, limit }) as Promise<Findings>
+  }
+
+  match(filter: Filter, before: DeliveryId | undefined, limit: number): Promise<Matches> {
+    return this.#query({ ask: 'match', filter, before, limit }) as Promise<Matches>
+  }
+
+  deadGroups(
+    destination: string,
+    before: DeadPlace | undefined,
+    limit: number,
+  ): Promise<DeadGroups> {
+    return this.#query({ ask: 'deadGroups', destination, before, limit }) as Promise<DeadGroups>
+  }
+
+  async addHistory(counts: HistoryCounts[]): Promise<void> {
+    if (counts.length > 0) await this.#query({ ask: 'addHistory', counts })
+  }
+
+  async history(span: HistorySpan, since: number, until: number): Promise<HistoryRow[]> {
+    const flat = await this.#query({ ask: 'history', span, since, until })
+    return unflattenHistory(flat as Flat)
   }
 
   replay(

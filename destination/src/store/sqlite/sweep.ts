@@ -3,7 +3,7 @@ import { DEAD, LEASED } from '../states.js'
 import { RETRIED_MS } from '../store.js'
 
 /** The number of rows that one query reads. */
-const SLICE = 500
+const SLICE = 100
 
 /** The reason of a dead letter that waited for longer than the retention. */
 const EXPIRED = 'older than the retention'

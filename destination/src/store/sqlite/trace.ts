@@ -36,6 +36,7 @@ interface AttemptRow {
   ms: number
   error: string | null
   response: string
+  headers: string | null
 }
 
 /**
@@ -51,7 +52,7 @@ export function prepareCopies({ database, names }: Shared, which: string) {
      FROM deliveries d LEFT JOIN bodies ON bodies.id = d.id ${which}`,
   )
   const attempts = database.prepare(
-    `SELECT attempt, at, url, code, status, ms, error, response FROM attempts
+    `SELECT attempt, at, url, code, status, ms, error, response, headers FROM attempts
      WHERE delivery = ? ORDER BY attempt, post`,
   )
 

@@ -7,7 +7,7 @@ import { newDelivery } from '../contract.js'
 import { audiencesContract } from '../contract-audiences.js'
 import { folder, sqliteSubject } from './subject.js'
 
-for (const driver of ['node:sqlite', 'better-sqlite3'] satisfies DriverName[]) {
+for (const driver of ['node:sqlite', '@photostructure/sqlite'] satisfies DriverName[]) {
   const isThere = await loadDriver(driver).then(
     () => true,
     () => false,
@@ -22,7 +22,10 @@ test('a file of version 2 keeps its members, and the next list tells each destin
   await old.join(await old.beginSync('vip', []), ['a', 'b'], [])
   await old.close()
   const database = (await loadDriver())(path)
-  database.exec('DROP TABLE told; DROP TABLE untold; DROP TABLE clock; PRAGMA user_version = 2')
+  database.exec(
+    `DROP TABLE told; DROP TABLE untold; DROP TABLE clock; DROP TABLE history;
+     ALTER TABLE attempts DROP COLUMN headers; PRAGMA user_version = 2`,
+  )
   database.close()
 
   const store = await openStore(`sqlite:${path}`)

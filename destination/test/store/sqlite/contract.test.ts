@@ -3,7 +3,7 @@ import { storeContract } from '../contract.js'
 import { searchContract } from '../contract-search.js'
 import { sqliteSubject } from './subject.js'
 
-for (const driver of ['node:sqlite', 'better-sqlite3'] satisfies DriverName[]) {
+for (const driver of ['node:sqlite', '@photostructure/sqlite'] satisfies DriverName[]) {
   const missing = await loadDriver(driver).then(
     () => undefined,
     (error: unknown) => error as Error,

@@ -3,7 +3,7 @@ import { chmodSync, mkdirSync, readdirSync, statSync, symlinkSync, writeFileSync
 import { expect, inject, test } from 'vitest'
 import { errorMessage } from '../../../src/observe/error-message.js'
 import { openStore } from '../../../src/store/open.js'
-import { loadDriver } from '../../../src/store/sqlite/driver.js'
+import { installCommand, loadDriver } from '../../../src/store/sqlite/driver.js'
 import { migrate, MIGRATIONS } from '../../../src/store/sqlite/schema.js'
 import { LEASE_MS } from '../../../src/store/store.js'
 import { newDelivery } from '../contract.js'
@@ -12,7 +12,7 @@ import { folder, sqliteSubject } from './subject.js'
 const openDatabase = await loadDriver()
 const driver = await loadDriver('node:sqlite').then(
   () => 'node:sqlite' as const,
-  () => 'better-sqlite3' as const,
+  () => '@photostructure/sqlite' as const,
 )
 
 /** The error of a failed opening. */
@@ -176,7 +176,7 @@ test('a delivery whose id is taken is an error, never a duplicate', async () => 
   await store.close()
 })
 
-test.each(['node:sqlite', 'better-sqlite3'] as const)(
+test.each(['node:sqlite', '@photostructure/sqlite'] as const)(
   'the error of %s says why, also for the log',
   async (driver) => {
     const isLoaded = await loadDriver(driver).then(
@@ -193,6 +193,18 @@ test.each(['node:sqlite', 'better-sqlite3'] as const)(
     )
   },
 )
+
+test('without SQLite, the command that installs one fits the way of the installation', async () => {
+  await using place = await folder()
+  const file = `${place.path}/app/node_modules/hookline-destination/dist/store/sqlite/driver.js`
+  mkdirSync(`${place.path}/app`)
+  expect(installCommand(file, '/elsewhere')).toBe('npm install -g @photostructure/sqlite@1')
+  writeFileSync(`${place.path}/app/package.json`, '{}')
+  expect(installCommand(file, `${place.path}/app`)).toBe('npm install @photostructure/sqlite@1')
+  expect(installCommand(file, '/elsewhere')).toBe(
+    `npm install --prefix "${place.path}/app" @photostructure/sqlite@1`,
+  )
+})
 
 test('a folder that cannot be written is refused, naming who has to be able to', async () => {
   await using place = await folder()

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import { createAddressRule } from '../../src/post/address.js'
+import { createAddressRule } from '../../src/model/address.js'
 
 describe('with no network allowed', () => {
   const isAllowed = createAddressRule([])

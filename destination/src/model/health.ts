@@ -1,0 +1,70 @@
+import type { BreakerState } from './breaker-state.js'
+
+/**
+ * How an endpoint or a destination is doing, from the worst to the best. `down`: a breaker is open. `failing`: at least half
+ * of the recent requests failed, and so did the latest. `unsteady`: more than {@link UNSTEADY} of them failed.
+ * `recovering`: the breaker is half-open. `idle`: nothing was sent in the last hour. `disabled`: the settings say so.
+ */
+export const HEALTHS = [
+  'down',
+  'failing',
+  'unsteady',
+  'recovering',
+  'healthy',
+  'idle',
+  'disabled',
+] as const
+
+export type Health = (typeof HEALTHS)[number]
+
+/** The share of failed requests from which an endpoint is unsteady, and the one from which it fails. */
+const UNSTEADY = 0.05
+const FAILING = 0.5
+
+/** In ms: the state is judged by the requests of the last 5 minutes, or by the last minute that had any. */
+const RECENT_MS = 5 * 60_000
+
+/** The requests of one minute. */
+interface Minute {
+  at: number
+  delivered: number
+  failed: number
+}
+
+/**
+ * The requests that the state is judged by.
+ *
+ * @param minutes - The last hour, the oldest first.
+ */
+export function recentOf(
+  minutes: readonly Minute[],
+  now: number,
+): { sent: number; failed: number } {
+  const sum = { sent: 0, failed: 0 }
+  for (const { at, delivered, failed } of minutes.toReversed()) {
+    if (at <= now - RECENT_MS && sum.sent > 0) break
+    sum.sent += delivered + failed
+    sum.failed += failed
+  }
+  return sum
+}
+
+/** The state of one endpoint. */
+export function healthOf(
+  breaker: BreakerState | undefined,
+  { sent, failed }: { sent: number; failed: number },
+  failuresInARow: number | null | undefined,
+): Health {
+  if (breaker === 'open') return 'down'
+  const share = sent === 0 ? 0 : failed / sent
+  // An endpoint whose latest request succeeded is back, although most of the requests before it failed.
+  if (share >= FAILING && failuresInARow !== 0) return 'failing'
+  if (breaker === 'half-open') return 'recovering'
+  if (share >= UNSTEADY) return 'unsteady'
+  return sent === 0 ? 'idle' : 'healthy'
+}
+
+/** The worst of several states. */
+export function worstOf(healths: readonly Health[]): Health {
+  return HEALTHS.find((one) => healths.includes(one)) ?? 'idle'
+}

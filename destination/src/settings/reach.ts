@@ -1,0 +1,31 @@
+import { isIP } from 'node:net'
+import { createAddressRule } from '../model/address.js'
+import type { Problem } from './problem.js'
+import type { Settings } from './settings.js'
+
+/**
+ * Finds the endpoints that nothing can ever be sent to, because their URL names an address that is not allowed. Without
+ * this, each of their messages would become a dead letter at once. Other names are judged when they are resolved.
+ */
+export function refusedEndpoints({ destinations, allowNetworks }: Settings): Problem[] {
+  const isAllowed = createAddressRule(allowNetworks)
+  return destinations.flatMap(({ webhooks }, index) =>
+    webhooks.flatMap(({ url }, place) => {
+      const address = addressOf(url)
+      if (address === undefined || isAllowed(address)) return []
+      return [
+        {
+          path: `destinations[${index}].webhooks[${place}].url`,
+          message: `${address} is not a public address, so every message would be refused. To allow it, set "allowNetworks": ["${address}"].`,
+        },
+      ]
+    }),
+  )
+}
+
+/** The address that a URL names; `undefined` if it names a host that has to be looked up. */
+function addressOf(url: string): string | undefined {
+  const host = new URL(url).hostname.replace(/^\[(.*)\]$/, '$1')
+  if (/(?:^|\.)localhost\.?$/.test(host)) return '127.0.0.1'
+  return isIP(host) === 0 ? undefined : host
+}

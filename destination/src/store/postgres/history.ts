@@ -1,0 +1,69 @@
+import {
+  BREAKER_STATES,
+  HISTORIES,
+  HISTORY_SPANS,
+  type HistoryCounts,
+  type HistoryRow,
+  type HistorySpan,
+} from '../../model/history.js'
+import { fromStored } from '../text.js'
+import { numbersOf } from './names.js'
+import { NOW, type Tables } from './tables.js'
+
+type Row = Omit<HistoryRow, 'breaker'> & { breaker: number }
+
+/** The lengths of the buckets of all histories. */
+const LENGTHS = HISTORY_SPANS.map((span) => HISTORIES[span].bucketMs)
+
+/** Adds to the history of the endpoints, and reads it. */
+export function prepareHistory({ query, schema, names, now }: Tables) {
+  // All processes lock the rows in the same order, so that they do not block each other.
+  const add = `
+    WITH ${numbersOf(schema, '$3')}, given AS MATERIALIZED (
+      SELECT ids[destination_n] AS destination, ids[url_n] AS url, delivered, failed, busy, breaker, bins
+      FROM json_to_recordset($2::json) AS g (destination_n int, url_n int, delivered bigint, failed bigint, busy bigint,
+        breaker smallint, bins int[]) CROSS JOIN numbers
+    )
+    INSERT INTO ${schema}.history AS h (bucket_ms, at, destination, url, delivered, failed, busy, breaker, bins)
+    SELECT bucket_ms, ${NOW} - ${NOW} % bucket_ms, destination, url, delivered, failed, busy, breaker, bins
+    FROM given CROSS JOIN unnest($4::int[]) AS bucket_ms
+    ORDER BY bucket_ms, destination, url
+    ON CONFLICT (bucket_ms, at, destination, url) DO UPDATE SET delivered = h.delivered + excluded.delivered,
+      failed = h.failed + excluded.failed, busy = h.busy + excluded.busy,
+      breaker = greatest(h.breaker, excluded.breaker),
+      bins = ARRAY (SELECT coalesce(a, 0) + coalesce(b, 0) FROM unnest(h.bins, excluded.bins) WITH ORDINALITY AS u (a, b, n) ORDER BY n)`
+  const forget = `
+    DELETE FROM ${schema}.history h USING unnest($2::int[], $3::int[]) AS kept (bucket_ms, buckets)
+    WHERE h.bucket_ms = kept.bucket_ms AND at < ${NOW} - (buckets + 1) * kept.bucket_ms::bigint`
+  const read = `
+    SELECT at, destinations.name AS destination, urls.name AS url, delivered, failed, busy, breaker, bins
+    FROM ${schema}.history h
+      JOIN ${schema}.names destinations ON destinations.id = destination
+      JOIN ${schema}.names urls ON urls.id = url
+    WHERE bucket_ms = $1 AND at >= $2 AND at < $3 ORDER BY at, destination, url`
+
+  return {
+    add: async (all: readonly HistoryCounts[]): Promise<void> => {
+      await names.write(add, (list) => {
+        const given = all.map(({ destination, url, breaker, ...counts }) => ({
+          ...counts,
+          breaker: BREAKER_STATES.indexOf(breaker),
+          destination_n: list.position(destination),
+          url_n: list.position(url),
+        }))
+        return [now(), JSON.stringify(given), list.names, LENGTHS]
+      })
+      const kept = HISTORY_SPANS.map((span) => HISTORIES[span].buckets)
+      await query(forget, [now(), LENGTHS, kept])
+    },
+    read: async (span: HistorySpan, since: number, until: number): Promise<HistoryRow[]> => {
+      const rows = await query<Row>(read, [HISTORIES[span].bucketMs, since, until])
+      return rows.map((row) => ({
+        ...row,
+        destination: fromStored(row.destination),
+        url: fromStored(row.url),
+        breaker: BREAKER_STATES[row.breaker] ?? 'closed',
+      }))
+    },
+  }
+}
