@@ -10,7 +10,7 @@ import { judge } from './targets.js'
 /** Each part has a separate page of results. */
 const PARTS = {
   sdk: ['hot', 'tight', 'e2e', 'steady', 'outage', 'spool', 'footprint', 'verify'],
-  destination: ['path', 'accepts', 'backlog', 'isolation'],
+  destination: ['path', 'accepts', 'backlog', 'isolation', 'flood', 'sweep', 'growth'],
   'destination-postgres': ['postgres'],
 }
 const pageOf = (part) => (part === 'sdk' ? 'results.md' : `results-${part}.md`)

@@ -9,13 +9,16 @@ import { library } from './libraries.js'
 
 const { Pool } = library('undici')
 
-/** The write key of the source in all settings files here. */
+/** The write key of the source `web` in all settings files here. */
 export const WRITE_KEY = 'WRITE_KEY'
 
-const HEADERS = {
-  authorization: `Basic ${Buffer.from(`${WRITE_KEY}:`).toString('base64')}`,
+/** The write key of the source `elsewhere`. */
+export const OTHER_KEY = 'ANOTHER_KEY'
+
+const headersFor = (writeKey) => ({
+  authorization: `Basic ${Buffer.from(`${writeKey}:`).toString('base64')}`,
   'content-type': 'application/json',
-}
+})
 
 /**
  * The SDK's own requests for the events 0 to `count` - 1, numbered as in event.js, each under an id of its own.
@@ -37,6 +40,7 @@ export async function buildLoad({ count, batchSize = 20 }) {
 /** Connections to a collector. A batch that is not answered with 200 is counted and not sent again. */
 export class Client {
   #pool
+  #writeKey
   /** Messages answered with 200. */
   accepted = 0
   /** The number of each other status and error. */
@@ -44,23 +48,24 @@ export class Client {
   /** When the batch of each number was sent. */
   sentAt = []
 
-  constructor(url, { connections }) {
+  constructor(url, { connections, writeKey = WRITE_KEY }) {
     this.#pool = new Pool(url, { connections })
+    this.#writeKey = writeKey
   }
 
-  async post({ bodies, batchSize }, index) {
+  async post({ bodies, batchSize }, index, writeKey = this.#writeKey) {
     this.sentAt[index] = sharedNow()
-    const refusal = await this.#send(bodies[index])
+    const refusal = await this.#send(bodies[index], writeKey)
     if (refusal === undefined) this.accepted += batchSize
     else this.refusals.set(refusal, (this.refusals.get(refusal) ?? 0) + 1)
   }
 
-  async #send(body) {
+  async #send(body, writeKey) {
     try {
       const answer = await this.#pool.request({
         path: '/v1/batch',
         method: 'POST',
-        headers: HEADERS,
+        headers: headersFor(writeKey),
         body,
       })
       const text = await answer.body.text()

@@ -22,8 +22,8 @@ const store = openStore(settings.store.replace('sqlite:', ''))
 const post = createPost(webhooks[0].url)
 
 function openStore(path) {
-  const sqlite = process.getBuiltinModule('node:sqlite')
-  const database = sqlite ? new sqlite.DatabaseSync(path) : library('better-sqlite3')(path)
+  const sqlite = process.getBuiltinModule('node:sqlite') ?? library('@photostructure/sqlite')
+  const database = new sqlite.DatabaseSync(path)
   database.exec(`
     PRAGMA journal_mode = WAL;
     PRAGMA synchronous = FULL;

@@ -8,7 +8,7 @@ import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import { destination } from './libraries.js'
-import { WRITE_KEY } from './load.js'
+import { OTHER_KEY, WRITE_KEY } from './load.js'
 
 const build = fileURLToPath(new URL('../build/', import.meta.url))
 const PROGRAMS = {
@@ -41,7 +41,7 @@ export const settingsOf = (store, destinations) => ({
   store: store.includes(':') ? store : `sqlite:${store}`,
   sources: [
     { name: 'web', writeKey: WRITE_KEY },
-    { name: 'elsewhere', writeKey: 'ANOTHER_KEY' },
+    { name: 'elsewhere', writeKey: OTHER_KEY },
   ],
   destinations: destinations.map(({ name, urls, source = 'web', concurrency }) => ({
     name,

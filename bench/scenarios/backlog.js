@@ -1,13 +1,11 @@
 // A million messages wait in the store for one destination. Measures how they affect another destination.
-import { constants } from 'node:fs'
-import { copyFile, open } from 'node:fs/promises'
 import { join } from 'node:path'
 import { buildLoad, refusedUrl } from '../destination/load.js'
 import { makeFolder, SECRET, settingsOf } from '../destination/process.js'
 import { startReceiver } from '../destination/receiver.js'
 import { runArms } from '../destination/rounds.js'
 import { measureSteady } from '../destination/steady.js'
-import { fillStore } from '../destination/store.js'
+import { copySynced, fillStore } from '../destination/store.js'
 import { OURS } from '../subjects/index.js'
 
 const EVENTS_PER_SECOND = 400
@@ -101,11 +99,3 @@ const scenario = {
 }
 
 export default scenario
-
-/** Writes out the kernel's cache, because the kernel would otherwise write it during the measurement. */
-async function copySynced(from, to) {
-  await copyFile(from, to, constants.COPYFILE_FICLONE)
-  const file = await open(to, 'r+')
-  await file.sync()
-  await file.close()
-}

@@ -1,0 +1,129 @@
+// One customer posts as fast as the destination accepts. Measures what is delivered meanwhile, and how long the messages
+// of another, quiet customer take.
+import { setTimeout as sleep } from 'node:timers/promises'
+import { faultsOfClient, faultsOfEndpoint } from '../destination/faults.js'
+import { arrival, buildLoad, Client, flood, OTHER_KEY, pace } from '../destination/load.js'
+import { SECRET, settingsOf, start } from '../destination/process.js'
+import { startReceiver } from '../destination/receiver.js'
+import { runArms } from '../destination/rounds.js'
+import { percentile } from '../measure.js'
+import { OURS } from '../subjects/index.js'
+
+const CONNECTIONS = 16
+const BATCH_SIZE = 20
+/** More than any machine accepts while it is measured; the flood begins anew at its end. */
+const FLOOD_EVENTS = 300_000
+const WARM_UP = 20_000
+
+const QUIET_PER_SECOND = 50
+const SECONDS = 10
+const QUICK_SECONDS = 4
+const QUIET_WARM_UP = 200
+
+const ALONE = { variant: 'the quiet customer alone', subject: OURS, isFlooded: false }
+const FLOODED = { variant: 'beside the flood', subject: OURS, base: ALONE, isFlooded: true }
+
+const scenario = {
+  name: 'flood',
+  title: `The destination: ${QUIET_PER_SECOND} messages a second of a quiet customer, while another one posts as fast as it can`,
+  runs: 3,
+  subjects: [OURS],
+  ratios: ['p50Ms', 'p99Ms'],
+  columns: [
+    { head: 'p50 x', ratio: 'p50Ms' },
+    { head: 'p99 x', ratio: 'p99Ms' },
+    { head: 'from post to arrival p50 ms', value: 'p50Ms' },
+    { head: 'p99 ms', value: 'p99Ms' },
+    { head: 'max ms', value: 'maxMs' },
+    { head: 'accepted/s', value: 'acceptRate' },
+    { head: 'delivered/s', value: 'rate' },
+    { head: 'peak MB', value: 'peakMb' },
+  ],
+  targets: [
+    {
+      variant: FLOODED.variant,
+      what: 'p50 of the quiet customer from post to arrival, x without the flood',
+      ratio: 'p50Ms',
+      atMost: 2,
+    },
+  ],
+
+  async collect(options) {
+    const seconds = options.isQuick ? QUICK_SECONDS : SECONDS
+    const quiet = await buildLoad({
+      count: QUIET_WARM_UP + seconds * QUIET_PER_SECOND,
+      batchSize: 1,
+    })
+    const load = await buildLoad({ count: WARM_UP + FLOOD_EVENTS, batchSize: BATCH_SIZE })
+    return runArms(scenario, [ALONE, FLOODED], options, async ({ isFlooded }, folder) => {
+      const receiver = await startReceiver(SECRET)
+      const destinations = [
+        { name: 'quiet', urls: [receiver.hook(0)], source: 'elsewhere' },
+        { name: 'busy', urls: [receiver.hook(1)] },
+      ]
+      const running = await start('hookline', settingsOf(`${folder}/store.db`, destinations), {
+        folder,
+        isProfiled: options.isProfiled,
+      })
+      try {
+        return await measure({ receiver, running, quiet, load, isFlooded })
+      } finally {
+        await running.kill()
+        await receiver.stop()
+      }
+    })
+  },
+}
+
+export default scenario
+
+async function measure({ receiver, running, quiet, load, isFlooded }) {
+  const client = new Client(running.url, { connections: CONNECTIONS, writeKey: OTHER_KEY })
+  const flooding = new Client(running.url, { connections: CONNECTIONS })
+  let isOver = false
+  try {
+    const warmUp = { to: WARM_UP / BATCH_SIZE, connections: CONNECTIONS, deadline: Infinity }
+    await flood(flooding, load, warmUp)
+    await flood(client, quiet, { to: QUIET_WARM_UP, connections: 4, deadline: Infinity })
+    await arrival(receiver, flooding.accepted + client.accepted)
+
+    const before = { accepted: flooding.accepted, arrived: receiver.arrived() }
+    const begin = performance.now()
+    const lanes = Array.from({ length: isFlooded ? CONNECTIONS : 0 }, async (_, lane) => {
+      for (let i = warmUp.to + lane; i < load.bodies.length && !isOver; i += CONNECTIONS)
+        await flooding.post(load, i)
+    })
+    if (isFlooded) await sleep(1_000)
+    await pace(client, quiet, { from: QUIET_WARM_UP, eventsPerSecond: QUIET_PER_SECOND })
+    const seconds = (performance.now() - begin) / 1000
+    const rate = (receiver.arrived() - before.arrived) / seconds
+    const acceptRate = (flooding.accepted - before.accepted) / seconds
+    const isShort = lanes.length > 0 && flooding.sentAt.length >= load.bodies.length
+    isOver = true
+    await Promise.all(lanes)
+    await arrival(receiver, flooding.accepted + client.accepted)
+    const peakMb = running.peakRssMb()
+
+    const reports = await receiver.report(load.count)
+    const own = reports.find(({ path }) => path === '/hook/0')
+    const latencies = [...own.arrivedAt.subarray(QUIET_WARM_UP, quiet.count)].map(
+      (at, i) => at - client.sentAt[QUIET_WARM_UP + i],
+    )
+    return {
+      p50Ms: percentile(latencies, 0.5),
+      p99Ms: percentile(latencies, 0.99),
+      maxMs: percentile(latencies, 1),
+      ...(isFlooded && { acceptRate, rate }),
+      peakMb,
+      faults: [
+        ...faultsOfClient(client),
+        ...faultsOfEndpoint(own, client.accepted),
+        ...(isShort ? ['the flood ended too early'] : []),
+      ],
+    }
+  } finally {
+    isOver = true
+    await client.close()
+    await flooding.close()
+  }
+}
