@@ -32,15 +32,17 @@ export const settingsOf = (store, endpoints, port = 0) => ({
 
 /**
  * @param {string[]} under a command that runs it, with its arguments
+ * @param {string[]} options of `serve`
  * @returns the process, once it has said where it listens
  */
-export async function startDestination({ folder, settings, env, under = [] }) {
+export async function startDestination({ folder, settings, env, under = [], options = [] }) {
   const config = join(folder, 'hookline.config.json')
   const outputFile = join(folder, 'output.log')
   writeFileSync(config, JSON.stringify(settings))
   const output = openSync(outputFile, 'w')
   const program = join(packageOf(env), 'bin/hookline-destination.js')
   const [command, ...args] = [...under, process.execPath, program, 'serve', '--config', config]
+  args.push(...options)
   const child = spawn(command, args, {
     cwd: folder,
     env: { ...process.env, NODE_ENV: 'production' },
@@ -48,6 +50,8 @@ export async function startDestination({ folder, settings, env, under = [] }) {
   })
   closeSync(output)
   const exited = once(child, 'exit')
+  // A run may end before the process has said its id.
+  void exited.then(atEnd(() => child.kill('SIGKILL')))
   const late = performance.now() + START_MS
   for (;;) {
     const text = readFileSync(outputFile, 'utf8')
@@ -57,7 +61,11 @@ export async function startDestination({ folder, settings, env, under = [] }) {
       await exited
     }
     if (url) void exited.then(atEnd(() => process.kill(Number(pid), 'SIGKILL')))
-    if (url) return { url, kill: end('SIGKILL'), stop: end('SIGTERM') }
+    if (url)
+      return {
+        ...{ url, pid: Number(pid), kill: end('SIGKILL'), stop: end('SIGTERM') },
+        ...{ config, outputFile, exited },
+      }
     const hasEnded = child.exitCode !== null || child.signalCode !== null
     if (hasEnded || performance.now() > late) {
       child.kill('SIGKILL')

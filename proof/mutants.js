@@ -375,7 +375,45 @@ export const MUTANTS = [
       put: 'return delayMs;',
     },
   ]),
+  ...inRealRounds('reloads of one process on SQLite', [
+    {
+      name: 'a destination that is switched off keeps sending',
+      says: /settings: /,
+      file: 'dist/deliver/deliverer.js',
+      find: 'settings.destinations.filter(({ enabled }) => enabled)',
+      put: 'settings.destinations',
+    },
+    {
+      name: 'requests that wait for their turn are forgotten by a reload',
+      says: /stop: |drain: /,
+      file: 'dist/deliver/dispatcher.js',
+      find: `if (!used.has(endpoint))
+                endpoint.sweep(0);`,
+      put: ';',
+    },
+    {
+      name: 'a message that one secret is refused for is dead',
+      says: /dead letters: /,
+      file: 'dist/deliver/send.js',
+      find: 'turn + 1 < secrets.length && refusesSignature(outcome)',
+      put: 'false',
+    },
+  ]),
+  ...inRealRounds('workers on PostgreSQL come and go', [
+    {
+      name: 'each worker takes the whole concurrency',
+      says: /concurrency: /,
+      file: 'dist/deliver/breaker.js',
+      find: 'Math.floor(this.cap / workers)',
+      put: 'this.cap',
+    },
+  ]),
 ]
+
+/** Mutants of proof 7: each is looked for in rounds of one theme. */
+function inRealRounds(theme, mutants) {
+  return mutants.map((mutant) => ({ proof: 7, package: 'destination', theme, ...mutant }))
+}
 
 /** Mutants of proof 6: each is looked for in rounds of one theme. */
 function inSimulation(theme, mutants) {

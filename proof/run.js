@@ -14,9 +14,10 @@ import faults from './proofs/faults.js'
 import fsync from './proofs/fsync.js'
 import random from './proofs/random.js'
 import simulation from './proofs/simulation.js'
+import soak from './proofs/soak.js'
 import spool from './proofs/spool.js'
 
-const PROOFS = [faults, spool, chain, fsync, random, simulation]
+const PROOFS = [faults, spool, chain, fsync, random, simulation, soak]
 const page = fileURLToPath(new URL('../docs/proofs.md', import.meta.url))
 
 const { values: flags } = parseArgs({
@@ -25,7 +26,7 @@ const { values: flags } = parseArgs({
     quick: { type: 'boolean', default: false },
     write: { type: 'boolean', default: false },
     'self-test': { type: 'boolean', default: false },
-    // Of proofs 5 and 6: which round, how many of them, or for how long.
+    // Of proofs 5 to 7: which round, how many of them, or for how long.
     seed: { type: 'string' },
     rounds: { type: 'string' },
     minutes: { type: 'string' },
@@ -35,7 +36,7 @@ const numbers = flags.only?.split(',').map(Number) ?? PROOFS.map(({ number }) =>
 const unknown = numbers.filter((number) => !PROOFS.some((proof) => proof.number === number))
 // A misspelled number is an error, because a run without a proof would look like a success.
 if (unknown.length > 0)
-  throw new Error(`There is no proof ${unknown.join(', ')}: --only takes some of 1,2,3,4,5,6.`)
+  throw new Error(`There is no proof ${unknown.join(', ')}: --only takes some of 1,2,3,4,5,6,7.`)
 if (flags.write && (flags.quick || flags.only))
   throw new Error('--write needs a full run, of all proofs.')
 if (!existsSync(new URL('../destination/dist/main.js', import.meta.url)))

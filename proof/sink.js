@@ -5,7 +5,7 @@ import { once } from 'node:events'
 import { createServer } from 'node:http'
 
 /** Checks a signature like a receiver. It does not use the code that is proved. */
-function isSigned(secret, body, signature = '') {
+export function isSigned(secret, body, signature = '') {
   const wanted = createHmac('sha1', secret).update(body).digest()
   const given = Buffer.from(signature, 'hex')
   return given.length === wanted.length && timingSafeEqual(given, wanted)
@@ -54,7 +54,7 @@ export async function startSink({ idsIn, secret, meet = () => 'ok' }) {
     const { socket } = request
     if (request.method !== 'POST') return response.end('a page') // a redirect was followed
     socket.requests ??= 0
-    const early = sink.meet({ path: request.url, socket })
+    const early = sink.meet({ path: request.url, socket, response })
     if (early === 'reset before') return socket.resetAndDestroy()
     const chunks = []
     for await (const chunk of request) {
@@ -63,7 +63,8 @@ export async function startSink({ idsIn, secret, meet = () => 'ok' }) {
     }
     const body = Buffer.concat(chunks)
     const ids = idsIn(body, request.headers, request.url)
-    const action = sink.meet({ path: request.url, socket, body, ids })
+    const { headers } = request
+    const action = sink.meet({ path: request.url, socket, response, headers, body, ids })
     if (secret !== undefined && !isSigned(secret, body, request.headers['x-signature']))
       counts.forged += 1
 
