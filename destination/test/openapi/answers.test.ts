@@ -549,11 +549,14 @@ describe('the answers', { timeout: 60_000 }, () => {
   /** Removes the tables of a store, as an operator could by mistake. */
   async function breakStore({ store }: Settings): Promise<void> {
     const database = (await loadDriver())(store.replace('sqlite:', ''))
+    database.exec('PRAGMA busy_timeout = 10000') // the destination may be writing
+    database.exec('BEGIN IMMEDIATE')
     const tables = database
       .prepare("SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'")
       .all() as { name: string }[]
     for (const { name } of tables) database.exec(`DROP TABLE "${name}"`)
     database.exec('PRAGMA user_version = 1000000')
+    database.exec('COMMIT')
     database.close()
   }
 
