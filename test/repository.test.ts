@@ -28,3 +28,14 @@ test('both packages name the same repository, and where they are in it', () => {
   expect(destination.repository).toEqual({ ...sdk.repository, directory: 'destination' })
   expect([destination.bugs, destination.version]).toEqual([sdk.bugs, sdk.version])
 })
+
+test.each(['package.json', 'destination/package.json'])(
+  '%s has no script that an installation would run, about which pnpm asks',
+  (path) => {
+    const { scripts } = JSON.parse(readFileSync(join(ROOT, path), 'utf8')) as { scripts: object }
+    expect(Object.keys(scripts)).toContain('build')
+    for (const name of ['preinstall', 'install', 'postinstall', 'prepare']) {
+      expect(scripts).not.toHaveProperty(name)
+    }
+  },
+)
