@@ -4,7 +4,7 @@ import { cpSync, mkdirSync, rmSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { build } from 'vitepress'
 import { checkSite } from './check.js'
-import { PAGES, pagesByDocument, ROOT } from './pages.js'
+import { downloads, PAGES, pagesByDocument, ROOT } from './pages.js'
 
 const site = join(ROOT, 'site')
 
@@ -12,6 +12,7 @@ rmSync(join(site, 'build'), { recursive: true, force: true })
 copy('site/home.md', 'index.md')
 copy('site/icon.svg', 'public/icon.svg')
 copy('docs/images', 'images')
+for (const file of downloads()) copy(file, file.replace('docs/', 'public/'))
 for (const [document, page] of pagesByDocument()) copy(document, page)
 
 // It fails for a public name without a description, and for a link in a doc comment that leads nowhere.

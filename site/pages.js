@@ -54,8 +54,15 @@ export function linkOnSite(pages, document, link) {
   const page = pages.get(path)
   if (page !== undefined) return `./${page}${hash}`
   if (!existsSync(`${ROOT}/${path}`)) throw new Error(`${document} has a dead link: ${link}`)
-  if (path.startsWith('docs/images/')) return `./${path.slice('docs/'.length)}`
+  const isServed = path.startsWith('docs/images/') || downloads().includes(path)
+  if (isServed) return `./${path.slice('docs/'.length)}`
   return `${REPOSITORY}/blob/main/${path}${hash}`
+}
+
+/** Files beside the documents that programs read, such as an OpenAPI document. The site serves them as they are. */
+export function downloads() {
+  const names = readdirSync(`${ROOT}/docs`).filter((name) => /\.(?:json|ya?ml)$/.test(name))
+  return names.map((name) => `docs/${name}`)
 }
 
 /** The navigation: the sections of docs/README.md, and in each the first link of every item. */
