@@ -15,11 +15,11 @@ copy('docs/images', 'images')
 for (const file of downloads()) copy(file, file.replace('docs/', 'public/'))
 for (const [document, page] of pagesByDocument()) copy(document, page)
 
-// It fails for a public name without a description, and for a link in a doc comment that leads nowhere.
-const typedoc = join(site, 'node_modules/typedoc/bin/typedoc')
-execFileSync(process.execPath, [typedoc, '--logLevel', 'Warn'], { cwd: site, stdio: 'inherit' })
-
 try {
+  // It fails for a public name without a description, and for a link in a doc comment that leads nowhere.
+  const typedoc = join(site, 'node_modules/typedoc/bin/typedoc')
+  execFileSync(process.execPath, [typedoc, '--logLevel', 'Warn'], { cwd: site, stdio: 'inherit' })
+
   await build(site) // It fails for a link to a page that does not exist.
   const { pages: count, links } = checkSite(join(site, 'build/site'))
   console.log(`site/build/site: ${count} pages, ${links} links and anchors checked`)
