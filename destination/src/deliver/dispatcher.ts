@@ -105,7 +105,7 @@ export class Dispatcher {
     const used = new Set(queues.flatMap(({ endpoints }) => endpoints))
     const before = Array.from(this.#queues.values()).flatMap(({ endpoints }) => endpoints)
     this.#queues = new Map(queues.map((queue) => [queue.destination.name, queue]))
-    for (const endpoint of before) if (!used.has(endpoint)) endpoint.sweep(0)
+    for (const endpoint of before) if (!used.has(endpoint)) endpoint.retire()
     this.#toClaim.clear()
     this.#pollAt = -Infinity
     this.#claim()
