@@ -48,7 +48,7 @@ export default defineConfig({
   },
   themeConfig: {
     nav: [
-      { text: 'Guides', link: '/documents', activeMatch: '^/(?!reference|changelog)' },
+      { text: 'Guides', link: '/documents', activeMatch: '^/(?!reference|changelog|$)' },
       { text: 'API reference', link: '/reference/hookline/', activeMatch: '^/reference/' },
       { text: 'Changelog', link: '/changelog' },
     ],
