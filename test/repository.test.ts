@@ -39,3 +39,15 @@ test.each(['package.json', 'destination/package.json'])(
     }
   },
 )
+
+test('the changelog has the form of Keep a Changelog, and says so while no version is published', () => {
+  const text = readFileSync(join(ROOT, 'CHANGELOG.md'), 'utf8')
+  const headings = (level: string) =>
+    Array.from(text.matchAll(new RegExp(`^${level} (.+)$`, 'gm')), ([, heading = '']) => heading)
+  const [unreleased, ...versions] = headings('##')
+  expect(unreleased).toBe('Unreleased')
+  for (const version of versions) expect(version).toMatch(/^\d+\.\d+\.\d+ - \d{4}-\d\d-\d\d$/)
+  const kinds = ['Added', 'Changed', 'Deprecated', 'Removed', 'Fixed', 'Security']
+  expect(headings('###').filter((kind) => !kinds.includes(kind))).toEqual([])
+  expect(text.includes('No version has been published yet')).toBe(versions.length === 0)
+})
