@@ -29,6 +29,17 @@ test('both packages name the same repository, and where they are in it', () => {
   expect([destination.bugs, destination.version]).toEqual([sdk.bugs, sdk.version])
 })
 
+test.each(['package.json', 'destination/package.json'])(
+  '%s has no script that an installation would run, about which pnpm asks',
+  (path) => {
+    const { scripts } = JSON.parse(readFileSync(join(ROOT, path), 'utf8')) as { scripts: object }
+    expect(Object.keys(scripts)).toContain('build')
+    for (const name of ['preinstall', 'install', 'postinstall', 'prepare']) {
+      expect(scripts).not.toHaveProperty(name)
+    }
+  },
+)
+
 test('the changelog has the form of Keep a Changelog, and says so while no version is published', () => {
   const text = readFileSync(join(ROOT, 'CHANGELOG.md'), 'utf8')
   const headings = (level: string) =>
