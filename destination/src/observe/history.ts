@@ -65,14 +65,14 @@ export class History implements Observer {
   }
 
   endpoint(destination: string, url: string): EndpointTotals {
-    const totals = this.#endpoint(destination, url).totals(this.clock.now())
+    const totals = this.#endpoints.get(destination)?.get(url)?.totals(this.clock.now())
+    if (!totals) return NO_REQUESTS
     const { lastFailure } = totals
+    if (!lastFailure) return totals
+    // Whole ms, as in every other answer.
     return {
       ...totals,
-      lastFailure: lastFailure && {
-        ...lastFailure,
-        at: Math.round(lastFailure.at - this.#ahead()), // whole ms, as in every other answer
-      },
+      lastFailure: { ...lastFailure, at: Math.round(lastFailure.at - this.#ahead()) },
     }
   }
 
@@ -96,6 +96,15 @@ export class History implements Observer {
     if (!history) endpoints.set(url, (history = new EndpointHistory()))
     return history
   }
+}
+
+const NO_REQUESTS: Readonly<EndpointTotals> = {
+  delivered: 0,
+  failed: 0,
+  p50Ms: null,
+  p99Ms: null,
+  lastFailure: null,
+  failuresInARow: 0,
 }
 
 /** In ms: the rate of calls is that of the last minute. */

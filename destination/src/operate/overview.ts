@@ -130,11 +130,8 @@ export class Overviews {
 
   #status(destination: Destination, stats: readonly Stats[]): DestinationStatus {
     const { name } = destination
-    const counts = stats.find((one) => one.destination === name) ?? NO_MESSAGES
-    return {
-      ...countsOf(counts),
-      ...statusOfDestination(destination, this.#queue(name), this.parts.history),
-    }
+    const counts = stats.find((one) => one.destination === name)
+    return statusOfDestination(destination, counts, this.#queue(name), this.parts.history)
   }
 
   #queue(name: string): DestinationQueue | undefined {
@@ -310,10 +307,6 @@ function sorted(lines: readonly Line[], { sort, isDescending }: Order): Line[] {
   const byName = (a: Row, b: Row) => (a.name < b.name ? -1 : 1)
   const compare = (a: Row, b: Row) => sign * by(a, b) || (sort === 'name' ? sign : 1) * byName(a, b)
   return lines.toSorted((a, b) => compare(a.row, b.row))
-}
-
-function countsOf({ fresh, backlog, bulk, leased, dead, oldestMs }: MessageCounts): MessageCounts {
-  return { fresh, backlog, bulk, leased, dead, oldestMs }
 }
 
 function rowOf({ row }: Line, rows: PastRows, span: HistorySpan, now: number): OverviewRow {
