@@ -5,7 +5,8 @@ import { fromStored } from '../text.js'
 import type { Shared } from './shared.js'
 import type { Statement } from './driver.js'
 import { refusedByOf } from '../rows.js'
-import { DEAD, LANES, LEASED, stateNumber } from '../states.js'
+import { IS_LISTED } from './schema.js'
+import { LANES, LEASED, stateNumber } from '../states.js'
 
 interface Row {
   id: number
@@ -26,9 +27,9 @@ const COLUMNS = `d.id, message_id AS messageId, source, type, attempt, due_at AS
   trace_parent AS traceParent, body`
 
 /** Leases due deliveries of a lane. */
-export function prepareClaim({ database, names, counts }: Shared) {
+export function prepareClaim({ database, names, counts, newLeases }: Shared) {
   const isDue = (state: number) =>
-    `destination = ? AND state = ${state} AND state <= ${DEAD} AND due_at <= ?`
+    `destination = ? AND state = ${state} AND ${IS_LISTED} AND due_at <= ?`
   const due = (state: number): Statement =>
     database.prepare(
       `SELECT ${COLUMNS}
@@ -96,6 +97,7 @@ export function prepareClaim({ database, names, counts }: Shared) {
     const found = (isUntried ? newest : oldest).all(destination, now, limit) as Row[]
     // A lease that has run out makes its delivery due again: the attempt was never settled.
     const mayLapse = lane === 'backlog' && !isUntried
+    if (mayLapse) newLeases.list(now)
     const lapsed = mayLapse ? (dueLeased.all(destination, now, limit) as Row[]) : []
     const isLapsed = new Set(lapsed)
     const rows = lapsed.length === 0 ? found : [...found, ...lapsed].sort(byDue).slice(0, limit)
@@ -106,10 +108,10 @@ export function prepareClaim({ database, names, counts }: Shared) {
 }
 
 /** Finds the lanes in which something is due. It looks only at the destinations of which something waits. */
-export function prepareDue({ database, names, counts }: Shared) {
+export function prepareDue({ database, names, counts, newLeases }: Shared) {
   const first = database.prepare(
     `SELECT 1 FROM deliveries INDEXED BY waiting
-     WHERE destination = ? AND state = ? AND state <= ${DEAD} AND due_at <= ? LIMIT 1`,
+     WHERE destination = ? AND state = ? AND ${IS_LISTED} AND due_at <= ? LIMIT 1`,
   )
   const dueIn = (state: number, now: number): number[] =>
     Array.from(counts.destinationsIn(state)).filter((number) => first.get(number, state, now))
@@ -119,6 +121,8 @@ export function prepareDue({ database, names, counts }: Shared) {
       // A delivery whose lease has run out is due in the backlog.
       const states = lane === 'backlog' ? [stateNumber(lane), LEASED] : [stateNumber(lane)]
       const found = new Set(states.flatMap((state) => dueIn(state, now)))
+      if (lane === 'backlog')
+        for (const number of newLeases.lapsedDestinations(now)) found.add(number)
       return Array.from(found, (number) => ({ destination: names.name(number), lane }))
     })
 }

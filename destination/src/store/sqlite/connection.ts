@@ -7,6 +7,7 @@ import { prepareDeadGroups } from './dead-groups.js'
 import { prepareFind } from './find.js'
 import { prepareHistory } from './history.js'
 import { Names } from './names.js'
+import { NewLeases } from './new-leases.js'
 import { preparePurge } from './purge.js'
 import { preparePut } from './put.js'
 import { prepareRelease } from './release.js'
@@ -62,11 +63,13 @@ function prepare(database: Database) {
   const last = database.prepare('SELECT max(id) AS id FROM deliveries').get() as {
     id: number | null
   }
-  const ids = { next: (last.id ?? 0) + 1 }
+  const newLeases = new NewLeases(database)
+  const ids = { next: Math.max((last.id ?? 0) + 1, newLeases.savedFrom) }
   const shared: Shared = {
     database,
     names: new Names(database),
-    counts: new StateCounts(database),
+    counts: new StateCounts(database, newLeases),
+    newLeases,
     ids,
   }
   const put = preparePut(shared)

@@ -82,8 +82,9 @@ export class Engine {
 
   #saveTime(at: Reading): void {
     try {
-      this.#transact(false, ({ clock }) => {
+      this.#transact(false, ({ clock, newLeases, ids }) => {
         this.#clock.save(clock, at)
+        newLeases.save(this.#clock.at(at), ids.next, true)
       })
     } catch {
       // The next round tries again, and reports the error to its callers.
@@ -96,11 +97,15 @@ export class Engine {
     }
     const now = this.#clock.at(at)
     return this.#result(() =>
-      this.#transact(isDurable, ({ settle, put, claim }) => ({
-        settled: { value: settlements.map((settlement) => settle(settlement, now)) },
-        put: { value: deliveries.map((delivery) => put(delivery, now)) },
-        claimed: { value: claims.map((wanted) => claim(wanted, now)) },
-      })),
+      this.#transact(isDurable, ({ settle, put, claim, newLeases, ids }) => {
+        const results = {
+          settled: { value: settlements.map((settlement) => settle(settlement, now)) },
+          put: { value: deliveries.map((delivery) => put(delivery, now)) },
+          claimed: { value: claims.map((wanted) => claim(wanted, now)) },
+        }
+        newLeases.save(now, ids.next)
+        return results
+      }),
     )
   }
 
@@ -236,7 +241,7 @@ export class Engine {
   #transact<T>(isDurable: boolean, work: (connection: Connection) => T): T {
     return this.#translate(() => {
       const connection = this.#connected()
-      const { database, names, counts } = connection
+      const { database, names, counts, newLeases } = connection
       if (isDurable !== this.#isDurable) {
         database.exec(`PRAGMA synchronous = ${isDurable ? 'FULL' : 'NORMAL'}`)
         this.#isDurable = isDurable
@@ -247,10 +252,12 @@ export class Engine {
         connection.commit.run()
         names.commit()
         counts.commit()
+        newLeases.commit()
         return value
       } catch (error) {
         names.rollback()
         counts.rollback()
+        newLeases.rollback()
         this.#rollback(connection)
         throw error
       }

@@ -1,4 +1,5 @@
 import { StoreError } from '../store-error.js'
+import { LEASE_MS } from '../store.js'
 import type { Database } from './driver.js'
 
 /** Marks the file as a store: "hook" in ASCII. https://www.sqlite.org/pragma.html#pragma_application_id */
@@ -24,6 +25,12 @@ const APPLICATION_ID = 0x686f6f6b
  *   once the settings do not have it any more: then the row and its `untold` are about to be deleted.
  * - `untold` has the users whose membership is not what the destination was told.
  * - `history` has what happened at each endpoint, in buckets of three lengths. `bins` is a list of counts as JSON.
+ * - A delivery that is stored already leased has the `due_at` 0, and is not in `waiting`: most of these are delivered at
+ *   once, and never wait. `new-leases.ts` knows them. No other delivery has the `due_at` 0. Of their ids, none is below
+ *   `clock.leased_from`.
+ * - `post_url` and the columns after it have the attempt that delivered a message, if it was the first attempt and the
+ *   only POST of it. It began at `first_attempt_at`. Otherwise `post_url` is negative, and `attempts` has all attempts.
+ *   The defaults take as much room as usual values: a row that grew would have to leave its page, which is full.
  * - `replayed` finds deliveries that wait or have arrived since a replay: their retention counts from the replay.
  */
 export const MIGRATIONS = [
@@ -122,7 +129,28 @@ export const MIGRATIONS = [
      bins TEXT NOT NULL,
      PRIMARY KEY (bucket_ms, at, destination, url)
    ) STRICT, WITHOUT ROWID;`,
+  `DROP INDEX waiting;
+   CREATE INDEX waiting ON deliveries (destination, state, due_at) WHERE state <= 3 AND due_at <> 0;
+
+   ALTER TABLE deliveries ADD COLUMN post_url INTEGER NOT NULL DEFAULT -1000;
+   ALTER TABLE deliveries ADD COLUMN post_status INTEGER NOT NULL DEFAULT -1000;
+   ALTER TABLE deliveries ADD COLUMN post_ms REAL NOT NULL DEFAULT 0.1;
+   ALTER TABLE deliveries ADD COLUMN post_response TEXT NOT NULL DEFAULT '';
+
+   ALTER TABLE clock ADD COLUMN leased_from INTEGER NOT NULL DEFAULT 0;
+   UPDATE clock SET leased_from = (SELECT coalesce(max(id), 0) + 1 FROM deliveries);`,
 ]
+
+/**
+ * The condition on the rows of the index `waiting`. SQLite uses a partial index only for a query that has its condition.
+ */
+export const IS_LISTED = 'state <= 3 AND due_at <> 0'
+
+/** When a delivery is due. That of a new lease is the end of the lease. */
+export const DUE_AT = `iif(due_at = 0, received_at + ${LEASE_MS}, due_at)`
+
+/** Whether the row itself has the attempt that delivered the message. */
+export const HAS_POST = 'post_url > 0'
 
 /**
  * Brings the tables to the version of this code. It runs all steps, or none if one fails.

@@ -97,6 +97,12 @@ async function firstWord(thread: Worker): Promise<Opened> {
   }
 }
 
+/**
+ * In ms: how long settlements wait for other calls to share a round with, if nothing else asks for one. A round costs as much
+ * as ten settlements. A process that is killed meanwhile sends the messages of this time again.
+ */
+const GATHER_MS = 5
+
 /** In ms: the pause before a thread that has died is started again. */
 const RESTART_MS = 250
 
@@ -114,6 +120,8 @@ class SqliteStore implements Store {
   #waiting = noCalls()
   #underWay: RoundCalls | undefined
   #isScheduled = false
+  /** Starts the round in which there are only settlements so far. */
+  #gathering: NodeJS.Timeout | undefined
   /** The error of calls that come now. */
   #error: StoreError | undefined
   #isClosed = false
@@ -226,6 +234,7 @@ class SqliteStore implements Store {
   close(): Promise<void> {
     this.#isClosed = true
     this.#error = new StoreError('failed', 'The store is closed.')
+    if (this.#gathering) this.#start()
     this.#closeIfIdle()
     return this.#running
   }
@@ -261,12 +270,23 @@ class SqliteStore implements Store {
       this.#isScheduled = true
       setImmediate(() => {
         this.#isScheduled = false
-        this.#start()
+        if (!this.#underWay) this.#startSoon()
       })
     })
   }
 
+  /** Starts a round at once, unless it would be one of settlements alone. */
+  #startSoon(): void {
+    if (!hasOnlySettlements(this.#waiting) || this.#isClosed) this.#start()
+    else
+      this.#gathering ??= setTimeout(() => {
+        this.#start()
+      }, GATHER_MS)
+  }
+
   #start(): void {
+    clearTimeout(this.#gathering)
+    this.#gathering = undefined
     // Its thread has died meanwhile, and the calls have failed.
     if (isEmpty(this.#waiting)) return
     const calls = this.#waiting
@@ -285,7 +305,7 @@ class SqliteStore implements Store {
     const calls = this.#underWay
     this.#underWay = undefined
     // The next round starts before the callers get their results, so that both threads work at the same time.
-    if (!isEmpty(this.#waiting)) this.#start()
+    if (!isEmpty(this.#waiting)) this.#startSoon()
     if (calls) {
       answer(calls.settles, settled, (accepted) => accepted.filter((is) => !is).length)
       answer(calls.puts, put, (ids) => ids)
@@ -361,6 +381,10 @@ function read(clock: Clock): Reading {
 
 function noCalls(): RoundCalls {
   return { settles: [], puts: [], claims: [], queries: [] }
+}
+
+function hasOnlySettlements({ settles, puts, claims, queries }: RoundCalls): boolean {
+  return settles.length > 0 && puts.length + claims.length + queries.length === 0
 }
 
 function isEmpty({ settles, puts, claims, queries }: RoundCalls): boolean {
