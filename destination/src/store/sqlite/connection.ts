@@ -12,7 +12,7 @@ import { preparePurge } from './purge.js'
 import { preparePut } from './put.js'
 import { prepareRelease } from './release.js'
 import { prepareReplay } from './replay.js'
-import { migrate } from './schema.js'
+import { migrate, MIGRATIONS, type Upgrade } from './schema.js'
 import { prepareSettle } from './settle.js'
 import type { Shared } from './shared.js'
 import { prepareSweep } from './sweep.js'
@@ -38,11 +38,11 @@ export const BUSY_MS = 5_000
 export type Connection = ReturnType<typeof connect>
 
 /** Opens the file and brings its tables up to date. */
-export function connect(open: OpenDatabase, path: string) {
+export function connect(open: OpenDatabase, path: string, upgrading?: (upgrade: Upgrade) => void) {
   const database = open(path)
   try {
     database.exec(`PRAGMA busy_timeout = ${BUSY_MS}`)
-    migrate(database, path)
+    migrate(database, path, MIGRATIONS, upgrading)
     database.exec('PRAGMA journal_mode = WAL')
     database.exec(`PRAGMA journal_size_limit = ${WAL_BYTES}`)
     database.exec(`PRAGMA wal_autocheckpoint = ${CHECKPOINT_PAGES}`)

@@ -6,6 +6,7 @@ import { BUSY_MS, connect, type Connection } from './connection.js'
 import type { Database, OpenDatabase } from './driver.js'
 import { resultCode, toFailure, toStoreError } from './failure.js'
 import { lock } from './lock.js'
+import type { Upgrade } from './schema.js'
 import { rewrite } from './rewrite.js'
 import type { Answer, Query, Result, Round, RoundResult } from './round.js'
 import type { ThreadData } from './store.js'
@@ -36,13 +37,19 @@ export class Engine {
    * Opens the file. At the start of a process it makes all leased deliveries due: the lock proves that the process that
    * had leased them has ended.
    *
+   * @param upgrading - Is called before the tables of an older version are changed.
    * @throws StoreError `locked`, `newer`, `full` or `failed`.
    */
-  constructor(open: OpenDatabase, { path, at, isRestart }: Omit<ThreadData, 'driver'>) {
+  constructor(
+    open: OpenDatabase,
+    { path, at, isRestart }: Omit<ThreadData, 'driver'>,
+    upgrading?: (upgrade: Upgrade) => void,
+  ) {
     this.#open = open
     this.#path = path
     this.#lock = this.#translate(() => lock(open, path))
     try {
+      this.#connection = this.#translate(() => connect(open, path, upgrading))
       this.#transact(false, ({ clock, release }) => {
         this.#clock.resume(clock, at)
         if (!isRestart) release(this.#clock.at(at))

@@ -152,12 +152,25 @@ export const DUE_AT = `iif(due_at = 0, received_at + ${LEASE_MS}, due_at)`
 /** Whether the row itself has the attempt that delivered the message. */
 export const HAS_POST = 'post_url > 0'
 
+/** The tables of an older version that are brought to this one. */
+export interface Upgrade {
+  from: number
+  to: number
+}
+
 /**
- * Brings the tables to the version of this code. It runs all steps, or none if one fails.
+ * Brings the tables to the version of this code. It runs all steps, or none if one fails: a process that is killed meanwhile
+ * leaves the file as it was.
  *
+ * @param upgrading - Is called before the tables of an older version are changed.
  * @throws StoreError `newer` if a newer version wrote the file; `failed` if the file belongs to another program.
  */
-export function migrate(database: Database, path: string, migrations = MIGRATIONS): void {
+export function migrate(
+  database: Database,
+  path: string,
+  migrations = MIGRATIONS,
+  upgrading?: (upgrade: Upgrade) => void,
+): void {
   if (!isOurs(database)) {
     throw new StoreError(
       'failed',
@@ -173,6 +186,7 @@ export function migrate(database: Database, path: string, migrations = MIGRATION
         `knows only ${migrations.length}. Use the newer hookline-destination, or name another file for the store.`,
     )
   }
+  if (version > 0) upgrading?.({ from: version, to: migrations.length })
   database.exec('BEGIN IMMEDIATE')
   for (const step of migrations.slice(version)) database.exec(step)
   database.exec(`PRAGMA application_id = ${APPLICATION_ID}`)

@@ -1,4 +1,3 @@
-import { once } from 'node:events'
 import { setTimeout as wait } from 'node:timers/promises'
 import { Worker } from 'node:worker_threads'
 import type {
@@ -33,6 +32,7 @@ import { StoreError } from '../store-error.js'
 import { itemsOf, rejectCalls, resolveCalls, type PendingCall } from '../rounds.js'
 import type { Reading } from './clock.js'
 import type { DriverName } from './driver.js'
+import type { Upgrade } from './schema.js'
 import type { Answer, Failure, Query, Result, Round, RoundResult } from './round.js'
 import { flattenDeliveries, flattenSettlements, unflattenHistory, type Flat } from './wire.js'
 
@@ -45,7 +45,12 @@ export interface ThreadData {
   isRestart: boolean
 }
 
-/** The first message of the thread: the file is open, or the error. */
+/** A message before {@link Opened}: the tables of an older version are about to be changed. */
+export interface Upgrading {
+  upgrade: Upgrade
+}
+
+/** The first message of the thread but {@link Upgrading}: the file is open, or the error. */
 export type Opened = Result<undefined>
 
 /** A round as it is sent to the thread. */
@@ -77,24 +82,39 @@ interface RoundCalls {
  *
  * @throws StoreError `locked`, `newer`, `unsupported`, `full` or `failed`.
  */
-export async function openSqlite(path: string, clock: Clock, driver?: DriverName): Promise<Store> {
+export async function openSqlite(
+  path: string,
+  clock: Clock,
+  driver?: DriverName,
+  upgrading?: (upgrade: Upgrade) => void,
+): Promise<Store> {
   const start = async (isRestart: boolean) => {
     const workerData: ThreadData = { path, driver, at: read(clock), isRestart }
     const thread = new Worker(new URL('./thread.js', import.meta.url), { workerData })
-    const opened = await firstWord(thread)
+    const opened = await firstWord(thread, upgrading)
     if ('failure' in opened) throw toError(opened.failure)
     return thread
   }
   return new SqliteStore(await start(false), () => start(true), clock)
 }
 
-async function firstWord(thread: Worker): Promise<Opened> {
-  try {
-    const [opened] = (await once(thread, 'message')) as [Opened]
-    return opened
-  } catch (cause) {
-    throw new StoreError('failed', "The store's thread could not start.", { cause })
-  }
+function firstWord(thread: Worker, upgrading?: (upgrade: Upgrade) => void): Promise<Opened> {
+  return new Promise((resolve, reject) => {
+    const fail = (cause: unknown) => {
+      reject(new StoreError('failed', "The store's thread could not start.", { cause }))
+    }
+    const hear = (said: Opened | Upgrading) => {
+      if ('upgrade' in said) {
+        upgrading?.(said.upgrade)
+        return
+      }
+      thread.off('message', hear)
+      thread.off('error', fail)
+      resolve(said)
+    }
+    thread.on('message', hear)
+    thread.on('error', fail)
+  })
 }
 
 /**

@@ -6,7 +6,7 @@ import { Engine } from './engine.js'
 import { toFailure } from './failure.js'
 import type { RoundResult } from './round.js'
 import { unflattenDeliveries, unflattenSettlements } from './wire.js'
-import type { Goodbye, Opened, Sent, ThreadData } from './store.js'
+import type { Goodbye, Opened, Sent, ThreadData, Upgrading } from './store.js'
 
 // Runs an engine for the main thread: it receives a round and posts its result, until it is told to close.
 
@@ -17,7 +17,9 @@ const port = parentPort as MessagePort
 const data = workerData as ThreadData
 
 try {
-  const engine = new Engine(await loadDriver(data.driver), data)
+  const engine = new Engine(await loadDriver(data.driver), data, (upgrade) => {
+    port.postMessage({ upgrade } satisfies Upgrading)
+  })
   const checkpoints = startCheckpoints()
   port.on('message', (sent: Sent | Goodbye) => {
     if ('closeAt' in sent) {
