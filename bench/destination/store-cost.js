@@ -30,7 +30,9 @@ const { values: flags, positionals } = parseArgs({
     file: { type: 'string' },
   },
 })
-const [rows, messages, round, runs] = [flags.rows, flags.messages, flags.round, flags.runs].map(Number)
+const [rows, messages, round, runs] = [flags.rows, flags.messages, flags.round, flags.runs].map(
+  Number,
+)
 
 /** The time between the settlements of two rounds, in ms of the store's clock. */
 const ROUND_MS = 20
@@ -80,7 +82,18 @@ async function compare() {
 function child(task, dist, file, ids) {
   const { stdout, status, error } = spawnSync(
     process.execPath,
-    [...process.execArgv, process.argv[1], ...asked(), '--child', task, '--file', file, '--ids', ids, dist],
+    [
+      ...process.execArgv,
+      process.argv[1],
+      ...asked(),
+      '--child',
+      task,
+      '--file',
+      file,
+      '--ids',
+      ids,
+      dist,
+    ],
     { encoding: 'utf8', stdio: ['ignore', 'pipe', 'inherit'] },
   )
   if (status !== 0) throw error ?? new Error(`${task} failed with ${status}`)

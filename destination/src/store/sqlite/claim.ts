@@ -27,7 +27,7 @@ const COLUMNS = `d.id, message_id AS messageId, source, type, attempt, due_at AS
   trace_parent AS traceParent, body`
 
 /** Leases due deliveries of a lane. */
-export function prepareClaim({ database, names, counts, newLeases }: Shared) {
+export function prepareClaim({ database, names, counts, firstLeases, ids }: Shared) {
   const isDue = (state: number) =>
     `destination = ? AND state = ${state} AND ${IS_LISTED} AND due_at <= ?`
   const due = (state: number): Statement =>
@@ -56,6 +56,7 @@ export function prepareClaim({ database, names, counts, newLeases }: Shared) {
     bulk: prepareLane('bulk'),
   }
   const dueLeased = due(LEASED)
+  // Without the index `waiting`, if the due time is 0: see `schema.ts`.
   const lease = database.prepare(
     `UPDATE deliveries SET state = ${LEASED}, attempt = ?, attempts_before = ?, due_at = ?, first_attempt_at = ?
      WHERE id = ?`,
@@ -72,7 +73,10 @@ export function prepareClaim({ database, names, counts, newLeases }: Shared) {
     // An attempt whose lease ran out does not count, because it may never have been made.
     const attemptsBefore = row.attemptsBefore + (from === LEASED ? 1 : 0)
     const firstAttemptAt = row.firstAttemptAt ?? now
-    lease.run(attempt, attemptsBefore, now + LEASE_MS, firstAttemptAt, row.id)
+    const isFirst =
+      attempt === 1 && row.firstAttemptAt === null && firstLeases.isNear(row.id, ids.next)
+    lease.run(attempt, attemptsBefore, isFirst ? 0 : now + LEASE_MS, firstAttemptAt, row.id)
+    if (isFirst) firstLeases.add(row.id, destination, now)
     counts.move(destination, from, LEASED, row.id)
     return {
       id: row.id,
@@ -97,7 +101,7 @@ export function prepareClaim({ database, names, counts, newLeases }: Shared) {
     const found = (isUntried ? newest : oldest).all(destination, now, limit) as Row[]
     // A lease that has run out makes its delivery due again: the attempt was never settled.
     const mayLapse = lane === 'backlog' && !isUntried
-    if (mayLapse) newLeases.list(now)
+    if (mayLapse) firstLeases.list(now)
     const lapsed = mayLapse ? (dueLeased.all(destination, now, limit) as Row[]) : []
     const isLapsed = new Set(lapsed)
     const rows = lapsed.length === 0 ? found : [...found, ...lapsed].sort(byDue).slice(0, limit)
@@ -108,7 +112,7 @@ export function prepareClaim({ database, names, counts, newLeases }: Shared) {
 }
 
 /** Finds the lanes in which something is due. It looks only at the destinations of which something waits. */
-export function prepareDue({ database, names, counts, newLeases }: Shared) {
+export function prepareDue({ database, names, counts, firstLeases }: Shared) {
   const first = database.prepare(
     `SELECT 1 FROM deliveries INDEXED BY waiting
      WHERE destination = ? AND state = ? AND ${IS_LISTED} AND due_at <= ? LIMIT 1`,
@@ -122,7 +126,7 @@ export function prepareDue({ database, names, counts, newLeases }: Shared) {
       const states = lane === 'backlog' ? [stateNumber(lane), LEASED] : [stateNumber(lane)]
       const found = new Set(states.flatMap((state) => dueIn(state, now)))
       if (lane === 'backlog')
-        for (const number of newLeases.lapsedDestinations(now)) found.add(number)
+        for (const number of firstLeases.lapsedDestinations(now)) found.add(number)
       return Array.from(found, (number) => ({ destination: names.name(number), lane }))
     })
 }

@@ -7,7 +7,7 @@ import { prepareDeadGroups } from './dead-groups.js'
 import { prepareFind } from './find.js'
 import { prepareHistory } from './history.js'
 import { Names } from './names.js'
-import { NewLeases } from './new-leases.js'
+import { FirstLeases } from './first-leases.js'
 import { preparePurge } from './purge.js'
 import { preparePut } from './put.js'
 import { prepareRelease } from './release.js'
@@ -63,13 +63,13 @@ function prepare(database: Database) {
   const last = database.prepare('SELECT max(id) AS id FROM deliveries').get() as {
     id: number | null
   }
-  const newLeases = new NewLeases(database)
-  const ids = { next: Math.max((last.id ?? 0) + 1, newLeases.savedFrom) }
+  const firstLeases = new FirstLeases(database)
+  const ids = { next: Math.max((last.id ?? 0) + 1, firstLeases.savedFrom) }
   const shared: Shared = {
     database,
     names: new Names(database),
-    counts: new StateCounts(database, newLeases),
-    newLeases,
+    counts: new StateCounts(database, firstLeases),
+    firstLeases,
     ids,
   }
   const put = preparePut(shared)

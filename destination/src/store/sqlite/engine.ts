@@ -89,9 +89,9 @@ export class Engine {
 
   #saveTime(at: Reading): void {
     try {
-      this.#transact(false, ({ clock, newLeases, ids }) => {
+      this.#transact(false, ({ clock, firstLeases, ids }) => {
         this.#clock.save(clock, at)
-        newLeases.save(this.#clock.at(at), ids.next, true)
+        firstLeases.save(this.#clock.at(at), ids.next, true)
       })
     } catch {
       // The next round tries again, and reports the error to its callers.
@@ -104,13 +104,13 @@ export class Engine {
     }
     const now = this.#clock.at(at)
     return this.#result(() =>
-      this.#transact(isDurable, ({ settle, put, claim, newLeases, ids }) => {
+      this.#transact(isDurable, ({ settle, put, claim, firstLeases, ids }) => {
         const results = {
           settled: { value: settlements.map((settlement) => settle(settlement, now)) },
           put: { value: deliveries.map((delivery) => put(delivery, now)) },
           claimed: { value: claims.map((wanted) => claim(wanted, now)) },
         }
-        newLeases.save(now, ids.next)
+        firstLeases.save(now, ids.next)
         return results
       }),
     )
@@ -248,7 +248,7 @@ export class Engine {
   #transact<T>(isDurable: boolean, work: (connection: Connection) => T): T {
     return this.#translate(() => {
       const connection = this.#connected()
-      const { database, names, counts, newLeases } = connection
+      const { database, names, counts, firstLeases } = connection
       if (isDurable !== this.#isDurable) {
         database.exec(`PRAGMA synchronous = ${isDurable ? 'FULL' : 'NORMAL'}`)
         this.#isDurable = isDurable
@@ -259,12 +259,12 @@ export class Engine {
         connection.commit.run()
         names.commit()
         counts.commit()
-        newLeases.commit()
+        firstLeases.commit()
         return value
       } catch (error) {
         names.rollback()
         counts.rollback()
-        newLeases.rollback()
+        firstLeases.rollback()
         this.#rollback(connection)
         throw error
       }

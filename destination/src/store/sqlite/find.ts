@@ -92,18 +92,25 @@ export function prepareFind({ database, names, counts, ids }: Shared) {
   const toSummary = (row: Row): Summary => {
     const last = latestOf(row)
     const lastCode = last?.code ?? null
-    const { source, destination, type, dueAt, postUrl, postStatus, ...texts } = decodeDelivery(row)
+    const { messageId, event, user, state, reason } = decodeDelivery(row)
     return {
-      ...texts,
-      source: names.name(source),
-      destination: names.name(destination),
-      type: names.name(type) as EventType,
-      dueAt: row.state < DEAD ? dueAt : null,
+      id: row.id,
+      messageId,
+      source: names.name(row.source),
+      destination: names.name(row.destination),
+      type: names.name(row.type) as EventType,
+      event,
+      user,
+      state,
+      reason,
+      attempt: row.attempt,
+      receivedAt: row.receivedAt,
+      dueAt: row.state < DEAD ? row.dueAt : null,
       lastCode,
       lastStatus: last?.status ?? null,
       cause: decodeCause(
         { lastCode, lastError: last?.error ?? null, lastResponse: last?.response ?? null },
-        texts,
+        { state, reason },
       ),
     }
   }

@@ -4,7 +4,7 @@ import type { Shared } from './shared.js'
 import { LEASED, stateNumber } from '../states.js'
 
 /** Adds a delivery and returns its id; `undefined` if the store already has it. */
-export function preparePut({ database, names, counts, newLeases, ids }: Shared) {
+export function preparePut({ database, names, counts, firstLeases, ids }: Shared) {
   const insert = database.prepare(
     `INSERT INTO deliveries (id, message_id, source, destination, type, user, event, state, attempt, due_at,
        received_at, reason, attempts_before, trace_parent)
@@ -59,7 +59,7 @@ export function preparePut({ database, names, counts, newLeases, ids }: Shared) 
     ids.next++
     if (delivery.body) insertBody.run(id, toStored(delivery.body))
     counts.move(destination, undefined, state, id)
-    if (isLeased) newLeases.add(id, destination, now)
+    if (isLeased) firstLeases.add(id, destination, now)
     return id
   }
 }

@@ -25,9 +25,9 @@ const APPLICATION_ID = 0x686f6f6b
  *   once the settings do not have it any more: then the row and its `untold` are about to be deleted.
  * - `untold` has the users whose membership is not what the destination was told.
  * - `history` has what happened at each endpoint, in buckets of three lengths. `bins` is a list of counts as JSON.
- * - A delivery that is stored already leased has the `due_at` 0, and is not in `waiting`: most of these are delivered at
- *   once, and never wait. `new-leases.ts` knows them. No other delivery has the `due_at` 0. Of their ids, none is below
- *   `clock.leased_from`.
+ * - A delivery whose first attempt is under way has the `due_at` 0, and is not in `waiting`: most messages are delivered at
+ *   once. `first-leases.ts` knows them. None of their ids is below `clock.leased_from`. Other deliveries have the `due_at` 0 only
+ *   if they were delivered in this way.
  * - `post_url` and the columns after it have the attempt that delivered a message, if it was the first attempt and the
  *   only POST of it. It began at `first_attempt_at`. Otherwise `post_url` is negative, and `attempts` has all attempts.
  *   The defaults take as much room as usual values: a row that grew would have to leave its page, which is full.
@@ -146,8 +146,8 @@ export const MIGRATIONS = [
  */
 export const IS_LISTED = 'state <= 3 AND due_at <> 0'
 
-/** When a delivery is due. That of a new lease is the end of the lease. */
-export const DUE_AT = `iif(due_at = 0, received_at + ${LEASE_MS}, due_at)`
+/** When a delivery is due. If its first attempt is under way, that is the end of the lease. */
+export const DUE_AT = `iif(due_at = 0, first_attempt_at + ${LEASE_MS}, due_at)`
 
 /** Whether the row itself has the attempt that delivered the message. */
 export const HAS_POST = 'post_url > 0'

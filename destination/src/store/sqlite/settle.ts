@@ -9,7 +9,7 @@ import { DEAD, DONE, LEASED, stateNumber } from '../states.js'
 type Delivered = AttemptLog & { status: number }
 
 /** Writes the outcome of an attempt and its log. Returns `false` if the settlement is refused. */
-export function prepareSettle({ database, names, counts, newLeases }: Shared) {
+export function prepareSettle({ database, names, counts, firstLeases }: Shared) {
   const find = database.prepare(
     `SELECT destination, due_at AS dueAt FROM deliveries WHERE id = ? AND attempt = ? AND state = ${LEASED}`,
   )
@@ -33,7 +33,7 @@ export function prepareSettle({ database, names, counts, newLeases }: Shared) {
 
   /** The lease that a settlement ends; `undefined` if there is none. */
   const leaseOf = (id: number, attempt: number) => {
-    const lease = newLeases.get(id)
+    const lease = firstLeases.get(id)
     if (lease) return attempt === 1 ? lease : undefined
     const row = find.get(id, attempt) as { destination: number; dueAt: number } | undefined
     return row && { destination: row.destination, at: row.dueAt - LEASE_MS }
@@ -61,7 +61,7 @@ export function prepareSettle({ database, names, counts, newLeases }: Shared) {
     const { id, attempt, next, refusedBy, isUnsent } = settlement
     const lease = leaseOf(id, attempt)
     if (!lease) return false
-    newLeases.remove(id)
+    firstLeases.remove(id)
     const state = stateNumber(next.state)
     counts.move(lease.destination, LEASED, state, id)
     const delivered = deliveredAtOnce(settlement)

@@ -1,7 +1,7 @@
 import type { Stats } from '../../model/delivery.js'
 import type { Database, Statement } from './driver.js'
 import type { Names } from './names.js'
-import type { NewLeases } from './new-leases.js'
+import type { FirstLeases } from './first-leases.js'
 import { IS_LISTED } from './schema.js'
 import { BACKLOG, BULK, DEAD, FRESH, LEASED, SKIPPED } from '../states.js'
 
@@ -37,7 +37,7 @@ export class StateCounts {
   /** The changes of the open transaction, four numbers each: destination, old state, new state, id of the delivery. */
   #moves: number[] = []
 
-  constructor(database: Database, newLeases: NewLeases) {
+  constructor(database: Database, firstLeases: FirstLeases) {
     // Reads rows in the order of ids from the last result on. An index would not help: `waiting` is sorted by due time.
     this.#oldest = database.prepare(
       `SELECT id, received_at AS receivedAt FROM deliveries NOT INDEXED
@@ -56,7 +56,7 @@ export class StateCounts {
       counts.states[group.state - BULK] = group.count
       if (group.state < DEAD) counts.oldestId = Math.min(counts.oldestId, group.firstId)
     }
-    for (const [id, { destination }] of newLeases) this.#apply(destination, SKIPPED, LEASED, id)
+    for (const [id, { destination }] of firstLeases) this.#apply(destination, SKIPPED, LEASED, id)
   }
 
   /** Records that a delivery changes its state. `from` is `undefined` for a new delivery, `to` for a deleted one. */

@@ -36,7 +36,7 @@ export interface Swept {
 }
 
 /** Deletes old settled deliveries, and makes dead letters of old ones that still wait. The oldest come first. */
-export function prepareSweep({ database, names, counts, newLeases }: Shared) {
+export function prepareSweep({ database, names, counts, firstLeases }: Shared) {
   const after = database.prepare(
     `SELECT id, destination, state, ${DUE_AT} AS dueAt, first_attempt_at AS firstAttemptAt, received_at AS receivedAt,
        replayed_at AS replayedAt
@@ -85,7 +85,7 @@ export function prepareSweep({ database, names, counts, newLeases }: Shared) {
     if (firstAttemptAt !== null && firstAttemptAt <= now && firstAttemptAt > now - RETRIED_MS)
       return undefined
     bury.run(now, id)
-    newLeases.remove(id)
+    firstLeases.remove(id)
     counts.move(destination, state, DEAD, id)
     return 1
   }

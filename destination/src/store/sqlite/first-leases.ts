@@ -5,28 +5,31 @@ import type { Database, Statement } from './driver.js'
 /** How many ids the file may be behind. After a crash, the next start reads so many rows to find what was leased. */
 const SAVE_EVERY_IDS = 10_000
 
-/** The lease of a delivery that was stored already leased. */
-interface NewLease {
+/** How far behind the newest id a delivery may be. This limits what the next start reads, too. */
+const NEAR_IDS = 100_000
+
+/** The lease of a first attempt. */
+interface FirstLease {
   destination: number
-  /** When it was stored. */
+  /** When it began. */
   at: number
 }
 
 /**
- * The deliveries that were stored already leased, and whose first attempt is under way. They are in memory instead of in the
- * index `waiting`, because adding each message to the index and removing it would cost as much as storing it. Once a lease
- * has run out, its delivery comes into the index. Only one process at a time has the file, so nobody else needs to know of
- * these leases. A new connection finds them in the rows.
+ * The leases of the first attempts that are under way. They are in memory instead of in the index `waiting`, because most
+ * messages are delivered at once: adding each of them to the index and removing it would cost as much as storing it. Once a
+ * lease has run out, its delivery comes into the index. Only one process at a time has the file, so nobody else needs to know
+ * of these leases. A new connection finds them in the rows.
  */
-export class NewLeases {
-  /** By id. The oldest come first. */
-  readonly #leases = new Map<number, NewLease>()
+export class FirstLeases {
+  /** By id. Those that began first come first. */
+  readonly #leases = new Map<number, FirstLease>()
   readonly #list: Statement
   readonly #save: Statement
   /** The file says that no lease has a lower id. */
   #savedFrom: number
   /** The changes of the open transaction. */
-  #added: [id: number, lease: NewLease][] = []
+  #added: [id: number, lease: FirstLease][] = []
   #removed = new Set<number>()
   #savingFrom: number | undefined
 
@@ -38,11 +41,11 @@ export class NewLeases {
     const clock = database.prepare('SELECT leased_from AS leasedFrom FROM clock').get()
     this.#savedFrom = (clock as { leasedFrom: number } | undefined)?.leasedFrom ?? 0
     const leased = database.prepare(
-      `SELECT id, destination, received_at AS at FROM deliveries NOT INDEXED
-       WHERE id >= ? AND state = ${LEASED} AND due_at = 0 ORDER BY id`,
+      `SELECT id, destination, first_attempt_at AS at FROM deliveries NOT INDEXED
+       WHERE id >= ? AND state = ${LEASED} AND due_at = 0 ORDER BY at, id`,
     )
     for (const row of leased.all(this.#savedFrom)) {
-      const { id, ...lease } = row as NewLease & { id: number }
+      const { id, ...lease } = row as FirstLease & { id: number }
       this.#leases.set(id, lease)
     }
   }
@@ -52,7 +55,7 @@ export class NewLeases {
     return this.#savedFrom
   }
 
-  [Symbol.iterator](): Iterator<[id: number, lease: Readonly<NewLease>]> {
+  [Symbol.iterator](): Iterator<[id: number, lease: Readonly<FirstLease>]> {
     return this.#leases.entries()
   }
 
@@ -61,7 +64,7 @@ export class NewLeases {
   }
 
   /** The lease of a delivery; `undefined` if it has none of this kind, or was removed in this transaction. */
-  get(id: number): Readonly<NewLease> | undefined {
+  get(id: number): Readonly<FirstLease> | undefined {
     return this.#removed.has(id) ? undefined : this.#leases.get(id)
   }
 
@@ -84,12 +87,18 @@ export class NewLeases {
     }
   }
 
-  /** Writes down from which id on there may be leases, if the file is far behind, or `always`. */
+  /** Whether a delivery is new enough to be kept here. */
+  isNear(id: number, nextId: number): boolean {
+    return nextId - id <= NEAR_IDS
+  }
+
+  /** Writes down from which id on there may be leases, if the file is wrong or far behind, or `always`. */
   save(now: number, nextId: number, always = false): void {
     // One that nobody claims must not keep the others back.
     this.list(now)
-    const from = this.#firstId() ?? nextId
-    if (from - this.#savedFrom < SAVE_EVERY_IDS && !always) return
+    const isWrong = this.#added.some(([id]) => id < this.#savedFrom)
+    if (nextId - this.#savedFrom < SAVE_EVERY_IDS && !isWrong && !always) return
+    const from = this.#lowestId(nextId)
     // Without a row there is nothing to update. The clock writes one later.
     if (this.#save.run(from) > 0) this.#savingFrom = from
   }
@@ -107,15 +116,17 @@ export class NewLeases {
     this.#savingFrom = undefined
   }
 
-  *#lapsed(now: number): Generator<[number, NewLease]> {
+  *#lapsed(now: number): Generator<[number, FirstLease]> {
     for (const entry of this.#leases) {
       if (entry[1].at + LEASE_MS > now) return
       if (!this.#removed.has(entry[0])) yield entry
     }
   }
 
-  #firstId(): number | undefined {
-    const [id] = this.#leases.keys()
-    return id ?? this.#added[0]?.[0]
+  #lowestId(nextId: number): number {
+    let lowest = nextId
+    for (const id of this.#leases.keys()) lowest = Math.min(lowest, id)
+    for (const [id] of this.#added) lowest = Math.min(lowest, id)
+    return lowest
   }
 }
