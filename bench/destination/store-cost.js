@@ -174,13 +174,15 @@ class Rounds {
         settlements: this.#leased.map(toSettlement),
         deliveries: deliveries.slice(from, from + atOnce),
       })
-      this.#leased = flags.claimed ? this.#claim(atOnce) : put.value
+      this.#leased = flags.claimed
+        ? this.#claim(atOnce)
+        : put.value.map((id) => ({ id, attempt: 1 }))
     }
   }
 
   #claim(limit) {
     const { claimed } = this.#run({ claims: [{ destination: 'crm', lane: 'backlog', limit }] })
-    return claimed.value.flat().map(({ id }) => id)
+    return claimed.value.flat()
   }
 
   #run(work) {
@@ -208,9 +210,9 @@ function toDelivery(seq, messageId) {
 
 const DELIVERED = { code: 'delivered', status: 200, error: null, response: '' }
 
-function toSettlement(id) {
+function toSettlement({ id, attempt }) {
   const log = [{ url: 'https://a.example.com/hook', ms: 12.345, ...DELIVERED }]
-  return { id, attempt: 1, next: { state: 'done' }, refusedBy: [], isUnsent: false, log }
+  return { id, attempt, next: { state: 'done' }, refusedBy: [], isUnsent: false, log }
 }
 
 if (flags.child) await runChild()

@@ -34,7 +34,13 @@ import type { Reading } from './clock.js'
 import type { DriverName } from './driver.js'
 import type { Upgrade } from './schema.js'
 import type { Answer, Failure, Query, Result, Round, RoundResult } from './round.js'
-import { flattenDeliveries, flattenSettlements, unflattenHistory, type Flat } from './wire.js'
+import {
+  flattenDeliveries,
+  flattenSettlements,
+  unflattenClaimed,
+  unflattenHistory,
+  type Flat,
+} from './wire.js'
 
 /** The data that the thread starts with. */
 export interface ThreadData {
@@ -58,6 +64,9 @@ export type Sent = Omit<Round, 'deliveries' | 'settlements'> & {
   deliveries: Flat
   settlements: Flat
 }
+
+/** The result of a round as the thread sends it. */
+export type SentBack = Omit<RoundResult, 'claimed'> & { claimed: Result<Flat> }
 
 /** The last message to the thread: the file is to be closed. */
 export interface Goodbye {
@@ -321,7 +330,7 @@ class SqliteStore implements Store {
     } satisfies Sent)
   }
 
-  #finish({ settled, put, claimed, answers }: RoundResult): void {
+  #finish({ settled, put, claimed, answers }: SentBack): void {
     const calls = this.#underWay
     this.#underWay = undefined
     // The next round starts before the callers get their results, so that both threads work at the same time.
@@ -329,7 +338,8 @@ class SqliteStore implements Store {
     if (calls) {
       answer(calls.settles, settled, (accepted) => accepted.filter((is) => !is).length)
       answer(calls.puts, put, (ids) => ids)
-      answer(calls.claims, claimed, (deliveries) => deliveries.flat())
+      const deliveries = 'value' in claimed ? { value: unflattenClaimed(claimed.value) } : claimed
+      answer(calls.claims, deliveries, (parts) => parts.flat())
       for (const [i, query] of calls.queries.entries()) {
         const result = answers[i]
         if (result)
@@ -356,7 +366,7 @@ class SqliteStore implements Store {
   /** Resolves once the thread has ended, with the error that ended it. */
   #use(thread: Worker): Promise<unknown> {
     let cause: unknown
-    thread.on('message', (result: RoundResult) => {
+    thread.on('message', (result: SentBack) => {
       this.#finish(result)
     })
     thread.on('error', (error) => (cause = error))
