@@ -21,5 +21,13 @@ export default tseslint.config(
       '@typescript-eslint/non-nullable-type-assertion-style': 'off',
     },
   },
+  {
+    files: ['examples/nest.ts'],
+    rules: {
+      '@typescript-eslint/no-extraneous-class': ['error', { allowWithDecorator: true }],
+      // Nest declares its options as classes, and everybody passes them as objects.
+      '@typescript-eslint/no-unsafe-class-instance-assignment': 'off',
+    },
+  },
   { files: ['**/*.{js,cjs}', 'bench/**'], extends: [tseslint.configs.disableTypeChecked] },
 )

@@ -8,7 +8,7 @@ import { createInterface } from 'node:readline'
 import { check, pack, project, root, run, typeRoots, typescript } from './workbench.js'
 
 const PUBLISHED =
-  /^(bin\/.+\.js|grafana\/.+\.json|dist\/.+\.(js|d\.ts)|dist\/page\/.+|package\.json|(README|CHANGELOG)\.md|LICENSE|Dockerfile|compose(\.postgres)?\.yaml|.+\.service)$/
+  /^(bin\/.+\.js|grafana\/.+\.json|dist\/.+\.(js|d\.ts)|dist\/page\/.+|package\.json|(README|CHANGELOG)\.md|LICENSE|Dockerfile|(compose(\.postgres)?|openapi)\.yaml|.+\.service)$/
 const source = join(root, 'destination')
 const { name, version } = JSON.parse(readFileSync(join(source, 'package.json'), 'utf8'))
 

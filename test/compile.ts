@@ -77,6 +77,6 @@ function compile(from: string, to: string): void {
     outbase: from,
     outdir: to,
     target: 'es2023',
-    tsconfigRaw: { compilerOptions: { verbatimModuleSyntax: true } },
+    tsconfigRaw: { compilerOptions: { verbatimModuleSyntax: true, experimentalDecorators: true } },
   })
 }

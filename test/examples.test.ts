@@ -81,6 +81,23 @@ test.each(['express', 'fastify', 'hono', 'koa'])(
   },
 )
 
+test.each(['0', '1'])(
+  'examples/nest.ts with rawBody %s verifies, and answers an error of the handler with 500 and logs it',
+  async (rawBody) => {
+    const port = await freePort()
+    const env = { PORT: String(port), WEBHOOK_SECRET: secret, RAW_BODY: rawBody }
+    const { output } = await start('nest', env)
+    const url = `http://localhost:${port}/webhook`
+    await expectVerdicts(url)
+    expect(output()).toContain('u1 did Signed Up')
+    const failing = signedRequest('delete', { userId: 'u1' }, secret)
+    expect(await post(url, failing)).toMatchObject({ status: 500 })
+    await vi.waitFor(() => {
+      expect(output()).toContain('u1 cannot be deleted here')
+    })
+  },
+)
+
 test('examples/express-record.ts sends what it recorded when it is stopped', async () => {
   const collector = await startCollector()
   const port = await freePort()

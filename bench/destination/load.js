@@ -21,15 +21,15 @@ const headersFor = (writeKey) => ({
 })
 
 /**
- * The SDK's own requests for the events 0 to `count` - 1, numbered as in event.js, each under an id of its own.
+ * The SDK's own requests for the events `first` to `first + count - 1`, numbered as in event.js, each under an id of its own.
  *
  * @returns {Promise<{ bodies: Uint8Array[], batchSize: number, count: number }>}
  */
-export async function buildLoad({ count, batchSize = 20 }) {
+export async function buildLoad({ count, batchSize = 20, first = 0 }) {
   const bodies = []
   const sdk = await createSdk({ flushAt: batchSize, stub: { take: (body) => bodies.push(body) } })
   for (let seq = 0; seq < count; seq += 1) {
-    sdk.track(buildEvent(seq))
+    sdk.track(buildEvent(first + seq))
     // With more of them waiting, the SDK would send larger batches.
     if ((seq + 1) % batchSize === 0) while (sdk.pending() > 0) await turn()
   }

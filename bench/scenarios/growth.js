@@ -20,6 +20,12 @@ const IDLE_MS = 3_000
 const PROBE_EVERY_MS = 5
 const AFTER_RELOAD_MS = 4_000
 const ASKED = 5
+/** Calls come this often while the page is open, and this often without it. */
+const CALL_EVERY_MS = 5
+const CALLS = 3_000
+const QUICK_CALLS = 1_000
+/** As often as the page asks. */
+const PAGE_EVERY_MS = 3_000
 const TOKEN = 'the-token-of-the-benchmark'
 
 const ONE = { variant: 'one customer', subject: OURS, isOne: true }
@@ -39,24 +45,30 @@ const scenario = {
     { head: 'delivered/s x', ratio: 'rate' },
     { head: 'delivered/s', value: 'rate' },
     { head: 'RSS MB after', value: 'rssAfterMb' },
+    { head: 'accept p99 ms', value: 'acceptP99Ms' },
+    { head: 'with the page open ms', value: 'pageP99Ms' },
     { head: 'longest stall at SIGHUP ms', value: 'stallMs' },
   ],
   targets: [
     { what: 'from start to the first 200, ms', value: 'readyMs', atMost: 3_000 },
     { what: 'the longest stall at SIGHUP, ms', value: 'stallMs', atMost: 50 },
     { what: '/v1/admin/status, ms', value: 'statusMs', atMost: 100 },
+    { what: 'accept p99 with the page open, x that without', value: 'pageX', atMost: 1.5 },
     { what: 'delivered/s, x those of one customer', ratio: 'rate', atLeast: 0.9 },
   ].map((target) => ({ variant: MANY.variant, ...target })),
 
   async collect(options) {
     const count = options.isQuick ? QUICK_EVENTS : EVENTS
     const load = await buildLoad({ count, batchSize: BATCH_SIZE })
+    const calls = options.isQuick ? QUICK_CALLS : CALLS
+    const without = await buildLoad({ count: calls, batchSize: 1, first: count })
+    const withPage = await buildLoad({ count: calls, batchSize: 1, first: count + calls })
     const many = options.isQuick ? QUICK_CUSTOMERS : CUSTOMERS
     return runArms(scenario, [ONE, MANY], options, async ({ isOne }, folder) => {
       const receiver = await startReceiver(SECRET)
       try {
         return await measure({
-          ...{ receiver, folder, load, isProfiled: options.isProfiled },
+          ...{ receiver, folder, load, without, withPage, isProfiled: options.isProfiled },
           customers: isOne ? 1 : many,
         })
       } finally {
@@ -84,7 +96,7 @@ function settingsFor(store, receiver, customers) {
   }
 }
 
-async function measure({ receiver, folder, load, customers, isProfiled }) {
+async function measure({ receiver, folder, load, without, withPage, customers, isProfiled }) {
   const settings = settingsFor(`${folder}/store.db`, receiver, customers)
   const running = await start(OURS, settings, { folder, isProfiled })
   const client = new Client(running.url, { connections: CONNECTIONS })
@@ -111,12 +123,18 @@ async function measure({ receiver, folder, load, customers, isProfiled }) {
 
     const rate = await deliver({ client, receiver, load, customers })
     const rssAfterMb = running.rssMb()
+    const acceptP99Ms = await acceptP99({ client, calls: without, customers })
+    const page = openPage(get)
+    const pageP99Ms = await acceptP99({ client, calls: withPage, customers })
+    await page.close()
+    await arrival(receiver, client.accepted)
     const stallMs = await reload({ running, folder, settings, get })
     return {
       ...{ readyMs, rssMb, idlePercent, rate, rssAfterMb, stallMs },
+      ...{ acceptP99Ms, pageP99Ms, pageX: pageP99Ms / acceptP99Ms },
       statusMs: median(statusTimes),
       faults: [
-        ...(client.accepted < load.count ? [`${load.count - client.accepted} not accepted`] : []),
+        ...(client.refusals.size > 0 ? [`not accepted: ${[...client.refusals.keys()]}`] : []),
         ...(receiver.arrived() === client.accepted
           ? []
           : [`${receiver.arrived()} of ${client.accepted} arrived`]),
@@ -145,6 +163,38 @@ async function deliver({ client, receiver, load, customers }) {
   await Promise.all(Array.from({ length: CONNECTIONS }, lane))
   await arrival(receiver, client.accepted)
   return (receiver.arrived() - before) / ((performance.now() - from) / 1000)
+}
+
+/** @returns the 99th percentile of the time to the answer of single calls, of which each is from the next customer */
+async function acceptP99({ client, calls, customers }) {
+  const times = []
+  const answers = []
+  const from = performance.now()
+  for (let i = 0; i < calls.bodies.length; i += 1) {
+    await sleep(from + i * CALL_EVERY_MS - performance.now())
+    const at = performance.now()
+    const answer = client.post(calls, i, keyOf(i % customers))
+    answers.push(answer.then(() => times.push(performance.now() - at)))
+  }
+  await Promise.all(answers)
+  return percentile(times, 0.99)
+}
+
+/** Asks what the page asks while it shows the overview. */
+function openPage(get) {
+  let isOpen = true
+  const asking = (async () => {
+    while (isOpen) {
+      await get('/v1/admin/overview?span=1h&sort=health&offset=0&limit=25')
+      await sleep(PAGE_EVERY_MS)
+    }
+  })()
+  return {
+    close: () => {
+      isOpen = false
+      return asking
+    },
+  }
 }
 
 /** Changes a secret and sends SIGHUP. @returns the longest time in ms that a small request took meanwhile */

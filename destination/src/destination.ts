@@ -104,6 +104,7 @@ async function start(initial: Settings, store: Store, log: Log, role: Role) {
   const collector = createCollector({
     sources: settings.sources,
     enqueueCalls: role === 'worker' ? undefined : enqueueCalls,
+    behind: () => deliverer.dispatcher.behind(),
     bodyOf: (source, call) => bodyFor(call, routeOf(source, call)),
     log,
     events,

@@ -1,3 +1,5 @@
+/** @module hookline-destination */
+
 export { startDestination, type RunningDestination } from './destination.js'
 export type { Log } from './observe/log.js'
 export type { Environment } from './settings/environment.js'

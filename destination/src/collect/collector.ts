@@ -3,6 +3,7 @@ import type { Call } from '../model/call.js'
 import { createServer, type Server, type ServerLog, type Timeouts } from '../http/server.js'
 import type { Source } from '../settings/settings.js'
 import { credentialsOf } from './credentials.js'
+import { Admission } from './admission.js'
 import { PendingBytes } from './pending-bytes.js'
 import { bucketsOf } from './rate-limit.js'
 import { addCallRoutes, type CallRoutesParts, type CollectEvents } from './routes.js'
@@ -30,6 +31,12 @@ export interface CollectorOptions {
    */
   maxPendingBytes?: number | undefined
   /**
+   * How many messages wait that their endpoints would take: only this process holds them up.
+   *
+   * @defaultValue none
+   */
+  behind?: () => number
+  /**
    * The clock of the rate limits, monotonic, in ms.
    *
    * @defaultValue `performance.now`
@@ -51,7 +58,7 @@ const WORKER_HINT = 'This process is a worker. Send calls to a collector.'
 /** Creates a collector. It does not listen yet. */
 export function createCollector(options: CollectorOptions): Collector {
   const { enqueueCalls, bodyOf, sources, log, events, timeouts, maxPendingBytes } = options
-  const now = options.now ?? (() => performance.now())
+  const { behind = () => 0, now = () => performance.now() } = options
   const server = createServer(log, enqueueCalls ? HINT : WORKER_HINT, { timeouts })
   const parts: CallRoutesParts | undefined = enqueueCalls && {
     enqueueCalls,
@@ -59,6 +66,7 @@ export function createCollector(options: CollectorOptions): Collector {
     events,
     credentials: credentialsOf(sources),
     buckets: bucketsOf(sources, new Map(), now),
+    admission: new Admission({ behind, now: () => performance.now() }),
     pending: new PendingBytes(maxPendingBytes),
   }
   if (parts) addCallRoutes(server.app, parts)

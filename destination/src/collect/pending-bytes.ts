@@ -6,9 +6,13 @@ import { storeUnavailable } from '../http/refusal.js'
  */
 const MAX_PENDING_BYTES = 32_000_000
 
-/** Counts the bytes of the bodies whose calls wait for a commit. */
+/** The share of them that one source may take, so that one that floods the destination leaves room for others. */
+const SOURCE_SHARE = 1 / 2
+
+/** Counts the bytes of the bodies whose calls wait to be read, or for a commit. */
 export class PendingBytes {
   #bytes = 0
+  readonly #bySource = new Map<string, number>()
 
   constructor(readonly maxBytes = MAX_PENDING_BYTES) {}
 
@@ -16,20 +20,28 @@ export class PendingBytes {
    * @param bytes - The size of another body.
    * @throws Refusal with 503 if there is no room for it. A body always has room if no other one waits.
    */
-  check(bytes = 0): void {
-    if (this.#bytes > 0 && this.#bytes + bytes >= this.maxBytes) {
-      throw storeUnavailable('The store is too slow')
-    }
+  check(source: string, bytes = 0): void {
+    const own = this.#bySource.get(source) ?? 0
+    const isFull = this.#bytes > 0 && this.#bytes + bytes >= this.maxBytes
+    const isShareFull = own > 0 && own + bytes >= this.maxBytes * SOURCE_SHARE
+    if (isFull || isShareFull) throw storeUnavailable('The store is too slow')
   }
 
   /** Counts a body until its calls are stored, or could not be stored. */
-  async during(bytes: number, stored: () => Promise<void>): Promise<void> {
-    this.check(bytes)
-    this.#bytes += bytes
+  async during<T>(source: string, bytes: number, stored: () => Promise<T>): Promise<T> {
+    this.check(source, bytes)
+    this.#add(source, bytes)
     try {
-      await stored()
+      return await stored()
     } finally {
-      this.#bytes -= bytes
+      this.#add(source, -bytes)
     }
+  }
+
+  #add(source: string, bytes: number): void {
+    this.#bytes += bytes
+    const own = (this.#bySource.get(source) ?? 0) + bytes
+    if (own > 0) this.#bySource.set(source, own)
+    else this.#bySource.delete(source)
   }
 }

@@ -1,6 +1,7 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import type { EnqueueCalls, TraceHeaders } from '../enqueue/calls.js'
 import { CALL_TYPES, type Call, type CallType } from '../model/call.js'
+import type { Admission } from './admission.js'
 import { basicUser, type Credentials } from './credentials.js'
 import { MAX_BATCH_BYTES, MAX_CALL_BYTES } from './limits.js'
 import { parseBody, textOf, type Fields } from '../http/json-body.js'
@@ -35,7 +36,9 @@ export interface CallRoutesParts {
   credentials: Credentials
   /** The rate limits of the current settings. A reload replaces them. */
   buckets: Buckets
-  /** The bytes that wait for a commit. */
+  /** Decides when the calls of a request are read. */
+  admission: Admission
+  /** The bytes that wait to be read, or for a commit. */
   pending: PendingBytes
 }
 
@@ -76,18 +79,23 @@ async function answer(
     const user = basicUser(request.headers.authorization)
     if (user !== undefined) source = sourceOf(user, parts.credentials)
     checkRate(parts, source, 1) // both checks before the body is read, so that a refused request costs little
-    parts.pending.check()
+    parts.pending.check(source)
     const bytes = await readBody(request.raw, type === undefined ? MAX_BATCH_BYTES : MAX_CALL_BYTES)
-    const text = textOf(bytes)
-    const body = parseBody(bytes, text)
-    if (user === undefined) source = sourceOf(keyWithin(body), parts.credentials)
-    const { calls, rejected } = receiveCalls(body, bytes.length, type, Date.now())
-    const warned = warningsOf(text, type, rejected, (call) => parts.bodyOf(source, call))
-    for (const { code } of rejected) events.callsCounted(source, code, 1)
-    // Node joins the values of a header that comes twice, so neither of these is a list.
-    const headers = request.headers as TraceHeaders
-    const isBulk = request.headers[LANE_HEADER] === 'bulk'
-    await accept(parts, source, { calls, bytes: bytes.length, isBulk }, headers)
+    const take = async () => {
+      const text = textOf(bytes)
+      const body = parseBody(bytes, text)
+      if (user === undefined) source = sourceOf(keyWithin(body), parts.credentials)
+      const { calls, rejected } = receiveCalls(body, bytes.length, type, Date.now())
+      const warned = warningsOf(text, type, rejected, (call) => parts.bodyOf(source, call))
+      for (const { code } of rejected) events.callsCounted(source, code, 1)
+      // Node joins the values of a header that comes twice, so neither of these is a list.
+      const headers = request.headers as TraceHeaders
+      await accept(parts, source, calls, headers, request.headers[LANE_HEADER] === 'bulk')
+      return { rejected, warned }
+    }
+    const { rejected, warned } = await parts.pending.during(source, bytes.length, () =>
+      parts.admission.run(source, take),
+    )
     if (warned.count > 0) events.numbersChanged(source, warned.count)
     events.requestAnswered(source, rejected.length === 0 ? 'ok' : 'partly')
     reply.header('content-type', JSON_TYPE)
@@ -103,16 +111,15 @@ async function answer(
 async function accept(
   parts: CallRoutesParts,
   source: string,
-  { calls, bytes, isBulk }: { calls: Call[]; bytes: number; isBulk: boolean },
+  calls: Call[],
   headers: TraceHeaders,
+  isBulk: boolean,
 ): Promise<void> {
-  const { enqueueCalls, events, buckets, pending } = parts
+  const { enqueueCalls, events, buckets } = parts
   try {
     checkRate(parts, source, calls.length)
-    await pending.during(bytes, () => {
-      buckets.get(source)?.take(calls.length)
-      return enqueueCalls(source, calls, headers, isBulk)
-    })
+    buckets.get(source)?.take(calls.length)
+    await enqueueCalls(source, calls, headers, isBulk)
   } catch (error) {
     events.callsNotAccepted(error)
     events.callsCounted(source, toRefusal(error).code, calls.length)

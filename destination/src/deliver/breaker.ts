@@ -146,6 +146,11 @@ export class Breaker {
     return now >= this.#probeAt && now >= this.#permittedUntil
   }
 
+  /** Whether a permission has run out, or will, without a probe. */
+  get hasUnusedPermission(): boolean {
+    return this.#permittedUntil > -Infinity
+  }
+
   /** The other workers permit one probe until this time. */
   permitProbe(until: number): void {
     this.#permittedUntil = until

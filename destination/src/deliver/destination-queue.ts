@@ -54,6 +54,8 @@ export class DestinationQueue {
     bulk: unknown(),
   }
 
+  /** New messages in the store, as far as this process has put and claimed them. */
+  #freshInStore = 0
   /** Which of {@link PROBES} is next. */
   #nextProbe = 0
   /** Which of {@link TURNS} is next. */
@@ -120,6 +122,7 @@ export class DestinationQueue {
   claimed({ lane, limit, isUntried }: Claim, count: number): boolean {
     const state = this.#lanes[lane]
     state.coming -= limit
+    if (lane === 'fresh') this.#freshInStore = Math.max(0, this.#freshInStore - count)
     const isNoneUntried = isUntried === true && count === 0
     // The lane may still have what was tried before.
     if (isNoneUntried && lane !== 'fresh') state.dueAt = this.now()
@@ -130,6 +133,18 @@ export class DestinationQueue {
   /** Gives back the room that {@link place} reserved. */
   releaseRoom(): void {
     this.#lanes.fresh.coming--
+  }
+
+  /** A new message is in the store and waits to be claimed. */
+  notePut(lane: Lane): void {
+    if (lane === 'fresh') this.#freshInStore++
+    this.noteDue(lane, 0)
+  }
+
+  /** New messages that wait although no endpoint is down, paused or limited by a rate. */
+  get behind(): number {
+    const isFree = this.endpoints.every(({ isAvailable, isPaced }) => isAvailable && !isPaced)
+    return isFree ? this.#freshInStore : 0
   }
 
   /** The store has another delivery for a lane, which is due after `delayMs`. */
@@ -144,6 +159,7 @@ export class DestinationQueue {
     for (const lane of LANES) {
       if (due.has(lane)) this.noteDue(lane, 0)
       else this.#lanes[lane].hasWaiting &&= this.#lanes[lane].hasMore
+      if (lane === 'fresh' && !this.#lanes.fresh.hasWaiting) this.#freshInStore = 0
     }
   }
 

@@ -71,6 +71,8 @@ export class Dispatcher {
   #requests = 0
   /** The queues with deliveries under way. */
   readonly #busy = new Set<DestinationQueue>()
+  /** The queues that new messages wait for. */
+  readonly #behind = new Set<DestinationQueue>()
   /** As {@link #findShare} found it last. */
   #share = Infinity
   /** The requests of the messages that are being stored as leased. */
@@ -105,7 +107,7 @@ export class Dispatcher {
     const used = new Set(queues.flatMap(({ endpoints }) => endpoints))
     const before = Array.from(this.#queues.values()).flatMap(({ endpoints }) => endpoints)
     this.#queues = new Map(queues.map((queue) => [queue.destination.name, queue]))
-    for (const endpoint of before) if (!used.has(endpoint)) endpoint.sweep(0)
+    for (const endpoint of before) if (!used.has(endpoint)) endpoint.retire()
     this.#toClaim.clear()
     this.#pollAt = -Infinity
     this.#claim()
@@ -138,8 +140,24 @@ export class Dispatcher {
       this.#releaseRoom(queue)
       this.#send(delivery)
     } else {
-      this.wake(delivery.destination, state)
+      const current = this.#queues.get(delivery.destination)
+      if (!current) return
+      current.notePut(state)
+      this.#behind.add(current)
+      this.#claim(current)
     }
+  }
+
+  /** New messages that wait although their endpoints would take more: only this process holds them up. */
+  behind(): number {
+    let sum = 0
+    for (const queue of this.#behind) {
+      sum += queue.behind
+      if (!queue.hasWaiting || this.#queues.get(queue.destination.name) !== queue) {
+        this.#behind.delete(queue)
+      }
+    }
+    return sum
   }
 
   /** A message that was placed is not stored: the store failed, or it has the message already. */

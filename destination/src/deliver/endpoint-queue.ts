@@ -37,6 +37,7 @@ interface Waiting {
  */
 export class EndpointQueue {
   readonly #waiting: Waiting[] = []
+  #isRetired = false
 
   /** @param now - A monotonic clock, in ms. */
   constructor(
@@ -81,13 +82,24 @@ export class EndpointQueue {
 
   /** Sends a request, now or when it is its turn. `done` is called once with the outcome, after `post` has returned. */
   post(request: EndpointRequest, done: (outcome: Outcome) => void): void {
-    if (this.room() > 0) {
+    if (this.#isRetired) {
+      setImmediate(done, this.#unsentNow())
+    } else if (this.room() > 0) {
       this.#send(request, done)
     } else if (this.#isHopeless()) {
       setImmediate(done, this.#unsentNow())
     } else {
       this.#waiting.push({ request, done, since: this.now() })
     }
+  }
+
+  /**
+   * The settings do not use it any more. What is under way ends as usual, and no other request starts: not those that
+   * wait, and not the one with the other secret, if an endpoint refuses a signature during a rotation.
+   */
+  retire(): void {
+    this.#isRetired = true
+    this.sweep(0)
   }
 
   /**
@@ -155,6 +167,7 @@ export class EndpointQueue {
   }
 
   #sendWaiting(): void {
+    if (this.#isRetired) return
     while (this.#waiting.length > 0 && this.#open() > 0) {
       const next = this.#waiting.shift()
       if (next) this.#send(next.request, next.done)

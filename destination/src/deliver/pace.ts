@@ -7,6 +7,9 @@ const INCREASE = 0.05
 /** A rate that has grown to this multiple of the rate that last was too much is not limited any more. */
 const FORGET = 5
 
+/** A rate that has worked for this long, in ms, is not limited any more: few messages would raise it too slowly. */
+const FORGET_MS = 300_000
+
 /** The lowest rate, in requests per second: an endpoint that always asks for fewer requests gets one in 5 s. */
 const MIN_RATE = 0.2
 
@@ -103,7 +106,8 @@ export class Pace {
     if (this.#rate === this.#share) return
     this.#fill(now)
     const rate = this.#rate + (this.#rate < this.#worked * DECREASE ? 1 : INCREASE)
-    this.#rate = rate > this.#worked * FORGET ? this.#share : Math.min(rate, this.#share)
+    const isForgotten = rate > this.#worked * FORGET || now - this.#loweredAt > FORGET_MS
+    this.#rate = isForgotten ? this.#share : Math.min(rate, this.#share)
   }
 
   /**

@@ -124,6 +124,12 @@ export class SharedBreakers {
     if (wasOpen && !breaker.isOpen) await workers.endProbes(name)
     shared.wasOpen = breaker.isOpen
     if (now() < shared.askAt || !breaker.needsPermission(now())) return
+    if (breaker.hasUnusedPermission && this.#workerCount > 1) {
+      // This worker had nothing to probe with. Another one may have, and must not always come too late.
+      breaker.permitProbe(-Infinity)
+      shared.askAt = now() + 2 * ASK_AGAIN_MS
+      return
+    }
     const askedAt = now()
     const holdMs = await workers.tryProbe(name, PROBE_MS, MAX_PROBE_MS)
     if (holdMs > 0) breaker.permitProbe(askedAt + holdMs)

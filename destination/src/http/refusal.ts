@@ -22,6 +22,7 @@ export type RefusalCode =
   | 'rate_limited'
   | 'bad_request'
   | 'store_unavailable'
+  | 'overloaded'
   | 'internal_error'
   | 'admin_disabled'
   | 'invalid_audience'
@@ -99,10 +100,18 @@ export function toRefusal(error: unknown): Refusal {
 
 /** The answer if calls cannot be stored now. `why` is the start of its message, without a full stop. */
 export function storeUnavailable(why: string): Refusal {
+  return notNow('store_unavailable', why)
+}
+
+/** The answer if calls arrive faster than this machine can read, store and deliver them. */
+export function overloaded(): Refusal {
+  return notNow('overloaded', 'Calls arrive faster than they can be delivered')
+}
+
+function notNow(code: 'store_unavailable' | 'overloaded', why: string): Refusal {
   const message = `${why}. The request was not accepted. Send it again later.`
   // A random delay, so that clients that were refused together do not all retry at the same moment.
-  const headers = { 'Retry-After': String(randomInt(1, 6)) }
-  return new Refusal(503, 'store_unavailable', message, headers)
+  return new Refusal(503, code, message, { 'Retry-After': String(randomInt(1, 6)) })
 }
 
 const MAX_SHOWN = 40

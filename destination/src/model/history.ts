@@ -22,6 +22,9 @@ export interface HistoryRow extends HistoryCounts {
   at: number
 }
 
+/** Which row of a history. */
+export type HistoryPlace = Pick<HistoryRow, 'at' | 'destination' | 'url'>
+
 /** How finely the history is kept, and for how long. One page of charts shows each of them whole. */
 export const HISTORIES = {
   '1h': { bucketMs: 60_000, buckets: 60 },

@@ -1,5 +1,5 @@
 /** For how long one slice may hold the thread, in ms. */
-const SLICE_MS = 5
+const SLICE_MS = 2
 
 /**
  * Does something with each element of a long list. Between slices of a few ms, other work of the process goes on.

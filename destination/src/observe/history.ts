@@ -69,7 +69,10 @@ export class History implements Observer {
     const { lastFailure } = totals
     return {
       ...totals,
-      lastFailure: lastFailure && { ...lastFailure, at: lastFailure.at - this.#ahead() },
+      lastFailure: lastFailure && {
+        ...lastFailure,
+        at: Math.round(lastFailure.at - this.#ahead()), // whole ms, as in every other answer
+      },
     }
   }
 

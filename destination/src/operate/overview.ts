@@ -13,13 +13,13 @@ import type { Stats } from '../model/delivery.js'
 import { HEALTHS, healthOf, recentOf, worstOf, type Health } from '../model/health.js'
 import { HISTORIES, type HistoryRow, type HistorySpan } from '../model/history.js'
 import { withoutQuery } from '../model/shown-url.js'
+import { inSlices } from '../model/slices.js'
 import type { DestinationQueue } from '../deliver/destination-queue.js'
 import { DurationBins } from '../observe/durations.js'
 import type { Destination } from '../settings/settings.js'
 import { formerDestinations } from './former.js'
 import type { OverviewParameters } from './parameters.js'
-import { inSlices } from '../model/slices.js'
-import { Past, SeriesSum, seriesOf, type PastRows } from './past.js'
+import { Past, SeriesSum, seriesOf, sparkOf, type PastRows } from './past.js'
 import { statusHead, statusOfDestination, type StatusParts } from './status.js'
 
 /** The most destinations that need attention, former destinations and sources in one answer. */
@@ -36,6 +36,7 @@ const LATE_MS = 3 * 3_600_000
 
 /** The sum of one destination. */
 interface Line {
+  destination: Destination
   row: Omit<OverviewRow, 'spark'>
   oldestMs: number
   bins: DurationBins
@@ -43,7 +44,9 @@ interface Line {
 
 /** One pass over all destinations. */
 interface Pass {
-  lines: Line[]
+  lines: readonly Line[]
+  /** All lines in an order. Each order is made when it is asked for first. */
+  inOrder: (order: Order) => Line[]
   /** The lines that need attention, the worst first. */
   troubled: Line[]
   rows: PastRows
@@ -53,6 +56,8 @@ interface Pass {
   chart: Overview['chart']
   until: number
 }
+
+type Order = Pick<OverviewParameters, 'sort' | 'isDescending'>
 
 /** What the lines of a pass are made of, and the sum of all of them. */
 interface PastSums {
@@ -78,15 +83,12 @@ export class Overviews {
     const pass = await this.#pass(span)
     const { settings, history, role } = this.parts
     const { destinations, sources } = settings()
-    const byName = new Map(destinations.map((one) => [one.name, one]))
-    const found = sorted(matching(pass.lines, parameters, byName), parameters)
-    const now = Date.now()
-    // A view without the table does not show these either.
+    // A view without the table shows neither its rows nor what needs attention.
+    const lines = limit === 0 ? pass.lines : pass.inOrder(parameters)
+    const found = matching(lines, parameters)
     const shown = limit === 0 ? [] : pass.troubled.slice(0, MAX_TROUBLED)
-    const troubled = shown.flatMap(({ row }) => {
-      const destination = byName.get(row.name)
-      return destination ? [this.#status(destination, pass.stats)] : []
-    })
+    const troubled = shown.map(({ destination }) => this.#status(destination, pass.stats))
+    const now = Date.now()
     return {
       ...statusHead(settings(), role),
       span,
@@ -111,12 +113,8 @@ export class Overviews {
     const status = this.#status(destination, await this.parts.store.stats())
     const own = rows.get(name)
     const urls = status.endpoints.map(({ url }) => url)
-    const { healths, health, failedShare } = this.#healthOf(
-      destination,
-      this.#queues().get(name),
-      minutes,
-      now,
-    )
+    const queue = this.#queue(name)
+    const { healths, health, failedShare } = this.#healthOf(destination, queue, minutes, now)
     return {
       ...status,
       health,
@@ -135,12 +133,12 @@ export class Overviews {
     const counts = stats.find((one) => one.destination === name) ?? NO_MESSAGES
     return {
       ...countsOf(counts),
-      ...statusOfDestination(destination, this.#queues().get(name), this.parts.history),
+      ...statusOfDestination(destination, this.#queue(name), this.parts.history),
     }
   }
 
-  #queues(): Map<string, DestinationQueue> {
-    return new Map(this.parts.queues().map((queue) => [queue.destination.name, queue]))
+  #queue(name: string): DestinationQueue | undefined {
+    return this.parts.queues().find((queue) => queue.destination.name === name)
   }
 
   async #pass(span: HistorySpan): Promise<Pass> {
@@ -168,6 +166,7 @@ export class Overviews {
     const ms = performance.now() - from
     return {
       ...{ lines, rows, minutes, stats, chart: sum.series() },
+      inOrder: keptOrders(lines),
       troubled: sorted(lines.filter(needsAttention), { sort: 'health', isDescending: false }),
       totals: this.#totals(lines),
       until: performance.now() + Math.max(FRESH_MS, ms * KEPT_TIMES),
@@ -175,7 +174,7 @@ export class Overviews {
   }
 
   *#lines(stats: readonly Stats[], past: PastSums): Generator<Line> {
-    const queues = this.#queues()
+    const queues = new Map(this.parts.queues().map((queue) => [queue.destination.name, queue]))
     const counts = new Map(stats.map((one) => [one.destination, one]))
     for (const destination of this.parts.settings().destinations) {
       const { name } = destination
@@ -207,7 +206,7 @@ export class Overviews {
       }
     }
     row.p99Ms = bins.quantile(0.99)
-    return { row, oldestMs, bins }
+    return { destination, row, oldestMs, bins }
   }
 
   #healthOf(
@@ -262,17 +261,13 @@ function needsAttention({ row: { health, dead }, oldestMs }: Line): boolean {
 }
 
 /** The lines whose name or URLs contain the text of the search, in upper or lower case, and that have the wanted state. */
-function matching(
-  lines: readonly Line[],
-  { q, health }: OverviewParameters,
-  byName: ReadonlyMap<string, Destination>,
-): Line[] {
+function matching(lines: readonly Line[], { q, health }: OverviewParameters): readonly Line[] {
+  if (q === '' && health === undefined) return lines
   const text = q.toLowerCase()
   const has = (one: string) => one.toLowerCase().includes(text)
-  return lines.filter(({ row: { name, health: own } }) => {
-    if (health !== undefined && own !== health) return false
-    if (text === '' || has(name)) return true
-    return byName.get(name)?.webhooks.some(({ url }) => has(withoutQuery(url))) ?? false
+  return lines.filter(({ destination: { name, webhooks }, row }) => {
+    if (health !== undefined && row.health !== health) return false
+    return has(name) || webhooks.some(({ url }) => has(withoutQuery(url)))
   })
 }
 
@@ -298,15 +293,23 @@ function successOf({ delivered, failed }: Row): number {
   return delivered + failed === 0 ? 2 : delivered / (delivered + failed)
 }
 
-function sorted(
-  lines: Line[],
-  { sort, isDescending }: Pick<OverviewParameters, 'sort' | 'isDescending'>,
-): Line[] {
+/** The lines in each order that is asked for. Sorting thousands takes some ms, so each order is made once. */
+function keptOrders(lines: readonly Line[]): Pass['inOrder'] {
+  const orders = new Map<string, Line[]>()
+  return (order) => {
+    const key = `${order.sort} ${order.isDescending}`
+    let inOrder = orders.get(key)
+    if (!inOrder) orders.set(key, (inOrder = sorted(lines, order)))
+    return inOrder
+  }
+}
+
+function sorted(lines: readonly Line[], { sort, isDescending }: Order): Line[] {
   const by = SORTS[sort]
   const sign = isDescending ? -1 : 1
   const byName = (a: Row, b: Row) => (a.name < b.name ? -1 : 1)
   const compare = (a: Row, b: Row) => sign * by(a, b) || (sort === 'name' ? sign : 1) * byName(a, b)
-  return lines.sort((a, b) => compare(a.row, b.row))
+  return lines.toSorted((a, b) => compare(a.row, b.row))
 }
 
 function countsOf({ fresh, backlog, bulk, leased, dead, oldestMs }: MessageCounts): MessageCounts {
@@ -315,8 +318,7 @@ function countsOf({ fresh, backlog, bulk, leased, dead, oldestMs }: MessageCount
 
 function rowOf({ row }: Line, rows: PastRows, span: HistorySpan, now: number): OverviewRow {
   const all = Array.from(rows.get(row.name)?.values() ?? []).flat()
-  const { delivered, failed } = seriesOf(all, span, now)
-  return { ...row, spark: { delivered, failed } }
+  return { ...row, spark: sparkOf(all, span, now) }
 }
 
 /** The last hour of endpoints, minute by minute, as the sentences about them need it. */

@@ -1,5 +1,5 @@
 import { HISTORIES, BREAKER_STATES, type HistoryRow, type HistorySpan } from '../model/history.js'
-import type { Series } from '../model/answers.js'
+import type { OverviewRow, Series } from '../model/answers.js'
 import { eachInSlices } from '../model/slices.js'
 import { DurationBins } from '../observe/durations.js'
 import type { Tally } from '../observe/tally.js'
@@ -14,8 +14,10 @@ const KEPT_TIMES = 20
 /** In ms: what was read is not shown for longer than this. */
 const STALE_MS = 15_000
 
-/** In rows: while a bucket has fewer, one call reads several buckets. */
-const SLICE = 2_000
+/** How many rows are read at once, so that the process and the store serve their other callers after a few ms. */
+const SLICE = 500
+
+type Spark = OverviewRow['spark']
 
 /** The rows of each endpoint of each destination, the oldest first. */
 export type PastRows = ReadonlyMap<string, ReadonlyMap<string, readonly HistoryRow[]>>
@@ -67,19 +69,14 @@ export class Past {
     return rows
   }
 
-  /** Reads a few buckets at a time, as many as were few rows before. Between them the store serves its other callers. */
   async #rowsSince(span: HistorySpan, since: number): Promise<HistoryRow[]> {
-    const { bucketMs } = HISTORIES[span]
-    const rows: HistoryRow[] = []
-    let buckets = 1
-    for (let from = since; from <= Date.now();) {
-      const until = from + buckets * bucketMs
-      const found = await this.store.history(span, from, until)
-      for (const row of found) rows.push(row)
-      buckets = found.length < SLICE ? buckets * 2 : Math.max(1, buckets / 2)
-      from = until
-    }
-    return rows
+    const slices: HistoryRow[][] = []
+    let slice: HistoryRow[]
+    do {
+      slice = await this.store.history(span, since, slices.at(-1)?.at(-1), SLICE)
+      slices.push(slice)
+    } while (slice.length === SLICE)
+    return slices.flat()
   }
 }
 
@@ -107,6 +104,31 @@ function firstBucket(span: HistorySpan, now: number): number {
   return now - (now % bucketMs) - (buckets - 1) * bucketMs
 }
 
+/** The bucket of a span that a row is in; `undefined` if the span does not show it. */
+function placesOf(span: HistorySpan, now: number): (row: HistoryRow) => number | undefined {
+  const { bucketMs, buckets } = HISTORIES[span]
+  const first = firstBucket(span, now)
+  return ({ at }) => {
+    const place = Math.floor((at - first) / bucketMs)
+    return place < 0 || place >= buckets ? undefined : place
+  }
+}
+
+/** The successes and failures of any endpoints, bucket by bucket: less than {@link seriesOf}, for the rows of a table. */
+export function sparkOf(rows: Iterable<HistoryRow>, span: HistorySpan, now: number): Spark {
+  const placeOf = placesOf(span, now)
+  const { buckets } = HISTORIES[span]
+  const delivered = new Array<number>(buckets).fill(0)
+  const failed = new Array<number>(buckets).fill(0)
+  for (const row of rows) {
+    const place = placeOf(row)
+    if (place === undefined) continue
+    delivered[place] = (delivered[place] ?? 0) + row.delivered
+    failed[place] = (failed[place] ?? 0) + row.failed
+  }
+  return { delivered, failed }
+}
+
 /** Rows of any endpoints as one series. */
 export function seriesOf(rows: Iterable<HistoryRow>, span: HistorySpan, now: number): Series {
   const sum = new SeriesSum(span, now)
@@ -117,8 +139,8 @@ export function seriesOf(rows: Iterable<HistoryRow>, span: HistorySpan, now: num
 /** Adds rows of any endpoints up to one series. */
 export class SeriesSum {
   readonly #bucketMs: number
-  readonly #buckets: number
   readonly #firstAt: number
+  readonly #placeOf: (row: HistoryRow) => number | undefined
   readonly #sums: { delivered: number[]; failed: number[]; busy: number[] }
   /** The worst states of the breakers, as positions in {@link BREAKER_STATES}. */
   readonly #worst: number[]
@@ -128,7 +150,7 @@ export class SeriesSum {
     const { bucketMs, buckets } = HISTORIES[span]
     const zeros = () => new Array<number>(buckets).fill(0)
     this.#bucketMs = bucketMs
-    this.#buckets = buckets
+    this.#placeOf = placesOf(span, now)
     this.#firstAt = firstBucket(span, now)
     this.#sums = { delivered: zeros(), failed: zeros(), busy: zeros() }
     this.#worst = zeros()
@@ -136,8 +158,8 @@ export class SeriesSum {
   }
 
   add(row: HistoryRow): void {
-    const place = Math.floor((row.at - this.#firstAt) / this.#bucketMs)
-    if (place < 0 || place >= this.#buckets) return
+    const place = this.#placeOf(row)
+    if (place === undefined) return
     for (const name of ['delivered', 'failed', 'busy'] as const) {
       this.#sums[name][place] = (this.#sums[name][place] ?? 0) + row[name]
     }

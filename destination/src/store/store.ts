@@ -14,7 +14,7 @@ import type {
   Stats,
   Trace,
 } from '../model/delivery.js'
-import type { HistoryCounts, HistoryRow, HistorySpan } from '../model/history.js'
+import type { HistoryCounts, HistoryPlace, HistoryRow, HistorySpan } from '../model/history.js'
 
 /**
  * Keeps the deliveries. A delivery is one message on its way to one destination.
@@ -154,12 +154,18 @@ export interface HistoryPort {
   addHistory(counts: HistoryCounts[]): Promise<void>
 
   /**
-   * The buckets of one history that began at `since` or later and before `until`, the oldest first. An endpoint at which
-   * nothing happened has no row. With thousands of endpoints, ask for one bucket at a time, so that other calls do not wait.
+   * The buckets of one history that began at `since` or later, the oldest first. An endpoint at which nothing happened has
+   * no row. With thousands of endpoints, ask for a few hundred rows at a time, so that other calls do not wait.
    *
-   * @param since - Ms since the epoch, by the store's clock. `until` as well.
+   * @param since - Ms since the epoch, by the store's clock.
+   * @param after - The last row of the call before, to go on behind it.
    */
-  history(span: HistorySpan, since: number, until: number): Promise<HistoryRow[]>
+  history(
+    span: HistorySpan,
+    since: number,
+    after: HistoryPlace | undefined,
+    limit: number,
+  ): Promise<HistoryRow[]>
 }
 
 /** For code that keeps the members of audiences. */

@@ -1,11 +1,14 @@
 import { expect, test } from 'vitest'
 import { StoreError } from '../../src/store/store-error.js'
-import { AUTHORIZATION, startCollector } from './start.js'
+import { KEY, startCollector } from './start.js'
 
 const BODY = JSON.stringify({ userId: 'u', event: 'x'.repeat(960) })
 
-const send = (url: string, body = BODY) =>
-  fetch(`${url}/v1/track`, { method: 'POST', headers: { authorization: AUTHORIZATION }, body })
+const send = (url: string, key = KEY) =>
+  fetch(`${url}/v1/track`, {
+    ...{ method: 'POST', body: BODY },
+    headers: { authorization: `Basic ${btoa(`${key}:`)}` },
+  })
 
 /** A collector whose store stalls until `resume` is called. */
 async function stalled(maxPendingBytes: number) {
@@ -23,7 +26,7 @@ async function stalled(maxPendingBytes: number) {
 
 test('a stalled store holds a limited number of bytes, and then the answer is 503 with Retry-After', async () => {
   const { url, waiting, started } = await stalled(3 * BODY.length)
-  const first = [send(url), send(url)]
+  const first = [send(url), send(url, 'APP_KEY')]
   await expect.poll(() => waiting.length).toBe(2)
   const refused = await send(url)
   expect([refused.status, await refused.json()]).toMatchObject([
@@ -41,6 +44,19 @@ test('a stalled store holds a limited number of bytes, and then the answer is 50
   expect((await Promise.all(first)).map(({ status }) => status)).toEqual([200, 200])
   started.accept = () => Promise.resolve()
   expect((await send(url)).status).toBe(200)
+})
+
+test('one source leaves half of that room to the others', async () => {
+  const { url, waiting } = await stalled(6 * BODY.length)
+  const first = [send(url), send(url)]
+  await expect.poll(() => waiting.length).toBe(2)
+  expect((await send(url)).status).toBe(503)
+  const other = send(url, 'APP_KEY')
+  await expect.poll(() => waiting.length).toBe(3)
+  for (const resume of waiting) resume()
+  expect((await Promise.all([...first, other])).map(({ status }) => status)).toEqual([
+    200, 200, 200,
+  ])
 })
 
 test('what the store refuses counts no more', async () => {

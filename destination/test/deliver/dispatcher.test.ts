@@ -22,11 +22,18 @@ const DELIVERED: Outcome = {
 
 const now = () => performance.now()
 
+const UNAUTHORIZED: Outcome = {
+  ...DELIVERED,
+  code: 'client_error',
+  verdict: 'refused',
+  status: 401,
+}
+
 /** A dispatcher with several destinations, of each of which `waiting` messages wait. Endpoints answer when told to. */
-function setUp(names: string[], waiting: number, maxUnderWay: number, width = 1) {
+function setUp(names: string[], waiting: number, maxUnderWay: number, width = 1, secrets = {}) {
   const left = new Map(names.map((name) => [name, waiting]))
   const done: Settlement[] = []
-  const held: { name: string; end: () => void }[] = []
+  const held: { name: string; end: (outcome?: Outcome) => void }[] = []
   let id = 0
   const claimOne = ({ destination: name, lane, limit }: Claim): Delivery[] => {
     const count = lane === 'backlog' ? Math.min(limit, left.get(name) ?? 0) : 0
@@ -71,8 +78,8 @@ function setUp(names: string[], waiting: number, maxUnderWay: number, width = 1)
       post: (_body: string, _headers: unknown, end: (outcome: Outcome) => void) => {
         held.push({
           name,
-          end: () => {
-            end(DELIVERED)
+          end: (outcome = DELIVERED) => {
+            end(outcome)
           },
         })
       },
@@ -81,7 +88,7 @@ function setUp(names: string[], waiting: number, maxUnderWay: number, width = 1)
     const endpoints = webhooks.map(
       (endpoint) => new EndpointQueue(endpoint, new Breaker(128), new Pace(), poster, now),
     )
-    return new DestinationQueue(destination(webhooks, { name }), endpoints, now)
+    return new DestinationQueue(destination(webhooks, { name, ...secrets }), endpoints, now)
   })
   dispatcher.use(queues)
   return { dispatcher, held, done }
@@ -132,4 +139,28 @@ describe('deliveries of all destinations together', () => {
     expect({ most, mostOfA }).toEqual({ most: 8, mostOfA: 4 })
     dispatcher.stop()
   }, 20_000)
+})
+
+describe('a destination that is disabled during a rotation', () => {
+  const secrets = { sharedSecret: 'old', otherSecret: 'new' }
+
+  test('is sent nothing with the other secret after it refused the first', async () => {
+    const { dispatcher, held, done } = setUp(['a'], 1, 8, 1, secrets)
+    await expect.poll(() => held.length).toBe(1)
+    dispatcher.use([])
+    held[0]?.end(UNAUTHORIZED)
+    await expect.poll(() => done).toMatchObject([{ next: { state: 'backlog' } }])
+    expect(held).toHaveLength(1)
+    dispatcher.stop()
+  })
+
+  test('is sent the message with the other secret if it is not disabled', async () => {
+    const { dispatcher, held, done } = setUp(['a'], 1, 8, 1, secrets)
+    await expect.poll(() => held.length).toBe(1)
+    held[0]?.end(UNAUTHORIZED)
+    await expect.poll(() => held.length).toBe(2)
+    held[1]?.end()
+    await expect.poll(() => done).toMatchObject([{ next: { state: 'done' } }])
+    dispatcher.stop()
+  })
 })

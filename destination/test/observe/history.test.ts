@@ -65,6 +65,13 @@ describe('the history of an endpoint', () => {
     })
   })
 
+  test('has times in whole ms, although its clock is finer', () => {
+    const { history, advance, end } = make()
+    advance(0.6)
+    end('timeout')
+    expect(history.endpoint('crm', URL).lastFailure?.at).toBe(START + 1)
+  })
+
   test('goes with the endpoint', () => {
     const { history, end } = make()
     end('delivered')

@@ -11,14 +11,11 @@ import type {
   State,
   Summary,
 } from '../../src/model/delivery.js'
-import type { HistoryCounts } from '../../src/model/history.js'
+import type { HistoryCounts, HistoryRow } from '../../src/model/history.js'
 import type { Store } from '../../src/store/store.js'
 import { newDelivery, settlement, type Subject } from './contract.js'
 
 const DAY = 86_400_000
-
-/** Later than everything in these tests. */
-const FAR = 1e15
 
 /** One POST that failed. */
 const FAILED: AttemptLog = {
@@ -266,7 +263,7 @@ export function searchContract(name: string, make: () => Promise<Subject>): void
         await store.addHistory([counts({ breaker: 'open', bins: [1, 0, 4], busy: 5 })])
         subject.advance(MINUTE)
         await store.addHistory([counts({ breaker: 'half-open' })])
-        const rows = (await store.history('1h', start, FAR)).filter(({ url }) =>
+        const rows = (await store.history('1h', start, undefined, 10)).filter(({ url }) =>
           url.includes('a.exa'),
         )
         const both = { delivered: 4, failed: 2, busy: 5, breaker: 'open', bins: [1, 3, 4] }
@@ -275,21 +272,38 @@ export function searchContract(name: string, make: () => Promise<Subject>): void
           { ...counts({ breaker: 'half-open' }), at: start + MINUTE },
         ])
         for (const span of ['24h', '7d'] as const) {
-          const [row] = await store.history(span, start, FAR)
+          const [row] = await store.history(span, start, undefined, 10)
           expect(row).toMatchObject({ at: start, delivered: 6, failed: 3, breaker: 'open' })
         }
-        expect(await store.history('1h', start + 1, FAR)).toHaveLength(1)
+        expect(await store.history('1h', start + 1, undefined, 10)).toHaveLength(1)
+      })
+
+      test('is read a few rows at a time', async () => {
+        const urls = Array.from({ length: 7 }, (_, i) => `https://${i}.example.com/`)
+        for (const destination of ['ads', 'crm']) {
+          await store.addHistory(urls.map((url) => counts({ destination, url })))
+        }
+        subject.advance(MINUTE)
+        await store.addHistory([counts({ url: 'a name with \0 in it' })])
+        const whole = await store.history('1h', 0, undefined, 100)
+        const read: HistoryRow[] = []
+        for (let slice = [...whole]; slice.length > 0;) {
+          slice = await store.history('1h', 0, read.at(-1), 4)
+          read.push(...slice)
+        }
+        expect(whole).toHaveLength(15)
+        expect(read).toEqual(whole)
       })
 
       test('forgets what no chart shows any more', async () => {
         await store.addHistory([counts()])
         subject.advance(2 * 3_600_000)
         await store.addHistory([counts({ destination: 'ads' })])
-        expect(await store.history('1h', 0, FAR)).toMatchObject([{ destination: 'ads' }])
-        expect(await store.history('24h', 0, FAR)).toHaveLength(2)
+        expect(await store.history('1h', 0, undefined, 10)).toMatchObject([{ destination: 'ads' }])
+        expect(await store.history('24h', 0, undefined, 10)).toHaveLength(2)
         subject.advance(8 * DAY)
         await store.addHistory([counts({ destination: 'late' })])
-        expect(await store.history('7d', 0, FAR)).toMatchObject([{ destination: 'late' }])
+        expect(await store.history('7d', 0, undefined, 10)).toMatchObject([{ destination: 'late' }])
       })
     })
 

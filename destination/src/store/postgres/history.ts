@@ -3,10 +3,11 @@ import {
   HISTORIES,
   HISTORY_SPANS,
   type HistoryCounts,
+  type HistoryPlace,
   type HistoryRow,
   type HistorySpan,
 } from '../../model/history.js'
-import { fromStored } from '../text.js'
+import { fromStored, toStored } from '../text.js'
 import { numbersOf } from './names.js'
 import { NOW, type Tables } from './tables.js'
 
@@ -35,12 +36,16 @@ export function prepareHistory({ query, schema, names, now }: Tables) {
   const forget = `
     DELETE FROM ${schema}.history h USING unnest($2::int[], $3::int[]) AS kept (bucket_ms, buckets)
     WHERE h.bucket_ms = kept.bucket_ms AND at < ${NOW} - (buckets + 1) * kept.bucket_ms::bigint`
+  // No name has the number 0.
+  const idOf = (name: string) =>
+    `coalesce((SELECT id FROM ${schema}.names WHERE name = ${name}), 0)`
   const read = `
     SELECT at, destinations.name AS destination, urls.name AS url, delivered, failed, busy, breaker, bins
     FROM ${schema}.history h
       JOIN ${schema}.names destinations ON destinations.id = destination
       JOIN ${schema}.names urls ON urls.id = url
-    WHERE bucket_ms = $1 AND at >= $2 AND at < $3 ORDER BY at, destination, url`
+    WHERE bucket_ms = $1 AND (at, h.destination, h.url) > ($2, ${idOf('$3')}, ${idOf('$4')})
+    ORDER BY at, h.destination, h.url LIMIT $5`
 
   return {
     add: async (all: readonly HistoryCounts[]): Promise<void> => {
@@ -56,8 +61,16 @@ export function prepareHistory({ query, schema, names, now }: Tables) {
       const kept = HISTORY_SPANS.map((span) => HISTORIES[span].buckets)
       await query(forget, [now(), LENGTHS, kept])
     },
-    read: async (span: HistorySpan, since: number, until: number): Promise<HistoryRow[]> => {
-      const rows = await query<Row>(read, [HISTORIES[span].bucketMs, since, until])
+    read: async (
+      span: HistorySpan,
+      since: number,
+      after: HistoryPlace | undefined,
+      limit: number,
+    ): Promise<HistoryRow[]> => {
+      const place = after
+        ? [after.at, toStored(after.destination), toStored(after.url)]
+        : [since, null, null]
+      const rows = await query<Row>(read, [HISTORIES[span].bucketMs, ...place, limit])
       return rows.map((row) => ({
         ...row,
         destination: fromStored(row.destination),

@@ -14,7 +14,7 @@ import type {
   Stats,
   Trace,
 } from '../../model/delivery.js'
-import type { HistoryCounts, HistoryRow, HistorySpan } from '../../model/history.js'
+import type { HistoryCounts, HistoryPlace, HistoryRow, HistorySpan } from '../../model/history.js'
 import type {
   AudienceDestination,
   CaughtUp,
@@ -250,8 +250,13 @@ class PostgresStore implements Store {
     if (counts.length > 0) await this.#whileOpen(() => this.#history.add(counts))
   }
 
-  history(span: HistorySpan, since: number, until: number): Promise<HistoryRow[]> {
-    return this.#whileOpen(() => this.#history.read(span, since, until))
+  history(
+    span: HistorySpan,
+    since: number,
+    after: HistoryPlace | undefined,
+    limit: number,
+  ): Promise<HistoryRow[]> {
+    return this.#whileOpen(() => this.#history.read(span, since, after, limit))
   }
 
   replay(

@@ -166,9 +166,7 @@ export class Engine {
         })
         return undefined
       case 'history':
-        return this.#translate(() =>
-          this.#connected().history.read(query.span, query.since, query.until, ahead),
-        )
+        return this.#translate(() => this.#connected().history.read(query, ahead))
       case 'replay':
         return this.#transact(true, ({ replay }) =>
           query.ids.filter((id) => replay(id, query.withDone, query.lane, now)),

@@ -5,8 +5,11 @@ import {
   type HistoryCounts,
   type HistorySpan,
 } from '../../model/history.js'
+import type { Query } from './round.js'
 import type { Shared } from './shared.js'
 import type { Flat } from './wire.js'
+
+type HistoryQuery = Extract<Query, { ask: 'history' }>
 
 interface Row {
   at: number
@@ -34,7 +37,7 @@ export function prepareHistory({ database, names }: Shared) {
   const forget = database.prepare('DELETE FROM history WHERE bucket_ms = ? AND at < ?')
   const read = database.prepare(
     `SELECT at, destination, url, delivered, failed, busy, breaker, bins FROM history
-     WHERE bucket_ms = ? AND at >= ? AND at < ? ORDER BY at, destination, url`,
+     WHERE bucket_ms = ? AND (at, destination, url) > (?, ?, ?) ORDER BY at, destination, url LIMIT ?`,
   )
 
   const addTo = (span: HistorySpan, all: readonly HistoryCounts[], now: number): void => {
@@ -55,10 +58,13 @@ export function prepareHistory({ database, names }: Shared) {
       for (const span of HISTORY_SPANS) addTo(span, all, now)
     },
     /** @param ahead - How far the store's clock is ahead of the times that are asked for and shown, in ms. */
-    read: (span: HistorySpan, since: number, until: number, ahead: number): Flat => {
+    read: ({ span, since, after, limit }: HistoryQuery, ahead: number): Flat => {
       const flat: Flat = []
-      const { bucketMs } = HISTORIES[span]
-      for (const row of read.all(bucketMs, since + ahead, until + ahead) as Row[]) {
+      // No name has the number 0.
+      const place = after
+        ? [after.at + ahead, names.number(after.destination), names.number(after.url)]
+        : [since + ahead, 0, 0]
+      for (const row of read.all(HISTORIES[span].bucketMs, ...place, limit) as Row[]) {
         flat.push(row.at - ahead, names.name(row.destination), names.name(row.url))
         flat.push(row.delivered, row.failed, row.busy, row.breaker, row.bins)
       }

@@ -13,7 +13,7 @@ import type {
   Stats,
   Trace,
 } from '../../model/delivery.js'
-import type { HistoryCounts, HistorySpan } from '../../model/history.js'
+import type { HistoryCounts, HistoryPlace, HistorySpan } from '../../model/history.js'
 import type {
   AudienceDestination,
   CaughtUp,
@@ -51,7 +51,13 @@ export type Query =
   | { ask: 'find' | 'match'; filter: Filter; before: DeliveryId | undefined; limit: number }
   | { ask: 'deadGroups'; destination: string; before: DeadPlace | undefined; limit: number }
   | { ask: 'addHistory'; counts: HistoryCounts[] }
-  | { ask: 'history'; span: HistorySpan; since: number; until: number }
+  | {
+      ask: 'history'
+      span: HistorySpan
+      since: number
+      after: HistoryPlace | undefined
+      limit: number
+    }
   | { ask: 'replay'; ids: readonly DeliveryId[]; withDone: boolean; lane: ReplayLane }
   | { ask: 'sweep'; olderThanMs: number; limit: number }
   | { ask: 'count' }

@@ -15,7 +15,7 @@ import type {
   Stats,
   Trace,
 } from '../../model/delivery.js'
-import type { HistoryCounts, HistoryRow, HistorySpan } from '../../model/history.js'
+import type { HistoryCounts, HistoryPlace, HistoryRow, HistorySpan } from '../../model/history.js'
 import type { Clock } from '../../model/clock.js'
 import type {
   AudienceDestination,
@@ -213,8 +213,13 @@ class SqliteStore implements Store {
     if (counts.length > 0) await this.#query({ ask: 'addHistory', counts })
   }
 
-  async history(span: HistorySpan, since: number, until: number): Promise<HistoryRow[]> {
-    const flat = await this.#query({ ask: 'history', span, since, until })
+  async history(
+    span: HistorySpan,
+    since: number,
+    after: HistoryPlace | undefined,
+    limit: number,
+  ): Promise<HistoryRow[]> {
+    const flat = await this.#query({ ask: 'history', span, since, after, limit })
     return unflattenHistory(flat as Flat)
   }
 

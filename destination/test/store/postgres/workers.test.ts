@@ -298,6 +298,22 @@ describe('workers that deliver to the same endpoint', () => {
     expect(probes.length).toBeLessThanOrEqual(10)
   })
 
+  test('let a worker probe it that has something to probe it with', async () => {
+    const { breakers, tick } = await startWorkers(2, 64)
+    for (const breaker of breakers) {
+      for (let n = 0; n < 5; n++) breaker.end(breaker.start(), FAILURE, now)
+    }
+    // The first worker is always asked first, and has no messages.
+    const last = breakers[1]
+    const from = now
+    while (last?.room(now) === 0 && now < from + 120_000) {
+      now += 250
+      await tick()
+    }
+    expect(last?.room(now)).toBe(1)
+    expect(now - from).toBeLessThanOrEqual(40_000)
+  })
+
   test('all come back soon after one of them has found it healthy', async () => {
     const { breakers, tick } = await startWorkers(5, 64)
     for (const breaker of breakers) {

@@ -1,0 +1,744 @@
+// The answers of running destinations to good and wrong requests are those of docs/openapi.yaml.
+import { subscribe, unsubscribe } from 'node:diagnostics_channel'
+import { once } from 'node:events'
+import { request as httpRequest, type IncomingMessage } from 'node:http'
+import type { FastifyInstance } from 'fastify'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import type { RunningDestination } from '../../src/destination.js'
+import type { Settings } from '../../src/settings/settings.js'
+import { loadDriver } from '../../src/store/sqlite/driver.js'
+import { startEndpoint, type TestEndpoint } from '../endpoint.js'
+import {
+  ADMIN_TOKEN,
+  destination,
+  KEY,
+  settingsFor,
+  silent,
+  start,
+  track,
+  type Later,
+} from '../run.js'
+import {
+  document,
+  errorsOfAnswer,
+  errorsOfRequest,
+  placeOf,
+  places,
+  strictErrorsOf,
+  type Place,
+} from './document.js'
+
+/** Answers that no request of this test gets, and why. */
+const NOT_ASKED_FOR: Record<string, string> = {}
+
+/** The codes that say that the request is not as the document says. */
+const OF_WRONG_REQUESTS = [
+  'all_rejected',
+  'empty_batch',
+  'invalid_batch',
+  'invalid_json',
+  'invalid_members',
+  'invalid_parameter',
+  'invalid_user',
+]
+
+/** The answers that came: `GET /metrics 200`. */
+const seen = new Set<string>()
+
+const cleanUps: (() => unknown)[] = []
+const afterwards: Later = (cleanUp) => cleanUps.unshift(cleanUp)
+
+afterAll(async () => {
+  for (const cleanUp of cleanUps) await cleanUp()
+})
+
+interface Asked {
+  body?: string | Uint8Array | undefined
+  mediaType?: string
+  /** By default the one that the operation needs. */
+  authorization?: string | null
+  headers?: Record<string, string>
+}
+
+interface Got {
+  status: number
+  /** The parsed body, or its text. */
+  body: unknown
+}
+
+const BASIC = `Basic ${btoa(`${KEY}:`)}`
+const BEARER = `Bearer ${ADMIN_TOKEN}`
+
+/** Sends a request, and compares it and its answer with the document. */
+async function ask(base: string, method: string, path: string, asked: Asked = {}): Promise<Got> {
+  const { body, mediaType = 'application/json', authorization, headers = {} } = asked
+  const url = `${base}${path}`
+  const place = placeOf(method, url)
+  if (!place) throw new Error(`The document has no ${method} ${path}.`)
+  const credentials = authorization === undefined ? credentialsOf(place) : authorization
+  const response = await fetch(url, {
+    method,
+    ...(body !== undefined && { body: body as BodyInit }),
+    headers: {
+      ...(body !== undefined && { 'Content-Type': mediaType }),
+      ...(credentials !== null && { Authorization: credentials }),
+      ...headers,
+    },
+  })
+  const text = await response.text()
+  const which = `${method} ${path} ${response.status}`
+  expect(errorsOfAnswer(place, response, text), which).toEqual([])
+  seen.add(`${place.method} ${place.path} ${response.status}`)
+  const got = { status: response.status, body: toJson(text) }
+  if (typeof body === 'string' || body === undefined) {
+    checkRequest(errorsOfRequest(place, url, mediaType, body), got, which)
+  }
+  return got
+}
+
+/** A request is accepted if and only if the document allows it. */
+function checkRequest(errors: string[], { status, body }: Got, which: string): void {
+  if (status === 200) expect(errors, which).toEqual([])
+  const { code, error } = body as { code?: string; error?: { code?: string } }
+  if (OF_WRONG_REQUESTS.includes(code ?? error?.code ?? '')) {
+    expect(errors, `${which}: ${JSON.stringify(body)}`).not.toEqual([])
+  }
+}
+
+function credentialsOf({ operation }: Place): string | null {
+  const [scheme] = operation.security.flatMap(Object.keys)
+  return scheme === 'WriteKey' ? BASIC : scheme === 'AdminToken' ? BEARER : null
+}
+
+function toJson(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return text
+  }
+}
+
+const withBody = places.filter(({ operation }) => operation.requestBody)
+const ofCalls = withBody.filter(({ operation }) => 'WriteKey' in (operation.security[0] ?? {}))
+const ofOperator = places.filter(({ operation }) => 'AdminToken' in (operation.security[0] ?? {}))
+
+/** The path of a request that is allowed. */
+const pathOf = ({ path }: Place): string =>
+  path
+    .replace('{name}', 'vip')
+    .replace('{id}', '1')
+    .replace('{messageId}', 'm1')
+    .replace(/^(\/v1\/admin\/destination)$/, '$1?name=crm')
+    .replace(/^(\/v1\/admin\/messages)$/, '$1?messageId=m1')
+
+/** The first example of the body. */
+function exampleOf({ operation }: Place): { mediaType: string; body: string } | undefined {
+  const [entry] = Object.entries(operation.requestBody?.content ?? {})
+  const [example] = Object.values(entry?.[1].examples ?? {})
+  if (!entry || !example) return undefined
+  return { mediaType: entry[0], body: textOf(example.value) }
+}
+
+const textOf = (value: unknown) => (typeof value === 'string' ? value : JSON.stringify(value))
+
+/** A request that is allowed and does not fail by itself: lists say how many members they have. */
+function allowed(place: Place): { path: string; mediaType?: string; body?: string } {
+  const counted = place.path.startsWith('/v1/audiences/') ? '?count=3' : ''
+  return { path: pathOf(place) + counted, ...exampleOf(place) }
+}
+
+/** Starts a destination, and returns its servers as well. */
+async function startWithServers(
+  settings: Settings,
+): Promise<{ running: RunningDestination; apps: FastifyInstance[] }> {
+  const apps: FastifyInstance[] = []
+  const listen = (message: unknown) => {
+    const { fastify } = message as { fastify: FastifyInstance }
+    apps.push(fastify)
+    fastify.addHook('preHandler', (request, _reply, next) => {
+      next(request.headers['x-fail'] === undefined ? undefined : new Error('on request'))
+    })
+  }
+  subscribe('fastify.initialization', listen)
+  try {
+    return { running: await start(settings, silent, afterwards), apps }
+  } finally {
+    unsubscribe('fastify.initialization', listen)
+  }
+}
+
+const startOne = async (...script: Parameters<typeof startEndpoint>): Promise<TestEndpoint> => {
+  const started = await startEndpoint(...script)
+  afterwards(() => started[Symbol.asyncDispose]())
+  return started
+}
+
+describe('the answers', { timeout: 60_000 }, () => {
+  let url: string
+  let running: RunningDestination
+  let settings: Settings
+
+  beforeAll(async () => {
+    const crm = await startOne()
+    settings = settingsFor(
+      [destination([crm])],
+      {
+        sources: [
+          { name: 'web', writeKey: KEY },
+          { name: 'limited', writeKey: 'l', rateLimit: { callsPerSecond: 1, burst: 1 } },
+        ],
+      },
+      afterwards,
+    )
+    ;({ running } = await startWithServers(settings))
+    url = running.url
+  })
+
+  test.each(withBody)('to the examples of $method $path', async (place) => {
+    const { requestBody } = place.operation
+    const examples = Object.entries(requestBody?.content ?? {}).flatMap(([mediaType, media]) =>
+      Object.values(media.examples ?? {}).map(({ value }) => ({ mediaType, body: textOf(value) })),
+    )
+    expect(examples.length).toBeGreaterThan(0)
+    for (const { mediaType, body } of examples) {
+      const { path } =
+        mediaType === 'application/x-ndjson' ? { path: pathOf(place) } : allowed(place)
+      expect(await ask(url, place.method, path, { mediaType, body })).toMatchObject({ status: 200 })
+    }
+  })
+
+  test('to calls with numbers that change, and to those that are partly valid', async () => {
+    const batch = [track('n1', { properties: { id: 0 } }), { type: 'track', userId: 'u1' }]
+    const body = JSON.stringify({ batch }).replace('"id":0', '"id":12345678901234567890')
+    const got = await fetch(`${url}/v1/batch`, {
+      method: 'POST',
+      body,
+      headers: { Authorization: BASIC },
+    })
+    const place = placeOf('POST', `${url}/v1/batch`) as Place
+    const text = await got.text()
+    expect(errorsOfAnswer(place, got, text)).toEqual([])
+    expect(JSON.parse(text)).toMatchObject({ warnings: [{ index: 0 }], rejected: [{ index: 1 }] })
+    const numbers = Array.from({ length: 120 }, () => '1e400').join()
+    const many = `{"batch":[{"type":"track","userId":"u1","event":"E","properties":{"n":[${numbers}]}}]}`
+    expect((await ask(url, 'POST', '/v1/batch', { body: many })).body).toMatchObject({
+      moreWarnings: 20,
+    })
+  })
+
+  test.each([
+    { userId: 7, event: 'E' },
+    { anonymousId: 'a', event: 'E', userId: '' },
+    { anonymousId: 'a', event: 'E', userId: null, messageId: 7, properties: null, context: null },
+    { userId: 'u', event: 'E', messageId: null, timestamp: '2026-01-02', sentAt: false },
+    {
+      userId: 'u',
+      event: 'E',
+      timestamp: 1767323045678,
+      originalTimestamp: '2026-01-02T03:04+0200',
+    },
+    { userId: 'u', event: 'E', type: 'track', writeKey: 7, unknown: [1] },
+  ])('to the variation %j', async (call) => {
+    const body = JSON.stringify(call)
+    expect(await ask(url, 'POST', '/v1/track', { body })).toMatchObject({ status: 200 })
+  })
+
+  test('to a write key in the body', async () => {
+    const asked = {
+      authorization: null,
+      body: JSON.stringify({ userId: 'u', event: 'E', writeKey: KEY }),
+    }
+    expect(await ask(url, 'POST', '/v1/track', asked)).toMatchObject({ status: 200 })
+  })
+
+  const WRONG_CALLS = [
+    {},
+    { userId: 'u' },
+    { event: 'E' },
+    { userId: '', event: 'E' },
+    { userId: 'u', event: '' },
+    { userId: 'u', event: 7 },
+    { userId: 1.5, event: 'E' },
+    { userId: 'a\0b', event: 'E' },
+    { userId: 'u', event: 'E', messageId: 'x'.repeat(101) },
+    { userId: 'u', event: 'E', messageId: 'a\nb' },
+    { userId: 'u', event: 'E', messageId: '\ufffd' },
+    { userId: 'u', event: 'E', timestamp: 1767323045 },
+    { userId: 'u', event: 'E', properties: [] },
+    { userId: 'u', event: 'E', context: 'x' },
+    { userId: 'u', event: 'E', type: 'page' },
+  ]
+
+  test.each(WRONG_CALLS)('to the wrong call %j', async (call) => {
+    const single = await ask(url, 'POST', '/v1/track', { body: JSON.stringify(call) })
+    expect(single).toMatchObject({ status: 400, body: { code: 'all_rejected' } })
+  })
+
+  test.each([
+    {},
+    { batch: {} },
+    { batch: [] },
+    { batch: ['x'] },
+    { batch: [{ userId: 'u', event: 'E' }] },
+    { batch: [{ type: 'x', userId: 'u' }] },
+    { batch: [{ type: 'group', userId: 'u' }] },
+    { batch: [{ type: 'alias', anonymousId: 'u', previousId: 'p' }] },
+    { batch: [track('m')], context: [] },
+    { batch: [track('m')], integrations: 1 },
+  ])('to the wrong batch %j', async (batch) => {
+    for (const path of ['/v1/batch', '/v1/import']) {
+      const got = await ask(url, 'POST', path, { body: JSON.stringify(batch) })
+      expect(got).toMatchObject({ status: 400 })
+    }
+  })
+
+  test('to too many calls', async () => {
+    const batch = Array.from({ length: 2_501 }, () => ({ type: 'page', userId: 'u' }))
+    const got = await ask(url, 'POST', '/v1/batch', { body: JSON.stringify({ batch }) })
+    expect(got).toMatchObject({ status: 413, body: { code: 'too_many_calls' } })
+  })
+
+  test.each(withBody)('to bodies of $method $path that cannot be read', async (place) => {
+    const { path, mediaType = '' } = allowed(place)
+    const send = (asked: Asked) => ask(url, place.method, path, { mediaType, ...asked })
+    expect(await send({ body: '{' })).toMatchObject({ status: 400 })
+    expect(await send({ body: new Uint8Array([0x1f, 0x8b, 1]) })).toMatchObject({ status: 400 })
+    expect(await send({ body: ' '.repeat(5_000_001) })).toMatchObject({ status: 413 })
+    const headers = { 'Content-Encoding': 'br' }
+    expect(await send({ body: '{}', headers })).toMatchObject({ status: 415 })
+  })
+
+  test.each([
+    ['?count=x', '[]', 'invalid_parameter'],
+    ['', '[]', 'no_member_count'],
+    ['?count=2', '["u1"]', 'wrong_member_count'],
+    ['?count=1', '[""]', 'invalid_members'],
+    ['?count=1', '[1.5]', 'invalid_members'],
+    ['?count=1', '{}', 'invalid_members'],
+    ['?count=1', JSON.stringify(['x'.repeat(1_001)]), 'invalid_members'],
+  ])('to a list with the query %j and the body %.20s', async (query, body, code) => {
+    const got = await ask(url, 'PUT', `/v1/audiences/vip${query}`, { body })
+    expect(got).toMatchObject({ status: 400, body: { code } })
+  })
+
+  test('to an audience without a name, or with a wrong content type', async () => {
+    const put = (path: string, mediaType = 'application/json') =>
+      ask(url, 'PUT', `/v1/audiences/${path}?count=0`, { mediaType, body: '[]' })
+    expect(await put('!')).toMatchObject({ status: 400, body: { code: 'invalid_audience' } })
+    expect(await put('%zz')).toMatchObject({ status: 400, body: { code: 'bad_request' } })
+    expect(await put('vip', 'x')).toMatchObject({ status: 415, body: { code: 'bad_request' } })
+    expect(await put('x'.repeat(1_001))).toMatchObject({ status: 414 })
+  })
+
+  test('to a list that a newer one replaces', async () => {
+    let goOn: () => void = () => undefined
+    const lines = new ReadableStream<Uint8Array>({
+      start: (controller) => {
+        controller.enqueue(Buffer.from('"u"\n'.repeat(1_000)))
+        goOn = () => {
+          controller.enqueue(Buffer.from('{"end":1000}\n'))
+          controller.close()
+        }
+      },
+    })
+    const headers = { Authorization: BEARER, 'Content-Type': 'application/x-ndjson' }
+    const request = { method: 'PUT', body: lines, duplex: 'half', headers } as RequestInit
+    const older = fetch(`${url}/v1/audiences/raced`, request)
+    // A list with the first piece of the older one changes nothing as soon as the older one has begun.
+    const newer = { body: '["u"]' }
+    await expect
+      .poll(async () => (await ask(url, 'PUT', '/v1/audiences/raced?count=1', newer)).body)
+      .toMatchObject({ joined: 0 })
+    goOn()
+    expect((await checked('PUT', await older)).status).toBe(409)
+  })
+
+  test.each([[{}], [{ userId: '' }], [{ userId: 1.5 }], [{ userId: [] }], [[]]])(
+    'to the wrong deletion %j',
+    async (body) => {
+      const got = await ask(url, 'POST', '/v1/deletions', { body: JSON.stringify(body) })
+      expect(got).toMatchObject({ status: 400 })
+    },
+  )
+
+  test.each([
+    {},
+    { ids: [] },
+    { ids: [0] },
+    { ids: ['1'] },
+    { ids: [1], all: true },
+    { all: false },
+    { all: true, force: true },
+    { filter: {} },
+    { filter: { destination: 'crm' }, force: true },
+    { filter: { status: '6' } },
+    { filter: { messageId: 'm' } },
+    { filter: { destination: 1 } },
+    { messageId: 'm', dryRun: 1 },
+    { messageId: 'm', confirm: -1 },
+    { messageId: 'm', x: 1 },
+  ])('to the wrong replay %j', async (body) => {
+    const got = await ask(url, 'POST', '/v1/admin/replay', { body: JSON.stringify(body) })
+    expect(got).toMatchObject({ status: 400, body: { error: { code: 'invalid_parameter' } } })
+  })
+
+  test('to a replay whose count has changed', async () => {
+    const got = await ask(url, 'POST', '/v1/admin/replay', { body: '{"all":true,"confirm":99}' })
+    expect(got).toMatchObject({ status: 409 })
+  })
+
+  test.each([
+    '/v1/admin/overview?span=1y',
+    '/v1/admin/overview?health=ill',
+    '/v1/admin/overview?sort=x',
+    '/v1/admin/overview?order=x',
+    '/v1/admin/overview?limit=101',
+    '/v1/admin/overview?x=1',
+    '/v1/admin/destination',
+    '/v1/admin/destination?name=crm&span=x',
+    '/v1/admin/dead?x=1',
+    '/v1/admin/deliveries?state=x',
+    '/v1/admin/deliveries?limit=0',
+    '/v1/admin/deliveries?limit=201',
+    '/v1/admin/deliveries?status=6',
+    '/v1/admin/deliveries?match=x',
+    '/v1/admin/deliveries?since=-1',
+    '/v1/admin/deliveries?before=0',
+    '/v1/admin/deliveries?x=1',
+    '/v1/admin/deliveries/0',
+    '/v1/admin/deliveries/x',
+    '/v1/admin/messages',
+  ])('to the wrong parameter of %s', async (path) => {
+    expect(await ask(url, 'GET', path)).toMatchObject({
+      status: 400,
+      body: { error: { code: 'invalid_parameter' } },
+    })
+  })
+
+  test.each([
+    ['/v1/admin/destination?name=x', 404],
+    ['/v1/admin/deliveries/999999', 404],
+    ['/v1/admin/messages?messageId=x', 404],
+    ['/v1/admin/messages/x', 404],
+    ['/v1/admin/messages/%25', 404],
+    [`/v1/admin/deliveries/${'1'.repeat(1_001)}`, 414],
+    [`/v1/admin/messages/${'x'.repeat(1_001)}`, 414],
+  ])('to %.40s', async (path, status) => {
+    expect(await ask(url, 'GET', path)).toMatchObject({ status })
+  })
+
+  test('to a path that cannot be decoded', async () => {
+    expect(await ask(url, 'GET', '/v1/admin/messages/%zz')).toMatchObject({
+      status: 400,
+      body: { error: { code: 'bad_request' } },
+    })
+  })
+
+  test('to a wrong path and a wrong method', async () => {
+    const { Refusal, AdminError } = document.components.schemas
+    for (const [path, schema] of [
+      ['/v1/x', Refusal],
+      ['/v1/admin/x', AdminError],
+    ] as const) {
+      const got = await fetch(`${url}${path}`)
+      expect(got.status).toBe(404)
+      expect(strictErrorsOf(schema ?? {}, await got.json())).toEqual([])
+    }
+    const got = await fetch(`${url}/v1/batch`, { method: 'DELETE' })
+    expect([got.status, got.headers.get('allow')]).toEqual([405, 'POST'])
+    expect(strictErrorsOf(Refusal ?? {}, await got.json())).toEqual([])
+  })
+
+  test.each(places.filter(({ operation }) => operation.security.length > 0))(
+    'to $method $path without or with wrong credentials',
+    async (place) => {
+      const { path, ...asked } = allowed(place)
+      const wrong = credentialsOf(place)?.startsWith('Basic') ? 'Basic eDo=' : 'Bearer x'
+      for (const authorization of [null, wrong]) {
+        const got = await ask(url, place.method, path, { ...asked, authorization })
+        expect(got).toMatchObject({ status: 401 })
+      }
+    },
+  )
+
+  test.each(ofCalls)('to $method $path from a source that sends too much', async (place) => {
+    const authorization = `Basic ${btoa('l:')}`
+    const batch = Array.from({ length: 50 }, () => ({ type: 'page', userId: 'u' }))
+    const first = { authorization, body: JSON.stringify({ batch }) }
+    await ask(url, 'POST', '/v1/batch', first) // it uses up the calls of the next 50 s
+    const { path, ...asked } = allowed(place)
+    expect(await ask(url, place.method, path, { ...asked, authorization })).toMatchObject({
+      status: 429,
+    })
+  })
+
+  test.each(places)('to $method $path if the destination has an error', async (place) => {
+    const { path, ...asked } = allowed(place)
+    const got = await ask(url, place.method, path, { ...asked, headers: { 'X-Fail': '1' } })
+    expect(got).toMatchObject({ status: 500 })
+  })
+
+  test.each(places)('to $method $path with large headers', async (place) => {
+    const answer = await raw(url, place, { 'X-Large': 'x'.repeat(20_000) })
+    expect(answer.status).toBe(431)
+  })
+
+  test('to bodies that do not arrive', async () => {
+    const slow = withBody.filter(({ operation }) => '408' in operation.responses)
+    const one = await startWithServers(settingsFor([], {}, afterwards))
+    // The checks of slow clients run every 2 s. They would wait for 30 s.
+    for (const { server } of one.apps) server.requestTimeout = 500
+    const answers = slow.map((place) => raw(one.running.url, place, { 'Content-Length': '9' }))
+    expect((await Promise.all(answers)).map(({ status }) => status)).toEqual(slow.map(() => 408))
+  })
+
+  /** Sends the headers of a request and the start of a body, and waits for the answer. */
+  async function raw(base: string, place: Place, headers: Record<string, string>) {
+    const { method, path } = place
+    const authorization = credentialsOf(place)
+    const request = httpRequest(base + pathOf(place), {
+      method,
+      headers: { ...headers, ...(authorization !== null && { authorization }) },
+    })
+    request.on('error', () => undefined) // the server may close before everything is sent
+    if ('Content-Length' in headers) request.write('{')
+    else request.end()
+    const [response] = (await once(request, 'response')) as [IncomingMessage]
+    let text = ''
+    for await (const chunk of response) text += String(chunk)
+    const { statusCode: status = 0 } = response
+    const got = { status, headers: new Headers(response.headers as Record<string, string>) }
+    expect(errorsOfAnswer(place, got, text)).toEqual([])
+    seen.add(`${method} ${path} ${status}`)
+    return got
+  }
+
+  test('to readers and writers, if the settings have no admin token', async () => {
+    const own = settingsFor([], { adminToken: undefined }, afterwards)
+    const { url: closed } = await start(own, silent, afterwards)
+    for (const place of ofOperator) {
+      const { path, ...asked } = allowed(place)
+      expect(await ask(closed, place.method, path, asked)).toMatchObject({ status: 403 })
+    }
+    const adminListen = { host: '127.0.0.1', port: 0 }
+    const open = await start(
+      { ...settingsFor([], {}, afterwards), adminToken: undefined, adminListen },
+      silent,
+      afterwards,
+    )
+    for (const path of ['/v1/admin/status', '/metrics']) {
+      const got = await ask(open.adminUrl, 'GET', path, { authorization: null })
+      expect(got).toMatchObject({ status: 200 })
+    }
+  })
+
+  test('to requests that need a store that fails', async () => {
+    const one = settingsFor([destination([await startOne()])], {}, afterwards)
+    const broken = await start(one, silent, afterwards)
+    await breakStore(one)
+    const needing = places.filter(
+      ({ operation, path }) => '503' in operation.responses && path !== '/v1/admin/stream',
+    )
+    for (const place of needing) {
+      const { path, ...asked } = allowed(place)
+      const got = await ask(broken.url, place.method, path, asked)
+      expect(got, path).toMatchObject({ status: 503 })
+    }
+  })
+
+  /** Removes the tables of a store, as an operator could by mistake. */
+  async function breakStore({ store }: Settings): Promise<void> {
+    const database = (await loadDriver())(store.replace('sqlite:', ''))
+    database.exec('PRAGMA busy_timeout = 10000') // the destination may be writing
+    database.exec('BEGIN IMMEDIATE')
+    const tables = database
+      .prepare("SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'")
+      .all() as { name: string }[]
+    for (const { name } of tables) database.exec(`DROP TABLE "${name}"`)
+    database.exec('PRAGMA user_version = 1000000')
+    database.exec('COMMIT')
+    database.close()
+  }
+
+  test('to more listeners than the stream has room for', async () => {
+    const open = Array.from({ length: 20 }, () => listenTo(url))
+    const listeners = await Promise.all(open)
+    expect(await ask(url, 'GET', '/v1/admin/stream')).toMatchObject({ status: 503 })
+    for (const { stop } of listeners) stop()
+  })
+})
+
+/** Begins to listen to the stream of calls and attempts. */
+async function listenTo(base: string) {
+  const place = placeOf('GET', `${base}/v1/admin/stream`) as Place
+  const aborting = new AbortController()
+  const response = await fetch(`${base}/v1/admin/stream`, {
+    headers: { Authorization: BEARER },
+    signal: aborting.signal,
+  })
+  expect(errorsOfAnswer(place, response, '')).toEqual([])
+  seen.add(`GET /v1/admin/stream ${response.status}`)
+  return {
+    response,
+    stop: () => {
+      aborting.abort()
+    },
+  }
+}
+
+/** Compares an answer with the document. */
+async function checked(method: string, response: Response): Promise<Response> {
+  const place = placeOf(method, response.url)
+  if (!place) throw new Error(`The document has no ${method} ${response.url}.`)
+  expect(errorsOfAnswer(place, response, await response.text())).toEqual([])
+  seen.add(`${method} ${place.path} ${response.status}`)
+  return response
+}
+
+describe('what the admin API shows', { timeout: 60_000 }, () => {
+  const NAMES = ['delivered', 'refused', 'waiting', 'disabled', 'former']
+
+  test('of messages in every state agrees with the document', async () => {
+    const [good, refusing, failing] = await Promise.all([
+      startOne([204]),
+      startOne([(response) => response.writeHead(400, { 'X-Why': 'a' }).end('{"message":"No."}')]),
+      startOne([503]),
+    ])
+    const of = (name: string, at: TestEndpoint) => destination([at], { name })
+    const disabled = of('disabled', failing)
+    const first = settingsFor(
+      [
+        of('delivered', good),
+        of('refused', refusing),
+        of('waiting', failing),
+        disabled,
+        of('former', failing),
+      ],
+      {
+        sources: [
+          { name: 'web', writeKey: KEY },
+          { name: 'lonely', writeKey: 'alone' },
+        ],
+      },
+      afterwards,
+    )
+    const running = await start(first, silent, afterwards)
+    const { url } = running
+    const listener = await listenTo(url)
+    const batch = JSON.stringify({
+      batch: [track('m1'), { ...track('m2'), type: 'page', name: 'P' }],
+    })
+    await ask(url, 'POST', '/v1/batch', { body: batch })
+    const alone = { authorization: `Basic ${btoa('alone:')}`, body: '{"userId":"u2"}' }
+    await ask(url, 'POST', '/v1/identify', alone)
+    await ask(url, 'PUT', '/v1/audiences/vip?count=1', { body: '["u1"]' })
+    await good.has(3)
+    await refusing.has(3)
+    await expect.poll(() => statesOf(url)).toMatchObject({ delivered: ['done'], refused: ['dead'] })
+
+    await checkEvents(listener)
+    await running.reload({
+      ...first,
+      destinations: first.destinations
+        .filter(({ name }) => name !== 'former')
+        .map((one) => (one.name === 'disabled' ? { ...one, enabled: false } : one)),
+    })
+    const { body: status } = await ask(url, 'GET', '/v1/admin/status')
+    expect(status).toMatchObject({ formerDestinations: [{ name: 'former' }] })
+    for (const span of ['1h', '24h', '7d']) {
+      await ask(
+        url,
+        'GET',
+        `/v1/admin/overview?span=${span}&q=e&sort=p99&order=desc&limit=3&offset=1`,
+      )
+      for (const name of NAMES.slice(0, -1)) {
+        await ask(url, 'GET', `/v1/admin/destination?name=${name}&span=${span}`)
+      }
+    }
+    expect(await ask(url, 'GET', '/v1/admin/overview')).toMatchObject({
+      body: { found: 4, destinations: expect.arrayContaining([]) as unknown },
+    })
+    const { body: dead } = await ask(url, 'GET', '/v1/admin/dead')
+    expect(dead).toMatchObject({ groups: [{ destination: 'refused', cause: 'No.', count: 3 }] })
+    await ask(url, 'GET', '/v1/admin/dead?destination=refused')
+    const page = await ask(url, 'GET', '/v1/admin/deliveries?limit=2')
+    const { next } = page.body as { next: string }
+    await ask(url, 'GET', `/v1/admin/deliveries?before=${next}`)
+    const filters =
+      'state=dead&destination=refused&source=web&type=track&event=sign&user=U&match=prefix&code=client_error&status=4xx&cause=No.&since=0&until=9007199254740991'
+    const filtered = await ask(url, 'GET', `/v1/admin/deliveries?${filters}`)
+    expect(filtered.body).toMatchObject({ deliveries: [{ messageId: 'm1' }] })
+    const { body: all } = await ask(url, 'GET', '/v1/admin/deliveries?limit=200')
+    const states = new Set<string>()
+    for (const { id, state } of (all as { deliveries: { id: number; state: string }[] })
+      .deliveries) {
+      states.add(state)
+      const got = await ask(url, 'GET', `/v1/admin/deliveries/${id}`)
+      expect(got).toMatchObject({ status: 200 })
+    }
+    expect([...states]).toEqual(expect.arrayContaining(['done', 'dead', 'skipped', 'backlog']))
+    const { body: message } = await ask(url, 'GET', '/v1/admin/messages?messageId=m1')
+    expect(message).toMatchObject({
+      deliveries: expect.arrayContaining([
+        expect.objectContaining({ hold: 'disabled' }),
+        expect.objectContaining({ hold: 'removed' }),
+        expect.objectContaining({ attempts: [expect.objectContaining({ code: 'client_error' })] }),
+      ]) as unknown,
+    })
+    await ask(url, 'GET', '/v1/admin/messages/m1')
+    const replayed = await ask(url, 'POST', '/v1/admin/replay', {
+      body: '{"all":true,"confirm":3}',
+    })
+    expect(replayed.body).toMatchObject({ byDestination: [{ name: 'refused', count: 3 }] })
+    const again = '{"messageId":"m1","force":true,"dryRun":true}'
+    await ask(url, 'POST', '/v1/admin/replay', { body: again })
+    for (const path of ['/healthz', '/readyz', '/metrics']) {
+      expect(await ask(url, 'GET', path)).toMatchObject({ status: 200 })
+    }
+  })
+
+  /** The states of the deliveries of each destination. */
+  async function statesOf(url: string): Promise<Record<string, string[]>> {
+    const { body } = await ask(url, 'GET', '/v1/admin/deliveries?limit=200')
+    const { deliveries } = body as { deliveries: { destination: string; state: string }[] }
+    const states: Record<string, string[]> = {}
+    for (const { destination: name, state } of deliveries) {
+      states[name] = [...new Set([...(states[name] ?? []), state])]
+    }
+    return states
+  }
+
+  const EVENTS: Record<string, string> = {
+    call: 'CallEvent',
+    attempt: 'AttemptEvent',
+    skipped: 'SkippedEvent',
+  }
+
+  /** Reads events until both calls and attempts came, and compares their data with the document. */
+  async function checkEvents({ response, stop }: Awaited<ReturnType<typeof listenTo>>) {
+    const came = new Set<string>()
+    let rest = ''
+    const texts = response.body?.pipeThrough(new TextDecoderStream()) ?? []
+    for await (const text of texts as AsyncIterable<string>) {
+      const events = (rest + text).split('\n\n')
+      rest = events.pop() ?? ''
+      for (const event of events.filter((one) => !one.startsWith(':'))) {
+        const [, name = '', data = ''] = /^event: (\w+)\ndata: (.*)$/.exec(event) ?? []
+        const schema = document.components.schemas[EVENTS[name] ?? '']
+        expect(strictErrorsOf(schema ?? {}, JSON.parse(data)), event).toEqual([])
+        came.add(name)
+      }
+      if (came.size === 2) break
+    }
+    stop()
+  }
+})
+
+test('every answer of the document came, or there is a reason why not', () => {
+  const documented = places.flatMap(({ method, path, operation }) =>
+    Object.keys(operation.responses).map((status) => `${method} ${path} ${status}`),
+  )
+  expect(documented.length).toBeGreaterThan(150)
+  expect(documented.filter((one) => !seen.has(one) && !(one in NOT_ASKED_FOR))).toEqual([])
+  expect(Object.keys(NOT_ASKED_FOR).filter((one) => seen.has(one))).toEqual([])
+})

@@ -1,0 +1,90 @@
+// The examples of docs/api.md work with a running destination.
+import { execFile, execFileSync } from 'node:child_process'
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { dirname, join } from 'node:path'
+import { pathToFileURL } from 'node:url'
+import { promisify } from 'node:util'
+import openapiTS, { astToString } from 'openapi-typescript'
+import ts from 'typescript'
+import { expect, onTestFinished, test } from 'vitest'
+import { ADMIN_TOKEN, destination, endpoint, KEY, post, settingsFor, start, track } from '../run.js'
+import { PATH } from './document.js'
+
+const run = promisify(execFile)
+const page = readFileSync(join(dirname(PATH), 'api.md'), 'utf8')
+
+/** A destination with its own address for the operator, and the variables of the page. */
+async function environment() {
+  const adminListen = { host: '127.0.0.1', port: 0 }
+  const running = await start(settingsFor([destination([await endpoint()])], { adminListen }))
+  const { url: URL, adminUrl: ADMIN_URL } = running
+  return { running, env: { ...process.env, URL, ADMIN_URL, WRITE_KEY: KEY, ADMIN_TOKEN } }
+}
+
+test.skipIf(!hasCurl())('the commands print what the page says', async () => {
+  const { env } = await environment()
+  const blocks = page.matchAll(/```sh run\n([^]*?)```\n\n```json\n([^]*?)```/g)
+  const examples = Array.from(blocks, ([, command = '', answer = '']) => ({ command, answer }))
+  expect(examples.length).toBe(page.match(/```sh run/g)?.length)
+  expect(examples.length).toBeGreaterThan(3)
+  for (const { command, answer } of examples) {
+    const { stdout } = await run('sh', ['-c', command], { env })
+    expect(JSON.parse(stdout), command).toMatchObject(JSON.parse(answer) as object)
+  }
+})
+
+test('the generated client compiles, and finds a delivery', { timeout: 60_000 }, async () => {
+  const { running, env } = await environment()
+  await post(running, [track('m7', { event: 'Order Completed', userId: 'u7' })])
+  const [, program = ''] = /```typescript\n([^]*?)```/.exec(page) ?? []
+  const types = astToString(await openapiTS(pathToFileURL(PATH)))
+  const folder = folderFor({
+    'client.ts': program,
+    'hookline.d.ts': types,
+    'package.json': '{"type":"module"}',
+  })
+  expect(compile(join(folder, 'client.ts'))).toEqual([])
+  const { stdout } = await run(process.execPath, [join(folder, 'client.js')], { env })
+  expect(stdout).toBe('m7 u7\n')
+  const wrong = folderFor({
+    'client.ts': program.replaceAll('messageId', 'messageID'),
+    'hookline.d.ts': types,
+  })
+  expect(compile(join(wrong, 'client.ts'))).toEqual([expect.stringContaining('messageID')])
+})
+
+/** A folder that finds the packages of this repository. */
+function folderFor(files: Record<string, string>): string {
+  const cache = join(dirname(PATH), '../node_modules/.cache')
+  mkdirSync(cache, { recursive: true })
+  const folder = mkdtempSync(join(cache, 'client-'))
+  onTestFinished(() => {
+    rmSync(folder, { recursive: true })
+  })
+  for (const [name, text] of Object.entries(files)) writeFileSync(join(folder, name), text)
+  return folder
+}
+
+/** The errors of a program. Without errors, it is compiled beside its source. */
+function compile(path: string): string[] {
+  const program = ts.createProgram([path], {
+    target: ts.ScriptTarget.ES2023,
+    module: ts.ModuleKind.NodeNext,
+    types: ['node'],
+    strict: true,
+    skipLibCheck: true,
+    noEmitOnError: true,
+  })
+  const errors = ts.getPreEmitDiagnostics(program)
+  program.emit()
+  return errors.map(({ messageText }) => ts.flattenDiagnosticMessageText(messageText, '\n'))
+}
+
+function hasCurl(): boolean {
+  try {
+    execFileSync('curl', ['--version'], { stdio: 'ignore' })
+    return true
+  } catch {
+    return false
+  }
+}
