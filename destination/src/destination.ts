@@ -72,7 +72,7 @@ async function open(url: string, log: Log): Promise<Store> {
   const store = await openStore(url, {
     upgrading: (versions) => {
       startedAt = performance.now()
-      log.info(versions, 'the store is being upgraded: about 3 s for a million messages')
+      log.info(versions, 'the store is being upgraded, which takes 3 to 7 s for a million messages')
     },
   })
   if (startedAt !== undefined) {

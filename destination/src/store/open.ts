@@ -36,7 +36,7 @@ export interface OpenOptions {
    */
   mustExist?: boolean
   /**
-   * Is called before a file of an older version is brought to the version of this code. That takes about 3 s for a million
+   * Is called before a file of an older version is brought to the version of this code. That takes 3 to 7 s for a million
    * deliveries.
    */
   upgrading?: (upgrade: Upgrade) => void
