@@ -57,13 +57,28 @@ export async function startDestination(
   signal?: AbortSignal,
 ): Promise<RunningDestination> {
   checkRole(role, settings.store)
-  const store = await waitForStore(() => openStore(settings.store), settings, log, signal)
+  const store = await waitForStore(() => open(settings.store, log), settings, log, signal)
   try {
     return await start(settings, store, log, role)
   } catch (error) {
     await store.close()
     throw error
   }
+}
+
+/** Opens the store, and says in the log if a file of an older version is being changed, because that may take long. */
+async function open(url: string, log: Log): Promise<Store> {
+  let startedAt: number | undefined
+  const store = await openStore(url, {
+    upgrading: (versions) => {
+      startedAt = performance.now()
+      log.info(versions, 'the store is being upgraded, which takes 3 to 7 s for a million messages')
+    },
+  })
+  if (startedAt !== undefined) {
+    log.info({ ms: Math.round(performance.now() - startedAt) }, 'the store is upgraded')
+  }
+  return store
 }
 
 async function start(initial: Settings, store: Store, log: Log, role: Role) {

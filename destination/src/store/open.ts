@@ -4,6 +4,7 @@ import { systemClock } from '../model/clock.js'
 import { isPostgres } from './kind.js'
 import { openSqlite } from './sqlite/store.js'
 import type { DriverName } from './sqlite/driver.js'
+import type { Upgrade } from './sqlite/schema.js'
 import type { Store } from './store.js'
 import { StoreError } from './store-error.js'
 
@@ -34,6 +35,11 @@ export interface OpenOptions {
    * @defaultValue false
    */
   mustExist?: boolean
+  /**
+   * Is called before a file of an older version is brought to the version of this code. That takes 3 to 7 s for a million
+   * deliveries.
+   */
+  upgrading?: (upgrade: Upgrade) => void
 }
 
 /**
@@ -51,7 +57,7 @@ export interface OpenOptions {
  * ```
  */
 export async function openStore(url: string, options: OpenOptions = {}): Promise<Store> {
-  const { now, wall = now, driver, mustExist = false } = options
+  const { now, wall = now, driver, mustExist = false, upgrading } = options
   if (isPostgres(url)) {
     // Loaded only here, so that a process with a SQLite store does not load the driver of PostgreSQL.
     const { openPostgres } = await import('./postgres/store.js')
@@ -59,7 +65,7 @@ export async function openStore(url: string, options: OpenOptions = {}): Promise
   }
   const path = toPath(url)
   if (mustExist) requireStore(path)
-  return openSqlite(path, now && wall ? { now, wall } : systemClock(), driver)
+  return openSqlite(path, now && wall ? { now, wall } : systemClock(), driver, upgrading)
 }
 
 function toPath(url: string): string {

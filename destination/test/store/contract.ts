@@ -1049,7 +1049,7 @@ export function storeContract(name: string, make: () => Promise<Subject>): void 
         await fill()
         const copies = (await store.copyOut(0, 100)).map((copy) => ({ ...copy, source: 'app' }))
         const broken = copies.map((copy, i) =>
-          i === 5 ? { ...copy, messageId: null as never } : copy,
+          i === 5 ? { ...copy, attempt: null as never } : copy,
         )
         await expect(store.copyIn(broken)).rejects.toMatchObject({ name: 'StoreError' })
         expect(await store.count()).toBe(8)

@@ -5,7 +5,8 @@ import { fromStored } from '../text.js'
 import type { Shared } from './shared.js'
 import type { Statement } from './driver.js'
 import { refusedByOf } from '../rows.js'
-import { DEAD, LANES, LEASED, stateNumber } from '../states.js'
+import { IS_LISTED } from './schema.js'
+import { LANES, LEASED, stateNumber } from '../states.js'
 
 interface Row {
   id: number
@@ -26,9 +27,9 @@ const COLUMNS = `d.id, message_id AS messageId, source, type, attempt, due_at AS
   trace_parent AS traceParent, body`
 
 /** Leases due deliveries of a lane. */
-export function prepareClaim({ database, names, counts }: Shared) {
+export function prepareClaim({ database, names, counts, firstLeases, ids }: Shared) {
   const isDue = (state: number) =>
-    `destination = ? AND state = ${state} AND state <= ${DEAD} AND due_at <= ?`
+    `destination = ? AND state = ${state} AND ${IS_LISTED} AND due_at <= ?`
   const due = (state: number): Statement =>
     database.prepare(
       `SELECT ${COLUMNS}
@@ -55,6 +56,7 @@ export function prepareClaim({ database, names, counts }: Shared) {
     bulk: prepareLane('bulk'),
   }
   const dueLeased = due(LEASED)
+  // Without the index `waiting`, if the due time is 0: see `schema.ts`.
   const lease = database.prepare(
     `UPDATE deliveries SET state = ${LEASED}, attempt = ?, attempts_before = ?, due_at = ?, first_attempt_at = ?
      WHERE id = ?`,
@@ -71,7 +73,10 @@ export function prepareClaim({ database, names, counts }: Shared) {
     // An attempt whose lease ran out does not count, because it may never have been made.
     const attemptsBefore = row.attemptsBefore + (from === LEASED ? 1 : 0)
     const firstAttemptAt = row.firstAttemptAt ?? now
-    lease.run(attempt, attemptsBefore, now + LEASE_MS, firstAttemptAt, row.id)
+    const isFirst =
+      attempt === 1 && row.firstAttemptAt === null && firstLeases.isNear(row.id, ids.next)
+    lease.run(attempt, attemptsBefore, isFirst ? 0 : now + LEASE_MS, firstAttemptAt, row.id)
+    if (isFirst) firstLeases.add(row.id, destination, now)
     counts.move(destination, from, LEASED, row.id)
     return {
       id: row.id,
@@ -96,6 +101,7 @@ export function prepareClaim({ database, names, counts }: Shared) {
     const found = (isUntried ? newest : oldest).all(destination, now, limit) as Row[]
     // A lease that has run out makes its delivery due again: the attempt was never settled.
     const mayLapse = lane === 'backlog' && !isUntried
+    if (mayLapse) firstLeases.list(now)
     const lapsed = mayLapse ? (dueLeased.all(destination, now, limit) as Row[]) : []
     const isLapsed = new Set(lapsed)
     const rows = lapsed.length === 0 ? found : [...found, ...lapsed].sort(byDue).slice(0, limit)
@@ -106,10 +112,10 @@ export function prepareClaim({ database, names, counts }: Shared) {
 }
 
 /** Finds the lanes in which something is due. It looks only at the destinations of which something waits. */
-export function prepareDue({ database, names, counts }: Shared) {
+export function prepareDue({ database, names, counts, firstLeases }: Shared) {
   const first = database.prepare(
     `SELECT 1 FROM deliveries INDEXED BY waiting
-     WHERE destination = ? AND state = ? AND state <= ${DEAD} AND due_at <= ? LIMIT 1`,
+     WHERE destination = ? AND state = ? AND ${IS_LISTED} AND due_at <= ? LIMIT 1`,
   )
   const dueIn = (state: number, now: number): number[] =>
     Array.from(counts.destinationsIn(state)).filter((number) => first.get(number, state, now))
@@ -119,6 +125,8 @@ export function prepareDue({ database, names, counts }: Shared) {
       // A delivery whose lease has run out is due in the backlog.
       const states = lane === 'backlog' ? [stateNumber(lane), LEASED] : [stateNumber(lane)]
       const found = new Set(states.flatMap((state) => dueIn(state, now)))
+      if (lane === 'backlog')
+        for (const number of firstLeases.lapsedDestinations(now)) found.add(number)
       return Array.from(found, (number) => ({ destination: names.name(number), lane }))
     })
 }

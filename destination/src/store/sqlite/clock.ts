@@ -21,7 +21,8 @@ export function prepareClock(database: Database) {
     'SELECT received_at AS receivedAt FROM deliveries ORDER BY id DESC LIMIT 1',
   )
   const save = database.prepare(
-    'INSERT OR REPLACE INTO clock (rowid, store_at, wall_at) VALUES (1, ?, ?)',
+    `INSERT INTO clock (rowid, store_at, wall_at) VALUES (1, ?, ?)
+     ON CONFLICT (rowid) DO UPDATE SET store_at = excluded.store_at, wall_at = excluded.wall_at`,
   )
   return {
     /** The store's time after a pause of unknown length, which ends when the system's clock shows `wall`. */

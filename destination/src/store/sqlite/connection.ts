@@ -7,11 +7,12 @@ import { prepareDeadGroups } from './dead-groups.js'
 import { prepareFind } from './find.js'
 import { prepareHistory } from './history.js'
 import { Names } from './names.js'
+import { FirstLeases } from './first-leases.js'
 import { preparePurge } from './purge.js'
 import { preparePut } from './put.js'
 import { prepareRelease } from './release.js'
 import { prepareReplay } from './replay.js'
-import { migrate } from './schema.js'
+import { migrate, MIGRATIONS, type Upgrade } from './schema.js'
 import { prepareSettle } from './settle.js'
 import type { Shared } from './shared.js'
 import { prepareSweep } from './sweep.js'
@@ -37,11 +38,11 @@ export const BUSY_MS = 5_000
 export type Connection = ReturnType<typeof connect>
 
 /** Opens the file and brings its tables up to date. */
-export function connect(open: OpenDatabase, path: string) {
+export function connect(open: OpenDatabase, path: string, upgrading?: (upgrade: Upgrade) => void) {
   const database = open(path)
   try {
     database.exec(`PRAGMA busy_timeout = ${BUSY_MS}`)
-    migrate(database, path)
+    migrate(database, path, MIGRATIONS, upgrading)
     database.exec('PRAGMA journal_mode = WAL')
     database.exec(`PRAGMA journal_size_limit = ${WAL_BYTES}`)
     database.exec(`PRAGMA wal_autocheckpoint = ${CHECKPOINT_PAGES}`)
@@ -62,11 +63,13 @@ function prepare(database: Database) {
   const last = database.prepare('SELECT max(id) AS id FROM deliveries').get() as {
     id: number | null
   }
-  const ids = { next: (last.id ?? 0) + 1 }
+  const firstLeases = new FirstLeases(database)
+  const ids = { next: Math.max((last.id ?? 0) + 1, firstLeases.savedFrom) }
   const shared: Shared = {
     database,
     names: new Names(database),
-    counts: new StateCounts(database),
+    counts: new StateCounts(database, firstLeases),
+    firstLeases,
     ids,
   }
   const put = preparePut(shared)

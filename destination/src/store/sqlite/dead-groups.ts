@@ -2,6 +2,7 @@ import type { DeadGroups, DeadPlace } from '../../model/delivery.js'
 import type { OutcomeCode } from '../../model/outcome.js'
 import { groupsOf, type DeadRow } from '../dead-groups.js'
 import { DEAD } from '../states.js'
+import { IS_LISTED } from './schema.js'
 import type { Shared } from './shared.js'
 
 type Row = Omit<DeadRow, 'lastCode'> & { code: number | null }
@@ -12,7 +13,7 @@ export function prepareDeadGroups({ database, names }: Shared) {
     `SELECT d.id, d.due_at AS diedAt, d.reason, a.code, a.status, a.error AS lastError, a.response AS lastResponse
      FROM (
        SELECT id, due_at, reason FROM deliveries INDEXED BY waiting
-       WHERE destination = ? AND state = ${DEAD} AND state <= ${DEAD} AND (due_at, id) < (?, ?)
+       WHERE destination = ? AND state = ${DEAD} AND ${IS_LISTED} AND (due_at, id) < (?, ?)
        ORDER BY due_at DESC, id DESC LIMIT ?
      ) d LEFT JOIN attempts a ON a.delivery = d.id AND (a.attempt, a.post) = (
        SELECT attempt, post FROM attempts WHERE delivery = d.id ORDER BY attempt DESC, post DESC LIMIT 1

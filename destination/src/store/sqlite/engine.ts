@@ -6,6 +6,7 @@ import { BUSY_MS, connect, type Connection } from './connection.js'
 import type { Database, OpenDatabase } from './driver.js'
 import { resultCode, toFailure, toStoreError } from './failure.js'
 import { lock } from './lock.js'
+import type { Upgrade } from './schema.js'
 import { rewrite } from './rewrite.js'
 import type { Answer, Query, Result, Round, RoundResult } from './round.js'
 import type { ThreadData } from './store.js'
@@ -36,13 +37,19 @@ export class Engine {
    * Opens the file. At the start of a process it makes all leased deliveries due: the lock proves that the process that
    * had leased them has ended.
    *
+   * @param upgrading - Is called before the tables of an older version are changed.
    * @throws StoreError `locked`, `newer`, `full` or `failed`.
    */
-  constructor(open: OpenDatabase, { path, at, isRestart }: Omit<ThreadData, 'driver'>) {
+  constructor(
+    open: OpenDatabase,
+    { path, at, isRestart }: Omit<ThreadData, 'driver'>,
+    upgrading?: (upgrade: Upgrade) => void,
+  ) {
     this.#open = open
     this.#path = path
     this.#lock = this.#translate(() => lock(open, path))
     try {
+      this.#connection = this.#translate(() => connect(open, path, upgrading))
       this.#transact(false, ({ clock, release }) => {
         this.#clock.resume(clock, at)
         if (!isRestart) release(this.#clock.at(at))
@@ -82,8 +89,9 @@ export class Engine {
 
   #saveTime(at: Reading): void {
     try {
-      this.#transact(false, ({ clock }) => {
+      this.#transact(false, ({ clock, firstLeases, ids }) => {
         this.#clock.save(clock, at)
+        firstLeases.save(this.#clock.at(at), ids.next, true)
       })
     } catch {
       // The next round tries again, and reports the error to its callers.
@@ -96,11 +104,15 @@ export class Engine {
     }
     const now = this.#clock.at(at)
     return this.#result(() =>
-      this.#transact(isDurable, ({ settle, put, claim }) => ({
-        settled: { value: settlements.map((settlement) => settle(settlement, now)) },
-        put: { value: deliveries.map((delivery) => put(delivery, now)) },
-        claimed: { value: claims.map((wanted) => claim(wanted, now)) },
-      })),
+      this.#transact(isDurable, ({ settle, put, claim, firstLeases, ids }) => {
+        const results = {
+          settled: { value: settlements.map((settlement) => settle(settlement, now)) },
+          put: { value: deliveries.map((delivery) => put(delivery, now)) },
+          claimed: { value: claims.map((wanted) => claim(wanted, now)) },
+        }
+        firstLeases.save(now, ids.next)
+        return results
+      }),
     )
   }
 
@@ -234,7 +246,7 @@ export class Engine {
   #transact<T>(isDurable: boolean, work: (connection: Connection) => T): T {
     return this.#translate(() => {
       const connection = this.#connected()
-      const { database, names, counts } = connection
+      const { database, names, counts, firstLeases } = connection
       if (isDurable !== this.#isDurable) {
         database.exec(`PRAGMA synchronous = ${isDurable ? 'FULL' : 'NORMAL'}`)
         this.#isDurable = isDurable
@@ -245,10 +257,12 @@ export class Engine {
         connection.commit.run()
         names.commit()
         counts.commit()
+        firstLeases.commit()
         return value
       } catch (error) {
         names.rollback()
         counts.rollback()
+        firstLeases.rollback()
         this.#rollback(connection)
         throw error
       }

@@ -7,6 +7,7 @@ import { decodeCause, decodeDelivery, groupIds } from '../rows.js'
 import { toStored } from '../text.js'
 import type { Shared } from './shared.js'
 import type { Statement, Value } from './driver.js'
+import { DUE_AT, HAS_POST } from './schema.js'
 import { DEAD, stateNumber } from '../states.js'
 
 /** A search reads cuts of 4,096 ids, which are the cuts of the index `by_user`. */
@@ -36,11 +37,22 @@ interface Row {
   attempt: number
   receivedAt: number
   dueAt: number
+  /** Negative if the row has no attempt. */
+  postUrl: number
+  postStatus: number
+}
+
+/** The outcome of the latest attempt of a delivery. */
+interface Latest {
+  code: OutcomeCode
+  status: number | null
+  error: string | null
+  response: string
 }
 
 /** The columns of {@link Row}. */
 const ROW = `id, message_id AS messageId, source, destination, type, event, user, state, reason, attempt,
-  received_at AS receivedAt, due_at AS dueAt`
+  received_at AS receivedAt, ${DUE_AT} AS dueAt, post_url AS postUrl, post_status AS postStatus`
 
 /** The columns that {@link Matches} has. */
 const IDS = 'id, destination'
@@ -71,22 +83,34 @@ export function prepareFind({ database, names, counts, ids }: Shared) {
     return statement.all(...values, limit) as Row[]
   }
 
+  const latestOf = ({ id, postUrl, postStatus }: Row): Latest | undefined => {
+    if (postUrl > 0) return { code: 'delivered', status: postStatus, error: null, response: '' }
+    const last = latest.get(id) as (Omit<Latest, 'code'> & { code: number }) | undefined
+    return last && { ...last, code: names.name(last.code) as OutcomeCode }
+  }
+
   const toSummary = (row: Row): Summary => {
-    const last = latest.get(row.id) as
-      { code: number; status: number | null; error: string | null; response: string } | undefined
-    const lastCode = last ? (names.name(last.code) as OutcomeCode) : null
-    const { source, destination, type, dueAt, ...texts } = decodeDelivery(row)
+    const last = latestOf(row)
+    const lastCode = last?.code ?? null
+    const { messageId, event, user, state, reason } = decodeDelivery(row)
     return {
-      ...texts,
-      source: names.name(source),
-      destination: names.name(destination),
-      type: names.name(type) as EventType,
-      dueAt: row.state < DEAD ? dueAt : null,
+      id: row.id,
+      messageId,
+      source: names.name(row.source),
+      destination: names.name(row.destination),
+      type: names.name(row.type) as EventType,
+      event,
+      user,
+      state,
+      reason,
+      attempt: row.attempt,
+      receivedAt: row.receivedAt,
+      dueAt: row.state < DEAD ? row.dueAt : null,
       lastCode,
       lastStatus: last?.status ?? null,
       cause: decodeCause(
         { lastCode, lastError: last?.error ?? null, lastResponse: last?.response ?? null },
-        texts,
+        { state, reason },
       ),
     }
   }
@@ -122,17 +146,18 @@ export function prepareFind({ database, names, counts, ids }: Shared) {
 
   /** Adds the conditions on the latest outcome, which are the slowest. Returns `false` if nothing can match. */
   const addLatest = (terms: Term[], { code, status, endpoint }: Filter): boolean => {
-    const last = (column: string) =>
-      `(SELECT ${column} FROM attempts WHERE delivery = deliveries.id ${LATEST})`
+    const last = (column: string, ofRow: string | number) =>
+      `iif(${HAS_POST}, ${ofRow}, (SELECT ${column} FROM attempts WHERE delivery = deliveries.id ${LATEST}))`
     if (code !== undefined) {
       const number = names.find(code)
       if (number === undefined) return false
-      terms.push([`${last('code')} = ?`, number])
+      terms.push([`${last('code', names.find('delivered') ?? 0)} = ?`, number])
     }
-    if (status) terms.push([`${last('status')} BETWEEN ${status.from} AND ${status.to}`])
+    if (status)
+      terms.push([`${last('status', 'post_status')} BETWEEN ${status.from} AND ${status.to}`])
     if (endpoint === undefined) return true
     const urls = names.numbersOf((name) => isOfEndpoint(name, endpoint))
-    terms.push([`${last('url')} IN (${urls.join()})`])
+    terms.push([`${last('url', 'post_url')} IN (${urls.join()})`])
     return urls.length > 0
   }
 

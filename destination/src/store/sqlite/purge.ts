@@ -5,7 +5,7 @@ import type { Shared } from './shared.js'
 import { DEAD } from '../states.js'
 
 /** Deletes what is stored of a user, except `delete` messages: they still have to be sent. */
-export function preparePurge({ database, names, counts }: Shared) {
+export function preparePurge({ database, names, counts, firstLeases }: Shared) {
   const bounds = database.prepare(
     'SELECT min(id) >> 12 AS first, max(id) >> 12 AS last FROM deliveries',
   )
@@ -38,6 +38,7 @@ export function preparePurge({ database, names, counts }: Shared) {
     const rows = rowsOf(cut, user)
     for (const { id, destination, state } of rows) {
       for (const statement of deletes) statement.run(id)
+      firstLeases.remove(id)
       if (state <= DEAD) counts.move(destination, state, undefined, id)
     }
     return rows.length

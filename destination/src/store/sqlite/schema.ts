@@ -1,4 +1,5 @@
 import { StoreError } from '../store-error.js'
+import { LEASE_MS } from '../store.js'
 import type { Database } from './driver.js'
 
 /** Marks the file as a store: "hook" in ASCII. https://www.sqlite.org/pragma.html#pragma_application_id */
@@ -24,6 +25,12 @@ const APPLICATION_ID = 0x686f6f6b
  *   once the settings do not have it any more: then the row and its `untold` are about to be deleted.
  * - `untold` has the users whose membership is not what the destination was told.
  * - `history` has what happened at each endpoint, in buckets of three lengths. `bins` is a list of counts as JSON.
+ * - A delivery whose first attempt is under way has the `due_at` 0, and is not in `waiting`: most messages are delivered at
+ *   once. `first-leases.ts` knows them. None of their ids is below `clock.leased_from`. Other deliveries have the `due_at` 0 only
+ *   if they were delivered in this way.
+ * - `post_url` and the columns after it have the attempt that delivered a message, if it was the first attempt and the
+ *   only POST of it. It began at `first_attempt_at`. Otherwise `post_url` is negative, and `attempts` has all attempts.
+ *   The defaults take as much room as usual values: a row that grew would have to leave its page, which is full.
  * - `replayed` finds deliveries that wait or have arrived since a replay: their retention counts from the replay.
  */
 export const MIGRATIONS = [
@@ -122,14 +129,48 @@ export const MIGRATIONS = [
      bins TEXT NOT NULL,
      PRIMARY KEY (bucket_ms, at, destination, url)
    ) STRICT, WITHOUT ROWID;`,
+  `DROP INDEX waiting;
+   CREATE INDEX waiting ON deliveries (destination, state, due_at) WHERE state <= 3 AND due_at <> 0;
+
+   ALTER TABLE deliveries ADD COLUMN post_url INTEGER NOT NULL DEFAULT -1000;
+   ALTER TABLE deliveries ADD COLUMN post_status INTEGER NOT NULL DEFAULT -1000;
+   ALTER TABLE deliveries ADD COLUMN post_ms REAL NOT NULL DEFAULT 0.1;
+   ALTER TABLE deliveries ADD COLUMN post_response TEXT NOT NULL DEFAULT '';
+
+   ALTER TABLE clock ADD COLUMN leased_from INTEGER NOT NULL DEFAULT 0;
+   UPDATE clock SET leased_from = (SELECT coalesce(max(id), 0) + 1 FROM deliveries);`,
 ]
 
 /**
- * Brings the tables to the version of this code. It runs all steps, or none if one fails.
+ * The condition on the rows of the index `waiting`. SQLite uses a partial index only for a query that has its condition.
+ */
+export const IS_LISTED = 'state <= 3 AND due_at <> 0'
+
+/** When a delivery is due. If its first attempt is under way, that is the end of the lease. */
+export const DUE_AT = `iif(due_at = 0, first_attempt_at + ${LEASE_MS}, due_at)`
+
+/** Whether the row itself has the attempt that delivered the message. */
+export const HAS_POST = 'post_url > 0'
+
+/** The tables of an older version that are brought to this one. */
+export interface Upgrade {
+  from: number
+  to: number
+}
+
+/**
+ * Brings the tables to the version of this code. It runs all steps, or none if one fails: a process that is killed meanwhile
+ * leaves the file as it was.
  *
+ * @param upgrading - Is called before the tables of an older version are changed.
  * @throws StoreError `newer` if a newer version wrote the file; `failed` if the file belongs to another program.
  */
-export function migrate(database: Database, path: string, migrations = MIGRATIONS): void {
+export function migrate(
+  database: Database,
+  path: string,
+  migrations = MIGRATIONS,
+  upgrading?: (upgrade: Upgrade) => void,
+): void {
   if (!isOurs(database)) {
     throw new StoreError(
       'failed',
@@ -145,6 +186,7 @@ export function migrate(database: Database, path: string, migrations = MIGRATION
         `knows only ${migrations.length}. Use the newer hookline-destination, or name another file for the store.`,
     )
   }
+  if (version > 0) upgrading?.({ from: version, to: migrations.length })
   database.exec('BEGIN IMMEDIATE')
   for (const step of migrations.slice(version)) database.exec(step)
   database.exec(`PRAGMA application_id = ${APPLICATION_ID}`)

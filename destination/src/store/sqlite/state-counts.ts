@@ -1,6 +1,8 @@
 import type { Stats } from '../../model/delivery.js'
 import type { Database, Statement } from './driver.js'
 import type { Names } from './names.js'
+import type { FirstLeases } from './first-leases.js'
+import { IS_LISTED } from './schema.js'
 import { BACKLOG, BULK, DEAD, FRESH, LEASED, SKIPPED } from '../states.js'
 
 /**
@@ -35,7 +37,7 @@ export class StateCounts {
   /** The changes of the open transaction, four numbers each: destination, old state, new state, id of the delivery. */
   #moves: number[] = []
 
-  constructor(database: Database) {
+  constructor(database: Database, firstLeases: FirstLeases) {
     // Reads rows in the order of ids from the last result on. An index would not help: `waiting` is sorted by due time.
     this.#oldest = database.prepare(
       `SELECT id, received_at AS receivedAt FROM deliveries NOT INDEXED
@@ -46,7 +48,7 @@ export class StateCounts {
     )
     const groups = database.prepare(
       `SELECT destination, state, count(*) AS count, min(id) AS firstId FROM deliveries INDEXED BY waiting
-       WHERE state <= ${DEAD} GROUP BY destination, state`,
+       WHERE ${IS_LISTED} GROUP BY destination, state`,
     )
     for (const row of groups.all()) {
       const group = row as { destination: number; state: number; count: number; firstId: number }
@@ -54,6 +56,7 @@ export class StateCounts {
       counts.states[group.state - BULK] = group.count
       if (group.state < DEAD) counts.oldestId = Math.min(counts.oldestId, group.firstId)
     }
+    for (const [id, { destination }] of firstLeases) this.#apply(destination, SKIPPED, LEASED, id)
   }
 
   /** Records that a delivery changes its state. `from` is `undefined` for a new delivery, `to` for a deleted one. */

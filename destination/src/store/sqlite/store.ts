@@ -1,4 +1,3 @@
-import { once } from 'node:events'
 import { setTimeout as wait } from 'node:timers/promises'
 import { Worker } from 'node:worker_threads'
 import type {
@@ -33,8 +32,15 @@ import { StoreError } from '../store-error.js'
 import { itemsOf, rejectCalls, resolveCalls, type PendingCall } from '../rounds.js'
 import type { Reading } from './clock.js'
 import type { DriverName } from './driver.js'
+import type { Upgrade } from './schema.js'
 import type { Answer, Failure, Query, Result, Round, RoundResult } from './round.js'
-import { flattenDeliveries, flattenSettlements, unflattenHistory, type Flat } from './wire.js'
+import {
+  flattenDeliveries,
+  flattenSettlements,
+  unflattenClaimed,
+  unflattenHistory,
+  type Flat,
+} from './wire.js'
 
 /** The data that the thread starts with. */
 export interface ThreadData {
@@ -45,7 +51,12 @@ export interface ThreadData {
   isRestart: boolean
 }
 
-/** The first message of the thread: the file is open, or the error. */
+/** A message before {@link Opened}: the tables of an older version are about to be changed. */
+export interface Upgrading {
+  upgrade: Upgrade
+}
+
+/** The first message of the thread but {@link Upgrading}: the file is open, or the error. */
 export type Opened = Result<undefined>
 
 /** A round as it is sent to the thread. */
@@ -53,6 +64,9 @@ export type Sent = Omit<Round, 'deliveries' | 'settlements'> & {
   deliveries: Flat
   settlements: Flat
 }
+
+/** The result of a round as the thread sends it. */
+export type SentBack = Omit<RoundResult, 'claimed'> & { claimed: Result<Flat> }
 
 /** The last message to the thread: the file is to be closed. */
 export interface Goodbye {
@@ -77,25 +91,46 @@ interface RoundCalls {
  *
  * @throws StoreError `locked`, `newer`, `unsupported`, `full` or `failed`.
  */
-export async function openSqlite(path: string, clock: Clock, driver?: DriverName): Promise<Store> {
+export async function openSqlite(
+  path: string,
+  clock: Clock,
+  driver?: DriverName,
+  upgrading?: (upgrade: Upgrade) => void,
+): Promise<Store> {
   const start = async (isRestart: boolean) => {
     const workerData: ThreadData = { path, driver, at: read(clock), isRestart }
     const thread = new Worker(new URL('./thread.js', import.meta.url), { workerData })
-    const opened = await firstWord(thread)
+    const opened = await firstWord(thread, upgrading)
     if ('failure' in opened) throw toError(opened.failure)
     return thread
   }
   return new SqliteStore(await start(false), () => start(true), clock)
 }
 
-async function firstWord(thread: Worker): Promise<Opened> {
-  try {
-    const [opened] = (await once(thread, 'message')) as [Opened]
-    return opened
-  } catch (cause) {
-    throw new StoreError('failed', "The store's thread could not start.", { cause })
-  }
+function firstWord(thread: Worker, upgrading?: (upgrade: Upgrade) => void): Promise<Opened> {
+  return new Promise((resolve, reject) => {
+    const fail = (cause: unknown) => {
+      reject(new StoreError('failed', "The store's thread could not start.", { cause }))
+    }
+    const hear = (said: Opened | Upgrading) => {
+      if ('upgrade' in said) {
+        upgrading?.(said.upgrade)
+        return
+      }
+      thread.off('message', hear)
+      thread.off('error', fail)
+      resolve(said)
+    }
+    thread.on('message', hear)
+    thread.on('error', fail)
+  })
 }
+
+/**
+ * In ms: how long settlements wait for other calls to share a round with, if nothing else asks for one. A round costs as much
+ * as ten settlements. A process that is killed meanwhile sends the messages of this time again.
+ */
+const GATHER_MS = 5
 
 /** In ms: the pause before a thread that has died is started again. */
 const RESTART_MS = 250
@@ -114,6 +149,8 @@ class SqliteStore implements Store {
   #waiting = noCalls()
   #underWay: RoundCalls | undefined
   #isScheduled = false
+  /** Starts the round in which there are only settlements so far. */
+  #gathering: NodeJS.Timeout | undefined
   /** The error of calls that come now. */
   #error: StoreError | undefined
   #isClosed = false
@@ -231,6 +268,7 @@ class SqliteStore implements Store {
   close(): Promise<void> {
     this.#isClosed = true
     this.#error = new StoreError('failed', 'The store is closed.')
+    if (this.#gathering) this.#start()
     this.#closeIfIdle()
     return this.#running
   }
@@ -266,12 +304,23 @@ class SqliteStore implements Store {
       this.#isScheduled = true
       setImmediate(() => {
         this.#isScheduled = false
-        this.#start()
+        if (!this.#underWay) this.#startSoon()
       })
     })
   }
 
+  /** Starts a round at once, unless it would be one of settlements alone. */
+  #startSoon(): void {
+    if (!hasOnlySettlements(this.#waiting) || this.#isClosed) this.#start()
+    else
+      this.#gathering ??= setTimeout(() => {
+        this.#start()
+      }, GATHER_MS)
+  }
+
   #start(): void {
+    clearTimeout(this.#gathering)
+    this.#gathering = undefined
     // Its thread has died meanwhile, and the calls have failed.
     if (isEmpty(this.#waiting)) return
     const calls = this.#waiting
@@ -286,15 +335,16 @@ class SqliteStore implements Store {
     } satisfies Sent)
   }
 
-  #finish({ settled, put, claimed, answers }: RoundResult): void {
+  #finish({ settled, put, claimed, answers }: SentBack): void {
     const calls = this.#underWay
     this.#underWay = undefined
     // The next round starts before the callers get their results, so that both threads work at the same time.
-    if (!isEmpty(this.#waiting)) this.#start()
+    if (!isEmpty(this.#waiting)) this.#startSoon()
     if (calls) {
       answer(calls.settles, settled, (accepted) => accepted.filter((is) => !is).length)
       answer(calls.puts, put, (ids) => ids)
-      answer(calls.claims, claimed, (deliveries) => deliveries.flat())
+      const deliveries = 'value' in claimed ? { value: unflattenClaimed(claimed.value) } : claimed
+      answer(calls.claims, deliveries, (parts) => parts.flat())
       for (const [i, query] of calls.queries.entries()) {
         const result = answers[i]
         if (result)
@@ -321,7 +371,7 @@ class SqliteStore implements Store {
   /** Resolves once the thread has ended, with the error that ended it. */
   #use(thread: Worker): Promise<unknown> {
     let cause: unknown
-    thread.on('message', (result: RoundResult) => {
+    thread.on('message', (result: SentBack) => {
       this.#finish(result)
     })
     thread.on('error', (error) => (cause = error))
@@ -366,6 +416,10 @@ function read(clock: Clock): Reading {
 
 function noCalls(): RoundCalls {
   return { settles: [], puts: [], claims: [], queries: [] }
+}
+
+function hasOnlySettlements({ settles, puts, claims, queries }: RoundCalls): boolean {
+  return settles.length > 0 && puts.length + claims.length + queries.length === 0
 }
 
 function isEmpty({ settles, puts, claims, queries }: RoundCalls): boolean {

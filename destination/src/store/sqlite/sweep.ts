@@ -1,6 +1,7 @@
 import type { Shared } from './shared.js'
 import { DEAD, LEASED } from '../states.js'
 import { RETRIED_MS } from '../store.js'
+import { DUE_AT, IS_LISTED } from './schema.js'
 
 /** The number of rows that one query reads. */
 const SLICE = 100
@@ -35,18 +36,18 @@ export interface Swept {
 }
 
 /** Deletes old settled deliveries, and makes dead letters of old ones that still wait. The oldest come first. */
-export function prepareSweep({ database, names, counts }: Shared) {
+export function prepareSweep({ database, names, counts, firstLeases }: Shared) {
   const after = database.prepare(
-    `SELECT id, destination, state, due_at AS dueAt, first_attempt_at AS firstAttemptAt, received_at AS receivedAt,
+    `SELECT id, destination, state, ${DUE_AT} AS dueAt, first_attempt_at AS firstAttemptAt, received_at AS receivedAt,
        replayed_at AS replayedAt
      FROM deliveries WHERE id >= ? ORDER BY id LIMIT ${SLICE}`,
   )
   const deadBefore = database.prepare(
     `SELECT id FROM deliveries INDEXED BY waiting
-     WHERE destination = ? AND state = ${DEAD} AND state <= ${DEAD} AND due_at < ? ORDER BY due_at LIMIT ?`,
+     WHERE destination = ? AND state = ${DEAD} AND ${IS_LISTED} AND due_at < ? ORDER BY due_at LIMIT ?`,
   )
   const replayedBefore = database.prepare(
-    `SELECT id, destination, state, due_at AS dueAt, first_attempt_at AS firstAttemptAt,
+    `SELECT id, destination, state, ${DUE_AT} AS dueAt, first_attempt_at AS firstAttemptAt,
        received_at AS receivedAt
      FROM deliveries INDEXED BY replayed
      WHERE replayed_at IS NOT NULL AND replayed_at < ? AND coalesce(first_attempt_at, 0) NOT BETWEEN ? AND ?
@@ -84,6 +85,7 @@ export function prepareSweep({ database, names, counts }: Shared) {
     if (firstAttemptAt !== null && firstAttemptAt <= now && firstAttemptAt > now - RETRIED_MS)
       return undefined
     bury.run(now, id)
+    firstLeases.remove(id)
     counts.move(destination, state, DEAD, id)
     return 1
   }

@@ -4,9 +4,10 @@ import type { StoreError } from '../store-error.js'
 import { loadDriver } from './driver.js'
 import { Engine } from './engine.js'
 import { toFailure } from './failure.js'
-import type { RoundResult } from './round.js'
-import { unflattenDeliveries, unflattenSettlements } from './wire.js'
-import type { Goodbye, Opened, Sent, ThreadData } from './store.js'
+import type { Result } from './round.js'
+import type { Delivery } from '../../model/delivery.js'
+import { flattenClaimed, unflattenDeliveries, unflattenSettlements, type Flat } from './wire.js'
+import type { Goodbye, Opened, Sent, SentBack, ThreadData, Upgrading } from './store.js'
 
 // Runs an engine for the main thread: it receives a round and posts its result, until it is told to close.
 
@@ -17,7 +18,9 @@ const port = parentPort as MessagePort
 const data = workerData as ThreadData
 
 try {
-  const engine = new Engine(await loadDriver(data.driver), data)
+  const engine = new Engine(await loadDriver(data.driver), data, (upgrade) => {
+    port.postMessage({ upgrade } satisfies Upgrading)
+  })
   const checkpoints = startCheckpoints()
   port.on('message', (sent: Sent | Goodbye) => {
     if ('closeAt' in sent) {
@@ -28,17 +31,21 @@ try {
       })
       return
     }
-    const result: RoundResult = engine.run({
+    const result = engine.run({
       ...sent,
       deliveries: unflattenDeliveries(sent.deliveries),
       settlements: unflattenSettlements(sent.settlements),
     })
-    port.postMessage(result)
+    port.postMessage({ ...result, claimed: toFlat(result.claimed) } satisfies SentBack)
     checkpoints.tell()
   })
   port.postMessage({ value: undefined } satisfies Opened)
 } catch (error) {
   port.postMessage({ failure: toFailure(error as StoreError) } satisfies Opened)
+}
+
+function toFlat(claimed: Result<Delivery[][]>): Result<Flat> {
+  return 'value' in claimed ? { value: flattenClaimed(claimed.value) } : claimed
 }
 
 /** Starts the thread that copies the log. If it can't start or dies, the engine copies the log itself. */

@@ -4,6 +4,7 @@ import { decodeAttempt, decodeDelivery, refusedByOf, toTrace } from '../rows.js'
 import type { Copy, DeliveryId, Trace } from '../../model/delivery.js'
 import { fromStored, toStored } from '../text.js'
 import type { Shared } from './shared.js'
+import { DUE_AT } from './schema.js'
 import { DEAD } from '../states.js'
 
 interface DeliveryRow {
@@ -25,6 +26,11 @@ interface DeliveryRow {
   replayedAt: number | null
   refusedBy: string | null
   traceParent: string | null
+  /** Negative if the row has no attempt. */
+  postUrl: number
+  postStatus: number
+  postMs: number
+  postResponse: string
 }
 
 interface AttemptRow {
@@ -47,8 +53,9 @@ interface AttemptRow {
 export function prepareCopies({ database, names }: Shared, which: string) {
   const deliveries = database.prepare(
     `SELECT d.id, message_id AS messageId, source, destination, type, event, user, body, state, attempt, reason,
-       received_at AS receivedAt, first_attempt_at AS firstAttemptAt, due_at AS dueAt, refused_by AS refusedBy,
-       attempts_before AS attemptsBefore, replayed_at AS replayedAt, trace_parent AS traceParent
+       received_at AS receivedAt, first_attempt_at AS firstAttemptAt, ${DUE_AT} AS dueAt, refused_by AS refusedBy,
+       attempts_before AS attemptsBefore, replayed_at AS replayedAt, trace_parent AS traceParent,
+       post_url AS postUrl, post_status AS postStatus, post_ms AS postMs, post_response AS postResponse
      FROM deliveries d LEFT JOIN bodies ON bodies.id = d.id ${which}`,
   )
   const attempts = database.prepare(
@@ -63,7 +70,7 @@ export function prepareCopies({ database, names }: Shared, which: string) {
       code: names.name(row.code) as OutcomeCode,
     }))
 
-  const toCopy = (row: DeliveryRow): Copy => ({
+  const toCopy = ({ postUrl, postStatus, postMs, postResponse, ...row }: DeliveryRow): Copy => ({
     ...decodeDelivery(row),
     source: names.name(row.source),
     destination: names.name(row.destination),
@@ -72,7 +79,21 @@ export function prepareCopies({ database, names }: Shared, which: string) {
     dueAt: row.state <= DEAD ? row.dueAt : null,
     replayedAt: row.state < DEAD ? row.replayedAt : null,
     refusedBy: row.state <= DEAD ? refusedByOf(row.refusedBy) : [],
-    attempts: attemptsOf(row.id),
+    attempts:
+      postUrl > 0
+        ? [
+            {
+              attempt: 1,
+              at: row.firstAttemptAt ?? row.receivedAt,
+              url: names.name(postUrl),
+              code: 'delivered',
+              status: postStatus,
+              ms: postMs,
+              error: null,
+              response: fromStored(postResponse),
+            },
+          ]
+        : attemptsOf(row.id),
   })
 
   return (...values: (string | number)[]): Copy[] =>

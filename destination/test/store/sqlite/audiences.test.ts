@@ -3,6 +3,7 @@ import { join } from 'node:path'
 import { expect, test } from 'vitest'
 import { openStore } from '../../../src/store/open.js'
 import { loadDriver, type DriverName } from '../../../src/store/sqlite/driver.js'
+import { migrate, MIGRATIONS } from '../../../src/store/sqlite/schema.js'
 import { newDelivery } from '../contract.js'
 import { audiencesContract } from '../contract-audiences.js'
 import { folder, sqliteSubject } from './subject.js'
@@ -18,13 +19,11 @@ for (const driver of ['node:sqlite', '@photostructure/sqlite'] satisfies DriverN
 test('a file of version 2 keeps its members, and the next list tells each destination of all of them', async () => {
   await using place = await folder()
   const path = `${place.path}/store.db`
-  const old = await openStore(`sqlite:${path}`)
-  await old.join(await old.beginSync('vip', []), ['a', 'b'], [])
-  await old.close()
   const database = (await loadDriver())(path)
+  migrate(database, path, MIGRATIONS.slice(0, 2))
   database.exec(
-    `DROP TABLE told; DROP TABLE untold; DROP TABLE clock; DROP TABLE history;
-     ALTER TABLE attempts DROP COLUMN headers; PRAGMA user_version = 2`,
+    `INSERT INTO audiences (id, name, sync) VALUES (1, 'vip', 1);
+     INSERT INTO members (audience, user, sync) VALUES (1, 'a', 1), (1, 'b', 1)`,
   )
   database.close()
 
