@@ -3,7 +3,7 @@ import { execFileSync } from 'node:child_process'
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
-import { parseDocument } from 'yaml'
+import { parseAllDocuments, parseDocument } from 'yaml'
 
 const ROOT = join(import.meta.dirname, '../..')
 const read = (path: string) => readFileSync(join(ROOT, path), 'utf8')
@@ -18,8 +18,11 @@ const blocks = list('*.md').flatMap((path) =>
 )
 
 test.each([...files, ...blocks])('%s has no errors in its YAML', (_path, text = '') => {
-  const { errors, warnings } = parseDocument(text)
-  expect([...errors, ...warnings]).toEqual([])
+  const problems = parseAllDocuments(text).flatMap(({ errors, warnings }) => [
+    ...errors,
+    ...warnings,
+  ])
+  expect(problems).toEqual([])
 })
 
 type Fields = Record<string, unknown>

@@ -102,6 +102,10 @@ export function createServer(
       refuse(reply, toRefusal(error))
     },
   })
+  const routes: Route[] = []
+  app.addHook('onRoute', ({ method, url }) => {
+    routes.push({ methods: [method].flat(), path: matcherOf(url) })
+  })
   if (maxConnections !== undefined) limitConnections(app.server, maxConnections, log)
   app.addHook('onSend', (_request, reply, _payload, done) => {
     if (isClosing) reply.header('connection', 'close')
@@ -109,7 +113,7 @@ export function createServer(
   })
   app.setErrorHandler(errorHandler(log))
   app.setNotFoundHandler((request, reply) =>
-    refuse(reply, noRoute(app, request.method, request.url, hint)),
+    refuse(reply, noRoute(routes, request.method, request.url, hint)),
   )
 
   return {
@@ -179,14 +183,28 @@ function refuse(
     .send(JSON.stringify(answer))
 }
 
+/** A route of the server. Its path matches all paths that it answers. */
+interface Route {
+  methods: string[]
+  path: RegExp
+}
+
+/** What matches the paths of a route: `:name` in its URL stands for any one part. */
+function matcherOf(url: string): RegExp {
+  const parts = url.split('/').map((part) => {
+    return part.startsWith(':') ? '[^/]+' : part.replace(/[.*+?^${}()|[\]\\]/g, '\\$&')
+  })
+  return new RegExp(`^${parts.join('/')}/?$`)
+}
+
 /** The answer if no route has this path, or no route with this path has this method. */
-function noRoute(app: FastifyInstance, method: string, url: string, hint: string): Refusal {
+function noRoute(routes: readonly Route[], method: string, url: string, hint: string): Refusal {
   const [path = ''] = url.split('?', 1)
-  const allowed = app.supportedMethods.filter((one) => app.hasRoute({ method: one, url: path }))
+  const allowed = routes.filter((route) => route.path.test(path)).flatMap(({ methods }) => methods)
   if (allowed.length === 0) {
     return new Refusal(404, 'not_found', `There is no route ${path}. ${hint}`)
   }
-  const allow = allowed.join(', ')
+  const allow = [...new Set(allowed)].join(', ')
   const message = `${path} accepts ${allow}; got ${method}.`
   return new Refusal(405, 'method_not_allowed', message, { Allow: allow })
 }

@@ -152,10 +152,11 @@ function whichOf(body: Given): ReplayParameters['which'] {
     if (all !== true) throw invalid('all', 'true', all)
     return { filter: {} }
   }
-  if (!isObject(filter) || Object.keys(filter).length === 0) {
+  // "match" alone says how to compare, and not what: it would match everything.
+  if (!isObject(filter) || !Object.keys(filter).some((name) => name !== 'match')) {
     throw invalid(
       'filter',
-      'an object with at least one field ("all": true replays everything)',
+      'an object with at least one field besides "match" ("all": true replays everything)',
       filter,
     )
   }

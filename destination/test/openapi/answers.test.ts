@@ -370,6 +370,7 @@ describe('the answers', { timeout: 60_000 }, () => {
     { all: false },
     { all: true, force: true },
     { filter: {} },
+    { filter: { match: 'prefix' } },
     { filter: { destination: 'crm' }, force: true },
     { filter: { status: '6' } },
     { filter: { messageId: 'm' } },

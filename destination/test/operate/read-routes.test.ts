@@ -327,6 +327,9 @@ test.each([
   ['POST', 'nothing/here?x=1', 404, 'not_found'],
   ['GET', '', 404, 'not_found'],
   ['GET', 'replay', 405, 'method_not_allowed'],
+  ['POST', 'deliveries/1', 405, 'method_not_allowed'],
+  ['DELETE', 'messages/m1', 405, 'method_not_allowed'],
+  ['POST', 'deliveries/1/more', 404, 'not_found'],
   ['GET', 'messages/%zz', 400, 'bad_request'],
   ['GET', 'messages/LONG', 414, 'bad_request'],
 ])(
@@ -582,6 +585,7 @@ describe('a wrong request', () => {
     [{ ids: [] }],
     [{ ids: ['1'] }],
     [{ filter: {} }],
+    [{ filter: { match: 'prefix' } }],
     [{ filter: { dest: 'crm' } }],
     [{ filter: { since: 'yesterday' } }],
     [{ all: true, dryrun: true }],

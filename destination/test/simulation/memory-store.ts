@@ -179,8 +179,8 @@ export class MemoryTables {
   }
 
   copyIn(copies: readonly Copy[]): boolean[] {
-    const broken = copies.find(({ messageId }) => typeof messageId !== 'string')
-    if (broken) throw new StoreError('failed', 'The message id of a copy is not a string.')
+    const broken = copies.find(({ attempt }) => typeof attempt !== 'number')
+    if (broken) throw new StoreError('failed', 'The attempt of a copy is not a number.')
     return copies.map((copy) => {
       if (this.#known.has(keyOf(copy))) return false
       this.#add({ ...copy, id: this.#nextId++, dueAt: copy.dueAt ?? this.now() })
