@@ -166,7 +166,7 @@ function ofEndpoint(
         ? `it asked for a pause, and the next call is sent in ${pause} s`
         : 'one call at a time is sent as a probe, at intervals of up to 30 s'
     const text = `${place} ${what}${downFor(buckets, now)}; ${next}${waiting}.`
-    return [{ weight: 'bad', subject, text, href: calls > 0 ? href : failures }]
+    return [{ weight: 'bad', subject, text, href: lastFailure === null ? href : failures }]
   }
   const recent = recentOf(buckets, now)
   const share = recent.sent === 0 ? 0 : recent.failed / recent.sent

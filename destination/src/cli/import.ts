@@ -2,7 +2,7 @@ import { Argument, InvalidArgumentError, Option } from 'commander'
 import { CALL_TYPES } from '../model/call.js'
 import { COLLECTOR_HELP } from './collector.js'
 import { wholeNumber, type AddCommand } from './command.js'
-import type { ColumnMap } from './import/columns.js'
+import { toField, type ColumnMap } from './import/columns.js'
 import { FORMATS, type ImportOptions } from './import/options.js'
 
 const EXAMPLES = `
@@ -81,5 +81,11 @@ function addToMap(text: string, map: ColumnMap): ColumnMap {
     throw new InvalidArgumentError(
       "Expected a column and its field, such as 'total=properties.total'.",
     )
-  return { ...map, [text.slice(0, at)]: text.slice(at + 1) }
+  const added = { ...map, [text.slice(0, at)]: text.slice(at + 1) }
+  try {
+    toField(text.slice(0, at), added)
+  } catch (error) {
+    throw new InvalidArgumentError((error as Error).message)
+  }
+  return added
 }

@@ -55,8 +55,8 @@ export function addMigrate({ open, migrate }: MigrateParts): AddCommand {
             '--from and --to name the same store. Give two different stores.',
           )
         }
-        const first = await opened('--from', () => open(from, { mustExist: true }))
-        const second = await opened('--to', () => open(to)).catch(async (error: unknown) => {
+        const first = await opened('--from', from, () => open(from, { mustExist: true }))
+        const second = await opened('--to', to, () => open(to)).catch(async (error: unknown) => {
           await first.close()
           throw error
         })
@@ -86,13 +86,14 @@ function fileOf(url: string): string {
   return existsSync(path) ? realpathSync(path) : path
 }
 
-async function opened(option: string, open: () => Promise<Store>): Promise<Store> {
+async function opened(option: string, url: string, open: () => Promise<Store>): Promise<Store> {
   try {
     return await open()
   } catch (error) {
     const { code, message } = error as StoreError
-    // The option names no store that can be used. The other errors are of the store itself.
-    const exitCode = code === 'unsupported' ? EXIT.usage : EXIT.failed
+    // A store that is locked or full, or a server, may be usable later. Otherwise the option names no store that can be used.
+    const mayBeLater = code === 'locked' || code === 'full' || !url.startsWith('sqlite:')
+    const exitCode = mayBeLater && code !== 'unsupported' ? EXIT.failed : EXIT.usage
     throw new CommandError(exitCode, `${option}: ${message}`)
   }
 }

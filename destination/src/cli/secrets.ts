@@ -23,6 +23,12 @@ export interface Secrets {
  * @throws SettingsError if the settings are wrong.
  */
 async function findSecrets({ secret, config, destination }: SecretOptions): Promise<Secrets> {
+  if (secret === '') {
+    // A variable of the shell is probably not set. Another secret would give a signature that nobody expects.
+    const message =
+      '--secret is empty. Give the secret, or leave the option out to use HOOKLINE_SECRET or the settings.'
+    throw new CommandError(EXIT.usage, message)
+  }
   const given = secret ?? process.env['HOOKLINE_SECRET']
   if (given) {
     return { secrets: [given], from: secret === undefined ? 'HOOKLINE_SECRET' : '--secret' }

@@ -135,7 +135,9 @@ function missingFlag(type: CallType, options: SendOptions): string | undefined {
 function requireDelivered(deliveries: readonly ShownTrace[], options: SendOptions): void {
   const isLate = deliveries.some(({ dueAt }) => dueAt !== null)
   if (isLate) {
-    const message = `It was not delivered within ${options.timeout} ms. The destination continues to try.`
+    const isHeld = deliveries.every(({ dueAt, hold }) => dueAt === null || hold !== null)
+    const next = isHeld ? ', and no attempt is made.' : '. The destination continues to try.'
+    const message = `It was not delivered within ${options.timeout} ms${next}`
     throw new CommandError(EXIT.unreachable, options.json ? '' : message)
   }
   if (!deliveries.every(isDelivered)) throw new CommandError(EXIT.failed, '')

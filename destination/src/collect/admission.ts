@@ -16,21 +16,31 @@ const BUSY = 0.9
  */
 const MAX_BEHIND = 2_000
 
-/** A source that took less of a window than this, in ms, does not wait for the others, who cause the work. */
+/**
+ * A source that takes less of the time than this share does not wait for the others, who cause the work. It may take so many
+ * ms at once.
+ */
+const LIGHT_SHARE = 1 / 40
 const LIGHT_MS = 2.5
 
-/** So much may be read of such sources beyond what all may take, in ms. */
-const MAX_DEBT_MS = 25
+/** All such sources together do not wait until they have taken this share of a window. */
+const MAX_LIGHT_SHARE = 1 / 2
 
 /** Reading calls gets this share of the time at least. */
-const MIN_SHARE = 0.02
+const MIN_SHARE = 0.05
+
+/** A body that takes longer than this, in ms, does not make the next one wait longer. */
+const MAX_DEBT_MS = 25
 
 /** How the share changes with each window. It falls fast, because a backlog grows fast. */
 const FALL = 0.7
-const RISE = 1.2
+const RISE = 1.5
 
 /** For how long a request waits before it is refused, in ms. Clients wait for 10 s and longer. */
 const MAX_WAIT_MS = 5_000
+
+/** The same while the process ends. The rest of its time is for what has been read. */
+const MAX_WAIT_CLOSING_MS = 2_000
 
 interface Waiting {
   run: () => void
@@ -70,9 +80,13 @@ export class Admission {
   #creditAt: number
   #windowAt: number
   #loopAtWindow: EventLoopUtilization
-  /** For how long calls were read in this window, in ms: of all sources, and of each. */
+  /** For how long calls were read in this window, in ms. */
   #readMs = 0
-  readonly #readOf = new Map<string, number>()
+  /** What each source has taken of its share as a light source, in ms. */
+  readonly #readOf = new Map<string, { ms: number; at: number }>()
+  /** For how long light sources were read in this window, in ms. */
+  #lightMs = 0
+  #isClosing = false
   #isWaking = false
 
   constructor(parts: AdmissionParts) {
@@ -88,8 +102,8 @@ export class Admission {
    * @throws Refusal with 503 if its turn does not come in 5 s. `work` has not run then.
    */
   run<T>(source: string, work: () => Promise<T>): Promise<T> {
-    const mayRun = this.#mayRun()
-    if ((mayRun && this.#queues.size === 0) || this.#isLight(source)) return this.#run(source, work)
+    if (this.#mayRun() && this.#queues.size === 0) return this.#run(source, work)
+    if (this.#isLight(source)) return this.#runLight(source, work)
     return new Promise<T>((resolve, reject) => {
       const run = () => {
         this.#run(source, work).then(resolve, reject)
@@ -102,21 +116,42 @@ export class Admission {
     })
   }
 
+  /** The process ends: what waits is read as fast as possible, and refused after a shorter time. */
+  close(): void {
+    this.#isClosing = true
+    this.#share = 1
+    this.#goOn()
+  }
+
   #run<T>(source: string, work: () => Promise<T>): Promise<T> {
     const from = this.#parts.now()
     const working = work()
-    const ms = this.#parts.now() - from
+    const now = this.#parts.now()
+    const ms = now - from
     this.#noteTurn()
     this.#turnMs += ms
     this.#readMs += ms
-    this.#credit -= ms
-    this.#readOf.set(source, (this.#readOf.get(source) ?? 0) + ms)
+    this.#credit = Math.max(-MAX_DEBT_MS, this.#credit - ms)
+    this.#readOf.set(source, { ms: this.#takenBy(source, now) + ms, at: now })
     return working
   }
 
+  /** Whether a source takes so little that its request need not wait. */
   #isLight(source: string): boolean {
-    const hasTurn = !this.#queues.has(source) && (this.#readOf.get(source) ?? 0) < LIGHT_MS
-    return hasTurn && this.#turnMs < MAX_DEBT_MS && this.#credit > -MAX_DEBT_MS
+    if (this.#queues.has(source) || this.#lightMs >= WINDOW_MS * MAX_LIGHT_SHARE) return false
+    return this.#takenBy(source, this.#parts.now()) < LIGHT_MS
+  }
+
+  #runLight<T>(source: string, work: () => Promise<T>): Promise<T> {
+    const readBefore = this.#readMs
+    const working = this.#run(source, work)
+    this.#lightMs += this.#readMs - readBefore
+    return working
+  }
+
+  #takenBy(source: string, now: number): number {
+    const { ms, at } = this.#readOf.get(source) ?? { ms: 0, at: now }
+    return Math.max(0, ms - (now - at) * LIGHT_SHARE)
   }
 
   #noteTurn(): void {
@@ -141,14 +176,15 @@ export class Admission {
     const { behind, utilization } = this.#parts
     const isBusy = utilization(this.#loopAtWindow).utilization >= BUSY
     const share = Math.min(this.#share, this.#readMs / (now - this.#windowAt))
-    this.#share =
-      isBusy && behind() > MAX_BEHIND
-        ? Math.max(MIN_SHARE, share * FALL)
-        : Math.min(1, this.#share * RISE)
+    const isOver = isBusy && !this.#isClosing && behind() > MAX_BEHIND
+    this.#share = isOver ? Math.max(MIN_SHARE, share * FALL) : Math.min(1, this.#share * RISE)
     this.#windowAt = now
     this.#loopAtWindow = utilization(undefined)
     this.#readMs = 0
-    this.#readOf.clear()
+    this.#lightMs = 0
+    for (const source of this.#readOf.keys()) {
+      if (this.#takenBy(source, now) === 0) this.#readOf.delete(source)
+    }
   }
 
   /** Goes on with what waits in the next turn of the event loop, or when there is time for it. */
@@ -160,7 +196,7 @@ export class Admission {
       this.#goOn()
     }
     if (this.#share === 1 || this.#credit > 0) setImmediate(goOn)
-    else setTimeout(goOn, Math.ceil(-this.#credit / this.#share))
+    else setTimeout(goOn, Math.min(WINDOW_MS, Math.ceil(-this.#credit / this.#share)))
   }
 
   #goOn(): void {
@@ -181,7 +217,7 @@ export class Admission {
   }
 
   #refuseOld(): void {
-    const oldest = this.#parts.now() - MAX_WAIT_MS
+    const oldest = this.#parts.now() - (this.#isClosing ? MAX_WAIT_CLOSING_MS : MAX_WAIT_MS)
     for (const [source, queue] of this.#queues) {
       while (queue[0] && queue[0].since < oldest) queue.shift()?.refuse(overloaded())
       if (queue.length === 0) this.#queues.delete(source)

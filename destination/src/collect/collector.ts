@@ -72,6 +72,10 @@ export function createCollector(options: CollectorOptions): Collector {
   if (parts) addCallRoutes(server.app, parts)
   return {
     ...server,
+    close: (withinMs) => {
+      parts?.admission.close()
+      return server.close(withinMs)
+    },
     use: (next) => {
       if (!parts) return
       parts.credentials = credentialsOf(next)

@@ -347,7 +347,7 @@ describe('import', { concurrent: true }, () => {
     const folder = emptyFolder()
     writeFileSync(join(folder, 'a.csv'), 'type,userId,what\ntrack,u,E\n')
     const where = ['--key', 'k', '--to', 'http://127.0.0.1:1']
-    const maps = ['--map', 'what=event', '--map', 'nocol=x']
+    const maps = ['--map', 'what=event', '--map', 'nocol=properties.x']
     const ended = await run(['import', 'a.csv', ...where, ...maps], { folder })
     expect(ended).toMatchObject({ code: 2, stdout: '' })
     expect(ended.stderr).toBe(
@@ -362,6 +362,10 @@ describe('import', { concurrent: true }, () => {
     ],
     [['import', 'none.ndjson', '--dry-run'], /Cannot read none\.ndjson: /],
     [['import', 'history.ndjson', '--map', 'total'], /Expected a column and its field/],
+    [
+      ['import', 'history.csv', '--map', 'email=bogus'],
+      /--map gives the column "email" the field "bogus", which calls do not have/,
+    ],
     [['import', 'history.ndjson', '--key', 'k'], /is not the file that was imported up to line 9/],
   ])('%j is refused, with the fix', async ([args, message], { expect }) => {
     const folder = folderOf(3, 0)

@@ -1,7 +1,9 @@
+import { writeFileSync } from 'node:fs'
+import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
 import { version } from '../../src/version.js'
 import { runInside } from './inside.js'
-import { run } from './process.js'
+import { folderWith, run } from './process.js'
 
 const COMMANDS = [
   'serve',
@@ -42,6 +44,32 @@ describe('the command line', () => {
     })
   })
 
+  test.skipIf(process.platform !== 'linux')(
+    'migrate says which store can not be used, and ends',
+    async () => {
+      const folder = folderWith({})
+      writeFileSync(join(folder, 'a.json'), '{}')
+      const args = ['migrate', '--from', 'sqlite:./none.db', '--to', 'sqlite:./b.db']
+      for (const from of ['sqlite:./a.json', 'sqlite:/proc/none/x.db']) {
+        const { code, stderr } = await run(args.with(2, from), { folder })
+        expect(code).toBe(2)
+        expect(stderr).toMatch(/^--from: /)
+      }
+      const store = ['serve', '--config', 'serve.json']
+      const settings = {
+        store: 'sqlite:/proc/none/x.db',
+        sources: [{ name: 'web', writeKey: 'key' }],
+        destinations: [
+          { name: 'crm', sources: ['web'], webhooks: [{ url: 'https://a.example.com/' }] },
+        ],
+      }
+      writeFileSync(join(folder, 'serve.json'), JSON.stringify(settings))
+      const served = await run(store, { folder })
+      expect(served.code).not.toBe(0)
+      expect(served.stderr + served.stdout).toContain('/proc/none')
+    },
+  )
+
   test('that is shipped prints the version', async () => {
     const ended = await run(['--version'])
     expect(ended).toEqual({ code: 0, stdout: `${version}\n`, stderr: '' })
@@ -71,6 +99,8 @@ describe('the command line', () => {
     [['listen', '--forward-to', 'localhost'], 'Expected a full URL, such as'],
     [['sign', 'none.json'], 'There is no secret. Give --secret'],
     [['sign', 'none.json', '--secret', 's'], 'Cannot read none.json: '],
+    [['sign', 'none.json', '--secret', ''], '--secret is empty. Give the secret'],
+    [['verify', '--signature', 'ab', '--secret', ''], '--secret is empty. Give the secret'],
     [['verify'], "error: required option '--signature <hex>' not specified"],
     [['completion', 'tcsh'], 'Allowed choices are bash, zsh, fish.'],
     [['replay', 'm1'], 'Expected the id of a delivery'],

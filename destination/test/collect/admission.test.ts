@@ -7,13 +7,14 @@ function setUp() {
   let behind = 0
   let busy = 1
   const read: string[] = []
+  const later = () => new Promise((resolve) => setTimeout(resolve, 0))
   const admission = new Admission({
     now: () => time,
     behind: () => behind,
     utilization: () => ({ idle: 0, active: 0, utilization: busy }),
   })
   return {
-    read,
+    ...{ read, admission, later },
     /** Reads the calls of a request, which takes `ms`. */
     request: (source: string, ms = 1) =>
       admission.run(source, () => {
@@ -45,7 +46,7 @@ function setUp() {
         }
         // Deliveries and everything else take this.
         time += 1
-        await new Promise((resolve) => setTimeout(resolve, 0))
+        await later()
       }
       return ((read.length - before) * 0.5) / (time - from)
     },
@@ -87,10 +88,34 @@ describe('the calls of requests', () => {
     await Promise.all([...flood, quiet])
   })
 
+  test('of a source that sends little do not wait for large bodies either', async () => {
+    const { request, read, set, wait, later } = setUp()
+    set({ behind: 10_000 })
+    const flood = new Set<Promise<unknown>>()
+    let quiet = 0
+    for (let round = 0; round < 300; round++) {
+      while (flood.size < 10) {
+        const one = request('flood', 100)
+        flood.add(one)
+        void one.catch(() => undefined).finally(() => flood.delete(one))
+      }
+      wait(50)
+      void request('quiet', 0.3)
+      quiet++
+      expect(read.at(-1)).toBe('quiet')
+      expect(read.filter((source) => source === 'quiet')).toHaveLength(quiet)
+      await later()
+    }
+    // The flood gets its share all the same, and no more than that.
+    const floodMs = (read.length - quiet) * 100
+    expect(floodMs).toBeGreaterThan(500)
+    expect(floodMs).toBeLessThan(300 * 50)
+  })
+
   test('of many sources that send little do wait, if they are too many together', async () => {
     const { request, read } = setUp()
     const all = Array.from({ length: 200 }, (_, i) => request(`source-${i}`))
-    expect(read.length).toBeLessThan(40)
+    expect(read.length).toBeLessThan(60)
     await Promise.all(all)
     expect(read).toHaveLength(200)
   })
@@ -114,6 +139,28 @@ describe('the calls of requests', () => {
     const few = setUp()
     few.set({ behind: 1_000 })
     expect(await few.share(1_000)).toBeGreaterThan(0.3)
+  })
+
+  test('are read or refused within two seconds when the process ends', async () => {
+    const { request, read, set, wait, admission, later } = setUp()
+    set({ behind: 10_000 })
+    const all = Array.from({ length: 100 }, () => request('flood', 100))
+    let settled = 0
+    for (const one of all) {
+      const end = () => settled++
+      one.then(end, end)
+    }
+    wait(500)
+    await later()
+    admission.close()
+    for (let turn = 0; turn < 1_000 && settled < all.length; turn++) {
+      wait(1)
+      await later()
+    }
+    const refused = (await Promise.allSettled(all)).filter(({ status }) => status === 'rejected')
+    expect(read.length + refused.length).toBe(100)
+    expect(read.length).toBeGreaterThanOrEqual(15)
+    expect(read.length).toBeLessThanOrEqual(30)
   })
 
   test('that waited for 5 s are refused, and none of them is read', async () => {

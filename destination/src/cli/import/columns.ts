@@ -30,8 +30,12 @@ export function toField(column: string, map: ColumnMap): readonly string[] | und
   if (OBJECTS.includes(first) && within.join('') !== '') return [first, within.join('.')]
   const field = name.replace(/_([a-z])/g, (_, letter: string) => letter.toUpperCase())
   if (FIELDS.includes(field)) return [field]
+  const what =
+    name === column
+      ? `The column ${JSON.stringify(column)} is not a field of a call`
+      : `--map gives the column ${JSON.stringify(column)} the field ${JSON.stringify(name)}, which calls do not have`
   throw new Error(
-    `The column ${JSON.stringify(column)} is not a field of a call: expected ${FIELDS.join(', ')}, or properties.…, ` +
-      `traits.… or context.…. Name its field with --map '${column}=properties.${column}', or leave it out with --map '${column}='.`,
+    `${what}: expected ${FIELDS.join(', ')}, or properties.…, traits.… or context.…. ` +
+      `Name its field with --map '${column}=properties.${column}', or leave it out with --map '${column}='.`,
   )
 }

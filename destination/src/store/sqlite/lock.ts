@@ -1,4 +1,12 @@
-import { closeSync, lstatSync, mkdirSync, openSync, readlinkSync, realpathSync } from 'node:fs'
+import {
+  closeSync,
+  existsSync,
+  lstatSync,
+  mkdirSync,
+  openSync,
+  readlinkSync,
+  realpathSync,
+} from 'node:fs'
 import { basename, dirname, join, resolve } from 'node:path'
 import { StoreError } from '../store-error.js'
 import type { Database, OpenDatabase } from './driver.js'
@@ -38,7 +46,7 @@ export function lock(open: OpenDatabase, path: string): Database {
 
 /** The file that a path leads to through symbolic links. It need not exist; its folder is created. */
 function targetOf(path: string): string {
-  mkdirSync(dirname(path), { recursive: true, mode: 0o700 })
+  makeFolder(dirname(path))
   try {
     return realpathSync(path)
   } catch (error) {
@@ -47,6 +55,17 @@ function targetOf(path: string): string {
   const file = join(realpathSync(dirname(path)), basename(path))
   const link = lstatSync(file, { throwIfNoEntry: false })
   return link ? targetOf(resolve(dirname(file), readlinkSync(file))) : file
+}
+
+/** Creates a folder and those around it. Node's own `recursive` never ends where folders can't be made, as in `/proc`. */
+function makeFolder(path: string): void {
+  if (existsSync(path)) return
+  makeFolder(dirname(path))
+  try {
+    mkdirSync(path, 0o700)
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error
+  }
 }
 
 /**
