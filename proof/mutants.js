@@ -273,7 +273,7 @@ export const MUTANTS = [
       says: /leases: /,
       file: 'dist/deliver/dispatcher.js',
       find: `if (!used.has(endpoint))
-                endpoint.sweep(0);`,
+                endpoint.retire();`,
       put: ';',
     },
     {
@@ -388,7 +388,7 @@ export const MUTANTS = [
       says: /stop: |drain: /,
       file: 'dist/deliver/dispatcher.js',
       find: `if (!used.has(endpoint))
-                endpoint.sweep(0);`,
+                endpoint.retire();`,
       put: ';',
     },
     {
@@ -449,13 +449,20 @@ export function makeMutant({ name, package: which, file, find, put }, number) {
     }
     symlinkSync(join(root, 'destination/node_modules'), join(copy, 'node_modules'))
   }
-  const path = join(copy, file)
-  const source = readFileSync(path, 'utf8')
-  const parts = source.split(find)
-  if (parts.length !== 2)
-    throw new Error(`“${name}”: ${file} has “${find}” ${parts.length - 1} times, not once.`)
-  writeFileSync(path, parts.join(put))
+  writeFileSync(join(copy, file), partsOf({ name, package: which, file, find }).join(put))
   return which === 'sdk' ? { HOOKLINE_DIST: copy } : { HOOKLINE_DESTINATION: copy }
+}
+
+/** Throws if the built code does not have the place of each mutant, before hours of proofs end with that. */
+export function checkMutants() {
+  for (const mutant of MUTANTS) partsOf(mutant)
+}
+
+function partsOf({ name, package: which, file, find }) {
+  const folder = join(root, which === 'sdk' ? 'dist' : 'destination')
+  const parts = readFileSync(join(folder, file), 'utf8').split(find)
+  if (parts.length === 2) return parts
+  throw new Error(`“${name}”: ${file} has “${find}” ${parts.length - 1} times, not once.`)
 }
 
 export function removeMutants() {

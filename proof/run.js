@@ -7,7 +7,7 @@ import Table from 'cli-table3'
 import { format, resolveConfig } from 'prettier'
 import { atEnd } from './cleanup.js'
 import { SCRIPTS } from './faults.js'
-import { makeMutant, MUTANTS, removeMutants } from './mutants.js'
+import { checkMutants, makeMutant, MUTANTS, removeMutants } from './mutants.js'
 import { toPage } from './page.js'
 import chain from './proofs/chain.js'
 import faults from './proofs/faults.js'
@@ -41,6 +41,7 @@ if (flags.write && (flags.quick || flags.only))
   throw new Error('--write needs a full run, of all proofs.')
 if (!existsSync(new URL('../destination/dist/main.js', import.meta.url)))
   throw new Error('Build first: npm run proof does.')
+if (flags['self-test'] || flags.write) checkMutants()
 const chosen = PROOFS.filter(({ number }) => numbers.includes(number))
 
 const numberOf = (name) => {
