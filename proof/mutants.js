@@ -265,8 +265,11 @@ export const MUTANTS = [
       name: 'a destination that is switched off keeps sending',
       says: /settings: /,
       file: 'dist/deliver/dispatcher.js',
-      find: 'this.#queues = new Map(queues.map(',
-      put: 'for (const queue of queues) this.#queues.set(queue.destination.name, queue); void (queues.map(',
+      find: 'const used = new Set(queues.flatMap(',
+      put: `const names = new Set(queues.map(({ destination }) => destination.name));
+        const kept = Array.from(this.#queues.values()).filter(({ destination }) => !names.has(destination.name));
+        queues = [...queues, ...kept];
+        const used = new Set(queues.flatMap(`,
     },
     {
       name: 'requests that wait for their turn are forgotten by a reload',
