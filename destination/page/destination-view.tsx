@@ -105,7 +105,7 @@ function receives(sources: readonly string[]): string {
 }
 
 function Figures({ found }: { found: DestinationDetails }) {
-  const { name, fresh, backlog, bulk, leased, dead, oldestMs, chart } = found
+  const { name, fresh, backlog, bulk, leased, dead, oldestMs, chart, filters } = found
   const of = `destination=${encodeURIComponent(name)}`
   const sum = (values: readonly number[]) => values.reduce((total, value) => total + value, 0)
   const delivered = sum(chart.delivered)
@@ -128,6 +128,15 @@ function Figures({ found }: { found: DestinationDetails }) {
       <Figure name="Dead letters" note="kept" href={`#/deliveries?state=dead&${of}`}>
         {count(dead)}
       </Figure>
+      {filters !== null && (
+        <Figure
+          name="Filtered"
+          note={`of ${counted(filters.passed + filters.stopped, 'call')}`}
+          href={`#/deliveries?state=skipped&${of}`}
+        >
+          {count(filters.stopped)}
+        </Figure>
+      )}
       <Figure name="Deliveries" note="newest first" href={`#/deliveries?${of}`}>
         Show
       </Figure>

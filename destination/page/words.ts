@@ -1,6 +1,6 @@
 // Describes in sentences what is wrong. This file uses no browser API, so that tests can run it in Node.
 import { clockMinute, count, counted, percent, shortUrl, span } from './format.js'
-import { recentOf } from '../src/model/health.js'
+import { recentOf, isBlocking } from '../src/model/health.js'
 import type { Health } from '../src/model/health.js'
 import type {
   Bucket,
@@ -210,9 +210,13 @@ function downFor(buckets: readonly Bucket[], now: number): string {
 }
 
 function ofDestination(destination: DestinationStatus): Sentence[] {
-  const { name, enabled, dead, oldestMs } = destination
+  const { name, enabled, dead, oldestMs, filters } = destination
   const found: Sentence[] = []
   const query = `destination=${encodeURIComponent(name)}`
+  if (filters !== null && isBlocking(filters)) {
+    const text = `Its filters have let none of ${counted(filters.stopped, 'call')} through. Check them in the settings.`
+    found.push({ weight: 'warn', subject: name, text, href: `#/deliveries?state=skipped&${query}` })
+  }
   if (!enabled) {
     const text = 'This destination is disabled in the settings and gets no calls.'
     found.push({ weight: 'note', subject: name, text })

@@ -34,11 +34,11 @@ const ROOMS: Record<string, { from?: string[]; types?: string[] }> = {
   },
   observe: {
     from: ['http', 'store', 'model', 'version'],
-    types: ['collect', 'enqueue', 'deliver'],
+    types: ['collect', 'enqueue', 'deliver', 'settings'],
   },
   collect: { from: ['http', 'model'], types: ['enqueue', 'settings'] },
   http: { from: ['store'] },
-  enqueue: { types: ['deliver', 'settings', 'store', 'model'] },
+  enqueue: { from: ['model'], types: ['deliver', 'settings', 'store'] },
   deliver: { from: ['post', 'store', 'model'], types: ['settings'] },
   post: { from: ['model'], types: ['settings'] },
   settings: { from: ['store', 'model'] },
@@ -63,6 +63,8 @@ const PURE = [
   'deliver/decide',
   'deliver/pace',
   'deliver/schedule',
+  'enqueue/condition',
+  'enqueue/filter',
   'enqueue/route',
   'enqueue/webhook-body',
   'model/address',
@@ -73,6 +75,7 @@ const PURE = [
   'model/delivery',
   'model/outcome',
   'model/shown-url',
+  'model/wildcard',
   'observe/durations',
   'observe/error-message',
   'observe/printable',
@@ -81,12 +84,14 @@ const PURE = [
   'post/headers',
   'post/retry-after',
   'settings/duration',
+  'settings/filters',
   'settings/network',
   'settings/problem',
   'settings/reach',
   'settings/relations',
   'settings/reload',
   'settings/suggest',
+  'settings/where',
   'store/purge-pages',
   'store/rows',
   'store/states',
@@ -94,8 +99,8 @@ const PURE = [
   'store/text',
 ]
 
-/** The modules of Node that pure modules may import, because they only compute: hashes, IP addresses, equality. */
-const PURE_PACKAGES = ['node:crypto', 'node:net', 'node:util']
+/** The modules that pure modules may import, because they only compute: hashes, IP addresses, equality, conditions. */
+const PURE_PACKAGES = ['node:crypto', 'node:net', 'node:util', 'sift']
 
 test('all that is named here is there, so that these tests see what they should', () => {
   const rooms = new Set([...modules.keys()].map(roomOf))

@@ -37,7 +37,7 @@ function statusLines(status: Status): string[] {
     ]),
     '',
     ...table([
-      ['DESTINATION', 'WAITING', 'SENDING', 'DEAD', 'OLDEST'],
+      ['DESTINATION', 'WAITING', 'SENDING', 'DEAD', 'OLDEST', 'FILTERED'],
       ...[...destinations, ...status.formerDestinations].map(countsOf),
     ]),
     '',
@@ -55,7 +55,11 @@ function countsOf(one: DestinationStatus | Status['formerDestinations'][number])
   const { name, fresh, backlog, bulk, leased, dead, oldestMs } = one
   const note = !('enabled' in one) ? ' (not in the settings)' : one.enabled ? '' : ' (disabled)'
   const oldest = oldestMs === 0 ? '-' : inWords(oldestMs)
-  return [`${name}${note}`, ...[fresh + backlog + bulk, leased, dead].map(String), oldest]
+  const filters = 'filters' in one ? one.filters : null
+  const filtered =
+    filters === null ? '-' : `${filters.stopped} of ${filters.stopped + filters.passed}`
+  const counts = [fresh + backlog + bulk, leased, dead].map(String)
+  return [`${name}${note}`, ...counts, oldest, filtered]
 }
 
 function endpointRow(destination: string, endpoint: EndpointStatus): string[] {

@@ -1,6 +1,6 @@
 import type { Call } from '../model/call.js'
 import type { Enqueue, Enqueued } from './enqueue.js'
-import type { Route } from './route.js'
+import { hasFilters, type Route } from './route.js'
 import { webhookBody } from './webhook-body.js'
 
 /** The headers of W3C Trace Context. */
@@ -47,10 +47,13 @@ export function bodyFor(call: Call, { to }: Route): string | undefined {
   return to.length === 0 ? undefined : webhookBody(call)
 }
 
-/** Makes a delivery for each destination of a call. A call without a destination gets one that is only logged. */
+/**
+ * Makes a delivery for each destination of a call. A destination whose filters stop the call, and a call without a
+ * destination, get one that is only logged.
+ */
 function deliveriesOf(
   call: Call,
-  { to, reason }: Route,
+  { to, stopped, reason }: Route,
   shared: Pick<Enqueued, 'source' | 'traceParent' | 'isBulk'>,
 ): Enqueued[] {
   const { type, messageId } = call
@@ -58,6 +61,15 @@ function deliveriesOf(
   const event = call.event ?? call.name
   const common = { ...shared, messageId, type, event, user }
   if (reason !== undefined) return [{ ...common, destination: '', body: '', skipReason: reason }]
-  const body = webhookBody(call)
-  return to.map(({ name: destination }) => ({ ...common, destination, body }))
+  const body = to.length === 0 ? '' : webhookBody(call)
+  const sent = to.map((destination): Enqueued => {
+    const delivery = { ...common, destination: destination.name, body }
+    return hasFilters(destination) ? { ...delivery, verdict: { destination } } : delivery
+  })
+  if (!stopped) return sent
+  const logged = stopped.map((verdict): Enqueued => {
+    const { name: destination } = verdict.destination
+    return { ...common, destination, body: '', skipReason: verdict.reason, verdict }
+  })
+  return [...sent, ...logged]
 }

@@ -1,6 +1,8 @@
 import type { Dispatcher, Placement } from '../deliver/dispatcher.js'
 import type { DeliveryContent, NewDelivery } from '../model/delivery.js'
+import type { Destination } from '../settings/settings.js'
 import type { WritePort } from '../store/store.js'
+import type { FilterRule } from './filter.js'
 
 /** What happens while deliveries are enqueued. */
 export interface EnqueueEvents {
@@ -8,9 +10,24 @@ export interface EnqueueEvents {
   duplicated(source: string, destination: string): void
   /** The store has made deliveries durable. `ms` is the time that this took. */
   committed(ms: number): void
+  /** The filters of a destination were asked about a new call, and the decision is durable. */
+  filtered(delivery: FilteredCall, verdict: Verdict): void
   /** The store could not store deliveries. */
   storeRefused(error: unknown): void
 }
+
+/** What the filters of a destination say of a call. Without a rule, it passes. */
+export interface Verdict {
+  /** The destination, as the settings of this moment have it. */
+  destination: Destination
+  /** The rule that stops the call. */
+  rule?: FilterRule
+  /** Why it stops the call. */
+  reason?: string
+}
+
+/** What is told of a call that filters were asked about. */
+export type FilteredCall = Pick<DeliveryContent, 'messageId' | 'source'>
 
 /** What enqueuing needs. */
 export interface EnqueueParts {
@@ -27,6 +44,8 @@ export interface Enqueued extends DeliveryContent {
   skipReason?: string
   /** Whether it is bulk work, which does not delay other messages. */
   isBulk?: boolean
+  /** What the filters of the destination say; left out if it has none. */
+  verdict?: Verdict
 }
 
 /**
@@ -59,6 +78,7 @@ export function createEnqueue({ store, dispatcher, events, now }: EnqueueParts):
       const placement = placements[i]
       const id = ids[i]
       if (id === undefined) events.duplicated(delivery.source, delivery.destination)
+      else if (delivery.verdict) events.filtered(delivery, delivery.verdict)
       if (!placement) continue
       if (id === undefined) dispatcher.notPlaced(placement)
       else dispatcher.placed(placement, { ...delivery, ...FIRST_CLAIM, id })

@@ -1,12 +1,31 @@
 import type { Call } from '../model/call.js'
 import type { Destination, Settings } from '../settings/settings.js'
+import { compileFilters, type Filter, type Stop } from './filter.js'
 
-/** The destinations of a call: at least one, or none with a reason for the log. */
-export type Route =
-  { to: readonly Destination[]; reason?: never } | { to: readonly []; reason: string }
+/** Where a call goes. At least one of the fields says something. */
+export interface Route {
+  /** The destinations that get the call. */
+  readonly to: readonly Destination[]
+  /** The destinations whose filters stop the call. Left out if none of the destinations has filters. */
+  readonly stopped?: readonly Stopped[]
+  /** Why no destination of the source is asked. */
+  readonly reason?: string
+}
+
+/** A destination that does not get a call, because of its filters. */
+export interface Stopped extends Stop {
+  readonly destination: Destination
+}
+
+/** The destinations of one source. */
+interface SourceRoute {
+  readonly route: Route
+  /** The filter of each destination in `route.to` that has one; `undefined` if none has. */
+  readonly filters: ReadonlyMap<Destination, Filter> | undefined
+}
 
 /** The destinations of each source by the settings alone. The key is the name of the source. */
-export type Routes = ReadonlyMap<string, Route>
+export type Routes = ReadonlyMap<string, SourceRoute>
 
 /** The name of this destination in the integrations object of a call, case-sensitive (spec, "What the service does"). */
 const INTEGRATION = 'Webhooks'
@@ -21,10 +40,25 @@ export function routesOf({
   destinations,
 }: Pick<Settings, 'sources' | 'destinations'>): Routes {
   const takers = new Map<string, Destination[]>(sources.map(({ name }) => [name, []]))
+  const filters = new Map<Destination, Filter>()
   for (const destination of destinations) {
     for (const source of destination.sources) takers.get(source)?.push(destination)
+    if (hasFilters(destination)) filters.set(destination, compileFilters(destination.filters))
   }
-  return new Map(Array.from(takers, ([source, found]) => [source, routeTo(found)]))
+  return new Map(
+    Array.from(takers, ([source, found]) => {
+      const route = routeTo(found)
+      const isFiltered = route.to.some((destination) => filters.has(destination))
+      return [source, { route, filters: isFiltered ? filters : undefined }]
+    }),
+  )
+}
+
+/** Whether calls for a destination are filtered. */
+export function hasFilters(
+  destination: Destination,
+): destination is Destination & { filters: object } {
+  return destination.filters !== undefined && destination.filters.length > 0
 }
 
 function routeTo(takers: readonly Destination[]): Route {
@@ -35,8 +69,26 @@ function routeTo(takers: readonly Destination[]): Route {
 
 /** Decides which destinations get a call of a source. */
 export function route(source: string, call: Call, routes: Routes): Route {
-  const found = routes.get(source) ?? UNKNOWN
-  return found.to.length > 0 && isTurnedOff(call.integrations) ? TURNED_OFF : found
+  const found = routes.get(source)
+  if (!found) return UNKNOWN
+  if (found.route.to.length > 0 && isTurnedOff(call.integrations)) return TURNED_OFF
+  return found.filters ? filtered(source, call, found.route, found.filters) : found.route
+}
+
+function filtered(
+  source: string,
+  call: Call,
+  route: Route,
+  filters: ReadonlyMap<Destination, Filter>,
+): Route {
+  const to: Destination[] = []
+  const stopped: Stopped[] = []
+  for (const destination of route.to) {
+    const stop = filters.get(destination)?.(source, call)
+    if (stop) stopped.push({ ...stop, destination })
+    else to.push(destination)
+  }
+  return { to, stopped }
 }
 
 /**

@@ -50,10 +50,18 @@ export interface FormerDestination extends MessageCounts {
   name: string
 }
 
+/** How many calls the filters of a destination let through and stopped, in the process that answers. */
+export interface FilterCount {
+  passed: number
+  stopped: number
+}
+
 export interface DestinationStatus extends MessageCounts {
   name: string
   enabled: boolean
   sources: string[]
+  /** Since its filters were last changed, or since the start; `null` if it has no filters. */
+  filters: FilterCount | null
   endpoints: EndpointStatus[]
 }
 

@@ -68,3 +68,11 @@ export function healthOf(
 export function worstOf(healths: readonly Health[]): Health {
   return HEALTHS.find((one) => healths.includes(one)) ?? 'idle'
 }
+
+/** So many calls in a row that a filter stops are no accident. */
+const BLOCKED_CALLS = 100
+
+/** Whether filters let nothing through, most likely because of a mistake in them. */
+export function isBlocking({ passed, stopped }: { passed: number; stopped: number }): boolean {
+  return passed === 0 && stopped >= BLOCKED_CALLS
+}

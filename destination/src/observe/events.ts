@@ -29,6 +29,7 @@ export function tellAll(observers: readonly Observer[]): Events {
     callsNotAccepted: tell('callsNotAccepted'),
     duplicated: tell('duplicated'),
     committed: tell('committed'),
+    filtered: tell('filtered'),
     storeRefused: tell('storeRefused'),
     attempted: tell('attempted'),
     claimFailed: tell('claimFailed'),

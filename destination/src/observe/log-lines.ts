@@ -19,6 +19,10 @@ export function logLines(log: Log): Observer {
     attempted: (delivery, outcomes, next) => {
       logAttempts(log, delivery, outcomes, next)
     },
+    filtered: ({ messageId, source }, { destination, reason }) => {
+      if (reason === undefined) return
+      log.debug({ messageId, source, destination: destination.name, reason }, 'filtered')
+    },
     claimFailed: logFailure('deliveries could not be read from the store; trying again'),
     settleFailed: logFailure(
       'outcomes could not be written to the store; sending is paused until the store takes them',

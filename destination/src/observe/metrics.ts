@@ -3,6 +3,7 @@ import type { DestinationQueue } from '../deliver/destination-queue.js'
 import { NO_MESSAGES, type BreakerState } from '../model/answers.js'
 import { withoutQuery } from '../model/shown-url.js'
 import type { EndpointOutcome } from '../deliver/decide.js'
+import type { Verdict } from '../enqueue/enqueue.js'
 import type { Delivery, Settlement, Stats } from '../model/delivery.js'
 import { turn } from '../model/slices.js'
 import { version } from '../version.js'
@@ -44,10 +45,11 @@ interface DestinationCounts {
  */
 export class Metrics implements Observer {
   readonly #registry = new Registry()
-  readonly #requests = new BySource()
-  readonly #calls = new BySource()
+  readonly #requests = new ByName('source')
+  readonly #calls = new ByName('source')
   readonly #changedNumbers = new Counts()
-  readonly #duplicates = new BySource()
+  readonly #duplicates = new ByName('source')
+  readonly #stopped = new ByName('destination')
   readonly #commits = new Durations(COMMIT_BOUNDS)
   readonly #destinations = new Map<string, DestinationCounts>()
   /** The waiting messages, read once for each request; `undefined` if the store fails. */
@@ -79,6 +81,11 @@ export class Metrics implements Observer {
   /** A source sent a message again. */
   duplicated(source: string, destination: string): void {
     this.#duplicates.of(source).add(destination)
+  }
+
+  /** Filters were asked about a call. */
+  filtered(_call: unknown, { destination, rule }: Verdict): void {
+    if (rule !== undefined) this.#stopped.of(destination.name).add(rule)
   }
 
   /** Adds the time that the store took to make calls durable. */
@@ -121,7 +128,7 @@ export class Metrics implements Observer {
   }
 
   #addCollected(): void {
-    const counter = (name: string, help: string, label: string, counts: BySource) => {
+    const counter = (name: string, help: string, label: string, counts: ByName) => {
       addMetric(this.#registry, { name, help, type: 'counter' }, () => counts.samples(label))
     }
     counter('hookline_requests_total', 'Requests from sources.', 'answer', this.#requests)
@@ -140,6 +147,12 @@ export class Metrics implements Observer {
       'Messages that a source sent again and that were not delivered again.',
       'destination',
       this.#duplicates,
+    )
+    counter(
+      'hookline_filtered_calls_total',
+      'Calls that a destination did not get because of its filters, by the rule that stopped them.',
+      'rule',
+      this.#stopped,
     )
     const name = 'hookline_store_commit_duration_seconds'
     const help = 'Time from the arrival of calls at the store until they are durable.'
@@ -313,21 +326,25 @@ export class Metrics implements Observer {
 
 const BREAKER_STATES: readonly BreakerState[] = ['closed', 'open', 'half-open']
 
-/** Counts by source, and by one more label. */
-class BySource {
+/** Counts by source or by destination, and by one more label. */
+class ByName {
+  constructor(readonly owner: 'source' | 'destination') {}
+
   readonly #counts = new Map<string, Counts>()
 
-  of(source: string): Counts {
-    let counts = this.#counts.get(source)
+  of(name: string): Counts {
+    let counts = this.#counts.get(name)
     if (!counts) {
       counts = new Counts()
-      this.#counts.set(source, counts)
+      this.#counts.set(name, counts)
     }
     return counts
   }
 
   samples(label: string): Sample[] {
-    return Array.from(this.#counts, ([source, counts]) => counts.samples(label, { source })).flat()
+    return Array.from(this.#counts, ([name, counts]) =>
+      counts.samples(label, { [this.owner]: name }),
+    ).flat()
   }
 }
 

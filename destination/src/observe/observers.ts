@@ -3,6 +3,7 @@ import type { Clock } from '../model/clock.js'
 import type { HistoryPort, ReadPort } from '../store/store.js'
 import type { Observer } from './events.js'
 import { Feed } from './feed.js'
+import { FilterCounts } from './filter-counts.js'
 import { History } from './history.js'
 import { logLines } from './log-lines.js'
 import type { Log } from './log.js'
@@ -27,12 +28,13 @@ export function createObservers(
   const history = new History(clock)
   const tally = new Tally(store, () => deliverer.queues)
   const feed = new Feed()
+  const filterCounts = new FilterCounts(log)
   const readiness = new Readiness({ dispatcher, settler, store, now: clock.now })
   const metrics = new Metrics({
     stats: () => store.stats(),
     queues: () => deliverer.queues,
     isStoreUp: () => readiness.isStoreUp(),
   })
-  observers.push(metrics, history, tally, feed, readiness, logLines(log))
-  return { metrics, history, tally, feed, readiness }
+  observers.push(metrics, history, tally, feed, filterCounts, readiness, logLines(log))
+  return { metrics, history, tally, feed, filterCounts, readiness }
 }

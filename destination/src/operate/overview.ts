@@ -10,7 +10,7 @@ import type {
 } from '../model/answers.js'
 import { NO_MESSAGES } from '../model/answers.js'
 import type { Stats } from '../model/delivery.js'
-import { HEALTHS, healthOf, recentOf, worstOf, type Health } from '../model/health.js'
+import { HEALTHS, healthOf, isBlocking, recentOf, worstOf, type Health } from '../model/health.js'
 import { HISTORIES, type HistoryRow, type HistorySpan } from '../model/history.js'
 import { withoutQuery } from '../model/shown-url.js'
 import { inSlices } from '../model/slices.js'
@@ -39,6 +39,8 @@ interface Line {
   destination: Destination
   row: Omit<OverviewRow, 'spark'>
   oldestMs: number
+  /** Whether its filters let nothing through. */
+  isBlocked: boolean
   bins: DurationBins
 }
 
@@ -131,7 +133,7 @@ export class Overviews {
   #status(destination: Destination, stats: readonly Stats[]): DestinationStatus {
     const { name } = destination
     const counts = stats.find((one) => one.destination === name)
-    return statusOfDestination(destination, counts, this.#queue(name), this.parts.history)
+    return statusOfDestination(destination, counts, this.#queue(name), this.parts)
   }
 
   #queue(name: string): DestinationQueue | undefined {
@@ -203,7 +205,8 @@ export class Overviews {
       }
     }
     row.p99Ms = bins.quantile(0.99)
-    return { destination, row, oldestMs, bins }
+    const filters = this.parts.filterCounts.of(destination)
+    return { destination, row, oldestMs, bins, isBlocked: filters !== null && isBlocking(filters) }
   }
 
   #healthOf(
@@ -251,10 +254,9 @@ export class Overviews {
   }
 }
 
-function needsAttention({ row: { health, dead }, oldestMs }: Line): boolean {
-  return (
-    ['down', 'failing', 'unsteady', 'recovering'].includes(health) || dead > 0 || oldestMs > LATE_MS
-  )
+function needsAttention({ row: { health, dead }, oldestMs, isBlocked }: Line): boolean {
+  const isTroubled = ['down', 'failing', 'unsteady', 'recovering'].includes(health)
+  return isTroubled || dead > 0 || oldestMs > LATE_MS || isBlocked
 }
 
 /** The lines whose name or URLs contain the text of the search, in upper or lower case, and that have the wanted state. */

@@ -8,6 +8,7 @@ import {
   type Status,
 } from '../model/answers.js'
 import { withoutQuery } from '../model/shown-url.js'
+import type { FilterCounts } from '../observe/filter-counts.js'
 import type { History } from '../observe/history.js'
 import type { Tally } from '../observe/tally.js'
 import type { Role } from '../settings/role.js'
@@ -20,6 +21,7 @@ import { formerDestinations } from './former.js'
 export interface StatusParts {
   store: Pick<ReadPort, 'stats'> & Pick<HistoryPort, 'history'>
   history: History
+  filterCounts: FilterCounts
   tally: Pick<Tally, 'saveIfSmall'>
   /** The current settings. */
   settings: () => Settings
@@ -42,7 +44,7 @@ export async function statusOf(
     sources: sources.map(({ name }) => ({ name, ...history.source(name) })),
     destinations: destinations.map((destination) => {
       const { name } = destination
-      return statusOfDestination(destination, counts.get(name), queues.get(name), history)
+      return statusOfDestination(destination, counts.get(name), queues.get(name), parts)
     }),
     formerDestinations: formerDestinations(stats, { destinations }),
   }
@@ -57,11 +59,13 @@ export function statusHead(
 }
 
 export function statusOfDestination(
-  { name, enabled, sources, webhooks }: Destination,
+  destination: Destination,
   { fresh, backlog, bulk, leased, dead, oldestMs }: MessageCounts = NO_MESSAGES,
   queue: DestinationQueue | undefined,
-  history: History,
+  { history, filterCounts }: Pick<StatusParts, 'history' | 'filterCounts'>,
 ): DestinationStatus {
+  const { name, enabled, sources, webhooks } = destination
+  const filters = filterCounts.of(destination)
   // There may be tens of thousands of them, and copying an object takes several times as long as listing its fields.
   const endpoints = webhooks.map(({ url }) => {
     const totals = history.endpoint(name, url)
@@ -76,7 +80,19 @@ export function statusOfDestination(
       failuresInARow: totals.failuresInARow,
     }
   })
-  return { fresh, backlog, bulk, leased, dead, oldestMs, name, enabled, sources, endpoints }
+  return {
+    fresh,
+    backlog,
+    bulk,
+    leased,
+    dead,
+    oldestMs,
+    name,
+    enabled,
+    sources,
+    filters,
+    endpoints,
+  }
 }
 
 function breakerOf(queue: EndpointQueue | undefined): BreakerStatus | null {

@@ -25,6 +25,7 @@ export function describeSettings(settings: Settings) {
       name,
       sources,
       enabled,
+      ...(destination.filters && { filters: destination.filters }),
       signed: destination.sharedSecret !== undefined || destination.webhookSecrets !== undefined,
       webhooks: destination.webhooks.map(({ url, headers, concurrency, rateLimit }) => ({
         url: withoutQuery(url),

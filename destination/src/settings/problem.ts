@@ -9,6 +9,11 @@ export interface Problem {
 /** The fields and indexes that lead from the root of the settings to one value. */
 export type Path = readonly PropertyKey[]
 
+/**
+ * Refuses a value. `step` leads from the value to its wrong part: an index, a field or a path; left out for the whole value.
+ */
+export type Refuse = (message: string, step?: PropertyKey | Path) => void
+
 /** Formats a path in the syntax of JavaScript: `destinations[0].webhooks[0].headers["X-Team"]`. */
 export function formatPath(path: Path): string {
   return path

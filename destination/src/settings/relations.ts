@@ -28,6 +28,9 @@ export function checkRelations(raw: unknown): BrokenRelation[] {
     ...repeated(destinations.flatMap(text('name')), 'name'),
     ...destinations.flatMap(([path, destination]) => [
       ...checkSourcesOf(path, destination, known, isKnown),
+      ...entriesOf(destination, 'filters', path).flatMap(([at, filter]) =>
+        checkSourcesOfFilter(at, filter, destination),
+      ),
       ...repeated(
         entriesOf(destination, 'webhooks', path).flatMap(text('url')).map(normalised),
         'URL',
@@ -58,6 +61,22 @@ function checkSourcesOf(
       path,
       message: `expected the name of one of the sources (${listOf(known)}), got {got}.`,
     })),
+    ...repeated(named, 'source'),
+  ]
+}
+
+/** A filter is only asked about calls that the destination gets otherwise. */
+function checkSourcesOfFilter(path: Path, filter: unknown, destination: unknown): BrokenRelation[] {
+  const given = entriesOf(destination, 'sources').filter(isText)
+  const known = given.map(([, name]) => name)
+  const named = entriesOf(filter, 'sources', path).filter(isText)
+  return [
+    ...named
+      .filter(([, name]) => !known.includes(name))
+      .map(([path]) => ({
+        path,
+        message: `expected one of the sources of the destination (${listOf(known)}), got {got}.`,
+      })),
     ...repeated(named, 'source'),
   ]
 }

@@ -4,7 +4,10 @@ import type { StoreError } from '../store/store-error.js'
 import { readCertificates } from './certificates.js'
 import { parseDuration } from './duration.js'
 import { checkHeaders } from './headers.js'
+import { readPatterns, readTypes, refuseUseless } from './filters.js'
 import { parseListen, parseNetwork } from './network.js'
+import type { Refuse } from './problem.js'
+import { readWhere } from './where.js'
 
 /**
  * The rules for each single value. The rules between values, such as unique names, are in `relations.ts`.
@@ -29,14 +32,12 @@ export function settingsSchema(folder: string) {
   })
 }
 
-/** Refuses a value. `step` is the index or the field of the wrong part; `undefined` for the whole value. */
-type Refuse = (message: string, step?: PropertyKey) => void
-
 /** A value that one function reads. The function returns `undefined` after it has refused the value. */
 function value<Value>(read: (given: unknown, refuse: Refuse) => Value | undefined) {
   return z.unknown().transform((given, context): Value => {
-    const result = read(given, (message, step) => {
-      context.addIssue({ code: 'custom', message, path: step === undefined ? [] : [step] })
+    const result = read(given, (message, step = []) => {
+      const path = typeof step === 'object' ? [...step] : [step]
+      context.addIssue({ code: 'custom', message, path })
     })
     // If `read` returned undefined, it has refused: the check fails, and nobody sees this value.
     return result as Value
@@ -87,10 +88,29 @@ const endpoint = fields({
     .optional(),
 })
 
+const filter = fields({
+  sources: list(name, { min: 1, what: 'at least one source name' }).optional(),
+  types: value(readTypes).optional(),
+  events: fields({
+    allow: value(readPatterns).optional(),
+    deny: value(readPatterns).optional(),
+  }).optional(),
+  where: value(readWhere).optional(),
+}).superRefine((given, context) => {
+  refuseUseless(given, (message, step = []) => {
+    context.addIssue({
+      code: 'custom',
+      message,
+      path: typeof step === 'object' ? [...step] : [step],
+    })
+  })
+})
+
 const destination = fields({
   name,
   sources: list(name, { min: 0, what: 'source names' }),
   enabled: value(readEnabled).default(true),
+  filters: list(filter, { what: 'filters' }).optional(),
   sharedSecret: value(readSharedSecrets).optional(),
   webhookSecret: value(readWebhookSecrets).optional(),
   webhooks: list(endpoint, { min: 1, max: 5, what: '1 to 5 webhooks' }),

@@ -1,3 +1,5 @@
+import type { CallType } from '../model/call.js'
+
 /** The checked settings of the destination, with defaults and environment variables filled in. */
 export interface Settings {
   /** Where the collector listens. Port 0 takes a free port. */
@@ -56,6 +58,8 @@ export interface Destination {
   sources: string[]
   /** Whether calls are forwarded to this destination. */
   enabled: boolean
+  /** A call is forwarded if it passes each of them. Left out or empty, every call of the sources is. */
+  filters?: CallFilter[] | undefined
   /** The secret that signs each request; `undefined` to send requests without `X-Signature`. */
   sharedSecret: string | undefined
   /** The second secret during a rotation of `sharedSecret`. */
@@ -65,6 +69,32 @@ export interface Destination {
   /** One to five endpoints with different URLs. */
   webhooks: Endpoint[]
 }
+
+/**
+ * Decides which calls a destination gets. A call passes if it passes each rule that is given. Messages that are not calls, which
+ * are deletions and those of audiences, are not filtered.
+ */
+export interface CallFilter {
+  /** The filter is only for the calls of these sources, and the others pass it. Left out, it is for all sources. */
+  sources?: string[] | undefined
+  /** Calls of other types do not pass. */
+  types?: CallType[] | undefined
+  /** A rule for `track` calls only. */
+  events?: EventRule | undefined
+  /** The condition that a call must fulfil, in the syntax of MongoDB. */
+  where?: Where | undefined
+}
+
+/** Patterns for the names of events. In a pattern, `*` stands for any text. Upper and lower case differ. */
+export interface EventRule {
+  /** An event that no pattern matches does not pass. Left out, all events are allowed. */
+  allow?: string[] | undefined
+  /** An event that a pattern matches does not pass, also if it is allowed. */
+  deny?: string[] | undefined
+}
+
+/** A checked condition: fields of a call with their conditions, and `$and` and `$or` with lists of such objects. */
+export type Where = Record<string, unknown>
 
 /** One URL that the calls of a destination are sent to. */
 export interface Endpoint {

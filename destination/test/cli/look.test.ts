@@ -28,7 +28,7 @@ describe('status', () => {
     expect(code).toBe(0)
     const lines = stdout.split('\n')
     expect(lines).toContain('web     2         0')
-    expect(lines).toContain('crm          0        0        2     -')
+    expect(lines).toContain('crm          0        0        2     -       -')
     expect(stdout).toMatch(new RegExp(`${crm.url} +crm +closed +0 +2 +\\d+ ms +\\d+ ms\\n`))
     expect(stdout).toMatch(/Last failure of .*Z {2}422 client_error\n {2}The endpoint answered 422/)
     const json = JSON.parse((await cli('status', '--json')).stdout) as Status

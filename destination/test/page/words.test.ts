@@ -41,6 +41,7 @@ const crm = (changes: Partial<DestinationStatus> = {}): DestinationStatus => ({
   name: 'crm',
   enabled: true,
   sources: ['web'],
+  filters: null,
   ...NO_MESSAGES,
   endpoints: [endpoint()],
   ...changes,
@@ -130,6 +131,16 @@ describe('an endpoint that is down', () => {
       'bad crm: crm.example.com/in is down; one call at a time is sent as a probe, at intervals of up to 30 s.',
     ])
   })
+})
+
+test('filters that let nothing through are named, and others are not', () => {
+  const withFilters = (passed: number, stopped: number) =>
+    textsOf(status({ destinations: [crm({ filters: { passed, stopped } })] }))
+  expect(withFilters(0, 1_204)).toEqual([
+    'warn crm: Its filters have let none of 1,204 calls through. Check them in the settings.',
+  ])
+  expect(withFilters(0, 99)).toEqual([])
+  expect(withFilters(1, 1_204)).toEqual([])
 })
 
 test('an endpoint that asked for a pause is said to be paused, and for how long', () => {

@@ -42,6 +42,7 @@ const EVENTS = {
   workersFailed: nothing,
   duplicated: nothing,
   committed: nothing,
+  filtered: nothing,
   storeRefused: nothing,
 } satisfies DeliverEvents & EnqueueEvents
 
