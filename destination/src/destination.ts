@@ -1,4 +1,5 @@
 import { createCollector } from './collect/collector.js'
+import { readCall } from './collect/receive.js'
 import { traceContextOf } from './collect/trace-context.js'
 import { Deliverer } from './deliver/deliverer.js'
 import { MAX_UNDER_WAY } from './deliver/dispatcher.js'
@@ -113,6 +114,7 @@ async function start(initial: Settings, store: Store, log: Log, role: Role) {
     ...{ store, enqueue, dispatcher: deliverer.dispatcher, log, role, ...observing },
     queues: () => deliverer.queues,
     settings: () => settings,
+    readCall: (given) => readCall(given, Date.now()),
   })
   // Delivery starts only after this: a process that can't listen must not send anything.
   const urls = await servers.listen().catch(async (error: unknown) => {

@@ -29,8 +29,17 @@ const ROOMS: Record<string, { from?: string[]; types?: string[] }> = {
     ],
   },
   operate: {
-    from: ['observe', 'http', 'enqueue', 'deliver', 'post', 'store', 'model', 'version'],
-    types: ['settings'],
+    from: [
+      'observe',
+      'http',
+      'enqueue',
+      'deliver',
+      'post',
+      'settings',
+      'store',
+      'model',
+      'version',
+    ],
   },
   observe: {
     from: ['http', 'store', 'model', 'version'],

@@ -32,6 +32,18 @@ export function receiveCalls(
   return received
 }
 
+/**
+ * Reads a single call in the form that it has in a batch.
+ *
+ * @throws {@link RejectedCall} if it is not valid.
+ */
+export function readCall(message: unknown, receivedAt: number): Call {
+  if (isDeeperThan(MAX_DEPTH, message)) throw tooDeep()
+  checkSize(jsonBytes(message))
+  const shared = { type: undefined, context: undefined, integrations: undefined, skewMs: 0 }
+  return normalise(message, { ...shared, receivedAt })
+}
+
 function receiveBatch(body: Fields, bodyBytes: number, shared: Shared): Received {
   const { batch } = body as { batch?: unknown }
   if (!Array.isArray(batch)) {

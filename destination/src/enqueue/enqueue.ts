@@ -1,8 +1,8 @@
 import type { Dispatcher, Placement } from '../deliver/dispatcher.js'
+import type { FilterRule } from '../model/answers.js'
 import type { DeliveryContent, NewDelivery } from '../model/delivery.js'
 import type { Destination } from '../settings/settings.js'
 import type { WritePort } from '../store/store.js'
-import type { FilterRule } from './filter.js'
 
 /** What happens while deliveries are enqueued. */
 export interface EnqueueEvents {

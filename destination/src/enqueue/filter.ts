@@ -1,10 +1,8 @@
+import type { FilterRule } from '../model/answers.js'
 import type { Call } from '../model/call.js'
 import { finder } from '../model/wildcard.js'
 import type { CallFilter, EventRule } from '../settings/settings.js'
 import { conditionsOf } from './condition.js'
-
-/** The kinds of rules that can stop a call. They are a label of a metric. */
-export type FilterRule = 'type' | 'allow' | 'deny' | 'where'
 
 /** Why a call does not pass the filters of a destination. */
 export interface Stop {

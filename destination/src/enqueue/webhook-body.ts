@@ -83,6 +83,24 @@ export function webhookBody(call: Call): string {
 }
 
 /**
+ * Makes the call again from the text that {@link webhookBody} made of it. Only its `integrations` are not in the text, and whether
+ * a `properties`, `traits`, `context` or name of a screen that is empty there was left out in the call.
+ */
+export function callOf(body: string, messageId: string): Call {
+  const call: Record<string, unknown> = { messageId }
+  for (const [name, value] of Object.entries(JSON.parse(body) as object)) {
+    if (name !== 'version') call[OWN_NAMES[name] ?? name] = value
+  }
+  return call as unknown as Call
+}
+
+/** The fields that have another name in a call than in its text. */
+const OWN_NAMES: Readonly<Record<string, string>> = {
+  'Previous ID': 'previousId',
+  'User ID': 'userId',
+}
+
+/**
  * Makes the text that is signed and sent for a deletion. In the spec, only this body has no version.
  *
  * @param userId - The user whose data is to be deleted.

@@ -31,6 +31,7 @@ export type RefusalCode =
   | 'wrong_member_count'
   | 'audience_superseded'
   | 'invalid_user'
+  | 'invalid_filters'
   | 'no_admin_token'
   | 'wrong_admin_token'
   | 'invalid_parameter'

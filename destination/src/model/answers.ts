@@ -1,6 +1,7 @@
 // The answers of the admin API, as JSON. The routes, the page and the command line share these types. Times are ms since
 // the epoch, by the destination's clock.
 import type { BreakerState } from './breaker-state.js'
+import type { CallType } from './call.js'
 import type { DeadGroup, State, Stats, Summary, Trace } from './delivery.js'
 import type { Health } from './health.js'
 import type { HistorySpan } from './history.js'
@@ -290,6 +291,35 @@ export interface Replayed {
    */
   kept: { name: string; count: number }[]
   dryRun: boolean
+}
+
+/** The kinds of rules of a filter that can stop a call. */
+export type FilterRule = 'type' | 'allow' | 'deny' | 'where'
+
+/** `POST /v1/admin/filters/preview` */
+export interface FilterPreview {
+  passed: number
+  stopped: number
+  /** A call has a result for each source of the destination. Stored calls come the newest first. */
+  results: FilterPreviewResult[]
+  /** Calls that were found in the store without a body, because no destination got them. They are not in `results`. */
+  withoutBody: number
+  /** `false` if the search ran out of time before it had found as many calls as wanted. */
+  isComplete: boolean
+}
+
+/** What filters say of one call. */
+export interface FilterPreviewResult {
+  messageId: string
+  source: string
+  type: CallType
+  /** The name of the event, page or screen; empty if there is none. */
+  event: string
+  user: string
+  passes: boolean
+  /** The rule that stops the call; `null` if it passes. */
+  rule: FilterRule | null
+  reason: string | null
 }
 
 /** The event `call` of `GET /v1/admin/stream`. */

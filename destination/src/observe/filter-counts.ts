@@ -32,7 +32,7 @@ export class FilterCounts implements Observer {
     const { stopped } = counts
     this.log.warn(
       { destination: destination.name, stopped, last: reason },
-      'the filters of this destination have let no call through so far; check them, also for upper and lower case',
+      'the filters of this destination have let no call through so far; check them, also for upper and lower case: POST /v1/admin/filters/preview says what they stop',
     )
   }
 

@@ -2,12 +2,17 @@ import type { FastifyInstance } from 'fastify'
 import { readOwnBodies } from '../http/read-body.js'
 import type { Feed } from '../observe/feed.js'
 import { checkReader, checkToken } from './access.js'
+import { addFilterPreviewRoute, type FilterPreviewParts } from './filter-preview.js'
 import { addReadRoutes, type ReadRoutesParts } from './read-routes.js'
 import { addReplayRoute, type ReplayParts } from './replay.js'
 import { addStreamRoute } from './stream-route.js'
 
 /** What the admin API needs. */
-export interface AdminApiParts extends Omit<ReadRoutesParts, 'store'>, Omit<ReplayParts, 'store'> {
+export interface AdminApiParts
+  extends
+    Omit<ReadRoutesParts, 'store'>,
+    Omit<ReplayParts, 'store'>,
+    Omit<FilterPreviewParts, 'store'> {
   store: ReadRoutesParts['store'] & ReplayParts['store']
   feed: Feed
   /** Whether it has a listener of its own, on a loopback address. */
@@ -32,6 +37,7 @@ export function addAdminApi(app: FastifyInstance, parts: AdminApiParts): void {
       readOwnBodies(routes)
       addReadRoutes(routes, parts)
       addReplayRoute(routes, parts)
+      addFilterPreviewRoute(routes, parts)
       addStreamRoute(routes, feed)
       done()
     },

@@ -142,6 +142,27 @@ export function readReplay(body: Given): ReplayParameters {
   return { which: whichOf(body), force, dryRun: flag(body, 'dryRun'), confirm }
 }
 
+/** Which filters to try, and on what. */
+export type PreviewParameters = { destination: string; filters: unknown } & (
+  { call: unknown } | { latest: number }
+)
+
+/** The most stored calls in one preview. Each is read by itself. */
+const MAX_LATEST = 200
+
+/** @throws {@link Refusal} */
+export function readPreview(body: Given): PreviewParameters {
+  checkNames(body, ['destination', 'filters', 'call', 'latest'])
+  const { destination } = texts(body, ['destination'])
+  const { filters, call } = body
+  if (destination === undefined) throw invalid('destination', 'a single string', destination)
+  const latest = count(body, 'latest', 1, MAX_LATEST)
+  if ((call === undefined) === (latest === undefined)) {
+    throw new Refusal(400, 'invalid_parameter', 'Expected either call or latest, and not both.')
+  }
+  return { destination, filters, ...(latest === undefined ? { call } : { latest }) }
+}
+
 function whichOf(body: Given): ReplayParameters['which'] {
   const { ids, messageId, filter, all } = body
   if (ids !== undefined) {

@@ -3,7 +3,7 @@ import { expandEnvironment, type Environment } from './environment.js'
 import { formatPath, type Path, type Problem } from './problem.js'
 import { checkRelations } from './relations.js'
 import { settingsSchema } from './schema.js'
-import type { Settings } from './settings.js'
+import type { CallFilter, Settings } from './settings.js'
 import { show, showShape } from './show.js'
 import { suggest } from './suggest.js'
 
@@ -46,6 +46,33 @@ export function checkSettings(raw: unknown, env: Environment, folder: string): C
   if (!parsed.success || problems.length > 0) return { problems }
   return { settings: toSettings(parsed.data) }
 }
+
+/**
+ * Checks filters by themselves, by the rules of {@link checkSettings}: as those of the only destination of settings.
+ *
+ * @param sources - The names of the sources of the destination.
+ */
+export function checkFilters(
+  filters: unknown,
+  sources: readonly string[],
+): { filters: CallFilter[] } | { problems: Problem[] } {
+  const webhooks = [{ url: 'https://example.com/' }]
+  const settings = {
+    sources: sources.map((name) => ({ name, writeKey: name })),
+    destinations: [{ name: 'preview', sources, filters, webhooks }],
+  }
+  // Without an environment, because somebody who asks for a preview may not read that of this process.
+  const checked = checkSettings(settings, {}, '/')
+  if ('settings' in checked) return { filters: checked.settings.destinations[0]?.filters ?? [] }
+  const shortened = checked.problems.map(({ path, message }) => ({
+    path: path.replace(DESTINATION, ''),
+    message: message.replaceAll(DESTINATION, ''),
+  }))
+  return { problems: shortened }
+}
+
+/** The path of the only destination. */
+const DESTINATION = 'destinations[0].'
 
 function toSettings(data: z.infer<ReturnType<typeof settingsSchema>>): Settings {
   const { retention: retentionMs, adminToken, destinations, ...rest } = data

@@ -2,7 +2,7 @@ import { createHmac } from 'node:crypto'
 import fc from 'fast-check'
 import { verifyWebhook } from 'hookline'
 import { describe, expect, test } from 'vitest'
-import { webhookBody, deletionBody } from '../../src/enqueue/webhook-body.js'
+import { callOf, deletionBody, webhookBody } from '../../src/enqueue/webhook-body.js'
 import type { Call, CallType } from '../../src/model/call.js'
 
 const common = { messageId: 'm1', timestamp: '2026-01-02T03:04:05.678Z' }
@@ -153,12 +153,21 @@ describe('every body', () => {
         })
         const parsed = JSON.parse(text) as Record<string, unknown>
         expect(JSON.stringify(parsed)).toBe(text)
+        // The call that a preview of filters makes of the text says the same.
+        expect(webhookBody(callOf(text, common.messageId))).toBe(text)
         const signature = createHmac('sha1', 'secret').update(text).digest('hex')
         expect(verifyWebhook('secret', text, signature)).toBe(true)
         expect(verifyWebhook('secret', parsed, signature)).toBe(true)
       }),
       { numRuns: 2_000 },
     )
+  })
+
+  test('is made into the call again', () => {
+    const call: Call = { ...common, type: 'alias', userId: 'u', previousId: 'p', anonymousId: 'a' }
+    expect(callOf(webhookBody(call), 'm1')).toEqual(call)
+    const screen: Call = { ...common, type: 'screen', userId: 'u', name: 'Home', context: {} }
+    expect(callOf(webhookBody(screen), 'm1')).toEqual(screen)
   })
 
   test('keeps a key __proto__ a key', () => {

@@ -383,6 +383,34 @@ describe('the answers', { timeout: 60_000 }, () => {
     expect(got).toMatchObject({ status: 400, body: { error: { code: 'invalid_parameter' } } })
   })
 
+  test.each([
+    {},
+    { destination: 'crm' },
+    { latest: 1 },
+    { destination: 7, latest: 1 },
+    { destination: 'crm', latest: 0 },
+    { destination: 'crm', latest: 201 },
+    { destination: 'crm', latest: 1, call: { type: 'page', userId: 'u' } },
+    { destination: 'crm', call: { type: 'page' } },
+    { destination: 'crm', call: [] },
+    { destination: 'crm', latest: 1, x: 1 },
+  ])('to the wrong preview %j', async (body) => {
+    const got = await ask(url, 'POST', '/v1/admin/filters/preview', { body: JSON.stringify(body) })
+    expect(got).toMatchObject({ status: 400, body: { error: { code: 'invalid_parameter' } } })
+  })
+
+  test('to a preview of wrong filters, and for a destination that there is not', async () => {
+    const preview = (body: object) =>
+      ask(url, 'POST', '/v1/admin/filters/preview', {
+        body: JSON.stringify({ latest: 1, ...body }),
+      })
+    expect(await preview({ destination: 'crm', filters: [{}] })).toMatchObject({
+      status: 400,
+      body: { error: { code: 'invalid_filters' } },
+    })
+    expect(await preview({ destination: 'x' })).toMatchObject({ status: 404 })
+  })
+
   test('to a replay whose count has changed', async () => {
     const got = await ask(url, 'POST', '/v1/admin/replay', { body: '{"all":true,"confirm":99}' })
     expect(got).toMatchObject({ status: 409 })
