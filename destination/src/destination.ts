@@ -5,12 +5,12 @@ import { Deliverer } from './deliver/deliverer.js'
 import { MAX_UNDER_WAY } from './deliver/dispatcher.js'
 import { bodyFor, createEnqueueCalls } from './enqueue/calls.js'
 import { createEnqueue } from './enqueue/enqueue.js'
-import { route, routesOf } from './enqueue/route.js'
+import { filterOf, route, routesOf } from './enqueue/route.js'
 import { connectionLimit } from './http/connection-limit.js'
 import type { Call } from './model/call.js'
 import { systemClock } from './model/clock.js'
 import type { Stats } from './model/delivery.js'
-import { turn } from './model/slices.js'
+import { eachInSlices, turn } from './model/slices.js'
 import { tellAll, type Observer } from './observe/events.js'
 import type { Log } from './observe/log.js'
 import { createObservers } from './observe/observers.js'
@@ -134,6 +134,7 @@ async function start(initial: Settings, store: Store, log: Log, role: Role) {
   const reload = async (next: Settings) => {
     checkReload(settings, next)
     const useQueues = await deliverer.prepare(next)
+    await eachInSlices(next.destinations, filterOf)
     const nextRoutes = routesOf(next)
     await turn()
     settings = next

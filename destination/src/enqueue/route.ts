@@ -43,7 +43,8 @@ export function routesOf({
   const filters = new Map<Destination, Filter>()
   for (const destination of destinations) {
     for (const source of destination.sources) takers.get(source)?.push(destination)
-    if (hasFilters(destination)) filters.set(destination, compileFilters(destination.filters))
+    const filter = filterOf(destination)
+    if (filter) filters.set(destination, filter)
   }
   return new Map(
     Array.from(takers, ([source, found]) => {
@@ -52,6 +53,19 @@ export function routesOf({
       return [source, { route, filters: isFiltered ? filters : undefined }]
     }),
   )
+}
+
+const compiled = new WeakMap<Destination, Filter>()
+
+/**
+ * The compiled filters of a destination; `undefined` if it has none. They are compiled once. For thousands of destinations that
+ * takes some hundred ms, so that a reload does it in slices before {@link routesOf}.
+ */
+export function filterOf(destination: Destination): Filter | undefined {
+  if (!hasFilters(destination)) return undefined
+  let filter = compiled.get(destination)
+  if (!filter) compiled.set(destination, (filter = compileFilters(destination.filters)))
+  return filter
 }
 
 /** Whether calls for a destination are filtered. */

@@ -68,9 +68,12 @@ function levelOfEnvironment(): LogLevel {
 
 function logStart(log: Log, running: RunningDestination, settings: Settings, role: Role): void {
   const { destinations, sources, store } = describeSettings(settings)
-  for (const { name, webhooks, ...destination } of destinations) {
+  for (const { name, webhooks, filters, ...destination } of destinations) {
     const endpoints = webhooks.map((webhook) => webhook.url)
-    log.info({ destination: name, ...destination, endpoints }, 'destination')
+    log.info(
+      { destination: name, ...destination, filters: filters?.length, endpoints },
+      'destination',
+    )
   }
   const { url, adminUrl } = running
   const admin = adminUrl === url ? undefined : adminUrl
