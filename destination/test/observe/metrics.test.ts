@@ -184,8 +184,9 @@ describe('who reads them', () => {
 test('every metric of the dashboard and of the readme is there, and each that is there is in the readme', async () => {
   const crm = await endpoint()
   const webhooks = [{ url: crm.url, headers: {}, concurrency: 128, rateLimit: 1_000 }]
-  const running = await start(settingsFor([destination([crm], { webhooks })]))
-  await post(running, [track('m1')])
+  const filters = [{ events: { deny: ['Order Viewed'] } }]
+  const running = await start(settingsFor([destination([crm], { webhooks, filters })]))
+  await post(running, [track('m1'), track('m2', { event: 'Order Viewed' })])
   await post(running, [track('m1')])
   await postHugeNumbers(running)
   await crm.has(2)

@@ -385,6 +385,20 @@ describe.skipIf(chromiumPath === undefined)('the page', () => {
     await page.getByText('receives from web').waitFor()
   })
 
+  test('says how many calls the filters of a destination stopped, and why', async () => {
+    const filters = [{ events: { deny: ['Order Viewed'] } }]
+    const settings = settingsFor([destination([await endpoint()], { filters })], READ_ONLY)
+    const running = await start(settings)
+    await post(running, [track('m1'), track('m2', { event: 'Order Viewed' })])
+    const page = await open(at(running, '#/destinations/crm'))
+    const figure = page.locator('.total', { hasText: 'Filtered' })
+    await figure.getByText('of 2 calls').waitFor()
+    await figure.getByRole('link', { name: '1' }).click()
+    const reason = 'iltered: the event is denied by "Order Viewed" (filters[0].events.deny)'
+    await page.getByText(reason).click()
+    await page.getByText(`Not sent: f${reason}.`).waitFor()
+  })
+
   test('draws charts of an hour, a day and a week, and has their numbers as a table', async () => {
     const page = await open(at(shared.running, '#/destinations/crm'))
     for (const [span, title] of [
