@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs'
 import { describe, expect, test } from 'vitest'
 import { checkSettings } from '../../src/settings/check.js'
 import { describeSettings } from '../../src/settings/describe.js'
@@ -312,5 +313,31 @@ describe('a condition', () => {
     let not: object = { $gt: 1 }
     for (let level = 0; level < 9; level++) not = { $not: not }
     expect(problemsWhere({ 'properties.a': not })).toEqual([tooDeep])
+  })
+})
+
+describe('docs/filters.md', () => {
+  const page = readFileSync(new URL('../../../docs/filters.md', import.meta.url), 'utf8')
+  const blocksOf = (language: string) =>
+    Array.from(
+      page.matchAll(new RegExp(`\\n\`\`\`${language}\\n([^]*?)\\n\`\`\``, 'g')),
+      ([, block = '']) => block,
+    )
+
+  test('has examples that are right', () => {
+    const [example = '', condition = ''] = blocksOf('json')
+    const { filters } = JSON.parse(example) as { filters: unknown }
+    expect(problemsOf(filters)).toEqual([])
+    expect(problemsOf([JSON.parse(condition)])).toEqual([])
+  })
+
+  test('quotes problems word for word', () => {
+    const given = [
+      { events: { allow: ['Order Viewed'], deny: ['Order *'] } },
+      { where: { 'propertys.total': 1 } },
+    ]
+    const problems = given.flatMap((filter) => problemsOf([filter]))
+    const [quoted = ''] = blocksOf('text')
+    expect(quoted.split('\n').map((line) => line.replace('destinations[0].', ''))).toEqual(problems)
   })
 })
