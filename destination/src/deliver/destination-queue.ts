@@ -197,7 +197,7 @@ export class DestinationQueue {
 
   /** Whether a lane has something due that could be claimed once there is room. */
   get hasWaiting(): boolean {
-    return LANES.some((lane) => this.#isToClaim(lane))
+    return this.#isToClaim('fresh') || this.#isToClaim('backlog') || this.#isToClaim('bulk')
   }
 
   #claim(what: Pick<Claim, 'lane' | 'isUntried'>, limit: number): Claim {

@@ -2,6 +2,8 @@ import type { Claim, Delivery, Lane } from '../model/delivery.js'
 import type { DispatchPort, DueLane } from '../store/store.js'
 import { decide, isAnySent, retryLane, type EndpointOutcome } from './decide.js'
 import type { DestinationQueue } from './destination-queue.js'
+import { unusedEndpoints } from './destination-queues.js'
+import type { EndpointQueue } from './endpoint-queue.js'
 import { send } from './send.js'
 import type { Settler } from './settler.js'
 
@@ -102,13 +104,17 @@ export class Dispatcher {
   /**
    * Replaces the destinations. Attempts under way to the former ones end as usual. Requests that wait for their turn at
    * an endpoint that is no longer used are not sent: their messages are retried by the new settings.
+   *
+   * @param unused - The endpoints of the former queues that are no longer used.
    */
-  use(queues: readonly DestinationQueue[]): void {
-    const used = new Set(queues.flatMap(({ endpoints }) => endpoints))
-    const before = Array.from(this.#queues.values()).flatMap(({ endpoints }) => endpoints)
+  use(
+    queues: readonly DestinationQueue[],
+    unused: Iterable<EndpointQueue> = unusedEndpoints(this.#queues.values(), queues),
+  ): void {
+    const retired = Array.from(unused)
     this.#queues = new Map(queues.map((queue) => [queue.destination.name, queue]))
-    for (const endpoint of before) if (!used.has(endpoint)) endpoint.retire()
-    this.#toClaim.clear()
+    for (const endpoint of retired) endpoint.retire()
+    for (const queue of this.#toClaim) if (!this.#isUsed(queue)) this.#toClaim.delete(queue)
     this.#pollAt = -Infinity
     this.#claim()
   }
@@ -153,9 +159,7 @@ export class Dispatcher {
     let sum = 0
     for (const queue of this.#behind) {
       sum += queue.behind
-      if (!queue.hasWaiting || this.#queues.get(queue.destination.name) !== queue) {
-        this.#behind.delete(queue)
-      }
+      if (!queue.hasWaiting || !this.#isUsed(queue)) this.#behind.delete(queue)
     }
     return sum
   }
@@ -214,7 +218,11 @@ export class Dispatcher {
 
   /** A queue may have something to claim. A queue of former settings has a successor, which claims in its place. */
   #note(queue: DestinationQueue): void {
-    if (this.#queues.get(queue.destination.name) === queue) this.#toClaim.add(queue)
+    if (this.#isUsed(queue)) this.#toClaim.add(queue)
+  }
+
+  #isUsed(queue: DestinationQueue): boolean {
+    return this.#queues.get(queue.destination.name) === queue
   }
 
   /** Claims for the queues that may have something to claim, and for one more. */
