@@ -130,9 +130,14 @@ export class DestinationQueue {
     return count === limit || isNoneUntried
   }
 
-  /** Gives back the room that {@link place} reserved. */
-  releaseRoom(): void {
-    this.#lanes.fresh.coming--
+  /** Reserves room for a delivery that is sent soon, until {@link releaseRoom}. */
+  holdRoom(lane: Lane): void {
+    this.#lanes[lane].coming++
+  }
+
+  /** Gives back the room that {@link place}, for the fresh lane, or {@link holdRoom} reserved. */
+  releaseRoom(lane: Lane): void {
+    this.#lanes[lane].coming--
   }
 
   /** A new message is in the store and waits to be claimed. */
