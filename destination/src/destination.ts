@@ -102,7 +102,7 @@ async function start(initial: Settings, store: Store, log: Log, role: Role) {
   const enqueueCalls = createEnqueueCalls(enqueue, routeOf, (headers) =>
     settings.traceContext ? traceContextOf(headers) : undefined,
   )
-  const collector = createCollector({
+  const collector = await createCollector({
     sources: settings.sources,
     enqueueCalls: role === 'worker' ? undefined : enqueueCalls,
     behind: () => deliverer.dispatcher.behind(),
@@ -134,14 +134,15 @@ async function start(initial: Settings, store: Store, log: Log, role: Role) {
   const reload = async (next: Settings) => {
     checkReload(settings, next)
     const useQueues = await deliverer.prepare(next)
+    const useSources = await collector.prepare(next.sources)
     await eachInSlices(next.destinations, filterOf)
     const nextRoutes = routesOf(next)
     await turn()
     settings = next
     routes = nextRoutes
-    collector.use(next.sources)
+    useSources()
     const closed = useQueues()
-    observing.history.keep(deliverer.queues)
+    await observing.history.keep(deliverer.queues)
     if (isDelivering) void warnOfFormer(store, next, log)
     await closed
   }

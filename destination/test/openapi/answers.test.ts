@@ -390,6 +390,7 @@ describe('the answers', { timeout: 60_000 }, () => {
     { destination: 7, latest: 1 },
     { destination: 'crm', latest: 0 },
     { destination: 'crm', latest: 201 },
+    { destination: 'crm', latest: '5' },
     { destination: 'crm', latest: 1, call: { type: 'page', userId: 'u' } },
     { destination: 'crm', call: { type: 'page' } },
     { destination: 'crm', call: [] },
