@@ -11,7 +11,11 @@ export type Credentials = (writeKey: string) => string | undefined
 export function credentialsOf(sources: readonly Source[]): Credentials {
   const salt = randomBytes(32).toString('hex')
   const digest = (writeKey: string) => hash('sha256', salt + writeKey)
-  const names = new Map(sources.map(({ name, writeKey }) => [digest(writeKey), name]))
+  const names = new Map<string, string>()
+  for (const { name, writeKey, otherWriteKey } of sources) {
+    names.set(digest(writeKey), name)
+    if (otherWriteKey !== undefined) names.set(digest(otherWriteKey), name)
+  }
   return (writeKey) => names.get(digest(writeKey))
 }
 

@@ -25,12 +25,13 @@ test.each([
 describe('a write key', () => {
   const sourceOf = credentialsOf([
     { name: 'web', writeKey: 'WEB' },
-    { name: 'app', writeKey: 'APP' },
+    { name: 'app', writeKey: 'APP', otherWriteKey: 'OLD' },
   ])
 
   test.each([
     ['WEB', 'web'],
     ['APP', 'app'],
+    ['OLD', 'app'],
     ['web', undefined],
     ['WEB ', undefined],
     ['WE', undefined],
