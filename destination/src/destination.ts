@@ -129,20 +129,6 @@ async function start(file: Settings, store: Store, log: Log, role: Role) {
     queues: () => deliverer.queues,
     settings: () => settings,
   })
-  // Delivery starts only after this: a process that can't listen must not send anything.
-  const urls = await servers.listen().catch(async (error: unknown) => {
-    await Promise.all([servers.close(), deliverer.close()])
-    throw error
-  })
-  const begin = await deliverer.prepare(settings)
-  void begin()
-  deliverer.listen()
-  if (isDelivering) void warnOfFormer(store, settings, log)
-  if (isDelivering) observing.tally.start()
-  const retention = isDelivering
-    ? startRetention(store, () => settings.retentionMs, events)
-    : undefined
-
   /**
    * Everything changes at once, after what takes long for thousands of destinations.
    *
@@ -156,6 +142,7 @@ async function start(file: Settings, store: Store, log: Log, role: Role) {
     routes = nextRoutes
     collector.use(next.sources)
     const closed = useQueues()
+    await turn()
     observing.history.keep(deliverer.queues)
     return { closed }
   }
@@ -165,6 +152,29 @@ async function start(file: Settings, store: Store, log: Log, role: Role) {
     last = done.catch(() => undefined)
     return done
   }
+  follow = (...changes) =>
+    inTurn(async () => {
+      const unusable = await managed.take(...changes)
+      for (const one of unusable)
+        log.error(one, 'a change of the settings in the store cannot be used here')
+      await use(managed.settings())
+    })
+  // Delivery starts only after this: a process that can't listen must not send anything.
+  const urls = await servers.listen().catch(async (error: unknown) => {
+    await Promise.all([servers.close(), deliverer.close()])
+    throw error
+  })
+  await inTurn(async () => {
+    const begin = await deliverer.prepare(settings)
+    void begin()
+  })
+  deliverer.listen()
+  if (isDelivering) void warnOfFormer(store, settings, log)
+  if (isDelivering) observing.tally.start()
+  const retention = isDelivering
+    ? startRetention(store, () => settings.retentionMs, events)
+    : undefined
+
   const reseal = () => resealAll(manager, log)
   const useFile = async (next: Settings) => {
     checkReload(settings, next)
@@ -183,13 +193,6 @@ async function start(file: Settings, store: Store, log: Log, role: Role) {
     void reseal()
     await closed
   }
-  follow = (...changes) =>
-    inTurn(async () => {
-      const unusable = await managed.take(...changes)
-      for (const one of unusable)
-        log.error(one, 'a change of the settings in the store cannot be used here')
-      await use(managed.settings())
-    })
   follower.start({
     followFailed: (error) => {
       log.warn(

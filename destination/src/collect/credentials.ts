@@ -5,18 +5,28 @@ import type { Source } from '../settings/settings.js'
 export type Credentials = (writeKey: string) => string | undefined
 
 /**
- * Looks up write keys by their salted hash, so that the time of a look-up reveals nothing about a key. The salt is
- * random for each process, so that an attacker cannot choose the hash that is compared.
+ * Makes {@link Credentials} for one version of the sources after the other. Write keys are looked up by their salted hash, so
+ * that the time of a look-up reveals nothing about a key. The salt is random for each process, so that an attacker cannot
+ * choose the hash that is compared.
  */
-export function credentialsOf(sources: readonly Source[]): Credentials {
+export function createCredentials(): (sources: readonly Source[]) => Credentials {
   const salt = randomBytes(32).toString('hex')
   const digest = (writeKey: string) => hash('sha256', salt + writeKey)
-  const names = new Map<string, string>()
-  for (const { name, writeKey, otherWriteKey } of sources) {
-    names.set(digest(writeKey), name)
-    if (otherWriteKey !== undefined) names.set(digest(otherWriteKey), name)
+  // Hashing the keys of thousands of sources again, because one of them has changed, would hold up other requests.
+  const known = new WeakMap<Source, string[]>()
+  const digestsOf = (source: Source): string[] => {
+    const { writeKey, otherWriteKey } = source
+    const digests =
+      known.get(source) ??
+      (otherWriteKey === undefined ? [writeKey] : [writeKey, otherWriteKey]).map(digest)
+    known.set(source, digests)
+    return digests
   }
-  return (writeKey) => names.get(digest(writeKey))
+  return (sources) => {
+    const names = new Map<string, string>()
+    for (const source of sources) for (const one of digestsOf(source)) names.set(one, source.name)
+    return (writeKey) => names.get(digest(writeKey))
+  }
 }
 
 /**

@@ -138,10 +138,13 @@ async function closeUnused(
   before: readonly DestinationQueue[],
   after: readonly DestinationQueue[],
 ): Promise<void> {
-  const postersOf = (queues: readonly DestinationQueue[]) =>
-    new Set(queues.flatMap(({ endpoints }) => endpoints.map(({ poster }) => poster)))
-  const used = postersOf(after)
-  const unused = Array.from(postersOf(before)).filter((poster) => !used.has(poster))
+  const postersOf = (queues: readonly DestinationQueue[], but: ReadonlySet<DestinationQueue>) =>
+    queues
+      .filter((queue) => !but.has(queue))
+      .flatMap(({ endpoints }) => endpoints.map(({ poster }) => poster))
+  // Most queues of thousands may be in both lists.
+  const used = new Set(postersOf(after, new Set(before)))
+  const unused = postersOf(before, new Set(after)).filter((poster) => !used.has(poster))
   await Promise.all(unused.map((poster) => poster.close()))
 }
 

@@ -15,7 +15,8 @@ export interface QueueParts {
 }
 
 /**
- * Makes the queues for new settings, each when it is asked for. An endpoint whose settings did not change keeps its
+ * Makes the queues for new settings, each when it is asked for. The same object as before keeps its queue: it was not
+ * changed. An endpoint whose settings did not change keeps its
  * breaker and its waiting requests. An endpoint whose headers changed keeps its breaker and its pace.
  *
  * @param before - The present queues.
@@ -38,6 +39,10 @@ export function* destinationQueues(
   const queues = new Map(before.map((queue) => [queue.destination.name, queue]))
   for (const destination of destinations) {
     const known = queues.get(destination.name)
+    if (known?.destination === destination && isSameNetwork) {
+      yield known
+      continue
+    }
     const endpoints = destination.webhooks.map((endpoint) =>
       toEndpointQueue(
         endpoint,

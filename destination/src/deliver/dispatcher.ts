@@ -104,10 +104,14 @@ export class Dispatcher {
    * an endpoint that is no longer used are not sent: their messages are retried by the new settings.
    */
   use(queues: readonly DestinationQueue[]): void {
-    const used = new Set(queues.flatMap(({ endpoints }) => endpoints))
-    const before = Array.from(this.#queues.values()).flatMap(({ endpoints }) => endpoints)
+    const before = this.#queues
     this.#queues = new Map(queues.map((queue) => [queue.destination.name, queue]))
-    for (const endpoint of before) if (!used.has(endpoint)) endpoint.retire()
+    for (const [name, queue] of before) {
+      const next = this.#queues.get(name)
+      if (next === queue) continue
+      // An endpoint is only kept by the destination of the same name.
+      for (const one of queue.endpoints) if (!next?.endpoints.includes(one)) one.retire()
+    }
     this.#toClaim.clear()
     this.#pollAt = -Infinity
     this.#claim()

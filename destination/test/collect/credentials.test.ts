@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import { basicUser, credentialsOf } from '../../src/collect/credentials.js'
+import { basicUser, createCredentials } from '../../src/collect/credentials.js'
 
 const basic = (credentials: string) => `Basic ${Buffer.from(credentials).toString('base64')}`
 
@@ -23,7 +23,7 @@ test.each([
 })
 
 describe('a write key', () => {
-  const sourceOf = credentialsOf([
+  const sourceOf = createCredentials()([
     { name: 'web', writeKey: 'WEB' },
     { name: 'app', writeKey: 'APP', otherWriteKey: 'OLD' },
   ])
