@@ -462,6 +462,57 @@ describe('the settings key', () => {
   })
 })
 
+test('no call is refused or lost and none is sent twice, while its source and its destination change', async () => {
+  const crm = await endpoint(204)
+  const running = await start(managedSettings())
+  await ask(running, 'PUT', '/sources/app', { writeKey: 'first' })
+  const at = (i: number) =>
+    webhooks(crm.url, { headers: { 'X-Version': `${i}` }, concurrency: 1 + (i % 7) })
+  await ask(running, 'PUT', '/destinations/crm', { sources: ['app'], webhooks: at(0) })
+  let isChanging = true
+  const sent: string[] = []
+  const statuses = new Set<number>()
+  const sendCalls = async (client: number) => {
+    for (let n = 0; isChanging; n++) {
+      const ids = Array.from({ length: 5 }, (_, i) => `${client}-${n}-${i}`)
+      const { status } = await post(
+        running,
+        ids.map((id) => track(id)),
+        'first',
+      )
+      statuses.add(status)
+      sent.push(...ids)
+    }
+  }
+  const clients = [sendCalls(0), sendCalls(1), sendCalls(2)]
+  for (let i = 1; i <= 40; i++) {
+    const answers = await Promise.all([
+      ask(running, 'PATCH', '/destinations/crm', { webhooks: at(i) }),
+      ask(running, 'PATCH', '/sources/app', { rateLimit: { callsPerSecond: 100_000 + i } }),
+      ask(running, 'PUT', `/destinations/other-${i % 3}`, {
+        sources: ['app'],
+        enabled: false,
+        webhooks: webhooks(`https://e${i}.example.com/`),
+      }),
+      ask(
+        running,
+        i % 2 === 1 ? 'POST' : 'DELETE',
+        `/sources/app/rotation${i % 2 === 1 ? '' : '?keep=old'}`,
+      ),
+    ])
+    expect(answers.map(({ status }) => Math.floor(status / 100))).toEqual([2, 2, 2, 2])
+  }
+  isChanging = false
+  await Promise.all(clients)
+  expect([...statuses]).toEqual([200])
+  await vi.waitUntil(() => crm.received.length >= sent.length, 20_000)
+  await vi.waitUntil(async () => (await running.stats()).length === 0, 10_000)
+  const received = crm.received.map(({ headers }) => headers['x-message-id'])
+  expect(received.length).toBe(sent.length)
+  expect(new Set(received)).toEqual(new Set(sent))
+  expect(sent.length).toBeGreaterThan(100)
+}, 60_000)
+
 test('the audit log says who changed what, without secrets', async () => {
   const running = await start(managedSettings())
   const by = { 'X-Actor': 'ann@example.com' }
