@@ -105,6 +105,16 @@ export class Managed {
     }
   }
 
+  /** The destinations in the store that take a source that there is not. */
+  withoutSource(): Unusable[] {
+    return Array.from(this.#entries.destination).flatMap(([name, { value }]): Unusable[] => {
+      const missing = value.sources.find((source) => !this.hasSource(source))
+      if (missing === undefined) return []
+      const message = `it takes the calls of the source ${JSON.stringify(missing)}, which is neither in the settings file nor in the store. Add the source.`
+      return [{ kind: 'destination', name, message }]
+    })
+  }
+
   /**
    * Uses another version of the file.
    *
@@ -166,7 +176,18 @@ export class Managed {
     if ('problems' in checked) {
       throw new Error(checked.problems.map(({ path, message }) => `${path}: ${message}`).join(' '))
     }
-    return { version, raw, value: checked.value, isCurrent: this.#sealer.isCurrent(body) }
+    const { value } = checked
+    if ('writeKey' in value) {
+      const owner = writeKeysOf(value)
+        .map((key) => this.#fileKeys.get(key))
+        .find((found) => found !== undefined)
+      if (owner !== undefined) {
+        throw new Error(
+          `it has the write key of the source ${JSON.stringify(owner)} in the settings file. Change one of the two.`,
+        )
+      }
+    }
+    return { version, raw, value, isCurrent: this.#sealer.isCurrent(body) }
   }
 
   #set(kind: Kind, name: string, entry: Entry | undefined): void {

@@ -100,7 +100,7 @@ export function restoreHidden(
   given: Fields,
   before: Fields | undefined,
 ): { raw: Fields; broken: BrokenRelation[] } {
-  const broken: BrokenRelation[] = []
+  const broken = hiddenSecrets(given)
   const known = webhooksOf(before?.['webhooks'])
   const { webhooks } = given
   if (!Array.isArray(webhooks)) return { raw: given, broken }
@@ -124,6 +124,17 @@ export function restoreHidden(
     return { ...webhook, ...(former && { url: former['url'] }), ...(values && { headers: values }) }
   })
   return { raw: { ...given, webhooks: restored }, broken }
+}
+
+/** Without this, the mark itself would become a secret that everybody knows. */
+function hiddenSecrets(given: Fields): BrokenRelation[] {
+  const fields = new Set(Object.values(SECRET_FIELDS).flat())
+  return Array.from(fields).flatMap((field) => {
+    const isHidden = [given[field]].flat().includes(HIDDEN)
+    const message =
+      'expected a secret. Secrets are not shown: leave the field out of a PUT or PATCH to keep what it has.'
+    return isHidden ? [{ path: [field], message }] : []
+  })
 }
 
 function restoreHeaders(given: unknown, former: unknown) {

@@ -133,6 +133,21 @@ describe('a destination', () => {
     })
   })
 
+  test('does not take the mark of a hidden value for a secret', async () => {
+    const running = await start(managedSettings())
+    const crm = { sources: [], webhooks: webhooks('https://a.example.com/') }
+    const hidden = '•••'
+    const answers = await Promise.all([
+      ask(running, 'PUT', '/sources/app', { writeKey: hidden }),
+      ask(running, 'PUT', '/destinations/crm', { ...crm, sharedSecret: ['a', hidden] }),
+      ask(running, 'PUT', '/destinations/crm', { ...crm, webhookSecret: hidden }),
+    ])
+    for (const { status, body } of answers) {
+      expect(status).toBe(400)
+      expect(body.error.problems?.[0]?.message).toMatch(/Secrets are not shown|whsec_/)
+    }
+  })
+
   test('never sends a hidden value to another URL', async () => {
     const running = await start(managedSettings())
     await ask(running, 'PUT', '/destinations/crm', {
@@ -406,8 +421,16 @@ describe('what is in the settings file', () => {
     expect((await post(running, [track('m')], 'x')).status).toBe(200)
     expect((await post(running, [track('m')], 'app-key')).status).toBe(200)
     await running.close()
-    await expect(start({ ...settings, sources: [{ ...web, name: 'app' }] })).rejects.toThrow(
-      'the source "app": the settings file has a source of this name too.',
+    await expect(
+      start({ ...settings, sources: [web, { name: 'app', writeKey: 'x' }] }),
+    ).rejects.toThrow('the source "app": the settings file has a source of this name too.')
+    await expect(
+      start({ ...settings, sources: [web, { name: 'new', writeKey: 'app-key' }] }),
+    ).rejects.toThrow(
+      'the source "app": it has the write key of the source "new" in the settings file.',
+    )
+    await expect(start({ ...settings, sources: [{ ...web, name: 'new' }] })).rejects.toThrow(
+      'the destination "crm": it takes the calls of the source "web", which is neither in the settings file nor in the store.',
     )
   })
 })
