@@ -2,14 +2,17 @@ import type { FastifyInstance } from 'fastify'
 import { readOwnBodies } from '../http/read-body.js'
 import type { Feed } from '../observe/feed.js'
 import { checkReader, checkToken } from './access.js'
+import type { Manager } from '../manage/manager.js'
 import { addReadRoutes, type ReadRoutesParts } from './read-routes.js'
 import { addReplayRoute, type ReplayParts } from './replay.js'
+import { addSettingsRoutes } from './settings-routes.js'
 import { addStreamRoute } from './stream-route.js'
 
 /** What the admin API needs. */
 export interface AdminApiParts extends Omit<ReadRoutesParts, 'store'>, Omit<ReplayParts, 'store'> {
   store: ReadRoutesParts['store'] & ReplayParts['store']
   feed: Feed
+  manager: Manager
   /** Whether it has a listener of its own, on a loopback address. */
   isKeptLocal: boolean
 }
@@ -19,7 +22,7 @@ export interface AdminApiParts extends Omit<ReadRoutesParts, 'store'>, Omit<Repl
  * admin token.
  */
 export function addAdminApi(app: FastifyInstance, parts: AdminApiParts): void {
-  const { feed, settings, isKeptLocal } = parts
+  const { feed, manager, settings, isKeptLocal } = parts
   const adminToken = () => settings().adminToken
   void app.register(
     (routes, _options, done) => {
@@ -33,6 +36,7 @@ export function addAdminApi(app: FastifyInstance, parts: AdminApiParts): void {
       addReadRoutes(routes, parts)
       addReplayRoute(routes, parts)
       addStreamRoute(routes, feed)
+      addSettingsRoutes(routes, manager)
       done()
     },
     { prefix: '/v1/admin' },
