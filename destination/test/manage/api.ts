@@ -11,23 +11,27 @@ import { ADMIN_TOKEN } from '../run.js'
 export const SETTINGS_KEY = Buffer.alloc(32, 'k').toString('base64')
 export const OTHER_KEY = Buffer.alloc(32, 'o').toString('base64')
 
-/** An answer: its status, its `ETag`, and its body in every form that it may have. */
+/** The body of an answer, in every form that it may have. */
+type Body = ManagedSetting &
+  Omit<ManagedSettings, 'next'> &
+  SettingChanged &
+  SettingDeleted &
+  Omit<AuditLog, 'next'> & {
+    next: string | number | null
+    error: {
+      code: string
+      message: string
+      problems?: { path: string; message: string }[]
+      waiting?: number
+    }
+  }
+
+/** An answer: its status, its `ETag`, and its body. */
 export interface Answered {
   status: number
   etag: string | null
   text: string
-  body: ManagedSetting &
-    ManagedSettings &
-    SettingChanged &
-    SettingDeleted &
-    AuditLog & {
-      error: {
-        code: string
-        message: string
-        problems?: { path: string; message: string }[]
-        waiting?: number
-      }
-    }
+  body: Body
 }
 
 /** Sends a request to the admin API of a destination. */
@@ -48,6 +52,6 @@ export async function ask(
     status: response.status,
     etag: response.headers.get('etag'),
     text,
-    body: (text === '' ? {} : JSON.parse(text)) as Answered['body'],
+    body: (text === '' ? {} : JSON.parse(text)) as Body,
   }
 }

@@ -3,6 +3,7 @@ import { execFileSync } from 'node:child_process'
 import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { expect, onTestFinished, test } from 'vitest'
+import type { SettingChanged } from '../../src/model/answers.js'
 import { folderWith, start as startProcess } from '../cli/process.js'
 import { startEndpoint } from '../endpoint.js'
 import { ADMIN_TOKEN, post, track } from '../run.js'
@@ -46,7 +47,8 @@ test(`a secret is in no log, metric, page, list, audit entry, process table or f
   const seen: string[] = []
   const see = async (method: string, path: string, body?: unknown) => {
     const answer = await ask(at, method, path, body)
-    for (const made of Object.values(answer.body.generated ?? {})) secrets.add(made)
+    const { generated } = answer.body as Partial<SettingChanged>
+    for (const made of Object.values(generated ?? {})) secrets.add(made)
     // Only the answer that generates a secret has it.
     seen.push(JSON.stringify({ ...answer.body, generated: undefined }))
     return answer
@@ -56,8 +58,9 @@ test(`a secret is in no log, metric, page, list, audit entry, process table or f
   for (let i = 0; i < 30; i++) {
     const name = pick(['a', 'b', 'c'])
     const writeKey = chance(0.5) ? { writeKey: chance(0.8) ? secret() : ` ${secret()}` } : {}
-    const made = await see('PUT', `/sources/${name}`, writeKey)
-    keys.push(made.body.generated?.['writeKey'] ?? writeKey.writeKey ?? secret())
+    const { body } = await see('PUT', `/sources/${name}`, writeKey)
+    const { generated } = body as Partial<SettingChanged>
+    keys.push(generated?.['writeKey'] ?? writeKey.writeKey ?? secret())
     await see(pick(['POST', 'DELETE']), `/sources/${name}/rotation`)
     const webhook = {
       url: `${endpoint.url}/${i}?key=${query()}`,
