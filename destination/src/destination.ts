@@ -11,10 +11,16 @@ import type { Call } from './model/call.js'
 import { systemClock } from './model/clock.js'
 import type { Stats } from './model/delivery.js'
 import { eachInSlices, turn } from './model/slices.js'
+import { Follower, type OnRecords } from './manage/follower.js'
+import { Managed } from './manage/managed.js'
+import { Manager } from './manage/manager.js'
+import { unusableError } from './manage/unusable.js'
 import { tellAll, type Observer } from './observe/events.js'
+import { errorMessage } from './observe/error-message.js'
 import type { Log } from './observe/log.js'
 import { createObservers } from './observe/observers.js'
 import { warnOfFormer } from './operate/former.js'
+import { resealAll } from './manage/reseal.js'
 import { startRetention } from './operate/retention.js'
 import { createServers } from './operate/servers.js'
 import { waitForStore } from './operate/wait-for-store.js'
@@ -82,7 +88,15 @@ async function open(url: string, log: Log): Promise<Store> {
   return store
 }
 
-async function start(initial: Settings, store: Store, log: Log, role: Role) {
+async function start(file: Settings, store: Store, log: Log, role: Role) {
+  const managed = new Managed(file)
+  const follower = new Follower(store, (records, isComplete) => follow(records, isComplete))
+  let follow = async (...changes: Parameters<OnRecords>) => {
+    const unusable = [...(await managed.take(...changes)), ...managed.withoutSource()]
+    if (unusable.length > 0) throw unusableError(unusable)
+  }
+  await follower.catchUp()
+  const initial = managed.settings()
   let settings = initial
   let routes = routesOf(initial)
   const isDelivering = role !== 'collector'
@@ -110,29 +124,19 @@ async function start(initial: Settings, store: Store, log: Log, role: Role) {
     log,
     events,
   })
+  const manager = new Manager({ store, managed, follower })
   const servers = createServers(settings, collector, readiness, {
-    ...{ store, enqueue, dispatcher: deliverer.dispatcher, log, role, ...observing },
+    ...{ store, enqueue, dispatcher: deliverer.dispatcher, log, role, manager, ...observing },
     queues: () => deliverer.queues,
     settings: () => settings,
     readCall: (given) => readCall(given, Date.now()),
   })
-  // Delivery starts only after this: a process that can't listen must not send anything.
-  const urls = await servers.listen().catch(async (error: unknown) => {
-    await Promise.all([servers.close(), deliverer.close()])
-    throw error
-  })
-  const begin = await deliverer.prepare(settings)
-  void begin()
-  deliverer.listen()
-  if (isDelivering) void warnOfFormer(store, settings, log)
-  if (isDelivering) observing.tally.start()
-  const retention = isDelivering
-    ? startRetention(store, () => settings.retentionMs, events)
-    : undefined
-
-  /** Everything changes at once, after what takes long for thousands of destinations. */
-  const reload = async (next: Settings) => {
-    checkReload(settings, next)
+  /**
+   * Everything changes at once, after what takes long for thousands of destinations.
+   *
+   * @returns `closed` resolves once the requests to former endpoints have ended. A change of the settings does not wait.
+   */
+  const use = async (next: Settings): Promise<{ closed: Promise<void> }> => {
     const useQueues = await deliverer.prepare(next)
     const useSources = await collector.prepare(next.sources)
     await eachInSlices(next.destinations, filterOf)
@@ -143,22 +147,73 @@ async function start(initial: Settings, store: Store, log: Log, role: Role) {
     useSources()
     const closed = useQueues()
     await observing.history.keep(deliverer.queues)
-    if (isDelivering) void warnOfFormer(store, next, log)
+    return { closed }
+  }
+  let last: Promise<unknown> = Promise.resolve()
+  const inTurn = <T>(work: () => Promise<T>): Promise<T> => {
+    const done = last.then(work)
+    last = done.catch(() => undefined)
+    return done
+  }
+  follow = (...changes) =>
+    inTurn(async () => {
+      const unusable = await managed.take(...changes)
+      for (const one of unusable)
+        log.error(one, 'a change of the settings in the store cannot be used here')
+      await use(managed.settings())
+    })
+  // Delivery starts only after this: a process that can't listen must not send anything.
+  const urls = await servers.listen().catch(async (error: unknown) => {
+    await Promise.all([servers.close(), deliverer.close()])
+    throw error
+  })
+  await inTurn(async () => {
+    const begin = await deliverer.prepare(settings)
+    void begin()
+  })
+  deliverer.listen()
+  if (isDelivering) void warnOfFormer(store, settings, log)
+  if (isDelivering) observing.tally.start()
+  const retention = isDelivering
+    ? startRetention(store, () => settings.retentionMs, events)
+    : undefined
+
+  const reseal = () => resealAll(manager, log)
+  const useFile = async (next: Settings) => {
+    checkReload(settings, next)
+    const former = managed.file
+    managed.useFile(next)
+    try {
+      return await use(managed.settings())
+    } catch (error) {
+      managed.useFile(former)
+      throw error
+    }
+  }
+  const reload = async (next: Settings) => {
+    const { closed } = await inTurn(() => useFile(next))
+    if (isDelivering) void warnOfFormer(store, settings, log)
+    void reseal()
     await closed
   }
-  let lastReload = Promise.resolve()
+  follower.start({
+    followFailed: (error) => {
+      log.warn(
+        { error: errorMessage(error) },
+        'changes of the settings in the store cannot be followed',
+      )
+    },
+  })
+  void reseal()
 
   return {
     ...urls,
-    reload: (next: Settings) => {
-      const reloaded = lastReload.then(() => reload(next))
-      lastReload = reloaded.catch(() => undefined)
-      return reloaded
-    },
+    reload,
     stats: () => store.stats(),
     close: async () => {
       readiness.stop()
       deliverer.stop()
+      await follower.stop()
       await Promise.all([servers.close(), retention?.stop()])
       await deliverer.close()
       await observing.tally.stop()

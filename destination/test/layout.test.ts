@@ -18,6 +18,7 @@ const ROOMS: Record<string, { from?: string[]; types?: string[] }> = {
   destination: {
     from: [
       'operate',
+      'manage',
       'observe',
       'collect',
       'enqueue',
@@ -40,7 +41,9 @@ const ROOMS: Record<string, { from?: string[]; types?: string[] }> = {
       'model',
       'version',
     ],
+    types: ['manage'],
   },
+  manage: { from: ['observe', 'http', 'settings', 'store', 'model'] },
   observe: {
     from: ['http', 'store', 'model', 'version'],
     types: ['collect', 'enqueue', 'deliver', 'settings'],

@@ -2,9 +2,11 @@ import type { FastifyInstance } from 'fastify'
 import { readOwnBodies } from '../http/read-body.js'
 import type { Feed } from '../observe/feed.js'
 import { checkReader, checkToken } from './access.js'
+import type { Manager } from '../manage/manager.js'
 import { addFilterPreviewRoute, type FilterPreviewParts } from './filter-preview.js'
 import { addReadRoutes, type ReadRoutesParts } from './read-routes.js'
 import { addReplayRoute, type ReplayParts } from './replay.js'
+import { addSettingsRoutes } from './settings-routes.js'
 import { addStreamRoute } from './stream-route.js'
 
 /** What the admin API needs. */
@@ -15,6 +17,7 @@ export interface AdminApiParts
     Omit<FilterPreviewParts, 'store'> {
   store: ReadRoutesParts['store'] & ReplayParts['store']
   feed: Feed
+  manager: Manager
   /** Whether it has a listener of its own, on a loopback address. */
   isKeptLocal: boolean
 }
@@ -24,7 +27,7 @@ export interface AdminApiParts
  * admin token.
  */
 export function addAdminApi(app: FastifyInstance, parts: AdminApiParts): void {
-  const { feed, settings, isKeptLocal } = parts
+  const { feed, manager, settings, isKeptLocal } = parts
   const adminToken = () => settings().adminToken
   void app.register(
     (routes, _options, done) => {
@@ -39,6 +42,7 @@ export function addAdminApi(app: FastifyInstance, parts: AdminApiParts): void {
       addReplayRoute(routes, parts)
       addFilterPreviewRoute(routes, parts)
       addStreamRoute(routes, feed)
+      addSettingsRoutes(routes, manager)
       done()
     },
     { prefix: '/v1/admin' },

@@ -14,6 +14,7 @@ export function describeSettings(settings: Settings) {
     store: withoutPassword(settings.store),
     retention: formatDuration(settings.retentionMs),
     admin: settings.adminToken !== undefined,
+    settingsKeys: settings.settingsKeys?.length ?? 0,
     traceContext: settings.traceContext ?? false,
     allowNetworks: settings.allowNetworks,
     ca: settings.ca.length,

@@ -4,6 +4,7 @@ import type { RunningDestination } from '../../src/destination.js'
 import type { Overview, ShownMessage, Status } from '../../src/model/answers.js'
 import type { CallFilter } from '../../src/settings/settings.js'
 import { runInside } from '../cli/inside.js'
+import { ask, SETTINGS_KEY } from '../manage/api.js'
 import { parseScrape } from '../observe/scrape.js'
 import {
   ADMIN_TOKEN,
@@ -178,6 +179,33 @@ describe('new filters', () => {
     await post(running, [track('m3')])
     expect(await filtersOf(running)).toEqual([{ passed: 1, stopped: 0 }, null])
   })
+})
+
+test('filters of a destination in the store are changed at run time, by the same rules', async () => {
+  const crm = await endpoint()
+  const running = await start(settingsFor([], { settingsKeys: [SETTINGS_KEY] }))
+  const webhooks = [{ url: crm.url }]
+  const crmSettings = { sources: ['web'], webhooks, filters: ORDERS }
+  expect((await ask(running, 'PUT', '/destinations/crm', crmSettings)).status).toBe(201)
+  await post(running, [
+    track('m1', { event: 'Order Viewed' }),
+    track('m2', { event: 'Order Sent' }),
+  ])
+  await crm.has(1)
+  const changed = { filters: [{ events: { allow: ['Order Viewed'] } }] }
+  expect((await ask(running, 'PATCH', '/destinations/crm', changed)).status).toBe(200)
+  await post(running, [
+    track('m3', { event: 'Order Viewed' }),
+    track('m4', { event: 'Order Sent' }),
+  ])
+  await crm.has(2)
+  expect(namesOf(crm)).toEqual(['Order Sent', 'Order Viewed'])
+  expect(await filtersOf(running)).toEqual([{ passed: 1, stopped: 1 }])
+  const wrong = await ask(running, 'PATCH', '/destinations/crm', { filters: [{ types: ['trak'] }] })
+  expect(wrong.status).toBe(400)
+  expect(wrong.text).toContain('filters[0].types[0]')
+  const shown = await ask(running, 'GET', '/destinations/crm')
+  expect(shown.body).toMatchObject({ settings: changed })
 })
 
 test('filters that let nothing through are warned of once', async () => {

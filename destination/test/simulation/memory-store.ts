@@ -325,7 +325,7 @@ export class MemoryWorkers {
   }
 }
 
-/** The same as a store. Searches, audiences and deletions are left out: the deliver stage does not use them. */
+/** The same as a store. Searches, audiences, deletions and records are left out: the deliver stage does not use them. */
 export function openMemory(tables: MemoryTables): Store {
   let isClosed = false
   const run = <T>(work: () => T): Promise<T> =>
@@ -363,7 +363,15 @@ export function openMemory(tables: MemoryTables): Store {
       join: leftOut,
       leave: leftOut,
     },
-    ...{ hasUser: leftOut, purgeUser: leftOut, catchUp: leftOut },
+    ...{
+      writeRecords: leftOut,
+      records: leftOut,
+      recordLog: leftOut,
+      forgetRecords: leftOut,
+      copyRecordsIn: leftOut,
+      copyLogIn: leftOut,
+    },
+    ...{ discard: leftOut, hasUser: leftOut, purgeUser: leftOut, catchUp: leftOut },
   }
 }
 

@@ -4,6 +4,7 @@ import { prepareClock } from './clock.js'
 import type { Database, OpenDatabase } from './driver.js'
 import { prepareCopy } from './copy.js'
 import { prepareDeadGroups } from './dead-groups.js'
+import { prepareDiscard } from './discard.js'
 import { prepareFind } from './find.js'
 import { prepareHistory } from './history.js'
 import { Names } from './names.js'
@@ -11,6 +12,7 @@ import { FirstLeases } from './first-leases.js'
 import { preparePurge } from './purge.js'
 import { preparePut } from './put.js'
 import { prepareRelease } from './release.js'
+import { prepareRecords } from './records.js'
 import { prepareReplay } from './replay.js'
 import { migrate, MIGRATIONS, type Upgrade } from './schema.js'
 import { prepareSettle } from './settle.js'
@@ -94,8 +96,10 @@ function prepare(database: Database) {
     ...prepareFind(shared),
     deadGroups: prepareDeadGroups(shared),
     history: prepareHistory(shared),
+    records: prepareRecords(shared),
     replay: prepareReplay(shared),
     copy: prepareCopy(shared),
+    discard: prepareDiscard(shared),
     audience: prepareAudience(shared, put),
     user: preparePurge(shared),
   }
