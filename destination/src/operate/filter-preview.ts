@@ -54,8 +54,11 @@ function filtersOf(given: unknown, { sources, filters = [] }: Destination): Call
   if (given === undefined) return filters
   const checked = checkFilters(given, sources)
   if ('filters' in checked) return checked.filters
-  const problems = checked.problems.map(({ path, message }) => `${path}: ${message}`)
-  throw new Refusal(400, 'invalid_filters', problems.join('\n'))
+  const { problems } = checked
+  const [first] = problems
+  const count = problems.length === 1 ? 'a mistake' : `${problems.length} mistakes`
+  const message = `The filters have ${count}: ${first?.path}: ${first?.message}`
+  throw new Refusal(400, 'invalid_filters', message, {}, { problems })
 }
 
 /** Filters may differ by the source, so the call is tried as one of each source. */

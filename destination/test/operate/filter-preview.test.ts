@@ -140,11 +140,22 @@ describe('a preview', () => {
     expect(await preview(one, { filters, latest: 1 })).toEqual({
       error: {
         code: 'invalid_filters',
-        message: [
-          'filters[0].types[0]: expected one of identify, track, page, screen, group, alias, got "trak". Did you mean track?',
-          'filters[1].where["propertys.a"]: there is no such field. Did you mean properties.a?',
-          'filters[1].sources[0]: expected one of the sources of the destination ("web", "app"), got "other".',
-        ].join('\n'),
+        message: `The filters have 3 mistakes: filters[0].types[0]: expected one of identify, track, page, screen, group, alias, got "trak". Did you mean track?`,
+        problems: [
+          {
+            path: 'filters[0].types[0]',
+            message:
+              'expected one of identify, track, page, screen, group, alias, got "trak". Did you mean track?',
+          },
+          {
+            path: 'filters[1].where["propertys.a"]',
+            message: 'there is no such field. Did you mean properties.a?',
+          },
+          {
+            path: 'filters[1].sources[0]',
+            message: 'expected one of the sources of the destination ("web", "app"), got "other".',
+          },
+        ],
       },
     })
   })
