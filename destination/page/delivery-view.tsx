@@ -341,7 +341,7 @@ function Headers({ headers }: { headers: string }) {
   )
 }
 
-function HeaderList({ headers }: { headers: readonly (readonly [string, string])[] }) {
+export function HeaderList({ headers }: { headers: readonly (readonly [string, string])[] }) {
   return (
     <dl class="headers">
       {headers.map(([name, value], i) => (

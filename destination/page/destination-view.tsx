@@ -10,6 +10,7 @@ import { SpanChoice } from './overview-view.js'
 import { usePoll } from './poll.js'
 import { route } from './route.js'
 import { toApiError } from './state.js'
+import { TestCard } from './test-card.js'
 import { sentences } from './words.js'
 
 const REFRESH_MS = 3_000
@@ -94,6 +95,7 @@ function Details({ found }: { found: DestinationDetails }) {
         ))}
       </section>
       {found.dead > 0 && <DeadGroups destination={name} />}
+      <TestCard name={name} enabled={found.enabled} />
     </>
   )
 }

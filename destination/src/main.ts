@@ -12,6 +12,7 @@ import { addServe } from './cli/serve.js'
 import { addSign } from './cli/sign.js'
 import { addStatus } from './cli/status.js'
 import { addTail } from './cli/tail.js'
+import { addTest } from './cli/test.js'
 import { addTrace } from './cli/trace.js'
 import { addVerify } from './cli/verify.js'
 import { plannedAttempts } from './deliver/schedule.js'
@@ -44,6 +45,7 @@ const commands = [
   addTail,
   addTrace({ open, show: shownTrace }),
   addReplay,
+  addTest,
   addDoctor(find),
   addSign,
   addVerify,

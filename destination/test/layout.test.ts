@@ -64,6 +64,7 @@ const PURE = [
   'deliver/pace',
   'deliver/schedule',
   'enqueue/route',
+  'enqueue/samples',
   'enqueue/webhook-body',
   'model/address',
   'model/call',

@@ -38,6 +38,7 @@ export type RefusalCode =
   | 'unknown_delivery'
   | 'unknown_destination'
   | 'unknown_message'
+  | 'test_running'
   | 'too_many_listeners'
 
 /** The codes of rejected calls. They are stable, because programs act on them. */

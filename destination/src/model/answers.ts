@@ -1,10 +1,11 @@
 // The answers of the admin API, as JSON. The routes, the page and the command line share these types. Times are ms since
 // the epoch, by the destination's clock.
 import type { BreakerState } from './breaker-state.js'
+import type { EventType } from './call.js'
 import type { DeadGroup, State, Stats, Summary, Trace } from './delivery.js'
 import type { Health } from './health.js'
 import type { HistorySpan } from './history.js'
-import type { OutcomeCode } from './outcome.js'
+import type { OutcomeCode, Verdict } from './outcome.js'
 
 export type { BreakerState }
 
@@ -282,6 +283,63 @@ export interface Replayed {
    */
   kept: { name: string; count: number }[]
   dryRun: boolean
+}
+
+/** `POST /v1/admin/destinations/:name/test` */
+export interface TestReport {
+  destination: string
+  /** Whether the destination is enabled. A test is sent to a disabled one too. */
+  enabled: boolean
+  /** Whether each endpoint accepted each sample. */
+  ok: boolean
+  /** When the test began. */
+  at: number
+  ms: number
+  endpoints: TestedEndpoint[]
+}
+
+/** What one endpoint did with the samples of a test. */
+export interface TestedEndpoint {
+  /** Without its query. */
+  url: string
+  ok: boolean
+  /** In the order in which they were sent. */
+  samples: TestedSample[]
+}
+
+/** One sample of a test: the request, the answer, and what they mean. */
+export interface TestedSample {
+  type: EventType
+  messageId: string
+  /**
+   * `delivered`: the endpoint accepted it. `retry`: a real message would be sent again. `refused`: a real message would not
+   * be sent again. `not_sent`: the test ended before.
+   */
+  verdict: Verdict | 'not_sent'
+  /** `null` if it was not sent. */
+  code: OutcomeCode | null
+  /** `null` if there was no answer. */
+  status: number | null
+  /** The time until the status line or the failure; `null` if it was not sent. */
+  ms: number | null
+  /** The request as it was sent; `null` if it was not. */
+  request: TestedRequest | null
+  /** The start of the body of the answer; empty if there is none. */
+  response: string
+  /** The headers of the answer of a failed request, one `name: value` a line; `null` if there are none. */
+  responseHeaders: string | null
+  /** What happened, in words. */
+  found: string
+  /** What to do about it; `null` if there is nothing to do, or if `found` says it. */
+  fix: string | null
+}
+
+/** A request of a test. Static headers of the settings have `…` as their value, because they may be keys. */
+export interface TestedRequest {
+  headers: [name: string, value: string][]
+  body: string
+  /** How it was signed, in words; one for each kind of signature. */
+  signed: string[]
 }
 
 /** The event `call` of `GET /v1/admin/stream`. */

@@ -2,6 +2,7 @@ import type { FastifyInstance } from 'fastify'
 import { readOwnBodies } from '../http/read-body.js'
 import type { Feed } from '../observe/feed.js'
 import { checkReader, checkToken } from './access.js'
+import { addDestinationRoutes } from './destination-routes.js'
 import { addReadRoutes, type ReadRoutesParts } from './read-routes.js'
 import { addReplayRoute, type ReplayParts } from './replay.js'
 import { addStreamRoute } from './stream-route.js'
@@ -32,6 +33,7 @@ export function addAdminApi(app: FastifyInstance, parts: AdminApiParts): void {
       readOwnBodies(routes)
       addReadRoutes(routes, parts)
       addReplayRoute(routes, parts)
+      addDestinationRoutes(routes, parts)
       addStreamRoute(routes, feed)
       done()
     },

@@ -22,6 +22,7 @@ import {
   readList,
   readMessageId,
   readOverview,
+  unknownDestination,
   type ListParameters,
 } from './parameters.js'
 import { shownRequests } from './shown-request.js'
@@ -78,8 +79,7 @@ async function getDestination(
 ): Promise<DestinationDetails> {
   const found = await overviews.destination(name, span)
   if (found) return found
-  const message = `The settings have no destination ${JSON.stringify(name)}.`
-  throw new Refusal(404, 'unknown_destination', message)
+  throw unknownDestination(name)
 }
 
 /** The most dead letters that are grouped, and the most groups in one answer. */

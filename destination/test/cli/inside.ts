@@ -11,6 +11,7 @@ import { addServe } from '../../src/cli/serve.js'
 import { addSign } from '../../src/cli/sign.js'
 import { addStatus } from '../../src/cli/status.js'
 import { addTail } from '../../src/cli/tail.js'
+import { addTest } from '../../src/cli/test.js'
 import { addTrace } from '../../src/cli/trace.js'
 import { addVerify } from '../../src/cli/verify.js'
 import { shownTrace } from '../../src/operate/shown-trace.js'
@@ -27,6 +28,7 @@ const COMMANDS = [
   addTail,
   addTrace({ open: openStore, show: shownTrace }),
   addReplay,
+  addTest,
   addDoctor(examine),
   addSign,
   addVerify,

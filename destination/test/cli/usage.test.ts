@@ -14,6 +14,7 @@ const COMMANDS = [
   'tail',
   'trace',
   'replay',
+  'test',
   'doctor',
   'sign',
   'verify',

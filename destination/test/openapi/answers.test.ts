@@ -125,6 +125,7 @@ const ofOperator = places.filter(({ operation }) => 'AdminToken' in (operation.s
 /** The path of a request that is allowed. */
 const pathOf = ({ path }: Place): string =>
   path
+    .replace('/destinations/{name}/', '/destinations/crm/')
     .replace('{name}', 'vip')
     .replace('{id}', '1')
     .replace('{messageId}', 'm1')
@@ -386,6 +387,35 @@ describe('the answers', { timeout: 60_000 }, () => {
   test('to a replay whose count has changed', async () => {
     const got = await ask(url, 'POST', '/v1/admin/replay', { body: '{"all":true,"confirm":99}' })
     expect(got).toMatchObject({ status: 409 })
+  })
+
+  test.each([{ types: [] }, { types: 'track' }, { types: ['x'] }, { x: 1 }])(
+    'to the wrong test %j',
+    async (body) => {
+      const path = '/v1/admin/destinations/crm/test'
+      const got = await ask(url, 'POST', path, { body: JSON.stringify(body) })
+      expect(got).toMatchObject({ status: 400, body: { error: { code: 'invalid_parameter' } } })
+    },
+  )
+
+  test('to a test of a destination that does not exist, and to a second test at the same time', async () => {
+    const unknown = await ask(url, 'POST', '/v1/admin/destinations/x/test', { body: '{}' })
+    expect(unknown).toMatchObject({ status: 404, body: { error: { code: 'unknown_destination' } } })
+    const long = `/v1/admin/destinations/${'x'.repeat(1_001)}/test`
+    expect(await ask(url, 'POST', long, { body: '{}' })).toMatchObject({ status: 414 })
+    let goOn: () => void = () => undefined
+    const slow = await startOne([(response) => (goOn = () => response.writeHead(204).end())])
+    const own = await start(settingsFor([destination([slow])], {}, afterwards), silent, afterwards)
+    const path = '/v1/admin/destinations/crm/test'
+    const body = '{"types":["track"]}'
+    const first = ask(own.url, 'POST', path, { body })
+    await slow.has(1)
+    expect(await ask(own.url, 'POST', path, { body })).toMatchObject({
+      status: 409,
+      body: { error: { code: 'test_running' } },
+    })
+    goOn()
+    expect(await first).toMatchObject({ status: 200, body: { ok: true } })
   })
 
   test.each([
