@@ -25,10 +25,10 @@ export interface MigrateParts {
 }
 
 const EXAMPLES = `
-Moves everything that is stored: the backlog with its attempts and the time of the next attempt, the dead letters, and
-the log. First stop every process that uses the first store. The second store may be in use. Nothing is deleted from the
-first store. If the move is interrupted, run the same command again: it does not change deliveries that the second store
-has already. At the end, the command compares both stores.
+Moves everything that is stored: the backlog with its attempts and the time of the next attempt, the dead letters, the
+log, and the settings that were made at run time. First stop every process that uses the first store. The second store may be in use. Nothing is deleted from the
+first store. If the move is interrupted, run the same command again: it does not change what the second store has already.
+At the end, the command compares the deliveries of both stores.
 
 Examples:
   $ hookline-destination migrate --from sqlite:./data/hookline.db --to postgres://hookline:secret@db/hookline
@@ -99,8 +99,14 @@ async function opened(option: string, url: string, open: () => Promise<Store>): 
 }
 
 function describe(result: Migrated, to: string): string {
-  const { total, moved, known, same, ahead, different, differences } = result
+  const { total, moved, known, same, ahead, different, differences, records } = result
   const lines = [
+    ...(records.total > 0
+      ? [
+          `${records.total} settings of sources and destinations: ${records.moved} were moved, ` +
+            `${records.known} were already in the second store.`,
+        ]
+      : []),
     `${total} deliveries: ${moved} were moved, ${known} were already in the second store.`,
     `Comparison: ${same} are equal, ${ahead} are already further on in the second store, ${different} differ.`,
     ...differences.map(

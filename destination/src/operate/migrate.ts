@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from 'node:util'
 import type { Copy, DeliveryId } from '../model/delivery.js'
-import type { MaintainPort } from '../store/store.js'
+import type { LogEntry, MaintainPort, MoveRecordsPort, RecordPort } from '../store/store.js'
 
 /** Deliveries that are read, written and compared at once. More could fill the memory: each attempt can have 64 KB. */
 const SLICE = 200
@@ -9,7 +9,9 @@ const SLICE = 200
 const MAX_TOLD = 20
 
 /** What a migration needs from each of the two stores. */
-type Movable = Pick<MaintainPort, 'count' | 'copyOut' | 'copyIn' | 'copiesOf'>
+type Movable = Pick<MaintainPort, 'count' | 'copyOut' | 'copyIn' | 'copiesOf'> &
+  MoveRecordsPort &
+  Pick<RecordPort, 'records' | 'recordLog'>
 
 /** The progress of a migration. */
 export interface MigrateProgress {
@@ -19,7 +21,7 @@ export interface MigrateProgress {
   total: number
 }
 
-/** The result of a migration. All numbers count deliveries. */
+/** The result of a migration. All numbers but {@link Migrated.records} count deliveries. */
 export interface Migrated {
   /** In the first store. */
   total: number
@@ -35,6 +37,16 @@ export interface Migrated {
   different: number
   /** The first 20 of these. */
   differences: Difference[]
+  /** The settings that are kept in the store, such as sources and destinations. */
+  records: MovedRecords
+}
+
+/** How many records there were, and what became of them. */
+export interface MovedRecords {
+  total: number
+  moved: number
+  /** The second store had them already, or had deleted them. They were left as they are there. */
+  known: number
 }
 
 /** One delivery that the second store lacks or has different data for. */
@@ -47,8 +59,8 @@ export interface Difference {
 }
 
 /**
- * Copies all deliveries from one store to another, and then compares the stores. The first store is not changed. Deliveries
- * that the second store already has are left unchanged. An interrupted migration can therefore be started again, and the
+ * Copies everything from one store to another, and then compares the deliveries. The first store is not changed. Deliveries
+ * and records that the second store already has are left unchanged. An interrupted migration can therefore be started again, and the
  * second store may be in use during the migration.
  *
  * @throws StoreError if either store fails.
@@ -62,6 +74,9 @@ export async function migrateStore(
   const result = { total, moved: 0, known: 0, same: 0, ahead: 0, different: 0 }
   const differences: Difference[] = []
 
+  // The settings come first: without them, a process that uses the second store would not know the destinations.
+  const records = await copyRecords(from, to)
+  await copyLog(from, to)
   await eachSlice(from, async (copies, done) => {
     const added = await to.copyIn(copies)
     const moved = added.filter(Boolean).length
@@ -83,7 +98,34 @@ export async function migrateStore(
     }
     report({ stage: 'compare', done, total })
   })
-  return { ...result, differences }
+  return { ...result, differences, records }
+}
+
+async function copyRecords(from: Movable, to: Movable): Promise<MovedRecords> {
+  const result = { total: 0, moved: 0, known: 0 }
+  let after = 0
+  for (;;) {
+    const { records } = await from.records(after, SLICE)
+    if (records.length === 0) return result
+    after = records.at(-1)?.version ?? after
+    const existing = records.filter(({ body }) => body !== undefined)
+    const moved = (await to.copyRecordsIn(existing)).filter(Boolean).length
+    result.total += existing.length
+    result.moved += moved
+    result.known += existing.length - moved
+  }
+}
+
+/** Copies the oldest entries first, so that the ids of the second store have the same order. */
+async function copyLog(from: Movable, to: Movable): Promise<void> {
+  const slices: LogEntry[][] = []
+  let before: number | undefined
+  do {
+    const entries = await from.recordLog(undefined, before, SLICE)
+    before = entries.at(-1)?.id
+    slices.push(entries.reverse())
+  } while (before !== undefined)
+  for (const entries of slices.reverse()) if (entries.length > 0) await to.copyLogIn(entries)
 }
 
 /** Reads the next slice while the current one is processed, so that both stores work at the same time. */

@@ -6,9 +6,11 @@
  * - `newer`: a newer version wrote the store.
  * - `unsupported`: such a store can't be opened here.
  * - `superseded`: a newer sync of the audience has begun.
+ * - `conflict`: a record was changed meanwhile.
  * - `failed`: anything else.
  */
-export type StoreErrorCode = 'full' | 'locked' | 'newer' | 'failed' | 'unsupported' | 'superseded'
+export type StoreErrorCode =
+  'full' | 'locked' | 'newer' | 'failed' | 'unsupported' | 'superseded' | 'conflict'
 
 /** A call of the store failed. `message` says what to do; `cause` is the error of the database or the system. */
 export class StoreError extends Error {

@@ -38,7 +38,15 @@ import type { HistoryCounts, HistoryPlace, HistoryRow, HistorySpan } from '../mo
  * Each part of the service asks for the port that it uses.
  */
 export interface Store
-  extends WritePort, DispatchPort, ReadPort, HistoryPort, AudiencePort, MaintainPort {
+  extends
+    WritePort,
+    DispatchPort,
+    ReadPort,
+    HistoryPort,
+    AudiencePort,
+    RecordPort,
+    MaintainPort,
+    MoveRecordsPort {
   /** Waits for the calls that are under way, then closes the files or connections. Later calls reject. */
   close(): Promise<void>
 }
@@ -223,6 +231,77 @@ export interface AudiencePort {
   ): Promise<CaughtUp>
 }
 
+/**
+ * For code that keeps small named records, such as settings that change at run time. The store does not look into them.
+ *
+ * Each change raises the store's revision by one, and is the new version of its record. So a version never comes back, not
+ * even if a record is deleted and created again.
+ */
+export interface RecordPort {
+  /**
+   * Changes records: all of them, or none if it rejects. The result is durable. Every process of the store sees the changes
+   * in the order of their versions.
+   *
+   * @param unchangedSince - The revision that the caller has decided by. If any record was changed after it, nothing is
+   * written. Without it, only the versions of the changed records count.
+   * @returns the new version of each record.
+   * @throws StoreError `conflict` if a record has another version than its change expects, or if there is a newer revision
+   * than `unchangedSince`; others as {@link WritePort.put}.
+   */
+  writeRecords(changes: readonly RecordChange[], unchangedSince?: number): Promise<number[]>
+
+  /**
+   * The records whose version is above `after`, in the order of their versions. A deleted record has no body. From 0, only
+   * records that exist are returned.
+   *
+   * To follow the changes, call it again with the last version while it returns `limit` records, and from then on with the
+   * revision. Whoever has paused at a revision below `forgotten` has missed deletions, and must start again from 0.
+   */
+  records(after: number, limit: number): Promise<Records>
+
+  /**
+   * What was written about changes of records, the newest first.
+   *
+   * @param about - The record; `undefined` for all records.
+   * @param before - The id of an entry to continue behind; `undefined` starts with the newest.
+   */
+  recordLog(
+    about: RecordKey | undefined,
+    before: number | undefined,
+    limit: number,
+  ): Promise<LogEntry[]>
+
+  /**
+   * Deletes old entries of the log, and what is kept of deleted records. Call it again while it returns `limit`.
+   *
+   * @param olderThanMs - How long both are kept, in ms.
+   * @param limit - The most rows that one call deletes.
+   * @returns how many it deleted.
+   * @throws StoreError if the store can't write.
+   */
+  forgetRecords(olderThanMs: number, limit: number): Promise<number>
+
+  /**
+   * Calls a listener soon after another process has changed records. This is not reliable: the listener's owner has to look
+   * for new revisions too. Only stores that several processes can share have this method.
+   */
+  onRecords?(listener: () => void): void
+}
+
+/** For the move to another store. */
+export interface MoveRecordsPort {
+  /**
+   * Adds records of another store: all of them, or none if it rejects. A record that this store has, or has deleted, stays
+   * as it is. The others get versions of this store.
+   *
+   * @returns for each record whether it was added.
+   */
+  copyRecordsIn(records: readonly StoredRecord[]): Promise<boolean[]>
+
+  /** Adds entries of another store's log, but not those that this store has already. */
+  copyLogIn(entries: readonly LogEntry[]): Promise<void>
+}
+
 /** For code that changes, deletes or moves what is stored. */
 export interface MaintainPort {
   /**
@@ -305,6 +384,48 @@ export interface MemberMessage {
 export interface AudienceDestination {
   name: string
   enabled: boolean
+}
+
+/** Identifies a record. Both parts together have at most 500 characters. */
+export interface RecordKey {
+  /** What the record is, such as `source`. Each kind has its own names. */
+  kind: string
+  name: string
+}
+
+/** A change of one record. */
+export interface RecordChange extends RecordKey {
+  /** The version that the record has now; 0 if it must not exist. */
+  version: number
+  /** The new content; `undefined` deletes the record. */
+  body: string | undefined
+  /** What the log of the records says about this change; without it, the log has no entry. Leave out secrets. */
+  entry?: string
+}
+
+/** A record as it is stored. */
+export interface StoredRecord extends RecordKey {
+  version: number
+  /** `undefined` if the record was deleted. */
+  body: string | undefined
+}
+
+/** A slice of the records. */
+export interface Records {
+  records: StoredRecord[]
+  /** The version of the latest change of any record; 0 if there was none. */
+  revision: number
+  /** Deletions up to this version may be missing. */
+  forgotten: number
+}
+
+/** What was written about a change of a record. */
+export interface LogEntry extends RecordKey {
+  /** Newer entries have higher ids. */
+  id: number
+  /** When the change was made, in ms since the epoch. */
+  at: number
+  entry: string
 }
 
 /** How many messages were put, and whether every enabled destination knows all members now. */

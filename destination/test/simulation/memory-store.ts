@@ -325,7 +325,7 @@ export class MemoryWorkers {
   }
 }
 
-/** The same as a store. Searches, audiences and deletions are left out: the deliver stage does not use them. */
+/** The same as a store. Searches, audiences, deletions and records are left out: the deliver stage does not use them. */
 export function openMemory(tables: MemoryTables): Store {
   let isClosed = false
   const run = <T>(work: () => T): Promise<T> =>
@@ -362,6 +362,14 @@ export function openMemory(tables: MemoryTables): Store {
       beginSync: leftOut,
       join: leftOut,
       leave: leftOut,
+    },
+    ...{
+      writeRecords: leftOut,
+      records: leftOut,
+      recordLog: leftOut,
+      forgetRecords: leftOut,
+      copyRecordsIn: leftOut,
+      copyLogIn: leftOut,
     },
     ...{ hasUser: leftOut, purgeUser: leftOut, catchUp: leftOut },
   }

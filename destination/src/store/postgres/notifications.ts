@@ -18,16 +18,21 @@ const NOTIFY = `
   SELECT set_config('synchronous_commit', 'off', true) UNION ALL
   SELECT pg_notify($1, payload)::text FROM unnest($2::text[]) AS payloads (payload)`
 
-/** Notifies other processes of puts, and listens for their notifications on a connection of its own. */
-export class PutNotifications {
+/** Stands for the lane in the payload that says that records have changed. Versions that do not know it ignore it. */
+const RECORDS = 'records'
+
+/** Notifies other processes of puts and changed records, and listens for their notifications on a connection of its own. */
+export class Notifications {
   readonly #channel: string
   readonly #connection: Connection
   /** The payloads that are to be sent. All puts during one notification share the next one. */
   readonly #untold = new Set<string>()
   #isTelling = false
+  #isListening = false
   /** Marks the payloads of this process, so that it ignores them. */
   readonly #origin = randomUUID()
   #listener: ((destination: string, lane: Lane) => void) | undefined
+  #recordsListener: (() => void) | undefined
   #client: ReturnType<Connection['createClient']> | undefined
   #timer: NodeJS.Timeout | undefined
   #isClosed = false
@@ -46,7 +51,7 @@ export class PutNotifications {
    * database on the server does not read it, and commits that notify wait for each other. A failure is ignored, because
    * workers look for due deliveries once a second anyway.
    */
-  tell(deliveries: NewDelivery[]): void {
+  tellPut(deliveries: NewDelivery[]): void {
     for (const { destination, state } of deliveries) {
       if (!isLane(state)) continue
       this.#untold.add(JSON.stringify([this.#origin, state, toStored(destination)]))
@@ -54,10 +59,26 @@ export class PutNotifications {
     if (!this.#isTelling) void this.#tellAll()
   }
 
-  listen(listener: (destination: string, lane: Lane) => void): void {
-    const isFirst = this.#listener === undefined
+  /** Notifies the other processes that records have changed. As {@link tellPut}, it is not reliable. */
+  tellRecords(): void {
+    this.#untold.add(JSON.stringify([this.#origin, RECORDS]))
+    if (!this.#isTelling) void this.#tellAll()
+  }
+
+  listenToPuts(listener: (destination: string, lane: Lane) => void): void {
     this.#listener = listener
-    if (isFirst && !this.#isClosed) void this.#connect()
+    this.#listen()
+  }
+
+  listenToRecords(listener: () => void): void {
+    this.#recordsListener = listener
+    this.#listen()
+  }
+
+  #listen(): void {
+    if (this.#isListening || this.#isClosed) return
+    this.#isListening = true
+    void this.#connect()
   }
 
   /** Tells the listener of this process that a lane has something due. */
@@ -121,25 +142,23 @@ export class PutNotifications {
   }
 
   #receive(payload: string): void {
-    const put = parsePayload(payload)
-    if (put && put.origin !== this.#origin) this.report(put.destination, put.lane)
+    const [origin, about, destination] = parsePayload(payload)
+    if (origin === this.#origin) return
+    if (about === RECORDS) this.#recordsListener?.()
+    else if (isLane(about) && typeof destination === 'string') {
+      this.report(fromStored(destination), about)
+    }
   }
 }
 
-/** What a payload says. Anyone who may log in to the database can send any text: a text of another form is `undefined`. */
-function parsePayload(
-  payload: string,
-): { origin: unknown; lane: Lane; destination: string } | undefined {
-  let parts: unknown
+/** The parts of a payload. Anyone who may log in to the database can send any text: one of another form has none. */
+function parsePayload(payload: string): unknown[] {
   try {
-    parts = JSON.parse(payload)
+    const parts: unknown = JSON.parse(payload)
+    return Array.isArray(parts) ? (parts as unknown[]) : []
   } catch {
-    return undefined
+    return []
   }
-  if (!Array.isArray(parts)) return undefined
-  const [origin, lane, destination] = parts as unknown[]
-  if (!isLane(lane) || typeof destination !== 'string') return undefined
-  return { origin, lane, destination: fromStored(destination) }
 }
 
 function isLane(value: unknown): value is Lane {

@@ -24,6 +24,10 @@ const LOCK = 0x686f6f6b
  *   any more: then the row and its `untold` are about to be deleted.
  * - `untold` has the users whose membership is not what the destination was told.
  * - `history` has what happened at each endpoint, in buckets of three lengths.
+ * - `records` has a row for each named record. `version` is the revision of its last change. The row of a deleted record
+ *   has no body, and stays for a while, so that whoever follows the changes learns of the deletion.
+ * - `revisions` has one row: the last revision, and the version of the latest deletion that was forgotten. Whoever changes
+ *   records locks this row until the commit. So versions become visible in their order, and no follower misses one.
  * - Names that many rows repeat (sources, destinations, types, URLs, codes) are stored as numbers.
  * - All times are in ms since the epoch, by the server's clock.
  */
@@ -158,6 +162,32 @@ export const MIGRATIONS = [
      bins integer[] NOT NULL,
      PRIMARY KEY (bucket_ms, at, destination, url)
    ) WITH (fillfactor = 70);`,
+  `CREATE TABLE $.records (
+     kind text COLLATE "C" NOT NULL,
+     name text COLLATE "C" NOT NULL,
+     version bigint NOT NULL,
+     at bigint NOT NULL,
+     body text COLLATE "C",
+     PRIMARY KEY (kind, name)
+   );
+   CREATE UNIQUE INDEX records_version ON $.records (version);
+   CREATE INDEX records_deleted ON $.records (version) WHERE body IS NULL;
+
+   CREATE TABLE $.record_log (
+     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+     at bigint NOT NULL,
+     kind text COLLATE "C" NOT NULL,
+     name text COLLATE "C" NOT NULL,
+     entry text COLLATE "C" NOT NULL
+   );
+   CREATE INDEX record_log_about ON $.record_log (kind, name, id);
+   CREATE INDEX record_log_at ON $.record_log (at);
+
+   CREATE TABLE $.revisions (
+     revision bigint NOT NULL,
+     forgotten bigint NOT NULL
+   ) WITH (fillfactor = 50);
+   INSERT INTO $.revisions VALUES (0, 0);`,
 ]
 
 /**

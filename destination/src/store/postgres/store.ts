@@ -20,10 +20,15 @@ import type {
   CaughtUp,
   DueLane,
   Left,
+  LogEntry,
   MemberMessage,
   Purged,
+  RecordChange,
+  RecordKey,
+  Records,
   ReplayLane,
   Store,
+  StoredRecord,
   Sync,
   Workers,
 } from '../store.js'
@@ -37,9 +42,10 @@ import { createWorkers } from './workers.js'
 import { prepareFind } from './find.js'
 import { prepareHistory } from './history.js'
 import { Names } from './names.js'
-import { PutNotifications } from './notifications.js'
+import { Notifications } from './notifications.js'
 import { preparePurge } from './purge.js'
 import { preparePut } from './put.js'
+import { prepareRecords } from './records.js'
 import { prepareReplay } from './replay.js'
 import { Rounds } from './rounds.js'
 import { hasTables, migrate } from './schema.js'
@@ -135,7 +141,7 @@ async function ping({ query, schema }: Tables): Promise<void> {
 class PostgresStore implements Store {
   readonly workers: Workers
   readonly #connection: Connection
-  readonly #notifications: PutNotifications
+  readonly #notifications: Notifications
   readonly #claim: (claims: Claim[]) => Promise<Delivery[]>
   readonly #due: () => Promise<DueLane[]>
   readonly #ping: () => Promise<void>
@@ -154,6 +160,7 @@ class PostgresStore implements Store {
   readonly #copy: ReturnType<typeof prepareCopy>
   readonly #audience: ReturnType<typeof prepareAudience>
   readonly #purge: ReturnType<typeof preparePurge>
+  readonly #records: ReturnType<typeof prepareRecords>
   readonly #underWay = new Set<Promise<unknown>>()
   #closing: Promise<void> | undefined
 
@@ -162,10 +169,11 @@ class PostgresStore implements Store {
     this.workers = workers
     this.#leaveWorkers = () => workers.leave()
     this.#connection = connection
-    this.#notifications = new PutNotifications(connection, tables.schema)
+    this.#notifications = new Notifications(connection, tables.schema)
     this.#copy = prepareCopy(tables)
     this.#audience = prepareAudience(tables)
     this.#purge = preparePurge(tables)
+    this.#records = prepareRecords(tables)
     this.#ping = () => ping(tables)
     this.#due = prepareDue(tables)
     this.#trace = prepareTrace(tables)
@@ -183,7 +191,7 @@ class PostgresStore implements Store {
     this.#puts = new Rounds(
       async (deliveries) => {
         const ids = await put(deliveries)
-        this.#notifications.tell(deliveries)
+        this.#notifications.tellPut(deliveries)
         return ids
       },
       ROUND_ITEMS,
@@ -272,7 +280,7 @@ class PostgresStore implements Store {
   }
 
   onPut(listener: (destination: string, lane: Lane) => void): void {
-    this.#notifications.listen(listener)
+    this.#notifications.listenToPuts(listener)
   }
 
   close(): Promise<void> {
@@ -323,6 +331,42 @@ class PostgresStore implements Store {
 
   purgeUser(user: string, from: number): Promise<Purged> {
     return this.#whileOpen(() => this.#purge.purge(user, from))
+  }
+
+  async writeRecords(changes: readonly RecordChange[], unchangedSince?: number): Promise<number[]> {
+    const versions = await this.#whileOpen(() => this.#records.write(changes, unchangedSince))
+    this.#notifications.tellRecords()
+    return versions
+  }
+
+  records(after: number, limit: number): Promise<Records> {
+    return this.#whileOpen(() => this.#records.read(after, limit))
+  }
+
+  recordLog(
+    about: RecordKey | undefined,
+    before: number | undefined,
+    limit: number,
+  ): Promise<LogEntry[]> {
+    return this.#whileOpen(() => this.#records.readLog(about, before, limit))
+  }
+
+  forgetRecords(olderThanMs: number, limit: number): Promise<number> {
+    return this.#whileOpen(() => this.#records.forget(olderThanMs, limit))
+  }
+
+  onRecords(listener: () => void): void {
+    this.#notifications.listenToRecords(listener)
+  }
+
+  async copyRecordsIn(records: readonly StoredRecord[]): Promise<boolean[]> {
+    const added = await this.#whileOpen(() => this.#records.copyIn(records))
+    this.#notifications.tellRecords()
+    return added
+  }
+
+  copyLogIn(entries: readonly LogEntry[]): Promise<void> {
+    return this.#whileOpen(() => this.#records.copyLogIn(entries))
   }
 
   async #close(): Promise<void> {

@@ -11,6 +11,7 @@ import { FirstLeases } from './first-leases.js'
 import { preparePurge } from './purge.js'
 import { preparePut } from './put.js'
 import { prepareRelease } from './release.js'
+import { prepareRecords } from './records.js'
 import { prepareReplay } from './replay.js'
 import { migrate, MIGRATIONS, type Upgrade } from './schema.js'
 import { prepareSettle } from './settle.js'
@@ -94,6 +95,7 @@ function prepare(database: Database) {
     ...prepareFind(shared),
     deadGroups: prepareDeadGroups(shared),
     history: prepareHistory(shared),
+    records: prepareRecords(shared),
     replay: prepareReplay(shared),
     copy: prepareCopy(shared),
     audience: prepareAudience(shared, put),

@@ -214,6 +214,27 @@ export class Engine {
         return this.#translate(() => this.#connected().user.has(query.user))
       case 'purgeUser':
         return this.#purge(query.user, query.from)
+      case 'writeRecords': {
+        const { changes, unchangedSince } = query
+        return this.#transact(true, ({ records }) => records.write(changes, unchangedSince, now))
+      }
+      case 'records':
+        return this.#translate(() => this.#connected().records.read(query.after, query.limit))
+      case 'recordLog': {
+        const { about, before, limit } = query
+        return this.#translate(() => this.#connected().records.readLog(about, before, limit, ahead))
+      }
+      case 'forgetRecords':
+        return this.#transact(false, ({ records }) =>
+          records.forget(query.olderThanMs, query.limit, now),
+        )
+      case 'copyRecordsIn':
+        return this.#transact(true, ({ records }) => records.copyIn(query.records, now))
+      case 'copyLogIn':
+        this.#transact(true, ({ records }) => {
+          records.copyLogIn(query.entries, ahead)
+        })
+        return undefined
     }
   }
 
@@ -299,8 +320,8 @@ export class Engine {
     } catch (error) {
       // This checks whether the disk is full, so it comes before #disconnect(): closing may free room.
       const storeError = toStoreError(error, this.#path)
-      // After any other error than a full disk, a superseded sync or a busy file, the connection may be broken.
-      const isFit = ['full', 'superseded'].includes(storeError.code)
+      // After any other error than a full disk, a refused change or a busy file, the connection may be broken.
+      const isFit = ['full', 'superseded', 'conflict'].includes(storeError.code)
       if (!isFit && resultCode(error) !== 'SQLITE_BUSY') this.#disconnect()
       throw storeError
     }

@@ -19,9 +19,14 @@ import type {
   CaughtUp,
   DueLane,
   Left,
+  LogEntry,
   MemberMessage,
   Purged,
+  RecordChange,
+  RecordKey,
+  Records,
   ReplayLane,
+  StoredRecord,
   Sync,
 } from '../store.js'
 import type { StoreErrorCode } from '../store-error.js'
@@ -70,6 +75,21 @@ export type Query =
   | CatchUpQuery
   | { ask: 'hasUser'; user: string }
   | { ask: 'purgeUser'; user: string; from: number }
+  | {
+      ask: 'writeRecords'
+      changes: readonly RecordChange[]
+      unchangedSince: number | undefined
+    }
+  | { ask: 'records'; after: number; limit: number }
+  | {
+      ask: 'recordLog'
+      about: RecordKey | undefined
+      before: number | undefined
+      limit: number
+    }
+  | { ask: 'forgetRecords'; olderThanMs: number; limit: number }
+  | { ask: 'copyRecordsIn'; records: readonly StoredRecord[] }
+  | { ask: 'copyLogIn'; entries: readonly LogEntry[] }
 
 interface CatchUpQuery {
   ask: 'catchUp'
@@ -100,6 +120,8 @@ export type Answer =
   | Left
   | CaughtUp
   | Purged
+  | Records
+  | LogEntry[]
 
 /** The results of a round, in the order of its items. */
 export interface RoundResult {

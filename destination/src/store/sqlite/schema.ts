@@ -31,6 +31,9 @@ const APPLICATION_ID = 0x686f6f6b
  * - `post_url` and the columns after it have the attempt that delivered a message, if it was the first attempt and the
  *   only POST of it. It began at `first_attempt_at`. Otherwise `post_url` is negative, and `attempts` has all attempts.
  *   The defaults take as much room as usual values: a row that grew would have to leave its page, which is full.
+ * - `records` has a row for each named record. `version` is the revision of its last change. The row of a deleted record
+ *   has no body, and stays for a while, so that whoever follows the changes learns of the deletion.
+ * - `revisions` has one row: the last revision, and the version of the latest deletion that was forgotten.
  * - `replayed` finds deliveries that wait or have arrived since a replay: their retention counts from the replay.
  */
 export const MIGRATIONS = [
@@ -139,6 +142,32 @@ export const MIGRATIONS = [
 
    ALTER TABLE clock ADD COLUMN leased_from INTEGER NOT NULL DEFAULT 0;
    UPDATE clock SET leased_from = (SELECT coalesce(max(id), 0) + 1 FROM deliveries);`,
+  `CREATE TABLE records (
+     kind TEXT NOT NULL,
+     name TEXT NOT NULL,
+     version INTEGER NOT NULL,
+     at INTEGER NOT NULL,
+     body TEXT,
+     PRIMARY KEY (kind, name)
+   ) STRICT, WITHOUT ROWID;
+   CREATE UNIQUE INDEX records_version ON records (version);
+   CREATE INDEX records_deleted ON records (version) WHERE body IS NULL;
+
+   CREATE TABLE record_log (
+     id INTEGER PRIMARY KEY,
+     at INTEGER NOT NULL,
+     kind TEXT NOT NULL,
+     name TEXT NOT NULL,
+     entry TEXT NOT NULL
+   ) STRICT;
+   CREATE INDEX record_log_about ON record_log (kind, name, id);
+   CREATE INDEX record_log_at ON record_log (at);
+
+   CREATE TABLE revisions (
+     revision INTEGER NOT NULL,
+     forgotten INTEGER NOT NULL
+   ) STRICT;
+   INSERT INTO revisions VALUES (0, 0);`,
 ]
 
 /**

@@ -22,10 +22,15 @@ import type {
   CaughtUp,
   DueLane,
   Left,
+  LogEntry,
   MemberMessage,
   Purged,
+  RecordChange,
+  RecordKey,
+  Records,
   ReplayLane,
   Store,
+  StoredRecord,
   Sync,
 } from '../store.js'
 import { StoreError } from '../store-error.js'
@@ -287,6 +292,34 @@ class SqliteStore implements Store {
 
   copiesOf(copies: Copy[]): Promise<(Copy | undefined)[]> {
     return this.#query({ ask: 'copiesOf', copies }) as Promise<(Copy | undefined)[]>
+  }
+
+  writeRecords(changes: readonly RecordChange[], unchangedSince?: number): Promise<number[]> {
+    return this.#query({ ask: 'writeRecords', changes, unchangedSince }) as Promise<number[]>
+  }
+
+  records(after: number, limit: number): Promise<Records> {
+    return this.#query({ ask: 'records', after, limit }) as Promise<Records>
+  }
+
+  recordLog(
+    about: RecordKey | undefined,
+    before: number | undefined,
+    limit: number,
+  ): Promise<LogEntry[]> {
+    return this.#query({ ask: 'recordLog', about, before, limit }) as Promise<LogEntry[]>
+  }
+
+  forgetRecords(olderThanMs: number, limit: number): Promise<number> {
+    return this.#query({ ask: 'forgetRecords', olderThanMs, limit }) as Promise<number>
+  }
+
+  copyRecordsIn(records: readonly StoredRecord[]): Promise<boolean[]> {
+    return this.#query({ ask: 'copyRecordsIn', records }) as Promise<boolean[]>
+  }
+
+  async copyLogIn(entries: readonly LogEntry[]): Promise<void> {
+    await this.#query({ ask: 'copyLogIn', entries })
   }
 
   #query(query: Query): Promise<Answer> {

@@ -1,6 +1,7 @@
 import { afterAll } from 'vitest'
 import { storeContract } from '../contract.js'
 import { audiencesContract } from '../contract-audiences.js'
+import { recordsContract } from '../contract-records.js'
 import { searchContract } from '../contract-search.js'
 import { startServer } from './server.js'
 import { postgresSubjects } from './subject.js'
@@ -18,3 +19,4 @@ afterAll(async () => {
 storeContract('postgres:', subjects.make)
 searchContract('postgres:', subjects.make)
 audiencesContract('postgres:', subjects.make)
+recordsContract('postgres:', subjects.make)

@@ -76,7 +76,10 @@ describe('migrate', () => {
     const { known } = JSON.parse(stdout) as Migrated
     expect(known).toBeGreaterThanOrEqual(before)
     const counts = { total: 5_020, moved: 5_020 - known, known, same: 5_020 }
-    expect(JSON.parse(stdout)).toEqual({ ...counts, ahead: 0, different: 0, differences: [] })
+    expect(JSON.parse(stdout)).toEqual({
+      ...{ ...counts, ahead: 0, different: 0, differences: [] },
+      records: { total: 0, moved: 0, known: 0 },
+    })
     for (const line of stderr.trim().split('\n')) {
       expect(JSON.parse(line)).toMatchObject({ total: 5_020 })
     }
@@ -112,6 +115,46 @@ describe('migrate', () => {
     const again = await runInside(args, COMMANDS)
     const result = JSON.parse(again.stdout) as Migrated
     expect(result).toMatchObject({ moved: 0, known: 5_020, different: 0, ahead: 5_000 })
+  })
+
+  test('moves the records with their log, and leaves those of the second store as they are', async () => {
+    const [from, to] = [await sqliteWith(0), await server.database()]
+    const names = Array.from({ length: 450 }, (_, i) => `name-${String(i).padStart(3, '0')}`)
+    const store = await openStore(from)
+    const versions = await store.writeRecords(
+      names.map((name) => ({ kind: 'k', name, version: 0, body: `first ${name}`, entry: name })),
+    )
+    await store.writeRecords([
+      { kind: 'k', name: 'name-000', version: versions[0] ?? 0, body: undefined, entry: 'deleted' },
+      { kind: 'k', name: 'name-001', version: versions[1] ?? 0, body: 'second' },
+    ])
+    const log = await store.recordLog(undefined, undefined, 1_000)
+    await store.close()
+    const target = await openStore(to)
+    cleanUps.push(() => target.close())
+    await target.writeRecords([{ kind: 'k', name: 'name-002', version: 0, body: 'mine' }])
+
+    const { code, stdout } = await runInside(['migrate', '--from', from, '--to', to], COMMANDS)
+    expect(code).toBe(0)
+    expect(stdout).toContain(
+      '449 settings of sources and destinations: 448 were moved, 1 were already in the second store.\n',
+    )
+    const again = await runInside(['migrate', '--from', from, '--to', to, '--json'], COMMANDS)
+    expect(JSON.parse(again.stdout)).toMatchObject({
+      records: { total: 449, moved: 0, known: 449 },
+    })
+    const { records } = await target.records(0, 1_000)
+    const bodies = new Map(records.map(({ name, body }) => [name, body]))
+    expect(bodies).toEqual(
+      new Map([
+        ['name-002', 'mine'],
+        ...names.slice(3).map((name) => [name, `first ${name}`] as const),
+        ['name-001', 'second'],
+      ]),
+    )
+    const moved = await target.recordLog(undefined, undefined, 1_000)
+    const withoutId = (entries: typeof log) => entries.map((entry) => ({ ...entry, id: 0 }))
+    expect(withoutId(moved)).toEqual(withoutId(log))
   })
 
   test('says in words what it does, and ends with 1 if something is otherwise', async () => {
@@ -195,7 +238,8 @@ describe('migrate', () => {
     await fill(from, 300)
     const to = await openStore(`sqlite:${join(emptyFolder(), 'store.db')}`)
     const moved = { total: 320, moved: 320, known: 0, same: 320, ahead: 0, different: 0 }
-    expect(await migrateStore(from, to)).toEqual({ ...moved, differences: [] })
+    const records = { total: 0, moved: 0, known: 0 }
+    expect(await migrateStore(from, to)).toEqual({ ...moved, records, differences: [] })
     const stats = { destination: 'crm', fresh: 300, backlog: 9, leased: 0, dead: 1 }
     expect(await to.stats()).toMatchObject([stats])
     await Promise.all([from.close(), to.close()])

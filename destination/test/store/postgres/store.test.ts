@@ -650,6 +650,63 @@ describe('several processes', () => {
     expect(own).toEqual([])
   })
 
+  test('a change of records is told to the others, and not to the process that made it', async () => {
+    await using two = await stores(2)
+    const [here, there] = two.all as [Store, Store]
+    let [own, heard] = [0, 0]
+    here.onRecords?.(() => own++)
+    there.onRecords?.(() => heard++)
+    let version = 0
+    // The first notifications may be sent before the other store listens.
+    await vi.waitUntil(async () => {
+      const change = { kind: 'source', name: 'web', version, body: '{}' }
+      version = (await here.writeRecords([change]))[0] ?? 0
+      return heard > 0
+    }, 10_000)
+    await vi.waitUntil(async () => {
+      const change = { kind: 'source', name: 'web', version, body: '{}' }
+      version = (await there.writeRecords([change]))[0] ?? 0
+      return own > 0
+    }, 10_000)
+    const heardBefore = heard
+    await expect(
+      here.writeRecords([{ kind: 'source', name: 'web', version: 0, body: '{}' }]),
+    ).rejects.toMatchObject({ code: 'conflict' })
+    expect(heard).toBe(heardBefore)
+  })
+
+  test('records that several processes change at once have versions in the order of their commits', async () => {
+    await using three = await stores(3)
+    const seen: number[] = []
+    let isWriting = true
+    const follow = async (store: Store) => {
+      let at = 0
+      for (;;) {
+        const isLast = !isWriting
+        const { records, revision } = await store.records(at, 1_000)
+        seen.push(...records.map(({ version }) => version))
+        at = revision
+        if (isLast) return
+      }
+    }
+    const following = follow(three.all[2] as Store)
+    const write = async (store: Store, writer: string) => {
+      for (let i = 0; i < 100; i++) {
+        const names = [`${writer}-${i}-a`, `${writer}-${i}-b`]
+        await store.writeRecords(
+          names.map((name) => ({ kind: 'source', name, version: 0, body: '{}' })),
+        )
+      }
+    }
+    await Promise.all(
+      three.all.slice(0, 2).flatMap((store, i) => [write(store, `x${i}`), write(store, `y${i}`)]),
+    )
+    isWriting = false
+    await following
+    // A version that became visible after a higher one would have been passed over.
+    expect(seen).toEqual(Array.from({ length: 800 }, (_, i) => i + 1))
+  })
+
   test('a notification that another program sends on the channel changes nothing', async () => {
     await using two = await stores(2)
     const [here, there] = two.all as [Store, Store]
@@ -663,7 +720,13 @@ describe('several processes', () => {
     await isHeard()
     heard.length = 0
     const foreign = ['hello', '', 'null', '7', '{}', '[]', '["x","fresh"]', '["x","fresh",7]']
-    foreign.push('["x","dead","crm"]', '["x","__proto__","crm"]', '["x",["fresh"],"crm"]')
+    foreign.push(
+      '["x","record"]',
+      '[null]',
+      '["x","dead","crm"]',
+      '["x","__proto__","crm"]',
+      '["x",["fresh"],"crm"]',
+    )
     for (const payload of foreign) {
       await server.query(`SELECT pg_notify('hookline_put_hookline', $1)`, [payload], two.url)
     }

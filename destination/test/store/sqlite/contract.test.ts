@@ -1,5 +1,6 @@
 import { loadDriver, type DriverName } from '../../../src/store/sqlite/driver.js'
 import { storeContract } from '../contract.js'
+import { recordsContract } from '../contract-records.js'
 import { searchContract } from '../contract-search.js'
 import { sqliteSubject } from './subject.js'
 
@@ -12,6 +13,7 @@ for (const driver of ['node:sqlite', '@photostructure/sqlite'] satisfies DriverN
     console.log(`Left out: the store by ${driver}. ${missing.message}`)
   } else {
     storeContract(`sqlite: by ${driver}`, () => sqliteSubject(driver))
+    recordsContract(`sqlite: by ${driver}`, () => sqliteSubject(driver))
     searchContract(`sqlite: by ${driver}`, () => sqliteSubject(driver))
   }
 }

@@ -93,6 +93,7 @@ test('the way back of the documents gives the former version its tables with all
     ),
   ])
   await store.put([newDelivery({ messageId: 'leased', state: 'leased' })])
+  await store.writeRecords([{ kind: 'source', name: 'web', version: 0, body: '{}', entry: '{}' }])
   const before = await store.copyOut(0, 9)
   await store.close()
 
