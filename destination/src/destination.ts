@@ -2,6 +2,7 @@ import { createCollector } from './collect/collector.js'
 import { traceContextOf } from './collect/trace-context.js'
 import { Deliverer } from './deliver/deliverer.js'
 import { MAX_UNDER_WAY } from './deliver/dispatcher.js'
+import { Pauses } from './deliver/pauses.js'
 import { bodyFor, createEnqueueCalls } from './enqueue/calls.js'
 import { createEnqueue } from './enqueue/enqueue.js'
 import { route, routesOf } from './enqueue/route.js'
@@ -88,13 +89,17 @@ async function start(initial: Settings, store: Store, log: Log, role: Role) {
   const clock = systemClock()
   const { now } = clock
 
+  const pauses = await Pauses.open(store)
   const observers: Observer[] = []
   const events = tellAll(observers)
   const deliverer = await Deliverer.join({
     ...{ store, events, isDelivering, now },
     maxUnderWay: underWayLimit(),
   })
-  const { readiness, ...observing } = createObservers({ store, deliverer, log, clock }, observers)
+  const { readiness, ...observing } = createObservers(
+    { store, deliverer, pauses, log, clock },
+    observers,
+  )
 
   const enqueue = createEnqueue({ store, dispatcher: deliverer.dispatcher, events, now })
   const routeOf = (source: string, call: Call) => route(source, call, routes)
@@ -110,7 +115,7 @@ async function start(initial: Settings, store: Store, log: Log, role: Role) {
     events,
   })
   const servers = createServers(settings, collector, readiness, {
-    ...{ store, enqueue, dispatcher: deliverer.dispatcher, log, role, ...observing },
+    ...{ store, enqueue, dispatcher: deliverer.dispatcher, pauses, log, role, ...observing },
     queues: () => deliverer.queues,
     settings: () => settings,
   })
@@ -119,7 +124,11 @@ async function start(initial: Settings, store: Store, log: Log, role: Role) {
     await Promise.all([servers.close(), deliverer.close()])
     throw error
   })
-  const begin = await deliverer.prepare(settings)
+  const sendable = (all: Settings) => ({
+    ...all,
+    destinations: all.destinations.filter(({ name }) => pauses.of(name) === undefined),
+  })
+  const begin = await deliverer.prepare(sendable(settings))
   void begin()
   deliverer.listen()
   if (isDelivering) void warnOfFormer(store, settings, log)
@@ -131,7 +140,7 @@ async function start(initial: Settings, store: Store, log: Log, role: Role) {
   /** Everything changes at once, after what takes long for thousands of destinations. */
   const reload = async (next: Settings) => {
     checkReload(settings, next)
-    const useQueues = await deliverer.prepare(next)
+    const useQueues = await deliverer.prepare(sendable(next))
     const nextRoutes = routesOf(next)
     await turn()
     settings = next
@@ -142,20 +151,27 @@ async function start(initial: Settings, store: Store, log: Log, role: Role) {
     if (isDelivering) void warnOfFormer(store, next, log)
     await closed
   }
-  let lastReload = Promise.resolve()
+  /** The requests under way to a destination that is paused end as usual, and nobody waits for them here. */
+  const obeyPauses = async () => {
+    const useQueues = await deliverer.prepare(sendable(settings))
+    void useQueues()
+  }
+  let lastChange = Promise.resolve()
+  const inTurn = (change: () => Promise<void>): Promise<void> => {
+    const changed = lastChange.then(change)
+    lastChange = changed.catch(() => undefined)
+    return changed
+  }
+  pauses.start(() => inTurn(obeyPauses), events)
 
   return {
     ...urls,
-    reload: (next: Settings) => {
-      const reloaded = lastReload.then(() => reload(next))
-      lastReload = reloaded.catch(() => undefined)
-      return reloaded
-    },
+    reload: (next: Settings) => inTurn(() => reload(next)),
     stats: () => store.stats(),
     close: async () => {
       readiness.stop()
       deliverer.stop()
-      await Promise.all([servers.close(), retention?.stop()])
+      await Promise.all([servers.close(), retention?.stop(), pauses.stop()])
       await deliverer.close()
       await observing.tally.stop()
       await store.close()

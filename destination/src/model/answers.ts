@@ -54,8 +54,20 @@ export interface FormerDestination extends MessageCounts {
 export interface DestinationStatus extends MessageCounts {
   name: string
   enabled: boolean
+  /** `null` if it is not paused. */
+  paused: Pause | null
   sources: string[]
   endpoints: EndpointStatus[]
+}
+
+/** Nothing is sent to a destination that is paused. Its messages wait. */
+export interface Pause {
+  /** When it began. */
+  at: number
+  /** Why, in words. */
+  reason: string
+  /** Who paused it. */
+  by: 'operator'
 }
 
 export interface EndpointStatus extends EndpointTotals {
@@ -233,10 +245,10 @@ export interface ShownTrace extends Trace {
   /** When the retry window ends; `null` if the delivery is settled or has had no attempt yet. */
   deadlineAt: number | null
   /**
-   * Why no attempt is made although the delivery waits: its destination is `disabled`, or was `removed` from the settings;
-   * `null` if attempts are made, or if the delivery is settled.
+   * Why no attempt is made although the delivery waits: its destination is `paused` or `disabled`, or was `removed` from the
+   * settings; `null` if attempts are made, or if the delivery is settled.
    */
-  hold: 'disabled' | 'removed' | null
+  hold: 'paused' | 'disabled' | 'removed' | null
 }
 
 /** `GET /v1/admin/deliveries/:id` */
@@ -305,6 +317,15 @@ export interface TestedEndpoint {
   ok: boolean
   /** In the order in which they were sent. */
   samples: TestedSample[]
+}
+
+/** `POST /v1/admin/destinations/:name/pause` and `…/resume` */
+export interface PauseChanged {
+  destination: string
+  /** `null` if it is not paused now. */
+  paused: Pause | null
+  /** Whether it was paused before. */
+  wasPaused: boolean
 }
 
 /** One sample of a test: the request, the answer, and what they mean. */

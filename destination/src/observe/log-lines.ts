@@ -36,6 +36,9 @@ export function logLines(log: Log): Observer {
       'the other workers could not be reached; endpoints that are down are not probed until they can',
     ),
     sweepFailed: logFailure('old deliveries could not be deleted; trying again'),
+    followFailed: logFailure(
+      'pauses of destinations could not be read from the store; those that were read last hold',
+    ),
   }
 }
 

@@ -17,6 +17,8 @@ export interface MetricSources {
   queues: () => readonly DestinationQueue[]
   /** Whether the store answers, and takes calls and outcomes, as `/readyz` says. */
   isStoreUp: () => Promise<boolean>
+  /** The names of the destinations that are paused. */
+  paused: () => Iterable<string>
 }
 
 /** In seconds. A receiver usually answers within a few ms, or it runs into the deadline of 5 s. */
@@ -207,6 +209,16 @@ export class Metrics implements Observer {
     gauge('hookline_dead_letters', 'Dead letters in the store.', ({ destination, dead }) => [
       { labels: { destination }, value: dead },
     ])
+    addMetric(
+      this.#registry,
+      {
+        name: 'hookline_destination_paused',
+        help: '1 if the destination is paused. Missing if it is not.',
+        type: 'gauge',
+      },
+      () =>
+        Array.from(this.sources.paused(), (destination) => ({ labels: { destination }, value: 1 })),
+    )
     addMetric(
       this.#registry,
       {

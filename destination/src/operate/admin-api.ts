@@ -2,13 +2,15 @@ import type { FastifyInstance } from 'fastify'
 import { readOwnBodies } from '../http/read-body.js'
 import type { Feed } from '../observe/feed.js'
 import { checkReader, checkToken } from './access.js'
-import { addDestinationRoutes } from './destination-routes.js'
+import { addDestinationRoutes, type DestinationRoutesParts } from './destination-routes.js'
 import { addReadRoutes, type ReadRoutesParts } from './read-routes.js'
 import { addReplayRoute, type ReplayParts } from './replay.js'
 import { addStreamRoute } from './stream-route.js'
 
 /** What the admin API needs. */
-export interface AdminApiParts extends Omit<ReadRoutesParts, 'store'>, Omit<ReplayParts, 'store'> {
+export interface AdminApiParts
+  extends Omit<ReadRoutesParts, 'store' | 'pauses'>, Omit<ReplayParts, 'store'> {
+  pauses: DestinationRoutesParts['pauses']
   store: ReadRoutesParts['store'] & ReplayParts['store']
   feed: Feed
   /** Whether it has a listener of its own, on a loopback address. */

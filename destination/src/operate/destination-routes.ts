@@ -2,15 +2,17 @@ import type { FastifyInstance } from 'fastify'
 import { parseBody } from '../http/json-body.js'
 import { ignoreContentType, readBody } from '../http/read-body.js'
 import { Refusal } from '../http/refusal.js'
-import type { TestReport } from '../model/answers.js'
+import type { Pauses } from '../deliver/pauses.js'
+import type { PauseChanged, TestReport } from '../model/answers.js'
 import type { Destination, Settings } from '../settings/settings.js'
-import { readTest, unknownDestination } from './parameters.js'
+import { readPause, readTest, unknownDestination } from './parameters.js'
 import { sendTest } from './send-test.js'
 
 /** What the routes for one destination need. */
 export interface DestinationRoutesParts {
   /** The current settings. */
   settings: () => Settings
+  pauses: Pick<Pauses, 'of' | 'pause' | 'resume'>
 }
 
 /** In bytes. A body names some types at most. */
@@ -23,7 +25,7 @@ interface DestinationRequest {
 /** Adds the routes that act on one destination. Like replays, they read any content type as JSON. */
 export function addDestinationRoutes(
   routes: FastifyInstance,
-  { settings }: DestinationRoutesParts,
+  { settings, pauses }: DestinationRoutesParts,
 ): void {
   /** The names of the destinations that are being tested. */
   const testing = new Set<string>()
@@ -45,6 +47,26 @@ export function addDestinationRoutes(
       } finally {
         testing.delete(name)
       }
+    },
+  )
+
+  routes.post<DestinationRequest>(
+    '/destinations/:name/pause',
+    { onRequest: ignoreContentType },
+    async ({ raw, params: { name } }): Promise<PauseChanged> => {
+      const { reason } = readPause(parseBody(await readBody(raw, MAX_BODY_BYTES)))
+      requireDestination(settings(), name)
+      const wasPaused = await pauses.pause(name, { at: Date.now(), reason, by: 'operator' })
+      return { destination: name, paused: pauses.of(name) ?? null, wasPaused }
+    },
+  )
+
+  routes.post<DestinationRequest>(
+    '/destinations/:name/resume',
+    async ({ params: { name } }): Promise<PauseChanged> => {
+      // A pause outlives its destination in the settings, and can be ended without it.
+      if (pauses.of(name) === undefined) requireDestination(settings(), name)
+      return { destination: name, paused: null, wasPaused: await pauses.resume(name) }
     },
   )
 }

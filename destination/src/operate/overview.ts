@@ -131,7 +131,8 @@ export class Overviews {
   #status(destination: Destination, stats: readonly Stats[]): DestinationStatus {
     const { name } = destination
     const counts = stats.find((one) => one.destination === name)
-    return statusOfDestination(destination, counts, this.#queue(name), this.parts.history)
+    const { history, pauses } = this.parts
+    return statusOfDestination(destination, counts, this.#queue(name), history, pauses.of(name))
   }
 
   #queue(name: string): DestinationQueue | undefined {
@@ -222,7 +223,8 @@ export class Overviews {
       const inARow = endpoint && this.parts.history.failuresInARow(name, url)
       return healthOf(endpoint?.breaker.state, recent, inARow)
     })
-    const health = enabled ? worstOf(healths) : 'disabled'
+    const pause = this.parts.pauses.of(name)
+    const health = !enabled ? 'disabled' : pause ? 'paused' : worstOf(healths)
     return { health, healths, failedShare: sent === 0 ? null : failed / sent }
   }
 
@@ -253,7 +255,9 @@ export class Overviews {
 
 function needsAttention({ row: { health, dead }, oldestMs }: Line): boolean {
   return (
-    ['down', 'failing', 'unsteady', 'recovering'].includes(health) || dead > 0 || oldestMs > LATE_MS
+    ['down', 'failing', 'unsteady', 'recovering', 'paused'].includes(health) ||
+    dead > 0 ||
+    oldestMs > LATE_MS
   )
 }
 

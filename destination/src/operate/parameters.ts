@@ -254,6 +254,22 @@ export function readTest(body: Given): { types: readonly EventType[] } {
   return { types: EVENT_TYPES.filter((type) => types.includes(type)) }
 }
 
+/** In characters. A reason is shown in one line or a few. */
+const MAX_REASON = 500
+
+/**
+ * Reads why a destination is paused.
+ *
+ * @throws {@link Refusal}
+ */
+export function readPause(body: Given): { reason: string } {
+  checkNames(body, ['reason'])
+  const { reason } = body
+  const isText = typeof reason === 'string' && /\S/.test(reason)
+  if (isText && reason.length <= MAX_REASON) return { reason }
+  throw invalid('reason', `a text of 1 to ${MAX_REASON} characters`, reason)
+}
+
 function idsOf(value: unknown): DeliveryId[] {
   const isList = Array.isArray(value)
   if (!isList || value.length === 0 || value.length > MAX_IDS) {

@@ -10,7 +10,6 @@ import type {
   Status,
 } from '../model/answers.js'
 import type { DeadGroup, DeadPlace, Summary, Trace } from '../model/delivery.js'
-import type { Settings } from '../settings/settings.js'
 import { joined } from '../store/dead-groups.js'
 import type { HistoryPort, ReadPort } from '../store/store.js'
 import { version } from '../version.js'
@@ -136,26 +135,34 @@ async function list(
 }
 
 async function getDelivery(
-  { store, settings }: Pick<ReadRoutesParts, 'store' | 'settings'>,
+  { store, ...parts }: Pick<ReadRoutesParts, 'store' | 'settings' | 'pauses'>,
   id: number,
 ): Promise<ShownDelivery> {
   const trace = await store.get(id)
-  if (trace) return shownDelivery(trace, settings())
+  if (trace) return shownDelivery(trace, parts)
   const message = `There is no delivery ${id}. It never existed, or it is older than the retention.`
   throw new Refusal(404, 'unknown_delivery', message)
 }
 
-function shownDelivery(trace: Trace, settings: Settings): ShownDelivery {
-  return { ...shownTrace(trace, settings.destinations), requests: shownRequests(trace, settings) }
+function shownDelivery(
+  trace: Trace,
+  { settings, pauses }: Pick<ReadRoutesParts, 'settings' | 'pauses'>,
+): ShownDelivery {
+  const present = settings()
+  const isPaused = (destination: string) => pauses.of(destination) !== undefined
+  return {
+    ...shownTrace(trace, present.destinations, isPaused),
+    requests: shownRequests(trace, present),
+  }
 }
 
 async function getMessage(
-  { store, settings }: Pick<ReadRoutesParts, 'store' | 'settings'>,
+  { store, ...parts }: Pick<ReadRoutesParts, 'store' | 'settings' | 'pauses'>,
   messageId: string,
 ): Promise<ShownMessage> {
   const traces = await store.trace(messageId)
   if (traces.length > 0) {
-    return { deliveries: traces.map((trace) => shownDelivery(trace, settings())) }
+    return { deliveries: traces.map((trace) => shownDelivery(trace, parts)) }
   }
   throw new Refusal(
     404,

@@ -1,10 +1,12 @@
 import type { DestinationQueue } from '../deliver/destination-queue.js'
 import type { EndpointQueue } from '../deliver/endpoint-queue.js'
+import type { Pauses } from '../deliver/pauses.js'
 import {
   NO_MESSAGES,
   type BreakerStatus,
   type DestinationStatus,
   type MessageCounts,
+  type Pause,
   type Status,
 } from '../model/answers.js'
 import { withoutQuery } from '../model/shown-url.js'
@@ -25,6 +27,7 @@ export interface StatusParts {
   settings: () => Settings
   /** The queues for the current settings; empty if this process does not deliver. */
   queues: () => readonly DestinationQueue[]
+  pauses: Pick<Pauses, 'of'>
   role: Role
 }
 
@@ -32,7 +35,7 @@ export interface StatusParts {
 export async function statusOf(
   parts: StatusParts,
 ): Promise<Omit<Status, 'version' | 'startedAt' | 'now' | 'canWrite'>> {
-  const { history, role } = parts
+  const { history, pauses, role } = parts
   const { sources, destinations } = parts.settings()
   const stats = await parts.store.stats()
   const counts = new Map(stats.map((one) => [one.destination, one]))
@@ -42,7 +45,8 @@ export async function statusOf(
     sources: sources.map(({ name }) => ({ name, ...history.source(name) })),
     destinations: destinations.map((destination) => {
       const { name } = destination
-      return statusOfDestination(destination, counts.get(name), queues.get(name), history)
+      const pause = pauses.of(name)
+      return statusOfDestination(destination, counts.get(name), queues.get(name), history, pause)
     }),
     formerDestinations: formerDestinations(stats, { destinations }),
   }
@@ -61,6 +65,7 @@ export function statusOfDestination(
   { fresh, backlog, bulk, leased, dead, oldestMs }: MessageCounts = NO_MESSAGES,
   queue: DestinationQueue | undefined,
   history: History,
+  paused: Pause | null = null,
 ): DestinationStatus {
   // There may be tens of thousands of them, and copying an object takes several times as long as listing its fields.
   const endpoints = webhooks.map(({ url }) => {
@@ -76,7 +81,7 @@ export function statusOfDestination(
       failuresInARow: totals.failuresInARow,
     }
   })
-  return { fresh, backlog, bulk, leased, dead, oldestMs, name, enabled, sources, endpoints }
+  return { fresh, backlog, bulk, leased, dead, oldestMs, name, enabled, paused, sources, endpoints }
 }
 
 function breakerOf(queue: EndpointQueue | undefined): BreakerStatus | null {

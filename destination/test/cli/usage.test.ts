@@ -14,6 +14,8 @@ const COMMANDS = [
   'tail',
   'trace',
   'replay',
+  'pause',
+  'resume',
   'test',
   'doctor',
   'sign',

@@ -398,6 +398,40 @@ describe('the answers', { timeout: 60_000 }, () => {
     },
   )
 
+  test.each([{}, { reason: '' }, { reason: ' ' }, { reason: 1 }, { reason: 'r', x: 1 }])(
+    'to the wrong pause %j',
+    async (body) => {
+      const path = '/v1/admin/destinations/crm/pause'
+      const got = await ask(url, 'POST', path, { body: JSON.stringify(body) })
+      expect(got).toMatchObject({ status: 400, body: { error: { code: 'invalid_parameter' } } })
+    },
+  )
+
+  test('to a pause and its end, also of a destination that does not exist', async () => {
+    const of = (name: string, action: string) => `/v1/admin/destinations/${name}/${action}`
+    const body = '{"reason":"maintenance"}'
+    expect(await ask(url, 'POST', of('crm', 'pause'), { body })).toMatchObject({
+      body: { destination: 'crm', paused: { reason: 'maintenance', by: 'operator' } },
+    })
+    expect(await ask(url, 'GET', '/v1/admin/status')).toMatchObject({
+      body: { destinations: [{ paused: { reason: 'maintenance' } }] },
+    })
+    expect(await ask(url, 'GET', '/v1/admin/destination?name=crm')).toMatchObject({
+      body: { health: 'paused' },
+    })
+    for (const wasPaused of [true, false]) {
+      const got = await ask(url, 'POST', of('crm', 'resume'))
+      expect(got).toMatchObject({ status: 200, body: { paused: null, wasPaused } })
+    }
+    for (const action of ['pause', 'resume']) {
+      const asked = action === 'pause' ? { body } : {}
+      expect(await ask(url, 'POST', of('x', action), asked)).toMatchObject({ status: 404 })
+      const long = of('x'.repeat(1_001), action)
+      expect(await ask(url, 'POST', long, asked)).toMatchObject({ status: 414 })
+      expect(await ask(url, 'POST', of('%zz', action), asked)).toMatchObject({ status: 400 })
+    }
+  })
+
   test('to a test of a destination that does not exist, and to a second test at the same time', async () => {
     const unknown = await ask(url, 'POST', '/v1/admin/destinations/x/test', { body: '{}' })
     expect(unknown).toMatchObject({ status: 404, body: { error: { code: 'unknown_destination' } } })

@@ -1,0 +1,104 @@
+import type { RecordPort, StoredRecord } from './store.js'
+
+/** How often the store is asked for changes that nobody has reported, in ms. */
+const POLL_MS = 500
+
+/** Records that are read at once, so that other calls of the store do not wait. */
+const SLICE = 500
+
+/** Gets the changes of records. `isComplete` says that these are all records, and that all others are gone. */
+export type OnRecords = (records: readonly StoredRecord[], isComplete: boolean) => Promise<void>
+
+/** What a follower tells. */
+export interface FollowerEvents {
+  /** The changes could not be read or used. The follower tries again. Reported once for several failures in a row. */
+  followFailed(error: unknown): void
+}
+
+/**
+ * Follows the records of a store, so that every process of the store uses the same settings. Changes are handed on in the
+ * order in which they were made, and one call of the listener ends before the next begins.
+ */
+export class Follower {
+  readonly #store: Pick<RecordPort, 'records' | 'onRecords'>
+  readonly #listener: OnRecords
+  #revision = 0
+  #isStarted = false
+  #isStopped = false
+  #hasFailed = false
+  #working: Promise<void> = Promise.resolve()
+  #timer: NodeJS.Timeout | undefined
+
+  constructor(store: Pick<RecordPort, 'records' | 'onRecords'>, listener: OnRecords) {
+    this.#store = store
+    this.#listener = listener
+  }
+
+  /** Every change up to this revision has been handed on. */
+  get revision(): number {
+    return this.#revision
+  }
+
+  /**
+   * Hands on everything that was changed until now.
+   *
+   * @throws StoreError if the store does not answer; and what the listener throws. The same changes are then read again.
+   */
+  catchUp(): Promise<void> {
+    const caughtUp = this.#working.then(() => this.#catchUp())
+    this.#working = caughtUp.catch(() => undefined)
+    return caughtUp
+  }
+
+  /** Begins to catch up whenever another process may have changed something. */
+  start(events: FollowerEvents): void {
+    const follow = () =>
+      this.catchUp().then(
+        () => {
+          this.#hasFailed = false
+        },
+        (error: unknown) => {
+          if (!this.#hasFailed && !this.#isStopped) events.followFailed(error)
+          this.#hasFailed = true
+        },
+      )
+    this.#store.onRecords?.(() => void follow())
+    const poll = () => {
+      this.#timer = setTimeout(() => {
+        void follow().then(() => {
+          if (!this.#isStopped) poll()
+        })
+      }, POLL_MS).unref()
+    }
+    poll()
+  }
+
+  /** Resolves once nothing is under way. */
+  async stop(): Promise<void> {
+    this.#isStopped = true
+    clearTimeout(this.#timer)
+    await this.#working
+  }
+
+  async #catchUp(): Promise<void> {
+    if (this.#isStopped) return
+    let after = this.#revision
+    const first = await this.#store.records(after, SLICE)
+    const isComplete = !this.#isStarted || this.#revision < first.forgotten
+    if (first.revision === this.#revision && !isComplete) return
+    if (isComplete) after = 0
+    // The same record may come twice, if it is changed while the slices are read: the last one counts.
+    const changed = new Map<string, StoredRecord>()
+    for (;;) {
+      const { records, revision } =
+        after === this.#revision && !isComplete ? first : await this.#store.records(after, SLICE)
+      for (const record of records) changed.set(`${record.kind}\0${record.name}`, record)
+      after = records.at(-1)?.version ?? after
+      if (records.length === SLICE) continue
+      await this.#listener([...changed.values()], isComplete)
+      this.#revision = revision
+      this.#isStarted = true
+      return
+    }
+  }
+}
