@@ -1,3 +1,4 @@
+import { Monitor } from './alert/monitor.js'
 import { createCollector } from './collect/collector.js'
 import { traceContextOf } from './collect/trace-context.js'
 import { Deliverer } from './deliver/deliverer.js'
@@ -148,6 +149,7 @@ async function start(initial: Settings, store: Store, log: Log, role: Role) {
     collector.use(next.sources)
     const closed = useQueues()
     observing.history.keep(deliverer.queues)
+    monitor?.keep()
     if (isDelivering) void warnOfFormer(store, next, log)
     await closed
   }
@@ -163,6 +165,10 @@ async function start(initial: Settings, store: Store, log: Log, role: Role) {
     return changed
   }
   pauses.start(() => inTurn(obeyPauses), events)
+  const monitor = isDelivering
+    ? await Monitor.start({ store, enqueue, pauses, settings: () => settings, events, clock })
+    : undefined
+  if (monitor) observers.push(monitor)
 
   return {
     ...urls,
@@ -171,7 +177,7 @@ async function start(initial: Settings, store: Store, log: Log, role: Role) {
     close: async () => {
       readiness.stop()
       deliverer.stop()
-      await Promise.all([servers.close(), retention?.stop(), pauses.stop()])
+      await Promise.all([servers.close(), retention?.stop(), pauses.stop(), monitor?.stop()])
       await deliverer.close()
       await observing.tally.stop()
       await store.close()

@@ -19,6 +19,7 @@ const ROOMS: Record<string, { from?: string[]; types?: string[] }> = {
     from: [
       'operate',
       'observe',
+      'alert',
       'collect',
       'enqueue',
       'deliver',
@@ -34,8 +35,9 @@ const ROOMS: Record<string, { from?: string[]; types?: string[] }> = {
   },
   observe: {
     from: ['http', 'store', 'model', 'version'],
-    types: ['collect', 'enqueue', 'deliver'],
+    types: ['alert', 'collect', 'enqueue', 'deliver'],
   },
+  alert: { from: ['enqueue', 'settings', 'store', 'model'], types: ['deliver'] },
   collect: { from: ['http', 'model'], types: ['enqueue', 'settings'] },
   http: { from: ['store'] },
   enqueue: { types: ['deliver', 'settings', 'store', 'model'] },
@@ -53,6 +55,9 @@ const roomOf = (module: string) => module.split('/')[0] ?? ''
 
 /** Modules without side effects, clocks and randomness: the same arguments give the same result. */
 const PURE = [
+  'alert/alert',
+  'alert/rate',
+  'alert/streak',
   'cli/import/columns',
   'cli/import/ledger',
   'collect/limits',

@@ -9,9 +9,13 @@ const KIND = 'pause'
 /** How often a change is tried if other processes change the same pause at the same time. */
 const TRIES = 5
 
-/** A pause, with the version of its record. */
+/** What a record has. It stays after the pause, because what failed before the pause must not count afterwards. */
+type Stored = { pause: Pause } | { resumedAt: number }
+
+/** What is known of a destination that is or was paused, with the version of its record. */
 interface Known {
-  pause: Pause
+  pause?: Pause
+  resumedAt?: number
   version: number
 }
 
@@ -58,8 +62,13 @@ export class Pauses {
   }
 
   /** The destinations that are paused. */
-  names(): Iterable<string> {
-    return this.#known.keys()
+  *names(): Generator<string> {
+    for (const [name, { pause }] of this.#known) if (pause) yield name
+  }
+
+  /** When the last pause of a destination ended, in ms since the epoch; 0 if it was never paused. */
+  resumedAt(destination: string): number {
+    return this.#known.get(destination)?.resumedAt ?? 0
   }
 
   /**
@@ -97,14 +106,15 @@ export class Pauses {
     for (let tries = 1; ; tries++) {
       const known = this.#known.get(destination)
       const next = decide(known?.pause)
-      if (!known && !next) return false
-      const body = next && JSON.stringify(next)
+      if (!known?.pause && !next) return false
+      const stored: Stored = next ? { pause: next } : { resumedAt: Date.now() }
+      const body = JSON.stringify(stored)
       const entry = JSON.stringify(next ? { action: 'pause', ...next } : { action: 'resume' })
       const change = { kind: KIND, name: destination, version: known?.version ?? 0, body, entry }
       try {
         await this.#store.writeRecords([change])
         await this.#follower.catchUp()
-        return known !== undefined
+        return known?.pause !== undefined
       } catch (error) {
         const isRace = error instanceof StoreError && error.code === 'conflict'
         if (!isRace || tries === TRIES) throw error
@@ -120,7 +130,7 @@ export class Pauses {
       if (kind !== KIND) continue
       isChanged = true
       if (body === undefined) known.delete(name)
-      else known.set(name, { pause: JSON.parse(body) as Pause, version })
+      else known.set(name, { ...(JSON.parse(body) as Stored), version })
     }
     this.#known = known
     if (isChanged) await this.#apply()

@@ -66,8 +66,8 @@ export interface Pause {
   at: number
   /** Why, in words. */
   reason: string
-  /** Who paused it. */
-  by: 'operator'
+  /** Who paused it: somebody, or `alerts`, because each endpoint failed for `alerts.pauseAfter`. */
+  by: 'operator' | 'alerts'
 }
 
 export interface EndpointStatus extends EndpointTotals {

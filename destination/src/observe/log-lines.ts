@@ -37,8 +37,13 @@ export function logLines(log: Log): Observer {
     ),
     sweepFailed: logFailure('old deliveries could not be deleted; trying again'),
     followFailed: logFailure(
-      'pauses of destinations could not be read from the store; those that were read last hold',
+      'pauses and alerts could not be read from the store; those that were read last hold',
     ),
+    alerted: ({ name, destination, properties }) => {
+      const isGood = name === 'Endpoint Recovered' || name === 'Dead Letters Below Limit'
+      log[isGood ? 'info' : 'error']({ alert: name, destination, ...properties }, 'alert')
+    },
+    alertFailed: logFailure('alerts could not be given; trying again'),
   }
 }
 

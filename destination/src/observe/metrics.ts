@@ -1,4 +1,5 @@
 import { collectDefaultMetrics, Registry } from 'prom-client'
+import type { Alert } from '../alert/alert.js'
 import type { DestinationQueue } from '../deliver/destination-queue.js'
 import { NO_MESSAGES, type BreakerState } from '../model/answers.js'
 import { withoutQuery } from '../model/shown-url.js'
@@ -50,6 +51,7 @@ export class Metrics implements Observer {
   readonly #calls = new BySource()
   readonly #changedNumbers = new Counts()
   readonly #duplicates = new BySource()
+  readonly #alerts = new Map<string, Counts>()
   readonly #commits = new Durations(COMMIT_BOUNDS)
   readonly #destinations = new Map<string, DestinationCounts>()
   /** The waiting messages, read once for each request; `undefined` if the store fails. */
@@ -81,6 +83,13 @@ export class Metrics implements Observer {
   /** A source sent a message again. */
   duplicated(source: string, destination: string): void {
     this.#duplicates.of(source).add(destination)
+  }
+
+  /** An alert was given. */
+  alerted({ name, destination }: Pick<Alert, 'name' | 'destination'>): void {
+    const counts = this.#alerts.get(destination) ?? new Counts()
+    this.#alerts.set(destination, counts)
+    counts.add(name)
   }
 
   /** Adds the time that the store took to make calls durable. */
@@ -136,6 +145,18 @@ export class Metrics implements Observer {
         type: 'counter',
       },
       () => this.#changedNumbers.samples('source', {}),
+    )
+    addMetric(
+      this.#registry,
+      {
+        name: 'hookline_alerts_total',
+        help: 'Alerts that this process gave.',
+        type: 'counter',
+      },
+      () =>
+        Array.from(this.#alerts, ([destination, counts]) =>
+          counts.samples('alert', { destination }),
+        ).flat(),
     )
     counter(
       'hookline_duplicates_total',

@@ -1,4 +1,4 @@
-import { randomUUID } from 'node:crypto'
+import { randomBytes } from 'node:crypto'
 import { sampleBody } from '../enqueue/samples.js'
 import type { TestedEndpoint, TestedSample, TestReport } from '../model/answers.js'
 import type { EventType } from '../model/call.js'
@@ -82,7 +82,7 @@ async function testEndpoint(test: EndpointTest): Promise<TestedEndpoint> {
   const samples: TestedSample[] = []
   let isSilent = false
   for (const type of types) {
-    const messageId = `hookline-test-${randomUUID()}`
+    const messageId = testId()
     const reason = isSilent ? SILENT : stopReason()
     if (reason !== undefined) {
       samples.push(notSent(type, messageId, reason))
@@ -100,6 +100,14 @@ async function testEndpoint(test: EndpointTest): Promise<TestedEndpoint> {
   await poster.close()
   const ok = samples.every(({ verdict }) => verdict === 'delivered')
   return { url: withoutQuery(url), ok, samples }
+}
+
+/**
+ * Makes the message id of a sample. It has 110 characters, and the collector refuses ids of more than 100. So no real message
+ * has the same id, and a receiver never takes one for a duplicate of a sample.
+ */
+function testId(): string {
+  return `hookline-test-${randomBytes(48).toString('hex')}`
 }
 
 const SILENT = 'Not sent, because the endpoint gave no answer to the sample before.'

@@ -193,7 +193,12 @@ test('every metric of the dashboard and of the readme is there, and each that is
   const crm = await endpoint()
   const webhooks = [{ url: crm.url, headers: {}, concurrency: 128, rateLimit: 1_000 }]
   const quiet = destination([crm], { name: 'quiet', sources: [] })
-  const running = await start(settingsFor([destination([crm], { webhooks }), quiet]))
+  const refused = destination([await endpoint(400)], { name: 'refused' })
+  const running = await start(
+    settingsFor([destination([crm], { webhooks }), quiet, refused], {
+      alerts: { afterMs: [3_600_000], deadLetters: { count: 1, withinMs: 60_000 } },
+    }),
+  )
   await post(running, [track('m1')])
   await post(running, [track('m1')])
   await postHugeNumbers(running)
@@ -206,6 +211,7 @@ test('every metric of the dashboard and of the readme is there, and each that is
   const names = async () =>
     new Set(Array.from((await samples(running)).keys(), (series) => series.replace(/\{.*/, '')))
   await expect.poll(names).toContain('hookline_attempt_duration_seconds_bucket')
+  await expect.poll(names, { timeout: 10_000 }).toContain('hookline_alerts_total')
   const known = await names()
   const file = new URL('../../grafana/hookline-destination.json', import.meta.url)
   const { panels, templating } = JSON.parse(readFileSync(file, 'utf8')) as {

@@ -147,6 +147,36 @@ describe('roles', () => {
     }
   })
 
+  test('several workers tell once that an endpoint fails, and once that it has recovered', async () => {
+    const [url, crm, ops] = [await server.database(), await endpoint(), await endpoint()]
+    crm.answer(503)
+    const settings = settingsOf(url, crmTo(crm.url))
+    const to = { ...crmTo(ops.url), name: 'ops', sources: [] }
+    const watched: Settings = {
+      ...settings,
+      destinations: [...settings.destinations, to],
+      alerts: { destination: 'ops', afterMs: [1_000, 5_000] },
+    }
+    const collector = await start(watched, 'collector')
+    for (let i = 0; i < 3; i++) await start(watched, 'worker')
+    let sent = 0
+    const timer = setInterval(() => void send(collector, 5, `flow${sent++}-`), 200)
+    cleanUps.push(() => {
+      clearInterval(timer)
+    })
+    const namesAt = () => ops.received.map(({ event }) => [event['type'], event['event']])
+    await ops.has(2)
+    crm.answer(204)
+    await ops.has(3)
+    // Each worker has had its ticks, in which it would tell what another one has told.
+    await new Promise((resolve) => setTimeout(resolve, 5_000))
+    expect(namesAt()).toEqual([
+      ['track', 'Endpoint Failing'],
+      ['track', 'Endpoint Failing'],
+      ['track', 'Endpoint Recovered'],
+    ])
+  }, 60_000)
+
   test('only with a store that several processes can have', async () => {
     const settings = settingsOf('sqlite:./never-made.db', crmTo('https://a.example.com'))
     for (const role of ['collector', 'worker'] as const) {
