@@ -265,18 +265,18 @@ export const MUTANTS = [
       name: 'a destination that is switched off keeps sending',
       says: /settings: /,
       file: 'dist/deliver/dispatcher.js',
-      find: 'const used = new Set(queues.flatMap(',
+      find: 'const retired = Array.from(unused);',
       put: `const names = new Set(queues.map(({ destination }) => destination.name));
         const kept = Array.from(this.#queues.values()).filter(({ destination }) => !names.has(destination.name));
         queues = [...queues, ...kept];
-        const used = new Set(queues.flatMap(`,
+        const retired = Array.from(unusedEndpoints(this.#queues.values(), queues));`,
     },
     {
       name: 'requests that wait for their turn are forgotten by a reload',
       says: /leases: /,
       file: 'dist/deliver/dispatcher.js',
-      find: `if (!used.has(endpoint))
-                endpoint.retire();`,
+      find: `for (const endpoint of retired)
+            endpoint.retire();`,
       put: ';',
     },
     {
@@ -390,8 +390,8 @@ export const MUTANTS = [
       name: 'requests that wait for their turn are forgotten by a reload',
       says: /stop: |drain: /,
       file: 'dist/deliver/dispatcher.js',
-      find: `if (!used.has(endpoint))
-                endpoint.retire();`,
+      find: `for (const endpoint of retired)
+            endpoint.retire();`,
       put: ';',
     },
     {

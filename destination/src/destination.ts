@@ -107,7 +107,7 @@ async function start(initial: Settings, store: Store, log: Log, role: Role) {
   const enqueueCalls = createEnqueueCalls(enqueue, routeOf, (headers) =>
     settings.traceContext ? traceContextOf(headers) : undefined,
   )
-  const collector = createCollector({
+  const collector = await createCollector({
     sources: settings.sources,
     enqueueCalls: role === 'worker' ? undefined : enqueueCalls,
     behind: () => deliverer.dispatcher.behind(),
@@ -142,14 +142,15 @@ async function start(initial: Settings, store: Store, log: Log, role: Role) {
   const reload = async (next: Settings) => {
     checkReload(settings, next)
     const useQueues = await deliverer.prepare(sendable(next))
+    const useSources = await collector.prepare(next.sources)
     const nextRoutes = routesOf(next)
     await turn()
     settings = next
     routes = nextRoutes
-    collector.use(next.sources)
+    useSources()
     const closed = useQueues()
-    observing.history.keep(deliverer.queues)
     monitor?.keep()
+    await observing.history.keep(deliverer.queues)
     if (isDelivering) void warnOfFormer(store, next, log)
     await closed
   }

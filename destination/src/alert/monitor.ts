@@ -5,6 +5,7 @@ import type { Enqueue } from '../enqueue/enqueue.js'
 import { aheadOf, type Clock } from '../model/clock.js'
 import type { Delivery, Settlement } from '../model/delivery.js'
 import { withoutQuery } from '../model/shown-url.js'
+import { inSlices } from '../model/slices.js'
 import type { Alerts, Destination, Settings } from '../settings/settings.js'
 import { formatDuration } from '../settings/duration.js'
 import { Follower, type FollowerEvents } from '../store/follower.js'
@@ -92,6 +93,8 @@ export class Monitor {
   #excesses = new Map<string, Saved<Excess>>()
   #timer: NodeJS.Timeout | undefined
   #working: Promise<void> = Promise.resolve()
+  /** Whether the settings may lack something that is known here. At the start, that is what the store has. */
+  #hasToForget = true
   #hasFailed = false
   #isStopped = false
 
@@ -150,12 +153,7 @@ export class Monitor {
   /** The settings have changed: what they do not have any more is forgotten, and the window of the rates may be another. */
   keep(): void {
     this.#rates.clear()
-    const kept = this.#endpoints()
-    for (const key of this.#watched.keys()) {
-      if (kept.has(key)) continue
-      this.#watched.delete(key)
-      this.#open.delete(key)
-    }
+    this.#hasToForget = true
   }
 
   /** Resolves once nothing is under way. */
@@ -334,20 +332,23 @@ export class Monitor {
     }
   }
 
-  /** Deletes the records of endpoints and destinations that the settings do not have any more, a few at a time. */
+  /** Forgets the endpoints and destinations that the settings do not have any more, here and in the store. */
   async #forget(): Promise<void> {
-    const endpoints = this.#endpoints()
+    if (!this.#hasToForget) return
+    this.#hasToForget = false
+    const endpoints = new Set(await inSlices(keysOf(this.#parts.settings().destinations)))
     const names = new Set(this.#parts.settings().destinations.map(({ name }) => name))
-    const gone = [...this.#streaks].find(([key]) => !endpoints.has(key))
-    if (gone) await this.#write(FAILING, gone[0], gone[1], undefined)
-    const excess = [...this.#excesses].find(([name]) => !names.has(name))
-    if (excess) await this.#write(DEAD_LETTERS, excess[0], excess[1], undefined)
-  }
-
-  #endpoints(): Set<string> {
-    const { destinations } = this.#parts.settings()
-    const keysOf = ({ name, webhooks }: Destination) => webhooks.map(({ url }) => keyOf(name, url))
-    return new Set(destinations.flatMap(keysOf))
+    for (const key of this.#watched.keys()) {
+      if (endpoints.has(key)) continue
+      this.#watched.delete(key)
+      this.#open.delete(key)
+    }
+    for (const [key, saved] of [...this.#streaks]) {
+      if (!endpoints.has(key)) await this.#write(FAILING, key, saved, undefined)
+    }
+    for (const [name, saved] of [...this.#excesses]) {
+      if (!names.has(name)) await this.#write(DEAD_LETTERS, name, saved, undefined)
+    }
   }
 
   #factsOf(key: string, { afterMs }: Alerts): Facts | undefined {
@@ -406,6 +407,12 @@ export class Monitor {
   #shown(time: number): string {
     const { clock } = this.#parts
     return new Date(time - aheadOf(clock.wall(), clock.now())).toISOString()
+  }
+}
+
+function* keysOf(destinations: readonly Destination[]): Generator<string> {
+  for (const { name, webhooks } of destinations) {
+    for (const { url } of webhooks) yield keyOf(name, url)
   }
 }
 

@@ -2,7 +2,7 @@ import { performance, type EventLoopUtilization } from 'node:perf_hooks'
 import { overloaded } from '../http/refusal.js'
 
 /** For how long calls may be read in one turn of the event loop, in ms. Then deliveries have theirs. */
-const SLICE_MS = 2
+const SLICE_MS = 1
 
 /** How often the share of the time that reading calls may take is decided, in ms. */
 const WINDOW_MS = 100

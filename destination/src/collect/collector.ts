@@ -46,8 +46,12 @@ export interface CollectorOptions {
 
 /** Accepts calls over HTTP, from {@link Server.listen} to {@link Server.close}. */
 export interface Collector extends Server {
-  /** Replaces the sources and their keys. Requests that are under way are not interrupted. */
-  use(sources: readonly Source[]): void
+  /**
+   * Prepares the use of other sources and their keys.
+   *
+   * @returns Call it to use them. Requests that are under way are not interrupted.
+   */
+  prepare(sources: readonly Source[]): Promise<() => void>
 }
 
 const HINT =
@@ -56,7 +60,7 @@ const HINT =
 const WORKER_HINT = 'This process is a worker. Send calls to a collector.'
 
 /** Creates a collector. It does not listen yet. */
-export function createCollector(options: CollectorOptions): Collector {
+export async function createCollector(options: CollectorOptions): Promise<Collector> {
   const { enqueueCalls, bodyOf, sources, log, events, timeouts, maxPendingBytes } = options
   const { behind = () => 0, now = () => performance.now() } = options
   const server = createServer(log, enqueueCalls ? HINT : WORKER_HINT, { timeouts })
@@ -64,7 +68,7 @@ export function createCollector(options: CollectorOptions): Collector {
     enqueueCalls,
     bodyOf,
     events,
-    credentials: credentialsOf(sources),
+    credentials: await credentialsOf(sources),
     buckets: bucketsOf(sources, new Map(), now),
     admission: new Admission({ behind, now: () => performance.now() }),
     pending: new PendingBytes(maxPendingBytes),
@@ -76,10 +80,13 @@ export function createCollector(options: CollectorOptions): Collector {
       parts?.admission.close()
       return server.close(withinMs)
     },
-    use: (next) => {
-      if (!parts) return
-      parts.credentials = credentialsOf(next)
-      parts.buckets = bucketsOf(next, parts.buckets, now)
+    prepare: async (next) => {
+      if (!parts) return () => undefined
+      const credentials = await credentialsOf(next)
+      return () => {
+        parts.credentials = credentials
+        parts.buckets = bucketsOf(next, parts.buckets, now)
+      }
     },
   }
 }

@@ -1,4 +1,5 @@
 import { hash, randomBytes } from 'node:crypto'
+import { eachInSlices } from '../model/slices.js'
 import type { Source } from '../settings/settings.js'
 
 /** Finds the name of the source that has a write key; `undefined` if no source has it. */
@@ -8,10 +9,11 @@ export type Credentials = (writeKey: string) => string | undefined
  * Looks up write keys by their salted hash, so that the time of a look-up reveals nothing about a key. The salt is
  * random for each process, so that an attacker cannot choose the hash that is compared.
  */
-export function credentialsOf(sources: readonly Source[]): Credentials {
+export async function credentialsOf(sources: readonly Source[]): Promise<Credentials> {
   const salt = randomBytes(32).toString('hex')
   const digest = (writeKey: string) => hash('sha256', salt + writeKey)
-  const names = new Map(sources.map(({ name, writeKey }) => [digest(writeKey), name]))
+  const names = new Map<string, string>()
+  await eachInSlices(sources, ({ name, writeKey }) => names.set(digest(writeKey), name))
   return (writeKey) => names.get(digest(writeKey))
 }
 

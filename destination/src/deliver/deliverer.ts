@@ -5,8 +5,9 @@ import { createPoster } from '../post/poster.js'
 import type { Endpoint, Settings } from '../settings/settings.js'
 import type { DispatchPort } from '../store/store.js'
 import type { DestinationQueue } from './destination-queue.js'
-import { destinationQueues } from './destination-queues.js'
+import { destinationQueues, unusedEndpoints } from './destination-queues.js'
 import { Dispatcher, type DispatcherParts, type DispatchEvents } from './dispatcher.js'
+import type { EndpointQueue } from './endpoint-queue.js'
 import { Settler, type SettleEvents } from './settler.js'
 import { SharedBreakers, type WorkersEvents } from './shared-breakers.js'
 
@@ -95,14 +96,15 @@ export class Deliverer {
     const queues = await inSlices(
       destinationQueues(destinations, before.queues, isSameNetwork, { connect, now }),
     )
+    const unused = await inSlices(unusedEndpoints(before.queues, queues))
     return () => {
       if (this.#isStopped) return Promise.resolve()
       this.#settings = settings
       this.#network = network
       this.#queues = queues
       this.sharedBreakers?.use(queues)
-      this.dispatcher.use(queues)
-      const closing = closeUnused(before.queues, queues)
+      this.dispatcher.use(queues, unused)
+      const closing = closeEndpoints(unused)
       return isSameNetwork ? closing : closeNetwork(before.network, closing)
     }
   }
@@ -125,7 +127,10 @@ export class Deliverer {
   async close(): Promise<void> {
     await this.dispatcher.close()
     await this.sharedBreakers?.close()
-    await closeNetwork(this.#network, closeUnused(this.#queues, []))
+    await closeNetwork(
+      this.#network,
+      closeEndpoints(this.#queues.flatMap(({ endpoints }) => endpoints)),
+    )
   }
 }
 
@@ -133,16 +138,9 @@ function networkOf({ allowNetworks, ca }: DeliverSettings) {
   return { allowNetworks, ca }
 }
 
-/** Waits until the requests under way to endpoints that are no longer used have ended. */
-async function closeUnused(
-  before: readonly DestinationQueue[],
-  after: readonly DestinationQueue[],
-): Promise<void> {
-  const postersOf = (queues: readonly DestinationQueue[]) =>
-    new Set(queues.flatMap(({ endpoints }) => endpoints.map(({ poster }) => poster)))
-  const used = postersOf(after)
-  const unused = Array.from(postersOf(before)).filter((poster) => !used.has(poster))
-  await Promise.all(unused.map((poster) => poster.close()))
+/** Waits until the requests under way to these endpoints have ended. */
+async function closeEndpoints(endpoints: readonly EndpointQueue[]): Promise<void> {
+  await Promise.all(endpoints.map(({ poster }) => poster.close()))
 }
 
 /** Closes the connections of a network whose requests end with `closing`. */

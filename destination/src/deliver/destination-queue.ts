@@ -130,9 +130,14 @@ export class DestinationQueue {
     return count === limit || isNoneUntried
   }
 
-  /** Gives back the room that {@link place} reserved. */
-  releaseRoom(): void {
-    this.#lanes.fresh.coming--
+  /** Reserves room for a delivery that is sent soon, until {@link releaseRoom}. */
+  holdRoom(lane: Lane): void {
+    this.#lanes[lane].coming++
+  }
+
+  /** Gives back the room that {@link place}, for the fresh lane, or {@link holdRoom} reserved. */
+  releaseRoom(lane: Lane): void {
+    this.#lanes[lane].coming--
   }
 
   /** A new message is in the store and waits to be claimed. */
@@ -197,7 +202,7 @@ export class DestinationQueue {
 
   /** Whether a lane has something due that could be claimed once there is room. */
   get hasWaiting(): boolean {
-    return LANES.some((lane) => this.#isToClaim(lane))
+    return this.#isToClaim('fresh') || this.#isToClaim('backlog') || this.#isToClaim('bulk')
   }
 
   #claim(what: Pick<Claim, 'lane' | 'isUntried'>, limit: number): Claim {

@@ -15,8 +15,9 @@ export interface QueueParts {
 }
 
 /**
- * Makes the queues for new settings, each when it is asked for. An endpoint whose settings did not change keeps its
- * breaker and its waiting requests. An endpoint whose headers changed keeps its breaker and its pace.
+ * Makes the queues for new settings, each when it is asked for. A destination whose settings did not change keeps its
+ * queue. In one that changed, an endpoint whose settings did not change keeps its breaker and its waiting requests, and an
+ * endpoint whose headers changed keeps its breaker and its pace.
  *
  * @param before - The present queues.
  * @param isSameNetwork - Whether the allowed networks and the trusted certificates did not change.
@@ -38,6 +39,10 @@ export function* destinationQueues(
   const queues = new Map(before.map((queue) => [queue.destination.name, queue]))
   for (const destination of destinations) {
     const known = queues.get(destination.name)
+    if (known && isSameNetwork && isDeepStrictEqual(known.destination, destination)) {
+      yield known
+      continue
+    }
     const endpoints = destination.webhooks.map((endpoint) =>
       toEndpointQueue(
         endpoint,
@@ -45,5 +50,18 @@ export function* destinationQueues(
       ),
     )
     yield new DestinationQueue(destination, endpoints, now)
+  }
+}
+
+/** The endpoints of the former queues that new queues do not use, each when it is asked for. */
+export function* unusedEndpoints(
+  before: Iterable<DestinationQueue>,
+  queues: readonly DestinationQueue[],
+): Generator<EndpointQueue> {
+  const kept = new Map(queues.map((queue) => [queue.destination.name, queue]))
+  for (const queue of before) {
+    const now = kept.get(queue.destination.name)
+    if (now === queue) continue
+    for (const endpoint of queue.endpoints) if (!now?.endpoints.includes(endpoint)) yield endpoint
   }
 }

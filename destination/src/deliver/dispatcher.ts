@@ -2,6 +2,8 @@ import type { Claim, Delivery, Lane } from '../model/delivery.js'
 import type { DispatchPort, DueLane } from '../store/store.js'
 import { decide, isAnySent, retryLane, type EndpointOutcome } from './decide.js'
 import type { DestinationQueue } from './destination-queue.js'
+import { unusedEndpoints } from './destination-queues.js'
+import type { EndpointQueue } from './endpoint-queue.js'
 import { send } from './send.js'
 import type { Settler } from './settler.js'
 
@@ -10,6 +12,9 @@ const TICK_MS = 250
 
 /** How often the store is asked which lanes have something due, in ms. */
 const POLL_MS = 1_000
+
+/** How many deliveries are sent in one turn of the event loop: about a ms. Other work of the process comes in between. */
+const SENT_IN_TURN = 32
 
 /** What happens to deliveries. */
 export interface DispatchEvents {
@@ -75,8 +80,12 @@ export class Dispatcher {
   readonly #behind = new Set<DestinationQueue>()
   /** As {@link #findShare} found it last. */
   #share = Infinity
-  /** The requests of the messages that are being stored as leased. */
+  /** The requests of the messages that are being stored as leased, or held. */
   #coming = 0
+  /** Deliveries that wait for a turn of the event loop. The destination whose turn it is comes first. */
+  readonly #held = new Map<DestinationQueue, Delivery[]>()
+  /** How many deliveries were sent in this turn of the event loop. */
+  #sentInTurn = 0
   #isStopped = false
   #isClaiming = false
   #claiming = Promise.resolve()
@@ -102,13 +111,17 @@ export class Dispatcher {
   /**
    * Replaces the destinations. Attempts under way to the former ones end as usual. Requests that wait for their turn at
    * an endpoint that is no longer used are not sent: their messages are retried by the new settings.
+   *
+   * @param unused - The endpoints of the former queues that are no longer used.
    */
-  use(queues: readonly DestinationQueue[]): void {
-    const used = new Set(queues.flatMap(({ endpoints }) => endpoints))
-    const before = Array.from(this.#queues.values()).flatMap(({ endpoints }) => endpoints)
+  use(
+    queues: readonly DestinationQueue[],
+    unused: Iterable<EndpointQueue> = unusedEndpoints(this.#queues.values(), queues),
+  ): void {
+    const retired = Array.from(unused)
     this.#queues = new Map(queues.map((queue) => [queue.destination.name, queue]))
-    for (const endpoint of before) if (!used.has(endpoint)) endpoint.retire()
-    this.#toClaim.clear()
+    for (const endpoint of retired) endpoint.retire()
+    for (const queue of this.#toClaim) if (!this.#isUsed(queue)) this.#toClaim.delete(queue)
     this.#pollAt = -Infinity
     this.#claim()
   }
@@ -137,7 +150,7 @@ export class Dispatcher {
    */
   placed({ state, queue }: Placement, delivery: Delivery): void {
     if (state === 'leased') {
-      this.#releaseRoom(queue)
+      this.#releaseRoom(queue, 'fresh')
       this.#send(delivery)
     } else {
       const current = this.#queues.get(delivery.destination)
@@ -153,22 +166,20 @@ export class Dispatcher {
     let sum = 0
     for (const queue of this.#behind) {
       sum += queue.behind
-      if (!queue.hasWaiting || this.#queues.get(queue.destination.name) !== queue) {
-        this.#behind.delete(queue)
-      }
+      if (!queue.hasWaiting || !this.#isUsed(queue)) this.#behind.delete(queue)
     }
     return sum
   }
 
   /** A message that was placed is not stored: the store failed, or it has the message already. */
   notPlaced({ state, queue }: Placement): void {
-    if (state === 'leased') this.#releaseRoom(queue)
+    if (state === 'leased') this.#releaseRoom(queue, 'fresh')
   }
 
-  #releaseRoom(queue: DestinationQueue | undefined): void {
+  #releaseRoom(queue: DestinationQueue | undefined, lane: Lane): void {
     if (!queue) return
     this.#coming -= queue.width
-    queue.releaseRoom()
+    queue.releaseRoom(lane)
   }
 
   /** Deliveries under way. */
@@ -198,9 +209,13 @@ export class Dispatcher {
   async close(): Promise<void> {
     this.stop()
     await this.#claiming
-    if (this.#underWay > 0) await new Promise<void>((resolve) => this.#idle.push(resolve))
+    if (!this.#isIdle) await new Promise<void>((resolve) => this.#idle.push(resolve))
     clearInterval(this.#timer)
     await this.parts.settler.drain()
+  }
+
+  get #isIdle(): boolean {
+    return this.#underWay === 0 && this.#held.size === 0
   }
 
   #tick(): void {
@@ -214,7 +229,11 @@ export class Dispatcher {
 
   /** A queue may have something to claim. A queue of former settings has a successor, which claims in its place. */
   #note(queue: DestinationQueue): void {
-    if (this.#queues.get(queue.destination.name) === queue) this.#toClaim.add(queue)
+    if (this.#isUsed(queue)) this.#toClaim.add(queue)
+  }
+
+  #isUsed(queue: DestinationQueue): boolean {
+    return this.#queues.get(queue.destination.name) === queue
   }
 
   /** Claims for the queues that may have something to claim, and for one more. */
@@ -321,8 +340,46 @@ export class Dispatcher {
     for (const delivery of deliveries) this.#send(delivery)
   }
 
-  /** Sends a delivery by the present settings, which may be newer than those by which it was claimed. */
+  /** Sends a delivery at once if few were sent in this turn of the event loop, or else in one of the next turns. */
   #send(delivery: Delivery): void {
+    const { lane } = delivery
+    const queue = this.#queues.get(delivery.destination)
+    if (!queue || (this.#held.size === 0 && this.#sentInTurn < SENT_IN_TURN)) {
+      this.#start(delivery)
+      return
+    }
+    queue.holdRoom(lane)
+    this.#coming += queue.width
+    const others = this.#held.get(queue)
+    if (others) others.push(delivery)
+    else this.#held.set(queue, [delivery])
+  }
+
+  /** Sends what is held, as much as one turn of the event loop takes. The destinations take turns. */
+  #sendHeld(): void {
+    for (const [queue, deliveries] of this.#held) {
+      if (this.#sentInTurn >= SENT_IN_TURN) return
+      this.#held.delete(queue)
+      const next = deliveries.shift()
+      if (deliveries.length > 0) this.#held.set(queue, deliveries)
+      if (!next) continue
+      this.#releaseRoom(queue, next.lane)
+      this.#start(next)
+    }
+  }
+
+  #noteTurn(): void {
+    this.#sentInTurn++
+    if (this.#sentInTurn > 1) return
+    setImmediate(() => {
+      this.#sentInTurn = 0
+      this.#sendHeld()
+    })
+  }
+
+  /** Sends a delivery by the present settings, which may be newer than those by which it was claimed. */
+  #start(delivery: Delivery): void {
+    this.#noteTurn()
     const { settler, events, now, random } = this.parts
     const queue = this.#queues.get(delivery.destination)
     if (!queue) {
@@ -359,7 +416,7 @@ export class Dispatcher {
     this.#requests -= queue.width
     if (queue.hasWaiting) this.#note(queue)
     if (this.#toClaim.size > 0) this.#claim()
-    if (this.#underWay > 0) return
+    if (!this.#isIdle) return
     for (const resolve of this.#idle.splice(0)) resolve()
   }
 }

@@ -2,6 +2,8 @@ import type { EndpointTotals, Failure, SourceTotals } from '../model/answers.js'
 import { aheadOf, type Clock } from '../model/clock.js'
 import type { Outcome } from '../model/outcome.js'
 import type { DestinationQueue } from '../deliver/destination-queue.js'
+import type { EndpointQueue } from '../deliver/endpoint-queue.js'
+import { eachInSlices } from '../model/slices.js'
 import type { EndpointOutcome } from '../deliver/decide.js'
 import type { Delivery } from '../model/delivery.js'
 import { DurationBins } from './durations.js'
@@ -44,15 +46,18 @@ export class History implements Observer {
   }
 
   /** Forgets the endpoints that the settings no longer have. */
-  keep(queues: readonly DestinationQueue[]): void {
-    const kept = new Set<EndpointHistory>()
-    for (const { destination, endpoints } of queues) {
-      for (const { endpoint } of endpoints) kept.add(this.#endpoint(destination.name, endpoint.url))
-    }
-    for (const [destination, endpoints] of this.#endpoints) {
-      for (const [url, history] of endpoints) if (!kept.has(history)) endpoints.delete(url)
-      if (endpoints.size === 0) this.#endpoints.delete(destination)
-    }
+  async keep(queues: readonly DestinationQueue[]): Promise<void> {
+    const kept = new Map<string, readonly EndpointQueue[]>()
+    await eachInSlices(queues, ({ destination, endpoints }) =>
+      kept.set(destination.name, endpoints),
+    )
+    await eachInSlices(this.#endpoints, ([destination, histories]) => {
+      const endpoints = kept.get(destination) ?? []
+      for (const url of histories.keys()) {
+        if (!endpoints.some(({ endpoint }) => endpoint.url === url)) histories.delete(url)
+      }
+      if (histories.size === 0) this.#endpoints.delete(destination)
+    })
   }
 
   /** The accepted calls per second in the last minute. */

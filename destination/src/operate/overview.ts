@@ -13,7 +13,7 @@ import type { Stats } from '../model/delivery.js'
 import { HEALTHS, healthOf, recentOf, worstOf, type Health } from '../model/health.js'
 import { HISTORIES, type HistoryRow, type HistorySpan } from '../model/history.js'
 import { withoutQuery } from '../model/shown-url.js'
-import { inSlices } from '../model/slices.js'
+import { inSlices, sortInSlices } from '../model/slices.js'
 import type { DestinationQueue } from '../deliver/destination-queue.js'
 import { DurationBins } from '../observe/durations.js'
 import type { Destination } from '../settings/settings.js'
@@ -38,15 +38,16 @@ const LATE_MS = 3 * 3_600_000
 interface Line {
   destination: Destination
   row: Omit<OverviewRow, 'spark'>
+  /** The position of its health in {@link HEALTHS}: the worst has the lowest. */
+  rank: number
   oldestMs: number
-  bins: DurationBins
 }
 
 /** One pass over all destinations. */
 interface Pass {
   lines: readonly Line[]
   /** All lines in an order. Each order is made when it is asked for first. */
-  inOrder: (order: Order) => Line[]
+  inOrder: (order: Order) => Promise<Line[]>
   /** The lines that need attention, the worst first. */
   troubled: Line[]
   rows: PastRows
@@ -57,14 +58,17 @@ interface Pass {
   until: number
 }
 
+const NO_ROWS: readonly (readonly HistoryRow[])[] = []
+
 type Order = Pick<OverviewParameters, 'sort' | 'isDescending'>
 
-/** What the lines of a pass are made of, and the sum of all of them. */
+/** What the lines of a pass are made of, and the sums of all of them. */
 interface PastSums {
   rows: PastRows
   minutes: PastRows
   now: number
   sum: SeriesSum
+  totals: Totals
 }
 
 /** Computes the overview. All clients share the pass over all destinations, and each gets one page of them. */
@@ -84,7 +88,7 @@ export class Overviews {
     const { settings, history, role } = this.parts
     const { destinations, sources } = settings()
     // A view without the table shows neither its rows nor what needs attention.
-    const lines = limit === 0 ? pass.lines : pass.inOrder(parameters)
+    const lines = limit === 0 ? pass.lines : await pass.inOrder(parameters)
     const found = matching(lines, parameters)
     const shown = limit === 0 ? [] : pass.troubled.slice(0, MAX_TROUBLED)
     const troubled = shown.map(({ destination }) => this.#status(destination, pass.stats))
@@ -160,13 +164,17 @@ export class Overviews {
     const from = performance.now()
     const now = Date.now()
     const sum = new SeriesSum(span, now)
-    const lines = await inSlices(this.#lines(stats, { rows, minutes, now, sum }))
+    const totals = new Totals()
+    const lines = await inSlices(this.#lines(stats, { rows, minutes, now, sum, totals }))
+    const { sources } = this.parts.settings()
+    const callsPerSecond = this.parts.history.callsPerSecond()
+    const byHealth = { sort: 'health', isDescending: false } as const
+    const troubled = await sorted(lines.filter(needsAttention), byHealth)
     const ms = performance.now() - from
     return {
-      ...{ lines, rows, minutes, stats, chart: sum.series() },
+      ...{ lines, rows, minutes, stats, chart: sum.series(), troubled },
       inOrder: keptOrders(lines),
-      troubled: sorted(lines.filter(needsAttention), { sort: 'health', isDescending: false }),
-      totals: this.#totals(lines),
+      totals: totals.of({ destinations: lines.length, sources: sources.length, callsPerSecond }),
       until: performance.now() + Math.max(FRESH_MS, ms * KEPT_TIMES),
     }
   }
@@ -195,7 +203,7 @@ export class Overviews {
       url: withoutQuery(webhooks[0]?.url ?? ''),
       moreUrls: webhooks.length - 1,
     }
-    for (const rows of past.rows.get(name)?.values() ?? []) {
+    for (const rows of past.rows.get(name)?.values() ?? NO_ROWS) {
       for (const one of rows) {
         row.delivered += one.delivered
         row.failed += one.failed
@@ -204,7 +212,9 @@ export class Overviews {
       }
     }
     row.p99Ms = bins.quantile(0.99)
-    return { destination, row, oldestMs, bins }
+    const line = { destination, row, rank: HEALTHS.indexOf(health), oldestMs }
+    past.totals.add(line, bins)
+    return line
   }
 
   #healthOf(
@@ -227,28 +237,33 @@ export class Overviews {
     const health = !enabled ? 'disabled' : pause ? 'paused' : worstOf(healths)
     return { health, healths, failedShare: sent === 0 ? null : failed / sent }
   }
+}
 
-  #totals(lines: readonly Line[]): OverviewTotals {
-    const byHealth = Object.fromEntries(HEALTHS.map((one) => [one, 0])) as Record<Health, number>
-    const durations = new DurationBins()
-    for (const { row, bins } of lines) {
-      byHealth[row.health]++
-      durations.merge(bins)
-    }
-    const sum = (name: 'delivered' | 'failed' | 'waiting' | 'dead') =>
-      lines.reduce((total, { row }) => total + row[name], 0)
+/** Adds the lines of a pass up, one by one. */
+class Totals {
+  readonly #byHealth = Object.fromEntries(HEALTHS.map((one) => [one, 0])) as Record<Health, number>
+  readonly #durations = new DurationBins()
+  readonly #sums = { delivered: 0, failed: 0, waiting: 0, dead: 0 }
+  #oldestMs = 0
+
+  add({ row, oldestMs }: Line, bins: DurationBins): void {
+    this.#byHealth[row.health]++
+    this.#durations.merge(bins)
+    this.#sums.delivered += row.delivered
+    this.#sums.failed += row.failed
+    this.#sums.waiting += row.waiting
+    this.#sums.dead += row.dead
+    this.#oldestMs = Math.max(this.#oldestMs, oldestMs)
+  }
+
+  of(counts: Pick<OverviewTotals, 'destinations' | 'sources' | 'callsPerSecond'>): OverviewTotals {
     return {
-      destinations: lines.length,
-      byHealth,
-      sources: this.parts.settings().sources.length,
-      callsPerSecond: this.parts.history.callsPerSecond(),
-      delivered: sum('delivered'),
-      failed: sum('failed'),
-      p50Ms: durations.quantile(0.5),
-      p99Ms: durations.quantile(0.99),
-      waiting: sum('waiting'),
-      dead: sum('dead'),
-      oldestMs: lines.reduce((oldest, { oldestMs }) => Math.max(oldest, oldestMs), 0),
+      ...counts,
+      byHealth: this.#byHealth,
+      ...this.#sums,
+      p50Ms: this.#durations.quantile(0.5),
+      p99Ms: this.#durations.quantile(0.99),
+      oldestMs: this.#oldestMs,
     }
   }
 }
@@ -272,31 +287,29 @@ function matching(lines: readonly Line[], { q, health }: OverviewParameters): re
   })
 }
 
-type Row = Line['row']
-
-const SORTS: Readonly<Record<OverviewParameters['sort'], (a: Row, b: Row) => number>> = {
+const SORTS: Readonly<Record<OverviewParameters['sort'], (a: Line, b: Line) => number>> = {
   // The worst first, and of those that are equally bad the one with the most failures.
   health: (a, b) =>
-    HEALTHS.indexOf(a.health) - HEALTHS.indexOf(b.health) ||
-    b.failed - a.failed ||
-    b.dead - a.dead ||
-    b.delivered - a.delivered,
+    a.rank - b.rank ||
+    b.row.failed - a.row.failed ||
+    b.row.dead - a.row.dead ||
+    b.row.delivered - a.row.delivered,
   name: () => 0,
-  requests: (a, b) => a.delivered + a.failed - b.delivered - b.failed,
+  requests: ({ row: a }, { row: b }) => a.delivered + a.failed - b.delivered - b.failed,
   success: (a, b) => successOf(a) - successOf(b),
-  p99: (a, b) => (a.p99Ms ?? -1) - (b.p99Ms ?? -1),
-  waiting: (a, b) => a.waiting - b.waiting,
-  dead: (a, b) => a.dead - b.dead,
+  p99: ({ row: a }, { row: b }) => (a.p99Ms ?? -1) - (b.p99Ms ?? -1),
+  waiting: ({ row: a }, { row: b }) => a.waiting - b.waiting,
+  dead: ({ row: a }, { row: b }) => a.dead - b.dead,
 }
 
 /** A destination without requests comes after all others. */
-function successOf({ delivered, failed }: Row): number {
+function successOf({ row: { delivered, failed } }: Line): number {
   return delivered + failed === 0 ? 2 : delivered / (delivered + failed)
 }
 
 /** The lines in each order that is asked for. Sorting thousands takes some ms, so each order is made once. */
 function keptOrders(lines: readonly Line[]): Pass['inOrder'] {
-  const orders = new Map<string, Line[]>()
+  const orders = new Map<string, Promise<Line[]>>()
   return (order) => {
     const key = `${order.sort} ${order.isDescending}`
     let inOrder = orders.get(key)
@@ -305,12 +318,12 @@ function keptOrders(lines: readonly Line[]): Pass['inOrder'] {
   }
 }
 
-function sorted(lines: readonly Line[], { sort, isDescending }: Order): Line[] {
+function sorted(lines: readonly Line[], { sort, isDescending }: Order): Promise<Line[]> {
   const by = SORTS[sort]
   const sign = isDescending ? -1 : 1
-  const byName = (a: Row, b: Row) => (a.name < b.name ? -1 : 1)
-  const compare = (a: Row, b: Row) => sign * by(a, b) || (sort === 'name' ? sign : 1) * byName(a, b)
-  return lines.toSorted((a, b) => compare(a.row, b.row))
+  const byName = (a: Line, b: Line) => (a.row.name < b.row.name ? -1 : 1)
+  const bySign = sort === 'name' ? sign : 1
+  return sortInSlices(lines, (a, b) => sign * by(a, b) || bySign * byName(a, b))
 }
 
 function rowOf({ row }: Line, rows: PastRows, span: HistorySpan, now: number): OverviewRow {

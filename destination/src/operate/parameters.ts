@@ -7,6 +7,9 @@ import { HISTORY_SPANS, type HistorySpan } from '../model/history.js'
 /** Parameters from a query or a body, not yet checked. */
 type Given = Readonly<Record<string, unknown>>
 
+/** Where parameters come from. The numbers of a query are texts, and those of a body are not. */
+type Place = 'query' | 'body'
+
 /** The names of states in requests. `waiting` stands for all states that are not settled. */
 const STATES: Readonly<Record<string, readonly State[]>> = {
   fresh: ['fresh'],
@@ -45,7 +48,7 @@ export function readList(query: Given): ListParameters {
     filter: {
       states,
       ...texts(query, LIST_FIELDS),
-      ...others(query),
+      ...others(query, 'query'),
     },
     before: count(query, 'before', 1, Number.MAX_SAFE_INTEGER),
     limit: count(query, 'limit', 1, 200) ?? 50,
@@ -139,7 +142,7 @@ export function readReplay(body: Given): ReplayParameters {
       'force works only with ids or messageId, because delivered messages are not sent again in bulk.'
     throw new Refusal(400, 'invalid_parameter', message)
   }
-  const confirm = count(body, 'confirm', 0, Number.MAX_SAFE_INTEGER)
+  const confirm = count(body, 'confirm', 0, Number.MAX_SAFE_INTEGER, 'body')
   return { which: whichOf(body), force, dryRun: flag(body, 'dryRun'), confirm }
 }
 
@@ -162,16 +165,19 @@ function whichOf(body: Given): ReplayParameters['which'] {
     )
   }
   checkNames(filter, ['match', ...REPLAY_FIELDS, ...OTHER_FIELDS])
-  return { filter: { ...texts(filter, REPLAY_FIELDS), ...others(filter) } }
+  return { filter: { ...texts(filter, REPLAY_FIELDS), ...others(filter, 'body') } }
 }
 
 /** The parts of a filter that are no texts. */
-function others(given: Given): Pick<Filter, 'isPrefix' | 'status' | 'since' | 'until'> {
+function others(
+  given: Given,
+  place: Place,
+): Pick<Filter, 'isPrefix' | 'status' | 'since' | 'until'> {
   return {
     isPrefix: oneOf(given, 'match', ['exact', 'prefix']) === 'prefix',
     status: statusRange(given['status']),
-    since: count(given, 'since', 0, Number.MAX_SAFE_INTEGER),
-    until: count(given, 'until', 0, Number.MAX_SAFE_INTEGER),
+    since: count(given, 'since', 0, Number.MAX_SAFE_INTEGER, place),
+    until: count(given, 'until', 0, Number.MAX_SAFE_INTEGER, place),
   }
 }
 
@@ -220,10 +226,17 @@ function texts<Name extends string>(
   return found
 }
 
-function count(given: Given, name: string, min: number, max: number): number | undefined {
+function count(
+  given: Given,
+  name: string,
+  min: number,
+  max: number,
+  place: Place = 'query',
+): number | undefined {
   const value = given[name]
   if (value === undefined) return undefined
-  const number = typeof value === 'string' && /^\d{1,16}$/.test(value) ? Number(value) : value
+  const isText = place === 'query' && typeof value === 'string' && /^\d{1,16}$/.test(value)
+  const number = isText ? Number(value) : value
   if (Number.isInteger(number) && (number as number) >= min && (number as number) <= max) {
     return number as number
   }

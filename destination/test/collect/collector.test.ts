@@ -362,7 +362,8 @@ describe('the write key', () => {
     const { open, arrived } = holdCalls(started)
     const before = post(started)
     await arrived
-    started.collector.use([{ name: 'new', writeKey: 'NEW_KEY' }])
+    const use = await started.collector.prepare([{ name: 'new', writeKey: 'NEW_KEY' }])
+    use()
     open()
     expect((await before).status).toBe(200)
     expect((await post(started)).status).toBe(401)

@@ -22,8 +22,8 @@ test.each([
   expect(basicUser(authorization)).toBe(user)
 })
 
-describe('a write key', () => {
-  const sourceOf = credentialsOf([
+describe('a write key', async () => {
+  const sourceOf = await credentialsOf([
     { name: 'web', writeKey: 'WEB' },
     { name: 'app', writeKey: 'APP' },
   ])

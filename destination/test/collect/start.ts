@@ -35,7 +35,7 @@ export async function startCollector(options: Partial<CollectorOptions> = {}): P
   const logged: string[] = []
   const log = (_details: object, message: string) => logged.push(message)
   const accepted: Started['accepted'] = []
-  const collector = createCollector({
+  const collector = await createCollector({
     enqueueCalls: async (source, calls) => {
       await started.accept(source, calls)
       accepted.push({ source, calls })

@@ -87,7 +87,7 @@ describe('a new message', () => {
     const { queue, lookOnce } = setUp(2)
     lookOnce()
     expect([queue.place(), queue.place(), queue.place()]).toEqual(['leased', 'leased', 'fresh'])
-    queue.releaseRoom()
+    queue.releaseRoom('fresh')
     expect(queue.place()).toBe('leased')
   })
 
@@ -191,7 +191,7 @@ describe('claims', () => {
     const { queue } = setUp(8)
     queue.noteLanes(new Set(['backlog']))
     expect(queue.place()).toBe('leased')
-    queue.releaseRoom()
+    queue.releaseRoom('fresh')
     const claims = queue.claims()
     expect(claims).toMatchObject([{ lane: 'backlog' }])
     for (const claim of claims) queue.claimed(claim, 0)

@@ -141,6 +141,52 @@ describe('deliveries of all destinations together', () => {
   }, 20_000)
 })
 
+describe('many deliveries at once', () => {
+  const turn = () => new Promise((resolve) => setImmediate(resolve))
+
+  test('are sent in several turns of the event loop, in each of which every destination has its part', async () => {
+    const { dispatcher, held } = setUp(['a', 'b'], 90, 1_000)
+    const sentIn: string[][] = []
+    let before = 0
+    while (held.length < 180) {
+      await turn()
+      sentIn.push(held.slice(before).map(({ name }) => name))
+      before = held.length
+    }
+    expect(Math.max(...sentIn.map((names) => names.length))).toBe(32)
+    const shared = sentIn.find((names) => new Set(names).size === 2) ?? []
+    expect(shared.filter((name) => name === 'b').length).toBe(16)
+    expect(dispatcher.underWay).toBe(180)
+    dispatcher.stop()
+  })
+
+  test('are sent and settled although the dispatcher is closed meanwhile', async () => {
+    const { dispatcher, held, done } = setUp(['a', 'b'], 90, 1_000)
+    while (held.length === 0) await turn()
+    expect(held.length).toBeLessThan(180)
+    const closed = dispatcher.close()
+    while (done.length < 180) {
+      for (const { end } of held.splice(0)) end()
+      await turn()
+    }
+    await closed
+    expect(done.every(({ next }) => next.state === 'done')).toBe(true)
+  })
+
+  test('are not sent to a destination that is disabled meanwhile, and wait for it', async () => {
+    const { dispatcher, held, done } = setUp(['a'], 90, 1_000)
+    while (held.length === 0) await turn()
+    dispatcher.use([])
+    const sent = held.length
+    for (const { end } of held.splice(0)) end()
+    await expect.poll(() => done.length).toBe(90)
+    expect(held).toHaveLength(0)
+    expect(done.filter(({ isUnsent }) => isUnsent)).toHaveLength(90 - sent)
+    expect(dispatcher.underWay).toBe(0)
+    dispatcher.stop()
+  })
+})
+
 describe('a destination that is disabled during a rotation', () => {
   const secrets = { sharedSecret: 'old', otherSecret: 'new' }
 

@@ -72,10 +72,10 @@ describe('the history of an endpoint', () => {
     expect(history.endpoint('crm', URL).lastFailure?.at).toBe(START + 1)
   })
 
-  test('goes with the endpoint', () => {
+  test('goes with the endpoint', async () => {
     const { history, end } = make()
     end('delivered')
-    history.keep([])
+    await history.keep([])
     expect(history.endpoint('crm', URL)).toMatchObject({ delivered: 0 })
   })
 

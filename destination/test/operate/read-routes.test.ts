@@ -444,7 +444,12 @@ describe('a replay', () => {
         },
       })
     }
-    expect((await confirm('many')).status).toBe(400)
+    for (const text of ['many', '2']) expect((await confirm(text)).status).toBe(400)
+    const since = { filter: { since: '1' }, dryRun: true }
+    expect(await ask(destination, '/replay', { body: since })).toMatchObject({
+      status: 400,
+      body: { error: { message: 'since must be a whole number of at least 0, got "1".' } },
+    })
     expect(crm.received).toHaveLength(2)
     expect((await confirm(2)).body).toMatchObject({ matched: 2, replayed: 2 })
     await has(destination, 'done', 2)
