@@ -190,6 +190,7 @@ export class Monitor {
       await this.#forget()
       this.#hasFailed = false
     } catch (error) {
+      this.#hasToForget = true
       if (!this.#hasFailed) this.#parts.events.alertFailed(error)
       this.#hasFailed = true
     }
