@@ -12,16 +12,22 @@ import type { Call } from './model/call.js'
 import { systemClock } from './model/clock.js'
 import type { Stats } from './model/delivery.js'
 import { turn } from './model/slices.js'
+import { isManaged, Managed } from './manage/managed.js'
+import { Manager } from './manage/manager.js'
+import { unusableError } from './manage/unusable.js'
 import { tellAll, type Observer } from './observe/events.js'
+import { errorMessage } from './observe/error-message.js'
 import type { Log } from './observe/log.js'
 import { createObservers } from './observe/observers.js'
 import { warnOfFormer } from './operate/former.js'
+import { resealAll } from './manage/reseal.js'
 import { startRetention } from './operate/retention.js'
 import { createServers } from './operate/servers.js'
 import { waitForStore } from './operate/wait-for-store.js'
 import { checkReload } from './settings/reload.js'
 import { checkRole, type Role } from './settings/role.js'
 import type { Settings } from './settings/settings.js'
+import { Follower, type OnRecords } from './store/follower.js'
 import { openStore } from './store/open.js'
 import type { Store } from './store/store.js'
 
@@ -83,7 +89,15 @@ async function open(url: string, log: Log): Promise<Store> {
   return store
 }
 
-async function start(initial: Settings, store: Store, log: Log, role: Role) {
+async function start(file: Settings, store: Store, log: Log, role: Role) {
+  const managed = new Managed(file)
+  const follower = new Follower(store, (records, isComplete) => follow(records, isComplete))
+  let follow = async (...changes: Parameters<OnRecords>) => {
+    const unusable = [...(await managed.take(...changes)), ...managed.withoutSource()]
+    if (unusable.length > 0) throw unusableError(unusable)
+  }
+  await follower.catchUp()
+  const initial = managed.settings()
   let settings = initial
   let routes = routesOf(initial)
   const isDelivering = role !== 'collector'
@@ -91,6 +105,7 @@ async function start(initial: Settings, store: Store, log: Log, role: Role) {
   const { now } = clock
 
   const pauses = await Pauses.open(store)
+  let monitor: Monitor | undefined
   const observers: Observer[] = []
   const events = tellAll(observers)
   const deliverer = await Deliverer.join({
@@ -115,32 +130,31 @@ async function start(initial: Settings, store: Store, log: Log, role: Role) {
     log,
     events,
   })
+  const manager = new Manager({ store, managed, follower })
   const servers = createServers(settings, collector, readiness, {
-    ...{ store, enqueue, dispatcher: deliverer.dispatcher, pauses, log, role, ...observing },
+    ...{
+      store,
+      enqueue,
+      dispatcher: deliverer.dispatcher,
+      log,
+      role,
+      manager,
+      pauses,
+      ...observing,
+    },
     queues: () => deliverer.queues,
     settings: () => settings,
-  })
-  // Delivery starts only after this: a process that can't listen must not send anything.
-  const urls = await servers.listen().catch(async (error: unknown) => {
-    await Promise.all([servers.close(), deliverer.close()])
-    throw error
   })
   const sendable = (all: Settings) => ({
     ...all,
     destinations: all.destinations.filter(({ name }) => pauses.of(name) === undefined),
   })
-  const begin = await deliverer.prepare(sendable(settings))
-  void begin()
-  deliverer.listen()
-  if (isDelivering) void warnOfFormer(store, settings, log)
-  if (isDelivering) observing.tally.start()
-  const retention = isDelivering
-    ? startRetention(store, () => settings.retentionMs, events)
-    : undefined
-
-  /** Everything changes at once, after what takes long for thousands of destinations. */
-  const reload = async (next: Settings) => {
-    checkReload(settings, next)
+  /**
+   * Everything changes at once, after what takes long for thousands of destinations.
+   *
+   * @returns `closed` resolves once the requests to former endpoints have ended. A change of the settings does not wait.
+   */
+  const use = async (next: Settings): Promise<{ closed: Promise<void> }> => {
     const useQueues = await deliverer.prepare(sendable(next))
     const useSources = await collector.prepare(next.sources)
     const nextRoutes = routesOf(next)
@@ -151,7 +165,56 @@ async function start(initial: Settings, store: Store, log: Log, role: Role) {
     const closed = useQueues()
     monitor?.keep()
     await observing.history.keep(deliverer.queues)
-    if (isDelivering) void warnOfFormer(store, next, log)
+    return { closed }
+  }
+  let last: Promise<unknown> = Promise.resolve()
+  const inTurn = <T>(work: () => Promise<T>): Promise<T> => {
+    const done = last.then(work)
+    last = done.catch(() => undefined)
+    return done
+  }
+  follow = (...changes) =>
+    inTurn(async () => {
+      const [records, isComplete] = changes
+      // Pauses and alerts are records too, and change no settings.
+      if (!isComplete && !records.some(({ kind }) => isManaged(kind))) return
+      const unusable = await managed.take(...changes)
+      for (const one of unusable)
+        log.error(one, 'a change of the settings in the store cannot be used here')
+      await use(managed.settings())
+    })
+  // Delivery starts only after this: a process that can't listen must not send anything.
+  const urls = await servers.listen().catch(async (error: unknown) => {
+    await Promise.all([servers.close(), deliverer.close()])
+    throw error
+  })
+  await inTurn(async () => {
+    const begin = await deliverer.prepare(sendable(settings))
+    void begin()
+  })
+  deliverer.listen()
+  if (isDelivering) void warnOfFormer(store, settings, log)
+  if (isDelivering) observing.tally.start()
+  const retention = isDelivering
+    ? startRetention(store, () => settings.retentionMs, events)
+    : undefined
+
+  const reseal = () => resealAll(manager, log)
+  const useFile = async (next: Settings) => {
+    checkReload(settings, next)
+    const former = managed.file
+    managed.useFile(next)
+    try {
+      return await use(managed.settings())
+    } catch (error) {
+      managed.useFile(former)
+      throw error
+    }
+  }
+  const reload = async (next: Settings) => {
+    const { closed } = await inTurn(() => useFile(next))
+    if (isDelivering) void warnOfFormer(store, settings, log)
+    void reseal()
     await closed
   }
   /** The requests under way to a destination that is paused end as usual, and nobody waits for them here. */
@@ -159,26 +222,32 @@ async function start(initial: Settings, store: Store, log: Log, role: Role) {
     const useQueues = await deliverer.prepare(sendable(settings))
     void useQueues()
   }
-  let lastChange = Promise.resolve()
-  const inTurn = (change: () => Promise<void>): Promise<void> => {
-    const changed = lastChange.then(change)
-    lastChange = changed.catch(() => undefined)
-    return changed
-  }
   pauses.start(() => inTurn(obeyPauses), events)
-  const monitor = isDelivering
-    ? await Monitor.start({ store, enqueue, pauses, settings: () => settings, events, clock })
-    : undefined
-  if (monitor) observers.push(monitor)
+  if (isDelivering) {
+    monitor = await Monitor.start({
+      ...{ store, enqueue, pauses, settings: () => settings, events, clock },
+    })
+    observers.push(monitor)
+  }
+  follower.start({
+    followFailed: (error) => {
+      log.warn(
+        { error: errorMessage(error) },
+        'changes of the settings in the store cannot be followed',
+      )
+    },
+  })
+  void reseal()
 
   return {
     ...urls,
-    reload: (next: Settings) => inTurn(() => reload(next)),
+    reload,
     stats: () => store.stats(),
     close: async () => {
       readiness.stop()
       deliverer.stop()
-      await Promise.all([servers.close(), retention?.stop(), pauses.stop(), monitor?.stop()])
+      await Promise.all([follower.stop(), pauses.stop(), monitor?.stop()])
+      await Promise.all([servers.close(), retention?.stop()])
       await deliverer.close()
       await observing.tally.stop()
       await store.close()

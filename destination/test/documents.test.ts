@@ -88,7 +88,7 @@ function sectionOf(heading: string): string {
 }
 
 describe('the settings', () => {
-  const there = pathsOf(settingsSchema('/'), '')
+  const there = pathsOf(settingsSchema('/', false), '')
 
   test('of the table are there', () => {
     const rows = Array.from(sectionOf('Settings').matchAll(/^\| (`[^|]+`) +\|/gm))

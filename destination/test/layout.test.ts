@@ -18,6 +18,7 @@ const ROOMS: Record<string, { from?: string[]; types?: string[] }> = {
   destination: {
     from: [
       'operate',
+      'manage',
       'observe',
       'alert',
       'collect',
@@ -31,8 +32,9 @@ const ROOMS: Record<string, { from?: string[]; types?: string[] }> = {
   },
   operate: {
     from: ['observe', 'http', 'enqueue', 'deliver', 'post', 'store', 'model', 'version'],
-    types: ['settings'],
+    types: ['manage', 'settings'],
   },
+  manage: { from: ['observe', 'http', 'settings', 'store', 'model'] },
   observe: {
     from: ['http', 'store', 'model', 'version'],
     types: ['alert', 'collect', 'enqueue', 'deliver'],

@@ -2,7 +2,7 @@ import type { EnqueueCalls } from '../enqueue/calls.js'
 import type { Call } from '../model/call.js'
 import { createServer, type Server, type ServerLog, type Timeouts } from '../http/server.js'
 import type { Source } from '../settings/settings.js'
-import { credentialsOf } from './credentials.js'
+import { createCredentials } from './credentials.js'
 import { Admission } from './admission.js'
 import { PendingBytes } from './pending-bytes.js'
 import { bucketsOf } from './rate-limit.js'
@@ -64,6 +64,7 @@ export async function createCollector(options: CollectorOptions): Promise<Collec
   const { enqueueCalls, bodyOf, sources, log, events, timeouts, maxPendingBytes } = options
   const { behind = () => 0, now = () => performance.now() } = options
   const server = createServer(log, enqueueCalls ? HINT : WORKER_HINT, { timeouts })
+  const credentialsOf = createCredentials()
   const parts: CallRoutesParts | undefined = enqueueCalls && {
     enqueueCalls,
     bodyOf,

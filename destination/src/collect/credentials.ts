@@ -6,15 +6,30 @@ import type { Source } from '../settings/settings.js'
 export type Credentials = (writeKey: string) => string | undefined
 
 /**
- * Looks up write keys by their salted hash, so that the time of a look-up reveals nothing about a key. The salt is
- * random for each process, so that an attacker cannot choose the hash that is compared.
+ * Makes {@link Credentials} for one version of the sources after the other. Write keys are looked up by their salted hash, so
+ * that the time of a look-up reveals nothing about a key. The salt is random for each process, so that an attacker cannot
+ * choose the hash that is compared.
  */
-export async function credentialsOf(sources: readonly Source[]): Promise<Credentials> {
+export function createCredentials(): (sources: readonly Source[]) => Promise<Credentials> {
   const salt = randomBytes(32).toString('hex')
   const digest = (writeKey: string) => hash('sha256', salt + writeKey)
-  const names = new Map<string, string>()
-  await eachInSlices(sources, ({ name, writeKey }) => names.set(digest(writeKey), name))
-  return (writeKey) => names.get(digest(writeKey))
+  // Hashing the keys of thousands of sources again, because one of them has changed, would hold up other requests.
+  const known = new WeakMap<Source, string[]>()
+  const digestsOf = (source: Source): string[] => {
+    const { writeKey, otherWriteKey } = source
+    const digests =
+      known.get(source) ??
+      (otherWriteKey === undefined ? [writeKey] : [writeKey, otherWriteKey]).map(digest)
+    known.set(source, digests)
+    return digests
+  }
+  return async (sources) => {
+    const names = new Map<string, string>()
+    await eachInSlices(sources, (source) => {
+      for (const one of digestsOf(source)) names.set(one, source.name)
+    })
+    return (writeKey) => names.get(digest(writeKey))
+  }
 }
 
 /**

@@ -97,5 +97,5 @@ function allRejected(rejected: Rejected[]): Refusal {
   const [first] = rejected
   const count =
     rejected.length === 1 ? '' : `None of the ${rejected.length} calls is valid. The first one: `
-  return new Refusal(400, 'all_rejected', count + (first?.message ?? ''), {}, rejected)
+  return new Refusal(400, 'all_rejected', count + (first?.message ?? ''), {}, { rejected })
 }

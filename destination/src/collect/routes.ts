@@ -101,8 +101,8 @@ async function answer(
     reply.header('content-type', JSON_TYPE)
     return await reply.send(successOf(rejected, warned))
   } catch (error) {
-    const { code, rejected = [] } = toRefusal(error)
-    for (const { code } of rejected) events.callsCounted(source, code, 1)
+    const { code, details } = toRefusal(error)
+    for (const { code } of details.rejected ?? []) events.callsCounted(source, code, 1)
     events.requestAnswered(source, code)
     throw error
   }

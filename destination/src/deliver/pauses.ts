@@ -27,7 +27,9 @@ export class Pauses {
   readonly #store: RecordPort
   readonly #follower: Follower
   #known = new Map<string, Known>()
-  #apply: () => Promise<void> = () => Promise.resolve()
+  #apply: (() => Promise<void>) | undefined
+  /** Whether something has changed that nobody has obeyed yet. */
+  #isMissed = false
 
   private constructor(store: RecordPort) {
     this.#store = store
@@ -42,6 +44,7 @@ export class Pauses {
   static async open(store: RecordPort): Promise<Pauses> {
     const pauses = new Pauses(store)
     await pauses.#follower.catchUp()
+    pauses.#isMissed = false
     return pauses
   }
 
@@ -52,6 +55,7 @@ export class Pauses {
    */
   start(apply: () => Promise<void>, events: FollowerEvents): void {
     this.#apply = apply
+    if (this.#isMissed) void apply()
     // A store that only this process uses changes only by this object.
     if (this.#store.onRecords) this.#follower.start(events)
   }
@@ -133,6 +137,8 @@ export class Pauses {
       else known.set(name, { ...(JSON.parse(body) as Stored), version })
     }
     this.#known = known
-    if (isChanged) await this.#apply()
+    if (!isChanged) return
+    if (this.#apply) await this.#apply()
+    else this.#isMissed = true
   }
 }

@@ -40,6 +40,15 @@ export type RefusalCode =
   | 'unknown_message'
   | 'test_running'
   | 'too_many_listeners'
+  | 'invalid_settings'
+  | 'unknown_source'
+  | 'in_settings_file'
+  | 'no_settings_key'
+  | 'version_mismatch'
+  | 'source_in_use'
+  | 'messages_waiting'
+  | 'rotation_under_way'
+  | 'no_rotation'
 
 /** The codes of rejected calls. They are stable, because programs act on them. */
 export type RejectionCode =
@@ -57,6 +66,22 @@ export interface Rejected {
   message: string
 }
 
+/** One mistake in settings that a request has sent. */
+export interface SettingProblem {
+  /** Where the value is, such as `webhooks[0].url`. */
+  path: string
+  /** What was expected, what came, and how to fix it. */
+  message: string
+}
+
+/** What a refusal tells apart from its code and message. */
+export interface RefusalDetails {
+  rejected?: readonly Rejected[]
+  problems?: readonly SettingProblem[]
+  /** How many messages wait. */
+  waiting?: number
+}
+
 /** A request that is refused as a whole. The message says what was expected, what came instead, and how to fix it. */
 export class Refusal extends Error {
   override readonly name = 'Refusal'
@@ -66,7 +91,7 @@ export class Refusal extends Error {
     readonly code: RefusalCode,
     message: string,
     readonly headers: Readonly<Record<string, string>> = {},
-    readonly rejected?: readonly Rejected[],
+    readonly details: RefusalDetails = {},
   ) {
     super(message)
   }

@@ -172,11 +172,11 @@ const ADMIN_API = /^\/v1\/admin(?![^/?])/
 
 function refuse(
   reply: FastifyReply,
-  { status, code, message, headers, rejected }: Refusal,
+  { status, code, message, headers, details }: Refusal,
 ): FastifyReply {
   const answer = ADMIN_API.test(reply.request.url)
-    ? { error: { code, message } }
-    : { success: false, code, message, rejected }
+    ? { error: { code, message, ...details } }
+    : { success: false, code, message, ...details }
   return reply
     .code(status)
     .headers({ ...headers, 'content-type': JSON_TYPE })

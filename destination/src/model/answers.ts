@@ -389,3 +389,78 @@ export interface AttemptEvent {
   nextInMs: number | null
   error: string | null
 }
+
+/** A source or a destination, without its secrets. `GET /v1/admin/sources/{name}` and `/destinations/{name}` */
+export interface ManagedSetting {
+  kind: 'source' | 'destination'
+  name: string
+  /** Where it is kept. What is in the settings file can only be changed there. */
+  origin: 'file' | 'store'
+  /** Each change gives it a higher one, which is its ETag; `null` in the settings file. */
+  version: number | null
+  /** How many secrets it has of each kind: none, one, or two during a rotation. */
+  secrets: Record<string, number>
+  /** All other settings. Values of headers and queries of URLs are hidden. */
+  settings: Record<string, unknown>
+}
+
+/** `GET /v1/admin/sources` and `/v1/admin/destinations` */
+export interface ManagedSettings {
+  /** In the order of their names. */
+  items: ManagedSetting[]
+  /** How many match in all. */
+  total: number
+  /** Give it as `after` to get the next page; `null` on the last one. */
+  next: string | null
+}
+
+/** The result of a change of a source or destination. */
+export interface SettingChanged {
+  item: ManagedSetting
+  /** Whether it did not exist before. */
+  created: boolean
+  /** Whether anything is different now. */
+  changed: boolean
+  /** The secrets that were generated. They are not shown again. */
+  generated: Record<string, string>
+}
+
+/** The result of the deletion of a source or destination. */
+export interface SettingDeleted {
+  /** How many messages waited for the destination and were deleted. */
+  discarded: number
+  /** How many still wait for it. They are sent once there is a destination of this name again. */
+  waiting: number
+}
+
+/** One value that a change has changed. What must not be shown is hidden. */
+export interface SettingChange {
+  /** Where the value is, such as `webhooks[0].concurrency`. */
+  path: string
+  /** The value before; left out if there was none. */
+  from?: unknown
+  /** The value after; left out if there is none. */
+  to?: unknown
+}
+
+/** A change of a source or destination. */
+export interface AuditEntry {
+  id: number
+  at: number
+  kind: 'source' | 'destination'
+  name: string
+  action: 'create' | 'update' | 'delete' | 'rotate' | 'revoke'
+  /** Who the client says that it is, by the header `X-Actor`; `null` if it does not say. */
+  by: string | null
+  /** The address that the request came from. */
+  from: string
+  changes: SettingChange[]
+}
+
+/** `GET /v1/admin/audit` */
+export interface AuditLog {
+  /** The newest first. */
+  entries: AuditEntry[]
+  /** Give it as `before` to get older entries; `null` if there are none. */
+  next: number | null
+}

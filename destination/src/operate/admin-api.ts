@@ -3,8 +3,10 @@ import { readOwnBodies } from '../http/read-body.js'
 import type { Feed } from '../observe/feed.js'
 import { checkReader, checkToken } from './access.js'
 import { addDestinationRoutes, type DestinationRoutesParts } from './destination-routes.js'
+import type { Manager } from '../manage/manager.js'
 import { addReadRoutes, type ReadRoutesParts } from './read-routes.js'
 import { addReplayRoute, type ReplayParts } from './replay.js'
+import { addSettingsRoutes } from './settings-routes.js'
 import { addStreamRoute } from './stream-route.js'
 
 /** What the admin API needs. */
@@ -13,6 +15,7 @@ export interface AdminApiParts
   pauses: DestinationRoutesParts['pauses']
   store: ReadRoutesParts['store'] & ReplayParts['store']
   feed: Feed
+  manager: Manager
   /** Whether it has a listener of its own, on a loopback address. */
   isKeptLocal: boolean
 }
@@ -22,7 +25,7 @@ export interface AdminApiParts
  * admin token.
  */
 export function addAdminApi(app: FastifyInstance, parts: AdminApiParts): void {
-  const { feed, settings, isKeptLocal } = parts
+  const { feed, manager, settings, isKeptLocal } = parts
   const adminToken = () => settings().adminToken
   void app.register(
     (routes, _options, done) => {
@@ -37,6 +40,7 @@ export function addAdminApi(app: FastifyInstance, parts: AdminApiParts): void {
       addReplayRoute(routes, parts)
       addDestinationRoutes(routes, parts)
       addStreamRoute(routes, feed)
+      addSettingsRoutes(routes, manager)
       done()
     },
     { prefix: '/v1/admin' },

@@ -110,6 +110,114 @@ export function readMessageId(query: Given): string {
   return messageId
 }
 
+/** A page of a list of sources or destinations. */
+export interface SettingsListParameters {
+  /** The text of the search; empty for all. */
+  q: string
+  /** The last name of the page before. */
+  after: string | undefined
+  limit: number
+}
+
+/** @throws {@link Refusal} */
+export function readSettingsList(query: Given): SettingsListParameters {
+  checkNames(query, ['q', 'after', 'limit'])
+  const { q = '', after } = texts(query, ['q', 'after'])
+  return { q, after, limit: count(query, 'limit', 1, 1_000) ?? 100 }
+}
+
+/** @throws {@link Refusal} */
+export function readSettingsDeletion(query: Given): 'keep' | 'discard' | undefined {
+  checkNames(query, ['waiting'])
+  return oneOf(query, 'waiting', ['keep', 'discard'])
+}
+
+/** Which of two secrets stays valid. */
+const KEPT = ['new', 'old'] as const
+
+/**
+ * @param secrets - The names of the secrets that there are. The first is the default.
+ * @throws {@link Refusal}
+ */
+export function readRotation<Secret extends string>(
+  query: Given,
+  secrets: readonly [Secret, ...Secret[]],
+): { secret: Secret; keep: (typeof KEPT)[number] } {
+  checkNames(query, ['secret', 'keep'])
+  return {
+    secret: oneOf(query, 'secret', secrets) ?? secrets[0],
+    keep: oneOf(query, 'keep', KEPT) ?? 'new',
+  }
+}
+
+/** Which entries of the audit log to read. */
+export interface AuditParameters {
+  about: { kind: 'source' | 'destination'; name: string } | undefined
+  /** The id of an entry to continue behind. */
+  before: number | undefined
+  limit: number
+}
+
+/** @throws {@link Refusal} */
+export function readAudit(query: Given): AuditParameters {
+  checkNames(query, ['kind', 'name', 'before', 'limit'])
+  const kind = oneOf(query, 'kind', ['source', 'destination'] as const)
+  const { name } = texts(query, ['name'])
+  if ((kind === undefined) !== (name === undefined)) {
+    throw new Refusal(400, 'invalid_parameter', 'kind and name must be given together.')
+  }
+  return {
+    about: kind !== undefined && name !== undefined ? { kind, name } : undefined,
+    before: count(query, 'before', 1, Number.MAX_SAFE_INTEGER),
+    limit: count(query, 'limit', 1, 1_000) ?? 100,
+  }
+}
+
+/** Of which version a change may be made. */
+export interface ConditionHeaders {
+  match: number[] | 'any' | undefined
+  isNew: boolean
+}
+
+/**
+ * Reads `If-Match` and `If-None-Match` (RFC 9110, 13.1). A version is a strong entity tag: a weak one never matches.
+ *
+ * @throws {@link Refusal}
+ */
+export function readCondition(headers: Given): ConditionHeaders {
+  const { 'if-match': match, 'if-none-match': noneMatch } = texts(headers, [
+    'if-match',
+    'if-none-match',
+  ])
+  if (noneMatch !== undefined && noneMatch.trim() !== '*') {
+    throw invalid('If-None-Match', '*', noneMatch)
+  }
+  return {
+    match: match === undefined ? undefined : readTags(match),
+    isNew: noneMatch !== undefined,
+  }
+}
+
+function readTags(text: string): number[] | 'any' {
+  if (text.trim() === '*') return 'any'
+  const tags = text.split(',').map((tag) => tag.trim())
+  if (!tags.every((tag) => /^(?:W\/)?"[^"]*"$/.test(tag))) {
+    throw invalid('If-Match', '* or an ETag such as "12"', text)
+  }
+  return tags.flatMap((tag) => (/^"\d{1,15}"$/.test(tag) ? [Number(tag.slice(1, -1))] : []))
+}
+
+/** In characters. It is longer than any name of a person or a program. */
+const MAX_ACTOR = 100
+
+/** Reads `X-Actor`: who the client says that it is. @throws {@link Refusal} */
+export function readActor(headers: Given): string | null {
+  const { 'x-actor': actor } = texts(headers, ['x-actor'])
+  if (actor === undefined || actor === '') return null
+  if (actor.length <= MAX_ACTOR && /^[\x20-\x7e]+$/.test(actor)) return actor
+  throw invalid('X-Actor', `1 to ${MAX_ACTOR} visible ASCII characters`, actor)
+}
+
 /** What to replay. */
 export interface ReplayParameters {
   which: { ids: DeliveryId[] } | { filter: Filter }

@@ -1,5 +1,5 @@
 import { setTimeout as wait } from 'node:timers/promises'
-import type { MaintainPort } from '../store/store.js'
+import type { MaintainPort, RecordPort } from '../store/store.js'
 
 /** Events of the retention. */
 export interface RetentionEvents {
@@ -19,6 +19,9 @@ const SLICE_MS = 4
 
 /** After a slice, the store is left alone for this many times as long as the slice took. */
 const PAUSES = 4
+
+/** How long the audit log is kept, in ms: 90 days. Deleted sources and destinations are remembered for as long. */
+const AUDIT_MS = 90 * 86_400_000
 
 /** What the next slice of a sweep is. */
 interface Slice {
@@ -42,7 +45,7 @@ export function nextSlice(limit: number, ms: number): Slice {
   }
 }
 
-/** Deletes deliveries that are older than the retention, once a minute, until it is stopped. */
+/** Deletes what is older than the retention, once a minute, until it is stopped. */
 export interface Retention {
   /** Resolves when the current sweep has ended. */
   stop(): Promise<void>
@@ -54,7 +57,7 @@ export interface Retention {
  * @param retentionMs - How long messages are kept by the current settings, in ms.
  */
 export function startRetention(
-  store: Pick<MaintainPort, 'sweep'>,
+  store: Pick<MaintainPort, 'sweep'> & Pick<RecordPort, 'forgetRecords'>,
   retentionMs: () => number,
   events: RetentionEvents,
 ): Retention {
@@ -69,6 +72,7 @@ export function startRetention(
         const startedAt = performance.now()
         const changed = await store.sweep(retentionMs(), limit)
         slice = nextSlice(limit, performance.now() - startedAt)
+        if (changed < limit) await store.forgetRecords(AUDIT_MS, MAX_SLICE)
         const pauseMs = changed < limit ? EVERY_MS : slice.pauseMs
         await wait(pauseMs, undefined, { signal, ref: false })
       } catch (error) {

@@ -1,9 +1,9 @@
 import * as z from 'zod'
 import { expandEnvironment, type Environment } from './environment.js'
 import { formatPath, type Path, type Problem } from './problem.js'
-import { checkRelations } from './relations.js'
-import { settingsSchema } from './schema.js'
-import type { Settings } from './settings.js'
+import { checkDestinationRelations, checkRelations, type BrokenRelation } from './relations.js'
+import { destinationSchema, settingsSchema, sourceSchema } from './schema.js'
+import type { Destination, Settings, Source } from './settings.js'
 import { show, showShape } from './show.js'
 import { suggest } from './suggest.js'
 
@@ -18,7 +18,53 @@ export type Checked = { settings: Settings } | { problems: Problem[] }
  */
 export function checkSettings(raw: unknown, env: Environment, folder: string): Checked {
   const { value, referring, problems } = expandEnvironment(raw, env)
-  const schema = settingsSchema(folder)
+  const schema = settingsSchema(folder, hasKey(value))
+  const checked = check(schema, value, checkRelations(value), { referring, problems })
+  return 'data' in checked ? { settings: toSettings(checked.data) } : checked
+}
+
+function hasKey(value: unknown): boolean {
+  return typeof value === 'object' && value !== null && Object.hasOwn(value, 'settingsKey')
+}
+
+/**
+ * Checks one source that is not in a file. A `\${` in it is a plain text.
+ *
+ * @param broken - Further rules that the caller has found broken.
+ */
+export function checkSource(
+  raw: unknown,
+  broken: readonly BrokenRelation[] = [],
+): { value: Source } | { problems: Problem[] } {
+  const checked = check(sourceSchema, raw, broken)
+  return 'data' in checked ? { value: toSource(checked.data) } : checked
+}
+
+/** Checks one destination that is not in a file, as {@link checkSource} does. */
+export function checkDestination(
+  raw: unknown,
+  broken: readonly BrokenRelation[] = [],
+): { value: Destination } | { problems: Problem[] } {
+  const relations = [...checkDestinationRelations(raw), ...broken]
+  const checked = check(destinationSchema, raw, relations)
+  return 'data' in checked ? { value: toDestination(checked.data) } : checked
+}
+
+/** What is known before the check. */
+interface Before {
+  /** The paths of the strings that must not be shown. */
+  referring: ReadonlySet<string>
+  problems: readonly Problem[]
+}
+
+/** Checks a value by a schema, and reports the problems together with broken relations. */
+function check<Schema extends z.ZodType>(
+  schema: Schema,
+  value: unknown,
+  relations: readonly BrokenRelation[],
+  before: Before = { referring: new Set(), problems: [] },
+): { data: z.infer<Schema> } | { problems: Problem[] } {
+  const problems = [...before.problems]
   const parsed = schema.safeParse(value)
 
   // A value that could not be filled in, or that has the wrong type, breaks other rules too.
@@ -29,7 +75,7 @@ export function checkSettings(raw: unknown, env: Environment, folder: string): C
     if (reported.has(key)) return
     const given = valueAt(value, path)
     const shape = showShape(given)
-    const got = isSecret(path) || referring.has(key) ? shape : show(given)
+    const got = isSecret(path) || before.referring.has(key) ? shape : show(given)
     const message = template.replace(/\{(got|shape)\}/g, (_, what) =>
       what === 'got' ? got : shape,
     )
@@ -41,28 +87,48 @@ export function checkSettings(raw: unknown, env: Environment, folder: string): C
     if (issue.code !== 'unrecognized_keys') add(issue.path, issue.message)
     else for (const key of issue.keys) add([...issue.path, key], unknownField(key, issue, schema))
   }
-  for (const { path, message } of checkRelations(value)) add(path, message)
+  for (const { path, message } of relations) add(path, message)
 
-  if (!parsed.success || problems.length > 0) return { problems }
-  return { settings: toSettings(parsed.data) }
+  return parsed.success && problems.length === 0 ? { data: parsed.data } : { problems }
 }
 
 function toSettings(data: z.infer<ReturnType<typeof settingsSchema>>): Settings {
-  const { retention: retentionMs, adminToken, destinations, ...rest } = data
+  const { retention: retentionMs, settingsKey, adminToken, sources, destinations, ...rest } = data
   return {
     ...rest,
-    destinations: destinations.map(({ sharedSecret = [], webhookSecret, ...each }) => ({
-      ...each,
-      sharedSecret: sharedSecret[0],
-      ...(sharedSecret[1] === undefined ? {} : { otherSecret: sharedSecret[1] }),
-      ...(webhookSecret === undefined ? {} : { webhookSecrets: webhookSecret }),
-    })),
+    ...(settingsKey === undefined ? {} : { settingsKeys: settingsKey }),
+    sources: sources.map(toSource),
+    destinations: destinations.map(toDestination),
     adminToken,
     retentionMs,
   }
 }
 
-const SECRETS: readonly PropertyKey[] = ['writeKey', 'sharedSecret', 'webhookSecret', 'adminToken']
+function toSource({ writeKey, ...rest }: z.infer<typeof sourceSchema>): Source {
+  const [first = '', other] = writeKey
+  return { ...rest, writeKey: first, ...(other === undefined ? {} : { otherWriteKey: other }) }
+}
+
+function toDestination({
+  sharedSecret = [],
+  webhookSecret,
+  ...rest
+}: z.infer<typeof destinationSchema>): Destination {
+  return {
+    ...rest,
+    sharedSecret: sharedSecret[0],
+    ...(sharedSecret[1] === undefined ? {} : { otherSecret: sharedSecret[1] }),
+    ...(webhookSecret === undefined ? {} : { webhookSecrets: webhookSecret }),
+  }
+}
+
+const SECRETS: readonly PropertyKey[] = [
+  'writeKey',
+  'sharedSecret',
+  'webhookSecret',
+  'adminToken',
+  'settingsKey',
+]
 
 function isSecret(path: Path): boolean {
   const field = path.findLast((step) => typeof step === 'string') ?? ''

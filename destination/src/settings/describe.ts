@@ -15,6 +15,7 @@ export function describeSettings(settings: Settings) {
     retention: formatDuration(settings.retentionMs),
     alerts: settings.alerts && describeAlerts(settings.alerts),
     admin: settings.adminToken !== undefined,
+    settingsKeys: settings.settingsKeys?.length ?? 0,
     traceContext: settings.traceContext ?? false,
     allowNetworks: settings.allowNetworks,
     ca: settings.ca.length,

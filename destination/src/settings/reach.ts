@@ -1,26 +1,37 @@
 import { isIP } from 'node:net'
 import { createAddressRule } from '../model/address.js'
 import type { Problem } from './problem.js'
-import type { Settings } from './settings.js'
+import type { Destination, Settings } from './settings.js'
 
 /**
  * Finds the endpoints that nothing can ever be sent to, because their URL names an address that is not allowed. Without
  * this, each of their messages would become a dead letter at once. Other names are judged when they are resolved.
  */
 export function refusedEndpoints({ destinations, allowNetworks }: Settings): Problem[] {
-  const isAllowed = createAddressRule(allowNetworks)
-  return destinations.flatMap(({ webhooks }, index) =>
-    webhooks.flatMap(({ url }, place) => {
-      const address = addressOf(url)
-      if (address === undefined || isAllowed(address)) return []
-      return [
-        {
-          path: `destinations[${index}].webhooks[${place}].url`,
-          message: `${address} is not a public address, so every message would be refused. To allow it, set "allowNetworks": ["${address}"].`,
-        },
-      ]
-    }),
+  return destinations.flatMap((destination, index) =>
+    refusedEndpointsOf(destination, allowNetworks).map(({ path, message }) => ({
+      path: `destinations[${index}].${path}`,
+      message,
+    })),
   )
+}
+
+/** Finds the endpoints of one destination that nothing can ever be sent to, as {@link refusedEndpoints} does. */
+export function refusedEndpointsOf(
+  { webhooks }: Pick<Destination, 'webhooks'>,
+  allowNetworks: readonly string[],
+): Problem[] {
+  const isAllowed = createAddressRule(allowNetworks)
+  return webhooks.flatMap(({ url }, place) => {
+    const address = addressOf(url)
+    if (address === undefined || isAllowed(address)) return []
+    return [
+      {
+        path: `webhooks[${place}].url`,
+        message: `${address} is not a public address, so every message would be refused. To allow it, set "allowNetworks": ["${address}"].`,
+      },
+    ]
+  })
 }
 
 /** The address that a URL names; `undefined` if it names a host that has to be looked up. */

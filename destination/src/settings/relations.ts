@@ -20,6 +20,9 @@ export function checkRelations(raw: unknown): BrokenRelation[] {
   const sources = entriesOf(raw, 'sources')
   const known = sources.flatMap(text('name')).map(([, name]) => name)
   const isKnown = new Set(known)
+  // Without any name, each source of each destination would be wrong, and the list of sources is reported already. If the
+  // sources are in the store, the destinations of the file can't use them.
+  const isNamed = known.length > 0 || get(raw, 'settingsKey') !== undefined
   const destinations = entriesOf(raw, 'destinations')
   return [
     ...checkListeners(raw),
@@ -28,15 +31,23 @@ export function checkRelations(raw: unknown): BrokenRelation[] {
       destinations.flatMap(text('name')).map(([, name]) => name),
     ),
     ...repeated(sources.flatMap(text('name')), 'name'),
-    ...repeated(sources.flatMap(text('writeKey')), 'write key'),
+    ...repeated(sources.flatMap(keysOf), 'write key'),
     ...repeated(destinations.flatMap(text('name')), 'name'),
     ...destinations.flatMap(([path, destination]) => [
-      ...checkSourcesOf(path, destination, known, isKnown),
-      ...repeated(
-        entriesOf(destination, 'webhooks', path).flatMap(text('url')).map(normalised),
-        'URL',
-      ),
+      ...(isNamed ? checkSourcesOf(path, destination, known, isKnown) : []),
+      ...checkDestinationRelations(destination, path),
     ]),
+  ]
+}
+
+/** Checks the rules within one destination. */
+export function checkDestinationRelations(destination: unknown, path: Path = []): BrokenRelation[] {
+  return [
+    ...repeated(entriesOf(destination, 'sources', path).filter(isText), 'source'),
+    ...repeated(
+      entriesOf(destination, 'webhooks', path).flatMap(text('url')).map(normalised),
+      'URL',
+    ),
   ]
 }
 
@@ -49,10 +60,11 @@ function checkListeners(raw: unknown): BrokenRelation[] {
   return [{ path: ['adminListen'], message }]
 }
 
-/** The destination of the alerts must exist. Its own failures are not told, because nobody would get them. */
+/** The destination of the alerts must exist: in the file, or in the store, which is not known here. */
 function checkAlerts(raw: unknown, known: readonly string[]): BrokenRelation[] {
   const name = get(get(raw, 'alerts'), 'destination')
-  if (typeof name !== 'string' || known.includes(name)) return []
+  const mayBeStored = get(raw, 'settingsKey') !== undefined
+  if (typeof name !== 'string' || mayBeStored || known.includes(name)) return []
   const message =
     known.length === 0
       ? 'expected the name of a destination, got {got}, but there are no destinations.'
@@ -60,21 +72,20 @@ function checkAlerts(raw: unknown, known: readonly string[]): BrokenRelation[] {
   return [{ path: ['alerts', 'destination'], message }]
 }
 
-function checkSourcesOf(
+/** Checks that the sources that a destination names exist. */
+export function checkSourcesOf(
   path: Path,
   destination: unknown,
   known: readonly string[],
-  isKnown: ReadonlySet<string>,
+  isKnown: Pick<ReadonlySet<string>, 'has'>,
 ): BrokenRelation[] {
   const named = entriesOf(destination, 'sources', path).filter(isText)
-  const unknown = known.length === 0 ? [] : named.filter(([, name]) => !isKnown.has(name))
-  return [
-    ...unknown.map(([path]) => ({
-      path,
-      message: `expected the name of one of the sources (${listOf(known)}), got {got}.`,
-    })),
-    ...repeated(named, 'source'),
-  ]
+  const unknown = named.filter(([, name]) => !isKnown.has(name))
+  const which = known.length > 0 ? ` (${listOf(known)})` : ', of which there are none'
+  return unknown.map(([path]) => ({
+    path,
+    message: `expected the name of one of the sources${which}, got {got}.`,
+  }))
 }
 
 /** More names than this are not listed in a message. */
@@ -91,6 +102,12 @@ function entriesOf(raw: unknown, field: string, at: Path = []): [Path, unknown][
   const list = get(raw, field)
   if (!Array.isArray(list)) return []
   return list.map((each: unknown, index) => [[...at, field, index], each])
+}
+
+/** The write keys of a source: one, or two during a rotation, which the schema compares. */
+function keysOf(source: [Path, unknown]): Entry[] {
+  const keys = entriesOf(source[1], 'writeKey', source[0]).filter(isText)
+  return keys.length > 0 ? keys : text('writeKey')(source)
 }
 
 /** Reads a field of an entry. The result is empty if the field is missing or not a string. */

@@ -13,13 +13,19 @@ import { parseListen, parseNetwork } from './network.js'
  * value, or its type and size if it is secret; `{shape}` is always the type and size.
  *
  * @param folder - The folder that relative paths in `ca` start from.
+ * @param hasStored - Whether there may be sources and destinations in the store, so that the file may have none.
  */
-export function settingsSchema(folder: string) {
+export function settingsSchema(folder: string, hasStored: boolean) {
   return fields({
     listen: value(readListen).default({ host: '127.0.0.1', port: 3300 }),
     adminListen: value(readListen).optional(),
-    sources: list(source, { min: 1, what: 'at least one source' }),
-    destinations: list(destination, { what: 'destinations' }),
+    sources: hasStored
+      ? list(sourceSchema, { what: 'sources' }).default([])
+      : list(sourceSchema, { min: 1, what: 'at least one source' }),
+    destinations: hasStored
+      ? list(destinationSchema, { what: 'destinations' }).default([])
+      : list(destinationSchema, { what: 'destinations' }),
+    settingsKey: value(readSettingsKeys).optional(),
     store: value(readStore).default('sqlite:./data/hookline.db'),
     adminToken: value(readAdminToken).optional(),
     allowNetworks: list(value(readNetwork), { what: 'networks' }).default([]),
@@ -73,9 +79,10 @@ const rateLimit = fields({
   burst: value((given, refuse) => readCount(given, refuse, 10_000_000)).optional(),
 }).transform(({ callsPerSecond, burst = callsPerSecond }) => ({ callsPerSecond, burst }))
 
-const source = fields({
+/** The rules for one source. */
+export const sourceSchema = fields({
   name,
-  writeKey: value(readWriteKey),
+  writeKey: value(readWriteKeys),
   rateLimit: rateLimit.optional(),
 })
 
@@ -88,7 +95,8 @@ const endpoint = fields({
     .optional(),
 })
 
-const destination = fields({
+/** The rules for one destination. */
+export const destinationSchema = fields({
   name,
   sources: list(name, { min: 0, what: 'source names' }),
   enabled: value(readEnabled).default(true),
@@ -137,6 +145,11 @@ function readWriteKey(given: unknown, refuse: Refuse) {
   return undefined
 }
 
+/** Reads one key, or two during a rotation. */
+function readWriteKeys(given: unknown, refuse: Refuse): string[] | undefined {
+  return readSecrets(given, refuse, readWriteKey, 'key')
+}
+
 function readSharedSecret(given: unknown, refuse: Refuse) {
   if (typeof given !== 'string') refuse('expected a string, got {got}.')
   else if (given === '') {
@@ -161,6 +174,7 @@ function readSecrets(
   given: unknown,
   refuse: Refuse,
   read: (given: unknown, refuse: Refuse) => string | undefined,
+  what = 'secret',
 ): string[] | undefined {
   if (!Array.isArray(given)) {
     const secret = read(given, refuse)
@@ -168,11 +182,11 @@ function readSecrets(
   }
   const secrets: unknown[] = given
   if (secrets.length < 1 || secrets.length > 2) {
-    refuse('expected one secret, or a list of two during a rotation, got {got}.')
+    refuse(`expected one ${what}, or a list of two during a rotation, got {got}.`)
     return undefined
   }
   if (secrets.length === 2 && secrets[0] === secrets[1]) {
-    refuse('is the same secret as the first. Change or remove one of the two.', 1)
+    refuse(`is the same ${what} as the first. Change or remove one of the two.`, 1)
   }
   return secrets.flatMap((secret, index) => {
     const refuseOne: Refuse = (message) => {
@@ -208,6 +222,28 @@ function readAdminToken(given: unknown, refuse: Refuse) {
       'Create a token with `openssl rand -hex 24`.',
   )
   return undefined
+}
+
+/** In bytes: what AES-256 needs. */
+const SETTINGS_KEY_BYTES = 32
+
+/** Reads one key, or a list of keys of which the first one encrypts. */
+function readSettingsKeys(given: unknown, refuse: Refuse): string[] | undefined {
+  const keys: unknown[] = Array.isArray(given) ? given : [given]
+  if (keys.length === 0) {
+    refuse('expected one key, or a list of keys of which the first one encrypts, got {got}.')
+    return undefined
+  }
+  return keys.flatMap((key, index) => {
+    const bytes = typeof key === 'string' ? Buffer.from(key, 'base64') : undefined
+    const isKey = bytes?.length === SETTINGS_KEY_BYTES && bytes.toString('base64') === key
+    if (isKey) return bytes.toString('base64')
+    refuse(
+      `expected ${SETTINGS_KEY_BYTES} bytes in base64, got {shape}. Create a key with \`openssl rand -base64 ${SETTINGS_KEY_BYTES}\`.`,
+      Array.isArray(given) ? index : undefined,
+    )
+    return []
+  })
 }
 
 function readEnabled(given: unknown, refuse: Refuse) {

@@ -13,6 +13,11 @@ export interface Settings {
   sources: Source[]
   /** The destinations that calls are forwarded to. Their names are unique. */
   destinations: Destination[]
+  /**
+   * The keys of the sources and destinations that are kept in the store, in base64. The first one encrypts, and all of them
+   * decrypt. Without a key, there are only those of the file.
+   */
+  settingsKeys?: string[] | undefined
   /** The URL of the store, as in the settings: `sqlite:` and a path, or a `postgres://` URL. */
   store: string
   /** The token of the admin API; `undefined` refuses the requests that need it. */
@@ -35,6 +40,8 @@ export interface Source {
   name: string
   /** The key that its clients authenticate with. */
   writeKey: string
+  /** The second key during a rotation of `writeKey`. */
+  otherWriteKey?: string | undefined
   /** The most calls that it may send to one process. Without it, there is no limit. */
   rateLimit?: RateLimit | undefined
 }

@@ -328,6 +328,15 @@ export interface MaintainPort {
    */
   sweep(olderThanMs: number, limit: number): Promise<number>
 
+  /**
+   * Deletes messages that wait for a destination. Those that are being sent stay. Call it again while it returns `limit`.
+   *
+   * @param limit - The most messages that one call deletes.
+   * @returns how many it deleted.
+   * @throws StoreError if the store can't write.
+   */
+  discard(destination: string, limit: number): Promise<number>
+
   /** Whether anything is stored of a user, apart from `delete` messages. */
   hasUser(user: string): Promise<boolean>
 

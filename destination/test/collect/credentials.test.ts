@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import { basicUser, credentialsOf } from '../../src/collect/credentials.js'
+import { basicUser, createCredentials } from '../../src/collect/credentials.js'
 
 const basic = (credentials: string) => `Basic ${Buffer.from(credentials).toString('base64')}`
 
@@ -23,14 +23,15 @@ test.each([
 })
 
 describe('a write key', async () => {
-  const sourceOf = await credentialsOf([
+  const sourceOf = await createCredentials()([
     { name: 'web', writeKey: 'WEB' },
-    { name: 'app', writeKey: 'APP' },
+    { name: 'app', writeKey: 'APP', otherWriteKey: 'OLD' },
   ])
 
   test.each([
     ['WEB', 'web'],
     ['APP', 'app'],
+    ['OLD', 'app'],
     ['web', undefined],
     ['WEB ', undefined],
     ['WE', undefined],

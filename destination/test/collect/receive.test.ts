@@ -141,7 +141,7 @@ describe('a call of its own', () => {
       },
     ]
     expect(() => receive({ userId: 'u' }, 'track')).toThrow(
-      expect.objectContaining({ status: 400, code: 'all_rejected', rejected }),
+      expect.objectContaining({ status: 400, code: 'all_rejected', details: { rejected } }),
     )
   })
 })
@@ -200,7 +200,9 @@ describe('nesting', () => {
     ['as many objects as fit', call(nested(5_000))],
   ])('beyond it is refused: %s', (_what, text) => {
     expect(() => receive(text, 'track')).toThrow(
-      expect.objectContaining({ rejected: [expect.objectContaining({ code: 'call_too_deep' })] }),
+      expect.objectContaining({
+        details: { rejected: [expect.objectContaining({ code: 'call_too_deep' })] },
+      }),
     )
   })
 

@@ -91,7 +91,7 @@ async function ask(base: string, method: string, path: string, asked: Asked = {}
   seen.add(`${place.method} ${place.path} ${response.status}`)
   const got = { status: response.status, body: toJson(text) }
   if (typeof body === 'string' || body === undefined) {
-    checkRequest(errorsOfRequest(place, url, mediaType, body), got, which)
+    checkRequest(errorsOfRequest(place, url, mediaType, body, headers), got, which)
   }
   return got
 }
@@ -122,10 +122,14 @@ const withBody = places.filter(({ operation }) => operation.requestBody)
 const ofCalls = withBody.filter(({ operation }) => 'WriteKey' in (operation.security[0] ?? {}))
 const ofOperator = places.filter(({ operation }) => 'AdminToken' in (operation.security[0] ?? {}))
 
+const ofSettings = places.filter(({ path }) =>
+  /^\/v1\/admin\/(sources|destinations)\/\{name\}(\/rotation)?$/.test(path),
+)
+
 /** The path of a request that is allowed. */
-const pathOf = ({ path }: Place): string =>
+const pathOf = ({ path }: Pick<Place, 'path'>): string =>
   path
-    .replace('/destinations/{name}/', '/destinations/crm/')
+    .replace(/\/\{name\}\/(test|pause|resume)$/, '/crm/$1')
     .replace('{name}', 'vip')
     .replace('{id}', '1')
     .replace('{messageId}', 'm1')
@@ -188,11 +192,82 @@ describe('the answers', { timeout: 60_000 }, () => {
           { name: 'web', writeKey: KEY },
           { name: 'limited', writeKey: 'l', rateLimit: { callsPerSecond: 1, burst: 1 } },
         ],
+        settingsKeys: [Buffer.alloc(32).toString('base64')],
       },
       afterwards,
     )
     ;({ running } = await startWithServers(settings))
     url = running.url
+    for (const { path, operation } of ofSettings.filter(({ method }) => method === 'PUT')) {
+      const [example] = Object.values(
+        operation.requestBody?.content['application/json']?.examples ?? {},
+      )
+      const body = textOf(example?.value)
+      expect(await ask(url, 'PUT', pathOf({ path }), { body })).toMatchObject({ status: 201 })
+    }
+  })
+
+  test.each(ofSettings)(
+    'of $method $path to every mistake',
+    async ({ method, path, operation }) => {
+      const body = { PUT: '{}', PATCH: '{}' }[method]
+      const to = (name: string, asked: Asked = {}) =>
+        ask(url, method, path.replace('{name}', name), { ...(body && { body }), ...asked })
+      const isSource = path.includes('sources')
+      const inFile = await to(isSource ? 'web' : 'crm')
+      if (method === 'GET') expect(inFile).toMatchObject({ status: 200, body: { version: null } })
+      else
+        expect(inFile).toMatchObject({ status: 409, body: { error: { code: 'in_settings_file' } } })
+      if ('404' in operation.responses) expect(await to('none')).toMatchObject({ status: 404 })
+      if ('412' in operation.responses) {
+        const headers = { 'If-Match': '"0"' }
+        expect(await to('vip', { headers })).toMatchObject({ status: 412 })
+      }
+      const wrong = method === 'GET' ? '%zz' : 'vip'
+      const headers = { 'If-Match': 'x' }
+      expect(await to(wrong, { headers })).toMatchObject({ status: 400 })
+      expect(await to('x'.repeat(1_001))).toMatchObject({ status: 414 })
+    },
+  )
+
+  test('to settings with mistakes, rotations, the audit log, and deletions', async () => {
+    for (const [kind, body] of [
+      ['sources', '{"writeKey":""}'],
+      ['destinations', '{"sources":["none"],"webhooks":[]}'],
+    ] as const) {
+      const path = `/v1/admin/${kind}/vip`
+      expect(await ask(url, 'PUT', path, { body })).toMatchObject({
+        status: 400,
+        body: { error: { code: 'invalid_settings' } },
+      })
+      const rotation = `${path}/rotation`
+      expect(await ask(url, 'POST', rotation)).toMatchObject({ status: 200 })
+      expect(await ask(url, 'POST', rotation)).toMatchObject({ status: 409 })
+      expect(await ask(url, 'DELETE', rotation)).toMatchObject({ status: 200 })
+      expect(await ask(url, 'DELETE', rotation)).toMatchObject({ status: 409 })
+      for (const query of ['', '?q=v&limit=1', '?after=a']) {
+        expect(await ask(url, 'GET', `/v1/admin/${kind}${query}`)).toMatchObject({ status: 200 })
+      }
+      expect(await ask(url, 'GET', path)).toMatchObject({ status: 200 })
+    }
+    for (const query of ['', '?kind=source&name=vip', '?limit=2']) {
+      const got = await ask(url, 'GET', `/v1/admin/audit${query}`)
+      expect(got).toMatchObject({ status: 200 })
+    }
+    // They are created again, because other tests need them.
+    for (const { path, operation } of ofSettings
+      .filter(({ method }) => method === 'PUT')
+      .reverse()) {
+      expect(await ask(url, 'DELETE', pathOf({ path }))).toMatchObject({ status: 200 })
+      const [example] = Object.values(
+        operation.requestBody?.content['application/json']?.examples ?? {},
+      )
+      expect(
+        await ask(url, 'PUT', pathOf({ path }), { body: textOf(example?.value) }),
+      ).toMatchObject({
+        status: 201,
+      })
+    }
   })
 
   test.each(withBody)('to the examples of $method $path', async (place) => {
@@ -414,7 +489,14 @@ describe('the answers', { timeout: 60_000 }, () => {
       body: { destination: 'crm', paused: { reason: 'maintenance', by: 'operator' } },
     })
     expect(await ask(url, 'GET', '/v1/admin/status')).toMatchObject({
-      body: { destinations: [{ paused: { reason: 'maintenance' } }] },
+      body: {
+        destinations: expect.arrayContaining([
+          expect.objectContaining({
+            name: 'crm',
+            paused: expect.objectContaining({ reason: 'maintenance' }) as unknown,
+          }),
+        ]) as unknown,
+      },
     })
     expect(await ask(url, 'GET', '/v1/admin/destination?name=crm')).toMatchObject({
       body: { health: 'paused' },
@@ -473,6 +555,12 @@ describe('the answers', { timeout: 60_000 }, () => {
     '/v1/admin/deliveries/0',
     '/v1/admin/deliveries/x',
     '/v1/admin/messages',
+    '/v1/admin/sources?limit=0',
+    '/v1/admin/destinations?limit=1001',
+    '/v1/admin/destinations?x=1',
+    '/v1/admin/audit?limit=0',
+    '/v1/admin/audit?before=0',
+    '/v1/admin/audit?kind=x&name=x',
   ])('to the wrong parameter of %s', async (path) => {
     expect(await ask(url, 'GET', path)).toMatchObject({
       status: 400,

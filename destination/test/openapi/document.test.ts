@@ -139,7 +139,7 @@ describe('the types', { timeout: 60_000 }, () => {
     'model/health': ['Health'],
     'model/history': ['HistorySpan'],
     'model/outcome': ['OutcomeCode'],
-    'http/refusal': ['RefusalCode', 'RejectionCode', 'Rejected'],
+    'http/refusal': ['RefusalCode', 'RejectionCode', 'Rejected', 'SettingProblem'],
     'observe/readiness': ['NotReady'],
     'collect/warnings': ['Warning'],
   }

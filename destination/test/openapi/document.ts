@@ -187,12 +187,13 @@ function errorsOfHeaders({ headers: documented = {} }: Answer, headers: Headers)
   ]
 }
 
-/** What a request has that the document does not allow, in its URL and its body. */
+/** What a request has that the document does not allow, in its URL, its headers and its body. */
 export function errorsOfRequest(
   { path, operation }: Place,
   url: string,
   mediaType: string,
   body: string | undefined,
+  headers: Readonly<Record<string, string>> = {},
 ): string[] {
   const { pathname, searchParams } = new URL(url)
   const names = Array.from(path.matchAll(/\{(\w+)\}/g), ([, name = '']) => name)
@@ -200,7 +201,7 @@ export function errorsOfRequest(
   const given = {
     path: new Map(names.map((name, i) => [name, decoded(inPath[i + 1] ?? '')])),
     query: new Map(searchParams),
-    header: new Map<string, string>(),
+    header: new Map(Object.entries(headers)),
   }
   const { parameters = [], requestBody } = operation
   const known = parameters.filter((one) => one.in === 'query').map(({ name }) => name)

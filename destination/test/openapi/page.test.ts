@@ -1,4 +1,4 @@
-// The examples of docs/api.md work with a running destination.
+// The examples of docs/api.md and docs/setup.md work with a running destination.
 import { execFile, execFileSync } from 'node:child_process'
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
@@ -11,27 +11,37 @@ import { ADMIN_TOKEN, destination, endpoint, KEY, post, settingsFor, start, trac
 import { PATH } from './document.js'
 
 const run = promisify(execFile)
-const page = readFileSync(join(dirname(PATH), 'api.md'), 'utf8')
+const read = (name: string) => readFileSync(join(dirname(PATH), name), 'utf8')
+const page = read('api.md')
 
 /** A destination with its own address for the operator, and the variables of the page. */
 async function environment() {
   const adminListen = { host: '127.0.0.1', port: 0 }
-  const running = await start(settingsFor([destination([await endpoint()])], { adminListen }))
+  const running = await start(
+    settingsFor([destination([await endpoint()])], {
+      adminListen,
+      settingsKeys: [Buffer.alloc(32).toString('base64')],
+    }),
+  )
   const { url: URL, adminUrl: ADMIN_URL } = running
   return { running, env: { ...process.env, URL, ADMIN_URL, WRITE_KEY: KEY, ADMIN_TOKEN } }
 }
 
-test.skipIf(!hasCurl())('the commands print what the page says', async () => {
-  const { env } = await environment()
-  const blocks = page.matchAll(/```sh run\n([^]*?)```\n\n```json\n([^]*?)```/g)
-  const examples = Array.from(blocks, ([, command = '', answer = '']) => ({ command, answer }))
-  expect(examples.length).toBe(page.match(/```sh run/g)?.length)
-  expect(examples.length).toBeGreaterThan(3)
-  for (const { command, answer } of examples) {
-    const { stdout } = await run('sh', ['-c', command], { env })
-    expect(JSON.parse(stdout), command).toMatchObject(JSON.parse(answer) as object)
-  }
-})
+test.skipIf(!hasCurl()).each(['api.md', 'setup.md'])(
+  'the commands print what %s says',
+  async (name) => {
+    const { env } = await environment()
+    const text = read(name)
+    const blocks = text.matchAll(/```sh run\n([^]*?)```\n\n```json\n([^]*?)```/g)
+    const examples = Array.from(blocks, ([, command = '', answer = '']) => ({ command, answer }))
+    expect(examples.length).toBe(text.match(/```sh run/g)?.length)
+    expect(examples.length).toBeGreaterThan(3)
+    for (const { command, answer } of examples) {
+      const { stdout } = await run('sh', ['-c', command], { env })
+      expect(JSON.parse(stdout), command).toMatchObject(JSON.parse(answer) as object)
+    }
+  },
+)
 
 test('the generated client compiles, and finds a delivery', { timeout: 60_000 }, async () => {
   const { running, env } = await environment()

@@ -33,6 +33,7 @@ describe('a slice of a sweep', () => {
 test('a sweep goes on until less is left than it may delete, whatever the slices', async () => {
   let left = 5_000
   let calls = 0
+  const forgotten: number[] = []
   const store = {
     sweep: (_olderThanMs: number, limit: number) => {
       const changed = Math.min(left, limit)
@@ -40,9 +41,15 @@ test('a sweep goes on until less is left than it may delete, whatever the slices
       calls++
       return Promise.resolve(changed)
     },
+    forgetRecords: (olderThanMs: number) => {
+      forgotten.push(olderThanMs)
+      return Promise.resolve(0)
+    },
   }
   const retention = startRetention(store, () => 1, { sweepFailed: () => undefined })
   await expect.poll(() => left).toBe(0)
   await retention.stop()
   expect(calls).toBeLessThan(100)
+  // The audit log is kept for 90 days, whatever the retention is. It is looked at once for each sweep, not for each slice.
+  expect(forgotten).toEqual([90 * 86_400_000])
 })

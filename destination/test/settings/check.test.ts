@@ -444,7 +444,7 @@ const refusals: [raw: unknown, problem: string][] = [
   [
     settings(JSON.parse('{"__proto__":{"store":"x"}}') as Raw),
     // JSON.parse creates a field of that name, and the spread keeps it.
-    '__proto__: there is no such field. The fields here are listen, adminListen, sources, destinations, store, adminToken, allowNetworks, ca, traceContext, alerts, retention.',
+    '__proto__: there is no such field. The fields here are listen, adminListen, sources, destinations, settingsKey, store, adminToken, allowNetworks, ca, traceContext, alerts, retention.',
   ],
 ]
 
@@ -628,6 +628,74 @@ describe('secrets', () => {
     const problems = problemsOf(withDestination(secrets))
     expect(problems.map((text) => text.replace('destinations[0].', ''))).toEqual([problem])
     expect(problems.join()).not.toContain('hush')
+  })
+})
+
+describe('write keys', () => {
+  test('may be two while one is being rotated', () => {
+    expect(settingsOf(withSource({ writeKey: ['new', 'old'] })).sources).toEqual([
+      { name: 'web', writeKey: 'new', otherWriteKey: 'old' },
+    ])
+  })
+
+  test.each<[unknown, string]>([
+    [
+      ['hush-a', 'hush-b', 'hush-c'],
+      'writeKey: expected one key, or a list of two during a rotation, got a list of 3.',
+    ],
+    [
+      ['hush', 'hush'],
+      'writeKey[1]: is the same key as the first. Change or remove one of the two.',
+    ],
+    [['hush', ''], 'writeKey[1]: expected a non-empty string, got an empty string.'],
+  ])('%j are refused, and not shown', (writeKey, problem) => {
+    const problems = problemsOf(withSource({ writeKey }))
+    expect(problems.map((text) => text.replace('sources[0].', ''))).toEqual([problem])
+  })
+
+  test('of two sources differ, also from the second key of another', () => {
+    const sources = [
+      { name: 'web', writeKey: ['a', 'b'] },
+      { name: 'app', writeKey: 'b' },
+    ]
+    expect(problemsOf(settings({ sources }))).toEqual([
+      'sources[1].writeKey: is the same write key as sources[0].writeKey[1]. Change or remove one of the two.',
+    ])
+  })
+})
+
+describe('the settings key', () => {
+  const key = Buffer.alloc(32, 'k').toString('base64')
+  const other = Buffer.alloc(32, 'o').toString('base64')
+
+  test('may be one or several, and the file then needs no sources and destinations', () => {
+    expect(settingsOf({ settingsKey: key })).toMatchObject({
+      settingsKeys: [key],
+      sources: [],
+      destinations: [],
+    })
+    expect(settingsOf(settings({ settingsKey: [other, key] }))).toMatchObject({
+      settingsKeys: [other, key],
+      sources: [{ name: 'web' }],
+    })
+  })
+
+  test('gives the destinations of the file no source that it does not have', () => {
+    const file = { settingsKey: key, destinations: [destination()] }
+    expect(problemsOf(file)).toEqual([
+      'destinations[0].sources[0]: expected the name of one of the sources, of which there are none, got "web".',
+    ])
+  })
+
+  test.each<[unknown, string]>([
+    ['hush', 'settingsKey: expected 32 bytes in base64, got a string of 4 characters.'],
+    [key.slice(1), 'settingsKey: expected 32 bytes in base64, got a string of 43 characters.'],
+    [[key, 7], 'settingsKey[1]: expected 32 bytes in base64, got a number.'],
+    [[], 'settingsKey: expected one key, or a list of keys of which the first one encrypts'],
+  ])('%j is refused, and not shown', (settingsKey, problem) => {
+    const problems = problemsOf(settings({ settingsKey }))
+    expect(problems).toEqual([expect.stringContaining(problem)])
+    expect(problems.join()).not.toMatch(/hush|a2tr/)
   })
 })
 

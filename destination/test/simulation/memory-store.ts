@@ -371,7 +371,7 @@ export function openMemory(tables: MemoryTables): Store {
       copyRecordsIn: leftOut,
       copyLogIn: leftOut,
     },
-    ...{ hasUser: leftOut, purgeUser: leftOut, catchUp: leftOut },
+    ...{ discard: leftOut, hasUser: leftOut, purgeUser: leftOut, catchUp: leftOut },
   }
 }
 

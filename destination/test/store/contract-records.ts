@@ -268,8 +268,7 @@ export function recordsContract(name: string, make: () => Promise<Subject>): voi
               const body = isDeleted && model.has(name) ? undefined : `${at}`
               return { kind, name, version, body, entry: `${at}` }
             })
-            const isRefused =
-              changes.some(({ isRight }) => !isRight) || (guard === 'stale' && revision > 0)
+            const isRefused = changes.some(({ isRight }) => !isRight) || guard === 'stale'
             const since = guard === 'none' ? undefined : guard === 'right' ? revision : revision - 1
             const result = await store
               .writeRecords(asked, since)

@@ -542,6 +542,55 @@ export function searchContract(name: string, make: () => Promise<Subject>): void
       })
     })
 
+    describe('discard', () => {
+      const all = async () =>
+        (await find({})).map(({ messageId, state }) => `${messageId} ${state}`)
+      const find = async (filter: Filter) => (await store.find(filter, undefined, 200)).deliveries
+
+      test('deletes what waits for one destination, and neither what is sent nor what is settled', async () => {
+        await store.put([newDelivery({ messageId: 'done' }), newDelivery({ messageId: 'retried' })])
+        const [done, retried] = await store.claim([{ destination: 'crm', lane: 'fresh', limit: 2 }])
+        const log = [
+          {
+            url: 'u',
+            code: 'server_error' as const,
+            status: 503,
+            ms: 1,
+            error: null,
+            response: '',
+          },
+        ]
+        await store.settle([
+          ...(done ? [settlement(done)] : []),
+          ...(retried ? [settlement(retried, { state: 'backlog', delayMs: 9 }, { log })] : []),
+        ])
+        await store.put([
+          newDelivery({ messageId: 'fresh' }),
+          newDelivery({ messageId: 'bulk', state: 'bulk' }),
+          newDelivery({ messageId: 'leased', state: 'leased' }),
+          newDelivery({ messageId: 'skipped', state: 'skipped' }),
+          newDelivery({ messageId: 'other', destination: 'mail' }),
+        ])
+        expect(await store.discard('none', 9)).toBe(0)
+        expect(await store.discard('crm', 2)).toBe(2)
+        expect(await store.discard('crm', 2)).toBe(1)
+        expect(await store.discard('crm', 2)).toBe(0)
+        expect(await all()).toEqual([
+          'other fresh',
+          'skipped skipped',
+          'leased leased',
+          'done done',
+        ])
+        expect(await store.stats()).toMatchObject([
+          { destination: 'crm', fresh: 0, backlog: 0, bulk: 0, leased: 1 },
+          { destination: 'mail', fresh: 1 },
+        ])
+        expect(await store.trace('retried')).toEqual([])
+        // A message that was discarded may come again.
+        expect(await store.put([newDelivery({ messageId: 'fresh' })])).toEqual([expect.any(Number)])
+      })
+    })
+
     test('the trace that a message belongs to is there at each claim', async () => {
       const traceParent = '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01'
       await put({ traceParent })

@@ -39,6 +39,7 @@ import { Connection } from './connection.js'
 import { prepareCopy } from './copy.js'
 import { prepareDeadGroups } from './dead-groups.js'
 import { createWorkers } from './workers.js'
+import { prepareDiscard } from './discard.js'
 import { prepareFind } from './find.js'
 import { prepareHistory } from './history.js'
 import { Names } from './names.js'
@@ -153,6 +154,7 @@ class PostgresStore implements Store {
   readonly #replay: ReturnType<typeof prepareReplay>
   readonly #stats: () => Promise<Stats[]>
   readonly #sweep: (olderThanMs: number, limit: number) => Promise<number>
+  readonly #discard: (destination: string, limit: number) => Promise<number>
   readonly #puts: Rounds<NewDelivery, DeliveryId | undefined>
   readonly #settles: Rounds<Settlement, boolean>
   readonly #finishSettling: () => Promise<void>
@@ -184,6 +186,7 @@ class PostgresStore implements Store {
     this.#replay = prepareReplay(tables)
     this.#stats = prepareStats(tables)
     this.#sweep = prepareSweep(tables)
+    this.#discard = prepareDiscard(tables)
     this.#claim = prepareClaim(tables, ({ destination, lane }) => {
       this.#notifications.report(destination, lane)
     })
@@ -277,6 +280,10 @@ class PostgresStore implements Store {
 
   sweep(olderThanMs: number, limit: number): Promise<number> {
     return this.#whileOpen(() => this.#sweep(olderThanMs, limit))
+  }
+
+  discard(destination: string, limit: number): Promise<number> {
+    return this.#whileOpen(() => this.#discard(destination, limit))
   }
 
   onPut(listener: (destination: string, lane: Lane) => void): void {

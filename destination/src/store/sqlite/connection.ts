@@ -4,6 +4,7 @@ import { prepareClock } from './clock.js'
 import type { Database, OpenDatabase } from './driver.js'
 import { prepareCopy } from './copy.js'
 import { prepareDeadGroups } from './dead-groups.js'
+import { prepareDiscard } from './discard.js'
 import { prepareFind } from './find.js'
 import { prepareHistory } from './history.js'
 import { Names } from './names.js'
@@ -98,6 +99,7 @@ function prepare(database: Database) {
     records: prepareRecords(shared),
     replay: prepareReplay(shared),
     copy: prepareCopy(shared),
+    discard: prepareDiscard(shared),
     audience: prepareAudience(shared, put),
     user: preparePurge(shared),
   }

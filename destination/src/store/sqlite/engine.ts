@@ -173,6 +173,8 @@ export class Engine {
         )
       case 'sweep':
         return this.#sweep(query.olderThanMs, query.limit, now)
+      case 'discard':
+        return this.#transact(true, ({ discard }) => discard(query.destination, query.limit))
       case 'count':
         return this.#translate(() => this.#connected().copy.count())
       case 'copyOut':

@@ -65,6 +65,7 @@ export type Query =
     }
   | { ask: 'replay'; ids: readonly DeliveryId[]; withDone: boolean; lane: ReplayLane }
   | { ask: 'sweep'; olderThanMs: number; limit: number }
+  | { ask: 'discard'; destination: string; limit: number }
   | { ask: 'count' }
   | { ask: 'copyOut'; after: DeliveryId; limit: number }
   | { ask: 'copyIn'; copies: Copy[] }

@@ -240,6 +240,10 @@ class SqliteStore implements Store {
     return this.#query({ ask: 'sweep', olderThanMs, limit }) as Promise<number>
   }
 
+  discard(destination: string, limit: number): Promise<number> {
+    return this.#query({ ask: 'discard', destination, limit }) as Promise<number>
+  }
+
   beginSync(audience: string, destinations: readonly AudienceDestination[]): Promise<Sync> {
     return this.#query({ ask: 'beginSync', audience, destinations }) as Promise<Sync>
   }

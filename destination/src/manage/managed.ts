@@ -1,0 +1,288 @@
+import type { Fields } from '../http/json-body.js'
+import { eachInSlices } from '../model/slices.js'
+import { checkDestination, checkSource } from '../settings/check.js'
+import type { Problem } from '../settings/problem.js'
+import { SettingsError } from '../settings/settings-error.js'
+import type { Destination, Settings, Source } from '../settings/settings.js'
+import type { StoredRecord } from '../store/store.js'
+import { createSealer, type Sealer } from './seal.js'
+
+/** What the settings have many of, and what can be changed at run time. */
+export const KINDS = ['source', 'destination'] as const
+
+/** A source or a destination. */
+export type Kind = (typeof KINDS)[number]
+
+/** Whether records of a kind are settings. */
+export function isManaged(kind: string): kind is Kind {
+  return KINDS.some((one) => one === kind)
+}
+
+/** A source or a destination that is kept in the store. */
+export interface Entry<Value = Source | Destination> {
+  version: number
+  /** As it was given, with its secrets. */
+  raw: Fields
+  /** The checked settings. */
+  value: Value
+  /** Whether it is encrypted with the first of the keys. */
+  isCurrent: boolean
+}
+
+/** A record that can't be used. */
+export interface Unusable {
+  kind: Kind
+  name: string
+  message: string
+}
+
+/**
+ * The sources and destinations that are kept in the store, as this process knows them, together with those of the settings
+ * file. It is only data: `Follower` reads the changes, and `Manager` makes them.
+ */
+export class Managed {
+  readonly #entries = {
+    source: new Map<string, Entry<Source>>(),
+    destination: new Map<string, Entry<Destination>>(),
+  }
+
+  /** The settings of the file. */
+  #file: Settings
+  #sealer: Sealer | undefined
+  #inFile: InFile
+  #fileKeys: ReadonlyMap<string, string>
+  /** The name of the source that has a write key. */
+  readonly #writeKeys = new Map<string, string>()
+
+  constructor(file: Settings) {
+    this.#file = file
+    this.#sealer = sealerOf(file)
+    this.#inFile = byName(file)
+    this.#fileKeys = keysOf(file)
+  }
+
+  get file(): Settings {
+    return this.#file
+  }
+
+  /** What encrypts; `undefined` if the settings have no key, and then nothing is kept in the store. */
+  get sealer(): Sealer | undefined {
+    return this.#sealer
+  }
+
+  /** What the store has of a kind, by name. */
+  entries(kind: Kind): ReadonlyMap<string, Entry> {
+    return this.#entries[kind]
+  }
+
+  entry(kind: Kind, name: string): Entry | undefined {
+    return this.#entries[kind].get(name)
+  }
+
+  /** What the file has under a name. */
+  inFile(kind: Kind, name: string): Source | Destination | undefined {
+    return this.#inFile[kind].get(name)
+  }
+
+  hasSource(name: string): boolean {
+    return this.#inFile.source.has(name) || this.#entries.source.has(name)
+  }
+
+  /** The source that has a write key; `undefined` if none has it. */
+  ownerOf(writeKey: string): string | undefined {
+    return this.#fileKeys.get(writeKey) ?? this.#writeKeys.get(writeKey)
+  }
+
+  /** The names of the destinations that take the calls of a source. */
+  takersOf(source: string): string[] {
+    return this.settings()
+      .destinations.filter(({ sources }) => sources.includes(source))
+      .map(({ name }) => name)
+  }
+
+  /** All settings: those of the file, and those of the store. */
+  settings(): Settings {
+    const { source, destination } = this.#entries
+    return {
+      ...this.#file,
+      sources: [...this.#file.sources, ...valuesOf(source)],
+      destinations: [...this.#file.destinations, ...valuesOf(destination)],
+    }
+  }
+
+  /** The destinations in the store that take a source that there is not. */
+  withoutSource(): Unusable[] {
+    return Array.from(this.#entries.destination).flatMap(([name, { value }]): Unusable[] => {
+      const missing = value.sources.find((source) => !this.hasSource(source))
+      if (missing === undefined) return []
+      const message = `it takes the calls of the source ${JSON.stringify(missing)}, which is neither in the settings file nor in the store. Add the source.`
+      return [{ kind: 'destination', name, message }]
+    })
+  }
+
+  /**
+   * Uses another version of the file.
+   *
+   * @throws SettingsError if the file and the store don't fit together. Nothing changes then.
+   */
+  useFile(file: Settings): void {
+    const problems = [...this.#clashesWith(file), ...this.#missingIn(file)]
+    if (file.settingsKeys === undefined && this.#hasAny()) problems.push(NO_KEY)
+    const sealer = sealerOf(file)
+    if (problems.length > 0) throw new SettingsError('settings_invalid', 'The settings', problems)
+    this.#file = file
+    this.#sealer = sealer
+    this.#inFile = byName(file)
+    this.#fileKeys = keysOf(file)
+  }
+
+  /**
+   * Takes over changed records. A record that can't be used leaves everything as it is.
+   *
+   * @param isComplete - Whether these are all records.
+   * @returns the records that can't be used, with the reasons.
+   */
+  async take(records: readonly StoredRecord[], isComplete: boolean): Promise<Unusable[]> {
+    const unusable: Unusable[] = []
+    if (isComplete) {
+      const present = new Set(records.map(({ kind, name }) => `${kind} ${name}`))
+      for (const kind of KINDS) {
+        for (const name of this.#entries[kind].keys()) {
+          if (!present.has(`${kind} ${name}`)) this.#set(kind, name, undefined)
+        }
+      }
+    }
+    await eachInSlices(records, ({ kind: given, name, version, body }) => {
+      const kind = KINDS.find((one) => one === given)
+      if (!kind) return
+      try {
+        this.#set(
+          kind,
+          name,
+          body === undefined ? undefined : this.#read(kind, name, version, body),
+        )
+      } catch (error) {
+        unusable.push({ kind, name, message: (error as Error).message })
+      }
+    })
+    return unusable
+  }
+
+  #read(kind: Kind, name: string, version: number, body: string): Entry {
+    if (!this.#sealer)
+      throw new Error(
+        'it is encrypted, and the settings have no "settingsKey". Set the key that it was encrypted with.',
+      )
+    if (this.inFile(kind, name)) {
+      throw new Error(`the settings file has a ${kind} of this name too. Rename one of the two.`)
+    }
+    const raw = JSON.parse(this.#sealer.open({ kind, name }, body)) as Fields
+    const checked = kind === 'source' ? checkSource(raw) : checkDestination(raw)
+    if ('problems' in checked) {
+      throw new Error(checked.problems.map(({ path, message }) => `${path}: ${message}`).join(' '))
+    }
+    const { value } = checked
+    if ('writeKey' in value) {
+      const owner = writeKeysOf(value)
+        .map((key) => this.#fileKeys.get(key))
+        .find((found) => found !== undefined)
+      if (owner !== undefined) {
+        throw new Error(
+          `it has the write key of the source ${JSON.stringify(owner)} in the settings file. Change one of the two.`,
+        )
+      }
+    }
+    return { version, raw, value, isCurrent: this.#sealer.isCurrent(body) }
+  }
+
+  #set(kind: Kind, name: string, entry: Entry | undefined): void {
+    if (kind === 'destination') {
+      setOrDelete(this.#entries.destination, name, entry as Entry<Destination> | undefined)
+      return
+    }
+    const before = this.#entries.source.get(name)
+    if (before) for (const key of writeKeysOf(before.value)) this.#writeKeys.delete(key)
+    const source = entry as Entry<Source> | undefined
+    if (source) for (const key of writeKeysOf(source.value)) this.#writeKeys.set(key, name)
+    setOrDelete(this.#entries.source, name, source)
+  }
+
+  #hasAny(): boolean {
+    return KINDS.some((kind) => this.#entries[kind].size > 0)
+  }
+
+  /** Names and write keys that the file and the store both have. */
+  #clashesWith(file: Settings): Problem[] {
+    const inBoth = (kind: Kind, all: readonly { name: string }[]): Problem[] =>
+      all.flatMap(({ name }, index) =>
+        this.#entries[kind].has(name)
+          ? [{ path: `${kind}s[${index}].name`, message: inStoreToo(kind, name) }]
+          : [],
+      )
+    const keys = file.sources.flatMap((source, index): Problem[] => {
+      const owner = writeKeysOf(source)
+        .map((key) => this.#writeKeys.get(key))
+        .find((found) => found !== undefined)
+      if (owner === undefined) return []
+      const message = `is the write key of the source ${JSON.stringify(owner)} in the store too. Change one of the two.`
+      return [{ path: `sources[${index}].writeKey`, message }]
+    })
+    return [...inBoth('source', file.sources), ...inBoth('destination', file.destinations), ...keys]
+  }
+
+  /** Sources of the present file that destinations in the store take, and that another file does not have. */
+  #missingIn(file: Settings): Problem[] {
+    const next = new Set(file.sources.map(({ name }) => name))
+    const missing = this.#file.sources.filter(({ name }) => !next.has(name))
+    return missing.flatMap(({ name }) => {
+      const takers = valuesOf(this.#entries.destination).filter(({ sources }) =>
+        sources.includes(name),
+      )
+      const [first] = takers
+      if (!first || this.#entries.source.has(name)) return []
+      const message = `expected the source ${JSON.stringify(name)}, which the destination ${JSON.stringify(first.name)} in the store takes. Change the destination first.`
+      return [{ path: 'sources', message }]
+    })
+  }
+}
+
+const NO_KEY: Problem = {
+  path: 'settingsKey',
+  message:
+    'is missing, but the store has sources or destinations, which it decrypts. Set the key that encrypted them.',
+}
+
+function inStoreToo(kind: Kind, name: string): string {
+  return `is the name of a ${kind} in the store too (${JSON.stringify(name)}). Rename the one in the file, or delete the one in the store.`
+}
+
+function sealerOf({ settingsKeys }: Settings): Sealer | undefined {
+  return settingsKeys && createSealer(settingsKeys)
+}
+
+/** What a file has, by name. */
+type InFile = Record<Kind, ReadonlyMap<string, Source | Destination>>
+
+function byName({ sources, destinations }: Settings): InFile {
+  return {
+    source: new Map(sources.map((source) => [source.name, source])),
+    destination: new Map(destinations.map((destination) => [destination.name, destination])),
+  }
+}
+
+function keysOf({ sources }: Settings): ReadonlyMap<string, string> {
+  return new Map(sources.flatMap((source) => writeKeysOf(source).map((key) => [key, source.name])))
+}
+
+function writeKeysOf({ writeKey, otherWriteKey }: Source): string[] {
+  return otherWriteKey === undefined ? [writeKey] : [writeKey, otherWriteKey]
+}
+
+function valuesOf<Value>(entries: ReadonlyMap<string, Entry<Value>>): Value[] {
+  return Array.from(entries.values(), ({ value }) => value)
+}
+
+function setOrDelete<Value>(map: Map<string, Value>, key: string, value: Value | undefined): void {
+  if (value === undefined) map.delete(key)
+  else map.set(key, value)
+}

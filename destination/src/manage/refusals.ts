@@ -1,0 +1,64 @@
+import { Refusal } from '../http/refusal.js'
+import type { Problem } from '../settings/problem.js'
+import type { Kind } from './managed.js'
+
+/** There is no such source or destination. */
+export function unknown(kind: Kind, name: string): Refusal {
+  const code = kind === 'source' ? 'unknown_source' : 'unknown_destination'
+  return new Refusal(404, code, `There is no ${kind} ${JSON.stringify(name)}.`)
+}
+
+export function inFile(kind: Kind, name: string): Refusal {
+  const message = `The ${kind} ${JSON.stringify(name)} is in the settings file. Change it there, and send SIGHUP to reload the file.`
+  return new Refusal(409, 'in_settings_file', message)
+}
+
+export function noKey(): Refusal {
+  const message =
+    'Sources and destinations can be changed only if the settings have a "settingsKey", which encrypts them. Set one and reload the settings.'
+  return new Refusal(409, 'no_settings_key', message)
+}
+
+/** @param version - The present version; `undefined` if there is none. */
+export function wrongVersion(kind: Kind, name: string, version: number | undefined): Refusal {
+  const is = version === undefined ? 'does not exist' : `has the ETag "${version}"`
+  const message = `The ${kind} ${JSON.stringify(name)} ${is}. Get it again, and repeat the change if it is still right.`
+  return new Refusal(412, 'version_mismatch', message)
+}
+
+export function invalidSettings(kind: Kind, name: string, problems: readonly Problem[]): Refusal {
+  const count = problems.length === 1 ? 'a mistake' : `${problems.length} mistakes`
+  const [first] = problems
+  const where = first?.path ? `${first.path}: ` : ''
+  const message = `The settings of the ${kind} ${JSON.stringify(name)} have ${count}. ${where}${first?.message ?? ''}`
+  return new Refusal(400, 'invalid_settings', message, {}, { problems })
+}
+
+/** More names than this are not listed in a message. */
+const MAX_LISTED = 20
+
+/** @param takers - The destinations that take the calls of the source. */
+export function inUse(name: string, takers: readonly string[]): Refusal {
+  const listed = takers.slice(0, MAX_LISTED).map((taker) => JSON.stringify(taker))
+  const others = takers.length - listed.length
+  const all = listed.join(', ') + (others > 0 ? ` and ${others} others` : '')
+  const message = `The source ${JSON.stringify(name)} is one of the sources of ${all}. Remove it there first.`
+  return new Refusal(409, 'source_in_use', message)
+}
+
+export function messagesWait(name: string, waiting: number): Refusal {
+  const message =
+    `${waiting} messages wait for the destination ${JSON.stringify(name)}. Add ?waiting=keep to keep them for a new destination ` +
+    'of this name, or ?waiting=discard to delete them.'
+  return new Refusal(409, 'messages_waiting', message, {}, { waiting })
+}
+
+export function underWay(field: string): Refusal {
+  const message = `There are two values of ${field} already. End the rotation first.`
+  return new Refusal(409, 'rotation_under_way', message)
+}
+
+export function noRotation(field: string): Refusal {
+  const message = `There are no two values of ${field}, so that none can be revoked. Start a rotation first.`
+  return new Refusal(409, 'no_rotation', message)
+}

@@ -1,0 +1,194 @@
+import { isFields, type Fields } from '../http/json-body.js'
+import type { ManagedSetting, SettingChange } from '../model/answers.js'
+import { withoutQuery } from '../model/shown-url.js'
+import type { BrokenRelation } from '../settings/relations.js'
+import type { Destination, Source } from '../settings/settings.js'
+import type { Kind } from './managed.js'
+import { SECRET_FIELDS, secretsIn } from './secrets.js'
+
+/**
+ * Stands for a value that is not shown. A client that sends it back keeps the value. It has no characters of Latin-1, so
+ * that no header can have this value.
+ */
+const HIDDEN = '•••'
+
+/** Checked settings in the form of the file, with all defaults and secrets. */
+export function toRaw(kind: Kind, value: Source | Destination): Fields {
+  return kind === 'source' ? fromSource(value as Source) : fromDestination(value as Destination)
+}
+
+function fromSource({ writeKey, otherWriteKey, rateLimit, ...rest }: Source): Fields {
+  return {
+    ...rest,
+    writeKey: otherWriteKey === undefined ? [writeKey] : [writeKey, otherWriteKey],
+    ...(rateLimit && { rateLimit }),
+  }
+}
+
+function fromDestination(destination: Destination): Fields {
+  const { sharedSecret, otherSecret, webhookSecrets, webhooks, ...rest } = destination
+  const shared = [sharedSecret, otherSecret].filter((secret) => secret !== undefined)
+  return {
+    ...rest,
+    ...(shared.length > 0 && { sharedSecret: shared }),
+    ...(webhookSecrets && { webhookSecret: webhookSecrets }),
+    webhooks: webhooks.map(({ rateLimit, ...endpoint }) => ({
+      ...endpoint,
+      ...(rateLimit !== undefined && { rateLimit: { requestsPerSecond: rateLimit } }),
+    })),
+  }
+}
+
+/** @param version - `undefined` for what is in the settings file. */
+export function shownSetting(
+  kind: Kind,
+  value: Source | Destination,
+  version: number | undefined,
+): ManagedSetting {
+  const raw = toRaw(kind, value)
+  const secrets = SECRET_FIELDS[kind].map((field) => [field, secretsIn(raw, field).length])
+  return {
+    ...{ kind, name: value.name },
+    origin: version === undefined ? 'file' : 'store',
+    version: version ?? null,
+    secrets: Object.fromEntries(secrets) as Record<string, number>,
+    settings: shownRaw(kind, raw),
+  }
+}
+
+/** Settings without write keys, secrets, values of headers and queries of URLs. */
+function shownRaw(kind: Kind, raw: Fields): Fields {
+  const shown = Object.entries(raw).filter(([name]) => !isSecret(kind, name))
+  return Object.fromEntries(
+    shown.map(([name, value]) => [
+      name,
+      name === 'webhooks' ? webhooksOf(value).map(shownWebhook) : value,
+    ]),
+  )
+}
+
+function isSecret(kind: Kind, field: string): boolean {
+  return SECRET_FIELDS[kind].some((name) => name === field)
+}
+
+function shownWebhook({ headers, ...webhook }: Fields): Fields {
+  const names = isFields(headers) ? Object.keys(headers) : []
+  return {
+    ...webhook,
+    url: shownUrl(webhook['url']),
+    headers: Object.fromEntries(names.map((name) => [name, HIDDEN])),
+  }
+}
+
+function shownUrl(url: unknown): unknown {
+  if (typeof url !== 'string' || !url.includes('?')) return url
+  return `${withoutQuery(url)}?${HIDDEN}`
+}
+
+function webhooksOf(value: unknown): Fields[] {
+  return Array.isArray(value) ? value.filter(isFields) : []
+}
+
+/**
+ * Puts back the values that are not shown, after a client has sent settings as they were shown to it.
+ *
+ * A header keeps its value only at the same URL, so that a value never goes to another server than before.
+ *
+ * @returns the settings, and the places for which there is no value.
+ */
+export function restoreHidden(
+  given: Fields,
+  before: Fields | undefined,
+): { raw: Fields; broken: BrokenRelation[] } {
+  const broken = hiddenSecrets(given)
+  const known = webhooksOf(before?.['webhooks'])
+  const { webhooks } = given
+  if (!Array.isArray(webhooks)) return { raw: given, broken }
+  const restored = webhooks.map((webhook: unknown, index): unknown => {
+    if (!isFields(webhook)) return webhook
+    const { url, headers } = webhook
+    const same = known.filter((one) => one['url'] === url || shownUrl(one['url']) === url)
+    const [former] = same.length === 1 ? same : []
+    const path = ['webhooks', index]
+    if (!former && typeof url === 'string' && url.endsWith(`?${HIDDEN}`)) {
+      const which = same.length === 0 ? 'no endpoint has' : 'more than one endpoint has'
+      const message = `expected the full URL, because ${which} this one without its query.`
+      broken.push({ path: [...path, 'url'], message })
+      return webhook
+    }
+    const { values, missing } = restoreHeaders(headers, former?.['headers'])
+    for (const name of missing) {
+      const message = 'expected a value, because this endpoint has had no such header.'
+      broken.push({ path: [...path, 'headers', name], message })
+    }
+    return { ...webhook, ...(former && { url: former['url'] }), ...(values && { headers: values }) }
+  })
+  return { raw: { ...given, webhooks: restored }, broken }
+}
+
+/** Without this, the mark itself would become a secret that everybody knows. */
+function hiddenSecrets(given: Fields): BrokenRelation[] {
+  const fields = new Set(Object.values(SECRET_FIELDS).flat())
+  return Array.from(fields).flatMap((field) => {
+    const isHidden = [given[field]].flat().includes(HIDDEN)
+    const message =
+      'expected a secret. Secrets are not shown: leave the field out of a PUT or PATCH to keep what it has.'
+    return isHidden ? [{ path: [field], message }] : []
+  })
+}
+
+function restoreHeaders(given: unknown, former: unknown) {
+  if (!isFields(given)) return { values: undefined, missing: [] }
+  const formerOf = (name: string) =>
+    isFields(former) && Object.hasOwn(former, name) ? former[name] : undefined
+  const hidden = Object.keys(given).filter((name) => given[name] === HIDDEN)
+  const missing = hidden.filter((name) => formerOf(name) === undefined)
+  const values = Object.entries(given).map(([name, value]) => [
+    name,
+    value === HIDDEN ? (formerOf(name) ?? value) : value,
+  ])
+  return { values: Object.fromEntries(values) as Fields, missing }
+}
+
+/** The values in which two versions differ, without what must not be shown. `undefined` is no version. */
+export function changesBetween(
+  kind: Kind,
+  before: Source | Destination | undefined,
+  after: Source | Destination | undefined,
+): SettingChange[] {
+  const old = before ? leavesOf(kind, toRaw(kind, before)) : new Map<string, Leaf>()
+  const now = after ? leavesOf(kind, toRaw(kind, after)) : new Map<string, Leaf>()
+  const paths = new Set([...old.keys(), ...now.keys()])
+  return Array.from(paths).flatMap((path) => {
+    const [from, to] = [old.get(path), now.get(path)]
+    if (from && to && from.value === to.value) return []
+    return [{ path, ...(from && { from: from.shown }), ...(to && { to: to.shown }) }]
+  })
+}
+
+/** A value that contains no others. */
+interface Leaf {
+  value: unknown
+  shown: unknown
+}
+
+function leavesOf(kind: Kind, raw: Fields): Map<string, Leaf> {
+  const leaves = new Map<string, Leaf>()
+  const visit = (value: unknown, path: string, isHidden: boolean): void => {
+    if (Array.isArray(value) && value.length > 0) {
+      for (const [i, one] of value.entries()) visit(one, `${path}[${i}]`, isHidden)
+    } else if (isFields(value) && Object.keys(value).length > 0) {
+      for (const [name, one] of Object.entries(value)) {
+        const isHeader = path.endsWith('.headers')
+        const at = path === '' ? name : `${path}.${name}`
+        visit(one, at, isHidden || isHeader || (path === '' && isSecret(kind, name)))
+      }
+    } else {
+      const text = typeof value === 'object' ? JSON.stringify(value) : value
+      const shown = path.endsWith('.url') ? shownUrl(text) : text
+      leaves.set(path, { value: text, shown: isHidden ? HIDDEN : shown })
+    }
+  }
+  visit(raw, '', false)
+  return leaves
+}

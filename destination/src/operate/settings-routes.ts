@@ -1,0 +1,95 @@
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import { parseBody } from '../http/json-body.js'
+import { ignoreContentType, readBody } from '../http/read-body.js'
+import type { Kind } from '../manage/managed.js'
+import type { Manager, Order } from '../manage/manager.js'
+import type { SecretField } from '../manage/secrets.js'
+import type {
+  AuditLog,
+  ManagedSetting,
+  ManagedSettings,
+  SettingChanged,
+  SettingDeleted,
+} from '../model/answers.js'
+import {
+  readActor,
+  readAudit,
+  readCondition,
+  readRotation,
+  readSettingsDeletion,
+  readSettingsList,
+} from './parameters.js'
+
+/** In bytes. Five endpoints with all the headers that are allowed have a tenth of this. */
+const MAX_BODY_BYTES = 262_144
+
+type Given = Record<string, unknown>
+
+const SECRETS: Readonly<Record<Kind, readonly [SecretField, ...SecretField[]]>> = {
+  source: ['writeKey'],
+  destination: ['sharedSecret', 'webhookSecret'],
+}
+
+/** Adds the routes that read and change sources and destinations at run time, and the audit log of the changes. */
+export function addSettingsRoutes(routes: FastifyInstance, manager: Manager): void {
+  addRoutesOf(routes, manager, 'source', '/sources')
+  addRoutesOf(routes, manager, 'destination', '/destinations')
+  routes.get('/audit', (request): Promise<AuditLog> => {
+    const { about, before, limit } = readAudit(request.query as Given)
+    return manager.audit(about, before, limit)
+  })
+}
+
+function addRoutesOf(routes: FastifyInstance, manager: Manager, kind: Kind, path: string): void {
+  const onRequest = ignoreContentType
+  routes.get(path, (request): ManagedSettings =>
+    manager.list(kind, readSettingsList(request.query as Given)),
+  )
+  routes.get(`${path}/:name`, (request, reply): ManagedSetting =>
+    tagged(reply, manager.get(kind, nameIn(request))),
+  )
+  routes.put(`${path}/:name`, { onRequest }, async (request, reply) => {
+    const order = orderOf(kind, request)
+    return answer(reply, await manager.put(order, await bodyOf(request)))
+  })
+  routes.patch(`${path}/:name`, { onRequest }, async (request, reply) => {
+    const order = orderOf(kind, request)
+    return answer(reply, await manager.patch(order, await bodyOf(request)))
+  })
+  routes.delete(`${path}/:name`, { onRequest }, (request): Promise<SettingDeleted> =>
+    manager.delete(orderOf(kind, request), readSettingsDeletion(request.query as Given)),
+  )
+  routes.post(`${path}/:name/rotation`, { onRequest }, async (request, reply) => {
+    const { secret } = readRotation(request.query as Given, SECRETS[kind])
+    return answer(reply, await manager.rotate(orderOf(kind, request), secret))
+  })
+  routes.delete(`${path}/:name/rotation`, { onRequest }, async (request, reply) => {
+    const { secret, keep } = readRotation(request.query as Given, SECRETS[kind])
+    return answer(reply, await manager.revoke(orderOf(kind, request), secret, keep))
+  })
+}
+
+function nameIn({ params }: FastifyRequest): string {
+  return (params as { name: string }).name
+}
+
+function orderOf(kind: Kind, request: FastifyRequest): Order {
+  const { raw } = request
+  const actor = { by: readActor(raw.headers), from: raw.socket.remoteAddress ?? '' }
+  return { kind, name: nameIn(request), actor, condition: readCondition(raw.headers) }
+}
+
+async function bodyOf({ raw }: FastifyRequest): Promise<Given> {
+  return parseBody(await readBody(raw, MAX_BODY_BYTES))
+}
+
+function answer(reply: FastifyReply, changed: SettingChanged): SettingChanged {
+  tagged(reply, changed.item)
+  reply.code(changed.created ? 201 : 200)
+  return changed
+}
+
+function tagged(reply: FastifyReply, item: ManagedSetting): ManagedSetting {
+  if (item.version !== null) reply.header('etag', `"${item.version}"`)
+  return item
+}
