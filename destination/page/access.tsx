@@ -98,7 +98,7 @@ export function TokenDialog() {
           ) : (
             <>
               <p>
-                A replay needs the admin token, and the settings have none. Set{' '}
+                Replays and tests need the admin token, and the settings have none. Set{' '}
                 <code>adminToken</code> and reload the settings.
               </p>
               <div class="actions">

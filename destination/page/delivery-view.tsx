@@ -202,6 +202,7 @@ function inWords(trace: ShownDelivery, now: number): string {
   if (state === 'dead') return `Given up after ${counted(tries, 'attempt')}: ${sentenceOf(reason)}`
   if (state === 'skipped') return `Not sent: ${sentenceOf(reason)}`
   if (state === 'leased') return 'It is being sent now.'
+  if (hold === 'paused') return 'No attempt is made while the destination is paused.'
   if (hold === 'disabled') return 'No attempt is made while the destination is disabled.'
   if (hold === 'removed') return 'No attempt is made: the settings no longer have the destination.'
   if (dueAt === null || dueAt <= now) {
@@ -341,7 +342,7 @@ function Headers({ headers }: { headers: string }) {
   )
 }
 
-function HeaderList({ headers }: { headers: readonly (readonly [string, string])[] }) {
+export function HeaderList({ headers }: { headers: readonly (readonly [string, string])[] }) {
   return (
     <dl class="headers">
       {headers.map(([name, value], i) => (

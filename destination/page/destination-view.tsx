@@ -7,9 +7,11 @@ import type { DestinationDetails, EndpointStatus, Series } from '../src/model/an
 import type { Health } from '../src/model/health.js'
 import { HealthPill } from './health.js'
 import { SpanChoice } from './overview-view.js'
+import { PauseCard } from './pause-card.js'
 import { usePoll } from './poll.js'
 import { route } from './route.js'
 import { toApiError } from './state.js'
+import { TestCard } from './test-card.js'
 import { sentences } from './words.js'
 
 const REFRESH_MS = 3_000
@@ -46,10 +48,16 @@ export function DestinationView({ name }: { name: string }) {
       </>
     )
   }
-  return <Details found={found} />
+  return <Details found={found} onChanged={read} />
 }
 
-function Details({ found }: { found: DestinationDetails }) {
+function Details({
+  found,
+  onChanged,
+}: {
+  found: DestinationDetails
+  onChanged: () => Promise<void>
+}) {
   const { name, now, chart } = found
   const news = sentences({
     ...{ now, sources: [], formerDestinations: [], histories: found.histories },
@@ -88,12 +96,15 @@ function Details({ found }: { found: DestinationDetails }) {
             health={found.healths[i] ?? 'idle'}
             series={found.charts[i]}
             isAlone={found.endpoints.length === 1}
+            isPaused={found.paused !== null}
             now={now}
             key={endpoint.url}
           />
         ))}
       </section>
       {found.dead > 0 && <DeadGroups destination={name} />}
+      <PauseCard found={found} onChanged={onChanged} />
+      <TestCard name={name} enabled={found.enabled} />
     </>
   )
 }
@@ -164,10 +175,12 @@ interface EndpointProps {
   health: Health
   series: Series | undefined
   isAlone: boolean
+  isPaused: boolean
   now: number
 }
 
-function Endpoint({ destination, endpoint, health, series, isAlone, now }: EndpointProps) {
+function Endpoint(props: EndpointProps) {
+  const { destination, endpoint, health, series, isAlone, isPaused, now } = props
   const { url, breaker, p50Ms, p99Ms, failuresInARow } = endpoint
   return (
     <article class="endpoint" aria-label={`Endpoint ${url}`}>
@@ -179,7 +192,11 @@ function Endpoint({ destination, endpoint, health, series, isAlone, now }: Endpo
       </h3>
       <p class="hint">
         {breaker === null ? (
-          'Another process sends to this endpoint.'
+          isPaused ? (
+            'Nothing is sent while the destination is paused.'
+          ) : (
+            'Another process sends to this endpoint.'
+          )
         ) : (
           <>
             {count(breaker.inFlight)} in flight of at most {count(breaker.allowed)},{' '}

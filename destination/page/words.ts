@@ -99,6 +99,7 @@ const HEALTHS: Readonly<Record<Health, string>> = {
   unsteady: 'failing',
   recovering: 'recovering',
   healthy: 'healthy',
+  paused: 'paused',
   idle: 'idle',
   disabled: 'disabled',
 }
@@ -128,7 +129,7 @@ export function sentences(status: News): Sentence[] {
         const buckets = bucketsOf(histories, destination.name, endpoint.url)
         return ofEndpoint(destination, endpoint, buckets, status.now)
       }),
-      ...ofDestination(destination),
+      ...ofDestination(destination, status.now),
     ]),
     ...status.formerDestinations.map(ofFormer),
     ...status.sources.flatMap(ofSource),
@@ -209,8 +210,8 @@ function downFor(buckets: readonly Bucket[], now: number): string {
   return ` since ${clockMinute(first.at, now)}`
 }
 
-function ofDestination(destination: DestinationStatus): Sentence[] {
-  const { name, enabled, dead, oldestMs, filters } = destination
+function ofDestination(destination: DestinationStatus, now: number): Sentence[] {
+  const { name, enabled, paused, dead, oldestMs, filters } = destination
   const found: Sentence[] = []
   const query = `destination=${encodeURIComponent(name)}`
   if (filters !== null && isBlocking(filters)) {
@@ -221,7 +222,17 @@ function ofDestination(destination: DestinationStatus): Sentence[] {
     const text = 'This destination is disabled in the settings and gets no calls.'
     found.push({ weight: 'note', subject: name, text })
   }
-  if (oldestMs > LATE_MS) {
+  if (paused !== null) {
+    const text = `Paused since ${clockMinute(paused.at, now)}: ${paused.reason}`
+    found.push({
+      weight: 'warn',
+      subject: name,
+      text,
+      href: `#/destinations/${encodeURIComponent(name)}`,
+    })
+  }
+  // A pause holds the 4 hours of a message that has had no attempt, so they say nothing here.
+  if (paused === null && oldestMs > LATE_MS) {
     const left = DEADLINE_MS - oldestMs
     const text =
       left > 0

@@ -1,8 +1,10 @@
+import { Monitor } from './alert/monitor.js'
 import { createCollector } from './collect/collector.js'
 import { readCall } from './collect/receive.js'
 import { traceContextOf } from './collect/trace-context.js'
 import { Deliverer } from './deliver/deliverer.js'
 import { MAX_UNDER_WAY } from './deliver/dispatcher.js'
+import { Pauses } from './deliver/pauses.js'
 import { bodyFor, createEnqueueCalls } from './enqueue/calls.js'
 import { createEnqueue } from './enqueue/enqueue.js'
 import { filterOf, route, routesOf } from './enqueue/route.js'
@@ -11,8 +13,7 @@ import type { Call } from './model/call.js'
 import { systemClock } from './model/clock.js'
 import type { Stats } from './model/delivery.js'
 import { eachInSlices, turn } from './model/slices.js'
-import { Follower, type OnRecords } from './manage/follower.js'
-import { Managed } from './manage/managed.js'
+import { isManaged, Managed } from './manage/managed.js'
 import { Manager } from './manage/manager.js'
 import { unusableError } from './manage/unusable.js'
 import { tellAll, type Observer } from './observe/events.js'
@@ -27,6 +28,7 @@ import { waitForStore } from './operate/wait-for-store.js'
 import { checkReload } from './settings/reload.js'
 import { checkRole, type Role } from './settings/role.js'
 import type { Settings } from './settings/settings.js'
+import { Follower, type OnRecords } from './store/follower.js'
 import { openStore } from './store/open.js'
 import type { Store } from './store/store.js'
 
@@ -103,13 +105,18 @@ async function start(file: Settings, store: Store, log: Log, role: Role) {
   const clock = systemClock()
   const { now } = clock
 
+  const pauses = await Pauses.open(store)
+  let monitor: Monitor | undefined
   const observers: Observer[] = []
   const events = tellAll(observers)
   const deliverer = await Deliverer.join({
     ...{ store, events, isDelivering, now },
     maxUnderWay: underWayLimit(),
   })
-  const { readiness, ...observing } = createObservers({ store, deliverer, log, clock }, observers)
+  const { readiness, ...observing } = createObservers(
+    { store, deliverer, pauses, log, clock },
+    observers,
+  )
 
   const enqueue = createEnqueue({ store, dispatcher: deliverer.dispatcher, events, now })
   const routeOf = (source: string, call: Call) => route(source, call, routes)
@@ -126,10 +133,23 @@ async function start(file: Settings, store: Store, log: Log, role: Role) {
   })
   const manager = new Manager({ store, managed, follower })
   const servers = createServers(settings, collector, readiness, {
-    ...{ store, enqueue, dispatcher: deliverer.dispatcher, log, role, manager, ...observing },
+    ...{
+      store,
+      enqueue,
+      dispatcher: deliverer.dispatcher,
+      log,
+      role,
+      manager,
+      pauses,
+      ...observing,
+    },
     queues: () => deliverer.queues,
     settings: () => settings,
     readCall: (given) => readCall(given, Date.now()),
+  })
+  const sendable = (all: Settings) => ({
+    ...all,
+    destinations: all.destinations.filter(({ name }) => pauses.of(name) === undefined),
   })
   /**
    * Everything changes at once, after what takes long for thousands of destinations.
@@ -137,7 +157,7 @@ async function start(file: Settings, store: Store, log: Log, role: Role) {
    * @returns `closed` resolves once the requests to former endpoints have ended. A change of the settings does not wait.
    */
   const use = async (next: Settings): Promise<{ closed: Promise<void> }> => {
-    const useQueues = await deliverer.prepare(next)
+    const useQueues = await deliverer.prepare(sendable(next))
     const useSources = await collector.prepare(next.sources)
     await eachInSlices(next.destinations, filterOf)
     const nextRoutes = routesOf(next)
@@ -146,6 +166,7 @@ async function start(file: Settings, store: Store, log: Log, role: Role) {
     routes = nextRoutes
     useSources()
     const closed = useQueues()
+    monitor?.keep()
     await observing.history.keep(deliverer.queues)
     return { closed }
   }
@@ -157,6 +178,9 @@ async function start(file: Settings, store: Store, log: Log, role: Role) {
   }
   follow = (...changes) =>
     inTurn(async () => {
+      const [records, isComplete] = changes
+      // Pauses and alerts are records too, and change no settings.
+      if (!isComplete && !records.some(({ kind }) => isManaged(kind))) return
       const unusable = await managed.take(...changes)
       for (const one of unusable)
         log.error(one, 'a change of the settings in the store cannot be used here')
@@ -168,7 +192,7 @@ async function start(file: Settings, store: Store, log: Log, role: Role) {
     throw error
   })
   await inTurn(async () => {
-    const begin = await deliverer.prepare(settings)
+    const begin = await deliverer.prepare(sendable(settings))
     void begin()
   })
   deliverer.listen()
@@ -196,6 +220,18 @@ async function start(file: Settings, store: Store, log: Log, role: Role) {
     void reseal()
     await closed
   }
+  /** The requests under way to a destination that is paused end as usual, and nobody waits for them here. */
+  const obeyPauses = async () => {
+    const useQueues = await deliverer.prepare(sendable(settings))
+    void useQueues()
+  }
+  pauses.start(() => inTurn(obeyPauses), events)
+  if (isDelivering) {
+    monitor = await Monitor.start({
+      ...{ store, enqueue, pauses, settings: () => settings, events, clock },
+    })
+    observers.push(monitor)
+  }
   follower.start({
     followFailed: (error) => {
       log.warn(
@@ -213,7 +249,7 @@ async function start(file: Settings, store: Store, log: Log, role: Role) {
     close: async () => {
       readiness.stop()
       deliverer.stop()
-      await follower.stop()
+      await Promise.all([follower.stop(), pauses.stop(), monitor?.stop()])
       await Promise.all([servers.close(), retention?.stop()])
       await deliverer.close()
       await observing.tally.stop()

@@ -6,7 +6,14 @@ export type { Environment } from './settings/environment.js'
 export type { Problem } from './settings/problem.js'
 export type { Role } from './settings/role.js'
 export { readSettings } from './settings/read.js'
-export type { Destination, Endpoint, RateLimit, Settings, Source } from './settings/settings.js'
+export type {
+  Alerts,
+  Destination,
+  Endpoint,
+  RateLimit,
+  Settings,
+  Source,
+} from './settings/settings.js'
 export { SettingsError, type SettingsErrorCode } from './settings/settings-error.js'
 export type { Stats } from './model/delivery.js'
 export { StoreError, type StoreErrorCode } from './store/store-error.js'

@@ -4,6 +4,7 @@ import { addImport } from './cli/import.js'
 import { addList } from './cli/list.js'
 import { addListen } from './cli/listen.js'
 import { addMigrate } from './cli/migrate.js'
+import { addPause, addResume } from './cli/pause.js'
 import { addReplay } from './cli/replay.js'
 import { run } from './cli/run.js'
 import { addSchedule } from './cli/schedule.js'
@@ -12,8 +13,10 @@ import { addServe } from './cli/serve.js'
 import { addSign } from './cli/sign.js'
 import { addStatus } from './cli/status.js'
 import { addTail } from './cli/tail.js'
+import { addTest } from './cli/test.js'
 import { addTrace } from './cli/trace.js'
 import { addVerify } from './cli/verify.js'
+import { Pauses } from './deliver/pauses.js'
 import { plannedAttempts } from './deliver/schedule.js'
 import type { startDestination } from './destination.js'
 import type { examine } from './operate/doctor.js'
@@ -42,8 +45,11 @@ const commands = [
   addStatus,
   addList,
   addTail,
-  addTrace({ open, show: shownTrace }),
+  addTrace({ open, show: shownTrace, readPauses: (store) => Pauses.open(store) }),
+  addPause,
+  addResume,
   addReplay,
+  addTest,
   addDoctor(find),
   addSign,
   addVerify,

@@ -20,6 +20,7 @@ const ROOMS: Record<string, { from?: string[]; types?: string[] }> = {
       'operate',
       'manage',
       'observe',
+      'alert',
       'collect',
       'enqueue',
       'deliver',
@@ -46,8 +47,9 @@ const ROOMS: Record<string, { from?: string[]; types?: string[] }> = {
   manage: { from: ['observe', 'http', 'settings', 'store', 'model'] },
   observe: {
     from: ['http', 'store', 'model', 'version'],
-    types: ['collect', 'enqueue', 'deliver', 'settings'],
+    types: ['alert', 'collect', 'enqueue', 'deliver', 'settings'],
   },
+  alert: { from: ['enqueue', 'settings', 'store', 'model'], types: ['deliver'] },
   collect: { from: ['http', 'model'], types: ['enqueue', 'settings'] },
   http: { from: ['store'] },
   enqueue: { from: ['model'], types: ['deliver', 'settings', 'store'] },
@@ -65,6 +67,9 @@ const roomOf = (module: string) => module.split('/')[0] ?? ''
 
 /** Modules without side effects, clocks and randomness: the same arguments give the same result. */
 const PURE = [
+  'alert/alert',
+  'alert/rate',
+  'alert/streak',
   'cli/import/columns',
   'cli/import/ledger',
   'collect/limits',
@@ -78,6 +83,7 @@ const PURE = [
   'enqueue/condition',
   'enqueue/filter',
   'enqueue/route',
+  'enqueue/samples',
   'enqueue/webhook-body',
   'model/address',
   'model/call',

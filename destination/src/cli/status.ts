@@ -2,6 +2,7 @@ import { printable } from '../observe/printable.js'
 import type { DestinationStatus, EndpointStatus, Status } from '../model/answers.js'
 import { addAdminOptions, findAdmin, type AdminOptions } from './admin-client.js'
 import type { AddCommand } from './command.js'
+import { pauseInWords } from './pause.js'
 import { inWords, timeOf } from './shown-time.js'
 import { table } from './table.js'
 
@@ -47,19 +48,31 @@ function statusLines(status: Status): string[] {
         endpoints.map((endpoint) => endpointRow(name, endpoint)),
       ),
     ]),
+    ...destinations.flatMap(pauseOf),
     ...destinations.flatMap(failuresOf),
   ]
 }
 
 function countsOf(one: DestinationStatus | Status['formerDestinations'][number]): string[] {
   const { name, fresh, backlog, bulk, leased, dead, oldestMs } = one
-  const note = !('enabled' in one) ? ' (not in the settings)' : one.enabled ? '' : ' (disabled)'
+  const note = noteOf(one)
   const oldest = oldestMs === 0 ? '-' : inWords(oldestMs)
   const filters = 'filters' in one ? one.filters : null
   const filtered =
     filters === null ? '-' : `${filters.stopped} of ${filters.stopped + filters.passed}`
   const counts = [fresh + backlog + bulk, leased, dead].map(String)
   return [`${name}${note}`, ...counts, oldest, filtered]
+}
+
+function noteOf(one: Parameters<typeof countsOf>[0]): string {
+  if (!('enabled' in one)) return ' (not in the settings)'
+  if (!one.enabled) return ' (disabled)'
+  return one.paused === null ? '' : ' (paused)'
+}
+
+/** Why a destination is paused. */
+function pauseOf({ name, paused }: DestinationStatus): string[] {
+  return paused === null ? [] : ['', `${name} is ${pauseInWords(paused)}`]
 }
 
 function endpointRow(destination: string, endpoint: EndpointStatus): string[] {

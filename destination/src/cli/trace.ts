@@ -28,7 +28,13 @@ Examples:
 export interface TraceParts {
   open: (url: string, options?: { mustExist?: boolean }) => Promise<Store>
   /** Removes what must not be shown of a delivery. */
-  show: (trace: Trace, destinations: Settings['destinations']) => ShownTrace
+  show: (
+    trace: Trace,
+    destinations: Settings['destinations'],
+    isPaused: (destination: string) => boolean,
+  ) => ShownTrace
+  /** Reads which destinations are paused. */
+  readPauses: (store: Store) => Promise<{ of: (destination: string) => unknown }>
 }
 
 /** @param parts - Read the store if no destination runs. */
@@ -79,7 +85,7 @@ function fileOf({ local }: UnreachableError): string | undefined {
 }
 
 async function look(
-  { open, show }: TraceParts,
+  { open, show, readPauses }: TraceParts,
   url: string,
   messageId: string,
   destinations: Settings['destinations'],
@@ -91,7 +97,9 @@ async function look(
     throw new CommandError(EXIT.failed, (error as Error).message)
   }
   try {
-    return (await store.trace(messageId)).map((trace) => show(trace, destinations))
+    const pauses = await readPauses(store)
+    const isPaused = (destination: string) => pauses.of(destination) !== undefined
+    return (await store.trace(messageId)).map((trace) => show(trace, destinations, isPaused))
   } finally {
     await store.close()
   }
@@ -134,6 +142,7 @@ function shortened(text: string): string {
 
 /** What to do about a delivery to which no attempt is made. */
 const HOLDS = {
+  paused: 'The destination is paused, so no attempt is made. `resume` lifts the pause.',
   disabled:
     'The destination is disabled, so no attempt is made. Set "enabled": true and reload the settings to send it.',
   removed:

@@ -39,6 +39,7 @@ export type RefusalCode =
   | 'unknown_delivery'
   | 'unknown_destination'
   | 'unknown_message'
+  | 'test_running'
   | 'too_many_listeners'
   | 'invalid_settings'
   | 'unknown_source'

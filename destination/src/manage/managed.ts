@@ -13,6 +13,11 @@ export const KINDS = ['source', 'destination'] as const
 /** A source or a destination. */
 export type Kind = (typeof KINDS)[number]
 
+/** Whether records of a kind are settings. */
+export function isManaged(kind: string): kind is Kind {
+  return KINDS.some((one) => one === kind)
+}
+
 /** A source or a destination that is kept in the store. */
 export interface Entry<Value = Source | Destination> {
   version: number

@@ -1,11 +1,11 @@
 // The answers of the admin API, as JSON. The routes, the page and the command line share these types. Times are ms since
 // the epoch, by the destination's clock.
 import type { BreakerState } from './breaker-state.js'
-import type { CallType } from './call.js'
+import type { CallType, EventType } from './call.js'
 import type { DeadGroup, State, Stats, Summary, Trace } from './delivery.js'
 import type { Health } from './health.js'
 import type { HistorySpan } from './history.js'
-import type { OutcomeCode } from './outcome.js'
+import type { OutcomeCode, Verdict } from './outcome.js'
 
 export type { BreakerState }
 
@@ -60,10 +60,22 @@ export interface FilterCount {
 export interface DestinationStatus extends MessageCounts {
   name: string
   enabled: boolean
+  /** `null` if it is not paused. */
+  paused: Pause | null
   sources: string[]
   /** Since its filters were last changed, or since the start; `null` if it has no filters. */
   filters: FilterCount | null
   endpoints: EndpointStatus[]
+}
+
+/** Nothing is sent to a destination that is paused. Its messages wait. */
+export interface Pause {
+  /** When it began. */
+  at: number
+  /** Why, in words. */
+  reason: string
+  /** Who paused it: somebody, or `alerts`, because each endpoint failed for `alerts.pauseAfter`. */
+  by: 'operator' | 'alerts'
 }
 
 export interface EndpointStatus extends EndpointTotals {
@@ -241,10 +253,10 @@ export interface ShownTrace extends Trace {
   /** When the retry window ends; `null` if the delivery is settled or has had no attempt yet. */
   deadlineAt: number | null
   /**
-   * Why no attempt is made although the delivery waits: its destination is `disabled`, or was `removed` from the settings;
-   * `null` if attempts are made, or if the delivery is settled.
+   * Why no attempt is made although the delivery waits: its destination is `paused` or `disabled`, or was `removed` from the
+   * settings; `null` if attempts are made, or if the delivery is settled.
    */
-  hold: 'disabled' | 'removed' | null
+  hold: 'paused' | 'disabled' | 'removed' | null
 }
 
 /** `GET /v1/admin/deliveries/:id` */
@@ -320,6 +332,72 @@ export interface FilterPreviewResult {
   /** The rule that stops the call; `null` if it passes. */
   rule: FilterRule | null
   reason: string | null
+}
+
+/** `POST /v1/admin/destinations/:name/test` */
+export interface TestReport {
+  destination: string
+  /** Whether the destination is enabled. A test is sent to a disabled one too. */
+  enabled: boolean
+  /** Whether each endpoint accepted each sample. */
+  ok: boolean
+  /** When the test began. */
+  at: number
+  ms: number
+  endpoints: TestedEndpoint[]
+}
+
+/** What one endpoint did with the samples of a test. */
+export interface TestedEndpoint {
+  /** Without its query. */
+  url: string
+  ok: boolean
+  /** In the order in which they were sent. */
+  samples: TestedSample[]
+}
+
+/** `POST /v1/admin/destinations/:name/pause` and `…/resume` */
+export interface PauseChanged {
+  destination: string
+  /** `null` if it is not paused now. */
+  paused: Pause | null
+  /** Whether it was paused before. */
+  wasPaused: boolean
+}
+
+/** One sample of a test: the request, the answer, and what they mean. */
+export interface TestedSample {
+  type: EventType
+  messageId: string
+  /**
+   * `delivered`: the endpoint accepted it. `retry`: a real message would be sent again. `refused`: a real message would not
+   * be sent again. `not_sent`: the test ended before.
+   */
+  verdict: Verdict | 'not_sent'
+  /** `null` if it was not sent. */
+  code: OutcomeCode | null
+  /** `null` if there was no answer. */
+  status: number | null
+  /** The time until the status line or the failure; `null` if it was not sent. */
+  ms: number | null
+  /** The request as it was sent; `null` if it was not. */
+  request: TestedRequest | null
+  /** The start of the body of the answer; empty if there is none. */
+  response: string
+  /** The headers of the answer of a failed request, one `name: value` a line; `null` if there are none. */
+  responseHeaders: string | null
+  /** What happened, in words. */
+  found: string
+  /** What to do about it; `null` if there is nothing to do, or if `found` says it. */
+  fix: string | null
+}
+
+/** A request of a test. Static headers of the settings have `…` as their value, because they may be keys. */
+export interface TestedRequest {
+  headers: [name: string, value: string][]
+  body: string
+  /** How it was signed, in words; one for each kind of signature. */
+  signed: string[]
 }
 
 /** The event `call` of `GET /v1/admin/stream`. */

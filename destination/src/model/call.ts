@@ -3,7 +3,8 @@ export const CALL_TYPES = ['identify', 'track', 'page', 'screen', 'group', 'alia
 export type CallType = (typeof CALL_TYPES)[number]
 
 /** The types of messages for destinations: all calls, and deletions of users. */
-export type EventType = CallType | 'delete'
+export const EVENT_TYPES = [...CALL_TYPES, 'delete'] as const
+export type EventType = (typeof EVENT_TYPES)[number]
 
 /**
  * One call after normalisation. It has the same fields in the same shapes for every client.

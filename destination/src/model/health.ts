@@ -3,13 +3,15 @@ import type { BreakerState } from './breaker-state.js'
 /**
  * How an endpoint or a destination is doing, from the worst to the best. `down`: a breaker is open. `failing`: at least half
  * of the recent requests failed, and so did the latest. `unsteady`: more than {@link UNSTEADY} of them failed.
- * `recovering`: the breaker is half-open. `idle`: nothing was sent in the last hour. `disabled`: the settings say so.
+ * `recovering`: the breaker is half-open. `idle`: nothing was sent in the last hour. `paused`: somebody has paused it.
+ * `disabled`: the settings say so.
  */
 export const HEALTHS = [
   'down',
   'failing',
   'unsteady',
   'recovering',
+  'paused',
   'healthy',
   'idle',
   'disabled',

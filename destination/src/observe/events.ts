@@ -1,9 +1,12 @@
+import type { MonitorEvents } from '../alert/monitor.js'
 import type { CollectEvents } from '../collect/routes.js'
 import type { DeliverEvents } from '../deliver/deliverer.js'
 import type { EnqueueEvents } from '../enqueue/enqueue.js'
+import type { FollowerEvents } from '../store/follower.js'
 
 /** Everything that happens in a destination. Each stage names its own events. */
-export interface Events extends CollectEvents, EnqueueEvents, DeliverEvents {
+export interface Events
+  extends CollectEvents, EnqueueEvents, DeliverEvents, FollowerEvents, MonitorEvents {
   /** Old deliveries could not be deleted. The next sweep tries again. */
   sweepFailed(error: unknown): void
 }
@@ -38,5 +41,8 @@ export function tellAll(observers: readonly Observer[]): Events {
     settlementsRefused: tell('settlementsRefused'),
     workersFailed: tell('workersFailed'),
     sweepFailed: tell('sweepFailed'),
+    followFailed: tell('followFailed'),
+    alerted: tell('alerted'),
+    alertFailed: tell('alertFailed'),
   }
 }

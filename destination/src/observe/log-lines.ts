@@ -40,6 +40,14 @@ export function logLines(log: Log): Observer {
       'the other workers could not be reached; endpoints that are down are not probed until they can',
     ),
     sweepFailed: logFailure('old deliveries could not be deleted; trying again'),
+    followFailed: logFailure(
+      'pauses and alerts could not be read from the store; those that were read last hold',
+    ),
+    alerted: ({ name, destination, properties }) => {
+      const isGood = name === 'Endpoint Recovered' || name === 'Dead Letters Below Limit'
+      log[isGood ? 'info' : 'error']({ alert: name, destination, ...properties }, 'alert')
+    },
+    alertFailed: logFailure('alerts could not be given; trying again'),
   }
 }
 

@@ -1,4 +1,5 @@
 import { collectDefaultMetrics, Registry } from 'prom-client'
+import type { Alert } from '../alert/alert.js'
 import type { DestinationQueue } from '../deliver/destination-queue.js'
 import { NO_MESSAGES, type BreakerState } from '../model/answers.js'
 import { withoutQuery } from '../model/shown-url.js'
@@ -18,6 +19,8 @@ export interface MetricSources {
   queues: () => readonly DestinationQueue[]
   /** Whether the store answers, and takes calls and outcomes, as `/readyz` says. */
   isStoreUp: () => Promise<boolean>
+  /** The names of the destinations that are paused. */
+  paused: () => Iterable<string>
 }
 
 /** In seconds. A receiver usually answers within a few ms, or it runs into the deadline of 5 s. */
@@ -50,6 +53,7 @@ export class Metrics implements Observer {
   readonly #changedNumbers = new Counts()
   readonly #duplicates = new ByName('source')
   readonly #stopped = new ByName('destination')
+  readonly #alerts = new Map<string, Counts>()
   readonly #commits = new Durations(COMMIT_BOUNDS)
   readonly #destinations = new Map<string, DestinationCounts>()
   /** The waiting messages, read once for each request; `undefined` if the store fails. */
@@ -86,6 +90,13 @@ export class Metrics implements Observer {
   /** Filters were asked about a call. */
   filtered(_call: unknown, { destination, rule }: Verdict): void {
     if (rule !== undefined) this.#stopped.of(destination.name).add(rule)
+  }
+
+  /** An alert was given. */
+  alerted({ name, destination }: Pick<Alert, 'name' | 'destination'>): void {
+    const counts = this.#alerts.get(destination) ?? new Counts()
+    this.#alerts.set(destination, counts)
+    counts.add(name)
   }
 
   /** Adds the time that the store took to make calls durable. */
@@ -141,6 +152,18 @@ export class Metrics implements Observer {
         type: 'counter',
       },
       () => this.#changedNumbers.samples('source', {}),
+    )
+    addMetric(
+      this.#registry,
+      {
+        name: 'hookline_alerts_total',
+        help: 'Alerts that this process gave.',
+        type: 'counter',
+      },
+      () =>
+        Array.from(this.#alerts, ([destination, counts]) =>
+          counts.samples('alert', { destination }),
+        ).flat(),
     )
     counter(
       'hookline_duplicates_total',
@@ -220,6 +243,16 @@ export class Metrics implements Observer {
     gauge('hookline_dead_letters', 'Dead letters in the store.', ({ destination, dead }) => [
       { labels: { destination }, value: dead },
     ])
+    addMetric(
+      this.#registry,
+      {
+        name: 'hookline_destination_paused',
+        help: '1 if the destination is paused. Missing if it is not.',
+        type: 'gauge',
+      },
+      () =>
+        Array.from(this.sources.paused(), (destination) => ({ labels: { destination }, value: 1 })),
+    )
     addMetric(
       this.#registry,
       {

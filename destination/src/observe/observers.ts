@@ -1,4 +1,5 @@
 import type { Deliverer } from '../deliver/deliverer.js'
+import type { Pauses } from '../deliver/pauses.js'
 import type { Clock } from '../model/clock.js'
 import type { HistoryPort, ReadPort } from '../store/store.js'
 import type { Observer } from './events.js'
@@ -15,13 +16,14 @@ import { Tally } from './tally.js'
 export interface ObserversParts {
   store: Pick<ReadPort, 'ping' | 'stats'> & Pick<HistoryPort, 'addHistory'>
   deliverer: Pick<Deliverer, 'dispatcher' | 'settler' | 'queues'>
+  pauses: Pick<Pauses, 'names'>
   log: Log
   clock: Clock
 }
 
 /** Creates all observers and adds them to the list. */
 export function createObservers(
-  { store, deliverer, log, clock }: ObserversParts,
+  { store, deliverer, pauses, log, clock }: ObserversParts,
   observers: Observer[],
 ) {
   const { dispatcher, settler } = deliverer
@@ -34,6 +36,7 @@ export function createObservers(
     stats: () => store.stats(),
     queues: () => deliverer.queues,
     isStoreUp: () => readiness.isStoreUp(),
+    paused: () => pauses.names(),
   })
   observers.push(metrics, history, tally, feed, filterCounts, readiness, logLines(log))
   return { metrics, history, tally, feed, filterCounts, readiness }

@@ -2,6 +2,7 @@ import type { FastifyInstance } from 'fastify'
 import { readOwnBodies } from '../http/read-body.js'
 import type { Feed } from '../observe/feed.js'
 import { checkReader, checkToken } from './access.js'
+import { addDestinationRoutes, type DestinationRoutesParts } from './destination-routes.js'
 import type { Manager } from '../manage/manager.js'
 import { addFilterPreviewRoute, type FilterPreviewParts } from './filter-preview.js'
 import { addReadRoutes, type ReadRoutesParts } from './read-routes.js'
@@ -12,9 +13,10 @@ import { addStreamRoute } from './stream-route.js'
 /** What the admin API needs. */
 export interface AdminApiParts
   extends
-    Omit<ReadRoutesParts, 'store'>,
+    Omit<ReadRoutesParts, 'store' | 'pauses'>,
     Omit<ReplayParts, 'store'>,
     Omit<FilterPreviewParts, 'store'> {
+  pauses: DestinationRoutesParts['pauses']
   store: ReadRoutesParts['store'] & ReplayParts['store']
   feed: Feed
   manager: Manager
@@ -41,6 +43,7 @@ export function addAdminApi(app: FastifyInstance, parts: AdminApiParts): void {
       addReadRoutes(routes, parts)
       addReplayRoute(routes, parts)
       addFilterPreviewRoute(routes, parts)
+      addDestinationRoutes(routes, parts)
       addStreamRoute(routes, feed)
       addSettingsRoutes(routes, manager)
       done()

@@ -13,6 +13,8 @@ import { createSigning, refusesSignature } from '../post/signing.js'
 import { webhookBody } from '../enqueue/webhook-body.js'
 import { withoutQuery } from '../model/shown-url.js'
 import type { Destination, Endpoint, Settings } from '../settings/settings.js'
+import { FIXES } from './fixes.js'
+import { sendSigned } from './signed-send.js'
 
 /** The steps of an examination, in their order. */
 export type Step = 'dns' | 'network' | 'connection' | 'certificate' | 'round trip' | 'signature'
@@ -165,16 +167,6 @@ function chainOf(one: DetailedPeerCertificate | undefined, seen: string[] = []):
   return [name, ...chainOf(one.issuerCertificate, [...seen, one.fingerprint256])]
 }
 
-const FIXES = {
-  connection: 'Check that the endpoint is running and that its port is open to this machine.',
-  secret:
-    'Check that both sides have the same secret, and that the receiver verifies the raw bytes of the body before it parses them.',
-  answer:
-    'The endpoint must answer with a 2xx status when it accepts a message. Its own log may give the reason.',
-  unchecked:
-    'The endpoint accepts messages from anybody. Verify the signature in the receiver, for example X-Signature with verifyWebhook from hookline/webhook.',
-}
-
 /** Sends a call whose event names the doctor, and then sends it again with a wrong signature, which must be refused. */
 async function* exchange(
   { endpoint, signing, messageId }: Examination,
@@ -193,13 +185,11 @@ async function* exchange(
     event: 'Hookline Doctor',
   })
   const url = withoutQuery(endpoint.url)
-  const { headers, outcome, refused } = await sendSigned(
-    send,
-    signing,
-    endpoint.url,
+  const { headers, outcome, refused } = await sendSigned(send, createSigning(signing), {
+    url: endpoint.url,
     body,
     messageId,
-  )
+  })
   const signature = describeSignature(headers)
   const { verdict, code, status, ms, error = '', response } = outcome
   const said = response === '' ? '' : ` The body of the answer: ${response.slice(0, 200)}`
@@ -231,28 +221,6 @@ async function* exchange(
   }
   const found = `The endpoint accepts ${signature} and refuses a wrong signature (${wrong.status ?? wrong.code}).`
   yield { step: 'signature', state: 'ok', found, ms: wrong.ms }
-}
-
-/** Sends the body as a delivery does: during a rotation with one secret after the other, until one is accepted. */
-async function sendSigned(
-  send: (headers: HeaderList) => Promise<Outcome>,
-  secrets: Secrets,
-  url: string,
-  body: string,
-  messageId: string,
-): Promise<{ headers: HeaderList; outcome: Outcome; refused: number }> {
-  const signing = createSigning(secrets)
-  const [first, ...others] = signing.secretsFor(url)
-  let headers = signing.headers(body, messageId, 1, first)
-  let outcome = await send(headers)
-  let refused = 0
-  for (const secret of others) {
-    if (!refusesSignature(outcome)) break
-    refused++
-    headers = signing.headers(body, messageId, 1, secret)
-    outcome = await send(headers)
-  }
-  return { headers, outcome, refused }
 }
 
 /** The headers of the same message, signed in the same ways with secrets that nobody has. */

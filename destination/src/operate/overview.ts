@@ -236,7 +236,8 @@ export class Overviews {
       const inARow = endpoint && this.parts.history.failuresInARow(name, url)
       return healthOf(endpoint?.breaker.state, recent, inARow)
     })
-    const health = enabled ? worstOf(healths) : 'disabled'
+    const pause = this.parts.pauses.of(name)
+    const health = !enabled ? 'disabled' : pause ? 'paused' : worstOf(healths)
     return { health, healths, failedShare: sent === 0 ? null : failed / sent }
   }
 }
@@ -271,7 +272,7 @@ class Totals {
 }
 
 function needsAttention({ row: { health, dead }, oldestMs, isBlocked }: Line): boolean {
-  const isTroubled = ['down', 'failing', 'unsteady', 'recovering'].includes(health)
+  const isTroubled = ['down', 'failing', 'unsteady', 'recovering', 'paused'].includes(health)
   return isTroubled || dead > 0 || oldestMs > LATE_MS || isBlocked
 }
 

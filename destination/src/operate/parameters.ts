@@ -1,4 +1,5 @@
 import { Refusal, show } from '../http/refusal.js'
+import { EVENT_TYPES, type EventType } from '../model/call.js'
 import type { DeliveryId, Filter, State } from '../model/delivery.js'
 import { HEALTHS, type Health } from '../model/health.js'
 import { HISTORY_SPANS, type HistorySpan } from '../model/history.js'
@@ -378,6 +379,39 @@ function flag(given: Given, name: string): boolean {
   return value
 }
 
+/**
+ * Reads which samples a test sends.
+ *
+ * @throws {@link Refusal}
+ */
+export function readTest(body: Given): { types: readonly EventType[] } {
+  checkNames(body, ['types'])
+  const { types } = body
+  if (types === undefined) return { types: EVENT_TYPES }
+  const expected = `a list of one or more of ${EVENT_TYPES.join(', ')}`
+  if (!Array.isArray(types) || types.length === 0) throw invalid('types', expected, types)
+  const wrong = types.findIndex((one) => !EVENT_TYPES.includes(one as EventType))
+  if (wrong !== -1)
+    throw invalid(`types[${wrong}]`, `one of ${EVENT_TYPES.join(', ')}`, types[wrong])
+  return { types: EVENT_TYPES.filter((type) => types.includes(type)) }
+}
+
+/** In characters. A reason is shown in one line or a few. */
+const MAX_REASON = 500
+
+/**
+ * Reads why a destination is paused.
+ *
+ * @throws {@link Refusal}
+ */
+export function readPause(body: Given): { reason: string } {
+  checkNames(body, ['reason'])
+  const { reason } = body
+  const isText = typeof reason === 'string' && /\S/.test(reason)
+  if (isText && reason.length <= MAX_REASON) return { reason }
+  throw invalid('reason', `a text of 1 to ${MAX_REASON} characters`, reason)
+}
+
 function idsOf(value: unknown): DeliveryId[] {
   const isList = Array.isArray(value)
   if (!isList || value.length === 0 || value.length > MAX_IDS) {
@@ -388,6 +422,12 @@ function idsOf(value: unknown): DeliveryId[] {
   const wrong = value.findIndex((id) => !Number.isSafeInteger(id) || id < 1)
   if (wrong === -1) return value as DeliveryId[]
   throw invalid(`ids[${wrong}]`, 'a whole number of at least 1', value[wrong])
+}
+
+/** The answer if the settings do not have a destination. */
+export function unknownDestination(name: string): Refusal {
+  const message = `The settings have no destination ${JSON.stringify(name)}.`
+  return new Refusal(404, 'unknown_destination', message)
 }
 
 function isObject(value: unknown): value is Given {

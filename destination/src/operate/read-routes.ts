@@ -10,7 +10,6 @@ import type {
   Status,
 } from '../model/answers.js'
 import type { DeadGroup, DeadPlace, Summary, Trace } from '../model/delivery.js'
-import type { Settings } from '../settings/settings.js'
 import { joined } from '../store/dead-groups.js'
 import type { HistoryPort, ReadPort } from '../store/store.js'
 import { version } from '../version.js'
@@ -22,6 +21,7 @@ import {
   readList,
   readMessageId,
   readOverview,
+  unknownDestination,
   type ListParameters,
 } from './parameters.js'
 import { shownRequests } from './shown-request.js'
@@ -78,8 +78,7 @@ async function getDestination(
 ): Promise<DestinationDetails> {
   const found = await overviews.destination(name, span)
   if (found) return found
-  const message = `The settings have no destination ${JSON.stringify(name)}.`
-  throw new Refusal(404, 'unknown_destination', message)
+  throw unknownDestination(name)
 }
 
 /** The most dead letters that are grouped, and the most groups in one answer. */
@@ -136,26 +135,34 @@ async function list(
 }
 
 async function getDelivery(
-  { store, settings }: Pick<ReadRoutesParts, 'store' | 'settings'>,
+  { store, ...parts }: Pick<ReadRoutesParts, 'store' | 'settings' | 'pauses'>,
   id: number,
 ): Promise<ShownDelivery> {
   const trace = await store.get(id)
-  if (trace) return shownDelivery(trace, settings())
+  if (trace) return shownDelivery(trace, parts)
   const message = `There is no delivery ${id}. It never existed, or it is older than the retention.`
   throw new Refusal(404, 'unknown_delivery', message)
 }
 
-function shownDelivery(trace: Trace, settings: Settings): ShownDelivery {
-  return { ...shownTrace(trace, settings.destinations), requests: shownRequests(trace, settings) }
+function shownDelivery(
+  trace: Trace,
+  { settings, pauses }: Pick<ReadRoutesParts, 'settings' | 'pauses'>,
+): ShownDelivery {
+  const present = settings()
+  const isPaused = (destination: string) => pauses.of(destination) !== undefined
+  return {
+    ...shownTrace(trace, present.destinations, isPaused),
+    requests: shownRequests(trace, present),
+  }
 }
 
 async function getMessage(
-  { store, settings }: Pick<ReadRoutesParts, 'store' | 'settings'>,
+  { store, ...parts }: Pick<ReadRoutesParts, 'store' | 'settings' | 'pauses'>,
   messageId: string,
 ): Promise<ShownMessage> {
   const traces = await store.trace(messageId)
   if (traces.length > 0) {
-    return { deliveries: traces.map((trace) => shownDelivery(trace, settings())) }
+    return { deliveries: traces.map((trace) => shownDelivery(trace, parts)) }
   }
   throw new Refusal(
     404,

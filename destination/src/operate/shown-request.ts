@@ -1,16 +1,16 @@
 import type { ShownRequest } from '../model/answers.js'
 import type { Trace } from '../model/delivery.js'
 import { withoutQuery } from '../model/shown-url.js'
-import { fixedHeaders } from '../post/headers.js'
+import { fixedHeaders, type HeaderList } from '../post/headers.js'
 import { createSigning } from '../post/signing.js'
-import type { Destination, Settings } from '../settings/settings.js'
+import type { Destination, Endpoint, Settings } from '../settings/settings.js'
 
 /** Stands for a value that the page must not show. */
 const HIDDEN = '…'
 
 /**
  * The requests of the latest attempt of a delivery, one for each endpoint, as the current settings make them. Requests are
- * not stored. The values of static headers are hidden, because they may be keys.
+ * not stored.
  *
  * @returns nothing if the settings do not have the destination.
  */
@@ -22,16 +22,25 @@ export function shownRequests(
   if (!destination || trace.state === 'skipped') return []
   // A signature lets its holder send the message. Without a token, a reader may not send anything.
   const mayReplay = adminToken !== undefined
-  return destination.webhooks.map(({ url, headers }) => {
-    const own = Object.fromEntries(Object.keys(headers).map((name) => [name, HIDDEN]))
-    const all = [...fixedHeaders(own), ...messageHeaders(trace, destination)]
-    return {
-      url: withoutQuery(url),
-      headers: pairsOf(all).map(([name, value]) =>
-        mayReplay || !name.toLowerCase().endsWith('signature') ? [name, value] : [name, HIDDEN],
-      ),
-    }
-  })
+  return destination.webhooks.map((endpoint) => ({
+    url: withoutQuery(endpoint.url),
+    headers: shownHeaders(endpoint, messageHeaders(trace, destination)).map(([name, value]) =>
+      mayReplay || !name.toLowerCase().endsWith('signature') ? [name, value] : [name, HIDDEN],
+    ),
+  }))
+}
+
+/**
+ * The names and values of all headers of a request. The values of static headers are hidden, because they may be keys.
+ *
+ * @param ofMessage - The headers that the endpoint's settings do not have.
+ */
+export function shownHeaders(
+  { headers }: Pick<Endpoint, 'headers'>,
+  ofMessage: HeaderList,
+): [name: string, value: string][] {
+  const own = Object.fromEntries(Object.keys(headers).map((name) => [name, HIDDEN]))
+  return pairsOf([...fixedHeaders(own), ...ofMessage])
 }
 
 function messageHeaders(trace: Trace, destination: Destination): readonly string[] {

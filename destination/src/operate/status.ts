@@ -1,5 +1,6 @@
 import type { DestinationQueue } from '../deliver/destination-queue.js'
 import type { EndpointQueue } from '../deliver/endpoint-queue.js'
+import type { Pauses } from '../deliver/pauses.js'
 import {
   NO_MESSAGES,
   type BreakerStatus,
@@ -27,6 +28,7 @@ export interface StatusParts {
   settings: () => Settings
   /** The queues for the current settings; empty if this process does not deliver. */
   queues: () => readonly DestinationQueue[]
+  pauses: Pick<Pauses, 'of'>
   role: Role
 }
 
@@ -62,7 +64,7 @@ export function statusOfDestination(
   destination: Destination,
   { fresh, backlog, bulk, leased, dead, oldestMs }: MessageCounts = NO_MESSAGES,
   queue: DestinationQueue | undefined,
-  { history, filterCounts }: Pick<StatusParts, 'history' | 'filterCounts'>,
+  { history, filterCounts, pauses }: Pick<StatusParts, 'history' | 'filterCounts' | 'pauses'>,
 ): DestinationStatus {
   const { name, enabled, sources, webhooks } = destination
   const filters = filterCounts.of(destination)
@@ -89,6 +91,7 @@ export function statusOfDestination(
     oldestMs,
     name,
     enabled,
+    paused: pauses.of(name) ?? null,
     sources,
     filters,
     endpoints,

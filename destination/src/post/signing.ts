@@ -32,7 +32,7 @@ export interface Signing {
 const MISMATCHES: readonly unknown[] = [400, 401, 403]
 
 /** Whether an endpoint may have refused the signature of a request, and not its content. */
-export function refusesSignature({ status }: Outcome): boolean {
+export function refusesSignature({ status }: Pick<Outcome, 'status'>): boolean {
   return MISMATCHES.includes(status)
 }
 

@@ -1,6 +1,6 @@
 import { formatDuration } from './duration.js'
 import { formatListen } from './network.js'
-import type { Settings } from './settings.js'
+import type { Alerts, Settings } from './settings.js'
 import { withoutPassword, withoutQuery } from '../model/shown-url.js'
 
 /**
@@ -13,6 +13,7 @@ export function describeSettings(settings: Settings) {
     adminListen: settings.adminListen && formatListen(settings.adminListen),
     store: withoutPassword(settings.store),
     retention: formatDuration(settings.retentionMs),
+    alerts: settings.alerts && describeAlerts(settings.alerts),
     admin: settings.adminToken !== undefined,
     settingsKeys: settings.settingsKeys?.length ?? 0,
     traceContext: settings.traceContext ?? false,
@@ -35,5 +36,17 @@ export function describeSettings(settings: Settings) {
         ...(rateLimit !== undefined && { rateLimit: { requestsPerSecond: rateLimit } }),
       })),
     })),
+  }
+}
+
+function describeAlerts({ destination, afterMs, pauseAfterMs, deadLetters }: Alerts) {
+  return {
+    destination,
+    after: afterMs.map(formatDuration),
+    pauseAfter: pauseAfterMs !== undefined && formatDuration(pauseAfterMs),
+    deadLetters: deadLetters !== undefined && {
+      count: deadLetters.count,
+      within: formatDuration(deadLetters.withinMs),
+    },
   }
 }

@@ -14,6 +14,7 @@ const RESERVED = new Set([
   'x-signature',
   'x-message-id',
   'x-attempt',
+  'x-hookline-test',
   'webhook-id',
   'webhook-timestamp',
   'webhook-signature',

@@ -26,6 +26,10 @@ export function checkRelations(raw: unknown): BrokenRelation[] {
   const destinations = entriesOf(raw, 'destinations')
   return [
     ...checkListeners(raw),
+    ...checkAlerts(
+      raw,
+      destinations.flatMap(text('name')).map(([, name]) => name),
+    ),
     ...repeated(sources.flatMap(text('name')), 'name'),
     ...repeated(sources.flatMap(keysOf), 'write key'),
     ...repeated(destinations.flatMap(text('name')), 'name'),
@@ -57,6 +61,18 @@ function checkListeners(raw: unknown): BrokenRelation[] {
   const message =
     'is the same address as "listen". Remove it to serve both at that address, or choose another port.'
   return [{ path: ['adminListen'], message }]
+}
+
+/** The destination of the alerts must exist: in the file, or in the store, which is not known here. */
+function checkAlerts(raw: unknown, known: readonly string[]): BrokenRelation[] {
+  const name = get(get(raw, 'alerts'), 'destination')
+  const mayBeStored = get(raw, 'settingsKey') !== undefined
+  if (typeof name !== 'string' || mayBeStored || known.includes(name)) return []
+  const message =
+    known.length === 0
+      ? 'expected the name of a destination, got {got}, but there are no destinations.'
+      : `expected the name of one of the destinations (${listOf(known)}), got {got}.`
+  return [{ path: ['alerts', 'destination'], message }]
 }
 
 /** Checks that the sources that a destination names exist. */

@@ -34,6 +34,7 @@ export function settingsSchema(folder: string, hasStored: boolean) {
     allowNetworks: list(value(readNetwork), { what: 'networks' }).default([]),
     ca: value((given, refuse) => readCa(given, refuse, folder)).default([]),
     traceContext: value(readEnabled).default(false),
+    alerts: alerts.optional(),
     retention: value(readRetention).default(7 * 86_400_000),
   })
 }
@@ -123,6 +124,22 @@ export const destinationSchema = fields({
   webhookSecret: value(readWebhookSecrets).optional(),
   webhooks: list(endpoint, { min: 1, max: 5, what: '1 to 5 webhooks' }),
 })
+
+const alerts = fields({
+  destination: name.optional(),
+  after: list(value(readAlertTime), { min: 1, max: 5, what: '1 to 5 durations' }).default([
+    3_600_000, 86_400_000, 432_000_000,
+  ]),
+  pauseAfter: value((given, refuse) =>
+    given === false ? false : readAlertTime(given, refuse),
+  ).default(432_000_000),
+  deadLetters: value(readDeadLetters).default({ count: 100, withinMs: 3_600_000 }),
+}).transform(({ destination, after, pauseAfter, deadLetters }) => ({
+  destination,
+  afterMs: [...new Set(after)].sort((a, b) => a - b),
+  pauseAfterMs: pauseAfter === false ? undefined : pauseAfter,
+  deadLetters: deadLetters === false ? undefined : deadLetters,
+}))
 
 function readListen(given: unknown, refuse: Refuse) {
   const address = parseListen(given)
@@ -345,6 +362,38 @@ function readCa(given: unknown, refuse: Refuse, folder: string): string[] | unde
       return []
     }
   })
+}
+
+/** The longest time of an alert. Endpoints that have failed for longer are hardly ever repaired. */
+const MOST_ALERT_MS = 90 * 86_400_000
+
+function readAlertTime(given: unknown, refuse: Refuse) {
+  const ms = parseDuration(given)
+  if (ms !== undefined && ms >= 60_000 && ms <= MOST_ALERT_MS) return ms
+  refuse('expected a duration from "1m" to "90d", such as "1h" or "5d", got {got}.')
+  return undefined
+}
+
+function readDeadLetters(given: unknown, refuse: Refuse) {
+  if (given === false) return false
+  if (typeof given !== 'object' || given === null || Array.isArray(given)) {
+    refuse('expected false, or an object such as { "count": 100, "within": "1h" }, got {got}.')
+    return undefined
+  }
+  const { count, within, ...others }: Record<string, unknown> = { ...given }
+  for (const field of Object.keys(others)) {
+    refuse('there is no such field. The fields here are count, within.', field)
+  }
+  const most = readCount(count, at(refuse, 'count'), 1_000_000)
+  const withinMs = readAlertTime(within, at(refuse, 'within'))
+  return most === undefined || withinMs === undefined ? undefined : { count: most, withinMs }
+}
+
+/** Refuses the field of a value. */
+function at(refuse: Refuse, field: string): Refuse {
+  return (message) => {
+    refuse(message, field)
+  }
 }
 
 /** The 4 hours of retries. A message that is deleted earlier misses retries, and its duplicates are not recognized. */

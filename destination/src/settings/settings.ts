@@ -30,6 +30,8 @@ export interface Settings {
   ca: string[]
   /** Whether the headers `traceparent` and `tracestate` of a request are forwarded with its calls. Default: false. */
   traceContext?: boolean | undefined
+  /** When the operator is told that something fails; `undefined` for never. */
+  alerts?: Alerts | undefined
   /** How long messages and their attempts are kept, in ms. Duplicates are recognized within this time. */
   retentionMs: number
 }
@@ -102,6 +104,18 @@ export interface EventRule {
 
 /** A checked condition: fields of a call with their conditions, and `$and` and `$or` with lists of such objects. */
 export type Where = Record<string, unknown>
+
+/** When the operator is told that something fails, and how. */
+export interface Alerts {
+  /** The name of the destination that gets the alerts; `undefined` if they are only logged. */
+  destination?: string | undefined
+  /** It is told that an endpoint fails after it has failed for these times, in ms, in ascending order. */
+  afterMs: number[]
+  /** A destination is paused after each of its endpoints has failed for this time, in ms; `undefined` for never. */
+  pauseAfterMs?: number | undefined
+  /** It is told that a destination has so many new dead letters within a time; `undefined` for never. */
+  deadLetters?: { count: number; withinMs: number } | undefined
+}
 
 /** One URL that the calls of a destination are sent to. */
 export interface Endpoint {

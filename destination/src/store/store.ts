@@ -282,7 +282,7 @@ export interface RecordPort {
   forgetRecords(olderThanMs: number, limit: number): Promise<number>
 
   /**
-   * Calls a listener soon after another process has changed records. This is not reliable: the listener's owner has to look
+   * Adds a listener, which is called soon after another process has changed records. This is not reliable: the listener's owner has to look
    * for new revisions too. Only stores that several processes can share have this method.
    */
   onRecords?(listener: () => void): void

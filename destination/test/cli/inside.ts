@@ -3,6 +3,7 @@ import { addCompletion } from '../../src/cli/completion.js'
 import { addDoctor } from '../../src/cli/doctor.js'
 import { addList } from '../../src/cli/list.js'
 import { addListen } from '../../src/cli/listen.js'
+import { addPause, addResume } from '../../src/cli/pause.js'
 import { addReplay } from '../../src/cli/replay.js'
 import { run } from '../../src/cli/run.js'
 import { addSchedule } from '../../src/cli/schedule.js'
@@ -11,8 +12,10 @@ import { addServe } from '../../src/cli/serve.js'
 import { addSign } from '../../src/cli/sign.js'
 import { addStatus } from '../../src/cli/status.js'
 import { addTail } from '../../src/cli/tail.js'
+import { addTest } from '../../src/cli/test.js'
 import { addTrace } from '../../src/cli/trace.js'
 import { addVerify } from '../../src/cli/verify.js'
+import { Pauses } from '../../src/deliver/pauses.js'
 import { shownTrace } from '../../src/operate/shown-trace.js'
 import { examine } from '../../src/operate/doctor.js'
 import { openStore } from '../../src/store/open.js'
@@ -25,8 +28,11 @@ const COMMANDS = [
   addStatus,
   addList,
   addTail,
-  addTrace({ open: openStore, show: shownTrace }),
+  addTrace({ open: openStore, show: shownTrace, readPauses: (store) => Pauses.open(store) }),
+  addPause,
+  addResume,
   addReplay,
+  addTest,
   addDoctor(examine),
   addSign,
   addVerify,

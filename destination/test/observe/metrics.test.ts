@@ -110,11 +110,13 @@ describe('the metrics', () => {
     const metrics = new Metrics({
       stats: () => Promise.reject(new Error('the disk is gone')),
       queues: () => [],
+      paused: () => ['crm'],
       isStoreUp: () => Promise.resolve(true),
     })
     metrics.callsCounted('web', 'store_unavailable', 3)
     expect(Object.fromEntries(parseScrape(await metrics.text()))).toMatchObject({
       hookline_store_up: 0,
+      'hookline_destination_paused{destination="crm"}': 1,
       'hookline_calls_total{source="web",answer="store_unavailable"}': 3,
     })
   })
@@ -128,7 +130,13 @@ test('the metric of the store says the same as /readyz when the store takes no c
   const now = () => elapsedMs
   const observers: Observer[] = []
   const { metrics, readiness } = createObservers(
-    { store, deliverer, log: silent, clock: { now } } as unknown as ObserversParts,
+    {
+      store,
+      deliverer,
+      pauses: { names: () => [] },
+      log: silent,
+      clock: { now },
+    } as unknown as ObserversParts,
     observers,
   )
   const events = tellAll(observers)
@@ -185,14 +193,26 @@ test('every metric of the dashboard and of the readme is there, and each that is
   const crm = await endpoint()
   const webhooks = [{ url: crm.url, headers: {}, concurrency: 128, rateLimit: 1_000 }]
   const filters = [{ events: { deny: ['Order Viewed'] } }]
-  const running = await start(settingsFor([destination([crm], { webhooks, filters })]))
+  const quiet = destination([crm], { name: 'quiet', sources: [] })
+  const refused = destination([await endpoint(400)], { name: 'refused' })
+  const running = await start(
+    settingsFor([destination([crm], { webhooks, filters }), quiet, refused], {
+      alerts: { afterMs: [3_600_000], deadLetters: { count: 1, withinMs: 60_000 } },
+    }),
+  )
   await post(running, [track('m1'), track('m2', { event: 'Order Viewed' })])
   await post(running, [track('m1')])
   await postHugeNumbers(running)
   await crm.has(2)
+  await fetch(`${running.adminUrl}/v1/admin/destinations/quiet/pause`, {
+    method: 'POST',
+    headers: { Authorization: `Bearer ${ADMIN_TOKEN}` },
+    body: '{"reason":"maintenance"}',
+  })
   const names = async () =>
     new Set(Array.from((await samples(running)).keys(), (series) => series.replace(/\{.*/, '')))
   await expect.poll(names).toContain('hookline_attempt_duration_seconds_bucket')
+  await expect.poll(names, { timeout: 10_000 }).toContain('hookline_alerts_total')
   const known = await names()
   const file = new URL('../../grafana/hookline-destination.json', import.meta.url)
   const { panels, templating } = JSON.parse(readFileSync(file, 'utf8')) as {

@@ -123,12 +123,13 @@ const ofCalls = withBody.filter(({ operation }) => 'WriteKey' in (operation.secu
 const ofOperator = places.filter(({ operation }) => 'AdminToken' in (operation.security[0] ?? {}))
 
 const ofSettings = places.filter(({ path }) =>
-  /^\/v1\/admin\/(sources|destinations)\/\{/.test(path),
+  /^\/v1\/admin\/(sources|destinations)\/\{name\}(\/rotation)?$/.test(path),
 )
 
 /** The path of a request that is allowed. */
 const pathOf = ({ path }: Pick<Place, 'path'>): string =>
   path
+    .replace(/\/\{name\}\/(test|pause|resume)$/, '/crm/$1')
     .replace('{name}', 'vip')
     .replace('{id}', '1')
     .replace('{messageId}', 'm1')
@@ -490,6 +491,76 @@ describe('the answers', { timeout: 60_000 }, () => {
   test('to a replay whose count has changed', async () => {
     const got = await ask(url, 'POST', '/v1/admin/replay', { body: '{"all":true,"confirm":99}' })
     expect(got).toMatchObject({ status: 409 })
+  })
+
+  test.each([{ types: [] }, { types: 'track' }, { types: ['x'] }, { x: 1 }])(
+    'to the wrong test %j',
+    async (body) => {
+      const path = '/v1/admin/destinations/crm/test'
+      const got = await ask(url, 'POST', path, { body: JSON.stringify(body) })
+      expect(got).toMatchObject({ status: 400, body: { error: { code: 'invalid_parameter' } } })
+    },
+  )
+
+  test.each([{}, { reason: '' }, { reason: ' ' }, { reason: 1 }, { reason: 'r', x: 1 }])(
+    'to the wrong pause %j',
+    async (body) => {
+      const path = '/v1/admin/destinations/crm/pause'
+      const got = await ask(url, 'POST', path, { body: JSON.stringify(body) })
+      expect(got).toMatchObject({ status: 400, body: { error: { code: 'invalid_parameter' } } })
+    },
+  )
+
+  test('to a pause and its end, also of a destination that does not exist', async () => {
+    const of = (name: string, action: string) => `/v1/admin/destinations/${name}/${action}`
+    const body = '{"reason":"maintenance"}'
+    expect(await ask(url, 'POST', of('crm', 'pause'), { body })).toMatchObject({
+      body: { destination: 'crm', paused: { reason: 'maintenance', by: 'operator' } },
+    })
+    expect(await ask(url, 'GET', '/v1/admin/status')).toMatchObject({
+      body: {
+        destinations: expect.arrayContaining([
+          expect.objectContaining({
+            name: 'crm',
+            paused: expect.objectContaining({ reason: 'maintenance' }) as unknown,
+          }),
+        ]) as unknown,
+      },
+    })
+    expect(await ask(url, 'GET', '/v1/admin/destination?name=crm')).toMatchObject({
+      body: { health: 'paused' },
+    })
+    for (const wasPaused of [true, false]) {
+      const got = await ask(url, 'POST', of('crm', 'resume'))
+      expect(got).toMatchObject({ status: 200, body: { paused: null, wasPaused } })
+    }
+    for (const action of ['pause', 'resume']) {
+      const asked = action === 'pause' ? { body } : {}
+      expect(await ask(url, 'POST', of('x', action), asked)).toMatchObject({ status: 404 })
+      const long = of('x'.repeat(1_001), action)
+      expect(await ask(url, 'POST', long, asked)).toMatchObject({ status: 414 })
+      expect(await ask(url, 'POST', of('%zz', action), asked)).toMatchObject({ status: 400 })
+    }
+  })
+
+  test('to a test of a destination that does not exist, and to a second test at the same time', async () => {
+    const unknown = await ask(url, 'POST', '/v1/admin/destinations/x/test', { body: '{}' })
+    expect(unknown).toMatchObject({ status: 404, body: { error: { code: 'unknown_destination' } } })
+    const long = `/v1/admin/destinations/${'x'.repeat(1_001)}/test`
+    expect(await ask(url, 'POST', long, { body: '{}' })).toMatchObject({ status: 414 })
+    let goOn: () => void = () => undefined
+    const slow = await startOne([(response) => (goOn = () => response.writeHead(204).end())])
+    const own = await start(settingsFor([destination([slow])], {}, afterwards), silent, afterwards)
+    const path = '/v1/admin/destinations/crm/test'
+    const body = '{"types":["track"]}'
+    const first = ask(own.url, 'POST', path, { body })
+    await slow.has(1)
+    expect(await ask(own.url, 'POST', path, { body })).toMatchObject({
+      status: 409,
+      body: { error: { code: 'test_running' } },
+    })
+    goOn()
+    expect(await first).toMatchObject({ status: 200, body: { ok: true } })
   })
 
   test.each([

@@ -164,6 +164,67 @@ describe.skipIf(chromiumPath === undefined)('the page', () => {
     await expect.poll(() => rows(page).count()).toBe(13)
   })
 
+  test('sends a test to a destination, and says what each endpoint answered and what to do', async () => {
+    const crm = await endpoint((response, { event }) =>
+      response.writeHead(event['type'] === 'delete' ? 404 : 204).end(HOSTILE),
+    )
+    const settings = settingsFor([destination([crm], { enabled: false })])
+    const running = await start(settings)
+    for (const colorScheme of ['light', 'dark'] as const) {
+      const options = { colorScheme, viewport: { width: 390, height: 800 } }
+      const page = await open(at(running, '#/destinations/crm'), options, NO_TOKEN)
+      await enterToken(page, ADMIN_TOKEN)
+      const card = page.getByRole('region', { name: 'Test', exact: true })
+      await card.getByText('although it is disabled').waitFor()
+      for (const type of ['identify', 'page', 'screen', 'group', 'alias']) {
+        await card.getByRole('checkbox', { name: type }).uncheck()
+      }
+      await card.getByRole('button', { name: 'Send a test' }).click()
+      await card.getByText('Not every endpoint accepts these messages.').waitFor()
+      await card.getByText('Check the path of the URL: the server has nothing there.').waitFor()
+      expect(await card.locator('.attempt-line').count()).toBe(2)
+      await card.getByText('Request and answer of delete').click()
+      await card
+        .getByText('X-Signature: HMAC-SHA1 of the body with the sharedSecret')
+        .last()
+        .waitFor()
+      await card.getByText(HOSTILE).last().waitFor()
+      expect(await barriers(page)).toEqual([])
+      expect(await page.evaluate('document.documentElement.scrollWidth')).toBe(390)
+    }
+    expect(crm.received.map(({ event }) => event['type'])).toEqual([
+      ...['track', 'delete', 'track', 'delete'],
+    ])
+    expect(crm.received.every(({ headers }) => 'x-hookline-test' in headers)).toBe(true)
+  }, 60_000)
+
+  test('pauses a destination with a reason, says so everywhere, and resumes it', async () => {
+    const crm = await endpoint()
+    const running = await start(settingsFor([destination([crm])]))
+    const options = { colorScheme: 'dark', viewport: { width: 390, height: 800 } } as const
+    const page = await open(at(running, '#/destinations/crm'), options, NO_TOKEN)
+    await enterToken(page, ADMIN_TOKEN)
+    await page.getByLabel('Reason').fill(HOSTILE)
+    await page.getByRole('button', { name: 'Pause' }).click()
+    await page.getByRole('heading', { name: 'Paused' }).waitFor()
+    await page.getByText('crm is paused.').waitFor()
+    await page.locator('.pill.health-paused').first().waitFor()
+    await page.getByText('Nothing is sent while the destination is paused.').waitFor()
+    await post(running, [track('held')])
+    expect(await barriers(page)).toEqual([])
+    expect(await page.evaluate('document.documentElement.scrollWidth')).toBe(390)
+    await visit(page, '#/')
+    await page.locator('.sentence.warn', { hasText: `Paused since` }).waitFor()
+    await page.getByText(HOSTILE).first().waitFor()
+    await visit(page, '#/messages/held')
+    await page.getByText('No attempt is made while the destination is paused.').waitFor()
+    expect(crm.received).toEqual([])
+    await visit(page, '#/destinations/crm')
+    await page.getByRole('button', { name: 'Resume' }).click()
+    await crm.has(1)
+    await page.getByRole('heading', { name: 'Pause', exact: true }).waitFor()
+  }, 60_000)
+
   test('changes its mind with Esc, and sends nothing', async () => {
     const { running, refusing } = await lived()
     const page = await open(at(running, '#/deliveries?state=dead'), {}, NO_TOKEN)

@@ -40,6 +40,7 @@ const endpoint = (changes: Partial<EndpointStatus> = {}): EndpointStatus => ({
 const crm = (changes: Partial<DestinationStatus> = {}): DestinationStatus => ({
   name: 'crm',
   enabled: true,
+  paused: null,
   sources: ['web'],
   filters: null,
   ...NO_MESSAGES,

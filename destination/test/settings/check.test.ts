@@ -132,6 +132,33 @@ describe('listen', () => {
   })
 })
 
+const HOUR = 3_600_000
+
+test.each([
+  [
+    {},
+    {
+      afterMs: [HOUR, 24 * HOUR, 120 * HOUR],
+      pauseAfterMs: 120 * HOUR,
+      deadLetters: { count: 100, withinMs: HOUR },
+    },
+  ],
+  [
+    { destination: 'crm', after: ['2h', '30m', '2h'], pauseAfter: false, deadLetters: false },
+    { destination: 'crm', afterMs: [HOUR / 2, 2 * HOUR] },
+  ],
+  [
+    { after: ['1m'], pauseAfter: '90d', deadLetters: { count: 1, within: '1m' } },
+    {
+      afterMs: [60_000],
+      pauseAfterMs: 90 * 24 * HOUR,
+      deadLetters: { count: 1, withinMs: 60_000 },
+    },
+  ],
+])('the alerts %j are read', (alerts, expected) => {
+  expect(settingsOf(settings({ alerts })).alerts).toEqual(expected)
+})
+
 test.each([
   ['7d', 604_800_000],
   ['12h', 43_200_000],
@@ -354,6 +381,48 @@ const refusals: [raw: unknown, problem: string][] = [
     `retention: expected a duration such as "7d", "12h" or "300m", got ${JSON.stringify(retention)}.`,
   ]),
 
+  [settings({ alerts: true }), 'alerts: expected an object with named fields, got true.'],
+  [
+    settings({ alerts: { destination: 'ops' } }),
+    'alerts.destination: expected the name of one of the destinations ("crm"), got "ops".',
+  ],
+  [
+    { ...settings({ alerts: { destination: 'ops' } }), destinations: [] },
+    'alerts.destination: expected the name of a destination, got "ops", but there are no destinations.',
+  ],
+  [
+    settings({ alerts: { after: [] } }),
+    'alerts.after: expected a list of 1 to 5 durations, got an empty list.',
+  ],
+  [
+    settings({ alerts: { after: ['1h', '91d'] } }),
+    'alerts.after[1]: expected a duration from "1m" to "90d", such as "1h" or "5d", got "91d".',
+  ],
+  [
+    settings({ alerts: { pauseAfter: true } }),
+    'alerts.pauseAfter: expected a duration from "1m" to "90d", such as "1h" or "5d", got true.',
+  ],
+  [
+    settings({ alerts: { deadLetters: 5 } }),
+    'alerts.deadLetters: expected false, or an object such as { "count": 100, "within": "1h" }, got 5.',
+  ],
+  [
+    settings({ alerts: { deadLetters: { count: 0, within: '1h' } } }),
+    'alerts.deadLetters.count: expected a whole number from 1 to 1,000,000, got 0.',
+  ],
+  [
+    settings({ alerts: { deadLetters: { count: 5 } } }),
+    'alerts.deadLetters.within: expected a duration from "1m" to "90d", such as "1h" or "5d", got nothing.',
+  ],
+  [
+    settings({ alerts: { deadLetters: { count: 5, within: '1h', per: 'day' } } }),
+    'alerts.deadLetters.per: there is no such field. The fields here are count, within.',
+  ],
+  [
+    settings({ alerts: { url: 'https://a.example.com/' } }),
+    'alerts.url: there is no such field. The fields here are destination, after, pauseAfter, deadLetters.',
+  ],
+
   [
     withDestination({ sharedSecrt: 'hush' }),
     'destinations[0].sharedSecrt: there is no such field. Did you mean sharedSecret?',
@@ -375,7 +444,7 @@ const refusals: [raw: unknown, problem: string][] = [
   [
     settings(JSON.parse('{"__proto__":{"store":"x"}}') as Raw),
     // JSON.parse creates a field of that name, and the spread keeps it.
-    '__proto__: there is no such field. The fields here are listen, adminListen, sources, destinations, settingsKey, store, adminToken, allowNetworks, ca, traceContext, retention.',
+    '__proto__: there is no such field. The fields here are listen, adminListen, sources, destinations, settingsKey, store, adminToken, allowNetworks, ca, traceContext, alerts, retention.',
   ],
 ]
 

@@ -32,7 +32,7 @@ export class Notifications {
   /** Marks the payloads of this process, so that it ignores them. */
   readonly #origin = randomUUID()
   #listener: ((destination: string, lane: Lane) => void) | undefined
-  #recordsListener: (() => void) | undefined
+  readonly #recordsListeners: (() => void)[] = []
   #client: ReturnType<Connection['createClient']> | undefined
   #timer: NodeJS.Timeout | undefined
   #isClosed = false
@@ -71,7 +71,7 @@ export class Notifications {
   }
 
   listenToRecords(listener: () => void): void {
-    this.#recordsListener = listener
+    this.#recordsListeners.push(listener)
     this.#listen()
   }
 
@@ -144,7 +144,7 @@ export class Notifications {
   #receive(payload: string): void {
     const [origin, about, destination] = parsePayload(payload)
     if (origin === this.#origin) return
-    if (about === RECORDS) this.#recordsListener?.()
+    if (about === RECORDS) for (const listener of this.#recordsListeners) listener()
     else if (isLane(about) && typeof destination === 'string') {
       this.report(fromStored(destination), about)
     }

@@ -116,6 +116,68 @@ describe('roles', () => {
     }
   })
 
+  test('a pause holds in every process within a second, and so does its end', async () => {
+    const [url, crm] = [await server.database(), await endpoint()]
+    const settings = { ...settingsOf(url, crmTo(crm.url)), adminToken: 'admin-token-0123456789' }
+    const collector = await start(settings, 'collector')
+    const workers = [await start(settings, 'worker'), await start(settings, 'worker')]
+    const ask = async (one: RunningDestination, path: string, body?: object) => {
+      const response = await fetch(`${one.adminUrl}/v1/admin/${path}`, {
+        ...(body && { method: 'POST', body: JSON.stringify(body) }),
+        headers: { Authorization: `Bearer ${settings.adminToken}` },
+      })
+      return (await response.json()) as { destinations: { paused: unknown }[] }
+    }
+    const all = [collector, ...workers]
+    const pauses = () =>
+      Promise.all(all.map(async (one) => (await ask(one, 'status')).destinations[0]?.paused))
+    // By turns through a collector, which sends nothing itself, and through a worker.
+    for (const [i, one] of [collector, workers[0] ?? collector].entries()) {
+      await ask(one, 'destinations/crm/pause', { reason: 'maintenance' })
+      await expect.poll(pauses, { timeout: 1_000, interval: 50 }).not.toContain(null)
+      const before = crm.received.length
+      await send(collector, 50, `p${i}-`)
+      // Two polls of the workers, which would claim what they may send.
+      await new Promise((resolve) => setTimeout(resolve, 2_500))
+      expect(crm.received).toHaveLength(before)
+      await ask(one, 'destinations/crm/resume', {})
+      await expect.poll(pauses, { timeout: 1_000, interval: 50 }).toEqual([null, null, null])
+      await vi.waitUntil(async () => (await collector.stats()).length === 0, 20_000)
+      expect(new Set(idsOf(crm)).size).toBe(before + 50)
+    }
+  })
+
+  test('several workers tell once that an endpoint fails, and once that it has recovered', async () => {
+    const [url, crm, ops] = [await server.database(), await endpoint(), await endpoint()]
+    // A message that is refused does not open the breaker, so the next one is sent at once.
+    crm.answer(400)
+    const settings = settingsOf(url, crmTo(crm.url))
+    const to = { ...crmTo(ops.url), name: 'ops', sources: [] }
+    const watched: Settings = {
+      ...settings,
+      destinations: [...settings.destinations, to],
+      alerts: { destination: 'ops', afterMs: [1_000, 9_000] },
+    }
+    const collector = await start(watched, 'collector')
+    for (let i = 0; i < 3; i++) await start(watched, 'worker')
+    let sent = 0
+    const timer = setInterval(() => void send(collector, 5, `flow${sent++}-`), 200)
+    cleanUps.push(() => {
+      clearInterval(timer)
+    })
+    const namesAt = () => ops.received.map(({ event }) => [event['type'], event['event']])
+    await ops.has(2)
+    crm.answer(204)
+    await ops.has(3)
+    // Each worker has had its ticks, in which it would tell what another one has told.
+    await new Promise((resolve) => setTimeout(resolve, 5_000))
+    expect(namesAt()).toEqual([
+      ['track', 'Endpoint Failing'],
+      ['track', 'Endpoint Failing'],
+      ['track', 'Endpoint Recovered'],
+    ])
+  }, 60_000)
+
   test('only with a store that several processes can have', async () => {
     const settings = settingsOf('sqlite:./never-made.db', crmTo('https://a.example.com'))
     for (const role of ['collector', 'worker'] as const) {

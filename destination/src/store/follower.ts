@@ -1,4 +1,4 @@
-import type { RecordPort, StoredRecord } from '../store/store.js'
+import type { RecordPort, StoredRecord } from './store.js'
 
 /** How often the store is asked for changes that nobody has reported, in ms. */
 const POLL_MS = 500

@@ -1,0 +1,82 @@
+import { useSignal } from '@preact/signals'
+import { openTokenDialog } from './access.js'
+import { post } from './api.js'
+import { clock } from './format.js'
+import type { DestinationDetails, PauseChanged } from '../src/model/answers.js'
+import { canWrite, now, readStatus, toApiError, toast } from './state.js'
+
+interface PauseProps {
+  found: DestinationDetails
+  /** Reads the destination again. */
+  onChanged: () => Promise<void>
+}
+
+/** Pauses a destination with a reason, or says why it is paused and resumes it. */
+export function PauseCard({ found: { name, paused }, onChanged }: PauseProps) {
+  const problem = useSignal('')
+  const isAsking = useSignal(false)
+  const change = async (action: 'pause' | 'resume', body: object) => {
+    if (!canWrite.value) {
+      openTokenDialog()
+      return
+    }
+    isAsking.value = true
+    problem.value = ''
+    try {
+      await post<PauseChanged>(`/destinations/${encodeURIComponent(name)}/${action}`, body)
+      await onChanged()
+      toast.value = action === 'pause' ? `${name} is paused.` : `${name} gets its messages again.`
+    } catch (error) {
+      problem.value = toApiError(error).message
+      // If the token is no longer right, this asks for it.
+      await readStatus()
+    }
+    isAsking.value = false
+  }
+  const pause = (event: SubmitEvent) => {
+    event.preventDefault()
+    const data = new FormData(event.currentTarget as HTMLFormElement)
+    void change('pause', { reason: data.get('reason') as string })
+  }
+  return (
+    <section class="card" aria-labelledby="pause">
+      <h2 id="pause">{paused ? 'Paused' : 'Pause'}</h2>
+      {paused ? (
+        <>
+          <p class="break">
+            Since {clock(paused.at, now.value)}: {paused.reason}
+          </p>
+          <p class="hint">Nothing is sent. New and waiting messages wait until you resume it.</p>
+          <div class="actions">
+            <button
+              type="button"
+              class="primary"
+              disabled={isAsking.value}
+              onClick={() => void change('resume', {})}
+            >
+              Resume
+            </button>
+          </div>
+        </>
+      ) : (
+        <form onSubmit={pause}>
+          <p class="hint">Nothing is sent while it is paused. Its messages wait.</p>
+          <label>
+            Reason
+            <input name="reason" required maxLength={500} autocomplete="off" pattern=".*\S.*" />
+          </label>
+          <div class="actions">
+            <button type="submit" disabled={isAsking.value}>
+              Pause
+            </button>
+          </div>
+        </form>
+      )}
+      {problem.value && (
+        <p class="error" role="alert">
+          {problem.value}
+        </p>
+      )}
+    </section>
+  )
+}

@@ -1,0 +1,427 @@
+import { hash } from 'node:crypto'
+import type { EndpointOutcome } from '../deliver/decide.js'
+import type { Pauses } from '../deliver/pauses.js'
+import type { Enqueue } from '../enqueue/enqueue.js'
+import { aheadOf, type Clock } from '../model/clock.js'
+import type { Delivery, Settlement } from '../model/delivery.js'
+import { withoutQuery } from '../model/shown-url.js'
+import { inSlices } from '../model/slices.js'
+import type { Alerts, Destination, Settings } from '../settings/settings.js'
+import { formatDuration } from '../settings/duration.js'
+import { Follower, type FollowerEvents } from '../store/follower.js'
+import { StoreError } from '../store/store-error.js'
+import type { ReadPort, RecordPort, StoredRecord } from '../store/store.js'
+import { alertMessage, type Alert } from './alert.js'
+import { Rate } from './rate.js'
+import {
+  failingMsOf,
+  judge,
+  UNSEEN,
+  withFailure,
+  withSuccess,
+  type Facts,
+  type Seen,
+  type Streak,
+} from './streak.js'
+
+/** How often everything that fails is judged, in ms. */
+const TICK_MS = 1_000
+
+/** The kinds of the records. */
+const FAILING = 'failing'
+const DEAD_LETTERS = 'dead letters'
+
+/** What happens while the monitor works. */
+export interface MonitorEvents {
+  /** An alert was given. */
+  alerted(alert: Alert): void
+  /** Alerts could not be judged or given, and are tried again. Reported once for several failures in a row. */
+  alertFailed(error: unknown): void
+}
+
+/** What the monitor needs. */
+export interface MonitorParts {
+  store: RecordPort & Pick<ReadPort, 'stats'>
+  enqueue: Enqueue
+  pauses: Pick<Pauses, 'of' | 'pause' | 'resumedAt'>
+  /** The current settings. */
+  settings: () => Settings
+  events: MonitorEvents & FollowerEvents
+  clock: Clock
+}
+
+/** An endpoint that was used since the start, or fails by what the store says. */
+interface Watched {
+  destination: string
+  url: string
+  seen: Seen
+  /** The outcome of the latest failure. */
+  last: EndpointOutcome['outcome'] | undefined
+}
+
+/** A record of this room, with its version. */
+interface Saved<Body> {
+  body: Body
+  version: number
+  /** When this process learnt of it. */
+  knownAt: number
+}
+
+/** A destination has more dead letters than it should, at least until this time. */
+interface Excess {
+  since: number
+  until: number
+  isTold: boolean
+}
+
+/**
+ * Tells the operator that endpoints fail, and for how long, and pauses destinations that fail for too long. What fails is in
+ * the store, so that a restart forgets nothing, and so that all workers of a store give each alert once.
+ *
+ * An alert is a message to a destination of the settings: it is signed, retried and logged like any other, and waits for
+ * nobody. The failures of that destination itself are not told.
+ */
+export class Monitor {
+  readonly #parts: MonitorParts
+  readonly #follower: Follower
+  /** By destination and URL. */
+  readonly #watched = new Map<string, Watched>()
+  /** The watched endpoints that may have to be judged. */
+  readonly #open = new Set<string>()
+  readonly #rates = new Map<string, Rate>()
+  #streaks = new Map<string, Saved<Streak>>()
+  #excesses = new Map<string, Saved<Excess>>()
+  #timer: NodeJS.Timeout | undefined
+  #working: Promise<void> = Promise.resolve()
+  /** Whether the settings may lack something that is known here. At the start, that is what the store has. */
+  #hasToForget = true
+  #hasFailed = false
+  #isStopped = false
+
+  private constructor(parts: MonitorParts) {
+    this.#parts = parts
+    this.#follower = new Follower(parts.store, (records, isComplete) => {
+      this.#use(records, isComplete)
+      return Promise.resolve()
+    })
+  }
+
+  /**
+   * Reads what fails, and begins to watch.
+   *
+   * @throws StoreError
+   */
+  static async start(parts: MonitorParts): Promise<Monitor> {
+    const monitor = new Monitor(parts)
+    await monitor.#follower.catchUp()
+    if (parts.store.onRecords) monitor.#follower.start(parts.events)
+    monitor.#timer = setInterval(() => {
+      void monitor.tick()
+    }, TICK_MS)
+    monitor.#timer.unref()
+    return monitor
+  }
+
+  /** All attempts of one claim have ended. */
+  attempted(
+    { destination }: Pick<Delivery, 'destination'>,
+    outcomes: readonly EndpointOutcome[],
+    { state }: Settlement['next'],
+  ): void {
+    const { alerts } = this.#parts.settings()
+    if (!alerts || destination === alerts.destination) return
+    const now = this.#parts.clock.now()
+    for (const { url, outcome } of outcomes) {
+      if (outcome.code !== 'endpoint_down' && outcome.code !== 'endpoint_busy') {
+        this.#see(destination, url, outcome, now)
+      }
+    }
+    if (state === 'dead' && alerts.deadLetters) {
+      const rate = this.#rates.get(destination) ?? new Rate(alerts.deadLetters.withinMs)
+      this.#rates.set(destination, rate)
+      rate.add(now)
+    }
+  }
+
+  /** Judges everything that may fail. A timer calls it too. */
+  tick(): Promise<void> {
+    const work = this.#working.then(() => this.#work())
+    this.#working = work.catch(() => undefined)
+    return work
+  }
+
+  /** The settings have changed: what they do not have any more is forgotten, and the window of the rates may be another. */
+  keep(): void {
+    this.#rates.clear()
+    this.#hasToForget = true
+  }
+
+  /** Resolves once nothing is under way. */
+  async stop(): Promise<void> {
+    this.#isStopped = true
+    clearInterval(this.#timer)
+    await this.#working
+    await this.#follower.stop()
+  }
+
+  #see(destination: string, url: string, outcome: EndpointOutcome['outcome'], now: number): void {
+    const key = keyOf(destination, url)
+    const watched = this.#watched.get(key) ?? { destination, url, seen: UNSEEN, last: undefined }
+    this.#watched.set(key, watched)
+    if (outcome.verdict === 'delivered') {
+      if (watched.seen.failures > 0 || this.#streaks.has(key)) this.#open.add(key)
+      watched.seen = withSuccess(now)
+    } else {
+      watched.seen = withFailure(watched.seen, now)
+      watched.last = outcome
+      this.#open.add(key)
+    }
+  }
+
+  async #work(): Promise<void> {
+    if (this.#isStopped) return
+    const { alerts } = this.#parts.settings()
+    if (!alerts) return
+    try {
+      for (const key of this.#open) await this.#judge(key, alerts)
+      for (const name of new Set([...this.#rates.keys(), ...this.#excesses.keys()])) {
+        await this.#judgeRate(name, alerts)
+      }
+      await this.#forget()
+      this.#hasFailed = false
+    } catch (error) {
+      this.#hasToForget = true
+      if (!this.#hasFailed) this.#parts.events.alertFailed(error)
+      this.#hasFailed = true
+    }
+  }
+
+  async #judge(key: string, alerts: Alerts): Promise<void> {
+    const watched = this.#watched.get(key)
+    const facts = this.#factsOf(key, alerts)
+    if (!watched || !facts) {
+      this.#open.delete(key)
+      return
+    }
+    const action = judge(facts)
+    const { destination, url, last } = watched
+    const endpoint = withoutQuery(url)
+    const since = facts.saved?.streak.since ?? 0
+    switch (action.kind) {
+      case 'wait':
+        if (facts.seen.failures === 0) this.#open.delete(key)
+        break
+      case 'save':
+        await this.#write(FAILING, key, this.#streaks.get(key), action.streak)
+        break
+      case 'tell': {
+        const { streak, afterMs } = action
+        const properties = {
+          ...{ endpoint, since: this.#shown(streak.since), failingFor: formatDuration(afterMs) },
+          ...{ code: last?.code ?? null, status: last?.status ?? null, error: last?.error ?? null },
+        }
+        const keys = [keyOf(destination, url), streak.since, afterMs]
+        const alert: Alert = { name: 'Endpoint Failing', destination, properties, key: keys }
+        await this.#tell(alert, alerts, () =>
+          this.#write(FAILING, key, this.#streaks.get(key), streak),
+        )
+        break
+      }
+      case 'end': {
+        const seconds = Math.round((facts.seen.lastSuccessAt - since) / 1_000)
+        const properties = { endpoint, since: this.#shown(since), failedForSeconds: seconds }
+        const keys = [keyOf(destination, url), since]
+        const alert: Alert = { name: 'Endpoint Recovered', destination, properties, key: keys }
+        const end = () => this.#write(FAILING, key, this.#streaks.get(key), undefined)
+        if (facts.saved && facts.saved.streak.told > 0) await this.#tell(alert, alerts, end)
+        else await end()
+        this.#open.delete(key)
+        return
+      }
+    }
+    await this.#pauseIfAllFail(destination, failingMsOf(facts), alerts)
+  }
+
+  /** Pauses a destination if one of its endpoints has just failed for too long, and the others have not succeeded either. */
+  async #pauseIfAllFail(name: string, failingMs: number, alerts: Alerts): Promise<void> {
+    const { store, pauses, settings, clock } = this.#parts
+    const { pauseAfterMs } = alerts
+    if (pauseAfterMs === undefined || failingMs < pauseAfterMs || pauses.of(name)) return
+    const destination = settings().destinations.find((one) => one.name === name)
+    if (!destination) return
+    const sinces = destination.webhooks.map(({ url }) =>
+      Math.max(this.#streaks.get(keyOf(name, url))?.body.since ?? Infinity, pauses.resumedAt(name)),
+    )
+    const latest = Math.max(...sinces)
+    if (clock.now() - latest < pauseAfterMs) return
+    const since = this.#shown(latest)
+    const reason = `No endpoint has accepted a message since ${since}. Resume it when this is repaired.`
+    const stats = (await store.stats()).find((one) => one.destination === name)
+    const waiting = stats ? stats.fresh + stats.backlog + stats.bulk + stats.leased : 0
+    const keptMs = settings().retentionMs - (stats?.oldestMs ?? 0)
+    const keptUntil = waiting === 0 ? null : new Date(Date.now() + keptMs).toISOString()
+    const properties = { reason, since, waiting, keptUntil }
+    const key = [Math.round(latest)]
+    const alert: Alert = { name: 'Destination Paused', destination: name, properties, key }
+    await this.#tell(alert, alerts, async () => {
+      const wasPaused = await pauses.pause(name, { at: Date.now(), reason, by: 'alerts' })
+      return !wasPaused
+    })
+  }
+
+  async #judgeRate(name: string, alerts: Alerts): Promise<void> {
+    const { deadLetters } = alerts
+    const now = this.#parts.clock.now()
+    const saved = this.#excesses.get(name)
+    const count = this.#rates.get(name)?.count(now) ?? 0
+    if (count === 0) this.#rates.delete(name)
+    const withinMs = deadLetters?.withinMs ?? 0
+    const isAbove = deadLetters !== undefined && count >= deadLetters.count
+    const write = (body: Excess | undefined) => this.#write(DEAD_LETTERS, name, saved, body)
+    if (!saved) {
+      if (isAbove) await write({ since: now, until: now + withinMs, isTold: false })
+      return
+    }
+    const { since, until, isTold } = saved.body
+    const about = { destination: name, key: [since] }
+    if (!isTold) {
+      const properties = { limit: deadLetters?.count ?? null, within: formatDuration(withinMs) }
+      const alert: Alert = { name: 'Dead Letters Above Limit', ...about, properties }
+      await this.#tell(alert, alerts, () => write({ since, until, isTold: true }))
+    } else if (isAbove && until < now + withinMs / 2) {
+      // It is prolonged now and then, so that no other process ends it while this one counts too many.
+      await write({ since, until: now + withinMs, isTold })
+    } else if (until <= now) {
+      const properties = { since: this.#shown(since) }
+      const alert: Alert = { name: 'Dead Letters Below Limit', ...about, properties }
+      await this.#tell(alert, alerts, () => write(undefined))
+    }
+  }
+
+  /**
+   * Gives an alert: puts its message, and then notes that it was given. If the process dies in between, the message is put
+   * again, and the store refuses it as a duplicate.
+   *
+   * @param note - Returns whether this process noted it, and no other did before.
+   */
+  async #tell(alert: Alert, alerts: Alerts, note: () => Promise<boolean>): Promise<void> {
+    const { enqueue, settings, events } = this.#parts
+    const to = settings().destinations.find(({ name }) => name === alerts.destination)
+    if (to?.enabled === true) await enqueue([alertMessage(alert, to.name, Date.now())])
+    if (await note()) events.alerted(alert)
+  }
+
+  /** @returns `false` if another process changed the record before. */
+  async #write(
+    kind: string,
+    key: string,
+    saved: Saved<Streak> | Saved<Excess> | undefined,
+    body: Streak | Excess | undefined,
+  ): Promise<boolean> {
+    const change = {
+      ...{ kind, name: nameOf(kind, key), version: saved?.version ?? 0 },
+      body: body && JSON.stringify({ key, ...body }),
+    }
+    try {
+      if (saved || body) await this.#parts.store.writeRecords([change])
+      return true
+    } catch (error) {
+      if (error instanceof StoreError && error.code === 'conflict') return false
+      throw error
+    } finally {
+      await this.#follower.catchUp()
+    }
+  }
+
+  /** Forgets the endpoints and destinations that the settings do not have any more, here and in the store. */
+  async #forget(): Promise<void> {
+    if (!this.#hasToForget) return
+    this.#hasToForget = false
+    const endpoints = new Set(await inSlices(keysOf(this.#parts.settings().destinations)))
+    const names = new Set(this.#parts.settings().destinations.map(({ name }) => name))
+    for (const key of this.#watched.keys()) {
+      if (endpoints.has(key)) continue
+      this.#watched.delete(key)
+      this.#open.delete(key)
+    }
+    for (const [key, saved] of [...this.#streaks]) {
+      if (!endpoints.has(key)) await this.#write(FAILING, key, saved, undefined)
+    }
+    for (const [name, saved] of [...this.#excesses]) {
+      if (!names.has(name)) await this.#write(DEAD_LETTERS, name, saved, undefined)
+    }
+  }
+
+  #factsOf(key: string, { afterMs }: Alerts): Facts | undefined {
+    const watched = this.#watched.get(key)
+    if (!watched) return undefined
+    const saved = this.#streaks.get(key)
+    return {
+      seen: watched.seen,
+      saved: saved && { streak: saved.body, knownAt: saved.knownAt },
+      after: afterMs,
+      resumedAt: this.#parts.pauses.resumedAt(watched.destination),
+      now: this.#parts.clock.now(),
+    }
+  }
+
+  #use(records: readonly StoredRecord[], isComplete: boolean): void {
+    if (isComplete) {
+      this.#streaks = new Map()
+      this.#excesses = new Map()
+    }
+    const knownAt = this.#parts.clock.now()
+    for (const { kind, name, version, body } of records) {
+      if (kind !== FAILING && kind !== DEAD_LETTERS) continue
+      if (body === undefined) {
+        this.#end(kind, name)
+        continue
+      }
+      const { key, ...rest } = JSON.parse(body) as { key: string } & (Streak | Excess)
+      if (kind === DEAD_LETTERS) this.#excesses.set(key, { body: rest as Excess, version, knownAt })
+      else {
+        const before = this.#streaks.get(key)
+        this.#streaks.set(key, {
+          body: rest as Streak,
+          version,
+          knownAt: before?.knownAt ?? knownAt,
+        })
+        this.#open.add(key)
+      }
+    }
+  }
+
+  /** Another process saw a success, or this one did. What this process saw before is over. */
+  #end(kind: string, name: string): void {
+    if (kind === DEAD_LETTERS) {
+      this.#excesses.delete(name)
+      return
+    }
+    const key = [...this.#streaks.keys()].find((one) => nameOf(kind, one) === name)
+    if (key === undefined) return
+    this.#streaks.delete(key)
+    const watched = this.#watched.get(key)
+    if (watched) watched.seen = { ...UNSEEN, lastSuccessAt: watched.seen.lastSuccessAt }
+  }
+
+  /** A time of the monotonic clock, as people are shown it. */
+  #shown(time: number): string {
+    const { clock } = this.#parts
+    return new Date(time - aheadOf(clock.wall(), clock.now())).toISOString()
+  }
+}
+
+function* keysOf(destinations: readonly Destination[]): Generator<string> {
+  for (const { name, webhooks } of destinations) {
+    for (const { url } of webhooks) yield keyOf(name, url)
+  }
+}
+
+function keyOf(destination: string, url: string): string {
+  return `${destination} ${url}`
+}
+
+/** The name of a record. A URL may be longer than a name, and may contain a key in its query. */
+function nameOf(kind: string, key: string): string {
+  return kind === FAILING ? hash('sha256', key) : key
+}

@@ -1,0 +1,144 @@
+import type { Pause } from '../model/answers.js'
+import { Follower, type FollowerEvents } from '../store/follower.js'
+import { StoreError } from '../store/store-error.js'
+import type { RecordPort, StoredRecord } from '../store/store.js'
+
+/** The kind of the records. Their names are those of the destinations. */
+const KIND = 'pause'
+
+/** How often a change is tried if other processes change the same pause at the same time. */
+const TRIES = 5
+
+/** What a record has. It stays after the pause, because what failed before the pause must not count afterwards. */
+type Stored = { pause: Pause } | { resumedAt: number }
+
+/** What is known of a destination that is or was paused, with the version of its record. */
+interface Known {
+  pause?: Pause
+  resumedAt?: number
+  version: number
+}
+
+/**
+ * The destinations that are paused: nothing is sent to them, and their messages wait. The store keeps the pauses, so that they
+ * survive a restart, and so that every process of the store has the same.
+ */
+export class Pauses {
+  readonly #store: RecordPort
+  readonly #follower: Follower
+  #known = new Map<string, Known>()
+  #apply: (() => Promise<void>) | undefined
+  /** Whether something has changed that nobody has obeyed yet. */
+  #isMissed = false
+
+  private constructor(store: RecordPort) {
+    this.#store = store
+    this.#follower = new Follower(store, (records, isComplete) => this.#use(records, isComplete))
+  }
+
+  /**
+   * Reads the pauses.
+   *
+   * @throws StoreError
+   */
+  static async open(store: RecordPort): Promise<Pauses> {
+    const pauses = new Pauses(store)
+    await pauses.#follower.catchUp()
+    pauses.#isMissed = false
+    return pauses
+  }
+
+  /**
+   * Begins to follow the changes of other processes.
+   *
+   * @param apply - Makes this process obey the present pauses.
+   */
+  start(apply: () => Promise<void>, events: FollowerEvents): void {
+    this.#apply = apply
+    if (this.#isMissed) void apply()
+    // A store that only this process uses changes only by this object.
+    if (this.#store.onRecords) this.#follower.start(events)
+  }
+
+  /** The pause of a destination; `undefined` if it is not paused. */
+  of(destination: string): Pause | undefined {
+    return this.#known.get(destination)?.pause
+  }
+
+  /** The destinations that are paused. */
+  *names(): Generator<string> {
+    for (const [name, { pause }] of this.#known) if (pause) yield name
+  }
+
+  /** When the last pause of a destination ended, in ms since the epoch; 0 if it was never paused. */
+  resumedAt(destination: string): number {
+    return this.#known.get(destination)?.resumedAt ?? 0
+  }
+
+  /**
+   * Pauses a destination. If it is paused already, only the reason changes. When this resolves, this process starts no more
+   * attempts for the destination; the others follow within a second.
+   *
+   * @returns whether it was paused before.
+   * @throws StoreError
+   */
+  pause(destination: string, pause: Pause): Promise<boolean> {
+    return this.#change(destination, (before) => ({ ...pause, at: before?.at ?? pause.at }))
+  }
+
+  /**
+   * Ends the pause of a destination.
+   *
+   * @returns whether it was paused.
+   * @throws StoreError
+   */
+  resume(destination: string): Promise<boolean> {
+    return this.#change(destination, () => undefined)
+  }
+
+  stop(): Promise<void> {
+    return this.#follower.stop()
+  }
+
+  /** @returns whether the destination was paused before. */
+  async #change(
+    destination: string,
+    decide: (before: Pause | undefined) => Pause | undefined,
+  ): Promise<boolean> {
+    // Another process may have paused it, or resumed it, a moment ago.
+    await this.#follower.catchUp()
+    for (let tries = 1; ; tries++) {
+      const known = this.#known.get(destination)
+      const next = decide(known?.pause)
+      if (!known?.pause && !next) return false
+      const stored: Stored = next ? { pause: next } : { resumedAt: Date.now() }
+      const body = JSON.stringify(stored)
+      const entry = JSON.stringify(next ? { action: 'pause', ...next } : { action: 'resume' })
+      const change = { kind: KIND, name: destination, version: known?.version ?? 0, body, entry }
+      try {
+        await this.#store.writeRecords([change])
+        await this.#follower.catchUp()
+        return known?.pause !== undefined
+      } catch (error) {
+        const isRace = error instanceof StoreError && error.code === 'conflict'
+        if (!isRace || tries === TRIES) throw error
+        await this.#follower.catchUp()
+      }
+    }
+  }
+
+  async #use(records: readonly StoredRecord[], isComplete: boolean): Promise<void> {
+    const known = isComplete ? new Map<string, Known>() : this.#known
+    let isChanged = isComplete
+    for (const { kind, name, version, body } of records) {
+      if (kind !== KIND) continue
+      isChanged = true
+      if (body === undefined) known.delete(name)
+      else known.set(name, { ...(JSON.parse(body) as Stored), version })
+    }
+    this.#known = known
+    if (!isChanged) return
+    if (this.#apply) await this.#apply()
+    else this.#isMissed = true
+  }
+}

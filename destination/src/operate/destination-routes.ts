@@ -1,0 +1,79 @@
+import type { FastifyInstance } from 'fastify'
+import { parseBody } from '../http/json-body.js'
+import { ignoreContentType, readBody } from '../http/read-body.js'
+import { Refusal } from '../http/refusal.js'
+import type { Pauses } from '../deliver/pauses.js'
+import type { PauseChanged, TestReport } from '../model/answers.js'
+import type { Destination, Settings } from '../settings/settings.js'
+import { readPause, readTest, unknownDestination } from './parameters.js'
+import { sendTest } from './send-test.js'
+
+/** What the routes for one destination need. */
+export interface DestinationRoutesParts {
+  /** The current settings. */
+  settings: () => Settings
+  pauses: Pick<Pauses, 'of' | 'pause' | 'resume'>
+}
+
+/** In bytes. A body names some types at most. */
+const MAX_BODY_BYTES = 32_768
+
+interface DestinationRequest {
+  Params: { name: string }
+}
+
+/** Adds the routes that act on one destination. Like replays, they read any content type as JSON. */
+export function addDestinationRoutes(
+  routes: FastifyInstance,
+  { settings, pauses }: DestinationRoutesParts,
+): void {
+  /** The names of the destinations that are being tested. */
+  const testing = new Set<string>()
+
+  routes.post<DestinationRequest>(
+    '/destinations/:name/test',
+    { onRequest: ignoreContentType },
+    async ({ raw, params: { name } }, reply): Promise<TestReport> => {
+      const { types } = readTest(parseBody(await readBody(raw, MAX_BODY_BYTES)))
+      const destination = requireDestination(settings(), name)
+      if (testing.has(name)) {
+        const message = `A test of ${name} is running in this process. Send the request again when it has ended.`
+        throw new Refusal(409, 'test_running', message)
+      }
+      testing.add(name)
+      try {
+        const isOver = () => reply.raw.destroyed
+        return await sendTest({ destination, types, network: settings(), isOver })
+      } finally {
+        testing.delete(name)
+      }
+    },
+  )
+
+  routes.post<DestinationRequest>(
+    '/destinations/:name/pause',
+    { onRequest: ignoreContentType },
+    async ({ raw, params: { name } }): Promise<PauseChanged> => {
+      const { reason } = readPause(parseBody(await readBody(raw, MAX_BODY_BYTES)))
+      requireDestination(settings(), name)
+      const wasPaused = await pauses.pause(name, { at: Date.now(), reason, by: 'operator' })
+      return { destination: name, paused: pauses.of(name) ?? null, wasPaused }
+    },
+  )
+
+  routes.post<DestinationRequest>(
+    '/destinations/:name/resume',
+    async ({ params: { name } }): Promise<PauseChanged> => {
+      // A pause outlives its destination in the settings, and can be ended without it.
+      if (pauses.of(name) === undefined) requireDestination(settings(), name)
+      return { destination: name, paused: null, wasPaused: await pauses.resume(name) }
+    },
+  )
+}
+
+/** @throws {@link Refusal} if the settings do not have the destination. */
+function requireDestination({ destinations }: Settings, name: string): Destination {
+  const found = destinations.find((one) => one.name === name)
+  if (found) return found
+  throw unknownDestination(name)
+}
