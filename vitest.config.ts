@@ -65,6 +65,8 @@ const destination = {
   // For what takes a moment, and longer beside other work.
   expect: { poll: { timeout: 20_000 } },
   isolate: false,
+  // The tests of a file that run side by side wait most of their time.
+  maxConcurrency: 8,
 }
 
 export default defineConfig({

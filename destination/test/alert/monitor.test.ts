@@ -1,31 +1,23 @@
 // Alerts as they arrive: everything is real, the destination, its store, the endpoints and the receiver of the alerts.
 import { parseWebhook } from 'hookline/webhook'
-import { describe, expect, onTestFinished, test } from 'vitest'
+import { describe, test, type ExpectStatic } from 'vitest'
 import { startDestination, type RunningDestination } from '../../src/destination.js'
 import type { Status } from '../../src/model/answers.js'
 import type { Log } from '../../src/observe/log.js'
 import type { Alerts, Destination, Settings } from '../../src/settings/settings.js'
-import type { TestEndpoint } from '../endpoint.js'
+import { startEndpoint, type Answer, type TestEndpoint } from '../endpoint.js'
 import {
   ADMIN_TOKEN,
   destination,
-  endpoint,
   post,
   settingsFor,
   silent,
-  start,
+  start as startFor,
   track,
+  type Later,
 } from '../run.js'
 
 const SECRET = 'ops-secret'
-
-/** Settings in which the destination `ops` gets the alerts. */
-function withAlerts(watched: Destination[], ops: TestEndpoint, changes: Partial<Alerts>): Settings {
-  const to = destination([ops], { name: 'ops', sources: [], sharedSecret: SECRET })
-  return settingsFor([...watched, to], {
-    alerts: { destination: 'ops', afterMs: [3_600_000], ...changes },
-  })
-}
 
 /** The alerts that a receiver got, whose signatures it has verified. */
 function alertsAt(ops: TestEndpoint) {
@@ -33,17 +25,6 @@ function alertsAt(ops: TestEndpoint) {
     const event = parseWebhook(SECRET, body, headers['x-signature'])
     if (event.type !== 'track') throw new Error(`not a track call: ${event.type}`)
     return { name: event.event, ...event.properties }
-  })
-}
-
-/** Posts a message now and then, so that an endpoint has something to refuse, until the test ends. */
-function flow(one: RunningDestination): void {
-  let sent = 0
-  const timer = setInterval(() => {
-    void post(one, [track(`flow-${Math.random()}-${sent++}`)]).catch(() => undefined)
-  }, 200)
-  onTestFinished(() => {
-    clearInterval(timer)
   })
 }
 
@@ -61,189 +42,266 @@ const pauseOf = async (one: RunningDestination, name = 'crm') =>
 /** Long enough for several ticks, in which nothing more must come. */
 const quiet = () => new Promise((resolve) => setTimeout(resolve, 3_000))
 
-describe('alerts', { timeout: 60_000 }, () => {
-  test('tell once for each time that an endpoint fails, and once that it has recovered', async () => {
-    const [crm, ops] = [await endpoint(400), await endpoint()]
-    // A message that is refused does not open the breaker, so the next one is sent at once.
-    const lines: object[] = []
-    const keep = (details: object, message: string) => {
-      if (message === 'alert') lines.push(details)
+/** What a test starts, each with its clean-up. */
+function toolsFor(later: Later) {
+  return {
+    start: (settings: Settings, log?: Log) => startFor(settings, log, later),
+    endpoint: async (...script: Answer[]): Promise<TestEndpoint> => {
+      const started = await startEndpoint(script.length > 0 ? script : [204])
+      later(() => started[Symbol.asyncDispose]())
+      return started
+    },
+    /** Settings in which the destination `ops`, if there is one, gets the alerts. */
+    withAlerts: (
+      watched: Destination[],
+      ops: TestEndpoint | undefined,
+      changes: Partial<Alerts>,
+    ): Settings => {
+      const to = ops && destination([ops], { name: 'ops', sources: [], sharedSecret: SECRET })
+      const alerts = { ...(to && { destination: 'ops' }), afterMs: [3_600_000], ...changes }
+      return settingsFor([...watched, ...(to ? [to] : [])], { alerts }, later)
+    },
+    /** Posts a message now and then, so that an endpoint has something to refuse, until the test ends. */
+    flow: (one: RunningDestination): void => {
+      let sent = 0
+      const timer = setInterval(() => {
+        void post(one, [track(`flow-${Math.random()}-${sent++}`)]).catch(() => undefined)
+      }, 200)
+      later(() => {
+        clearInterval(timer)
+      })
+    },
+  }
+}
+
+type Tools = ReturnType<typeof toolsFor> & { expect: ExpectStatic }
+
+/** The tests run side by side, because most of their time is waiting. */
+function alertTest(name: string, work: (tools: Tools) => Promise<void>): void {
+  test.concurrent(name, { timeout: 60_000 }, async ({ expect, onTestFinished }) => {
+    const later: Later = (cleanUp) => {
+      onTestFinished(async () => {
+        await cleanUp()
+      })
     }
-    const log: Log = { ...silent, info: keep, error: keep }
-    const settings = withAlerts([destination([crm])], ops, { afterMs: [1_000, 9_000] })
-    const one = await start(settings, log)
-    flow(one)
-    await ops.has(2)
-    expect(alertsAt(ops)).toMatchObject([
-      {
-        name: 'Endpoint Failing',
-        destination: 'crm',
-        endpoint: crm.url,
-        code: 'client_error',
-        status: 400,
-        error: 'The endpoint answered 400.',
-      },
-      { name: 'Endpoint Failing' },
-    ])
-    const [first, second] = alertsAt(ops) as { since?: string }[]
-    expect(first?.since).toBe(second?.since)
-    crm.answer(204)
-    await ops.has(3)
-    expect(alertsAt(ops)[2]).toMatchObject({
-      ...{ name: 'Endpoint Recovered', destination: 'crm', endpoint: crm.url, since: first?.since },
-    })
-    await quiet()
-    expect(ops.received).toHaveLength(3)
-    expect(lines).toMatchObject([
-      { alert: 'Endpoint Failing', destination: 'crm', status: 400 },
-      { alert: 'Endpoint Failing' },
-      { alert: 'Endpoint Recovered' },
-    ])
+    await work({ ...toolsFor(later), expect })
   })
+}
 
-  test('survive a restart: an endpoint has failed since the first failure, and nothing is told twice', async () => {
-    const [crm, ops] = [await endpoint(400), await endpoint()]
-    const settings = withAlerts([destination([crm])], ops, { afterMs: [1_000, 9_000] })
-    const first = await startDestination(settings, silent)
-    flow(first)
-    await ops.has(1)
-    await first.close()
-    const second = await start(settings)
-    flow(second)
-    await ops.has(2)
-    await quiet()
-    const alerts = alertsAt(ops) as { name: string; since?: string }[]
-    expect(alerts.map(({ name }) => name)).toEqual(['Endpoint Failing', 'Endpoint Failing'])
-    expect(alerts[0]?.since).toBe(alerts[1]?.since)
-  })
-
-  test('forget an endpoint that the settings no longer have, and begin anew when it is back', async () => {
-    const [crm, ops] = [await endpoint(503), await endpoint()]
-    const settings = withAlerts([destination([crm])], ops, { afterMs: [1_000] })
-    const one = await start(settings)
-    flow(one)
-    await ops.has(1)
-    await one.reload({ ...settings, destinations: settings.destinations.slice(1) })
-    await quiet()
-    await one.reload(settings)
-    await ops.has(2)
-    const alerts = alertsAt(ops) as { name: string; since?: string }[]
-    expect(alerts.map(({ name }) => name)).toEqual(['Endpoint Failing', 'Endpoint Failing'])
-    expect(Date.parse(alerts[1]?.since ?? '')).toBeGreaterThan(Date.parse(alerts[0]?.since ?? ''))
-  })
-
-  test('pause a destination whose endpoints all fail for too long, and a resume begins anew', async () => {
-    const [crm, ops] = [await endpoint(503), await endpoint()]
-    const changes = { afterMs: [1_000], pauseAfterMs: 2_000 }
-    const one = await start(withAlerts([destination([crm])], ops, changes))
-    flow(one)
-    await ops.has(2)
-    await expect.poll(() => pauseOf(one)).toMatchObject({ by: 'alerts' })
-    const paused = await pauseOf(one)
-    expect(paused).toMatchObject({
-      reason: expect.stringMatching(/^No endpoint has accepted a message since 20.*Z\. /) as string,
-    })
-    // They are two messages of one moment, so either may arrive first.
-    const named = (name: string) =>
-      alertsAt(ops).find((one) => one.name === name) as { keptUntil?: string; since?: string }
-    const alert = named('Destination Paused')
-    expect(named('Endpoint Failing')).toMatchObject({ destination: 'crm' })
-    expect(alert).toMatchObject({
-      ...{ name: 'Destination Paused', destination: 'crm', reason: paused?.reason },
-      waiting: expect.any(Number) as number,
-    })
-    // The oldest message was accepted when it began to fail, and is kept for the retention of 7 days.
-    const keptMs = Date.parse(alert.keptUntil ?? '') - Date.parse(alert.since ?? '')
-    expect(Math.abs(keptMs - 7 * 86_400_000)).toBeLessThan(2_000)
-    const before = crm.received.length
-    await quiet()
-    expect(crm.received.length).toBe(before)
-    // What failed before the pause does not count: it is not paused again at once.
-    await ask(one, '/destinations/crm/resume', {})
-    await crm.has(before + 1)
-    expect(await pauseOf(one)).toBeNull()
-    crm.answer(204)
-    const waiting = async () =>
-      (await one.stats()).find((each) => each.destination === 'crm')?.fresh
-    await expect.poll(waiting, { timeout: 20_000 }).toBeFalsy()
-    await quiet()
-    expect(await pauseOf(one)).toBeNull()
-    const names = alertsAt(ops).map(({ name }) => name)
-    expect(names.filter((name) => name === 'Destination Paused')).toHaveLength(1)
-    expect(names.at(-1)).toBe('Endpoint Recovered')
-  })
-
-  test('do not pause a destination that another endpoint still serves', async () => {
-    const [down, good, ops] = [await endpoint(503), await endpoint(), await endpoint()]
-    const changes = { afterMs: [1_000], pauseAfterMs: 1_000 }
-    const one = await start(withAlerts([destination([down, good])], ops, changes))
-    flow(one)
-    await ops.has(1)
-    await quiet()
-    expect(alertsAt(ops)).toMatchObject([{ name: 'Endpoint Failing', endpoint: down.url }])
-    expect(await pauseOf(one)).toBeNull()
-  })
-
-  test('tell that there are many dead letters, and that there are no more, without one for each', async () => {
-    const [crm, ops] = [await endpoint(400), await endpoint()]
-    const deadLetters = { count: 5, withinMs: 4_000 }
-    const one = await start(withAlerts([destination([crm])], ops, { deadLetters }))
-    await post(
-      one,
-      Array.from({ length: 4 }, (_, i) => track(`a${i}`)),
-    )
-    await crm.has(4)
-    await new Promise((resolve) => setTimeout(resolve, 5_000))
-    expect(ops.received).toEqual([])
-    await post(
-      one,
-      Array.from({ length: 40 }, (_, i) => track(`b${i}`)),
-    )
-    await ops.has(2)
-    await quiet()
-    expect(alertsAt(ops)).toMatchObject([
-      { name: 'Dead Letters Above Limit', destination: 'crm', limit: 5 },
-      { name: 'Dead Letters Below Limit', destination: 'crm' },
-    ])
-    expect(ops.received).toHaveLength(2)
-  })
-
-  test('about their own destination are not given, and their failures hold nothing up', async () => {
-    const [crm, ops] = [await endpoint(503), await endpoint(500)]
-    const changes = { afterMs: [1_000], pauseAfterMs: 60_000 }
-    const lines: { destination?: string }[] = []
-    const log: Log = {
-      ...silent,
-      error: (details: object, message: string) => {
+describe('alerts', () => {
+  alertTest(
+    'tell once for each time that an endpoint fails, and once that it has recovered',
+    async ({ endpoint, expect, flow, start, withAlerts }) => {
+      const [crm, ops] = [await endpoint(400), await endpoint()]
+      // A message that is refused does not open the breaker, so the next one is sent at once.
+      const lines: object[] = []
+      const keep = (details: object, message: string) => {
         if (message === 'alert') lines.push(details)
-      },
-    }
-    const one = await start(withAlerts([destination([crm])], ops, changes), log)
-    flow(one)
-    await ops.has(3) // the alert, and two retries of it
-    await quiet()
-    expect(lines.map(({ destination: name }) => name)).toEqual(['crm'])
-    const ids = new Set(ops.received.map(({ headers }) => headers['x-message-id']))
-    expect(ids.size).toBe(1)
-  })
+      }
+      const log: Log = { ...silent, info: keep, error: keep }
+      const settings = withAlerts([destination([crm])], ops, { afterMs: [1_000, 9_000] })
+      const one = await start(settings, log)
+      flow(one)
+      await ops.has(2)
+      expect(alertsAt(ops)).toMatchObject([
+        {
+          name: 'Endpoint Failing',
+          destination: 'crm',
+          endpoint: crm.url,
+          code: 'client_error',
+          status: 400,
+          error: 'The endpoint answered 400.',
+        },
+        { name: 'Endpoint Failing' },
+      ])
+      const [first, second] = alertsAt(ops) as { since?: string }[]
+      expect(first?.since).toBe(second?.since)
+      crm.answer(204)
+      await ops.has(3)
+      expect(alertsAt(ops)[2]).toMatchObject({
+        ...{
+          name: 'Endpoint Recovered',
+          destination: 'crm',
+          endpoint: crm.url,
+          since: first?.since,
+        },
+      })
+      await quiet()
+      expect(ops.received).toHaveLength(3)
+      expect(lines).toMatchObject([
+        { alert: 'Endpoint Failing', destination: 'crm', status: 400 },
+        { alert: 'Endpoint Failing' },
+        { alert: 'Endpoint Recovered' },
+      ])
+    },
+  )
 
-  test('without a destination are only logged, and without the setting nothing is watched', async () => {
-    const crm = await endpoint(503)
-    const lines: object[] = []
-    const log: Log = {
-      ...silent,
-      error: (details: object, message: string) => {
-        if (message === 'alert') lines.push(details)
-      },
-    }
-    const settings = settingsFor([destination([crm])], { alerts: { afterMs: [1_000] } })
-    const one = await start(settings, log)
-    flow(one)
-    await expect.poll(() => lines.length, { timeout: 20_000 }).toBe(1)
-    expect(lines).toMatchObject([{ alert: 'Endpoint Failing', destination: 'crm' }])
-    await one.reload({ ...settings, alerts: undefined })
-    crm.answer(204)
-    await quiet()
-    expect(lines).toHaveLength(1)
-  })
+  alertTest(
+    'survive a restart: an endpoint has failed since the first failure, and nothing is told twice',
+    async ({ endpoint, expect, flow, start, withAlerts }) => {
+      const [crm, ops] = [await endpoint(400), await endpoint()]
+      const settings = withAlerts([destination([crm])], ops, { afterMs: [1_000, 9_000] })
+      const first = await startDestination(settings, silent)
+      flow(first)
+      await ops.has(1)
+      await first.close()
+      const second = await start(settings)
+      flow(second)
+      await ops.has(2)
+      await quiet()
+      const alerts = alertsAt(ops) as { name: string; since?: string }[]
+      expect(alerts.map(({ name }) => name)).toEqual(['Endpoint Failing', 'Endpoint Failing'])
+      expect(alerts[0]?.since).toBe(alerts[1]?.since)
+    },
+  )
+
+  alertTest(
+    'forget an endpoint that the settings no longer have, and begin anew when it is back',
+    async ({ endpoint, expect, flow, start, withAlerts }) => {
+      const [crm, ops] = [await endpoint(503), await endpoint()]
+      const settings = withAlerts([destination([crm])], ops, { afterMs: [1_000] })
+      const one = await start(settings)
+      flow(one)
+      await ops.has(1)
+      await one.reload({ ...settings, destinations: settings.destinations.slice(1) })
+      await quiet()
+      await one.reload(settings)
+      await ops.has(2)
+      const alerts = alertsAt(ops) as { name: string; since?: string }[]
+      expect(alerts.map(({ name }) => name)).toEqual(['Endpoint Failing', 'Endpoint Failing'])
+      expect(Date.parse(alerts[1]?.since ?? '')).toBeGreaterThan(Date.parse(alerts[0]?.since ?? ''))
+    },
+  )
+
+  alertTest(
+    'pause a destination whose endpoints all fail for too long, and a resume begins anew',
+    async ({ endpoint, expect, flow, start, withAlerts }) => {
+      const [crm, ops] = [await endpoint(503), await endpoint()]
+      const changes = { afterMs: [1_000], pauseAfterMs: 2_000 }
+      const one = await start(withAlerts([destination([crm])], ops, changes))
+      flow(one)
+      await ops.has(2)
+      await expect.poll(() => pauseOf(one)).toMatchObject({ by: 'alerts' })
+      const paused = await pauseOf(one)
+      expect(paused).toMatchObject({
+        reason: expect.stringMatching(
+          /^No endpoint has accepted a message since 20.*Z\. /,
+        ) as string,
+      })
+      // They are two messages of one moment, so either may arrive first.
+      const named = (name: string) =>
+        alertsAt(ops).find((one) => one.name === name) as { keptUntil?: string; since?: string }
+      const alert = named('Destination Paused')
+      expect(named('Endpoint Failing')).toMatchObject({ destination: 'crm' })
+      expect(alert).toMatchObject({
+        ...{ name: 'Destination Paused', destination: 'crm', reason: paused?.reason },
+        waiting: expect.any(Number) as number,
+      })
+      // The oldest message was accepted when it began to fail, and is kept for the retention of 7 days.
+      const keptMs = Date.parse(alert.keptUntil ?? '') - Date.parse(alert.since ?? '')
+      expect(Math.abs(keptMs - 7 * 86_400_000)).toBeLessThan(2_000)
+      const before = crm.received.length
+      await quiet()
+      expect(crm.received.length).toBe(before)
+      // What failed before the pause does not count: it is not paused again at once.
+      await ask(one, '/destinations/crm/resume', {})
+      await crm.has(before + 1)
+      expect(await pauseOf(one)).toBeNull()
+      crm.answer(204)
+      const waiting = async () =>
+        (await one.stats()).find((each) => each.destination === 'crm')?.fresh
+      await expect.poll(waiting, { timeout: 20_000 }).toBeFalsy()
+      await quiet()
+      expect(await pauseOf(one)).toBeNull()
+      const names = alertsAt(ops).map(({ name }) => name)
+      expect(names.filter((name) => name === 'Destination Paused')).toHaveLength(1)
+      expect(names.at(-1)).toBe('Endpoint Recovered')
+    },
+  )
+
+  alertTest(
+    'do not pause a destination that another endpoint still serves',
+    async ({ endpoint, expect, flow, start, withAlerts }) => {
+      const [down, good, ops] = [await endpoint(503), await endpoint(), await endpoint()]
+      const changes = { afterMs: [1_000], pauseAfterMs: 1_000 }
+      const one = await start(withAlerts([destination([down, good])], ops, changes))
+      flow(one)
+      await ops.has(1)
+      await quiet()
+      expect(alertsAt(ops)).toMatchObject([{ name: 'Endpoint Failing', endpoint: down.url }])
+      expect(await pauseOf(one)).toBeNull()
+    },
+  )
+
+  alertTest(
+    'tell that there are many dead letters, and that there are no more, without one for each',
+    async ({ endpoint, expect, start, withAlerts }) => {
+      const [crm, ops] = [await endpoint(400), await endpoint()]
+      const deadLetters = { count: 5, withinMs: 4_000 }
+      const one = await start(withAlerts([destination([crm])], ops, { deadLetters }))
+      await post(
+        one,
+        Array.from({ length: 4 }, (_, i) => track(`a${i}`)),
+      )
+      await crm.has(4)
+      await new Promise((resolve) => setTimeout(resolve, 5_000))
+      expect(ops.received).toEqual([])
+      await post(
+        one,
+        Array.from({ length: 40 }, (_, i) => track(`b${i}`)),
+      )
+      await ops.has(2)
+      await quiet()
+      expect(alertsAt(ops)).toMatchObject([
+        { name: 'Dead Letters Above Limit', destination: 'crm', limit: 5 },
+        { name: 'Dead Letters Below Limit', destination: 'crm' },
+      ])
+      expect(ops.received).toHaveLength(2)
+    },
+  )
+
+  alertTest(
+    'about their own destination are not given, and their failures hold nothing up',
+    async ({ endpoint, expect, flow, start, withAlerts }) => {
+      const [crm, ops] = [await endpoint(503), await endpoint(500)]
+      const changes = { afterMs: [1_000], pauseAfterMs: 60_000 }
+      const lines: { destination?: string }[] = []
+      const log: Log = {
+        ...silent,
+        error: (details: object, message: string) => {
+          if (message === 'alert') lines.push(details)
+        },
+      }
+      const one = await start(withAlerts([destination([crm])], ops, changes), log)
+      flow(one)
+      await ops.has(3) // the alert, and two retries of it
+      await quiet()
+      expect(lines.map(({ destination: name }) => name)).toEqual(['crm'])
+      const ids = new Set(ops.received.map(({ headers }) => headers['x-message-id']))
+      expect(ids.size).toBe(1)
+    },
+  )
+
+  alertTest(
+    'without a destination are only logged, and without the setting nothing is watched',
+    async ({ endpoint, expect, flow, start, withAlerts }) => {
+      const crm = await endpoint(503)
+      const lines: object[] = []
+      const log: Log = {
+        ...silent,
+        error: (details: object, message: string) => {
+          if (message === 'alert') lines.push(details)
+        },
+      }
+      const settings = withAlerts([destination([crm])], undefined, { afterMs: [1_000] })
+      const one = await start(settings, log)
+      flow(one)
+      await expect.poll(() => lines.length, { timeout: 20_000 }).toBe(1)
+      expect(lines).toMatchObject([{ alert: 'Endpoint Failing', destination: 'crm' }])
+      await one.reload({ ...settings, alerts: undefined })
+      crm.answer(204)
+      await quiet()
+      expect(lines).toHaveLength(1)
+    },
+  )
 })
