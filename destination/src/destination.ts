@@ -13,7 +13,7 @@ import type { Call } from './model/call.js'
 import { systemClock } from './model/clock.js'
 import type { Stats } from './model/delivery.js'
 import { eachInSlices, turn } from './model/slices.js'
-import { isManaged, Managed } from './manage/managed.js'
+import { isManaged, Managed, type Unusable } from './manage/managed.js'
 import { Manager } from './manage/manager.js'
 import { unusableError } from './manage/unusable.js'
 import { tellAll, type Observer } from './observe/events.js'
@@ -106,7 +106,6 @@ async function start(file: Settings, store: Store, log: Log, role: Role) {
   const { now } = clock
 
   const pauses = await Pauses.open(store)
-  let monitor: Monitor | undefined
   const observers: Observer[] = []
   const events = tellAll(observers)
   const deliverer = await Deliverer.join({
@@ -119,6 +118,12 @@ async function start(file: Settings, store: Store, log: Log, role: Role) {
   )
 
   const enqueue = createEnqueue({ store, dispatcher: deliverer.dispatcher, events, now })
+  const monitor = isDelivering
+    ? await Monitor.open({
+        ...{ store, enqueue, pauses, settings: () => settings, events, clock },
+      })
+    : undefined
+  if (monitor) observers.push(monitor)
   const routeOf = (source: string, call: Call) => route(source, call, routes)
   const enqueueCalls = createEnqueueCalls(enqueue, routeOf, (headers) =>
     settings.traceContext ? traceContextOf(headers) : undefined,
@@ -167,7 +172,7 @@ async function start(file: Settings, store: Store, log: Log, role: Role) {
     useSources()
     const closed = useQueues()
     monitor?.keep()
-    await observing.history.keep(deliverer.queues)
+    await observing.history.keep(next.destinations)
     return { closed }
   }
   let last: Promise<unknown> = Promise.resolve()
@@ -181,9 +186,7 @@ async function start(file: Settings, store: Store, log: Log, role: Role) {
       const [records, isComplete] = changes
       // Pauses and alerts are records too, and change no settings.
       if (!isComplete && !records.some(({ kind }) => isManaged(kind))) return
-      const unusable = await managed.take(...changes)
-      for (const one of unusable)
-        log.error(one, 'a change of the settings in the store cannot be used here')
+      logUnusable(await managed.take(...changes), log)
       await use(managed.settings())
     })
   // Delivery starts only after this: a process that can't listen must not send anything.
@@ -205,12 +208,12 @@ async function start(file: Settings, store: Store, log: Log, role: Role) {
   const reseal = () => resealAll(manager, log)
   const useFile = async (next: Settings) => {
     checkReload(settings, next)
-    const former = managed.file
-    managed.useFile(next)
+    const { unusable, undo } = await managed.useFile(next)
+    logUnusable(unusable, log)
     try {
       return await use(managed.settings())
     } catch (error) {
-      managed.useFile(former)
+      undo()
       throw error
     }
   }
@@ -226,12 +229,7 @@ async function start(file: Settings, store: Store, log: Log, role: Role) {
     void useQueues()
   }
   pauses.start(() => inTurn(obeyPauses), events)
-  if (isDelivering) {
-    monitor = await Monitor.start({
-      ...{ store, enqueue, pauses, settings: () => settings, events, clock },
-    })
-    observers.push(monitor)
-  }
+  monitor?.start()
   follower.start({
     followFailed: (error) => {
       log.warn(
@@ -249,12 +247,20 @@ async function start(file: Settings, store: Store, log: Log, role: Role) {
     close: async () => {
       readiness.stop()
       deliverer.stop()
-      await Promise.all([follower.stop(), pauses.stop(), monitor?.stop()])
-      await Promise.all([servers.close(), retention?.stop()])
+      await Promise.all([
+        ...[follower.stop(), pauses.stop(), monitor?.stop()],
+        ...[servers.close(), retention?.stop()],
+      ])
       await deliverer.close()
       await observing.tally.stop()
       await store.close()
     },
+  }
+}
+
+function logUnusable(unusable: readonly Unusable[], log: Log): void {
+  for (const one of unusable) {
+    log.error(one, 'a change of the settings in the store cannot be used here')
   }
 }
 

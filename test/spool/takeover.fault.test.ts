@@ -5,10 +5,12 @@ import { startCollector, type Arrival, type Collector, type Reply } from '../col
 import { files, temporary } from './directory.js'
 import { compileWith, startPeer } from './processes.js'
 
-// Processes and threads that share a directory, are stopped and die. They beat every 200 ms instead of every 5 s, so
-// that a takeover needs little more than a second.
+// Processes and threads that share a directory, are stopped and die. They beat every 400 ms instead of every 5 s, so
+// that a takeover needs less than 3 s. With much less, a request that a busy disk holds up for a second is sent by two
+// processes, which is what the real times leave 20 s of room for.
 
-const folder = compileWith(200)
+const BEAT_MS = 400
+const folder = compileWith(BEAT_MS)
 
 /** Polls: processes of their own don't tell when something holds. */
 const until = async (holds: () => boolean) => {
@@ -237,7 +239,7 @@ async function attack(seed: number, actions: number): Promise<string[]> {
     peer.signal('SIGSTOP')
     for (const client of [peer.name, ...threads]) model.interrupted(client, 'stopped')
     // For a moment only, or for long enough that the other process takes over, if there is something to take.
-    const endMs = performance.now() + (random(2) === 1 ? 2_000 : 0)
+    const endMs = performance.now() + (random(2) === 1 ? 10 * BEAT_MS : 0)
     const isTaken = () => folders().filter((name) => before.has(name)).length < before.size
     await until(() => isTaken() || performance.now() > endMs)
     peer.signal('SIGCONT')

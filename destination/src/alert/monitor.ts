@@ -89,7 +89,11 @@ export class Monitor {
   /** The watched endpoints that may have to be judged. */
   readonly #open = new Set<string>()
   readonly #rates = new Map<string, Rate>()
+  /** The window of the rates, in ms. */
+  #withinMs: number | undefined
   #streaks = new Map<string, Saved<Streak>>()
+  /** The keys of the streaks by the names of their records. */
+  readonly #keys = new Map<string, string>()
   #excesses = new Map<string, Saved<Excess>>()
   #timer: NodeJS.Timeout | undefined
   #working: Promise<void> = Promise.resolve()
@@ -100,6 +104,7 @@ export class Monitor {
 
   private constructor(parts: MonitorParts) {
     this.#parts = parts
+    this.#withinMs = parts.settings().alerts?.deadLetters?.withinMs
     this.#follower = new Follower(parts.store, (records, isComplete) => {
       this.#use(records, isComplete)
       return Promise.resolve()
@@ -107,19 +112,24 @@ export class Monitor {
   }
 
   /**
-   * Reads what fails, and begins to watch.
+   * Reads what fails.
    *
    * @throws StoreError
    */
-  static async start(parts: MonitorParts): Promise<Monitor> {
+  static async open(parts: MonitorParts): Promise<Monitor> {
     const monitor = new Monitor(parts)
     await monitor.#follower.catchUp()
-    if (parts.store.onRecords) monitor.#follower.start(parts.events)
-    monitor.#timer = setInterval(() => {
-      void monitor.tick()
-    }, TICK_MS)
-    monitor.#timer.unref()
     return monitor
+  }
+
+  /** Begins to watch. */
+  start(): void {
+    const { store, events } = this.#parts
+    if (store.onRecords) this.#follower.start(events)
+    this.#timer = setInterval(() => {
+      void this.tick()
+    }, TICK_MS)
+    this.#timer.unref()
   }
 
   /** All attempts of one claim have ended. */
@@ -152,7 +162,9 @@ export class Monitor {
 
   /** The settings have changed: what they do not have any more is forgotten, and the window of the rates may be another. */
   keep(): void {
-    this.#rates.clear()
+    const { withinMs } = this.#parts.settings().alerts?.deadLetters ?? {}
+    if (withinMs !== this.#withinMs) this.#rates.clear()
+    this.#withinMs = withinMs
     this.#hasToForget = true
   }
 
@@ -162,6 +174,11 @@ export class Monitor {
     clearInterval(this.#timer)
     await this.#working
     await this.#follower.stop()
+  }
+
+  /** It may be stopped during any wait. */
+  #hasStopped(): boolean {
+    return this.#isStopped
   }
 
   #see(destination: string, url: string, outcome: EndpointOutcome['outcome'], now: number): void {
@@ -183,8 +200,12 @@ export class Monitor {
     const { alerts } = this.#parts.settings()
     if (!alerts) return
     try {
-      for (const key of this.#open) await this.#judge(key, alerts)
+      for (const key of this.#open) {
+        if (this.#hasStopped()) return
+        await this.#judge(key, alerts)
+      }
       for (const name of new Set([...this.#rates.keys(), ...this.#excesses.keys()])) {
+        if (this.#hasStopped()) return
         await this.#judgeRate(name, alerts)
       }
       await this.#forget()
@@ -344,7 +365,9 @@ export class Monitor {
       this.#watched.delete(key)
       this.#open.delete(key)
     }
+    for (const name of this.#rates.keys()) if (!names.has(name)) this.#rates.delete(name)
     for (const [key, saved] of [...this.#streaks]) {
+      if (this.#hasStopped()) return
       if (!endpoints.has(key)) await this.#write(FAILING, key, saved, undefined)
     }
     for (const [name, saved] of [...this.#excesses]) {
@@ -368,6 +391,7 @@ export class Monitor {
   #use(records: readonly StoredRecord[], isComplete: boolean): void {
     if (isComplete) {
       this.#streaks = new Map()
+      this.#keys.clear()
       this.#excesses = new Map()
     }
     const knownAt = this.#parts.clock.now()
@@ -381,6 +405,7 @@ export class Monitor {
       if (kind === DEAD_LETTERS) this.#excesses.set(key, { body: rest as Excess, version, knownAt })
       else {
         const before = this.#streaks.get(key)
+        this.#keys.set(name, key)
         this.#streaks.set(key, {
           body: rest as Streak,
           version,
@@ -397,8 +422,9 @@ export class Monitor {
       this.#excesses.delete(name)
       return
     }
-    const key = [...this.#streaks.keys()].find((one) => nameOf(kind, one) === name)
+    const key = this.#keys.get(name)
     if (key === undefined) return
+    this.#keys.delete(name)
     this.#streaks.delete(key)
     const watched = this.#watched.get(key)
     if (watched) watched.seen = { ...UNSEEN, lastSuccessAt: watched.seen.lastSuccessAt }

@@ -366,6 +366,7 @@ export class Dispatcher {
       this.#releaseRoom(queue, next.lane)
       this.#start(next)
     }
+    this.#tellIfIdle()
   }
 
   #noteTurn(): void {
@@ -416,6 +417,10 @@ export class Dispatcher {
     this.#requests -= queue.width
     if (queue.hasWaiting) this.#note(queue)
     if (this.#toClaim.size > 0) this.#claim()
+    this.#tellIfIdle()
+  }
+
+  #tellIfIdle(): void {
     if (!this.#isIdle) return
     for (const resolve of this.#idle.splice(0)) resolve()
   }

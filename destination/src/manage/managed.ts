@@ -5,7 +5,7 @@ import type { Problem } from '../settings/problem.js'
 import { SettingsError } from '../settings/settings-error.js'
 import type { Destination, Settings, Source } from '../settings/settings.js'
 import type { StoredRecord } from '../store/store.js'
-import { createSealer, type Sealer } from './seal.js'
+import { createSealer, keyIdOf, type Sealer } from './seal.js'
 
 /** What the settings have many of, and what can be changed at run time. */
 export const KINDS = ['source', 'destination'] as const
@@ -25,8 +25,8 @@ export interface Entry<Value = Source | Destination> {
   raw: Fields
   /** The checked settings. */
   value: Value
-  /** Whether it is encrypted with the first of the keys. */
-  isCurrent: boolean
+  /** The id of the key that it is encrypted with. */
+  keyId: string
 }
 
 /** A record that can't be used. */
@@ -46,6 +46,8 @@ export class Managed {
     destination: new Map<string, Entry<Destination>>(),
   }
 
+  /** Records that can't be used by the present file. Another file may make them usable. */
+  readonly #unusable = new Map<string, StoredRecord>()
   /** The settings of the file. */
   #file: Settings
   #sealer: Sealer | undefined
@@ -121,15 +123,35 @@ export class Managed {
   }
 
   /**
-   * Uses another version of the file.
+   * Uses another version of the file, and with it the records that could not be used before.
    *
+   * @returns the records that can't be used by this file either, and `undo`, which goes back to the former file.
    * @throws SettingsError if the file and the store don't fit together. Nothing changes then.
    */
-  useFile(file: Settings): void {
-    const problems = [...this.#clashesWith(file), ...this.#missingIn(file)]
-    if (file.settingsKeys === undefined && this.#hasAny()) problems.push(NO_KEY)
+  async useFile(file: Settings): Promise<{ unusable: Unusable[]; undo: () => void }> {
     const sealer = sealerOf(file)
+    const problems = [
+      ...this.#clashesWith(file),
+      ...this.#missingIn(file),
+      ...this.#lockedFor(sealer),
+    ]
     if (problems.length > 0) throw new SettingsError('settings_invalid', 'The settings', problems)
+    const former = this.#file
+    const retried = Array.from(this.#unusable.values())
+    const before = retried.map(({ kind, name }) => this.#entries[kind as Kind].get(name))
+    this.#setFile(file, sealer)
+    const unusable = await this.take(retried, false)
+    const undo = () => {
+      this.#setFile(former, sealerOf(former))
+      for (const [i, record] of retried.entries()) {
+        this.#set(record.kind as Kind, record.name, before[i])
+        this.#unusable.set(keyOf(record), record)
+      }
+    }
+    return { unusable, undo }
+  }
+
+  #setFile(file: Settings, sealer: Sealer | undefined): void {
     this.#file = file
     this.#sealer = sealer
     this.#inFile = byName(file)
@@ -145,16 +167,19 @@ export class Managed {
   async take(records: readonly StoredRecord[], isComplete: boolean): Promise<Unusable[]> {
     const unusable: Unusable[] = []
     if (isComplete) {
-      const present = new Set(records.map(({ kind, name }) => `${kind} ${name}`))
+      this.#unusable.clear()
+      const present = new Set(records.map(keyOf))
       for (const kind of KINDS) {
         for (const name of this.#entries[kind].keys()) {
-          if (!present.has(`${kind} ${name}`)) this.#set(kind, name, undefined)
+          if (!present.has(keyOf({ kind, name }))) this.#set(kind, name, undefined)
         }
       }
     }
-    await eachInSlices(records, ({ kind: given, name, version, body }) => {
+    await eachInSlices(records, (record) => {
+      const { kind: given, name, version, body } = record
       const kind = KINDS.find((one) => one === given)
       if (!kind) return
+      this.#unusable.delete(keyOf(record))
       try {
         this.#set(
           kind,
@@ -162,6 +187,7 @@ export class Managed {
           body === undefined ? undefined : this.#read(kind, name, version, body),
         )
       } catch (error) {
+        this.#unusable.set(keyOf(record), record)
         unusable.push({ kind, name, message: (error as Error).message })
       }
     })
@@ -192,7 +218,7 @@ export class Managed {
         )
       }
     }
-    return { version, raw, value, isCurrent: this.#sealer.isCurrent(body) }
+    return { version, raw, value, keyId: keyIdOf(body) }
   }
 
   #set(kind: Kind, name: string, entry: Entry | undefined): void {
@@ -201,14 +227,24 @@ export class Managed {
       return
     }
     const before = this.#entries.source.get(name)
-    if (before) for (const key of writeKeysOf(before.value)) this.#writeKeys.delete(key)
+    for (const key of before ? writeKeysOf(before.value) : []) {
+      // Another source may have got the key meanwhile.
+      if (this.#writeKeys.get(key) === name) this.#writeKeys.delete(key)
+    }
     const source = entry as Entry<Source> | undefined
     if (source) for (const key of writeKeysOf(source.value)) this.#writeKeys.set(key, name)
     setOrDelete(this.#entries.source, name, source)
   }
 
-  #hasAny(): boolean {
-    return KINDS.some((kind) => this.#entries[kind].size > 0)
+  /** The keys of a file must decrypt what the store has, or the next start could not. */
+  #lockedFor(sealer: Sealer | undefined): Problem[] {
+    const all: Entry[] = [
+      ...this.entries('source').values(),
+      ...this.entries('destination').values(),
+    ]
+    if (all.length === 0) return []
+    if (!sealer) return [NO_KEY]
+    return all.every(({ keyId }) => sealer.has(keyId)) ? [] : [MISSING_KEY]
   }
 
   /** Names and write keys that the file and the store both have. */
@@ -250,6 +286,17 @@ const NO_KEY: Problem = {
   path: 'settingsKey',
   message:
     'is missing, but the store has sources or destinations, which it decrypts. Set the key that encrypted them.',
+}
+
+const MISSING_KEY: Problem = {
+  path: 'settingsKey',
+  message:
+    'lacks a key that sources or destinations in the store are encrypted with. Keep that key behind the new one until the ' +
+    'log says that everything is encrypted with the first key.',
+}
+
+function keyOf({ kind, name }: { kind: string; name: string }): string {
+  return `${kind} ${name}`
 }
 
 function inStoreToo(kind: Kind, name: string): string {

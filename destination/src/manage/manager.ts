@@ -8,6 +8,7 @@ import type {
   SettingChanged,
   SettingDeleted,
 } from '../model/answers.js'
+import { withoutQuery } from '../model/shown-url.js'
 import { checkDestination, checkSource } from '../settings/check.js'
 import { refusedEndpointsOf } from '../settings/reach.js'
 import { checkSourcesOf, type BrokenRelation } from '../settings/relations.js'
@@ -229,7 +230,7 @@ export class Manager {
     if (!sealer) return 0
     const changes = KINDS.flatMap((kind) =>
       Array.from(managed.entries(kind))
-        .filter(([, { isCurrent }]) => !isCurrent)
+        .filter(([, { keyId }]) => keyId !== sealer.keyId)
         .slice(0, RESEAL_SLICE)
         .map(([name, { version, raw }]): RecordChange => {
           const body = sealer.seal({ kind, name }, JSON.stringify(raw))
@@ -404,5 +405,8 @@ function noteOf(
 
 function matches(value: Source | Destination, text: string): boolean {
   if (value.name.toLowerCase().includes(text)) return true
-  return 'webhooks' in value && value.webhooks.some(({ url }) => url.toLowerCase().includes(text))
+  return (
+    'webhooks' in value &&
+    value.webhooks.some(({ url }) => withoutQuery(url).toLowerCase().includes(text))
+  )
 }

@@ -17,8 +17,10 @@ export interface Sealer {
   seal(key: RecordKey, text: string): string
   /** @throws Error if no key fits, or if the text was changed or belongs to another record. The message says what to do. */
   open(key: RecordKey, sealed: string): string
-  /** Whether a text was sealed with the first key. */
-  isCurrent(sealed: string): boolean
+  /** The id of the first key. */
+  readonly keyId: string
+  /** Whether one of the keys has this id. */
+  has(keyId: string): boolean
 }
 
 /** @param keys - At least one key of 32 bytes in base64. The first one encrypts, and all of them decrypt. */
@@ -60,8 +62,14 @@ export function createSealer(keys: readonly string[]): Sealer {
         )
       }
     },
-    isCurrent: (sealed) => FORM.exec(sealed)?.[1] === currentId,
+    keyId: currentId,
+    has: (keyId) => known.has(keyId),
   }
+}
+
+/** The id of the key that a text was sealed with. */
+export function keyIdOf(sealed: string): string {
+  return FORM.exec(sealed)?.[1] ?? ''
 }
 
 /** Tells the keys apart. It reveals nothing about a random key. */

@@ -1,11 +1,10 @@
 import type { EndpointTotals, Failure, SourceTotals } from '../model/answers.js'
 import { aheadOf, type Clock } from '../model/clock.js'
 import type { Outcome } from '../model/outcome.js'
-import type { DestinationQueue } from '../deliver/destination-queue.js'
-import type { EndpointQueue } from '../deliver/endpoint-queue.js'
 import { eachInSlices } from '../model/slices.js'
 import type { EndpointOutcome } from '../deliver/decide.js'
 import type { Delivery } from '../model/delivery.js'
+import type { Destination } from '../settings/settings.js'
 import { DurationBins } from './durations.js'
 import type { Observer } from './events.js'
 
@@ -46,15 +45,13 @@ export class History implements Observer {
   }
 
   /** Forgets the endpoints that the settings no longer have. */
-  async keep(queues: readonly DestinationQueue[]): Promise<void> {
-    const kept = new Map<string, readonly EndpointQueue[]>()
-    await eachInSlices(queues, ({ destination, endpoints }) =>
-      kept.set(destination.name, endpoints),
-    )
+  async keep(destinations: readonly Destination[]): Promise<void> {
+    const kept = new Map<string, Destination['webhooks']>()
+    await eachInSlices(destinations, ({ name, webhooks }) => kept.set(name, webhooks))
     await eachInSlices(this.#endpoints, ([destination, histories]) => {
       const endpoints = kept.get(destination) ?? []
       for (const url of histories.keys()) {
-        if (!endpoints.some(({ endpoint }) => endpoint.url === url)) histories.delete(url)
+        if (!endpoints.some((endpoint) => endpoint.url === url)) histories.delete(url)
       }
       if (histories.size === 0) this.#endpoints.delete(destination)
     })

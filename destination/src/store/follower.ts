@@ -84,7 +84,9 @@ export class Follower {
     if (this.#isStopped) return
     let after = this.#revision
     const first = await this.#store.records(after, SLICE)
-    const isComplete = !this.#isStarted || this.#revision < first.forgotten
+    // A store that was restored, or a standby that has taken over, may know less than this process.
+    const isOlder = first.revision < this.#revision
+    const isComplete = !this.#isStarted || this.#revision < first.forgotten || isOlder
     if (first.revision === this.#revision && !isComplete) return
     if (isComplete) after = 0
     // The same record may come twice, if it is changed while the slices are read: the last one counts.

@@ -1,6 +1,8 @@
 import { describe, expect, test, vi } from 'vitest'
+import { Managed } from '../../src/manage/managed.js'
 import type { Settings } from '../../src/settings/settings.js'
-import { destination, endpoint, KEY, post, settingsFor, start, track } from '../run.js'
+import { openStore } from '../../src/store/open.js'
+import { destination, endpoint, KEY, post, settingsFor, silent, start, track } from '../run.js'
 import { ask, OTHER_KEY, SETTINGS_KEY } from './api.js'
 
 /** Settings with which sources and destinations may be kept in the store. */
@@ -483,6 +485,62 @@ describe('the settings key', () => {
     const { body } = await ask(third, 'GET', '/audit?kind=source&name=s0')
     expect(body.entries.map(({ action }) => action)).toEqual(['create'])
   })
+})
+
+describe('a reload of the file', () => {
+  test('uses what could not be used before: another process had the key, or had moved it to the store', async () => {
+    const settings = managedSettings()
+    const first = await start(settings)
+    await ask(first, 'PUT', '/sources/app', { writeKey: 'app-key' })
+    await first.close()
+    const inFile = { ...settings, sources: [...settings.sources, { name: 'app', writeKey: 'k' }] }
+    await expect(start(inFile)).rejects.toThrow('the source "app"')
+    const managed = new Managed(inFile)
+    const store = await openStore(settings.store)
+    const { records } = await store.records(0, 10)
+    await store.close()
+    expect(await managed.take(records, true)).toMatchObject([{ kind: 'source', name: 'app' }])
+    expect(managed.ownerOf('app-key')).toBeUndefined()
+    const { unusable, undo } = await managed.useFile(settings)
+    expect(unusable).toEqual([])
+    expect(managed.ownerOf('app-key')).toBe('app')
+    undo()
+    expect(managed.ownerOf('app-key')).toBeUndefined()
+    const withoutKey = new Managed({ ...settings, settingsKeys: undefined })
+    expect(await withoutKey.take(records, true)).toHaveLength(1)
+    expect((await withoutKey.useFile(settings)).unusable).toEqual([])
+    expect(withoutKey.ownerOf('app-key')).toBe('app')
+  })
+
+  test('with a new first key encrypts everything again, and one without the old key is refused until then', async () => {
+    const settings = managedSettings()
+    const lines: string[] = []
+    const log = { ...silent, info: (_: object, message: string) => lines.push(message) }
+    const running = await start(settings, log)
+    await ask(running, 'PUT', '/sources/app', { writeKey: 'app-key' })
+    await expect(running.reload({ ...settings, settingsKeys: [OTHER_KEY] })).rejects.toThrow(
+      'settingsKey: lacks a key',
+    )
+    await running.reload({ ...settings, settingsKeys: [OTHER_KEY, SETTINGS_KEY] })
+    await vi.waitUntil(() => lines.some((line) => line.includes('first settingsKey')), 10_000)
+    await running.reload({ ...settings, settingsKeys: [OTHER_KEY] })
+    await running.close()
+    const next = await start({ ...settings, settingsKeys: [OTHER_KEY] })
+    expect((await post(next, [track('m')], 'app-key')).status).toBe(200)
+  })
+})
+
+test('a search does not find what is not shown: the query of a URL', async () => {
+  const running = await start(managedSettings())
+  await ask(running, 'PUT', '/sources/app', {})
+  const created = await ask(running, 'PUT', '/destinations/acme', {
+    sources: ['app'],
+    webhooks: webhooks('https://acme.example.com/hook?token=abc'),
+  })
+  expect(created.status).toBe(201)
+  const found = async (q: string) => (await ask(running, 'GET', `/destinations?q=${q}`)).body.total
+  expect(await found('acme.example')).toBe(1)
+  expect(await found(encodeURIComponent('token=a'))).toBe(0)
 })
 
 test('no call is refused or lost and none is sent twice, while its source and its destination change', async () => {
