@@ -8,6 +8,7 @@ export type { Role } from './settings/role.js'
 export { readSettings } from './settings/read.js'
 export type {
   Alerts,
+  DeadLetterLimit,
   Destination,
   Endpoint,
   RateLimit,

@@ -105,6 +105,14 @@ export interface EventRule {
 /** A checked condition: fields of a call with their conditions, and `$and` and `$or` with lists of such objects. */
 export type Where = Record<string, unknown>
 
+/** How many new dead letters of a destination are too many. */
+export interface DeadLetterLimit {
+  /** So many, or more, are told. */
+  count: number
+  /** The time in which they come, in ms. */
+  withinMs: number
+}
+
 /** When the operator is told that something fails, and how. */
 export interface Alerts {
   /** The name of the destination that gets the alerts; `undefined` if they are only logged. */
@@ -114,7 +122,7 @@ export interface Alerts {
   /** A destination is paused after each of its endpoints has failed for this time, in ms; `undefined` for never. */
   pauseAfterMs?: number | undefined
   /** It is told that a destination has so many new dead letters within a time; `undefined` for never. */
-  deadLetters?: { count: number; withinMs: number } | undefined
+  deadLetters?: DeadLetterLimit | undefined
 }
 
 /** One URL that the calls of a destination are sent to. */
