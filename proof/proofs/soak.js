@@ -11,7 +11,7 @@ const SEEDS = 100_000_000
 const AT_ONCE = 2
 /** Of a run that must be short: one round of each of the first themes. */
 const SHORT_SEEDS = [0, 1, 2, 3]
-const ROUNDS_A_MUTANT = 4
+const ROUNDS_A_MUTANT = 12
 
 function* seedsFor({ isShort, seed, rounds, minutes, theme }) {
   if (theme) return yield* seedsOf(theme, ROUNDS_A_MUTANT)
