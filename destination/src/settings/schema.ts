@@ -83,6 +83,7 @@ const rateLimit = fields({
 /** The rules for one source. */
 export const sourceSchema = fields({
   name,
+  tenant: name.optional(),
   writeKey: value(readWriteKeys),
   rateLimit: rateLimit.optional(),
 })
@@ -117,6 +118,7 @@ const filter = fields({
 /** The rules for one destination. */
 export const destinationSchema = fields({
   name,
+  tenant: name.optional(),
   sources: list(name, { min: 0, what: 'source names' }),
   enabled: value(readEnabled).default(true),
   filters: list(filter, { what: 'filters' }).optional(),

@@ -40,6 +40,8 @@ export interface Settings {
 export interface Source {
   /** The name in the settings, the log and the store. */
   name: string
+  /** The tenant that it belongs to; `undefined` if it is the operator's own. */
+  tenant?: string | undefined
   /** The key that its clients authenticate with. */
   writeKey: string
   /** The second key during a rotation of `writeKey`. */
@@ -63,6 +65,8 @@ export interface RateLimit {
 export interface Destination {
   /** The name in the settings, the log and the store. */
   name: string
+  /** The tenant that it belongs to; `undefined` if it is the operator's own. */
+  tenant?: string | undefined
   /** Names of sources. Each of them exists in `sources`. Without any, it gets no calls, and what waits is sent. */
   sources: string[]
   /** Whether calls are forwarded to this destination. */
