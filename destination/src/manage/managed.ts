@@ -48,28 +48,26 @@ export class Managed {
 
   /** Records that can't be used by the present file. Another file may make them usable. */
   readonly #unusable = new Map<string, StoredRecord>()
-  /** The settings of the file. */
-  #file: Settings
-  #sealer: Sealer | undefined
-  #inFile: InFile
-  #fileKeys: ReadonlyMap<string, string>
+  #file: File
   /** The name of the source that has a write key. */
   readonly #writeKeys = new Map<string, string>()
 
-  constructor(file: Settings) {
+  private constructor(file: File) {
     this.#file = file
-    this.#sealer = sealerOf(file)
-    this.#inFile = byName(file)
-    this.#fileKeys = keysOf(file)
+  }
+
+  /** Begins with a file, and nothing of the store. */
+  static async open(file: Settings): Promise<Managed> {
+    return new Managed(await indexOf(file))
   }
 
   get file(): Settings {
-    return this.#file
+    return this.#file.settings
   }
 
   /** What encrypts; `undefined` if the settings have no key, and then nothing is kept in the store. */
   get sealer(): Sealer | undefined {
-    return this.#sealer
+    return this.#file.sealer
   }
 
   /** What the store has of a kind, by name. */
@@ -83,16 +81,16 @@ export class Managed {
 
   /** What the file has under a name. */
   inFile(kind: Kind, name: string): Source | Destination | undefined {
-    return this.#inFile[kind].get(name)
+    return this.#file[kind].get(name)
   }
 
   hasSource(name: string): boolean {
-    return this.#inFile.source.has(name) || this.#entries.source.has(name)
+    return this.#file.source.has(name) || this.#entries.source.has(name)
   }
 
   /** The source that has a write key; `undefined` if none has it. */
   ownerOf(writeKey: string): string | undefined {
-    return this.#fileKeys.get(writeKey) ?? this.#writeKeys.get(writeKey)
+    return this.#file.writeKeys.get(writeKey) ?? this.#writeKeys.get(writeKey)
   }
 
   /** The names of the destinations that take the calls of a source. */
@@ -106,9 +104,9 @@ export class Managed {
   settings(): Settings {
     const { source, destination } = this.#entries
     return {
-      ...this.#file,
-      sources: [...this.#file.sources, ...valuesOf(source)],
-      destinations: [...this.#file.destinations, ...valuesOf(destination)],
+      ...this.file,
+      sources: [...this.file.sources, ...valuesOf(source)],
+      destinations: [...this.file.destinations, ...valuesOf(destination)],
     }
   }
 
@@ -129,33 +127,26 @@ export class Managed {
    * @throws SettingsError if the file and the store don't fit together. Nothing changes then.
    */
   async useFile(file: Settings): Promise<{ unusable: Unusable[]; undo: () => void }> {
-    const sealer = sealerOf(file)
+    const next = await indexOf(file)
     const problems = [
-      ...this.#clashesWith(file),
-      ...this.#missingIn(file),
-      ...this.#lockedFor(sealer),
+      ...(await this.#clashesWith(next)),
+      ...(await this.#missingIn(next)),
+      ...(await this.#lockedFor(next)),
     ]
     if (problems.length > 0) throw new SettingsError('settings_invalid', 'The settings', problems)
     const former = this.#file
     const retried = Array.from(this.#unusable.values())
     const before = retried.map(({ kind, name }) => this.#entries[kind as Kind].get(name))
-    this.#setFile(file, sealer)
+    this.#file = next
     const unusable = await this.take(retried, false)
     const undo = () => {
-      this.#setFile(former, sealerOf(former))
+      this.#file = former
       for (const [i, record] of retried.entries()) {
         this.#set(record.kind as Kind, record.name, before[i])
         this.#unusable.set(keyOf(record), record)
       }
     }
     return { unusable, undo }
-  }
-
-  #setFile(file: Settings, sealer: Sealer | undefined): void {
-    this.#file = file
-    this.#sealer = sealer
-    this.#inFile = byName(file)
-    this.#fileKeys = keysOf(file)
   }
 
   /**
@@ -195,14 +186,16 @@ export class Managed {
   }
 
   #read(kind: Kind, name: string, version: number, body: string): Entry {
-    if (!this.#sealer)
+    const { sealer } = this
+    if (!sealer) {
       throw new Error(
         'it is encrypted, and the settings have no "settingsKey". Set the key that it was encrypted with.',
       )
+    }
     if (this.inFile(kind, name)) {
       throw new Error(`the settings file has a ${kind} of this name too. Rename one of the two.`)
     }
-    const raw = JSON.parse(this.#sealer.open({ kind, name }, body)) as Fields
+    const raw = JSON.parse(sealer.open({ kind, name }, body)) as Fields
     const checked = kind === 'source' ? checkSource(raw) : checkDestination(raw)
     if ('problems' in checked) {
       throw new Error(checked.problems.map(({ path, message }) => `${path}: ${message}`).join(' '))
@@ -210,7 +203,7 @@ export class Managed {
     const { value } = checked
     if ('writeKey' in value) {
       const owner = writeKeysOf(value)
-        .map((key) => this.#fileKeys.get(key))
+        .map((key) => this.#file.writeKeys.get(key))
         .find((found) => found !== undefined)
       if (owner !== undefined) {
         throw new Error(
@@ -237,48 +230,52 @@ export class Managed {
   }
 
   /** The keys of a file must decrypt what the store has, or the next start could not. */
-  #lockedFor(sealer: Sealer | undefined): Problem[] {
-    const all: Entry[] = [
-      ...this.entries('source').values(),
-      ...this.entries('destination').values(),
-    ]
-    if (all.length === 0) return []
+  async #lockedFor({ sealer }: File): Promise<Problem[]> {
+    const ids = new Set<string>()
+    for (const kind of KINDS) {
+      await eachInSlices(this.entries(kind).values(), ({ keyId }) => ids.add(keyId))
+    }
+    if (ids.size === 0) return []
     if (!sealer) return [NO_KEY]
-    return all.every(({ keyId }) => sealer.has(keyId)) ? [] : [MISSING_KEY]
+    return [...ids].every((keyId) => sealer.has(keyId)) ? [] : [MISSING_KEY]
   }
 
   /** Names and write keys that the file and the store both have. */
-  #clashesWith(file: Settings): Problem[] {
-    const inBoth = (kind: Kind, all: readonly { name: string }[]): Problem[] =>
-      all.flatMap(({ name }, index) =>
-        this.#entries[kind].has(name)
-          ? [{ path: `${kind}s[${index}].name`, message: inStoreToo(kind, name) }]
-          : [],
-      )
-    const keys = file.sources.flatMap((source, index): Problem[] => {
+  async #clashesWith({ settings: { sources, destinations } }: File): Promise<Problem[]> {
+    const problems: Problem[] = []
+    const inBoth = (kind: Kind, name: string, index: number) => {
+      if (!this.#entries[kind].has(name)) return
+      problems.push({ path: `${kind}s[${index}].name`, message: inStoreToo(kind, name) })
+    }
+    await eachInSlices(sources.entries(), ([index, source]) => {
+      inBoth('source', source.name, index)
       const owner = writeKeysOf(source)
         .map((key) => this.#writeKeys.get(key))
         .find((found) => found !== undefined)
-      if (owner === undefined) return []
+      if (owner === undefined) return
       const message = `is the write key of the source ${JSON.stringify(owner)} in the store too. Change one of the two.`
-      return [{ path: `sources[${index}].writeKey`, message }]
+      problems.push({ path: `sources[${index}].writeKey`, message })
     })
-    return [...inBoth('source', file.sources), ...inBoth('destination', file.destinations), ...keys]
+    await eachInSlices(destinations.entries(), ([index, { name }]) => {
+      inBoth('destination', name, index)
+    })
+    return problems
   }
 
   /** Sources of the present file that destinations in the store take, and that another file does not have. */
-  #missingIn(file: Settings): Problem[] {
-    const next = new Set(file.sources.map(({ name }) => name))
-    const missing = this.#file.sources.filter(({ name }) => !next.has(name))
-    return missing.flatMap(({ name }) => {
-      const takers = valuesOf(this.#entries.destination).filter(({ sources }) =>
-        sources.includes(name),
-      )
-      const [first] = takers
-      if (!first || this.#entries.source.has(name)) return []
-      const message = `expected the source ${JSON.stringify(name)}, which the destination ${JSON.stringify(first.name)} in the store takes. Change the destination first.`
-      return [{ path: 'sources', message }]
+  async #missingIn(next: File): Promise<Problem[]> {
+    const takers = new Map<string, string>()
+    await eachInSlices(this.#entries.destination, ([name, { value }]) => {
+      for (const source of value.sources) if (!takers.has(source)) takers.set(source, name)
     })
+    const problems: Problem[] = []
+    await eachInSlices(takers, ([source, taker]) => {
+      const isLost = this.#file.source.has(source) && !next.source.has(source)
+      if (!isLost || this.#entries.source.has(source)) return
+      const message = `expected the source ${JSON.stringify(source)}, which the destination ${JSON.stringify(taker)} in the store takes. Change the destination first.`
+      problems.push({ path: 'sources', message })
+    })
+    return problems
   }
 }
 
@@ -307,18 +304,24 @@ function sealerOf({ settingsKeys }: Settings): Sealer | undefined {
   return settingsKeys && createSealer(settingsKeys)
 }
 
-/** What a file has, by name. */
-type InFile = Record<Kind, ReadonlyMap<string, Source | Destination>>
-
-function byName({ sources, destinations }: Settings): InFile {
-  return {
-    source: new Map(sources.map((source) => [source.name, source])),
-    destination: new Map(destinations.map((destination) => [destination.name, destination])),
-  }
+/** The settings of a file, and what is looked up in them. */
+interface File extends Record<Kind, ReadonlyMap<string, Source | Destination>> {
+  settings: Settings
+  sealer: Sealer | undefined
+  /** The name of the source that has a write key. */
+  writeKeys: ReadonlyMap<string, string>
 }
 
-function keysOf({ sources }: Settings): ReadonlyMap<string, string> {
-  return new Map(sources.flatMap((source) => writeKeysOf(source).map((key) => [key, source.name])))
+async function indexOf(settings: Settings): Promise<File> {
+  const source = new Map<string, Source>()
+  const writeKeys = new Map<string, string>()
+  await eachInSlices(settings.sources, (one) => {
+    source.set(one.name, one)
+    for (const key of writeKeysOf(one)) writeKeys.set(key, one.name)
+  })
+  const destination = new Map<string, Destination>()
+  await eachInSlices(settings.destinations, (one) => destination.set(one.name, one))
+  return { settings, sealer: sealerOf(settings), source, destination, writeKeys }
 }
 
 function writeKeysOf({ writeKey, otherWriteKey }: Source): string[] {

@@ -11,7 +11,7 @@ const destination = (name: string, sources: string[], enabled = true): Destinati
   webhooks: [{ url: `https://${name}.example.com/`, headers: {}, concurrency: 1 }],
 })
 const sources = ['web', 'app', 'old', 'lone'].map((name) => ({ name, writeKey: `${name}-key` }))
-const routes = routesOf({
+const routes = await routesOf({
   sources,
   destinations: [
     destination('crm', ['web', 'app']),

@@ -495,7 +495,7 @@ describe('a reload of the file', () => {
     await first.close()
     const inFile = { ...settings, sources: [...settings.sources, { name: 'app', writeKey: 'k' }] }
     await expect(start(inFile)).rejects.toThrow('the source "app"')
-    const managed = new Managed(inFile)
+    const managed = await Managed.open(inFile)
     const store = await openStore(settings.store)
     const { records } = await store.records(0, 10)
     await store.close()
@@ -506,7 +506,7 @@ describe('a reload of the file', () => {
     expect(managed.ownerOf('app-key')).toBe('app')
     undo()
     expect(managed.ownerOf('app-key')).toBeUndefined()
-    const withoutKey = new Managed({ ...settings, settingsKeys: undefined })
+    const withoutKey = await Managed.open({ ...settings, settingsKeys: undefined })
     expect(await withoutKey.take(records, true)).toHaveLength(1)
     expect((await withoutKey.useFile(settings)).unusable).toEqual([])
     expect(withoutKey.ownerOf('app-key')).toBe('app')

@@ -439,7 +439,7 @@ const refusals: [raw: unknown, problem: string][] = [
   [settings({ port: 80 }), 'port: there is no such field. Did you mean listen?'],
   [
     withSource({ colour: 'red' }),
-    'sources[0].colour: there is no such field. The fields here are name, writeKey, rateLimit.',
+    'sources[0].colour: there is no such field. The fields here are name, tenant, writeKey, rateLimit.',
   ],
   [
     settings(JSON.parse('{"__proto__":{"store":"x"}}') as Raw),
