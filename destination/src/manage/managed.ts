@@ -93,11 +93,9 @@ export class Managed {
     return this.#file.writeKeys.get(writeKey) ?? this.#writeKeys.get(writeKey)
   }
 
-  /** The names of the destinations that take the calls of a source. */
-  takersOf(source: string): string[] {
-    return this.settings()
-      .destinations.filter(({ sources }) => sources.includes(source))
-      .map(({ name }) => name)
+  /** The versions of everything in the store. No two states of the store have the same ones. */
+  versions(): number[] {
+    return KINDS.flatMap((kind) => Array.from(this.entries(kind).values(), (one) => one.version))
   }
 
   /** All settings: those of the file, and those of the store. */

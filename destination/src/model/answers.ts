@@ -480,6 +480,41 @@ export interface SettingChange {
   to?: unknown
 }
 
+/** One change that `POST /v1/admin/settings` has made, or would make. */
+export interface AppliedChange {
+  kind: 'source' | 'destination'
+  name: string
+  action: 'create' | 'update' | 'delete'
+  changes: SettingChange[]
+  /** The secrets that were generated. They are not shown again. Empty in a dry run. */
+  generated: Record<string, string>
+  /** How many messages wait, or waited, for a destination that is deleted. */
+  waiting: number
+}
+
+/** `POST /v1/admin/settings` */
+export interface SettingsApplied {
+  dryRun: boolean
+  /** The ETag of the settings in the store: in a dry run that of before the changes, else that of after them. */
+  revision: string
+  /** How many are as they are wanted, and do not change. */
+  same: number
+  /** How many messages waited for destinations that were deleted, and were deleted too. */
+  discarded: number
+  changes: AppliedChange[]
+}
+
+/** `GET /v1/admin/settings`: what the store has, in the form of the settings file. */
+export interface SettingsExport {
+  /** The ETag of the settings in the store. */
+  revision: string
+  /** Secrets, values of headers and queries of URLs are hidden, as `•••`. */
+  settings: {
+    sources: Record<string, unknown>[]
+    destinations: Record<string, unknown>[]
+  }
+}
+
 /** A change of a source or destination. */
 export interface AuditEntry {
   id: number

@@ -132,6 +132,39 @@ export function readSettingsDeletion(query: Given): 'keep' | 'discard' | undefin
   return oneOf(query, 'waiting', ['keep', 'discard'])
 }
 
+/** What the store is to have, and how to get there. */
+export interface ApplyParameters {
+  /** Not checked yet. */
+  settings: Given
+  dryRun: boolean
+  prune: boolean
+  waiting: 'keep' | 'discard' | undefined
+}
+
+/** @throws {@link Refusal} */
+export function readApply(body: Given): ApplyParameters {
+  checkNames(body, ['settings', 'dryRun', 'prune', 'waiting'])
+  const { settings } = body
+  if (!isObject(settings)) {
+    throw invalid('settings', 'an object with the lists "sources" and "destinations"', settings)
+  }
+  const waiting = oneOf(body, 'waiting', ['keep', 'discard'])
+  return { settings, dryRun: flag(body, 'dryRun'), prune: flag(body, 'prune'), waiting }
+}
+
+/**
+ * Reads `If-Match` (RFC 9110, 13.1.1) with the revision of all settings. `*` stands for any, because there always is one.
+ *
+ * @throws {@link Refusal}
+ */
+export function readRevision(headers: Given): string | undefined {
+  const { 'if-match': match } = texts(headers, ['if-match'])
+  if (match === undefined || match.trim() === '*') return undefined
+  const [, revision] = /^ *"([0-9a-f]{32})" *$/.exec(match) ?? []
+  if (revision !== undefined) return revision
+  throw invalid('If-Match', 'the ETag of the settings, or *', match)
+}
+
 /** Which of two secrets stays valid. */
 const KEPT = ['new', 'old'] as const
 

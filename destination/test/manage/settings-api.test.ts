@@ -139,10 +139,16 @@ describe('a destination', () => {
     const running = await start(managedSettings())
     const crm = { sources: [], webhooks: webhooks('https://a.example.com/') }
     const hidden = '•••'
+    const put = (webhookSecret: string) =>
+      ask(running, 'PUT', '/destinations/crm', { ...crm, webhookSecret })
+    const made = await put(hidden)
+    expect(Object.keys(made.body.generated)).toEqual(['sharedSecret', 'webhookSecret'])
+    expect(made.text).not.toContain(hidden)
+    expect(await put(hidden)).toMatchObject({ status: 200, body: { changed: false } })
     const answers = await Promise.all([
-      ask(running, 'PUT', '/sources/app', { writeKey: hidden }),
-      ask(running, 'PUT', '/destinations/crm', { ...crm, sharedSecret: ['a', hidden] }),
-      ask(running, 'PUT', '/destinations/crm', { ...crm, webhookSecret: hidden }),
+      ask(running, 'PUT', '/sources/app', { writeKey: ['a', hidden] }),
+      ask(running, 'PATCH', '/destinations/crm', { sharedSecret: hidden }),
+      ask(running, 'PATCH', '/destinations/crm', { webhookSecret: ['whsec_', hidden] }),
     ])
     for (const { status, body } of answers) {
       expect(status).toBe(400)
