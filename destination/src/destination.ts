@@ -92,7 +92,7 @@ async function open(url: string, log: Log): Promise<Store> {
 async function start(file: Settings, store: Store, log: Log, role: Role) {
   const managed = await Managed.open(file)
   let follow = async (...changes: Parameters<OnRecords>) => {
-    const unusable = [...(await managed.take(...changes)), ...managed.withoutSource()]
+    const unusable = [...(await managed.take(...changes)), ...managed.inNeed()]
     if (unusable.length > 0) throw unusableError(unusable)
   }
   const follower = new Follower(store, (...changes) => follow(...changes))

@@ -44,10 +44,21 @@ export async function routesOf({
   destinations,
 }: Pick<Settings, 'sources' | 'destinations'>): Promise<Routes> {
   const takers = new Map<string, Destination[]>()
-  await eachInSlices(sources, ({ name }) => takers.set(name, []))
+  const tenants = new Map<string, string | undefined>()
+  await eachInSlices(sources, ({ name, tenant }) => {
+    takers.set(name, [])
+    tenants.set(name, tenant)
+  })
   const filters = new Map<Destination, Filter>()
   await eachInSlices(destinations, (destination) => {
-    for (const source of destination.sources) takers.get(source)?.push(destination)
+    const { tenant } = destination
+    for (const source of destination.sources) {
+      // The settings hold this already, unless the processes of a store have files with different tenants. Even then, no tenant
+      // may get the calls of another one.
+      if (tenant === undefined || tenant === tenants.get(source)) {
+        takers.get(source)?.push(destination)
+      }
+    }
     const filter = filterOf(destination)
     if (filter) filters.set(destination, filter)
   })

@@ -1,25 +1,35 @@
 import type { Fields } from '../http/json-body.js'
 import { eachInSlices } from '../model/slices.js'
-import { checkDestination, checkSource } from '../settings/check.js'
+import { checkDestination, checkSource, checkTenant } from '../settings/check.js'
 import type { Problem } from '../settings/problem.js'
 import { SettingsError } from '../settings/settings-error.js'
-import type { Destination, Settings, Source } from '../settings/settings.js'
+import type { Destination, Settings, Source, Tenant } from '../settings/settings.js'
 import type { StoredRecord } from '../store/store.js'
 import { createSealer, keyIdOf, type Sealer } from './seal.js'
 
 /** What the settings have many of, and what can be changed at run time. */
-export const KINDS = ['source', 'destination'] as const
+export const KINDS = ['source', 'destination', 'tenant'] as const
 
-/** A source or a destination. */
+/** What a setting is: a source, a destination or a tenant. */
 export type Kind = (typeof KINDS)[number]
+
+/** A checked setting of each kind. */
+export interface ByKind {
+  source: Source
+  destination: Destination
+  tenant: Tenant
+}
+
+/** A checked setting of any kind. */
+export type Setting = ByKind[Kind]
 
 /** Whether records of a kind are settings. */
 export function isManaged(kind: string): kind is Kind {
   return KINDS.some((one) => one === kind)
 }
 
-/** A source or a destination that is kept in the store. */
-export interface Entry<Value = Source | Destination> {
+/** A setting that is kept in the store. */
+export interface Entry<Value = Setting> {
   version: number
   /** As it was given, with its secrets. */
   raw: Fields
@@ -37,13 +47,14 @@ export interface Unusable {
 }
 
 /**
- * The sources and destinations that are kept in the store, as this process knows them, together with those of the settings
+ * The sources, destinations and tenants that are kept in the store, as this process knows them, together with those of the settings
  * file. It is only data: `Follower` reads the changes, and `Manager` makes them.
  */
 export class Managed {
   readonly #entries = {
     source: new Map<string, Entry<Source>>(),
     destination: new Map<string, Entry<Destination>>(),
+    tenant: new Map<string, Entry<Tenant>>(),
   }
 
   /** Records that can't be used by the present file. Another file may make them usable. */
@@ -80,12 +91,13 @@ export class Managed {
   }
 
   /** What the file has under a name. */
-  inFile(kind: Kind, name: string): Source | Destination | undefined {
+  inFile(kind: Kind, name: string): Setting | undefined {
     return this.#file[kind].get(name)
   }
 
-  hasSource(name: string): boolean {
-    return this.#file.source.has(name) || this.#entries.source.has(name)
+  /** What there is under a name, in the file or in the store. */
+  get(kind: Kind, name: string): Setting | undefined {
+    return this.inFile(kind, name) ?? this.entry(kind, name)?.value
   }
 
   /** The source that has a write key; `undefined` if none has it. */
@@ -100,21 +112,21 @@ export class Managed {
 
   /** All settings: those of the file, and those of the store. */
   settings(): Settings {
-    const { source, destination } = this.#entries
+    const { source, destination, tenant } = this.#entries
     return {
       ...this.file,
+      tenants: [...this.file.tenants, ...valuesOf(tenant)],
       sources: [...this.file.sources, ...valuesOf(source)],
       destinations: [...this.file.destinations, ...valuesOf(destination)],
     }
   }
 
-  /** The destinations in the store that take a source that there is not. */
-  withoutSource(): Unusable[] {
-    return Array.from(this.#entries.destination).flatMap(([name, { value }]): Unusable[] => {
-      const missing = value.sources.find((source) => !this.hasSource(source))
-      if (missing === undefined) return []
-      const message = `it takes the calls of the source ${JSON.stringify(missing)}, which is neither in the settings file nor in the store. Add the source.`
-      return [{ kind: 'destination', name, message }]
+  /** What the store has although what it needs is missing: the sources of destinations, and tenants. */
+  inNeed(): Unusable[] {
+    const known = this.#known(this.#file)
+    return Array.from(this.#needing()).flatMap(({ kind, name, needs }): Unusable[] => {
+      const unmet = needs.find((need) => !isMet(need, known))
+      return unmet ? [{ kind, name, message: whyUnmet(unmet, known) }] : []
     })
   }
 
@@ -194,7 +206,7 @@ export class Managed {
       throw new Error(`the settings file has a ${kind} of this name too. Rename one of the two.`)
     }
     const raw = JSON.parse(sealer.open({ kind, name }, body)) as Fields
-    const checked = kind === 'source' ? checkSource(raw) : checkDestination(raw)
+    const checked = CHECKS[kind](raw)
     if ('problems' in checked) {
       throw new Error(checked.problems.map(({ path, message }) => `${path}: ${message}`).join(' '))
     }
@@ -213,8 +225,8 @@ export class Managed {
   }
 
   #set(kind: Kind, name: string, entry: Entry | undefined): void {
-    if (kind === 'destination') {
-      setOrDelete(this.#entries.destination, name, entry as Entry<Destination> | undefined)
+    if (kind !== 'source') {
+      setOrDelete<Entry>(this.#entries[kind], name, entry)
       return
     }
     const before = this.#entries.source.get(name)
@@ -239,7 +251,7 @@ export class Managed {
   }
 
   /** Names and write keys that the file and the store both have. */
-  async #clashesWith({ settings: { sources, destinations } }: File): Promise<Problem[]> {
+  async #clashesWith({ settings: { sources, destinations, tenants } }: File): Promise<Problem[]> {
     const problems: Problem[] = []
     const inBoth = (kind: Kind, name: string, index: number) => {
       if (!this.#entries[kind].has(name)) return
@@ -257,36 +269,105 @@ export class Managed {
     await eachInSlices(destinations.entries(), ([index, { name }]) => {
       inBoth('destination', name, index)
     })
+    for (const [index, { name }] of tenants.entries()) inBoth('tenant', name, index)
     return problems
   }
 
-  /** Sources of the present file that destinations in the store take, and that another file does not have. */
-  async #missingIn(next: File): Promise<Problem[]> {
-    const takers = new Map<string, string>()
-    await eachInSlices(this.#entries.destination, ([name, { value }]) => {
-      for (const source of value.sources) if (!takers.has(source)) takers.set(source, name)
+  /** What the store needs of the present file, and what another file does not have. */
+  async #missingIn(file: File): Promise<Problem[]> {
+    const [present, next] = [this.#known(this.#file), this.#known(file)]
+    const problems = new Map<string, Problem>()
+    await eachInSlices(this.#needing(), ({ kind, name, needs }) => {
+      for (const need of needs) {
+        if (isMet(need, next) || !isMet(need, present)) continue
+        const key = keyOf(need)
+        if (!problems.has(key)) problems.set(key, missing(need, { kind, name }))
+      }
     })
-    const problems: Problem[] = []
-    await eachInSlices(takers, ([source, taker]) => {
-      const isLost = this.#file.source.has(source) && !next.source.has(source)
-      if (!isLost || this.#entries.source.has(source)) return
-      const message = `expected the source ${JSON.stringify(source)}, which the destination ${JSON.stringify(taker)} in the store takes. Change the destination first.`
-      problems.push({ path: 'sources', message })
-    })
-    return problems
+    return [...problems.values()]
   }
+
+  /** The sources and tenants that there are with a file. */
+  #known(file: File): Known {
+    const { source, tenant } = this.#entries
+    return {
+      source: (name) => file.source.get(name) ?? source.get(name)?.value,
+      hasTenant: (name) => file.tenant.has(name) || tenant.has(name),
+    }
+  }
+
+  /** What the sources and destinations in the store need. */
+  *#needing(): Generator<Needing> {
+    const { source, destination } = this.#entries
+    for (const [name, { value }] of source) {
+      yield { kind: 'source', name, needs: needsOf(value.tenant, []) }
+    }
+    for (const [name, { value }] of destination) {
+      yield { kind: 'destination', name, needs: needsOf(value.tenant, value.sources) }
+    }
+  }
+}
+
+/** Checks a setting of each kind by itself. */
+export const CHECKS = { source: checkSource, destination: checkDestination, tenant: checkTenant }
+
+/** The sources and the tenants that there are. */
+interface Known {
+  source: (name: string) => Source | undefined
+  hasTenant: (name: string) => boolean
+}
+
+/** A source or a tenant that something else needs. */
+interface Need {
+  kind: 'source' | 'tenant'
+  name: string
+  /** The tenant that the source must belong to; `undefined` if any source will do. */
+  tenant?: string | undefined
+}
+
+interface Needing {
+  kind: Kind
+  name: string
+  needs: Need[]
+}
+
+function needsOf(tenant: string | undefined, sources: readonly string[]): Need[] {
+  const needed = sources.map((name): Need => ({ kind: 'source', name, tenant }))
+  return tenant === undefined ? needed : [{ kind: 'tenant', name: tenant }, ...needed]
+}
+
+function isMet({ kind, name, tenant }: Need, known: Known): boolean {
+  if (kind === 'tenant') return known.hasTenant(name)
+  const source = known.source(name)
+  return source !== undefined && (tenant === undefined || source.tenant === tenant)
+}
+
+function whyUnmet({ kind, name, tenant }: Need, known: Known): string {
+  const needed = `the ${kind} ${JSON.stringify(name)}`
+  const relation = kind === 'tenant' ? 'belongs to' : 'takes the calls of'
+  return kind === 'source' && known.source(name)
+    ? `it ${relation} ${needed}, which does not belong to its tenant ${JSON.stringify(tenant)}. Change one of the two.`
+    : `it ${relation} ${needed}, which is neither in the settings file nor in the store. Add the ${kind}.`
+}
+
+function missing({ kind, name, tenant }: Need, by: Pick<Needing, 'kind' | 'name'>): Problem {
+  const needed = `the ${kind} ${JSON.stringify(name)}`
+  const owned = tenant === undefined ? needed : `${needed} of the tenant ${JSON.stringify(tenant)}`
+  const relation = kind === 'tenant' ? 'belongs to' : 'takes'
+  const message = `expected ${owned}, which the ${by.kind} ${JSON.stringify(by.name)} in the store ${relation}. Change the ${by.kind} first.`
+  return { path: `${kind}s`, message }
 }
 
 const NO_KEY: Problem = {
   path: 'settingsKey',
   message:
-    'is missing, but the store has sources or destinations, which it decrypts. Set the key that encrypted them.',
+    'is missing, but the store has sources, destinations or tenants, which it decrypts. Set the key that encrypted them.',
 }
 
 const MISSING_KEY: Problem = {
   path: 'settingsKey',
   message:
-    'lacks a key that sources or destinations in the store are encrypted with. Keep that key behind the new one until the ' +
+    'lacks a key that sources, destinations or tenants in the store are encrypted with. Keep that key behind the new one until the ' +
     'log says that everything is encrypted with the first key.',
 }
 
@@ -303,7 +384,7 @@ function sealerOf({ settingsKeys }: Settings): Sealer | undefined {
 }
 
 /** The settings of a file, and what is looked up in them. */
-interface File extends Record<Kind, ReadonlyMap<string, Source | Destination>> {
+type File = { [K in Kind]: ReadonlyMap<string, ByKind[K]> } & {
   settings: Settings
   sealer: Sealer | undefined
   /** The name of the source that has a write key. */
@@ -319,7 +400,8 @@ async function indexOf(settings: Settings): Promise<File> {
   })
   const destination = new Map<string, Destination>()
   await eachInSlices(settings.destinations, (one) => destination.set(one.name, one))
-  return { settings, sealer: sealerOf(settings), source, destination, writeKeys }
+  const tenant = new Map(settings.tenants.map((one) => [one.name, one]))
+  return { settings, sealer: sealerOf(settings), source, destination, tenant, writeKeys }
 }
 
 function writeKeysOf({ writeKey, otherWriteKey }: Source): string[] {
