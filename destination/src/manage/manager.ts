@@ -8,6 +8,7 @@ import type {
   SettingChanged,
   SettingDeleted,
 } from '../model/answers.js'
+import { PAUSE_KIND, type Actor } from '../model/audit.js'
 import { withoutQuery } from '../model/shown-url.js'
 import { checkDestination, checkSource } from '../settings/check.js'
 import { refusedEndpointsOf } from '../settings/reach.js'
@@ -15,7 +16,7 @@ import { checkSourcesOf, type BrokenRelation } from '../settings/relations.js'
 import type { Destination, Source } from '../settings/settings.js'
 import type { Follower } from '../store/follower.js'
 import { StoreError } from '../store/store-error.js'
-import type { MaintainPort, ReadPort, RecordChange, RecordPort } from '../store/store.js'
+import type { LogEntry, MaintainPort, ReadPort, RecordChange, RecordPort } from '../store/store.js'
 import { KINDS, type Entry, type Kind, type Managed } from './managed.js'
 import { mergePatch } from './merge-patch.js'
 import {
@@ -40,14 +41,6 @@ export interface ManagerParts {
     Pick<MaintainPort, 'discard'>
   managed: Managed
   follower: Pick<Follower, 'catchUp' | 'revision'>
-}
-
-/** Who asks for a change. */
-export interface Actor {
-  /** Who the client says that it is. */
-  by: string | null
-  /** The address that the request came from. */
-  from: string
 }
 
 /** Of which version a change may be made. */
@@ -81,6 +74,7 @@ type Verb = AuditEntry['action']
 
 /** The part of an audit entry that is in its text. */
 type Noted = Pick<AuditEntry, 'action' | 'by' | 'from' | 'changes'>
+type SomeNoted = Pick<Noted, 'action'> & Partial<Noted>
 
 /**
  * How often a change is decided again, because another one came first. Writers wait for each other a few ms, so only many
@@ -205,12 +199,28 @@ export class Manager {
     before: number | undefined,
     limit: number,
   ): Promise<AuditLog> {
-    const log = await this.#parts.store.recordLog(about, before, limit)
+    const log = await this.#log(about, before, limit)
     const entries = log.flatMap(({ kind: given, entry, ...rest }): AuditEntry[] => {
-      const kind = KINDS.find((one) => one === given)
-      return kind ? [{ ...rest, kind, ...(JSON.parse(entry) as Noted) }] : []
+      const kind = given === PAUSE_KIND ? 'destination' : KINDS.find((one) => one === given)
+      // Versions before 0.1.0 wrote less about pauses.
+      const { action, by = null, from = null, changes = [] } = JSON.parse(entry) as SomeNoted
+      return kind ? [{ ...rest, kind, action, by, from, changes }] : []
     })
     return { entries, next: log.length === limit ? (log.at(-1)?.id ?? null) : null }
+  }
+
+  /** The pauses of a destination have records of their own, but are changes of the destination for those who read the log. */
+  async #log(
+    about: Pick<Order, 'kind' | 'name'> | undefined,
+    before: number | undefined,
+    limit: number,
+  ): Promise<LogEntry[]> {
+    const { store } = this.#parts
+    if (about?.kind !== 'destination') return store.recordLog(about, before, limit)
+    const keys = [about, { kind: PAUSE_KIND, name: about.name }]
+    const logs = await Promise.all(keys.map((key) => store.recordLog(key, before, limit)))
+    const inOrder = logs.flat().sort((a, b) => b.id - a.id)
+    return inOrder.slice(0, limit)
   }
 
   /** Encrypts again what is not encrypted with the first key. @returns how many records. */

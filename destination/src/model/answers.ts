@@ -480,17 +480,20 @@ export interface SettingChange {
   to?: unknown
 }
 
-/** A change of a source or destination. */
+/** A change of a source or destination, or the start or end of a pause. */
 export interface AuditEntry {
   id: number
   at: number
   kind: 'source' | 'destination'
   name: string
-  action: 'create' | 'update' | 'delete' | 'rotate' | 'revoke'
-  /** Who the client says that it is, by the header `X-Actor`; `null` if it does not say. */
+  action: 'create' | 'update' | 'delete' | 'rotate' | 'revoke' | 'pause' | 'resume'
+  /**
+   * Who the client says that it is, by the header `X-Actor`; `null` if it does not say. `alerts` without an address is the
+   * pause of a destination that has failed for too long.
+   */
   by: string | null
-  /** The address that the request came from. */
-  from: string
+  /** The address that the request came from; `null` for a pause by `alerts`. */
+  from: string | null
   changes: SettingChange[]
 }
 

@@ -11,8 +11,8 @@ import type {
   SettingChanged,
   SettingDeleted,
 } from '../model/answers.js'
+import { actorOf } from './actor.js'
 import {
-  readActor,
   readAudit,
   readCondition,
   readRotation,
@@ -75,8 +75,8 @@ function nameIn({ params }: FastifyRequest): string {
 
 function orderOf(kind: Kind, request: FastifyRequest): Order {
   const { raw } = request
-  const actor = { by: readActor(raw.headers), from: raw.socket.remoteAddress ?? '' }
-  return { kind, name: nameIn(request), actor, condition: readCondition(raw.headers) }
+  const condition = readCondition(raw.headers)
+  return { kind, name: nameIn(request), actor: actorOf(request), condition }
 }
 
 async function bodyOf({ raw }: FastifyRequest): Promise<Given> {
