@@ -68,6 +68,8 @@ export interface Page {
   q: string
   after: string | undefined
   limit: number
+  /** Only destinations that take the calls of this source; `undefined` for all. */
+  source?: string | undefined
 }
 
 type Verb = AuditEntry['action']
@@ -97,10 +99,10 @@ export class Manager {
     this.#parts = parts
   }
 
-  list(kind: Kind, { q, after, limit }: Page): ManagedSettings {
+  list(kind: Kind, { q, after, limit, source }: Page): ManagedSettings {
     const text = q.toLowerCase()
     const names = this.#all(kind)
-      .filter((value) => matches(value, text))
+      .filter((value) => matches(value, text) && takes(value, source))
       .map(({ name }) => name)
     names.sort()
     const rest = after === undefined ? names : names.filter((name) => name > after)
@@ -108,6 +110,7 @@ export class Manager {
     return {
       items: page.map((name) => this.get(kind, name)),
       total: names.length,
+      canChange: this.#parts.managed.sealer !== undefined,
       next: rest.length > limit ? (page.at(-1) ?? null) : null,
     }
   }
@@ -419,4 +422,8 @@ function matches(value: Source | Destination, text: string): boolean {
     'webhooks' in value &&
     value.webhooks.some(({ url }) => withoutQuery(url).toLowerCase().includes(text))
   )
+}
+
+function takes(value: Source | Destination, source: string | undefined): boolean {
+  return source === undefined || ('sources' in value && value.sources.includes(source))
 }

@@ -447,6 +447,8 @@ export interface ManagedSettings {
   items: ManagedSetting[]
   /** How many match in all. */
   total: number
+  /** Whether they can be created and changed: whether the settings have a `settingsKey`. */
+  canChange: boolean
   /** Give it as `after` to get the next page; `null` on the last one. */
   next: string | null
 }

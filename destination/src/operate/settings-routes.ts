@@ -43,7 +43,7 @@ export function addSettingsRoutes(routes: FastifyInstance, manager: Manager): vo
 function addRoutesOf(routes: FastifyInstance, manager: Manager, kind: Kind, path: string): void {
   const onRequest = ignoreContentType
   routes.get(path, (request): ManagedSettings =>
-    manager.list(kind, readSettingsList(request.query as Given)),
+    manager.list(kind, readSettingsList(request.query as Given, kind)),
   )
   routes.get(`${path}/:name`, (request, reply): ManagedSetting =>
     tagged(reply, manager.get(kind, nameIn(request))),
