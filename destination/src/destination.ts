@@ -20,7 +20,7 @@ import { tellAll, type Observer } from './observe/events.js'
 import { errorMessage } from './observe/error-message.js'
 import type { Log } from './observe/log.js'
 import { createObservers } from './observe/observers.js'
-import { warnOfFormer } from './operate/former.js'
+import { warnOfAlerts, warnOfFormer, warnOfRefused } from './operate/warnings.js'
 import { resealAll } from './manage/reseal.js'
 import { startRetention } from './operate/retention.js'
 import { createServers } from './operate/servers.js'
@@ -92,7 +92,7 @@ async function open(url: string, log: Log): Promise<Store> {
 async function start(file: Settings, store: Store, log: Log, role: Role) {
   const managed = await Managed.open(file)
   let follow = async (...changes: Parameters<OnRecords>) => {
-    const unusable = [...(await managed.take(...changes)), ...managed.inNeed()]
+    const unusable = await managed.take(...changes)
     if (unusable.length > 0) throw unusableError(unusable)
   }
   const follower = new Follower(store, (...changes) => follow(...changes))
@@ -135,7 +135,7 @@ async function start(file: Settings, store: Store, log: Log, role: Role) {
     log,
     events,
   })
-  const manager = new Manager({ store, managed, follower })
+  const manager = new Manager({ store, managed, follower, pauses })
   const servers = createServers(live.current, collector, readiness, {
     ...{ store, enqueue, dispatcher, log, role, manager, pauses, settings, ...observing },
     queues: () => deliverer.queues,
@@ -173,7 +173,10 @@ async function start(file: Settings, store: Store, log: Log, role: Role) {
   await send()
   deliverer.listen()
   const warn = async () => {
-    if (isDelivering) await warnOfFormer(store, live.current, log)
+    if (!isDelivering) return
+    warnOfAlerts(live.current, log)
+    await warnOfFormer(store, live.current, log)
+    await warnOfRefused(live.current, log)
   }
   const reseal = () => resealAll(manager, log)
   void warn()
@@ -196,7 +199,7 @@ async function start(file: Settings, store: Store, log: Log, role: Role) {
   return {
     ...urls,
     reload: async (next: Settings) => {
-      const { closed } = await live.reload(next)
+      const { closed } = await manager.betweenChanges(() => live.reload(next))
       void warn()
       void reseal()
       await closed

@@ -26,16 +26,15 @@ export async function findCollector({
   config,
 }: CollectorOptions): Promise<{ key: string; endpoint?: string }> {
   const given = key ?? process.env['HOOKLINE_WRITE_KEY']
-  const endpoint = to === undefined ? {} : { endpoint: to }
-  if (given && config === undefined) return { key: given, ...endpoint }
-  const local = await readLocalSettings(config)
+  const isNamed = to !== undefined || Boolean(process.env['ANALYTICS_ENDPOINT'])
+  const local = given && isNamed ? undefined : await readLocalSettings(config)
   const found = given || local?.settings.sources[0]?.writeKey
-  if (!local || !found) {
-    throw new CommandError(
-      EXIT.usage,
-      'There is no write key. Give --key, set HOOKLINE_WRITE_KEY, or run this command in the folder with the settings.',
-    )
+  if (!found) {
+    const where = local
+      ? 'The settings in this folder have no source. Give --key, or set HOOKLINE_WRITE_KEY.'
+      : 'Give --key, set HOOKLINE_WRITE_KEY, or run this command in the folder with the settings.'
+    throw new CommandError(EXIT.usage, `There is no write key. ${where}`)
   }
-  if (to !== undefined || process.env['ANALYTICS_ENDPOINT']) return { key: found, ...endpoint }
-  return { key: found, endpoint: localUrl(local.settings.listen) }
+  const endpoint = to ?? (local && !isNamed ? localUrl(local.settings.listen) : undefined)
+  return { key: found, ...(endpoint !== undefined && { endpoint }) }
 }

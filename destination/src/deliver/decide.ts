@@ -22,6 +22,8 @@ const MIN_UNSENT_DELAY_MS = 1_000
  * @param urls - The destination's endpoints.
  * @param outcomes - One for each endpoint that the attempt was meant for.
  * @param random - Returns a number from 0 up to 1, like `Math.random`.
+ * @param isOutdated - Whether the settings of the destination have changed since the claim. A refusal is not final then,
+ * because a new secret, other headers or another URL may be accepted.
  */
 export function decide(
   delivery: Delivery,
@@ -29,13 +31,15 @@ export function decide(
   urls: readonly string[],
   outcomes: EndpointOutcome[],
   random: () => number,
+  isOutdated = false,
 ): Settlement {
-  const refused = outcomes.filter(({ outcome }) => outcome.verdict === 'refused')
+  const judged = isOutdated ? outcomes.map(notFinal) : outcomes
+  const refused = judged.filter(({ outcome }) => outcome.verdict === 'refused')
   const refusedBy =
     refused.length > 0
       ? [...delivery.refusedBy, ...refused.map(({ url }) => url)]
       : delivery.refusedBy
-  const next = nextState(delivery, elapsedMs, urls, outcomes, refusedBy, random)
+  const next = nextState(delivery, elapsedMs, urls, judged, refusedBy, random)
   const isUnsent = !isAnySent(outcomes)
   const sent = isUnsent ? [] : outcomes
   const log = sent.map(({ url, outcome: { code, status, ms, error, response, headers } }) => ({
@@ -50,6 +54,11 @@ export function decide(
   return { id: delivery.id, attempt: delivery.attempt, next, refusedBy, isUnsent, log }
 }
 
+function notFinal({ url, outcome }: EndpointOutcome): EndpointOutcome {
+  const { verdict } = outcome
+  return { url, outcome: { ...outcome, verdict: verdict === 'refused' ? 'retry' : verdict } }
+}
+
 function nextState(
   delivery: Delivery,
   elapsedMs: number,
@@ -60,7 +69,8 @@ function nextState(
 ): Settlement['next'] {
   if (outcomes.some(({ outcome }) => outcome.verdict === 'delivered')) return { state: 'done' }
   if (urls.every((url) => refusedBy.includes(url))) {
-    return { state: 'dead', reason: `every endpoint refused it: ${lastError(outcomes)}` }
+    const why = outcomes.length > 0 ? `: ${lastError(outcomes)}` : ' in an earlier attempt'
+    return { state: 'dead', reason: `every endpoint refused it${why}` }
   }
 
   const failed = outcomes.filter(({ outcome }) => outcome.verdict === 'retry')

@@ -389,14 +389,17 @@ export class Dispatcher {
       settler.add({ id, attempt, next, refusedBy, isUnsent: true, log: [] })
       return
     }
-    const { signing, endpoints, urls } = queue
+    const { signing, endpoints } = queue
     const startedAt = now()
     this.#underWay++
     this.#requests += queue.width
     queue.start(delivery.lane)
     this.#busy.add(queue)
     const ended = (outcomes: EndpointOutcome[]) => {
-      const settlement = decide(delivery, now() - startedAt, urls, outcomes, random)
+      const current = this.#queues.get(delivery.destination) ?? queue
+      const elapsedMs = now() - startedAt
+      const isOutdated = current !== queue
+      const settlement = decide(delivery, elapsedMs, current.urls, outcomes, random, isOutdated)
       const { next } = settlement
       settler.add(settlement)
       if (isAnySent(outcomes) || next.state === 'dead') events.attempted(delivery, outcomes, next)

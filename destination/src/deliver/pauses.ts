@@ -2,7 +2,7 @@ import type { Pause } from '../model/answers.js'
 import { PAUSE_KIND, type Actor } from '../model/audit.js'
 import { Follower, type FollowerEvents } from '../store/follower.js'
 import { StoreError } from '../store/store-error.js'
-import type { RecordPort, StoredRecord } from '../store/store.js'
+import type { RecordChange, RecordPort, StoredRecord } from '../store/store.js'
 
 /** How often a change is tried if other processes change the same pause at the same time. */
 const TRIES = 5
@@ -92,6 +92,23 @@ export class Pauses {
    */
   resume(destination: string, actor: Actor): Promise<boolean> {
     return this.#change(destination, actor, () => undefined)
+  }
+
+  /**
+   * What a deletion of a destination writes too, so that a new one of its name is not paused; `undefined` if it was never
+   * paused.
+   *
+   * @throws StoreError
+   */
+  async endOf(destination: string): Promise<RecordChange | undefined> {
+    await this.#follower.catchUp()
+    const known = this.#known.get(destination)
+    return known && { kind: PAUSE_KIND, name: destination, version: known.version, body: undefined }
+  }
+
+  /** Obeys what was changed until now. @throws StoreError */
+  catchUp(): Promise<void> {
+    return this.#follower.catchUp()
   }
 
   stop(): Promise<void> {

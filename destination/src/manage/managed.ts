@@ -58,7 +58,7 @@ export class Managed {
   }
 
   /** Records that can't be used by the present file. Another file may make them usable. */
-  readonly #unusable = new Map<string, StoredRecord>()
+  readonly #unusable = new Map<string, { record: StoredRecord; why: string }>()
   #file: File
   /** The name of the source that has a write key. */
   readonly #writeKeys = new Map<string, string>()
@@ -121,13 +121,9 @@ export class Managed {
     }
   }
 
-  /** What the store has although what it needs is missing: the sources of destinations, and tenants. */
-  inNeed(): Unusable[] {
-    const known = this.#known(this.#file)
-    return Array.from(this.#needing()).flatMap(({ kind, name, needs }): Unusable[] => {
-      const unmet = needs.find((need) => !isMet(need, known))
-      return unmet ? [{ kind, name, message: whyUnmet(unmet, known) }] : []
-    })
+  /** Why what the store has under a name is not used; `undefined` if it is used, or if there is none. */
+  whyUnusable(kind: Kind, name: string): string | undefined {
+    return this.#unusable.get(keyOf({ kind, name }))?.why
   }
 
   /**
@@ -145,54 +141,71 @@ export class Managed {
     ]
     if (problems.length > 0) throw new SettingsError('settings_invalid', 'The settings', problems)
     const former = this.#file
-    const retried = Array.from(this.#unusable.values())
+    const unusedBefore = Array.from(this.#unusable.values())
+    const retried = unusedBefore.map(({ record }) => record)
     const before = retried.map(({ kind, name }) => this.#entries[kind as Kind].get(name))
     this.#file = next
     const unusable = await this.take(retried, false)
     const undo = () => {
       this.#file = former
-      for (const [i, record] of retried.entries()) {
-        this.#set(record.kind as Kind, record.name, before[i])
-        this.#unusable.set(keyOf(record), record)
+      for (const [i, one] of unusedBefore.entries()) {
+        const { kind, name } = one.record
+        this.#set(kind as Kind, name, before[i])
+        this.#unusable.set(keyOf(one.record), one)
       }
     }
     return { unusable, undo }
   }
 
   /**
-   * Takes over changed records. A record that can't be used leaves everything as it is.
+   * Takes over changed records, and with them those that could not be used before. A record that can't be used leaves
+   * everything as it is.
    *
    * @param isComplete - Whether these are all records.
-   * @returns the records that can't be used, with the reasons.
+   * @returns which of the changed records can't be used, with the reasons.
    */
   async take(records: readonly StoredRecord[], isComplete: boolean): Promise<Unusable[]> {
-    const unusable: Unusable[] = []
+    const changed = new Set(records.map(keyOf))
     if (isComplete) {
       this.#unusable.clear()
-      const present = new Set(records.map(keyOf))
       for (const kind of KINDS) {
         for (const name of this.#entries[kind].keys()) {
-          if (!present.has(keyOf({ kind, name }))) this.#set(kind, name, undefined)
+          if (!changed.has(keyOf({ kind, name }))) this.#set(kind, name, undefined)
         }
       }
     }
-    await eachInSlices(records, (record) => {
+    const waiting = Array.from(this.#unusable.values(), ({ record }) => record)
+    const taken = new Map<string, { record: StoredRecord; before: Entry | undefined }>()
+    await eachInSlices([...waiting, ...records], (record) => {
       const { kind: given, name, version, body } = record
       const kind = KINDS.find((one) => one === given)
       if (!kind) return
-      this.#unusable.delete(keyOf(record))
+      const key = keyOf(record)
+      const known = taken.get(key)
+      const before = known ? known.before : this.entry(kind, name)
+      this.#unusable.delete(key)
       try {
-        this.#set(
-          kind,
-          name,
-          body === undefined ? undefined : this.#read(kind, name, version, body),
-        )
+        const entry = body === undefined ? undefined : this.#read(kind, name, version, body)
+        this.#set(kind, name, entry)
+        taken.set(key, { record, before })
       } catch (error) {
-        this.#unusable.set(keyOf(record), record)
-        unusable.push({ kind, name, message: (error as Error).message })
+        this.#unusable.set(key, { record, why: (error as Error).message })
       }
     })
-    return unusable
+    // A source may be needed that comes in the same change, and a tenant of a source.
+    for (const kind of ['source', 'destination'] as const) {
+      await eachInSlices(taken.values(), ({ record, before }) => {
+        const value = record.kind === kind ? this.#entries[kind].get(record.name)?.value : undefined
+        const known = this.#known(this.#file)
+        const unmet = value && needsOf(value).find((need) => !isMet(need, known))
+        if (!unmet) return
+        this.#set(kind, record.name, before)
+        this.#unusable.set(keyOf(record), { record, why: whyUnmet(unmet, known) })
+      })
+    }
+    return Array.from(this.#unusable).flatMap(([key, { record, why: message }]) =>
+      changed.has(key) ? [{ kind: record.kind as Kind, name: record.name, message }] : [],
+    )
   }
 
   #read(kind: Kind, name: string, version: number, body: string): Entry {
@@ -298,12 +311,10 @@ export class Managed {
 
   /** What the sources and destinations in the store need. */
   *#needing(): Generator<Needing> {
-    const { source, destination } = this.#entries
-    for (const [name, { value }] of source) {
-      yield { kind: 'source', name, needs: needsOf(value.tenant, []) }
-    }
-    for (const [name, { value }] of destination) {
-      yield { kind: 'destination', name, needs: needsOf(value.tenant, value.sources) }
+    for (const kind of ['source', 'destination'] as const) {
+      for (const [name, { value }] of this.#entries[kind]) {
+        yield { kind, name, needs: needsOf(value) }
+      }
     }
   }
 }
@@ -331,7 +342,9 @@ interface Needing {
   needs: Need[]
 }
 
-function needsOf(tenant: string | undefined, sources: readonly string[]): Need[] {
+function needsOf(value: Source | Destination): Need[] {
+  const { tenant } = value
+  const sources = 'sources' in value ? value.sources : []
   const needed = sources.map((name): Need => ({ kind: 'source', name, tenant }))
   return tenant === undefined ? needed : [{ kind: 'tenant', name: tenant }, ...needed]
 }

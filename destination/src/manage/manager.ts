@@ -19,6 +19,7 @@ import { Outlook, type Planned, type Wish } from './outlook.js'
 import { KINDS, type Entry, type Kind, type Managed, type Setting } from './managed.js'
 import { mergePatch } from './merge-patch.js'
 import {
+  getsAlerts,
   inFile,
   inUse,
   invalidSettings,
@@ -28,6 +29,7 @@ import {
   tenantInUse,
   underWay,
   unknown,
+  unusableHere,
   wrongRevision,
   wrongVersion,
 } from './refusals.js'
@@ -43,6 +45,12 @@ export interface ManagerParts {
     Pick<MaintainPort, 'discard'>
   managed: Managed
   follower: Pick<Follower, 'catchUp' | 'revision'>
+  pauses: {
+    /** What a deletion of a destination writes too; `undefined` if there is nothing to end. */
+    endOf(destination: string): Promise<RecordChange | undefined>
+    /** Obeys what was written. */
+    catchUp(): Promise<void>
+  }
 }
 
 /** Of which version a change may be made. */
@@ -124,6 +132,12 @@ const TRIES = 50
 
 /** Messages that are deleted at once, so that other calls of the store do not wait. */
 const DISCARD_SLICE = 500
+
+/** Entries of the audit log that are read at once: each may have hundreds of KB. */
+const AUDIT_SLICE = 20
+
+/** A page of the audit log ends after so many characters of entries, so that no answer takes much memory. */
+const AUDIT_CHARACTERS = 1_000_000
 
 /** Records that are encrypted again at once. */
 const RESEAL_SLICE = 100
@@ -266,20 +280,28 @@ export class Manager {
    *
    * @param about - The source, destination or tenant; `undefined` for all.
    * @param before - The id of an entry to continue behind.
+   * @returns fewer than `limit` if they are long.
    */
   async audit(
     about: Pick<Order, 'kind' | 'name'> | undefined,
     before: number | undefined,
     limit: number,
   ): Promise<AuditLog> {
-    const log = await this.#log(about, before, limit)
-    const entries = log.flatMap(({ kind: given, entry, ...rest }): AuditEntry[] => {
-      const kind = given === PAUSE_KIND ? 'destination' : KINDS.find((one) => one === given)
-      // Versions before 0.1.0 wrote less about pauses.
-      const { action, by = null, from = null, changes = [] } = JSON.parse(entry) as SomeNoted
-      return kind ? [{ ...rest, kind, action, by, from, changes }] : []
-    })
-    return { entries, next: log.length === limit ? (log.at(-1)?.id ?? null) : null }
+    const entries: AuditEntry[] = []
+    let last = before
+    for (let count = 0, characters = 0; ;) {
+      const wanted = Math.min(AUDIT_SLICE, limit - count)
+      const log = await this.#log(about, last, wanted)
+      for (const { kind: given, entry, ...rest } of log) {
+        const kind = given === PAUSE_KIND ? 'destination' : KINDS.find((one) => one === given)
+        if (kind) entries.push({ ...rest, kind, ...notedIn(entry) })
+        last = rest.id
+        count++
+        characters += entry.length
+        if (count === limit || characters >= AUDIT_CHARACTERS) return { entries, next: last }
+      }
+      if (log.length < wanted) return { entries, next: null }
+    }
   }
 
   /** The pauses of a destination have records of their own, but are changes of the destination for those who read the log. */
@@ -365,6 +387,8 @@ export class Manager {
     const { kind, name } = order
     const { managed } = this.#parts
     return this.#decided((decided) => {
+      const why = managed.whyUnusable(kind, name)
+      if (why !== undefined) throw unusableHere(kind, name, why)
       const before = managed.entry(kind, name)
       checkMatch(order, before)
       return decide(before, decided)
@@ -413,6 +437,10 @@ export class Manager {
       else plan.push(checked)
     })
     if (found.length > 0) throw invalidSettings(whose(wishes), found)
+    const { alerts } = this.#parts.managed.file
+    for (const { name } of plan.filter(isLeaving)) {
+      if (name === alerts?.destination) throw getsAlerts(name)
+    }
     for (const [source, takers] of outlook.stillTaken()) throw inUse(source, takers)
     for (const [tenant, owned] of outlook.stillOwning()) throw tenantInUse(tenant, owned)
     return plan
@@ -435,7 +463,25 @@ export class Manager {
       const body = after && sealer.seal({ kind, name }, JSON.stringify(after.raw))
       changes.push({ kind, name, version: before?.version ?? 0, body, entry })
     })
-    return changes.length > 0 ? this.#write(changes, revision) : []
+    for (const { name } of plan.filter(isLeaving)) {
+      const ended = await this.#parts.pauses.endOf(name)
+      if (ended) changes.push(ended)
+    }
+    if (changes.length === 0) return []
+    const versions = await this.#write(changes, revision)
+    if (changes.length > plan.length) await this.#parts.pauses.catchUp().catch(() => undefined)
+    return versions.slice(0, plan.length)
+  }
+
+  /**
+   * Does something while nothing is decided here: what was decided before would otherwise be decided by other settings than
+   * those that it comes to. Everything that the store has is known then, as far as it answers.
+   */
+  betweenChanges<T>(work: () => Promise<T>): Promise<T> {
+    return this.#inTurn(async () => {
+      await this.#parts.follower.catchUp().catch(() => undefined)
+      return work()
+    })
   }
 
   /** Runs one change of this process after the other, so that they don't make each other decide again. */
@@ -484,6 +530,12 @@ function checkMatch({ kind, name, condition: { match } }: Order, before: Entry |
   if (match === undefined) return
   const fits = before && (match === 'any' || match.includes(before.version))
   if (!fits) throw wrongVersion(kind, name, before?.version)
+}
+
+/** The store may have entries about pauses without some of the fields. */
+function notedIn(entry: string): Noted {
+  const { action, by = null, from = null, changes = [] } = JSON.parse(entry) as SomeNoted
+  return { action, by, from, changes }
 }
 
 /** Whether a destination is deleted, for which messages may wait. */

@@ -160,7 +160,11 @@ export class Outlook {
     if ('problems' in checked) return checked
     const { value } = checked
     if ('webhooks' in value) {
-      const problems = refusedEndpointsOf(value, this.#managed.file.allowNetworks)
+      // What was there before may have become wrong by the settings file. Another change is allowed nevertheless.
+      const former = new Set(
+        before && 'webhooks' in before.value ? before.value.webhooks.map(({ url }) => url) : [],
+      )
+      const problems = refusedEndpointsOf(value, this.#managed.file.allowNetworks, former)
       if (problems.length > 0) return { problems }
     }
     const isSame =

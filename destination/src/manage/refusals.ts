@@ -56,6 +56,17 @@ export function inUse(name: string, takers: readonly string[]): Refusal {
   return new Refusal(409, 'source_in_use', message)
 }
 
+export function getsAlerts(name: string): Refusal {
+  const message = `The alerts go to the destination ${JSON.stringify(name)}. Change "alerts" in the settings file first, and send SIGHUP.`
+  return new Refusal(409, 'destination_in_use', message)
+}
+
+/** @param why - Why this process can't use what the store has. */
+export function unusableHere(kind: Kind, name: string, why: string): Refusal {
+  const message = `This process does not use the ${kind} ${JSON.stringify(name)} as the store has it, because ${why} Until then, change it in a process that uses it.`
+  return new Refusal(409, 'unusable_here', message)
+}
+
 /** The sources and the destinations of the tenant, of which there are some. */
 export function tenantInUse(
   name: string,

@@ -114,7 +114,9 @@ export function restoreHidden(
     if (!isFields(webhook)) return webhook
     const { url, headers } = webhook
     const same = known.filter((one) => one['url'] === url || shownUrl(one['url']) === url)
-    const [former] = same.length === 1 ? same : []
+    // Of several endpoints that differ in their queries, the one in the same place is meant.
+    const former =
+      same.find((one) => one === known[index]) ?? (same.length === 1 ? same[0] : undefined)
     const path = ['webhooks', index]
     if (!former && typeof url === 'string' && url.endsWith(`?${HIDDEN}`)) {
       const which = same.length === 0 ? 'no endpoint has' : 'more than one endpoint has'
@@ -190,9 +192,11 @@ function leavesOf(kind: Kind, raw: Fields): Map<string, Leaf> {
         visit(one, at, isHidden || isHeader || (path === '' && isSecret(kind, name)))
       }
     } else {
-      const text = typeof value === 'object' ? JSON.stringify(value) : value
-      const shown = path.endsWith('.url') ? shownUrl(text) : text
-      leaves.set(path, { value: text, shown: isHidden ? HIDDEN : shown })
+      const shown = path.endsWith('.url') ? shownUrl(value) : value
+      leaves.set(path, {
+        value: typeof value === 'object' ? JSON.stringify(value) : value,
+        shown: isHidden ? HIDDEN : shown,
+      })
     }
   }
   visit(raw, '', false)

@@ -105,11 +105,11 @@ async function copyRecords(from: Movable, to: Movable): Promise<MovedRecords> {
   const result = { total: 0, moved: 0, known: 0 }
   let after = 0
   for (;;) {
-    const { records } = await from.records(after, SLICE)
+    const { records, revision } = await from.records(after, SLICE)
     if (records.length === 0) return result
     after = records.at(-1)?.version ?? after
     const existing = records.filter(({ body }) => body !== undefined)
-    const moved = (await to.copyRecordsIn(existing)).filter(Boolean).length
+    const moved = (await to.copyRecordsIn(existing, revision)).filter(Boolean).length
     result.total += existing.length
     result.moved += moved
     result.known += existing.length - moved

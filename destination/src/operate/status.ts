@@ -16,7 +16,7 @@ import type { Role } from '../settings/role.js'
 import type { Destination, Settings } from '../settings/settings.js'
 import { isPostgres } from '../store/kind.js'
 import type { HistoryPort, ReadPort } from '../store/store.js'
-import { formerDestinations } from './former.js'
+import { formerDestinations } from './warnings.js'
 
 /** What the status needs. */
 export interface StatusParts {

@@ -84,7 +84,7 @@ function check<Schema extends z.ZodType>(
     if (reported.has(key)) return
     const given = valueAt(value, path)
     const shape = showShape(given)
-    const got = isSecret(path) || before.referring.has(key) ? shape : show(given)
+    const got = isSecret(path) || before.referring.has(key) ? shape : show(shownIn(path, given))
     const message = template.replace(/\{(got|shape)\}/g, (_, what) =>
       what === 'got' ? got : shape,
     )
@@ -156,6 +156,12 @@ const SECRETS: readonly PropertyKey[] = [
 function isSecret(path: Path): boolean {
   const field = path.findLast((step) => typeof step === 'string') ?? ''
   return SECRETS.includes(field) || path.at(-2) === 'headers'
+}
+
+/** The query of a URL may have a key. */
+function shownIn(path: Path, value: unknown): unknown {
+  if (path.at(-1) !== 'url' || typeof value !== 'string') return value
+  return value.replace(/\?.+$/s, '?•••')
 }
 
 function valueAt(root: unknown, path: Path): unknown {

@@ -16,15 +16,20 @@ export function refusedEndpoints({ destinations, allowNetworks }: Settings): Pro
   )
 }
 
-/** Finds the endpoints of one destination that nothing can ever be sent to, as {@link refusedEndpoints} does. */
+/**
+ * Finds the endpoints of one destination that nothing can ever be sent to, as {@link refusedEndpoints} does.
+ *
+ * @param known - URLs that are not judged again.
+ */
 export function refusedEndpointsOf(
   { webhooks }: Pick<Destination, 'webhooks'>,
   allowNetworks: readonly string[],
+  known: ReadonlySet<string> = new Set(),
 ): Problem[] {
   const isAllowed = createAddressRule(allowNetworks)
   return webhooks.flatMap(({ url }, place) => {
     const address = addressOf(url)
-    if (address === undefined || isAllowed(address)) return []
+    if (address === undefined || isAllowed(address) || known.has(url)) return []
     return [
       {
         path: `webhooks[${place}].url`,

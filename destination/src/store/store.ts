@@ -294,9 +294,10 @@ export interface MoveRecordsPort {
    * Adds records of another store: all of them, or none if it rejects. A record that this store has, or has deleted, stays
    * as it is. The others get versions of this store.
    *
+   * @param after - The versions are above this one: the revision of the other store, so that none of its versions comes back.
    * @returns for each record whether it was added.
    */
-  copyRecordsIn(records: readonly StoredRecord[]): Promise<boolean[]>
+  copyRecordsIn(records: readonly StoredRecord[], after: number): Promise<boolean[]>
 
   /** Adds entries of another store's log, but not those that this store has already. */
   copyLogIn(entries: readonly LogEntry[]): Promise<void>

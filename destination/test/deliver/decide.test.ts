@@ -48,6 +48,21 @@ const settle = (
     () => 0,
   )
 
+test('a refusal by former settings is not final: new ones may be accepted', () => {
+  const outcomes = [{ url: A, outcome: outcome('client_error') }]
+  const settled = decide(delivery, 0, [A], outcomes, () => 0, true)
+  expect(settled).toMatchObject({ next: { state: 'backlog', delayMs: 2_000 }, refusedBy: [] })
+  expect(settled.log).toMatchObject([{ url: A, code: 'client_error' }])
+})
+
+test('a message whose last endpoint is removed was refused in an earlier attempt', () => {
+  const settled = decide({ ...delivery, refusedBy: [A] }, 0, [A], [], () => 0)
+  expect(settled.next).toEqual({
+    state: 'dead',
+    reason: 'every endpoint refused it in an earlier attempt',
+  })
+})
+
 describe('what is next for a delivery', () => {
   test.each(['server_error', 'endpoint_down'] as const)(
     'bulk work waits in its own lane after %s, and others in the backlog',

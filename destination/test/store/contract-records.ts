@@ -207,17 +207,18 @@ export function recordsContract(name: string, make: () => Promise<Subject>): voi
         { kind: 'source', name: 'web', version: 9, body: 'theirs' },
         { kind: 'source', name: 'app', version: 10, body: 'theirs' },
       ]
-      expect(await store.copyRecordsIn(others)).toEqual([false, true])
-      expect(await store.copyRecordsIn(others)).toEqual([false, false])
+      expect(await store.copyRecordsIn(others, 20)).toEqual([false, true])
+      expect(await store.copyRecordsIn(others, 20)).toEqual([false, false])
       expect(await store.records(0, 9)).toMatchObject({
         records: [
           { name: 'web', version: 1, body: 'mine' },
-          { name: 'app', version: 2, body: 'theirs' },
+          // No version of the other store comes back.
+          { name: 'app', version: 21, body: 'theirs' },
         ],
-        revision: 2,
+        revision: 21,
       })
-      await store.writeRecords([change({ name: 'app', version: 2, body: undefined })])
-      expect(await store.copyRecordsIn(others)).toEqual([false, false])
+      await store.writeRecords([change({ name: 'app', version: 21, body: undefined })])
+      expect(await store.copyRecordsIn(others, 20)).toEqual([false, false])
       const entry = (at: number, text: string): LogEntry => ({
         ...{ id: at, at, kind: 'source', name: 'app', entry: text },
       })

@@ -145,7 +145,7 @@ export function prepareRecords({ query, transact, schema, now }: Tables) {
       return limit - left + (records?.count ?? 0)
     },
 
-    copyIn: (records: readonly StoredRecord[]): Promise<boolean[]> =>
+    copyIn: (records: readonly StoredRecord[], after: number): Promise<boolean[]> =>
       transact(async (run) => {
         const { revision, found } = await begin(run, records)
         const isAdded = records.map(
@@ -154,7 +154,7 @@ export function prepareRecords({ query, transact, schema, now }: Tables) {
         const added = records
           .filter((_, i) => isAdded[i])
           .map(({ kind, name, body = '' }) => ({ kind, name, body: toStored(body), entry: null }))
-        await writeAll(run, revision, added)
+        await writeAll(run, Math.max(revision, after), added)
         return isAdded
       }),
 

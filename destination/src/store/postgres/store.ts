@@ -366,8 +366,8 @@ class PostgresStore implements Store {
     this.#notifications.listenToRecords(listener)
   }
 
-  async copyRecordsIn(records: readonly StoredRecord[]): Promise<boolean[]> {
-    const added = await this.#whileOpen(() => this.#records.copyIn(records))
+  async copyRecordsIn(records: readonly StoredRecord[], after: number): Promise<boolean[]> {
+    const added = await this.#whileOpen(() => this.#records.copyIn(records, after))
     this.#notifications.tellRecords()
     return added
   }

@@ -231,7 +231,9 @@ export class Engine {
           records.forget(query.olderThanMs, query.limit, now),
         )
       case 'copyRecordsIn':
-        return this.#transact(true, ({ records }) => records.copyIn(query.records, now))
+        return this.#transact(true, ({ records }) =>
+          records.copyIn(query.records, query.after, now),
+        )
       case 'copyLogIn':
         this.#transact(true, ({ records }) => {
           records.copyLogIn(query.entries, ahead)

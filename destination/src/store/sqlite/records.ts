@@ -99,8 +99,8 @@ export function prepareRecords({ database }: Shared) {
       return entries + rows.length
     },
 
-    copyIn: (records: readonly StoredRecord[], now: number): boolean[] => {
-      let { revision } = stateNow()
+    copyIn: (records: readonly StoredRecord[], after: number, now: number): boolean[] => {
+      let revision = Math.max(stateNow().revision, after)
       const added = records.map((record) => {
         const key = recordKey(record)
         if (record.body === undefined || isKnown.get(...key)) return false

@@ -89,7 +89,7 @@ export type Query =
       limit: number
     }
   | { ask: 'forgetRecords'; olderThanMs: number; limit: number }
-  | { ask: 'copyRecordsIn'; records: readonly StoredRecord[] }
+  | { ask: 'copyRecordsIn'; records: readonly StoredRecord[]; after: number }
   | { ask: 'copyLogIn'; entries: readonly LogEntry[] }
 
 interface CatchUpQuery {

@@ -318,8 +318,8 @@ class SqliteStore implements Store {
     return this.#query({ ask: 'forgetRecords', olderThanMs, limit }) as Promise<number>
   }
 
-  copyRecordsIn(records: readonly StoredRecord[]): Promise<boolean[]> {
-    return this.#query({ ask: 'copyRecordsIn', records }) as Promise<boolean[]>
+  copyRecordsIn(records: readonly StoredRecord[], after: number): Promise<boolean[]> {
+    return this.#query({ ask: 'copyRecordsIn', records, after }) as Promise<boolean[]>
   }
 
   async copyLogIn(entries: readonly LogEntry[]): Promise<void> {

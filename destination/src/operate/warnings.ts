@@ -2,6 +2,8 @@ import type { FormerDestination } from '../model/answers.js'
 import type { Stats } from '../model/delivery.js'
 import { errorMessage } from '../observe/error-message.js'
 import type { Log } from '../observe/log.js'
+import { eachInSlices } from '../model/slices.js'
+import { refusedEndpointsOf } from '../settings/reach.js'
 import type { Settings } from '../settings/settings.js'
 import type { ReadPort } from '../store/store.js'
 
@@ -17,6 +19,31 @@ export function formerDestinations(
   return stats
     .filter(({ destination }) => !present.has(destination))
     .map(({ destination: name, ...counts }) => ({ name, ...counts }))
+}
+
+/** Logs if the alerts have no destination that could get them. */
+export function warnOfAlerts({ alerts, destinations }: Settings, log: Log): void {
+  const name = alerts?.destination
+  if (name === undefined || destinations.some((one) => one.name === name && one.enabled)) return
+  log.warn(
+    { destination: name },
+    'alerts are only logged: neither the settings file nor the store has an enabled destination of the name in "alerts"',
+  )
+}
+
+/** Logs each endpoint that nothing can be sent to by the present `allowNetworks`. */
+export async function warnOfRefused(
+  { destinations, allowNetworks }: Settings,
+  log: Log,
+): Promise<void> {
+  await eachInSlices(destinations, (destination) => {
+    for (const { message } of refusedEndpointsOf(destination, allowNetworks)) {
+      log.warn(
+        { destination: destination.name, problem: message },
+        'every message to an endpoint is a dead letter at once',
+      )
+    }
+  })
 }
 
 /** Logs each former destination, because its messages wait until somebody puts it back. */
