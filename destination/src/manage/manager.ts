@@ -11,12 +11,11 @@ import type {
 import { withoutQuery } from '../model/shown-url.js'
 import { eachInSlices } from '../model/slices.js'
 import type { Problem } from '../settings/problem.js'
-import type { Destination, Source } from '../settings/settings.js'
 import type { Follower } from '../store/follower.js'
 import { StoreError } from '../store/store-error.js'
 import type { MaintainPort, ReadPort, RecordChange, RecordPort } from '../store/store.js'
 import { Outlook, type Planned, type Wish } from './outlook.js'
-import { KINDS, type Entry, type Kind, type Managed } from './managed.js'
+import { KINDS, type Entry, type Kind, type Managed, type Setting } from './managed.js'
 import { mergePatch } from './merge-patch.js'
 import {
   inFile,
@@ -25,6 +24,7 @@ import {
   messagesWait,
   noKey,
   noRotation,
+  tenantInUse,
   underWay,
   unknown,
   wrongRevision,
@@ -132,7 +132,7 @@ const DISCARD_SLICE = 500
 /** Records that are encrypted again at once. */
 const RESEAL_SLICE = 100
 
-/** Reads and changes sources and destinations. A change is in use in this process when its call resolves. */
+/** Reads and changes sources, destinations and tenants. A change is in use in this process when its call resolves. */
 export class Manager {
   readonly #parts: ManagerParts
   #last: Promise<unknown> = Promise.resolve()
@@ -159,14 +159,13 @@ export class Manager {
   /** @throws Refusal if there is none. */
   get(kind: Kind, name: string): ManagedSetting {
     const { managed } = this.#parts
-    const entry = managed.entry(kind, name)
-    const value = entry?.value ?? managed.inFile(kind, name)
+    const value = managed.get(kind, name)
     if (!value) throw unknown(kind, name)
-    return shownSetting(kind, value, entry?.version)
+    return shownSetting(kind, value, managed.entry(kind, name)?.version)
   }
 
   /**
-   * Creates or replaces a source or destination. Secrets that are not given stay as they are, or are generated.
+   * Creates or replaces a source, destination or tenant. Secrets that are not given stay as they are, or are generated.
    *
    * @throws Refusal that names every mistake.
    */
@@ -203,10 +202,11 @@ export class Manager {
   }
 
   /**
-   * Deletes a source or destination.
+   * Deletes a source, destination or tenant.
    *
    * @param choice - What becomes of the messages that wait for the destination; `undefined` if nothing was chosen.
-   * @throws Refusal if messages wait and nothing was chosen, or if a destination takes the calls of the source.
+   * @throws Refusal if messages wait and nothing was chosen, if a destination takes the calls of the source, or if the tenant
+   * has sources or destinations.
    */
   async delete(order: Order, choice?: WaitingChoice): Promise<SettingDeleted> {
     const { kind, name, actor } = order
@@ -233,7 +233,7 @@ export class Manager {
     const of = (kind: Kind) => exportedOf(kind, Array.from(managed.entries(kind)))
     return {
       revision: revisionOf(managed.versions()),
-      settings: { sources: of('source'), destinations: of('destination') },
+      settings: { tenants: of('tenant'), sources: of('source'), destinations: of('destination') },
     }
   }
 
@@ -267,7 +267,7 @@ export class Manager {
   /**
    * What was changed by whom, the newest first.
    *
-   * @param about - The source or destination; `undefined` for all.
+   * @param about - The source, destination or tenant; `undefined` for all.
    * @param before - The id of an entry to continue behind.
    */
   async audit(
@@ -401,6 +401,7 @@ export class Manager {
     })
     if (found.length > 0) throw invalidSettings(whose(wishes), found)
     for (const [source, takers] of outlook.stillTaken()) throw inUse(source, takers)
+    for (const [tenant, owned] of outlook.stillOwning()) throw tenantInUse(tenant, owned)
     return plan
   }
 
@@ -439,9 +440,8 @@ export class Manager {
     return versions
   }
 
-  #all(kind: Kind): readonly (Source | Destination)[] {
-    const { sources, destinations } = this.#parts.managed.settings()
-    return kind === 'source' ? sources : destinations
+  #all(kind: Kind): readonly Setting[] {
+    return this.#parts.managed.settings()[`${kind}s`]
   }
 
   /** How many messages wait for each destination that is deleted, of those with any. */
@@ -525,8 +525,9 @@ function* exportedOf(kind: Kind, entries: [string, Entry][]): Generator<Fields> 
   for (const [, { value }] of entries) yield exported(kind, value)
 }
 
-function matches(value: Source | Destination, text: string): boolean {
+function matches(value: Setting, text: string): boolean {
   if (value.name.toLowerCase().includes(text)) return true
+  if ('title' in value && value.title?.toLowerCase().includes(text)) return true
   return (
     'webhooks' in value &&
     value.webhooks.some(({ url }) => withoutQuery(url).toLowerCase().includes(text))

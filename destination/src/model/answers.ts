@@ -427,9 +427,9 @@ export interface AttemptEvent {
   error: string | null
 }
 
-/** A source or a destination, without its secrets. `GET /v1/admin/sources/{name}` and `/destinations/{name}` */
+/** A source, a destination or a tenant, without its secrets: `GET /v1/admin/sources/{name}` and the like. */
 export interface ManagedSetting {
-  kind: 'source' | 'destination'
+  kind: 'source' | 'destination' | 'tenant'
   name: string
   /** Where it is kept. What is in the settings file can only be changed there. */
   origin: 'file' | 'store'
@@ -441,7 +441,7 @@ export interface ManagedSetting {
   settings: Record<string, unknown>
 }
 
-/** `GET /v1/admin/sources` and `/v1/admin/destinations` */
+/** `GET /v1/admin/sources`, `/v1/admin/destinations` and `/v1/admin/tenants` */
 export interface ManagedSettings {
   /** In the order of their names. */
   items: ManagedSetting[]
@@ -451,7 +451,7 @@ export interface ManagedSettings {
   next: string | null
 }
 
-/** The result of a change of a source or destination. */
+/** The result of a change of a source, destination or tenant. */
 export interface SettingChanged {
   item: ManagedSetting
   /** Whether it did not exist before. */
@@ -462,7 +462,7 @@ export interface SettingChanged {
   generated: Record<string, string>
 }
 
-/** The result of the deletion of a source or destination. */
+/** The result of the deletion of a source, destination or tenant. */
 export interface SettingDeleted {
   /** How many messages waited for the destination and were deleted. */
   discarded: number
@@ -482,7 +482,7 @@ export interface SettingChange {
 
 /** One change that `POST /v1/admin/settings` has made, or would make. */
 export interface AppliedChange {
-  kind: 'source' | 'destination'
+  kind: 'source' | 'destination' | 'tenant'
   name: string
   action: 'create' | 'update' | 'delete'
   changes: SettingChange[]
@@ -510,16 +510,17 @@ export interface SettingsExport {
   revision: string
   /** Secrets, values of headers and queries of URLs are hidden, as `•••`. */
   settings: {
+    tenants: Record<string, unknown>[]
     sources: Record<string, unknown>[]
     destinations: Record<string, unknown>[]
   }
 }
 
-/** A change of a source or destination. */
+/** A change of a source, destination or tenant. */
 export interface AuditEntry {
   id: number
   at: number
-  kind: 'source' | 'destination'
+  kind: 'source' | 'destination' | 'tenant'
   name: string
   action: 'create' | 'update' | 'delete' | 'rotate' | 'revoke'
   /** Who the client says that it is, by the header `X-Actor`; `null` if it does not say. */

@@ -36,10 +36,15 @@ async function exportOf(at: RunningDestination): Promise<SettingsExport> {
   return all
 }
 
-const clear = (at: RunningDestination) =>
-  apply(at, { sources: [], destinations: [] }, { prune: true, waiting: 'discard' })
+const clear = (at: RunningDestination) => apply(at, NOTHING, { prune: true, waiting: 'discard' })
+
+const NOTHING = { tenants: [], sources: [], destinations: [] }
 
 const NAMES = ['a', 'b', 'c', 'd']
+const TENANTS = ['north', 'south']
+/** Whose something is follows from its name, so that it never changes while others rely on it. */
+const tenantOf = (name: string) => TENANTS[['a', 'b'].includes(name) ? 0 : name === 'c' ? 1 : 2]
+const owned = (name: string) => (tenantOf(name) ? { tenant: tenantOf(name) } : {})
 const text = fc.string({
   minLength: 1,
   maxLength: 5,
@@ -52,6 +57,7 @@ const source = fc.record({
 })
 const sourceOf = ({ name, limit }: { name: string; limit: number | undefined }) => ({
   name,
+  ...owned(name),
   ...(limit && { rateLimit: { callsPerSecond: limit, burst: limit } }),
 })
 
@@ -78,18 +84,25 @@ const target = fc.record(
 
 const byName = { selector: ({ name }: { name: string }) => name, maxLength: 4 }
 const lists = fc.record({
+  tenants: fc.tuple(...TENANTS.map((name) => fc.record({ name: fc.constant(name), title: text }))),
   sources: fc.uniqueArray(source, byName).map((all) => all.map(sourceOf)),
   destinations: fc.uniqueArray(target, byName),
 })
 type Wanted = typeof lists extends fc.Arbitrary<infer L> ? L : never
 
-/** As a person would write it: without sources that there are not. */
-const fitting = lists.map(({ sources, destinations }): Wanted => {
+/** As a person would write it: without sources that there are not, or that are of another tenant. */
+const fitting = lists.map(({ tenants, sources, destinations }): Wanted => {
   const known = new Set(['web', ...sources.map(({ name }) => name)])
-  const fit = (all: string[]) => all.filter((one) => known.has(one))
+  const fit = ({ name, sources: all }: Wanted['destinations'][number]) => ({
+    ...owned(name),
+    sources: all.filter(
+      (one) => known.has(one) && [undefined, tenantOf(one)].includes(tenantOf(name)),
+    ),
+  })
   return {
+    tenants,
     sources,
-    destinations: destinations.map((one) => ({ ...one, sources: fit(one.sources) })),
+    destinations: destinations.map((one) => ({ ...one, ...fit(one) })),
   }
 })
 
@@ -116,7 +129,7 @@ describe.concurrent('random settings', { timeout: 120_000 }, () => {
           expect((await exportOf(other)).settings).toEqual(exported.settings)
         } else {
           expect(moved.status).toBe(400)
-          expect((await exportOf(other)).settings).toEqual({ sources: [], destinations: [] })
+          expect((await exportOf(other)).settings).toEqual(NOTHING)
         }
       }),
       { numRuns: 25 },
@@ -133,6 +146,7 @@ describe.concurrent('random settings', { timeout: 120_000 }, () => {
         }
         const before = await exportOf(one)
         const all = {
+          tenants: then.tenants,
           sources: [...first.sources, ...then.sources],
           destinations: [...first.destinations, ...then.destinations],
         }
@@ -166,6 +180,13 @@ describe.concurrent('random settings', { timeout: 120_000 }, () => {
       ['sources', { name: 'web' }, 'name'],
       ['sources', { name: 'e', writeKey: KEY }, 'writeKey'],
       ['sources', { name: 'e', rateLimits: {} }, 'rateLimits'],
+      ['sources', { name: 'e', tenant: 'west' }, 'tenant'],
+      ['tenants', { name: 'e', quota: {} }, 'quota'],
+      [
+        'destinations',
+        { name: 'e', tenant: 'north', sources: ['web'], webhooks: [{ url: 'https://e.example/' }] },
+        'sources[0]',
+      ],
       ['sources', 'e', ''],
       [
         'destinations',
@@ -183,7 +204,7 @@ describe.concurrent('random settings', { timeout: 120_000 }, () => {
         'webhooks[0].url',
       ],
       ['destinations', { name: 'e', sources: [] }, 'webhooks'],
-    ) as fc.Arbitrary<['sources' | 'destinations', object, string]>
+    ) as fc.Arbitrary<['tenants' | 'sources' | 'destinations', object, string]>
     await fc.assert(
       fc.asyncProperty(fitting, fitting, fc.array(mistake, { minLength: 1 }), async (...given) => {
         const [first, then, mistakes] = given
@@ -191,6 +212,7 @@ describe.concurrent('random settings', { timeout: 120_000 }, () => {
         await apply(one, first)
         const before = await exportOf(one)
         const wrong: Record<string, unknown[]> = {
+          tenants: [...then.tenants],
           sources: [...then.sources],
           destinations: [...then.destinations],
         }
@@ -245,9 +267,10 @@ describe.concurrent('random settings', { timeout: 120_000 }, () => {
 })
 
 /** Gives each source a key of its own, so that two stores have the same secrets. */
-function withKeys({ sources, destinations }: Wanted) {
+function withKeys({ tenants, sources, destinations }: Wanted) {
   const withKey = sources.map((one) => ({ ...one, writeKey: `key-${one.name}` }))
   return {
+    tenants,
     sources: withKey,
     destinations: destinations.map((one) => ({ sharedSecret: 's', ...one })),
   }
@@ -255,14 +278,16 @@ function withKeys({ sources, destinations }: Wanted) {
 
 /** The changes in an order in which each of them is allowed by itself. */
 function inOrder(changes: readonly AppliedChange[]): AppliedChange[] {
+  const kinds = ['tenant', 'source', 'destination']
   const rank = ({ kind, action }: AppliedChange) =>
-    action === 'delete' ? (kind === 'destination' ? 2 : 3) : kind === 'source' ? 0 : 1
+    action === 'delete' ? 6 - kinds.indexOf(kind) : kinds.indexOf(kind)
   return changes.toSorted((a, b) => rank(a) - rank(b))
 }
 
-function namesIn({ sources = [], destinations = [] }: Lists) {
+function namesIn({ tenants = [], sources = [], destinations = [] }: Lists) {
   const sorted = (all: readonly object[]) => all.map((one) => (one as { name: string }).name).sort()
   return {
+    tenants: sorted(tenants),
     sources: [...new Set(sorted(sources))],
     destinations: [...new Set(sorted(destinations))],
   }
@@ -335,4 +360,34 @@ test('what a list lacks is deleted only with prune, and messages that wait for i
     status: 200,
     body: { discarded: 1 },
   })
+})
+
+test('a tenant comes with what belongs to it, and goes only with it', async () => {
+  const one = await startOne()
+  const webhooks = [{ url: 'https://crm.example.com/' }]
+  const of = (tenant: string) => ({
+    tenants: [{ name: tenant }],
+    sources: [{ name: 'app', tenant }],
+    destinations: [{ name: 'crm', tenant, sources: ['app'], webhooks }],
+  })
+  expect(await apply(one, of('north'))).toMatchObject({ status: 200 })
+  expect(await apply(one, { tenants: [] }, { prune: true })).toMatchObject({
+    status: 409,
+    error: { code: 'tenant_in_use' },
+  })
+  const { tenants, sources } = of('south')
+  expect(await apply(one, { tenants, sources })).toMatchObject({
+    status: 400,
+    error: { problems: [{ path: 'sources[0].tenant' }] },
+  })
+  const moved = await apply(one, of('south'), { prune: true })
+  expect(moved.changes.map(({ kind, name, action }) => [kind, name, action])).toEqual(
+    expect.arrayContaining([
+      ['tenant', 'north', 'delete'],
+      ['tenant', 'south', 'create'],
+      ['source', 'app', 'update'],
+      ['destination', 'crm', 'update'],
+    ]),
+  )
+  expect(await apply(one, NOTHING, { prune: true })).toMatchObject({ status: 200 })
 })
