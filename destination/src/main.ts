@@ -4,7 +4,7 @@ import { addImport } from './cli/import.js'
 import { addList } from './cli/list.js'
 import { addListen } from './cli/listen.js'
 import { addMigrate } from './cli/migrate.js'
-import { addDestinations, addSources } from './cli/managed.js'
+import { addDestinations, addSources, addTenants } from './cli/managed.js'
 import { addPause, addResume } from './cli/pause.js'
 import { addReplay } from './cli/replay.js'
 import { run } from './cli/run.js'
@@ -54,6 +54,7 @@ const commands = [
   addTest,
   addSources,
   addDestinations,
+  addTenants,
   addSettings,
   addDoctor(find),
   addSign,

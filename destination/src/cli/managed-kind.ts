@@ -11,15 +11,17 @@ export interface FieldFlags {
   source?: string[]
   endpoint?: string[]
   rateLimit?: number | 'none'
+  tenant?: string
+  title?: string
 }
 
 /** One kind of what is kept in the store. A further kind needs only another one of these. */
 export interface ManagedKind {
-  name: 'source' | 'destination'
+  name: 'source' | 'destination' | 'tenant'
   description: string
   /** What a creation does. */
   creates: string
-  /** The fields with secrets. The first one is rotated if none is named. */
+  /** The fields with secrets, which can be rotated. The first one is if none is named. */
   secrets: readonly string[]
   /** Whether it can be disabled, and messages may wait for it. */
   isDestination: boolean
@@ -34,6 +36,8 @@ export interface ManagedKind {
   examples: string
 }
 
+const OF_TENANT = 'the tenant that it belongs to'
+
 /** The sources. */
 export const SOURCE: ManagedKind = {
   name: 'source',
@@ -42,15 +46,19 @@ export const SOURCE: ManagedKind = {
   secrets: ['writeKey'],
   isDestination: false,
   addFields: (command) =>
-    command.option(
-      '--rate-limit <calls>',
-      'the most calls per second that each process accepts, or none',
-      readLimit(wholeNumber(1, 1_000_000)),
-    ),
-  fieldsOf: ({ rateLimit }) =>
-    rateLimit === undefined
-      ? {}
-      : { rateLimit: rateLimit === 'none' ? null : { callsPerSecond: rateLimit } },
+    command
+      .option(
+        '--rate-limit <calls>',
+        'the most calls per second that each process accepts, or none',
+        readLimit(wholeNumber(1, 1_000_000)),
+      )
+      .option('--tenant <name>', OF_TENANT),
+  fieldsOf: ({ rateLimit, tenant }) => ({
+    ...(tenant !== undefined && { tenant }),
+    ...(rateLimit !== undefined && {
+      rateLimit: rateLimit === 'none' ? null : { callsPerSecond: rateLimit },
+    }),
+  }),
   columns: ['NAME', 'KEPT IN', 'WRITE KEYS', 'RATE LIMIT'],
   row: ({ name, origin, secrets, settings: { rateLimit } }) => {
     const limit = rateLimit as { callsPerSecond: number } | undefined
@@ -87,8 +95,10 @@ export const DESTINATION: ManagedKind = {
         '--rate-limit <requests>',
         'the most requests per second to each endpoint, or none',
         readLimit(readRate),
-      ),
-  fieldsOf: ({ source, endpoint, rateLimit }, before) => ({
+      )
+      .option('--tenant <name>', OF_TENANT),
+  fieldsOf: ({ source, endpoint, rateLimit, tenant }, before) => ({
+    ...(tenant !== undefined && { tenant }),
     ...(source && { sources: source }),
     ...((endpoint ?? rateLimit) !== undefined && {
       webhooks: webhooksOf(endpoint, rateLimit, before),
@@ -111,6 +121,28 @@ Examples:
   $ hookline-destination destinations update acme --rate-limit 50
   $ hookline-destination destinations update acme --from - <<< 'webhooks: [{ url: "https://acme.example.com/v2" }]'
   $ hookline-destination destinations delete acme --waiting discard`,
+}
+
+/** The tenants. */
+export const TENANT: ManagedKind = {
+  name: 'tenant',
+  description: 'show and change the tenants',
+  creates: 'create a tenant',
+  secrets: [],
+  isDestination: false,
+  addFields: (command) => command.option('--title <text>', 'the name that people read'),
+  fieldsOf: ({ title }) => (title === undefined ? {} : { title }),
+  columns: ['NAME', 'KEPT IN', 'TITLE'],
+  row: ({ name, origin, settings: { title } }) => [
+    ...[name, origin],
+    typeof title === 'string' ? title : '-',
+  ],
+  costOf: (name) => `All settings of ${name} will be lost.`,
+  examples: `
+Examples:
+  $ hookline-destination tenants create acme --title "Acme Ltd."
+  $ hookline-destination sources create acme-shop --tenant acme
+  $ hookline-destination tenants list --json | jq -r '.items[].name'`,
 }
 
 function webhooksOf(

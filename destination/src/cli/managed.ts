@@ -19,6 +19,7 @@ import { CommandError, EXIT, wholeNumber, type AddCommand } from './command.js'
 import {
   DESTINATION,
   SOURCE,
+  TENANT,
   type FieldFlags,
   type Fields,
   type ManagedKind,
@@ -54,6 +55,10 @@ export const addSources: AddCommand = (program) => {
 
 export const addDestinations: AddCommand = (program) => {
   addManaged(program, DESTINATION)
+}
+
+export const addTenants: AddCommand = (program) => {
+  addManaged(program, TENANT)
 }
 
 const SECRETS_NOTE = `
@@ -104,6 +109,20 @@ function addManaged(program: Command, kind: ManagedKind): void {
     }
   }
 
+  if (kind.secrets.length > 0) addRotation(kind, begin, forChanges)
+
+  const deletion = begin('delete', `delete a ${name}`)
+  if (kind.isDestination) deletion.addOption(waitingOption('that wait for it'))
+  forChanges(deletion.option('-y, --yes', 'do not ask')).action(
+    (one: string, options: DeleteOptions) => remove(kind, one, options),
+  )
+}
+
+function addRotation(
+  kind: ManagedKind,
+  begin: (verb: string, what: string) => Command,
+  forChanges: (command: Command) => Command,
+): void {
   const [first] = kind.secrets
   const withSecret = (command: Command) => {
     const which = new Option('--secret <field>', 'which secret').choices(kind.secrets)
@@ -121,12 +140,6 @@ function addManaged(program: Command, kind: ManagedKind): void {
     .option('-y, --yes', 'do not ask')
   forChanges(revocation).action((one: string, options: RotationOptions) =>
     revoke(kind, one, options),
-  )
-
-  const deletion = begin('delete', `delete a ${name}`)
-  if (kind.isDestination) deletion.addOption(waitingOption('that wait for it'))
-  forChanges(deletion.option('-y, --yes', 'do not ask')).action(
-    (one: string, options: DeleteOptions) => remove(kind, one, options),
   )
 }
 
@@ -173,7 +186,8 @@ async function show(kind: ManagedKind, one: string, options: ChangeOptions): Pro
   const { origin, version, secrets, settings } = item
   const where = origin === 'file' ? 'in the settings file' : `in the store, version ${version}`
   const counts = Object.entries(secrets).map(([field, count]) => `${count} ${field}`)
-  console.log(`# The ${kind.name} ${one} is ${where}. It has ${counts.join(' and ')}.`)
+  const has = counts.length > 0 ? ` It has ${counts.join(' and ')}.` : ''
+  console.log(`# The ${kind.name} ${one} is ${where}.${has}`)
   console.log(await textOf(settings, undefined))
 }
 

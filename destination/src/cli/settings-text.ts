@@ -29,12 +29,12 @@ export async function readObject(file: string): Promise<Record<string, unknown>>
   throw new CommandError(EXIT.usage, `${shown}: expected an object with named fields.`)
 }
 
-/** Settings as YAML or JSON that {@link readObject} reads back. */
+/** Settings as YAML or JSON that {@link readObject} reads back, without the last end of line. */
 export async function textOf(settings: object, json: true | undefined): Promise<string> {
   const literal = withoutReferences(settings)
   if (json) return JSON.stringify(literal, null, 2)
   const { stringify } = await import('yaml')
-  return stringify(literal, { lineWidth: 0 }).trimEnd()
+  return stringify(literal, { lineWidth: 0 }).replace(/\n$/, '')
 }
 
 /** Doubles the `$` of each `${`, which would be an environment variable. The names of fields are not read so. */

@@ -40,27 +40,27 @@ Secrets, values of headers and queries of URLs are printed as •••. The com
 settings file of the destination is not printed.`
 
 const OF_APPLY = `
-FILE is YAML or JSON with the lists "sources" and "destinations" of the settings file; - reads the standard input. It may
-name environment variables, such as \${SECRET}. The command shows what will change, asks, and changes all of it or, if anything in the
+FILE is YAML or JSON with the lists "tenants", "sources" and "destinations" of the settings file; - reads the standard input. It
+may name environment variables, such as \${SECRET}. The command shows what will change, asks, and changes all of it or, if anything in the
 store has changed meanwhile, nothing. A secret that FILE lacks, or has as •••, stays as it is; a new one is generated and printed
 once. A list that FILE lacks changes nothing. Without a terminal the command needs --yes.`
 
 export const addSettings: AddCommand = (program) => {
   const group = program
     .command('settings')
-    .description('export all sources and destinations of the store, or change them together')
+    .description(
+      'export all sources, destinations and tenants of the store, or change them together',
+    )
     .addHelpText('after', EXAMPLES)
 
-  addAdminOptions(
-    group.command('export').description('print the sources and destinations of the store as YAML'),
-  )
+  addAdminOptions(group.command('export').description('print everything in the store as YAML'))
     .option('--json', 'print JSON')
     .addHelpText('after', OF_EXPORT)
     .action(exportAll)
 
   const apply = group
     .command('apply')
-    .description('make the store have the sources and destinations of a file')
+    .description('make the store have what a file has')
     .argument('<file>', 'what the store is to have')
     .option('--dry-run', 'only show what would change')
     .option('--prune', 'delete what the lists of the file lack')

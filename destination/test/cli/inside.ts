@@ -3,7 +3,7 @@ import { addCompletion } from '../../src/cli/completion.js'
 import { addDoctor } from '../../src/cli/doctor.js'
 import { addList } from '../../src/cli/list.js'
 import { addListen } from '../../src/cli/listen.js'
-import { addDestinations, addSources } from '../../src/cli/managed.js'
+import { addDestinations, addSources, addTenants } from '../../src/cli/managed.js'
 import { addPause, addResume } from '../../src/cli/pause.js'
 import { addReplay } from '../../src/cli/replay.js'
 import { run } from '../../src/cli/run.js'
@@ -37,6 +37,7 @@ const COMMANDS = [
   addTest,
   addSources,
   addDestinations,
+  addTenants,
   addSettings,
   addDoctor(examine),
   addSign,

@@ -169,6 +169,27 @@ describe('destinations', () => {
   })
 })
 
+test('tenants own sources and destinations, and are deleted after them', async () => {
+  expect(await cli('tenants', 'create', 'corp', '--title', 'Corp Ltd.')).toEqual({
+    code: 0,
+    stdout: 'The tenant corp is created.\n',
+    stderr: '',
+  })
+  await cli('sources', 'create', 'corp-shop', '--tenant', 'corp')
+  expect((await get('/sources/corp-shop')).settings).toMatchObject({ tenant: 'corp' })
+  await cli('tenants', 'update', 'corp', '--title', 'Corp Inc.')
+  expect((await cli('tenants', 'list')).stdout).toBe(
+    'NAME  KEPT IN  TITLE\ncorp  store    Corp Inc.\n',
+  )
+  expect((await cli('tenants', 'show', 'corp')).stdout).toMatch(
+    /^# The tenant corp is in the store, version \d+\.\nname: corp\n/,
+  )
+  expect(await cli('tenants', 'delete', 'corp', '--yes')).toMatchObject({ code: 1 })
+  await cli('sources', 'delete', 'corp-shop', '--yes')
+  expect(await cli('tenants', 'delete', 'corp', '--yes')).toMatchObject({ code: 0 })
+  expect(await cli('tenants', 'rotate', 'corp')).toMatchObject({ code: 2 })
+})
+
 test('a secret comes from the environment or the standard input, and no argument of a process has it', async () => {
   const secret = 'a-secret-of-the-environment'
   const env = { HOOKLINE_ADMIN_TOKEN: ADMIN_TOKEN, SHOP_KEY: secret }
@@ -223,6 +244,7 @@ test.runIf(hasTerminal)(
   },
 )
 
+// fast-check prints the seed and the path of a failure: give them to `fc.assert` to see it again.
 test('settings that are printed are read back as they were', async () => {
   const file = join(emptyFolder(), 'settings.yaml')
   const text = fc.oneof(
@@ -239,7 +261,7 @@ test('settings that are printed are read back as they were', async () => {
   )
   await fc.assert(
     fc.asyncProperty(settings, fc.constantFrom(true, undefined), async (given, json) => {
-      writeFileSync(file, await textOf(given, json))
+      writeFileSync(file, `${await textOf(given, json)}\n`)
       expect(await readObject(file)).toEqual(given)
     }),
   )
