@@ -8,12 +8,13 @@ import type {
   SettingChanged,
   SettingDeleted,
 } from '../model/answers.js'
+import { PAUSE_KIND, type Actor } from '../model/audit.js'
 import { withoutQuery } from '../model/shown-url.js'
 import { eachInSlices } from '../model/slices.js'
 import type { Problem } from '../settings/problem.js'
 import type { Follower } from '../store/follower.js'
 import { StoreError } from '../store/store-error.js'
-import type { MaintainPort, ReadPort, RecordChange, RecordPort } from '../store/store.js'
+import type { LogEntry, MaintainPort, ReadPort, RecordChange, RecordPort } from '../store/store.js'
 import { Outlook, type Planned, type Wish } from './outlook.js'
 import { KINDS, type Entry, type Kind, type Managed, type Setting } from './managed.js'
 import { mergePatch } from './merge-patch.js'
@@ -42,14 +43,6 @@ export interface ManagerParts {
     Pick<MaintainPort, 'discard'>
   managed: Managed
   follower: Pick<Follower, 'catchUp' | 'revision'>
-}
-
-/** Who asks for a change. */
-export interface Actor {
-  /** Who the client says that it is. */
-  by: string | null
-  /** The address that the request came from. */
-  from: string
 }
 
 /** Of which version a change may be made. */
@@ -103,6 +96,8 @@ export interface Page {
   q: string
   after: string | undefined
   limit: number
+  /** Only destinations that take the calls of this source; `undefined` for all. */
+  source?: string | undefined
 }
 
 type Verb = AuditEntry['action']
@@ -119,6 +114,7 @@ type Leaving = Pick<Wish, 'kind' | 'name'> & { after: unknown }
 
 /** The part of an audit entry that is in its text. */
 type Noted = Pick<AuditEntry, 'action' | 'by' | 'from' | 'changes'>
+type SomeNoted = Pick<Noted, 'action'> & Partial<Noted>
 
 /**
  * How often a change is decided again, because another one came first. Writers wait for each other a few ms, so only many
@@ -141,10 +137,10 @@ export class Manager {
     this.#parts = parts
   }
 
-  list(kind: Kind, { q, after, limit }: Page): ManagedSettings {
+  list(kind: Kind, { q, after, limit, source }: Page): ManagedSettings {
     const text = q.toLowerCase()
     const names = this.#all(kind)
-      .filter((value) => matches(value, text))
+      .filter((value) => matches(value, text) && takes(value, source))
       .map(({ name }) => name)
     names.sort()
     const rest = after === undefined ? names : names.filter((name) => name > after)
@@ -152,6 +148,7 @@ export class Manager {
     return {
       items: page.map((name) => this.get(kind, name)),
       total: names.length,
+      canChange: this.#parts.managed.sealer !== undefined,
       next: rest.length > limit ? (page.at(-1) ?? null) : null,
     }
   }
@@ -275,12 +272,28 @@ export class Manager {
     before: number | undefined,
     limit: number,
   ): Promise<AuditLog> {
-    const log = await this.#parts.store.recordLog(about, before, limit)
+    const log = await this.#log(about, before, limit)
     const entries = log.flatMap(({ kind: given, entry, ...rest }): AuditEntry[] => {
-      const kind = KINDS.find((one) => one === given)
-      return kind ? [{ ...rest, kind, ...(JSON.parse(entry) as Noted) }] : []
+      const kind = given === PAUSE_KIND ? 'destination' : KINDS.find((one) => one === given)
+      // Versions before 0.1.0 wrote less about pauses.
+      const { action, by = null, from = null, changes = [] } = JSON.parse(entry) as SomeNoted
+      return kind ? [{ ...rest, kind, action, by, from, changes }] : []
     })
     return { entries, next: log.length === limit ? (log.at(-1)?.id ?? null) : null }
+  }
+
+  /** The pauses of a destination have records of their own, but are changes of the destination for those who read the log. */
+  async #log(
+    about: Pick<Order, 'kind' | 'name'> | undefined,
+    before: number | undefined,
+    limit: number,
+  ): Promise<LogEntry[]> {
+    const { store } = this.#parts
+    if (about?.kind !== 'destination') return store.recordLog(about, before, limit)
+    const keys = [about, { kind: PAUSE_KIND, name: about.name }]
+    const logs = await Promise.all(keys.map((key) => store.recordLog(key, before, limit)))
+    const inOrder = logs.flat().sort((a, b) => b.id - a.id)
+    return inOrder.slice(0, limit)
   }
 
   /** Encrypts again what is not encrypted with the first key. @returns how many records. */
@@ -532,4 +545,8 @@ function matches(value: Setting, text: string): boolean {
     'webhooks' in value &&
     value.webhooks.some(({ url }) => withoutQuery(url).toLowerCase().includes(text))
   )
+}
+
+function takes(value: Setting, source: string | undefined): boolean {
+  return source === undefined || ('sources' in value && value.sources.includes(source))
 }

@@ -447,6 +447,8 @@ export interface ManagedSettings {
   items: ManagedSetting[]
   /** How many match in all. */
   total: number
+  /** Whether they can be created and changed: whether the settings have a `settingsKey`. */
+  canChange: boolean
   /** Give it as `after` to get the next page; `null` on the last one. */
   next: string | null
 }
@@ -516,17 +518,20 @@ export interface SettingsExport {
   }
 }
 
-/** A change of a source, destination or tenant. */
+/** A change of a source, destination or tenant, or the start or end of a pause. */
 export interface AuditEntry {
   id: number
   at: number
   kind: 'source' | 'destination' | 'tenant'
   name: string
-  action: 'create' | 'update' | 'delete' | 'rotate' | 'revoke'
-  /** Who the client says that it is, by the header `X-Actor`; `null` if it does not say. */
+  action: 'create' | 'update' | 'delete' | 'rotate' | 'revoke' | 'pause' | 'resume'
+  /**
+   * Who the client says that it is, by the header `X-Actor`; `null` if it does not say. `alerts` without an address is the
+   * pause of a destination that has failed for too long.
+   */
   by: string | null
-  /** The address that the request came from. */
-  from: string
+  /** The address that the request came from; `null` for a pause by `alerts`. */
+  from: string | null
   changes: SettingChange[]
 }
 

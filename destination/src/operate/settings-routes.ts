@@ -2,7 +2,7 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { parseBody } from '../http/json-body.js'
 import { ignoreContentType, readBody } from '../http/read-body.js'
 import type { Kind } from '../manage/managed.js'
-import type { Actor, Manager, Order } from '../manage/manager.js'
+import type { Manager, Order } from '../manage/manager.js'
 import type { SecretField } from '../manage/secrets.js'
 import type {
   AuditLog,
@@ -12,9 +12,9 @@ import type {
   SettingDeleted,
 } from '../model/answers.js'
 import { JSON_TYPE } from '../http/refusal.js'
+import { actorOf } from './actor.js'
 import { jsonInParts } from './json-parts.js'
 import {
-  readActor,
   readApply,
   readAudit,
   readCondition,
@@ -65,7 +65,7 @@ export function addSettingsRoutes(routes: FastifyInstance, manager: Manager): vo
 function addRoutesOf(routes: FastifyInstance, manager: Manager, kind: Kind, path: string): void {
   const onRequest = ignoreContentType
   routes.get(path, (request): ManagedSettings =>
-    manager.list(kind, readSettingsList(request.query as Given)),
+    manager.list(kind, readSettingsList(request.query as Given, kind)),
   )
   routes.get(`${path}/:name`, (request, reply): ManagedSetting =>
     tagged(reply, manager.get(kind, nameIn(request))),
@@ -108,10 +108,6 @@ function nameIn({ params }: FastifyRequest): string {
 function orderOf(kind: Kind, request: FastifyRequest): Order {
   const condition = readCondition(request.raw.headers)
   return { kind, name: nameIn(request), actor: actorOf(request), condition }
-}
-
-function actorOf({ raw }: FastifyRequest): Actor {
-  return { by: readActor(raw.headers), from: raw.socket.remoteAddress ?? '' }
 }
 
 async function bodyOf({ raw }: FastifyRequest): Promise<Given> {

@@ -482,6 +482,11 @@ describe('the list', () => {
     const found = await ask(running, 'GET', '/destinations?q=IN-FILE')
     expect(found.body).toMatchObject({ items: [{ name: 'm', version: null }], total: 1 })
     expect((await ask(running, 'GET', '/destinations?query=x')).status).toBe(400)
+    const takers = await ask(running, 'GET', '/destinations?source=web')
+    expect(takers.body).toMatchObject({ items: [{ name: 'm' }], total: 1, canChange: true })
+    expect((await ask(running, 'GET', '/sources?source=web')).status).toBe(400)
+    const withoutKey = await start(settingsFor([]))
+    expect((await ask(withoutKey, 'GET', '/sources')).body.canChange).toBe(false)
   })
 })
 
