@@ -28,7 +28,7 @@ describe('the command line', () => {
       const texts = await Promise.all(own.map((each) => helpOf(...each.split(' '))))
       for (const [i, each] of own.entries()) help.set(each, texts[i] ?? '')
     }
-  })
+  }, 120_000)
 
   function commandsIn(text: string): string[] {
     const [, list = ''] = /\nCommands:\n([^]*?)\n\n/.exec(text) ?? []
