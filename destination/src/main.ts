@@ -4,12 +4,14 @@ import { addImport } from './cli/import.js'
 import { addList } from './cli/list.js'
 import { addListen } from './cli/listen.js'
 import { addMigrate } from './cli/migrate.js'
+import { addDestinations, addSources, addTenants } from './cli/managed.js'
 import { addPause, addResume } from './cli/pause.js'
 import { addReplay } from './cli/replay.js'
 import { run } from './cli/run.js'
 import { addSchedule } from './cli/schedule.js'
 import { addSend } from './cli/send.js'
 import { addServe } from './cli/serve.js'
+import { addSettings } from './cli/settings.js'
 import { addSign } from './cli/sign.js'
 import { addStatus } from './cli/status.js'
 import { addTail } from './cli/tail.js'
@@ -50,6 +52,10 @@ const commands = [
   addResume,
   addReplay,
   addTest,
+  addSources,
+  addDestinations,
+  addTenants,
+  addSettings,
   addDoctor(find),
   addSign,
   addVerify,

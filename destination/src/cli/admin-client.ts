@@ -18,10 +18,22 @@ export function addAdminOptions(command: Command): Command {
     .option('-c, --config <file>', 'settings file that has the URL and the token')
 }
 
+/** Adds the option that says who makes a change. */
+export function addActor(command: Command): Command {
+  return command.option('--actor <who>', 'who makes the change, for the audit log')
+}
+
+/** The header that says who makes a change. */
+export const actorHeader = ({ actor }: { actor?: string }) =>
+  actor === undefined ? {} : { 'X-Actor': actor }
+
+/** The codes that say that something that was given is wrong. */
+const OF_USAGE = ['invalid_parameter', 'invalid_settings']
+
 /** The destination answered a request with an error. */
 export class AdminError extends CommandError {
   constructor(code: string, message: string) {
-    super(code === 'invalid_parameter' ? EXIT.usage : EXIT.failed, message, code)
+    super(OF_USAGE.includes(code) ? EXIT.usage : EXIT.failed, message, code)
   }
 }
 
@@ -36,8 +48,15 @@ export class UnreachableError extends CommandError {
   }
 }
 
-/** Sends a request to the admin API of a running destination: a POST if there is a body, else a GET. */
-export type AskAdmin = (path: string, body?: object) => Promise<unknown>
+/** How a request is sent. */
+export interface How {
+  /** By default POST if there is a body, else GET. */
+  method?: 'PUT' | 'PATCH' | 'POST' | 'DELETE'
+  headers?: Readonly<Record<string, string>>
+}
+
+/** Sends a request to the admin API of a running destination. */
+export type AskAdmin = (path: string, body?: object, how?: How) => Promise<unknown>
 
 /** A running destination. */
 export interface Admin {
@@ -63,10 +82,12 @@ export async function findAdmin({ url, token, config }: AdminOptions): Promise<A
   }
   const base = checkUrl(url ?? (address ? localUrl(address) : ''))
   const secret = token ?? (process.env['HOOKLINE_ADMIN_TOKEN'] || adminToken)
-  const request: Request = (path, body) =>
+  const request: Request = (path, body, { method = body ? 'POST' : 'GET', headers } = {}) =>
     fetch(`${base}/v1/admin${path}`, {
-      ...(body && { method: 'POST', body: JSON.stringify(body) }),
+      method,
+      ...(body && { body: JSON.stringify(body) }),
       headers: {
+        ...headers,
         ...(body && { 'content-type': 'application/json' }),
         ...(secret !== undefined && { authorization: `Bearer ${secret}` }),
       },
@@ -74,12 +95,12 @@ export async function findAdmin({ url, token, config }: AdminOptions): Promise<A
       throw unreachable(error, base, url === undefined ? local : undefined)
     })
   return {
-    ask: async (path, body) => answerOf(await request(path, body), base),
+    ask: async (path, body, how) => answerOf(await request(path, body, how), base),
     stream: (path) => eventsOf(path, request, base),
   }
 }
 
-type Request = (path: string, body?: object) => Promise<Response>
+type Request = (...given: Parameters<AskAdmin>) => Promise<Response>
 
 function unreachable(error: unknown, base: string, local: LocalSettings | undefined) {
   const { cause = error } = error as Error
@@ -109,17 +130,29 @@ async function* eventsOf(path: string, request: Request, base: string) {
   }
 }
 
+/** The error of an answer. */
+interface Answered {
+  code: string
+  message: string
+  problems?: { path: string; message: string }[]
+}
+
 async function answerOf(response: Response, base: string): Promise<unknown> {
-  const answer = (await response.json().catch(() => undefined)) as
-    { error?: { code: string; message: string } } | undefined
+  const answer = (await response.json().catch(() => undefined)) as { error?: Answered } | undefined
   if (response.ok && answer) return answer
-  const { code, message } = answer?.error ?? {
+  const {
+    code,
+    message,
+    problems = [],
+  } = answer?.error ?? {
     code: 'no_destination',
     message: `${base} answered ${response.status}, but not as a hookline destination does. Check --url.`,
   }
   const isToken = code === 'no_admin_token' || code === 'wrong_admin_token'
   const fix = ' Give the token with --token, or set HOOKLINE_ADMIN_TOKEN.'
-  throw new AdminError(code, message + (isToken ? fix : ''))
+  // The message has the first problem already.
+  const others = problems.slice(1).map(({ path, message }) => `\n  ${path}: ${message}`)
+  throw new AdminError(code, message + (isToken ? fix : others.join('')))
 }
 
 /** With `--url`, only the token is taken from the settings, so missing or wrong settings are not an error. */

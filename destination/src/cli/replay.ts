@@ -1,8 +1,8 @@
-import { createInterface } from 'node:readline/promises'
 import { InvalidArgumentError } from 'commander'
 import type { Replayed, Status } from '../model/answers.js'
 import { addAdminOptions, findAdmin, type AdminOptions, type AskAdmin } from './admin-client.js'
 import { CommandError, EXIT, wholeNumber, type AddCommand } from './command.js'
+import { canAsk, question } from './question.js'
 import { addDeliveryFilterOptions, givenFilter, type DeliveryFilter } from './filter.js'
 
 interface ReplayOptions extends AdminOptions, DeliveryFilter {
@@ -142,14 +142,12 @@ async function confirm(counted: Replayed, { confirm: given, json }: ReplayOption
       `The count is ${matched}, not ${given}. Nothing was sent. Give --confirm ${matched} to send them.`,
     )
   }
-  if (json || !process.stdin.isTTY) {
+  if (!canAsk(json)) {
     const message = `${describe(counted)}\nNothing was sent. Give --confirm ${matched} to send them.`
     throw new CommandError(EXIT.usage, message)
   }
-  const lines = createInterface({ input: process.stdin, output: process.stderr })
-  const typed = await lines.question(`${describe(counted)}\nType ${matched} to send them again: `)
-  lines.close()
-  if (typed.trim() !== String(matched)) throw new CommandError(EXIT.failed, 'Nothing was sent.')
+  const typed = await question(`${describe(counted)}\nType ${matched} to send them again: `)
+  if (typed !== String(matched)) throw new CommandError(EXIT.failed, 'Nothing was sent.')
 }
 
 function print(result: Replayed, { json }: ReplayOptions): void {

@@ -148,7 +148,11 @@ export function readApply(body: Given): ApplyParameters {
   checkNames(body, ['settings', 'dryRun', 'prune', 'waiting'])
   const { settings } = body
   if (!isObject(settings)) {
-    throw invalid('settings', 'an object with the lists "sources" and "destinations"', settings)
+    throw invalid(
+      'settings',
+      'an object with the lists "tenants", "sources" and "destinations"',
+      settings,
+    )
   }
   const waiting = oneOf(body, 'waiting', ['keep', 'discard'])
   return { settings, dryRun: flag(body, 'dryRun'), prune: flag(body, 'prune'), waiting }

@@ -6,7 +6,7 @@ import { shownFile } from './file.js'
 import { refusedEndpoints } from './reach.js'
 import { SettingsError } from './settings-error.js'
 import type { Settings } from './settings.js'
-import { parseJson, parseYaml } from './syntax.js'
+import { parseText } from './syntax.js'
 
 /**
  * Reads and checks a settings file. It is YAML if its name ends in `.yaml` or `.yml`, and JSON otherwise.
@@ -16,15 +16,8 @@ import { parseJson, parseYaml } from './syntax.js'
 export function readSettings(file: string, env: Environment): Settings {
   const shown = shownFile(file)
   const text = readText(file, shown)
-  const parsed = /\.ya?ml$/i.test(extname(file)) ? parseYaml(text) : parseJson(text)
-  if ('faults' in parsed) {
-    const problems = parsed.faults.map(({ line, column, message }) => ({
-      path: `line ${line}, column ${column}`,
-      message,
-    }))
-    throw new SettingsError('settings_syntax', shown, problems)
-  }
-  const checked = checkSettings(parsed.value, env, dirname(resolve(file)))
+  const raw = parseText(text, /\.ya?ml$/i.test(extname(file)), shown)
+  const checked = checkSettings(raw, env, dirname(resolve(file)))
   if ('settings' in checked) return checked.settings
   throw new SettingsError('settings_invalid', shown, checked.problems)
 }

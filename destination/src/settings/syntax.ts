@@ -1,10 +1,27 @@
 import { LineCounter, parseDocument, visit, type Document } from 'yaml'
+import { SettingsError } from './settings-error.js'
 
 /** An error in the syntax of a text. Line and column count from 1. */
 export interface SyntaxFault {
   line: number
   column: number
   message: string
+}
+
+/**
+ * Parses the text of a file.
+ *
+ * @param shown - The name of the file for messages.
+ * @throws SettingsError with every error in the syntax.
+ */
+export function parseText(text: string, isYaml: boolean, shown: string): unknown {
+  const parsed = isYaml ? parseYaml(text) : parseJson(text)
+  if ('value' in parsed) return parsed.value
+  const problems = parsed.faults.map(({ line, column, message }) => ({
+    path: `line ${line}, column ${column}`,
+    message,
+  }))
+  throw new SettingsError('settings_syntax', shown, problems)
 }
 
 /** Parses JSON. A field that occurs twice is a fault too, because nobody could see which of the two counts. */
@@ -20,7 +37,7 @@ export function parseJson(text: string): { value: unknown } | { faults: SyntaxFa
 }
 
 /** Parses YAML. */
-export function parseYaml(text: string): { value: unknown } | { faults: SyntaxFault[] } {
+function parseYaml(text: string): { value: unknown } | { faults: SyntaxFault[] } {
   const { document, faults } = checkYaml(text)
   if (faults.length > 0) return { faults }
   try {

@@ -49,7 +49,7 @@ describe.each([
 ])('in %s', (shell, load) => {
   test.runIf(isInstalled(shell))('commands, flags and their values are completed', async () => {
     const suggest = await load()
-    expect(suggest('se').sort()).toEqual(['send', 'serve'])
+    expect(suggest('se').sort()).toEqual(['send', 'serve', 'settings'])
     expect(suggest('serve', '--ro')).toEqual(['--role'])
     expect(suggest('serve', '--role', '')).toEqual(['all', 'collector', 'worker'])
     expect(suggest('serve', '--log-level', 'w')).toEqual(['warn'])
@@ -58,6 +58,13 @@ describe.each([
     expect(suggest('list', '--state', 'd').sort()).toEqual(['dead', 'done'])
     expect(suggest('listen', '--he')).toEqual(['--help'])
     expect(suggest('trace', 'm')).toEqual([])
+    expect(suggest('sources', 'r').sort()).toEqual(['revoke', 'rotate'])
+    expect(suggest('sources', 'list', '--sea')).toEqual(['--search'])
+    expect(suggest('sources', 'list', '--sta')).toEqual([])
+    expect(suggest('destinations', 'delete', 'crm', '--waiting', '').sort()).toEqual([
+      'discard',
+      'keep',
+    ])
   })
 })
 
@@ -67,5 +74,6 @@ test('in zsh, every command and flag has its description', async () => {
   expect(script).toContain("'serve:collect calls and forward them'")
   expect(script).toMatch(/'--role\[what this process does; .*\]:value:\(all collector worker\)'/)
   expect(script).toMatch(/'--config\[settings file .*\]:value:_files'/)
+  expect(script).toContain("'sources create') _arguments")
   if (isInstalled('zsh')) execFileSync('zsh', ['-f', '-n', '-c', script])
 })

@@ -3,12 +3,14 @@ import { addCompletion } from '../../src/cli/completion.js'
 import { addDoctor } from '../../src/cli/doctor.js'
 import { addList } from '../../src/cli/list.js'
 import { addListen } from '../../src/cli/listen.js'
+import { addDestinations, addSources, addTenants } from '../../src/cli/managed.js'
 import { addPause, addResume } from '../../src/cli/pause.js'
 import { addReplay } from '../../src/cli/replay.js'
 import { run } from '../../src/cli/run.js'
 import { addSchedule } from '../../src/cli/schedule.js'
 import { addSend } from '../../src/cli/send.js'
 import { addServe } from '../../src/cli/serve.js'
+import { addSettings } from '../../src/cli/settings.js'
 import { addSign } from '../../src/cli/sign.js'
 import { addStatus } from '../../src/cli/status.js'
 import { addTail } from '../../src/cli/tail.js'
@@ -33,6 +35,10 @@ const COMMANDS = [
   addResume,
   addReplay,
   addTest,
+  addSources,
+  addDestinations,
+  addTenants,
+  addSettings,
   addDoctor(examine),
   addSign,
   addVerify,

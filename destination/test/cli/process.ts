@@ -1,5 +1,7 @@
 import { spawn, type ChildProcessByStdio } from 'node:child_process'
+import { once } from 'node:events'
 import type { Readable, Writable } from 'node:stream'
+import { stripVTControlCharacters } from 'node:util'
 import { mkdtempSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -18,6 +20,8 @@ export interface Ended {
 export interface Running {
   pid: number
   kill(signal: NodeJS.Signals): void
+  /** Ends the standard input with a text. */
+  end(text: string): void
   /** Waits for the first match in the output of either stream. Rejects if the process ends without a match. */
   printed(pattern: RegExp): Promise<RegExpExecArray>
   ended: Promise<Ended>
@@ -83,8 +87,37 @@ export function start(
       })
     })
   // The process has an id here, because a process that cannot be started throws above.
-  return { pid: child.pid as number, kill: (signal) => child.kill(signal), printed, ended }
+  return {
+    pid: child.pid as number,
+    kill: (signal) => child.kill(signal),
+    end: (text) => child.stdin?.end(text),
+    printed,
+    ended,
+  }
 }
 
 /** Runs the command line to its end. */
 export const run = (...given: Parameters<typeof start>): Promise<Ended> => start(...given).ended
+
+/** Starts the command line on a terminal, where it may ask. What it prints on either stream comes together. */
+export function startOnTerminal(args: string[], env: Record<string, string>) {
+  const command = [process.execPath, MAIN, ...args].map((arg) => `'${arg}'`).join(' ')
+  const child = spawn('script', ['-qec', command, '/dev/null'], {
+    cwd: emptyFolder(),
+    env: { PATH: process.env['PATH'], ...env },
+    stdio: ['pipe', 'pipe', 'inherit'],
+  })
+  let output = ''
+  let seen = 0
+  child.stdout.setEncoding('utf8').on('data', (text: string) => (output += text))
+  return {
+    /** Waits for a match in what was printed since the last match. */
+    async printed(pattern: RegExp): Promise<void> {
+      while (!pattern.test(stripVTControlCharacters(output.slice(seen))))
+        await once(child.stdout, 'data')
+      seen = output.length
+    },
+    type: (text: string) => child.stdin.write(`${text}\n`),
+    ended: once(child, 'close').then(() => stripVTControlCharacters(output)),
+  }
+}

@@ -1,6 +1,6 @@
 import type { Command } from 'commander'
 import type { Shell } from './shells.js'
-import { wordsOf, type CommandWords, type Flag, type Value } from './words.js'
+import { groupsOf, isFirst, wordsOf, type CommandWords, type Flag, type Value } from './words.js'
 
 /** The script that completes the commands and flags of a program in a shell. */
 export function scriptOf(shell: Shell, program: Command): string {
@@ -36,9 +36,12 @@ ${complete}() {
   local current=\${COMP_WORDS[COMP_CWORD]} previous=\${COMP_WORDS[COMP_CWORD-1]} command=\${COMP_WORDS[1]}
   COMPREPLY=()
   if [ "$COMP_CWORD" -eq 1 ]; then
-    ${suggest(commands.map(({ name }) => name))}
+    ${suggest(commands.filter(isFirst).map(({ name }) => name))}
     return
   fi
+  case "$command" in
+    ${groupsOf(commands).join('|')}) if [ "$COMP_CWORD" -gt 2 ]; then command="$command \${COMP_WORDS[2]}"; fi ;;
+  esac
   case "$command $previous" in
 ${commands.flatMap(flagCases).join('\n')}
   esac
@@ -62,11 +65,11 @@ function zshScript(name: string, commands: readonly CommandWords[]): string {
   const commandCase = ({ name, flags, argument }: CommandWords) => {
     const specs = flags.flatMap(spec)
     const last = argument.kind === 'none' ? [] : [`      '1:value:${action(argument)}'`]
-    return `    ${name}) _arguments -s \\\n${[...specs, ...last].join(' \\\n')} ;;`
+    return `    '${name}') _arguments -s \\\n${[...specs, ...last].join(' \\\n')} ;;`
   }
-  const described = commands.map(
-    (command) => `      '${command.name}:${escaped(command.description)}'`,
-  )
+  const described = commands
+    .filter(isFirst)
+    .map((command) => `      '${command.name}:${escaped(command.description)}'`)
   return `#compdef ${name}
 # Completion of ${name} for zsh.
 ${complete}() {
@@ -81,6 +84,9 @@ ${described.join('\n')}
   shift words
   (( CURRENT-- ))
   case $command in
+    ${groupsOf(commands).join('|')}) if (( CURRENT > 2 )); then command="$command \${words[2]}"; shift words; (( CURRENT-- )); fi ;;
+  esac
+  case $command in
 ${commands.map(commandCase).join('\n')}
   esac
 }
@@ -90,7 +96,8 @@ if [ "$funcstack[1]" = "${complete}" ]; then ${complete} "$@"; else compdef ${co
 
 function fishScript(name: string, commands: readonly CommandWords[]): string {
   const quoted = (text: string) => `'${text.replace(/[\\']/g, '\\$&')}'`
-  const isFirst = `not __fish_seen_subcommand_from ${commands.map((each) => each.name).join(' ')}`
+  // The commands of groups have names that other commands have too, so the words before the cursor are compared as a whole.
+  const inside = `__${name.replaceAll('-', '_')}_in`
   const line = (...parts: string[]) => `complete -c ${name} ${parts.filter(Boolean).join(' ')}`
   const value = (given: Value) =>
     given.kind === 'words'
@@ -104,18 +111,37 @@ function fishScript(name: string, commands: readonly CommandWords[]): string {
     const flags = names.map((each) =>
       each.startsWith('--') ? `-l ${each.slice(2)}` : `-s ${each.slice(1)}`,
     )
-    const isUsed = quoted(`__fish_seen_subcommand_from ${command}`)
+    const isUsed = quoted(`${inside} ${command}`)
     return line('-n', isUsed, ...flags, value(given), '-d', quoted(description))
   }
   const argument = ({ name: command, argument: given }: CommandWords) => {
-    const isUsed = quoted(`__fish_seen_subcommand_from ${command}`)
+    const isNext = groupsOf(commands).includes(command)
+      ? 'test (count (commandline -opc)) -eq 2; and '
+      : ''
+    const isUsed = quoted(`${isNext}${inside} ${command}`)
     if (given.kind === 'words') return [line('-n', isUsed, '-a', quoted(given.words.join(' ')))]
     return given.kind === 'file' ? [line('-n', isUsed, '-F')] : []
   }
   const lines = commands.flatMap((command) => [
-    line('-n', quoted(isFirst), '-a', command.name, '-d', quoted(command.description)),
+    ...(isFirst(command)
+      ? [
+          line(
+            '-n',
+            quoted(`test (count (commandline -opc)) -eq 1`),
+            '-a',
+            command.name,
+            '-d',
+            quoted(command.description),
+          ),
+        ]
+      : []),
     ...command.flags.map((each) => flag(command.name, each)),
     ...argument(command),
   ])
-  return [`# Completion of ${name} for fish.`, line('-f'), ...lines, ''].join('\n')
+  const begins = `function ${inside}
+  set -l typed (commandline -opc)
+  set -l last (math 1 + (count $argv))
+  test "$typed[2..$last]" = "$argv"
+end`
+  return [`# Completion of ${name} for fish.`, begins, line('-f'), ...lines, ''].join('\n')
 }

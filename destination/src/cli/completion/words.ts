@@ -19,15 +19,33 @@ export interface CommandWords {
   argument: Value
 }
 
-/** Reads the commands and flags from their definitions, so that the completion has all of them. */
-export function wordsOf(program: Command): CommandWords[] {
-  return program.commands.map((command) => ({
-    name: command.name(),
-    description: command.description(),
-    flags: [...command.options.map(flagOf), HELP],
-    argument: argumentOf(command.registeredArguments[0]),
-  }))
+/**
+ * Reads the commands and flags from their definitions, so that the completion has all of them. The commands of a group come
+ * before it, with its name in theirs: `sources list`.
+ */
+export function wordsOf(program: Command, group = ''): CommandWords[] {
+  return program.commands.flatMap((command) => {
+    const name = group + command.name()
+    const own = command.commands.map((each) => each.name())
+    return [
+      ...wordsOf(command, `${name} `),
+      {
+        name,
+        description: command.description(),
+        flags: [...command.options.map(flagOf), HELP],
+        argument: own.length > 0 ? valueOf(own, false) : argumentOf(command.registeredArguments[0]),
+      },
+    ]
+  })
 }
+
+/** The names of the groups, which have commands of their own. */
+export function groupsOf(commands: readonly CommandWords[]): string[] {
+  return [...new Set(commands.flatMap(({ name }) => name.split(' ').slice(0, -1)))]
+}
+
+/** Whether a command is in no group. */
+export const isFirst = ({ name }: CommandWords) => !name.includes(' ')
 
 const HELP: Flag = {
   names: ['--help', '-h'],
