@@ -8,6 +8,7 @@ import { Pauses } from './deliver/pauses.js'
 import { bodyFor, createEnqueueCalls } from './enqueue/calls.js'
 import { createEnqueue } from './enqueue/enqueue.js'
 import { filterOf, route, routesOf } from './enqueue/route.js'
+import { Waiting } from './enqueue/waiting.js'
 import { connectionLimit } from './http/connection-limit.js'
 import type { Call } from './model/call.js'
 import { systemClock } from './model/clock.js'
@@ -117,7 +118,11 @@ async function start(file: Settings, store: Store, log: Log, role: Role) {
     observers,
   )
 
-  const enqueue = createEnqueue({ store, dispatcher: deliverer.dispatcher, events, now })
+  const waiting = new Waiting(() => store.stats())
+  waiting.use(initial)
+  await waiting.start()
+  observers.push(waiting)
+  const enqueue = createEnqueue({ store, dispatcher: deliverer.dispatcher, events, waiting, now })
   const monitor = isDelivering
     ? await Monitor.open({
         ...{ store, enqueue, pauses, settings: () => settings, events, clock },
@@ -129,7 +134,8 @@ async function start(file: Settings, store: Store, log: Log, role: Role) {
     settings.traceContext ? traceContextOf(headers) : undefined,
   )
   const collector = await createCollector({
-    sources: settings.sources,
+    settings,
+    waiting,
     enqueueCalls: role === 'worker' ? undefined : enqueueCalls,
     behind: () => deliverer.dispatcher.behind(),
     bodyOf: (source, call) => bodyFor(call, routeOf(source, call)),
@@ -163,13 +169,14 @@ async function start(file: Settings, store: Store, log: Log, role: Role) {
    */
   const use = async (next: Settings): Promise<{ closed: Promise<void> }> => {
     const useQueues = await deliverer.prepare(sendable(next))
-    const useSources = await collector.prepare(next.sources)
+    const useSources = await collector.prepare(next)
     await eachInSlices(next.destinations, filterOf)
     const nextRoutes = routesOf(next)
     await turn()
     settings = next
     routes = nextRoutes
     useSources()
+    waiting.use(next)
     const closed = useQueues()
     monitor?.keep()
     await observing.history.keep(next.destinations)
@@ -246,6 +253,7 @@ async function start(file: Settings, store: Store, log: Log, role: Role) {
     stats: () => store.stats(),
     close: async () => {
       readiness.stop()
+      waiting.stop()
       deliverer.stop()
       await Promise.all([
         ...[follower.stop(), pauses.stop(), monitor?.stop()],
