@@ -98,3 +98,29 @@ describe('a tenant with as many waiting messages as it may have', () => {
     for (const release of held) release()
   })
 })
+
+describe('a tenant with as many requests under way as it may have', () => {
+  test('is sent no more until one ends, while others are, and more when the settings say so', async () => {
+    const { settings, acme, other, held } = await twoTenants({ concurrency: 3 })
+    const running = await start(settings)
+    expect((await post(running, calls('a', 10), 'acme')).status).toBe(200)
+    await acme.has(3)
+    expect((await post(running, calls('b', 20), 'other')).status).toBe(200)
+    await other.has(20)
+    expect(acme.received).toHaveLength(3)
+    held.shift()?.()
+    await acme.has(4)
+    const tenants = settings.tenants.map((tenant) => ({ ...tenant, quotas: { concurrency: 5 } }))
+    await running.reload({ ...settings, tenants })
+    await acme.has(6)
+    await post(running, calls('c', 20), 'other')
+    await other.has(40)
+    expect(acme.received).toHaveLength(6)
+    while (acme.received.length < 10) {
+      await vi.waitUntil(() => held.length > 0)
+      held.shift()?.()
+    }
+    for (const release of held) release()
+    await vi.waitUntil(async () => (await running.stats()).length === 0, 5_000)
+  })
+})

@@ -43,7 +43,7 @@ describe('the count of a tenant', () => {
     await waiting.start()
     /** What others have done to each tenant since the store was asked. */
     const unseen = { acme: 0, b: 0 }
-    const tenantOf = (name: string) => (name[0] === 'a' ? 'acme' : 'b')
+    const tenantOf = (name: string) => (name.startsWith('a') ? 'acme' : 'b')
     const change = (name: string, by: number) => stored.set(name, (stored.get(name) ?? 0) + by)
     for (let i = 0; i < 2_000; i++) {
       const name = pick(names)
