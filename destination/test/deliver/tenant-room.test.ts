@@ -222,3 +222,91 @@ describe('the requests of a tenant', () => {
     await world.close()
   })
 })
+
+describe('room that becomes free', () => {
+  test('is used at once by another destination of the tenant', async () => {
+    const receivers = [
+      { name: 'first', tenant: 'a', ms: 310 },
+      { name: 'second', tenant: 'a', ms: 310 },
+    ]
+    const world = createWorld(receivers, { a: 1 })
+    await vi.advanceTimersByTimeAsync(1_000)
+    await world.arrive('first', 1)
+    await world.arrive('second', 1)
+    // 620 ms are between two ticks of the dispatcher, which would find the message later.
+    await vi.advanceTimersByTimeAsync(621)
+    expect(Object.fromEntries(world.done)).toEqual({ first: 1, second: 1 })
+    await world.close()
+  })
+
+  /** A room, and sharers that take requests of it. */
+  function createRoom(limit: number) {
+    const room = Object.assign(new TenantRoom(), { limit })
+    const sharer = (width = 1) => {
+      const one = {
+        ...{ width, requests: 0, wantsRoom: true },
+        take: (deliveries: number) => {
+          one.requests += deliveries * width
+          room.take(one, deliveries * width)
+        },
+      }
+      return one
+    }
+    return { room, sharer }
+  }
+
+  test('is given to those in line, the first one first, in equal parts', () => {
+    const { room, sharer } = createRoom(12)
+    const [a, b, c] = [sharer(), sharer(), sharer()]
+    expect(room.roomFor(a)).toBe(12)
+    a.take(12)
+    for (const one of [b, c, a]) room.wait(one)
+    expect(room.next()).toBeUndefined()
+    a.take(-6)
+    expect(room.next()).toBe(b)
+    expect([a, b, c].map((one) => room.roomFor(one))).toEqual([0, 4, 0])
+    b.take(4)
+    room.leave(b)
+    room.wait(b)
+    // It has its part, so that it is the turn of the next one.
+    expect(room.next()).toBe(c)
+    expect([a, b, c].map((one) => room.roomFor(one))).toEqual([0, 0, 2])
+    c.take(2)
+    expect(room.next()).toBeUndefined()
+    a.take(-1)
+    expect(room.next()).toBe(c)
+    expect(room.roomFor(c)).toBe(1)
+  })
+
+  test('is kept for one with several endpoints until it is enough', () => {
+    const { room, sharer } = createRoom(6)
+    const [narrow, wide] = [sharer(), sharer(5)]
+    narrow.take(6)
+    room.wait(wide)
+    room.wait(narrow)
+    for (let ended = 1; ended < 5; ended++) {
+      narrow.take(-1)
+      expect([room.next(), room.roomFor(narrow), room.roomFor(wide)]).toEqual([undefined, 0, 0])
+    }
+    narrow.take(-1)
+    expect([room.next(), room.roomFor(narrow), room.roomFor(wide)]).toEqual([wide, 0, 1])
+  })
+
+  test('is not kept for one that can send nothing, or that is no longer used', () => {
+    const { room, sharer } = createRoom(3)
+    const [a, down, gone] = [sharer(), sharer(), sharer()]
+    room.wait(down)
+    room.wait(gone)
+    down.wantsRoom = false
+    room.leave(gone)
+    expect(room.roomFor(a)).toBe(3)
+  })
+
+  test('is one message even if it has more endpoints than the limit, if nothing is under way', () => {
+    const { room, sharer } = createRoom(3)
+    const [wide, other] = [sharer(5), sharer()]
+    expect(room.roomFor(wide)).toBe(1)
+    other.take(1)
+    expect(room.roomFor(wide)).toBe(0)
+  })
+})
