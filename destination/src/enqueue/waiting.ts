@@ -46,7 +46,7 @@ export class Waiting {
       }),
     )
     this.#byDestination = new Map(
-      destinations.flatMap(({ name, tenant }) => {
+      (this.#counts.size > 0 ? destinations : []).flatMap(({ name, tenant }) => {
         const count = tenant === undefined ? undefined : this.#counts.get(tenant)
         return count ? [[name, count]] : []
       }),
