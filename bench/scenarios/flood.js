@@ -114,17 +114,27 @@ async function measure({ receiver, running, quiet, load, isFlooded, isLimited })
     await flood(client, quiet, { to: QUIET_WARM_UP, connections: 4, deadline: Infinity })
     await arrival(receiver, flooding.accepted + client.accepted)
 
-    const before = { accepted: flooding.accepted, arrived: receiver.arrived() }
-    const begin = performance.now()
+    const mark = () => ({
+      at: performance.now(),
+      accepted: flooding.accepted,
+      arrived: receiver.arrived(),
+    })
+    let begin = mark()
     const lanes = Array.from({ length: isFlooded ? CONNECTIONS : 0 }, async (_, lane) => {
       for (let i = warmUp.to + lane; i < load.bodies.length && !isOver; i += CONNECTIONS)
         if ((await flooding.post(load, i)) !== undefined && isLimited) await sleep(RETRY_AFTER_MS)
     })
     if (isFlooded) await sleep(1_000)
+    if (isLimited) {
+      // During the warm-up the burst has been filled up again.
+      const behind = () => flooding.accepted + client.accepted - receiver.arrived()
+      while (flooding.refusals.size === 0 || behind() > QUOTAS.callsPerSecond) await sleep(10)
+      begin = mark()
+    }
     await pace(client, quiet, { from: QUIET_WARM_UP, eventsPerSecond: QUIET_PER_SECOND })
-    const seconds = (performance.now() - begin) / 1000
-    const rate = (receiver.arrived() - before.arrived) / seconds
-    const acceptRate = (flooding.accepted - before.accepted) / seconds
+    const seconds = (performance.now() - begin.at) / 1000
+    const rate = (receiver.arrived() - begin.arrived) / seconds
+    const acceptRate = (flooding.accepted - begin.accepted) / seconds
     const isShort = lanes.length > 0 && flooding.sentAt.length >= load.bodies.length
     isOver = true
     await Promise.all(lanes)
