@@ -53,11 +53,13 @@ export class Client {
     this.#writeKey = writeKey
   }
 
+  /** @returns the refusal; `undefined` if the batch was accepted. */
   async post({ bodies, batchSize }, index, writeKey = this.#writeKey) {
     this.sentAt[index] = sharedNow()
     const refusal = await this.#send(bodies[index], writeKey)
     if (refusal === undefined) this.accepted += batchSize
     else this.refusals.set(refusal, (this.refusals.get(refusal) ?? 0) + 1)
+    return refusal
   }
 
   async #send(body, writeKey) {

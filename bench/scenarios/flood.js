@@ -21,7 +21,19 @@ const QUICK_SECONDS = 4
 const QUIET_WARM_UP = 200
 
 const ALONE = { variant: 'the quiet customer alone', subject: OURS, isFlooded: false }
+/** A burst and room for the warm-up. Then the tenant may send a small part of what the process can handle. */
+const QUOTAS = { callsPerSecond: 500, burst: WARM_UP, waiting: WARM_UP, concurrency: 32 }
+/** What a client waits for that is refused by the quota, as `Retry-After` says. */
+const RETRY_AFTER_MS = 1_000
+
 const FLOODED = { variant: 'beside the flood', subject: OURS, base: ALONE, isFlooded: true }
+const LIMITED = {
+  variant: 'beside the flood of a tenant with quotas',
+  subject: OURS,
+  base: ALONE,
+  isFlooded: true,
+  isLimited: true,
+}
 
 const scenario = {
   name: 'flood',
@@ -46,6 +58,12 @@ const scenario = {
       ratio: 'p50Ms',
       atMost: 2,
     },
+    {
+      variant: LIMITED.variant,
+      what: 'p99 of the quiet customer from post to arrival, x without the flood of a tenant with quotas',
+      ratio: 'p99Ms',
+      atMost: 1.5,
+    },
   ],
 
   async collect(options) {
@@ -55,18 +73,19 @@ const scenario = {
       batchSize: 1,
     })
     const load = await buildLoad({ count: WARM_UP + FLOOD_EVENTS, batchSize: BATCH_SIZE })
-    return runArms(scenario, [ALONE, FLOODED], options, async ({ isFlooded }, folder) => {
+    return runArms(scenario, [ALONE, FLOODED, LIMITED], options, async (arm, folder) => {
       const receiver = await startReceiver(SECRET)
       const destinations = [
         { name: 'quiet', urls: [receiver.hook(0)], source: 'elsewhere' },
         { name: 'busy', urls: [receiver.hook(1)] },
       ]
-      const running = await start('hookline', settingsOf(`${folder}/store.db`, destinations), {
+      const settings = settingsOf(`${folder}/store.db`, destinations)
+      const running = await start('hookline', arm.isLimited ? limited(settings) : settings, {
         folder,
         isProfiled: options.isProfiled,
       })
       try {
-        return await measure({ receiver, running, quiet, load, isFlooded })
+        return await measure({ receiver, running, quiet, load, ...arm })
       } finally {
         await running.kill()
         await receiver.stop()
@@ -77,7 +96,15 @@ const scenario = {
 
 export default scenario
 
-async function measure({ receiver, running, quiet, load, isFlooded }) {
+/** The same settings, in which the customer that floods is a tenant with quotas. */
+const limited = ({ sources, destinations, ...rest }) => ({
+  ...rest,
+  tenants: [{ name: 'busy', quotas: QUOTAS }],
+  sources: sources.map((one) => (one.name === 'web' ? { ...one, tenant: 'busy' } : one)),
+  destinations: destinations.map((one) => (one.name === 'busy' ? { ...one, tenant: 'busy' } : one)),
+})
+
+async function measure({ receiver, running, quiet, load, isFlooded, isLimited }) {
   const client = new Client(running.url, { connections: CONNECTIONS, writeKey: OTHER_KEY })
   const flooding = new Client(running.url, { connections: CONNECTIONS })
   let isOver = false
@@ -87,17 +114,27 @@ async function measure({ receiver, running, quiet, load, isFlooded }) {
     await flood(client, quiet, { to: QUIET_WARM_UP, connections: 4, deadline: Infinity })
     await arrival(receiver, flooding.accepted + client.accepted)
 
-    const before = { accepted: flooding.accepted, arrived: receiver.arrived() }
-    const begin = performance.now()
+    const mark = () => ({
+      at: performance.now(),
+      accepted: flooding.accepted,
+      arrived: receiver.arrived(),
+    })
+    let begin = mark()
     const lanes = Array.from({ length: isFlooded ? CONNECTIONS : 0 }, async (_, lane) => {
       for (let i = warmUp.to + lane; i < load.bodies.length && !isOver; i += CONNECTIONS)
-        await flooding.post(load, i)
+        if ((await flooding.post(load, i)) !== undefined && isLimited) await sleep(RETRY_AFTER_MS)
     })
     if (isFlooded) await sleep(1_000)
+    if (isLimited) {
+      // During the warm-up the burst has been filled up again.
+      const behind = () => flooding.accepted + client.accepted - receiver.arrived()
+      while (flooding.refusals.size === 0 || behind() > QUOTAS.callsPerSecond) await sleep(10)
+      begin = mark()
+    }
     await pace(client, quiet, { from: QUIET_WARM_UP, eventsPerSecond: QUIET_PER_SECOND })
-    const seconds = (performance.now() - begin) / 1000
-    const rate = (receiver.arrived() - before.arrived) / seconds
-    const acceptRate = (flooding.accepted - before.accepted) / seconds
+    const seconds = (performance.now() - begin.at) / 1000
+    const rate = (receiver.arrived() - begin.arrived) / seconds
+    const acceptRate = (flooding.accepted - begin.accepted) / seconds
     const isShort = lanes.length > 0 && flooding.sentAt.length >= load.bodies.length
     isOver = true
     await Promise.all(lanes)
@@ -118,6 +155,7 @@ async function measure({ receiver, running, quiet, load, isFlooded }) {
       faults: [
         ...faultsOfClient(client),
         ...faultsOfEndpoint(own, client.accepted),
+        ...(isLimited && flooding.refusals.size === 0 ? ['the quota refused nothing'] : []),
         ...(isShort ? ['the flood ended too early'] : []),
       ],
     }

@@ -8,6 +8,7 @@ import { Pauses } from './deliver/pauses.js'
 import { bodyFor, createEnqueueCalls } from './enqueue/calls.js'
 import { createEnqueue } from './enqueue/enqueue.js'
 import { route, routesOf } from './enqueue/route.js'
+import { Waiting } from './enqueue/waiting.js'
 import { connectionLimit } from './http/connection-limit.js'
 import type { Call } from './model/call.js'
 import { systemClock } from './model/clock.js'
@@ -117,7 +118,11 @@ async function start(file: Settings, store: Store, log: Log, role: Role) {
     observers,
   )
 
-  const enqueue = createEnqueue({ store, dispatcher, events, now })
+  const waiting = new Waiting(() => store.stats())
+  waiting.use(live.current)
+  await waiting.start()
+  observers.push(waiting)
+  const enqueue = createEnqueue({ store, dispatcher, events, waiting, now })
   const monitor = isDelivering
     ? await Monitor.open({ store, enqueue, pauses, settings, events, clock })
     : undefined
@@ -128,7 +133,8 @@ async function start(file: Settings, store: Store, log: Log, role: Role) {
     live.current.traceContext ? traceContextOf(headers) : undefined,
   )
   const collector = await createCollector({
-    sources: live.current.sources,
+    settings: live.current,
+    waiting,
     enqueueCalls: role === 'worker' ? undefined : enqueueCalls,
     behind: () => dispatcher.behind(),
     bodyOf: (source, call) => bodyFor(call, routeOf(source, call)),
@@ -147,11 +153,12 @@ async function start(file: Settings, store: Store, log: Log, role: Role) {
     return deliverer.prepare({ ...next, destinations })
   }
   live.usedBy(prepareSending)
-  live.usedBy(({ sources }) => collector.prepare(sources))
+  live.usedBy((next) => collector.prepare(next))
   live.usedBy(async (next) => {
     const nextRoutes = await routesOf(next)
     return () => {
       routes = nextRoutes
+      waiting.use(next)
     }
   })
   live.afterwards(async (next) => {
@@ -207,6 +214,7 @@ async function start(file: Settings, store: Store, log: Log, role: Role) {
     stats: () => store.stats(),
     close: async () => {
       readiness.stop()
+      waiting.stop()
       deliverer.stop()
       await Promise.all([
         ...[follower.stop(), pauses.stop(), monitor?.stop()],

@@ -1,11 +1,10 @@
 import type { EnqueueCalls } from '../enqueue/calls.js'
 import type { Call } from '../model/call.js'
 import { createServer, type Server, type ServerLog, type Timeouts } from '../http/server.js'
-import type { Source } from '../settings/settings.js'
 import { createCredentials } from './credentials.js'
 import { Admission } from './admission.js'
 import { PendingBytes } from './pending-bytes.js'
-import { bucketsOf } from './rate-limit.js'
+import { Quotas, type QuotaSettings, type QuotasParts } from './quotas.js'
 import { addCallRoutes, type CallRoutesParts, type CollectEvents } from './routes.js'
 
 /** What a collector needs. */
@@ -14,8 +13,10 @@ export interface CollectorOptions {
   enqueueCalls?: EnqueueCalls | undefined
   /** Makes the body that the destinations get of a call; `undefined` if no destination gets it. */
   bodyOf: (source: string, call: Call) => string | undefined
-  /** The sources that may send calls, with their write keys. */
-  sources: readonly Source[]
+  /** The sources that may send calls, with their write keys, and the quotas of their tenants. */
+  settings: QuotaSettings
+  /** The messages that wait for the destinations of each tenant. */
+  waiting: QuotasParts['waiting']
   log: ServerLog
   events: CollectEvents
   /**
@@ -37,7 +38,7 @@ export interface CollectorOptions {
    */
   behind?: () => number
   /**
-   * The clock of the rate limits, monotonic, in ms.
+   * The clock of the rates, monotonic, in ms.
    *
    * @defaultValue `performance.now`
    */
@@ -47,11 +48,11 @@ export interface CollectorOptions {
 /** Accepts calls over HTTP, from {@link Server.listen} to {@link Server.close}. */
 export interface Collector extends Server {
   /**
-   * Prepares the use of other sources and their keys.
+   * Prepares the use of other sources, keys and quotas.
    *
    * @returns Call it to use them. Requests that are under way are not interrupted.
    */
-  prepare(sources: readonly Source[]): Promise<() => void>
+  prepare(settings: QuotaSettings): Promise<() => void>
 }
 
 const HINT =
@@ -61,7 +62,8 @@ const WORKER_HINT = 'This process is a worker. Send calls to a collector.'
 
 /** Creates a collector. It does not listen yet. */
 export async function createCollector(options: CollectorOptions): Promise<Collector> {
-  const { enqueueCalls, bodyOf, sources, log, events, timeouts, maxPendingBytes } = options
+  const { enqueueCalls, bodyOf, settings, waiting, log, events, timeouts, maxPendingBytes } =
+    options
   const { behind = () => 0, now = () => performance.now() } = options
   const server = createServer(log, enqueueCalls ? HINT : WORKER_HINT, { timeouts })
   const credentialsOf = createCredentials()
@@ -69,8 +71,14 @@ export async function createCollector(options: CollectorOptions): Promise<Collec
     enqueueCalls,
     bodyOf,
     events,
-    credentials: await credentialsOf(sources),
-    buckets: bucketsOf(sources, new Map(), now),
+    credentials: await credentialsOf(settings.sources),
+    quotas: new Quotas(settings, {
+      waiting,
+      refused: (...quota) => {
+        events.quotaRefused(...quota)
+      },
+      now,
+    }),
     admission: new Admission({ behind, now: () => performance.now() }),
     pending: new PendingBytes(maxPendingBytes),
   }
@@ -83,10 +91,10 @@ export async function createCollector(options: CollectorOptions): Promise<Collec
     },
     prepare: async (next) => {
       if (!parts) return () => undefined
-      const credentials = await credentialsOf(next)
+      const credentials = await credentialsOf(next.sources)
       return () => {
         parts.credentials = credentials
-        parts.buckets = bucketsOf(next, parts.buckets, now)
+        parts.quotas.use(next)
       }
     },
   }

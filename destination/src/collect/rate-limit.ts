@@ -1,4 +1,10 @@
-import type { RateLimit, Source } from '../settings/settings.js'
+import type { RateLimit, Settings } from '../settings/settings.js'
+
+/** Who a limit is for. */
+export interface Owner {
+  kind: 'source' | 'tenant'
+  name: string
+}
 
 /**
  * A token bucket: each call takes one token, and tokens are added at a constant rate. A request with more calls than the
@@ -11,6 +17,7 @@ export class Bucket {
 
   /** @param now - A monotonic clock, in ms. */
   constructor(
+    readonly owner: Owner,
     readonly limit: RateLimit,
     readonly now: () => number,
   ) {
@@ -34,18 +41,47 @@ export class Bucket {
   }
 }
 
-/** The buckets of the sources that have a limit, by the name of the source. */
-export type Buckets = ReadonlyMap<string, Bucket>
+/** The buckets that the calls of each source take from, if it has any: its own, and the one of its tenant. */
+export type Buckets = ReadonlyMap<string, readonly Bucket[]>
 
 /** Makes the buckets for new settings. A bucket with an unchanged limit is kept, so that a reload does not refill it. */
-export function bucketsOf(sources: readonly Source[], before: Buckets, now: () => number): Buckets {
-  const buckets = new Map<string, Bucket>()
-  for (const { name, rateLimit } of sources) {
-    if (!rateLimit) continue
-    const known = before.get(name)
-    const { callsPerSecond, burst } = known?.limit ?? {}
-    const isSame = callsPerSecond === rateLimit.callsPerSecond && burst === rateLimit.burst
-    buckets.set(name, known && isSame ? known : new Bucket(rateLimit, now))
+export function bucketsOf(
+  { sources, tenants }: Pick<Settings, 'sources' | 'tenants'>,
+  before: Buckets,
+  now: () => number,
+): Buckets {
+  const known = new Map(
+    Array.from(before.values(), (some) =>
+      some.map((one) => [keyOf(one.owner), one] as const),
+    ).flat(),
+  )
+  const bucketsFor = (owner: Owner, limit: RateLimit | undefined): Bucket[] => {
+    if (!limit) return []
+    const former = known.get(keyOf(owner))
+    const { callsPerSecond, burst } = former?.limit ?? {}
+    const isSame = callsPerSecond === limit.callsPerSecond && burst === limit.burst
+    return [former && isSame ? former : new Bucket(owner, limit, now)]
+  }
+  const ofTenants = new Map(
+    tenants.map(({ name, quotas: { callsPerSecond, burst } = {} }) => [
+      name,
+      bucketsFor(
+        { kind: 'tenant', name },
+        callsPerSecond === undefined
+          ? undefined
+          : { callsPerSecond, burst: burst ?? callsPerSecond },
+      ),
+    ]),
+  )
+  const buckets = new Map<string, readonly Bucket[]>()
+  for (const { name, tenant, rateLimit } of sources) {
+    const own = bucketsFor({ kind: 'source', name }, rateLimit)
+    const shared = (tenant === undefined ? undefined : ofTenants.get(tenant)) ?? []
+    if (own.length + shared.length > 0) buckets.set(name, [...own, ...shared])
   }
   return buckets
+}
+
+function keyOf({ kind, name }: Owner): string {
+  return `${kind} ${name}`
 }

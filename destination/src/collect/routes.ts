@@ -7,7 +7,7 @@ import { MAX_BATCH_BYTES, MAX_CALL_BYTES } from './limits.js'
 import { parseBody, textOf, type Fields } from '../http/json-body.js'
 import { ignoreContentType, readBody, readOwnBodies } from '../http/read-body.js'
 import type { PendingBytes } from './pending-bytes.js'
-import type { Buckets } from './rate-limit.js'
+import type { Quotas, RefusingQuota } from './quotas.js'
 import { receiveCalls } from './receive.js'
 import { warningsOf, type Warnings } from './warnings.js'
 import { JSON_TYPE, Refusal, toRefusal, type Rejected } from '../http/refusal.js'
@@ -22,6 +22,8 @@ export interface CollectEvents {
   numbersChanged(source: string, count: number): void
   /** Calls were accepted and are durable. */
   callsAccepted(source: string, calls: readonly Call[]): void
+  /** A quota of a tenant refused a request. */
+  quotaRefused(tenant: string, quota: RefusingQuota): void
   /** Valid calls could not be accepted. */
   callsNotAccepted(error: unknown): void
 }
@@ -34,8 +36,8 @@ export interface CallRoutesParts {
   events: CollectEvents
   /** The write keys of the current settings. A reload replaces them. */
   credentials: Credentials
-  /** The rate limits of the current settings. A reload replaces them. */
-  buckets: Buckets
+  /** What the sources may send now. */
+  quotas: Quotas
   /** Decides when the calls of a request are read. */
   admission: Admission
   /** The bytes that wait to be read, or for a commit. */
@@ -78,7 +80,7 @@ async function answer(
   try {
     const user = basicUser(request.headers.authorization)
     if (user !== undefined) source = sourceOf(user, parts.credentials)
-    checkRate(parts, source, 1) // both checks before the body is read, so that a refused request costs little
+    parts.quotas.check(source, 1) // both checks before the body is read, so that a refused request costs little
     parts.pending.check(source)
     const bytes = await readBody(request.raw, type === undefined ? MAX_BATCH_BYTES : MAX_CALL_BYTES)
     const take = async () => {
@@ -115,10 +117,10 @@ async function accept(
   headers: TraceHeaders,
   isBulk: boolean,
 ): Promise<void> {
-  const { enqueueCalls, events, buckets } = parts
+  const { enqueueCalls, events, quotas } = parts
   try {
-    checkRate(parts, source, calls.length)
-    buckets.get(source)?.take(calls.length)
+    quotas.check(source, calls.length)
+    quotas.take(source, calls.length)
     await enqueueCalls(source, calls, headers, isBulk)
   } catch (error) {
     events.callsNotAccepted(error)
@@ -127,22 +129,6 @@ async function accept(
   }
   events.callsAccepted(source, calls)
   events.callsCounted(source, 'accepted', calls.length)
-}
-
-/** @throws {@link Refusal} if the source may not send this number of calls now. */
-function checkRate({ buckets }: CallRoutesParts, source: string, calls: number): void {
-  const bucket = buckets.get(source)
-  const waitMs = bucket?.waitMs(calls) ?? 0
-  if (!bucket || waitMs === 0) return
-  const seconds = String(Math.ceil(waitMs / 1_000))
-  const { callsPerSecond, burst } = bucket.limit
-  throw new Refusal(
-    429,
-    'rate_limited',
-    `The source ${source} may send ${callsPerSecond} calls per second, and ${burst} at once. ` +
-      `No call was accepted. Send the request again in ${seconds} s.`,
-    { 'Retry-After': seconds },
-  )
 }
 
 /** The answer to a request of which at least one call was accepted. Lists that would be empty are left out. */

@@ -4,18 +4,19 @@ import { createNetwork, type Network } from '../post/network.js'
 import { createPoster } from '../post/poster.js'
 import type { Endpoint, Settings } from '../settings/settings.js'
 import type { DispatchPort } from '../store/store.js'
-import type { DestinationQueue } from './destination-queue.js'
+import type { DestinationQueue, Room } from './destination-queue.js'
 import { destinationQueues, unusedEndpoints } from './destination-queues.js'
 import { Dispatcher, type DispatcherParts, type DispatchEvents } from './dispatcher.js'
 import type { EndpointQueue } from './endpoint-queue.js'
 import { Settler, type SettleEvents } from './settler.js'
 import { SharedBreakers, type WorkersEvents } from './shared-breakers.js'
+import { TenantRoom } from './tenant-room.js'
 
 /** Everything that happens while deliveries are sent. */
 export type DeliverEvents = DispatchEvents & SettleEvents & WorkersEvents
 
 /** The settings that say where and how deliveries are sent. */
-type DeliverSettings = Pick<Settings, 'destinations' | 'allowNetworks' | 'ca'>
+type DeliverSettings = Pick<Settings, 'destinations' | 'tenants' | 'allowNetworks' | 'ca'>
 
 /** What a deliverer needs. */
 export interface DelivererParts {
@@ -34,6 +35,8 @@ export class Deliverer {
   readonly dispatcher: Dispatcher
   readonly settler: Settler
   #queues: DestinationQueue[] = []
+  /** By the name of the tenant. A room is kept as long as the tenant, so that it knows the requests to former queues. */
+  readonly #rooms = new Map<string, Room>()
   #settings: DeliverSettings | undefined
   #network: Network | undefined
   #isStopped = false
@@ -94,7 +97,11 @@ export class Deliverer {
     const connect = (endpoint: Endpoint) => createPoster(endpoint, network)
     const destinations = isDelivering ? settings.destinations.filter(({ enabled }) => enabled) : []
     const queues = await inSlices(
-      destinationQueues(destinations, before.queues, isSameNetwork, { connect, now }),
+      destinationQueues(destinations, before.queues, isSameNetwork, {
+        connect,
+        roomOf: (tenant) => this.#roomOf(tenant),
+        now,
+      }),
     )
     const unused = await inSlices(unusedEndpoints(before.queues, queues))
     return () => {
@@ -102,10 +109,27 @@ export class Deliverer {
       this.#settings = settings
       this.#network = network
       this.#queues = queues
+      this.#setLimits(settings)
       this.sharedBreakers?.use(queues)
       this.dispatcher.use(queues, unused)
       const closing = closeEndpoints(unused)
       return isSameNetwork ? closing : closeNetwork(before.network, closing)
+    }
+  }
+
+  #roomOf(tenant: string): Room {
+    const known = this.#rooms.get(tenant)
+    if (known) return known
+    const room: Room = new TenantRoom()
+    this.#rooms.set(tenant, room)
+    return room
+  }
+
+  #setLimits({ tenants }: DeliverSettings): void {
+    const names = new Set(tenants.map(({ name }) => name))
+    for (const name of this.#rooms.keys()) if (!names.has(name)) this.#rooms.delete(name)
+    for (const { name, quotas } of tenants) {
+      this.#roomOf(name).limit = quotas?.concurrency ?? Infinity
     }
   }
 

@@ -3,6 +3,7 @@ import { createSigning, type Signing } from '../post/signing.js'
 import type { Destination } from '../settings/settings.js'
 import { LANES } from '../store/states.js'
 import type { EndpointQueue } from './endpoint-queue.js'
+import type { TenantRoom } from './tenant-room.js'
 
 /** The share of the room that the other lanes leave to each lane, so that no lane starves. */
 const KEPT_SHARES: Readonly<Record<Lane, number>> = { fresh: 1 / 4, backlog: 1 / 4, bulk: 1 / 8 }
@@ -46,6 +47,9 @@ interface LaneState {
   dueAt: number
 }
 
+/** The room of a tenant, which the queues of its destinations share. */
+export type Room = TenantRoom<DestinationQueue>
+
 /** What one destination may send now: the queues of its endpoints, what is under way, and what waits in the store. */
 export class DestinationQueue {
   readonly #lanes: Record<Lane, LaneState> = {
@@ -67,11 +71,15 @@ export class DestinationQueue {
   /** How its requests are signed. */
   readonly signing: Signing
 
-  /** @param now - A monotonic clock, in ms. */
+  /**
+   * @param now - A monotonic clock, in ms.
+   * @param tenant - The room that it shares with the other destinations of its tenant.
+   */
   constructor(
     readonly destination: Destination,
     readonly endpoints: readonly EndpointQueue[],
     readonly now: () => number,
+    readonly tenant?: Room,
   ) {
     this.signing = createSigning(destination)
     this.urls = endpoints.map(({ endpoint }) => endpoint.url)
@@ -87,7 +95,7 @@ export class DestinationQueue {
   place(): Lane | 'leased' {
     const mustWait = this.#takesTurns ? this.hasWaiting : this.#lanes.fresh.hasWaiting
     if (!mustWait && this.#room('fresh') > 0) {
-      this.#lanes.fresh.coming++
+      this.#count('fresh', 'coming', 1)
       return 'leased'
     }
     return this.isDown ? 'backlog' : 'fresh'
@@ -99,6 +107,13 @@ export class DestinationQueue {
    * @param most - The most deliveries in all lanes together.
    */
   claims(most = Infinity): Claim[] {
+    const claims = this.#claims(most)
+    if (claims.length === 0 && this.wantsRoom) this.tenant?.wait(this)
+    else this.tenant?.leave(this)
+    return claims
+  }
+
+  #claims(most: number): Claim[] {
     if (this.isDown) return this.#probes()
     if (this.#takesTurns) return this.#turns(most)
     const claims: Claim[] = []
@@ -121,7 +136,7 @@ export class DestinationQueue {
    */
   claimed({ lane, limit, isUntried }: Claim, count: number): boolean {
     const state = this.#lanes[lane]
-    state.coming -= limit
+    this.#count(lane, 'coming', -limit)
     if (lane === 'fresh') this.#freshInStore = Math.max(0, this.#freshInStore - count)
     const isNoneUntried = isUntried === true && count === 0
     // The lane may still have what was tried before.
@@ -132,12 +147,12 @@ export class DestinationQueue {
 
   /** Reserves room for a delivery that is sent soon, until {@link releaseRoom}. */
   holdRoom(lane: Lane): void {
-    this.#lanes[lane].coming++
+    this.#count(lane, 'coming', 1)
   }
 
   /** Gives back the room that {@link place}, for the fresh lane, or {@link holdRoom} reserved. */
   releaseRoom(lane: Lane): void {
-    this.#lanes[lane].coming--
+    this.#count(lane, 'coming', -1)
   }
 
   /** A new message is in the store and waits to be claimed. */
@@ -170,12 +185,12 @@ export class DestinationQueue {
 
   /** The attempts for a delivery from a lane start. */
   start(lane: Lane): void {
-    this.#lanes[lane].underWay++
+    this.#count(lane, 'underWay', 1)
   }
 
   /** The attempts for a delivery from a lane have ended. */
   end(lane: Lane): void {
-    this.#lanes[lane].underWay--
+    this.#count(lane, 'underWay', -1)
   }
 
   /** Deliveries that are under way, or are being put or claimed. */
@@ -205,9 +220,24 @@ export class DestinationQueue {
     return this.#isToClaim('fresh') || this.#isToClaim('backlog') || this.#isToClaim('bulk')
   }
 
+  /** Whether it would claim something if its tenant had room. */
+  get wantsRoom(): boolean {
+    if (!this.tenant || !this.hasWaiting) return false
+    const own = this.#ownRoom()
+    if (this.isDown) return own > 0
+    const least = Math.max(1, this.#leastClaim())
+    if (this.#takesTurns) return own >= least
+    return LANES.some((lane) => this.#isToClaim(lane) && this.#room(lane, own) >= least)
+  }
+
+  #count(lane: Lane, what: 'coming' | 'underWay', deliveries: number): void {
+    this.#lanes[lane][what] += deliveries
+    this.tenant?.take(this, deliveries * this.width)
+  }
+
   #claim(what: Pick<Claim, 'lane' | 'isUntried'>, limit: number): Claim {
     const state = this.#lanes[what.lane]
-    state.coming += limit
+    this.#count(what.lane, 'coming', limit)
     state.hasMore = false
     state.dueAt = Infinity
     return { destination: this.destination.name, ...what, limit }
@@ -226,11 +256,14 @@ export class DestinationQueue {
 
   /**
    * Whether the lanes take turns instead of keeping shares. With room for a few requests, no share of it can be kept. Where
-   * a rate decides, requests hardly overlap, so there is nothing that a share could be kept of.
+   * a rate decides, requests hardly overlap, so there is nothing that a share could be kept of. Where the room of the tenant
+   * decides, others wait for it, so none of it is kept unused.
    */
   get #takesTurns(): boolean {
+    const limit = this.#limit()
     return (
-      this.#limit() < MIN_SHARED ||
+      limit < MIN_SHARED ||
+      this.tenant?.isShort(this, limit * this.width) === true ||
       this.endpoints.every(({ isAvailable, isPaced }) => isPaced || !isAvailable)
     )
   }
@@ -239,7 +272,9 @@ export class DestinationQueue {
   #turns(most: number): Claim[] {
     const room = Math.min(this.#freeRoom(), MAX_CLAIM, most)
     const waiting = LANES.filter((lane) => this.#isToClaim(lane))
-    if (waiting.length === 0 || room < Math.max(1, this.#leastClaim())) return []
+    // What ends while the store answers is claimed together, so that a tenant without room makes no more claims than others.
+    const isWorthIt = this.#ownRoom() >= this.#leastClaim()
+    if (waiting.length === 0 || room < 1 || !isWorthIt) return []
     const limits: Record<Lane, number> = { fresh: 0, backlog: 0, bulk: 0 }
     for (let taken = 0; taken < Math.floor(room); this.#nextTurn++) {
       const lane = TURNS[this.#nextTurn % TURNS.length] ?? 'fresh'
@@ -266,8 +301,7 @@ export class DestinationQueue {
    * How many deliveries of a lane may start now. The endpoint with the most room decides, so that one that is slow,
    * busy or recovering does not delay the others.
    */
-  #room(lane: Lane): number {
-    const room = this.#freeRoom()
+  #room(lane: Lane, room = this.#freeRoom()): number {
     if (room <= 0) return room
 
     let left = room
@@ -278,6 +312,12 @@ export class DestinationQueue {
 
   /** How many deliveries may start now, of whatever lane. */
   #freeRoom(): number {
+    const own = this.#ownRoom()
+    return this.tenant && own > 0 ? Math.min(own, this.tenant.roomFor(this)) : own
+  }
+
+  /** The same by the endpoints alone. */
+  #ownRoom(): number {
     const { isDown } = this
     let room = -Infinity
     for (const endpoint of this.endpoints) {

@@ -2,7 +2,7 @@ import { isDeepStrictEqual } from 'node:util'
 import type { Poster } from '../post/poster.js'
 import type { Destination, Endpoint } from '../settings/settings.js'
 import { Breaker } from './breaker.js'
-import { DestinationQueue } from './destination-queue.js'
+import { DestinationQueue, type Room } from './destination-queue.js'
 import { EndpointQueue } from './endpoint-queue.js'
 import { Pace } from './pace.js'
 
@@ -10,6 +10,8 @@ import { Pace } from './pace.js'
 export interface QueueParts {
   /** Makes the connections to an endpoint. */
   connect: (endpoint: Endpoint) => Poster
+  /** The room that all destinations of a tenant share. By default there is no limit. */
+  roomOf?: (tenant: string) => Room
   /** A monotonic clock, in ms. */
   now: () => number
 }
@@ -26,7 +28,7 @@ export function* destinationQueues(
   destinations: readonly Destination[],
   before: readonly DestinationQueue[],
   isSameNetwork: boolean,
-  { connect, now }: QueueParts,
+  { connect, roomOf, now }: QueueParts,
 ): Generator<DestinationQueue> {
   const toEndpointQueue = (endpoint: Endpoint, known: EndpointQueue | undefined) => {
     if (known && isSameNetwork && isDeepStrictEqual(known.endpoint, endpoint)) return known
@@ -49,7 +51,9 @@ export function* destinationQueues(
         known?.endpoints.find((queue) => queue.endpoint.url === endpoint.url),
       ),
     )
-    yield new DestinationQueue(destination, endpoints, now)
+    const { tenant } = destination
+    const room = tenant === undefined ? undefined : roomOf?.(tenant)
+    yield new DestinationQueue(destination, endpoints, now, room)
   }
 }
 

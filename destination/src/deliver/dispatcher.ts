@@ -119,9 +119,11 @@ export class Dispatcher {
     unused: Iterable<EndpointQueue> = unusedEndpoints(this.#queues.values(), queues),
   ): void {
     const retired = Array.from(unused)
+    const former = this.#queues
     this.#queues = new Map(queues.map((queue) => [queue.destination.name, queue]))
     for (const endpoint of retired) endpoint.retire()
     for (const queue of this.#toClaim) if (!this.#isUsed(queue)) this.#toClaim.delete(queue)
+    for (const queue of former.values()) if (!this.#isUsed(queue)) queue.tenant?.leave(queue)
     this.#pollAt = -Infinity
     this.#claim()
   }
@@ -232,6 +234,12 @@ export class Dispatcher {
     if (this.#isUsed(queue)) this.#toClaim.add(queue)
   }
 
+  /** Room has become free, so that another destination of the tenant may have something to claim. */
+  #noteTenant(queue: DestinationQueue): void {
+    const next = queue.tenant?.next()
+    if (next && next !== queue) this.#note(next)
+  }
+
   #isUsed(queue: DestinationQueue): boolean {
     return this.#queues.get(queue.destination.name) === queue
   }
@@ -269,6 +277,7 @@ export class Dispatcher {
         claims.push({ queue, claim })
         left -= claim.limit * queue.width
       }
+      this.#noteTenant(queue)
     }
     return claims.length > 0 ? claims : undefined
   }
@@ -336,6 +345,7 @@ export class Dispatcher {
     }
     for (const { queue, claim } of claims) {
       if (queue.claimed(claim, counts.get(laneOf(claim)) ?? 0)) this.#note(queue)
+      this.#noteTenant(queue)
     }
     for (const delivery of deliveries) this.#send(delivery)
   }
@@ -419,6 +429,7 @@ export class Dispatcher {
     this.#underWay--
     this.#requests -= queue.width
     if (queue.hasWaiting) this.#note(queue)
+    this.#noteTenant(queue)
     if (this.#toClaim.size > 0) this.#claim()
     this.#tellIfIdle()
   }

@@ -27,7 +27,7 @@ export interface Synced {
 
 /**
  * Replaces the members of an audience by those of a list. For each user who joins or leaves, every enabled destination
- * gets an identify. A membership and its messages are stored in one commit. A sync that is interrupted can therefore be
+ * that belongs to no tenant gets an identify. A membership and its messages are stored in one commit. A sync that is interrupted can therefore be
  * repeated with the same list: it sends only the messages that are missing.
  *
  * A destination that was not enabled during earlier syncs is told at the end of what it missed, and a new one of everyone.
@@ -46,9 +46,11 @@ const SLICE = 1_000
 export function createSyncAudience(parts: AudienceParts): SyncAudience {
   const { store, dispatcher, now } = parts
   return async (trait, members) => {
-    // A destination without sources only gets what waits for it already.
+    // The lists are the operator's, so that tenants get none of their users. A destination without sources only gets what waits
+    // for it already.
     const all = parts
       .destinations()
+      .filter(({ tenant }) => tenant === undefined)
       .map(({ name, enabled, sources }) => ({ name, enabled: enabled && sources.length > 0 }))
     const destinations = all.filter(({ enabled }) => enabled)
     const timestamp = new Date(now()).toISOString()

@@ -3,6 +3,7 @@ import type { FilterRule } from '../model/answers.js'
 import type { DeliveryContent, NewDelivery } from '../model/delivery.js'
 import type { Destination } from '../settings/settings.js'
 import type { WritePort } from '../store/store.js'
+import type { Waiting } from './waiting.js'
 
 /** What happens while deliveries are enqueued. */
 export interface EnqueueEvents {
@@ -34,6 +35,8 @@ export interface EnqueueParts {
   store: WritePort
   dispatcher: Pick<Dispatcher, 'place' | 'placed' | 'notPlaced'>
   events: EnqueueEvents
+  /** Counts the messages of each tenant. By default nothing is counted. */
+  waiting?: Pick<Waiting, 'add'>
   /** A monotonic clock, in ms. */
   now: () => number
 }
@@ -58,11 +61,18 @@ export interface Enqueued extends DeliveryContent {
 export type Enqueue = (deliveries: Enqueued[]) => Promise<boolean[]>
 
 /** Creates {@link Enqueue}. */
-export function createEnqueue({ store, dispatcher, events, now }: EnqueueParts): Enqueue {
+export function createEnqueue({ store, dispatcher, events, waiting, now }: EnqueueParts): Enqueue {
   return async (deliveries) => {
     const placements = deliveries.map(({ destination, skipReason, isBulk }) =>
       skipReason === undefined ? dispatcher.place(destination, isBulk) : undefined,
     )
+    const count = (messages: 1 | -1, isCounted: (index: number) => boolean) => {
+      for (const [i, { destination }] of deliveries.entries()) {
+        if (placements[i] && isCounted(i)) waiting?.add(destination, messages)
+      }
+    }
+    // Before the commit, so that the next request is checked against all that has been accepted.
+    count(1, () => true)
     const placed = deliveries.map((delivery, i) => toNew(delivery, placements[i]))
     const startedAt = now()
     let ids: Awaited<ReturnType<WritePort['put']>>
@@ -71,9 +81,11 @@ export function createEnqueue({ store, dispatcher, events, now }: EnqueueParts):
     } catch (error) {
       events.storeRefused(error)
       for (const placement of placements) if (placement) dispatcher.notPlaced(placement)
+      count(-1, () => true)
       throw error
     }
     events.committed(now() - startedAt)
+    count(-1, (i) => ids[i] === undefined)
     for (const [i, delivery] of deliveries.entries()) {
       const placement = placements[i]
       const id = ids[i]

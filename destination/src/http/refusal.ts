@@ -20,6 +20,7 @@ export type RefusalCode =
   | 'too_many_calls'
   | 'all_rejected'
   | 'rate_limited'
+  | 'tenant_full'
   | 'bad_request'
   | 'store_unavailable'
   | 'overloaded'

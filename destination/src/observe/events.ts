@@ -29,6 +29,7 @@ export function tellAll(observers: readonly Observer[]): Events {
     callsCounted: tell('callsCounted'),
     numbersChanged: tell('numbersChanged'),
     callsAccepted: tell('callsAccepted'),
+    quotaRefused: tell('quotaRefused'),
     callsNotAccepted: tell('callsNotAccepted'),
     duplicated: tell('duplicated'),
     committed: tell('committed'),

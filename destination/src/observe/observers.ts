@@ -9,6 +9,7 @@ import { History } from './history.js'
 import { logLines } from './log-lines.js'
 import type { Log } from './log.js'
 import { Metrics } from './metrics.js'
+import { QuotaLines } from './quota-lines.js'
 import { Readiness } from './readiness.js'
 import { Tally } from './tally.js'
 
@@ -38,6 +39,15 @@ export function createObservers(
     isStoreUp: () => readiness.isStoreUp(),
     paused: () => pauses.names(),
   })
-  observers.push(metrics, history, tally, feed, filterCounts, readiness, logLines(log))
+  observers.push(
+    metrics,
+    history,
+    tally,
+    feed,
+    filterCounts,
+    readiness,
+    new QuotaLines(log),
+    logLines(log),
+  )
   return { metrics, history, tally, feed, filterCounts, readiness }
 }

@@ -362,7 +362,10 @@ describe('the write key', () => {
     const { open, arrived } = holdCalls(started)
     const before = post(started)
     await arrived
-    const use = await started.collector.prepare([{ name: 'new', writeKey: 'NEW_KEY' }])
+    const use = await started.collector.prepare({
+      sources: [{ name: 'new', writeKey: 'NEW_KEY' }],
+      tenants: [],
+    })
     use()
     open()
     expect((await before).status).toBe(200)

@@ -1,11 +1,14 @@
 import { describe, expect, test } from 'vitest'
 import { Bucket, bucketsOf } from '../../src/collect/rate-limit.js'
+import { Quotas } from '../../src/collect/quotas.js'
+import { dice } from '../simulation/chance.js'
 import { AUTHORIZATION, KEY, startCollector } from './start.js'
 
 /** Makes a bucket with a clock that the test advances. */
 function make(callsPerSecond: number, burst: number) {
   let now = 0
-  const bucket = new Bucket({ callsPerSecond, burst }, () => now)
+  const owner = { kind: 'source', name: 'web' } as const
+  const bucket = new Bucket(owner, { callsPerSecond, burst }, () => now)
   const pass = (calls: number) => {
     const waitMs = bucket.waitMs(calls)
     if (waitMs === 0) bucket.take(calls)
@@ -66,43 +69,69 @@ test('buckets stay as full as they are with other settings, unless their limit c
     writeKey: name,
     rateLimit: callsPerSecond === undefined ? undefined : { callsPerSecond, burst: callsPerSecond },
   })
-  const before = bucketsOf([source('a', 5), source('b', 5), source('c')], new Map(), now)
-  const after = bucketsOf([source('a', 5), source('b', 6), source('d', 5)], before, now)
-  expect(after.get('a')).toBe(before.get('a'))
-  expect(after.get('b')).not.toBe(before.get('b'))
-  expect([...before.keys(), ...after.keys()]).toEqual(['a', 'b', 'a', 'b', 'd'])
+  const tenant = (name: string, callsPerSecond: number, concurrency = 1) => ({
+    ...{ name, portal: { editUrls: false } },
+    quotas: { callsPerSecond, burst: callsPerSecond, concurrency },
+  })
+  const owned = (name: string) => ({ ...source(name), tenant: name })
+  const sources = [source('a', 5), source('b', 5), source('c'), owned('t'), owned('u')]
+  const tenants = [tenant('t', 5), tenant('u', 5)]
+  const before = bucketsOf({ sources, tenants }, new Map(), now)
+  const after = bucketsOf(
+    {
+      sources: [source('a', 5), source('b', 6), source('d', 5), owned('t'), owned('u')],
+      tenants: [tenant('t', 5, 2), tenant('u', 6)],
+    },
+    before,
+    now,
+  )
+  const isKept = (name: string) => after.get(name)?.[0] === before.get(name)?.[0]
+  expect(['a', 'b', 't', 'u'].map(isKept)).toEqual([true, false, true, false])
+  expect([...before.keys()]).toEqual(['a', 'b', 't', 'u'])
+  expect([...after.keys()]).toEqual(['a', 'b', 'd', 't', 'u'])
 })
 
-describe('a source with a limit', () => {
-  const start = async () => {
-    let now = 0
-    const collector = await startCollector({
+/** A collector with a source of its own limit, and with a tenant that has a quota and two sources. */
+async function start() {
+  let now = 0
+  const collector = await startCollector({
+    settings: {
+      tenants: [
+        { name: 'acme', quotas: { callsPerSecond: 10, burst: 20 }, portal: { editUrls: false } },
+      ],
       sources: [
         { name: 'web', writeKey: KEY, rateLimit: { callsPerSecond: 2, burst: 4 } },
         { name: 'app', writeKey: 'APP_KEY' },
+        { name: 'one', tenant: 'acme', writeKey: 'ONE_KEY' },
+        {
+          ...{ name: 'two', tenant: 'acme', writeKey: 'TWO_KEY' },
+          rateLimit: { callsPerSecond: 100, burst: 5 },
+        },
       ],
-      now: () => now,
+    },
+    now: () => now,
+  })
+  const post = async (count: number, body: object = {}, authorization = AUTHORIZATION) => {
+    const batch = Array.from({ length: count }, () => ({
+      type: 'track',
+      userId: 'u',
+      event: 'E',
+    }))
+    const response = await fetch(`${collector.url}/v1/batch`, {
+      method: 'POST',
+      headers: authorization === '' ? {} : { authorization },
+      body: JSON.stringify({ batch, ...body }),
     })
-    const post = async (count: number, body: object = {}, authorization = AUTHORIZATION) => {
-      const batch = Array.from({ length: count }, () => ({
-        type: 'track',
-        userId: 'u',
-        event: 'E',
-      }))
-      const response = await fetch(`${collector.url}/v1/batch`, {
-        method: 'POST',
-        headers: authorization === '' ? {} : { authorization },
-        body: JSON.stringify({ batch, ...body }),
-      })
-      const { status, headers } = response
-      return { status, headers, body: (await response.json()) as unknown }
-    }
-    const advance = (ms: number) => {
-      now += ms
-    }
-    return { ...collector, post, advance }
+    const { status, headers } = response
+    return { status, headers, body: (await response.json()) as unknown }
   }
+  const advance = (ms: number) => {
+    now += ms
+  }
+  return { ...collector, post, advance }
+}
 
+describe('a source with a limit', () => {
   test('is told when to come again, and nothing of a request beyond it is taken', async () => {
     const { post, advance, accepted, counted } = await start()
     expect((await post(3)).status).toBe(200)
@@ -148,5 +177,68 @@ describe('a source with a limit', () => {
     await post(4)
     expect((await post(1)).status).toBe(429)
     expect((await post(100, { writeKey: 'APP_KEY' }, '')).status).toBe(200)
+  })
+})
+
+describe('the sources of a tenant with a quota', () => {
+  const of = (key: string) => `Basic ${btoa(`${key}:`)}`
+
+  test('share it, and each keeps to its own limit as well', async () => {
+    const { post, advance } = await start()
+    expect((await post(5, {}, of('TWO_KEY'))).status).toBe(200)
+    expect((await post(1, {}, of('TWO_KEY'))).body).toMatchObject({
+      message: expect.stringContaining('The source two may send 100 calls per second') as string,
+    })
+    expect((await post(15, {}, of('ONE_KEY'))).status).toBe(200)
+    advance(100)
+    const refused = await post(2, {}, of('TWO_KEY'))
+    expect(refused).toMatchObject({
+      status: 429,
+      body: {
+        code: 'rate_limited',
+        message:
+          'All sources of the tenant acme together may send 10 calls per second, and 20 at once. No call was accepted. Send the request again in 1 s.',
+      },
+    })
+    expect(refused.headers.get('retry-after')).toBe('1')
+    // The request that the tenant may not send takes nothing of the source's own limit.
+    advance(900)
+    expect((await post(5, {}, of('TWO_KEY'))).status).toBe(200)
+    expect((await post(4)).status).toBe(200)
+  })
+
+  test('together send no more than burst and rate, whatever comes', () => {
+    let now = 0
+    const owned = ['a', 'b', 'c'].map((name) => ({ name, writeKey: name, tenant: 'acme' }))
+    const limits = { callsPerSecond: 50, burst: 30 }
+    const tenants = [{ name: 'acme', quotas: limits, portal: { editUrls: false } }]
+    const refused: string[] = []
+    const quotas = new Quotas(
+      { sources: owned, tenants },
+      {
+        waiting: { overLimit: () => undefined },
+        refused: (tenant, quota) => refused.push(`${tenant} ${quota}`),
+        now: () => now,
+      },
+    )
+    const seed = Date.now() % 1_000_000
+    const { between, pick } = dice(seed)
+    let passed = 0
+    for (let i = 0; i < 3_000; i++) {
+      now += between(0, 19)
+      const source = pick(['a', 'b', 'c'])
+      const calls = between(1, 10)
+      try {
+        quotas.check(source, calls)
+      } catch {
+        continue
+      }
+      quotas.take(source, calls)
+      passed += calls
+    }
+    const most = limits.burst + (limits.callsPerSecond * now) / 1_000
+    expect(passed, `seed ${seed}`).toBeLessThanOrEqual(most)
+    expect(passed, `seed ${seed}`).toBeGreaterThan(most * 0.9)
+    expect(new Set(refused)).toEqual(new Set(['acme callsPerSecond']))
   })
 })

@@ -41,10 +41,14 @@ export async function startCollector(options: Partial<CollectorOptions> = {}): P
       accepted.push({ source, calls })
     },
     bodyOf: (_source, call) => webhookBody(call),
-    sources: [
-      { name: 'web', writeKey: KEY },
-      { name: 'app', writeKey: 'APP_KEY' },
-    ],
+    settings: {
+      tenants: [],
+      sources: [
+        { name: 'web', writeKey: KEY },
+        { name: 'app', writeKey: 'APP_KEY' },
+      ],
+    },
+    waiting: { overLimit: () => undefined },
     log: { warn: log, error: log },
     events: tellAll([
       {

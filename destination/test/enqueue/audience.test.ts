@@ -6,7 +6,7 @@ import type { RunningDestination } from '../../src/destination.js'
 import { createServer } from '../../src/http/server.js'
 import { addActRoutes } from '../../src/operate/act-routes.js'
 import type { TestEndpoint } from '../endpoint.js'
-import { ADMIN_TOKEN, destination, endpoint, settingsFor, start } from '../run.js'
+import { ADMIN_TOKEN, destination, endpoint, KEY, post, settingsFor, start, track } from '../run.js'
 
 const NDJSON = 'application/x-ndjson'
 
@@ -288,6 +288,21 @@ describe('an audience', () => {
       u1: { a: false },
       u3: { a: true },
     })
+  })
+
+  test('is not told to a destination of a tenant', async () => {
+    const [crm, acme] = [await endpoint(), await endpoint()]
+    const running = await start(
+      settingsFor([destination([crm]), destination([acme], { name: 'acme', tenant: 'acme' })], {
+        tenants: [{ name: 'acme', portal: { editUrls: false } }],
+        sources: [{ name: 'web', tenant: 'acme', writeKey: KEY }],
+      }),
+    )
+    await put(running, 'a', list('u1', 'u2'))
+    await post(running, [track('m1')])
+    await crm.has(3)
+    await acme.has(1)
+    expect(acme.received.map(({ headers }) => headers['x-message-id'])).toEqual(['m1'])
   })
 
   test('of a name without a letter is refused', async () => {

@@ -1,0 +1,106 @@
+import type { Delivery, Settlement, Stats } from '../model/delivery.js'
+import type { Settings } from '../settings/settings.js'
+
+/** How often the store is asked how many messages wait, in ms. */
+const ASK_MS = 1_000
+
+/** The messages of one tenant. */
+interface Count {
+  limit: number
+  /** How many there were in the store when it was asked last. */
+  stored: number
+  /** How many more there are by what this process has done since then. */
+  since: number
+}
+
+/**
+ * Counts the messages that wait for the destinations of each tenant with the quota `waiting`, or are being sent to them.
+ *
+ * The store is asked each second. Until the next answer, what this process accepts and what it delivers is added up. So the count
+ * only lacks what others have done for a second: other processes of the store, replays, and deletions.
+ */
+export class Waiting {
+  readonly #stats: () => Promise<readonly Stats[]>
+  /** By the name of the tenant. */
+  #counts = new Map<string, Count>()
+  /** By the name of the destination. */
+  #byDestination = new Map<string, Count>()
+  #answer: readonly Stats[] | undefined
+  #timer: NodeJS.Timeout | undefined
+  #isStopped = false
+
+  /** @param stats - Asks the store. It may give an answer again that it has given before. */
+  constructor(stats: () => Promise<readonly Stats[]>) {
+    this.#stats = stats
+  }
+
+  /** Uses other settings. */
+  use({ tenants, destinations }: Pick<Settings, 'tenants' | 'destinations'>): void {
+    const before = this.#counts
+    this.#counts = new Map(
+      tenants.flatMap(({ name, quotas }) => {
+        const limit = quotas?.waiting
+        return limit === undefined
+          ? []
+          : [[name, Object.assign(before.get(name) ?? { stored: 0, since: 0 }, { limit })]]
+      }),
+    )
+    this.#byDestination = new Map(
+      (this.#counts.size > 0 ? destinations : []).flatMap(({ name, tenant }) => {
+        const count = tenant === undefined ? undefined : this.#counts.get(tenant)
+        return count ? [[name, count]] : []
+      }),
+    )
+    this.#answer = undefined
+  }
+
+  /** Messages for a destination are being stored; or a negative number of them are not stored, because that failed. */
+  add(destination: string, messages: number): void {
+    const count = this.#byDestination.get(destination)
+    if (count) count.since += messages
+  }
+
+  /** Observes the attempts of this process. */
+  attempted({ destination }: Delivery, _outcomes: unknown, { state }: Settlement['next']): void {
+    if (state === 'done' || state === 'dead') this.add(destination, -1)
+  }
+
+  /** How many messages of a tenant wait, if it may have no more; else `undefined`. */
+  overLimit(tenant: string): { count: number; limit: number } | undefined {
+    const found = this.#counts.get(tenant)
+    if (!found) return undefined
+    const count = found.stored + found.since
+    return count >= found.limit ? { count, limit: found.limit } : undefined
+  }
+
+  /** Asks the store how many messages wait, if a tenant has the quota. After an error, the former answer stays in use. */
+  async ask(): Promise<void> {
+    if (this.#counts.size === 0) return
+    const asked = Array.from(this.#counts.values(), (count) => ({ count, since: count.since }))
+    const answer = await this.#stats().catch(() => this.#answer)
+    if (answer === undefined || answer === this.#answer) return
+    this.#answer = answer
+    // What was done while the store answered may be in the answer or not. The next answer has it for certain.
+    for (const { count, since } of asked) {
+      count.stored = 0
+      count.since -= since
+    }
+    for (const { destination, fresh, backlog, bulk, leased } of answer) {
+      const count = this.#byDestination.get(destination)
+      if (count) count.stored += fresh + backlog + bulk + leased
+    }
+  }
+
+  /** Asks now and from then on. Resolves after the first answer. */
+  async start(): Promise<void> {
+    await this.ask()
+    if (this.#isStopped) return
+    this.#timer = setTimeout(() => void this.start(), ASK_MS).unref()
+  }
+
+  /** Asks no more. */
+  stop(): void {
+    this.#isStopped = true
+    clearTimeout(this.#timer)
+  }
+}
