@@ -11,6 +11,7 @@ import { MessageView } from './message-view.js'
 import { overviewHash, OverviewView, SpanChoice } from './overview-view.js'
 import { ReplayDialog } from './replay.js'
 import { go, route } from './route.js'
+import { SettingsTabs, settingsPage } from './settings-view.js'
 import { SearchView } from './search-view.js'
 import { switchTheme, theme } from './theme.js'
 import { now } from './state.js'
@@ -102,6 +103,14 @@ function View() {
           <SearchView text={query.get('q') ?? ''} />
         </Page>
       )
+    case 'settings': {
+      const { title, view: settings } = settingsPage(route.value)
+      return (
+        <Page title={title} tools={<SettingsTabs />} key={path.join('/')}>
+          {settings}
+        </Page>
+      )
+    }
     default:
       return (
         <Page title="Not found">
@@ -160,6 +169,9 @@ function Header() {
         <NavLink href="#/deliveries?state=dead" view="dead">
           Dead letters
           {deadCount.value > 0 && <span class="badge">{compact(deadCount.value)}</span>}
+        </NavLink>
+        <NavLink href="#/settings" view="settings">
+          Settings
         </NavLink>
       </nav>
       <Search />

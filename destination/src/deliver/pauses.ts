@@ -113,7 +113,13 @@ export class Pauses {
       const stored: Stored = next ? { pause: next } : { resumedAt: Date.now() }
       const body = JSON.stringify(stored)
       const entry = noteOf(known?.pause, next, actor)
-      const change = { kind: PAUSE_KIND, name: destination, version: known?.version ?? 0, body, entry }
+      const change = {
+        kind: PAUSE_KIND,
+        name: destination,
+        version: known?.version ?? 0,
+        body,
+        entry,
+      }
       try {
         await this.#store.writeRecords([change])
         await this.#follower.catchUp()

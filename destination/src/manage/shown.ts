@@ -1,16 +1,11 @@
 import { isFields, type Fields } from '../http/json-body.js'
 import type { ManagedSetting, SettingChange } from '../model/answers.js'
+import { HIDDEN } from '../model/hidden.js'
 import { withoutQuery } from '../model/shown-url.js'
 import type { BrokenRelation } from '../settings/relations.js'
 import type { Destination, Source } from '../settings/settings.js'
 import type { Kind } from './managed.js'
 import { SECRET_FIELDS, secretsIn } from './secrets.js'
-
-/**
- * Stands for a value that is not shown. A client that sends it back keeps the value. It has no characters of Latin-1, so
- * that no header can have this value.
- */
-const HIDDEN = '•••'
 
 /** Checked settings in the form of the file, with all defaults and secrets. */
 export function toRaw(kind: Kind, value: Source | Destination): Fields {
