@@ -1,6 +1,7 @@
-import { FilterPreviewCard } from './filter-preview.js'
+import { useRef } from 'preact/hooks'
 import type { Problem } from './api.js'
-import { AreaField, Checks, Group, Wrong } from './form.js'
+import { FilterPreviewCard } from './filter-preview.js'
+import { AreaField, Checks, focusSoon, Group, Wrong } from './form.js'
 import { CALL_TYPES } from '../src/model/call.js'
 import { NO_FILTER, type FilterForm } from './setting-form.js'
 
@@ -14,9 +15,12 @@ interface FiltersProps {
 
 /** The filters of a destination, and what they would have done with the latest calls. */
 export function FilterFields({ sources, filters, onChange, report }: FiltersProps) {
+  const heading = useRef<HTMLHeadingElement>(null)
   return (
     <section aria-labelledby="filters">
-      <h3 id="filters">Filters</h3>
+      <h3 id="filters" ref={heading} tabIndex={-1}>
+        Filters
+      </h3>
       {filters.length === 0 && (
         <p class="hint">Without filters, it gets all calls of its sources.</p>
       )}
@@ -33,6 +37,7 @@ export function FilterFields({ sources, filters, onChange, report }: FiltersProp
           }}
           onRemove={() => {
             onChange(filters.toSpliced(index, 1))
+            focusSoon(() => heading.current)
           }}
           key={index}
         />

@@ -9,7 +9,7 @@ interface FieldProps {
   /** The path of the value in the settings. Mistakes at this path are shown here. */
   path: string
   label: string
-  hint?: ComponentChildren
+  hint?: ComponentChildren | undefined
 }
 
 interface Described {
@@ -212,4 +212,12 @@ export function Dialog(props: { title: string; onClose: () => void; children: Co
       {props.children}
     </dialog>
   )
+}
+
+/**
+ * Moves the focus once the page shows what was changed. Without this, the focus is lost when the button that was pressed
+ * disappears, and people with a keyboard or a screen reader begin at the top again.
+ */
+export function focusSoon(find: () => HTMLElement | null | undefined): void {
+  setTimeout(() => find()?.focus())
 }

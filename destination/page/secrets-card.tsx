@@ -1,7 +1,7 @@
 import { signal, useSignal } from '@preact/signals'
 import { useEffect, useRef } from 'preact/hooks'
 import { CopyButton } from './copy-button.js'
-import { Failure } from './form.js'
+import { Failure, focusSoon } from './form.js'
 import type { ManagedSetting, SettingChanged } from '../src/model/answers.js'
 import { revoke, rotate, SECRETS, type Kind, type SecretWords } from './setting-kinds.js'
 import { readStatus, toApiError, toast } from './state.js'
@@ -50,7 +50,14 @@ export function FreshSecret({ kind, name }: { kind: Kind; name: string }) {
       </p>
       <div class="actions">
         <CopyButton text={shown.value} what={words.label.toLowerCase()} label="Copy" />
-        <button type="button" class="small" onClick={forgetFresh}>
+        <button
+          type="button"
+          class="small"
+          onClick={() => {
+            forgetFresh()
+            focusSoon(() => document.querySelector<HTMLElement>('main h1'))
+          }}
+        >
           I have stored it
         </button>
       </div>
@@ -89,6 +96,7 @@ function Secret({
   isReadOnly,
   onChanged,
 }: SecretsProps & { secret: SecretWords; isAlone: boolean }) {
+  const state = useRef<HTMLParagraphElement>(null)
   const failure = useSignal('')
   const isAsking = useSignal(false)
   const { kind, name } = item
@@ -103,6 +111,8 @@ function Secret({
       keepFresh(changed)
       onChanged(changed.item)
       toast.value = done
+      // A new secret takes the focus itself.
+      if (Object.keys(changed.generated).length === 0) focusSoon(() => state.current)
     } catch (error) {
       failure.value = toApiError(error).message
       await readStatus()
@@ -117,7 +127,9 @@ function Secret({
   return (
     <div class="secret">
       {!isAlone && <h3>{label}</h3>}
-      <p>{inWords(many, noun)}</p>
+      <p ref={state} tabIndex={-1}>
+        {inWords(many, noun)}
+      </p>
       <p class="hint">
         {use}
         {many === 2 && ` Once ${change}, end the rotation.`}

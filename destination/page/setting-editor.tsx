@@ -4,7 +4,7 @@ import type { ComponentType } from 'preact'
 import { useEffect, useRef } from 'preact/hooks'
 import { get, query, type Problem } from './api.js'
 import { counted } from './format.js'
-import { Choice, Failure, Mistakes, TextField } from './form.js'
+import { Choice, Failure, focusSoon, Mistakes, TextField } from './form.js'
 import { JsonOrText } from './json-view.js'
 import type { AuditLog, ManagedSetting, SettingChanged } from '../src/model/answers.js'
 import { isSame, placed, rebase, type Fields } from './setting-form.js'
@@ -72,10 +72,7 @@ export function Editor<Form extends { name: string }>(props: EditorProps<Form>) 
     wrong.value = problems
     const { others } = placed(problems, plan.fieldsOf(form.value))
     failure.value = `Not saved: there ${problems.length === 1 ? 'is' : 'are'} ${counted(problems.length, 'mistake')}.${others.map(({ path, message }) => ` ${path}: ${message}`).join('')}`
-    // The mistakes are shown after this turn.
-    setTimeout(() => {
-      element.current?.querySelector<HTMLElement>('[aria-invalid=true]')?.focus()
-    })
+    focusSoon(() => element.current?.querySelector<HTMLElement>('[aria-invalid=true]'))
   }
 
   const fail = async (error: unknown) => {

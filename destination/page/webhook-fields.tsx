@@ -1,4 +1,6 @@
-import { Group, TextField, Wrong } from './form.js'
+import { useRef } from 'preact/hooks'
+import { focusSoon, Group, TextField, Wrong } from './form.js'
+import { HIDDEN } from '../src/model/hidden.js'
 import { headerField, NO_WEBHOOK, type HeaderForm, type WebhookForm } from './setting-form.js'
 
 /** A destination has at most so many endpoints. */
@@ -11,9 +13,12 @@ interface WebhooksProps {
 
 /** The endpoints of a destination. Each call is sent to all of them. */
 export function WebhookFields({ webhooks, onChange }: WebhooksProps) {
+  const heading = useRef<HTMLHeadingElement>(null)
   return (
     <section aria-labelledby="endpoints">
-      <h3 id="endpoints">Endpoints</h3>
+      <h3 id="endpoints" ref={heading} tabIndex={-1}>
+        Endpoints
+      </h3>
       <Wrong path="webhooks" />
       {webhooks.map((webhook, index) => (
         <Webhook
@@ -28,6 +33,7 @@ export function WebhookFields({ webhooks, onChange }: WebhooksProps) {
               ? undefined
               : () => {
                   onChange(webhooks.toSpliced(index, 1))
+                  focusSoon(() => heading.current)
                 }
           }
           key={index}
@@ -57,6 +63,7 @@ interface WebhookProps {
 
 function Webhook({ webhook, index, title, onChange, onRemove }: WebhookProps) {
   const path = `webhooks[${index}]`
+  const add = useRef<HTMLButtonElement>(null)
   const { url, headers, concurrency, requestsPerSecond } = webhook
   return (
     <Group path={path} legend={title}>
@@ -65,6 +72,9 @@ function Webhook({ webhook, index, title, onChange, onRemove }: WebhookProps) {
         label="URL"
         inputMode="url"
         placeholder="https://example.com/hook"
+        hint={
+          url.endsWith(`?${HIDDEN}`) ? 'The query is not shown, and stays as it is.' : undefined
+        }
         value={url}
         onChange={(changed) => {
           onChange({ url: changed })
@@ -101,6 +111,7 @@ function Webhook({ webhook, index, title, onChange, onRemove }: WebhookProps) {
           }}
           onRemove={() => {
             onChange({ headers: headers.toSpliced(row, 1) })
+            focusSoon(() => add.current)
           }}
           key={row}
         />
@@ -109,6 +120,7 @@ function Webhook({ webhook, index, title, onChange, onRemove }: WebhookProps) {
         <button
           type="button"
           class="small"
+          ref={add}
           onClick={() => {
             onChange({ headers: [...headers, { name: '', value: '', isKept: false }] })
           }}
@@ -157,7 +169,7 @@ function Header({ header: { name, value, isKept }, path, onChange, onRemove }: H
         type="button"
         class="small"
         onClick={onRemove}
-        aria-label={`Remove the header ${name}`}
+        aria-label={name === '' ? 'Remove the header' : `Remove the header ${name}`}
       >
         Remove
       </button>
