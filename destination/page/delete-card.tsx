@@ -5,21 +5,24 @@ import { counted } from './format.js'
 import { Choice, Dialog, Failure, TextField } from './form.js'
 import type { DestinationDetails, ManagedSetting } from '../src/model/answers.js'
 import { go } from './route.js'
-import { hashOf, list, remove } from './setting-kinds.js'
+import { hashOf, list, remove, type Kind } from './setting-kinds.js'
 import { isRefused, readStatus, toApiError, toast } from './state.js'
 
-/** Deletes a source or a destination, after a dialog that says what this costs. */
+const COSTS: Readonly<Record<Kind, string>> = {
+  source:
+    'Calls with its write key are refused from then on. What was accepted is still delivered.',
+  destination: 'It gets no calls from then on. You choose what becomes of the messages that wait.',
+  tenant: 'Its sources and destinations have to be deleted first.',
+}
+
+/** Deletes a source, a destination or a tenant, after a dialog that says what this costs. */
 export function DeleteCard({ item }: { item: ManagedSetting }) {
   const isOpen = useSignal(false)
   const { kind, name } = item
   return (
     <section class="card" aria-labelledby="delete">
       <h2 id="delete">Delete</h2>
-      <p class="hint">
-        {kind === 'source'
-          ? 'Calls with its write key are refused from then on. What was accepted is still delivered.'
-          : 'It gets no calls from then on. You choose what becomes of the messages that wait.'}
-      </p>
+      <p class="hint">{COSTS[kind]}</p>
       <div class="actions">
         <button
           type="button"
@@ -60,16 +63,19 @@ interface Costs {
   dead: number
 }
 
+const NO_COSTS: Costs = { takers: [], allTakers: 0, waiting: 0, dead: 0 }
+
 const LISTED = 20
 
 async function costsOf({ kind, name }: ManagedSetting): Promise<Costs> {
+  if (kind === 'tenant') return NO_COSTS
   if (kind === 'source') {
     const { items, total } = await list('destination', { source: name, limit: LISTED })
-    return { takers: items.map((one) => one.name), allTakers: total, waiting: 0, dead: 0 }
+    return { ...NO_COSTS, takers: items.map((one) => one.name), allTakers: total }
   }
   const details = await get<DestinationDetails>(`/destination${query({ name })}`)
   const { fresh, backlog, bulk, leased, dead } = details
-  return { takers: [], allTakers: 0, waiting: fresh + backlog + bulk + leased, dead }
+  return { ...NO_COSTS, waiting: fresh + backlog + bulk + leased, dead }
 }
 
 function Steps({ item, onCancel }: { item: ManagedSetting; onCancel: () => void }) {
@@ -181,6 +187,7 @@ function Words({ item: { kind }, costs }: { item: ManagedSetting; costs: Costs }
       </>
     )
   }
+  if (kind === 'tenant') return <p>Its title and its quotas are deleted.</p>
   if (allTakers === 0) {
     return <p>No destination takes its calls. Clients that use its write key are answered 401.</p>
   }

@@ -12,20 +12,33 @@ import {
   type DestinationForm,
 } from './setting-form.js'
 import { list } from './setting-kinds.js'
+import { TenantField } from './tenant-field.js'
 import { WebhookFields } from './webhook-fields.js'
 
 /** How destinations are created and changed. A new one is disabled, so that it can be tested first. */
 export const DESTINATION_PLAN: Plan<DestinationForm> = {
   ...{ kind: 'destination', empty: NO_DESTINATION, initial: { enabled: false } },
-  labels: { name: 'Name', sources: 'Sources', webhooks: 'Endpoints', filters: 'Filters' },
+  labels: {
+    name: 'Name',
+    tenant: 'Tenant',
+    sources: 'Sources',
+    webhooks: 'Endpoints',
+    filters: 'Filters',
+  },
   ...{ formOf: destinationForm, settingsOf: destinationSettings, mistakesIn },
   ...{ fieldsOf: destinationFields, Inputs },
 }
 
 function Inputs({ form, change, report }: InputsProps<DestinationForm>) {
-  const { sources, webhooks, filters } = form
+  const { tenant, sources, webhooks, filters } = form
   return (
     <>
+      <TenantField
+        value={tenant}
+        onChange={(changed) => {
+          change({ tenant: changed })
+        }}
+      />
       <SourceChoice
         chosen={sources}
         onChange={(chosen) => {

@@ -69,23 +69,36 @@ interface TextProps extends FieldProps {
 interface InputProps extends TextProps {
   inputMode?: 'text' | 'url' | 'numeric' | 'decimal'
   placeholder?: string
+  /** Values that are suggested. */
+  options?: readonly string[]
 }
 
 export function TextField(props: InputProps) {
   const { path, label, hint, value, onChange } = props
-  const { inputMode = 'text', placeholder = '' } = props
+  const { inputMode = 'text', placeholder = '', options = [] } = props
   return (
     <Field path={path} label={label} hint={hint}>
       {(attributes) => (
-        <input
-          {...attributes}
-          {...{ inputMode, placeholder, value }}
-          onInput={({ currentTarget }) => {
-            onChange(currentTarget.value)
-          }}
-          autocomplete="off"
-          spellcheck={false}
-        />
+        <>
+          <input
+            {...attributes}
+            {...{ inputMode, placeholder, value }}
+            type="text"
+            list={options.length > 0 ? `${attributes.id}-options` : undefined}
+            onInput={({ currentTarget }) => {
+              onChange(currentTarget.value)
+            }}
+            autocomplete="off"
+            spellcheck={false}
+          />
+          {options.length > 0 && (
+            <datalist id={`${attributes.id}-options`}>
+              {options.map((one) => (
+                <option value={one} key={one} />
+              ))}
+            </datalist>
+          )}
+        </>
       )}
     </Field>
   )

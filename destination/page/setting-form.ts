@@ -1,4 +1,4 @@
-// What the forms of sources and destinations have, how it becomes settings, and where their mistakes belong. This file uses
+// What the forms of sources, destinations and tenants have, how it becomes settings, and where their mistakes belong. This file uses
 // no browser API, so that tests can run it in Node.
 import { HIDDEN } from '../src/model/hidden.js'
 import { formatPath } from '../src/settings/problem.js'
@@ -10,15 +10,29 @@ export type Fields = Readonly<Record<string, unknown>>
 /** Numbers are texts here, because anything can be typed. */
 export interface SourceForm {
   name: string
+  /** Empty for the operator's own. */
+  tenant: string
   rateLimit: { callsPerSecond: string; burst: string }
 }
 
 export interface DestinationForm {
   name: string
+  tenant: string
   sources: readonly string[]
   webhooks: readonly WebhookForm[]
   filters: readonly FilterForm[]
 }
+
+export interface TenantForm {
+  name: string
+  title: string
+  quotas: Readonly<Record<Quota, string>>
+  /** Whether it may change the URLs of its endpoints. */
+  editUrls: boolean
+}
+
+export const QUOTAS = ['callsPerSecond', 'burst', 'waiting', 'concurrency'] as const
+export type Quota = (typeof QUOTAS)[number]
 
 export interface WebhookForm {
   url: string
@@ -49,31 +63,38 @@ export const NO_WEBHOOK: WebhookForm = {
 
 export const NO_FILTER: FilterForm = { sources: [], types: [], allow: '', deny: '', where: '' }
 
-export const NO_SOURCE: SourceForm = { name: '', rateLimit: { callsPerSecond: '', burst: '' } }
+export const NO_SOURCE: SourceForm = {
+  ...{ name: '', tenant: '', rateLimit: { callsPerSecond: '', burst: '' } },
+}
+
+export const NO_TENANT: TenantForm = {
+  ...{ name: '', title: '', editUrls: false },
+  quotas: { callsPerSecond: '', burst: '', waiting: '', concurrency: '' },
+}
 
 export const NO_DESTINATION: DestinationForm = {
-  ...{ name: '', sources: [], webhooks: [NO_WEBHOOK], filters: [] },
+  ...{ name: '', tenant: '', sources: [], webhooks: [NO_WEBHOOK], filters: [] },
 }
 
 export function sourceForm(settings: Fields): SourceForm {
   const { callsPerSecond, burst } = fieldsOf(settings['rateLimit'])
   return {
-    name: text(settings['name']),
+    ...{ name: text(settings['name']), tenant: text(settings['tenant']) },
     rateLimit: { callsPerSecond: text(callsPerSecond), burst: text(burst) },
   }
 }
 
 /** @param settings - The present ones. What the form does not have stays. */
-export function sourceSettings({ rateLimit }: SourceForm, settings: Fields = {}): Fields {
+export function sourceSettings({ tenant, rateLimit }: SourceForm, settings: Fields = {}): Fields {
   const { callsPerSecond, burst } = rateLimit
   const isLimited = callsPerSecond.trim() !== '' || burst.trim() !== ''
   const limit = { callsPerSecond: number(callsPerSecond), burst: number(burst) }
-  return { ...settings, rateLimit: isLimited ? limit : undefined }
+  return { ...settings, tenant: given(tenant), rateLimit: isLimited ? limit : undefined }
 }
 
 export function destinationForm(settings: Fields): DestinationForm {
   return {
-    name: text(settings['name']),
+    ...{ name: text(settings['name']), tenant: text(settings['tenant']) },
     sources: textsIn(settings['sources']),
     webhooks: listIn(settings['webhooks']).map(webhookForm),
     filters: listIn(settings['filters']).map(filterForm),
@@ -82,13 +103,41 @@ export function destinationForm(settings: Fields): DestinationForm {
 
 /** @param settings - The present ones. What the form does not have stays. */
 export function destinationSettings(
-  { sources, webhooks, filters }: DestinationForm,
+  { tenant, sources, webhooks, filters }: DestinationForm,
   settings: Fields = {},
 ): Fields {
   return {
     ...settings,
-    ...{ sources, webhooks: webhooks.map(webhookSettings) },
+    ...{ tenant: given(tenant), sources, webhooks: webhooks.map(webhookSettings) },
     filters: filters.length === 0 ? undefined : filterSettings(filters),
+  }
+}
+
+export function tenantForm(settings: Fields): TenantForm {
+  const quotas = fieldsOf(settings['quotas'])
+  return {
+    ...{ name: text(settings['name']), title: text(settings['title']) },
+    quotas: Object.fromEntries(QUOTAS.map((quota) => [quota, text(quotas[quota])])) as Record<
+      Quota,
+      string
+    >,
+    editUrls: fieldsOf(settings['portal'])['editUrls'] === true,
+  }
+}
+
+/** @param settings - The present ones. What the form does not have stays. */
+export function tenantSettings(
+  { title, quotas, editUrls }: TenantForm,
+  settings: Fields = {},
+): Fields {
+  const limits = QUOTAS.filter((quota) => quotas[quota].trim() !== '')
+  return {
+    ...{ ...settings, title: given(title) },
+    quotas:
+      limits.length === 0
+        ? undefined
+        : Object.fromEntries(limits.map((quota) => [quota, number(quotas[quota])])),
+    portal: { ...fieldsOf(settings['portal']), editUrls },
   }
 }
 
@@ -105,11 +154,11 @@ function webhookForm({ url, headers, concurrency, rateLimit }: Fields): WebhookF
 }
 
 function webhookSettings({ url, headers, concurrency, requestsPerSecond }: WebhookForm): Fields {
-  const given = headers.filter((one) => !isBlank(one))
+  const present = headers.filter((one) => !isBlank(one))
   return {
     url: url.trim(),
     headers: Object.fromEntries(
-      given.map(({ name, value, isKept }) => [name, isKept && value === '' ? HIDDEN : value]),
+      present.map(({ name, value, isKept }) => [name, isKept && value === '' ? HIDDEN : value]),
     ),
     concurrency: number(concurrency),
     ...(requestsPerSecond.trim() !== '' && {
@@ -173,7 +222,7 @@ export const headerField = (webhook: number, row: number): string =>
 /** The field of the form for each path of the settings that has one. */
 export function destinationFields({ webhooks, filters }: DestinationForm): Map<string, string> {
   const paths = [
-    ...['name', 'sharedSecret', 'sources', 'webhooks', 'filters'],
+    ...['name', 'tenant', 'sharedSecret', 'sources', 'webhooks', 'filters'],
     ...webhooks.flatMap(({ headers }, i) => [
       ...['', '.url', '.concurrency', '.rateLimit'].map((field) => `webhooks[${i}]${field}`),
       ...headers.map((_, j) => headerField(i, j)),
@@ -194,7 +243,14 @@ export function destinationFields({ webhooks, filters }: DestinationForm): Map<s
 }
 
 export const SOURCE_FIELDS: ReadonlyMap<string, string> = new Map(
-  ['name', 'writeKey', 'rateLimit.callsPerSecond', 'rateLimit.burst'].map((path) => [path, path]),
+  ['name', 'tenant', 'writeKey', 'rateLimit.callsPerSecond', 'rateLimit.burst'].map((path) => [
+    path,
+    path,
+  ]),
+)
+
+export const TENANT_FIELDS: ReadonlyMap<string, string> = new Map(
+  ['name', 'title', ...QUOTAS.map((quota) => `quotas.${quota}`)].map((path) => [path, path]),
 )
 
 /** The messages of each field, and the problems that have no field. */
@@ -256,8 +312,8 @@ export function isSame(one: unknown, other: unknown): boolean {
   return JSON.stringify(one) === JSON.stringify(other)
 }
 
-function linesOf(given: string): string[] {
-  return given.split('\n').filter((line) => line !== '')
+function linesOf(typed: string): string[] {
+  return typed.split('\n').filter((line) => line !== '')
 }
 
 function parsed(json: string): { value?: unknown; error?: string } {
@@ -270,10 +326,15 @@ function parsed(json: string): { value?: unknown; error?: string } {
 }
 
 /** A number if the text is one. The destination refuses other texts, and says what it expected. */
-function number(given: string): number | string | undefined {
-  const trimmed = given.trim()
+function number(typed: string): number | string | undefined {
+  const trimmed = typed.trim()
   if (trimmed === '') return undefined
   return /^-?\d+(?:\.\d+)?$/.test(trimmed) ? Number(trimmed) : trimmed
+}
+
+/** A text field that is empty is not given. */
+function given(typed: string): string | undefined {
+  return typed.trim() === '' ? undefined : typed.trim()
 }
 
 function text(value: unknown): string {

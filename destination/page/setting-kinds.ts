@@ -1,4 +1,4 @@
-// What the views of sources and of destinations do in the same way, by their kind.
+// What the views of sources, destinations and tenants do in the same way, by their kind.
 import { get, query, send } from './api.js'
 import type {
   ManagedSetting,
@@ -8,7 +8,7 @@ import type {
 } from '../src/model/answers.js'
 import type { Fields } from './setting-form.js'
 
-export type Kind = 'source' | 'destination'
+export type Kind = ManagedSetting['kind']
 
 /** The secrets of each kind, in words, and who uses them. */
 export const SECRETS: Readonly<Record<Kind, readonly SecretWords[]>> = {
@@ -31,6 +31,7 @@ export const SECRETS: Readonly<Record<Kind, readonly SecretWords[]>> = {
       change: 'the receiver knows the new secret',
     },
   ],
+  tenant: [],
 }
 
 export interface SecretWords {
@@ -45,7 +46,7 @@ export interface SecretWords {
 
 const pathOf = (kind: Kind, name: string) => `/${kind}s/${encodeURIComponent(name)}`
 
-/** The address of the view of a source or destination. */
+/** The address of the view of a source, destination or tenant. */
 export const hashOf = (kind: Kind, name: string): string =>
   `#/settings/${kind}/${encodeURIComponent(name)}`
 

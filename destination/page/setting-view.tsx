@@ -1,4 +1,4 @@
-// One source or destination: its settings, its secrets, and its deletion.
+// One source, destination or tenant: its settings, its secrets, and its deletion.
 import { useSignal } from '@preact/signals'
 import { useEffect } from 'preact/hooks'
 import { DeleteCard } from './delete-card.js'
@@ -12,10 +12,12 @@ import { Editor, type Plan } from './setting-editor.js'
 import { auditHash, enable, hashOf, list, read, type Kind } from './setting-kinds.js'
 import { SOURCE_PLAN } from './source-plan.js'
 import { canWrite, readStatus, toApiError, toast } from './state.js'
+import { TENANT_PLAN } from './tenant-plan.js'
 import { TestCard } from './test-card.js'
 
-/** The form for a new source or destination. */
+/** The form for a new source, destination or tenant. */
 export function NewSettingView({ kind }: { kind: Kind }) {
+  if (kind === 'tenant') return <New plan={TENANT_PLAN} />
   return kind === 'source' ? <New plan={SOURCE_PLAN} /> : <New plan={DESTINATION_PLAN} />
 }
 
@@ -125,13 +127,11 @@ export function SettingView({ kind, name }: { kind: Kind; name: string }) {
       )}
       <section class="card" aria-labelledby="settings">
         <h2 id="settings">Settings</h2>
-        {kind === 'source' ? (
-          <Editor plan={SOURCE_PLAN} {...editor} />
-        ) : (
-          <Editor plan={DESTINATION_PLAN} {...editor} />
-        )}
+        {kind === 'source' && <Editor plan={SOURCE_PLAN} {...editor} />}
+        {kind === 'destination' && <Editor plan={DESTINATION_PLAN} {...editor} />}
+        {kind === 'tenant' && <Editor plan={TENANT_PLAN} {...editor} />}
       </section>
-      <SecretsCard item={found} isReadOnly={isReadOnly} onChanged={change} />
+      {kind !== 'tenant' && <SecretsCard item={found} isReadOnly={isReadOnly} onChanged={change} />}
       {!isReadOnly && <DeleteCard item={found} />}
     </>
   )

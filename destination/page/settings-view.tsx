@@ -1,4 +1,4 @@
-// The settings: the lists of sources and destinations, and what each address below #/settings shows.
+// The settings: the lists of sources, destinations and tenants, and what each address below #/settings shows.
 import { useSignal } from '@preact/signals'
 import type { ComponentChildren } from 'preact'
 import { useEffect, useRef } from 'preact/hooks'
@@ -16,7 +16,7 @@ import type {
 } from '../src/model/answers.js'
 import { usePoll } from './poll.js'
 import { route, type Route } from './route.js'
-import { destinationForm, sourceForm } from './setting-form.js'
+import { destinationForm, sourceForm, tenantForm } from './setting-form.js'
 import { hashOf, list, type Kind } from './setting-kinds.js'
 import { NewSettingView, SettingView } from './setting-view.js'
 import { canWrite, toApiError } from './state.js'
@@ -25,12 +25,13 @@ import { canWrite, toApiError } from './state.js'
 export function settingsPage({ path }: Route): { title: string; view: ComponentChildren } {
   const [, view = 'destinations', name = ''] = path
   if (view === 'audit') return { title: 'Audit log', view: <AuditView /> }
-  if (view === 'sources') return { title: 'Sources', view: <List kind="source" /> }
+  if (view === 'sources') return { title: 'Sources', view: <List kind="source" key={view} /> }
+  if (view === 'tenants') return { title: 'Tenants', view: <List kind="tenant" key={view} /> }
   if (view === 'new') {
-    const kind = name === 'source' ? 'source' : 'destination'
+    const kind = name === 'source' || name === 'tenant' ? name : 'destination'
     return { title: `New ${kind}`, view: <NewSettingView kind={kind} /> }
   }
-  if (view === 'source' || view === 'destination') {
+  if (view === 'source' || view === 'destination' || view === 'tenant') {
     return { title: name, view: <SettingView kind={view} name={name} key={`${view} ${name}`} /> }
   }
   return { title: 'Destinations', view: <List kind="destination" /> }
@@ -39,6 +40,7 @@ export function settingsPage({ path }: Route): { title: string; view: ComponentC
 const TABS = [
   ['destination', 'destinations', 'Destinations'],
   ['source', 'sources', 'Sources'],
+  ['tenant', 'tenants', 'Tenants'],
   ['audit', 'audit', 'Audit log'],
 ] as const
 
@@ -163,7 +165,7 @@ function Search({ kind, q }: { kind: Kind; q: string }) {
       location.replace(listHash(kind, { q: value.trim() }))
     }, TYPING_MS)
   }
-  const what = kind === 'source' ? 'name' : 'name or URL'
+  const what = kind === 'destination' ? 'name or URL' : 'name'
   return (
     <input
       type="search"
@@ -184,9 +186,7 @@ function Row({ item, row }: { item: ManagedSetting; row: OverviewRow | undefined
     <li data-row>
       <span class="what">
         <a href={hashOf(kind, name)}>{name}</a>
-        <span class="hint break">
-          {kind === 'source' ? limitInWords(item) : endpointsInWords(item)}
-        </span>
+        <span class="hint break">{WORDS[kind](item)}</span>
       </span>
       <span class="marks">
         {isRotating && <span class="pill state-fresh">rotation under way</span>}
@@ -201,14 +201,23 @@ function Row({ item, row }: { item: ManagedSetting; row: OverviewRow | undefined
   )
 }
 
-function limitInWords({ settings }: ManagedSetting): string {
-  const { callsPerSecond } = sourceForm(settings).rateLimit
-  return callsPerSecond === '' ? 'no rate limit' : `at most ${callsPerSecond} calls per second`
+/** A row in words, by its kind. */
+const WORDS: Readonly<Record<Kind, (item: ManagedSetting) => string>> = {
+  source: ({ settings }) => {
+    const { tenant, rateLimit } = sourceForm(settings)
+    const { callsPerSecond } = rateLimit
+    const limit =
+      callsPerSecond === '' ? 'no rate limit' : `at most ${callsPerSecond} calls per second`
+    return `${limit}${ofTenant(tenant)}`
+  },
+  destination: ({ settings }) => {
+    const { tenant, webhooks, sources } = destinationForm(settings)
+    const [first, ...others] = webhooks
+    const more = others.length === 0 ? '' : ` and ${others.length} more`
+    const from = sources.length === 0 ? 'no source' : sources.join(', ')
+    return `${shortUrl(first?.url ?? '')}${more}, from ${from}${ofTenant(tenant)}`
+  },
+  tenant: ({ settings }) => tenantForm(settings).title,
 }
 
-function endpointsInWords({ settings }: ManagedSetting): string {
-  const { webhooks, sources } = destinationForm(settings)
-  const [first, ...others] = webhooks
-  const more = others.length === 0 ? '' : ` and ${others.length} more`
-  return `${shortUrl(first?.url ?? '')}${more}, from ${sources.length === 0 ? 'no source' : sources.join(', ')}`
-}
+const ofTenant = (tenant: string): string => (tenant === '' ? '' : `, of the tenant ${tenant}`)

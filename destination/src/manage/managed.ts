@@ -1,25 +1,35 @@
 import type { Fields } from '../http/json-body.js'
 import { eachInSlices } from '../model/slices.js'
-import { checkDestination, checkSource } from '../settings/check.js'
+import { checkDestination, checkSource, checkTenant } from '../settings/check.js'
 import type { Problem } from '../settings/problem.js'
 import { SettingsError } from '../settings/settings-error.js'
-import type { Destination, Settings, Source } from '../settings/settings.js'
+import type { Destination, Settings, Source, Tenant } from '../settings/settings.js'
 import type { StoredRecord } from '../store/store.js'
 import { createSealer, keyIdOf, type Sealer } from './seal.js'
 
 /** What the settings have many of, and what can be changed at run time. */
-export const KINDS = ['source', 'destination'] as const
+export const KINDS = ['source', 'destination', 'tenant'] as const
 
-/** A source or a destination. */
+/** What a setting is: a source, a destination or a tenant. */
 export type Kind = (typeof KINDS)[number]
+
+/** A checked setting of each kind. */
+export interface ByKind {
+  source: Source
+  destination: Destination
+  tenant: Tenant
+}
+
+/** A checked setting of any kind. */
+export type Setting = ByKind[Kind]
 
 /** Whether records of a kind are settings. */
 export function isManaged(kind: string): kind is Kind {
   return KINDS.some((one) => one === kind)
 }
 
-/** A source or a destination that is kept in the store. */
-export interface Entry<Value = Source | Destination> {
+/** A setting that is kept in the store. */
+export interface Entry<Value = Setting> {
   version: number
   /** As it was given, with its secrets. */
   raw: Fields
@@ -37,39 +47,38 @@ export interface Unusable {
 }
 
 /**
- * The sources and destinations that are kept in the store, as this process knows them, together with those of the settings
+ * The sources, destinations and tenants that are kept in the store, as this process knows them, together with those of the settings
  * file. It is only data: `Follower` reads the changes, and `Manager` makes them.
  */
 export class Managed {
   readonly #entries = {
     source: new Map<string, Entry<Source>>(),
     destination: new Map<string, Entry<Destination>>(),
+    tenant: new Map<string, Entry<Tenant>>(),
   }
 
   /** Records that can't be used by the present file. Another file may make them usable. */
   readonly #unusable = new Map<string, StoredRecord>()
-  /** The settings of the file. */
-  #file: Settings
-  #sealer: Sealer | undefined
-  #inFile: InFile
-  #fileKeys: ReadonlyMap<string, string>
+  #file: File
   /** The name of the source that has a write key. */
   readonly #writeKeys = new Map<string, string>()
 
-  constructor(file: Settings) {
+  private constructor(file: File) {
     this.#file = file
-    this.#sealer = sealerOf(file)
-    this.#inFile = byName(file)
-    this.#fileKeys = keysOf(file)
+  }
+
+  /** Begins with a file, and nothing of the store. */
+  static async open(file: Settings): Promise<Managed> {
+    return new Managed(await indexOf(file))
   }
 
   get file(): Settings {
-    return this.#file
+    return this.#file.settings
   }
 
   /** What encrypts; `undefined` if the settings have no key, and then nothing is kept in the store. */
   get sealer(): Sealer | undefined {
-    return this.#sealer
+    return this.#file.sealer
   }
 
   /** What the store has of a kind, by name. */
@@ -82,43 +91,42 @@ export class Managed {
   }
 
   /** What the file has under a name. */
-  inFile(kind: Kind, name: string): Source | Destination | undefined {
-    return this.#inFile[kind].get(name)
+  inFile(kind: Kind, name: string): Setting | undefined {
+    return this.#file[kind].get(name)
   }
 
-  hasSource(name: string): boolean {
-    return this.#inFile.source.has(name) || this.#entries.source.has(name)
+  /** What there is under a name, in the file or in the store. */
+  get(kind: Kind, name: string): Setting | undefined {
+    return this.inFile(kind, name) ?? this.entry(kind, name)?.value
   }
 
   /** The source that has a write key; `undefined` if none has it. */
   ownerOf(writeKey: string): string | undefined {
-    return this.#fileKeys.get(writeKey) ?? this.#writeKeys.get(writeKey)
+    return this.#file.writeKeys.get(writeKey) ?? this.#writeKeys.get(writeKey)
   }
 
-  /** The names of the destinations that take the calls of a source. */
-  takersOf(source: string): string[] {
-    return this.settings()
-      .destinations.filter(({ sources }) => sources.includes(source))
-      .map(({ name }) => name)
+  /** The versions of everything in the store. No two states of the store have the same ones. */
+  versions(): number[] {
+    return KINDS.flatMap((kind) => Array.from(this.entries(kind).values(), (one) => one.version))
   }
 
   /** All settings: those of the file, and those of the store. */
   settings(): Settings {
-    const { source, destination } = this.#entries
+    const { source, destination, tenant } = this.#entries
     return {
-      ...this.#file,
-      sources: [...this.#file.sources, ...valuesOf(source)],
-      destinations: [...this.#file.destinations, ...valuesOf(destination)],
+      ...this.file,
+      tenants: [...this.file.tenants, ...valuesOf(tenant)],
+      sources: [...this.file.sources, ...valuesOf(source)],
+      destinations: [...this.file.destinations, ...valuesOf(destination)],
     }
   }
 
-  /** The destinations in the store that take a source that there is not. */
-  withoutSource(): Unusable[] {
-    return Array.from(this.#entries.destination).flatMap(([name, { value }]): Unusable[] => {
-      const missing = value.sources.find((source) => !this.hasSource(source))
-      if (missing === undefined) return []
-      const message = `it takes the calls of the source ${JSON.stringify(missing)}, which is neither in the settings file nor in the store. Add the source.`
-      return [{ kind: 'destination', name, message }]
+  /** What the store has although what it needs is missing: the sources of destinations, and tenants. */
+  inNeed(): Unusable[] {
+    const known = this.#known(this.#file)
+    return Array.from(this.#needing()).flatMap(({ kind, name, needs }): Unusable[] => {
+      const unmet = needs.find((need) => !isMet(need, known))
+      return unmet ? [{ kind, name, message: whyUnmet(unmet, known) }] : []
     })
   }
 
@@ -129,33 +137,26 @@ export class Managed {
    * @throws SettingsError if the file and the store don't fit together. Nothing changes then.
    */
   async useFile(file: Settings): Promise<{ unusable: Unusable[]; undo: () => void }> {
-    const sealer = sealerOf(file)
+    const next = await indexOf(file)
     const problems = [
-      ...this.#clashesWith(file),
-      ...this.#missingIn(file),
-      ...this.#lockedFor(sealer),
+      ...(await this.#clashesWith(next)),
+      ...(await this.#missingIn(next)),
+      ...(await this.#lockedFor(next)),
     ]
     if (problems.length > 0) throw new SettingsError('settings_invalid', 'The settings', problems)
     const former = this.#file
     const retried = Array.from(this.#unusable.values())
     const before = retried.map(({ kind, name }) => this.#entries[kind as Kind].get(name))
-    this.#setFile(file, sealer)
+    this.#file = next
     const unusable = await this.take(retried, false)
     const undo = () => {
-      this.#setFile(former, sealerOf(former))
+      this.#file = former
       for (const [i, record] of retried.entries()) {
         this.#set(record.kind as Kind, record.name, before[i])
         this.#unusable.set(keyOf(record), record)
       }
     }
     return { unusable, undo }
-  }
-
-  #setFile(file: Settings, sealer: Sealer | undefined): void {
-    this.#file = file
-    this.#sealer = sealer
-    this.#inFile = byName(file)
-    this.#fileKeys = keysOf(file)
   }
 
   /**
@@ -195,22 +196,24 @@ export class Managed {
   }
 
   #read(kind: Kind, name: string, version: number, body: string): Entry {
-    if (!this.#sealer)
+    const { sealer } = this
+    if (!sealer) {
       throw new Error(
         'it is encrypted, and the settings have no "settingsKey". Set the key that it was encrypted with.',
       )
+    }
     if (this.inFile(kind, name)) {
       throw new Error(`the settings file has a ${kind} of this name too. Rename one of the two.`)
     }
-    const raw = JSON.parse(this.#sealer.open({ kind, name }, body)) as Fields
-    const checked = kind === 'source' ? checkSource(raw) : checkDestination(raw)
+    const raw = JSON.parse(sealer.open({ kind, name }, body)) as Fields
+    const checked = CHECKS[kind](raw)
     if ('problems' in checked) {
       throw new Error(checked.problems.map(({ path, message }) => `${path}: ${message}`).join(' '))
     }
     const { value } = checked
     if ('writeKey' in value) {
       const owner = writeKeysOf(value)
-        .map((key) => this.#fileKeys.get(key))
+        .map((key) => this.#file.writeKeys.get(key))
         .find((found) => found !== undefined)
       if (owner !== undefined) {
         throw new Error(
@@ -222,8 +225,8 @@ export class Managed {
   }
 
   #set(kind: Kind, name: string, entry: Entry | undefined): void {
-    if (kind === 'destination') {
-      setOrDelete(this.#entries.destination, name, entry as Entry<Destination> | undefined)
+    if (kind !== 'source') {
+      setOrDelete<Entry>(this.#entries[kind], name, entry)
       return
     }
     const before = this.#entries.source.get(name)
@@ -237,61 +240,134 @@ export class Managed {
   }
 
   /** The keys of a file must decrypt what the store has, or the next start could not. */
-  #lockedFor(sealer: Sealer | undefined): Problem[] {
-    const all: Entry[] = [
-      ...this.entries('source').values(),
-      ...this.entries('destination').values(),
-    ]
-    if (all.length === 0) return []
+  async #lockedFor({ sealer }: File): Promise<Problem[]> {
+    const ids = new Set<string>()
+    for (const kind of KINDS) {
+      await eachInSlices(this.entries(kind).values(), ({ keyId }) => ids.add(keyId))
+    }
+    if (ids.size === 0) return []
     if (!sealer) return [NO_KEY]
-    return all.every(({ keyId }) => sealer.has(keyId)) ? [] : [MISSING_KEY]
+    return [...ids].every((keyId) => sealer.has(keyId)) ? [] : [MISSING_KEY]
   }
 
   /** Names and write keys that the file and the store both have. */
-  #clashesWith(file: Settings): Problem[] {
-    const inBoth = (kind: Kind, all: readonly { name: string }[]): Problem[] =>
-      all.flatMap(({ name }, index) =>
-        this.#entries[kind].has(name)
-          ? [{ path: `${kind}s[${index}].name`, message: inStoreToo(kind, name) }]
-          : [],
-      )
-    const keys = file.sources.flatMap((source, index): Problem[] => {
+  async #clashesWith({ settings: { sources, destinations, tenants } }: File): Promise<Problem[]> {
+    const problems: Problem[] = []
+    const inBoth = (kind: Kind, name: string, index: number) => {
+      if (!this.#entries[kind].has(name)) return
+      problems.push({ path: `${kind}s[${index}].name`, message: inStoreToo(kind, name) })
+    }
+    await eachInSlices(sources.entries(), ([index, source]) => {
+      inBoth('source', source.name, index)
       const owner = writeKeysOf(source)
         .map((key) => this.#writeKeys.get(key))
         .find((found) => found !== undefined)
-      if (owner === undefined) return []
+      if (owner === undefined) return
       const message = `is the write key of the source ${JSON.stringify(owner)} in the store too. Change one of the two.`
-      return [{ path: `sources[${index}].writeKey`, message }]
+      problems.push({ path: `sources[${index}].writeKey`, message })
     })
-    return [...inBoth('source', file.sources), ...inBoth('destination', file.destinations), ...keys]
+    await eachInSlices(destinations.entries(), ([index, { name }]) => {
+      inBoth('destination', name, index)
+    })
+    for (const [index, { name }] of tenants.entries()) inBoth('tenant', name, index)
+    return problems
   }
 
-  /** Sources of the present file that destinations in the store take, and that another file does not have. */
-  #missingIn(file: Settings): Problem[] {
-    const next = new Set(file.sources.map(({ name }) => name))
-    const missing = this.#file.sources.filter(({ name }) => !next.has(name))
-    return missing.flatMap(({ name }) => {
-      const takers = valuesOf(this.#entries.destination).filter(({ sources }) =>
-        sources.includes(name),
-      )
-      const [first] = takers
-      if (!first || this.#entries.source.has(name)) return []
-      const message = `expected the source ${JSON.stringify(name)}, which the destination ${JSON.stringify(first.name)} in the store takes. Change the destination first.`
-      return [{ path: 'sources', message }]
+  /** What the store needs of the present file, and what another file does not have. */
+  async #missingIn(file: File): Promise<Problem[]> {
+    const [present, next] = [this.#known(this.#file), this.#known(file)]
+    const problems = new Map<string, Problem>()
+    await eachInSlices(this.#needing(), ({ kind, name, needs }) => {
+      for (const need of needs) {
+        if (isMet(need, next) || !isMet(need, present)) continue
+        const key = keyOf(need)
+        if (!problems.has(key)) problems.set(key, missing(need, { kind, name }))
+      }
     })
+    return [...problems.values()]
   }
+
+  /** The sources and tenants that there are with a file. */
+  #known(file: File): Known {
+    const { source, tenant } = this.#entries
+    return {
+      source: (name) => file.source.get(name) ?? source.get(name)?.value,
+      hasTenant: (name) => file.tenant.has(name) || tenant.has(name),
+    }
+  }
+
+  /** What the sources and destinations in the store need. */
+  *#needing(): Generator<Needing> {
+    const { source, destination } = this.#entries
+    for (const [name, { value }] of source) {
+      yield { kind: 'source', name, needs: needsOf(value.tenant, []) }
+    }
+    for (const [name, { value }] of destination) {
+      yield { kind: 'destination', name, needs: needsOf(value.tenant, value.sources) }
+    }
+  }
+}
+
+/** Checks a setting of each kind by itself. */
+export const CHECKS = { source: checkSource, destination: checkDestination, tenant: checkTenant }
+
+/** The sources and the tenants that there are. */
+interface Known {
+  source: (name: string) => Source | undefined
+  hasTenant: (name: string) => boolean
+}
+
+/** A source or a tenant that something else needs. */
+interface Need {
+  kind: 'source' | 'tenant'
+  name: string
+  /** The tenant that the source must belong to; `undefined` if any source will do. */
+  tenant?: string | undefined
+}
+
+interface Needing {
+  kind: Kind
+  name: string
+  needs: Need[]
+}
+
+function needsOf(tenant: string | undefined, sources: readonly string[]): Need[] {
+  const needed = sources.map((name): Need => ({ kind: 'source', name, tenant }))
+  return tenant === undefined ? needed : [{ kind: 'tenant', name: tenant }, ...needed]
+}
+
+function isMet({ kind, name, tenant }: Need, known: Known): boolean {
+  if (kind === 'tenant') return known.hasTenant(name)
+  const source = known.source(name)
+  return source !== undefined && (tenant === undefined || source.tenant === tenant)
+}
+
+function whyUnmet({ kind, name, tenant }: Need, known: Known): string {
+  const needed = `the ${kind} ${JSON.stringify(name)}`
+  const relation = kind === 'tenant' ? 'belongs to' : 'takes the calls of'
+  return kind === 'source' && known.source(name)
+    ? `it ${relation} ${needed}, which does not belong to its tenant ${JSON.stringify(tenant)}. Change one of the two.`
+    : `it ${relation} ${needed}, which is neither in the settings file nor in the store. Add the ${kind}.`
+}
+
+function missing({ kind, name, tenant }: Need, by: Pick<Needing, 'kind' | 'name'>): Problem {
+  const needed = `the ${kind} ${JSON.stringify(name)}`
+  const owned = tenant === undefined ? needed : `${needed} of the tenant ${JSON.stringify(tenant)}`
+  const relation = kind === 'tenant' ? 'belongs to' : 'takes'
+  const message = `expected ${owned}, which the ${by.kind} ${JSON.stringify(by.name)} in the store ${relation}. Change the ${by.kind} first.`
+  return { path: `${kind}s`, message }
 }
 
 const NO_KEY: Problem = {
   path: 'settingsKey',
   message:
-    'is missing, but the store has sources or destinations, which it decrypts. Set the key that encrypted them.',
+    'is missing, but the store has sources, destinations or tenants, which it decrypts. Set the key that encrypted them.',
 }
 
 const MISSING_KEY: Problem = {
   path: 'settingsKey',
   message:
-    'lacks a key that sources or destinations in the store are encrypted with. Keep that key behind the new one until the ' +
+    'lacks a key that sources, destinations or tenants in the store are encrypted with. Keep that key behind the new one until the ' +
     'log says that everything is encrypted with the first key.',
 }
 
@@ -307,18 +383,25 @@ function sealerOf({ settingsKeys }: Settings): Sealer | undefined {
   return settingsKeys && createSealer(settingsKeys)
 }
 
-/** What a file has, by name. */
-type InFile = Record<Kind, ReadonlyMap<string, Source | Destination>>
-
-function byName({ sources, destinations }: Settings): InFile {
-  return {
-    source: new Map(sources.map((source) => [source.name, source])),
-    destination: new Map(destinations.map((destination) => [destination.name, destination])),
-  }
+/** The settings of a file, and what is looked up in them. */
+type File = { [K in Kind]: ReadonlyMap<string, ByKind[K]> } & {
+  settings: Settings
+  sealer: Sealer | undefined
+  /** The name of the source that has a write key. */
+  writeKeys: ReadonlyMap<string, string>
 }
 
-function keysOf({ sources }: Settings): ReadonlyMap<string, string> {
-  return new Map(sources.flatMap((source) => writeKeysOf(source).map((key) => [key, source.name])))
+async function indexOf(settings: Settings): Promise<File> {
+  const source = new Map<string, Source>()
+  const writeKeys = new Map<string, string>()
+  await eachInSlices(settings.sources, (one) => {
+    source.set(one.name, one)
+    for (const key of writeKeysOf(one)) writeKeys.set(key, one.name)
+  })
+  const destination = new Map<string, Destination>()
+  await eachInSlices(settings.destinations, (one) => destination.set(one.name, one))
+  const tenant = new Map(settings.tenants.map((one) => [one.name, one]))
+  return { settings, sealer: sealerOf(settings), source, destination, tenant, writeKeys }
 }
 
 function writeKeysOf({ writeKey, otherWriteKey }: Source): string[] {

@@ -2,10 +2,9 @@ import { Refusal } from '../http/refusal.js'
 import type { Problem } from '../settings/problem.js'
 import type { Kind } from './managed.js'
 
-/** There is no such source or destination. */
+/** There is no such source, destination or tenant. */
 export function unknown(kind: Kind, name: string): Refusal {
-  const code = kind === 'source' ? 'unknown_source' : 'unknown_destination'
-  return new Refusal(404, code, `There is no ${kind} ${JSON.stringify(name)}.`)
+  return new Refusal(404, `unknown_${kind}`, `There is no ${kind} ${JSON.stringify(name)}.`)
 }
 
 export function inFile(kind: Kind, name: string): Refusal {
@@ -15,7 +14,7 @@ export function inFile(kind: Kind, name: string): Refusal {
 
 export function noKey(): Refusal {
   const message =
-    'Sources and destinations can be changed only if the settings have a "settingsKey", which encrypts them. Set one and reload the settings.'
+    'Sources, destinations and tenants can be changed only if the settings have a "settingsKey", which encrypts them. Set one and reload the settings.'
   return new Refusal(409, 'no_settings_key', message)
 }
 
@@ -26,30 +25,56 @@ export function wrongVersion(kind: Kind, name: string, version: number | undefin
   return new Refusal(412, 'version_mismatch', message)
 }
 
-export function invalidSettings(kind: Kind, name: string, problems: readonly Problem[]): Refusal {
+/** The settings that a change was decided by are no longer those in the store. */
+export function wrongRevision(): Refusal {
+  const message =
+    'The settings in the store have changed since the If-Match was shown. Try it again with "dryRun": true, and repeat it if it is still right.'
+  return new Refusal(412, 'version_mismatch', message)
+}
+
+/** @param whose - Which settings they are, such as `The settings of the source "web"`. */
+export function invalidSettings(whose: string, problems: readonly Problem[]): Refusal {
   const count = problems.length === 1 ? 'a mistake' : `${problems.length} mistakes`
   const [first] = problems
   const where = first?.path ? `${first.path}: ` : ''
-  const message = `The settings of the ${kind} ${JSON.stringify(name)} have ${count}. ${where}${first?.message ?? ''}`
+  const message = `${whose} have ${count}. ${where}${first?.message ?? ''}`
   return new Refusal(400, 'invalid_settings', message, {}, { problems })
 }
 
 /** More names than this are not listed in a message. */
 const MAX_LISTED = 20
 
+function listOf(names: readonly string[]): string {
+  const listed = names.slice(0, MAX_LISTED).map((name) => JSON.stringify(name))
+  const others = names.length - listed.length
+  return listed.join(', ') + (others > 0 ? ` and ${others} others` : '')
+}
+
 /** @param takers - The destinations that take the calls of the source. */
 export function inUse(name: string, takers: readonly string[]): Refusal {
-  const listed = takers.slice(0, MAX_LISTED).map((taker) => JSON.stringify(taker))
-  const others = takers.length - listed.length
-  const all = listed.join(', ') + (others > 0 ? ` and ${others} others` : '')
-  const message = `The source ${JSON.stringify(name)} is one of the sources of ${all}. Remove it there first.`
+  const message = `The source ${JSON.stringify(name)} is one of the sources of ${listOf(takers)}. Remove it there first.`
   return new Refusal(409, 'source_in_use', message)
 }
 
-export function messagesWait(name: string, waiting: number): Refusal {
+/** The sources and the destinations of the tenant, of which there are some. */
+export function tenantInUse(
+  name: string,
+  { sources, destinations }: Record<'sources' | 'destinations', readonly string[]>,
+): Refusal {
+  const owned = [
+    ...(sources.length > 0 ? [`the sources ${listOf(sources)}`] : []),
+    ...(destinations.length > 0 ? [`the destinations ${listOf(destinations)}`] : []),
+  ]
+  const message = `The tenant ${JSON.stringify(name)} still has ${owned.join(' and ')}. Delete them first, or give them to another tenant.`
+  return new Refusal(409, 'tenant_in_use', message)
+}
+
+/** @param names - The destinations that are deleted, and for which messages wait. */
+export function messagesWait(names: readonly string[], waiting: number): Refusal {
+  const one = names.length === 1
   const message =
-    `${waiting} messages wait for the destination ${JSON.stringify(name)}. Add ?waiting=keep to keep them for a new destination ` +
-    'of this name, or ?waiting=discard to delete them.'
+    `${waiting} messages wait for the ${one ? 'destination' : 'destinations'} ${listOf(names)}. Choose waiting=keep to keep them for ` +
+    `${one ? 'a new destination of this name' : 'new destinations of these names'}, or waiting=discard to delete them.`
   return new Refusal(409, 'messages_waiting', message, {}, { waiting })
 }
 

@@ -1,5 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import type { Fields } from '../http/json-body.js'
+import { HIDDEN } from '../model/hidden.js'
 import type { Kind } from './managed.js'
 
 /** A field with one secret, or two during a rotation. */
@@ -9,10 +10,11 @@ export type SecretField = 'writeKey' | 'sharedSecret' | 'webhookSecret'
 export const SECRET_FIELDS: Readonly<Record<Kind, readonly SecretField[]>> = {
   source: ['writeKey'],
   destination: ['sharedSecret', 'webhookSecret'],
+  tenant: [],
 }
 
 /** Those that a new source or destination gets if none is given. */
-const GENERATED: readonly SecretField[] = ['writeKey', 'sharedSecret']
+export const GENERATED: readonly SecretField[] = ['writeKey', 'sharedSecret']
 
 /** Settings, and the secrets in them that nobody else knows yet. */
 export interface Completed {
@@ -38,15 +40,18 @@ export function secretsIn(raw: Fields, field: SecretField): string[] {
 
 /**
  * Completes settings that were given as a whole. Secrets that are not given stay as they are, because nobody can read and
- * give them again. Those of something new are generated. `null` stands for no secret.
+ * give them again. Those of something new are generated. `null` stands for no secret, and `•••` for one that is kept, or
+ * generated if there is none.
  */
 export function withSecrets(kind: Kind, given: Fields, before: Fields | undefined): Completed {
   const raw = new Map(Object.entries(given))
   const generated: Completed['generated'] = {}
   for (const field of SECRET_FIELDS[kind]) {
-    if (raw.get(field) === null) raw.delete(field)
-    else if (!raw.has(field) && before?.[field] !== undefined) raw.set(field, before[field])
-    else if (!raw.has(field) && !before && GENERATED.includes(field)) {
+    const value = raw.get(field)
+    const isKept = !raw.has(field) || value === HIDDEN
+    if (value === null) raw.delete(field)
+    else if (isKept && before?.[field] !== undefined) raw.set(field, before[field])
+    else if (value === HIDDEN || (isKept && !before && GENERATED.includes(field))) {
       generated[field] = generate(field)
       raw.set(field, generated[field])
     }

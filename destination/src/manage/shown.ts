@@ -4,12 +4,13 @@ import { HIDDEN } from '../model/hidden.js'
 import { withoutQuery } from '../model/shown-url.js'
 import type { BrokenRelation } from '../settings/relations.js'
 import type { Destination, Source } from '../settings/settings.js'
-import type { Kind } from './managed.js'
-import { SECRET_FIELDS, secretsIn } from './secrets.js'
+import type { Kind, Setting } from './managed.js'
+import { GENERATED, SECRET_FIELDS, secretsIn } from './secrets.js'
 
 /** Checked settings in the form of the file, with all defaults and secrets. */
-export function toRaw(kind: Kind, value: Source | Destination): Fields {
-  return kind === 'source' ? fromSource(value as Source) : fromDestination(value as Destination)
+export function toRaw(kind: Kind, value: Setting): Fields {
+  if (kind === 'source') return fromSource(value as Source)
+  return kind === 'destination' ? fromDestination(value as Destination) : { ...value }
 }
 
 function fromSource({ writeKey, otherWriteKey, rateLimit, ...rest }: Source): Fields {
@@ -37,7 +38,7 @@ function fromDestination(destination: Destination): Fields {
 /** @param version - `undefined` for what is in the settings file. */
 export function shownSetting(
   kind: Kind,
-  value: Source | Destination,
+  value: Setting,
   version: number | undefined,
 ): ManagedSetting {
   const raw = toRaw(kind, value)
@@ -49,6 +50,17 @@ export function shownSetting(
     secrets: Object.fromEntries(secrets) as Record<string, number>,
     settings: shownRaw(kind, raw),
   }
+}
+
+/** What the store has of one, in the form of the settings file. Whoever gives it back as a whole changes nothing. */
+export function exported(kind: Kind, value: Setting): Fields {
+  const raw = toRaw(kind, value)
+  const secrets = SECRET_FIELDS[kind].flatMap((field): [string, unknown][] => {
+    if (secretsIn(raw, field).length > 0) return [[field, HIDDEN]]
+    // Without this, one would be generated where the file is new.
+    return GENERATED.includes(field) ? [[field, null]] : []
+  })
+  return { ...shownRaw(kind, raw), ...Object.fromEntries(secrets) }
 }
 
 /** Settings without write keys, secrets, values of headers and queries of URLs. */
@@ -148,8 +160,8 @@ function restoreHeaders(given: unknown, former: unknown) {
 /** The values in which two versions differ, without what must not be shown. `undefined` is no version. */
 export function changesBetween(
   kind: Kind,
-  before: Source | Destination | undefined,
-  after: Source | Destination | undefined,
+  before: Setting | undefined,
+  after: Setting | undefined,
 ): SettingChange[] {
   const old = before ? leavesOf(kind, toRaw(kind, before)) : new Map<string, Leaf>()
   const now = after ? leavesOf(kind, toRaw(kind, after)) : new Map<string, Leaf>()

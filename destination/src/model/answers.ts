@@ -427,9 +427,9 @@ export interface AttemptEvent {
   error: string | null
 }
 
-/** A source or a destination, without its secrets. `GET /v1/admin/sources/{name}` and `/destinations/{name}` */
+/** A source, a destination or a tenant, without its secrets: `GET /v1/admin/sources/{name}` and the like. */
 export interface ManagedSetting {
-  kind: 'source' | 'destination'
+  kind: 'source' | 'destination' | 'tenant'
   name: string
   /** Where it is kept. What is in the settings file can only be changed there. */
   origin: 'file' | 'store'
@@ -441,7 +441,7 @@ export interface ManagedSetting {
   settings: Record<string, unknown>
 }
 
-/** `GET /v1/admin/sources` and `/v1/admin/destinations` */
+/** `GET /v1/admin/sources`, `/v1/admin/destinations` and `/v1/admin/tenants` */
 export interface ManagedSettings {
   /** In the order of their names. */
   items: ManagedSetting[]
@@ -453,7 +453,7 @@ export interface ManagedSettings {
   next: string | null
 }
 
-/** The result of a change of a source or destination. */
+/** The result of a change of a source, destination or tenant. */
 export interface SettingChanged {
   item: ManagedSetting
   /** Whether it did not exist before. */
@@ -464,7 +464,7 @@ export interface SettingChanged {
   generated: Record<string, string>
 }
 
-/** The result of the deletion of a source or destination. */
+/** The result of the deletion of a source, destination or tenant. */
 export interface SettingDeleted {
   /** How many messages waited for the destination and were deleted. */
   discarded: number
@@ -482,11 +482,47 @@ export interface SettingChange {
   to?: unknown
 }
 
-/** A change of a source or destination, or the start or end of a pause. */
+/** One change that `POST /v1/admin/settings` has made, or would make. */
+export interface AppliedChange {
+  kind: 'source' | 'destination' | 'tenant'
+  name: string
+  action: 'create' | 'update' | 'delete'
+  changes: SettingChange[]
+  /** The secrets that were generated. They are not shown again. Empty in a dry run. */
+  generated: Record<string, string>
+  /** How many messages wait, or waited, for a destination that is deleted. */
+  waiting: number
+}
+
+/** `POST /v1/admin/settings` */
+export interface SettingsApplied {
+  dryRun: boolean
+  /** The ETag of the settings in the store: in a dry run that of before the changes, else that of after them. */
+  revision: string
+  /** How many are as they are wanted, and do not change. */
+  same: number
+  /** How many messages waited for destinations that were deleted, and were deleted too. */
+  discarded: number
+  changes: AppliedChange[]
+}
+
+/** `GET /v1/admin/settings`: what the store has, in the form of the settings file. */
+export interface SettingsExport {
+  /** The ETag of the settings in the store. */
+  revision: string
+  /** Secrets, values of headers and queries of URLs are hidden, as `•••`. */
+  settings: {
+    tenants: Record<string, unknown>[]
+    sources: Record<string, unknown>[]
+    destinations: Record<string, unknown>[]
+  }
+}
+
+/** A change of a source, destination or tenant, or the start or end of a pause. */
 export interface AuditEntry {
   id: number
   at: number
-  kind: 'source' | 'destination'
+  kind: 'source' | 'destination' | 'tenant'
   name: string
   action: 'create' | 'update' | 'delete' | 'rotate' | 'revoke' | 'pause' | 'resume'
   /**

@@ -122,10 +122,7 @@ export interface SettingsListParameters {
 }
 
 /** @throws {@link Refusal} */
-export function readSettingsList(
-  query: Given,
-  kind: 'source' | 'destination',
-): SettingsListParameters {
+export function readSettingsList(query: Given, kind: string): SettingsListParameters {
   checkNames(query, ['q', 'after', 'limit', ...(kind === 'destination' ? ['source'] : [])])
   const { q = '', after, source } = texts(query, ['q', 'after', 'source'])
   return { q, after, source, limit: count(query, 'limit', 1, 1_000) ?? 100 }
@@ -135,6 +132,39 @@ export function readSettingsList(
 export function readSettingsDeletion(query: Given): 'keep' | 'discard' | undefined {
   checkNames(query, ['waiting'])
   return oneOf(query, 'waiting', ['keep', 'discard'])
+}
+
+/** What the store is to have, and how to get there. */
+export interface ApplyParameters {
+  /** Not checked yet. */
+  settings: Given
+  dryRun: boolean
+  prune: boolean
+  waiting: 'keep' | 'discard' | undefined
+}
+
+/** @throws {@link Refusal} */
+export function readApply(body: Given): ApplyParameters {
+  checkNames(body, ['settings', 'dryRun', 'prune', 'waiting'])
+  const { settings } = body
+  if (!isObject(settings)) {
+    throw invalid('settings', 'an object with the lists "sources" and "destinations"', settings)
+  }
+  const waiting = oneOf(body, 'waiting', ['keep', 'discard'])
+  return { settings, dryRun: flag(body, 'dryRun'), prune: flag(body, 'prune'), waiting }
+}
+
+/**
+ * Reads `If-Match` (RFC 9110, 13.1.1) with the revision of all settings. `*` stands for any, because there always is one.
+ *
+ * @throws {@link Refusal}
+ */
+export function readRevision(headers: Given): string | undefined {
+  const { 'if-match': match } = texts(headers, ['if-match'])
+  if (match === undefined || match.trim() === '*') return undefined
+  const [, revision] = /^ *"([0-9a-f]{32})" *$/.exec(match) ?? []
+  if (revision !== undefined) return revision
+  throw invalid('If-Match', 'the ETag of the settings, or *', match)
 }
 
 /** Which of two secrets stays valid. */
@@ -157,7 +187,7 @@ export function readRotation<Secret extends string>(
 
 /** Which entries of the audit log to read. */
 export interface AuditParameters {
-  about: { kind: 'source' | 'destination'; name: string } | undefined
+  about: { kind: 'source' | 'destination' | 'tenant'; name: string } | undefined
   /** The id of an entry to continue behind. */
   before: number | undefined
   limit: number
@@ -166,7 +196,7 @@ export interface AuditParameters {
 /** @throws {@link Refusal} */
 export function readAudit(query: Given): AuditParameters {
   checkNames(query, ['kind', 'name', 'before', 'limit'])
-  const kind = oneOf(query, 'kind', ['source', 'destination'] as const)
+  const kind = oneOf(query, 'kind', ['source', 'destination', 'tenant'] as const)
   const { name } = texts(query, ['name'])
   if ((kind === undefined) !== (name === undefined)) {
     throw new Refusal(400, 'invalid_parameter', 'kind and name must be given together.')

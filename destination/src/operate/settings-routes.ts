@@ -11,29 +11,51 @@ import type {
   SettingChanged,
   SettingDeleted,
 } from '../model/answers.js'
+import { JSON_TYPE } from '../http/refusal.js'
 import { actorOf } from './actor.js'
+import { jsonInParts } from './json-parts.js'
 import {
+  readApply,
   readAudit,
   readCondition,
+  readRevision,
   readRotation,
   readSettingsDeletion,
   readSettingsList,
 } from './parameters.js'
+
+/** In bytes. 10,000 sources and 10,000 destinations have about half of this. */
+const MAX_APPLIED_BYTES = 5_000_000
 
 /** In bytes. Five endpoints with all the headers that are allowed have a tenth of this. */
 const MAX_BODY_BYTES = 262_144
 
 type Given = Record<string, unknown>
 
-const SECRETS: Readonly<Record<Kind, readonly [SecretField, ...SecretField[]]>> = {
-  source: ['writeKey'],
-  destination: ['sharedSecret', 'webhookSecret'],
-}
-
-/** Adds the routes that read and change sources and destinations at run time, and the audit log of the changes. */
+/** Adds the routes that read and change sources, destinations and tenants at run time, and the audit log of the changes. */
 export function addSettingsRoutes(routes: FastifyInstance, manager: Manager): void {
   addRoutesOf(routes, manager, 'source', '/sources')
+  addRotation(routes, manager, 'source', '/sources', ['writeKey'])
   addRoutesOf(routes, manager, 'destination', '/destinations')
+  addRotation(routes, manager, 'destination', '/destinations', ['sharedSecret', 'webhookSecret'])
+  addRoutesOf(routes, manager, 'tenant', '/tenants')
+  routes.get('/settings', (_request, reply) => {
+    const all = manager.export()
+    reply.header('etag', `"${all.revision}"`)
+    return reply.type(JSON_TYPE).send(jsonInParts(all))
+  })
+  routes.post('/settings', { onRequest: ignoreContentType }, async (request, reply) => {
+    const { raw } = request
+    const body = parseBody(await readBody(raw, MAX_APPLIED_BYTES))
+    const { settings: wanted, dryRun, prune, waiting } = readApply(body)
+    const match = readRevision(raw.headers)
+    const applied = await manager.apply({
+      ...{ wanted, dryRun, prune, waiting, match },
+      actor: actorOf(request),
+    })
+    reply.header('etag', `"${applied.revision}"`)
+    return reply.type(JSON_TYPE).send(jsonInParts({ dryRun, ...applied }))
+  })
   routes.get('/audit', (request): Promise<AuditLog> => {
     const { about, before, limit } = readAudit(request.query as Given)
     return manager.audit(about, before, limit)
@@ -59,12 +81,22 @@ function addRoutesOf(routes: FastifyInstance, manager: Manager, kind: Kind, path
   routes.delete(`${path}/:name`, { onRequest }, (request): Promise<SettingDeleted> =>
     manager.delete(orderOf(kind, request), readSettingsDeletion(request.query as Given)),
   )
+}
+
+function addRotation(
+  routes: FastifyInstance,
+  manager: Manager,
+  kind: Kind,
+  path: string,
+  secrets: readonly [SecretField, ...SecretField[]],
+): void {
+  const onRequest = ignoreContentType
   routes.post(`${path}/:name/rotation`, { onRequest }, async (request, reply) => {
-    const { secret } = readRotation(request.query as Given, SECRETS[kind])
+    const { secret } = readRotation(request.query as Given, secrets)
     return answer(reply, await manager.rotate(orderOf(kind, request), secret))
   })
   routes.delete(`${path}/:name/rotation`, { onRequest }, async (request, reply) => {
-    const { secret, keep } = readRotation(request.query as Given, SECRETS[kind])
+    const { secret, keep } = readRotation(request.query as Given, secrets)
     return answer(reply, await manager.revoke(orderOf(kind, request), secret, keep))
   })
 }
@@ -74,8 +106,7 @@ function nameIn({ params }: FastifyRequest): string {
 }
 
 function orderOf(kind: Kind, request: FastifyRequest): Order {
-  const { raw } = request
-  const condition = readCondition(raw.headers)
+  const condition = readCondition(request.raw.headers)
   return { kind, name: nameIn(request), actor: actorOf(request), condition }
 }
 

@@ -11,7 +11,7 @@ const destination = (name: string, sources: string[], enabled = true): Destinati
   webhooks: [{ url: `https://${name}.example.com/`, headers: {}, concurrency: 1 }],
 })
 const sources = ['web', 'app', 'old', 'lone'].map((name) => ({ name, writeKey: `${name}-key` }))
-const routes = routesOf({
+const routes = await routesOf({
   sources,
   destinations: [
     destination('crm', ['web', 'app']),
@@ -35,6 +35,24 @@ test.each([
   ['unheard of', 'no destination takes this source'],
 ])('a call of %s goes to %j', (source, expected) => {
   expect(routed(source)).toEqual(expected)
+})
+
+test('a call of a tenant never goes to a destination of another one, whatever the settings say', async () => {
+  const found = await routesOf({
+    sources: sources.map((source) =>
+      source.name === 'web' ? { ...source, tenant: 'acme' } : source,
+    ),
+    destinations: ['acme', 'other', undefined].map((tenant) => ({
+      ...destination(`of-${tenant ?? 'operator'}`, ['web', 'app']),
+      tenant,
+    })),
+  })
+  const namesOf = (source: string) => {
+    const call: Call = { type: 'track', messageId: 'm', timestamp: '', userId: 'u', event: 'E' }
+    return route(source, call, found).to.map(({ name }) => name)
+  }
+  expect(namesOf('web')).toEqual(['of-acme', 'of-operator'])
+  expect(namesOf('app')).toEqual(['of-operator'])
 })
 
 describe('integrations', () => {

@@ -5,6 +5,7 @@ import { request as httpRequest, type IncomingMessage } from 'node:http'
 import type { FastifyInstance } from 'fastify'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import type { RunningDestination } from '../../src/destination.js'
+import type { SettingsExport } from '../../src/model/answers.js'
 import type { Settings } from '../../src/settings/settings.js'
 import { loadDriver } from '../../src/store/sqlite/driver.js'
 import { startEndpoint, type TestEndpoint } from '../endpoint.js'
@@ -123,7 +124,7 @@ const ofCalls = withBody.filter(({ operation }) => 'WriteKey' in (operation.secu
 const ofOperator = places.filter(({ operation }) => 'AdminToken' in (operation.security[0] ?? {}))
 
 const ofSettings = places.filter(({ path }) =>
-  /^\/v1\/admin\/(sources|destinations)\/\{name\}(\/rotation)?$/.test(path),
+  /^\/v1\/admin\/(sources|destinations|tenants)\/\{name\}(\/rotation)?$/.test(path),
 )
 
 /** The path of a request that is allowed. */
@@ -192,6 +193,7 @@ describe('the answers', { timeout: 60_000 }, () => {
           { name: 'web', writeKey: KEY },
           { name: 'limited', writeKey: 'l', rateLimit: { callsPerSecond: 1, burst: 1 } },
         ],
+        tenants: [{ name: 'house', portal: { editUrls: false } }],
         settingsKeys: [Buffer.alloc(32).toString('base64')],
       },
       afterwards,
@@ -213,8 +215,8 @@ describe('the answers', { timeout: 60_000 }, () => {
       const body = { PUT: '{}', PATCH: '{}' }[method]
       const to = (name: string, asked: Asked = {}) =>
         ask(url, method, path.replace('{name}', name), { ...(body && { body }), ...asked })
-      const isSource = path.includes('sources')
-      const inFile = await to(isSource ? 'web' : 'crm')
+      const named = { sources: 'web', destinations: 'crm', tenants: 'house' }
+      const inFile = await to(named[path.split('/')[3] as keyof typeof named])
       if (method === 'GET') expect(inFile).toMatchObject({ status: 200, body: { version: null } })
       else
         expect(inFile).toMatchObject({ status: 409, body: { error: { code: 'in_settings_file' } } })
@@ -250,7 +252,12 @@ describe('the answers', { timeout: 60_000 }, () => {
       }
       expect(await ask(url, 'GET', path)).toMatchObject({ status: 200 })
     }
-    for (const query of ['', '?kind=source&name=vip', '?limit=2']) {
+    const tenant = '/v1/admin/tenants/vip'
+    expect(await ask(url, 'PUT', tenant, { body: '{"title":""}' })).toMatchObject({ status: 400 })
+    for (const path of ['/v1/admin/tenants?q=ACME&limit=1', '/v1/admin/tenants', tenant]) {
+      expect(await ask(url, 'GET', path)).toMatchObject({ status: 200 })
+    }
+    for (const query of ['', '?kind=source&name=vip', '?kind=tenant&name=vip', '?limit=2']) {
       const got = await ask(url, 'GET', `/v1/admin/audit${query}`)
       expect(got).toMatchObject({ status: 200 })
     }
@@ -268,6 +275,49 @@ describe('the answers', { timeout: 60_000 }, () => {
         status: 201,
       })
     }
+  })
+
+  test('to all settings at once, and to every mistake in them', async () => {
+    const path = '/v1/admin/settings'
+    const apply = (body: object, headers = {}) =>
+      ask(url, 'POST', path, { body: JSON.stringify(body), headers })
+    const got = await ask(url, 'GET', path)
+    expect(got).toMatchObject({ status: 200 })
+    const { revision, settings } = got.body as SettingsExport
+    expect(settings.sources.length * settings.destinations.length).toBeGreaterThan(0)
+    const match = { 'If-Match': `"${revision}"` }
+    expect(await apply({ settings, prune: true }, match)).toMatchObject({
+      body: { dryRun: false, revision, changes: [] },
+    })
+    const [first] = settings.destinations
+    const without = { settings: { sources: [] }, prune: true }
+    expect(
+      await apply({ settings: { destinations: [{ ...first, sources: ['vip'] }] } }),
+    ).toMatchObject({
+      body: { changes: [{ action: 'update' }] },
+    })
+    expect(await apply(without)).toMatchObject({
+      status: 409,
+      body: { error: { code: 'source_in_use' } },
+    })
+    expect(await apply({ settings }, match)).toMatchObject({ status: 412 })
+    expect(await apply({ settings }, { 'If-Match': '*' })).toMatchObject({ status: 200 })
+    expect(await apply({ settings: { sources: [{ name: '' }], x: 1 } })).toMatchObject({
+      status: 400,
+      body: { error: { code: 'invalid_settings' } },
+    })
+    for (const wrong of [
+      {},
+      { settings: [] },
+      { settings: {}, dryRun: 1 },
+      { settings: {}, prune: 'x' },
+      { settings: {}, waiting: 'x' },
+      { settings: {}, x: 1 },
+    ]) {
+      const code = 'invalid_parameter'
+      expect(await apply(wrong)).toMatchObject({ status: 400, body: { error: { code } } })
+    }
+    expect(await apply({ settings: {} }, { 'If-Match': '"12"' })).toMatchObject({ status: 400 })
   })
 
   test.each(withBody)('to the examples of $method $path', async (place) => {
@@ -590,6 +640,7 @@ describe('the answers', { timeout: 60_000 }, () => {
     '/v1/admin/sources?limit=0',
     '/v1/admin/destinations?limit=1001',
     '/v1/admin/destinations?x=1',
+    '/v1/admin/tenants?limit=0',
     '/v1/admin/audit?limit=0',
     '/v1/admin/audit?before=0',
     '/v1/admin/audit?kind=x&name=x',

@@ -6,12 +6,16 @@ import {
   mistakesIn,
   NO_DESTINATION,
   NO_FILTER,
+  NO_SOURCE,
   NO_WEBHOOK,
   placed,
+  QUOTAS,
   rebase,
   SOURCE_FIELDS,
   sourceForm,
   sourceSettings,
+  tenantForm,
+  tenantSettings,
   type DestinationForm,
   type Fields,
 } from '../../page/setting-form.js'
@@ -47,8 +51,9 @@ function randomSettings(chance: Dice): Fields {
   const filters = Array.from({ length: between(0, 3) }, filter)
   return {
     ...{ name: 'crm', sources, enabled: between(0, 1) === 0 },
-    // Fields that no form has are kept.
     ...(between(0, 1) === 0 && { tenant: 'acme' }),
+    // What no form has stays.
+    ...(between(0, 1) === 0 && { ofTomorrow: true }),
     ...(filters.length > 0 && { filters }),
     webhooks: Array.from({ length: between(1, 5) }, (_, i) => ({
       url: `https://example.com/${i}${pick(['', '?•••'])}`,
@@ -78,6 +83,13 @@ describe('a form', () => {
         ...(between(0, 1) === 0 && { rateLimit: { callsPerSecond: between(1, 9), burst: 12 } }),
       }
       expect(sent(sourceSettings(sourceForm(source), source)), `SEED=${seed}`).toEqual(source)
+      const quotas = Object.fromEntries(some(chance, QUOTAS).map((quota) => [quota, between(1, 9)]))
+      const tenant = {
+        ...{ name: 'acme', portal: { editUrls: between(0, 1) === 0 } },
+        ...(between(0, 1) === 0 && { title: 'Acme Ltd.' }),
+        ...(Object.keys(quotas).length > 0 && { quotas }),
+      }
+      expect(sent(tenantSettings(tenantForm(tenant), tenant)), `SEED=${seed}`).toEqual(tenant)
     }
   })
 
@@ -88,7 +100,7 @@ describe('a form', () => {
     expect(webhook('a dozen')).toMatchObject({ webhooks: [{ concurrency: 'a dozen' }] })
     expect(webhook('')).toMatchObject({ webhooks: [{ url: '', headers: {} }] })
     const rateLimit = { callsPerSecond: '', burst: '10' }
-    expect(sent(sourceSettings({ name: 'web', rateLimit }))).toEqual({ rateLimit: { burst: 10 } })
+    expect(sent(sourceSettings({ ...NO_SOURCE, rateLimit }))).toEqual({ rateLimit: { burst: 10 } })
   })
 
   test('keeps the hidden value of a header until another one is typed', () => {
@@ -119,7 +131,7 @@ describe('a mistake', () => {
   test('of the destination is at its field, or at the part of the form that contains it', () => {
     const header = (name: string) => ({ name, value: 'x', isKept: false })
     const form = {
-      ...{ name: 'crm', sources: ['web'] },
+      ...{ name: 'crm', tenant: 'no one', sources: ['web'] },
       webhooks: [
         { ...NO_WEBHOOK, url: 'x', requestsPerSecond: 'no', concurrency: '0' },
         { ...NO_WEBHOOK, url: 'https://a/', headers: [header('Host'), header('x_a y')] },
@@ -137,6 +149,7 @@ describe('a mistake', () => {
       'filters[2].events.deny',
       'filters[2].sources',
       'filters[2].where',
+      'tenant',
       'webhooks[0].concurrency',
       'webhooks[0].rateLimit',
       'webhooks[0].url',
@@ -147,7 +160,7 @@ describe('a mistake', () => {
 
   test('without a field is shown above the form', () => {
     expect(where(NO_DESTINATION, { sources: [], webhooks: [], tenant: 7, x: 1 })).toEqual([
-      ...['other: tenant', 'other: x', 'webhooks'],
+      ...['other: x', 'tenant', 'webhooks'],
     ])
     const checked = checkSource({ name: 'web', rateLimit: { callsPerSecond: 0, burst: 'x' } })
     const problems = 'problems' in checked ? checked.problems : []
