@@ -11,7 +11,7 @@ import { MessageView } from './message-view.js'
 import { overviewHash, OverviewView, SpanChoice } from './overview-view.js'
 import { ReplayDialog } from './replay.js'
 import { go, route } from './route.js'
-import { SettingsTabs, settingsPage } from './settings-view.js'
+import { loadSettings, settingsProblem, settingsViews } from './settings-lazy.js'
 import { SearchView } from './search-view.js'
 import { switchTheme, theme } from './theme.js'
 import { now } from './state.js'
@@ -104,9 +104,11 @@ function View() {
         </Page>
       )
     case 'settings': {
-      const { title, view: settings } = settingsPage(route.value)
+      const views = settingsViews.value
+      if (views === undefined) return <Settings />
+      const { title, view: settings } = views.settingsPage(route.value)
       return (
-        <Page title={title} tools={<SettingsTabs />} key={path.join('/')}>
+        <Page title={title} tools={<views.SettingsTabs />} key={path.join('/')}>
           {settings}
         </Page>
       )
@@ -120,6 +122,22 @@ function View() {
         </Page>
       )
   }
+}
+
+/** Stands for the settings until they are loaded. */
+function Settings() {
+  useEffect(() => void loadSettings(), [])
+  return (
+    <Page title="Settings">
+      {settingsProblem.value === '' ? (
+        <p aria-busy="true">Reading …</p>
+      ) : (
+        <p class="error" role="alert">
+          {settingsProblem.value}
+        </p>
+      )}
+    </Page>
+  )
 }
 
 interface PageProps {
