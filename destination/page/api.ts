@@ -1,10 +1,23 @@
 import { signal } from '@preact/signals'
 
+/** A mistake in what was sent, with the path of the wrong value. */
+export interface Problem {
+  path: string
+  message: string
+}
+
+/** What some error answers have in addition. */
+interface Details {
+  problems?: Problem[]
+  waiting?: number
+}
+
 /** An error answer of the admin API. `code` is stable. */
 export class ApiError extends Error {
   constructor(
     readonly code: string,
     message: string,
+    readonly details: Details = {},
   ) {
     super(message)
   }
@@ -19,6 +32,16 @@ export function keepToken(value: string): void {
   token.value = value
   if (value === '') sessionStorage.removeItem(TOKEN)
   else sessionStorage.setItem(TOKEN, value)
+}
+
+const ACTOR = 'hookline-actor'
+
+/** Who changes something from this tab, for the audit log; empty if nobody has said so. */
+export const actor = signal(sessionStorage.getItem(ACTOR) ?? '')
+
+export function keepActor(value: string): void {
+  actor.value = value
+  sessionStorage.setItem(ACTOR, value)
 }
 
 /**
@@ -42,14 +65,15 @@ async function toError(response: Response): Promise<ApiError> {
   const fallback = `The destination answered with the status ${response.status}.`
   try {
     const body = (await response.json()) as Partial<Words> & { error?: Partial<Words> }
-    const { code, message } = body.error ?? body
-    return new ApiError(code ?? 'unknown', message ?? fallback)
+    const { code, message, problems, waiting } = body.error ?? body
+    const details = { ...(problems && { problems }), ...(waiting !== undefined && { waiting }) }
+    return new ApiError(code ?? 'unknown', message ?? fallback, details)
   } catch {
     return new ApiError('unknown', fallback)
   }
 }
 
-interface Words {
+interface Words extends Details {
   code: string
   message: string
 }
@@ -59,11 +83,23 @@ export async function get<T>(path: string, abort?: AbortSignal): Promise<T> {
   return (await response.json()) as T
 }
 
-export async function post<T>(path: string, body: object): Promise<T> {
+export function post<T>(path: string, body: object): Promise<T> {
+  return send('POST', path, body)
+}
+
+/** Sends a request that changes something. */
+export async function send<T>(
+  method: 'POST' | 'PUT' | 'PATCH' | 'DELETE',
+  path: string,
+  body?: object,
+  condition: Record<string, string> = {},
+): Promise<T> {
+  const headers = new Headers(condition)
+  if (actor.value !== '') headers.set('X-Actor', actor.value)
+  if (body !== undefined) headers.set('content-type', 'application/json')
   const response = await request(`/v1/admin${path}`, {
-    method: 'POST',
-    headers: { 'content-type': 'application/json' },
-    body: JSON.stringify(body),
+    ...{ method, headers },
+    ...(body !== undefined && { body: JSON.stringify(body) }),
   })
   return (await response.json()) as T
 }

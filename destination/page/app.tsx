@@ -11,6 +11,7 @@ import { MessageView } from './message-view.js'
 import { overviewHash, OverviewView, SpanChoice } from './overview-view.js'
 import { ReplayDialog } from './replay.js'
 import { go, route } from './route.js'
+import { loadSettings, settingsProblem, settingsViews } from './settings-lazy.js'
 import { SearchView } from './search-view.js'
 import { switchTheme, theme } from './theme.js'
 import { now } from './state.js'
@@ -102,6 +103,16 @@ function View() {
           <SearchView text={query.get('q') ?? ''} />
         </Page>
       )
+    case 'settings': {
+      const views = settingsViews.value
+      if (views === undefined) return <Settings />
+      const { title, view: settings } = views.settingsPage(route.value)
+      return (
+        <Page title={title} tools={<views.SettingsTabs />} key={path.join('/')}>
+          {settings}
+        </Page>
+      )
+    }
     default:
       return (
         <Page title="Not found">
@@ -111,6 +122,22 @@ function View() {
         </Page>
       )
   }
+}
+
+/** Stands for the settings until they are loaded. */
+function Settings() {
+  useEffect(() => void loadSettings(), [])
+  return (
+    <Page title="Settings">
+      {settingsProblem.value === '' ? (
+        <p aria-busy="true">Reading …</p>
+      ) : (
+        <p class="error" role="alert">
+          {settingsProblem.value}
+        </p>
+      )}
+    </Page>
+  )
 }
 
 interface PageProps {
@@ -160,6 +187,9 @@ function Header() {
         <NavLink href="#/deliveries?state=dead" view="dead">
           Dead letters
           {deadCount.value > 0 && <span class="badge">{compact(deadCount.value)}</span>}
+        </NavLink>
+        <NavLink href="#/settings" view="settings">
+          Settings
         </NavLink>
       </nav>
       <Search />

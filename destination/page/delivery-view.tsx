@@ -3,6 +3,7 @@ import type { ComponentChildren } from 'preact'
 import { useEffect } from 'preact/hooks'
 import { get, query } from './api.js'
 import { difference, grouped, type SameAnswers } from './compare.js'
+import { CopyButton } from './copy-button.js'
 import { toCurl } from './curl.js'
 import { clock, counted, exactly, seconds, shortUrl, span, zone } from './format.js'
 import type {
@@ -15,7 +16,7 @@ import { JsonOrText } from './json-view.js'
 import { usePoll } from './poll.js'
 import { openReplay } from './replay.js'
 import { callInWords, listed, StatePill } from './rows.js'
-import { now, toApiError, toast } from './state.js'
+import { now, toApiError } from './state.js'
 import { outcome } from './words.js'
 
 const REFRESH_MS = 2_000
@@ -390,36 +391,5 @@ function Request({ body, requests, isSent }: RequestProps) {
         The copy has no indentation: it is exactly the text that is signed and sent.
       </p>
     </div>
-  )
-}
-
-function CopyButton({
-  text,
-  what,
-  label = 'Copy',
-}: {
-  text: string
-  what: string
-  label?: string
-}) {
-  const copy = async () => {
-    toast.value = ''
-    try {
-      await navigator.clipboard.writeText(text)
-      toast.value = `Copied the ${what}.`
-    } catch {
-      // Browsers offer the clipboard only to secure contexts: https and localhost.
-      toast.value = 'The browser does not allow this page to copy. Select the text and copy it.'
-    }
-  }
-  return (
-    <button
-      type="button"
-      class="small"
-      onClick={() => void copy()}
-      aria-label={label === 'Copy' ? `Copy the ${what}` : undefined}
-    >
-      {label}
-    </button>
   )
 }

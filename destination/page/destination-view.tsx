@@ -10,6 +10,7 @@ import { SpanChoice } from './overview-view.js'
 import { PauseCard } from './pause-card.js'
 import { usePoll } from './poll.js'
 import { route } from './route.js'
+import { auditHash, hashOf } from './setting-kinds.js'
 import { toApiError } from './state.js'
 import { TestCard } from './test-card.js'
 import { sentences } from './words.js'
@@ -68,6 +69,8 @@ function Details({
       <p class="under-title">
         <HealthPill health={found.health} failedShare={found.failedShare} />
         <span class="hint">{found.enabled ? receives(found.sources) : 'disabled'}</span>
+        <a href={hashOf('destination', name)}>Settings</a>
+        <a href={auditHash('destination', name)}>Changes</a>
       </p>
       <Figures found={found} />
       {news.length > 0 && (

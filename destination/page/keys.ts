@@ -23,7 +23,8 @@ export function listenToKeys(): void {
 
 function leave(): void {
   const [view, id] = route.value.path
-  if (view === 'search' || id !== undefined) goBack('#/deliveries')
+  if (view === 'search' || id !== undefined)
+    goBack(view === 'settings' ? '#/settings' : '#/deliveries')
 }
 
 function move(by: 1 | -1): void {

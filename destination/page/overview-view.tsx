@@ -20,15 +20,15 @@ const SPANS: Readonly<Record<HistorySpan, string>> = { '1h': '1 h', '24h': '24 h
 export function OverviewView() {
   const state = status.value
   if (state === undefined) return null
-  if (isEmpty(state)) return <FirstCall />
+  if (isEmpty(state)) return <FirstCall totals={state.totals} />
   return (
     <>
       <Totals state={state} />
       <News state={state} sentences={news.value} />
       {state.totals.destinations === 0 ? (
         <p class="card">
-          The settings have no destination, so calls are not delivered. Add a destination to the
-          settings.
+          There is no destination, so calls are not delivered.{' '}
+          <a href="#/settings/destinations">Set one up</a>
         </p>
       ) : (
         <>
@@ -70,7 +70,20 @@ function isEmpty({ sources, totals, formerDestinations }: Overview): boolean {
   )
 }
 
-function FirstCall() {
+function FirstCall({ totals: { sources, destinations } }: Pick<Overview, 'totals'>) {
+  if (sources === 0 || destinations === 0) {
+    return (
+      <section class="card narrow" aria-labelledby="first">
+        <h2 id="first">
+          {sources === 0 ? 'There is no source yet' : 'There is no destination yet'}
+        </h2>
+        <p>
+          A source sends calls, and a destination gets them.{' '}
+          <a href={`#/settings/${sources === 0 ? 'sources' : 'destinations'}`}>Set them up</a>
+        </p>
+      </section>
+    )
+  }
   return (
     <section class="card narrow" aria-labelledby="first">
       <h2 id="first">No call yet since the start</h2>

@@ -20,7 +20,10 @@ export default async function buildPage() {
     entryPoints: ['main.tsx', 'style.css'],
     outdir: join(out, 'assets'),
     entryNames: 'hookline-[hash]',
+    chunkNames: 'hookline-[hash]',
     bundle: true,
+    // What is loaded later has a file of its own, and another one has what both need.
+    splitting: true,
     minify: true,
     format: 'esm',
     // The style sheet needs light-dark(). All browsers that support it also support ES2023.
@@ -32,12 +35,13 @@ export default async function buildPage() {
     preserveSymlinks: true,
     logLevel: 'warning',
   })
-  const names = Object.keys(metafile.outputs).map((path) => basename(path))
-  const asset = (extension) => `/assets/${names.find((name) => name.endsWith(extension))}`
+  const outputs = Object.entries(metafile.outputs)
+  const asset = (entry) =>
+    `/assets/${basename(outputs.find(([, { entryPoint }]) => entryPoint === entry)[0])}`
   const html = readFileSync(join(source, 'index.html'), 'utf8')
     .replace('ICON', `data:image/svg+xml,${encodeURIComponent(ICON)}`)
-    .replace('STYLE', asset('.css'))
-    .replace('SCRIPT', asset('.js'))
+    .replace('STYLE', asset('style.css'))
+    .replace('SCRIPT', asset('main.tsx'))
   writeFileSync(join(out, 'index.html'), html)
   writeFileSync(join(out, 'LICENSES.txt'), licenses(Object.keys(metafile.inputs)))
 }

@@ -1,5 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import type { Fields } from '../http/json-body.js'
+import { HIDDEN } from '../model/hidden.js'
 import type { Kind } from './managed.js'
 
 /** A field with one secret, or two during a rotation. */
@@ -11,12 +12,6 @@ export const SECRET_FIELDS: Readonly<Record<Kind, readonly SecretField[]>> = {
   destination: ['sharedSecret', 'webhookSecret'],
   tenant: [],
 }
-
-/**
- * Stands for a value that is not shown. A client that sends it back keeps the value. It has no characters of Latin-1, so
- * that no header can have this value.
- */
-export const HIDDEN = '•••'
 
 /** Those that a new source or destination gets if none is given. */
 export const GENERATED: readonly SecretField[] = ['writeKey', 'sharedSecret']

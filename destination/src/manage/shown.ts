@@ -1,10 +1,11 @@
 import { isFields, type Fields } from '../http/json-body.js'
 import type { ManagedSetting, SettingChange } from '../model/answers.js'
+import { HIDDEN } from '../model/hidden.js'
 import { withoutQuery } from '../model/shown-url.js'
 import type { BrokenRelation } from '../settings/relations.js'
 import type { Destination, Source } from '../settings/settings.js'
 import type { Kind, Setting } from './managed.js'
-import { GENERATED, HIDDEN, SECRET_FIELDS, secretsIn } from './secrets.js'
+import { GENERATED, SECRET_FIELDS, secretsIn } from './secrets.js'
 
 /** Checked settings in the form of the file, with all defaults and secrets. */
 export function toRaw(kind: Kind, value: Setting): Fields {

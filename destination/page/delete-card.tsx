@@ -1,0 +1,210 @@
+import { useSignal } from '@preact/signals'
+import { useEffect } from 'preact/hooks'
+import { get, query } from './api.js'
+import { counted } from './format.js'
+import { Choice, Dialog, Failure, TextField } from './form.js'
+import type { DestinationDetails, ManagedSetting } from '../src/model/answers.js'
+import { go } from './route.js'
+import { hashOf, list, remove, type Kind } from './setting-kinds.js'
+import { isRefused, readStatus, toApiError, toast } from './state.js'
+
+const COSTS: Readonly<Record<Kind, string>> = {
+  source:
+    'Calls with its write key are refused from then on. What was accepted is still delivered.',
+  destination: 'It gets no calls from then on. You choose what becomes of the messages that wait.',
+  tenant: 'Its sources and destinations have to be deleted first.',
+}
+
+/** Deletes a source, a destination or a tenant, after a dialog that says what this costs. */
+export function DeleteCard({ item }: { item: ManagedSetting }) {
+  const isOpen = useSignal(false)
+  const { kind, name } = item
+  return (
+    <section class="card" aria-labelledby="delete">
+      <h2 id="delete">Delete</h2>
+      <p class="hint">{COSTS[kind]}</p>
+      <div class="actions">
+        <button
+          type="button"
+          class="danger"
+          onClick={() => {
+            isOpen.value = true
+          }}
+        >
+          Delete {name} …
+        </button>
+      </div>
+      {isOpen.value && !isRefused.value && (
+        <Dialog
+          title={`Delete the ${kind} ${name}?`}
+          onClose={() => {
+            // The question for the token closes the dialog, too. It then opens again.
+            if (!isRefused.peek()) isOpen.value = false
+          }}
+        >
+          <Steps
+            item={item}
+            onCancel={() => {
+              isOpen.value = false
+            }}
+          />
+        </Dialog>
+      )}
+    </section>
+  )
+}
+
+/** What a deletion costs. */
+interface Costs {
+  /** The destinations that take the calls of a source; at most {@link LISTED}. */
+  takers: readonly string[]
+  allTakers: number
+  waiting: number
+  dead: number
+}
+
+const NO_COSTS: Costs = { takers: [], allTakers: 0, waiting: 0, dead: 0 }
+
+const LISTED = 20
+
+async function costsOf({ kind, name }: ManagedSetting): Promise<Costs> {
+  if (kind === 'tenant') return NO_COSTS
+  if (kind === 'source') {
+    const { items, total } = await list('destination', { source: name, limit: LISTED })
+    return { ...NO_COSTS, takers: items.map((one) => one.name), allTakers: total }
+  }
+  const details = await get<DestinationDetails>(`/destination${query({ name })}`)
+  const { fresh, backlog, bulk, leased, dead } = details
+  return { ...NO_COSTS, waiting: fresh + backlog + bulk + leased, dead }
+}
+
+function Steps({ item, onCancel }: { item: ManagedSetting; onCancel: () => void }) {
+  const costs = useSignal<Costs | undefined>(undefined)
+  const choice = useSignal<'keep' | 'discard'>('keep')
+  const typed = useSignal('')
+  const failure = useSignal('')
+  const isDeleting = useSignal(false)
+  const { kind, name } = item
+  const fail = async (error: unknown) => {
+    const { message, details } = toApiError(error)
+    const { waiting } = details
+    // Messages have arrived since they were counted: now there is something to choose.
+    if (waiting !== undefined && costs.value) costs.value = { ...costs.value, waiting }
+    else failure.value = message
+    await readStatus()
+  }
+  useEffect(() => {
+    costsOf(item).then((found) => {
+      costs.value = found
+    }, fail)
+  }, [])
+  const found = costs.value
+  const isDiscarding = found !== undefined && found.waiting > 0 && choice.value === 'discard'
+  const submit = async () => {
+    isDeleting.value = true
+    failure.value = ''
+    try {
+      const waiting = found && found.waiting > 0 ? choice.value : undefined
+      const { discarded } = await remove(item, waiting)
+      const beside =
+        discarded === 0
+          ? ''
+          : ` ${counted(discarded, 'message was', 'messages were')} deleted with it.`
+      toast.value = `${name} is deleted.${beside}`
+      go(`#/settings/${kind}s`)
+    } catch (error) {
+      isDeleting.value = false
+      await fail(error)
+    }
+  }
+  const isUsed = found !== undefined && found.allTakers > 0
+  return (
+    <form
+      onSubmit={(event) => {
+        event.preventDefault()
+        void submit()
+      }}
+    >
+      <div aria-live="polite">
+        {!found && failure.value === '' && <p>Counting …</p>}
+        {found && <Words item={item} costs={found} />}
+      </div>
+      {found && found.waiting > 0 && (
+        <Choice<'keep' | 'discard'>
+          legend={`${counted(found.waiting, 'message waits', 'messages wait')} for it`}
+          options={[
+            ['keep', 'keep: they are sent if there is a destination of this name again'],
+            ['discard', 'discard: they are deleted, and never sent'],
+          ]}
+          value={choice.value}
+          onChange={(value) => {
+            choice.value = value
+          }}
+        />
+      )}
+      {isDiscarding && (
+        <TextField
+          path="confirm"
+          label={`Type ${name} to confirm`}
+          value={typed.value}
+          onChange={(value) => {
+            typed.value = value
+          }}
+        />
+      )}
+      <Failure text={failure.value} />
+      <div class="actions">
+        {found && !isUsed && (
+          <button
+            type="submit"
+            class="danger"
+            disabled={isDeleting.value || (isDiscarding && typed.value !== name)}
+          >
+            {isDiscarding ? `Delete it and ${counted(found.waiting, 'message')}` : `Delete ${name}`}
+          </button>
+        )}
+        <button type="button" onClick={onCancel}>
+          {isUsed ? 'Close' : 'Cancel'}
+        </button>
+      </div>
+    </form>
+  )
+}
+
+function Words({ item: { kind }, costs }: { item: ManagedSetting; costs: Costs }) {
+  const { takers, allTakers, waiting, dead } = costs
+  if (kind === 'destination') {
+    return (
+      <>
+        <p>Its settings and its secrets can’t be brought back.</p>
+        {waiting === 0 && <p>No message waits for it.</p>}
+        {dead > 0 && (
+          <p>
+            {counted(dead, 'dead letter')} can’t be sent again without it, and{' '}
+            {dead === 1 ? 'is' : 'are'} deleted after the retention.
+          </p>
+        )}
+      </>
+    )
+  }
+  if (kind === 'tenant') return <p>Its title and its quotas are deleted.</p>
+  if (allTakers === 0) {
+    return <p>No destination takes its calls. Clients that use its write key are answered 401.</p>
+  }
+  return (
+    <>
+      <p>
+        {counted(allTakers, 'destination takes', 'destinations take')} its calls. Remove it there
+        first:
+      </p>
+      <ul class="takers">
+        {takers.map((taker) => (
+          <li key={taker}>
+            <a href={hashOf('destination', taker)}>{taker}</a>
+          </li>
+        ))}
+        {allTakers > takers.length && <li>and {allTakers - takers.length} more</li>}
+      </ul>
+    </>
+  )
+}

@@ -1,0 +1,308 @@
+// The form of a source or a destination: to create it, and to change it.
+import { useSignal } from '@preact/signals'
+import type { ComponentType } from 'preact'
+import { useEffect, useRef } from 'preact/hooks'
+import { get, query, type Problem } from './api.js'
+import { counted } from './format.js'
+import { Choice, Failure, focusSoon, Mistakes, TextField } from './form.js'
+import { JsonOrText } from './json-view.js'
+import type { AuditLog, ManagedSetting, SettingChanged } from '../src/model/answers.js'
+import { isSame, placed, rebase, type Fields } from './setting-form.js'
+import { read, save, SECRETS, type Kind } from './setting-kinds.js'
+import { readStatus, toApiError, toast } from './state.js'
+
+/** What differs between sources and destinations. */
+export interface Plan<Form> {
+  kind: Kind
+  empty: Form
+  /** What a new one has that the form does not show. */
+  initial: Fields
+  /** The fields of the form in words, for conflicts. */
+  labels: Readonly<Record<keyof Form, string>>
+  formOf: (settings: Fields) => Form
+  settingsOf: (form: Form, settings: Fields) => Fields
+  fieldsOf: (form: Form) => ReadonlyMap<string, string>
+  mistakesIn: (form: Form) => Problem[]
+  Inputs: ComponentType<InputsProps<Form>>
+}
+
+export interface InputsProps<Form> {
+  form: Form
+  change: (changes: Partial<Form>) => void
+  /** Shows the mistakes that were found in a part of the form before it is saved. */
+  report: (part: string, problems: readonly Problem[]) => void
+}
+
+interface EditorProps<Form> {
+  plan: Plan<Form>
+  /** What is changed; `undefined` to create. */
+  item: ManagedSetting | undefined
+  isReadOnly: boolean
+  onSaved: (changed: SettingChanged) => void
+  /** Shows a newer version of the item. */
+  onNewer?: (item: ManagedSetting) => void
+}
+
+/** How a new source or destination gets its secret. */
+type SecretChoice = 'generated' | 'given' | 'none'
+
+export function Editor<Form extends { name: string }>(props: EditorProps<Form>) {
+  const { plan, item, isReadOnly, onSaved, onNewer } = props
+  const { kind, Inputs } = plan
+  const [secret] = SECRETS[kind]
+  const element = useRef<HTMLFormElement>(null)
+  const before = useRef(item)
+  const form = useSignal(item ? plan.formOf(item.settings) : plan.empty)
+  const choice = useSignal<SecretChoice>('generated')
+  const given = useSignal('')
+  const wrong = useSignal<readonly Problem[]>([])
+  const failure = useSignal('')
+  const isSaving = useSignal(false)
+  const newer = useSignal<Newest | undefined>(undefined)
+
+  useEffect(() => {
+    const former = before.current
+    if (item === undefined || former === undefined || item === former) return
+    const theirs = plan.formOf(item.settings)
+    form.value = rebase(plan.formOf(former.settings), form.value, theirs).form
+    before.current = item
+  }, [item])
+
+  const refuse = (problems: readonly Problem[]) => {
+    wrong.value = problems
+    const { others } = placed(problems, plan.fieldsOf(form.value))
+    failure.value = `Not saved: there ${problems.length === 1 ? 'is' : 'are'} ${counted(problems.length, 'mistake')}.${others.map(({ path, message }) => ` ${path}: ${message}`).join('')}`
+    focusSoon(() => element.current?.querySelector<HTMLElement>('[aria-invalid=true]'))
+  }
+
+  const fail = async (error: unknown) => {
+    const { code, message, details } = toApiError(error)
+    if (details.problems) refuse(details.problems)
+    else if (code === 'version_mismatch' && item) {
+      await newest(kind, item.name).then((found) => {
+        newer.value = found
+      }, fail)
+    } else if (!item && (code === 'version_mismatch' || code === 'in_settings_file')) {
+      refuse([{ path: 'name', message: `there is a ${kind} of this name already.` }])
+    } else {
+      failure.value = message
+      // If the token is no longer right, this asks for it.
+      await readStatus()
+    }
+  }
+
+  const submit = async () => {
+    const mistakes = plan.mistakesIn(form.value)
+    if (form.value.name.trim() === '') mistakes.push({ path: 'name', message: 'a name is needed.' })
+    if (mistakes.length > 0) {
+      refuse(mistakes)
+      return
+    }
+    isSaving.value = true
+    failure.value = ''
+    wrong.value = []
+    const isDeleted = newer.value !== undefined && newer.value.item === undefined
+    newer.value = undefined
+    try {
+      const secrets = item ? {} : secretOf(secret?.field ?? '', choice.value, given.value)
+      const settings = { ...(item?.settings ?? plan.initial), ...secrets }
+      const version = isDeleted ? undefined : (item?.version ?? undefined)
+      const body = plan.settingsOf(form.value, settings)
+      const changed = await save(kind, form.value.name.trim(), body, version)
+      before.current = changed.item
+      form.value = plan.formOf(changed.item.settings)
+      toast.value = changed.changed ? `${changed.item.name} is saved.` : 'Nothing has changed.'
+      onSaved(changed)
+    } catch (error) {
+      await fail(error)
+    }
+    isSaving.value = false
+  }
+
+  const isGone = newer.value !== undefined && newer.value.item === undefined
+  const { byField } = placed(wrong.value, plan.fieldsOf(form.value))
+  return (
+    <form
+      ref={element}
+      class="form"
+      aria-label={item ? `Settings of ${item.name}` : `New ${kind}`}
+      noValidate
+      onSubmit={(event) => {
+        event.preventDefault()
+        void submit()
+      }}
+    >
+      {newer.value !== undefined && item && (
+        <Newer
+          plan={plan}
+          form={form.value}
+          before={item}
+          newer={newer.value}
+          onLoad={(loaded) => {
+            newer.value = undefined
+            failure.value = ''
+            toast.value = 'The new version is loaded. Check it, and save.'
+            onNewer?.(loaded)
+          }}
+        />
+      )}
+      <Failure text={failure.value} />
+      <fieldset class="plain" disabled={isReadOnly}>
+        <Mistakes.Provider value={byField}>
+          {item === undefined && (
+            <TextField
+              path="name"
+              label="Name"
+              hint="1 to 64 letters, digits, - and _. It can’t be changed later."
+              value={form.value.name}
+              onChange={(name) => {
+                form.value = { ...form.value, name }
+              }}
+            />
+          )}
+          <Inputs
+            form={form.value}
+            change={(changes) => {
+              form.value = { ...form.value, ...changes }
+            }}
+            report={(part, problems) => {
+              const others = wrong.value.filter(({ path }) => !path.startsWith(part))
+              if (!isSame([...others, ...problems], wrong.value))
+                wrong.value = [...others, ...problems]
+            }}
+          />
+          {item === undefined && secret && (
+            <>
+              <Choice<SecretChoice>
+                legend={secret.label}
+                options={[
+                  ['generated', 'generate one'],
+                  ['given', `use this ${secret.noun}`],
+                  ...(secret.isNeeded ? [] : ([['none', 'none: no X-Signature']] as const)),
+                ]}
+                value={choice.value}
+                onChange={(value) => {
+                  choice.value = value
+                }}
+              />
+              {choice.value === 'given' && (
+                <TextField
+                  path={secret.field}
+                  label={`${secret.label} to use`}
+                  value={given.value}
+                  onChange={(value) => {
+                    given.value = value
+                  }}
+                />
+              )}
+            </>
+          )}
+        </Mistakes.Provider>
+        {!isReadOnly && (
+          <div class="actions">
+            <button type="submit" class="primary" disabled={isSaving.value}>
+              {item === undefined || isGone ? 'Create' : 'Save'}
+            </button>
+          </div>
+        )}
+      </fieldset>
+    </form>
+  )
+}
+
+function secretOf(field: string, choice: SecretChoice, given: string): Fields {
+  if (choice === 'generated') return {}
+  return { [field]: choice === 'none' ? null : given }
+}
+
+/** What somebody else has saved. */
+interface Newest {
+  /** `undefined` if it was deleted. */
+  item: ManagedSetting | undefined
+  who: string
+}
+
+async function newest(kind: Kind, name: string): Promise<Newest> {
+  const [item, { entries }] = await Promise.all([
+    read(kind, name).catch((error: unknown) => {
+      if (toApiError(error).code === `unknown_${kind}`) return undefined
+      throw error
+    }),
+    get<AuditLog>(`/audit${query({ kind, name, limit: 1 })}`),
+  ])
+  return { item, who: entries[0]?.by ?? 'Somebody else' }
+}
+
+interface NewerProps<Form> {
+  plan: Plan<Form>
+  form: Form
+  before: ManagedSetting
+  newer: Newest
+  onLoad: (newer: ManagedSetting) => void
+}
+
+/** Says that somebody else was faster, and what that means for what was typed. */
+function Newer<Form extends { name: string }>({
+  plan,
+  form,
+  before,
+  newer,
+  onLoad,
+}: NewerProps<Form>) {
+  const { item, who } = newer
+  const notice = useRef<HTMLDivElement>(null)
+  useEffect(() => {
+    notice.current?.focus()
+  }, [newer])
+  if (item === undefined) {
+    return (
+      <div class="sentence warn notice" role="alert" ref={notice} tabIndex={-1}>
+        <p>
+          {who} has deleted {before.name}. What you typed is still here, and “Create” creates it
+          again, with new secrets.
+        </p>
+      </div>
+    )
+  }
+  const theirs = plan.formOf(item.settings)
+  const { taken, clashes } = rebase(plan.formOf(before.settings), form, theirs)
+  const inWords = (names: (keyof Form)[]) => names.map((name) => plan.labels[name]).join(', ')
+  return (
+    <div class="sentence warn notice" role="alert" ref={notice} tabIndex={-1}>
+      <p>
+        {who} has changed {before.name} meanwhile. Nothing is saved, and what you typed is still
+        here.
+      </p>
+      {taken.length > 0 && <p>Changed by somebody else: {inWords(taken)}.</p>}
+      {clashes.map((name) => (
+        <div key={String(name)}>
+          <p>{plan.labels[name]}: you both changed this. The form keeps yours. Theirs is:</p>
+          <JsonOrText
+            text={JSON.stringify(partOf(plan, theirs, item, name), null, 2)}
+            label={`${plan.labels[name]} of somebody else`}
+          />
+        </div>
+      ))}
+      <div class="actions">
+        <button
+          type="button"
+          onClick={() => {
+            onLoad(item)
+          }}
+        >
+          Load the new version, and keep what I typed
+        </button>
+      </div>
+    </div>
+  )
+}
+
+/** A part of the settings in the form of the settings file, which is shorter than that of the form. */
+function partOf<Form>(
+  plan: Plan<Form>,
+  form: Form,
+  { settings }: ManagedSetting,
+  name: keyof Form,
+): unknown {
+  return plan.settingsOf(form, settings)[String(name)] ?? null
+}

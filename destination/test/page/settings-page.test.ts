@@ -1,0 +1,433 @@
+// Sources and destinations, set up by a person who has nothing but the page.
+import { describe, expect, test } from 'vitest'
+import type { Locator, Page } from 'playwright-core'
+import type { RunningDestination } from '../../src/destination.js'
+import type { AuditLog, ManagedSetting } from '../../src/model/answers.js'
+import { ask, SETTINGS_KEY } from '../manage/api.js'
+import { ADMIN_TOKEN, destination, endpoint, post, settingsFor, start, track } from '../run.js'
+import { barriers, chromiumPath, focused, open, useBrowser } from './browser.js'
+
+/** The browser reports each answer that is no 2xx. The page shows each of these to the person. */
+const REFUSED = /status of (?:400|401|404|409|412)/
+
+const PHONE = { colorScheme: 'dark', viewport: { width: 360, height: 780 } } as const
+
+/** A tab with the token. */
+async function enter(running: RunningDestination, hash: string, options = {}): Promise<Page> {
+  const page = await open(`${running.adminUrl}/${hash}`, options, REFUSED)
+  await page.getByLabel('Admin token').fill(ADMIN_TOKEN)
+  await page.getByRole('button', { name: 'Use token' }).click()
+  await page.getByLabel('Admin token').waitFor({ state: 'detached' })
+  return page
+}
+
+const withKey = (...parts: Parameters<typeof settingsFor>) => {
+  const [destinations, changes] = parts
+  return settingsFor(destinations, { settingsKeys: [SETTINGS_KEY], ...changes })
+}
+
+const button = (page: Page | Locator, name: string) =>
+  page.getByRole('button', { name, exact: true })
+
+const visit = async (page: Page, hash: string) => {
+  await page.evaluate(`location.hash = ${JSON.stringify(hash)}`)
+}
+
+/** The message at a field. Screen readers get it with the field. */
+async function wrongAt(field: Locator): Promise<string> {
+  const ids = (await field.getAttribute('aria-describedby')) ?? ''
+  const wrong = ids.split(' ').at(-1) ?? ''
+  return field.page().locator(`[id="${wrong}"]`).innerText()
+}
+
+/** Nobody is kept out, and nothing scrolls sideways. */
+async function fits(page: Page, width: number): Promise<void> {
+  expect(await barriers(page)).toEqual([])
+  expect(await page.evaluate('document.documentElement.scrollWidth')).toBe(width)
+}
+
+async function settingsOf(running: RunningDestination, path: string): Promise<ManagedSetting> {
+  return (await ask(running, 'GET', path)).body
+}
+
+describe.skipIf(chromiumPath === undefined)('the settings on the page', () => {
+  useBrowser()
+
+  test('set up a source and a destination from nothing, which then gets a call', async () => {
+    const crm = await endpoint()
+    const running = await start(withKey([], { sources: [] }))
+    const page = await enter(running, '#/settings', {
+      ...PHONE,
+      permissions: ['clipboard-read', 'clipboard-write'],
+    })
+    await page.getByText('There is no destination yet.').waitFor()
+    await fits(page, 360)
+
+    // The source, whose key is shown once.
+    await page.getByRole('link', { name: 'Sources', exact: true }).click()
+    await page.getByRole('link', { name: 'New source' }).click()
+    await expect.poll(() => focused(page)).toBe('New source')
+    await page.getByLabel('Name').fill('my shop')
+    await page.getByLabel('Calls per second').fill('fast')
+    await button(page, 'Create').click()
+    await page.getByText('Not saved: there are 2 mistakes.').waitFor()
+    expect(await wrongAt(page.getByLabel('Name'))).toContain('Expected a name of 1 to 64 letters')
+    expect(await wrongAt(page.getByLabel('Calls per second'))).toContain('got "fast"')
+    await expect
+      .poll(() =>
+        page.getByLabel('Name').evaluate((field) => field === field.ownerDocument.activeElement),
+      )
+      .toBe(true)
+    await fits(page, 360)
+    await page.getByLabel('Name').fill('shop')
+    await page.getByLabel('Calls per second').fill('100')
+    await page.keyboard.press('Enter')
+    await page.getByRole('heading', { name: 'New write key' }).waitFor()
+    await page.getByText('It is shown only now.').waitFor()
+    const key = await page.locator('.fresh-secret pre').innerText()
+    await button(page, 'Copy the write key').click()
+    await page.getByText('Copied the write key.').waitFor()
+    expect(await page.evaluate('navigator.clipboard.readText()')).toBe(key)
+    await button(page, 'I have stored it').click()
+    await expect.poll(() => focused(page)).toBe('shop')
+    await fits(page, 360)
+    await visit(page, '#/settings/sources')
+    await page.getByText('at most 100 calls per second').waitFor()
+    expect(await page.content()).not.toContain(key)
+
+    // The destination, with mistakes at their fields.
+    await visit(page, '#/settings/new/destination')
+    await page.getByLabel('Name').fill('crm')
+    await page.getByRole('checkbox', { name: 'shop' }).check()
+    await page.getByLabel('URL').fill('crm.example.com')
+    await page.getByLabel('Concurrency').fill('0')
+    await button(page, 'Add a header').click()
+    await page.getByLabel('Header', { exact: true }).fill('Host')
+    await page.getByLabel('Value of Host').fill('growth')
+    await button(page, 'Create').click()
+    await page.getByText('Not saved: there are 3 mistakes.').waitFor()
+    expect(await wrongAt(page.getByLabel('URL'))).toContain('Expected a full URL')
+    expect(await wrongAt(page.getByLabel('Concurrency'))).toContain('from 1 to 1,000')
+    expect(await wrongAt(page.getByLabel('Header', { exact: true }))).not.toBe('')
+    await fits(page, 360)
+    await page.getByLabel('URL').fill(crm.url)
+    await page.getByLabel('Concurrency').fill('16')
+    await page.getByLabel('Header', { exact: true }).fill('X-Team')
+    await button(page, 'Add a header').click()
+    await button(page, 'Remove the header').click()
+    await expect.poll(() => focused(page)).toBe('Add a header')
+    await button(page, 'Create').click()
+    await page.getByRole('heading', { name: 'New shared secret' }).waitFor()
+    await fits(page, 360)
+
+    // It is tested, and then enabled.
+    await page.getByText('although it is disabled').waitFor()
+    await button(page, 'Send a test').click()
+    await page.getByText('Each endpoint accepts these messages.').waitFor()
+    expect(crm.received[0]?.headers).toMatchObject({
+      'x-hookline-test': 'true',
+      'x-team': 'growth',
+    })
+    await button(page, 'Enable').click()
+    await page.getByRole('heading', { name: 'Enabled' }).waitFor()
+    const tests = crm.received.length
+    expect((await post(running, [track('m1')], key)).status).toBe(200)
+    await crm.has(tests + 1)
+    expect(crm.received.at(-1)?.headers['x-message-id']).toBe('m1')
+    await page.getByRole('link', { name: 'Its deliveries' }).click()
+    await page.getByText('receives from shop').waitFor()
+    expect(await settingsOf(running, '/destinations/crm')).toMatchObject({
+      settings: {
+        ...{ sources: ['shop'], enabled: true },
+        webhooks: [{ url: crm.url, headers: { 'X-Team': '•••' }, concurrency: 16 }],
+      },
+    })
+  }, 90_000)
+
+  test('a rotation has two valid keys until the old one is revoked, or the new one taken back', async () => {
+    const running = await start(withKey([]))
+    await ask(running, 'PUT', '/sources/app', { writeKey: 'old-key' })
+    await ask(running, 'PUT', '/destinations/vip', {
+      ...{ sources: ['app'], webhooks: [{ url: 'https://example.com/' }] },
+    })
+    const accepts = async (key: string) => (await post(running, [track('m')], key)).status === 200
+    const page = await enter(running, '#/settings/source/app')
+    await button(page, 'Rotate the write key').click()
+    await page.getByText('Two keys are valid').waitFor()
+    const value = page.locator('.fresh-secret pre')
+    const added = await value.innerText()
+    expect([await accepts('old-key'), await accepts(added)]).toEqual([true, true])
+    await button(page, 'Revoke the old key').click()
+    await expect.poll(() => focused(page)).toBe('One key is valid.')
+    expect(await value.count()).toBe(0)
+    expect([await accepts('old-key'), await accepts(added)]).toEqual([false, true])
+
+    await visit(page, '#/settings/destination/vip')
+    await button(page, 'Rotate the shared secret').click()
+    await page.getByText('Two secrets are valid').waitFor()
+    await button(page, 'Take back the new secret').click()
+    await page.getByText('Two secrets are valid').waitFor({ state: 'detached' })
+    await button(page, 'Generate a webhook secret').click()
+    await expect.poll(() => value.innerText()).toMatch(/^whsec_/)
+    expect(await barriers(page)).toEqual([])
+    // A secret does not come back with the view.
+    await visit(page, '#/settings/destinations')
+    await visit(page, '#/settings/destination/vip')
+    await page.getByRole('heading', { name: 'Secrets' }).waitFor()
+    expect(await value.count()).toBe(0)
+    expect((await settingsOf(running, '/destinations/vip')).secrets).toEqual({
+      ...{ sharedSecret: 1, webhookSecret: 1 },
+    })
+  }, 60_000)
+
+  test('filters are tried on the latest calls while they are written, and their mistakes are shown', async () => {
+    const running = await start(withKey([destination([await endpoint()])]))
+    await ask(running, 'PUT', '/destinations/vip', {
+      ...{ sources: ['web'], webhooks: [{ url: 'https://example.com/' }], enabled: false },
+    })
+    await post(running, [
+      track('m1', { properties: { total: 5 } }),
+      track('m2', { event: 'Order Viewed' }),
+      track('m3', { event: 'Order Viewed' }),
+      { type: 'identify', messageId: 'm4', userId: 'u1' },
+    ])
+    const page = await enter(running, '#/settings/destination/vip')
+    const preview = page.getByRole('region', { name: 'Preview of the filters' })
+    await button(page, 'Add a filter').click()
+    await preview.getByText('There are mistakes in the filters.').waitFor()
+    await page.getByText('Expected at least one of types, events and where.').waitFor()
+    await page.getByLabel('Events that are stopped').fill('Order *')
+    await preview.getByText('2 of the last 4 calls pass.').waitFor()
+    await preview.getByText('2 × filtered: the event is denied by "Order *"').waitFor()
+    await preview.getByText('track “Order Viewed” of u1, track “Order Viewed” of u1').waitFor()
+    const where = page.getByLabel('Condition, as JSON')
+    await where.fill('{ "properties.total": ')
+    await preview.getByText('There are mistakes in the filters.').waitFor()
+    await expect.poll(() => wrongAt(where)).toContain('This is not JSON')
+    await where.fill('{ "propertys.total": { "$gte": 1 } }')
+    await expect.poll(() => wrongAt(where)).toContain('Did you mean properties.total?')
+    await where.fill('{ "properties.total": { "$gte": 1 } }')
+    await preview.getByText('1 of the last 4 calls passes.').waitFor()
+    const form = page.getByRole('form', { name: 'Settings of vip' })
+    await form.getByRole('checkbox', { name: 'identify' }).check()
+    await page.getByText('has no effect, because types does not have "track"').waitFor()
+    await button(page, 'Save').click()
+    await page.getByText('Not saved: there is 1 mistake.').waitFor()
+    await form.getByRole('checkbox', { name: 'track' }).check()
+    await preview.getByText('1 of the last 4 calls passes.').waitFor()
+    expect(await barriers(page)).toEqual([])
+    await button(page, 'Save').click()
+    await page.getByText('vip is saved.').waitFor()
+    expect((await settingsOf(running, '/destinations/vip')).settings['filters']).toEqual([
+      {
+        ...{ types: ['identify', 'track'], events: { deny: ['Order *'] } },
+        where: { 'properties.total': { $gte: 1 } },
+      },
+    ])
+  }, 60_000)
+
+  test('what somebody else has saved is not overwritten, and what was typed is not lost', async () => {
+    const running = await start(withKey([]))
+    const vip = {
+      sources: ['web'],
+      webhooks: [{ url: 'https://a.example.com/', headers: { 'X-A': 'kept' } }],
+    }
+    await ask(running, 'PUT', '/destinations/vip', vip)
+    const page = await enter(running, '#/settings/destination/vip')
+    await page.getByLabel('URL').waitFor()
+    const filters = [{ types: ['page'] }]
+    await ask(running, 'PATCH', '/destinations/vip', { filters, enabled: false })
+    await page.getByLabel('Concurrency').fill('7')
+    await button(page, 'Save').click()
+    const notice = page.getByRole('alert').filter({ hasText: 'Somebody else has changed vip' })
+    await notice.getByText('Changed by somebody else: Filters.').waitFor()
+    expect(await page.getByLabel('Concurrency').inputValue()).toBe('7')
+    expect(await barriers(page)).toEqual([])
+    await button(page, 'Load the new version, and keep what I typed').click()
+    const form = page.getByRole('form', { name: 'Settings of vip' })
+    await form.getByRole('checkbox', { name: 'page', checked: true }).waitFor()
+    expect(await page.getByLabel('Concurrency').inputValue()).toBe('7')
+    await button(page, 'Save').click()
+    await page.getByText('vip is saved.').waitFor()
+    const settings = {
+      filters,
+      enabled: false,
+      webhooks: [{ concurrency: 7, headers: { 'X-A': '•••' } }],
+    }
+    expect(await settingsOf(running, '/destinations/vip')).toMatchObject({ settings })
+
+    // Both have changed the same.
+    const webhooks = [{ url: 'https://b.example.com/' }]
+    await ask(running, 'PATCH', '/destinations/vip', { webhooks }, { 'X-Actor': 'Bob' })
+    await page.getByLabel('Concurrency').fill('8')
+    await button(page, 'Save').click()
+    await page.getByText('Bob has changed vip meanwhile.').waitFor()
+    await expect.poll(() => focused(page)).toContain('Bob has changed vip')
+    const bobs = page.getByRole('alert').filter({ hasText: 'Bob' })
+    await bobs.getByText('Endpoints: you both changed this. The form keeps yours.').waitFor()
+    await bobs.getByText('https://b.example.com/').waitFor()
+
+    // Somebody has deleted it.
+    await button(page, 'Load the new version, and keep what I typed').click()
+    await ask(running, 'DELETE', '/destinations/vip')
+    await button(page, 'Save').click()
+    await page.getByText('Somebody else has deleted vip.').waitFor()
+    await page.getByLabel('Value of X-A').fill('new')
+    await button(page, 'Create').click()
+    await page.getByRole('heading', { name: 'New shared secret' }).waitFor()
+    expect(await settingsOf(running, '/destinations/vip')).toMatchObject({
+      settings: { webhooks: [{ url: 'https://a.example.com/', concurrency: 8 }] },
+    })
+  }, 60_000)
+
+  test('a deletion says what it costs, and needs the name if messages are discarded', async () => {
+    const down = await endpoint(503)
+    const running = await start(withKey([]))
+    await ask(running, 'PUT', '/sources/app', { writeKey: 'app-key' })
+    await ask(running, 'PUT', '/destinations/vip', {
+      ...{ sources: ['app'], webhooks: [{ url: down.url }] },
+    })
+    await post(running, [track('m1'), track('m2')], 'app-key')
+    await expect.poll(async () => (await running.stats())[0]?.backlog).toBe(2)
+    const page = await enter(running, '#/settings/source/app', PHONE)
+    await button(page, 'Delete app …').click()
+    const dialog = page.getByRole('dialog')
+    await dialog.getByText('1 destination takes its calls.').waitFor()
+    expect(await button(dialog, 'Delete app').count()).toBe(0)
+    await dialog.getByRole('link', { name: 'vip' }).click()
+    await button(page, 'Delete vip …').click()
+    await dialog.getByText('2 messages wait for it').waitFor()
+    expect(await barriers(page)).toEqual([])
+    await dialog.getByRole('radio', { name: 'discard' }).check()
+    const confirm = button(dialog, 'Delete it and 2 messages')
+    expect(await confirm.isDisabled()).toBe(true)
+    await dialog.getByLabel('Type vip to confirm').fill('vip')
+    await fits(page, 360)
+    await confirm.click()
+    await page.getByText('vip is deleted. 2 messages were deleted with it.').waitFor()
+    await expect.poll(() => focused(page)).toBe('Destinations')
+    expect(await running.stats()).toEqual([])
+    await visit(page, '#/settings/source/app')
+    await button(page, 'Delete app …').click()
+    await dialog.getByText('No destination takes its calls.').waitFor()
+    await button(dialog, 'Delete app').click()
+    await page.getByText('app is deleted.').waitFor()
+    expect((await ask(running, 'GET', '/sources/app')).status).toBe(404)
+  }, 60_000)
+
+  test('the audit log says who changed what, page by page and for each of them', async () => {
+    const running = await start(withKey([]))
+    const page = await enter(running, '#/settings/audit', PHONE)
+    await page.getByText('No change in the last 90 days.').waitFor()
+    await page.getByLabel('Your name, for what you change in this tab').fill('Ann')
+    await visit(page, '#/settings/new/source')
+    await page.getByLabel('Name').fill('app')
+    await button(page, 'Create').click()
+    await page.getByRole('heading', { name: 'New write key' }).waitFor()
+    for (let i = 1; i <= 60; i++) {
+      const rateLimit = { callsPerSecond: i }
+      await ask(running, 'PATCH', '/sources/app', { rateLimit })
+    }
+    await ask(running, 'PUT', '/destinations/vip', {
+      ...{ sources: ['app'], webhooks: [{ url: 'https://example.com/' }] },
+    })
+    await ask(running, 'POST', '/destinations/vip/pause', { reason: 'maintenance' })
+    await page.getByRole('link', { name: 'Its changes' }).click()
+    const entries = page.locator('.audit > li')
+    await expect.poll(() => entries.count()).toBe(50)
+    const first = entries.first()
+    await first.getByText('127.0.0.1 changed the source app').waitFor()
+    expect(await first.locator('.headers').innerText()).toMatch(
+      /rateLimit\.callsPerSecond\s+59 → 60/,
+    )
+    await page.getByRole('link', { name: 'Older' }).click()
+    await expect.poll(() => entries.count()).toBe(11)
+    await entries.last().getByText('Ann created the source app from 127.0.0.1').waitFor()
+    await fits(page, 360)
+    await page.getByRole('link', { name: 'Remove the filter source app' }).click()
+    await first.getByText('127.0.0.1 paused the destination vip').waitFor()
+    await first.getByText('maintenance').waitFor()
+    const all = (await ask(running, 'GET', '/audit?limit=1000')).body as unknown as AuditLog
+    expect(all.entries).toHaveLength(63)
+  }, 60_000)
+
+  test('a tenant is created with quotas, owns a source, and is deleted after it', async () => {
+    const running = await start(withKey([]))
+    const page = await enter(running, '#/settings/new/tenant', PHONE)
+    await page.getByLabel('Name').fill('acme')
+    await page.getByLabel('Title').fill('Acme Ltd.')
+    await page.getByLabel('Burst').fill('5')
+    await button(page, 'Create').click()
+    await expect.poll(() => wrongAt(page.getByLabel('Burst'))).toContain('"callsPerSecond" beside')
+    await page.getByLabel('Calls per second').fill('2')
+    await page.getByLabel('It may change the URLs of its endpoints').check()
+    await fits(page, 360)
+    await button(page, 'Create').click()
+    await page.getByText('tenant in the store').waitFor()
+    await visit(page, '#/settings/new/source')
+    await page.getByLabel('Name').fill('app')
+    await page.getByLabel('Tenant').fill('acne')
+    await button(page, 'Create').click()
+    await expect.poll(() => wrongAt(page.getByLabel('Tenant'))).not.toBe('')
+    await page.getByLabel('Tenant').fill('acme')
+    await button(page, 'Create').click()
+    await page.getByRole('heading', { name: 'New write key' }).waitFor()
+    await visit(page, '#/settings/sources')
+    await page.getByText('no rate limit, of the tenant acme').waitFor()
+    await visit(page, '#/settings/tenants')
+    await page.getByText('Acme Ltd.').waitFor()
+    await fits(page, 360)
+    await page.getByRole('link', { name: 'acme' }).click()
+    await button(page, 'Delete acme …').click()
+    const dialog = page.getByRole('dialog')
+    await button(dialog, 'Delete acme').click()
+    await dialog.getByRole('alert').filter({ hasText: '"app"' }).waitFor()
+    await ask(running, 'DELETE', '/sources/app')
+    await button(dialog, 'Delete acme').click()
+    await page.getByText('There is no tenant yet.').waitFor()
+  }, 60_000)
+
+  test('without a settingsKey it shows what the file has, and says how to get one', async () => {
+    const crm = destination([await endpoint()], { filters: [{ types: ['page'] }] })
+    const running = await start(settingsFor([crm]))
+    const page = await enter(running, '#/settings')
+    await page.getByText('the settings need a settingsKey').waitFor()
+    expect(await page.getByRole('link', { name: 'New destination' }).count()).toBe(0)
+    await page.getByText('idle').waitFor()
+    expect(await barriers(page)).toEqual([])
+    await page.getByRole('link', { name: 'crm' }).click()
+    await page.getByText('This destination is in the settings file.').waitFor()
+    expect(await page.getByLabel('URL').isDisabled()).toBe(true)
+    expect(await button(page, 'Save').count()).toBe(0)
+    expect(await barriers(page)).toEqual([])
+    await visit(page, '#/settings/new/source')
+    await page.getByText('the settings need a settingsKey').waitFor()
+    // A name that the file has can't be taken.
+    const withBoth = await start(withKey([]))
+    const other = await enter(withBoth, '#/settings/new/source')
+    await other.getByLabel('Name').fill('web')
+    await button(other, 'Create').click()
+    await expect
+      .poll(() => wrongAt(other.getByLabel('Name')))
+      .toContain('There is a source of this name already.')
+  }, 60_000)
+
+  test('the lists have pages, and are searched', async () => {
+    const running = await start(withKey([]))
+    const webhooks = [{ url: 'https://example.com/' }]
+    for (let i = 10; i < 40; i++) {
+      await ask(running, 'PUT', `/destinations/d${i}`, { sources: [], webhooks })
+    }
+    const page = await enter(running, '#/settings')
+    const names = page.locator('.settings .what > a')
+    await expect.poll(() => names.count()).toBe(25)
+    expect(await page.locator('.settings .pill').first().innerText()).toBe('idle')
+    await page.getByRole('link', { name: 'Next' }).click()
+    await expect.poll(() => names.allInnerTexts()).toEqual(['d35', 'd36', 'd37', 'd38', 'd39'])
+    await page.getByText('26 to 30 of 30').waitFor()
+    await expect.poll(() => page.locator('.settings .pill').count()).toBe(5)
+    await page.getByLabel('Search destinations by name or URL').fill('D1')
+    await expect.poll(() => names.count()).toBe(10)
+    expect(await barriers(page)).toEqual([])
+  }, 60_000)
+})
