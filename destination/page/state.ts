@@ -30,7 +30,7 @@ export const now = signal(Date.now())
 
 export const news = computed(() => (status.value === undefined ? [] : sentences(status.value)))
 
-export const canWrite = computed(() => status.value?.canWrite === true)
+export const canWrite = computed(() => status.value !== undefined && status.value.access !== 'reader')
 export const deadCount = computed(() => status.value?.totals.dead ?? 0)
 
 /** In ms: how long a notice stays. Two short lines are read in this time. */

@@ -34,6 +34,7 @@ export type RefusalCode =
   | 'invalid_filters'
   | 'no_admin_token'
   | 'wrong_admin_token'
+  | 'role_not_allowed'
   | 'invalid_parameter'
   | 'count_changed'
   | 'unknown_delivery'

@@ -9,13 +9,18 @@ import type { OutcomeCode, Verdict } from './outcome.js'
 
 export type { BreakerState }
 
+/**
+ * What a client may do, by its token. An `admin` may do everything. An `operator` may read, replay, test, pause and resume. A
+ * `reader` has no token and may read, because the settings have none either.
+ */
+export type AccessRole = 'admin' | 'operator' | 'reader'
+
 /** `GET /v1/admin/status` */
 export interface Status {
   version: string
   startedAt: number
   now: number
-  /** Whether this client may replay. It may if the settings have an admin token, because it then needed the token to read. */
-  canWrite: boolean
+  access: AccessRole
   store: 'postgres' | 'sqlite'
   role: string
   retentionMs: number

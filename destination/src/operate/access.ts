@@ -2,22 +2,42 @@ import { hash, timingSafeEqual } from 'node:crypto'
 import { BlockList, isIP } from 'node:net'
 import type { IncomingMessage } from 'node:http'
 import { Refusal } from '../http/refusal.js'
+import type { AccessRole } from '../model/answers.js'
 import type { Settings } from '../settings/settings.js'
 
+/** Who sends a request. */
+export interface Caller {
+  role: AccessRole
+}
+
+/** Which requests are let in. */
+export interface Access {
+  /** The current settings. */
+  settings: () => Pick<Settings, 'adminToken' | 'operatorToken'>
+  /** Whether the operator's routes have a listener of their own, on a loopback address. */
+  isKeptLocal: boolean
+}
+
 /**
- * Requires the admin token as a bearer token in `Authorization` (RFC 6750, 2.1). Digests are compared in constant time, so
- * that the duration reveals neither the token nor its length.
+ * Finds out who sends a request, and whether they may use its route. The answers contain personal data, or show who the
+ * customers are.
  *
- * @param adminToken - The token from the settings. `undefined` refuses every request.
- * @throws {@link Refusal} with 403 `admin_disabled` if the settings have no token, and with 401 `no_admin_token` or
- * `wrong_admin_token` if the request lacks the right one.
+ * With an admin token in the settings, every request needs a bearer token in `Authorization` (RFC 6750, 2.1). Without one, only
+ * readers are let in, and they must come to a loopback listener that only has the operator's routes. At the listener of the
+ * collector the address of the client proves nothing: a proxy on the same machine that forwards calls may forward these
+ * requests too, and may add no header that shows it (nginx adds none by default).
+ *
+ * @param roles - Those that the route takes.
+ * @throws {@link Refusal} with 401 `no_admin_token` or `wrong_admin_token` if the request lacks a right token, with 403
+ * `role_not_allowed` if its token has another role, and with 403 `admin_disabled` if the settings have no token.
  */
-export function checkToken(request: IncomingMessage, adminToken: string | undefined): void {
-  if (adminToken === undefined) {
-    const message =
-      'This request needs the admin token, but the settings have none. Set "adminToken" and reload the settings.'
-    throw new Refusal(403, 'admin_disabled', message)
-  }
+export function callerOf(
+  request: IncomingMessage,
+  roles: readonly AccessRole[],
+  { settings, isKeptLocal }: Access,
+): Caller {
+  const { adminToken, operatorToken } = settings()
+  if (adminToken === undefined) return readerOf(request, roles, isKeptLocal)
   const given = /^Bearer +(\S+) *$/i.exec(request.headers.authorization ?? '')?.[1]
   if (given === undefined) {
     throw unauthorized(
@@ -25,40 +45,38 @@ export function checkToken(request: IncomingMessage, adminToken: string | undefi
       'The request has no admin token. Send it as "Authorization: Bearer …".',
     )
   }
-  if (!timingSafeEqual(digest(given), digest(adminToken))) {
+  const role = isSame(given, adminToken)
+    ? 'admin'
+    : operatorToken !== undefined && isSame(given, operatorToken)
+      ? 'operator'
+      : undefined
+  if (role === undefined) {
     throw unauthorized(
       'wrong_admin_token',
-      'The admin token of the request differs from the "adminToken" in the settings.',
+      'The token of the request is neither the "adminToken" nor the "operatorToken" of the settings.',
     )
   }
+  if (roles.includes(role)) return { role }
+  const message = `This request needs the role ${roles.join(' or ')}; its token has the role ${role}.`
+  throw new Refusal(403, 'role_not_allowed', message)
 }
 
-/** Which requests may read. */
-export interface ReadAccess {
-  /** The token from the current settings. */
-  adminToken: () => string | undefined
-  /** Whether the operator's routes have a listener of their own, on a loopback address. */
-  isKeptLocal: boolean
-}
-
-/**
- * Allows a request that reads. The answers contain personal data, or show who the customers are.
- *
- * With a token in the settings, every request needs it. Without one, the request must arrive at a loopback listener that
- * only has the operator's routes. At the listener of the collector the address of the client proves nothing: a proxy on
- * the same machine that forwards calls may forward these requests too, and may add no header that shows it (nginx adds
- * none by default).
- *
- * @throws {@link Refusal} as {@link checkToken} does.
- */
-export function checkReader(request: IncomingMessage, access: ReadAccess): void {
-  const adminToken = access.adminToken()
-  if (adminToken !== undefined) {
-    checkToken(request, adminToken)
-    return
-  }
-  if (access.isKeptLocal && isLocal(request) && isNamedLocal(request)) return
+function readerOf(
+  request: IncomingMessage,
+  roles: readonly AccessRole[],
+  isKeptLocal: boolean,
+): Caller {
+  if (!roles.includes('reader')) throw new Refusal(403, 'admin_disabled', NO_TOKEN)
+  if (isKeptLocal && isLocal(request) && isNamedLocal(request)) return { role: 'reader' }
   throw new Refusal(403, 'admin_disabled', CLOSED)
+}
+
+const NO_TOKEN =
+  'This request needs the admin token, but the settings have none. Set "adminToken" and reload the settings.'
+
+/** Digests are compared in constant time, so that the duration reveals neither the token nor its length. */
+function isSame(given: string, token: string): boolean {
+  return timingSafeEqual(digest(given), digest(token))
 }
 
 /** Whether the operator's routes have a listener of their own that only this machine can reach. */

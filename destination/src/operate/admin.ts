@@ -18,12 +18,11 @@ export interface AdminParts extends AdminApiParts {
 /** Adds all routes for the operator: the page, the metrics, the admin API, and the routes for audiences and deletions. */
 export function addAdmin(app: FastifyInstance, parts: AdminParts): void {
   const { store, dispatcher, enqueue, settings, metrics, isKeptLocal } = parts
-  const adminToken = () => settings().adminToken
   const destinations = () => settings().destinations
   addPageRoutes(app)
-  addMetricsRoute(app, { metrics, adminToken, isKeptLocal })
+  addMetricsRoute(app, { metrics, settings, isKeptLocal })
   addActRoutes(app, {
-    adminToken,
+    ...{ settings, isKeptLocal },
     syncAudience: createSyncAudience({ store, dispatcher, destinations, now: Date.now }),
     deleteUser: createDeleteUser({ enqueue, store, settings, now: Date.now }),
   })

@@ -84,7 +84,7 @@ export class Overviews {
 
   async overview(
     parameters: OverviewParameters,
-  ): Promise<Omit<Overview, 'version' | 'startedAt' | 'now' | 'canWrite'>> {
+  ): Promise<Omit<Overview, 'version' | 'startedAt' | 'now' | 'access'>> {
     const { span, offset, limit } = parameters
     const pass = await this.#pass(span)
     const { settings, history, role } = this.parts

@@ -1,4 +1,4 @@
-import type { FastifyInstance } from 'fastify'
+import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { Refusal } from '../http/refusal.js'
 import type {
   DeadCauses,
@@ -13,6 +13,7 @@ import type { DeadGroup, DeadPlace, Summary, Trace } from '../model/delivery.js'
 import { joined } from '../store/dead-groups.js'
 import type { HistoryPort, ReadPort } from '../store/store.js'
 import { version } from '../version.js'
+import { callerIn } from './guard.js'
 import { Overviews } from './overview.js'
 import {
   readDead,
@@ -43,19 +44,22 @@ export function addReadRoutes(routes: FastifyInstance, parts: ReadRoutesParts): 
   const { store } = parts
   const overviews = new Overviews(parts)
   const startedAt = performance.now()
-  const head = () => {
+  const head = (request: FastifyRequest) => {
     const now = Date.now()
     return {
       version,
       startedAt: Math.round(now - (performance.now() - startedAt)),
       now,
-      canWrite: parts.settings().adminToken !== undefined,
+      access: callerIn(request).role,
     }
   }
 
-  routes.get('/status', async (): Promise<Status> => ({ ...head(), ...(await statusOf(parts)) }))
+  routes.get('/status', async (request): Promise<Status> => ({
+    ...head(request),
+    ...(await statusOf(parts)),
+  }))
   routes.get('/overview', async (request): Promise<Overview> => ({
-    ...head(),
+    ...head(request),
     ...(await overviews.overview(readOverview(request.query as Given))),
   }))
   routes.get('/destination', (request) =>

@@ -35,7 +35,7 @@ export interface StatusParts {
 /** The status without the fields that depend on the request or on the process. */
 export async function statusOf(
   parts: StatusParts,
-): Promise<Omit<Status, 'version' | 'startedAt' | 'now' | 'canWrite'>> {
+): Promise<Omit<Status, 'version' | 'startedAt' | 'now' | 'access'>> {
   const { history, role } = parts
   const { sources, destinations } = parts.settings()
   const stats = await parts.store.stats()

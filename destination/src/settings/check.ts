@@ -141,6 +141,7 @@ const SECRETS: readonly PropertyKey[] = [
   'sharedSecret',
   'webhookSecret',
   'adminToken',
+  'operatorToken',
   'settingsKey',
 ]
 

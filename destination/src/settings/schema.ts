@@ -30,7 +30,8 @@ export function settingsSchema(folder: string, hasStored: boolean) {
       : list(destinationSchema, { what: 'destinations' }),
     settingsKey: value(readSettingsKeys).optional(),
     store: value(readStore).default('sqlite:./data/hookline.db'),
-    adminToken: value(readAdminToken).optional(),
+    adminToken: value(readToken).optional(),
+    operatorToken: value(readToken).optional(),
     allowNetworks: list(value(readNetwork), { what: 'networks' }).default([]),
     ca: value((given, refuse) => readCa(given, refuse, folder)).default([]),
     traceContext: value(readEnabled).default(false),
@@ -237,7 +238,7 @@ const SURROUNDED =
   'expected no white space at the start or the end, got {got} that has some. ' +
   'Remove it: a program that trims its copy of the value would use a different one.'
 
-function readAdminToken(given: unknown, refuse: Refuse) {
+function readToken(given: unknown, refuse: Refuse) {
   if (typeof given === 'string' && /^[\x21-\x7e]{16,}$/.test(given)) return given
   refuse(
     'expected at least 16 ASCII characters without spaces, got {got}. ' +

@@ -24,6 +24,8 @@ export interface Settings {
   store: string
   /** The token of the admin API; `undefined` refuses the requests that need it. */
   adminToken: string | undefined
+  /** The token of an operator, who may read, replay, test, pause and resume, and change nothing else. */
+  operatorToken?: string | undefined
   /** Private or reserved networks that requests may be sent to, in CIDR notation. */
   allowNetworks: string[]
   /** Certificates in PEM that are trusted in addition to the well-known ones. Empty by default. */

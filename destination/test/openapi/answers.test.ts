@@ -8,16 +8,7 @@ import type { RunningDestination } from '../../src/destination.js'
 import type { Settings } from '../../src/settings/settings.js'
 import { loadDriver } from '../../src/store/sqlite/driver.js'
 import { startEndpoint, type TestEndpoint } from '../endpoint.js'
-import {
-  ADMIN_TOKEN,
-  destination,
-  KEY,
-  settingsFor,
-  silent,
-  start,
-  track,
-  type Later,
-} from '../run.js'
+import { destination, KEY, settingsFor, silent, start, track, type Later } from '../run.js'
 import {
   document,
   errorsOfAnswer,
@@ -27,6 +18,7 @@ import {
   strictErrorsOf,
   type Place,
 } from './document.js'
+import { allowed, BASIC, BEARER, credentialsOf, pathOf, textOf } from './requests.js'
 
 /** Answers that no request of this test gets, and why. */
 const NOT_ASKED_FOR: Record<string, string> = {}
@@ -66,9 +58,6 @@ interface Got {
   body: unknown
 }
 
-const BASIC = `Basic ${btoa(`${KEY}:`)}`
-const BEARER = `Bearer ${ADMIN_TOKEN}`
-
 /** Sends a request, and compares it and its answer with the document. */
 async function ask(base: string, method: string, path: string, asked: Asked = {}): Promise<Got> {
   const { body, mediaType = 'application/json', authorization, headers = {} } = asked
@@ -105,11 +94,6 @@ function checkRequest(errors: string[], { status, body }: Got, which: string): v
   }
 }
 
-function credentialsOf({ operation }: Place): string | null {
-  const [scheme] = operation.security.flatMap(Object.keys)
-  return scheme === 'WriteKey' ? BASIC : scheme === 'AdminToken' ? BEARER : null
-}
-
 function toJson(text: string): unknown {
   try {
     return JSON.parse(text)
@@ -125,32 +109,6 @@ const ofOperator = places.filter(({ operation }) => 'AdminToken' in (operation.s
 const ofSettings = places.filter(({ path }) =>
   /^\/v1\/admin\/(sources|destinations)\/\{name\}(\/rotation)?$/.test(path),
 )
-
-/** The path of a request that is allowed. */
-const pathOf = ({ path }: Pick<Place, 'path'>): string =>
-  path
-    .replace(/\/\{name\}\/(test|pause|resume)$/, '/crm/$1')
-    .replace('{name}', 'vip')
-    .replace('{id}', '1')
-    .replace('{messageId}', 'm1')
-    .replace(/^(\/v1\/admin\/destination)$/, '$1?name=crm')
-    .replace(/^(\/v1\/admin\/messages)$/, '$1?messageId=m1')
-
-/** The first example of the body. */
-function exampleOf({ operation }: Place): { mediaType: string; body: string } | undefined {
-  const [entry] = Object.entries(operation.requestBody?.content ?? {})
-  const [example] = Object.values(entry?.[1].examples ?? {})
-  if (!entry || !example) return undefined
-  return { mediaType: entry[0], body: textOf(example.value) }
-}
-
-const textOf = (value: unknown) => (typeof value === 'string' ? value : JSON.stringify(value))
-
-/** A request that is allowed and does not fail by itself: lists say how many members they have. */
-function allowed(place: Place): { path: string; mediaType?: string; body?: string } {
-  const counted = place.path.startsWith('/v1/audiences/') ? '?count=3' : ''
-  return { path: pathOf(place) + counted, ...exampleOf(place) }
-}
 
 /** Starts a destination, and returns its servers as well. */
 async function startWithServers(
