@@ -94,7 +94,7 @@ async function start(file: Settings, store: Store, log: Log, role: Role) {
   const managed = new Managed(file)
   const follower = new Follower(store, (records, isComplete) => follow(records, isComplete))
   let follow = async (...changes: Parameters<OnRecords>) => {
-    const unusable = [...(await managed.take(...changes)), ...managed.withoutSource()]
+    const unusable = [...(await managed.take(...changes)), ...managed.inNeed()]
     if (unusable.length > 0) throw unusableError(unusable)
   }
   await follower.catchUp()

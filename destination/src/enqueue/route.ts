@@ -40,9 +40,16 @@ export function routesOf({
   destinations,
 }: Pick<Settings, 'sources' | 'destinations'>): Routes {
   const takers = new Map<string, Destination[]>(sources.map(({ name }) => [name, []]))
+  const tenants = new Map(sources.map(({ name, tenant }) => [name, tenant]))
   const filters = new Map<Destination, Filter>()
   for (const destination of destinations) {
-    for (const source of destination.sources) takers.get(source)?.push(destination)
+    const { tenant } = destination
+    for (const source of destination.sources) {
+      // The settings hold this already, unless the processes of a store have files with different tenants. Even then, no tenant
+      // may get the calls of another one.
+      if (tenant === undefined || tenant === tenants.get(source))
+        takers.get(source)?.push(destination)
+    }
     const filter = filterOf(destination)
     if (filter) filters.set(destination, filter)
   }

@@ -48,6 +48,8 @@ export type RefusalCode =
   | 'no_settings_key'
   | 'version_mismatch'
   | 'source_in_use'
+  | 'unknown_tenant'
+  | 'tenant_in_use'
   | 'messages_waiting'
   | 'rotation_under_way'
   | 'no_rotation'

@@ -1,25 +1,36 @@
 import type { Fields } from '../http/json-body.js'
 import { eachInSlices } from '../model/slices.js'
-import { checkDestination, checkSource } from '../settings/check.js'
+import { checkDestination, checkSource, checkTenant } from '../settings/check.js'
 import type { Problem } from '../settings/problem.js'
+import type { TenantsBySource } from '../settings/relations.js'
 import { SettingsError } from '../settings/settings-error.js'
-import type { Destination, Settings, Source } from '../settings/settings.js'
+import type { Destination, Settings, Source, Tenant } from '../settings/settings.js'
 import type { StoredRecord } from '../store/store.js'
 import { createSealer, keyIdOf, type Sealer } from './seal.js'
 
 /** What the settings have many of, and what can be changed at run time. */
-export const KINDS = ['source', 'destination'] as const
+export const KINDS = ['source', 'destination', 'tenant'] as const
 
-/** A source or a destination. */
+/** What a setting is: a source, a destination or a tenant. */
 export type Kind = (typeof KINDS)[number]
+
+/** A checked setting of each kind. */
+export interface ByKind {
+  source: Source
+  destination: Destination
+  tenant: Tenant
+}
+
+/** A checked setting of any kind. */
+export type Setting = ByKind[Kind]
 
 /** Whether records of a kind are settings. */
 export function isManaged(kind: string): kind is Kind {
   return KINDS.some((one) => one === kind)
 }
 
-/** A source or a destination that is kept in the store. */
-export interface Entry<Value = Source | Destination> {
+/** A setting that is kept in the store. */
+export interface Entry<Value = Setting> {
   version: number
   /** As it was given, with its secrets. */
   raw: Fields
@@ -37,13 +48,14 @@ export interface Unusable {
 }
 
 /**
- * The sources and destinations that are kept in the store, as this process knows them, together with those of the settings
+ * The sources, destinations and tenants that are kept in the store, as this process knows them, together with those of the settings
  * file. It is only data: `Follower` reads the changes, and `Manager` makes them.
  */
 export class Managed {
   readonly #entries = {
     source: new Map<string, Entry<Source>>(),
     destination: new Map<string, Entry<Destination>>(),
+    tenant: new Map<string, Entry<Tenant>>(),
   }
 
   /** Records that can't be used by the present file. Another file may make them usable. */
@@ -82,12 +94,8 @@ export class Managed {
   }
 
   /** What the file has under a name. */
-  inFile(kind: Kind, name: string): Source | Destination | undefined {
+  inFile(kind: Kind, name: string): Setting | undefined {
     return this.#inFile[kind].get(name)
-  }
-
-  hasSource(name: string): boolean {
-    return this.#inFile.source.has(name) || this.#entries.source.has(name)
   }
 
   /** The source that has a write key; `undefined` if none has it. */
@@ -104,21 +112,21 @@ export class Managed {
 
   /** All settings: those of the file, and those of the store. */
   settings(): Settings {
-    const { source, destination } = this.#entries
+    const { source, destination, tenant } = this.#entries
     return {
       ...this.#file,
+      tenants: [...this.#file.tenants, ...valuesOf(tenant)],
       sources: [...this.#file.sources, ...valuesOf(source)],
       destinations: [...this.#file.destinations, ...valuesOf(destination)],
     }
   }
 
-  /** The destinations in the store that take a source that there is not. */
-  withoutSource(): Unusable[] {
-    return Array.from(this.#entries.destination).flatMap(([name, { value }]): Unusable[] => {
-      const missing = value.sources.find((source) => !this.hasSource(source))
-      if (missing === undefined) return []
-      const message = `it takes the calls of the source ${JSON.stringify(missing)}, which is neither in the settings file nor in the store. Add the source.`
-      return [{ kind: 'destination', name, message }]
+  /** What the store has although what it needs is missing: the sources of destinations, and tenants. */
+  inNeed(): Unusable[] {
+    const known = this.#known(this.#file)
+    return this.#needing().flatMap(({ kind, name, needs }): Unusable[] => {
+      const unmet = needs.find((need) => !isMet(need, known))
+      return unmet ? [{ kind, name, message: whyUnmet(unmet, known) }] : []
     })
   }
 
@@ -203,7 +211,7 @@ export class Managed {
       throw new Error(`the settings file has a ${kind} of this name too. Rename one of the two.`)
     }
     const raw = JSON.parse(this.#sealer.open({ kind, name }, body)) as Fields
-    const checked = kind === 'source' ? checkSource(raw) : checkDestination(raw)
+    const checked = CHECKS[kind](raw)
     if ('problems' in checked) {
       throw new Error(checked.problems.map(({ path, message }) => `${path}: ${message}`).join(' '))
     }
@@ -222,8 +230,8 @@ export class Managed {
   }
 
   #set(kind: Kind, name: string, entry: Entry | undefined): void {
-    if (kind === 'destination') {
-      setOrDelete(this.#entries.destination, name, entry as Entry<Destination> | undefined)
+    if (kind !== 'source') {
+      setOrDelete<Entry>(this.#entries[kind], name, entry)
       return
     }
     const before = this.#entries.source.get(name)
@@ -238,10 +246,7 @@ export class Managed {
 
   /** The keys of a file must decrypt what the store has, or the next start could not. */
   #lockedFor(sealer: Sealer | undefined): Problem[] {
-    const all: Entry[] = [
-      ...this.entries('source').values(),
-      ...this.entries('destination').values(),
-    ]
+    const all = KINDS.flatMap((kind) => [...this.entries(kind).values()])
     if (all.length === 0) return []
     if (!sealer) return [NO_KEY]
     return all.every(({ keyId }) => sealer.has(keyId)) ? [] : [MISSING_KEY]
@@ -263,35 +268,112 @@ export class Managed {
       const message = `is the write key of the source ${JSON.stringify(owner)} in the store too. Change one of the two.`
       return [{ path: `sources[${index}].writeKey`, message }]
     })
-    return [...inBoth('source', file.sources), ...inBoth('destination', file.destinations), ...keys]
+    return [
+      ...inBoth('source', file.sources),
+      ...inBoth('destination', file.destinations),
+      ...inBoth('tenant', file.tenants),
+      ...keys,
+    ]
   }
 
-  /** Sources of the present file that destinations in the store take, and that another file does not have. */
+  /** What the store needs of the present file, and what another file does not have. */
   #missingIn(file: Settings): Problem[] {
-    const next = new Set(file.sources.map(({ name }) => name))
-    const missing = this.#file.sources.filter(({ name }) => !next.has(name))
-    return missing.flatMap(({ name }) => {
-      const takers = valuesOf(this.#entries.destination).filter(({ sources }) =>
-        sources.includes(name),
-      )
-      const [first] = takers
-      if (!first || this.#entries.source.has(name)) return []
-      const message = `expected the source ${JSON.stringify(name)}, which the destination ${JSON.stringify(first.name)} in the store takes. Change the destination first.`
-      return [{ path: 'sources', message }]
-    })
+    const [present, next] = [this.#known(this.#file), this.#known(file)]
+    const problems = new Map<string, Problem>()
+    for (const { kind, name, needs } of this.#needing()) {
+      for (const need of needs) {
+        if (isMet(need, next) || !isMet(need, present)) continue
+        const key = keyOf(need)
+        if (!problems.has(key)) problems.set(key, missing(need, { kind, name }))
+      }
+    }
+    return [...problems.values()]
   }
+
+  /** The sources and tenants that there are with a file. */
+  #known(file: Settings): Known {
+    const { source, tenant } = this.#entries
+    const sources = [...file.sources, ...valuesOf(source)]
+    const tenants = [...file.tenants, ...valuesOf(tenant)]
+    return {
+      sources: new Map(sources.map(({ name, tenant }) => [name, tenant])),
+      tenants: new Set(tenants.map(({ name }) => name)),
+    }
+  }
+
+  /** What the sources and destinations in the store need. */
+  #needing(): Needing[] {
+    const { source, destination } = this.#entries
+    return [
+      ...valuesOf(source).map(({ name, tenant }) => ({
+        ...{ kind: 'source' as const, name, needs: needsOf(tenant, []) },
+      })),
+      ...valuesOf(destination).map(({ name, tenant, sources }) => ({
+        ...{ kind: 'destination' as const, name, needs: needsOf(tenant, sources) },
+      })),
+    ]
+  }
+}
+
+/** Checks a setting of each kind by itself. */
+export const CHECKS = { source: checkSource, destination: checkDestination, tenant: checkTenant }
+
+/** The sources with their tenants, and the tenants. */
+interface Known {
+  sources: TenantsBySource
+  tenants: ReadonlySet<string>
+}
+
+/** A source or a tenant that something else needs. */
+interface Need {
+  kind: 'source' | 'tenant'
+  name: string
+  /** The tenant that the source must belong to; `undefined` if any source will do. */
+  tenant?: string | undefined
+}
+
+interface Needing {
+  kind: Kind
+  name: string
+  needs: Need[]
+}
+
+function needsOf(tenant: string | undefined, sources: readonly string[]): Need[] {
+  const needed = sources.map((name): Need => ({ kind: 'source', name, tenant }))
+  return tenant === undefined ? needed : [{ kind: 'tenant', name: tenant }, ...needed]
+}
+
+function isMet({ kind, name, tenant }: Need, { sources, tenants }: Known): boolean {
+  if (kind === 'tenant') return tenants.has(name)
+  return sources.has(name) && (tenant === undefined || sources.get(name) === tenant)
+}
+
+function whyUnmet({ kind, name, tenant }: Need, { sources }: Known): string {
+  const needed = `the ${kind} ${JSON.stringify(name)}`
+  const relation = kind === 'tenant' ? 'belongs to' : 'takes the calls of'
+  return sources.has(name) && kind === 'source'
+    ? `it ${relation} ${needed}, which does not belong to its tenant ${JSON.stringify(tenant)}. Change one of the two.`
+    : `it ${relation} ${needed}, which is neither in the settings file nor in the store. Add the ${kind}.`
+}
+
+function missing({ kind, name, tenant }: Need, by: Pick<Needing, 'kind' | 'name'>): Problem {
+  const needed = `the ${kind} ${JSON.stringify(name)}`
+  const owned = tenant === undefined ? needed : `${needed} of the tenant ${JSON.stringify(tenant)}`
+  const relation = kind === 'tenant' ? 'belongs to' : 'takes'
+  const message = `expected ${owned}, which the ${by.kind} ${JSON.stringify(by.name)} in the store ${relation}. Change the ${by.kind} first.`
+  return { path: `${kind}s`, message }
 }
 
 const NO_KEY: Problem = {
   path: 'settingsKey',
   message:
-    'is missing, but the store has sources or destinations, which it decrypts. Set the key that encrypted them.',
+    'is missing, but the store has sources, destinations or tenants, which it decrypts. Set the key that encrypted them.',
 }
 
 const MISSING_KEY: Problem = {
   path: 'settingsKey',
   message:
-    'lacks a key that sources or destinations in the store are encrypted with. Keep that key behind the new one until the ' +
+    'lacks a key that sources, destinations or tenants in the store are encrypted with. Keep that key behind the new one until the ' +
     'log says that everything is encrypted with the first key.',
 }
 
@@ -308,13 +390,12 @@ function sealerOf({ settingsKeys }: Settings): Sealer | undefined {
 }
 
 /** What a file has, by name. */
-type InFile = Record<Kind, ReadonlyMap<string, Source | Destination>>
+type InFile = Record<Kind, ReadonlyMap<string, Setting>>
 
-function byName({ sources, destinations }: Settings): InFile {
-  return {
-    source: new Map(sources.map((source) => [source.name, source])),
-    destination: new Map(destinations.map((destination) => [destination.name, destination])),
-  }
+function byName({ sources, destinations, tenants }: Settings): InFile {
+  const named = <Value extends Setting>(all: readonly Value[]) =>
+    new Map(all.map((one) => [one.name, one]))
+  return { source: named(sources), destination: named(destinations), tenant: named(tenants) }
 }
 
 function keysOf({ sources }: Settings): ReadonlyMap<string, string> {

@@ -9,14 +9,20 @@ import type {
   SettingDeleted,
 } from '../model/answers.js'
 import { withoutQuery } from '../model/shown-url.js'
-import { checkDestination, checkSource } from '../settings/check.js'
 import { refusedEndpointsOf } from '../settings/reach.js'
-import { checkSourcesOf, type BrokenRelation } from '../settings/relations.js'
-import type { Destination, Source } from '../settings/settings.js'
+import { checkSourcesOf, checkTenantOf, type BrokenRelation } from '../settings/relations.js'
 import type { Follower } from '../store/follower.js'
 import { StoreError } from '../store/store-error.js'
 import type { MaintainPort, ReadPort, RecordChange, RecordPort } from '../store/store.js'
-import { KINDS, type Entry, type Kind, type Managed } from './managed.js'
+import {
+  CHECKS,
+  KINDS,
+  type ByKind,
+  type Entry,
+  type Kind,
+  type Managed,
+  type Setting,
+} from './managed.js'
 import { mergePatch } from './merge-patch.js'
 import {
   inFile,
@@ -25,6 +31,7 @@ import {
   messagesWait,
   noKey,
   noRotation,
+  tenantInUse,
   underWay,
   unknown,
   wrongVersion,
@@ -94,7 +101,7 @@ const DISCARD_SLICE = 500
 /** Records that are encrypted again at once. */
 const RESEAL_SLICE = 100
 
-/** Reads and changes sources and destinations. A change is in use in this process when its call resolves. */
+/** Reads and changes sources, destinations and tenants. A change is in use in this process when its call resolves. */
 export class Manager {
   readonly #parts: ManagerParts
   #last: Promise<unknown> = Promise.resolve()
@@ -128,7 +135,7 @@ export class Manager {
   }
 
   /**
-   * Creates or replaces a source or destination. Secrets that are not given stay as they are, or are generated.
+   * Creates or replaces a source, destination or tenant. Secrets that are not given stay as they are, or are generated.
    *
    * @throws Refusal that names every mistake.
    */
@@ -165,10 +172,11 @@ export class Manager {
   }
 
   /**
-   * Deletes a source or destination.
+   * Deletes a source, destination or tenant.
    *
    * @param choice - What becomes of the messages that wait for the destination; `undefined` if nothing was chosen.
-   * @throws Refusal if messages wait and nothing was chosen, or if a destination takes the calls of the source.
+   * @throws Refusal if messages wait and nothing was chosen, if a destination takes the calls of the source, or if the tenant
+   * has sources or destinations.
    */
   async delete(order: Order, choice?: WaitingChoice): Promise<SettingDeleted> {
     const { kind, name } = order
@@ -184,12 +192,13 @@ export class Manager {
       }
       const takers = kind === 'source' ? managed.takersOf(name) : []
       if (takers.length > 0) throw inUse(name, takers)
+      if (kind === 'tenant') this.#checkUnused(name)
       if (waiting > 0 && choice === undefined) throw messagesWait(name, waiting)
       const { version } = before
       const entry = noteOf(order, 'delete', before.value, undefined)
       await this.#write([{ kind, name, version, body: undefined, entry }], revision)
     })
-    if (kind === 'source') return { discarded: 0, waiting: 0 }
+    if (kind !== 'destination') return { discarded: 0, waiting: 0 }
     const discarded = choice === 'discard' ? await this.#discard(name) : 0
     return { discarded, waiting: await this.#waiting(name) }
   }
@@ -197,7 +206,7 @@ export class Manager {
   /**
    * What was changed by whom, the newest first.
    *
-   * @param about - The source or destination; `undefined` for all.
+   * @param about - The source, destination or tenant; `undefined` for all.
    * @param before - The id of an entry to continue behind.
    */
   async audit(
@@ -327,7 +336,7 @@ export class Manager {
     { kind, name }: Order,
     given: Fields,
     before: Entry | undefined,
-  ): { raw: Fields; value: Source | Destination } {
+  ): { raw: Fields; value: Setting } {
     const { raw: restored, broken } = restoreHidden(given, before?.raw)
     const { name: givenName = name } = restored
     if (givenName !== name) {
@@ -337,8 +346,8 @@ export class Manager {
       })
     }
     const raw = { ...restored, name: givenName }
-    broken.push(...(kind === 'source' ? this.#takenKeys(raw) : this.#unknownSources(raw)))
-    const checked = kind === 'source' ? checkSource(raw, broken) : checkDestination(raw, broken)
+    broken.push(...this.#brokenRelations(kind, raw))
+    const checked = CHECKS[kind](raw, broken)
     if ('problems' in checked) throw invalidSettings(kind, name, checked.problems)
     const { value } = checked
     if ('webhooks' in value) {
@@ -347,6 +356,42 @@ export class Manager {
       if (refused.length > 0) throw invalidSettings(kind, name, refused)
     }
     return { raw, value }
+  }
+
+  /** How a setting does not fit to those of other kinds, or to others of its kind. */
+  #brokenRelations(kind: Kind, raw: Fields): BrokenRelation[] {
+    if (kind === 'tenant') return []
+    const tenants = new Set(this.#all('tenant').map(({ name }) => name))
+    return [
+      ...checkTenantOf([], raw, tenants),
+      ...(kind === 'source'
+        ? [...this.#takenKeys(raw), ...this.#takenByTenant(raw)]
+        : checkSourcesOf(
+            [],
+            raw,
+            new Map(this.#all('source').map(({ name, tenant }) => [name, tenant])),
+          )),
+    ]
+  }
+
+  /** A source stays with the tenant whose destinations take its calls. */
+  #takenByTenant({ name, tenant }: Fields): BrokenRelation[] {
+    const taker = this.#all('destination').find(
+      (one) =>
+        one.tenant !== undefined && one.tenant !== tenant && one.sources.includes(String(name)),
+    )
+    if (!taker) return []
+    const message = `expected ${JSON.stringify(taker.tenant)}, got {got}, because the destination ${JSON.stringify(taker.name)} of this tenant takes the calls of the source. Change the destination first.`
+    return [{ path: ['tenant'], message }]
+  }
+
+  #checkUnused(tenant: string): void {
+    const namesOf = (kind: 'source' | 'destination') =>
+      this.#all(kind)
+        .filter((one) => one.tenant === tenant)
+        .map(({ name }) => name)
+    const owned = { sources: namesOf('source'), destinations: namesOf('destination') }
+    if (owned.sources.length + owned.destinations.length > 0) throw tenantInUse(tenant, owned)
   }
 
   #takenKeys(raw: Fields): BrokenRelation[] {
@@ -360,15 +405,14 @@ export class Manager {
     })
   }
 
-  #unknownSources(raw: Fields): BrokenRelation[] {
-    const { managed } = this.#parts
-    const names = this.#all('source').map(({ name }) => name)
-    return checkSourcesOf([], raw, names, { has: (name) => managed.hasSource(name) })
-  }
-
-  #all(kind: Kind): readonly (Source | Destination)[] {
-    const { sources, destinations } = this.#parts.managed.settings()
-    return kind === 'source' ? sources : destinations
+  #all<K extends Kind>(kind: K): readonly ByKind[K][] {
+    const { sources, destinations, tenants } = this.#parts.managed.settings()
+    const all: { [One in Kind]: readonly ByKind[One][] } = {
+      source: sources,
+      destination: destinations,
+      tenant: tenants,
+    }
+    return all[kind]
   }
 
   async #waiting(name: string): Promise<number> {
@@ -396,15 +440,16 @@ function checkMatch({ kind, name, condition: { match } }: Order, before: Entry |
 function noteOf(
   { kind, actor }: Order,
   action: Verb,
-  before: Source | Destination | undefined,
-  after: Source | Destination | undefined,
+  before: Setting | undefined,
+  after: Setting | undefined,
 ): string {
   const changes = changesBetween(kind, before, after)
   return JSON.stringify({ action, ...actor, changes } satisfies Noted)
 }
 
-function matches(value: Source | Destination, text: string): boolean {
+function matches(value: Setting, text: string): boolean {
   if (value.name.toLowerCase().includes(text)) return true
+  if ('title' in value && value.title?.toLowerCase().includes(text)) return true
   return (
     'webhooks' in value &&
     value.webhooks.some(({ url }) => withoutQuery(url).toLowerCase().includes(text))

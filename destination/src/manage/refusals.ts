@@ -2,10 +2,9 @@ import { Refusal } from '../http/refusal.js'
 import type { Problem } from '../settings/problem.js'
 import type { Kind } from './managed.js'
 
-/** There is no such source or destination. */
+/** There is no such source, destination or tenant. */
 export function unknown(kind: Kind, name: string): Refusal {
-  const code = kind === 'source' ? 'unknown_source' : 'unknown_destination'
-  return new Refusal(404, code, `There is no ${kind} ${JSON.stringify(name)}.`)
+  return new Refusal(404, `unknown_${kind}`, `There is no ${kind} ${JSON.stringify(name)}.`)
 }
 
 export function inFile(kind: Kind, name: string): Refusal {
@@ -15,7 +14,7 @@ export function inFile(kind: Kind, name: string): Refusal {
 
 export function noKey(): Refusal {
   const message =
-    'Sources and destinations can be changed only if the settings have a "settingsKey", which encrypts them. Set one and reload the settings.'
+    'Sources, destinations and tenants can be changed only if the settings have a "settingsKey", which encrypts them. Set one and reload the settings.'
   return new Refusal(409, 'no_settings_key', message)
 }
 
@@ -39,11 +38,27 @@ const MAX_LISTED = 20
 
 /** @param takers - The destinations that take the calls of the source. */
 export function inUse(name: string, takers: readonly string[]): Refusal {
-  const listed = takers.slice(0, MAX_LISTED).map((taker) => JSON.stringify(taker))
-  const others = takers.length - listed.length
-  const all = listed.join(', ') + (others > 0 ? ` and ${others} others` : '')
-  const message = `The source ${JSON.stringify(name)} is one of the sources of ${all}. Remove it there first.`
+  const message = `The source ${JSON.stringify(name)} is one of the sources of ${listOf(takers)}. Remove it there first.`
   return new Refusal(409, 'source_in_use', message)
+}
+
+/** The sources and the destinations of the tenant, of which there are some. */
+export function tenantInUse(
+  name: string,
+  { sources, destinations }: Record<'sources' | 'destinations', readonly string[]>,
+): Refusal {
+  const owned = [
+    ...(sources.length > 0 ? [`the sources ${listOf(sources)}`] : []),
+    ...(destinations.length > 0 ? [`the destinations ${listOf(destinations)}`] : []),
+  ]
+  const message = `The tenant ${JSON.stringify(name)} still has ${owned.join(' and ')}. Delete them first, or give them to another tenant.`
+  return new Refusal(409, 'tenant_in_use', message)
+}
+
+function listOf(names: readonly string[]): string {
+  const listed = names.slice(0, MAX_LISTED).map((name) => JSON.stringify(name))
+  const others = names.length - listed.length
+  return listed.join(', ') + (others > 0 ? ` and ${others} others` : '')
 }
 
 export function messagesWait(name: string, waiting: number): Refusal {

@@ -9,6 +9,7 @@ export type SecretField = 'writeKey' | 'sharedSecret' | 'webhookSecret'
 export const SECRET_FIELDS: Readonly<Record<Kind, readonly SecretField[]>> = {
   source: ['writeKey'],
   destination: ['sharedSecret', 'webhookSecret'],
+  tenant: [],
 }
 
 /** Those that a new source or destination gets if none is given. */

@@ -3,7 +3,7 @@ import type { ManagedSetting, SettingChange } from '../model/answers.js'
 import { withoutQuery } from '../model/shown-url.js'
 import type { BrokenRelation } from '../settings/relations.js'
 import type { Destination, Source } from '../settings/settings.js'
-import type { Kind } from './managed.js'
+import type { Kind, Setting } from './managed.js'
 import { SECRET_FIELDS, secretsIn } from './secrets.js'
 
 /**
@@ -13,8 +13,9 @@ import { SECRET_FIELDS, secretsIn } from './secrets.js'
 const HIDDEN = '•••'
 
 /** Checked settings in the form of the file, with all defaults and secrets. */
-export function toRaw(kind: Kind, value: Source | Destination): Fields {
-  return kind === 'source' ? fromSource(value as Source) : fromDestination(value as Destination)
+export function toRaw(kind: Kind, value: Setting): Fields {
+  if (kind === 'source') return fromSource(value as Source)
+  return kind === 'destination' ? fromDestination(value as Destination) : { ...value }
 }
 
 function fromSource({ writeKey, otherWriteKey, rateLimit, ...rest }: Source): Fields {
@@ -42,7 +43,7 @@ function fromDestination(destination: Destination): Fields {
 /** @param version - `undefined` for what is in the settings file. */
 export function shownSetting(
   kind: Kind,
-  value: Source | Destination,
+  value: Setting,
   version: number | undefined,
 ): ManagedSetting {
   const raw = toRaw(kind, value)
@@ -153,8 +154,8 @@ function restoreHeaders(given: unknown, former: unknown) {
 /** The values in which two versions differ, without what must not be shown. `undefined` is no version. */
 export function changesBetween(
   kind: Kind,
-  before: Source | Destination | undefined,
-  after: Source | Destination | undefined,
+  before: Setting | undefined,
+  after: Setting | undefined,
 ): SettingChange[] {
   const old = before ? leavesOf(kind, toRaw(kind, before)) : new Map<string, Leaf>()
   const now = after ? leavesOf(kind, toRaw(kind, after)) : new Map<string, Leaf>()

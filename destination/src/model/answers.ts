@@ -432,9 +432,9 @@ export interface AttemptEvent {
   error: string | null
 }
 
-/** A source or a destination, without its secrets. `GET /v1/admin/sources/{name}` and `/destinations/{name}` */
+/** A source, a destination or a tenant, without its secrets: `GET /v1/admin/sources/{name}` and the like. */
 export interface ManagedSetting {
-  kind: 'source' | 'destination'
+  kind: 'source' | 'destination' | 'tenant'
   name: string
   /** Where it is kept. What is in the settings file can only be changed there. */
   origin: 'file' | 'store'
@@ -446,7 +446,7 @@ export interface ManagedSetting {
   settings: Record<string, unknown>
 }
 
-/** `GET /v1/admin/sources` and `/v1/admin/destinations` */
+/** `GET /v1/admin/sources`, `/v1/admin/destinations` and `/v1/admin/tenants` */
 export interface ManagedSettings {
   /** In the order of their names. */
   items: ManagedSetting[]
@@ -456,7 +456,7 @@ export interface ManagedSettings {
   next: string | null
 }
 
-/** The result of a change of a source or destination. */
+/** The result of a change of a source, destination or tenant. */
 export interface SettingChanged {
   item: ManagedSetting
   /** Whether it did not exist before. */
@@ -467,7 +467,7 @@ export interface SettingChanged {
   generated: Record<string, string>
 }
 
-/** The result of the deletion of a source or destination. */
+/** The result of the deletion of a source, destination or tenant. */
 export interface SettingDeleted {
   /** How many messages waited for the destination and were deleted. */
   discarded: number
@@ -485,11 +485,11 @@ export interface SettingChange {
   to?: unknown
 }
 
-/** A change of a source or destination. */
+/** A change of a source, destination or tenant. */
 export interface AuditEntry {
   id: number
   at: number
-  kind: 'source' | 'destination'
+  kind: 'source' | 'destination' | 'tenant'
   name: string
   action: 'create' | 'update' | 'delete' | 'rotate' | 'revoke'
   /** Who the client says that it is, by the header `X-Actor`; `null` if it does not say. */

@@ -152,7 +152,7 @@ export function readRotation<Secret extends string>(
 
 /** Which entries of the audit log to read. */
 export interface AuditParameters {
-  about: { kind: 'source' | 'destination'; name: string } | undefined
+  about: { kind: 'source' | 'destination' | 'tenant'; name: string } | undefined
   /** The id of an entry to continue behind. */
   before: number | undefined
   limit: number
@@ -161,7 +161,7 @@ export interface AuditParameters {
 /** @throws {@link Refusal} */
 export function readAudit(query: Given): AuditParameters {
   checkNames(query, ['kind', 'name', 'before', 'limit'])
-  const kind = oneOf(query, 'kind', ['source', 'destination'] as const)
+  const kind = oneOf(query, 'kind', ['source', 'destination', 'tenant'] as const)
   const { name } = texts(query, ['name'])
   if ((kind === undefined) !== (name === undefined)) {
     throw new Refusal(400, 'invalid_parameter', 'kind and name must be given together.')

@@ -23,6 +23,8 @@ export const ROLES: Readonly<Record<string, readonly AccessRole[]>> = {
   'GET /v1/admin/sources/:name': READ,
   'GET /v1/admin/destinations': READ,
   'GET /v1/admin/destinations/:name': READ,
+  'GET /v1/admin/tenants': READ,
+  'GET /v1/admin/tenants/:name': READ,
   'GET /v1/admin/audit': READ,
 
   'POST /v1/admin/filters/preview': ACT,
@@ -43,6 +45,9 @@ export const ROLES: Readonly<Record<string, readonly AccessRole[]>> = {
   'DELETE /v1/admin/destinations/:name': CHANGE,
   'POST /v1/admin/destinations/:name/rotation': CHANGE,
   'DELETE /v1/admin/destinations/:name/rotation': CHANGE,
+  'PUT /v1/admin/tenants/:name': CHANGE,
+  'PATCH /v1/admin/tenants/:name': CHANGE,
+  'DELETE /v1/admin/tenants/:name': CHANGE,
 }
 
 /** @throws Error if the route is not in {@link ROLES}. */

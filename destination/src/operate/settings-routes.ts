@@ -25,15 +25,13 @@ const MAX_BODY_BYTES = 262_144
 
 type Given = Record<string, unknown>
 
-const SECRETS: Readonly<Record<Kind, readonly [SecretField, ...SecretField[]]>> = {
-  source: ['writeKey'],
-  destination: ['sharedSecret', 'webhookSecret'],
-}
-
-/** Adds the routes that read and change sources and destinations at run time, and the audit log of the changes. */
+/** Adds the routes that read and change sources, destinations and tenants at run time, and the audit log of the changes. */
 export function addSettingsRoutes(routes: FastifyInstance, manager: Manager): void {
   addRoutesOf(routes, manager, 'source', '/sources')
+  addRotation(routes, manager, 'source', '/sources', ['writeKey'])
   addRoutesOf(routes, manager, 'destination', '/destinations')
+  addRotation(routes, manager, 'destination', '/destinations', ['sharedSecret', 'webhookSecret'])
+  addRoutesOf(routes, manager, 'tenant', '/tenants')
   routes.get('/audit', (request): Promise<AuditLog> => {
     const { about, before, limit } = readAudit(request.query as Given)
     return manager.audit(about, before, limit)
@@ -59,12 +57,22 @@ function addRoutesOf(routes: FastifyInstance, manager: Manager, kind: Kind, path
   routes.delete(`${path}/:name`, { onRequest }, (request): Promise<SettingDeleted> =>
     manager.delete(orderOf(kind, request), readSettingsDeletion(request.query as Given)),
   )
+}
+
+function addRotation(
+  routes: FastifyInstance,
+  manager: Manager,
+  kind: Kind,
+  path: string,
+  secrets: readonly [SecretField, ...SecretField[]],
+): void {
+  const onRequest = ignoreContentType
   routes.post(`${path}/:name/rotation`, { onRequest }, async (request, reply) => {
-    const { secret } = readRotation(request.query as Given, SECRETS[kind])
+    const { secret } = readRotation(request.query as Given, secrets)
     return answer(reply, await manager.rotate(orderOf(kind, request), secret))
   })
   routes.delete(`${path}/:name/rotation`, { onRequest }, async (request, reply) => {
-    const { secret, keep } = readRotation(request.query as Given, SECRETS[kind])
+    const { secret, keep } = readRotation(request.query as Given, secrets)
     return answer(reply, await manager.revoke(orderOf(kind, request), secret, keep))
   })
 }

@@ -2,8 +2,8 @@ import * as z from 'zod'
 import { expandEnvironment, type Environment } from './environment.js'
 import { formatPath, type Path, type Problem } from './problem.js'
 import { checkDestinationRelations, checkRelations, type BrokenRelation } from './relations.js'
-import { destinationSchema, settingsSchema, sourceSchema } from './schema.js'
-import type { CallFilter, Destination, Settings, Source } from './settings.js'
+import { destinationSchema, settingsSchema, sourceSchema, tenantSchema } from './schema.js'
+import type { CallFilter, Destination, Settings, Source, Tenant } from './settings.js'
 import { show, showShape } from './show.js'
 import { suggest } from './suggest.js'
 
@@ -48,6 +48,15 @@ export function checkDestination(
   const relations = [...checkDestinationRelations(raw), ...broken]
   const checked = check(destinationSchema, raw, relations)
   return 'data' in checked ? { value: toDestination(checked.data) } : checked
+}
+
+/** Checks one tenant that is not in a file, as {@link checkSource} does. */
+export function checkTenant(
+  raw: unknown,
+  broken: readonly BrokenRelation[] = [],
+): { value: Tenant } | { problems: Problem[] } {
+  const checked = check(tenantSchema, raw, broken)
+  return 'data' in checked ? { value: checked.data } : checked
 }
 
 /** What is known before the check. */
@@ -186,14 +195,17 @@ function unknownField(key: string, { path }: { path: Path }, schema: z.ZodType):
  * The fields of the object at a path. The path leads through lists and objects only, because nothing else has fields.
  */
 function fieldsAt(schema: z.ZodType, path: Path): string[] {
-  let at: z.core.$ZodType = schema
+  let at = innerOf(schema)
   for (const step of path) {
-    while (at instanceof z.ZodOptional) at = at.unwrap()
-    if (at instanceof z.ZodPipe) at = at.in
-    if (at instanceof z.ZodArray) at = at.element
-    else if (at instanceof z.ZodObject) at = at.shape[String(step)] as z.core.$ZodType
+    if (at instanceof z.ZodArray) at = innerOf(at.element)
+    else if (at instanceof z.ZodObject) at = innerOf(at.shape[String(step)] as z.core.$ZodType)
   }
-  while (at instanceof z.ZodOptional) at = at.unwrap()
-  if (at instanceof z.ZodPipe) at = at.in
   return at instanceof z.ZodObject ? Object.keys(at.shape) : []
+}
+
+/** The schema of a value that is given, before it is completed or transformed. */
+function innerOf(schema: z.core.$ZodType): z.core.$ZodType {
+  let at = schema
+  while (at instanceof z.ZodOptional || at instanceof z.ZodDefault) at = at.unwrap()
+  return at instanceof z.ZodPipe ? at.in : at
 }

@@ -18,12 +18,13 @@ type Entry = readonly [path: Path, value: string]
  */
 export function checkRelations(raw: unknown): BrokenRelation[] {
   const sources = entriesOf(raw, 'sources')
-  const known = sources.flatMap(text('name')).map(([, name]) => name)
-  const isKnown = new Set(known)
+  const known = tenantsBySource(sources)
   // Without any name, each source of each destination would be wrong, and the list of sources is reported already. If the
   // sources are in the store, the destinations of the file can't use them.
-  const isNamed = known.length > 0 || get(raw, 'settingsKey') !== undefined
+  const isNamed = known.size > 0 || get(raw, 'settingsKey') !== undefined
   const destinations = entriesOf(raw, 'destinations')
+  const tenants = entriesOf(raw, 'tenants').flatMap(text('name'))
+  const tenantNames = new Set(tenants.map(([, name]) => name))
   return [
     ...checkListeners(raw),
     ...checkTokens(raw),
@@ -34,8 +35,11 @@ export function checkRelations(raw: unknown): BrokenRelation[] {
     ...repeated(sources.flatMap(text('name')), 'name'),
     ...repeated(sources.flatMap(keysOf), 'write key'),
     ...repeated(destinations.flatMap(text('name')), 'name'),
+    ...repeated(tenants, 'name'),
+    ...sources.flatMap(([path, source]) => checkTenantOf(path, source, tenantNames)),
     ...destinations.flatMap(([path, destination]) => [
-      ...(isNamed ? checkSourcesOf(path, destination, known, isKnown) : []),
+      ...checkTenantOf(path, destination, tenantNames),
+      ...(isNamed ? checkSourcesOf(path, destination, known) : []),
       ...checkDestinationRelations(destination, path),
     ]),
   ]
@@ -87,20 +91,53 @@ function checkAlerts(raw: unknown, known: readonly string[]): BrokenRelation[] {
   return [{ path: ['alerts', 'destination'], message }]
 }
 
-/** Checks that the sources that a destination names exist. */
+/** The sources that there are, with their tenants. */
+export type TenantsBySource = ReadonlyMap<string, string | undefined>
+
+/** Checks that the sources that a destination names exist, and that they belong to its tenant if it has one. */
 export function checkSourcesOf(
   path: Path,
   destination: unknown,
-  known: readonly string[],
-  isKnown: Pick<ReadonlySet<string>, 'has'>,
+  known: TenantsBySource,
 ): BrokenRelation[] {
-  const named = entriesOf(destination, 'sources', path).filter(isText)
-  const unknown = named.filter(([, name]) => !isKnown.has(name))
-  const which = known.length > 0 ? ` (${listOf(known)})` : ', of which there are none'
-  return unknown.map(([path]) => ({
-    path,
-    message: `expected the name of one of the sources${which}, got {got}.`,
-  }))
+  const tenant = get(destination, 'tenant')
+  const takesAny = typeof tenant !== 'string'
+  return entriesOf(destination, 'sources', path)
+    .filter(isText)
+    .flatMap(([path, source]): BrokenRelation[] => {
+      if (!known.has(source)) {
+        const which = listedAs([...known.keys()])
+        return [{ path, message: `expected the name of one of the sources${which}, got {got}.` }]
+      }
+      const owner = known.get(source)
+      if (takesAny || owner === tenant) return []
+      const whose = owner === undefined ? 'no tenant' : `the tenant ${JSON.stringify(owner)}`
+      const message = `expected a source of the tenant ${JSON.stringify(tenant)}, got {got}, which belongs to ${whose}.`
+      return [{ path, message }]
+    })
+}
+
+/** Checks that the tenant of a source or destination exists. */
+export function checkTenantOf(
+  path: Path,
+  owned: unknown,
+  known: ReadonlySet<string>,
+): BrokenRelation[] {
+  return text('tenant')([path, owned])
+    .filter(([, tenant]) => !known.has(tenant))
+    .map(([path]) => {
+      const which = listedAs([...known])
+      return { path, message: `expected the name of one of the tenants${which}, got {got}.` }
+    })
+}
+
+function tenantsBySource(sources: readonly [Path, unknown][]): TenantsBySource {
+  return new Map(
+    sources.flatMap((source) => {
+      const [tenant] = text('tenant')(source)
+      return text('name')(source).map(([, name]) => [name, tenant?.[1]])
+    }),
+  )
 }
 
 /** A filter is only asked about calls that the destination gets otherwise. */
@@ -126,6 +163,10 @@ function listOf(names: readonly string[]): string {
   const listed = names.slice(0, MAX_LISTED).map((name) => JSON.stringify(name))
   const others = names.length - listed.length
   return listed.join(', ') + (others > 0 ? ` and ${others} others` : '')
+}
+
+function listedAs(names: readonly string[]): string {
+  return names.length > 0 ? ` (${listOf(names)})` : ', of which there are none'
 }
 
 /** The elements of a list with their paths; empty if the field is not a list. */

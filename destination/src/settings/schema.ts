@@ -28,6 +28,7 @@ export function settingsSchema(folder: string, hasStored: boolean) {
     destinations: hasStored
       ? list(destinationSchema, { what: 'destinations' }).default([])
       : list(destinationSchema, { what: 'destinations' }),
+    tenants: list(tenantSchema, { what: 'tenants' }).default([]),
     settingsKey: value(readSettingsKeys).optional(),
     store: value(readStore).default('sqlite:./data/hookline.db'),
     adminToken: value(readToken).optional(),
@@ -128,6 +129,30 @@ export const destinationSchema = fields({
   webhooks: list(endpoint, { min: 1, max: 5, what: '1 to 5 webhooks' }),
 })
 
+const quotas = fields({
+  callsPerSecond: value((given, refuse) => readCount(given, refuse, 1_000_000)).optional(),
+  burst: value((given, refuse) => readCount(given, refuse, 10_000_000)).optional(),
+  waiting: value((given, refuse) => readCount(given, refuse, 100_000_000)).optional(),
+  concurrency: value((given, refuse) => readCount(given, refuse, 10_000)).optional(),
+})
+  .superRefine(({ burst, callsPerSecond }, context) => {
+    if (burst === undefined || callsPerSecond !== undefined) return
+    const message = 'expected "callsPerSecond" beside it. Add it, or remove this field.'
+    context.addIssue({ code: 'custom', message, path: ['burst'] })
+  })
+  .transform(({ callsPerSecond, burst = callsPerSecond, ...rest }) => ({
+    ...(callsPerSecond !== undefined && { callsPerSecond, burst }),
+    ...rest,
+  }))
+
+/** The rules for one tenant. */
+export const tenantSchema = fields({
+  name,
+  title: value(readTitle).optional(),
+  quotas: quotas.optional(),
+  portal: fields({ editUrls: value(readEnabled).default(false) }).default({ editUrls: false }),
+})
+
 const alerts = fields({
   destination: name.optional(),
   after: list(value(readAlertTime), { min: 1, max: 5, what: '1 to 5 durations' }).default([
@@ -143,6 +168,16 @@ const alerts = fields({
   pauseAfterMs: pauseAfter === false ? undefined : pauseAfter,
   deadLetters: deadLetters === false ? undefined : deadLetters,
 }))
+
+function readTitle(given: unknown, refuse: Refuse) {
+  const isText = typeof given === 'string' && given.length >= 1 && given.length <= 100
+  if (!isText) refuse('expected 1 to 100 characters, got {got}.')
+  else if (/\p{Cc}/u.test(given)) refuse('expected no control characters, got {got}.')
+  else if (given.trim() !== given) {
+    refuse('expected no white space at the start or the end, got {got}.')
+  } else return given
+  return undefined
+}
 
 function readListen(given: unknown, refuse: Refuse) {
   const address = parseListen(given)

@@ -15,8 +15,10 @@ export interface Settings {
   sources: Source[]
   /** The destinations that calls are forwarded to. Their names are unique. */
   destinations: Destination[]
+  /** The tenants that sources and destinations may belong to. Their names are unique. */
+  tenants: Tenant[]
   /**
-   * The keys of the sources and destinations that are kept in the store, in base64. The first one encrypts, and all of them
+   * The keys of the sources, destinations and tenants that are kept in the store, in base64. The first one encrypts, and all of them
    * decrypt. Without a key, there are only those of the file.
    */
   settingsKeys?: string[] | undefined
@@ -63,13 +65,40 @@ export interface RateLimit {
   burst: number
 }
 
+/** A customer with sources and destinations of its own. Its destinations only take calls of its own sources. */
+export interface Tenant {
+  /** The name in the settings and the log. */
+  name: string
+  /** The name that people read, 1 to 100 characters. */
+  title?: string | undefined
+  /** How much of the destination it may use. Without it, there is no limit. */
+  quotas?: Quotas | undefined
+  /** What its portal allows. */
+  portal: {
+    /** Whether the tenant may change the URLs of its endpoints. */
+    editUrls: boolean
+  }
+}
+
+/** How much of one process a tenant may use. A quota that is left out is no limit. */
+export interface Quotas {
+  /** The average rate of the calls of all its sources together. */
+  callsPerSecond?: number | undefined
+  /** The most calls that are accepted at once, as in {@link RateLimit}. It is set if `callsPerSecond` is. */
+  burst?: number | undefined
+  /** No more calls are accepted while this many messages wait for its destinations. */
+  waiting?: number | undefined
+  /** The most requests that may be under way at once to all its destinations. */
+  concurrency?: number | undefined
+}
+
 /** A receiver of calls: the sources whose calls it gets, and its endpoints. */
 export interface Destination {
   /** The name in the settings, the log and the store. */
   name: string
   /** The tenant that it belongs to; `undefined` if it is the operator's own. */
   tenant?: string | undefined
-  /** Names of sources. Each of them exists in `sources`. Without any, it gets no calls, and what waits is sent. */
+  /** Names of sources. Each of them exists in `sources`, and belongs to the same tenant if there is one. Without any, it gets no calls, and what waits is sent. */
   sources: string[]
   /** Whether calls are forwarded to this destination. */
   enabled: boolean

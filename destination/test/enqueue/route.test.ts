@@ -37,6 +37,24 @@ test.each([
   expect(routed(source)).toEqual(expected)
 })
 
+test('a call of a tenant never goes to a destination of another one, whatever the settings say', () => {
+  const found = routesOf({
+    sources: sources.map((source) =>
+      source.name === 'web' ? { ...source, tenant: 'acme' } : source,
+    ),
+    destinations: ['acme', 'other', undefined].map((tenant) => ({
+      ...destination(`of-${tenant ?? 'operator'}`, ['web', 'app']),
+      tenant,
+    })),
+  })
+  const namesOf = (source: string) => {
+    const call: Call = { type: 'track', messageId: 'm', timestamp: '', userId: 'u', event: 'E' }
+    return route(source, call, found).to.map(({ name }) => name)
+  }
+  expect(namesOf('web')).toEqual(['of-acme', 'of-operator'])
+  expect(namesOf('app')).toEqual(['of-operator'])
+})
+
 describe('integrations', () => {
   const OFF = "turned off by the call's integrations"
 

@@ -10,7 +10,10 @@ import { ask, SETTINGS_KEY, type Answered } from './api.js'
 
 const NAMES = ['a', 'b', 'c']
 
-/** What the map knows of a source or destination. */
+/** A tenant of the settings file, so that there is always one. */
+const HOUSE = 'house'
+
+/** What the map knows of a source, destination or tenant. */
 interface Known {
   version: number
   settings: Record<string, unknown>
@@ -18,51 +21,71 @@ interface Known {
   secrets: string[]
 }
 
-type Kind = 'sources' | 'destinations'
+const KINDS = ['sources', 'destinations', 'tenants'] as const
+type Kind = (typeof KINDS)[number]
 
-const step = fc.record({
+const anyStep = fc.record({
   act: fc.constantFrom('put', 'put', 'put', 'patch', 'patch', 'rotate', 'revoke', 'delete'),
-  kind: fc.constantFrom<Kind>('sources', 'destinations'),
+  kind: fc.constantFrom<Kind>('sources', 'sources', 'destinations', 'destinations', 'tenants'),
   name: fc.constantFrom(...NAMES),
   limit: fc.integer({ min: 1, max: 3 }),
   takes: fc.subarray([...NAMES, 'web']),
+  tenant: fc.constantFrom(undefined, undefined, HOUSE, HOUSE, ...NAMES),
   condition: fc.constantFrom('none', 'none', 'right', 'stale', 'new'),
   process: fc.nat(1),
   restarts: fc.constantFrom(...Array.from({ length: 11 }, () => false), true),
 })
-type Step = typeof step extends fc.Arbitrary<infer S> ? S : never
+type Step = typeof anyStep extends fc.Arbitrary<infer S> ? S : never
+
+/** A tenant has no secrets that could be rotated. */
+const step = anyStep.map((one): Step => {
+  const isRotation = one.act === 'rotate' || one.act === 'revoke'
+  return one.kind === 'tenants' && isRotation ? { ...one, act: 'delete' } : one
+})
 
 /** The settings that the API shows for a step's settings, and what a client sends. */
-function settingsOf({ kind, name, limit, takes }: Step) {
+function settingsOf({ act, kind, name, limit, takes, tenant }: Step) {
+  if (kind === 'tenants') {
+    const quotas = { concurrency: limit }
+    const portal = { editUrls: limit > 1 }
+    return { sent: { quotas, portal }, shown: { name, quotas, portal } }
+  }
+  const owner = tenant === undefined ? {} : { tenant }
+  const sentOwner = act === 'patch' ? { tenant: tenant ?? null } : owner
   if (kind === 'sources') {
-    const sent = { rateLimit: { callsPerSecond: limit * 1_000 } }
+    const sent = { ...sentOwner, rateLimit: { callsPerSecond: limit * 1_000 } }
     const rateLimit = { callsPerSecond: limit * 1_000, burst: limit * 1_000 }
-    return { sent, shown: { name, rateLimit } }
+    return { sent, shown: { name, ...owner, rateLimit } }
   }
   const endpoint = { url: `https://${name}.example.com/`, concurrency: limit }
+  const webhooks = [{ ...endpoint, headers: {} }]
   return {
-    sent: { sources: takes, webhooks: [endpoint] },
-    shown: { name, sources: takes, enabled: true, webhooks: [{ ...endpoint, headers: {} }] },
+    sent: { ...sentOwner, sources: takes, webhooks: [endpoint] },
+    shown: { name, ...owner, sources: takes, enabled: true, webhooks },
   }
 }
 
 /** Plays steps, and says what each of them must be answered. */
 class Model {
-  readonly known: Record<Kind, Map<string, Known>> = { sources: new Map(), destinations: new Map() }
+  readonly known: Record<Kind, Map<string, Known>> = {
+    sources: new Map(),
+    destinations: new Map(),
+    tenants: new Map(),
+  }
+
   /** Keys that were valid once. */
   readonly revoked = new Set<string>()
 
   /** The status of a step's answer. */
   expected(one: Step): number {
-    const { act, kind, name, condition, takes } = one
+    const { act, kind, name, condition } = one
     const before = this.known[kind].get(name)
     if (condition === 'stale' || (condition === 'right' && !before)) return 412
     if (act !== 'put' && !before) return 404
     if (act === 'rotate') return before?.secrets.length === 2 ? 409 : 200
     if (act === 'revoke') return before?.secrets.length === 2 ? 200 : 409
-    if (act === 'delete') return kind === 'sources' && this.#isTaken(name) ? 409 : 200
-    const isUnknown = kind === 'destinations' && takes.some((source) => !this.#hasSource(source))
-    if (isUnknown) return 400
+    if (act === 'delete') return this.#isNeeded(kind, name) ? 409 : 200
+    if (!this.#fits(one)) return 400
     if (!before) return 201
     const isSame = JSON.stringify(before.settings) === JSON.stringify(settingsOf(one).shown)
     return condition === 'new' && act === 'put' && !isSame ? 412 : 200
@@ -86,12 +109,36 @@ class Model {
     this.known[kind].set(name, { version, settings, secrets })
   }
 
-  #hasSource(name: string): boolean {
-    return name === 'web' || this.known.sources.has(name)
+  /** Whether the settings of a step fit to the others. */
+  #fits({ kind, name, takes, tenant }: Step): boolean {
+    if (kind === 'tenants') return true
+    if (tenant !== undefined && tenant !== HOUSE && !this.known.tenants.has(tenant)) return false
+    if (kind === 'destinations') return takes.every((source) => this.#mayTake(tenant, source))
+    return this.#takersOf(name).every(
+      ({ settings }) => settings['tenant'] === undefined || settings['tenant'] === tenant,
+    )
   }
 
-  #isTaken(source: string): boolean {
-    return [...this.known.destinations.values()].some(({ settings }) =>
+  /** Whether a destination of a tenant may take the calls of a source. */
+  #mayTake(tenant: string | undefined, name: string): boolean {
+    if (name === 'web') return tenant === undefined
+    const source = this.known.sources.get(name)
+    return source !== undefined && (tenant === undefined || source.settings['tenant'] === tenant)
+  }
+
+  #isNeeded(kind: Kind, name: string): boolean {
+    if (kind === 'sources') return this.#takersOf(name).length > 0
+    const { sources, destinations } = this.known
+    return (
+      kind === 'tenants' &&
+      [...sources.values(), ...destinations.values()].some(
+        ({ settings }) => settings['tenant'] === name,
+      )
+    )
+  }
+
+  #takersOf(source: string): Known[] {
+    return [...this.known.destinations.values()].filter(({ settings }) =>
       (settings['sources'] as string[]).includes(source),
     )
   }
@@ -123,8 +170,8 @@ function send(running: RunningDestination, one: Step, known: Known | undefined):
 
 /** What a process has in its store, as the map has it. */
 async function shownBy(running: RunningDestination) {
-  const all = { sources: {}, destinations: {} } as Record<Kind, Record<string, unknown>>
-  for (const kind of ['sources', 'destinations'] as const) {
+  const all: Record<Kind, Record<string, unknown>> = { sources: {}, destinations: {}, tenants: {} }
+  for (const kind of KINDS) {
     const { body } = await ask(running, 'GET', `/${kind}`)
     for (const { name, origin, version, settings, secrets } of body.items) {
       if (origin === 'file') continue
@@ -143,7 +190,11 @@ function asShown({ known }: Model) {
         { ...rest, secrets: secrets.length },
       ]),
     )
-  return { sources: entries('sources'), destinations: entries('destinations') }
+  return {
+    sources: entries('sources'),
+    destinations: entries('destinations'),
+    tenants: entries('tenants'),
+  }
 }
 
 /** Plays the steps by one or two processes of a store. */
@@ -185,7 +236,15 @@ afterAll(async () => {
 })
 
 const managed = (changes: Partial<Settings> = {}) =>
-  settingsFor([], { settingsKeys: [SETTINGS_KEY], ...changes }, atTheEnd)
+  settingsFor(
+    [],
+    {
+      settingsKeys: [SETTINGS_KEY],
+      tenants: [{ name: HOUSE, portal: { editUrls: false } }],
+      ...changes,
+    },
+    atTheEnd,
+  )
 
 // fast-check prints the seed and the path of a failure: give them to `fc.assert` to see it again.
 describe('random changes are those of a plain map', { timeout: 300_000 }, () => {

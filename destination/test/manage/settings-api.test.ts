@@ -209,6 +209,110 @@ describe('a destination', () => {
   })
 })
 
+describe('a tenant', () => {
+  test('has a title, quotas and what its portal allows, and no secrets', async () => {
+    const running = await start(managedSettings())
+    const settings = { title: 'Acme Ltd.', quotas: { callsPerSecond: 10 } }
+    const created = await ask(running, 'PUT', '/tenants/acme', settings)
+    expect(created).toMatchObject({ status: 201, etag: '"1"', body: { generated: {} } })
+    expect(created.body.item).toEqual({
+      ...{ kind: 'tenant', name: 'acme', origin: 'store', version: 1, secrets: {} },
+      settings: {
+        ...{ name: 'acme', title: 'Acme Ltd.' },
+        ...{ quotas: { callsPerSecond: 10, burst: 10 }, portal: { editUrls: false } },
+      },
+    })
+    await ask(running, 'PATCH', '/tenants/acme', { quotas: null, portal: { editUrls: true } })
+    expect((await ask(running, 'GET', '/tenants?q=ltd')).body.items).toMatchObject([
+      { settings: { name: 'acme', title: 'Acme Ltd.', portal: { editUrls: true } } },
+    ])
+    const { body } = await ask(running, 'GET', '/audit?kind=tenant&name=acme')
+    expect(body.entries[0]?.changes).toEqual([
+      { path: 'quotas.callsPerSecond', from: 10 },
+      { path: 'quotas.burst', from: 10 },
+      { path: 'portal.editUrls', from: false, to: true },
+    ])
+  })
+
+  test('keeps its sources and destinations together, and is not deleted before them', async () => {
+    const running = await start(managedSettings())
+    await ask(running, 'PUT', '/tenants/acme', {})
+    await ask(running, 'PUT', '/tenants/other', {})
+    const problemOf = async (...request: Parameters<typeof ask>) => {
+      const { status, body } = await ask(...request)
+      return [status, body.error.problems?.[0]]
+    }
+    const crm = { tenant: 'acme', sources: ['app'], webhooks: webhooks('https://a.example.com/') }
+    expect(await problemOf(running, 'PUT', '/sources/app', { tenant: 'acne' })).toEqual([
+      400,
+      {
+        path: 'tenant',
+        message: 'expected the name of one of the tenants ("acme", "other"), got "acne".',
+      },
+    ])
+    await ask(running, 'PUT', '/sources/app', { tenant: 'acme' })
+    expect(
+      await problemOf(running, 'PUT', '/destinations/crm', { ...crm, tenant: 'other' }),
+    ).toEqual([
+      400,
+      {
+        path: 'sources[0]',
+        message:
+          'expected a source of the tenant "other", got "app", which belongs to the tenant "acme".',
+      },
+    ])
+    expect((await ask(running, 'PUT', '/destinations/crm', crm)).status).toBe(201)
+    for (const tenant of ['other', null]) {
+      expect(await problemOf(running, 'PATCH', '/sources/app', { tenant })).toEqual([
+        400,
+        {
+          path: 'tenant',
+          message: `expected "acme", got ${tenant === null ? 'nothing' : '"other"'}, because the destination "crm" of this tenant takes the calls of the source. Change the destination first.`,
+        },
+      ])
+    }
+    const refused = await ask(running, 'DELETE', '/tenants/acme')
+    expect(refused).toMatchObject({
+      status: 409,
+      body: {
+        error: {
+          code: 'tenant_in_use',
+          message:
+            'The tenant "acme" still has the sources "app" and the destinations "crm". Delete them first, or give them to another tenant.',
+        },
+      },
+    })
+    await ask(running, 'DELETE', '/destinations/crm')
+    await ask(running, 'DELETE', '/sources/app')
+    expect((await ask(running, 'DELETE', '/tenants/acme')).status).toBe(200)
+    expect((await ask(running, 'GET', '/tenants/acme')).body.error.code).toBe('unknown_tenant')
+  })
+
+  test('of the file is not lost or exchanged while the store needs it', async () => {
+    const tenants = ['acme', 'other'].map((name) => ({ name, portal: { editUrls: false } }))
+    const web = { name: 'web', tenant: 'acme', writeKey: KEY }
+    const settings = managedSettings({ tenants, sources: [web] })
+    const running = await start(settings)
+    const crm = { tenant: 'acme', sources: ['web'], webhooks: webhooks('https://a.example.com/') }
+    expect((await ask(running, 'PUT', '/destinations/crm', crm)).status).toBe(201)
+    const exchanged = { ...settings, sources: [{ ...web, tenant: 'other' }] }
+    const lost = { ...settings, tenants: [], sources: [{ name: 'web', writeKey: KEY }] }
+    await expect(running.reload(exchanged)).rejects.toThrow(
+      'expected the source "web" of the tenant "acme", which the destination "crm" in the store takes. Change the destination first.',
+    )
+    await expect(running.reload(lost)).rejects.toThrow(
+      'expected the tenant "acme", which the destination "crm" in the store belongs to. Change the destination first.',
+    )
+    await running.close()
+    await expect(start(exchanged)).rejects.toThrow(
+      'the destination "crm": it takes the calls of the source "web", which does not belong to its tenant "acme". Change one of the two.',
+    )
+    await expect(start(lost)).rejects.toThrow(
+      'the destination "crm": it belongs to the tenant "acme", which is neither in the settings file nor in the store. Add the tenant.',
+    )
+  })
+})
+
 describe('every mistake', () => {
   test('is reported at once, in the words of the settings file', async () => {
     const running = await start(managedSettings({ allowNetworks: [] }))

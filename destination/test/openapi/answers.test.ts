@@ -107,7 +107,7 @@ const ofCalls = withBody.filter(({ operation }) => 'WriteKey' in (operation.secu
 const ofOperator = places.filter(({ operation }) => 'AdminToken' in (operation.security[0] ?? {}))
 
 const ofSettings = places.filter(({ path }) =>
-  /^\/v1\/admin\/(sources|destinations)\/\{name\}(\/rotation)?$/.test(path),
+  /^\/v1\/admin\/(sources|destinations|tenants)\/\{name\}(\/rotation)?$/.test(path),
 )
 
 /** Starts a destination, and returns its servers as well. */
@@ -150,6 +150,7 @@ describe('the answers', { timeout: 60_000 }, () => {
           { name: 'web', writeKey: KEY },
           { name: 'limited', writeKey: 'l', rateLimit: { callsPerSecond: 1, burst: 1 } },
         ],
+        tenants: [{ name: 'house', portal: { editUrls: false } }],
         settingsKeys: [Buffer.alloc(32).toString('base64')],
       },
       afterwards,
@@ -171,8 +172,8 @@ describe('the answers', { timeout: 60_000 }, () => {
       const body = { PUT: '{}', PATCH: '{}' }[method]
       const to = (name: string, asked: Asked = {}) =>
         ask(url, method, path.replace('{name}', name), { ...(body && { body }), ...asked })
-      const isSource = path.includes('sources')
-      const inFile = await to(isSource ? 'web' : 'crm')
+      const named = { sources: 'web', destinations: 'crm', tenants: 'house' }
+      const inFile = await to(named[path.split('/')[3] as keyof typeof named])
       if (method === 'GET') expect(inFile).toMatchObject({ status: 200, body: { version: null } })
       else
         expect(inFile).toMatchObject({ status: 409, body: { error: { code: 'in_settings_file' } } })
@@ -208,7 +209,12 @@ describe('the answers', { timeout: 60_000 }, () => {
       }
       expect(await ask(url, 'GET', path)).toMatchObject({ status: 200 })
     }
-    for (const query of ['', '?kind=source&name=vip', '?limit=2']) {
+    const tenant = '/v1/admin/tenants/vip'
+    expect(await ask(url, 'PUT', tenant, { body: '{"title":""}' })).toMatchObject({ status: 400 })
+    for (const path of ['/v1/admin/tenants?q=ACME&limit=1', '/v1/admin/tenants', tenant]) {
+      expect(await ask(url, 'GET', path)).toMatchObject({ status: 200 })
+    }
+    for (const query of ['', '?kind=source&name=vip', '?kind=tenant&name=vip', '?limit=2']) {
       const got = await ask(url, 'GET', `/v1/admin/audit${query}`)
       expect(got).toMatchObject({ status: 200 })
     }
@@ -545,6 +551,7 @@ describe('the answers', { timeout: 60_000 }, () => {
     '/v1/admin/sources?limit=0',
     '/v1/admin/destinations?limit=1001',
     '/v1/admin/destinations?x=1',
+    '/v1/admin/tenants?limit=0',
     '/v1/admin/audit?limit=0',
     '/v1/admin/audit?before=0',
     '/v1/admin/audit?kind=x&name=x',

@@ -39,15 +39,17 @@ const TABLE: Record<string, string> = {
   'POST /v1/admin/destinations/{name}/resume': 'ao',
   'PUT /v1/audiences/{name}': 'a',
   'POST /v1/deletions': 'a',
+  'POST /v1/admin/sources/{name}/rotation': 'a',
+  'DELETE /v1/admin/sources/{name}/rotation': 'a',
+  'POST /v1/admin/destinations/{name}/rotation': 'a',
+  'DELETE /v1/admin/destinations/{name}/rotation': 'a',
   ...Object.fromEntries(
-    ['sources', 'destinations'].flatMap((kind) => [
+    ['sources', 'destinations', 'tenants'].flatMap((kind) => [
       [`GET /v1/admin/${kind}`, 'aor'],
       [`GET /v1/admin/${kind}/{name}`, 'aor'],
       [`PUT /v1/admin/${kind}/{name}`, 'a'],
       [`PATCH /v1/admin/${kind}/{name}`, 'a'],
       [`DELETE /v1/admin/${kind}/{name}`, 'a'],
-      [`POST /v1/admin/${kind}/{name}/rotation`, 'a'],
-      [`DELETE /v1/admin/${kind}/{name}/rotation`, 'a'],
     ]),
   ),
 }

@@ -50,6 +50,7 @@ test('the fewest settings there can be get every default', () => {
         webhooks: [{ url: 'https://a.example.com/hook', headers: {}, concurrency: 128 }],
       },
     ],
+    tenants: [],
     traceContext: false,
     store: 'sqlite:./data/hookline.db',
     adminToken: undefined,
@@ -453,12 +454,12 @@ const refusals: [raw: unknown, problem: string][] = [
   [settings({ port: 80 }), 'port: there is no such field. Did you mean listen?'],
   [
     withSource({ colour: 'red' }),
-    'sources[0].colour: there is no such field. The fields here are name, writeKey, rateLimit.',
+    'sources[0].colour: there is no such field. The fields here are name, tenant, writeKey, rateLimit.',
   ],
   [
     settings(JSON.parse('{"__proto__":{"store":"x"}}') as Raw),
     // JSON.parse creates a field of that name, and the spread keeps it.
-    '__proto__: there is no such field. The fields here are listen, adminListen, sources, destinations, settingsKey, store, adminToken, operatorToken, allowNetworks, ca, traceContext, alerts, retention.',
+    '__proto__: there is no such field. The fields here are listen, adminListen, sources, destinations, tenants, settingsKey, store, adminToken, operatorToken, allowNetworks, ca, traceContext, alerts, retention.',
   ],
 ]
 
@@ -743,6 +744,88 @@ describe('rate limits', () => {
     ],
   ])('%j is refused', (rateLimit, problem) => {
     expect(problemsOf(withSource({ rateLimit }))).toEqual([problem])
+  })
+})
+
+describe('tenants', () => {
+  const web = { name: 'web', tenant: 'acme', writeKey: 'k' }
+  const given = (tenants: unknown, sources: unknown = [web], crm: Raw = { tenant: 'acme' }) =>
+    settings({ tenants, sources, destinations: [destination(crm)] })
+
+  test('have quotas and a portal, with defaults', () => {
+    const tenants = [
+      { name: 'acme', title: 'Acme Ltd.', quotas: { callsPerSecond: 5, waiting: 100 } },
+      { name: 'b', quotas: { burst: 2, callsPerSecond: 1 }, portal: { editUrls: true } },
+      { name: 'c', quotas: { concurrency: '8' } },
+      { name: 'd' },
+    ]
+    expect(settingsOf(given(tenants)).tenants).toStrictEqual([
+      {
+        ...{ name: 'acme', title: 'Acme Ltd.', portal: { editUrls: false } },
+        quotas: { callsPerSecond: 5, burst: 5, waiting: 100 },
+      },
+      { name: 'b', quotas: { callsPerSecond: 1, burst: 2 }, portal: { editUrls: true } },
+      { name: 'c', quotas: { concurrency: 8 }, portal: { editUrls: false } },
+      { name: 'd', portal: { editUrls: false } },
+    ])
+  })
+
+  test.each<[unknown, string]>([
+    [
+      given([{ name: 'acme', title: '' }]),
+      'tenants[0].title: expected 1 to 100 characters, got an empty string.',
+    ],
+    [
+      given([{ name: 'acme', title: 'a\nb' }]),
+      'tenants[0].title: expected no control characters, got "a\\nb".',
+    ],
+    [
+      given([{ name: 'acme', title: ' a' }]),
+      'tenants[0].title: expected no white space at the start or the end, got " a".',
+    ],
+    [
+      given([{ name: 'acme', quotas: { burst: 5 } }]),
+      'tenants[0].quotas.burst: expected "callsPerSecond" beside it. Add it, or remove this field.',
+    ],
+    [
+      given([{ name: 'acme', quotas: { waiting: 0 } }]),
+      'tenants[0].quotas.waiting: expected a whole number from 1 to 100,000,000, got 0.',
+    ],
+    [
+      given([{ name: 'acme', quotas: { calls: 1 } }]),
+      'tenants[0].quotas.calls: there is no such field. The fields here are callsPerSecond, burst, waiting, concurrency.',
+    ],
+    [
+      given([{ name: 'acme', portal: { editUrl: true } }]),
+      'tenants[0].portal.editUrl: there is no such field. Did you mean editUrls?',
+    ],
+    [
+      given([{ name: 'acme' }, { name: 'acme' }]),
+      'tenants[1].name: is the same name as tenants[0].name. Change or remove one of the two.',
+    ],
+    [
+      given([{ name: 'acme' }], [{ ...web, tenant: 'b' }], {}),
+      'sources[0].tenant: expected the name of one of the tenants ("acme"), got "b".',
+    ],
+    [
+      given([], [{ ...web, tenant: undefined }]),
+      'destinations[0].tenant: expected the name of one of the tenants, of which there are none, got "acme".',
+    ],
+    [
+      given([{ name: 'acme' }, { name: 'b' }], [{ ...web, tenant: 'b' }]),
+      'destinations[0].sources[0]: expected a source of the tenant "acme", got "web", which belongs to the tenant "b".',
+    ],
+    [
+      given([{ name: 'acme' }], [{ name: 'web', writeKey: 'k' }]),
+      'destinations[0].sources[0]: expected a source of the tenant "acme", got "web", which belongs to no tenant.',
+    ],
+  ])('%j are refused', (raw, problem) => {
+    const problems = problemsOf(raw)
+    expect(problems).toContain(problem)
+  })
+
+  test('need not have the sources of a destination that belongs to no tenant', () => {
+    expect(problemsOf(given([{ name: 'acme' }], [web], {}))).toEqual([])
   })
 })
 

@@ -95,6 +95,7 @@ describe('migrate', () => {
         destinations: [
           { name: 'crm', sources: ['web'], enabled: true, sharedSecret: undefined, webhooks },
         ],
+        tenants: [],
         store: to,
         adminToken: undefined,
         allowNetworks: ['127.0.0.0/8'],

@@ -60,6 +60,7 @@ const settingsOf = (store: string, crm: Destination): Settings => ({
   listen: { host: '127.0.0.1', port: 0 },
   sources: [{ name: 'web', writeKey: 'key' }],
   destinations: [crm],
+  tenants: [],
   store,
   adminToken: undefined,
   allowNetworks: ['127.0.0.0/8'],
