@@ -1,5 +1,5 @@
 import { isDeepStrictEqual } from 'node:util'
-import type { Fields } from '../http/json-body.js'
+import { isFields, type Fields } from '../http/json-body.js'
 import type {
   AuditEntry,
   AuditLog,
@@ -11,6 +11,7 @@ import type {
 import { withoutQuery } from '../model/shown-url.js'
 import { refusedEndpointsOf } from '../settings/reach.js'
 import { checkSourcesOf, checkTenantOf, type BrokenRelation } from '../settings/relations.js'
+import type { Problem } from '../settings/problem.js'
 import type { Follower } from '../store/follower.js'
 import { StoreError } from '../store/store-error.js'
 import type { MaintainPort, ReadPort, RecordChange, RecordPort } from '../store/store.js'
@@ -38,7 +39,7 @@ import {
 } from './refusals.js'
 import type { Sealer } from './seal.js'
 import { generate, secretsIn, withSecrets, type Completed, type SecretField } from './secrets.js'
-import { changesBetween, restoreHidden, shownSetting, toRaw } from './shown.js'
+import { changesBetween, restoreHidden, shownSetting, toRaw, webhooksOf } from './shown.js'
 
 /** What a manager needs. */
 export interface ManagerParts {
@@ -149,6 +150,22 @@ export class Manager {
       raw: mergePatch(raw, patch),
       generated: {},
     }))
+  }
+
+  /**
+   * Replaces the URLs of the endpoints of a destination, in their order, and nothing else. An endpoint with headers stays at
+   * its origin, so that the values of the headers never go to a server of whoever chooses the URL.
+   *
+   * @throws Refusal that names every mistake.
+   */
+  changeUrls(order: Order, urls: readonly string[]): Promise<SettingChanged> {
+    return this.#changePresent(order, 'update', ({ raw }) => {
+      const webhooks = webhooksOf(raw['webhooks'])
+      const problems = wrongUrls(webhooks, urls)
+      if (problems.length > 0) throw invalidSettings(order.kind, order.name, problems)
+      const changed = webhooks.map((webhook, i) => ({ ...webhook, url: urls[i] }))
+      return { raw: { ...raw, webhooks: changed }, generated: {} }
+    })
   }
 
   /** Adds a second secret, so that both are valid. @throws Refusal if there are two already. */
@@ -435,6 +452,24 @@ function checkMatch({ kind, name, condition: { match } }: Order, before: Entry |
   if (match === undefined) return
   const fits = before && (match === 'any' || match.includes(before.version))
   if (!fits) throw wrongVersion(kind, name, before?.version)
+}
+
+function wrongUrls(webhooks: readonly Fields[], urls: readonly string[]): Problem[] {
+  if (webhooks.length !== urls.length) {
+    const message = `expected the URLs of all ${webhooks.length} endpoints, got ${urls.length}.`
+    return [{ path: 'webhooks', message }]
+  }
+  return webhooks.flatMap(({ url, headers }, i) => {
+    const hasHeaders = isFields(headers) && Object.keys(headers).length > 0
+    const origin = originOf(url)
+    if (!hasHeaders || originOf(urls[i]) === origin) return []
+    const message = `expected a URL that starts with ${origin}/, because this endpoint has headers whose values may only go there.`
+    return [{ path: `webhooks[${i}].url`, message }]
+  })
+}
+
+function originOf(url: unknown): string {
+  return typeof url === 'string' && URL.canParse(url) ? new URL(url).origin : ''
 }
 
 function noteOf(

@@ -6,6 +6,7 @@ import { addDestinationRoutes, type DestinationRoutesParts } from './destination
 import type { Manager } from '../manage/manager.js'
 import { guard } from './guard.js'
 import { addFilterPreviewRoute, type FilterPreviewParts } from './filter-preview.js'
+import { addLinkRoute, type LinkParts } from './portal/link-route.js'
 import { addReadRoutes, type ReadRoutesParts } from './read-routes.js'
 import { addReplayRoute, type ReplayParts } from './replay.js'
 import { addSettingsRoutes } from './settings-routes.js'
@@ -23,6 +24,8 @@ export interface AdminApiParts
   store: ReadRoutesParts['store'] & ReplayParts['store']
   feed: Feed
   manager: Manager
+  adminUrl: LinkParts['adminUrl']
+  log: LinkParts['log']
   /** The current settings. */
   settings: () => Settings
 }
@@ -44,6 +47,7 @@ export function addAdminApi(app: FastifyInstance, parts: AdminApiParts): void {
       addDestinationRoutes(routes, parts)
       addStreamRoute(routes, feed)
       addSettingsRoutes(routes, manager)
+      addLinkRoute(routes, parts)
       done()
     },
     { prefix: '/v1/admin' },

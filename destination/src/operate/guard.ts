@@ -1,5 +1,7 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { callerOf, type Access, type Caller } from './access.js'
+import type { AccessRole } from '../model/answers.js'
+import type { Guest } from './portal/token.js'
 import { rolesOf } from './roles.js'
 
 const callers = new WeakMap<FastifyRequest, Caller>()
@@ -9,17 +11,23 @@ export function guard(routes: FastifyInstance, access: Access): void {
   routes.addHook('onRoute', ({ method, url }) => {
     for (const one of [method].flat()) rolesOf(one, url)
   })
-  routes.addHook('onRequest', (request, _reply, next) => {
+  routes.addHook('onRequest', async (request) => {
     const { method, url = '' } = request.routeOptions
     const roles = rolesOf(String(method), url)
-    callers.set(request, callerOf(request.raw, roles, access))
-    next()
+    callers.set(request, await callerOf(request.raw, roles, access))
   })
 }
 
-/** Who sends a request to a guarded route. */
-export function callerIn(request: FastifyRequest): Caller {
+/** The role of who sends a request to a guarded route of the operator. */
+export function roleIn(request: FastifyRequest): AccessRole {
   const caller = callers.get(request)
-  if (caller) return caller
-  throw new Error('The route is not guarded.')
+  if (caller && caller.role !== 'tenant') return caller.role
+  throw new Error('The route is not a guarded one of the operator.')
+}
+
+/** Who sends a request to a guarded route of the portal. */
+export function guestIn(request: FastifyRequest): Guest {
+  const caller = callers.get(request)
+  if (caller?.role === 'tenant') return caller.guest
+  throw new Error('The route is not a guarded one of the portal.')
 }

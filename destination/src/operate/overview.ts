@@ -78,8 +78,12 @@ export class Overviews {
   readonly #past: Past
   readonly #passes = new Map<HistorySpan, Promise<Pass>>()
 
-  constructor(readonly parts: StatusParts) {
-    this.#past = new Past(parts.store, parts.tally)
+  /** @param past - The history in the store, which all overviews share. */
+  constructor(
+    readonly parts: StatusParts,
+    past: Past,
+  ) {
+    this.#past = past
   }
 
   async overview(

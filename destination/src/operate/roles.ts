@@ -1,14 +1,15 @@
-import type { AccessRole } from '../model/answers.js'
+import type { Role } from './access.js'
 
-const READ: readonly AccessRole[] = ['admin', 'operator', 'reader']
-const ACT: readonly AccessRole[] = ['admin', 'operator']
-const CHANGE: readonly AccessRole[] = ['admin']
+const READ: readonly Role[] = ['admin', 'operator', 'reader']
+const ACT: readonly Role[] = ['admin', 'operator']
+const CHANGE: readonly Role[] = ['admin']
+const PORTAL: readonly Role[] = ['tenant']
 
 /**
  * The roles that each protected route takes. It is the whole list: a route that is not in it cannot be added, so that nobody
  * gets access by an oversight. `HEAD` needs the same role as `GET`.
  */
-export const ROLES: Readonly<Record<string, readonly AccessRole[]>> = {
+export const ROLES: Readonly<Record<string, readonly Role[]>> = {
   'GET /metrics': READ,
   'GET /v1/admin/status': READ,
   'GET /v1/admin/overview': READ,
@@ -48,10 +49,27 @@ export const ROLES: Readonly<Record<string, readonly AccessRole[]>> = {
   'PUT /v1/admin/tenants/:name': CHANGE,
   'PATCH /v1/admin/tenants/:name': CHANGE,
   'DELETE /v1/admin/tenants/:name': CHANGE,
+  'POST /v1/admin/tenants/:name/link': CHANGE,
+
+  'GET /v1/portal/overview': PORTAL,
+  'GET /v1/portal/destination': PORTAL,
+  'GET /v1/portal/dead': PORTAL,
+  'GET /v1/portal/deliveries': PORTAL,
+  'GET /v1/portal/deliveries/:id': PORTAL,
+  'GET /v1/portal/messages': PORTAL,
+  'GET /v1/portal/stream': PORTAL,
+  'GET /v1/portal/sources': PORTAL,
+  'GET /v1/portal/destinations': PORTAL,
+  'GET /v1/portal/destinations/:name': PORTAL,
+  'POST /v1/portal/replay': PORTAL,
+  'POST /v1/portal/destinations/:name/test': PORTAL,
+  'PATCH /v1/portal/destinations/:name': PORTAL,
+  'POST /v1/portal/destinations/:name/rotation': PORTAL,
+  'DELETE /v1/portal/destinations/:name/rotation': PORTAL,
 }
 
 /** @throws Error if the route is not in {@link ROLES}. */
-export function rolesOf(method: string, url: string): readonly AccessRole[] {
+export function rolesOf(method: string, url: string): readonly Role[] {
   const route = `${method === 'HEAD' ? 'GET' : method} ${url}`
   const roles = Object.hasOwn(ROLES, route) ? ROLES[route] : undefined
   if (roles) return roles

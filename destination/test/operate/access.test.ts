@@ -19,7 +19,7 @@ const asking = (headers: object, remoteAddress = '203.0.113.7', httpVersion = '1
 
 const given = (authorization: string | undefined) =>
   callerOf(asking({ authorization }), ['admin', 'operator'], {
-    settings: () => ({ adminToken: ADMIN_TOKEN, operatorToken: OPERATOR_TOKEN }),
+    settings: () => ({ adminToken: ADMIN_TOKEN, operatorToken: OPERATOR_TOKEN, tenants: [] }),
     isKeptLocal: false,
   })
 
@@ -29,7 +29,7 @@ describe('a token', () => {
     [`bearer  ${ADMIN_TOKEN} `, 'admin'],
     [`Bearer ${OPERATOR_TOKEN}`, 'operator'],
   ])('opens as %j', (authorization, role) => {
-    expect(given(authorization)).toEqual({ role })
+    return expect(given(authorization)).resolves.toEqual({ role })
   })
 
   test.each([
@@ -45,7 +45,7 @@ describe('a token', () => {
     [`Bearer ${OPERATOR_TOKEN}x`, 'wrong_admin_token'],
     ['Bearer undefined', 'wrong_admin_token'],
   ])('is not given by %j', (authorization, code) => {
-    expect(() => given(authorization)).toThrow(expect.objectContaining({ status: 401, code }))
+    return expect(given(authorization)).rejects.toMatchObject({ status: 401, code })
   })
 })
 

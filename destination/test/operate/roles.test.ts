@@ -5,12 +5,13 @@ import type { RunningDestination } from '../../src/destination.js'
 import { guard } from '../../src/operate/guard.js'
 import { rolesOf } from '../../src/operate/roles.js'
 import { startEndpoint } from '../endpoint.js'
-import { SETTINGS_KEY } from '../manage/api.js'
+import { ask, SETTINGS_KEY } from '../manage/api.js'
 import { places, type Place } from '../openapi/document.js'
-import { allowed } from '../openapi/requests.js'
+import { allowed, HOUSE, linkOf } from '../openapi/requests.js'
 import {
   ADMIN_TOKEN,
   destination,
+  KEY,
   OPERATOR_TOKEN,
   post,
   settingsFor,
@@ -19,7 +20,7 @@ import {
   track,
 } from '../run.js'
 
-/** Who may use a route: the first letters of admin, operator, and reader without a token. */
+/** Who may use a route: the first letters of admin, operator, reader without a token, and tenant. */
 const TABLE: Record<string, string> = {
   'GET /metrics': 'aor',
   'GET /v1/admin/status': 'aor',
@@ -39,6 +40,22 @@ const TABLE: Record<string, string> = {
   'POST /v1/admin/destinations/{name}/resume': 'ao',
   'PUT /v1/audiences/{name}': 'a',
   'POST /v1/deletions': 'a',
+  'POST /v1/admin/tenants/{name}/link': 'a',
+  'GET /v1/portal/overview': 't',
+  'GET /v1/portal/destination': 't',
+  'GET /v1/portal/dead': 't',
+  'GET /v1/portal/deliveries': 't',
+  'GET /v1/portal/deliveries/{id}': 't',
+  'GET /v1/portal/messages': 't',
+  'GET /v1/portal/stream': 't',
+  'GET /v1/portal/sources': 't',
+  'GET /v1/portal/destinations': 't',
+  'GET /v1/portal/destinations/{name}': 't',
+  'POST /v1/portal/replay': 't',
+  'POST /v1/portal/destinations/{name}/test': 't',
+  'PATCH /v1/portal/destinations/{name}': 't',
+  'POST /v1/portal/destinations/{name}/rotation': 't',
+  'DELETE /v1/portal/destinations/{name}/rotation': 't',
   'POST /v1/admin/sources/{name}/rotation': 'a',
   'DELETE /v1/admin/sources/{name}/rotation': 'a',
   'POST /v1/admin/destinations/{name}/rotation': 'a',
@@ -88,6 +105,7 @@ const statusOf = async (base: string, place: Place, token?: string): Promise<num
 describe('a role', () => {
   let running: RunningDestination
   let open: RunningDestination
+  let guest: string
   const cleanUps: (() => unknown)[] = []
 
   beforeAll(async () => {
@@ -96,12 +114,23 @@ describe('a role', () => {
     later(() => crm[Symbol.asyncDispose]())
     const settings = settingsFor(
       [destination([crm])],
-      { operatorToken: OPERATOR_TOKEN, settingsKeys: [SETTINGS_KEY] },
+      {
+        sources: [
+          { name: 'web', writeKey: KEY },
+          { name: 'own', writeKey: 'own', tenant: HOUSE.name },
+        ],
+        tenants: [HOUSE],
+        operatorToken: OPERATOR_TOKEN,
+        settingsKeys: [SETTINGS_KEY],
+      },
       later,
     )
     running = await start(settings, silent, later)
-    await post(running, [track('m1')])
+    const own = { tenant: HOUSE.name, sources: ['own'], webhooks: [{ url: crm.url }] }
+    await ask(running, 'PUT', '/destinations/own', own)
+    await post(running, [track('m1')], 'own')
     await crm.has(1)
+    guest = (await linkOf(HOUSE.name)).replace('Bearer ', '')
     const adminListen = { host: '127.0.0.1', port: 0 }
     const without = { adminToken: undefined, adminListen }
     open = await start(settingsFor([destination([crm])], without, later), silent, later)
@@ -126,13 +155,15 @@ describe('a role', () => {
         reader: await statusOf(open.adminUrl, place),
         operator: await statusOf(running.url, place, OPERATOR_TOKEN),
         admin: await statusOf(running.url, place, ADMIN_TOKEN),
+        tenant: await statusOf(running.url, place, guest),
       }
       const created = place.method === 'PUT' && place.path.startsWith('/v1/admin') ? 201 : 200
       expected[routeOf(place)] = {
         nobody: 401,
         reader: !roles.includes('r') ? 403 : place.path.includes('{name}') ? 404 : 200,
         operator: roles.includes('o') ? 200 : 403,
-        admin: created,
+        admin: roles.includes('a') ? created : 403,
+        tenant: roles.includes('t') ? 200 : 403,
       }
     }
     expect(got).toEqual(expected)
@@ -165,7 +196,10 @@ describe('a role', () => {
 
   test('must be declared for a new route, or it cannot be added', () => {
     const app = fastify()
-    const access = { settings: () => ({ adminToken: ADMIN_TOKEN }), isKeptLocal: false }
+    const access = {
+      settings: () => ({ adminToken: ADMIN_TOKEN, tenants: [] }),
+      isKeptLocal: false,
+    }
     guard(app, access)
     expect(() => app.get('/v1/admin/secrets', () => 'all of them')).toThrow(
       'The route GET /v1/admin/secrets does not say which roles it takes. Add it to ROLES.',
