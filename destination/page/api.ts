@@ -1,4 +1,5 @@
 import { signal } from '@preact/signals'
+import { isPortal, linkToken, load, onLink, store } from './portal.js'
 
 /** An error answer of the admin API. `code` is stable. */
 export class ApiError extends Error {
@@ -10,16 +11,21 @@ export class ApiError extends Error {
   }
 }
 
-const TOKEN = 'hookline-admin-token'
+const TOKEN = isPortal ? 'hookline-portal-token' : 'hookline-admin-token'
 
-/** The admin token; empty if none was entered. The tab keeps it until the tab is closed. */
-export const token = signal(sessionStorage.getItem(TOKEN) ?? '')
+/** Where the API of this page is. */
+export const API = isPortal ? '/v1/portal' : '/v1/admin'
+
+/** The admin token, or that of a portal link; empty if there is none. The tab keeps it until the tab is closed. */
+export const token = signal(linkToken || load('sessionStorage', TOKEN))
 
 export function keepToken(value: string): void {
   token.value = value
-  if (value === '') sessionStorage.removeItem(TOKEN)
-  else sessionStorage.setItem(TOKEN, value)
+  store('sessionStorage', TOKEN, value)
 }
+
+if (linkToken !== '') keepToken(linkToken)
+onLink(keepToken)
 
 /**
  * Sends a request with the admin token, if there is one.
@@ -55,12 +61,12 @@ interface Words {
 }
 
 export async function get<T>(path: string, abort?: AbortSignal): Promise<T> {
-  const response = await request(`/v1/admin${path}`, abort === undefined ? {} : { signal: abort })
+  const response = await request(`${API}${path}`, abort === undefined ? {} : { signal: abort })
   return (await response.json()) as T
 }
 
 export async function post<T>(path: string, body: object): Promise<T> {
-  const response = await request(`/v1/admin${path}`, {
+  const response = await request(`${API}${path}`, {
     method: 'POST',
     headers: { 'content-type': 'application/json' },
     body: JSON.stringify(body),

@@ -9,7 +9,7 @@ const PORTAL: readonly Role[] = ['tenant']
  * The roles that each protected route takes. It is the whole list: a route that is not in it cannot be added, so that nobody
  * gets access by an oversight. `HEAD` needs the same role as `GET`.
  */
-export const ROLES: Readonly<Record<string, readonly Role[]>> = {
+const ROLES: Readonly<Record<string, readonly Role[]>> = {
   'GET /metrics': READ,
   'GET /v1/admin/status': READ,
   'GET /v1/admin/overview': READ,

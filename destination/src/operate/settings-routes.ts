@@ -87,7 +87,7 @@ function orderOf(kind: Kind, request: FastifyRequest): Order {
   return { kind, name: nameIn(request), actor, condition: readCondition(raw.headers) }
 }
 
-export async function bodyOf({ raw }: FastifyRequest): Promise<Given> {
+async function bodyOf({ raw }: FastifyRequest): Promise<Given> {
   return parseBody(await readBody(raw, MAX_BODY_BYTES))
 }
 
