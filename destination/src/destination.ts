@@ -7,13 +7,13 @@ import { MAX_UNDER_WAY } from './deliver/dispatcher.js'
 import { Pauses } from './deliver/pauses.js'
 import { bodyFor, createEnqueueCalls } from './enqueue/calls.js'
 import { createEnqueue } from './enqueue/enqueue.js'
-import { filterOf, route, routesOf } from './enqueue/route.js'
+import { route, routesOf } from './enqueue/route.js'
 import { connectionLimit } from './http/connection-limit.js'
 import type { Call } from './model/call.js'
 import { systemClock } from './model/clock.js'
 import type { Stats } from './model/delivery.js'
-import { eachInSlices, turn } from './model/slices.js'
-import { isManaged, Managed, type Unusable } from './manage/managed.js'
+import { LiveSettings } from './manage/live-settings.js'
+import { Managed } from './manage/managed.js'
 import { Manager } from './manage/manager.js'
 import { unusableError } from './manage/unusable.js'
 import { tellAll, type Observer } from './observe/events.js'
@@ -25,7 +25,6 @@ import { resealAll } from './manage/reseal.js'
 import { startRetention } from './operate/retention.js'
 import { createServers } from './operate/servers.js'
 import { waitForStore } from './operate/wait-for-store.js'
-import { checkReload } from './settings/reload.js'
 import { checkRole, type Role } from './settings/role.js'
 import type { Settings } from './settings/settings.js'
 import { Follower, type OnRecords } from './store/follower.js'
@@ -91,16 +90,16 @@ async function open(url: string, log: Log): Promise<Store> {
 }
 
 async function start(file: Settings, store: Store, log: Log, role: Role) {
-  const managed = new Managed(file)
-  const follower = new Follower(store, (records, isComplete) => follow(records, isComplete))
+  const managed = await Managed.open(file)
   let follow = async (...changes: Parameters<OnRecords>) => {
     const unusable = [...(await managed.take(...changes)), ...managed.inNeed()]
     if (unusable.length > 0) throw unusableError(unusable)
   }
+  const follower = new Follower(store, (...changes) => follow(...changes))
   await follower.catchUp()
-  const initial = managed.settings()
-  let settings = initial
-  let routes = routesOf(initial)
+  const live = new LiveSettings(managed, log)
+  follow = (...changes) => live.follow(...changes)
+  const settings = () => live.current
   const isDelivering = role !== 'collector'
   const clock = systemClock()
   const { now } = clock
@@ -112,123 +111,78 @@ async function start(file: Settings, store: Store, log: Log, role: Role) {
     ...{ store, events, isDelivering, now },
     maxUnderWay: underWayLimit(),
   })
+  const { dispatcher } = deliverer
   const { readiness, ...observing } = createObservers(
     { store, deliverer, pauses, log, clock },
     observers,
   )
 
-  const enqueue = createEnqueue({ store, dispatcher: deliverer.dispatcher, events, now })
+  const enqueue = createEnqueue({ store, dispatcher, events, now })
   const monitor = isDelivering
-    ? await Monitor.open({
-        ...{ store, enqueue, pauses, settings: () => settings, events, clock },
-      })
+    ? await Monitor.open({ store, enqueue, pauses, settings, events, clock })
     : undefined
   if (monitor) observers.push(monitor)
+  let routes = await routesOf(live.current)
   const routeOf = (source: string, call: Call) => route(source, call, routes)
   const enqueueCalls = createEnqueueCalls(enqueue, routeOf, (headers) =>
-    settings.traceContext ? traceContextOf(headers) : undefined,
+    live.current.traceContext ? traceContextOf(headers) : undefined,
   )
   const collector = await createCollector({
-    sources: settings.sources,
+    sources: live.current.sources,
     enqueueCalls: role === 'worker' ? undefined : enqueueCalls,
-    behind: () => deliverer.dispatcher.behind(),
+    behind: () => dispatcher.behind(),
     bodyOf: (source, call) => bodyFor(call, routeOf(source, call)),
     log,
     events,
   })
   const manager = new Manager({ store, managed, follower })
-  const servers = createServers(settings, collector, readiness, {
-    ...{
-      store,
-      enqueue,
-      dispatcher: deliverer.dispatcher,
-      log,
-      role,
-      manager,
-      pauses,
-      ...observing,
-    },
+  const servers = createServers(live.current, collector, readiness, {
+    ...{ store, enqueue, dispatcher, log, role, manager, pauses, settings, ...observing },
     queues: () => deliverer.queues,
-    settings: () => settings,
     readCall: (given) => readCall(given, Date.now()),
   })
-  const sendable = (all: Settings) => ({
-    ...all,
-    destinations: all.destinations.filter(({ name }) => pauses.of(name) === undefined),
+
+  const prepareSending = (next: Settings) => {
+    const destinations = next.destinations.filter(({ name }) => pauses.of(name) === undefined)
+    return deliverer.prepare({ ...next, destinations })
+  }
+  live.usedBy(prepareSending)
+  live.usedBy(({ sources }) => collector.prepare(sources))
+  live.usedBy(async (next) => {
+    const nextRoutes = await routesOf(next)
+    return () => {
+      routes = nextRoutes
+    }
   })
-  /**
-   * Everything changes at once, after what takes long for thousands of destinations.
-   *
-   * @returns `closed` resolves once the requests to former endpoints have ended. A change of the settings does not wait.
-   */
-  const use = async (next: Settings): Promise<{ closed: Promise<void> }> => {
-    const useQueues = await deliverer.prepare(sendable(next))
-    const useSources = await collector.prepare(next.sources)
-    await eachInSlices(next.destinations, filterOf)
-    const nextRoutes = routesOf(next)
-    await turn()
-    settings = next
-    routes = nextRoutes
-    useSources()
-    const closed = useQueues()
+  live.afterwards(async (next) => {
     monitor?.keep()
-    await observing.history.keep(next.destinations)
-    return { closed }
-  }
-  let last: Promise<unknown> = Promise.resolve()
-  const inTurn = <T>(work: () => Promise<T>): Promise<T> => {
-    const done = last.then(work)
-    last = done.catch(() => undefined)
-    return done
-  }
-  follow = (...changes) =>
-    inTurn(async () => {
-      const [records, isComplete] = changes
-      // Pauses and alerts are records too, and change no settings.
-      if (!isComplete && !records.some(({ kind }) => isManaged(kind))) return
-      logUnusable(await managed.take(...changes), log)
-      await use(managed.settings())
-    })
+    await observing.history.keep(next)
+  })
+
   // Delivery starts only after this: a process that can't listen must not send anything.
   const urls = await servers.listen().catch(async (error: unknown) => {
     await Promise.all([servers.close(), deliverer.close()])
     throw error
   })
-  await inTurn(async () => {
-    const begin = await deliverer.prepare(sendable(settings))
-    void begin()
-  })
+  /** The requests under way to a destination that has just been paused end as usual, and nobody waits for them here. */
+  const send = () =>
+    live.inTurn(async () => {
+      const use = await prepareSending(live.current)
+      void use()
+    })
+  await send()
   deliverer.listen()
-  if (isDelivering) void warnOfFormer(store, settings, log)
+  const warn = async () => {
+    if (isDelivering) await warnOfFormer(store, live.current, log)
+  }
+  const reseal = () => resealAll(manager, log)
+  void warn()
+  void reseal()
   if (isDelivering) observing.tally.start()
   const retention = isDelivering
-    ? startRetention(store, () => settings.retentionMs, events)
+    ? startRetention(store, () => live.current.retentionMs, events)
     : undefined
-
-  const reseal = () => resealAll(manager, log)
-  const useFile = async (next: Settings) => {
-    checkReload(settings, next)
-    const { unusable, undo } = await managed.useFile(next)
-    logUnusable(unusable, log)
-    try {
-      return await use(managed.settings())
-    } catch (error) {
-      undo()
-      throw error
-    }
-  }
-  const reload = async (next: Settings) => {
-    const { closed } = await inTurn(() => useFile(next))
-    if (isDelivering) void warnOfFormer(store, settings, log)
-    void reseal()
-    await closed
-  }
-  /** The requests under way to a destination that is paused end as usual, and nobody waits for them here. */
-  const obeyPauses = async () => {
-    const useQueues = await deliverer.prepare(sendable(settings))
-    void useQueues()
-  }
-  pauses.start(() => inTurn(obeyPauses), events)
+  pauses.start(send, events)
   monitor?.start()
   follower.start({
     followFailed: (error) => {
@@ -238,11 +192,15 @@ async function start(file: Settings, store: Store, log: Log, role: Role) {
       )
     },
   })
-  void reseal()
 
   return {
     ...urls,
-    reload,
+    reload: async (next: Settings) => {
+      const { closed } = await live.reload(next)
+      void warn()
+      void reseal()
+      await closed
+    },
     stats: () => store.stats(),
     close: async () => {
       readiness.stop()
@@ -255,12 +213,6 @@ async function start(file: Settings, store: Store, log: Log, role: Role) {
       await observing.tally.stop()
       await store.close()
     },
-  }
-}
-
-function logUnusable(unusable: readonly Unusable[], log: Log): void {
-  for (const one of unusable) {
-    log.error(one, 'a change of the settings in the store cannot be used here')
   }
 }
 

@@ -8,12 +8,15 @@ export type { Role } from './settings/role.js'
 export { readSettings } from './settings/read.js'
 export type {
   Alerts,
+  CallFilter,
   DeadLetterLimit,
   Destination,
   Endpoint,
+  EventRule,
   RateLimit,
   Settings,
   Source,
+  Where,
 } from './settings/settings.js'
 export { SettingsError, type SettingsErrorCode } from './settings/settings-error.js'
 export type { Stats } from './model/delivery.js'

@@ -82,7 +82,6 @@ const PURE = [
   'deliver/schedule',
   'enqueue/condition',
   'enqueue/filter',
-  'enqueue/route',
   'enqueue/samples',
   'enqueue/webhook-body',
   'model/address',

@@ -1,7 +1,13 @@
 // A destination that is paused: what is sent, what waits, and what a restart changes.
 import { describe, expect, test } from 'vitest'
 import type { RunningDestination } from '../src/destination.js'
-import type { PauseChanged, ShownMessage, Status } from '../src/model/answers.js'
+import type {
+  AuditEntry,
+  AuditLog,
+  PauseChanged,
+  ShownMessage,
+  Status,
+} from '../src/model/answers.js'
 import { startDestination } from '../src/destination.js'
 import {
   ADMIN_TOKEN,
@@ -94,6 +100,49 @@ describe('a paused destination', () => {
     expect(crm.received).toEqual([])
     await resume(second)
     await crm.has(2)
+  })
+
+  test('has its pauses in the audit log, among its other changes', async () => {
+    const settings = settingsFor([destination([await endpoint()])])
+    const one = await start({
+      ...settings,
+      settingsKeys: [Buffer.alloc(32, 'k').toString('base64')],
+    })
+    const audit = (query: string) => ask<AuditLog>(one, `/audit${query}`)
+    const vip = { sources: ['web'], webhooks: [{ url: 'https://example.com/' }] }
+    const by = { Authorization: `Bearer ${ADMIN_TOKEN}`, 'X-Actor': 'ann' }
+    const send = (method: string, path: string, body: object) =>
+      fetch(`${one.adminUrl}/v1/admin/destinations/${path}`, {
+        ...{ method, headers: by, body: JSON.stringify(body) },
+      })
+    await send('PUT', 'vip', vip)
+    await send('POST', 'vip/pause', { reason: 'first' })
+    await pause(one, 'of another', 'crm')
+    await pause(one, 'second', 'vip')
+    await send('PATCH', 'vip', { enabled: false })
+    await resume(one, 'vip')
+    const known = { kind: 'destination', name: 'vip', from: '127.0.0.1' }
+    const { entries } = await audit('?kind=destination&name=vip')
+    expect(entries).toMatchObject([
+      { ...known, action: 'resume', by: null, changes: [{ path: 'paused', from: 'second' }] },
+      { ...known, action: 'update' },
+      {
+        ...{ ...known, action: 'pause', by: null },
+        changes: [{ path: 'paused', from: 'first', to: 'second' }],
+      },
+      { ...known, action: 'pause', by: 'ann', changes: [{ path: 'paused', to: 'first' }] },
+      { ...known, action: 'create', by: 'ann' },
+    ])
+    // Page by page it is the same.
+    const paged: AuditEntry[] = []
+    for (let next: number | null | undefined; next !== null;) {
+      const before = next === undefined ? '' : `&before=${next}`
+      const page = await audit(`?kind=destination&name=vip&limit=2${before}`)
+      paged.push(...page.entries)
+      next = page.next
+    }
+    expect(paged).toEqual(entries)
+    expect((await audit('')).entries.filter(({ name }) => name === 'crm')).toHaveLength(1)
   })
 
   test('whose settings were removed can be resumed, and is unknown afterwards', async () => {

@@ -285,7 +285,8 @@ export class Monitor {
     const key = [Math.round(latest)]
     const alert: Alert = { name: 'Destination Paused', destination: name, properties, key }
     await this.#tell(alert, alerts, async () => {
-      const wasPaused = await pauses.pause(name, { at: Date.now(), reason, by: 'alerts' })
+      const pause = { at: Date.now(), reason, by: 'alerts' } as const
+      const wasPaused = await pauses.pause(name, pause, { by: 'alerts', from: null })
       return !wasPaused
     })
   }

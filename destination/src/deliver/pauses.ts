@@ -1,10 +1,8 @@
 import type { Pause } from '../model/answers.js'
+import { PAUSE_KIND, type Actor } from '../model/audit.js'
 import { Follower, type FollowerEvents } from '../store/follower.js'
 import { StoreError } from '../store/store-error.js'
 import type { RecordPort, StoredRecord } from '../store/store.js'
-
-/** The kind of the records. Their names are those of the destinations. */
-const KIND = 'pause'
 
 /** How often a change is tried if other processes change the same pause at the same time. */
 const TRIES = 5
@@ -82,8 +80,8 @@ export class Pauses {
    * @returns whether it was paused before.
    * @throws StoreError
    */
-  pause(destination: string, pause: Pause): Promise<boolean> {
-    return this.#change(destination, (before) => ({ ...pause, at: before?.at ?? pause.at }))
+  pause(destination: string, pause: Pause, actor: Actor): Promise<boolean> {
+    return this.#change(destination, actor, (before) => ({ ...pause, at: before?.at ?? pause.at }))
   }
 
   /**
@@ -92,8 +90,8 @@ export class Pauses {
    * @returns whether it was paused.
    * @throws StoreError
    */
-  resume(destination: string): Promise<boolean> {
-    return this.#change(destination, () => undefined)
+  resume(destination: string, actor: Actor): Promise<boolean> {
+    return this.#change(destination, actor, () => undefined)
   }
 
   stop(): Promise<void> {
@@ -103,6 +101,7 @@ export class Pauses {
   /** @returns whether the destination was paused before. */
   async #change(
     destination: string,
+    actor: Actor,
     decide: (before: Pause | undefined) => Pause | undefined,
   ): Promise<boolean> {
     // Another process may have paused it, or resumed it, a moment ago.
@@ -113,8 +112,14 @@ export class Pauses {
       if (!known?.pause && !next) return false
       const stored: Stored = next ? { pause: next } : { resumedAt: Date.now() }
       const body = JSON.stringify(stored)
-      const entry = JSON.stringify(next ? { action: 'pause', ...next } : { action: 'resume' })
-      const change = { kind: KIND, name: destination, version: known?.version ?? 0, body, entry }
+      const entry = noteOf(known?.pause, next, actor)
+      const change = {
+        kind: PAUSE_KIND,
+        name: destination,
+        version: known?.version ?? 0,
+        body,
+        entry,
+      }
       try {
         await this.#store.writeRecords([change])
         await this.#follower.catchUp()
@@ -131,7 +136,7 @@ export class Pauses {
     const known = isComplete ? new Map<string, Known>() : this.#known
     let isChanged = isComplete
     for (const { kind, name, version, body } of records) {
-      if (kind !== KIND) continue
+      if (kind !== PAUSE_KIND) continue
       isChanged = true
       if (body === undefined) known.delete(name)
       else known.set(name, { ...(JSON.parse(body) as Stored), version })
@@ -141,4 +146,14 @@ export class Pauses {
     if (this.#apply) await this.#apply()
     else this.#isMissed = true
   }
+}
+
+/** An entry of the audit log, which shows it as a change of the destination. */
+function noteOf(before: Pause | undefined, after: Pause | undefined, actor: Actor): string {
+  const change = {
+    path: 'paused',
+    ...(before && { from: before.reason }),
+    ...(after && { to: after.reason }),
+  }
+  return JSON.stringify({ action: after ? 'pause' : 'resume', ...actor, changes: [change] })
 }

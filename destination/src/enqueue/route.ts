@@ -1,4 +1,5 @@
 import type { Call } from '../model/call.js'
+import { eachInSlices } from '../model/slices.js'
 import type { Destination, Settings } from '../settings/settings.js'
 import { compileFilters, type Filter, type Stop } from './filter.js'
 
@@ -34,41 +35,46 @@ const UNKNOWN: Route = { to: [], reason: 'no destination takes this source' }
 const DISABLED: Route = { to: [], reason: 'the destination is disabled' }
 const TURNED_OFF: Route = { to: [], reason: "turned off by the call's integrations" }
 
-/** Finds the destinations of each source. It runs once for each version of the settings, not for each call. */
-export function routesOf({
+/**
+ * Finds the destinations of each source. It runs once for each version of the settings, not for each call, and in slices,
+ * because there may be thousands of destinations.
+ */
+export async function routesOf({
   sources,
   destinations,
-}: Pick<Settings, 'sources' | 'destinations'>): Routes {
-  const takers = new Map<string, Destination[]>(sources.map(({ name }) => [name, []]))
-  const tenants = new Map(sources.map(({ name, tenant }) => [name, tenant]))
+}: Pick<Settings, 'sources' | 'destinations'>): Promise<Routes> {
+  const takers = new Map<string, Destination[]>()
+  const tenants = new Map<string, string | undefined>()
+  await eachInSlices(sources, ({ name, tenant }) => {
+    takers.set(name, [])
+    tenants.set(name, tenant)
+  })
   const filters = new Map<Destination, Filter>()
-  for (const destination of destinations) {
+  await eachInSlices(destinations, (destination) => {
     const { tenant } = destination
     for (const source of destination.sources) {
       // The settings hold this already, unless the processes of a store have files with different tenants. Even then, no tenant
       // may get the calls of another one.
-      if (tenant === undefined || tenant === tenants.get(source))
+      if (tenant === undefined || tenant === tenants.get(source)) {
         takers.get(source)?.push(destination)
+      }
     }
     const filter = filterOf(destination)
     if (filter) filters.set(destination, filter)
-  }
-  return new Map(
-    Array.from(takers, ([source, found]) => {
-      const route = routeTo(found)
-      const isFiltered = route.to.some((destination) => filters.has(destination))
-      return [source, { route, filters: isFiltered ? filters : undefined }]
-    }),
-  )
+  })
+  const routes = new Map<string, SourceRoute>()
+  await eachInSlices(takers, ([source, found]) => {
+    const route = routeTo(found)
+    const isFiltered = route.to.some((destination) => filters.has(destination))
+    routes.set(source, { route, filters: isFiltered ? filters : undefined })
+  })
+  return routes
 }
 
 const compiled = new WeakMap<Destination, Filter>()
 
-/**
- * The compiled filters of a destination; `undefined` if it has none. They are compiled once. For thousands of destinations that
- * takes some hundred ms, so that a reload does it in slices before {@link routesOf}.
- */
-export function filterOf(destination: Destination): Filter | undefined {
+/** The compiled filters of a destination; `undefined` if it has none. They are compiled once. */
+function filterOf(destination: Destination): Filter | undefined {
   if (!hasFilters(destination)) return undefined
   let filter = compiled.get(destination)
   if (!filter) compiled.set(destination, (filter = compileFilters(destination.filters)))

@@ -2,7 +2,6 @@ import type { Fields } from '../http/json-body.js'
 import { eachInSlices } from '../model/slices.js'
 import { checkDestination, checkSource, checkTenant } from '../settings/check.js'
 import type { Problem } from '../settings/problem.js'
-import type { TenantsBySource } from '../settings/relations.js'
 import { SettingsError } from '../settings/settings-error.js'
 import type { Destination, Settings, Source, Tenant } from '../settings/settings.js'
 import type { StoredRecord } from '../store/store.js'
@@ -60,28 +59,26 @@ export class Managed {
 
   /** Records that can't be used by the present file. Another file may make them usable. */
   readonly #unusable = new Map<string, StoredRecord>()
-  /** The settings of the file. */
-  #file: Settings
-  #sealer: Sealer | undefined
-  #inFile: InFile
-  #fileKeys: ReadonlyMap<string, string>
+  #file: File
   /** The name of the source that has a write key. */
   readonly #writeKeys = new Map<string, string>()
 
-  constructor(file: Settings) {
+  private constructor(file: File) {
     this.#file = file
-    this.#sealer = sealerOf(file)
-    this.#inFile = byName(file)
-    this.#fileKeys = keysOf(file)
+  }
+
+  /** Begins with a file, and nothing of the store. */
+  static async open(file: Settings): Promise<Managed> {
+    return new Managed(await indexOf(file))
   }
 
   get file(): Settings {
-    return this.#file
+    return this.#file.settings
   }
 
   /** What encrypts; `undefined` if the settings have no key, and then nothing is kept in the store. */
   get sealer(): Sealer | undefined {
-    return this.#sealer
+    return this.#file.sealer
   }
 
   /** What the store has of a kind, by name. */
@@ -95,36 +92,39 @@ export class Managed {
 
   /** What the file has under a name. */
   inFile(kind: Kind, name: string): Setting | undefined {
-    return this.#inFile[kind].get(name)
+    return this.#file[kind].get(name)
+  }
+
+  /** What there is under a name, in the file or in the store. */
+  get(kind: Kind, name: string): Setting | undefined {
+    return this.inFile(kind, name) ?? this.entry(kind, name)?.value
   }
 
   /** The source that has a write key; `undefined` if none has it. */
   ownerOf(writeKey: string): string | undefined {
-    return this.#fileKeys.get(writeKey) ?? this.#writeKeys.get(writeKey)
+    return this.#file.writeKeys.get(writeKey) ?? this.#writeKeys.get(writeKey)
   }
 
-  /** The names of the destinations that take the calls of a source. */
-  takersOf(source: string): string[] {
-    return this.settings()
-      .destinations.filter(({ sources }) => sources.includes(source))
-      .map(({ name }) => name)
+  /** The versions of everything in the store. No two states of the store have the same ones. */
+  versions(): number[] {
+    return KINDS.flatMap((kind) => Array.from(this.entries(kind).values(), (one) => one.version))
   }
 
   /** All settings: those of the file, and those of the store. */
   settings(): Settings {
     const { source, destination, tenant } = this.#entries
     return {
-      ...this.#file,
-      tenants: [...this.#file.tenants, ...valuesOf(tenant)],
-      sources: [...this.#file.sources, ...valuesOf(source)],
-      destinations: [...this.#file.destinations, ...valuesOf(destination)],
+      ...this.file,
+      tenants: [...this.file.tenants, ...valuesOf(tenant)],
+      sources: [...this.file.sources, ...valuesOf(source)],
+      destinations: [...this.file.destinations, ...valuesOf(destination)],
     }
   }
 
   /** What the store has although what it needs is missing: the sources of destinations, and tenants. */
   inNeed(): Unusable[] {
     const known = this.#known(this.#file)
-    return this.#needing().flatMap(({ kind, name, needs }): Unusable[] => {
+    return Array.from(this.#needing()).flatMap(({ kind, name, needs }): Unusable[] => {
       const unmet = needs.find((need) => !isMet(need, known))
       return unmet ? [{ kind, name, message: whyUnmet(unmet, known) }] : []
     })
@@ -137,33 +137,26 @@ export class Managed {
    * @throws SettingsError if the file and the store don't fit together. Nothing changes then.
    */
   async useFile(file: Settings): Promise<{ unusable: Unusable[]; undo: () => void }> {
-    const sealer = sealerOf(file)
+    const next = await indexOf(file)
     const problems = [
-      ...this.#clashesWith(file),
-      ...this.#missingIn(file),
-      ...this.#lockedFor(sealer),
+      ...(await this.#clashesWith(next)),
+      ...(await this.#missingIn(next)),
+      ...(await this.#lockedFor(next)),
     ]
     if (problems.length > 0) throw new SettingsError('settings_invalid', 'The settings', problems)
     const former = this.#file
     const retried = Array.from(this.#unusable.values())
     const before = retried.map(({ kind, name }) => this.#entries[kind as Kind].get(name))
-    this.#setFile(file, sealer)
+    this.#file = next
     const unusable = await this.take(retried, false)
     const undo = () => {
-      this.#setFile(former, sealerOf(former))
+      this.#file = former
       for (const [i, record] of retried.entries()) {
         this.#set(record.kind as Kind, record.name, before[i])
         this.#unusable.set(keyOf(record), record)
       }
     }
     return { unusable, undo }
-  }
-
-  #setFile(file: Settings, sealer: Sealer | undefined): void {
-    this.#file = file
-    this.#sealer = sealer
-    this.#inFile = byName(file)
-    this.#fileKeys = keysOf(file)
   }
 
   /**
@@ -203,14 +196,16 @@ export class Managed {
   }
 
   #read(kind: Kind, name: string, version: number, body: string): Entry {
-    if (!this.#sealer)
+    const { sealer } = this
+    if (!sealer) {
       throw new Error(
         'it is encrypted, and the settings have no "settingsKey". Set the key that it was encrypted with.',
       )
+    }
     if (this.inFile(kind, name)) {
       throw new Error(`the settings file has a ${kind} of this name too. Rename one of the two.`)
     }
-    const raw = JSON.parse(this.#sealer.open({ kind, name }, body)) as Fields
+    const raw = JSON.parse(sealer.open({ kind, name }, body)) as Fields
     const checked = CHECKS[kind](raw)
     if ('problems' in checked) {
       throw new Error(checked.problems.map(({ path, message }) => `${path}: ${message}`).join(' '))
@@ -218,7 +213,7 @@ export class Managed {
     const { value } = checked
     if ('writeKey' in value) {
       const owner = writeKeysOf(value)
-        .map((key) => this.#fileKeys.get(key))
+        .map((key) => this.#file.writeKeys.get(key))
         .find((found) => found !== undefined)
       if (owner !== undefined) {
         throw new Error(
@@ -245,83 +240,81 @@ export class Managed {
   }
 
   /** The keys of a file must decrypt what the store has, or the next start could not. */
-  #lockedFor(sealer: Sealer | undefined): Problem[] {
-    const all = KINDS.flatMap((kind) => [...this.entries(kind).values()])
-    if (all.length === 0) return []
+  async #lockedFor({ sealer }: File): Promise<Problem[]> {
+    const ids = new Set<string>()
+    for (const kind of KINDS) {
+      await eachInSlices(this.entries(kind).values(), ({ keyId }) => ids.add(keyId))
+    }
+    if (ids.size === 0) return []
     if (!sealer) return [NO_KEY]
-    return all.every(({ keyId }) => sealer.has(keyId)) ? [] : [MISSING_KEY]
+    return [...ids].every((keyId) => sealer.has(keyId)) ? [] : [MISSING_KEY]
   }
 
   /** Names and write keys that the file and the store both have. */
-  #clashesWith(file: Settings): Problem[] {
-    const inBoth = (kind: Kind, all: readonly { name: string }[]): Problem[] =>
-      all.flatMap(({ name }, index) =>
-        this.#entries[kind].has(name)
-          ? [{ path: `${kind}s[${index}].name`, message: inStoreToo(kind, name) }]
-          : [],
-      )
-    const keys = file.sources.flatMap((source, index): Problem[] => {
+  async #clashesWith({ settings: { sources, destinations, tenants } }: File): Promise<Problem[]> {
+    const problems: Problem[] = []
+    const inBoth = (kind: Kind, name: string, index: number) => {
+      if (!this.#entries[kind].has(name)) return
+      problems.push({ path: `${kind}s[${index}].name`, message: inStoreToo(kind, name) })
+    }
+    await eachInSlices(sources.entries(), ([index, source]) => {
+      inBoth('source', source.name, index)
       const owner = writeKeysOf(source)
         .map((key) => this.#writeKeys.get(key))
         .find((found) => found !== undefined)
-      if (owner === undefined) return []
+      if (owner === undefined) return
       const message = `is the write key of the source ${JSON.stringify(owner)} in the store too. Change one of the two.`
-      return [{ path: `sources[${index}].writeKey`, message }]
+      problems.push({ path: `sources[${index}].writeKey`, message })
     })
-    return [
-      ...inBoth('source', file.sources),
-      ...inBoth('destination', file.destinations),
-      ...inBoth('tenant', file.tenants),
-      ...keys,
-    ]
+    await eachInSlices(destinations.entries(), ([index, { name }]) => {
+      inBoth('destination', name, index)
+    })
+    for (const [index, { name }] of tenants.entries()) inBoth('tenant', name, index)
+    return problems
   }
 
   /** What the store needs of the present file, and what another file does not have. */
-  #missingIn(file: Settings): Problem[] {
+  async #missingIn(file: File): Promise<Problem[]> {
     const [present, next] = [this.#known(this.#file), this.#known(file)]
     const problems = new Map<string, Problem>()
-    for (const { kind, name, needs } of this.#needing()) {
+    await eachInSlices(this.#needing(), ({ kind, name, needs }) => {
       for (const need of needs) {
         if (isMet(need, next) || !isMet(need, present)) continue
         const key = keyOf(need)
         if (!problems.has(key)) problems.set(key, missing(need, { kind, name }))
       }
-    }
+    })
     return [...problems.values()]
   }
 
   /** The sources and tenants that there are with a file. */
-  #known(file: Settings): Known {
+  #known(file: File): Known {
     const { source, tenant } = this.#entries
-    const sources = [...file.sources, ...valuesOf(source)]
-    const tenants = [...file.tenants, ...valuesOf(tenant)]
     return {
-      sources: new Map(sources.map(({ name, tenant }) => [name, tenant])),
-      tenants: new Set(tenants.map(({ name }) => name)),
+      source: (name) => file.source.get(name) ?? source.get(name)?.value,
+      hasTenant: (name) => file.tenant.has(name) || tenant.has(name),
     }
   }
 
   /** What the sources and destinations in the store need. */
-  #needing(): Needing[] {
+  *#needing(): Generator<Needing> {
     const { source, destination } = this.#entries
-    return [
-      ...valuesOf(source).map(({ name, tenant }) => ({
-        ...{ kind: 'source' as const, name, needs: needsOf(tenant, []) },
-      })),
-      ...valuesOf(destination).map(({ name, tenant, sources }) => ({
-        ...{ kind: 'destination' as const, name, needs: needsOf(tenant, sources) },
-      })),
-    ]
+    for (const [name, { value }] of source) {
+      yield { kind: 'source', name, needs: needsOf(value.tenant, []) }
+    }
+    for (const [name, { value }] of destination) {
+      yield { kind: 'destination', name, needs: needsOf(value.tenant, value.sources) }
+    }
   }
 }
 
 /** Checks a setting of each kind by itself. */
 export const CHECKS = { source: checkSource, destination: checkDestination, tenant: checkTenant }
 
-/** The sources with their tenants, and the tenants. */
+/** The sources and the tenants that there are. */
 interface Known {
-  sources: TenantsBySource
-  tenants: ReadonlySet<string>
+  source: (name: string) => Source | undefined
+  hasTenant: (name: string) => boolean
 }
 
 /** A source or a tenant that something else needs. */
@@ -343,15 +336,16 @@ function needsOf(tenant: string | undefined, sources: readonly string[]): Need[]
   return tenant === undefined ? needed : [{ kind: 'tenant', name: tenant }, ...needed]
 }
 
-function isMet({ kind, name, tenant }: Need, { sources, tenants }: Known): boolean {
-  if (kind === 'tenant') return tenants.has(name)
-  return sources.has(name) && (tenant === undefined || sources.get(name) === tenant)
+function isMet({ kind, name, tenant }: Need, known: Known): boolean {
+  if (kind === 'tenant') return known.hasTenant(name)
+  const source = known.source(name)
+  return source !== undefined && (tenant === undefined || source.tenant === tenant)
 }
 
-function whyUnmet({ kind, name, tenant }: Need, { sources }: Known): string {
+function whyUnmet({ kind, name, tenant }: Need, known: Known): string {
   const needed = `the ${kind} ${JSON.stringify(name)}`
   const relation = kind === 'tenant' ? 'belongs to' : 'takes the calls of'
-  return sources.has(name) && kind === 'source'
+  return kind === 'source' && known.source(name)
     ? `it ${relation} ${needed}, which does not belong to its tenant ${JSON.stringify(tenant)}. Change one of the two.`
     : `it ${relation} ${needed}, which is neither in the settings file nor in the store. Add the ${kind}.`
 }
@@ -389,17 +383,25 @@ function sealerOf({ settingsKeys }: Settings): Sealer | undefined {
   return settingsKeys && createSealer(settingsKeys)
 }
 
-/** What a file has, by name. */
-type InFile = Record<Kind, ReadonlyMap<string, Setting>>
-
-function byName({ sources, destinations, tenants }: Settings): InFile {
-  const named = <Value extends Setting>(all: readonly Value[]) =>
-    new Map(all.map((one) => [one.name, one]))
-  return { source: named(sources), destination: named(destinations), tenant: named(tenants) }
+/** The settings of a file, and what is looked up in them. */
+type File = { [K in Kind]: ReadonlyMap<string, ByKind[K]> } & {
+  settings: Settings
+  sealer: Sealer | undefined
+  /** The name of the source that has a write key. */
+  writeKeys: ReadonlyMap<string, string>
 }
 
-function keysOf({ sources }: Settings): ReadonlyMap<string, string> {
-  return new Map(sources.flatMap((source) => writeKeysOf(source).map((key) => [key, source.name])))
+async function indexOf(settings: Settings): Promise<File> {
+  const source = new Map<string, Source>()
+  const writeKeys = new Map<string, string>()
+  await eachInSlices(settings.sources, (one) => {
+    source.set(one.name, one)
+    for (const key of writeKeysOf(one)) writeKeys.set(key, one.name)
+  })
+  const destination = new Map<string, Destination>()
+  await eachInSlices(settings.destinations, (one) => destination.set(one.name, one))
+  const tenant = new Map(settings.tenants.map((one) => [one.name, one]))
+  return { settings, sealer: sealerOf(settings), source, destination, tenant, writeKeys }
 }
 
 function writeKeysOf({ writeKey, otherWriteKey }: Source): string[] {

@@ -1,6 +1,6 @@
-import { isDeepStrictEqual } from 'node:util'
 import { isFields, type Fields } from '../http/json-body.js'
 import type {
+  AppliedChange,
   AuditEntry,
   AuditLog,
   ManagedSetting,
@@ -8,22 +8,15 @@ import type {
   SettingChanged,
   SettingDeleted,
 } from '../model/answers.js'
+import { PAUSE_KIND, type Actor } from '../model/audit.js'
 import { withoutQuery } from '../model/shown-url.js'
-import { refusedEndpointsOf } from '../settings/reach.js'
-import { checkSourcesOf, checkTenantOf, type BrokenRelation } from '../settings/relations.js'
+import { eachInSlices } from '../model/slices.js'
 import type { Problem } from '../settings/problem.js'
 import type { Follower } from '../store/follower.js'
 import { StoreError } from '../store/store-error.js'
-import type { MaintainPort, ReadPort, RecordChange, RecordPort } from '../store/store.js'
-import {
-  CHECKS,
-  KINDS,
-  type ByKind,
-  type Entry,
-  type Kind,
-  type Managed,
-  type Setting,
-} from './managed.js'
+import type { LogEntry, MaintainPort, ReadPort, RecordChange, RecordPort } from '../store/store.js'
+import { Outlook, type Planned, type Wish } from './outlook.js'
+import { KINDS, type Entry, type Kind, type Managed, type Setting } from './managed.js'
 import { mergePatch } from './merge-patch.js'
 import {
   inFile,
@@ -35,11 +28,13 @@ import {
   tenantInUse,
   underWay,
   unknown,
+  wrongRevision,
   wrongVersion,
 } from './refusals.js'
 import type { Sealer } from './seal.js'
 import { generate, secretsIn, withSecrets, type Completed, type SecretField } from './secrets.js'
-import { changesBetween, restoreHidden, shownSetting, toRaw, webhooksOf } from './shown.js'
+import { changesBetween, exported, shownSetting, webhooksOf } from './shown.js'
+import { revisionOf, wishesFor } from './wanted.js'
 
 /** What a manager needs. */
 export interface ManagerParts {
@@ -48,14 +43,6 @@ export interface ManagerParts {
     Pick<MaintainPort, 'discard'>
   managed: Managed
   follower: Pick<Follower, 'catchUp' | 'revision'>
-}
-
-/** Who asks for a change. */
-export interface Actor {
-  /** Who the client says that it is. */
-  by: string | null
-  /** The address that the request came from. */
-  from: string
 }
 
 /** Of which version a change may be made. */
@@ -74,6 +61,32 @@ export interface Order {
   condition: Condition
 }
 
+/** What the store is to have, by whom. */
+export interface ApplyOrder {
+  /** Lists in the form of the settings file, which are not checked yet. A list that is left out changes nothing. */
+  wanted: Fields
+  /** Whether nothing is changed, so that it only tells what would be. */
+  dryRun: boolean
+  /** Whether what is not in a list is deleted. */
+  prune: boolean
+  waiting: WaitingChoice | undefined
+  actor: Actor
+  /** The revision that the changes were decided by; `undefined` for any. */
+  match: string | undefined
+}
+
+/** What an {@link ApplyOrder} has changed, or would change. */
+export interface Applied {
+  /** The revision of the settings: that which it decided by in a dry run, else that after the change. */
+  revision: string
+  /** How many were as they are wanted. */
+  same: number
+  /** How many messages waited for deleted destinations and were deleted. */
+  discarded: number
+  /** Each is computed when it is read, because there may be thousands of them. */
+  changes: Iterable<AppliedChange>
+}
+
 /** What becomes of the messages that wait for a destination that is deleted. */
 export type WaitingChoice = 'keep' | 'discard'
 
@@ -83,12 +96,25 @@ export interface Page {
   q: string
   after: string | undefined
   limit: number
+  /** Only destinations that take the calls of this source; `undefined` for all. */
+  source?: string | undefined
 }
 
 type Verb = AuditEntry['action']
 
+/** What a change is decided by. */
+interface Decided {
+  sealer: Sealer
+  /** The revision of the store. */
+  revision: number
+}
+
+/** What says whether a destination is deleted. */
+type Leaving = Pick<Wish, 'kind' | 'name'> & { after: unknown }
+
 /** The part of an audit entry that is in its text. */
 type Noted = Pick<AuditEntry, 'action' | 'by' | 'from' | 'changes'>
+type SomeNoted = Pick<Noted, 'action'> & Partial<Noted>
 
 /**
  * How often a change is decided again, because another one came first. Writers wait for each other a few ms, so only many
@@ -111,10 +137,10 @@ export class Manager {
     this.#parts = parts
   }
 
-  list(kind: Kind, { q, after, limit }: Page): ManagedSettings {
+  list(kind: Kind, { q, after, limit, source }: Page): ManagedSettings {
     const text = q.toLowerCase()
     const names = this.#all(kind)
-      .filter((value) => matches(value, text))
+      .filter((value) => matches(value, text) && takes(value, source))
       .map(({ name }) => name)
     names.sort()
     const rest = after === undefined ? names : names.filter((name) => name > after)
@@ -122,6 +148,7 @@ export class Manager {
     return {
       items: page.map((name) => this.get(kind, name)),
       total: names.length,
+      canChange: this.#parts.managed.sealer !== undefined,
       next: rest.length > limit ? (page.at(-1) ?? null) : null,
     }
   }
@@ -129,10 +156,9 @@ export class Manager {
   /** @throws Refusal if there is none. */
   get(kind: Kind, name: string): ManagedSetting {
     const { managed } = this.#parts
-    const entry = managed.entry(kind, name)
-    const value = entry?.value ?? managed.inFile(kind, name)
+    const value = managed.get(kind, name)
     if (!value) throw unknown(kind, name)
-    return shownSetting(kind, value, entry?.version)
+    return shownSetting(kind, value, managed.entry(kind, name)?.version)
   }
 
   /**
@@ -162,7 +188,8 @@ export class Manager {
     return this.#changePresent(order, 'update', ({ raw }) => {
       const webhooks = webhooksOf(raw['webhooks'])
       const problems = wrongUrls(webhooks, urls)
-      if (problems.length > 0) throw invalidSettings(order.kind, order.name, problems)
+      if (problems.length > 0)
+        throw invalidSettings(`the destination ${JSON.stringify(order.name)}`, problems)
       const changed = webhooks.map((webhook, i) => ({ ...webhook, url: urls[i] }))
       return { raw: { ...raw, webhooks: changed }, generated: {} }
     })
@@ -196,28 +223,59 @@ export class Manager {
    * has sources or destinations.
    */
   async delete(order: Order, choice?: WaitingChoice): Promise<SettingDeleted> {
-    const { kind, name } = order
-    await this.#decided(order, async (_, revision) => {
-      const { managed } = this.#parts
-      const before = managed.entry(kind, name)
-      checkMatch(order, before)
-      const waiting = kind === 'destination' ? await this.#waiting(name) : 0
+    const { kind, name, actor } = order
+    const wish = { kind, name, path: '', after: undefined }
+    await this.#decidedForOne(order, async (before, decided) => {
+      const waiting = await this.#waitingIn([wish])
       if (!before) {
         // A deletion that was interrupted goes on with the messages.
-        if (waiting > 0 && choice === 'discard') return
+        if (waiting.size > 0 && choice === 'discard') return
         throw unknown(kind, name)
       }
-      const takers = kind === 'source' ? managed.takersOf(name) : []
-      if (takers.length > 0) throw inUse(name, takers)
-      if (kind === 'tenant') this.#checkUnused(name)
-      if (waiting > 0 && choice === undefined) throw messagesWait(name, waiting)
-      const { version } = before
-      const entry = noteOf(order, 'delete', before.value, undefined)
-      await this.#write([{ kind, name, version, body: undefined, entry }], revision)
+      const plan = await this.#plan([{ ...wish, before }])
+      requireChoice(waiting, choice)
+      await this.#make(plan, 'update', actor, decided)
     })
-    if (kind !== 'destination') return { discarded: 0, waiting: 0 }
-    const discarded = choice === 'discard' ? await this.#discard(name) : 0
-    return { discarded, waiting: await this.#waiting(name) }
+    const discarded = kind === 'destination' && choice === 'discard' ? await this.#discard(name) : 0
+    const left = await this.#waitingIn([wish])
+    return { discarded, waiting: left.get(name) ?? 0 }
+  }
+
+  /** Everything in the store, in the form of the settings file and by name. Each is computed when it is read. */
+  export(): { revision: string; settings: Record<`${Kind}s`, Iterable<Fields>> } {
+    const { managed } = this.#parts
+    const of = (kind: Kind) => exportedOf(kind, Array.from(managed.entries(kind)))
+    return {
+      revision: revisionOf(managed.versions()),
+      settings: { tenants: of('tenant'), sources: of('source'), destinations: of('destination') },
+    }
+  }
+
+  /**
+   * Makes the store have what is wanted: all of it, or nothing.
+   *
+   * @throws Refusal that names every mistake; and as {@link delete}.
+   */
+  async apply(order: ApplyOrder): Promise<Applied> {
+    const { wanted, dryRun, prune, waiting: choice, actor, match } = order
+    const { managed } = this.#parts
+    const { plan, same, waiting, revision } = await this.#decided(async (decided) => {
+      const before = managed.versions()
+      if (match !== undefined && match !== revisionOf(before)) throw wrongRevision()
+      const { wishes, problems } = await wishesFor(wanted, prune, managed)
+      const all = await this.#plan(wishes, problems)
+      const plan = all.filter(({ isSame }) => !isSame)
+      const result = { plan, same: all.length - plan.length, waiting: await this.#waitingIn(plan) }
+      if (dryRun) return { ...result, revision: revisionOf(before) }
+      requireChoice(result.waiting, choice)
+      const made = await this.#make(plan, 'update', actor, decided)
+      return { ...result, revision: revisionOf(versionsAfter(before, plan, made)) }
+    })
+    let discarded = 0
+    if (!dryRun && choice === 'discard') {
+      for (const { name } of plan.filter(isLeaving)) discarded += await this.#discard(name)
+    }
+    return { revision, same, discarded, changes: appliedBy(plan, waiting, dryRun) }
   }
 
   /**
@@ -231,12 +289,28 @@ export class Manager {
     before: number | undefined,
     limit: number,
   ): Promise<AuditLog> {
-    const log = await this.#parts.store.recordLog(about, before, limit)
+    const log = await this.#log(about, before, limit)
     const entries = log.flatMap(({ kind: given, entry, ...rest }): AuditEntry[] => {
-      const kind = KINDS.find((one) => one === given)
-      return kind ? [{ ...rest, kind, ...(JSON.parse(entry) as Noted) }] : []
+      const kind = given === PAUSE_KIND ? 'destination' : KINDS.find((one) => one === given)
+      // Versions before 0.1.0 wrote less about pauses.
+      const { action, by = null, from = null, changes = [] } = JSON.parse(entry) as SomeNoted
+      return kind ? [{ ...rest, kind, action, by, from, changes }] : []
     })
     return { entries, next: log.length === limit ? (log.at(-1)?.id ?? null) : null }
+  }
+
+  /** The pauses of a destination have records of their own, but are changes of the destination for those who read the log. */
+  async #log(
+    about: Pick<Order, 'kind' | 'name'> | undefined,
+    before: number | undefined,
+    limit: number,
+  ): Promise<LogEntry[]> {
+    const { store } = this.#parts
+    if (about?.kind !== 'destination') return store.recordLog(about, before, limit)
+    const keys = [about, { kind: PAUSE_KIND, name: about.name }]
+    const logs = await Promise.all(keys.map((key) => store.recordLog(key, before, limit)))
+    const inOrder = logs.flat().sort((a, b) => b.id - a.id)
+    return inOrder.slice(0, limit)
   }
 
   /** Encrypts again what is not encrypted with the first key. @returns how many records. */
@@ -284,49 +358,101 @@ export class Manager {
     verb: Verb,
     decide: (before: Entry | undefined) => Completed,
   ): Promise<SettingChanged> {
-    const { kind, name, condition } = order
-    return this.#decided(order, async (sealer, revision) => {
-      const before = this.#parts.managed.entry(kind, name)
-      checkMatch(order, before)
-      const { raw: given, generated } = decide(before)
-      const { raw, value } = this.#checked(order, given, before)
-      if (before && isDeepStrictEqual(toRaw(kind, value), toRaw(kind, before.value))) {
+    const { kind, name, condition, actor } = order
+    return this.#decidedForOne(order, async (before, decided) => {
+      const plan = await this.#plan([{ kind, name, path: '', before, after: decide(before) }])
+      // A wish for new settings is planned with them.
+      const [{ after, isSame }] = plan as [Planned & { after: NonNullable<Planned['after']> }]
+      if (before && isSame) {
         const item = shownSetting(kind, before.value, before.version)
         return { item, created: false, changed: false, generated: {} }
       }
       if (before && condition.isNew) throw wrongVersion(kind, name, before.version)
-      const body = sealer.seal({ kind, name }, JSON.stringify(raw))
-      const entry = noteOf(order, before ? verb : 'create', before?.value, value)
-      const change = { kind, name, version: before?.version ?? 0, body, entry }
-      const [version] = await this.#write([change], revision)
-      const item = shownSetting(kind, value, version)
-      return { item, created: !before, changed: true, generated }
+      const [version] = await this.#make(plan, verb, actor, decided)
+      const item = shownSetting(kind, after.value, version)
+      return { item, created: !before, changed: true, generated: after.generated }
     })
+  }
+
+  /** Decides about one source or destination, as {@link #decided} does. */
+  #decidedForOne<T>(
+    order: Order,
+    decide: (before: Entry | undefined, decided: Decided) => Promise<T>,
+  ): Promise<T> {
+    const { kind, name } = order
+    const { managed } = this.#parts
+    return this.#decided((decided) => {
+      const before = managed.entry(kind, name)
+      checkMatch(order, before)
+      return decide(before, decided)
+    }, order)
   }
 
   /**
    * Decides something by the newest state of the store, again and again until no other change comes first.
    *
-   * @param decide - Gets what encrypts, and the revision that it decides by.
+   * @param about - What it decides about, if that is one thing.
    */
   #decided<T>(
-    { kind, name }: Order,
-    decide: (sealer: Sealer, revision: number) => Promise<T>,
+    decide: (decided: Decided) => Promise<T>,
+    about?: Pick<Order, 'kind' | 'name'>,
   ): Promise<T> {
     const { managed, follower } = this.#parts
     return this.#inTurn(async () => {
       for (let tries = 1; ; tries++) {
         await follower.catchUp()
-        if (managed.inFile(kind, name)) throw inFile(kind, name)
-        if (!managed.sealer) throw noKey()
+        if (about && managed.inFile(about.kind, about.name)) throw inFile(about.kind, about.name)
+        const { sealer } = managed
+        if (!sealer) throw noKey()
         try {
-          return await decide(managed.sealer, follower.revision)
+          return await decide({ sealer, revision: follower.revision })
         } catch (error) {
           const isConflict = error instanceof StoreError && error.code === 'conflict'
           if (!isConflict || tries >= TRIES) throw error
         }
       }
     })
+  }
+
+  /**
+   * Checks what becomes of everything that changes together.
+   *
+   * @param problems - Those that are known already.
+   * @throws Refusal that names every mistake.
+   */
+  async #plan(wishes: readonly Wish[], problems: readonly Problem[] = []): Promise<Planned[]> {
+    const outlook = new Outlook(this.#parts.managed, wishes)
+    const plan: Planned[] = []
+    const found = [...problems]
+    await eachInSlices(wishes, (wish) => {
+      const checked = outlook.check(wish)
+      if ('problems' in checked) found.push(...checked.problems)
+      else plan.push(checked)
+    })
+    if (found.length > 0) throw invalidSettings(whose(wishes), found)
+    for (const [source, takers] of outlook.stillTaken()) throw inUse(source, takers)
+    for (const [tenant, owned] of outlook.stillOwning()) throw tenantInUse(tenant, owned)
+    return plan
+  }
+
+  /** Writes what is planned. @returns the versions. */
+  async #make(
+    plan: readonly Planned[],
+    verb: Verb,
+    actor: Actor,
+    { sealer, revision }: Decided,
+  ): Promise<number[]> {
+    const changes: RecordChange[] = []
+    await eachInSlices(plan, ({ kind, name, before, after }) => {
+      const entry = JSON.stringify({
+        action: after ? (before ? verb : 'create') : 'delete',
+        ...actor,
+        changes: changesBetween(kind, before?.value, after?.value),
+      } satisfies Noted)
+      const body = after && sealer.seal({ kind, name }, JSON.stringify(after.raw))
+      changes.push({ kind, name, version: before?.version ?? 0, body, entry })
+    })
+    return changes.length > 0 ? this.#write(changes, revision) : []
   }
 
   /** Runs one change of this process after the other, so that they don't make each other decide again. */
@@ -344,98 +470,21 @@ export class Manager {
     return versions
   }
 
-  /**
-   * Checks all values by themselves, and how they fit to the other settings.
-   *
-   * @throws Refusal that names every mistake.
-   */
-  #checked(
-    { kind, name }: Order,
-    given: Fields,
-    before: Entry | undefined,
-  ): { raw: Fields; value: Setting } {
-    const { raw: restored, broken } = restoreHidden(given, before?.raw)
-    const { name: givenName = name } = restored
-    if (givenName !== name) {
-      broken.push({
-        path: ['name'],
-        message: `expected the name in the path (${JSON.stringify(name)}), or none, got {got}.`,
-      })
-    }
-    const raw = { ...restored, name: givenName }
-    broken.push(...this.#brokenRelations(kind, raw))
-    const checked = CHECKS[kind](raw, broken)
-    if ('problems' in checked) throw invalidSettings(kind, name, checked.problems)
-    const { value } = checked
-    if ('webhooks' in value) {
-      const { allowNetworks } = this.#parts.managed.file
-      const refused = refusedEndpointsOf(value, allowNetworks)
-      if (refused.length > 0) throw invalidSettings(kind, name, refused)
-    }
-    return { raw, value }
+  #all(kind: Kind): readonly Setting[] {
+    return this.#parts.managed.settings()[`${kind}s`]
   }
 
-  /** How a setting does not fit to those of other kinds, or to others of its kind. */
-  #brokenRelations(kind: Kind, raw: Fields): BrokenRelation[] {
-    if (kind === 'tenant') return []
-    const tenants = new Set(this.#all('tenant').map(({ name }) => name))
-    return [
-      ...checkTenantOf([], raw, tenants),
-      ...(kind === 'source'
-        ? [...this.#takenKeys(raw), ...this.#takenByTenant(raw)]
-        : checkSourcesOf(
-            [],
-            raw,
-            new Map(this.#all('source').map(({ name, tenant }) => [name, tenant])),
-          )),
-    ]
-  }
-
-  /** A source stays with the tenant whose destinations take its calls. */
-  #takenByTenant({ name, tenant }: Fields): BrokenRelation[] {
-    const taker = this.#all('destination').find(
-      (one) =>
-        one.tenant !== undefined && one.tenant !== tenant && one.sources.includes(String(name)),
-    )
-    if (!taker) return []
-    const message = `expected ${JSON.stringify(taker.tenant)}, got {got}, because the destination ${JSON.stringify(taker.name)} of this tenant takes the calls of the source. Change the destination first.`
-    return [{ path: ['tenant'], message }]
-  }
-
-  #checkUnused(tenant: string): void {
-    const namesOf = (kind: 'source' | 'destination') =>
-      this.#all(kind)
-        .filter((one) => one.tenant === tenant)
-        .map(({ name }) => name)
-    const owned = { sources: namesOf('source'), destinations: namesOf('destination') }
-    if (owned.sources.length + owned.destinations.length > 0) throw tenantInUse(tenant, owned)
-  }
-
-  #takenKeys(raw: Fields): BrokenRelation[] {
-    const keys: unknown[] = Array.isArray(raw['writeKey']) ? raw['writeKey'] : [raw['writeKey']]
-    return keys.flatMap((key, index) => {
-      const owner = typeof key === 'string' ? this.#parts.managed.ownerOf(key) : undefined
-      if (owner === undefined || owner === raw['name']) return []
-      const path = keys.length > 1 ? ['writeKey', index] : ['writeKey']
-      const message = `is the same write key as that of the source ${JSON.stringify(owner)}. Change or remove one of the two.`
-      return [{ path, message }]
-    })
-  }
-
-  #all<K extends Kind>(kind: K): readonly ByKind[K][] {
-    const { sources, destinations, tenants } = this.#parts.managed.settings()
-    const all: { [One in Kind]: readonly ByKind[One][] } = {
-      source: sources,
-      destination: destinations,
-      tenant: tenants,
-    }
-    return all[kind]
-  }
-
-  async #waiting(name: string): Promise<number> {
+  /** How many messages wait for each destination that is deleted, of those with any. */
+  async #waitingIn(plan: readonly Leaving[]): Promise<Map<string, number>> {
+    const leaving = new Set(plan.filter(isLeaving).map(({ name }) => name))
+    if (leaving.size === 0) return new Map()
     const stats = await this.#parts.store.stats()
-    const found = stats.find(({ destination }) => destination === name)
-    return found ? found.fresh + found.backlog + found.bulk + found.leased : 0
+    return new Map(
+      stats
+        .filter(({ destination }) => leaving.has(destination))
+        .map((one) => [one.destination, one.fresh + one.backlog + one.bulk + one.leased] as const)
+        .filter(([, waiting]) => waiting > 0),
+    )
   }
 
   async #discard(name: string): Promise<number> {
@@ -454,6 +503,71 @@ function checkMatch({ kind, name, condition: { match } }: Order, before: Entry |
   if (!fits) throw wrongVersion(kind, name, before?.version)
 }
 
+/** Whether a destination is deleted, for which messages may wait. */
+function isLeaving({ kind, after }: Leaving): boolean {
+  return kind === 'destination' && after === undefined
+}
+
+/** @throws Refusal if messages wait for destinations that are deleted, and nobody has said what becomes of them. */
+function requireChoice(
+  waiting: ReadonlyMap<string, number>,
+  choice: WaitingChoice | undefined,
+): void {
+  if (waiting.size === 0 || choice !== undefined) return
+  const all = Array.from(waiting.values()).reduce((sum, one) => sum + one, 0)
+  throw messagesWait([...waiting.keys()], all)
+}
+
+/** Whose settings have mistakes. */
+function whose([first]: readonly Wish[]): string {
+  if (first?.path !== '') return 'The settings'
+  return `The settings of the ${first.kind} ${JSON.stringify(first.name)}`
+}
+
+/** The versions of everything in the store after a change. */
+function versionsAfter(
+  before: readonly number[],
+  plan: readonly Planned[],
+  made: readonly number[],
+): number[] {
+  const former = new Set(plan.map((one) => one.before?.version))
+  const added = made.filter((_, index) => plan[index]?.after)
+  return [...before.filter((version) => !former.has(version)), ...added]
+}
+
+function* appliedBy(
+  plan: readonly Planned[],
+  waiting: ReadonlyMap<string, number>,
+  dryRun: boolean,
+): Generator<AppliedChange> {
+  for (const { kind, name, before, after } of plan) {
+    yield {
+      ...{ kind, name, action: after ? (before ? 'update' : 'create') : 'delete' },
+      changes: changesBetween(kind, before?.value, after?.value),
+      generated: dryRun ? {} : (after?.generated ?? {}),
+      waiting: after ? 0 : (waiting.get(name) ?? 0),
+    }
+  }
+}
+
+function* exportedOf(kind: Kind, entries: [string, Entry][]): Generator<Fields> {
+  entries.sort(([a], [b]) => (a < b ? -1 : 1))
+  for (const [, { value }] of entries) yield exported(kind, value)
+}
+
+function matches(value: Setting, text: string): boolean {
+  if (value.name.toLowerCase().includes(text)) return true
+  if ('title' in value && value.title?.toLowerCase().includes(text)) return true
+  return (
+    'webhooks' in value &&
+    value.webhooks.some(({ url }) => withoutQuery(url).toLowerCase().includes(text))
+  )
+}
+
+function takes(value: Setting, source: string | undefined): boolean {
+  return source === undefined || ('sources' in value && value.sources.includes(source))
+}
+
 function wrongUrls(webhooks: readonly Fields[], urls: readonly string[]): Problem[] {
   if (webhooks.length !== urls.length) {
     const message = `expected the URLs of all ${webhooks.length} endpoints, got ${urls.length}.`
@@ -470,23 +584,4 @@ function wrongUrls(webhooks: readonly Fields[], urls: readonly string[]): Proble
 
 function originOf(url: unknown): string {
   return typeof url === 'string' && URL.canParse(url) ? new URL(url).origin : ''
-}
-
-function noteOf(
-  { kind, actor }: Order,
-  action: Verb,
-  before: Setting | undefined,
-  after: Setting | undefined,
-): string {
-  const changes = changesBetween(kind, before, after)
-  return JSON.stringify({ action, ...actor, changes } satisfies Noted)
-}
-
-function matches(value: Setting, text: string): boolean {
-  if (value.name.toLowerCase().includes(text)) return true
-  if ('title' in value && value.title?.toLowerCase().includes(text)) return true
-  return (
-    'webhooks' in value &&
-    value.webhooks.some(({ url }) => withoutQuery(url).toLowerCase().includes(text))
-  )
 }

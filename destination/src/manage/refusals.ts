@@ -25,16 +25,30 @@ export function wrongVersion(kind: Kind, name: string, version: number | undefin
   return new Refusal(412, 'version_mismatch', message)
 }
 
-export function invalidSettings(kind: Kind, name: string, problems: readonly Problem[]): Refusal {
+/** The settings that a change was decided by are no longer those in the store. */
+export function wrongRevision(): Refusal {
+  const message =
+    'The settings in the store have changed since the If-Match was shown. Try it again with "dryRun": true, and repeat it if it is still right.'
+  return new Refusal(412, 'version_mismatch', message)
+}
+
+/** @param whose - Which settings they are, such as `The settings of the source "web"`. */
+export function invalidSettings(whose: string, problems: readonly Problem[]): Refusal {
   const count = problems.length === 1 ? 'a mistake' : `${problems.length} mistakes`
   const [first] = problems
   const where = first?.path ? `${first.path}: ` : ''
-  const message = `The settings of the ${kind} ${JSON.stringify(name)} have ${count}. ${where}${first?.message ?? ''}`
+  const message = `${whose} have ${count}. ${where}${first?.message ?? ''}`
   return new Refusal(400, 'invalid_settings', message, {}, { problems })
 }
 
 /** More names than this are not listed in a message. */
 const MAX_LISTED = 20
+
+function listOf(names: readonly string[]): string {
+  const listed = names.slice(0, MAX_LISTED).map((name) => JSON.stringify(name))
+  const others = names.length - listed.length
+  return listed.join(', ') + (others > 0 ? ` and ${others} others` : '')
+}
 
 /** @param takers - The destinations that take the calls of the source. */
 export function inUse(name: string, takers: readonly string[]): Refusal {
@@ -55,16 +69,12 @@ export function tenantInUse(
   return new Refusal(409, 'tenant_in_use', message)
 }
 
-function listOf(names: readonly string[]): string {
-  const listed = names.slice(0, MAX_LISTED).map((name) => JSON.stringify(name))
-  const others = names.length - listed.length
-  return listed.join(', ') + (others > 0 ? ` and ${others} others` : '')
-}
-
-export function messagesWait(name: string, waiting: number): Refusal {
+/** @param names - The destinations that are deleted, and for which messages wait. */
+export function messagesWait(names: readonly string[], waiting: number): Refusal {
+  const one = names.length === 1
   const message =
-    `${waiting} messages wait for the destination ${JSON.stringify(name)}. Add ?waiting=keep to keep them for a new destination ` +
-    'of this name, or ?waiting=discard to delete them.'
+    `${waiting} messages wait for the ${one ? 'destination' : 'destinations'} ${listOf(names)}. Choose waiting=keep to keep them for ` +
+    `${one ? 'a new destination of this name' : 'new destinations of these names'}, or waiting=discard to delete them.`
   return new Refusal(409, 'messages_waiting', message, {}, { waiting })
 }
 

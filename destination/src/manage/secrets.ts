@@ -12,8 +12,14 @@ export const SECRET_FIELDS: Readonly<Record<Kind, readonly SecretField[]>> = {
   tenant: [],
 }
 
+/**
+ * Stands for a value that is not shown. A client that sends it back keeps the value. It has no characters of Latin-1, so
+ * that no header can have this value.
+ */
+export const HIDDEN = '•••'
+
 /** Those that a new source or destination gets if none is given. */
-const GENERATED: readonly SecretField[] = ['writeKey', 'sharedSecret']
+export const GENERATED: readonly SecretField[] = ['writeKey', 'sharedSecret']
 
 /** Settings, and the secrets in them that nobody else knows yet. */
 export interface Completed {
@@ -39,15 +45,18 @@ export function secretsIn(raw: Fields, field: SecretField): string[] {
 
 /**
  * Completes settings that were given as a whole. Secrets that are not given stay as they are, because nobody can read and
- * give them again. Those of something new are generated. `null` stands for no secret.
+ * give them again. Those of something new are generated. `null` stands for no secret, and `•••` for one that is kept, or
+ * generated if there is none.
  */
 export function withSecrets(kind: Kind, given: Fields, before: Fields | undefined): Completed {
   const raw = new Map(Object.entries(given))
   const generated: Completed['generated'] = {}
   for (const field of SECRET_FIELDS[kind]) {
-    if (raw.get(field) === null) raw.delete(field)
-    else if (!raw.has(field) && before?.[field] !== undefined) raw.set(field, before[field])
-    else if (!raw.has(field) && !before && GENERATED.includes(field)) {
+    const value = raw.get(field)
+    const isKept = !raw.has(field) || value === HIDDEN
+    if (value === null) raw.delete(field)
+    else if (isKept && before?.[field] !== undefined) raw.set(field, before[field])
+    else if (value === HIDDEN || (isKept && !before && GENERATED.includes(field))) {
       generated[field] = generate(field)
       raw.set(field, generated[field])
     }

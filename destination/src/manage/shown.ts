@@ -4,13 +4,7 @@ import { withoutQuery } from '../model/shown-url.js'
 import type { BrokenRelation } from '../settings/relations.js'
 import type { Destination, Source } from '../settings/settings.js'
 import type { Kind, Setting } from './managed.js'
-import { SECRET_FIELDS, secretsIn } from './secrets.js'
-
-/**
- * Stands for a value that is not shown. A client that sends it back keeps the value. It has no characters of Latin-1, so
- * that no header can have this value.
- */
-const HIDDEN = '•••'
+import { GENERATED, HIDDEN, SECRET_FIELDS, secretsIn } from './secrets.js'
 
 /** Checked settings in the form of the file, with all defaults and secrets. */
 export function toRaw(kind: Kind, value: Setting): Fields {
@@ -55,6 +49,17 @@ export function shownSetting(
     secrets: Object.fromEntries(secrets) as Record<string, number>,
     settings: shownRaw(kind, raw),
   }
+}
+
+/** What the store has of one, in the form of the settings file. Whoever gives it back as a whole changes nothing. */
+export function exported(kind: Kind, value: Setting): Fields {
+  const raw = toRaw(kind, value)
+  const secrets = SECRET_FIELDS[kind].flatMap((field): [string, unknown][] => {
+    if (secretsIn(raw, field).length > 0) return [[field, HIDDEN]]
+    // Without this, one would be generated where the file is new.
+    return GENERATED.includes(field) ? [[field, null]] : []
+  })
+  return { ...shownRaw(kind, raw), ...Object.fromEntries(secrets) }
 }
 
 /** Settings without write keys, secrets, values of headers and queries of URLs. */

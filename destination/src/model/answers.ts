@@ -497,6 +497,8 @@ export interface ManagedSettings {
   items: ManagedSetting[]
   /** How many match in all. */
   total: number
+  /** Whether they can be created and changed: whether the settings have a `settingsKey`. */
+  canChange: boolean
   /** Give it as `after` to get the next page; `null` on the last one. */
   next: string | null
 }
@@ -530,17 +532,56 @@ export interface SettingChange {
   to?: unknown
 }
 
-/** A change of a source, destination or tenant. */
+/** One change that `POST /v1/admin/settings` has made, or would make. */
+export interface AppliedChange {
+  kind: 'source' | 'destination' | 'tenant'
+  name: string
+  action: 'create' | 'update' | 'delete'
+  changes: SettingChange[]
+  /** The secrets that were generated. They are not shown again. Empty in a dry run. */
+  generated: Record<string, string>
+  /** How many messages wait, or waited, for a destination that is deleted. */
+  waiting: number
+}
+
+/** `POST /v1/admin/settings` */
+export interface SettingsApplied {
+  dryRun: boolean
+  /** The ETag of the settings in the store: in a dry run that of before the changes, else that of after them. */
+  revision: string
+  /** How many are as they are wanted, and do not change. */
+  same: number
+  /** How many messages waited for destinations that were deleted, and were deleted too. */
+  discarded: number
+  changes: AppliedChange[]
+}
+
+/** `GET /v1/admin/settings`: what the store has, in the form of the settings file. */
+export interface SettingsExport {
+  /** The ETag of the settings in the store. */
+  revision: string
+  /** Secrets, values of headers and queries of URLs are hidden, as `•••`. */
+  settings: {
+    tenants: Record<string, unknown>[]
+    sources: Record<string, unknown>[]
+    destinations: Record<string, unknown>[]
+  }
+}
+
+/** A change of a source, destination or tenant, or the start or end of a pause. */
 export interface AuditEntry {
   id: number
   at: number
   kind: 'source' | 'destination' | 'tenant'
   name: string
-  action: 'create' | 'update' | 'delete' | 'rotate' | 'revoke'
-  /** Who the client says that it is, by the header `X-Actor`; `null` if it does not say. */
+  action: 'create' | 'update' | 'delete' | 'rotate' | 'revoke' | 'pause' | 'resume'
+  /**
+   * Who the client says that it is, by the header `X-Actor`; `null` if it does not say. `alerts` without an address is the
+   * pause of a destination that has failed for too long.
+   */
   by: string | null
-  /** The address that the request came from. */
-  from: string
+  /** The address that the request came from; `null` for a pause by `alerts`. */
+  from: string | null
   changes: SettingChange[]
 }
 

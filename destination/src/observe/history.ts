@@ -4,7 +4,7 @@ import type { Outcome } from '../model/outcome.js'
 import { eachInSlices } from '../model/slices.js'
 import type { EndpointOutcome } from '../deliver/decide.js'
 import type { Delivery } from '../model/delivery.js'
-import type { Destination } from '../settings/settings.js'
+import type { Destination, Settings } from '../settings/settings.js'
 import { DurationBins } from './durations.js'
 import type { Observer } from './events.js'
 
@@ -44,8 +44,11 @@ export class History implements Observer {
     }
   }
 
-  /** Forgets the endpoints that the settings no longer have. */
-  async keep(destinations: readonly Destination[]): Promise<void> {
+  /** Forgets the sources and endpoints that the settings no longer have. */
+  async keep({ sources, destinations }: Pick<Settings, 'sources' | 'destinations'>): Promise<void> {
+    const names = new Set<string>()
+    await eachInSlices(sources, ({ name }) => names.add(name))
+    for (const name of this.#sources.keys()) if (!names.has(name)) this.#sources.delete(name)
     const kept = new Map<string, Destination['webhooks']>()
     await eachInSlices(destinations, ({ name, webhooks }) => kept.set(name, webhooks))
     await eachInSlices(this.#endpoints, ([destination, histories]) => {

@@ -5,6 +5,7 @@ import { Refusal } from '../http/refusal.js'
 import type { Pauses } from '../deliver/pauses.js'
 import type { PauseChanged, TestReport } from '../model/answers.js'
 import type { Destination, Settings } from '../settings/settings.js'
+import { actorOf } from './actor.js'
 import { readPause, readTest, unknownDestination } from './parameters.js'
 import { sendTest } from './send-test.js'
 
@@ -39,20 +40,25 @@ export function addDestinationRoutes(
   routes.post<DestinationRequest>(
     '/destinations/:name/pause',
     { onRequest: ignoreContentType },
-    async ({ raw, params: { name } }): Promise<PauseChanged> => {
+    async (request): Promise<PauseChanged> => {
+      const { raw, params } = request
+      const { name } = params
+      const actor = actorOf(request)
       const { reason } = readPause(parseBody(await readBody(raw, MAX_BODY_BYTES)))
       requireDestination(settings(), name)
-      const wasPaused = await pauses.pause(name, { at: Date.now(), reason, by: 'operator' })
+      const wasPaused = await pauses.pause(name, { at: Date.now(), reason, by: 'operator' }, actor)
       return { destination: name, paused: pauses.of(name) ?? null, wasPaused }
     },
   )
 
   routes.post<DestinationRequest>(
     '/destinations/:name/resume',
-    async ({ params: { name } }): Promise<PauseChanged> => {
+    async (request): Promise<PauseChanged> => {
+      const { name } = request.params
+      const actor = actorOf(request)
       // A pause outlives its destination in the settings, and can be ended without it.
       if (pauses.of(name) === undefined) requireDestination(settings(), name)
-      return { destination: name, paused: null, wasPaused: await pauses.resume(name) }
+      return { destination: name, paused: null, wasPaused: await pauses.resume(name, actor) }
     },
   )
 }

@@ -21,6 +21,9 @@ export interface FilterPreviewParts {
   readCall: (given: unknown) => Call
 }
 
+/** A destination, or what is known of one that is about to be created. */
+type Subject = Pick<Destination, 'sources' | 'filters'>
+
 /** In bytes: room for a call, and for filters with some thousand patterns. */
 const MAX_BODY_BYTES = 1_048_576
 
@@ -34,7 +37,10 @@ const SLICE = 100
 export function addFilterPreviewRoute(routes: FastifyInstance, parts: FilterPreviewParts): void {
   routes.post('/filters/preview', { onRequest: ignoreContentType }, async ({ raw }) => {
     const given = readPreview(parseBody(await readBody(raw, MAX_BODY_BYTES)))
-    const destination = destinationOf(parts.settings(), given.destination)
+    const destination =
+      'sources' in given
+        ? { sources: given.sources }
+        : destinationOf(parts.settings(), given.destination)
     const filter = compileFilters(filtersOf(given.filters, destination))
     return 'call' in given
       ? previewCall(parts, filter, destination, given.call)
@@ -50,7 +56,7 @@ function destinationOf({ destinations }: Settings, wanted: string): Destination 
 }
 
 /** The filters of the request, or else those of the destination. */
-function filtersOf(given: unknown, { sources, filters = [] }: Destination): CallFilter[] {
+function filtersOf(given: unknown, { sources, filters = [] }: Subject): CallFilter[] {
   if (given === undefined) return filters
   const checked = checkFilters(given, sources)
   if ('filters' in checked) return checked.filters
@@ -65,7 +71,7 @@ function filtersOf(given: unknown, { sources, filters = [] }: Destination): Call
 function previewCall(
   { readCall }: FilterPreviewParts,
   filter: Filter,
-  { sources }: Destination,
+  { sources }: Subject,
   given: unknown,
 ): FilterPreview {
   try {
@@ -85,7 +91,7 @@ function previewCall(
 async function previewLatest(
   { store }: FilterPreviewParts,
   filter: Filter,
-  { sources }: Destination,
+  { sources }: Subject,
   limit: number,
 ): Promise<FilterPreview> {
   const endsAt = performance.now() + SEARCH_MS

@@ -117,19 +117,54 @@ export interface SettingsListParameters {
   /** The last name of the page before. */
   after: string | undefined
   limit: number
+  /** Only destinations that take the calls of this source. */
+  source: string | undefined
 }
 
 /** @throws {@link Refusal} */
-export function readSettingsList(query: Given): SettingsListParameters {
-  checkNames(query, ['q', 'after', 'limit'])
-  const { q = '', after } = texts(query, ['q', 'after'])
-  return { q, after, limit: count(query, 'limit', 1, 1_000) ?? 100 }
+export function readSettingsList(query: Given, kind: string): SettingsListParameters {
+  checkNames(query, ['q', 'after', 'limit', ...(kind === 'destination' ? ['source'] : [])])
+  const { q = '', after, source } = texts(query, ['q', 'after', 'source'])
+  return { q, after, source, limit: count(query, 'limit', 1, 1_000) ?? 100 }
 }
 
 /** @throws {@link Refusal} */
 export function readSettingsDeletion(query: Given): 'keep' | 'discard' | undefined {
   checkNames(query, ['waiting'])
   return oneOf(query, 'waiting', ['keep', 'discard'])
+}
+
+/** What the store is to have, and how to get there. */
+export interface ApplyParameters {
+  /** Not checked yet. */
+  settings: Given
+  dryRun: boolean
+  prune: boolean
+  waiting: 'keep' | 'discard' | undefined
+}
+
+/** @throws {@link Refusal} */
+export function readApply(body: Given): ApplyParameters {
+  checkNames(body, ['settings', 'dryRun', 'prune', 'waiting'])
+  const { settings } = body
+  if (!isObject(settings)) {
+    throw invalid('settings', 'an object with the lists "sources" and "destinations"', settings)
+  }
+  const waiting = oneOf(body, 'waiting', ['keep', 'discard'])
+  return { settings, dryRun: flag(body, 'dryRun'), prune: flag(body, 'prune'), waiting }
+}
+
+/**
+ * Reads `If-Match` (RFC 9110, 13.1.1) with the revision of all settings. `*` stands for any, because there always is one.
+ *
+ * @throws {@link Refusal}
+ */
+export function readRevision(headers: Given): string | undefined {
+  const { 'if-match': match } = texts(headers, ['if-match'])
+  if (match === undefined || match.trim() === '*') return undefined
+  const [, revision] = /^ *"([0-9a-f]{32})" *$/.exec(match) ?? []
+  if (revision !== undefined) return revision
+  throw invalid('If-Match', 'the ETag of the settings, or *', match)
 }
 
 /** Which of two secrets stays valid. */
@@ -290,24 +325,41 @@ export function readReplay(body: Given): ReplayParameters {
 }
 
 /** Which filters to try, and on what. */
-export type PreviewParameters = { destination: string; filters: unknown } & (
-  { call: unknown } | { latest: number }
-)
+export type PreviewParameters = PreviewSubject & { filters: unknown } & (
+    { call: unknown } | { latest: number }
+  )
+
+/** What has the sources, and the filters if none are given: a destination, or one that is about to be created. */
+type PreviewSubject = { destination: string } | { sources: string[] }
+
+/** The most sources of one preview. A call that is given is tried as one of each. */
+const MAX_SOURCES = 1_000
 
 /** The most stored calls in one preview. Each is read by itself. */
 const MAX_LATEST = 200
 
 /** @throws {@link Refusal} */
 export function readPreview(body: Given): PreviewParameters {
-  checkNames(body, ['destination', 'filters', 'call', 'latest'])
-  const { destination } = texts(body, ['destination'])
+  checkNames(body, ['destination', 'sources', 'filters', 'call', 'latest'])
   const { filters, call } = body
-  if (destination === undefined) throw invalid('destination', 'a single string', destination)
   const latest = count(body, 'latest', 1, MAX_LATEST, 'body')
   if ((call === undefined) === (latest === undefined)) {
     throw new Refusal(400, 'invalid_parameter', 'Expected either call or latest, and not both.')
   }
-  return { destination, filters, ...(latest === undefined ? { call } : { latest }) }
+  return { ...subjectOf(body), filters, ...(latest === undefined ? { call } : { latest }) }
+}
+
+function subjectOf(body: Given): PreviewSubject {
+  const { sources } = body
+  const { destination } = texts(body, ['destination'])
+  if ((destination === undefined) === (sources === undefined)) {
+    const message = 'Expected either destination or sources, and not both.'
+    throw new Refusal(400, 'invalid_parameter', message)
+  }
+  if (destination !== undefined) return { destination }
+  const isNames = Array.isArray(sources) && sources.every((one) => typeof one === 'string')
+  if (isNames && sources.length <= MAX_SOURCES) return { sources }
+  throw invalid('sources', `a list of at most ${MAX_SOURCES.toLocaleString('en')} names`, sources)
 }
 
 function whichOf(body: Given): ReplayParameters['which'] {

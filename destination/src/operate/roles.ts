@@ -26,6 +26,7 @@ const ROLES: Readonly<Record<string, readonly Role[]>> = {
   'GET /v1/admin/destinations/:name': READ,
   'GET /v1/admin/tenants': READ,
   'GET /v1/admin/tenants/:name': READ,
+  'GET /v1/admin/settings': READ,
   'GET /v1/admin/audit': READ,
 
   'POST /v1/admin/filters/preview': ACT,
@@ -49,6 +50,7 @@ const ROLES: Readonly<Record<string, readonly Role[]>> = {
   'PUT /v1/admin/tenants/:name': CHANGE,
   'PATCH /v1/admin/tenants/:name': CHANGE,
   'DELETE /v1/admin/tenants/:name': CHANGE,
+  'POST /v1/admin/settings': CHANGE,
   'POST /v1/admin/tenants/:name/link': CHANGE,
 
   'GET /v1/portal/overview': PORTAL,

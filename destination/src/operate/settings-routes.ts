@@ -11,14 +11,21 @@ import type {
   SettingChanged,
   SettingDeleted,
 } from '../model/answers.js'
+import { JSON_TYPE } from '../http/refusal.js'
+import { actorOf } from './actor.js'
+import { jsonInParts } from './json-parts.js'
 import {
-  readActor,
+  readApply,
   readAudit,
   readCondition,
+  readRevision,
   readRotation,
   readSettingsDeletion,
   readSettingsList,
 } from './parameters.js'
+
+/** In bytes. 10,000 sources and 10,000 destinations have about half of this. */
+const MAX_APPLIED_BYTES = 5_000_000
 
 /** In bytes. Five endpoints with all the headers that are allowed have a tenth of this. */
 const MAX_BODY_BYTES = 262_144
@@ -32,6 +39,23 @@ export function addSettingsRoutes(routes: FastifyInstance, manager: Manager): vo
   addRoutesOf(routes, manager, 'destination', '/destinations')
   addRotation(routes, manager, 'destination', '/destinations', ['sharedSecret', 'webhookSecret'])
   addRoutesOf(routes, manager, 'tenant', '/tenants')
+  routes.get('/settings', (_request, reply) => {
+    const all = manager.export()
+    reply.header('etag', `"${all.revision}"`)
+    return reply.type(JSON_TYPE).send(jsonInParts(all))
+  })
+  routes.post('/settings', { onRequest: ignoreContentType }, async (request, reply) => {
+    const { raw } = request
+    const body = parseBody(await readBody(raw, MAX_APPLIED_BYTES))
+    const { settings: wanted, dryRun, prune, waiting } = readApply(body)
+    const match = readRevision(raw.headers)
+    const applied = await manager.apply({
+      ...{ wanted, dryRun, prune, waiting, match },
+      actor: actorOf(request),
+    })
+    reply.header('etag', `"${applied.revision}"`)
+    return reply.type(JSON_TYPE).send(jsonInParts({ dryRun, ...applied }))
+  })
   routes.get('/audit', (request): Promise<AuditLog> => {
     const { about, before, limit } = readAudit(request.query as Given)
     return manager.audit(about, before, limit)
@@ -41,7 +65,7 @@ export function addSettingsRoutes(routes: FastifyInstance, manager: Manager): vo
 function addRoutesOf(routes: FastifyInstance, manager: Manager, kind: Kind, path: string): void {
   const onRequest = ignoreContentType
   routes.get(path, (request): ManagedSettings =>
-    manager.list(kind, readSettingsList(request.query as Given)),
+    manager.list(kind, readSettingsList(request.query as Given, kind)),
   )
   routes.get(`${path}/:name`, (request, reply): ManagedSetting =>
     tagged(reply, manager.get(kind, nameIn(request))),
@@ -82,9 +106,8 @@ function nameIn({ params }: FastifyRequest): string {
 }
 
 function orderOf(kind: Kind, request: FastifyRequest): Order {
-  const { raw } = request
-  const actor = { by: readActor(raw.headers), from: raw.socket.remoteAddress ?? '' }
-  return { kind, name: nameIn(request), actor, condition: readCondition(raw.headers) }
+  const condition = readCondition(request.raw.headers)
+  return { kind, name: nameIn(request), actor: actorOf(request), condition }
 }
 
 async function bodyOf({ raw }: FastifyRequest): Promise<Given> {

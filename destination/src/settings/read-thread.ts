@@ -1,20 +1,32 @@
 import { parentPort, workerData } from 'node:worker_threads'
 import { readSettings, requireReachable } from './read.js'
-import type { ReadResult } from './read-aside.js'
+import type { ReadPart } from './read-aside.js'
 import { SettingsError } from './settings-error.js'
 
-// Reads a settings file for the main thread.
+// Reads a settings file for the main thread, which asks for one part after the other.
 
-parentPort?.postMessage(read(workerData as string))
+/** The sources or destinations of one part. The main thread takes about a ms to receive them. */
+const PART = 250
 
-function read(file: string): ReadResult {
+const parts = read(workerData as string)
+parentPort?.on('message', () => {
+  const next = parts.next()
+  parentPort?.postMessage(next.done ? undefined : next.value)
+})
+
+function* read(file: string): Generator<ReadPart> {
   try {
-    const settings = readSettings(file, process.env)
+    const { sources, destinations, ...others } = readSettings(file, process.env)
+    const settings = { ...others, sources, destinations }
     requireReachable(settings, file)
-    return { settings }
+    yield { settings: { ...others, sources: [], destinations: [] } }
+    for (let i = 0; i < sources.length; i += PART) yield { sources: sources.slice(i, i + PART) }
+    for (let i = 0; i < destinations.length; i += PART) {
+      yield { destinations: destinations.slice(i, i + PART) }
+    }
   } catch (error) {
     if (!(error instanceof SettingsError)) throw error
     const { code, file: shown, problems } = error
-    return { refusal: { code, shown, problems } }
+    yield { refusal: { code, shown, problems } }
   }
 }

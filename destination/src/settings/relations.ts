@@ -92,7 +92,7 @@ function checkAlerts(raw: unknown, known: readonly string[]): BrokenRelation[] {
 }
 
 /** The sources that there are, with their tenants. */
-export type TenantsBySource = ReadonlyMap<string, string | undefined>
+export type TenantsBySource = Pick<ReadonlyMap<string, string | undefined>, 'has' | 'get' | 'keys'>
 
 /** Checks that the sources that a destination names exist, and that they belong to its tenant if it has one. */
 export function checkSourcesOf(
@@ -121,17 +121,19 @@ export function checkSourcesOf(
 export function checkTenantOf(
   path: Path,
   owned: unknown,
-  known: ReadonlySet<string>,
+  known: Pick<ReadonlySet<string>, 'has' | 'keys'>,
 ): BrokenRelation[] {
   return text('tenant')([path, owned])
     .filter(([, tenant]) => !known.has(tenant))
     .map(([path]) => {
-      const which = listedAs([...known])
+      const which = listedAs([...known.keys()])
       return { path, message: `expected the name of one of the tenants${which}, got {got}.` }
     })
 }
 
-function tenantsBySource(sources: readonly [Path, unknown][]): TenantsBySource {
+function tenantsBySource(
+  sources: readonly [Path, unknown][],
+): ReadonlyMap<string, string | undefined> {
   return new Map(
     sources.flatMap((source) => {
       const [tenant] = text('tenant')(source)

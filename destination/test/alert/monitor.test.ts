@@ -2,7 +2,7 @@
 import { parseWebhook } from 'hookline/webhook'
 import { describe, test, type ExpectStatic } from 'vitest'
 import { startDestination, type RunningDestination } from '../../src/destination.js'
-import type { Status } from '../../src/model/answers.js'
+import type { AuditLog, Status } from '../../src/model/answers.js'
 import type { Log } from '../../src/observe/log.js'
 import type { Alerts, Destination, Settings } from '../../src/settings/settings.js'
 import { startEndpoint, type Answer, type TestEndpoint } from '../endpoint.js'
@@ -188,6 +188,8 @@ describe('alerts', () => {
           /^No endpoint has accepted a message since 20.*Z\. /,
         ) as string,
       })
+      const audit = await ask<AuditLog>(one, '/audit?kind=destination&name=crm')
+      expect(audit.entries).toMatchObject([{ action: 'pause', by: 'alerts', from: null }])
       // They are two messages of one moment, so either may arrive first.
       const named = (name: string) =>
         alertsAt(ops).find((one) => one.name === name) as { keptUntil?: string; since?: string }

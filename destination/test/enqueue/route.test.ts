@@ -11,7 +11,7 @@ const destination = (name: string, sources: string[], enabled = true): Destinati
   webhooks: [{ url: `https://${name}.example.com/`, headers: {}, concurrency: 1 }],
 })
 const sources = ['web', 'app', 'old', 'lone'].map((name) => ({ name, writeKey: `${name}-key` }))
-const routes = routesOf({
+const routes = await routesOf({
   sources,
   destinations: [
     destination('crm', ['web', 'app']),
@@ -37,8 +37,8 @@ test.each([
   expect(routed(source)).toEqual(expected)
 })
 
-test('a call of a tenant never goes to a destination of another one, whatever the settings say', () => {
-  const found = routesOf({
+test('a call of a tenant never goes to a destination of another one, whatever the settings say', async () => {
+  const found = await routesOf({
     sources: sources.map((source) =>
       source.name === 'web' ? { ...source, tenant: 'acme' } : source,
     ),

@@ -139,10 +139,16 @@ describe('a destination', () => {
     const running = await start(managedSettings())
     const crm = { sources: [], webhooks: webhooks('https://a.example.com/') }
     const hidden = '•••'
+    const put = (webhookSecret: string) =>
+      ask(running, 'PUT', '/destinations/crm', { ...crm, webhookSecret })
+    const made = await put(hidden)
+    expect(Object.keys(made.body.generated)).toEqual(['sharedSecret', 'webhookSecret'])
+    expect(made.text).not.toContain(hidden)
+    expect(await put(hidden)).toMatchObject({ status: 200, body: { changed: false } })
     const answers = await Promise.all([
-      ask(running, 'PUT', '/sources/app', { writeKey: hidden }),
-      ask(running, 'PUT', '/destinations/crm', { ...crm, sharedSecret: ['a', hidden] }),
-      ask(running, 'PUT', '/destinations/crm', { ...crm, webhookSecret: hidden }),
+      ask(running, 'PUT', '/sources/app', { writeKey: ['a', hidden] }),
+      ask(running, 'PATCH', '/destinations/crm', { sharedSecret: hidden }),
+      ask(running, 'PATCH', '/destinations/crm', { webhookSecret: ['whsec_', hidden] }),
     ])
     for (const { status, body } of answers) {
       expect(status).toBe(400)
@@ -476,6 +482,11 @@ describe('the list', () => {
     const found = await ask(running, 'GET', '/destinations?q=IN-FILE')
     expect(found.body).toMatchObject({ items: [{ name: 'm', version: null }], total: 1 })
     expect((await ask(running, 'GET', '/destinations?query=x')).status).toBe(400)
+    const takers = await ask(running, 'GET', '/destinations?source=web')
+    expect(takers.body).toMatchObject({ items: [{ name: 'm' }], total: 1, canChange: true })
+    expect((await ask(running, 'GET', '/sources?source=web')).status).toBe(400)
+    const withoutKey = await start(settingsFor([]))
+    expect((await ask(withoutKey, 'GET', '/sources')).body.canChange).toBe(false)
   })
 })
 
@@ -599,7 +610,7 @@ describe('a reload of the file', () => {
     await first.close()
     const inFile = { ...settings, sources: [...settings.sources, { name: 'app', writeKey: 'k' }] }
     await expect(start(inFile)).rejects.toThrow('the source "app"')
-    const managed = new Managed(inFile)
+    const managed = await Managed.open(inFile)
     const store = await openStore(settings.store)
     const { records } = await store.records(0, 10)
     await store.close()
@@ -610,7 +621,7 @@ describe('a reload of the file', () => {
     expect(managed.ownerOf('app-key')).toBe('app')
     undo()
     expect(managed.ownerOf('app-key')).toBeUndefined()
-    const withoutKey = new Managed({ ...settings, settingsKeys: undefined })
+    const withoutKey = await Managed.open({ ...settings, settingsKeys: undefined })
     expect(await withoutKey.take(records, true)).toHaveLength(1)
     expect((await withoutKey.useFile(settings)).unusable).toEqual([])
     expect(withoutKey.ownerOf('app-key')).toBe('app')

@@ -72,10 +72,14 @@ describe('the history of an endpoint', () => {
     expect(history.endpoint('crm', URL).lastFailure?.at).toBe(START + 1)
   })
 
-  test('goes with the endpoint', async () => {
+  test('goes with the endpoint and with the source', async () => {
     const { history, end } = make()
     end('delivered')
-    await history.keep([])
+    history.callsCounted('web', 'accepted', 2)
+    await history.keep({ sources: [{ name: 'web', writeKey: 'k' }], destinations: [] })
+    expect(history.source('web')).toMatchObject({ accepted: 2 })
+    await history.keep({ sources: [], destinations: [] })
+    expect(history.source('web')).toMatchObject({ accepted: 0 })
     expect(history.endpoint('crm', URL)).toMatchObject({ delivered: 0 })
   })
 

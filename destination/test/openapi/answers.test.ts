@@ -5,6 +5,7 @@ import { request as httpRequest, type IncomingMessage } from 'node:http'
 import type { FastifyInstance } from 'fastify'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import type { RunningDestination } from '../../src/destination.js'
+import type { SettingsExport } from '../../src/model/answers.js'
 import type { Settings } from '../../src/settings/settings.js'
 import { loadDriver } from '../../src/store/sqlite/driver.js'
 import { startEndpoint, type TestEndpoint } from '../endpoint.js'
@@ -241,6 +242,49 @@ describe('the answers', { timeout: 60_000 }, () => {
     }
   })
 
+  test('to all settings at once, and to every mistake in them', async () => {
+    const path = '/v1/admin/settings'
+    const apply = (body: object, headers = {}) =>
+      ask(url, 'POST', path, { body: JSON.stringify(body), headers })
+    const got = await ask(url, 'GET', path)
+    expect(got).toMatchObject({ status: 200 })
+    const { revision, settings } = got.body as SettingsExport
+    expect(settings.sources.length * settings.destinations.length).toBeGreaterThan(0)
+    const match = { 'If-Match': `"${revision}"` }
+    expect(await apply({ settings, prune: true }, match)).toMatchObject({
+      body: { dryRun: false, revision, changes: [] },
+    })
+    const [first] = settings.destinations
+    const without = { settings: { sources: [] }, prune: true }
+    expect(
+      await apply({ settings: { destinations: [{ ...first, sources: ['vip'] }] } }),
+    ).toMatchObject({
+      body: { changes: [{ action: 'update' }] },
+    })
+    expect(await apply(without)).toMatchObject({
+      status: 409,
+      body: { error: { code: 'source_in_use' } },
+    })
+    expect(await apply({ settings }, match)).toMatchObject({ status: 412 })
+    expect(await apply({ settings }, { 'If-Match': '*' })).toMatchObject({ status: 200 })
+    expect(await apply({ settings: { sources: [{ name: '' }], x: 1 } })).toMatchObject({
+      status: 400,
+      body: { error: { code: 'invalid_settings' } },
+    })
+    for (const wrong of [
+      {},
+      { settings: [] },
+      { settings: {}, dryRun: 1 },
+      { settings: {}, prune: 'x' },
+      { settings: {}, waiting: 'x' },
+      { settings: {}, x: 1 },
+    ]) {
+      const code = 'invalid_parameter'
+      expect(await apply(wrong)).toMatchObject({ status: 400, body: { error: { code } } })
+    }
+    expect(await apply({ settings: {} }, { 'If-Match': '"12"' })).toMatchObject({ status: 400 })
+  })
+
   test.each(withBody)('to the examples of $method $path', async (place) => {
     const { requestBody } = place.operation
     const examples = Object.entries(requestBody?.content ?? {}).flatMap(([mediaType, media]) =>
@@ -435,6 +479,9 @@ describe('the answers', { timeout: 60_000 }, () => {
     { destination: 'crm' },
     { latest: 1 },
     { destination: 7, latest: 1 },
+    { destination: 'crm', sources: ['web'], latest: 1 },
+    { sources: 'web', latest: 1 },
+    { sources: [7], latest: 1 },
     { destination: 'crm', latest: 0 },
     { destination: 'crm', latest: 201 },
     { destination: 'crm', latest: '5' },

@@ -134,6 +134,19 @@ describe('a preview', () => {
     expect(await preview(one, { call: track('m1') })).toEqual(nothing)
   })
 
+  test('of the sources of a destination that is about to be created needs no destination', async () => {
+    const one = await start(settingsFor([destination([await endpoint()])]))
+    await post(one, [track('m1'), track('m2', { event: 'Order Viewed' })])
+    const filters = [{ events: { deny: ['Order *'] } }]
+    const trial = { destination: undefined, sources: ['web'], latest: 50 }
+    expect(await preview(one, { ...trial, filters })).toMatchObject({ passed: 1, stopped: 1 })
+    expect(await preview(one, trial)).toMatchObject({ passed: 2, stopped: 0 })
+    expect(await preview(one, { ...trial, sources: ['app'] })).toMatchObject({ passed: 0 })
+    expect(
+      await preview(one, { ...trial, filters: [{ sources: ['app'], types: ['page'] }] }),
+    ).toMatchObject({ error: { problems: [{ path: 'filters[0].sources[0]' }] } })
+  })
+
   test('names every problem of the filters, as the check of the settings does', async () => {
     const { one } = await running()
     const filters = [{ types: ['trak'] }, { where: { 'propertys.a': 1 }, sources: ['other'] }]

@@ -33,6 +33,8 @@ const TABLE: Record<string, string> = {
   'GET /v1/admin/messages/{messageId}': 'aor',
   'GET /v1/admin/stream': 'aor',
   'GET /v1/admin/audit': 'aor',
+  'GET /v1/admin/settings': 'aor',
+  'POST /v1/admin/settings': 'a',
   'POST /v1/admin/filters/preview': 'ao',
   'POST /v1/admin/replay': 'ao',
   'POST /v1/admin/destinations/{name}/test': 'ao',

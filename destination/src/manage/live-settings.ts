@@ -1,0 +1,102 @@
+import { turn } from '../model/slices.js'
+import type { Log } from '../observe/log.js'
+import { checkReload } from '../settings/reload.js'
+import type { Settings } from '../settings/settings.js'
+import type { OnRecords } from '../store/follower.js'
+import { isManaged, type Managed, type Unusable } from './managed.js'
+
+/**
+ * Prepares the use of other settings, in slices, while the present ones stay in use.
+ *
+ * @returns Call it to use them. It may return a promise that resolves once everything of the former settings has ended.
+ */
+export type Prepare = (next: Settings) => Promise<() => Promise<void> | void>
+
+/**
+ * The settings in use, and their changes. A change is prepared by each part of the process, and then all of them use it in the
+ * same turn of the event loop. One change ends before the next begins.
+ */
+export class LiveSettings {
+  readonly #managed: Managed
+  readonly #log: Log
+  #current: Settings
+  readonly #prepares: Prepare[] = []
+  readonly #listeners: ((settings: Settings) => Promise<void>)[] = []
+  #last: Promise<unknown> = Promise.resolve()
+
+  /** Begins with the settings that `managed` has now. */
+  constructor(managed: Managed, log: Log) {
+    this.#managed = managed
+    this.#log = log
+    this.#current = managed.settings()
+  }
+
+  get current(): Settings {
+    return this.#current
+  }
+
+  /** Has a part of the process use each change. */
+  usedBy(prepare: Prepare): void {
+    this.#prepares.push(prepare)
+  }
+
+  /** Does something after each change, before the next one begins. */
+  afterwards(listener: (settings: Settings) => Promise<void>): void {
+    this.#listeners.push(listener)
+  }
+
+  /** Uses changes of the settings in the store. */
+  follow(...[records, isComplete]: Parameters<OnRecords>): Promise<void> {
+    return this.inTurn(async () => {
+      // Pauses and alerts are records too, and change no settings.
+      if (!isComplete && !records.some(({ kind }) => isManaged(kind))) return
+      this.#logUnusable(await this.#managed.take(records, isComplete))
+      await this.#use()
+    })
+  }
+
+  /**
+   * Uses another version of the settings file.
+   *
+   * @returns `closed` resolves once everything of the former settings has ended. The next change does not wait for that.
+   * @throws Error if the file changes what can't change; SettingsError if it does not fit to the settings in the store. The
+   * former settings stay in use then.
+   */
+  reload(file: Settings): Promise<{ closed: Promise<unknown> }> {
+    return this.inTurn(async () => {
+      checkReload(this.#current, file)
+      const { unusable, undo } = await this.#managed.useFile(file)
+      this.#logUnusable(unusable)
+      try {
+        return await this.#use()
+      } catch (error) {
+        undo()
+        throw error
+      }
+    })
+  }
+
+  /** Does something between two changes. */
+  inTurn<T>(work: () => Promise<T>): Promise<T> {
+    const done = this.#last.then(work)
+    this.#last = done.catch(() => undefined)
+    return done
+  }
+
+  async #use(): Promise<{ closed: Promise<unknown> }> {
+    const next = this.#managed.settings()
+    const uses: Awaited<ReturnType<Prepare>>[] = []
+    for (const prepare of this.#prepares) uses.push(await prepare(next))
+    await turn()
+    this.#current = next
+    const closed = Promise.all(uses.map(async (use) => use()))
+    for (const listener of this.#listeners) await listener(next)
+    return { closed }
+  }
+
+  #logUnusable(unusable: readonly Unusable[]): void {
+    for (const one of unusable) {
+      this.#log.error(one, 'a change of the settings in the store cannot be used here')
+    }
+  }
+}

@@ -1,0 +1,164 @@
+// What a store does while its server fails, is away, or refuses.
+import { afterAll, describe, expect, test } from 'vitest'
+import { Connection } from '../../../src/store/postgres/connection.js'
+import { parseUrl } from '../../../src/store/postgres/url.js'
+import { openStore } from '../../../src/store/open.js'
+import type { Store } from '../../../src/store/store.js'
+import { newDelivery } from '../contract.js'
+import { startProxy } from './proxy.js'
+import { startServer } from './server.js'
+import { openStores, storeError } from './stores.js'
+
+// fsync is off, which is faster: no test here simulates a power cut.
+const server = await startServer({ fsync: 'off' })
+
+afterAll(() => server.dispose())
+
+const stores = (count: number) => openStores(server, count)
+
+describe('when the server is in trouble', () => {
+  test('a full disk is told as such, and what goes on is taken again', async () => {
+    await using one = await stores(1)
+    const [store] = one.all as [Store]
+    await server.query(
+      `CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS
+         $$ BEGIN RAISE EXCEPTION USING ERRCODE = 'disk_full', MESSAGE = 'No space left on device'; END $$;
+       CREATE TRIGGER full_disk BEFORE INSERT ON hookline.deliveries EXECUTE FUNCTION full_disk()`,
+      undefined,
+      one.url,
+    )
+    await expect(store.put([newDelivery()])).rejects.toEqual(storeError('full', /make room/))
+    await server.query('DROP TRIGGER full_disk ON hookline.deliveries', undefined, one.url)
+    expect(await store.put([newDelivery()])).toEqual([expect.any(Number)])
+  })
+
+  test('connections that are cut fail what is under way, and are made again', async () => {
+    await using one = await stores(1)
+    const [store] = one.all as [Store]
+    await store.put([newDelivery({ messageId: 'before' })])
+    await server.query(
+      `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'hookline-destination'`,
+    )
+    // Only the first call may notice that an idle connection was cut.
+    await store.trace('before').catch(() => undefined)
+    expect(await store.trace('before')).toHaveLength(1)
+    expect(await store.put([newDelivery()])).toEqual([expect.any(Number)])
+  })
+
+  test('a full queue of notifications stops no put, though a session of another database fills it', async () => {
+    const small = await startServer({ fsync: 'off', max_notify_queue_pages: '64' })
+    const [url, elsewhere] = [await small.database(), await small.database()]
+    const [store, other] = [await openStore(url), await openStore(url)]
+    // The queue keeps what a listener has not read. A listener does not read while its transaction is open.
+    const neighbour = new Connection(parseUrl(elsewhere))
+    const listener = neighbour.createClient()
+    await listener.connect()
+    await listener.query('LISTEN others')
+    await listener.query('BEGIN')
+    const fill = `SELECT pg_notify('others', repeat('x', 7000) || n) FROM generate_series(1, 50) n`
+    const fillAll = async () => {
+      for (;;) await neighbour.query(fill)
+    }
+    await expect(fillAll()).rejects.toThrow(/too many notifications/)
+
+    expect(await store.put([newDelivery({ messageId: 'm1' })])).toEqual([expect.any(Number)])
+    expect(await store.put([newDelivery({ messageId: 'm2' })])).toEqual([expect.any(Number)])
+    expect(await other.claim([{ destination: 'crm', lane: 'fresh', limit: 9 }])).toMatchObject([
+      { messageId: 'm1' },
+      { messageId: 'm2' },
+    ])
+    await listener.end()
+    await Promise.all([store.close(), other.close(), neighbour.close()])
+    await small.dispose()
+  })
+
+  test('a statement that is not answered in time rejects, and the rest goes on', async () => {
+    await using one = await stores(1)
+    const store = await openStore(`${one.url}?statement_timeout=200`)
+    const locker = new Connection(parseUrl(one.url))
+    await locker.transact(async (query) => {
+      await query('LOCK TABLE hookline.deliveries')
+      await expect(store.put([newDelivery()])).rejects.toEqual(storeError('failed', /lock|slow/))
+    })
+    expect(await store.put([newDelivery()])).toEqual([expect.any(Number)])
+    await Promise.all([locker.close(), store.close()])
+  })
+
+  test('a server that has gone silent is noticed, and another connection is made', async () => {
+    const url = await server.database()
+    await using proxy = await startProxy(server.port)
+    const through = url.replace(`:${server.port}/`, `:${proxy.port}/`)
+    const store = await openStore(`${through}?statement_timeout=100`)
+    await Promise.all(Array.from({ length: 5 }, (_, n) => store.trace(`${n}`)))
+    proxy.silence()
+    const failed = storeError('failed', /stopped answering|cut/)
+    await Promise.all([
+      expect(store.put([newDelivery()])).rejects.toEqual(failed),
+      expect(store.stats()).rejects.toEqual(failed),
+    ])
+    proxy.fix()
+    // The next put waits for none of the five connections that went silent.
+    expect(await store.put([newDelivery()])).toEqual([expect.any(Number)])
+    await store.close()
+  })
+
+  test.each([
+    ['PgBouncer', 'statement_timeout', '08P01', 'unsupported startup parameter: statement_timeout'],
+    ['PgBouncer 1.20', 'jit=off', '08P01', 'unsupported startup parameter in options: jit'],
+    ['RDS Proxy', 'jit=off', '0A000', 'RDS Proxy currently doesn’t support command-line options.'],
+  ])(
+    'one in between that takes no settings, as %s, does without them',
+    async (_, text, ...says) => {
+      const url = await server.database()
+      await using proxy = await startProxy(server.port, (first) =>
+        first.includes(text) ? refusal(...says) : undefined,
+      )
+      const store = await openStore(url.replace(`:${server.port}/`, `:${proxy.port}/`))
+      expect(await store.put([newDelivery()])).toEqual([expect.any(Number)])
+      await store.close()
+    },
+  )
+
+  test('one in between that refuses what every connection needs is asked twice, not for ever', async () => {
+    const url = await server.database()
+    let connections = 0
+    await using proxy = await startProxy(server.port, () => {
+      connections++
+      return refusal('08P01', 'unsupported startup parameter: application_name')
+    })
+    const opening = openStore(url.replace(`:${server.port}/`, `:${proxy.port}/`))
+    await expect(opening).rejects.toEqual(
+      storeError('failed', /application_name.*ignore_startup_parameters/),
+    )
+    expect(connections).toBe(2)
+  })
+
+  test('while it is away every call says so, and once it is back they work again', async () => {
+    await using one = await stores(1)
+    const [store] = one.all as [Store]
+    await store.put([newDelivery({ messageId: 'm' })])
+    await server.stop('fast')
+    try {
+      const failed = storeError('failed', /cut|nothing listens there|stopping|ECONN/)
+      await expect(store.put([newDelivery()])).rejects.toEqual(failed)
+      await expect(store.claim([{ destination: 'crm', lane: 'fresh', limit: 1 }])).rejects.toEqual(
+        failed,
+      )
+      await expect(openStore(one.url)).rejects.toEqual(storeError('failed', /start the server/))
+    } finally {
+      await server.start()
+    }
+    expect(await store.trace('m')).toHaveLength(1)
+  })
+})
+
+/**
+ * The message with which a server refuses a connection: https://www.postgresql.org/docs/current/protocol-message-formats.html
+ * (ErrorResponse)
+ */
+function refusal(code: string, message: string): Buffer {
+  const fields = `SFATAL\0C${code}\0M${message}\0\0`
+  const head = Buffer.from('E\0\0\0\0')
+  head.writeInt32BE(Buffer.byteLength(fields) + 4, 1)
+  return Buffer.concat([head, Buffer.from(fields)])
+}
