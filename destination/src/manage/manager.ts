@@ -189,7 +189,10 @@ export class Manager {
       const webhooks = webhooksOf(raw['webhooks'])
       const problems = wrongUrls(webhooks, urls)
       if (problems.length > 0)
-        throw invalidSettings(`the destination ${JSON.stringify(order.name)}`, problems)
+        throw invalidSettings(
+          `The settings of the destination ${JSON.stringify(order.name)}`,
+          problems,
+        )
       const changed = webhooks.map((webhook, i) => ({ ...webhook, url: urls[i] }))
       return { raw: { ...raw, webhooks: changed }, generated: {} }
     })

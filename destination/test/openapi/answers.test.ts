@@ -254,7 +254,7 @@ describe('the answers', { timeout: 60_000 }, () => {
     expect(await apply({ settings, prune: true }, match)).toMatchObject({
       body: { dryRun: false, revision, changes: [] },
     })
-    const [first] = settings.destinations
+    const first = settings.destinations.find(({ name }) => name === 'vip')
     const without = { settings: { sources: [] }, prune: true }
     expect(
       await apply({ settings: { destinations: [{ ...first, sources: ['vip'] }] } }),
