@@ -41,7 +41,7 @@ const compiledThreads = {
 }
 
 /** They need a Chromium: `npm run test:page`. */
-const BROWSER_TESTS = 'test/page/*page.test.ts'
+const BROWSER_TESTS = 'test/page/{*page,portal}.test.ts'
 
 /** Processes that are killed, disks that fill up, takeovers: `npm run test:faults`. */
 const FAULT_TESTS = 'test/**/*.fault.test.ts'

@@ -4,6 +4,7 @@ import { signal, useSignal } from '@preact/signals'
 import type { ComponentChildren } from 'preact'
 import { useEffect, useRef } from 'preact/hooks'
 import { keepToken, token } from './api.js'
+import { isPortal } from './portal.js'
 import {
   canWrite,
   forgetStatus,
@@ -30,7 +31,7 @@ export function AccessGate({ children }: { children: ComponentChildren }) {
   if (isRefused.value) {
     return (
       <>
-        <Closed />
+        {isPortal ? <LinkEnded /> : <Closed />}
         {status.value !== undefined && <div hidden>{children}</div>}
       </>
     )
@@ -45,6 +46,17 @@ export function AccessGate({ children }: { children: ComponentChildren }) {
   }
   if (statusError.value === undefined) return <p aria-busy="true">Reading the status …</p>
   return code === 'unreachable' ? null : <p class="error">{statusError.value.message}</p>
+}
+
+/** Only whoever made the link can make another one. */
+function LinkEnded() {
+  const isExpired = statusError.value?.code === 'portal_link_expired'
+  return (
+    <section class="card narrow">
+      <h1 tabIndex={-1}>{isExpired ? 'This link has expired' : 'This link is not valid'}</h1>
+      <p>Go back to where you opened it, and open it again.</p>
+    </section>
+  )
 }
 
 function Closed() {
@@ -85,7 +97,7 @@ export function TokenDialog() {
           <h2 id="token-title">{canWrite.value ? 'Replay is allowed' : 'Read-only access'}</h2>
           {canWrite.value ? (
             <>
-              <p>This tab keeps the admin token until you close the tab.</p>
+              <p>This tab keeps the token until you close the tab.</p>
               <div class="actions">
                 <button type="button" onClick={forget}>
                   Forget the token

@@ -1,4 +1,5 @@
 import { signal } from '@preact/signals'
+import { isPortal, linkToken, load, onLink, store } from './portal.js'
 
 /** A mistake in what was sent, with the path of the wrong value. */
 export interface Problem {
@@ -23,25 +24,30 @@ export class ApiError extends Error {
   }
 }
 
-const TOKEN = 'hookline-admin-token'
+const TOKEN = isPortal ? 'hookline-portal-token' : 'hookline-admin-token'
 
-/** The admin token; empty if none was entered. The tab keeps it until the tab is closed. */
-export const token = signal(sessionStorage.getItem(TOKEN) ?? '')
+/** Where the API of this page is. */
+export const API = isPortal ? '/v1/portal' : '/v1/admin'
+
+/** The admin token, or that of a portal link; empty if there is none. The tab keeps it until the tab is closed. */
+export const token = signal(linkToken || load('sessionStorage', TOKEN))
 
 export function keepToken(value: string): void {
   token.value = value
-  if (value === '') sessionStorage.removeItem(TOKEN)
-  else sessionStorage.setItem(TOKEN, value)
+  store('sessionStorage', TOKEN, value)
 }
+
+if (linkToken !== '') keepToken(linkToken)
+onLink(keepToken)
 
 const ACTOR = 'hookline-actor'
 
 /** Who changes something from this tab, for the audit log; empty if nobody has said so. */
-export const actor = signal(sessionStorage.getItem(ACTOR) ?? '')
+export const actor = signal(load('sessionStorage', ACTOR))
 
 export function keepActor(value: string): void {
   actor.value = value
-  sessionStorage.setItem(ACTOR, value)
+  store('sessionStorage', ACTOR, value)
 }
 
 /**
@@ -79,7 +85,7 @@ interface Words extends Details {
 }
 
 export async function get<T>(path: string, abort?: AbortSignal): Promise<T> {
-  const response = await request(`/v1/admin${path}`, abort === undefined ? {} : { signal: abort })
+  const response = await request(`${API}${path}`, abort === undefined ? {} : { signal: abort })
   return (await response.json()) as T
 }
 
@@ -97,7 +103,7 @@ export async function send<T>(
   const headers = new Headers(condition)
   if (actor.value !== '') headers.set('X-Actor', actor.value)
   if (body !== undefined) headers.set('content-type', 'application/json')
-  const response = await request(`/v1/admin${path}`, {
+  const response = await request(`${API}${path}`, {
     ...{ method, headers },
     ...(body !== undefined && { body: JSON.stringify(body) }),
   })

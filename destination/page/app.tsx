@@ -43,20 +43,35 @@ export function App() {
       </footer>
       <TokenDialog />
       <ReplayDialog />
-      <p class="toast" role="status">
-        {toast.value && <span>{toast.value}</span>}
-      </p>
+      <Toast />
     </>
   )
 }
 
-function skip(event: Event): void {
+export function Toast() {
+  return (
+    <p class="toast" role="status">
+      {toast.value && <span>{toast.value}</span>}
+    </p>
+  )
+}
+
+export function ThemeButton() {
+  return (
+    <button type="button" onClick={switchTheme}>
+      <span class="sr">Colours: </span>
+      {{ system: 'Auto', light: 'Light', dark: 'Dark' }[theme.value]}
+    </button>
+  )
+}
+
+export function skip(event: Event): void {
   event.preventDefault()
   document.getElementById('main')?.focus()
 }
 
 /** The view that the address names. */
-function View() {
+export function View() {
   const { path, query, hash } = route.value
   const [view = '', id = ''] = path
   switch (view) {
@@ -114,13 +129,7 @@ function View() {
       )
     }
     default:
-      return (
-        <Page title="Not found">
-          <p>
-            There is no view at this address. <a href="#/">Go to the overview</a>
-          </p>
-        </Page>
-      )
+      return <NotFound />
   }
 }
 
@@ -136,6 +145,16 @@ function Settings() {
           {settingsProblem.value}
         </p>
       )}
+    </Page>
+  )
+}
+
+export function NotFound() {
+  return (
+    <Page title="Not found">
+      <p>
+        There is no view at this address. <a href="#/">Go to the overview</a>
+      </p>
     </Page>
   )
 }
@@ -197,10 +216,7 @@ function Header() {
         <button type="button" onClick={openTokenDialog}>
           {canWrite.value ? 'Replay allowed' : 'Read-only'}
         </button>
-        <button type="button" onClick={switchTheme}>
-          <span class="sr">Colours: </span>
-          {{ system: 'Auto', light: 'Light', dark: 'Dark' }[theme.value]}
-        </button>
+        <ThemeButton />
       </div>
     </header>
   )
@@ -217,7 +233,7 @@ function Logo() {
   )
 }
 
-function NavLink(props: { href: string; view: string; children: ComponentChildren }) {
+export function NavLink(props: { href: string; view: string; children: ComponentChildren }) {
   const { path, query } = route.value
   const isDead = path[0] === 'deliveries' && path.length === 1 && query.get('state') === 'dead'
   const view = isDead ? 'dead' : path[0] === 'destinations' ? '' : (path[0] ?? '')
@@ -228,7 +244,7 @@ function NavLink(props: { href: string; view: string; children: ComponentChildre
   )
 }
 
-function Search() {
+export function Search() {
   const text = route.value.path[0] === 'search' ? (route.value.query.get('q') ?? '') : ''
   const search = (event: SubmitEvent) => {
     event.preventDefault()
@@ -253,7 +269,7 @@ function Search() {
 }
 
 /** Warns that the destination does not answer, so that the page shows old data. */
-function Unreachable() {
+export function Unreachable() {
   if (statusError.value?.code !== 'unreachable') return null
   const since = lastReadAt.value
   return (

@@ -9,6 +9,8 @@ import { HealthPill } from './health.js'
 import { SpanChoice } from './overview-view.js'
 import { PauseCard } from './pause-card.js'
 import { usePoll } from './poll.js'
+import { isPortal } from './portal.js'
+import { PortalCard } from './portal-card.js'
 import { route } from './route.js'
 import { auditHash, hashOf } from './setting-kinds.js'
 import { toApiError } from './state.js'
@@ -106,7 +108,7 @@ function Details({
         ))}
       </section>
       {found.dead > 0 && <DeadGroups destination={name} />}
-      <PauseCard found={found} onChanged={onChanged} />
+      {isPortal ? <PortalCard name={name} /> : <PauseCard found={found} onChanged={onChanged} />}
       <TestCard name={name} enabled={found.enabled} />
     </>
   )

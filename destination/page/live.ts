@@ -1,7 +1,7 @@
 // The stream of calls and attempts. It can carry any number of events a second, so the list changes once per frame and has
 // a maximum length.
 import { signal } from '@preact/signals'
-import { request, token } from './api.js'
+import { API, request, token } from './api.js'
 import type { AttemptEvent, CallEvent } from '../src/model/answers.js'
 import { readEvents } from './sse.js'
 import { toApiError } from './state.js'
@@ -52,7 +52,7 @@ const read = () =>
   })
 
 async function follow(signal: AbortSignal): Promise<void> {
-  const response = await request('/v1/admin/stream', { signal })
+  const response = await request(`${API}/stream`, { signal })
   connection.value = 'open'
   if (response.body === null) return
   const pieces = response.body.pipeThrough(new TextDecoderStream()).getReader()

@@ -1,5 +1,7 @@
 import { render } from 'preact'
 import { App } from './app.js'
+import { isPortal } from './portal.js'
+import { PortalApp } from './portal-app.js'
 import { listenToKeys } from './keys.js'
 import { start } from './state.js'
 import { useStoredTheme } from './theme.js'
@@ -8,4 +10,4 @@ useStoredTheme()
 start()
 listenToKeys()
 const root = document.getElementById('app')
-if (root !== null) render(<App />, root)
+if (root !== null) render(isPortal ? <PortalApp /> : <App />, root)

@@ -1,4 +1,4 @@
-import { canWrite } from './state.js'
+import { canWrite, isAdmin } from './state.js'
 
 const GUIDE = 'https://github.com/hookline/hookline/blob/main/docs/setup.md#begin'
 
@@ -6,10 +6,16 @@ const GUIDE = 'https://github.com/hookline/hookline/blob/main/docs/setup.md#begi
 export function NoChanges({ canChange }: { canChange: boolean }) {
   return (
     <div class="sentence note notice">
-      {!canWrite.value && (
+      {!isAdmin.value && (
         <p>
-          Changes need the admin token, and the settings have none. Set <code>adminToken</code> and
-          reload the settings.
+          {canWrite.value ? (
+            'Changes need the admin token, and this tab has the operator token.'
+          ) : (
+            <>
+              Changes need the admin token, and the settings have none. Set <code>adminToken</code>{' '}
+              and reload the settings.
+            </>
+          )}
         </p>
       )}
       {!canChange && (

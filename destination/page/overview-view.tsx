@@ -7,6 +7,7 @@ import type { Overview, OverviewRow } from '../src/model/answers.js'
 import { HEALTHS, type Health } from '../src/model/health.js'
 import { HISTORY_SPANS, type HistorySpan } from '../src/model/history.js'
 import { HealthPill } from './health.js'
+import { isPortal } from './portal.js'
 import { go, route } from './route.js'
 import { news, PAGE_ROWS, status } from './state.js'
 import { healthInWords, type Sentence } from './words.js'
@@ -20,15 +21,27 @@ const SPANS: Readonly<Record<HistorySpan, string>> = { '1h': '1 h', '24h': '24 h
 export function OverviewView() {
   const state = status.value
   if (state === undefined) return null
-  if (isEmpty(state)) return <FirstCall totals={state.totals} />
+  if (isEmpty(state)) {
+    return isPortal ? (
+      <p class="card">Nothing was sent to you yet.</p>
+    ) : (
+      <FirstCall totals={state.totals} />
+    )
+  }
   return (
     <>
       <Totals state={state} />
       <News state={state} sentences={news.value} />
       {state.totals.destinations === 0 ? (
         <p class="card">
-          There is no destination, so calls are not delivered.{' '}
-          <a href="#/settings/destinations">Set one up</a>
+          {isPortal ? (
+            'You have no destination yet.'
+          ) : (
+            <>
+              There is no destination, so calls are not delivered.{' '}
+              <a href="#/settings/destinations">Set one up</a>
+            </>
+          )}
         </p>
       ) : (
         <>
@@ -107,9 +120,11 @@ function Totals({ state: { totals } }: { state: Overview }) {
   const tone = success === undefined ? '' : success < 0.5 ? 'bad' : success < 0.95 ? 'warn' : 'good'
   return (
     <dl class="totals">
-      <Total name="Calls per second" note="accepted, last minute">
-        {rate(callsPerSecond)}
-      </Total>
+      {!isPortal && (
+        <Total name="Calls per second" note="accepted, last minute">
+          {rate(callsPerSecond)}
+        </Total>
+      )}
       <Total name="Success" note={`of ${counted(sent, 'request')}`} tone={tone}>
         {success === undefined ? '–' : percent(success)}
       </Total>
@@ -167,8 +182,9 @@ function News({ state, sentences }: { state: Overview; sentences: Sentence[] }) 
     <section class="state" aria-label="Current state">
       {isHealthy && (
         <p class="sentence healthy">
-          Everything is healthy. {counted(calls, 'call')} accepted since{' '}
-          {clockMinute(state.startedAt, state.now)}.
+          Everything is healthy.
+          {!isPortal &&
+            ` ${counted(calls, 'call')} accepted since ${clockMinute(state.startedAt, state.now)}.`}
         </p>
       )}
       <ul class="news">

@@ -1,4 +1,5 @@
 import { signal } from '@preact/signals'
+import './portal.js' // it takes the token out of the address before the address is read
 
 /** The part of the address after `#`. For `#/deliveries?state=dead`, the path is `['deliveries']`. */
 export interface Route {

@@ -11,7 +11,7 @@ import { forgetFresh, FreshSecret, keepFresh, SecretsCard } from './secrets-card
 import { Editor, type Plan } from './setting-editor.js'
 import { auditHash, enable, hashOf, list, read, type Kind } from './setting-kinds.js'
 import { SOURCE_PLAN } from './source-plan.js'
-import { canWrite, readStatus, toApiError, toast } from './state.js'
+import { isAdmin, readStatus, toApiError, toast } from './state.js'
 import { TENANT_PLAN } from './tenant-plan.js'
 import { TestCard } from './test-card.js'
 
@@ -46,7 +46,7 @@ function New<Form extends { name: string }>({ plan }: { plan: Plan<Form> }) {
       <Failure text={failure.value} />
     )
   }
-  if (!canWrite.value || !found.value.canChange) {
+  if (!isAdmin.value || !found.value.canChange) {
     return <NoChanges canChange={found.value.canChange} />
   }
   return (
@@ -85,7 +85,7 @@ export function SettingView({ kind, name }: { kind: Kind; name: string }) {
       <Failure text={failure.value} />
     )
   }
-  const isReadOnly = found.origin === 'file' || !canWrite.value
+  const isReadOnly = found.origin === 'file' || !isAdmin.value
   const change = (changed: ManagedSetting) => {
     item.value = changed
   }
@@ -116,7 +116,7 @@ export function SettingView({ kind, name }: { kind: Kind; name: string }) {
           </span>
         </p>
       ) : (
-        !canWrite.value && <NoChanges canChange={true} />
+        !isAdmin.value && <NoChanges canChange={true} />
       )}
       <FreshSecret kind={kind} name={name} />
       {kind === 'destination' && !isReadOnly && !isEnabled && (

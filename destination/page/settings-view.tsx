@@ -19,7 +19,7 @@ import { route, type Route } from './route.js'
 import { destinationForm, sourceForm, tenantForm } from './setting-form.js'
 import { hashOf, list, type Kind } from './setting-kinds.js'
 import { NewSettingView, SettingView } from './setting-view.js'
-import { canWrite, toApiError } from './state.js'
+import { isAdmin, toApiError } from './state.js'
 
 /** What an address below #/settings shows. */
 export function settingsPage({ path }: Route): { title: string; view: ComponentChildren } {
@@ -102,7 +102,7 @@ function List({ kind }: { kind: Kind }) {
   const { items, total, canChange, next } = found.value
   return (
     <>
-      {(!canChange || !canWrite.value) && <NoChanges canChange={canChange} />}
+      {(!canChange || !isAdmin.value) && <NoChanges canChange={canChange} />}
       <Failure text={failure.value} />
       <section class="card" aria-label={`${kind}s`}>
         <div class="title">
@@ -110,7 +110,7 @@ function List({ kind }: { kind: Kind }) {
           <span class="hint" role="status">
             {counted(total, kind)}
           </span>
-          {canChange && canWrite.value && (
+          {canChange && isAdmin.value && (
             <a class="button primary" href={`#/settings/new/${kind}`}>
               New {kind}
             </a>

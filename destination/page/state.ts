@@ -3,6 +3,8 @@ import { computed, signal } from '@preact/signals'
 import { ApiError, get, query, token } from './api.js'
 import type { Overview } from '../src/model/answers.js'
 import { poll } from './poll.js'
+import { isPortal } from './portal.js'
+import { readPortal } from './portal-state.js'
 import { route } from './route.js'
 import { sentences } from './words.js'
 
@@ -14,7 +16,14 @@ export const status = signal<Overview | undefined>(undefined)
 /** Why the status could not be read; `undefined` if the last read succeeded. */
 export const statusError = signal<ApiError | undefined>(undefined)
 
-const REFUSALS = ['no_admin_token', 'wrong_admin_token', 'admin_disabled']
+const REFUSALS = [
+  'no_admin_token',
+  'wrong_admin_token',
+  'admin_disabled',
+  'no_portal_token',
+  'wrong_portal_token',
+  'portal_link_expired',
+]
 
 /** Whether the destination refuses to show anything without the right admin token. */
 export const isRefused = computed(() => REFUSALS.includes(statusError.value?.code ?? ''))
@@ -30,7 +39,11 @@ export const now = signal(Date.now())
 
 export const news = computed(() => (status.value === undefined ? [] : sentences(status.value)))
 
-export const canWrite = computed(() => status.value?.canWrite === true)
+export const canWrite = computed(
+  () => status.value !== undefined && status.value.access !== 'reader',
+)
+/** Whether settings may be changed. */
+export const isAdmin = computed(() => status.value?.access === 'admin')
 export const deadCount = computed(() => status.value?.totals.dead ?? 0)
 
 /** In ms: how long a notice stays. Two short lines are read in this time. */
@@ -75,7 +88,9 @@ export function start(): void {
 
 export async function readStatus(abort?: AbortSignal): Promise<void> {
   try {
-    const read = await get<Overview>(`/overview${wanted.peek()}`, abort)
+    const read = isPortal
+      ? await readPortal(wanted.peek(), abort)
+      : await get<Overview>(`/overview${wanted.peek()}`, abort)
     aheadMs.value = read.now - Date.now()
     // A view without rows keeps those of the overview, so that going back shows them at once.
     const { rows, found, span } = status.peek() ?? read

@@ -1,4 +1,5 @@
 import { signal } from '@preact/signals'
+import { load, store } from './portal.js'
 
 export type Theme = 'system' | 'light' | 'dark'
 
@@ -8,13 +9,13 @@ const NEXT: Readonly<Record<Theme, Theme>> = { system: 'light', light: 'dark', d
 export const theme = signal<Theme>('system')
 
 export function useStoredTheme(): void {
-  const stored = localStorage.getItem(KEY)
+  const stored = load('localStorage', KEY)
   apply(stored === 'light' || stored === 'dark' ? stored : 'system')
 }
 
 export function switchTheme(): void {
   apply(NEXT[theme.value])
-  localStorage.setItem(KEY, theme.value)
+  store('localStorage', KEY, theme.value)
 }
 
 function apply(next: Theme): void {

@@ -10,6 +10,7 @@ import { startEndpoint, type Answer, type TestEndpoint } from './endpoint.js'
 
 export const KEY = 'web-key'
 export const ADMIN_TOKEN = 'admin-token-0123456789'
+export const OPERATOR_TOKEN = 'operator-token-0123456789'
 
 export const silent: Log = {
   info: () => undefined,

@@ -125,6 +125,7 @@ test('no output of a run has a secret in it', async () => {
     ],
     allowNetworks: ['127.0.0.0/8'],
     adminToken,
+    operatorToken: 'hush-operator-token-0123456789',
   }
   const folder = folderWith(settings)
   const service = startProcess(['serve', '--log-level', 'debug'], {

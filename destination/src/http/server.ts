@@ -168,7 +168,7 @@ function errorHandler(log: ServerLog) {
 }
 
 /** Paths whose errors have a form of their own, whether there is a route or not. */
-const ADMIN_API = /^\/v1\/admin(?![^/?])/
+const ADMIN_API = /^\/v1\/(?:admin|portal)(?![^/?])/
 
 function refuse(
   reply: FastifyReply,

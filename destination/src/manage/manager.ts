@@ -1,4 +1,4 @@
-import type { Fields } from '../http/json-body.js'
+import { isFields, type Fields } from '../http/json-body.js'
 import type {
   AppliedChange,
   AuditEntry,
@@ -35,7 +35,7 @@ import {
 } from './refusals.js'
 import type { Sealer } from './seal.js'
 import { generate, secretsIn, withSecrets, type Completed, type SecretField } from './secrets.js'
-import { changesBetween, exported, shownSetting } from './shown.js'
+import { changesBetween, exported, shownSetting, webhooksOf } from './shown.js'
 import { revisionOf, wishesFor } from './wanted.js'
 
 /** What a manager needs. */
@@ -190,6 +190,26 @@ export class Manager {
       raw: mergePatch(raw, patch),
       generated: {},
     }))
+  }
+
+  /**
+   * Replaces the URLs of the endpoints of a destination, in their order, and nothing else. An endpoint with headers stays at
+   * its origin, so that the values of the headers never go to a server of whoever chooses the URL.
+   *
+   * @throws Refusal that names every mistake.
+   */
+  changeUrls(order: Order, urls: readonly string[]): Promise<SettingChanged> {
+    return this.#changePresent(order, 'update', ({ raw }) => {
+      const webhooks = webhooksOf(raw['webhooks'])
+      const problems = wrongUrls(webhooks, urls)
+      if (problems.length > 0)
+        throw invalidSettings(
+          `The settings of the destination ${JSON.stringify(order.name)}`,
+          problems,
+        )
+      const changed = webhooks.map((webhook, i) => ({ ...webhook, url: urls[i] }))
+      return { raw: { ...raw, webhooks: changed }, generated: {} }
+    })
   }
 
   /** Adds a second secret, so that both are valid. @throws Refusal if there are two already. */
@@ -601,4 +621,22 @@ function matches(value: Setting, text: string): boolean {
 
 function takes(value: Setting, source: string | undefined): boolean {
   return source === undefined || ('sources' in value && value.sources.includes(source))
+}
+
+function wrongUrls(webhooks: readonly Fields[], urls: readonly string[]): Problem[] {
+  if (webhooks.length !== urls.length) {
+    const message = `expected the URLs of all ${webhooks.length} endpoints, got ${urls.length}.`
+    return [{ path: 'webhooks', message }]
+  }
+  return webhooks.flatMap(({ url, headers }, i) => {
+    const hasHeaders = isFields(headers) && Object.keys(headers).length > 0
+    const origin = originOf(url)
+    if (!hasHeaders || originOf(urls[i]) === origin) return []
+    const message = `expected a URL that starts with ${origin}/, because this endpoint has headers whose values may only go there.`
+    return [{ path: `webhooks[${i}].url`, message }]
+  })
+}
+
+function originOf(url: unknown): string {
+  return typeof url === 'string' && URL.canParse(url) ? new URL(url).origin : ''
 }

@@ -92,7 +92,8 @@ function shownUrl(url: unknown): unknown {
   return `${withoutQuery(url)}?${HIDDEN}`
 }
 
-function webhooksOf(value: unknown): Fields[] {
+/** The endpoints in settings that are not checked yet. */
+export function webhooksOf(value: unknown): Fields[] {
   return Array.isArray(value) ? value.filter(isFields) : []
 }
 

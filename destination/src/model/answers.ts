@@ -9,13 +9,18 @@ import type { OutcomeCode, Verdict } from './outcome.js'
 
 export type { BreakerState }
 
+/**
+ * What a client may do, by its token. An `admin` may do everything. An `operator` may read, replay, test, pause and resume. A
+ * `reader` has no token and may read, because the settings have none either.
+ */
+export type AccessRole = 'admin' | 'operator' | 'reader'
+
 /** `GET /v1/admin/status` */
 export interface Status {
   version: string
   startedAt: number
   now: number
-  /** Whether this client may replay. It may if the settings have an admin token, because it then needed the token to read. */
-  canWrite: boolean
+  access: AccessRole
   store: 'postgres' | 'sqlite'
   role: string
   retentionMs: number
@@ -183,6 +188,51 @@ export interface OverviewTotals {
   dead: number
   /** The age of the oldest message that waits; 0 if none does. */
   oldestMs: number
+}
+
+/** `GET /v1/portal/overview`: of the tenant's own destinations alone. */
+export interface PortalOverview extends Pick<
+  Overview,
+  | 'now'
+  | 'span'
+  | 'sources'
+  | 'chart'
+  | 'destinations'
+  | 'troubled'
+  | 'histories'
+  | 'rows'
+  | 'found'
+> {
+  tenant: PortalTenant
+  /** When the link expires. */
+  expiresAt: number
+  totals: PortalTotals
+}
+
+/** The totals without those of the process. */
+export type PortalTotals = Omit<OverviewTotals, 'sources' | 'callsPerSecond'>
+
+/** The tenant that has opened a portal link. */
+export interface PortalTenant {
+  name: string
+  /** The name that people read; the same as `name` if it has none. */
+  title: string
+  /** Whether it may change the URLs of its endpoints. */
+  mayEditUrls: boolean
+}
+
+/** `GET /v1/portal/sources` and `GET /v1/portal/destinations` */
+export interface PortalSettings {
+  /** In the order of their names. */
+  items: ManagedSetting[]
+}
+
+/** `POST /v1/admin/tenants/{name}/link` */
+export interface PortalLink {
+  /** Opens the portal. The token is in its fragment, which browsers send to no server. */
+  url: string
+  token: string
+  expiresAt: number
 }
 
 /** One destination in the table. */

@@ -122,6 +122,8 @@ export interface Filter {
   /** Matches a delivery in any of these states. */
   states?: readonly State[] | undefined
   destination?: string | undefined
+  /** Matches only deliveries to these destinations, in addition to `destination`. An empty list matches nothing. */
+  destinations?: readonly string[] | undefined
   source?: string | undefined
   type?: string | undefined
   event?: string | undefined

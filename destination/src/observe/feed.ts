@@ -18,7 +18,21 @@ const MAX_UNSENT_BYTES = 262_144
 /** In s. After this silence a comment is sent, so that proxies do not close the connection as idle. */
 const SILENCE_S = 15
 
+/** The maximum number of listeners of one group, such as a tenant, and of all groups. They take no room of the others. */
+const MAX_IN_GROUP = 5
+const MAX_IN_GROUPS = 100
+
+/** A listener that may not see everything, or not for ever. */
+export interface Viewpoint {
+  group: string
+  seesSource(name: string): boolean
+  seesDestination(name: string): boolean
+  /** Once it returns true, the listener is disconnected within a second. */
+  isOver(): boolean
+}
+
 interface Listener {
+  viewpoint: Viewpoint | undefined
   response: ServerResponse
   /** Events sent in the current second. */
   sent: number
@@ -41,13 +55,18 @@ export class Feed implements Observer {
   /** @param now - The time of day: ms since the epoch. */
   constructor(readonly now: () => number = Date.now) {}
 
-  get hasRoom(): boolean {
-    return this.#listeners.size < MAX_LISTENERS
+  /** @param group - That of the listener's viewpoint. */
+  hasRoom(group?: string): boolean {
+    const all = Array.from(this.#listeners, ({ viewpoint }) => viewpoint?.group)
+    const inGroup = all.filter((one) => one === group).length
+    if (group === undefined) return inGroup < MAX_LISTENERS
+    const inGroups = all.filter((one) => one !== undefined).length
+    return inGroup < MAX_IN_GROUP && inGroups < MAX_IN_GROUPS
   }
 
   /** Sends events to a listener until it disconnects. */
-  add(response: ServerResponse): void {
-    const listener = { response, sent: 0, skipped: 0, silent: 0 }
+  add(response: ServerResponse, viewpoint?: Viewpoint): void {
+    const listener = { viewpoint, response, sent: 0, skipped: 0, silent: 0 }
     this.#listeners.add(listener)
     response.once('close', () => {
       this.#listeners.delete(listener)
@@ -67,7 +86,8 @@ export class Feed implements Observer {
     const at = this.now()
     for (const { type, event, name, userId, anonymousId, messageId } of calls) {
       const user = userId ?? anonymousId ?? ''
-      this.#tell('call', (): CallEvent => ({
+      const seen = (by: Viewpoint) => by.seesSource(source)
+      this.#tell('call', seen, (): CallEvent => ({
         at,
         source,
         type,
@@ -87,8 +107,9 @@ export class Feed implements Observer {
     if (this.#listeners.size === 0) return
     const at = this.now()
     const { id, messageId, source, destination, attempt } = delivery
+    const seen = (by: Viewpoint) => by.seesDestination(destination)
     for (const { url, outcome } of outcomes) {
-      this.#tell('attempt', (): AttemptEvent => ({
+      this.#tell('attempt', seen, (): AttemptEvent => ({
         at,
         id,
         messageId,
@@ -111,10 +132,11 @@ export class Feed implements Observer {
     for (const { response } of this.#listeners) response.end()
   }
 
-  #tell(event: string, data: () => object): void {
+  #tell(event: string, isSeen: (by: Viewpoint) => boolean, data: () => object): void {
     let text: string | undefined
     for (const listener of this.#listeners) {
-      const { response, sent } = listener
+      const { viewpoint, response, sent } = listener
+      if (viewpoint && (viewpoint.isOver() || !isSeen(viewpoint))) continue
       if (sent >= EVENTS_PER_SECOND || response.writableLength > MAX_UNSENT_BYTES) {
         listener.skipped++
         continue
@@ -126,7 +148,11 @@ export class Feed implements Observer {
   }
 
   #beginSecond(listener: Listener): void {
-    const { response, sent, skipped } = listener
+    const { viewpoint, response, sent, skipped } = listener
+    if (viewpoint?.isOver() === true) {
+      response.end()
+      return
+    }
     listener.silent = sent > 0 ? 0 : listener.silent + 1
     listener.sent = 0
     if (response.writableLength > MAX_UNSENT_BYTES) return

@@ -2,63 +2,81 @@ import { hash, timingSafeEqual } from 'node:crypto'
 import { BlockList, isIP } from 'node:net'
 import type { IncomingMessage } from 'node:http'
 import { Refusal } from '../http/refusal.js'
+import type { AccessRole } from '../model/answers.js'
 import type { Settings } from '../settings/settings.js'
+import { readGuest, type Guest } from './portal/token.js'
 
-/**
- * Requires the admin token as a bearer token in `Authorization` (RFC 6750, 2.1). Digests are compared in constant time, so
- * that the duration reveals neither the token nor its length.
- *
- * @param adminToken - The token from the settings. `undefined` refuses every request.
- * @throws {@link Refusal} with 403 `admin_disabled` if the settings have no token, and with 401 `no_admin_token` or
- * `wrong_admin_token` if the request lacks the right one.
- */
-export function checkToken(request: IncomingMessage, adminToken: string | undefined): void {
-  if (adminToken === undefined) {
-    const message =
-      'This request needs the admin token, but the settings have none. Set "adminToken" and reload the settings.'
-    throw new Refusal(403, 'admin_disabled', message)
-  }
-  const given = /^Bearer +(\S+) *$/i.exec(request.headers.authorization ?? '')?.[1]
-  if (given === undefined) {
-    throw unauthorized(
-      'no_admin_token',
-      'The request has no admin token. Send it as "Authorization: Bearer …".',
-    )
-  }
-  if (!timingSafeEqual(digest(given), digest(adminToken))) {
-    throw unauthorized(
-      'wrong_admin_token',
-      'The admin token of the request differs from the "adminToken" in the settings.',
-    )
-  }
-}
+/** What a request may do. A tenant has opened a portal link. */
+export type Role = AccessRole | 'tenant'
 
-/** Which requests may read. */
-export interface ReadAccess {
-  /** The token from the current settings. */
-  adminToken: () => string | undefined
+/** Who sends a request. */
+export type Caller = { role: AccessRole } | { role: 'tenant'; guest: Guest }
+
+/** Which requests are let in. */
+export interface Access {
+  /** The current settings. */
+  settings: () => Pick<Settings, 'adminToken' | 'operatorToken' | 'tenants'>
   /** Whether the operator's routes have a listener of their own, on a loopback address. */
   isKeptLocal: boolean
 }
 
 /**
- * Allows a request that reads. The answers contain personal data, or show who the customers are.
+ * Finds out who sends a request, and whether they may use its route. The answers contain personal data, or show who the
+ * customers are.
  *
- * With a token in the settings, every request needs it. Without one, the request must arrive at a loopback listener that
- * only has the operator's routes. At the listener of the collector the address of the client proves nothing: a proxy on
- * the same machine that forwards calls may forward these requests too, and may add no header that shows it (nginx adds
- * none by default).
+ * With an admin token in the settings, every request needs a bearer token in `Authorization` (RFC 6750, 2.1). Without one, only
+ * readers are let in, and they must come to a loopback listener that only has the operator's routes. At the listener of the
+ * collector the address of the client proves nothing: a proxy on the same machine that forwards calls may forward these
+ * requests too, and may add no header that shows it (nginx adds none by default).
  *
- * @throws {@link Refusal} as {@link checkToken} does.
+ * @param roles - Those that the route takes.
+ * @throws {@link Refusal} with 401 if the request lacks a right token, with 403 `role_not_allowed` if its token has another role,
+ * and with 403 `admin_disabled` if the settings have no token.
  */
-export function checkReader(request: IncomingMessage, access: ReadAccess): void {
-  const adminToken = access.adminToken()
-  if (adminToken !== undefined) {
-    checkToken(request, adminToken)
-    return
+export async function callerOf(
+  request: IncomingMessage,
+  roles: readonly Role[],
+  { settings, isKeptLocal }: Access,
+): Promise<Caller> {
+  const { adminToken, operatorToken, tenants } = settings()
+  if (adminToken === undefined) return readerOf(request, roles, isKeptLocal)
+  const given = /^Bearer +(\S+) *$/i.exec(request.headers.authorization ?? '')?.[1]
+  const isOfPortal = roles.includes('tenant')
+  if (given === undefined) throw unauthorized(isOfPortal ? 'no_portal_token' : 'no_admin_token')
+  const caller = isSame(given, adminToken)
+    ? { role: 'admin' as const }
+    : operatorToken !== undefined && isSame(given, operatorToken)
+      ? { role: 'operator' as const }
+      : await guestWith(given, adminToken, tenants)
+  if (caller === 'expired' && isOfPortal) throw unauthorized('portal_link_expired')
+  if (caller === undefined || caller === 'expired') {
+    throw unauthorized(isOfPortal ? 'wrong_portal_token' : 'wrong_admin_token')
   }
-  if (access.isKeptLocal && isLocal(request) && isNamedLocal(request)) return
+  if (roles.includes(caller.role)) return caller
+  const message = `This request needs the role ${roles.join(' or ')}; its token has the role ${caller.role}.`
+  throw new Refusal(403, 'role_not_allowed', message)
+}
+
+/** A link of a tenant that was deleted is not valid any more. */
+async function guestWith(given: string, adminToken: string, tenants: Settings['tenants']) {
+  const guest = await readGuest(adminToken, given)
+  if (guest === undefined || guest === 'expired') return guest
+  const isKnown = tenants.some(({ name }) => name === guest.tenant)
+  return isKnown ? { role: 'tenant' as const, guest } : undefined
+}
+
+function readerOf(request: IncomingMessage, roles: readonly Role[], isKeptLocal: boolean): Caller {
+  if (!roles.includes('reader')) throw new Refusal(403, 'admin_disabled', NO_TOKEN)
+  if (isKeptLocal && isLocal(request) && isNamedLocal(request)) return { role: 'reader' }
   throw new Refusal(403, 'admin_disabled', CLOSED)
+}
+
+const NO_TOKEN =
+  'This request needs the admin token, but the settings have none. Set "adminToken" and reload the settings.'
+
+/** Digests are compared in constant time, so that the duration reveals neither the token nor its length. */
+function isSame(given: string, token: string): boolean {
+  return timingSafeEqual(digest(given), digest(token))
 }
 
 /** Whether the operator's routes have a listener of their own that only this machine can reach. */
@@ -88,8 +106,21 @@ function digest(token: string): Buffer {
   return hash('sha256', token, 'buffer')
 }
 
-function unauthorized(code: 'no_admin_token' | 'wrong_admin_token', message: string): Refusal {
-  return new Refusal(401, code, message, { 'WWW-Authenticate': 'Bearer realm="hookline"' })
+/** Why a request is not let in, by code. */
+const UNAUTHORIZED = {
+  no_admin_token: 'The request has no admin token. Send it as "Authorization: Bearer …".',
+  wrong_admin_token:
+    'The token of the request is neither the "adminToken" nor the "operatorToken" of the settings.',
+  no_portal_token:
+    'The request has no token of a portal link. Send it as "Authorization: Bearer …".',
+  wrong_portal_token:
+    'The token of the request is not that of a portal link, or the link was ended. Ask for a new link.',
+  portal_link_expired: 'The portal link has expired. Ask for a new one.',
+} as const
+
+function unauthorized(code: keyof typeof UNAUTHORIZED): Refusal {
+  const headers = { 'WWW-Authenticate': 'Bearer realm="hookline"' }
+  return new Refusal(401, code, UNAUTHORIZED[code], headers)
 }
 
 /** Whether a host or an address is this machine, and cannot be reached from elsewhere. */

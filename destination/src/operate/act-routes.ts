@@ -7,28 +7,24 @@ import { allowSlowBody } from '../http/server.js'
 import type { DeleteUser } from '../enqueue/deletion.js'
 import { StoreError } from '../store/store-error.js'
 import { traitOf } from '../enqueue/trait.js'
-import { checkToken } from './access.js'
+import type { Access } from './access.js'
+import { guard } from './guard.js'
 import { readMemberCount, readMembers } from './members.js'
 
 /** What the routes that change data need. */
-export interface ActRoutesParts {
-  /** The token from the current settings. */
-  adminToken: () => string | undefined
+export interface ActRoutesParts extends Access {
   syncAudience: SyncAudience
   deleteUser: DeleteUser
 }
 
 /**
- * Adds the routes that change audiences and delete users. They need the admin token. They read the bodies themselves,
+ * Adds the routes that change audiences and delete users. They read the bodies themselves,
  * because a list of members may be too large to hold in memory.
  */
 export function addActRoutes(app: FastifyInstance, parts: ActRoutesParts): void {
   void app.register((routes, _options, done) => {
     readOwnBodies(routes)
-    routes.addHook('onRequest', (request, _reply, next) => {
-      checkToken(request.raw, parts.adminToken())
-      next()
-    })
+    guard(routes, parts)
     routes.put<AudienceRequest>('/v1/audiences/:name', (request, reply) =>
       putAudience(parts, request, reply),
     )

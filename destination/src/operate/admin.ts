@@ -7,25 +7,29 @@ import { addActRoutes } from './act-routes.js'
 import { addAdminApi, type AdminApiParts } from './admin-api.js'
 import { addMetricsRoute, type MetricsRouteParts } from './metrics-route.js'
 import { addPageRoutes } from './page.js'
+import { Past } from './past.js'
+import { addPortalApi } from './portal/routes.js'
 
 /** What the operator's routes need. */
-export interface AdminParts extends AdminApiParts {
+export interface AdminParts extends Omit<AdminApiParts, 'past'> {
   store: Store
   enqueue: Enqueue
   metrics: MetricsRouteParts['metrics']
+  tally: Past['tally']
 }
 
-/** Adds all routes for the operator: the page, the metrics, the admin API, and the routes for audiences and deletions. */
+/** Adds all routes for the operator: the page, the metrics, the admin API, the portal, and the routes for audiences and deletions. */
 export function addAdmin(app: FastifyInstance, parts: AdminParts): void {
   const { store, dispatcher, enqueue, settings, metrics, isKeptLocal } = parts
-  const adminToken = () => settings().adminToken
   const destinations = () => settings().destinations
-  addPageRoutes(app)
-  addMetricsRoute(app, { metrics, adminToken, isKeptLocal })
+  const past = new Past(store, parts.tally)
+  addPageRoutes(app, () => settings().portal?.frameAncestors ?? [])
+  addMetricsRoute(app, { metrics, settings, isKeptLocal })
   addActRoutes(app, {
-    adminToken,
+    ...{ settings, isKeptLocal },
     syncAudience: createSyncAudience({ store, dispatcher, destinations, now: Date.now }),
     deleteUser: createDeleteUser({ enqueue, store, settings, now: Date.now }),
   })
-  addAdminApi(app, parts)
+  addAdminApi(app, { ...parts, past })
+  addPortalApi(app, { ...parts, past })
 }

@@ -1,4 +1,4 @@
-import type { FastifyInstance } from 'fastify'
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { parseBody } from '../http/json-body.js'
 import { ignoreContentType, readBody } from '../http/read-body.js'
 import { Refusal } from '../http/refusal.js'
@@ -19,7 +19,8 @@ export interface DestinationRoutesParts {
 /** In bytes. A body names some types at most. */
 const MAX_BODY_BYTES = 32_768
 
-interface DestinationRequest {
+/** A request with the name of a destination in its path. */
+export interface DestinationRequest {
   Params: { name: string }
 }
 
@@ -28,27 +29,12 @@ export function addDestinationRoutes(
   routes: FastifyInstance,
   { settings, pauses }: DestinationRoutesParts,
 ): void {
-  /** The names of the destinations that are being tested. */
-  const testing = new Set<string>()
+  const test = createTester()
 
   routes.post<DestinationRequest>(
     '/destinations/:name/test',
     { onRequest: ignoreContentType },
-    async ({ raw, params: { name } }, reply): Promise<TestReport> => {
-      const { types } = readTest(parseBody(await readBody(raw, MAX_BODY_BYTES)))
-      const destination = requireDestination(settings(), name)
-      if (testing.has(name)) {
-        const message = `A test of ${name} is running in this process. Send the request again when it has ended.`
-        throw new Refusal(409, 'test_running', message)
-      }
-      testing.add(name)
-      try {
-        const isOver = () => reply.raw.destroyed
-        return await sendTest({ destination, types, network: settings(), isOver })
-      } finally {
-        testing.delete(name)
-      }
-    },
+    (request, reply) => test(settings(), request, reply),
   )
 
   routes.post<DestinationRequest>(
@@ -77,8 +63,33 @@ export function addDestinationRoutes(
   )
 }
 
+/** Makes what sends a test to the destination of a request, one test at a time to each destination. */
+export function createTester() {
+  /** The names of the destinations that are being tested. */
+  const testing = new Set<string>()
+  return async (
+    settings: Settings,
+    { raw, params: { name } }: FastifyRequest<DestinationRequest>,
+    reply: FastifyReply,
+  ): Promise<TestReport> => {
+    const { types } = readTest(parseBody(await readBody(raw, MAX_BODY_BYTES)))
+    const destination = requireDestination(settings, name)
+    if (testing.has(name)) {
+      const message = `A test of ${name} is running in this process. Send the request again when it has ended.`
+      throw new Refusal(409, 'test_running', message)
+    }
+    testing.add(name)
+    try {
+      const isOver = () => reply.raw.destroyed
+      return await sendTest({ destination, types, network: settings, isOver })
+    } finally {
+      testing.delete(name)
+    }
+  }
+}
+
 /** @throws {@link Refusal} if the settings do not have the destination. */
-function requireDestination({ destinations }: Settings, name: string): Destination {
+export function requireDestination({ destinations }: Settings, name: string): Destination {
   const found = destinations.find((one) => one.name === name)
   if (found) return found
   throw unknownDestination(name)

@@ -1,16 +1,20 @@
 import type { FastifyInstance } from 'fastify'
-import { checkReader, type ReadAccess } from './access.js'
+import type { Access } from './access.js'
+import { guard } from './guard.js'
 
 /** What the route needs. */
-export interface MetricsRouteParts extends ReadAccess {
+export interface MetricsRouteParts extends Access {
   metrics: { readonly contentType: string; text(): Promise<string> }
 }
 
 /** Adds `/metrics`. */
 export function addMetricsRoute(app: FastifyInstance, parts: MetricsRouteParts): void {
   const { metrics } = parts
-  app.get('/metrics', async (request, reply) => {
-    checkReader(request.raw, parts)
-    return reply.header('content-type', metrics.contentType).send(await metrics.text())
+  void app.register((routes, _options, done) => {
+    guard(routes, parts)
+    routes.get('/metrics', async (_request, reply) =>
+      reply.header('content-type', metrics.contentType).send(await metrics.text()),
+    )
+    done()
   })
 }

@@ -78,13 +78,17 @@ export class Overviews {
   readonly #past: Past
   readonly #passes = new Map<HistorySpan, Promise<Pass>>()
 
-  constructor(readonly parts: StatusParts) {
-    this.#past = new Past(parts.store, parts.tally)
+  /** @param past - The history in the store, which all overviews share. */
+  constructor(
+    readonly parts: StatusParts,
+    past: Past,
+  ) {
+    this.#past = past
   }
 
   async overview(
     parameters: OverviewParameters,
-  ): Promise<Omit<Overview, 'version' | 'startedAt' | 'now' | 'canWrite'>> {
+  ): Promise<Omit<Overview, 'version' | 'startedAt' | 'now' | 'access'>> {
     const { span, offset, limit } = parameters
     const pass = await this.#pass(span)
     const { settings, history, role } = this.parts

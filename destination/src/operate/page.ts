@@ -8,20 +8,24 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 /** The folder of the built page. The relative path is the same from `src/operate` and from `dist/operate`. */
 const FOLDER = fileURLToPath(new URL('../../dist/page', import.meta.url))
 
-/** Content Security Policy (level 3): only files from the destination, no inline code, no embedding in frames. */
-const POLICY = [
-  "default-src 'none'",
-  "script-src 'self'",
-  "style-src 'self'",
-  "connect-src 'self'",
-  "img-src 'self' data:",
-  "base-uri 'none'",
-  "form-action 'none'",
-  "frame-ancestors 'none'",
-].join('; ')
+/**
+ * Content Security Policy (level 3): only files from the destination, no inline code.
+ *
+ * @param ancestors - The origins of the pages that may embed this one in a frame.
+ */
+const policy = (ancestors: readonly string[]) =>
+  [
+    "default-src 'none'",
+    "script-src 'self'",
+    "style-src 'self'",
+    "connect-src 'self'",
+    "img-src 'self' data:",
+    "base-uri 'none'",
+    "form-action 'none'",
+    `frame-ancestors ${ancestors.length === 0 ? "'none'" : ancestors.join(' ')}`,
+  ].join('; ')
 
 const HEADERS = {
-  'Content-Security-Policy': POLICY,
   'X-Content-Type-Options': 'nosniff',
   'Referrer-Policy': 'no-referrer',
   'Cross-Origin-Resource-Policy': 'same-origin',
@@ -44,14 +48,21 @@ interface File {
 }
 
 /**
- * Adds the page for the operator: `/` and the assets. The page itself contains no data, so it needs no admin token.
+ * Adds the page: `/` for the operator, `/portal` for tenants, and the assets. The page itself contains no data, so it needs no
+ * token.
  *
+ * @param frameAncestors - The origins of the pages that may embed the portal. No page may embed that of the operator.
  * @returns whether the page exists. A destination that runs from its sources has no page until `npm run build` has run.
  */
-export function addPageRoutes(app: FastifyInstance, folder = FOLDER): boolean {
+export function addPageRoutes(
+  app: FastifyInstance,
+  frameAncestors: () => readonly string[],
+  folder = FOLDER,
+): boolean {
   if (!existsSync(join(folder, 'index.html'))) return false
   const index = read(join(folder, 'index.html'))
   app.get('/', (request, reply) => send(request, reply, index, 'no-cache'))
+  app.get('/portal', (request, reply) => send(request, reply, index, 'no-cache', frameAncestors()))
   for (const name of readdirSync(join(folder, 'assets'))) {
     const file = read(join(folder, 'assets', name))
     app.get(`/assets/${name}`, (request, reply) => send(request, reply, file, FOR_EVER))
@@ -66,9 +77,21 @@ function read(path: string): File {
   return { type, plain, gzipped: gzipSync(plain, { level: 9 }), etag }
 }
 
-function send(request: FastifyRequest, reply: FastifyReply, file: File, cache: string) {
+function send(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  file: File,
+  cache: string,
+  ancestors: readonly string[] = [],
+) {
   const { headers } = request
-  reply.headers({ ...HEADERS, 'Cache-Control': cache, ETag: file.etag, Vary: 'Accept-Encoding' })
+  reply.headers({
+    ...HEADERS,
+    'Content-Security-Policy': policy(ancestors),
+    'Cache-Control': cache,
+    ETag: file.etag,
+    Vary: 'Accept-Encoding',
+  })
   if (headers['if-none-match']?.includes(file.etag)) return reply.code(304).send()
   reply.header('Content-Type', file.type)
   if (!/\bgzip\b/.test(headers['accept-encoding'] ?? '')) return reply.send(file.plain)

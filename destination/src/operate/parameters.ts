@@ -257,6 +257,41 @@ export function readActor(headers: Given): string | null {
   throw invalid('X-Actor', `1 to ${MAX_ACTOR} visible ASCII characters`, actor)
 }
 
+/** For how long a portal link is valid, and for whom it is. */
+export interface LinkParameters {
+  minutes: number
+  by: string | null
+}
+
+/** In minutes: a day. Whoever has a link can use it until it ends. */
+const MAX_LINK_MINUTES = 1_440
+
+/** @throws {@link Refusal} */
+export function readLink(body: Given): LinkParameters {
+  checkNames(body, ['minutes', 'by'])
+  const { by } = texts(body, ['by'])
+  if (by !== undefined && (by.length > MAX_ACTOR || !/^[^\p{C}]+$/u.test(by))) {
+    throw invalid('by', `1 to ${MAX_ACTOR} characters without control characters`, by)
+  }
+  const minutes = count(body, 'minutes', 1, MAX_LINK_MINUTES, 'body') ?? 15
+  return { minutes, by: by ?? null }
+}
+
+/** @returns the URLs of all endpoints of a destination, in their order. @throws {@link Refusal} */
+export function readUrls(body: Given): string[] {
+  checkNames(body, ['webhooks'])
+  const { webhooks } = body
+  if (!Array.isArray(webhooks)) throw invalid('webhooks', 'a list of objects with a url', webhooks)
+  return webhooks.map((webhook: unknown, i) => {
+    const path = `webhooks[${i}]`
+    if (!isObject(webhook)) throw invalid(path, 'an object with a url', webhook)
+    checkNames(webhook, ['url'])
+    const { url } = texts(webhook, ['url'])
+    if (url === undefined) throw invalid(`${path}.url`, 'a URL', url)
+    return url
+  })
+}
+
 /** What to replay. */
 export interface ReplayParameters {
   which: { ids: DeliveryId[] } | { filter: Filter }

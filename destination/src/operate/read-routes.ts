@@ -1,4 +1,4 @@
-import type { FastifyInstance } from 'fastify'
+import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { Refusal } from '../http/refusal.js'
 import type {
   DeadCauses,
@@ -11,8 +11,9 @@ import type {
 } from '../model/answers.js'
 import type { DeadGroup, DeadPlace, Summary, Trace } from '../model/delivery.js'
 import { joined } from '../store/dead-groups.js'
-import type { HistoryPort, ReadPort } from '../store/store.js'
+import type { ReadPort } from '../store/store.js'
 import { version } from '../version.js'
+import { roleIn } from './guard.js'
 import { Overviews } from './overview.js'
 import {
   readDead,
@@ -24,14 +25,19 @@ import {
   unknownDestination,
   type ListParameters,
 } from './parameters.js'
+import type { Past } from './past.js'
 import { shownRequests } from './shown-request.js'
 import { shownTrace } from './shown-trace.js'
 import { statusOf, type StatusParts } from './status.js'
 
 /** What the routes that read need. */
 export interface ReadRoutesParts extends StatusParts {
-  store: ReadPort & HistoryPort
+  store: ReadPort
+  past: Past
 }
+
+/** What is shown of a delivery depends on the current settings and pauses. */
+type ShownParts = Pick<ReadRoutesParts, 'settings' | 'pauses'>
 
 type Given = Record<string, unknown>
 
@@ -41,28 +47,31 @@ const SEARCH_MS = 1_000
 /** Adds the routes that show the status, the history and the stored deliveries. */
 export function addReadRoutes(routes: FastifyInstance, parts: ReadRoutesParts): void {
   const { store } = parts
-  const overviews = new Overviews(parts)
+  const overviews = new Overviews(parts, parts.past)
   const startedAt = performance.now()
-  const head = () => {
+  const head = (request: FastifyRequest) => {
     const now = Date.now()
     return {
       version,
       startedAt: Math.round(now - (performance.now() - startedAt)),
       now,
-      canWrite: parts.settings().adminToken !== undefined,
+      access: roleIn(request),
     }
   }
 
-  routes.get('/status', async (): Promise<Status> => ({ ...head(), ...(await statusOf(parts)) }))
+  routes.get('/status', async (request): Promise<Status> => ({
+    ...head(request),
+    ...(await statusOf(parts)),
+  }))
   routes.get('/overview', async (request): Promise<Overview> => ({
-    ...head(),
+    ...head(request),
     ...(await overviews.overview(readOverview(request.query as Given))),
   }))
   routes.get('/destination', (request) =>
     getDestination(overviews, readDestination(request.query as Given)),
   )
   routes.get('/dead', (request) => getDead(store, readDead(request.query as Given)))
-  routes.get('/deliveries', (request) => list(store, readList(request.query as Given)))
+  routes.get('/deliveries', (request) => getDeliveries(store, readList(request.query as Given)))
   routes.get('/deliveries/:id', (request) => getDelivery(parts, readId(request.params as Given)))
   routes.get('/messages/:messageId', (request) => {
     const { messageId } = request.params as { messageId: string }
@@ -72,8 +81,8 @@ export function addReadRoutes(routes: FastifyInstance, parts: ReadRoutesParts): 
   routes.get('/messages', (request) => getMessage(parts, readMessageId(request.query as Given)))
 }
 
-async function getDestination(
-  overviews: Overviews,
+export async function getDestination(
+  overviews: Pick<Overviews, 'destination'>,
   { name, span }: ReturnType<typeof readDestination>,
 ): Promise<DestinationDetails> {
   const found = await overviews.destination(name, span)
@@ -89,7 +98,7 @@ const MAX_GROUPS = 100
 const DEAD_SLICE = 500
 
 /** Groups slice by slice, the destinations with the most dead letters first. */
-async function getDead(
+export async function getDead(
   store: Pick<ReadPort, 'deadGroups' | 'stats'>,
   destination: string | undefined,
 ): Promise<DeadCauses> {
@@ -115,7 +124,7 @@ async function namesOfDead(store: Pick<ReadPort, 'stats'>): Promise<string[]> {
   return stats.sort((a, b) => b.dead - a.dead).map(({ destination }) => destination)
 }
 
-async function list(
+export async function getDeliveries(
   store: Pick<ReadPort, 'find'>,
   { filter, before, limit }: ListParameters,
 ): Promise<DeliveryList> {
@@ -134,8 +143,8 @@ async function list(
   }
 }
 
-async function getDelivery(
-  { store, ...parts }: Pick<ReadRoutesParts, 'store' | 'settings' | 'pauses'>,
+export async function getDelivery(
+  { store, ...parts }: ShownParts & { store: Pick<ReadPort, 'get'> },
   id: number,
 ): Promise<ShownDelivery> {
   const trace = await store.get(id)
@@ -144,10 +153,7 @@ async function getDelivery(
   throw new Refusal(404, 'unknown_delivery', message)
 }
 
-function shownDelivery(
-  trace: Trace,
-  { settings, pauses }: Pick<ReadRoutesParts, 'settings' | 'pauses'>,
-): ShownDelivery {
+function shownDelivery(trace: Trace, { settings, pauses }: ShownParts): ShownDelivery {
   const present = settings()
   const isPaused = (destination: string) => pauses.of(destination) !== undefined
   return {
@@ -156,8 +162,8 @@ function shownDelivery(
   }
 }
 
-async function getMessage(
-  { store, ...parts }: Pick<ReadRoutesParts, 'store' | 'settings' | 'pauses'>,
+export async function getMessage(
+  { store, ...parts }: ShownParts & { store: Pick<ReadPort, 'trace'> },
   messageId: string,
 ): Promise<ShownMessage> {
   const traces = await store.trace(messageId)

@@ -1,4 +1,4 @@
-import type { FastifyInstance } from 'fastify'
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import type { Dispatcher } from '../deliver/dispatcher.js'
 import { parseBody } from '../http/json-body.js'
 import { Refusal } from '../http/refusal.js'
@@ -32,10 +32,19 @@ const MAX_BODY_BYTES = 1_048_576
  * admin token in a header, which a browser sends to another site only after a preflight, and no preflight is allowed here.
  */
 export function addReplayRoute(routes: FastifyInstance, parts: ReplayParts): void {
-  routes.post('/replay', { onRequest: ignoreContentType }, async ({ raw }, reply) => {
-    const body = parseBody(await readBody(raw, MAX_BODY_BYTES))
-    return replay(parts, readReplay(body), () => reply.raw.destroyed)
-  })
+  routes.post('/replay', { onRequest: ignoreContentType }, (request, reply) =>
+    replayAsked(parts, request, reply),
+  )
+}
+
+/** Replays what a request asks for. */
+export async function replayAsked(
+  parts: ReplayParts,
+  { raw }: FastifyRequest,
+  reply: FastifyReply,
+): Promise<Replayed> {
+  const body = parseBody(await readBody(raw, MAX_BODY_BYTES))
+  return replay(parts, readReplay(body), () => reply.raw.destroyed)
 }
 
 /**

@@ -26,19 +26,25 @@ export function createServers(
   settings: Settings,
   collector: Server,
   readiness: Readiness,
-  parts: Omit<AdminParts, 'isKeptLocal'> & { log: ServerLog },
+  parts: Omit<AdminParts, 'isKeptLocal' | 'adminUrl'> & { log: ServerLog },
 ): Servers {
   const { listen, adminListen } = settings
   const admin = adminListen ? createServer(parts.log, ADMIN_HINT, LIMITS) : collector
   const servers = new Set([admin, collector])
   for (const { app } of servers) addReadinessRoutes(app, readiness)
-  addAdmin(admin.app, { ...parts, isKeptLocal: isKeptLocal(settings) })
+  let adminUrl = ''
+  addAdmin(admin.app, {
+    ...parts,
+    isKeptLocal: isKeptLocal(settings),
+    adminUrl: () => adminUrl,
+  })
   return {
     listen: async () => {
-      const adminUrl = adminListen && (await admin.listen(adminListen.host, adminListen.port))
+      if (adminListen) adminUrl = await admin.listen(adminListen.host, adminListen.port)
       const url = await collector.listen(listen.host, listen.port)
+      if (!adminListen) adminUrl = url
       if (isClosed(settings)) parts.log.warn({}, CLOSED)
-      return { url, adminUrl: adminUrl ?? url }
+      return { url, adminUrl }
     },
     close: async () => {
       await Promise.all(Array.from(servers, (server) => server.close()))

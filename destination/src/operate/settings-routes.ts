@@ -114,13 +114,13 @@ async function bodyOf({ raw }: FastifyRequest): Promise<Given> {
   return parseBody(await readBody(raw, MAX_BODY_BYTES))
 }
 
-function answer(reply: FastifyReply, changed: SettingChanged): SettingChanged {
+export function answer(reply: FastifyReply, changed: SettingChanged): SettingChanged {
   tagged(reply, changed.item)
   reply.code(changed.created ? 201 : 200)
   return changed
 }
 
-function tagged(reply: FastifyReply, item: ManagedSetting): ManagedSetting {
+export function tagged(reply: FastifyReply, item: ManagedSetting): ManagedSetting {
   if (item.version !== null) reply.header('etag', `"${item.version}"`)
   return item
 }

@@ -11,19 +11,17 @@ import {
 import { withoutQuery } from '../model/shown-url.js'
 import type { FilterCounts } from '../observe/filter-counts.js'
 import type { History } from '../observe/history.js'
-import type { Tally } from '../observe/tally.js'
 import type { Role } from '../settings/role.js'
 import type { Destination, Settings } from '../settings/settings.js'
 import { isPostgres } from '../store/kind.js'
-import type { HistoryPort, ReadPort } from '../store/store.js'
+import type { ReadPort } from '../store/store.js'
 import { formerDestinations } from './warnings.js'
 
 /** What the status needs. */
 export interface StatusParts {
-  store: Pick<ReadPort, 'stats'> & Pick<HistoryPort, 'history'>
+  store: Pick<ReadPort, 'stats'>
   history: History
   filterCounts: FilterCounts
-  tally: Pick<Tally, 'saveIfSmall'>
   /** The current settings. */
   settings: () => Settings
   /** The queues for the current settings; empty if this process does not deliver. */
@@ -35,7 +33,7 @@ export interface StatusParts {
 /** The status without the fields that depend on the request or on the process. */
 export async function statusOf(
   parts: StatusParts,
-): Promise<Omit<Status, 'version' | 'startedAt' | 'now' | 'canWrite'>> {
+): Promise<Omit<Status, 'version' | 'startedAt' | 'now' | 'access'>> {
   const { history, role } = parts
   const { sources, destinations } = parts.settings()
   const stats = await parts.store.stats()

@@ -1,11 +1,16 @@
-import type { FastifyInstance } from 'fastify'
+import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { Refusal } from '../http/refusal.js'
-import type { Feed } from '../observe/feed.js'
+import type { Feed, Viewpoint } from '../observe/feed.js'
 
 /** Adds the route that streams calls and attempts as Server-Sent Events. */
-export function addStreamRoute(routes: FastifyInstance, feed: Feed): void {
-  routes.get('/stream', { exposeHeadRoute: false }, (_request, reply) => {
-    if (!feed.hasRoom) {
+export function addStreamRoute(
+  routes: FastifyInstance,
+  feed: Feed,
+  viewpointOf: (request: FastifyRequest) => Viewpoint | undefined = () => undefined,
+): void {
+  routes.get('/stream', { exposeHeadRoute: false }, (request, reply) => {
+    const viewpoint = viewpointOf(request)
+    if (!feed.hasRoom(viewpoint?.group)) {
       const message =
         'The stream has its maximum number of listeners. Close another page, or try again later.'
       throw new Refusal(503, 'too_many_listeners', message, { 'Retry-After': '5' })
@@ -16,7 +21,7 @@ export function addStreamRoute(routes: FastifyInstance, feed: Feed): void {
       'cache-control': 'no-store',
       'x-accel-buffering': 'no', // without this header, nginx buffers events and delays them
     })
-    feed.add(reply.raw)
+    feed.add(reply.raw, viewpoint)
   })
   routes.addHook('preClose', (closed) => {
     feed.close()

@@ -150,6 +150,7 @@ const SECRETS: readonly PropertyKey[] = [
   'sharedSecret',
   'webhookSecret',
   'adminToken',
+  'operatorToken',
   'settingsKey',
 ]
 
@@ -190,7 +191,7 @@ const OTHER_NAMES: Readonly<Record<string, string>> = {
 function unknownField(key: string, { path }: { path: Path }, schema: z.ZodType): string {
   const known = fieldsAt(schema, path)
   const other = OTHER_NAMES[key.toLowerCase()]
-  const meant = suggest(key, known) ?? (other && known.includes(other) ? other : undefined)
+  const meant = other && known.includes(other) ? other : suggest(key, known)
   return meant === undefined
     ? `there is no such field. The fields here are ${known.join(', ')}.`
     : `there is no such field. Did you mean ${meant}?`

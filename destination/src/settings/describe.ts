@@ -15,6 +15,8 @@ export function describeSettings(settings: Settings) {
     retention: formatDuration(settings.retentionMs),
     alerts: settings.alerts && describeAlerts(settings.alerts),
     admin: settings.adminToken !== undefined,
+    operator: settings.operatorToken !== undefined,
+    portal: settings.portal,
     settingsKeys: settings.settingsKeys?.length ?? 0,
     traceContext: settings.traceContext ?? false,
     allowNetworks: settings.allowNetworks,

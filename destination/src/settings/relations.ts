@@ -27,6 +27,7 @@ export function checkRelations(raw: unknown): BrokenRelation[] {
   const tenantNames = new Set(tenants.map(([, name]) => name))
   return [
     ...checkListeners(raw),
+    ...checkTokens(raw),
     ...checkAlerts(
       raw,
       destinations.flatMap(text('name')).map(([, name]) => name),
@@ -65,6 +66,17 @@ function checkListeners(raw: unknown): BrokenRelation[] {
   const message =
     'is the same address as "listen". Remove it to serve both at that address, or choose another port.'
   return [{ path: ['adminListen'], message }]
+}
+
+/** Without an admin token, everybody on the machine may read, and the token of an operator would protect nothing. */
+function checkTokens(raw: unknown): BrokenRelation[] {
+  const [admin, operator] = [get(raw, 'adminToken'), get(raw, 'operatorToken')]
+  if (operator === undefined || (admin !== undefined && admin !== operator)) return []
+  const message =
+    admin === undefined
+      ? 'needs an "adminToken" too, which allows everything. Set one.'
+      : 'is the same token as "adminToken". Choose another one, or remove it.'
+  return [{ path: ['operatorToken'], message }]
 }
 
 /** The destination of the alerts must exist: in the file, or in the store, which is not known here. */

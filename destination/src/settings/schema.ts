@@ -31,7 +31,12 @@ export function settingsSchema(folder: string, hasStored: boolean) {
     tenants: list(tenantSchema, { what: 'tenants' }).default([]),
     settingsKey: value(readSettingsKeys).optional(),
     store: value(readStore).default('sqlite:./data/hookline.db'),
-    adminToken: value(readAdminToken).optional(),
+    adminToken: value(readToken).optional(),
+    operatorToken: value(readToken).optional(),
+    portal: fields({
+      url: value(readOrigin).optional(),
+      frameAncestors: list(value(readAncestor), { what: 'origins' }).default([]),
+    }).optional(),
     allowNetworks: list(value(readNetwork), { what: 'networks' }).default([]),
     ca: value((given, refuse) => readCa(given, refuse, folder)).default([]),
     traceContext: value(readEnabled).default(false),
@@ -272,11 +277,29 @@ const SURROUNDED =
   'expected no white space at the start or the end, got {got} that has some. ' +
   'Remove it: a program that trims its copy of the value would use a different one.'
 
-function readAdminToken(given: unknown, refuse: Refuse) {
+function readToken(given: unknown, refuse: Refuse) {
   if (typeof given === 'string' && /^[\x21-\x7e]{16,}$/.test(given)) return given
   refuse(
     'expected at least 16 ASCII characters without spaces, got {got}. ' +
       'Create a token with `openssl rand -hex 24`.',
+  )
+  return undefined
+}
+
+/** The files of the page are at the root, so that its URL has no path. */
+function readOrigin(given: unknown, refuse: Refuse) {
+  const url = typeof given === 'string' && URL.canParse(given) ? new URL(given) : undefined
+  if (url && /^https?:$/.test(url.protocol) && `${url.origin}/` === url.href) return url.origin
+  refuse('expected a URL without a path, such as "https://portal.example.com", got {got}.')
+  return undefined
+}
+
+/** A host source of a Content Security Policy (CSP level 3, 2.3.1). Anything else could add directives to the policy. */
+function readAncestor(given: unknown, refuse: Refuse) {
+  const HOST_SOURCE = /^https?:\/\/(?:\*\.)?[a-z0-9-]+(?:\.[a-z0-9-]+)*(?::\d{1,5})?$/
+  if (typeof given === 'string' && HOST_SOURCE.test(given)) return given
+  refuse(
+    'expected the origin of a page, such as "https://app.example.com" or "https://*.example.com", got {got}.',
   )
   return undefined
 }

@@ -26,6 +26,10 @@ export interface Settings {
   store: string
   /** The token of the admin API; `undefined` refuses the requests that need it. */
   adminToken: string | undefined
+  /** The token of an operator, who may read, replay, test, pause and resume, and change nothing else. */
+  operatorToken?: string | undefined
+  /** Where tenants open the portal; `undefined` for the address of the admin API, and in no frame. */
+  portal?: Portal | undefined
   /** Private or reserved networks that requests may be sent to, in CIDR notation. */
   allowNetworks: string[]
   /** Certificates in PEM that are trusted in addition to the well-known ones. Empty by default. */
@@ -36,6 +40,14 @@ export interface Settings {
   alerts?: Alerts | undefined
   /** How long messages and their attempts are kept, in ms. Duplicates are recognized within this time. */
   retentionMs: number
+}
+
+/** Where tenants open the portal, and in whose pages. */
+export interface Portal {
+  /** The origin in links, such as `https://portal.example.com`; `undefined` for the address of the admin API. */
+  url?: string | undefined
+  /** The origins of the pages that may embed the portal in a frame. */
+  frameAncestors: string[]
 }
 
 /** An application that sends calls. */

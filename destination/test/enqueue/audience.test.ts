@@ -346,7 +346,8 @@ test('a list may take longer than other requests, as long as it comes', async ()
   const server = createServer({ warn: nothing, error: nothing }, '', { timeouts })
   const listed: string[] = []
   addActRoutes(server.app, {
-    adminToken: () => ADMIN_TOKEN,
+    settings: () => ({ adminToken: ADMIN_TOKEN, tenants: [] }),
+    isKeptLocal: false,
     syncAudience: async (_, members) => {
       for await (const piece of members) listed.push(...piece)
       return { listed: listed.length, joined: 0, left: 0 }

@@ -9,16 +9,7 @@ import type { SettingsExport } from '../../src/model/answers.js'
 import type { Settings } from '../../src/settings/settings.js'
 import { loadDriver } from '../../src/store/sqlite/driver.js'
 import { startEndpoint, type TestEndpoint } from '../endpoint.js'
-import {
-  ADMIN_TOKEN,
-  destination,
-  KEY,
-  settingsFor,
-  silent,
-  start,
-  track,
-  type Later,
-} from '../run.js'
+import { destination, KEY, settingsFor, silent, start, track, type Later } from '../run.js'
 import {
   document,
   errorsOfAnswer,
@@ -28,6 +19,7 @@ import {
   strictErrorsOf,
   type Place,
 } from './document.js'
+import { allowed, BASIC, BEARER, credentialsOf, HOUSE, linkOf, pathOf, textOf } from './requests.js'
 
 /** Answers that no request of this test gets, and why. */
 const NOT_ASKED_FOR: Record<string, string> = {}
@@ -67,9 +59,6 @@ interface Got {
   body: unknown
 }
 
-const BASIC = `Basic ${btoa(`${KEY}:`)}`
-const BEARER = `Bearer ${ADMIN_TOKEN}`
-
 /** Sends a request, and compares it and its answer with the document. */
 async function ask(base: string, method: string, path: string, asked: Asked = {}): Promise<Got> {
   const { body, mediaType = 'application/json', authorization, headers = {} } = asked
@@ -106,11 +95,6 @@ function checkRequest(errors: string[], { status, body }: Got, which: string): v
   }
 }
 
-function credentialsOf({ operation }: Place): string | null {
-  const [scheme] = operation.security.flatMap(Object.keys)
-  return scheme === 'WriteKey' ? BASIC : scheme === 'AdminToken' ? BEARER : null
-}
-
 function toJson(text: string): unknown {
   try {
     return JSON.parse(text)
@@ -123,35 +107,11 @@ const withBody = places.filter(({ operation }) => operation.requestBody)
 const ofCalls = withBody.filter(({ operation }) => 'WriteKey' in (operation.security[0] ?? {}))
 const ofOperator = places.filter(({ operation }) => 'AdminToken' in (operation.security[0] ?? {}))
 
+const ofPortal = places.filter(({ path }) => path.startsWith('/v1/portal/'))
+
 const ofSettings = places.filter(({ path }) =>
   /^\/v1\/admin\/(sources|destinations|tenants)\/\{name\}(\/rotation)?$/.test(path),
 )
-
-/** The path of a request that is allowed. */
-const pathOf = ({ path }: Pick<Place, 'path'>): string =>
-  path
-    .replace(/\/\{name\}\/(test|pause|resume)$/, '/crm/$1')
-    .replace('{name}', 'vip')
-    .replace('{id}', '1')
-    .replace('{messageId}', 'm1')
-    .replace(/^(\/v1\/admin\/destination)$/, '$1?name=crm')
-    .replace(/^(\/v1\/admin\/messages)$/, '$1?messageId=m1')
-
-/** The first example of the body. */
-function exampleOf({ operation }: Place): { mediaType: string; body: string } | undefined {
-  const [entry] = Object.entries(operation.requestBody?.content ?? {})
-  const [example] = Object.values(entry?.[1].examples ?? {})
-  if (!entry || !example) return undefined
-  return { mediaType: entry[0], body: textOf(example.value) }
-}
-
-const textOf = (value: unknown) => (typeof value === 'string' ? value : JSON.stringify(value))
-
-/** A request that is allowed and does not fail by itself: lists say how many members they have. */
-function allowed(place: Place): { path: string; mediaType?: string; body?: string } {
-  const counted = place.path.startsWith('/v1/audiences/') ? '?count=3' : ''
-  return { path: pathOf(place) + counted, ...exampleOf(place) }
-}
 
 /** Starts a destination, and returns its servers as well. */
 async function startWithServers(
@@ -187,13 +147,13 @@ describe('the answers', { timeout: 60_000 }, () => {
   beforeAll(async () => {
     const crm = await startOne()
     settings = settingsFor(
-      [destination([crm])],
+      [destination([crm]), destination([crm], { name: 'fixed', tenant: 'house', sources: [] })],
       {
         sources: [
           { name: 'web', writeKey: KEY },
           { name: 'limited', writeKey: 'l', rateLimit: { callsPerSecond: 1, burst: 1 } },
         ],
-        tenants: [{ name: 'house', portal: { editUrls: false } }],
+        tenants: [HOUSE, { name: 'bare', portal: { editUrls: false } }],
         settingsKeys: [Buffer.alloc(32).toString('base64')],
       },
       afterwards,
@@ -207,6 +167,11 @@ describe('the answers', { timeout: 60_000 }, () => {
       const body = textOf(example?.value)
       expect(await ask(url, 'PUT', pathOf({ path }), { body })).toMatchObject({ status: 201 })
     }
+    const own = { tenant: 'house', sources: ['own'], webhooks: [{ url: crm.url }] }
+    await ask(url, 'PUT', '/v1/admin/sources/own', {
+      body: '{"tenant":"house","writeKey":"own-key"}',
+    })
+    await ask(url, 'PUT', '/v1/admin/destinations/own', { body: JSON.stringify(own) })
   })
 
   test.each(ofSettings)(
@@ -289,7 +254,7 @@ describe('the answers', { timeout: 60_000 }, () => {
     expect(await apply({ settings, prune: true }, match)).toMatchObject({
       body: { dryRun: false, revision, changes: [] },
     })
-    const [first] = settings.destinations
+    const first = settings.destinations.find(({ name }) => name === 'vip')
     const without = { settings: { sources: [] }, prune: true }
     expect(
       await apply({ settings: { destinations: [{ ...first, sources: ['vip'] }] } }),
@@ -603,17 +568,21 @@ describe('the answers', { timeout: 60_000 }, () => {
     expect(await ask(url, 'POST', long, { body: '{}' })).toMatchObject({ status: 414 })
     let goOn: () => void = () => undefined
     const slow = await startOne([(response) => (goOn = () => response.writeHead(204).end())])
-    const own = await start(settingsFor([destination([slow])], {}, afterwards), silent, afterwards)
-    const path = '/v1/admin/destinations/crm/test'
+    const own = destination([slow], { name: 'own', tenant: 'house', sources: [] })
+    const one = settingsFor([own], { tenants: [HOUSE] }, afterwards)
+    const { url: at } = await start(one, silent, afterwards)
     const body = '{"types":["track"]}'
-    const first = ask(own.url, 'POST', path, { body })
-    await slow.has(1)
-    expect(await ask(own.url, 'POST', path, { body })).toMatchObject({
-      status: 409,
-      body: { error: { code: 'test_running' } },
-    })
-    goOn()
-    expect(await first).toMatchObject({ status: 200, body: { ok: true } })
+    for (const [i, of] of ['admin', 'portal'].entries()) {
+      const path = `/v1/${of}/destinations/own/test`
+      const first = ask(at, 'POST', path, { body })
+      await slow.has(i + 1)
+      expect(await ask(at, 'POST', path, { body })).toMatchObject({
+        status: 409,
+        body: { error: { code: 'test_running' } },
+      })
+      goOn()
+      expect(await first).toMatchObject({ status: 200, body: { ok: true } })
+    }
   })
 
   test.each([
@@ -641,6 +610,12 @@ describe('the answers', { timeout: 60_000 }, () => {
     '/v1/admin/destinations?limit=1001',
     '/v1/admin/destinations?x=1',
     '/v1/admin/tenants?limit=0',
+    '/v1/portal/overview?span=1y',
+    '/v1/portal/destination',
+    '/v1/portal/dead?x=1',
+    '/v1/portal/deliveries?limit=0',
+    '/v1/portal/deliveries/0',
+    '/v1/portal/messages',
     '/v1/admin/audit?limit=0',
     '/v1/admin/audit?before=0',
     '/v1/admin/audit?kind=x&name=x',
@@ -657,6 +632,13 @@ describe('the answers', { timeout: 60_000 }, () => {
     ['/v1/admin/messages?messageId=x', 404],
     ['/v1/admin/messages/x', 404],
     ['/v1/admin/messages/%25', 404],
+    ['/v1/portal/destination?name=crm', 404],
+    ['/v1/portal/deliveries/999999', 404],
+    [`/v1/portal/deliveries/${'1'.repeat(1_001)}`, 414],
+    ['/v1/portal/messages?messageId=x', 404],
+    ['/v1/portal/destinations/crm', 404],
+    ['/v1/portal/destinations/%zz', 400],
+    [`/v1/portal/destinations/${'x'.repeat(1_001)}`, 414],
     [`/v1/admin/deliveries/${'1'.repeat(1_001)}`, 414],
     [`/v1/admin/messages/${'x'.repeat(1_001)}`, 414],
   ])('to %.40s', async (path, status) => {
@@ -721,7 +703,7 @@ describe('the answers', { timeout: 60_000 }, () => {
 
   test('to bodies that do not arrive', async () => {
     const slow = withBody.filter(({ operation }) => '408' in operation.responses)
-    const one = await startWithServers(settingsFor([], {}, afterwards))
+    const one = await startWithServers(settingsFor([], { tenants: [HOUSE] }, afterwards))
     // The checks of slow clients run every 2 s. They would wait for 30 s.
     for (const { server } of one.apps) server.requestTimeout = 500
     const answers = slow.map((place) => raw(one.running.url, place, { 'Content-Length': '9' }))
@@ -769,11 +751,13 @@ describe('the answers', { timeout: 60_000 }, () => {
   })
 
   test('to requests that need a store that fails', async () => {
-    const one = settingsFor([destination([await startOne()])], {}, afterwards)
+    const endpoint = await startOne()
+    const own = destination([endpoint], { name: 'own', tenant: 'house', sources: [] })
+    const one = settingsFor([destination([endpoint]), own], { tenants: [HOUSE] }, afterwards)
     const broken = await start(one, silent, afterwards)
     await breakStore(one)
     const needing = places.filter(
-      ({ operation, path }) => '503' in operation.responses && path !== '/v1/admin/stream',
+      ({ operation, path }) => '503' in operation.responses && !path.endsWith('/stream'),
     )
     for (const place of needing) {
       const { path, ...asked } = allowed(place)
@@ -797,23 +781,90 @@ describe('the answers', { timeout: 60_000 }, () => {
   }
 
   test('to more listeners than the stream has room for', async () => {
-    const open = Array.from({ length: 20 }, () => listenTo(url))
-    const listeners = await Promise.all(open)
-    expect(await ask(url, 'GET', '/v1/admin/stream')).toMatchObject({ status: 503 })
-    for (const { stop } of listeners) stop()
+    for (const [path, most] of [
+      ['/v1/admin/stream', 20],
+      ['/v1/portal/stream', 5],
+    ] as const) {
+      const open = Array.from({ length: most }, () => listenTo(url, path))
+      const listeners = await Promise.all(open)
+      expect(await ask(url, 'GET', path)).toMatchObject({ status: 503 })
+      for (const { stop } of listeners) stop()
+    }
+  })
+
+  test('to a tenant, about its own and by what it may not do', async () => {
+    const headers = { Authorization: `Basic ${btoa('own-key:')}` }
+    const body = JSON.stringify({ batch: [track('own-1')] })
+    expect((await fetch(`${url}/v1/batch`, { method: 'POST', headers, body })).status).toBe(200)
+    const { body: list } = await ask(url, 'GET', '/v1/portal/deliveries?messageId=own-1')
+    const { deliveries } = list as { deliveries: { id: number; messageId: string }[] }
+    expect(deliveries).toMatchObject([{ messageId: 'own-1' }])
+    for (const path of [
+      ...['overview', 'destination?name=own', 'dead?destination=own', 'messages?messageId=own-1'],
+      ...[`deliveries/${deliveries[0]?.id ?? 0}`, 'sources', 'destinations', 'destinations/own'],
+    ]) {
+      expect(await ask(url, 'GET', `/v1/portal/${path}`), path).toMatchObject({ status: 200 })
+    }
+    const rotation = '/v1/portal/destinations/own/rotation'
+    for (const method of ['POST', 'DELETE']) {
+      expect(await ask(url, method, rotation)).toMatchObject({ status: 200 })
+      expect(await ask(url, 'DELETE', rotation.replace('own', 'crm'))).toMatchObject({
+        status: 404,
+      })
+    }
+    expect(await ask(url, 'DELETE', rotation)).toMatchObject({ status: 409 })
+    for (const [method, suffix] of [
+      ['PATCH', ''],
+      ['POST', '/rotation'],
+      ['DELETE', '/rotation'],
+    ] as const) {
+      const to = (name: string, asked: Asked = {}) =>
+        ask(url, method, `/v1/portal/destinations/${name}${suffix}`, {
+          ...(method === 'PATCH' && { body: '{"webhooks":[{"url":"https://a.example.com/"}]}' }),
+          ...asked,
+        })
+      expect(await to('crm')).toMatchObject({ status: 404 })
+      expect(await to('x'.repeat(1_001))).toMatchObject({ status: 414 })
+      expect(await to('own', { headers: { 'If-Match': 'x' } })).toMatchObject({ status: 400 })
+      expect(await to('own', { headers: { 'If-Match': '"0"' } })).toMatchObject({ status: 412 })
+      const kept = { status: 409, body: { error: { code: 'kept_by_operator' } } }
+      expect(await to('fixed')).toMatchObject(kept)
+    }
+    expect(
+      await ask(url, 'POST', '/v1/portal/replay', { body: '{"all":true,"confirm":9}' }),
+    ).toMatchObject({ status: 409 })
+    const test = (name: string) =>
+      ask(url, 'POST', `/v1/portal/destinations/${name}/test`, { body: '{}' })
+    expect(await test('crm')).toMatchObject({ status: 404 })
+    expect(await test('x'.repeat(1_001))).toMatchObject({ status: 414 })
+    const fixed = await ask(url, 'PATCH', '/v1/portal/destinations/own', {
+      authorization: await linkOf('bare'),
+      body: '{"webhooks":[]}',
+    })
+    expect(fixed).toMatchObject({ status: 403, body: { error: { code: 'urls_fixed' } } })
+    for (const name of ['none', 'x'.repeat(1_001)]) {
+      const got = await ask(url, 'POST', `/v1/admin/tenants/${name}/link`, { body: '{}' })
+      expect(got).toMatchObject({ status: name === 'none' ? 404 : 414 })
+    }
+  })
+
+  test.each(ofPortal)('of $method $path to the operator', async (place) => {
+    const { path, ...asked } = allowed(place)
+    const got = await ask(url, place.method, path, { ...asked, authorization: BEARER })
+    expect(got).toMatchObject({ status: 403, body: { error: { code: 'role_not_allowed' } } })
   })
 })
 
 /** Begins to listen to the stream of calls and attempts. */
-async function listenTo(base: string) {
-  const place = placeOf('GET', `${base}/v1/admin/stream`) as Place
+async function listenTo(base: string, path = '/v1/admin/stream') {
+  const place = placeOf('GET', `${base}${path}`) as Place
   const aborting = new AbortController()
-  const response = await fetch(`${base}/v1/admin/stream`, {
-    headers: { Authorization: BEARER },
+  const response = await fetch(`${base}${path}`, {
+    headers: { Authorization: credentialsOf(place) ?? '' },
     signal: aborting.signal,
   })
   expect(errorsOfAnswer(place, response, '')).toEqual([])
-  seen.add(`GET /v1/admin/stream ${response.status}`)
+  seen.add(`GET ${path} ${response.status}`)
   return {
     response,
     stop: () => {

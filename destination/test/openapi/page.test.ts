@@ -1,4 +1,4 @@
-// The examples of docs/api.md, docs/setup.md and docs/tenants.md work with a running destination.
+// The examples of docs/api.md, docs/setup.md, docs/tenants.md and docs/portal.md work with a running destination.
 import { execFile, execFileSync } from 'node:child_process'
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
@@ -27,7 +27,7 @@ async function environment() {
   return { running, env: { ...process.env, URL, ADMIN_URL, WRITE_KEY: KEY, ADMIN_TOKEN } }
 }
 
-test.skipIf(!hasCurl()).each(['api.md', 'setup.md', 'tenants.md'])(
+test.skipIf(!hasCurl()).each(['api.md', 'setup.md', 'tenants.md', 'portal.md'])(
   'the commands print what %s says',
   async (name) => {
     const { env } = await environment()

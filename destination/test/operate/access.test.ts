@@ -1,7 +1,15 @@
 import type { IncomingMessage } from 'node:http'
 import { describe, expect, test } from 'vitest'
-import { checkToken, isClosed, isLocal } from '../../src/operate/access.js'
-import { ADMIN_TOKEN, destination, endpoint, settingsFor, silent, start } from '../run.js'
+import { callerOf, isClosed, isLocal } from '../../src/operate/access.js'
+import {
+  ADMIN_TOKEN,
+  OPERATOR_TOKEN,
+  destination,
+  endpoint,
+  settingsFor,
+  silent,
+  start,
+} from '../run.js'
 
 const asking = (headers: object, remoteAddress = '203.0.113.7', httpVersion = '1.1') => {
   const remoteFamily = remoteAddress.includes(':') ? 'IPv6' : 'IPv4'
@@ -9,15 +17,20 @@ const asking = (headers: object, remoteAddress = '203.0.113.7', httpVersion = '1
   return { headers, socket, httpVersion } as unknown as IncomingMessage
 }
 
-describe('the admin token', () => {
-  test.each([`Bearer ${ADMIN_TOKEN}`, `bearer  ${ADMIN_TOKEN} `])(
-    'opens as %j',
-    (authorization) => {
-      expect(() => {
-        checkToken(asking({ authorization }), ADMIN_TOKEN)
-      }).not.toThrow()
-    },
-  )
+const given = (authorization: string | undefined) =>
+  callerOf(asking({ authorization }), ['admin', 'operator'], {
+    settings: () => ({ adminToken: ADMIN_TOKEN, operatorToken: OPERATOR_TOKEN, tenants: [] }),
+    isKeptLocal: false,
+  })
+
+describe('a token', () => {
+  test.each([
+    [`Bearer ${ADMIN_TOKEN}`, 'admin'],
+    [`bearer  ${ADMIN_TOKEN} `, 'admin'],
+    [`Bearer ${OPERATOR_TOKEN}`, 'operator'],
+  ])('opens as %j', (authorization, role) => {
+    return expect(given(authorization)).resolves.toEqual({ role })
+  })
 
   test.each([
     [undefined, 'no_admin_token'],
@@ -29,10 +42,10 @@ describe('the admin token', () => {
     [`Bearer ${ADMIN_TOKEN}x`, 'wrong_admin_token'],
     [`Bearer ${ADMIN_TOKEN.slice(1)}`, 'wrong_admin_token'],
     [`Bearer ${ADMIN_TOKEN.toUpperCase()}`, 'wrong_admin_token'],
+    [`Bearer ${OPERATOR_TOKEN}x`, 'wrong_admin_token'],
+    ['Bearer undefined', 'wrong_admin_token'],
   ])('is not given by %j', (authorization, code) => {
-    expect(() => {
-      checkToken(asking({ authorization }), ADMIN_TOKEN)
-    }).toThrow(expect.objectContaining({ status: 401, code }))
+    return expect(given(authorization)).rejects.toMatchObject({ status: 401, code })
   })
 })
 

@@ -6,8 +6,9 @@ import { settingsFor, start } from '../run.js'
 const ignore = () => undefined
 const server = createServer({ warn: ignore, error: ignore }, 'There is a page.')
 let url = ''
+let ancestors: string[] = []
 beforeAll(async () => {
-  expect(addPageRoutes(server.app)).toBe(true)
+  expect(addPageRoutes(server.app, () => ancestors)).toBe(true)
   url = await server.listen('127.0.0.1', 0)
 })
 afterAll(() => server.close())
@@ -33,6 +34,23 @@ describe('the page', () => {
     expect(response.headers.get('referrer-policy')).toBe('no-referrer')
     expect(html).not.toMatch(/https?:\/\/(?!www\.w3\.org)|<script>|<style|style=/)
     expect(assetsOf(html)).toHaveLength(2)
+  })
+
+  test('of tenants is the same, and may be in the frames that the settings name', async () => {
+    const { html } = await page()
+    const policyOf = async () => {
+      const response = await fetch(`${url}/portal`)
+      expect(await response.text()).toBe(html)
+      return response.headers.get('content-security-policy') ?? ''
+    }
+    const closed = await policyOf()
+    expect(closed).toMatch(/; frame-ancestors 'none'$/)
+    ancestors = ['https://app.example.com', 'https://*.example.org']
+    expect(await policyOf()).toBe(
+      closed.replace(/'none'$/, 'https://app.example.com https://*.example.org'),
+    )
+    expect((await page()).response.headers.get('content-security-policy')).toBe(closed)
+    ancestors = []
   })
 
   test('is asked for each time, and sent only when it has changed', async () => {
@@ -91,6 +109,6 @@ describe('the page', () => {
   })
   test('is missing, and nothing else is, where it was not built', () => {
     const { app } = createServer({ warn: ignore, error: ignore }, '')
-    expect(addPageRoutes(app, '/nowhere')).toBe(false)
+    expect(addPageRoutes(app, () => [], '/nowhere')).toBe(false)
   })
 })

@@ -195,7 +195,7 @@ describe('who may', () => {
       body: { error: { code: 'admin_disabled' } },
     })
     const { body: told } = await ask(destination, '/status', { headers: {} })
-    expect(told).toMatchObject({ canWrite: false })
+    expect(told).toMatchObject({ access: 'reader' })
   })
 
   test('is told why not', async () => {
@@ -216,7 +216,7 @@ test('the status tells of sources, destinations, endpoints and breakers', async 
   await has(destination, 'done', 2)
   const { body } = await ask(destination, '/status')
   expect(body).toMatchObject({
-    canWrite: true,
+    access: 'admin',
     store: 'sqlite',
     role: 'all',
     retentionMs: 7 * 86_400_000,

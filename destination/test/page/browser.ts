@@ -33,11 +33,13 @@ export function useBrowser(): void {
  * A tab of its own. When the test ends, there must have been no error and no request to anybody else.
  *
  * @param forgiven - Errors that are no fault of the page: the browser reports every answer that is no 2xx.
+ * @param friends - Other hosts that may be asked, such as that of a page in a frame.
  */
 export async function open(
   url: string,
   options: BrowserContextOptions = {},
   forgiven?: RegExp,
+  friends: readonly string[] = [],
 ): Promise<Page> {
   if (browser === undefined) throw new Error('useBrowser() comes first.')
   const context = await browser.newContext({ viewport: { width: 1280, height: 860 }, ...options })
@@ -53,10 +55,10 @@ export async function open(
     errors.push(`a dialog: ${dialog.message()}`)
     void dialog.dismiss()
   })
-  const { host } = new URL(url)
+  const hosts = [new URL(url).host, ...friends]
   context.on('request', (request) => {
     const asked = new URL(request.url())
-    if (asked.protocol !== 'data:' && asked.host !== host) strangers.push(request.url())
+    if (asked.protocol !== 'data:' && !hosts.includes(asked.host)) strangers.push(request.url())
   })
   onTestFinished(async () => {
     await context.close()

@@ -52,7 +52,7 @@ const status = (changes: Partial<Status> = {}): Status => ({
   version: '0.1.0',
   startedAt: NOW - 3_600_000,
   now: NOW,
-  canWrite: false,
+  access: 'reader',
   store: 'sqlite',
   role: 'all',
   retentionMs: 0,

@@ -78,6 +78,11 @@ test('every setting that is given is taken', () => {
     ],
     store: 'postgres://u:p@h/db',
     adminToken: '0123456789abcdef',
+    operatorToken: 'fedcba9876543210',
+    portal: {
+      url: 'https://portal.example.com/',
+      frameAncestors: ['https://app.example.com', 'http://localhost:8080', 'https://*.example.org'],
+    },
     allowNetworks: ['10.20.0.0/16', '127.0.0.1', 'fd00::/8', '::1'],
     retention: '4h',
   })
@@ -98,6 +103,7 @@ test('every setting that is given is taken', () => {
     ],
     store: 'postgres://u:p@h/db',
     adminToken: '0123456789abcdef',
+    operatorToken: 'fedcba9876543210',
     allowNetworks: ['10.20.0.0/16', '127.0.0.1/32', 'fd00::/8', '::1/128'],
     retentionMs: 14_400_000,
   })
@@ -361,6 +367,36 @@ const refusals: [raw: unknown, problem: string][] = [
     settings({ adminToken }),
     `adminToken: expected at least 16 ASCII characters without spaces, got ${typeof adminToken === 'string' ? `a string of ${adminToken.length} characters` : 'a number'}. Create a token with \`openssl rand -hex 24\`.`,
   ]),
+  [
+    settings({ operatorToken: '0123456789abcdef' }),
+    'operatorToken: needs an "adminToken" too, which allows everything. Set one.',
+  ],
+  [
+    settings({ adminToken: '0123456789abcdef', operatorToken: '0123456789abcdef' }),
+    'operatorToken: is the same token as "adminToken". Choose another one, or remove it.',
+  ],
+  [
+    settings({ adminToken: '0123456789abcdef', operatorToken: 'fifteen-letters' }),
+    'operatorToken: expected at least 16 ASCII characters without spaces, got a string of 15 characters. Create a token with `openssl rand -hex 24`.',
+  ],
+  ...['portal.example.com', 'https://example.com/hooks', 'ftp://example.com', 7].map(
+    (url): [Raw, string] => [
+      settings({ portal: { url } }),
+      `portal.url: expected a URL without a path, such as "https://portal.example.com", got ${JSON.stringify(url)}.`,
+    ],
+  ),
+  ...[
+    'app.example.com',
+    'https://app.example.com/',
+    "https://app.example.com; script-src 'unsafe-inline'",
+    'https://app.example.com https://evil.example',
+    "'self'",
+    'https://*',
+    '*',
+  ].map((origin): [Raw, string] => [
+    settings({ portal: { frameAncestors: [origin] } }),
+    `portal.frameAncestors[0]: expected the origin of a page, such as "https://app.example.com" or "https://*.example.com", got ${JSON.stringify(origin)}.`,
+  ]),
   ...[
     '10.0.0.0/33',
     '10.0.0/8',
@@ -445,7 +481,7 @@ const refusals: [raw: unknown, problem: string][] = [
   [
     settings(JSON.parse('{"__proto__":{"store":"x"}}') as Raw),
     // JSON.parse creates a field of that name, and the spread keeps it.
-    '__proto__: there is no such field. The fields here are listen, adminListen, sources, destinations, tenants, settingsKey, store, adminToken, allowNetworks, ca, traceContext, alerts, retention.',
+    '__proto__: there is no such field. The fields here are listen, adminListen, sources, destinations, tenants, settingsKey, store, adminToken, operatorToken, portal, allowNetworks, ca, traceContext, alerts, retention.',
   ],
 ]
 

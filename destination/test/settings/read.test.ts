@@ -211,6 +211,7 @@ test('the description of settings has no secret in it', () => {
     store: 'postgres://hookline:***@db/hookline',
     retention: '7d',
     admin: true,
+    operator: false,
     settingsKeys: 0,
     allowNetworks: [],
     ca: 0,

@@ -75,6 +75,7 @@ export function prepareFind({ query, schema }: Tables) {
         AND ($11::bigint IS NULL OR received_at >= $11) AND ($12::bigint IS NULL OR received_at < $12)
         AND ($13::text IS NULL OR event ILIKE $13) AND ($14::text IS NULL OR user_id ILIKE $14)
         AND ($15::text IS NULL OR message_id ILIKE $15)
+        AND ($20::text[] IS NULL OR destination = ANY (ARRAY (SELECT id FROM ${schema}.names WHERE name = ANY ($20))))
         AND ($16::text IS NULL AND $17::int IS NULL AND $19::text IS NULL OR EXISTS (
           SELECT FROM (SELECT code, status, url FROM ${schema}.attempts a WHERE delivery = d.id ${LATEST}) a
           WHERE ($16::text IS NULL OR code = (SELECT id FROM ${schema}.names WHERE name = $16))
@@ -166,6 +167,7 @@ export function prepareFind({ query, schema }: Tables) {
       filter.status?.from ?? null,
       filter.status?.to ?? null,
       text(filter.endpoint),
+      filter.destinations?.map(toStored) ?? null,
     ])
     const next = rows.length === limit ? rows.at(-1)?.id : isLast ? undefined : low
     return { rows, next }

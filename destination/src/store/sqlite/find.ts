@@ -133,6 +133,12 @@ export function prepareFind({ database, names, counts, ids }: Shared) {
       if (number === undefined) return undefined
       terms.push([`${field} = ?`, number])
     }
+    if (filter.destinations) {
+      const numbers = filter.destinations.flatMap((name) => names.find(name) ?? [])
+      if (numbers.length === 0) return undefined
+      // One text for any number of them, so that they don't make statements of their own.
+      terms.push(['destination IN (SELECT value FROM json_each(?))', JSON.stringify(numbers)])
+    }
     if (isPrefix === true) {
       for (const [column, prefix] of Object.entries({ event, user, message_id: messageId })) {
         if (prefix !== undefined && prefix !== '')

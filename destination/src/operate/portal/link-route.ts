@@ -1,0 +1,43 @@
+import type { FastifyInstance } from 'fastify'
+import { parseBody } from '../../http/json-body.js'
+import { ignoreContentType, readBody } from '../../http/read-body.js'
+import { Refusal } from '../../http/refusal.js'
+import type { PortalLink } from '../../model/answers.js'
+import type { Settings } from '../../settings/settings.js'
+import { readLink } from '../parameters.js'
+import { signGuest } from './token.js'
+
+/** What the route needs. */
+export interface LinkParts {
+  /** The current settings. */
+  settings: () => Settings
+  /** The URL of the operator's routes. */
+  adminUrl: () => string
+  log: { info(details: object, message: string): void }
+}
+
+/** In bytes. A body has a number and a name at most. */
+const MAX_BODY_BYTES = 32_768
+
+/** Adds the route that makes links to the portal. A link is not stored: it holds until it expires, wherever the token is known. */
+export function addLinkRoute(
+  routes: FastifyInstance,
+  { settings, adminUrl, log }: LinkParts,
+): void {
+  routes.post<{ Params: { name: string } }>(
+    '/tenants/:name/link',
+    { onRequest: ignoreContentType },
+    async ({ raw, params: { name } }): Promise<PortalLink> => {
+      const { minutes, by } = readLink(parseBody(await readBody(raw, MAX_BODY_BYTES)))
+      const { adminToken = '', tenants, portal } = settings()
+      if (!tenants.some((one) => one.name === name)) {
+        const message = `There is no tenant ${JSON.stringify(name)}.`
+        throw new Refusal(404, 'unknown_tenant', message)
+      }
+      const expiresAt = (Math.floor(Date.now() / 1_000) + minutes * 60) * 1_000
+      const token = await signGuest(adminToken, { tenant: name, by, expiresAt })
+      log.info({ tenant: name, by, minutes, from: raw.socket.remoteAddress }, 'made a portal link')
+      return { url: `${portal?.url ?? adminUrl()}/portal#token=${token}`, token, expiresAt }
+    },
+  )
+}

@@ -1,0 +1,274 @@
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import { parseBody } from '../../http/json-body.js'
+import { ignoreContentType, readBody, readOwnBodies } from '../../http/read-body.js'
+import { Refusal } from '../../http/refusal.js'
+import type { Kind } from '../../manage/managed.js'
+import type { Manager, Order } from '../../manage/manager.js'
+import type {
+  ManagedSetting,
+  OverviewTotals,
+  PortalOverview,
+  PortalSettings,
+  PortalTotals,
+  SettingChanged,
+} from '../../model/answers.js'
+import type { Feed, Viewpoint } from '../../observe/feed.js'
+import type { Settings } from '../../settings/settings.js'
+import type { Access } from '../access.js'
+import { createTester, requireDestination, type DestinationRequest } from '../destination-routes.js'
+import { guard, guestIn } from '../guard.js'
+import { Overviews } from '../overview.js'
+import {
+  readCondition,
+  readDead,
+  readDestination,
+  readId,
+  readList,
+  readMessageId,
+  readOverview,
+  readRotation,
+  readUrls,
+} from '../parameters.js'
+import type { Past } from '../past.js'
+import { getDead, getDeliveries, getDelivery, getDestination, getMessage } from '../read-routes.js'
+import { replayAsked, type ReplayParts } from '../replay.js'
+import { answer, tagged } from '../settings-routes.js'
+import type { StatusParts } from '../status.js'
+import { addStreamRoute } from '../stream-route.js'
+import { scopeOf, storeOf, type Scope, type ScopedStore } from './scope.js'
+import type { Guest } from './token.js'
+
+/** What the portal needs. */
+export interface PortalParts
+  extends Access, Omit<StatusParts, 'store'>, Omit<ReplayParts, 'store'> {
+  store: ScopedStore
+  past: Past
+  feed: Feed
+  manager: Manager
+  /** The current settings. */
+  settings: () => Settings
+}
+
+type Given = Record<string, unknown>
+
+/** In bytes. A body has up to five URLs. */
+const MAX_BODY_BYTES = 65_536
+
+/** A destination may be signed by either, or both. Each rotation is the tenant's own affair. */
+const SECRETS = ['sharedSecret', 'webhookSecret'] as const
+
+/**
+ * Adds `/v1/portal`, which tenants use. It is a list of its own, apart from the admin API, so that a tenant can do only what is
+ * written here. Each route gets nothing but a {@link Scope}: settings and a store in which there is nothing of others. So what
+ * others have is answered like what does not exist.
+ */
+export function addPortalApi(app: FastifyInstance, parts: PortalParts): void {
+  void app.register(
+    (routes, _options, done) => {
+      routes.addHook('onRequest', (_request, reply, next) => {
+        reply.header('cache-control', 'no-store')
+        next()
+      })
+      guard(routes, parts)
+      readOwnBodies(routes)
+      const own = (request: FastifyRequest) =>
+        ownParts(parts, requireScope(parts, guestIn(request)))
+      addReading(routes, parts, own)
+      addActing(routes, own)
+      addChanging(routes, parts, own)
+      addStreamRoute(routes, parts.feed, (request) => viewpointOf(parts, guestIn(request)))
+      done()
+    },
+    { prefix: '/v1/portal' },
+  )
+}
+
+/** The parts in which a tenant finds only what is its own. */
+type Own = ReturnType<typeof ownParts>
+
+type OwnOf = (request: FastifyRequest) => Own
+
+function ownParts({ store, pauses, dispatcher }: PortalParts, scope: Scope) {
+  return {
+    scope,
+    ...{ pauses, dispatcher },
+    settings: () => scope.settings,
+    store: storeOf(store, scope),
+  }
+}
+
+/** The tenant may have been deleted after its token was checked. */
+function requireScope({ settings }: Pick<PortalParts, 'settings'>, { tenant }: Guest): Scope {
+  const scope = scopeOf(settings(), tenant)
+  if (scope) return scope
+  throw new Refusal(401, 'wrong_portal_token', 'The tenant of this link was deleted.')
+}
+
+function addReading(routes: FastifyInstance, parts: PortalParts, own: OwnOf): void {
+  const overviewsOf = createOverviews(parts)
+
+  routes.get('/overview', async (request): Promise<PortalOverview> => {
+    const guest = guestIn(request)
+    const { tenant } = own(request).scope
+    const found = await overviewsOf(guest).overview(readOverview(request.query as Given))
+    const { span, sources, chart, destinations, troubled, histories, rows } = found
+    return {
+      now: Date.now(),
+      tenant: {
+        name: tenant.name,
+        title: tenant.title ?? tenant.name,
+        mayEditUrls: tenant.portal.editUrls,
+      },
+      expiresAt: guest.expiresAt,
+      ...{ span, sources, chart, destinations, troubled, histories, rows },
+      found: found.found,
+      totals: ownTotals(found.totals),
+    }
+  })
+  routes.get('/destination', (request) =>
+    getDestination(overviewsOf(guestIn(request)), readDestination(request.query as Given)),
+  )
+  routes.get('/dead', (request) => getDead(own(request).store, readDead(request.query as Given)))
+  routes.get('/deliveries', (request) =>
+    getDeliveries(own(request).store, readList(request.query as Given)),
+  )
+  routes.get('/deliveries/:id', (request) =>
+    getDelivery(own(request), readId(request.params as Given)),
+  )
+  routes.get('/messages', (request) =>
+    getMessage(own(request), readMessageId(request.query as Given)),
+  )
+}
+
+/** The calls per second are those of all sources of the process. */
+function ownTotals(totals: OverviewTotals): PortalTotals {
+  const { destinations, byHealth, delivered, failed, p50Ms, p99Ms, waiting, dead, oldestMs } =
+    totals
+  return { destinations, byHealth, delivered, failed, p50Ms, p99Ms, waiting, dead, oldestMs }
+}
+
+/** An overview is computed once for all who have opened links of a tenant at the same time. */
+function createOverviews(parts: PortalParts): (guest: Guest) => Overviews {
+  const all = new Map<string, Overviews>()
+  return ({ tenant }) => {
+    let overviews = all.get(tenant)
+    if (!overviews) {
+      const guest = { tenant, by: null, expiresAt: 0 }
+      const scope = () => requireScope(parts, guest)
+      overviews = new Overviews(
+        {
+          ...parts,
+          settings: () => scope().settings,
+          store: { stats: () => storeOf(parts.store, scope()).stats() },
+        },
+        parts.past,
+      )
+      all.set(tenant, overviews)
+    }
+    return overviews
+  }
+}
+
+function addActing(routes: FastifyInstance, own: OwnOf): void {
+  const onRequest = ignoreContentType
+  const test = createTester()
+  routes.post('/replay', { onRequest }, (request, reply) =>
+    replayAsked(own(request), request, reply),
+  )
+  routes.post<DestinationRequest>('/destinations/:name/test', { onRequest }, (request, reply) =>
+    test(own(request).scope.settings, request, reply),
+  )
+}
+
+function addChanging(routes: FastifyInstance, { manager }: PortalParts, own: OwnOf): void {
+  const onRequest = ignoreContentType
+  routes.get('/sources', (request) => {
+    const { sources } = own(request).scope
+    return listOf(manager, 'source', sources)
+  })
+  routes.get('/destinations', (request) => {
+    const { destinations } = own(request).scope
+    return listOf(manager, 'destination', destinations)
+  })
+  routes.get<DestinationRequest>('/destinations/:name', (request, reply) => {
+    const { name } = requireDestination(own(request).scope.settings, request.params.name)
+    return tagged(reply, shown(manager.get('destination', name)))
+  })
+  routes.patch<DestinationRequest>('/destinations/:name', { onRequest }, (request, reply) => {
+    const { tenant } = own(request).scope
+    if (!tenant.portal.editUrls) {
+      throw new Refusal(403, 'urls_fixed', 'URLs cannot be changed here. Ask the operator.')
+    }
+    return change(request, reply, own, async (order) =>
+      manager.changeUrls(order, readUrls(parseBody(await readBody(request.raw, MAX_BODY_BYTES)))),
+    )
+  })
+  const rotation = '/destinations/:name/rotation'
+  routes.post<DestinationRequest>(rotation, { onRequest }, (request, reply) =>
+    change(request, reply, own, (order) =>
+      manager.rotate(order, readRotation(request.query as Given, SECRETS).secret),
+    ),
+  )
+  routes.delete<DestinationRequest>(rotation, { onRequest }, (request, reply) =>
+    change(request, reply, own, (order) => {
+      const { secret, keep } = readRotation(request.query as Given, SECRETS)
+      return manager.revoke(order, secret, keep)
+    }),
+  )
+}
+
+/** Makes a change of a destination of the tenant, in its name. */
+async function change(
+  request: FastifyRequest<DestinationRequest>,
+  reply: FastifyReply,
+  own: OwnOf,
+  make: (order: Order) => Promise<SettingChanged>,
+): Promise<SettingChanged> {
+  const { name } = requireDestination(own(request).scope.settings, request.params.name)
+  const { tenant, by } = guestIn(request)
+  const actor = {
+    by: by === null ? `tenant ${tenant}` : `tenant ${tenant} (${by})`,
+    from: request.raw.socket.remoteAddress ?? '',
+  }
+  const condition = readCondition(request.raw.headers)
+  try {
+    const changed = await make({ kind: 'destination', name, actor, condition })
+    return answer(reply, { ...changed, item: shown(changed.item) })
+  } catch (error) {
+    throw forTenant(error)
+  }
+}
+
+/** Where the settings are kept is the operator's affair. */
+function forTenant(error: unknown): unknown {
+  const isKept =
+    error instanceof Refusal && ['in_settings_file', 'no_settings_key'].includes(error.code)
+  return isKept
+    ? new Refusal(409, 'kept_by_operator', 'Only the operator can change this destination.')
+    : error
+}
+
+function listOf(manager: Manager, kind: Kind, names: ReadonlySet<string>): PortalSettings {
+  return { items: [...names].sort().map((name) => shown(manager.get(kind, name))) }
+}
+
+/** The settings that a tenant sees. A new one is not shown until it is named here. */
+const SHOWN: readonly string[] = ['name', 'sources', 'enabled', 'filters', 'webhooks', 'rateLimit']
+
+function shown(item: ManagedSetting): ManagedSetting {
+  const settings = Object.entries(item.settings).filter(([field]) => SHOWN.includes(field))
+  return { ...item, settings: Object.fromEntries(settings) }
+}
+
+/** What a listener of the stream sees, for as long as the link is valid. */
+function viewpointOf({ settings }: PortalParts, { tenant, expiresAt }: Guest): Viewpoint {
+  const { adminToken } = settings()
+  const scope = () => scopeOf(settings(), tenant)
+  return {
+    group: tenant,
+    seesSource: (name) => scope()?.sources.has(name) === true,
+    seesDestination: (name) => scope()?.destinations.has(name) === true,
+    isOver: () =>
+      Date.now() >= expiresAt || settings().adminToken !== adminToken || scope() === undefined,
+  }
+}
