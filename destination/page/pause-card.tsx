@@ -62,7 +62,7 @@ export function PauseCard({ found: { name, paused }, onChanged }: PauseProps) {
         <form onSubmit={pause}>
           <p class="hint">Nothing is sent while it is paused. Its messages wait.</p>
           <label>
-            Reason
+            Reason{' '}
             <input name="reason" required maxLength={500} autocomplete="off" pattern=".*\S.*" />
           </label>
           <div class="actions">

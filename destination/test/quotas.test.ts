@@ -89,7 +89,7 @@ describe('a tenant with as many waiting messages as it may have', () => {
     const running = await start(settings)
     expect((await post(running, calls('a', 1), 'acme')).status).toBe(200)
     expect((await post(running, calls('b', 1), 'acme')).status).toBe(429)
-    const [acme, ...others] = settings.tenants
+    const [acme, ...others] = settings.tenants ?? []
     const tenants = [{ ...acme, name: 'acme', portal: { editUrls: false }, quotas: { waiting: 2 } }]
     await running.reload({ ...settings, tenants: [...tenants, ...others] })
     expect((await post(running, calls('b', 1), 'acme')).status).toBe(200)
@@ -110,7 +110,7 @@ describe('a tenant with as many requests under way as it may have', () => {
     expect(acme.received).toHaveLength(3)
     held.shift()?.()
     await acme.has(4)
-    const tenants = settings.tenants.map((tenant) => ({ ...tenant, quotas: { concurrency: 5 } }))
+    const tenants = settings.tenants?.map((tenant) => ({ ...tenant, quotas: { concurrency: 5 } }))
     await running.reload({ ...settings, tenants })
     await acme.has(6)
     await post(running, calls('c', 20), 'other')

@@ -63,7 +63,6 @@ export function settingsFor(
     listen: { host: '127.0.0.1', port: 0 },
     sources: [{ name: 'web', writeKey: KEY }],
     destinations,
-    tenants: [],
     store: `sqlite:${join(folder, 'store.db')}`,
     adminToken: ADMIN_TOKEN,
     allowNetworks: ['127.0.0.0/8'],

@@ -46,7 +46,7 @@ export type Buckets = ReadonlyMap<string, readonly Bucket[]>
 
 /** Makes the buckets for new settings. A bucket with an unchanged limit is kept, so that a reload does not refill it. */
 export function bucketsOf(
-  { sources, tenants }: Pick<Settings, 'sources' | 'tenants'>,
+  { sources, tenants = [] }: Pick<Settings, 'sources' | 'tenants'>,
   before: Buckets,
   now: () => number,
 ): Buckets {

@@ -125,7 +125,7 @@ export class Deliverer {
     return room
   }
 
-  #setLimits({ tenants }: DeliverSettings): void {
+  #setLimits({ tenants = [] }: DeliverSettings): void {
     const names = new Set(tenants.map(({ name }) => name))
     for (const name of this.#rooms.keys()) if (!names.has(name)) this.#rooms.delete(name)
     for (const { name, quotas } of tenants) {

@@ -35,7 +35,7 @@ export class Waiting {
   }
 
   /** Uses other settings. */
-  use({ tenants, destinations }: Pick<Settings, 'tenants' | 'destinations'>): void {
+  use({ tenants = [], destinations }: Pick<Settings, 'tenants' | 'destinations'>): void {
     const before = this.#counts
     this.#counts = new Map(
       tenants.flatMap(({ name, quotas }) => {

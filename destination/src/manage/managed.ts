@@ -111,11 +111,11 @@ export class Managed {
   }
 
   /** All settings: those of the file, and those of the store. */
-  settings(): Settings {
+  settings(): Settings & { tenants: Tenant[] } {
     const { source, destination, tenant } = this.#entries
     return {
       ...this.file,
-      tenants: [...this.file.tenants, ...valuesOf(tenant)],
+      tenants: [...(this.file.tenants ?? []), ...valuesOf(tenant)],
       sources: [...this.file.sources, ...valuesOf(source)],
       destinations: [...this.file.destinations, ...valuesOf(destination)],
     }
@@ -264,7 +264,9 @@ export class Managed {
   }
 
   /** Names and write keys that the file and the store both have. */
-  async #clashesWith({ settings: { sources, destinations, tenants } }: File): Promise<Problem[]> {
+  async #clashesWith({
+    settings: { sources, destinations, tenants = [] },
+  }: File): Promise<Problem[]> {
     const problems: Problem[] = []
     const inBoth = (kind: Kind, name: string, index: number) => {
       if (!this.#entries[kind].has(name)) return
@@ -413,7 +415,7 @@ async function indexOf(settings: Settings): Promise<File> {
   })
   const destination = new Map<string, Destination>()
   await eachInSlices(settings.destinations, (one) => destination.set(one.name, one))
-  const tenant = new Map(settings.tenants.map((one) => [one.name, one]))
+  const tenant = new Map((settings.tenants ?? []).map((one) => [one.name, one]))
   return { settings, sealer: sealerOf(settings), source, destination, tenant, writeKeys }
 }
 

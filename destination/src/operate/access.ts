@@ -3,7 +3,7 @@ import { BlockList, isIP } from 'node:net'
 import type { IncomingMessage } from 'node:http'
 import { Refusal } from '../http/refusal.js'
 import type { AccessRole } from '../model/answers.js'
-import type { Settings } from '../settings/settings.js'
+import type { Settings, Tenant } from '../settings/settings.js'
 import { readGuest, type Guest } from './portal/token.js'
 
 /** What a request may do. A tenant has opened a portal link. */
@@ -38,7 +38,7 @@ export async function callerOf(
   roles: readonly Role[],
   { settings, isKeptLocal }: Access,
 ): Promise<Caller> {
-  const { adminToken, operatorToken, tenants } = settings()
+  const { adminToken, operatorToken, tenants = [] } = settings()
   if (adminToken === undefined) return readerOf(request, roles, isKeptLocal)
   const given = /^Bearer +(\S+) *$/i.exec(request.headers.authorization ?? '')?.[1]
   const isOfPortal = roles.includes('tenant')
@@ -58,7 +58,7 @@ export async function callerOf(
 }
 
 /** A link of a tenant that was deleted is not valid any more. */
-async function guestWith(given: string, adminToken: string, tenants: Settings['tenants']) {
+async function guestWith(given: string, adminToken: string, tenants: readonly Tenant[]) {
   const guest = await readGuest(adminToken, given)
   if (guest === undefined || guest === 'expired') return guest
   const isKnown = tenants.some(({ name }) => name === guest.tenant)

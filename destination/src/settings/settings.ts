@@ -15,8 +15,8 @@ export interface Settings {
   sources: Source[]
   /** The destinations that calls are forwarded to. Their names are unique. */
   destinations: Destination[]
-  /** The tenants that sources and destinations may belong to. Their names are unique. */
-  tenants: Tenant[]
+  /** The tenants that sources and destinations may belong to; none by default. Their names are unique. */
+  tenants?: Tenant[] | undefined
   /**
    * The keys of the sources, destinations and tenants that are kept in the store, in base64. The first one encrypts, and all of them
    * decrypt. Without a key, there are only those of the file.

@@ -29,7 +29,7 @@ export function addLinkRoute(
     { onRequest: ignoreContentType },
     async ({ raw, params: { name } }): Promise<PortalLink> => {
       const { minutes, by } = readLink(parseBody(await readBody(raw, MAX_BODY_BYTES)))
-      const { adminToken = '', tenants, portal } = settings()
+      const { adminToken = '', tenants = [], portal } = settings()
       if (!tenants.some((one) => one.name === name)) {
         const message = `There is no tenant ${JSON.stringify(name)}.`
         throw new Refusal(404, 'unknown_tenant', message)

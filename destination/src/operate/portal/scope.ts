@@ -22,7 +22,7 @@ export function scopeOf(settings: Settings, tenant: string): Scope | undefined {
 }
 
 function makeScope(settings: Settings, name: string): Scope | undefined {
-  const tenant = settings.tenants.find((one) => one.name === name)
+  const tenant = settings.tenants?.find((one) => one.name === name)
   if (!tenant) return undefined
   const isOwn = (one: Source | Destination) => one.tenant === name
   const own = {
