@@ -120,7 +120,7 @@ async function start(file: Settings, store: Store, log: Log, role: Role) {
 
   const waiting = new Waiting(() => store.stats())
   waiting.use(live.current)
-  await waiting.start()
+  await waiting.ask()
   observers.push(waiting)
   const enqueue = createEnqueue({ store, dispatcher, events, waiting, now })
   const monitor = isDelivering
@@ -188,6 +188,7 @@ async function start(file: Settings, store: Store, log: Log, role: Role) {
   const reseal = () => resealAll(manager, log)
   void warn()
   void reseal()
+  waiting.start()
   if (isDelivering) observing.tally.start()
   const retention = isDelivering
     ? startRetention(store, () => live.current.retentionMs, events)

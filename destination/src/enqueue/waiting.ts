@@ -91,11 +91,10 @@ export class Waiting {
     }
   }
 
-  /** Asks now and from then on. Resolves after the first answer. */
-  async start(): Promise<void> {
-    await this.ask()
+  /** Asks again a second after each answer. */
+  start(): void {
     if (this.#isStopped) return
-    this.#timer = setTimeout(() => void this.start(), ASK_MS).unref()
+    this.#timer = setTimeout(() => void this.ask().then(() => this.start()), ASK_MS).unref()
   }
 
   /** Asks no more. */

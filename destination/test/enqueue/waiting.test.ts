@@ -40,7 +40,8 @@ describe('the count of a tenant', () => {
       return Promise.resolve(Array.from(stored, ([name, count]) => stateOf(name, count)))
     })
     waiting.use(SETTINGS)
-    await waiting.start()
+    await waiting.ask()
+    waiting.start()
     /** What others have done to each tenant since the store was asked. */
     const unseen = { acme: 0, b: 0 }
     const tenantOf = (name: string) => (name.startsWith('a') ? 'acme' : 'b')
@@ -111,7 +112,8 @@ describe('the count of a tenant', () => {
     const stats = vi.fn(() => Promise.resolve([]))
     const waiting = new Waiting(stats)
     waiting.use({ tenants: [tenant('free')], destinations: SETTINGS.destinations })
-    await waiting.start()
+    await waiting.ask()
+    waiting.start()
     await vi.advanceTimersByTimeAsync(3_000)
     expect(stats).not.toHaveBeenCalled()
     waiting.stop()
