@@ -111,7 +111,11 @@ class World {
     for (const worker of this.workers) {
       if (this.now - this.#record.at >= FOLLOW_MS) this.#follow(worker)
       const action = judge({
-        ...{ seen: worker.seen, saved: worker.known, after: AFTER, resumedAt: 0, now: this.now },
+        seen: worker.seen,
+        saved: worker.known,
+        after: AFTER,
+        resumedAt: 0,
+        now: this.now,
       })
       if (action.kind === 'wait') continue
       const { known } = worker
@@ -155,10 +159,12 @@ class World {
   }
 }
 
+const { RUNS = '12' } = process.env
+
 test.each([1, 2, 3])(
   '%i workers tell each change once, and nothing that is not true',
   (count) => {
-    for (let round = 0; round < 40; round++) {
+    for (let round = 0; round < Number(RUNS); round++) {
       const seed = Math.floor(Math.random() * 2 ** 31)
       const { chance, pick, between } = dice(seed)
       const world = new World(count)
