@@ -72,11 +72,12 @@ function writeManifest(dir: string, manifest: object): void {
 }
 
 /**
- * Joins the files of the command line and of its packages. The tests start it hundreds of times, and it starts in half of the
- * time: Node looks for each file and compiles each one separately. `npm run package` tests it as it is published.
+ * Joins the files of the command line and of its packages. The tests start it hundreds of times, and it starts in two thirds of
+ * the time: Node looks for each file and compiles each one separately. `npm run package` tests it as it is published.
  */
 function bundleCommandLine(to: string): void {
   const from = join(ROOT, 'destination/src')
+  const built = process.env['HOOKLINE_PACKAGE'] ? ['hookline', 'hookline/*'] : []
   buildSync({
     entryPoints: [
       'main',
@@ -92,14 +93,15 @@ function bundleCommandLine(to: string): void {
     format: 'esm',
     platform: 'node',
     target: 'es2023',
-    // The SDK that is tested may be the built one. SQLite and YAML are loaded when they are needed: the first needs its own
-    // files, and the names of the second would be lost, because it is CommonJS. The last one is not installed.
-    external: ['hookline', 'hookline/*', '@photostructure/sqlite', 'yaml', 'pg-native'],
+    // Its paths lead to the sources of the SDK.
+    tsconfig: join(ROOT, 'tsconfig.json'),
+    // SQLite and YAML are loaded when they are needed: the first needs its own files, and the names of the second would be
+    // lost, because it is CommonJS. The last one is not installed.
+    external: [...built, '@photostructure/sqlite', 'yaml', 'pg-native'],
     // For the packages that are CommonJS.
     banner: {
       js: `import { createRequire } from 'node:module'; const require = createRequire(import.meta.url);`,
     },
-    tsconfigRaw: {},
     logLevel: 'error',
   })
 }

@@ -10,6 +10,7 @@ import {
   type Streak,
 } from '../../src/alert/streak.js'
 import { dice } from '../simulation/chance.js'
+import { rounds } from '../rounds.js'
 
 const HOUR = 3_600_000
 const AFTER = [HOUR, 24 * HOUR]
@@ -159,12 +160,10 @@ class World {
   }
 }
 
-const { RUNS = '12' } = process.env
-
 test.each([1, 2, 3])(
   '%i workers tell each change once, and nothing that is not true',
   (count) => {
-    for (let round = 0; round < Number(RUNS); round++) {
+    for (let round = 0; round < rounds(12); round++) {
       const seed = Math.floor(Math.random() * 2 ** 31)
       const { chance, pick, between } = dice(seed)
       const world = new World(count)
