@@ -153,7 +153,7 @@ export function prepareAudience({ query, transact, schema, names, now }: Tables)
       }))
       const positions = destinations.map((destination) => list.position(destination))
       const values = [now(), toStored(audience), number, JSON.stringify(given)]
-      return [...values, list.names, positions, ...more]
+      return [...values, String(list), positions, ...more]
     })
     if (!row || row.audiences === 0) {
       throw new StoreError(

@@ -89,7 +89,7 @@ function statement(schema: string, search: string): string {
   return `
     WITH claims AS MATERIALIZED (
       SELECT (SELECT id FROM ${schema}.names WHERE names.name = given.name LIMIT 1) AS destination, state, count, n
-      FROM unnest($2::text[], $3::smallint[], $4::int[]) WITH ORDINALITY AS given (name, state, count, n)
+      FROM json_to_recordset($2::json) AS given (name text, state smallint, count int, n int)
     ), found AS MATERIALIZED (
       SELECT n, w.*
       FROM claims CROSS JOIN LATERAL (
@@ -134,7 +134,7 @@ export function contentStatement(schema: string): string {
  *
  * @param onCut - Called for each claim that did not get all that it asked for, because the others had enough.
  */
-export function prepareClaim({ query, schema, now }: Tables, onCut: (claim: Claim) => void) {
+export function prepareClaim({ prepared, schema, now }: Tables, onCut: (claim: Claim) => void) {
   const oldestDue = claimStatement(schema)
   const untried = untriedStatement(schema)
   const content = contentStatement(schema)
@@ -143,12 +143,13 @@ export function prepareClaim({ query, schema, now }: Tables, onCut: (claim: Clai
 
   const lease = async (sql: string, claims: Claim[]): Promise<Leased[]> => {
     if (claims.length === 0) return []
-    const rows = await query<Found>(sql, [
-      now(),
-      claims.map(({ destination }) => toStored(destination)),
-      claims.map(({ lane }) => stateNumber(lane)),
-      claims.map(({ limit }) => limit),
-    ])
+    const given = claims.map(({ destination, lane, limit }, i) => ({
+      name: toStored(destination),
+      state: stateNumber(lane),
+      count: limit,
+      n: i + 1,
+    }))
+    const rows = await prepared<Found>(sql, [now(), JSON.stringify(given)])
     const cut = cutClaims(claims, rows)
     if (cut[0]) nextLane = laneOf(cut[0])
     cut.forEach(onCut)
@@ -164,7 +165,7 @@ export function prepareClaim({ query, schema, now }: Tables, onCut: (claim: Clai
     for (const part of partsOf(leased)) {
       try {
         const ids = part.map(({ id }) => id)
-        const rows = await query<Content>(content, [ids, part.map(({ attempt }) => attempt)])
+        const rows = await prepared<Content>(content, [ids, part.map(({ attempt }) => attempt)])
         const byId = new Map(rows.map((row) => [row.id, row]))
         deliveries.push(...part.flatMap((one) => toDelivery(one, byId.get(one.id))))
       } catch (error) {

@@ -64,7 +64,7 @@ export function prepareCopy({ query, schema, names }: Tables) {
     copyIn: async (copies: Copy[]): Promise<boolean[]> => {
       const rows = await names.write<{ added: boolean }>(add, (list) => {
         const given = copies.map((copy) => toGiven(copy, list))
-        return [JSON.stringify(given), list.names]
+        return [JSON.stringify(given), String(list)]
       })
       return rows.map(({ added }) => added)
     },

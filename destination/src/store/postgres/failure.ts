@@ -151,6 +151,17 @@ export function isUnsupportedSetting(error: unknown): boolean {
   )
 }
 
+/**
+ * Whether a prepared statement can't be used: a server in between gives the transactions of one connection to several
+ * connections of the server, or the tables were made again in another form. Nothing was carried out.
+ */
+export function isOfPrepared(error: unknown): boolean {
+  const { code, message } = theFirstOf(error)
+  return (
+    code === '26000' || code === '42P05' || (code === '0A000' && message.includes('cached plan'))
+  )
+}
+
 /** The first error: a host with several addresses fails with one error for each address. */
 function theFirstOf(error: unknown): { code: string | undefined; message: string } {
   const first: unknown = error instanceof AggregateError ? error.errors[0] : error

@@ -45,7 +45,7 @@ export function preparePut({ schema, names, now }: Tables) {
   return async (deliveries: NewDelivery[]): Promise<(DeliveryId | undefined)[]> => {
     const rows = await names.write<Row>(put, (list) => {
       const given = deliveries.map((delivery) => toGiven(delivery, list))
-      return [now(), JSON.stringify(given), list.names]
+      return [now(), JSON.stringify(given), String(list)]
     })
     return deliveries.map((_, i) => (rows[i]?.added ? rows[i].id : undefined))
   }

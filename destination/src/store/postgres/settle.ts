@@ -86,7 +86,7 @@ export function prepareSettle({ query, schema, names, now }: Tables) {
       const given = settlements.map((one, n) =>
         toGiven(withLog ? one : { ...one, log: [] }, n, list),
       )
-      return [now(), JSON.stringify(given), list.names]
+      return [now(), JSON.stringify(given), String(list)]
     })
     for (const { n } of rows) accept(settlements.slice(n, n + 1))
   }

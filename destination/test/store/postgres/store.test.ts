@@ -1,7 +1,10 @@
 import { randomBytes } from 'node:crypto'
 import { afterAll, describe, expect, test, vi } from 'vitest'
-import { claimStatement } from '../../../src/store/postgres/claim.js'
-import { settleStatement } from '../../../src/store/postgres/settle.js'
+import { claimStatement, prepareClaim } from '../../../src/store/postgres/claim.js'
+import { Names } from '../../../src/store/postgres/names.js'
+import { preparePut } from '../../../src/store/postgres/put.js'
+import { prepareSettle, settleStatement } from '../../../src/store/postgres/settle.js'
+import type { Tables } from '../../../src/store/postgres/tables.js'
 import { Connection } from '../../../src/store/postgres/connection.js'
 import { migrate, MIGRATIONS } from '../../../src/store/postgres/schema.js'
 import { parseUrl } from '../../../src/store/postgres/url.js'
@@ -231,7 +234,7 @@ describe('a deletion of a user', () => {
     await settler.transact(async (query) => {
       const given = [{ n: 0, id, attempt: 1, log, ...outcome }]
       expect(
-        await query(settleStatement('hookline'), [null, JSON.stringify(given), ['web']]),
+        await query(settleStatement('hookline'), [null, JSON.stringify(given), '["web"]']),
       ).toHaveLength(1)
       purging = purge(store)
       await someoneWaits(one.url)
@@ -501,6 +504,80 @@ test('a put that the server does not take fails alone', async () => {
   const put = (messageId: string) => store.put([newDelivery({ messageId })])
   const all = await Promise.allSettled([put('a'), put('bad'), put('b')])
   expect(all.map(({ status }) => status)).toEqual(['fulfilled', 'rejected', 'fulfilled'])
+})
+
+describe('prepared statements', () => {
+  /** One connection of the server, and what a store has of it. */
+  async function connect() {
+    const address = parseUrl(`${await server.database()}?connections=1`)
+    const connection = new Connection(address)
+    await migrate(connection, address.schema)
+    return Object.assign(connection, { [Symbol.asyncDispose]: () => connection.close() })
+  }
+
+  interface Prepared {
+    name: string
+    statement: string
+    generic: number
+  }
+
+  const preparedOf = ({ query }: Connection) =>
+    query<Prepared>(
+      'SELECT name, statement, generic_plans::int AS generic FROM pg_prepared_statements',
+    )
+
+  test('keep their plans: put, claim and settle are not planned each time', async () => {
+    await using connection = await connect()
+    const { query, prepared, transact } = connection
+    const schema = '"hookline"'
+    const names = new Names(connection, schema)
+    const tables: Tables = { query, prepared, transact, schema, names, now: () => null }
+    const put = preparePut(tables)
+    const claim = prepareClaim(tables, () => undefined)
+    const { settle } = prepareSettle(tables)
+    // The server plans the first five for their values.
+    for (let round = 0; round < 10; round++) {
+      await put(Array.from({ length: 5 + 50 * (round % 2) }, () => newDelivery()))
+      const claimed = await claim([{ destination: 'crm', lane: 'fresh', limit: 100 }])
+      const settlements = claimed.map((own) =>
+        settlement(own, { state: 'done' }, { log: [ATTEMPT] }),
+      )
+      expect(await settle(settlements)).not.toContain(false)
+    }
+    const statements = await preparedOf(connection)
+    expect(statements).toHaveLength(4)
+    for (const { statement, generic } of statements)
+      expect({ statement, generic }).toEqual({ statement, generic: 5 })
+  })
+
+  const TEXT = 'SELECT $1::int + 1 AS n'
+  const ask = (connection: Connection) => connection.prepared<{ n: number }>(TEXT, [1])
+
+  /** Whether one more statement is not prepared. */
+  async function isGivenUp(connection: Connection): Promise<boolean> {
+    const text = `${TEXT}, 2 AS m`
+    expect(await connection.prepared(text, [1])).toEqual([{ n: 2, m: 2 }])
+    return (await preparedOf(connection)).every(({ statement }) => statement !== text)
+  }
+
+  // A server in between may give each transaction another connection of the server.
+  test('are given up where the connection of the server does not have them', async () => {
+    await using connection = await connect()
+    expect(await ask(connection)).toEqual([{ n: 2 }])
+    await connection.query('DEALLOCATE ALL')
+    expect(await Promise.all([ask(connection), ask(connection)])).toEqual([[{ n: 2 }], [{ n: 2 }]])
+    expect(await isGivenUp(connection)).toBe(true)
+  })
+
+  test('are given up where the connection of the server has those of another process', async () => {
+    await using other = await connect()
+    await ask(other)
+    const [{ name } = { name: '' }] = await preparedOf(other)
+    await using connection = await connect()
+    await connection.query(`PREPARE ${name} (int) AS ${TEXT}`)
+    expect(await Promise.all([ask(connection), ask(connection)])).toEqual([[{ n: 2 }], [{ n: 2 }]])
+    expect(await isGivenUp(connection)).toBe(true)
+  })
 })
 
 describe('the sweep', () => {
@@ -785,10 +862,11 @@ test('a claim goes by indexes and sorts nothing that waits, whatever the planner
     undefined,
     url,
   )
+  const claims = [0, 1].map((state) => ({ name: 'crm', state, count: 200, n: state + 1 }))
   const plan = async (): Promise<string> => {
     const rows = await server.query<{ 'QUERY PLAN': string }>(
       `EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF) ${claimStatement('hookline')}`,
-      [null, ['crm', 'crm'], [0, 1], [200, 200]],
+      [null, JSON.stringify(claims)],
       url,
     )
     return rows.map((row) => row['QUERY PLAN']).join('\n')
@@ -854,7 +932,7 @@ describe('many settlements while the planner believes that nothing waits', () =>
     const given = ids.map((id, n) => ({ n, id, attempt: 1, state, delay: 0, log }))
     const [row] = await server.query<{ 'QUERY PLAN': [{ Plan: PlanNode }] }>(
       `EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) ${settleStatement('hookline')}`,
-      [null, JSON.stringify(given), ['web']],
+      [null, JSON.stringify(given), '["web"]'],
       url,
     )
     expect(mostRows(row?.['QUERY PLAN'][0].Plan as PlanNode)).toBe(COUNT)
