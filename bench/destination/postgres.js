@@ -106,7 +106,7 @@ export async function drainBare(url) {
   const clients = [new pg.Client(url), new pg.Client(url)]
   await Promise.all(clients.map((client) => client.connect()))
   const [claims, settles] = clients
-  const log = [{ post: 0, url_n: 1, code_n: 1, status: 200, ms: 1, error: null, response: '' }]
+  const log = { url_n: 1, code_n: 1, status: 200, ms: 1, response: '' }
   const names = '["crm"]'
   const claim = JSON.stringify([{ name: 'crm', state: 0, count: CLAIM, n: 1 }])
   const prepared = (client, name, text, values) => client.query({ name, text, values })
@@ -116,10 +116,9 @@ export async function drainBare(url) {
   for (;;) {
     const { rows } = await prepared(claims, 'claim', claimStatement('hookline'), [null, claim])
     if (rows.length === 0) break
-    const leases = [rows.map(({ id }) => id), rows.map(({ attempt }) => attempt)]
-    await prepared(claims, 'content', contentStatement('hookline'), leases)
+    await prepared(claims, 'content', contentStatement('hookline'), [rows.map(({ id }) => id)])
     count += rows.length
-    const given = rows.map(({ id, attempt }, n) => ({ n, id, attempt, state: 4, delay: 0, log }))
+    const given = rows.map(({ id, attempt }, n) => ({ n, id, attempt, state: 4, ...log }))
     const values = [null, JSON.stringify(given), names]
     settling = settling.then(() => prepared(settles, 'settle', settleStatement('hookline'), values))
   }

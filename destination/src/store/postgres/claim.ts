@@ -15,6 +15,9 @@ const LEASE_BYTES = 16 * 1_048_576
 /** In bytes: a statement reads no more bodies once they have this size together. */
 const READ_BYTES = 4 * 1_048_576
 
+/** What a claim reads of the rows that it finds. */
+const COLUMNS = 'id, due_at, leased, attempt, attempts_before, first_attempt_at, refused_by, size'
+
 /** A delivery that a claim found. It is leased if it is `taken`. */
 interface Found {
   id: DeliveryId
@@ -26,17 +29,20 @@ interface Found {
   attempt: number
   attemptsBefore: number
   sinceFirstMs: number
+  refusedBy: string | null
 }
 
 /** What is read of a delivery after it was leased. */
 interface Content {
   id: DeliveryId
   messageId: string
-  source: string
-  type: string
+  /** The numbers of the names of its source and its type. */
+  source: number
+  type: number
   body: string
-  refusedBy: string | null
   traceParent: string | null
+  /** In the first row, the names of all numbers. In the others `null`. */
+  names: Record<string, string> | null
 }
 
 /** A delivery that is leased, and the claim that it belongs to. */
@@ -59,7 +65,7 @@ interface Leased extends Found {
 export function claimStatement(schema: string): string {
   return statement(
     schema,
-    `SELECT id, due_at, leased, attempt, attempts_before, first_attempt_at FROM ${schema}.waiting
+    `SELECT ${COLUMNS} FROM ${schema}.waiting
      WHERE destination = claims.destination AND state = claims.state AND due_at <= ${NOW}
      ORDER BY due_at, id LIMIT claims.count FOR UPDATE SKIP LOCKED`,
   )
@@ -72,7 +78,7 @@ export function claimStatement(schema: string): string {
 function untriedStatement(schema: string): string {
   return statement(
     schema,
-    `SELECT id, due_at, leased, attempt, attempts_before, first_attempt_at FROM ${schema}.waiting
+    `SELECT ${COLUMNS} FROM ${schema}.waiting
      WHERE id = ANY (ARRAY (
          SELECT id FROM (
            SELECT id, attempt FROM ${schema}.waiting
@@ -96,10 +102,12 @@ function statement(schema: string, search: string): string {
         ${search}
       ) w LIMIT ${LEASE_ROWS}
     ), sized AS MATERIALIZED (
-      SELECT found.*, coalesce(size, 0) AS size, coalesce(sum(size) OVER before, 0) < ${LEASE_BYTES} AS taken
-      FROM found LEFT JOIN LATERAL (
-        SELECT octet_length(body) AS size FROM ${schema}.deliveries d WHERE d.id = found.id LIMIT 1
-      ) d ON true
+      SELECT *, coalesce(sum(size) OVER before, 0) < ${LEASE_BYTES} AS taken
+      FROM (
+        SELECT n, id, due_at, leased, attempt, attempts_before, first_attempt_at, refused_by, coalesce(size, (
+          SELECT octet_length(body) FROM ${schema}.deliveries d WHERE d.id = found.id LIMIT 1
+        ), 0) AS size FROM found
+      ) measured
       WINDOW before AS (ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
     ), leased AS (
       UPDATE ${schema}.waiting
@@ -109,24 +117,28 @@ function statement(schema: string, search: string): string {
       WHERE id = ANY (ARRAY (SELECT id FROM sized WHERE taken))
     )
     SELECT id, n, taken, size, attempt + 1 AS attempt, coalesce(attempts_before, 0) + leased::int AS "attemptsBefore",
-      greatest(0, coalesce(${NOW} - first_attempt_at, 0)) AS "sinceFirstMs"
+      greatest(0, coalesce(${NOW} - first_attempt_at, 0)) AS "sinceFirstMs", refused_by AS "refusedBy"
     FROM sized ORDER BY n, due_at, id`
 }
 
 /**
- * The statement that reads leased deliveries. It leaves out those whose lease has been lost, as by a deletion.
+ * The statement that reads leased deliveries. It leaves out those that were deleted meanwhile. Few sources and types are in one
+ * answer, so that their names are looked up once.
  *
  * @public - The benchmark runs it alone.
  */
 export function contentStatement(schema: string): string {
   return `
-    SELECT d.* FROM unnest($1::bigint[], $2::int[]) AS leased (id, attempt) CROSS JOIN LATERAL (
-      SELECT d.id, message_id AS "messageId", trace_parent AS "traceParent", body, sources.name AS source,
-        types.name AS type, refused_by AS "refusedBy"
-      FROM ${schema}.waiting w JOIN ${schema}.deliveries d ON d.id = w.id
-        JOIN ${schema}.names sources ON sources.id = d.source JOIN ${schema}.names types ON types.id = d.type
-      WHERE w.id = leased.id AND w.attempt = leased.attempt AND w.leased LIMIT 1
-    ) d`
+    WITH read AS MATERIALIZED (
+      SELECT n, d.* FROM unnest($1::bigint[]) WITH ORDINALITY AS leased (id, n) CROSS JOIN LATERAL (
+        SELECT id, message_id AS "messageId", trace_parent AS "traceParent", body, source, type
+        FROM ${schema}.deliveries d WHERE d.id = leased.id LIMIT 1
+      ) d
+    )
+    SELECT read.*, CASE WHEN n = (SELECT min(n) FROM read) THEN (
+      SELECT json_object_agg(id, name) FROM ${schema}.names
+      WHERE id = ANY (ARRAY (SELECT source FROM read UNION SELECT type FROM read))
+    ) END AS names FROM read`
 }
 
 /**
@@ -164,10 +176,10 @@ export function prepareClaim({ prepared, schema, now }: Tables, onCut: (claim: C
     const deliveries: Delivery[] = []
     for (const part of partsOf(leased)) {
       try {
-        const ids = part.map(({ id }) => id)
-        const rows = await prepared<Content>(content, [ids, part.map(({ attempt }) => attempt)])
+        const rows = await prepared<Content>(content, [part.map(({ id }) => id)])
         const byId = new Map(rows.map((row) => [row.id, row]))
-        deliveries.push(...part.flatMap((one) => toDelivery(one, byId.get(one.id))))
+        const names = rows[0]?.names ?? {}
+        deliveries.push(...part.flatMap((one) => toDelivery(one, byId.get(one.id), names)))
       } catch (error) {
         if (deliveries.length === 0) throw error
         break
@@ -247,22 +259,24 @@ function partsOf(leased: readonly Leased[]): Leased[][] {
 function toDelivery(
   { claim: { destination, lane }, ...found }: Leased,
   content: Content | undefined,
+  names: Record<string, string>,
 ): Delivery[] {
-  if (!content) return []
+  const [source, type] = [names[content?.source ?? ''], names[content?.type ?? '']]
+  if (!content || source === undefined || type === undefined) return []
   return [
     {
       id: found.id,
       attempt: found.attempt,
       attemptsBefore: found.attemptsBefore,
       messageId: fromStored(content.messageId),
-      source: fromStored(content.source),
+      source: fromStored(source),
       destination,
-      type: content.type as EventType,
+      type: type as EventType,
       body: fromStored(content.body),
       sinceFirstMs: found.sinceFirstMs,
       lane,
       traceParent: content.traceParent ?? undefined,
-      refusedBy: refusedByOf(content.refusedBy),
+      refusedBy: refusedByOf(found.refusedBy),
     },
   ]
 }

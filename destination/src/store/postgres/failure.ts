@@ -116,12 +116,12 @@ export function isOfValues(error: unknown): boolean {
 }
 
 /**
- * Whether a column that needs a value got none.
+ * Whether a column that needs a value got none, by NOT NULL or by a check.
  *
  * @param error - The StoreError of the statement.
  */
 export function isOfMissingValue(error: unknown): boolean {
-  return codeOfCause(error) === '23502'
+  return /^(23502|23514)$/.test(codeOfCause(error))
 }
 
 /**

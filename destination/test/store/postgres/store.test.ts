@@ -1,4 +1,5 @@
 import { randomBytes } from 'node:crypto'
+import { readFileSync } from 'node:fs'
 import { afterAll, describe, expect, test, vi } from 'vitest'
 import { claimStatement, prepareClaim } from '../../../src/store/postgres/claim.js'
 import { Names } from '../../../src/store/postgres/names.js'
@@ -121,6 +122,33 @@ describe('migrations', () => {
     await store.close()
   })
 
+  test('the statements of the documents lead back to version 7, and the log of attempts stays', async () => {
+    const { all, url } = await stores(1)
+    const [store] = all as [Store]
+    for (const messageId of ['one', 'two', 'none']) {
+      const [id] = await store.put([newDelivery({ messageId, state: 'leased' })])
+      const log = [{ ...ATTEMPT, error: 'late', response: 'thanks', headers: 'a: b' }, ATTEMPT]
+      const logs = { one: log.slice(0, 1), two: log, none: [] }
+      const own = { log: logs[messageId as 'one'] }
+      await store.settle([settlement({ id: id ?? 0, attempt: 1 }, { state: 'done' }, own)])
+    }
+    await store.put([newDelivery({ messageId: 'waits' })])
+    const traces = (of: Store) =>
+      Promise.all(['one', 'two', 'none', 'waits'].map((id) => of.trace(id)))
+    const before = await traces(store)
+    expect(before.map((found) => found[0]?.attempts.length)).toEqual([1, 2, 0, 0])
+    await store.close()
+    expect(await rowCounts(url)).toEqual({ deliveries: 4, waiting: 1, done: 3, attempts: 2 })
+    const document = readFileSync(new URL('../../../../docs/operating.md', import.meta.url), 'utf8')
+    const [, back] = /^```sql\n(INSERT INTO hookline.attempts[^`]*)```$/m.exec(document) ?? []
+    await server.query(back ?? '', undefined, url)
+    expect(await columnsOf(url)).toEqual(await columnsOf(await databaseOf(7)))
+    expect(await rowCounts(url)).toEqual({ deliveries: 4, waiting: 1, done: 3, attempts: 3 })
+    const again = await openStore(url)
+    expect(await traces(again)).toEqual(before)
+    await again.close()
+  })
+
   test('one who may change nothing opens tables that are up to date', async () => {
     await using one = await stores(1)
     await server.query(
@@ -165,6 +193,25 @@ describe('migrations', () => {
     )
   })
 })
+
+/** A database with the tables of an earlier version. */
+async function databaseOf(version: number): Promise<string> {
+  const url = await server.database()
+  const address = parseUrl(url)
+  const connection = new Connection(address)
+  await migrate(connection, address.schema, MIGRATIONS.slice(0, version))
+  await connection.close()
+  return url
+}
+
+/** The version of the tables, and their columns. */
+const columnsOf = (url: string) =>
+  server.query(
+    `SELECT version, table_name, column_name, data_type FROM hookline.version, information_schema.columns
+     WHERE table_schema = 'hookline' ORDER BY 2, 3`,
+    [],
+    url,
+  )
 
 /** Fills a new store of an earlier version: one delivery is fresh, one is done and one is dead. */
 async function fillVersion(version: number, url: string): Promise<void> {
@@ -306,7 +353,7 @@ describe('a settlement that the server does not take', () => {
   test('is written without its log, and the others with theirs', async () => {
     await using opened = await leased(80)
     const { url, store, settlements, done } = opened
-    await refuse(url, 'attempts', 'NEW.delivery = 7')
+    await refuse(url, 'done', 'NEW.id = 7 AND NEW.code IS NOT NULL')
     expect(await store.settle(settlements)).toBe(0)
     expect(await done()).toBe(80)
     expect((await store.get(7))?.attempts).toEqual([])
