@@ -108,7 +108,7 @@ export async function drainBare(url) {
   const [claims, settles] = clients
   const log = { url_n: 1, code_n: 1, status: 200, ms: 1, response: '' }
   const names = '["crm"]'
-  const claim = JSON.stringify([{ name: 'crm', state: 0, count: CLAIM, n: 1 }])
+  const claim = JSON.stringify([{ name: 'crm', state: 0, count: CLAIM, start: 0, n: 1 }])
   const prepared = (client, name, text, values) => client.query({ name, text, values })
   let settling = Promise.resolve()
   let count = 0

@@ -4,6 +4,7 @@ import { LEASE_MS, NEWEST, type DueLane } from '../store.js'
 import { fromStored, toStored } from '../text.js'
 import { refusedByOf } from '../rows.js'
 import { BACKLOG, stateNumber, stateOf } from '../states.js'
+import { LaneStarts } from './lane-starts.js'
 import { NOW, type Tables } from './tables.js'
 
 /** The most deliveries that one statement leases, so that few rows are locked at once and the locks are short. */
@@ -30,6 +31,8 @@ interface Found {
   attemptsBefore: number
   sinceFirstMs: number
   refusedBy: string | null
+  /** When it was due, in ms since the epoch. */
+  dueAt: number
 }
 
 /** What is read of a delivery after it was leased. */
@@ -52,7 +55,7 @@ interface Leased extends Found {
 
 /**
  * The statement that carries out claims. For each claim it reads the index `waiting_due` from the longest due delivery
- * on, skips rows that others have locked, and stops at the limit. It sorts only the rows that it found.
+ * on that is due at its `start` or later, skips rows that others have locked, and stops at the limit. It sorts only the rows that it found.
  *
  * A row that is leased has a lease that ran out. Its attempt does not count: it may never have been made.
  *
@@ -66,7 +69,7 @@ export function claimStatement(schema: string): string {
   return statement(
     schema,
     `SELECT ${COLUMNS} FROM ${schema}.waiting
-     WHERE destination = claims.destination AND state = claims.state AND due_at <= ${NOW}
+     WHERE destination = claims.destination AND state = claims.state AND due_at >= claims.start AND due_at <= ${NOW}
      ORDER BY due_at, id LIMIT claims.count FOR UPDATE SKIP LOCKED`,
   )
 }
@@ -94,8 +97,8 @@ function untriedStatement(schema: string): string {
 function statement(schema: string, search: string): string {
   return `
     WITH claims AS MATERIALIZED (
-      SELECT (SELECT id FROM ${schema}.names WHERE names.name = given.name LIMIT 1) AS destination, state, count, n
-      FROM json_to_recordset($2::json) AS given (name text, state smallint, count int, n int)
+      SELECT (SELECT id FROM ${schema}.names WHERE names.name = given.name LIMIT 1) AS destination, state, count, start, n
+      FROM json_to_recordset($2::json) AS given (name text, state smallint, count int, start bigint, n int)
     ), found AS MATERIALIZED (
       SELECT n, w.*
       FROM claims CROSS JOIN LATERAL (
@@ -117,7 +120,8 @@ function statement(schema: string, search: string): string {
       WHERE id = ANY (ARRAY (SELECT id FROM sized WHERE taken))
     )
     SELECT id, n, taken, size, attempt + 1 AS attempt, coalesce(attempts_before, 0) + leased::int AS "attemptsBefore",
-      greatest(0, coalesce(${NOW} - first_attempt_at, 0)) AS "sinceFirstMs", refused_by AS "refusedBy"
+      greatest(0, coalesce(${NOW} - first_attempt_at, 0)) AS "sinceFirstMs", refused_by AS "refusedBy",
+      due_at AS "dueAt"
     FROM sized ORDER BY n, due_at, id`
 }
 
@@ -144,7 +148,8 @@ export function contentStatement(schema: string): string {
 /**
  * Leases due deliveries, then reads them. One call leases only so many that its statements are short.
  *
- * @param onCut - Called for each claim that did not get all that it asked for, because the others had enough.
+ * @param onCut - Called for each claim that did not get all that it asked for, because the others had enough, or because it
+ * began behind the beginning of its lane.
  */
 export function prepareClaim({ prepared, schema, now }: Tables, onCut: (claim: Claim) => void) {
   const oldestDue = claimStatement(schema)
@@ -153,18 +158,34 @@ export function prepareClaim({ prepared, schema, now }: Tables, onCut: (claim: C
   /** The lane whose claim was cut first. The next call begins with it, so that each lane has its turn. */
   let nextLane: string | undefined
 
+  const starts = new LaneStarts()
+
+  /** Notes where claims ended, and returns those that may find more before their start. */
+  const noteEnds = (claims: Claim[], rows: Found[], cut: Claim[]): Claim[] => {
+    return claims.filter((claim, i) => {
+      const found = rows.filter(({ n }) => n === i + 1)
+      const isFull = found.length === claim.limit
+      if (isFull && found[0]) starts.noteFull(laneOf(claim), found[0].dueAt)
+      return !isFull && !cut.includes(claim) && starts.noteShort(laneOf(claim))
+    })
+  }
+
   const lease = async (sql: string, claims: Claim[]): Promise<Leased[]> => {
     if (claims.length === 0) return []
-    const given = claims.map(({ destination, lane, limit }, i) => ({
-      name: toStored(destination),
-      state: stateNumber(lane),
-      count: limit,
+    const given = claims.map((claim, i) => ({
+      name: toStored(claim.destination),
+      state: stateNumber(claim.lane),
+      count: claim.limit,
+      start: starts.of(laneOf(claim)),
       n: i + 1,
     }))
     const rows = await prepared<Found>(sql, [now(), JSON.stringify(given)])
     const cut = cutClaims(claims, rows)
     if (cut[0]) nextLane = laneOf(cut[0])
     cut.forEach(onCut)
+    const left = sql === oldestDue ? noteEnds(claims, rows, cut) : []
+    if (rows.length === 0 && left.length > 0) return lease(sql, left)
+    left.forEach(onCut)
     return rows.flatMap((row) => {
       const claim = claims[row.n - 1]
       return claim && row.taken ? [{ ...row, claim }] : []

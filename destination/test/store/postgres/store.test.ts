@@ -909,7 +909,7 @@ test('a claim goes by indexes and sorts nothing that waits, whatever the planner
     undefined,
     url,
   )
-  const claims = [0, 1].map((state) => ({ name: 'crm', state, count: 200, n: state + 1 }))
+  const claims = [0, 1].map((state) => ({ name: 'crm', state, count: 200, start: 0, n: state + 1 }))
   const plan = async (): Promise<string> => {
     const rows = await server.query<{ 'QUERY PLAN': string }>(
       `EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF) ${claimStatement('hookline')}`,
@@ -930,8 +930,87 @@ test('a claim goes by indexes and sorts nothing that waits, whatever the planner
   }
 })
 
+describe('claims that follow each other', () => {
+  const SECOND = 1_000
+
+  /** A store with a clock of its own, whose lane has been claimed in part: it has a start. */
+  async function claimed(count: number) {
+    let now = 1_700_000_000_000
+    const opened = await stores(1, { now: () => now })
+    const [store] = opened.all as [Store]
+    const putAt = async (at: number, ...messageIds: string[]) => {
+      const before = now
+      now = at
+      await store.put(messageIds.map((messageId) => newDelivery({ messageId })))
+      now = before
+    }
+    const claim = async (limit: number) =>
+      (await store.claim([{ destination: 'crm', lane: 'fresh', limit }])).map(
+        ({ messageId }) => messageId,
+      )
+    await putAt(now, ...Array.from({ length: count }, (_, n) => `m${n}`))
+    expect(await claim(count - 1)).toHaveLength(count - 1)
+    return Object.assign(opened, { now, putAt, claim })
+  }
+
+  test('find what became visible late, in the order in which it was due', async () => {
+    await using opened = await claimed(3)
+    await opened.putAt(opened.now - SECOND, 'late')
+    expect(await opened.claim(3)).toEqual(['late', 'm2'])
+  })
+
+  test('find what was due long before, once nothing else is left or a second is over, and say so', async () => {
+    await using opened = await claimed(3)
+    const { now, putAt, claim } = opened
+    await putAt(now - 60 * SECOND, 'old', 'older')
+    expect(await claim(1)).toEqual(['m2'])
+    expect(await claim(1)).toEqual(['old'])
+    await putAt(now, 'new')
+    const clock = vi.spyOn(performance, 'now')
+    const at = performance.now()
+    try {
+      clock.mockReturnValue(at + SECOND)
+      expect(await claim(9)).toEqual(['older', 'new'])
+    } finally {
+      clock.mockRestore()
+    }
+  })
+
+  test('do not read the entries of all that was claimed before', async () => {
+    await using opened = await claimed(2)
+    const { url } = opened
+    await server.query('ALTER TABLE hookline.waiting SET (autovacuum_enabled = off)', [], url)
+    // A transaction that stays open keeps the server from removing the entries.
+    const reader = new Connection(parseUrl(url))
+    await reader.transact(async (query) => {
+      await query('SELECT pg_current_xact_id(), count(*) FROM hookline.waiting')
+      await server.query(
+        `INSERT INTO hookline.waiting (id, due_at, destination, attempt, state, leased)
+           SELECT 1000 + n, n, destination, 0, 0, false
+           FROM (SELECT destination FROM hookline.waiting LIMIT 1) one, generate_series(1, 20000) n;
+         DELETE FROM hookline.waiting WHERE id > 1000`,
+        undefined,
+        url,
+      )
+      const buffersOf = async (start: number) => {
+        const claims = [{ name: 'crm', state: 0, count: 1, start, n: 1 }]
+        const [row] = await server.query<{ 'QUERY PLAN': [{ Plan: PlanNode }] }>(
+          `EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) ${claimStatement('hookline')}`,
+          [null, JSON.stringify(claims)],
+          url,
+        )
+        return row?.['QUERY PLAN'][0].Plan['Shared Hit Blocks'] ?? 0
+      }
+      expect(await buffersOf(0)).toBeGreaterThan(100)
+      expect(await buffersOf(opened.now - SECOND)).toBeLessThan(50)
+    })
+    await reader.close()
+  })
+})
+
 /** A step of a plan, as `EXPLAIN (ANALYZE, FORMAT JSON)` describes it. */
 interface PlanNode {
+  'Shared Hit Blocks': number
   'Actual Rows': number
   'Actual Loops': number
   'Rows Removed by Filter'?: number
@@ -1047,6 +1126,9 @@ describe('a claim of more than is read at once', () => {
     expect(told).toEqual(['c'])
     await waiting.store.put([newDelivery({ destination: 'a', body: '{}' })])
     expect(await claim(100)).toEqual({ a: 1, c: 100 })
+    // Both got all that they asked for before, so that they were not searched from their beginnings.
+    expect(told).toEqual(['a', 'b'])
+    expect(await claim(100)).toEqual({ c: 100 })
     expect(told).toEqual([])
   })
 
