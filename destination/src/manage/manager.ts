@@ -18,6 +18,7 @@ import type { LogEntry, MaintainPort, ReadPort, RecordChange, RecordPort } from 
 import { Outlook, type Planned, type Wish } from './outlook.js'
 import { KINDS, type Entry, type Kind, type Managed, type Setting } from './managed.js'
 import { mergePatch } from './merge-patch.js'
+import { writeOwners } from './owners.js'
 import {
   getsAlerts,
   inFile,
@@ -366,6 +367,24 @@ export class Manager {
     return changes.length
   }
 
+  /** Writes down to which tenants the names of the destinations belong, before messages are stored under these names. */
+  keepOwners(): Promise<void> {
+    const { managed } = this.#parts
+    return this.#inTurn(() =>
+      writeOwners(this.#parts, () => managed.owners.missing(managed.settings().destinations)),
+    )
+  }
+
+  /** Frees the names that tenants have used, once the store can't have anything of them any more. */
+  freeNames(retentionMs: number): Promise<void> {
+    const { managed, store } = this.#parts
+    return this.#inTurn(() =>
+      writeOwners(this.#parts, () =>
+        managed.owners.outdated(managed.settings().destinations, retentionMs, store),
+      ),
+    )
+  }
+
   #changePresent(
     order: Order,
     verb: Verb,
@@ -483,6 +502,10 @@ export class Manager {
       const body = after && sealer.seal({ kind, name }, JSON.stringify(after.raw))
       changes.push({ kind, name, version: before?.version ?? 0, body, entry })
     })
+    const destinations = plan.flatMap(({ after }) =>
+      after && 'webhooks' in after.value ? [after.value] : [],
+    )
+    changes.push(...this.#parts.managed.owners.missing(destinations))
     for (const { name } of plan.filter(isLeaving)) {
       const ended = await this.#parts.pauses.endOf(name)
       if (ended) changes.push(ended)

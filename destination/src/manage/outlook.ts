@@ -185,8 +185,18 @@ export class Outlook {
       ...checkTenantOf([], raw, lookUp('tenant')),
       ...(kind === 'source'
         ? [...this.#takenKeys(name, raw), ...this.#takenByTenant(name, raw)]
-        : checkSourcesOf([], raw, lookUp('source'))),
+        : [...checkSourcesOf([], raw, lookUp('source')), ...this.#wrongTenant(name, raw)]),
     ]
+  }
+
+  /** A tenant that can't have a destination of this name. */
+  #wrongTenant(name: string, { tenant }: Fields): BrokenRelation[] {
+    const { owners, file } = this.#managed
+    const getsAlerts = tenant !== undefined && name === file.alerts?.destination
+    const message = getsAlerts
+      ? 'expected no tenant, got {got}, because this destination gets the alerts, which name the destinations of all tenants.'
+      : owners.refusal(name, tenant)
+    return message === undefined ? [] : [{ path: ['tenant'], message }]
   }
 
   #takenKeys(name: string, raw: Fields): BrokenRelation[] {

@@ -3,6 +3,7 @@ import type { Stats } from '../model/delivery.js'
 import { errorMessage } from '../observe/error-message.js'
 import type { Log } from '../observe/log.js'
 import { eachInSlices } from '../model/slices.js'
+import { recipientOf } from '../settings/alerts.js'
 import { refusedEndpointsOf } from '../settings/reach.js'
 import type { Settings } from '../settings/settings.js'
 import type { ReadPort } from '../store/store.js'
@@ -22,12 +23,12 @@ export function formerDestinations(
 }
 
 /** Logs if the alerts have no destination that could get them. */
-export function warnOfAlerts({ alerts, destinations }: Settings, log: Log): void {
-  const name = alerts?.destination
-  if (name === undefined || destinations.some((one) => one.name === name && one.enabled)) return
+export function warnOfAlerts(settings: Settings, log: Log): void {
+  const name = settings.alerts?.destination
+  if (name === undefined || recipientOf(settings)) return
   log.warn(
     { destination: name },
-    'alerts are only logged: neither the settings file nor the store has an enabled destination of the name in "alerts"',
+    'alerts are only logged: neither the settings file nor the store has an enabled destination without a tenant of the name in "alerts"',
   )
 }
 

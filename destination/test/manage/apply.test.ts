@@ -369,7 +369,7 @@ test('a tenant comes with what belongs to it, and goes only with it', async () =
   const of = (tenant: string) => ({
     tenants: [{ name: tenant }],
     sources: [{ name: 'app', tenant }],
-    destinations: [{ name: 'crm', tenant, sources: ['app'], webhooks }],
+    destinations: [{ name: `${tenant}-crm`, tenant, sources: ['app'], webhooks }],
   })
   expect(await apply(one, of('north'))).toMatchObject({ status: 200 })
   expect(await apply(one, { tenants: [] }, { prune: true })).toMatchObject({
@@ -387,7 +387,8 @@ test('a tenant comes with what belongs to it, and goes only with it', async () =
       ['tenant', 'north', 'delete'],
       ['tenant', 'south', 'create'],
       ['source', 'app', 'update'],
-      ['destination', 'crm', 'update'],
+      ['destination', 'north-crm', 'delete'],
+      ['destination', 'south-crm', 'create'],
     ]),
   )
   expect(await apply(one, NOTHING, { prune: true })).toMatchObject({ status: 200 })

@@ -162,11 +162,18 @@ describe('a destination', () => {
       sources: ['web'],
       webhooks: webhooks('https://a.example.com/x?key=1', { headers: { 'X-Token': 'hush' } }),
     })
-    for (const url of ['https://evil.example.com/x', 'https://evil.example.com/x?•••']) {
+    const wrong = [
+      ['https://evil.example.com/x', 'webhooks[0].headers["X-Token"]'],
+      ['https://evil.example.com/x?•••', 'webhooks[0].url'],
+    ] as const
+    for (const [url, path] of wrong) {
       const answer = await ask(running, 'PATCH', '/destinations/crm', {
         webhooks: webhooks(url, { headers: { 'X-Token': '•••' } }),
       })
-      expect(answer).toMatchObject({ status: 400, body: { error: { code: 'invalid_settings' } } })
+      const message = expect.stringMatching(/because no endpoint has (had )?this/) as string
+      const problems = [{ path, message }]
+      const error = { code: 'invalid_settings', problems }
+      expect(answer).toMatchObject({ status: 400, body: { error } })
     }
   })
 
