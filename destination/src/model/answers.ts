@@ -116,6 +116,8 @@ export interface EndpointTotals {
   lastFailure: Failure | null
   /** How many requests failed since the last success; `null` if nothing was sent since the start. */
   failuresInARow: number | null
+  /** How many requests were delivered since the last failure; `null` if nothing was sent since the start. */
+  deliveredInARow: number | null
 }
 
 /** A request that failed. */
@@ -277,6 +279,8 @@ export interface DestinationDetails extends DestinationStatus {
   /** For each endpoint, in the order of `endpoints`. */
   charts: Series[]
   healths: Health[]
+  /** For each endpoint: the share of its recent requests that failed; `null` if there were none. */
+  failedShares: (number | null)[]
   histories: EndpointHistories
   now: number
 }

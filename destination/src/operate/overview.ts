@@ -124,12 +124,10 @@ export class Overviews {
     const own = rows.get(name)
     const urls = status.endpoints.map(({ url }) => url)
     const queue = this.#queue(name)
-    const { healths, health, failedShare } = this.#healthOf(destination, queue, minutes, now)
+    const judged = this.#healthOf(destination, queue, minutes, now)
     return {
       ...status,
-      health,
-      failedShare,
-      healths,
+      ...judged,
       span,
       chart: seriesOf(Array.from(own?.values() ?? []).flat(), span, now),
       charts: urls.map((url) => seriesOf(own?.get(url) ?? [], span, now)),
@@ -229,22 +227,25 @@ export class Overviews {
     queue: DestinationQueue | undefined,
     minutes: PastRows,
     now: number,
-  ): { health: Health; failedShare: number | null; healths: Health[] } {
-    let sent = 0
-    let failed = 0
+  ): Pick<DestinationDetails, 'health' | 'failedShare' | 'healths' | 'failedShares'> {
+    const all = { sent: 0, failed: 0 }
+    const failedShares: (number | null)[] = []
     const healths = webhooks.map(({ url }) => {
       const recent = recentOf(minutes.get(name)?.get(withoutQuery(url)) ?? [], now)
-      sent += recent.sent
-      failed += recent.failed
+      all.sent += recent.sent
+      all.failed += recent.failed
+      failedShares.push(shareOf(recent))
       const endpoint = queue?.endpoints.find((one) => one.endpoint.url === url)
-      const inARow = endpoint && this.parts.history.failuresInARow(name, url)
-      return healthOf(endpoint?.breaker.state, recent, inARow)
+      return healthOf(endpoint?.breaker.state, recent, this.parts.history.streak(name, url))
     })
     const pause = this.parts.pauses.of(name)
     const health = !enabled ? 'disabled' : pause ? 'paused' : worstOf(healths)
-    return { health, healths, failedShare: sent === 0 ? null : failed / sent }
+    return { health, healths, failedShare: shareOf(all), failedShares }
   }
 }
+
+const shareOf = ({ sent, failed }: ReturnType<typeof recentOf>): number | null =>
+  sent === 0 ? null : failed / sent
 
 /** Adds the lines of a pass up, one by one. */
 class Totals {

@@ -75,6 +75,32 @@ describe('the overview', () => {
     expect(details.charts[0]?.delivered.reduce((a, b) => a + b)).toBe(2)
   })
 
+  test('calls what was repaired recovering, and says the same of the destination and of its endpoint', async () => {
+    const crm = await endpoint(400)
+    const running = await start(settingsFor([destination([crm])]))
+    await post(running, [track('m0'), track('m1'), track('m2'), track('m3')])
+    await deadOf(running, 4)
+    const details = (health: string) =>
+      until(
+        () => ask<DestinationDetails>(running, '/destination?name=crm'),
+        (found) => found.health === health,
+      )
+    expect(await details('failing')).toMatchObject({ healths: ['failing'], failedShares: [1] })
+    crm.answer(204)
+    await post(
+      running,
+      Array.from({ length: 10 }, (_, i) => track(`n${i}`)),
+    )
+    const found = await details('recovering')
+    expect(found.healths).toEqual(['recovering'])
+    expect(found.failedShares).toEqual([found.failedShare])
+    const settled = await until(
+      () => ask<DestinationDetails>(running, '/destination?name=crm'),
+      ({ endpoints }) => endpoints[0]?.deliveredInARow === 10,
+    )
+    expect(settled.endpoints[0]).toMatchObject({ failuresInARow: 0, delivered: 10, failed: 4 })
+  })
+
   test('refuses a wrong parameter, and knows which destinations there are', async () => {
     const running = await start(settingsFor([destination([await endpoint()])]))
     const code = async (path: string) =>
