@@ -159,6 +159,8 @@ export interface Bucket {
 
 /** `GET /v1/admin/overview`: what the page shows first. Its size does not grow with the number of destinations. */
 export interface Overview extends Omit<Status, 'destinations'> {
+  /** At most 12, in the order of the settings: those with the most rejected calls, and then those with the most accepted ones. */
+  sources: SourceStatus[]
   span: HistorySpan
   totals: OverviewTotals
   chart: Series
@@ -179,6 +181,9 @@ export interface OverviewTotals {
   /** How many destinations are in each state. */
   byHealth: Record<Health, number>
   sources: number
+  /** The calls of all sources since the start, in the process that answers. */
+  accepted: number
+  rejected: number
   /** Accepted calls per second in the last minute, in the process that answers. */
   callsPerSecond: number
   /** Requests within the span. */
@@ -211,8 +216,8 @@ export interface PortalOverview extends Pick<
   totals: PortalTotals
 }
 
-/** The totals without those of the process. */
-export type PortalTotals = Omit<OverviewTotals, 'sources' | 'callsPerSecond'>
+/** The totals of what is the tenant's own. The calls per second are those of all sources of the process. */
+export type PortalTotals = Omit<OverviewTotals, 'callsPerSecond'>
 
 /** The tenant that has opened a portal link. */
 export interface PortalTenant {

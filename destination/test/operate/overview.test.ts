@@ -54,6 +54,27 @@ describe('the overview', () => {
     expect((await all.text()).length).toBeLessThan(30_000)
   })
 
+  test('adds up the calls of all sources, and shows those that have refused calls', async () => {
+    const sources = Array.from({ length: 40 }, (_, i) => ({
+      name: `s${i + 10}`,
+      writeKey: `k${i}`,
+    }))
+    const running = await start(settingsFor([], { sources }))
+    for (const { writeKey } of sources) await post(running, [track(`of-${writeKey}`)], writeKey)
+    await post(running, [track('once-more')], 'k30')
+    await post(running, [{ type: 'track', messageId: 'wrong' }], 'k39')
+    const { totals, sources: shown } = await until(
+      () => ask<Overview>(running, '/overview'),
+      (found) => found.totals.rejected === 1,
+    )
+    expect(totals).toMatchObject({ sources: 40, accepted: 41 })
+    expect(shown).toHaveLength(12)
+    expect(shown.slice(-2)).toEqual([
+      { name: 's40', accepted: 2, rejected: 0 },
+      { name: 's49', accepted: 1, rejected: 1 },
+    ])
+  })
+
   test('still knows after a restart what was delivered before', async () => {
     const crm = await endpoint()
     const settings = settingsFor([destination([crm])])
