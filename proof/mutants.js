@@ -411,6 +411,15 @@ export const MUTANTS = [
       put: 'this.cap',
     },
   ]),
+  {
+    name: 'a commit does not wait for the standby',
+    says: /lost/,
+    proof: 8,
+    package: 'destination',
+    file: 'dist/store/postgres/connection.js',
+    find: '-c jit=off',
+    put: '-c jit=off -c synchronous_commit=local',
+  },
 ]
 
 /** Mutants of proof 7: each is looked for in rounds of one theme. */

@@ -10,6 +10,7 @@ import { SCRIPTS } from './faults.js'
 import { checkMutants, makeMutant, MUTANTS, removeMutants } from './mutants.js'
 import { toPage } from './page.js'
 import chain from './proofs/chain.js'
+import failover from './proofs/failover.js'
 import faults from './proofs/faults.js'
 import fsync from './proofs/fsync.js'
 import random from './proofs/random.js'
@@ -17,7 +18,7 @@ import simulation from './proofs/simulation.js'
 import soak from './proofs/soak.js'
 import spool from './proofs/spool.js'
 
-const PROOFS = [faults, spool, chain, fsync, random, simulation, soak]
+const PROOFS = [faults, spool, chain, fsync, random, simulation, soak, failover]
 const page = fileURLToPath(new URL('../docs/proofs.md', import.meta.url))
 
 const { values: flags } = parseArgs({
@@ -36,7 +37,9 @@ const numbers = flags.only?.split(',').map(Number) ?? PROOFS.map(({ number }) =>
 const unknown = numbers.filter((number) => !PROOFS.some((proof) => proof.number === number))
 // A misspelled number is an error, because a run without a proof would look like a success.
 if (unknown.length > 0)
-  throw new Error(`There is no proof ${unknown.join(', ')}: --only takes some of 1,2,3,4,5,6,7.`)
+  throw new Error(
+    `There is no proof ${unknown.join(', ')}: --only takes some of ${PROOFS.map(({ number }) => number)}.`,
+  )
 if (flags.write && (flags.quick || flags.only))
   throw new Error('--write needs a full run, of all proofs.')
 if (!existsSync(new URL('../destination/dist/main.js', import.meta.url)))
@@ -103,7 +106,7 @@ if (flags['self-test'] || flags.write) {
     const env = makeMutant(mutant, number)
     const scripts = SCRIPTS.filter(({ name }) => mutant.scripts?.includes(name))
     progress(`mutant: ${mutant.name}`)
-    const result = await proof.run({
+    const result = await tried(proof, {
       isQuick: true,
       env,
       scripts,

@@ -2,8 +2,8 @@
 // from a batch to signed deliveries that survive a crash, and no more. It parses, makes each message's text,
 // stores those of the requests that wait together, then answers; signs, POSTs, and notes what was delivered.
 //
-// It checks nothing and nobody, has no log of attempts, no circuit breakers, no lanes, and forgets what failed. It
-// takes one destination with one endpoint.
+// It checks nothing, has no log of attempts, no circuit breakers, no lanes, and forgets what failed. Each source has one
+// destination, with one endpoint.
 import { createHmac } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { createServer } from 'node:http'
@@ -17,9 +17,15 @@ const CONNECTIONS = 128
 const GATHER_MS = 2
 
 const settings = JSON.parse(readFileSync(process.argv[2], 'utf8'))
-const [{ sharedSecret, webhooks }] = settings.destinations
 const store = openStore(settings.store.replace('sqlite:', ''))
-const post = createPost(webhooks[0].url)
+/** Posts a message to the endpoint of a source, by the header that its clients send. */
+const posts = new Map(
+  settings.sources.flatMap(({ name, writeKey }) => {
+    const destination = settings.destinations.find(({ sources }) => sources.includes(name))
+    const header = `Basic ${Buffer.from(`${writeKey}:`).toString('base64')}`
+    return destination ? [[header, createPost(destination)]] : []
+  }),
+)
 
 function openStore(path) {
   const sqlite = process.getBuiltinModule('node:sqlite') ?? library('@photostructure/sqlite')
@@ -82,14 +88,14 @@ function commit() {
   doneIds = []
   isWaiting = false
   store(committed, settled)
-  for (const { messages, response } of committed) {
+  for (const { messages, response, post } of committed) {
     response.setHeader('content-type', 'application/json')
     response.end('{"success":true}')
     for (const message of messages) if (message.id !== undefined) post(message)
   }
 }
 
-function createPost(url) {
+function createPost({ sharedSecret, webhooks: [{ url }] }) {
   const { origin, pathname } = new URL(url)
   const pool = new Pool(origin, { connections: CONNECTIONS, headersTimeout: 0, bodyTimeout: 0 })
   return ({ id, messageId, body }) => {
@@ -156,7 +162,7 @@ const server = createServer((request, response) => {
   request.on('end', () => {
     const { batch } = JSON.parse(Buffer.concat(chunks).toString())
     const messages = batch.map((call) => ({ messageId: call.messageId, body: toBody(call) }))
-    groups.push({ messages, response })
+    groups.push({ messages, response, post: posts.get(request.headers.authorization) })
     commitSoon()
   })
 })

@@ -7,7 +7,7 @@ import { SECRET, settingsOf, start } from '../destination/process.js'
 import { startReceiver } from '../destination/receiver.js'
 import { runArms } from '../destination/rounds.js'
 import { percentile } from '../measure.js'
-import { OURS } from '../subjects/index.js'
+import { LIMIT, OURS } from '../subjects/index.js'
 
 const CONNECTIONS = 16
 const BATCH_SIZE = 20
@@ -23,7 +23,7 @@ const QUIET_WARM_UP = 200
 const ALONE = { variant: 'the quiet customer alone', subject: OURS, isFlooded: false }
 /** A burst and room for the warm-up. Then the tenant may send a small part of what the process can handle. */
 const QUOTAS = { callsPerSecond: 500, burst: WARM_UP, waiting: WARM_UP, concurrency: 32 }
-/** What a client waits for that is refused by the quota, as `Retry-After` says. */
+/** What a client waits for that is refused by the quota: about as long as `Retry-After` says, each for another time. */
 const RETRY_AFTER_MS = 1_000
 
 const FLOODED = { variant: 'beside the flood', subject: OURS, base: ALONE, isFlooded: true }
@@ -34,12 +34,18 @@ const LIMITED = {
   isFlooded: true,
   isLimited: true,
 }
+/** The hand-written minimum has no quotas and no fairness: what it loses to the flood, the machine takes. */
+const LIMIT_ALONE = { ...ALONE, variant: 'the quiet customer alone, minimum', subject: LIMIT }
+const LIMIT_FLOODED = {
+  ...{ variant: 'beside the flood, minimum', subject: LIMIT, base: LIMIT_ALONE },
+  isFlooded: true,
+}
 
 const scenario = {
   name: 'flood',
   title: `The destination: ${QUIET_PER_SECOND} messages a second of a quiet customer, while another one posts as fast as it can`,
   runs: 3,
-  subjects: [OURS],
+  subjects: [OURS, LIMIT],
   ratios: ['p50Ms', 'p99Ms'],
   columns: [
     { head: 'p50 x', ratio: 'p50Ms' },
@@ -73,14 +79,15 @@ const scenario = {
       batchSize: 1,
     })
     const load = await buildLoad({ count: WARM_UP + FLOOD_EVENTS, batchSize: BATCH_SIZE })
-    return runArms(scenario, [ALONE, FLOODED, LIMITED], options, async (arm, folder) => {
+    const arms = [ALONE, FLOODED, LIMITED, LIMIT_ALONE, LIMIT_FLOODED]
+    return runArms(scenario, arms, options, async (arm, folder) => {
       const receiver = await startReceiver(SECRET)
       const destinations = [
         { name: 'quiet', urls: [receiver.hook(0)], source: 'elsewhere' },
         { name: 'busy', urls: [receiver.hook(1)] },
       ]
       const settings = settingsOf(`${folder}/store.db`, destinations)
-      const running = await start('hookline', arm.isLimited ? limited(settings) : settings, {
+      const running = await start(arm.subject, arm.isLimited ? limited(settings) : settings, {
         folder,
         isProfiled: options.isProfiled,
       })
@@ -122,7 +129,8 @@ async function measure({ receiver, running, quiet, load, isFlooded, isLimited })
     let begin = mark()
     const lanes = Array.from({ length: isFlooded ? CONNECTIONS : 0 }, async (_, lane) => {
       for (let i = warmUp.to + lane; i < load.bodies.length && !isOver; i += CONNECTIONS)
-        if ((await flooding.post(load, i)) !== undefined && isLimited) await sleep(RETRY_AFTER_MS)
+        if ((await flooding.post(load, i)) !== undefined && isLimited)
+          await sleep(RETRY_AFTER_MS * (0.5 + Math.random()))
     })
     if (isFlooded) await sleep(1_000)
     if (isLimited) {

@@ -98,6 +98,7 @@ async function start(file: Settings, store: Store, log: Log, role: Role) {
   }
   const follower = new Follower(store, (...changes) => follow(...changes))
   await follower.catchUp()
+  managed.checkOwners()
   const live = new LiveSettings(managed, log)
   follow = (...changes) => live.follow(...changes)
   const settings = () => live.current
@@ -166,6 +167,7 @@ async function start(file: Settings, store: Store, log: Log, role: Role) {
     await observing.history.keep(next)
   })
 
+  await manager.keepOwners()
   // Delivery starts only after this: a process that can't listen must not send anything.
   const urls = await servers.listen().catch(async (error: unknown) => {
     await Promise.all([servers.close(), deliverer.close()])
@@ -191,7 +193,12 @@ async function start(file: Settings, store: Store, log: Log, role: Role) {
   waiting.start()
   if (isDelivering) observing.tally.start()
   const retention = isDelivering
-    ? startRetention(store, () => live.current.retentionMs, events)
+    ? startRetention(
+        store,
+        () => live.current.retentionMs,
+        events,
+        () => manager.freeNames(live.current.retentionMs),
+      )
     : undefined
   pauses.start(send, events)
   monitor?.start()
@@ -208,6 +215,7 @@ async function start(file: Settings, store: Store, log: Log, role: Role) {
     ...urls,
     reload: async (next: Settings) => {
       const { closed } = await manager.betweenChanges(() => live.reload(next))
+      await manager.keepOwners()
       void warn()
       void reseal()
       await closed

@@ -6,6 +6,7 @@ import { aheadOf, type Clock } from '../model/clock.js'
 import type { Delivery, Settlement } from '../model/delivery.js'
 import { withoutQuery } from '../model/shown-url.js'
 import { inSlices } from '../model/slices.js'
+import { recipientOf } from '../settings/alerts.js'
 import type { Alerts, Destination, Settings } from '../settings/settings.js'
 import { formatDuration } from '../settings/duration.js'
 import { Follower, type FollowerEvents } from '../store/follower.js'
@@ -328,8 +329,8 @@ export class Monitor {
    */
   async #tell(alert: Alert, alerts: Alerts, note: () => Promise<boolean>): Promise<void> {
     const { enqueue, settings, events } = this.#parts
-    const to = settings().destinations.find(({ name }) => name === alerts.destination)
-    if (to?.enabled === true) await enqueue([alertMessage(alert, to.name, Date.now())])
+    const to = recipientOf({ ...settings(), alerts })
+    if (to) await enqueue([alertMessage(alert, to.name, Date.now())])
     if (await note()) events.alerted(alert)
   }
 

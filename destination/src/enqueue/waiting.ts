@@ -94,7 +94,13 @@ export class Waiting {
   /** Asks again a second after each answer. */
   start(): void {
     if (this.#isStopped) return
-    this.#timer = setTimeout(() => void this.ask().then(() => this.start()), ASK_MS).unref()
+    this.#timer = setTimeout(
+      () =>
+        void this.ask().then(() => {
+          this.start()
+        }),
+      ASK_MS,
+    ).unref()
   }
 
   /** Asks no more. */

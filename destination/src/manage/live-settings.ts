@@ -49,7 +49,10 @@ export class LiveSettings {
   follow(...[records, isComplete]: Parameters<OnRecords>): Promise<void> {
     return this.inTurn(async () => {
       // Pauses and alerts are records too, and change no settings.
-      if (!isComplete && !records.some(({ kind }) => isManaged(kind))) return
+      if (!isComplete && !records.some(({ kind }) => isManaged(kind))) {
+        this.#managed.owners.take(records, isComplete)
+        return
+      }
       this.#logUnusable(await this.#managed.take(records, isComplete))
       await this.#use()
     })

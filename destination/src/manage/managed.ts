@@ -5,6 +5,7 @@ import type { Problem } from '../settings/problem.js'
 import { SettingsError } from '../settings/settings-error.js'
 import type { Destination, Settings, Source, Tenant } from '../settings/settings.js'
 import type { StoredRecord } from '../store/store.js'
+import { Owners } from './owners.js'
 import { createSealer, keyIdOf, type Sealer } from './seal.js'
 
 /** What the settings have many of, and what can be changed at run time. */
@@ -57,6 +58,8 @@ export class Managed {
     tenant: new Map<string, Entry<Tenant>>(),
   }
 
+  /** The tenants of the names of destinations. */
+  readonly owners = new Owners()
   /** Records that can't be used by the present file. Another file may make them usable. */
   readonly #unusable = new Map<string, { record: StoredRecord; why: string }>()
   #file: File
@@ -121,6 +124,12 @@ export class Managed {
     }
   }
 
+  /** @throws SettingsError if a destination in the file has a name that belongs to another tenant. */
+  checkOwners(): void {
+    const problems = this.owners.problemsOf(this.file.destinations)
+    if (problems.length > 0) throw new SettingsError('settings_invalid', 'The settings', problems)
+  }
+
   /** Why what the store has under a name is not used; `undefined` if it is used, or if there is none. */
   whyUnusable(kind: Kind, name: string): string | undefined {
     return this.#unusable.get(keyOf({ kind, name }))?.why
@@ -138,6 +147,7 @@ export class Managed {
       ...(await this.#clashesWith(next)),
       ...(await this.#missingIn(next)),
       ...(await this.#lockedFor(next)),
+      ...this.owners.problemsOf(file.destinations),
     ]
     if (problems.length > 0) throw new SettingsError('settings_invalid', 'The settings', problems)
     const former = this.#file
@@ -165,6 +175,7 @@ export class Managed {
    * @returns which of the changed records can't be used, with the reasons.
    */
   async take(records: readonly StoredRecord[], isComplete: boolean): Promise<Unusable[]> {
+    this.owners.take(records, isComplete)
     const changed = new Set(records.map(keyOf))
     if (isComplete) {
       this.#unusable.clear()

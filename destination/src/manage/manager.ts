@@ -18,6 +18,7 @@ import type { LogEntry, MaintainPort, ReadPort, RecordChange, RecordPort } from 
 import { Outlook, type Planned, type Wish } from './outlook.js'
 import { KINDS, type Entry, type Kind, type Managed, type Setting } from './managed.js'
 import { mergePatch } from './merge-patch.js'
+import { writeOwners } from './owners.js'
 import {
   getsAlerts,
   inFile,
@@ -106,6 +107,8 @@ export interface Page {
   limit: number
   /** Only destinations that take the calls of this source; `undefined` for all. */
   source?: string | undefined
+  /** Only sources or destinations of this tenant; `undefined` for all. */
+  tenant?: string | undefined
 }
 
 type Verb = AuditEntry['action']
@@ -151,10 +154,10 @@ export class Manager {
     this.#parts = parts
   }
 
-  list(kind: Kind, { q, after, limit, source }: Page): ManagedSettings {
+  list(kind: Kind, { q, after, limit, source, tenant }: Page): ManagedSettings {
     const text = q.toLowerCase()
     const names = this.#all(kind)
-      .filter((value) => matches(value, text) && takes(value, source))
+      .filter((value) => matches(value, text) && takes(value, source) && belongs(value, tenant))
       .map(({ name }) => name)
     names.sort()
     const rest = after === undefined ? names : names.filter((name) => name > after)
@@ -366,6 +369,24 @@ export class Manager {
     return changes.length
   }
 
+  /** Writes down to which tenants the names of the destinations belong, before messages are stored under these names. */
+  keepOwners(): Promise<void> {
+    const { managed } = this.#parts
+    return this.#inTurn(() =>
+      writeOwners(this.#parts, () => managed.owners.missing(managed.settings().destinations)),
+    )
+  }
+
+  /** Frees the names that tenants have used, once the store can't have anything of them any more. */
+  freeNames(retentionMs: number): Promise<void> {
+    const { managed, store } = this.#parts
+    return this.#inTurn(() =>
+      writeOwners(this.#parts, () =>
+        managed.owners.outdated(managed.settings().destinations, retentionMs, store),
+      ),
+    )
+  }
+
   #changePresent(
     order: Order,
     verb: Verb,
@@ -483,6 +504,10 @@ export class Manager {
       const body = after && sealer.seal({ kind, name }, JSON.stringify(after.raw))
       changes.push({ kind, name, version: before?.version ?? 0, body, entry })
     })
+    const destinations = plan.flatMap(({ after }) =>
+      after && 'webhooks' in after.value ? [after.value] : [],
+    )
+    changes.push(...this.#parts.managed.owners.missing(destinations))
     for (const { name } of plan.filter(isLeaving)) {
       const ended = await this.#parts.pauses.endOf(name)
       if (ended) changes.push(ended)
@@ -621,6 +646,10 @@ function matches(value: Setting, text: string): boolean {
 
 function takes(value: Setting, source: string | undefined): boolean {
   return source === undefined || ('sources' in value && value.sources.includes(source))
+}
+
+function belongs(value: Setting, tenant: string | undefined): boolean {
+  return tenant === undefined || ('tenant' in value && value.tenant === tenant)
 }
 
 function wrongUrls(webhooks: readonly Fields[], urls: readonly string[]): Problem[] {

@@ -120,15 +120,17 @@ export function restoreHidden(
     const former =
       same.find((one) => one === known[index]) ?? (same.length === 1 ? same[0] : undefined)
     const path = ['webhooks', index]
+    const { values, missing } = restoreHeaders(headers, former?.['headers'])
     if (!former && typeof url === 'string' && url.endsWith(`?${HIDDEN}`)) {
       const which = same.length === 0 ? 'no endpoint has' : 'more than one endpoint has'
       const message = `expected the full URL, because ${which} this one without its query.`
       broken.push({ path: [...path, 'url'], message })
-      return webhook
+      return { ...webhook, ...(values && { headers: values }) }
     }
-    const { values, missing } = restoreHeaders(headers, former?.['headers'])
     for (const name of missing) {
-      const message = 'expected a value, because this endpoint has had no such header.'
+      const message = former
+        ? 'expected a value, because this endpoint has had no such header.'
+        : 'expected a value, because no endpoint has had this URL. Values are not shown, and none is sent to another URL than before.'
       broken.push({ path: [...path, 'headers', name], message })
     }
     return { ...webhook, ...(former && { url: former['url'] }), ...(values && { headers: values }) }
@@ -153,10 +155,10 @@ function restoreHeaders(given: unknown, former: unknown) {
     isFields(former) && Object.hasOwn(former, name) ? former[name] : undefined
   const hidden = Object.keys(given).filter((name) => given[name] === HIDDEN)
   const missing = hidden.filter((name) => formerOf(name) === undefined)
-  const values = Object.entries(given).map(([name, value]) => [
-    name,
-    value === HIDDEN ? (formerOf(name) ?? value) : value,
-  ])
+  // A mark without a value is left out: as a value, it would be called wrong for another reason.
+  const values = Object.entries(given).flatMap(([name, value]) =>
+    missing.includes(name) ? [] : [[name, value === HIDDEN ? formerOf(name) : value]],
+  )
   return { values: Object.fromEntries(values) as Fields, missing }
 }
 

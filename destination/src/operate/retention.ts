@@ -55,11 +55,13 @@ export interface Retention {
  * Starts the retention.
  *
  * @param retentionMs - How long messages are kept by the current settings, in ms.
+ * @param afterwards - What follows once everything has been deleted that is too old. An error is reported as one of the sweep.
  */
 export function startRetention(
   store: Pick<MaintainPort, 'sweep'> & Pick<RecordPort, 'forgetRecords'>,
   retentionMs: () => number,
   events: RetentionEvents,
+  afterwards: () => Promise<void> = () => Promise.resolve(),
 ): Retention {
   const stopping = new AbortController()
   const { signal } = stopping
@@ -72,7 +74,10 @@ export function startRetention(
         const startedAt = performance.now()
         const changed = await store.sweep(retentionMs(), limit)
         slice = nextSlice(limit, performance.now() - startedAt)
-        if (changed < limit) await store.forgetRecords(AUDIT_MS, MAX_SLICE)
+        if (changed < limit) {
+          await store.forgetRecords(AUDIT_MS, MAX_SLICE)
+          await afterwards()
+        }
         const pauseMs = changed < limit ? EVERY_MS : slice.pauseMs
         await wait(pauseMs, undefined, { signal, ref: false })
       } catch (error) {

@@ -1,8 +1,10 @@
 import type { FormerDestination } from '../model/answers.js'
 import type { Stats } from '../model/delivery.js'
+import { createAddressRule } from '../model/address.js'
 import { errorMessage } from '../observe/error-message.js'
 import type { Log } from '../observe/log.js'
 import { eachInSlices } from '../model/slices.js'
+import { recipientOf } from '../settings/alerts.js'
 import { refusedEndpointsOf } from '../settings/reach.js'
 import type { Settings } from '../settings/settings.js'
 import type { ReadPort } from '../store/store.js'
@@ -22,12 +24,12 @@ export function formerDestinations(
 }
 
 /** Logs if the alerts have no destination that could get them. */
-export function warnOfAlerts({ alerts, destinations }: Settings, log: Log): void {
-  const name = alerts?.destination
-  if (name === undefined || destinations.some((one) => one.name === name && one.enabled)) return
+export function warnOfAlerts(settings: Settings, log: Log): void {
+  const name = settings.alerts?.destination
+  if (name === undefined || recipientOf(settings)) return
   log.warn(
     { destination: name },
-    'alerts are only logged: neither the settings file nor the store has an enabled destination of the name in "alerts"',
+    'alerts are only logged: neither the settings file nor the store has an enabled destination without a tenant of the name in "alerts"',
   )
 }
 
@@ -36,8 +38,9 @@ export async function warnOfRefused(
   { destinations, allowNetworks }: Settings,
   log: Log,
 ): Promise<void> {
+  const isAllowed = createAddressRule(allowNetworks)
   await eachInSlices(destinations, (destination) => {
-    for (const { message } of refusedEndpointsOf(destination, allowNetworks)) {
+    for (const { message } of refusedEndpointsOf(destination, isAllowed)) {
       log.warn(
         { destination: destination.name, problem: message },
         'every message to an endpoint is a dead letter at once',

@@ -28,10 +28,7 @@ export function checkRelations(raw: unknown): BrokenRelation[] {
   return [
     ...checkListeners(raw),
     ...checkTokens(raw),
-    ...checkAlerts(
-      raw,
-      destinations.flatMap(text('name')).map(([, name]) => name),
-    ),
+    ...checkAlerts(raw, destinations),
     ...repeated(sources.flatMap(text('name')), 'name'),
     ...repeated(sources.flatMap(keysOf), 'write key'),
     ...repeated(destinations.flatMap(text('name')), 'name'),
@@ -80,10 +77,18 @@ function checkTokens(raw: unknown): BrokenRelation[] {
 }
 
 /** The destination of the alerts must exist: in the file, or in the store, which is not known here. */
-function checkAlerts(raw: unknown, known: readonly string[]): BrokenRelation[] {
+function checkAlerts(raw: unknown, destinations: readonly [Path, unknown][]): BrokenRelation[] {
   const name = get(get(raw, 'alerts'), 'destination')
+  if (typeof name !== 'string') return []
+  const owner = destinations.find(([, one]) => get(one, 'name') === name)
+  const tenant = get(owner?.[1], 'tenant')
+  if (tenant !== undefined) {
+    const message = `expected a destination without a tenant, got {got}, which belongs to ${JSON.stringify(tenant)}: the alerts name the destinations of all tenants.`
+    return [{ path: ['alerts', 'destination'], message }]
+  }
+  const known = destinations.flatMap(text('name')).map(([, one]) => one)
   const mayBeStored = get(raw, 'settingsKey') !== undefined
-  if (typeof name !== 'string' || mayBeStored || known.includes(name)) return []
+  if (mayBeStored || owner) return []
   const message =
     known.length === 0
       ? 'expected the name of a destination, got {got}, but there are no destinations.'

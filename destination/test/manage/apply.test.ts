@@ -5,6 +5,7 @@ import type { RunningDestination } from '../../src/destination.js'
 import type { AppliedChange, SettingsApplied, SettingsExport } from '../../src/model/answers.js'
 import { KEY, endpoint, post, settingsFor, start, track, type Later } from '../run.js'
 import { ask, SETTINGS_KEY } from './api.js'
+import { rounds } from '../rounds.js'
 
 const later: (() => unknown)[] = []
 const atTheEnd: Later = (cleanUp) => later.unshift(cleanUp)
@@ -132,7 +133,7 @@ describe.concurrent('random settings', { timeout: 120_000 }, () => {
           expect((await exportOf(other)).settings).toEqual(NOTHING)
         }
       }),
-      { numRuns: 25 },
+      { numRuns: rounds(8) },
     )
   })
 
@@ -169,7 +170,7 @@ describe.concurrent('random settings', { timeout: 120_000 }, () => {
         expect(made.revision).toBe(after.revision)
         expect(namesIn(after.settings)).toEqual(namesIn(wanted))
       }),
-      { numRuns: 25 },
+      { numRuns: rounds(8) },
     )
   })
 
@@ -233,7 +234,7 @@ describe.concurrent('random settings', { timeout: 120_000 }, () => {
         )
         expect(await exportOf(one)).toEqual(before)
       }),
-      { numRuns: 25 },
+      { numRuns: rounds(8) },
     )
   })
 
@@ -261,7 +262,7 @@ describe.concurrent('random settings', { timeout: 120_000 }, () => {
           expect(body.settings).toMatchObject(limit(winners[0] ?? 0))
         },
       ),
-      { numRuns: 20 },
+      { numRuns: rounds(6) },
     )
   })
 })
@@ -368,7 +369,7 @@ test('a tenant comes with what belongs to it, and goes only with it', async () =
   const of = (tenant: string) => ({
     tenants: [{ name: tenant }],
     sources: [{ name: 'app', tenant }],
-    destinations: [{ name: 'crm', tenant, sources: ['app'], webhooks }],
+    destinations: [{ name: `${tenant}-crm`, tenant, sources: ['app'], webhooks }],
   })
   expect(await apply(one, of('north'))).toMatchObject({ status: 200 })
   expect(await apply(one, { tenants: [] }, { prune: true })).toMatchObject({
@@ -386,7 +387,8 @@ test('a tenant comes with what belongs to it, and goes only with it', async () =
       ['tenant', 'north', 'delete'],
       ['tenant', 'south', 'create'],
       ['source', 'app', 'update'],
-      ['destination', 'crm', 'update'],
+      ['destination', 'north-crm', 'delete'],
+      ['destination', 'south-crm', 'create'],
     ]),
   )
   expect(await apply(one, NOTHING, { prune: true })).toMatchObject({ status: 200 })

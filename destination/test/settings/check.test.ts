@@ -428,6 +428,15 @@ const refusals: [raw: unknown, problem: string][] = [
     'alerts.destination: expected the name of a destination, got "ops", but there are no destinations.',
   ],
   [
+    settings({
+      alerts: { destination: 'crm' },
+      tenants: [{ name: 'acme' }],
+      sources: [{ name: 'web', writeKey: 'wk1', tenant: 'acme' }],
+      destinations: [destination({ tenant: 'acme' })],
+    }),
+    'alerts.destination: expected a destination without a tenant, got "crm", which belongs to "acme": the alerts name the destinations of all tenants.',
+  ],
+  [
     settings({ alerts: { after: [] } }),
     'alerts.after: expected a list of 1 to 5 durations, got an empty list.',
   ],

@@ -1,0 +1,204 @@
+// The name of a destination stays with its tenant, because the store has messages by this name.
+import { describe, expect, test } from 'vitest'
+import { Owners } from '../../src/manage/owners.js'
+import type { RunningDestination } from '../../src/destination.js'
+import type { RecordChange } from '../../src/store/store.js'
+import type { Destination, Settings, Tenant } from '../../src/settings/settings.js'
+import { destination, endpoint, post, settingsFor, start, track } from '../run.js'
+import { dice } from '../simulation/chance.js'
+import { ask, SETTINGS_KEY } from './api.js'
+
+const seed = Number(process.env['SEED'] ?? Math.floor(Math.random() * 1e9))
+const STEPS = 150
+
+const TENANTS = ['ann', 'ben'] as const
+const tenants: Tenant[] = TENANTS.map((name) => ({ name, portal: { editUrls: false } }))
+const sources = TENANTS.map((tenant) => ({ name: `of-${tenant}`, writeKey: tenant, tenant }))
+
+const settingsWith = (changes: Partial<Settings> = {}, files: Destination[] = []): Settings =>
+  settingsFor(files, { settingsKeys: [SETTINGS_KEY], tenants, sources, ...changes })
+
+const namesOther = (owner: string) => ({
+  status: 400,
+  body: {
+    error: { problems: [{ path: 'tenant', message: expect.stringContaining(owner) as string }] },
+  },
+})
+
+test(`no call reaches another tenant, whatever becomes of the destinations: SEED=${seed}`, async () => {
+  const { pick, chance } = dice(seed)
+  const receiver = await endpoint((response) =>
+    response.writeHead(pick([204, 204, 400, 503])).end(),
+  )
+  const settings = settingsWith()
+  let running = await start(settings)
+  const owners = new Map<string, string>()
+  const present = new Set<string>()
+  for (let step = 0; step < STEPS; step++) {
+    const which = `SEED=${seed}, step ${step}`
+    const name = pick(['x', 'y', 'z'])
+    const tenant = pick(TENANTS)
+    const wanted = {
+      ...{ tenant, sources: [`of-${tenant}`] },
+      webhooks: [{ url: `${receiver.url}/${tenant}` }],
+    }
+    const path = `/destinations/${name}`
+    const mayHave = [undefined, tenant].includes(owners.get(name) as typeof tenant)
+    const act = pick(['put', 'patch', 'apply', 'delete', 'call', 'call', 'replay', 'restart'])
+    if (act === 'put' || (act === 'patch' && present.has(name))) {
+      const { status } = await ask(running, act.toUpperCase(), path, wanted)
+      expect(status < 300, which).toBe(mayHave)
+    } else if (act === 'apply') {
+      const given = { settings: { destinations: [{ name, ...wanted }] }, dryRun: chance(0.3) }
+      const { status } = await ask(running, 'POST', '/settings', given)
+      expect(status === 200, which).toBe(mayHave)
+      if (given.dryRun) continue
+    } else if (act === 'delete') {
+      const { status } = await ask(
+        running,
+        'DELETE',
+        `${path}?waiting=${pick(['keep', 'discard'])}`,
+      )
+      if (status === 200) present.delete(name)
+      continue
+    } else if (act === 'call') {
+      await post(running, [track(`${tenant}-${step}`)], tenant)
+      continue
+    } else if (act === 'replay') {
+      await ask(running, 'POST', '/replay', { all: true, dryRun: false })
+      continue
+    } else if (act === 'restart' && chance(0.3)) {
+      await running.close()
+      running = await start(settings)
+      continue
+    } else continue
+    if (mayHave) {
+      owners.set(name, tenant)
+      present.add(name)
+    }
+  }
+  const strangers = receiver.received.filter(
+    ({ path, headers }) => !path.endsWith(`/${String(headers['x-message-id']).slice(0, 3)}`),
+  )
+  expect(strangers, `SEED=${seed}`).toEqual([])
+  expect(receiver.received.length).toBeGreaterThan(0)
+})
+
+/** A destination of `ann` with a message that waits, and then none of that name. */
+async function deletedWithMessage(running: RunningDestination): Promise<void> {
+  const wanted = {
+    ...{ tenant: 'ann', sources: ['of-ann'], enabled: false },
+    webhooks: [{ url: 'http://127.0.0.1:9/' }],
+  }
+  await ask(running, 'PUT', '/destinations/hook', wanted)
+  await ask(running, 'PATCH', '/destinations/hook', { enabled: true })
+  await ask(running, 'POST', '/destinations/hook/pause', { reason: 'test' })
+  await post(running, [track('m')], 'ann')
+  expect(await ask(running, 'DELETE', '/destinations/hook?waiting=keep')).toMatchObject({
+    status: 200,
+    body: { waiting: 1 },
+  })
+}
+
+const ofBen = { tenant: 'ben', sources: ['of-ben'], webhooks: [{ url: 'http://127.0.0.1:9/' }] }
+
+describe('a name', () => {
+  test('is refused to another tenant, and free for its own and for the operator', async () => {
+    const running = await start(settingsWith())
+    await deletedWithMessage(running)
+    const refused = await ask(running, 'PUT', '/destinations/hook', ofBen)
+    expect(refused).toMatchObject(namesOther('"ann"'))
+    const own = { ...ofBen, tenant: 'ann', sources: ['of-ann'] }
+    expect(await ask(running, 'PUT', '/destinations/hook', own)).toMatchObject({ status: 201 })
+    const none = { ...ofBen, tenant: undefined }
+    expect(await ask(running, 'PUT', '/destinations/hook', none)).toMatchObject({ status: 200 })
+    expect(await ask(running, 'PUT', '/destinations/hook', ofBen)).toMatchObject(
+      namesOther('"ann"'),
+    )
+  })
+
+  test('is refused to another tenant in the file too, at a reload and at a start', async () => {
+    const inFile = (tenant: string) =>
+      destination([], { name: 'hook', tenant, sources: [`of-${tenant}`] })
+    const settings = settingsWith({}, [inFile('ann')])
+    const running = await start(settings)
+    const other = { ...settings, destinations: [inFile('ben')] }
+    const problems = [
+      {
+        path: 'destinations[0].tenant',
+        message: expect.stringMatching(/^expected "ann", got "ben"/) as string,
+      },
+    ]
+    await expect(running.reload(other)).rejects.toMatchObject({ problems })
+    await running.reload({ ...settings, destinations: [] })
+    await expect(running.reload(other)).rejects.toMatchObject({ problems })
+    await running.close()
+    await expect(start(other)).rejects.toMatchObject({ problems })
+    await start(settings)
+  })
+
+  test('is free again after the retention', async () => {
+    const settings = settingsWith({ retentionMs: 1 })
+    const first = await start(settings)
+    await ask(first, 'PUT', '/destinations/hook', { ...ofBen, tenant: 'ann', sources: ['of-ann'] })
+    await ask(first, 'DELETE', '/destinations/hook')
+    await first.close()
+    // Each start begins with a sweep. One sees that nothing has the name, and a later one that this has been so for long.
+    await expect
+      .poll(async () => {
+        const running = await start(settings)
+        const { status } = await ask(running, 'PUT', '/destinations/hook', ofBen)
+        await running.close()
+        return status
+      })
+      .toBe(201)
+  })
+
+  test('is not free while the store has messages for it', async () => {
+    const owners = new Owners()
+    const take = (changes: RecordChange[]) => {
+      owners.take(
+        changes.map((change) => ({ ...change, version: change.version + 1 })),
+        false,
+      )
+    }
+    take(owners.missing([{ name: 'hook', tenant: 'ann' }]))
+    const none = { fresh: 0, backlog: 0, bulk: 0, leased: 0, dead: 0, oldestMs: 0 }
+    let stats = [{ ...none, destination: 'hook', dead: 1 }]
+    const store = { stats: () => Promise.resolve(stats) }
+    const free = async () => {
+      const changes = await owners.outdated([], -1, store)
+      take(changes)
+      return changes.map(({ body }) => body === undefined)
+    }
+    expect(await free()).toEqual([false]) // it is noted that no destination has it
+    expect(await free()).toEqual([])
+    stats = []
+    expect(await free()).toEqual([true])
+    expect(owners.refusal('hook', 'ben')).toBeUndefined()
+  })
+})
+
+describe('the destination of the alerts', () => {
+  const alerts = { destination: 'ops', afterMs: [60_000] } as Settings['alerts']
+
+  test('belongs to no tenant, because the alerts name the destinations of all', async () => {
+    const running = await start(settingsWith({ alerts }))
+    const refused = await ask(running, 'PUT', '/destinations/ops', ofBen)
+    expect(refused).toMatchObject({
+      status: 400,
+      body: {
+        error: {
+          problems: [
+            {
+              path: 'tenant',
+              message: expect.stringMatching(/^expected no tenant, got "ben"/) as string,
+            },
+          ],
+        },
+      },
+    })
+    const none = { ...ofBen, tenant: undefined }
+    expect(await ask(running, 'PUT', '/destinations/ops', none)).toMatchObject({ status: 201 })
+  })
+})

@@ -1,0 +1,11 @@
+// Ports that are free now, for programs that cannot choose one themselves.
+import { once } from 'node:events'
+import { createServer } from 'node:net'
+
+export async function freePorts(count) {
+  const servers = Array.from({ length: count }, () => createServer().listen(0, '127.0.0.1'))
+  await Promise.all(servers.map((server) => once(server, 'listening')))
+  const ports = servers.map((server) => server.address().port)
+  await Promise.all(servers.map((server) => once(server.close(), 'close')))
+  return ports
+}
