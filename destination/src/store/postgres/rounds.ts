@@ -1,5 +1,8 @@
 import { itemsOf, rejectCalls, resolveCalls, type PendingCall } from '../rounds.js'
 
+/** A round of so many items starts at once: what a statement costs is little beside what its rows cost. */
+const LARGE = 256
+
 /**
  * Joins calls into rounds: the calls that come while a round is under way make the next one. The slower the store, the
  * larger the rounds. A call that comes while nothing is under way does not wait.
@@ -8,22 +11,28 @@ export class Rounds<T, R> {
   readonly #run: (items: T[]) => Promise<R[]>
   readonly #maxItems: number
   readonly #isOfOneCall: (error: unknown) => boolean
+  readonly #pauseMs: number
   #waiting: PendingCall<T, R[]>[] = []
   #isBusy = false
+  /** When the former round ended. */
+  #endedAt = -Infinity
 
   /**
    * @param run - Carries out a round. It returns one result for each item, in the same order.
    * @param maxItems - The most items of a round. Only a single call with more items exceeds it.
    * @param isOfOneCall - Whether a round may have failed because of one of its calls. Then each call is carried out alone.
+   * @param pauseMs - The least time between two rounds, in which others can join, unless the next one is large.
    */
   constructor(
     run: (items: T[]) => Promise<R[]>,
     maxItems: number,
     isOfOneCall: (error: unknown) => boolean,
+    pauseMs = 0,
   ) {
     this.#run = run
     this.#maxItems = maxItems
     this.#isOfOneCall = isOfOneCall
+    this.#pauseMs = pauseMs
   }
 
   /**
@@ -42,8 +51,18 @@ export class Rounds<T, R> {
   }
 
   async #work(): Promise<void> {
-    while (this.#waiting.length > 0) await this.#carryOut(this.#take())
+    while (this.#waiting.length > 0) {
+      await this.#pause()
+      await this.#carryOut(this.#take())
+      this.#endedAt = performance.now()
+    }
     this.#isBusy = false
+  }
+
+  async #pause(): Promise<void> {
+    const leftMs = this.#endedAt + this.#pauseMs - performance.now()
+    const count = this.#waiting.reduce((sum, { items }) => sum + items.length, 0)
+    if (leftMs > 0 && count < LARGE) await new Promise((resolve) => setTimeout(resolve, leftMs))
   }
 
   async #carryOut(calls: PendingCall<T, R[]>[]): Promise<void> {

@@ -65,6 +65,12 @@ const OLDEST_VERSION = 150_000
 const ROUND_ITEMS = 2_000
 
 /**
+ * In ms: the least time between two small rounds of settlements. Nothing waits for a settlement, and a round of a few costs the
+ * server almost as much as one of many. A process that is killed in this time sends these messages again.
+ */
+const SETTLE_PAUSE_MS = 5
+
+/**
  * Opens a store in a PostgreSQL database. Any number of processes on any number of machines can use it at once. Missing
  * tables are created.
  *
@@ -202,7 +208,7 @@ class PostgresStore implements Store {
     )
     const settle = prepareSettle(tables)
     this.#finishSettling = settle.finish
-    this.#settles = new Rounds(settle.settle, ROUND_ITEMS, () => false)
+    this.#settles = new Rounds(settle.settle, ROUND_ITEMS, () => false, SETTLE_PAUSE_MS)
   }
 
   put(deliveries: NewDelivery[]): Promise<(DeliveryId | undefined)[]> {
