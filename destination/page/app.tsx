@@ -6,9 +6,11 @@ import { DestinationSpan, DestinationView } from './destination-view.js'
 import { canWrite, deadCount, lastReadAt, status, toast, statusError } from './state.js'
 import { DeliveriesView } from './deliveries-view.js'
 import { DeliveryView, Neighbours } from './delivery-view.js'
+import { LeaveDialog } from './leave-dialog.js'
 import { LiveView } from './live-view.js'
 import { MessageView } from './message-view.js'
 import { overviewHash, OverviewView, SpanChoice } from './overview-view.js'
+import { poll } from './poll.js'
 import { ReplayDialog } from './replay.js'
 import { go, route } from './route.js'
 import { loadSettings, settingsProblem, settingsViews } from './settings-lazy.js'
@@ -43,6 +45,7 @@ export function App() {
       </footer>
       <TokenDialog />
       <ReplayDialog />
+      <LeaveDialog />
       <Toast />
     </>
   )
@@ -133,9 +136,12 @@ export function View() {
   }
 }
 
+/** In ms: the pause before the settings are loaded again that could not be loaded. */
+const RETRY_MS = 3_000
+
 /** Stands for the settings until they are loaded. */
 function Settings() {
-  useEffect(() => void loadSettings(), [])
+  useEffect(() => poll(loadSettings, RETRY_MS), [])
   return (
     <Page title="Settings">
       {settingsProblem.value === '' ? (

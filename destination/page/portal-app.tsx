@@ -1,6 +1,7 @@
 import { AccessGate } from './access.js'
 import { NavLink, NotFound, Search, skip, ThemeButton, Toast, Unreachable, View } from './app.js'
 import { compact } from './format.js'
+import { LeaveDialog } from './leave-dialog.js'
 import { tenant } from './portal-state.js'
 import { ReplayDialog } from './replay.js'
 import { route } from './route.js'
@@ -46,6 +47,7 @@ export function PortalApp() {
         <AccessGate>{VIEWS.includes(view) ? <View /> : <NotFound />}</AccessGate>
       </main>
       <ReplayDialog />
+      <LeaveDialog />
       <Toast />
     </>
   )
