@@ -6,7 +6,6 @@ import { DestinationSpan, DestinationView } from './destination-view.js'
 import { canWrite, deadCount, lastReadAt, status, toast, statusError } from './state.js'
 import { DeliveriesView } from './deliveries-view.js'
 import { DeliveryView, Neighbours } from './delivery-view.js'
-import { LeaveDialog } from './leave-dialog.js'
 import { LiveView } from './live-view.js'
 import { MessageView } from './message-view.js'
 import { overviewHash, OverviewView, SpanChoice } from './overview-view.js'
@@ -45,7 +44,6 @@ export function App() {
       </footer>
       <TokenDialog />
       <ReplayDialog />
-      <LeaveDialog />
       <Toast />
     </>
   )

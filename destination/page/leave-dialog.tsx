@@ -1,7 +1,7 @@
-import { Confirm } from './form.js'
+import { Confirm } from './dialog.js'
 import { forgetKept, kept, leaving } from './leaving.js'
 
-/** Asks before something is lost. */
+/** Asks before something is lost. A view has it beside what uses `useKept`. */
 export function LeaveDialog() {
   const move = leaving.value
   if (move === undefined) return null

@@ -1,7 +1,6 @@
 import { AccessGate } from './access.js'
 import { NavLink, NotFound, Search, skip, ThemeButton, Toast, Unreachable, View } from './app.js'
 import { compact } from './format.js'
-import { LeaveDialog } from './leave-dialog.js'
 import { tenant } from './portal-state.js'
 import { ReplayDialog } from './replay.js'
 import { route } from './route.js'
@@ -47,7 +46,6 @@ export function PortalApp() {
         <AccessGate>{VIEWS.includes(view) ? <View /> : <NotFound />}</AccessGate>
       </main>
       <ReplayDialog />
-      <LeaveDialog />
       <Toast />
     </>
   )

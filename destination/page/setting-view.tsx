@@ -4,6 +4,7 @@ import { useChange } from './change.js'
 import { DeleteCard } from './delete-card.js'
 import { DESTINATION_PLAN } from './destination-plan.js'
 import { Failure } from './form.js'
+import { LeaveDialog } from './leave-dialog.js'
 import { forgetKept } from './leaving.js'
 import { NoChanges } from './no-changes.js'
 import type { ManagedSetting, SettingChanged } from '../src/model/answers.js'
@@ -44,6 +45,7 @@ function New<Form extends { name: string }>({ plan }: { plan: Plan<Form> }) {
   }
   return (
     <section class="card" aria-labelledby="settings">
+      <LeaveDialog />
       <h2 id="settings">Settings</h2>
       {kind === 'destination' && (
         <p class="hint">
@@ -81,6 +83,7 @@ export function SettingView({ kind, name }: { kind: Kind; name: string }) {
   const isEnabled = found.settings['enabled'] === true
   return (
     <>
+      <LeaveDialog />
       <p class="under-title">
         <span class="hint">
           {kind} in the {found.origin === 'file' ? 'settings file' : 'store'}
