@@ -99,6 +99,7 @@ function Details({
             destination={name}
             endpoint={endpoint}
             health={found.healths[i] ?? 'idle'}
+            failedShare={found.failedShares[i] ?? null}
             series={found.charts[i]}
             isAlone={found.endpoints.length === 1}
             isPaused={found.paused !== null}
@@ -178,6 +179,7 @@ interface EndpointProps {
   destination: string
   endpoint: EndpointStatus
   health: Health
+  failedShare: number | null
   series: Series | undefined
   isAlone: boolean
   isPaused: boolean
@@ -185,12 +187,12 @@ interface EndpointProps {
 }
 
 function Endpoint(props: EndpointProps) {
-  const { destination, endpoint, health, series, isAlone, isPaused, now } = props
+  const { destination, endpoint, health, failedShare, series, isAlone, isPaused, now } = props
   const { url, breaker, p50Ms, p99Ms, failuresInARow } = endpoint
   return (
     <article class="endpoint" aria-label={`Endpoint ${url}`}>
       <h3>
-        <HealthPill health={health} failedShare={shareOf(series)} />
+        <HealthPill health={health} failedShare={failedShare} />
         <a class="url" href={`#/deliveries${query({ destination, endpoint: url })}`} title={url}>
           {shortUrl(url)}
         </a>
@@ -226,15 +228,6 @@ function Endpoint(props: EndpointProps) {
       )}
     </article>
   )
-}
-
-function shareOf(series: Series | undefined): number | null {
-  const last = series?.delivered.findLastIndex(
-    (delivered, i) => delivered + (series.failed[i] ?? 0) > 0,
-  )
-  if (series === undefined || last === undefined || last < 0) return null
-  const failed = series.failed[last] ?? 0
-  return failed / (failed + (series.delivered[last] ?? 0))
 }
 
 /** The choice of the span at the title of the view. */

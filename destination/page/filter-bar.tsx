@@ -1,11 +1,12 @@
 import { useSignal } from '@preact/signals'
 import { useEffect, useRef } from 'preact/hooks'
 import { CALL_TYPES } from '../src/model/call.js'
-import type { Overview } from '../src/model/answers.js'
+import type { ManagedSettings, Overview, PortalSettings } from '../src/model/answers.js'
 import { get, query } from './api.js'
 import { FIELDS, hashOf, inWords, RANGES, STATES, type Field, type Filter } from './filter.js'
+import { isPortal } from './portal.js'
 import { go } from './route.js'
-import { now, status } from './state.js'
+import { now } from './state.js'
 import { OUTCOME_CODES, outcome } from './words.js'
 
 /** The fields that a chip shows. How texts are compared is no filter by itself. */
@@ -98,7 +99,6 @@ function Form({ filter }: { filter: Filter }) {
     const isSame = next.destination === filter.destination && next.code === filter.code
     go(hashOf({ ...next, ...(isSame && filter.cause !== undefined && { cause: filter.cause }) }))
   }
-  const { sources = [] } = status.peek() ?? {}
   const timeOf = (value: string | undefined) =>
     value === undefined ? '' : localTime(Number(value))
   return (
@@ -116,7 +116,12 @@ function Form({ filter }: { filter: Filter }) {
           <Input label="Until" name="until" type="datetime-local" value={timeOf(filter.until)} />
         </>
       )}
-      <DestinationInput value={filter.destination} />
+      <NameInput
+        label="Destination"
+        name="destination"
+        value={filter.destination}
+        find={findDestinations}
+      />
       <Input label="Endpoint URL" name="endpoint" value={filter.endpoint} />
       <Input
         label="HTTP status"
@@ -135,12 +140,7 @@ function Form({ filter }: { filter: Filter }) {
         ]}
         value={filter.code}
       />
-      <Select
-        label="Source"
-        name="source"
-        options={[['', 'any source'], ...sources.map(({ name }) => [name, name] as const)]}
-        value={filter.source}
-      />
+      <NameInput label="Source" name="source" value={filter.source} find={findSources} />
       <Select
         label="Type"
         name="type"
@@ -238,18 +238,43 @@ function Input({ label, name, value = '', type = 'text', options, pattern, hint 
 /** In ms: the pause after the last key before names are looked up. */
 const TYPING_MS = 200
 
-/** There may be thousands of destinations, so the destination suggests names for what was typed. */
-function DestinationInput({ value }: { value: string | undefined }) {
-  const names = useSignal<string[]>([])
+/** So many names are suggested. */
+const SUGGESTED = 20
+
+async function findDestinations(q: string): Promise<string[]> {
+  const { rows } = await get<Overview>(`/overview${query({ q, limit: SUGGESTED, sort: 'name' })}`)
+  return rows.map(({ name }) => name)
+}
+
+async function findSources(q: string): Promise<string[]> {
+  if (!isPortal) {
+    const { items } = await get<ManagedSettings>(`/sources${query({ q, limit: SUGGESTED })}`)
+    return items.map(({ name }) => name)
+  }
+  // A tenant gets all that it has.
+  const { items } = await get<PortalSettings>('/sources')
+  const names = items.map(({ name }) => name)
+  return names.filter((name) => name.toLowerCase().includes(q.toLowerCase())).slice(0, SUGGESTED)
+}
+
+interface NameProps extends Pick<InputProps, 'label' | 'name' | 'value'> {
+  find: (q: string) => Promise<string[]>
+}
+
+/** There may be thousands of sources and destinations, so the field suggests names for what was typed. */
+function NameInput({ find, ...input }: NameProps) {
+  const names = useSignal<readonly string[]>([])
   const timer = useRef<ReturnType<typeof setTimeout> | undefined>(undefined)
+  const latest = useRef('')
   const look = async (q: string) => {
-    const found = await get<Overview>(`/overview${query({ q, limit: 20, sort: 'name' })}`).catch(
-      () => undefined,
-    )
-    if (found) names.value = found.rows.map(({ name }) => name)
+    latest.current = q
+    // Without suggestions, the field still takes every name.
+    const found = await find(q).catch(() => [])
+    // A slow answer must not replace a newer one.
+    if (latest.current === q) names.value = found
   }
   useEffect(() => {
-    void look(value ?? '')
+    void look(input.value ?? '')
     return () => {
       clearTimeout(timer.current)
     }
@@ -257,11 +282,11 @@ function DestinationInput({ value }: { value: string | undefined }) {
   const type = (event: Event) => {
     const { value: text } = event.target as HTMLInputElement
     clearTimeout(timer.current)
-    timer.current = setTimeout(() => void look(text), TYPING_MS)
+    timer.current = setTimeout(() => void look(text.trim()), TYPING_MS)
   }
   return (
     <div class="field" onInput={type}>
-      <Input label="Destination" name="destination" value={value} options={names.value} />
+      <Input {...input} options={names.value} />
     </div>
   )
 }

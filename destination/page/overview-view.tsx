@@ -75,10 +75,10 @@ export function SpanChoice({ hashOf }: { hashOf: (span: HistorySpan) => string }
   )
 }
 
-function isEmpty({ sources, totals, formerDestinations }: Overview): boolean {
+function isEmpty({ totals, formerDestinations }: Overview): boolean {
   return (
     formerDestinations.length === 0 &&
-    sources.every(({ accepted, rejected }) => accepted + rejected === 0) &&
+    totals.accepted + totals.rejected === 0 &&
     totals.delivered + totals.failed + totals.waiting + totals.dead === 0
   )
 }
@@ -173,7 +173,6 @@ function Total({ name, note, tone = '', href, children }: TotalProps) {
 }
 
 function News({ state, sentences }: { state: Overview; sentences: Sentence[] }) {
-  const calls = state.sources.reduce((total, { accepted }) => total + accepted, 0)
   const isHealthy = sentences.every(({ weight }) => weight === 'note')
   const shown = sentences.slice(0, MAX_NEWS)
   const more =
@@ -184,7 +183,7 @@ function News({ state, sentences }: { state: Overview; sentences: Sentence[] }) 
         <p class="sentence healthy">
           Everything is healthy.
           {!isPortal &&
-            ` ${counted(calls, 'call')} accepted since ${clockMinute(state.startedAt, state.now)}.`}
+            ` ${counted(state.totals.accepted, 'call')} accepted since ${clockMinute(state.startedAt, state.now)}.`}
         </p>
       )}
       <ul class="news">
@@ -441,7 +440,15 @@ function Sources({ state: { sources, totals } }: { state: Overview }) {
           </li>
         ))}
       </ul>
-      {more > 0 && <p class="hint">{counted(more, 'more source')}.</p>}
+      {more > 0 && (
+        <p class="hint">
+          {isPortal ? (
+            `${counted(more, 'more source')}.`
+          ) : (
+            <a href="#/settings/sources">{counted(more, 'more source')}</a>
+          )}
+        </p>
+      )}
     </section>
   )
 }

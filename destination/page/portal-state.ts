@@ -17,6 +17,6 @@ export async function readPortal(query: string, abort?: AbortSignal): Promise<Ov
     ...{ version: '', startedAt: rest.now, store: 'sqlite', role: '', retentionMs: 0 },
     access: 'operator',
     formerDestinations: [],
-    totals: { ...totals, sources: rest.sources.length, callsPerSecond: 0 },
+    totals: { ...totals, callsPerSecond: 0 },
   }
 }

@@ -1,6 +1,6 @@
 // Describes in sentences what is wrong. This file uses no browser API, so that tests can run it in Node.
 import { clockMinute, count, counted, percent, shortUrl, span } from './format.js'
-import { recentOf, isBlocking } from '../src/model/health.js'
+import { healthOf, isBlocking, recentOf } from '../src/model/health.js'
 import type { Health } from '../src/model/health.js'
 import type {
   Bucket,
@@ -147,7 +147,7 @@ function bucketsOf(histories: EndpointHistories, destination: string, url: strin
 
 function ofEndpoint(
   { name, fresh, backlog, bulk }: DestinationStatus,
-  { url, breaker, lastFailure, failuresInARow }: EndpointStatus,
+  { url, breaker, lastFailure, failuresInARow, deliveredInARow }: EndpointStatus,
   buckets: readonly Bucket[],
   now: number,
 ): Sentence[] {
@@ -170,9 +170,9 @@ function ofEndpoint(
     return [{ weight: 'bad', subject, text, href: lastFailure === null ? href : failures }]
   }
   const recent = recentOf(buckets, now)
-  const share = recent.sent === 0 ? 0 : recent.failed / recent.sent
-  if (share >= 0.5 && failuresInARow !== 0) {
-    const text = `${place} fails ${percent(share)}: ${requests(recent, buckets, now)}${lastFailure === null ? '' : `; it ${verb(lastFailure)}`}${waiting}.`
+  const health = healthOf(breaker.state, recent, { failuresInARow, deliveredInARow })
+  if (health === 'failing') {
+    const text = `${place} fails ${percent(recent.failed / recent.sent)}: ${requests(recent, buckets, now)}${lastFailure === null ? '' : `; it ${verb(lastFailure)}`}${waiting}.`
     return [{ weight: 'bad', subject, text, href: failures }]
   }
   if (breaker.state === 'half-open') {
@@ -183,8 +183,12 @@ function ofEndpoint(
     const text = `${place} asked for fewer requests: it gets the next one in ${pause} s${waiting}.`
     return [{ weight: 'warn', subject, text, href }]
   }
-  if (share < 0.05) return []
-  const text = `${place}: ${requests(recent, buckets, now)}${lastFailure === null ? '' : `; it ${verb(lastFailure)}`}.`
+  if (health === 'recovering') {
+    const text = `${place} is recovering: ${requests(recent, buckets, now)}, and the last ${count(deliveredInARow ?? 0)} were delivered${waiting}.`
+    return [{ weight: 'note', subject, text, href: failures }]
+  }
+  if (health !== 'unsteady') return []
+  const text = `${place}: ${requests(recent, buckets, now)}${lastFailure === null ? '' : `; sometimes it ${verb(lastFailure)}`}.`
   return [{ weight: 'warn', subject, text, href: failures }]
 }
 

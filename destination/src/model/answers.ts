@@ -116,6 +116,8 @@ export interface EndpointTotals {
   lastFailure: Failure | null
   /** How many requests failed since the last success; `null` if nothing was sent since the start. */
   failuresInARow: number | null
+  /** How many requests were delivered since the last failure; `null` if nothing was sent since the start. */
+  deliveredInARow: number | null
 }
 
 /** A request that failed. */
@@ -157,6 +159,8 @@ export interface Bucket {
 
 /** `GET /v1/admin/overview`: what the page shows first. Its size does not grow with the number of destinations. */
 export interface Overview extends Omit<Status, 'destinations'> {
+  /** At most 12, in the order of the settings: those with the most rejected calls, and then those with the most accepted ones. */
+  sources: SourceStatus[]
   span: HistorySpan
   totals: OverviewTotals
   chart: Series
@@ -177,6 +181,9 @@ export interface OverviewTotals {
   /** How many destinations are in each state. */
   byHealth: Record<Health, number>
   sources: number
+  /** The calls of all sources since the start, in the process that answers. */
+  accepted: number
+  rejected: number
   /** Accepted calls per second in the last minute, in the process that answers. */
   callsPerSecond: number
   /** Requests within the span. */
@@ -209,8 +216,8 @@ export interface PortalOverview extends Pick<
   totals: PortalTotals
 }
 
-/** The totals without those of the process. */
-export type PortalTotals = Omit<OverviewTotals, 'sources' | 'callsPerSecond'>
+/** The totals of what is the tenant's own. The calls per second are those of all sources of the process. */
+export type PortalTotals = Omit<OverviewTotals, 'callsPerSecond'>
 
 /** The tenant that has opened a portal link. */
 export interface PortalTenant {
@@ -277,6 +284,8 @@ export interface DestinationDetails extends DestinationStatus {
   /** For each endpoint, in the order of `endpoints`. */
   charts: Series[]
   healths: Health[]
+  /** For each endpoint: the share of its recent requests that failed; `null` if there were none. */
+  failedShares: (number | null)[]
   histories: EndpointHistories
   now: number
 }

@@ -3,8 +3,8 @@ import type { BreakerState } from './breaker-state.js'
 /**
  * How an endpoint or a destination is doing, from the worst to the best. `down`: a breaker is open. `failing`: at least half
  * of the recent requests failed, and so did the latest. `unsteady`: more than {@link UNSTEADY} of them failed.
- * `recovering`: the breaker is half-open. `idle`: nothing was sent in the last hour. `paused`: somebody has paused it.
- * `disabled`: the settings say so.
+ * `recovering`: the breaker is half-open, or requests failed, but the latest ones were delivered, more in a row than chance
+ * explains. `idle`: nothing was sent in the last hour. `paused`: somebody has paused it. `disabled`: the settings say so.
  */
 export const HEALTHS = [
   'down',
@@ -51,18 +51,31 @@ export function recentOf(
   return sum
 }
 
+/** How the latest requests ended, in the process that answers. Each is `null` if it has sent nothing since its start. */
+export interface Streak {
+  failuresInARow: number | null
+  deliveredInARow: number | null
+}
+
+/**
+ * If the share of failures were still the recent one, so many deliveries in a row as the latest would be this improbable.
+ * Without it, an endpoint that was repaired would be called failing for 5 minutes more.
+ */
+const BY_CHANCE = 0.05
+
 /** The state of one endpoint. */
 export function healthOf(
   breaker: BreakerState | undefined,
   { sent, failed }: { sent: number; failed: number },
-  failuresInARow: number | null | undefined,
+  { failuresInARow, deliveredInARow }: Streak,
 ): Health {
   if (breaker === 'open') return 'down'
   const share = sent === 0 ? 0 : failed / sent
-  // An endpoint whose latest request succeeded is back, although most of the requests before it failed.
   if (share >= FAILING && failuresInARow !== 0) return 'failing'
   if (breaker === 'half-open') return 'recovering'
-  if (share >= UNSTEADY) return 'unsteady'
+  if (share >= UNSTEADY) {
+    return (1 - share) ** (deliveredInARow ?? 0) < BY_CHANCE ? 'recovering' : 'unsteady'
+  }
   return sent === 0 ? 'idle' : 'healthy'
 }
 

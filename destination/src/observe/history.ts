@@ -6,6 +6,7 @@ import type { EndpointOutcome } from '../deliver/decide.js'
 import type { Delivery } from '../model/delivery.js'
 import type { Destination, Settings } from '../settings/settings.js'
 import { DurationBins } from './durations.js'
+import type { Streak } from '../model/health.js'
 import type { Observer } from './events.js'
 
 /** The current durations are those of this many minutes. The current minute is one of them. */
@@ -81,9 +82,8 @@ export class History implements Observer {
     }
   }
 
-  /** As {@link EndpointTotals.failuresInARow}. */
-  failuresInARow(destination: string, url: string): number | null {
-    return this.#endpoints.get(destination)?.get(url)?.failuresInARow ?? null
+  streak(destination: string, url: string): Streak {
+    return this.#endpoints.get(destination)?.get(url) ?? NO_REQUESTS
   }
 
   /** What to subtract from a time, so that it is by the system's clock. */
@@ -109,7 +109,8 @@ const NO_REQUESTS: Readonly<EndpointTotals> = {
   p50Ms: null,
   p99Ms: null,
   lastFailure: null,
-  failuresInARow: 0,
+  failuresInARow: null,
+  deliveredInARow: null,
 }
 
 /** In ms: the rate of calls is that of the last minute. */
@@ -151,6 +152,7 @@ class EndpointHistory {
   #failed = 0
   #lastFailure: Failure | null = null
   failuresInARow = 0
+  deliveredInARow = 0
   /** The last minutes with requests, the newest last. */
   #minutes: Minute[] = []
 
@@ -159,10 +161,12 @@ class EndpointHistory {
     this.#minute(now).durations.add(ms)
     if (code === 'delivered') {
       this.#delivered++
+      this.deliveredInARow++
       this.failuresInARow = 0
     } else {
       this.#failed++
       this.failuresInARow++
+      this.deliveredInARow = 0
       this.#lastFailure = { at: now, code, status: status ?? null, error: error ?? null }
     }
   }
@@ -178,6 +182,7 @@ class EndpointHistory {
       p99Ms: durations.quantile(0.99),
       lastFailure: this.#lastFailure,
       failuresInARow: this.failuresInARow,
+      deliveredInARow: this.deliveredInARow,
     }
   }
 

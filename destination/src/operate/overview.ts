@@ -7,13 +7,14 @@ import type {
   Overview,
   OverviewRow,
   OverviewTotals,
+  SourceStatus,
 } from '../model/answers.js'
 import { NO_MESSAGES } from '../model/answers.js'
 import type { Stats } from '../model/delivery.js'
 import { HEALTHS, healthOf, isBlocking, recentOf, worstOf, type Health } from '../model/health.js'
 import { HISTORIES, type HistoryRow, type HistorySpan } from '../model/history.js'
 import { withoutQuery } from '../model/shown-url.js'
-import { inSlices, sortInSlices } from '../model/slices.js'
+import { eachInSlices, inSlices, sortInSlices } from '../model/slices.js'
 import type { DestinationQueue } from '../deliver/destination-queue.js'
 import { DurationBins } from '../observe/durations.js'
 import type { Destination } from '../settings/settings.js'
@@ -56,6 +57,7 @@ interface Pass {
   minutes: PastRows
   stats: Stats[]
   totals: OverviewTotals
+  sources: SourceStatus[]
   chart: Overview['chart']
   until: number
 }
@@ -91,8 +93,8 @@ export class Overviews {
   ): Promise<Omit<Overview, 'version' | 'startedAt' | 'now' | 'access'>> {
     const { span, offset, limit } = parameters
     const pass = await this.#pass(span)
-    const { settings, history, role } = this.parts
-    const { destinations, sources } = settings()
+    const { settings, role } = this.parts
+    const { destinations } = settings()
     // A view without the table shows neither its rows nor what needs attention.
     const lines = limit === 0 ? pass.lines : await pass.inOrder(parameters)
     const found = matching(lines, parameters)
@@ -102,7 +104,7 @@ export class Overviews {
     return {
       ...statusHead(settings(), role),
       span,
-      sources: sources.slice(0, MAX_SOURCES).map(({ name }) => ({ name, ...history.source(name) })),
+      sources: pass.sources,
       totals: pass.totals,
       chart: pass.chart,
       destinations: troubled,
@@ -124,12 +126,10 @@ export class Overviews {
     const own = rows.get(name)
     const urls = status.endpoints.map(({ url }) => url)
     const queue = this.#queue(name)
-    const { healths, health, failedShare } = this.#healthOf(destination, queue, minutes, now)
+    const judged = this.#healthOf(destination, queue, minutes, now)
     return {
       ...status,
-      health,
-      failedShare,
-      healths,
+      ...judged,
       span,
       chart: seriesOf(Array.from(own?.values() ?? []).flat(), span, now),
       charts: urls.map((url) => seriesOf(own?.get(url) ?? [], span, now)),
@@ -171,17 +171,35 @@ export class Overviews {
     const sum = new SeriesSum(span, now)
     const totals = new Totals()
     const lines = await inSlices(this.#lines(stats, { rows, minutes, now, sum, totals }))
-    const { sources } = this.parts.settings()
+    const sources = await this.#sources(totals)
     const callsPerSecond = this.parts.history.callsPerSecond()
     const byHealth = { sort: 'health', isDescending: false } as const
     const troubled = await sorted(lines.filter(needsAttention), byHealth)
     const ms = performance.now() - from
     return {
-      ...{ lines, rows, minutes, stats, chart: sum.series(), troubled },
+      ...{ lines, rows, minutes, stats, sources, chart: sum.series(), troubled },
       inOrder: keptOrders(lines),
-      totals: totals.of({ destinations: lines.length, sources: sources.length, callsPerSecond }),
+      totals: totals.of({ destinations: lines.length, callsPerSecond }),
       until: performance.now() + Math.max(FRESH_MS, ms * KEPT_TIMES),
     }
+  }
+
+  /** Adds the sources to the totals. @returns those that are shown. */
+  async #sources(totals: Totals): Promise<SourceStatus[]> {
+    const { settings, history } = this.parts
+    const all: SourceStatus[] = []
+    await eachInSlices(settings().sources, ({ name }) => {
+      const source = { name, ...history.source(name) }
+      totals.addSource(source)
+      all.push(source)
+    })
+    if (all.length <= MAX_SOURCES) return all
+    const ordered = await sortInSlices(
+      all,
+      (a, b) => b.rejected - a.rejected || b.accepted - a.accepted,
+    )
+    const shown = new Set(ordered.slice(0, MAX_SOURCES))
+    return all.filter((source) => shown.has(source))
   }
 
   *#lines(stats: readonly Stats[], past: PastSums): Generator<Line> {
@@ -229,28 +247,32 @@ export class Overviews {
     queue: DestinationQueue | undefined,
     minutes: PastRows,
     now: number,
-  ): { health: Health; failedShare: number | null; healths: Health[] } {
-    let sent = 0
-    let failed = 0
+  ): Pick<DestinationDetails, 'health' | 'failedShare' | 'healths' | 'failedShares'> {
+    const all = { sent: 0, failed: 0 }
+    const failedShares: (number | null)[] = []
     const healths = webhooks.map(({ url }) => {
       const recent = recentOf(minutes.get(name)?.get(withoutQuery(url)) ?? [], now)
-      sent += recent.sent
-      failed += recent.failed
+      all.sent += recent.sent
+      all.failed += recent.failed
+      failedShares.push(shareOf(recent))
       const endpoint = queue?.endpoints.find((one) => one.endpoint.url === url)
-      const inARow = endpoint && this.parts.history.failuresInARow(name, url)
-      return healthOf(endpoint?.breaker.state, recent, inARow)
+      return healthOf(endpoint?.breaker.state, recent, this.parts.history.streak(name, url))
     })
     const pause = this.parts.pauses.of(name)
     const health = !enabled ? 'disabled' : pause ? 'paused' : worstOf(healths)
-    return { health, healths, failedShare: sent === 0 ? null : failed / sent }
+    return { health, healths, failedShare: shareOf(all), failedShares }
   }
 }
+
+const shareOf = ({ sent, failed }: ReturnType<typeof recentOf>): number | null =>
+  sent === 0 ? null : failed / sent
 
 /** Adds the lines of a pass up, one by one. */
 class Totals {
   readonly #byHealth = Object.fromEntries(HEALTHS.map((one) => [one, 0])) as Record<Health, number>
   readonly #durations = new DurationBins()
   readonly #sums = { delivered: 0, failed: 0, waiting: 0, dead: 0 }
+  readonly #calls = { sources: 0, accepted: 0, rejected: 0 }
   #oldestMs = 0
 
   add({ row, oldestMs }: Line, bins: DurationBins): void {
@@ -263,11 +285,18 @@ class Totals {
     this.#oldestMs = Math.max(this.#oldestMs, oldestMs)
   }
 
-  of(counts: Pick<OverviewTotals, 'destinations' | 'sources' | 'callsPerSecond'>): OverviewTotals {
+  addSource({ accepted, rejected }: SourceStatus): void {
+    this.#calls.sources++
+    this.#calls.accepted += accepted
+    this.#calls.rejected += rejected
+  }
+
+  of(counts: Pick<OverviewTotals, 'destinations' | 'callsPerSecond'>): OverviewTotals {
     return {
       ...counts,
       byHealth: this.#byHealth,
       ...this.#sums,
+      ...this.#calls,
       p50Ms: this.#durations.quantile(0.5),
       p99Ms: this.#durations.quantile(0.99),
       oldestMs: this.#oldestMs,

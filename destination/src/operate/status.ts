@@ -78,6 +78,7 @@ export function statusOfDestination(
       p99Ms: totals.p99Ms,
       lastFailure: totals.lastFailure,
       failuresInARow: totals.failuresInARow,
+      deliveredInARow: totals.deliveredInARow,
     }
   })
   return {

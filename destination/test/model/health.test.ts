@@ -10,19 +10,26 @@ const minute = (ago: number, delivered: number, failed: number) => ({
 
 describe('the state of an endpoint', () => {
   test.each([
-    ['open', 0, 0, undefined, 'down'],
-    ['closed', 10, 10, 10, 'failing'],
-    ['half-open', 10, 10, 1, 'failing'],
-    ['closed', 10, 10, undefined, 'failing'],
-    ['closed', 10, 8, 0, 'unsteady'],
-    ['half-open', 10, 8, 0, 'recovering'],
-    ['closed', 100, 4, 1, 'healthy'],
-    ['closed', 0, 0, null, 'idle'],
-    [undefined, 5, 0, undefined, 'healthy'],
+    ['open', 0, 0, null, null, 'down'],
+    ['closed', 10, 10, 10, 0, 'failing'],
+    ['half-open', 10, 10, 1, 0, 'failing'],
+    ['closed', 10, 10, null, null, 'failing'],
+    ['closed', 10, 8, 0, 1, 'unsteady'],
+    ['closed', 10, 8, 0, 2, 'recovering'],
+    ['half-open', 10, 8, 0, 1, 'recovering'],
+    ['closed', 14, 4, 0, 8, 'unsteady'],
+    ['closed', 14, 4, 0, 10, 'recovering'],
+    ['closed', 14, 4, null, null, 'unsteady'],
+    ['closed', 14, 4, 1, 0, 'unsteady'],
+    ['closed', 100, 5, 0, 58, 'unsteady'],
+    ['closed', 100, 5, 0, 59, 'recovering'],
+    ['closed', 100, 4, 1, 0, 'healthy'],
+    ['closed', 0, 0, null, null, 'idle'],
+    [undefined, 5, 0, null, null, 'healthy'],
   ] as const)(
-    '(%s breaker, %d sent, %d failed, %s in a row) is %5$s',
-    (breaker, sent, failed, row, is) => {
-      expect(healthOf(breaker, { sent, failed }, row)).toBe(is)
+    '(%s breaker, %d sent, %d failed, then %s failures or %s deliveries in a row) is %6$s',
+    (breaker, sent, failed, failuresInARow, deliveredInARow, is) => {
+      expect(healthOf(breaker, { sent, failed }, { failuresInARow, deliveredInARow })).toBe(is)
     },
   )
 

@@ -54,6 +54,7 @@ describe('the history of an endpoint', () => {
       p99Ms: null,
       lastFailure: null,
       failuresInARow: 0,
+      deliveredInARow: 1,
     })
     end('timeout', 5_000)
     end('delivered')
@@ -63,6 +64,18 @@ describe('the history of an endpoint', () => {
       failed: 1,
       lastFailure: { at: START + 5 * MINUTE_MS, code: 'timeout', status: null },
     })
+  })
+
+  test('tells how many requests in a row ended like the latest, and nothing before the first one', () => {
+    const { history, end } = make()
+    const none = { failuresInARow: null, deliveredInARow: null }
+    expect(history.endpoint('crm', URL)).toMatchObject(none)
+    expect(history.streak('crm', URL)).toMatchObject(none)
+    for (const code of ['timeout', 'server_error', 'endpoint_down'] as const) end(code)
+    expect(history.streak('crm', URL)).toMatchObject({ failuresInARow: 2, deliveredInARow: 0 })
+    for (let i = 0; i < 3; i++) end('delivered')
+    end('endpoint_busy')
+    expect(history.endpoint('crm', URL)).toMatchObject({ failuresInARow: 0, deliveredInARow: 3 })
   })
 
   test('has times in whole ms, although its clock is finer', () => {

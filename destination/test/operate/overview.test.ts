@@ -54,6 +54,27 @@ describe('the overview', () => {
     expect((await all.text()).length).toBeLessThan(30_000)
   })
 
+  test('adds up the calls of all sources, and shows those that have refused calls', async () => {
+    const sources = Array.from({ length: 40 }, (_, i) => ({
+      name: `s${i + 10}`,
+      writeKey: `k${i}`,
+    }))
+    const running = await start(settingsFor([], { sources }))
+    for (const { writeKey } of sources) await post(running, [track(`of-${writeKey}`)], writeKey)
+    await post(running, [track('once-more')], 'k30')
+    await post(running, [{ type: 'track', messageId: 'wrong' }], 'k39')
+    const { totals, sources: shown } = await until(
+      () => ask<Overview>(running, '/overview'),
+      (found) => found.totals.rejected === 1,
+    )
+    expect(totals).toMatchObject({ sources: 40, accepted: 41 })
+    expect(shown).toHaveLength(12)
+    expect(shown.slice(-2)).toEqual([
+      { name: 's40', accepted: 2, rejected: 0 },
+      { name: 's49', accepted: 1, rejected: 1 },
+    ])
+  })
+
   test('still knows after a restart what was delivered before', async () => {
     const crm = await endpoint()
     const settings = settingsFor([destination([crm])])
@@ -73,6 +94,32 @@ describe('the overview', () => {
     }
     const details = await ask<DestinationDetails>(second, '/destination?name=crm&span=7d')
     expect(details.charts[0]?.delivered.reduce((a, b) => a + b)).toBe(2)
+  })
+
+  test('calls what was repaired recovering, and says the same of the destination and of its endpoint', async () => {
+    const crm = await endpoint(400)
+    const running = await start(settingsFor([destination([crm])]))
+    await post(running, [track('m0'), track('m1'), track('m2'), track('m3')])
+    await deadOf(running, 4)
+    const details = (health: string) =>
+      until(
+        () => ask<DestinationDetails>(running, '/destination?name=crm'),
+        (found) => found.health === health,
+      )
+    expect(await details('failing')).toMatchObject({ healths: ['failing'], failedShares: [1] })
+    crm.answer(204)
+    await post(
+      running,
+      Array.from({ length: 10 }, (_, i) => track(`n${i}`)),
+    )
+    const found = await details('recovering')
+    expect(found.healths).toEqual(['recovering'])
+    expect(found.failedShares).toEqual([found.failedShare])
+    const settled = await until(
+      () => ask<DestinationDetails>(running, '/destination?name=crm'),
+      ({ endpoints }) => endpoints[0]?.deliveredInARow === 10,
+    )
+    expect(settled.endpoints[0]).toMatchObject({ failuresInARow: 0, delivered: 10, failed: 4 })
   })
 
   test('refuses a wrong parameter, and knows which destinations there are', async () => {

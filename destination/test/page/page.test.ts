@@ -500,6 +500,33 @@ describe.skipIf(chromiumPath === undefined)('the page', () => {
     await expect.poll(() => rows(page).count()).toBeGreaterThan(12)
   })
 
+  test('counts the calls of all sources, and filters by each of them', async () => {
+    const sources = Array.from({ length: 40 }, (_, i) => ({
+      name: `s${i + 10}`,
+      writeKey: `k${i}`,
+    }))
+    const crm = destination([await endpoint()], { sources: sources.map(({ name }) => name) })
+    const running = await start(settingsFor([crm], { ...READ_ONLY, sources }))
+    for (const { writeKey } of sources) await post(running, [track(`of-${writeKey}`)], writeKey)
+    const page = await open(at(running, ''))
+    await page.getByText('Everything is healthy. 40 calls accepted').waitFor()
+    await page.getByRole('link', { name: '28 more sources' }).click()
+    await page.getByText('1 to 25 of 40').waitFor()
+    await visit(page, '#/deliveries')
+    await page.getByRole('button', { name: 'Filter' }).click()
+    const suggested = () =>
+      page.evaluate<string[]>(
+        'Array.from(document.querySelectorAll("#source-options option"), (one) => one.value)',
+      )
+    await expect.poll(suggested).toHaveLength(20)
+    await page.getByLabel('Source').fill('S4')
+    await expect.poll(suggested).toEqual(sources.slice(30).map(({ name }) => name))
+    await page.getByLabel('Source').fill('s49')
+    await page.getByLabel('Source').press('Enter')
+    await page.getByRole('link', { name: 'Remove the filter source: s49' }).waitFor()
+    await expect.poll(() => rows(page).count()).toBe(1)
+  })
+
   test('shows new deliveries by itself', async () => {
     const running = await start(settingsFor([destination([await endpoint()])], READ_ONLY))
     const page = await open(at(running, '#/deliveries'))

@@ -34,6 +34,7 @@ const endpoint = (changes: Partial<EndpointStatus> = {}): EndpointStatus => ({
   p99Ms: null,
   lastFailure: null,
   failuresInARow: 0,
+  deliveredInARow: 0,
   ...changes,
 })
 
@@ -176,7 +177,7 @@ test('an endpoint that fails now and then is a warning from one failure in twent
   const destinations = [crm({ endpoints: [endpoint(failing('timeout', null))] })]
   expect(textsOf(status({ destinations }), health(after(4)))).toEqual([])
   expect(textsOf(status({ destinations }), health(after(5)))).toEqual([
-    'warn crm: crm.example.com/in: 5 of 100 requests failed in the last 5 minutes; it does not answer in time.',
+    'warn crm: crm.example.com/in: 5 of 100 requests failed in the last 5 minutes; sometimes it does not answer in time.',
   ])
 })
 
@@ -248,6 +249,15 @@ describe('an endpoint whose requests all fail', () => {
     const endpoints = [endpoint({ failuresInARow: 0 })]
     const [found] = sentencesOf(status({ destinations: [crm({ endpoints })] }), health(buckets))
     expect(found?.weight).toBe('warn')
+  })
+
+  test('is recovering once it delivers again and again, and no more said to fail', () => {
+    const after = [bucket(3, { failed: 4 }), bucket(1, { delivered: 10 })]
+    const endpoints = [endpoint({ ...failing('server_error', 503), deliveredInARow: 10 })]
+    const destinations = [crm({ endpoints, backlog: 2 })]
+    expect(textsOf(status({ destinations }), health(after))).toEqual([
+      'note crm: crm.example.com/in is recovering: 4 of 14 requests failed in the last 5 minutes, and the last 10 were delivered; 2 calls are waiting.',
+    ])
   })
 
   test('is judged by its last minute with requests if there are few', () => {

@@ -142,9 +142,12 @@ function addReading(routes: FastifyInstance, parts: PortalParts, own: OwnOf): vo
 
 /** The calls per second are those of all sources of the process. */
 function ownTotals(totals: OverviewTotals): PortalTotals {
-  const { destinations, byHealth, delivered, failed, p50Ms, p99Ms, waiting, dead, oldestMs } =
-    totals
-  return { destinations, byHealth, delivered, failed, p50Ms, p99Ms, waiting, dead, oldestMs }
+  const { destinations, byHealth, sources, accepted, rejected } = totals
+  const { delivered, failed, p50Ms, p99Ms, waiting, dead, oldestMs } = totals
+  return {
+    ...{ destinations, byHealth, sources, accepted, rejected },
+    ...{ delivered, failed, p50Ms, p99Ms, waiting, dead, oldestMs },
+  }
 }
 
 /** An overview is computed once for all who have opened links of a tenant at the same time. */
