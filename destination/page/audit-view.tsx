@@ -2,7 +2,7 @@ import { useSignal } from '@preact/signals'
 import { actor, get, keepActor, query } from './api.js'
 import { clock, counted, exactly } from './format.js'
 import { Failure } from './form.js'
-import { isActorName, MAX_ACTOR } from '../src/model/actor.js'
+import { decodeActor, encodeActor, isActorName, MAX_ACTOR } from '../src/model/actor.js'
 import type { AuditEntry, AuditLog, SettingChange } from '../src/model/answers.js'
 import { route } from './route.js'
 import { ACTIONS, hashOf } from './setting-kinds.js'
@@ -70,7 +70,7 @@ export function AuditView() {
 
 /** The destination does not know who uses the admin token, so people can say it. */
 function ActorField() {
-  const typed = useSignal(actor.value)
+  const typed = useSignal(decodeActor(actor.value) ?? '')
   const isWrong = typed.value !== '' && !isActorName(typed.value)
   return (
     <>
@@ -85,7 +85,7 @@ function ActorField() {
             const name = currentTarget.value.trim()
             typed.value = name
             // Changes are logged without a name rather than with another one.
-            keepActor(isActorName(name) ? name : '')
+            keepActor(isActorName(name) ? encodeActor(name) : '')
           }}
         />
       </label>
