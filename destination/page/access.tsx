@@ -4,6 +4,7 @@ import { signal, useSignal } from '@preact/signals'
 import type { ComponentChildren } from 'preact'
 import { useEffect, useRef } from 'preact/hooks'
 import { keepToken, token } from './api.js'
+import { leave } from './leaving.js'
 import { isPortal } from './portal.js'
 import {
   canWrite,
@@ -63,8 +64,8 @@ function Closed() {
   const isDisabled = statusError.value?.code === 'admin_disabled'
   return (
     <section class="card narrow">
-      <h1 tabIndex={-1}>{isDisabled ? 'No access here' : 'Enter the admin token'}</h1>
-      <p>Calls contain personal data. This page therefore needs the admin token.</p>
+      <h1 tabIndex={-1}>{isDisabled ? 'No access here' : 'Enter a token'}</h1>
+      <p>Calls contain personal data. This page therefore needs a token.</p>
       {isDisabled ? (
         <>
           <p>
@@ -127,14 +128,20 @@ export function TokenDialog() {
 }
 
 function forget(): void {
-  forgetStatus()
-  keepToken('')
   isOpen.value = false
-  toast.value = 'This tab no longer has the token.'
+  leave(() => {
+    forgetStatus()
+    keepToken('')
+    toast.value = 'This tab no longer has the token.'
+  })
 }
 
 function TokenForm() {
   const problem = useSignal('')
+  const field = useRef<HTMLInputElement>(null)
+  useEffect(() => {
+    field.current?.focus()
+  }, [])
   const submit = async (event: SubmitEvent) => {
     event.preventDefault()
     const data = new FormData(event.currentTarget as HTMLFormElement)
@@ -146,13 +153,13 @@ function TokenForm() {
     await readStatus()
     if (canWrite.value && statusError.value === undefined) return
     keepToken(before)
-    problem.value = 'This is not the admin token from the settings.'
+    problem.value = 'This is neither the admin token nor the operator token from the settings.'
   }
   return (
     <form onSubmit={(event) => void submit(event)}>
       <label>
-        Admin token
-        <input name="token" type="password" autocomplete="off" required />
+        Admin token or operator token
+        <input ref={field} name="token" type="password" autocomplete="off" required />
       </label>
       <p class="hint">This tab keeps the token until you close the tab.</p>
       {problem.value && (

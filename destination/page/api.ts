@@ -1,5 +1,4 @@
 import { signal } from '@preact/signals'
-import { encodeActor } from '../src/model/actor.js'
 import { isPortal, linkToken, load, onLink, store } from './portal.js'
 
 /** A mistake in what was sent, with the path of the wrong value. */
@@ -43,7 +42,7 @@ onLink(keepToken)
 
 const ACTOR = 'hookline-actor'
 
-/** Who changes something from this tab, for the audit log; empty if nobody has said so. */
+/** Who changes something from this tab, as the header `X-Actor` has it; empty if nobody has said so. */
 export const actor = signal(load('sessionStorage', ACTOR))
 
 export function keepActor(value: string): void {
@@ -102,7 +101,7 @@ export async function send<T>(
   condition: Record<string, string> = {},
 ): Promise<T> {
   const headers = new Headers(condition)
-  if (actor.value !== '') headers.set('X-Actor', encodeActor(actor.value))
+  if (actor.value !== '') headers.set('X-Actor', actor.value)
   if (body !== undefined) headers.set('content-type', 'application/json')
   const response = await request(`${API}${path}`, {
     ...{ method, headers },

@@ -9,6 +9,7 @@ import { DeliveryView, Neighbours } from './delivery-view.js'
 import { LiveView } from './live-view.js'
 import { MessageView } from './message-view.js'
 import { overviewHash, OverviewView, SpanChoice } from './overview-view.js'
+import { poll } from './poll.js'
 import { ReplayDialog } from './replay.js'
 import { go, route } from './route.js'
 import { loadSettings, settingsProblem, settingsViews } from './settings-lazy.js'
@@ -133,9 +134,12 @@ export function View() {
   }
 }
 
+/** In ms: the pause before the settings are loaded again that could not be loaded. */
+const RETRY_MS = 3_000
+
 /** Stands for the settings until they are loaded. */
 function Settings() {
-  useEffect(() => void loadSettings(), [])
+  useEffect(() => poll(loadSettings, RETRY_MS), [])
   return (
     <Page title="Settings">
       {settingsProblem.value === '' ? (

@@ -1,13 +1,13 @@
 import { useSignal } from '@preact/signals'
-import { useEffect } from 'preact/hooks'
 import { actor, get, keepActor, query } from './api.js'
 import { clock, counted, exactly } from './format.js'
 import { Failure } from './form.js'
-import { isActorName, MAX_ACTOR } from '../src/model/actor.js'
+import { decodeActor, encodeActor, isActorName, MAX_ACTOR } from '../src/model/actor.js'
 import type { AuditEntry, AuditLog, SettingChange } from '../src/model/answers.js'
 import { route } from './route.js'
-import { hashOf } from './setting-kinds.js'
-import { canWrite, now, toApiError } from './state.js'
+import { ACTIONS, hashOf } from './setting-kinds.js'
+import { canWrite, now } from './state.js'
+import { useRead } from './use-read.js'
 
 /** How many entries one page has. */
 const ROWS = 50
@@ -15,40 +15,16 @@ const ROWS = 50
 /** More changes than this are folded at first. */
 const SHOWN = 3
 
-const ACTIONS: Readonly<Record<AuditEntry['action'], string>> = {
-  create: 'created',
-  update: 'changed',
-  delete: 'deleted',
-  rotate: 'started a rotation of',
-  revoke: 'ended a rotation of',
-  pause: 'paused',
-  resume: 'resumed',
-}
-
 /** Who changed what, and when, the newest first: all changes, or those of one source or destination. */
 export function AuditView() {
   const { query: given, hash } = route.value
   const fields = Object.fromEntries(
     ['kind', 'name', 'before'].map((field) => [field, given.get(field) ?? '']),
   )
-  const log = useSignal<AuditLog | undefined>(undefined)
-  const failure = useSignal('')
-  useEffect(() => {
-    const controller = new AbortController()
-    const { signal } = controller
-    get<AuditLog>(`/audit${query({ ...fields, limit: ROWS })}`, signal).then(
-      (answer) => {
-        log.value = answer
-        failure.value = ''
-      },
-      (error: unknown) => {
-        if (!signal.aborted) failure.value = toApiError(error).message
-      },
-    )
-    return () => {
-      controller.abort()
-    }
-  }, [hash])
+  const { found: log, failure } = useRead(
+    (abort) => get<AuditLog>(`/audit${query({ ...fields, limit: ROWS })}`, abort),
+    [hash],
+  )
   const { kind, name, before } = fields
   const here = (changes: Record<string, string | number>) =>
     `#/settings/audit${query({ ...fields, ...changes })}`
@@ -94,7 +70,7 @@ export function AuditView() {
 
 /** The destination does not know who uses the admin token, so people can say it. */
 function ActorField() {
-  const typed = useSignal(actor.value)
+  const typed = useSignal(decodeActor(actor.value) ?? '')
   const isWrong = typed.value !== '' && !isActorName(typed.value)
   return (
     <>
@@ -109,7 +85,7 @@ function ActorField() {
             const name = currentTarget.value.trim()
             typed.value = name
             // Changes are logged without a name rather than with another one.
-            keepActor(isActorName(name) ? name : '')
+            keepActor(isActorName(name) ? encodeActor(name) : '')
           }}
         />
       </label>

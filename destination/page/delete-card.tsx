@@ -1,12 +1,15 @@
 import { useSignal } from '@preact/signals'
-import { useEffect } from 'preact/hooks'
 import { get, query } from './api.js'
+import { useChange } from './change.js'
 import { counted } from './format.js'
-import { Choice, Dialog, Failure, TextField } from './form.js'
+import { Dialog } from './dialog.js'
+import { Choice, Failure, TextField } from './form.js'
 import type { DestinationDetails, ManagedSetting } from '../src/model/answers.js'
+import { forgetKept } from './leaving.js'
+import { usePoll } from './poll.js'
 import { go } from './route.js'
 import { hashOf, list, remove, type Kind } from './setting-kinds.js'
-import { isRefused, readStatus, toApiError, toast } from './state.js'
+import { toApiError, toast } from './state.js'
 
 const COSTS: Readonly<Record<Kind, string>> = {
   source:
@@ -15,8 +18,14 @@ const COSTS: Readonly<Record<Kind, string>> = {
   tenant: 'Its sources and destinations have to be deleted first.',
 }
 
+interface DeleteProps {
+  item: ManagedSetting
+  /** Shows a newer version of the item. */
+  onNewer: (item: ManagedSetting) => void
+}
+
 /** Deletes a source, a destination or a tenant, after a dialog that says what this costs. */
-export function DeleteCard({ item }: { item: ManagedSetting }) {
+export function DeleteCard({ item, onNewer }: DeleteProps) {
   const isOpen = useSignal(false)
   const { kind, name } = item
   return (
@@ -34,16 +43,15 @@ export function DeleteCard({ item }: { item: ManagedSetting }) {
           Delete {name} …
         </button>
       </div>
-      {isOpen.value && !isRefused.value && (
+      {isOpen.value && (
         <Dialog
           title={`Delete the ${kind} ${name}?`}
           onClose={() => {
-            // The question for the token closes the dialog, too. It then opens again.
-            if (!isRefused.peek()) isOpen.value = false
+            isOpen.value = false
           }}
         >
           <Steps
-            item={item}
+            {...{ item, onNewer }}
             onCancel={() => {
               isOpen.value = false
             }}
@@ -67,56 +75,61 @@ const NO_COSTS: Costs = { takers: [], allTakers: 0, waiting: 0, dead: 0 }
 
 const LISTED = 20
 
-async function costsOf({ kind, name }: ManagedSetting): Promise<Costs> {
+/** In ms: messages may arrive or leave while the dialog is open. */
+const COUNT_MS = 2_000
+
+async function costsOf({ kind, name }: ManagedSetting, abort: AbortSignal): Promise<Costs> {
   if (kind === 'tenant') return NO_COSTS
   if (kind === 'source') {
-    const { items, total } = await list('destination', { source: name, limit: LISTED })
+    const { items, total } = await list('destination', { source: name, limit: LISTED }, abort)
     return { ...NO_COSTS, takers: items.map((one) => one.name), allTakers: total }
   }
-  const details = await get<DestinationDetails>(`/destination${query({ name })}`)
+  const details = await get<DestinationDetails>(`/destination${query({ name })}`, abort)
   const { fresh, backlog, bulk, leased, dead } = details
   return { ...NO_COSTS, waiting: fresh + backlog + bulk + leased, dead }
 }
 
-function Steps({ item, onCancel }: { item: ManagedSetting; onCancel: () => void }) {
+function Steps({ item, onNewer, onCancel }: DeleteProps & { onCancel: () => void }) {
   const costs = useSignal<Costs | undefined>(undefined)
   const choice = useSignal<'keep' | 'discard'>('keep')
   const typed = useSignal('')
-  const failure = useSignal('')
-  const isDeleting = useSignal(false)
-  const { kind, name } = item
-  const fail = async (error: unknown) => {
-    const { message, details } = toApiError(error)
-    const { waiting } = details
-    // Messages have arrived since they were counted: now there is something to choose.
-    if (waiting !== undefined && costs.value) costs.value = { ...costs.value, waiting }
-    else failure.value = message
-    await readStatus()
-  }
-  useEffect(() => {
-    costsOf(item).then((found) => {
-      costs.value = found
-    }, fail)
-  }, [])
+  const { failure, isAsking, change } = useChange(item, onNewer)
+  const { name } = item
+  usePoll(
+    async (abort) => {
+      try {
+        costs.value = await costsOf(item, abort)
+      } catch (error) {
+        if (!abort.aborted && !costs.value) failure.value = toApiError(error).message
+      }
+    },
+    COUNT_MS,
+    [],
+  )
   const found = costs.value
   const isDiscarding = found !== undefined && found.waiting > 0 && choice.value === 'discard'
-  const submit = async () => {
-    isDeleting.value = true
-    failure.value = ''
-    try {
-      const waiting = found && found.waiting > 0 ? choice.value : undefined
-      const { discarded } = await remove(item, waiting)
-      const beside =
-        discarded === 0
-          ? ''
-          : ` ${counted(discarded, 'message was', 'messages were')} deleted with it.`
-      toast.value = `${name} is deleted.${beside}`
-      go(`#/settings/${kind}s`)
-    } catch (error) {
-      isDeleting.value = false
-      await fail(error)
-    }
-  }
+  const submit = () =>
+    change(async () => {
+      const given = found && found.waiting > 0 ? choice.value : undefined
+      try {
+        const { discarded, waiting } = await remove(item, given)
+        toast.value = [
+          `${name} is deleted.`,
+          discarded > 0 && `${counted(discarded, 'message was', 'messages were')} deleted with it.`,
+          waiting > 0 &&
+            `${counted(waiting, 'message waits', 'messages wait')} for a new destination of this name.`,
+        ]
+          .filter((one) => one !== false)
+          .join(' ')
+        forgetKept()
+        go(`#/settings/${item.kind}s`)
+      } catch (error) {
+        const { waiting } = toApiError(error).details
+        if (waiting === undefined || !costs.value) throw error
+        costs.value = { ...costs.value, waiting }
+        failure.value = 'Messages have arrived meanwhile. Choose what becomes of them.'
+      }
+    })
   const isUsed = found !== undefined && found.allTakers > 0
   return (
     <form
@@ -158,7 +171,7 @@ function Steps({ item, onCancel }: { item: ManagedSetting; onCancel: () => void 
           <button
             type="submit"
             class="danger"
-            disabled={isDeleting.value || (isDiscarding && typed.value !== name)}
+            disabled={isAsking.value || (isDiscarding && typed.value !== name)}
           >
             {isDiscarding ? `Delete it and ${counted(found.waiting, 'message')}` : `Delete ${name}`}
           </button>

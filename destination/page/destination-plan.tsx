@@ -18,13 +18,6 @@ import { WebhookFields } from './webhook-fields.js'
 /** How destinations are created and changed. A new one is disabled, so that it can be tested first. */
 export const DESTINATION_PLAN: Plan<DestinationForm> = {
   ...{ kind: 'destination', empty: NO_DESTINATION, initial: { enabled: false } },
-  labels: {
-    name: 'Name',
-    tenant: 'Tenant',
-    sources: 'Sources',
-    webhooks: 'Endpoints',
-    filters: 'Filters',
-  },
   ...{ formOf: destinationForm, settingsOf: destinationSettings, mistakesIn },
   ...{ fieldsOf: destinationFields, Inputs },
 }
@@ -40,6 +33,7 @@ function Inputs({ form, change, report }: InputsProps<DestinationForm>) {
         }}
       />
       <SourceChoice
+        tenant={tenant.trim()}
         chosen={sources}
         onChange={(chosen) => {
           change({ sources: chosen })
@@ -66,17 +60,23 @@ function Inputs({ form, change, report }: InputsProps<DestinationForm>) {
 /** So many sources are offered at once. */
 const SHOWN = 30
 
-/** The sources, of which there may be thousands: the chosen ones, and those that match a search. */
-function SourceChoice(props: {
+interface SourcesProps {
+  /** Empty for the operator's own destination, which may take the calls of all sources. */
+  tenant: string
   chosen: readonly string[]
   onChange: (chosen: readonly string[]) => void
-}) {
+}
+
+/** The sources, of which there may be thousands: those that were chosen, and those that match a search. */
+function SourceChoice({ tenant, chosen, onChange }: SourcesProps) {
   const found = useSignal<readonly string[] | undefined>(undefined)
   const total = useSignal(0)
   const q = useSignal('')
+  /** Those that were chosen since the form was opened: one that is unchecked stays where it is. */
+  const former = useSignal<readonly string[]>([])
   useEffect(() => {
     const controller = new AbortController()
-    void list('source', { q: q.value, limit: SHOWN }, controller.signal).then(
+    void list('source', { q: q.value, tenant, limit: SHOWN }, controller.signal).then(
       ({ items, total: all }) => {
         found.value = items.map(({ name }) => name)
         if (q.value === '') total.value = all
@@ -86,24 +86,33 @@ function SourceChoice(props: {
     return () => {
       controller.abort()
     }
-  }, [q.value])
-  const all = [...new Set([...props.chosen, ...(found.value ?? [])])]
+  }, [q.value, tenant])
+  const isNone = found.value?.length === 0 && total.value === 0
+  const all = [...new Set([...former.value, ...chosen, ...(found.value ?? [])])]
   return (
     <div>
       <Checks
         path="sources"
         label="Sources"
         hint={
-          found.value?.length === 0 && total.value === 0 ? (
+          isNone ? (
             <>
-              There is no source yet. <a href="#/settings/new/source">Create one</a>
+              {tenant === ''
+                ? 'There is no source yet.'
+                : `The tenant ${tenant} has no source yet.`}{' '}
+              <a href="#/settings/new/source">Create one</a>
             </>
+          ) : chosen.length === 0 ? (
+            'Choose at least one: without a source, it gets no calls.'
           ) : (
             'It gets the calls of these sources.'
           )
         }
-        all={all}
-        {...props}
+        {...{ all, chosen }}
+        onChange={(changed) => {
+          former.value = [...new Set([...former.value, ...chosen])]
+          onChange(changed)
+        }}
       />
       {total.value > SHOWN && (
         <input

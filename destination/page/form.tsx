@@ -1,6 +1,6 @@
 // The parts that all forms share: fields with their mistakes, lists of choices, and notices.
 import { createContext, type ComponentChildren } from 'preact'
-import { useContext, useEffect, useId, useRef } from 'preact/hooks'
+import { useContext, useId } from 'preact/hooks'
 
 /** The messages about each field of a form. */
 export const Mistakes = createContext<Readonly<Record<string, readonly string[]>>>({})
@@ -209,21 +209,6 @@ export function Failure({ text }: { text: string }) {
     <p class="error break" role="alert" hidden={text === ''}>
       {text}
     </p>
-  )
-}
-
-/** A dialog that is open while it has children. Esc closes it. */
-export function Dialog(props: { title: string; onClose: () => void; children: ComponentChildren }) {
-  const dialog = useRef<HTMLDialogElement>(null)
-  const id = useId()
-  useEffect(() => {
-    dialog.current?.showModal()
-  }, [])
-  return (
-    <dialog ref={dialog} onClose={props.onClose} aria-labelledby={id}>
-      <h2 id={id}>{props.title}</h2>
-      {props.children}
-    </dialog>
   )
 }
 

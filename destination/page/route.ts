@@ -1,4 +1,5 @@
 import { signal } from '@preact/signals'
+import { kept, leave } from './leaving.js'
 import './portal.js' // it takes the token out of the address before the address is read
 
 /** The part of the address after `#`. For `#/deliveries?state=dead`, the path is `['deliveries']`. */
@@ -33,16 +34,38 @@ export const route = signal(read())
 let seen = 1
 
 addEventListener('hashchange', () => {
+  if (kept.peek().size > 0) {
+    // The browser has changed the address already, and gives no way to prevent that.
+    history.pushState(null, '', route.peek().hash || '#/')
+    leave(() => {
+      history.back()
+    })
+    return
+  }
   seen++
   route.value = read()
 })
 
+// A link that is not followed leaves no entry in the history.
+addEventListener('click', (event) => {
+  const { target, ctrlKey, metaKey, shiftKey } = event
+  const link = target instanceof Element ? target.closest<HTMLAnchorElement>('a[href^="#"]') : null
+  if (kept.peek().size === 0 || link === null) return
+  if (event.defaultPrevented || ctrlKey || metaKey || shiftKey) return
+  event.preventDefault()
+  go(link.hash)
+})
+
 export function go(hash: string): void {
-  location.hash = hash
+  leave(() => {
+    location.hash = hash
+  })
 }
 
 /** Goes back to the previous view, or to `above` if this tab was opened with a link to the current view. */
 export function goBack(above: string): void {
-  if (seen > 1) history.back()
-  else go(above)
+  leave(() => {
+    if (seen > 1) history.back()
+    else go(above)
+  })
 }

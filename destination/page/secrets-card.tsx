@@ -1,64 +1,111 @@
 import { signal, useSignal } from '@preact/signals'
 import { useEffect, useRef } from 'preact/hooks'
+import { useChange } from './change.js'
 import { CopyButton } from './copy-button.js'
+import { Confirm } from './dialog.js'
 import { Failure, focusSoon } from './form.js'
+import { useKept } from './leaving.js'
 import type { ManagedSetting, SettingChanged } from '../src/model/answers.js'
 import { revoke, rotate, SECRETS, type Kind, type SecretWords } from './setting-kinds.js'
-import { readStatus, toApiError, toast } from './state.js'
+import { toast } from './state.js'
 
 /** A secret that was generated a moment ago. It is only in the memory of this tab, and nowhere shown again. */
 interface Fresh {
   kind: Kind
   name: string
   field: string
-  value: string
+  /** `undefined` if the answer that had it was lost. */
+  value: string | undefined
 }
 
-const fresh = signal<Fresh | undefined>(undefined)
+const fresh = signal<readonly Fresh[]>([])
 
-/** Remembers the secret of a change until it was seen. */
+const isOf =
+  ({ kind, name }: Pick<Fresh, 'kind' | 'name'>, field?: string) =>
+  (one: Fresh) =>
+    one.kind === kind && one.name === name && (field === undefined || one.field === field)
+
+function keep(added: Fresh): void {
+  fresh.value = [...fresh.value.filter((one) => !isOf(added, added.field)(one)), added]
+}
+
+/** Remembers the secrets of a change until they are stored. */
 export function keepFresh({ item: { kind, name }, generated }: SettingChanged): void {
-  const [first] = Object.entries(generated)
-  if (first) fresh.value = { kind, name, field: first[0], value: first[1] }
+  for (const [field, value] of Object.entries(generated)) keep({ kind, name, field, value })
+}
+
+/** Remembers that it was generated for a request whose answer was lost. */
+export function keepLost({ kind, name }: ManagedSetting): void {
+  const [secret] = SECRETS[kind]
+  if (secret) keep({ kind, name, field: secret.field, value: undefined })
 }
 
 export function forgetFresh(): void {
-  fresh.value = undefined
+  fresh.value = []
 }
 
-/** A new secret, which is shown this one time. */
-export function FreshSecret({ kind, name }: { kind: Kind; name: string }) {
-  const heading = useRef<HTMLHeadingElement>(null)
-  const shown = fresh.value?.kind === kind && fresh.value.name === name ? fresh.value : undefined
-  useEffect(() => {
-    if (shown) heading.current?.focus()
-  }, [shown])
-  const words = SECRETS[kind].find(({ field }) => field === shown?.field)
-  if (!shown || !words) return null
-  const title = `New ${words.label.toLowerCase()}`
+/** The new secrets, which are shown this one time, until each of them is stored. */
+export function FreshSecrets({ kind, name }: { kind: Kind; name: string }) {
+  const shown = fresh.value.filter(isOf({ kind, name }))
+  const words = (one: Fresh) => SECRETS[kind].find(({ field }) => field === one.field)
+  const labels = shown.flatMap((one) =>
+    one.value === undefined ? [] : (words(one)?.label.toLowerCase() ?? []),
+  )
+  useKept(
+    labels.length === 0 ? '' : `the new ${labels.join(' and the new ')}, which is not shown again`,
+  )
   return (
-    <section class="card fresh-secret" aria-labelledby="fresh-secret">
-      <h2 id="fresh-secret" ref={heading} tabIndex={-1}>
+    <>
+      {shown.map((one) => {
+        const found = words(one)
+        return found && <FreshSecret one={one} words={found} key={one.field} />
+      })}
+    </>
+  )
+}
+
+function FreshSecret({ one, words }: { one: Fresh; words: SecretWords }) {
+  const heading = useRef<HTMLHeadingElement>(null)
+  const { kind, name, field, value } = one
+  const label = words.label.toLowerCase()
+  useEffect(() => {
+    heading.current?.focus()
+  }, [value])
+  const title = value === undefined ? `The ${label} was not shown` : `New ${label}`
+  const id = `fresh-${field}`
+  return (
+    <section class="card fresh-secret" aria-labelledby={id}>
+      <h2 id={id} ref={heading} tabIndex={-1}>
         {title}
       </h2>
-      <pre tabIndex={0} aria-label={title}>
-        {shown.value}
-      </pre>
-      <p>
-        <strong>It is shown only now.</strong> Copy it to where it is used, or to your password
-        store.
-      </p>
+      {value === undefined ? (
+        <p>
+          There was this {kind} already, with the same settings: the answer to an earlier “Create”
+          was lost, or somebody else has created it. If nobody has its {label}, rotate it, and
+          revoke the old {words.noun}.
+        </p>
+      ) : (
+        <>
+          <pre tabIndex={0} aria-label={title}>
+            {value}
+          </pre>
+          <p>
+            <strong>It is shown only now.</strong> Copy it to where it is used, or to your password
+            store.
+          </p>
+        </>
+      )}
       <div class="actions">
-        <CopyButton text={shown.value} what={words.label.toLowerCase()} label="Copy" />
+        {value !== undefined && <CopyButton text={value} what={label} label="Copy" />}
         <button
           type="button"
           class="small"
           onClick={() => {
-            forgetFresh()
+            fresh.value = fresh.value.filter((other) => !isOf({ kind, name }, field)(other))
             focusSoon(() => document.querySelector<HTMLElement>('main h1'))
           }}
         >
-          I have stored it
+          {value === undefined ? 'Understood' : 'I have stored it'}
         </button>
       </div>
     </section>
@@ -97,33 +144,33 @@ function Secret({
   onChanged,
 }: SecretsProps & { secret: SecretWords; isAlone: boolean }) {
   const state = useRef<HTMLParagraphElement>(null)
-  const failure = useSignal('')
-  const isAsking = useSignal(false)
-  const { kind, name } = item
-  const { field, label, noun, use, change } = secret
+  const { failure, isAsking, change } = useChange(item, onChanged)
+  const ending = useSignal<'new' | 'old' | undefined>(undefined)
+  const { field, label, noun, use, change: when } = secret
   const many = item.secrets[field] ?? 0
-  const run = async (ask: () => Promise<SettingChanged>, done: string) => {
-    isAsking.value = true
-    failure.value = ''
-    try {
+  const make = (ask: () => Promise<SettingChanged>, done: string) =>
+    change(async () => {
       const changed = await ask()
-      forgetFresh()
       keepFresh(changed)
       onChanged(changed.item)
       toast.value = done
       // A new secret takes the focus itself.
       if (Object.keys(changed.generated).length === 0) focusSoon(() => state.current)
-    } catch (error) {
-      failure.value = toApiError(error).message
-      await readStatus()
-    }
-    isAsking.value = false
+    }, `A ${noun} that was generated is lost with it: take it back, or rotate it again.`)
+  const end = (keep: 'new' | 'old') => {
+    ending.value = undefined
+    return make(async () => {
+      const changed = await revoke(item, field, keep)
+      if (keep === 'old') fresh.value = fresh.value.filter((one) => !isOf(item, field)(one))
+      return changed
+    }, `Only the ${keep} ${noun} is valid now.`)
   }
-  const button = (words: string, ask: () => Promise<SettingChanged>, done: string) => (
-    <button type="button" disabled={isAsking.value} onClick={() => void run(ask, done)}>
+  const button = (words: string, onClick: () => void) => (
+    <button type="button" disabled={isAsking.value} onClick={onClick}>
       {words}
     </button>
   )
+  const gone = ending.value === 'new' ? 'old' : 'new'
   return (
     <div class="secret">
       {!isAlone && <h3>{label}</h3>}
@@ -132,7 +179,7 @@ function Secret({
       </p>
       <p class="hint">
         {use}
-        {many === 2 && ` Once ${change}, end the rotation.`}
+        {many === 2 && ` Once ${when}, end the rotation.`}
       </p>
       <Failure text={failure.value} />
       {!isReadOnly && (
@@ -142,24 +189,37 @@ function Secret({
               many === 0
                 ? `Generate a ${label.toLowerCase()}`
                 : `Rotate the ${label.toLowerCase()}`,
-              () => rotate(kind, name, field),
-              many === 0 ? `There is a ${noun} now.` : `Both ${noun}s are valid now.`,
+              () =>
+                void make(
+                  () => rotate(item, field),
+                  many === 0 ? `There is a ${noun} now.` : `Both ${noun}s are valid now.`,
+                ),
             )}
-          {many === 2 && (
-            <>
-              {button(
-                `Revoke the old ${noun}`,
-                () => revoke(kind, name, field, 'new'),
-                `Only the new ${noun} is valid now.`,
-              )}
-              {button(
-                `Take back the new ${noun}`,
-                () => revoke(kind, name, field, 'old'),
-                `Only the old ${noun} is valid now.`,
-              )}
-            </>
-          )}
+          {many === 2 &&
+            (['new', 'old'] as const).map((keep) =>
+              button(
+                keep === 'new' ? `Revoke the old ${noun} …` : `Take back the new ${noun} …`,
+                () => {
+                  ending.value = keep
+                },
+              ),
+            )}
         </div>
+      )}
+      {ending.value && (
+        <Confirm
+          title={`${gone === 'old' ? 'Revoke the old' : 'Take back the new'} ${noun} of ${item.name}?`}
+          yes={gone === 'old' ? `Revoke the old ${noun}` : `Take back the new ${noun}`}
+          onYes={() => void end(ending.value ?? 'new')}
+          onNo={() => {
+            ending.value = undefined
+          }}
+        >
+          <p>
+            From then on, only the {ending.value} {noun} is valid. {secret.cost(gone)} It can’t be
+            undone.
+          </p>
+        </Confirm>
       )}
     </div>
   )

@@ -2,13 +2,15 @@
 import { useSignal } from '@preact/signals'
 import type { ComponentType } from 'preact'
 import { useEffect, useRef } from 'preact/hooks'
-import { get, query, type Problem } from './api.js'
+import type { Problem } from './api.js'
+import { differences, newest, type Newest } from './change.js'
 import { counted } from './format.js'
 import { Choice, Failure, focusSoon, Mistakes, TextField } from './form.js'
 import { JsonOrText } from './json-view.js'
-import type { AuditLog, ManagedSetting, SettingChanged } from '../src/model/answers.js'
+import { useKept } from './leaving.js'
+import type { ManagedSetting, SettingChanged } from '../src/model/answers.js'
 import { isSame, placed, rebase, type Fields } from './setting-form.js'
-import { read, save, SECRETS, type Kind } from './setting-kinds.js'
+import { PARTS, save, SECRETS, type Kind } from './setting-kinds.js'
 import { readStatus, toApiError, toast } from './state.js'
 
 /** What differs between sources and destinations. */
@@ -17,8 +19,6 @@ export interface Plan<Form> {
   empty: Form
   /** What a new one has that the form does not show. */
   initial: Fields
-  /** The fields of the form in words, for conflicts. */
-  labels: Readonly<Record<keyof Form, string>>
   formOf: (settings: Fields) => Form
   settingsOf: (form: Form, settings: Fields) => Fields
   fieldsOf: (form: Form) => ReadonlyMap<string, string>
@@ -38,7 +38,8 @@ interface EditorProps<Form> {
   /** What is changed; `undefined` to create. */
   item: ManagedSetting | undefined
   isReadOnly: boolean
-  onSaved: (changed: SettingChanged) => void
+  /** `isSecretKnown`: whether the secret of a new item was not generated. */
+  onSaved: (changed: SettingChanged, isSecretKnown: boolean) => void
   /** Shows a newer version of the item. */
   onNewer?: (item: ManagedSetting) => void
 }
@@ -59,12 +60,18 @@ export function Editor<Form extends { name: string }>(props: EditorProps<Form>) 
   const failure = useSignal('')
   const isSaving = useSignal(false)
   const newer = useSignal<Newest | undefined>(undefined)
+  /** The parts that the form keeps as they were typed, although the version that is shown has others. */
+  const clashes = useSignal<readonly (keyof Form)[]>([])
+  const base = before.current ? plan.formOf(before.current.settings) : plan.empty
+  useKept(isSame(form.value, base) && given.value === '' ? '' : 'what you typed')
 
   useEffect(() => {
     const former = before.current
     if (item === undefined || former === undefined || item === former) return
     const theirs = plan.formOf(item.settings)
-    form.value = rebase(plan.formOf(former.settings), form.value, theirs).form
+    const joined = rebase(plan.formOf(former.settings), form.value, theirs)
+    form.value = joined.form
+    clashes.value = Array.from(new Set([...clashes.value, ...joined.clashes]))
     before.current = item
   }, [item])
 
@@ -103,16 +110,17 @@ export function Editor<Form extends { name: string }>(props: EditorProps<Form>) 
     wrong.value = []
     const isDeleted = newer.value !== undefined && newer.value.item === undefined
     newer.value = undefined
+    clashes.value = []
     try {
       const secrets = item ? {} : secretOf(secret?.field ?? '', choice.value, given.value)
       const settings = { ...(item?.settings ?? plan.initial), ...secrets }
-      const version = isDeleted ? undefined : (item?.version ?? undefined)
+      const version = isDeleted ? null : (item?.version ?? null)
       const body = plan.settingsOf(form.value, settings)
       const changed = await save(kind, form.value.name.trim(), body, version)
       before.current = changed.item
       form.value = plan.formOf(changed.item.settings)
       toast.value = changed.changed ? `${changed.item.name} is saved.` : 'Nothing has changed.'
-      onSaved(changed)
+      onSaved(changed, choice.value !== 'generated')
     } catch (error) {
       await fail(error)
     }
@@ -145,6 +153,11 @@ export function Editor<Form extends { name: string }>(props: EditorProps<Form>) 
             onNewer?.(loaded)
           }}
         />
+      )}
+      {item && newer.value === undefined && clashes.value.length > 0 && (
+        <div class="sentence warn notice" role="alert">
+          <Clashes {...{ plan, item }} names={clashes.value} />
+        </div>
       )}
       <Failure text={failure.value} />
       <fieldset class="plain" disabled={isReadOnly}>
@@ -215,24 +228,6 @@ function secretOf(field: string, choice: SecretChoice, given: string): Fields {
   return { [field]: choice === 'none' ? null : given }
 }
 
-/** What somebody else has saved. */
-interface Newest {
-  /** `undefined` if it was deleted. */
-  item: ManagedSetting | undefined
-  who: string
-}
-
-async function newest(kind: Kind, name: string): Promise<Newest> {
-  const [item, { entries }] = await Promise.all([
-    read(kind, name).catch((error: unknown) => {
-      if (toApiError(error).code === `unknown_${kind}`) return undefined
-      throw error
-    }),
-    get<AuditLog>(`/audit${query({ kind, name, limit: 1 })}`),
-  ])
-  return { item, who: entries[0]?.by ?? 'Somebody else' }
-}
-
 interface NewerProps<Form> {
   plan: Plan<Form>
   form: Form
@@ -249,7 +244,7 @@ function Newer<Form extends { name: string }>({
   newer,
   onLoad,
 }: NewerProps<Form>) {
-  const { item, who } = newer
+  const { item, news } = newer
   const notice = useRef<HTMLDivElement>(null)
   useEffect(() => {
     notice.current?.focus()
@@ -257,32 +252,21 @@ function Newer<Form extends { name: string }>({
   if (item === undefined) {
     return (
       <div class="sentence warn notice" role="alert" ref={notice} tabIndex={-1}>
-        <p>
-          {who} has deleted {before.name}. What you typed is still here, and “Create” creates it
-          again, with new secrets.
-        </p>
+        <p>{news} What you typed is still here, and “Create” creates it again, with new secrets.</p>
       </div>
     )
   }
   const theirs = plan.formOf(item.settings)
-  const { taken, clashes } = rebase(plan.formOf(before.settings), form, theirs)
-  const inWords = (names: (keyof Form)[]) => names.map((name) => plan.labels[name]).join(', ')
+  const { clashes } = rebase(plan.formOf(before.settings), form, theirs)
   return (
     <div class="sentence warn notice" role="alert" ref={notice} tabIndex={-1}>
-      <p>
-        {who} has changed {before.name} meanwhile. Nothing is saved, and what you typed is still
-        here.
-      </p>
-      {taken.length > 0 && <p>Changed by somebody else: {inWords(taken)}.</p>}
-      {clashes.map((name) => (
-        <div key={String(name)}>
-          <p>{plan.labels[name]}: you both changed this. The form keeps yours. Theirs is:</p>
-          <JsonOrText
-            text={JSON.stringify(partOf(plan, theirs, item, name), null, 2)}
-            label={`${plan.labels[name]} of somebody else`}
-          />
-        </div>
-      ))}
+      <p>{news} Nothing is saved, and what you typed is still here.</p>
+      {isSame(form, theirs) ? (
+        <p>The form has what is saved.</p>
+      ) : (
+        <p>{differences(before, item, clashes.map(String))}</p>
+      )}
+      <Clashes {...{ plan, item }} names={clashes} />
       <div class="actions">
         <button
           type="button"
@@ -294,6 +278,34 @@ function Newer<Form extends { name: string }>({
         </button>
       </div>
     </div>
+  )
+}
+
+interface ClashesProps<Form> {
+  plan: Plan<Form>
+  /** What somebody else has saved. */
+  item: ManagedSetting
+  names: readonly (keyof Form)[]
+}
+
+/** The parts that two people have changed. */
+function Clashes<Form>({ plan, item, names }: ClashesProps<Form>) {
+  const theirs = plan.formOf(item.settings)
+  return (
+    <>
+      {names.map((name) => {
+        const part = PARTS[String(name)] ?? String(name)
+        return (
+          <div key={String(name)}>
+            <p>{part}: you both changed this. The form keeps yours. Theirs is:</p>
+            <JsonOrText
+              text={JSON.stringify(partOf(plan, theirs, item, name), null, 2)}
+              label={`${part} of somebody else`}
+            />
+          </div>
+        )
+      })}
+    </>
   )
 }
 

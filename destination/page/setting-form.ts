@@ -28,7 +28,7 @@ export interface TenantForm {
   title: string
   quotas: Readonly<Record<Quota, string>>
   /** Whether it may change the URLs of its endpoints. */
-  editUrls: boolean
+  portal: boolean
 }
 
 export const QUOTAS = ['callsPerSecond', 'burst', 'waiting', 'concurrency'] as const
@@ -36,17 +36,25 @@ export type Quota = (typeof QUOTAS)[number]
 
 export interface WebhookForm {
   url: string
+  /** The URL for which the values of headers stay that are not shown; empty if there is none. */
+  keptFor: string
   headers: readonly HeaderForm[]
   concurrency: string
   requestsPerSecond: string
 }
 
-/** One header. `isKept`: it has a value that is not shown, and that stays. */
 export interface HeaderForm {
   name: string
   value: string
-  isKept: boolean
+  /** The name for which its value stays, which is not shown; empty if there is none. */
+  keptAs: string
 }
+
+/** Whether an empty value stays what it is: a value that is not shown is kept only at its URL, under its name. */
+export const stays = (
+  { url, keptFor }: Pick<WebhookForm, 'url' | 'keptFor'>,
+  { name, keptAs }: Pick<HeaderForm, 'name' | 'keptAs'>,
+): boolean => keptAs !== '' && keptAs === name && url.trim() === keptFor
 
 /** Patterns are one a line, and the condition is JSON. */
 export interface FilterForm {
@@ -58,7 +66,7 @@ export interface FilterForm {
 }
 
 export const NO_WEBHOOK: WebhookForm = {
-  ...{ url: '', headers: [], concurrency: '128', requestsPerSecond: '' },
+  ...{ url: '', keptFor: '', headers: [], concurrency: '128', requestsPerSecond: '' },
 }
 
 export const NO_FILTER: FilterForm = { sources: [], types: [], allow: '', deny: '', where: '' }
@@ -68,7 +76,7 @@ export const NO_SOURCE: SourceForm = {
 }
 
 export const NO_TENANT: TenantForm = {
-  ...{ name: '', title: '', editUrls: false },
+  ...{ name: '', title: '', portal: false },
   quotas: { callsPerSecond: '', burst: '', waiting: '', concurrency: '' },
 }
 
@@ -121,13 +129,13 @@ export function tenantForm(settings: Fields): TenantForm {
       Quota,
       string
     >,
-    editUrls: fieldsOf(settings['portal'])['editUrls'] === true,
+    portal: fieldsOf(settings['portal'])['editUrls'] === true,
   }
 }
 
 /** @param settings - The present ones. What the form does not have stays. */
 export function tenantSettings(
-  { title, quotas, editUrls }: TenantForm,
+  { title, quotas, portal }: TenantForm,
   settings: Fields = {},
 ): Fields {
   const limits = QUOTAS.filter((quota) => quotas[quota].trim() !== '')
@@ -137,15 +145,15 @@ export function tenantSettings(
       limits.length === 0
         ? undefined
         : Object.fromEntries(limits.map((quota) => [quota, number(quotas[quota])])),
-    portal: { ...fieldsOf(settings['portal']), editUrls },
+    portal: { ...fieldsOf(settings['portal']), editUrls: portal },
   }
 }
 
 function webhookForm({ url, headers, concurrency, rateLimit }: Fields): WebhookForm {
   return {
-    url: text(url),
+    ...{ url: text(url), keptFor: text(url) },
     headers: Object.entries(fieldsOf(headers)).map(([name, value]) => ({
-      ...{ name, isKept: value === HIDDEN },
+      ...{ name, keptAs: value === HIDDEN ? name : '' },
       value: value === HIDDEN ? '' : text(value),
     })),
     concurrency: text(concurrency),
@@ -158,7 +166,10 @@ function webhookSettings({ url, headers, concurrency, requestsPerSecond }: Webho
   return {
     url: url.trim(),
     headers: Object.fromEntries(
-      present.map(({ name, value, isKept }) => [name, isKept && value === '' ? HIDDEN : value]),
+      present.map(({ name, value, keptAs }) => [
+        name,
+        keptAs !== '' && value === '' ? HIDDEN : value,
+      ]),
     ),
     concurrency: number(concurrency),
     ...(requestsPerSecond.trim() !== '' && {
@@ -167,7 +178,8 @@ function webhookSettings({ url, headers, concurrency, requestsPerSecond }: Webho
   }
 }
 
-const isBlank = ({ name, value, isKept }: HeaderForm) => name === '' && value === '' && !isKept
+const isBlank = ({ name, value, keptAs }: HeaderForm) =>
+  name === '' && value === '' && keptAs === ''
 
 function filterForm({ sources, types, events, where }: Fields): FilterForm {
   const { allow, deny } = fieldsOf(events)
@@ -206,18 +218,29 @@ export function mistakesIn({ webhooks, filters }: Pick<DestinationForm, 'webhook
       return [{ path: `webhooks[${i}].headers#${j}`, message }]
     }),
   )
+  const unknown = webhooks.flatMap((webhook, i) =>
+    webhook.headers.flatMap((header, j): Problem[] => {
+      const isNeeded = header.keptAs !== '' && header.value === '' && !stays(webhook, header)
+      const message = 'enter the value again: it is kept only for the URL and the name that it had.'
+      return isNeeded ? [{ path: valueField(i, j), message }] : []
+    }),
+  )
   const broken = filters.flatMap(({ where }, i): Problem[] => {
     const { error } = parsed(where)
     return error === undefined
       ? []
       : [{ path: `filters[${i}].where`, message: `this is not JSON: ${error}` }]
   })
-  return [...twice, ...broken]
+  return [...twice, ...unknown, ...broken]
 }
 
 /** The path of a header in the form. Two rows may have the same name, so the row has a path of its own. */
 export const headerField = (webhook: number, row: number): string =>
   `webhooks[${webhook}].headers#${row}`
+
+/** The path of its value in the form. */
+export const valueField = (webhook: number, row: number): string =>
+  `${headerField(webhook, row)}.value`
 
 /** The field of the form for each path of the settings that has one. */
 export function destinationFields({ webhooks, filters }: DestinationForm): Map<string, string> {
@@ -225,7 +248,7 @@ export function destinationFields({ webhooks, filters }: DestinationForm): Map<s
     ...['name', 'tenant', 'sharedSecret', 'sources', 'webhooks', 'filters'],
     ...webhooks.flatMap(({ headers }, i) => [
       ...['', '.url', '.concurrency', '.rateLimit'].map((field) => `webhooks[${i}]${field}`),
-      ...headers.map((_, j) => headerField(i, j)),
+      ...headers.flatMap((_, j) => [headerField(i, j), valueField(i, j)]),
     ]),
     ...filters.flatMap((_, i) =>
       ['', '.sources', '.types', '.events.allow', '.events.deny', '.where'].map(
@@ -235,8 +258,10 @@ export function destinationFields({ webhooks, filters }: DestinationForm): Map<s
   ]
   const fields = new Map(paths.map((path) => [path, path]))
   for (const [i, { headers }] of webhooks.entries()) {
-    for (const [j, { name }] of headers.entries()) {
-      fields.set(formatPath(['webhooks', i, 'headers', name]), headerField(i, j))
+    for (const [j, { name, value, keptAs }] of headers.entries()) {
+      // Where the value is not shown, the destination can only have missed that.
+      const field = keptAs !== '' && value === '' ? valueField : headerField
+      fields.set(formatPath(['webhooks', i, 'headers', name]), field(i, j))
     }
   }
   return fields
@@ -286,8 +311,6 @@ function fieldOf(path: string, fields: ReadonlyMap<string, string>): string | un
 /** A form on a newer version, and what happened to its fields. */
 interface Rebased<Form> {
   form: Form
-  /** Fields that only somebody else has changed. The form has the new values. */
-  taken: (keyof Form)[]
   /** Fields that both have changed to different values. The form has what was typed. */
   clashes: (keyof Form)[]
 }
@@ -301,7 +324,6 @@ export function rebase<Form extends object>(before: Form, mine: Form, theirs: Fo
   for (const name of names) if (isByMe(name)) form[name] = mine[name]
   return {
     form,
-    taken: names.filter((name) => isByThem(name) && !isByMe(name)),
     clashes: names.filter(
       (name) => isByThem(name) && isByMe(name) && !isSame(mine[name], theirs[name]),
     ),

@@ -1,19 +1,22 @@
 // One source, destination or tenant: its settings, its secrets, and its deletion.
-import { useSignal } from '@preact/signals'
 import { useEffect } from 'preact/hooks'
+import { useChange } from './change.js'
 import { DeleteCard } from './delete-card.js'
 import { DESTINATION_PLAN } from './destination-plan.js'
 import { Failure } from './form.js'
+import { LeaveDialog } from './leave-dialog.js'
+import { forgetKept } from './leaving.js'
 import { NoChanges } from './no-changes.js'
-import type { ManagedSetting, ManagedSettings, SettingChanged } from '../src/model/answers.js'
+import type { ManagedSetting, SettingChanged } from '../src/model/answers.js'
 import { go } from './route.js'
-import { forgetFresh, FreshSecret, keepFresh, SecretsCard } from './secrets-card.js'
+import { forgetFresh, FreshSecrets, keepFresh, keepLost, SecretsCard } from './secrets-card.js'
 import { Editor, type Plan } from './setting-editor.js'
 import { auditHash, enable, hashOf, list, read, type Kind } from './setting-kinds.js'
 import { SOURCE_PLAN } from './source-plan.js'
-import { isAdmin, readStatus, toApiError, toast } from './state.js'
+import { isAdmin, toast } from './state.js'
 import { TENANT_PLAN } from './tenant-plan.js'
 import { TestCard } from './test-card.js'
+import { useRead } from './use-read.js'
 
 /** The form for a new source, destination or tenant. */
 export function NewSettingView({ kind }: { kind: Kind }) {
@@ -22,21 +25,12 @@ export function NewSettingView({ kind }: { kind: Kind }) {
 }
 
 function New<Form extends { name: string }>({ plan }: { plan: Plan<Form> }) {
-  const found = useSignal<ManagedSettings | undefined>(undefined)
-  const failure = useSignal('')
   const { kind } = plan
-  useEffect(() => {
-    list(kind, { limit: 1 }).then(
-      (answer) => {
-        found.value = answer
-      },
-      (error: unknown) => {
-        failure.value = toApiError(error).message
-      },
-    )
-  }, [])
-  const created = (changed: SettingChanged) => {
+  const { found, failure } = useRead((abort) => list(kind, { limit: 1 }, abort), [])
+  const created = (changed: SettingChanged, isSecretKnown: boolean) => {
     keepFresh(changed)
+    if (!changed.created && !isSecretKnown) keepLost(changed.item)
+    forgetKept()
     go(hashOf(kind, changed.item.name))
   }
   if (found.value === undefined) {
@@ -51,6 +45,7 @@ function New<Form extends { name: string }>({ plan }: { plan: Plan<Form> }) {
   }
   return (
     <section class="card" aria-labelledby="settings">
+      <LeaveDialog />
       <h2 id="settings">Settings</h2>
       {kind === 'destination' && (
         <p class="hint">
@@ -64,19 +59,8 @@ function New<Form extends { name: string }>({ plan }: { plan: Plan<Form> }) {
 }
 
 export function SettingView({ kind, name }: { kind: Kind; name: string }) {
-  const item = useSignal<ManagedSetting | undefined>(undefined)
-  const failure = useSignal('')
-  useEffect(() => {
-    read(kind, name).then(
-      (found) => {
-        item.value = found
-      },
-      (error: unknown) => {
-        failure.value = toApiError(error).message
-      },
-    )
-    return forgetFresh
-  }, [])
+  const { found: item, failure } = useRead((abort) => read(kind, name, abort), [])
+  useEffect(() => forgetFresh, [])
   const found = item.value
   if (found === undefined) {
     return failure.value === '' ? (
@@ -99,6 +83,7 @@ export function SettingView({ kind, name }: { kind: Kind; name: string }) {
   const isEnabled = found.settings['enabled'] === true
   return (
     <>
+      <LeaveDialog />
       <p class="under-title">
         <span class="hint">
           {kind} in the {found.origin === 'file' ? 'settings file' : 'store'}
@@ -118,13 +103,11 @@ export function SettingView({ kind, name }: { kind: Kind; name: string }) {
       ) : (
         !isAdmin.value && <NoChanges canChange={true} />
       )}
-      <FreshSecret kind={kind} name={name} />
+      <FreshSecrets kind={kind} name={name} />
       {kind === 'destination' && !isReadOnly && !isEnabled && (
         <TestCard name={name} enabled={false} />
       )}
-      {kind === 'destination' && !isReadOnly && (
-        <EnableCard name={name} isEnabled={isEnabled} onChanged={change} />
-      )}
+      {kind === 'destination' && !isReadOnly && <EnableCard item={found} onChanged={change} />}
       <section class="card" aria-labelledby="settings">
         <h2 id="settings">Settings</h2>
         {kind === 'source' && <Editor plan={SOURCE_PLAN} {...editor} />}
@@ -132,33 +115,26 @@ export function SettingView({ kind, name }: { kind: Kind; name: string }) {
         {kind === 'tenant' && <Editor plan={TENANT_PLAN} {...editor} />}
       </section>
       {kind !== 'tenant' && <SecretsCard item={found} isReadOnly={isReadOnly} onChanged={change} />}
-      {!isReadOnly && <DeleteCard item={found} />}
+      {!isReadOnly && <DeleteCard item={found} onNewer={change} />}
     </>
   )
 }
 
 interface EnableProps {
-  name: string
-  isEnabled: boolean
+  item: ManagedSetting
   onChanged: (item: ManagedSetting) => void
 }
 
-function EnableCard({ name, isEnabled, onChanged }: EnableProps) {
-  const failure = useSignal('')
-  const isAsking = useSignal(false)
-  const turn = async () => {
-    isAsking.value = true
-    failure.value = ''
-    try {
-      const { item } = await enable(name, !isEnabled)
+function EnableCard({ item: shown, onChanged }: EnableProps) {
+  const { failure, isAsking, change } = useChange(shown, onChanged)
+  const { name, settings } = shown
+  const isEnabled = settings['enabled'] === true
+  const turn = () =>
+    change(async () => {
+      const { item } = await enable(shown, !isEnabled)
       onChanged(item)
       toast.value = isEnabled ? `${name} is disabled.` : `${name} is enabled.`
-    } catch (error) {
-      failure.value = toApiError(error).message
-      await readStatus()
-    }
-    isAsking.value = false
-  }
+    })
   return (
     <section class="card" aria-labelledby="enabled">
       <h2 id="enabled">{isEnabled ? 'Enabled' : 'Disabled'}</h2>

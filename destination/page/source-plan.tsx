@@ -12,7 +12,6 @@ import { TenantField } from './tenant-field.js'
 /** How sources are created and changed. */
 export const SOURCE_PLAN: Plan<SourceForm> = {
   ...{ kind: 'source', empty: NO_SOURCE, initial: {} },
-  labels: { name: 'Name', tenant: 'Tenant', rateLimit: 'Rate limit' },
   ...{ formOf: sourceForm, settingsOf: sourceSettings, mistakesIn: () => [] },
   ...{ fieldsOf: () => SOURCE_FIELDS, Inputs },
 }

@@ -13,7 +13,6 @@ import {
 /** How tenants are created and changed. */
 export const TENANT_PLAN: Plan<TenantForm> = {
   ...{ kind: 'tenant', empty: NO_TENANT, initial: {} },
-  labels: { name: 'Name', title: 'Title', quotas: 'Quotas', editUrls: 'Portal' },
   ...{ formOf: tenantForm, settingsOf: tenantSettings, mistakesIn: () => [] },
   ...{ fieldsOf: () => TENANT_FIELDS, Inputs },
 }
@@ -25,7 +24,7 @@ const WORDS: Readonly<Record<Quota, readonly [label: string, hint: string]>> = {
   concurrency: ['Concurrency', 'The most requests at once. Empty: no limit.'],
 }
 
-function Inputs({ form: { title, quotas, editUrls }, change }: InputsProps<TenantForm>) {
+function Inputs({ form: { title, quotas, portal }, change }: InputsProps<TenantForm>) {
   return (
     <>
       <TextField
@@ -55,9 +54,9 @@ function Inputs({ form: { title, quotas, editUrls }, change }: InputsProps<Tenan
       <label class="check">
         <input
           type="checkbox"
-          checked={editUrls}
+          checked={portal}
           onChange={({ currentTarget }) => {
-            change({ editUrls: currentTarget.checked })
+            change({ portal: currentTarget.checked })
           }}
         />
         It may change the URLs of its endpoints

@@ -1,7 +1,14 @@
 import { useRef } from 'preact/hooks'
 import { focusSoon, Group, TextField, Wrong } from './form.js'
 import { HIDDEN } from '../src/model/hidden.js'
-import { headerField, NO_WEBHOOK, type HeaderForm, type WebhookForm } from './setting-form.js'
+import {
+  headerField,
+  NO_WEBHOOK,
+  stays,
+  valueField,
+  type HeaderForm,
+  type WebhookForm,
+} from './setting-form.js'
 
 /** A destination has at most so many endpoints. */
 const MOST_WEBHOOKS = 5
@@ -105,7 +112,9 @@ function Webhook({ webhook, index, title, onChange, onRemove }: WebhookProps) {
       {headers.map((header, row) => (
         <Header
           header={header}
+          isKept={stays(webhook, header)}
           path={headerField(index, row)}
+          valuePath={valueField(index, row)}
           onChange={(changes) => {
             onChange({ headers: headers.with(row, { ...header, ...changes }) })
           }}
@@ -122,7 +131,7 @@ function Webhook({ webhook, index, title, onChange, onRemove }: WebhookProps) {
           class="small"
           ref={add}
           onClick={() => {
-            onChange({ headers: [...headers, { name: '', value: '', isKept: false }] })
+            onChange({ headers: [...headers, { name: '', value: '', keptAs: '' }] })
           }}
         >
           Add a header
@@ -139,13 +148,19 @@ function Webhook({ webhook, index, title, onChange, onRemove }: WebhookProps) {
 
 interface HeaderProps {
   header: HeaderForm
+  /** Whether an empty value stays what it is. */
+  isKept: boolean
   path: string
+  valuePath: string
   onChange: (changes: Partial<HeaderForm>) => void
   onRemove: () => void
 }
 
 /** A header. Its value is not shown once it is saved; an empty field keeps it. */
-function Header({ header: { name, value, isKept }, path, onChange, onRemove }: HeaderProps) {
+function Header(props: HeaderProps) {
+  const { header, isKept, path, valuePath, onChange, onRemove } = props
+  const { name, value, keptAs } = header
+  const isLost = keptAs !== '' && !isKept
   return (
     <div class="header-row">
       <TextField
@@ -157,9 +172,9 @@ function Header({ header: { name, value, isKept }, path, onChange, onRemove }: H
         }}
       />
       <TextField
-        path={`${path}.value`}
+        path={valuePath}
         label={`Value of ${name === '' ? 'the header' : name}`}
-        placeholder={isKept ? '••• stays as it is' : ''}
+        placeholder={isKept ? '••• stays as it is' : isLost ? 'Enter it again' : ''}
         value={value}
         onChange={(changed) => {
           onChange({ value: changed })

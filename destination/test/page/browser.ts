@@ -52,7 +52,8 @@ export async function open(
   })
   page.on('pageerror', (error) => errors.push(String(error)))
   page.on('dialog', (dialog) => {
-    errors.push(`a dialog: ${dialog.message()}`)
+    // The browser asks by itself before a page is left that would lose something.
+    if (dialog.type() !== 'beforeunload') errors.push(`a dialog: ${dialog.message()}`)
     void dialog.dismiss()
   })
   const hosts = [new URL(url).host, ...friends]

@@ -134,7 +134,7 @@ describe.skipIf(chromiumPath === undefined)('the page', () => {
     const { running, refusing } = await lived()
     const page = await open(at(running, '#/deliveries?state=dead&event=Signed%20Up'), {}, NO_TOKEN)
     await enterToken(page, 'wrong')
-    await page.getByText('This is not the admin token from the settings.').waitFor()
+    await page.getByText('This is neither the admin token nor the operator token').waitFor()
     await enterToken(page, ADMIN_TOKEN)
     await expect.poll(() => rows(page).count()).toBe(12)
     await page.getByRole('button', { name: 'Replay allowed' }).waitFor()

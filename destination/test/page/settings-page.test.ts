@@ -7,15 +7,17 @@ import { ask, SETTINGS_KEY } from '../manage/api.js'
 import { ADMIN_TOKEN, destination, endpoint, post, settingsFor, start, track } from '../run.js'
 import { barriers, chromiumPath, focused, open, useBrowser } from './browser.js'
 
-/** The browser reports each answer that is no 2xx. The page shows each of these to the person. */
-const REFUSED = /status of (?:400|401|404|409|412)/
+/** The browser reports each answer that is no 2xx, and each that is lost. The page shows each of these to the person. */
+const REFUSED = /status of (?:400|401|404|409|412)|net::ERR_(?:FAILED|INTERNET_DISCONNECTED)/
 
 const PHONE = { colorScheme: 'dark', viewport: { width: 360, height: 780 } } as const
 
 /** A tab with the token. */
 async function enter(running: RunningDestination, hash: string, options = {}): Promise<Page> {
   const page = await open(`${running.adminUrl}/${hash}`, options, REFUSED)
-  await page.getByLabel('Admin token').fill(ADMIN_TOKEN)
+  await page.getByLabel('Admin token or operator token').waitFor()
+  // The field has the focus.
+  await page.keyboard.type(ADMIN_TOKEN)
   await page.getByRole('button', { name: 'Use token' }).click()
   await page.getByLabel('Admin token').waitFor({ state: 'detached' })
   return page
@@ -134,6 +136,7 @@ describe.skipIf(chromiumPath === undefined)('the settings on the page', () => {
     expect((await post(running, [track('m1')], key)).status).toBe(200)
     await crm.has(tests + 1)
     expect(crm.received.at(-1)?.headers['x-message-id']).toBe('m1')
+    await button(page, 'I have stored it').click()
     await page.getByRole('link', { name: 'Its deliveries' }).click()
     await page.getByText('receives from shop').waitFor()
     expect(await settingsOf(running, '/destinations/crm')).toMatchObject({
@@ -157,21 +160,37 @@ describe.skipIf(chromiumPath === undefined)('the settings on the page', () => {
     const value = page.locator('.fresh-secret pre')
     const added = await value.innerText()
     expect([await accepts('old-key'), await accepts(added)]).toEqual([true, true])
-    await button(page, 'Revoke the old key').click()
+    const dialog = page.getByRole('dialog')
+    await button(page, 'Revoke the old key …').click()
+    await dialog.getByText('Clients that use the old one are answered 401.').waitFor()
+    expect(await barriers(page)).toEqual([])
+    // Who presses Enter twice revokes nothing.
+    await page.keyboard.press('Enter')
+    await dialog.waitFor({ state: 'detached' })
+    expect(await accepts('old-key')).toBe(true)
+    await button(page, 'Revoke the old key …').click()
+    await button(dialog, 'Revoke the old key').click()
     await expect.poll(() => focused(page)).toBe('One key is valid.')
+    expect(await value.innerText()).toBe(added)
+    await button(page, 'I have stored it').click()
     expect(await value.count()).toBe(0)
     expect([await accepts('old-key'), await accepts(added)]).toEqual([false, true])
 
     await visit(page, '#/settings/destination/vip')
     await button(page, 'Rotate the shared secret').click()
     await page.getByText('Two secrets are valid').waitFor()
-    await button(page, 'Take back the new secret').click()
+    await button(page, 'Take back the new secret …').click()
+    await button(dialog, 'Take back the new secret').click()
     await page.getByText('Two secrets are valid').waitFor({ state: 'detached' })
+    expect(await value.count()).toBe(0)
     await button(page, 'Generate a webhook secret').click()
     await expect.poll(() => value.innerText()).toMatch(/^whsec_/)
     expect(await barriers(page)).toEqual([])
     // A secret does not come back with the view.
     await visit(page, '#/settings/destinations')
+    await dialog.getByText('You would lose the new webhook secret').waitFor()
+    await button(dialog, 'Leave').click()
+    await page.getByRole('heading', { name: 'Destinations' }).waitFor()
     await visit(page, '#/settings/destination/vip')
     await page.getByRole('heading', { name: 'Secrets' }).waitFor()
     expect(await value.count()).toBe(0)
@@ -240,7 +259,7 @@ describe.skipIf(chromiumPath === undefined)('the settings on the page', () => {
     await page.getByLabel('Concurrency').fill('7')
     await button(page, 'Save').click()
     const notice = page.getByRole('alert').filter({ hasText: 'Somebody else has changed vip' })
-    await notice.getByText('Changed by somebody else: Filters.').waitFor()
+    await notice.getByText('Changed by somebody else: Filters. It is disabled now.').waitFor()
     expect(await page.getByLabel('Concurrency').inputValue()).toBe('7')
     expect(await barriers(page)).toEqual([])
     await button(page, 'Load the new version, and keep what I typed').click()
@@ -271,13 +290,171 @@ describe.skipIf(chromiumPath === undefined)('the settings on the page', () => {
     await button(page, 'Load the new version, and keep what I typed').click()
     await ask(running, 'DELETE', '/destinations/vip')
     await button(page, 'Save').click()
-    await page.getByText('Somebody else has deleted vip.').waitFor()
+    await page.getByText('Somebody else has deleted vip meanwhile.').waitFor()
     await page.getByLabel('Value of X-A').fill('new')
     await button(page, 'Create').click()
     await page.getByRole('heading', { name: 'New shared secret' }).waitFor()
     expect(await settingsOf(running, '/destinations/vip')).toMatchObject({
       settings: { webhooks: [{ url: 'https://a.example.com/', concurrency: 8 }] },
     })
+  }, 60_000)
+
+  test('what somebody else has changed is shown before it is rotated, ended, enabled or deleted', async () => {
+    const running = await start(withKey([]))
+    await ask(running, 'PUT', '/sources/app', { writeKey: 'first' })
+    const page = await enter(running, '#/settings/source/app')
+    const dialog = page.getByRole('dialog')
+    const said = (text: string) => page.getByRole('alert').filter({ hasText: text }).waitFor()
+    await button(page, 'Rotate the write key').waitFor()
+    await ask(running, 'POST', '/sources/app/rotation', undefined, { 'X-Actor': 'Bob' })
+    await button(page, 'Rotate the write key').click()
+    await said('Nothing was done: Bob has started a rotation of app meanwhile.')
+    await page.getByText('Two keys are valid').waitFor()
+    expect(await page.locator('.fresh-secret').count()).toBe(0)
+
+    // A rotation that ended, and another one that began, look the same.
+    await ask(running, 'DELETE', '/sources/app/rotation')
+    await ask(running, 'POST', '/sources/app/rotation')
+    await button(page, 'Revoke the old key …').click()
+    await button(dialog, 'Revoke the old key').click()
+    await said('What is shown is as it was: a secret may be another one.')
+    expect((await settingsOf(running, '/sources/app')).secrets).toEqual({ writeKey: 2 })
+    await button(page, 'Revoke the old key …').click()
+    await button(dialog, 'Revoke the old key').click()
+    await page.getByText('One key is valid.').waitFor()
+
+    // What was typed stays, and what both have changed is said.
+    const webhooks = [{ url: 'https://a.example.com/', headers: { 'X-A': 'kept' } }]
+    await ask(running, 'PUT', '/destinations/vip', { sources: [], webhooks, enabled: false })
+    await visit(page, '#/settings/destination/vip')
+    await page.getByLabel('Concurrency').fill('7')
+    await ask(running, 'PATCH', '/destinations/vip', {
+      ...{ enabled: true, webhooks: [{ ...webhooks[0], concurrency: 9 }] },
+    })
+    await button(page, 'Enable').click()
+    await said('Changed by somebody else: Endpoints. It is enabled now.')
+    await page.getByRole('heading', { name: 'Enabled' }).waitFor()
+    await said('Endpoints: you both changed this. The form keeps yours.')
+    expect(await page.getByLabel('Concurrency').inputValue()).toBe('7')
+    await button(page, 'Save').click()
+    await page.getByText('vip is saved.').waitFor()
+
+    // The value of a header stays only at its URL.
+    const value = page.getByLabel('Value of X-A')
+    expect(await value.getAttribute('placeholder')).toBe('••• stays as it is')
+    await page.getByLabel('URL').fill('https://b.example.com/')
+    expect(await value.getAttribute('placeholder')).toBe('Enter it again')
+    await button(page, 'Save').click()
+    await expect.poll(() => wrongAt(value)).toContain('Enter the value again')
+    await value.fill('new')
+    await button(page, 'Save').click()
+    await page.getByText('vip is saved.').waitFor()
+
+    await button(page, 'Delete vip …').click()
+    await dialog.getByText('No message waits for it.').waitFor()
+    await ask(running, 'PATCH', '/destinations/vip', { enabled: false })
+    await button(dialog, 'Delete vip').click()
+    await said('Somebody else has changed vip meanwhile. It is disabled now.')
+    await button(dialog, 'Delete vip').click()
+    await page.getByText('vip is deleted.').waitFor()
+  }, 60_000)
+
+  test('nothing is lost with an answer, or while the destination is away', async () => {
+    const running = await start(withKey([]))
+    const page = await enter(running, '#/')
+    const context = page.context()
+    await context.setOffline(true)
+    await visit(page, '#/settings/new/source')
+    await page.getByText('The settings can’t be loaded.').waitFor()
+    await context.setOffline(false)
+    await page.getByLabel('Name').fill('app')
+    /** The destination does what it is asked, and nobody learns of it. */
+    const loseAnswers = (path: string) =>
+      page.route(path, async (route) => {
+        if (route.request().method() !== 'GET') {
+          await route.fetch()
+          await route.abort()
+        } else await route.continue()
+      })
+    await loseAnswers('**/sources/app')
+    await button(page, 'Create').click()
+    await page.getByRole('alert').filter({ hasText: 'The destination does not answer.' }).waitFor()
+    await page.unroute('**/sources/app')
+    await button(page, 'Create').click()
+    await page.getByRole('heading', { name: 'The write key was not shown' }).waitFor()
+    expect(await barriers(page)).toEqual([])
+    await loseAnswers('**/sources/app/rotation*')
+    await button(page, 'Rotate the write key').click()
+    const lost = page.getByRole('alert').filter({ hasText: 'The answer was lost.' })
+    await lost.getByText('A key that was generated is lost with it').waitFor()
+    await page.getByText('Two keys are valid').waitFor()
+    await page.unroute('**/sources/app/rotation*')
+    await button(page, 'Take back the new key …').click()
+    await button(page.getByRole('dialog'), 'Take back the new key').click()
+    await page.getByText('One key is valid.').waitFor()
+
+    await context.setOffline(true)
+    await visit(page, '#/settings/source/web')
+    await page.getByRole('alert').filter({ hasText: 'does not answer' }).last().waitFor()
+    await context.setOffline(false)
+    await page.getByText('This source is in the settings file.').waitFor()
+  }, 60_000)
+
+  test('what was typed, and a secret that was not stored, are not lost without a question', async () => {
+    const running = await start(withKey([]))
+    const page = await enter(running, '#/settings', PHONE)
+    const dialog = page.getByRole('dialog', { name: 'Leave this view?' })
+    const question = dialog.getByText('You would lose')
+    const stay = async (text: string) => {
+      expect(await question.innerText()).toBe(`You would lose ${text}.`)
+      await button(dialog, 'Stay').click()
+      await dialog.waitFor({ state: 'detached' })
+    }
+    await page.getByRole('link', { name: 'New destination' }).click()
+    await page.getByLabel('Name').fill('vip')
+    await page.getByRole('link', { name: 'Live', exact: true }).click()
+    await question.waitFor()
+    await fits(page, 360)
+    // Enter stays.
+    await page.keyboard.press('Enter')
+    await dialog.waitFor({ state: 'detached' })
+    await page.keyboard.press('Escape')
+    await stay('what you typed')
+    await page.evaluate('history.back()')
+    await stay('what you typed')
+    expect(page.url()).toContain('#/settings/new/destination')
+    const asked = page.waitForEvent('dialog')
+    await page.evaluate('setTimeout(() => location.reload())')
+    expect((await asked).type()).toBe('beforeunload')
+    expect(await page.getByLabel('Name').inputValue()).toBe('vip')
+    await page.getByLabel('URL').fill('https://example.com/')
+    await button(page, 'Create').click()
+
+    // Each secret stays until it is stored.
+    const secrets = page.locator('.fresh-secret h2')
+    await page.getByRole('heading', { name: 'New shared secret' }).waitFor()
+    await button(page, 'Generate a webhook secret').click()
+    await expect
+      .poll(() => secrets.allInnerTexts())
+      .toEqual(['New shared secret', 'New webhook secret'])
+    await fits(page, 360)
+    await page.keyboard.press('Escape')
+    await stay('the new shared secret and the new webhook secret, which is not shown again')
+    await page.getByLabel('Concurrency').fill('7')
+    await button(page, 'Save').click()
+    await page.getByText('vip is saved.').waitFor()
+    await button(page, 'I have stored it').first().click()
+    expect(await secrets.allInnerTexts()).toEqual(['New webhook secret'])
+    await button(page, 'I have stored it').click()
+    await page.getByRole('link', { name: 'Its changes' }).click()
+    await page.getByRole('heading', { name: 'Audit log' }).waitFor()
+    // Nothing is asked where nothing would be lost, and who leaves comes to what was chosen.
+    await page.evaluate('history.back()')
+    await page.getByLabel('Concurrency').fill('8')
+    await page.evaluate('history.back()')
+    await question.waitFor()
+    await button(dialog, 'Leave').click()
+    await page.getByRole('heading', { name: 'New destination' }).waitFor()
   }, 60_000)
 
   test('a deletion says what it costs, and needs the name if messages are discarded', async () => {
@@ -299,12 +476,15 @@ describe.skipIf(chromiumPath === undefined)('the settings on the page', () => {
     await dialog.getByText('2 messages wait for it').waitFor()
     expect(await barriers(page)).toEqual([])
     await dialog.getByRole('radio', { name: 'discard' }).check()
-    const confirm = button(dialog, 'Delete it and 2 messages')
+    await button(dialog, 'Delete it and 2 messages').waitFor()
+    await post(running, [track('m3')], 'app-key')
+    const confirm = button(dialog, 'Delete it and 3 messages')
+    await confirm.waitFor()
     expect(await confirm.isDisabled()).toBe(true)
     await dialog.getByLabel('Type vip to confirm').fill('vip')
     await fits(page, 360)
     await confirm.click()
-    await page.getByText('vip is deleted. 2 messages were deleted with it.').waitFor()
+    await page.getByText('vip is deleted. 3 messages were deleted with it.').waitFor()
     await expect.poll(() => focused(page)).toBe('Destinations')
     expect(await running.stats()).toEqual([])
     await visit(page, '#/settings/source/app')
@@ -329,7 +509,7 @@ describe.skipIf(chromiumPath === undefined)('the settings on the page', () => {
     await visit(page, '#/settings/new/source')
     await page.getByLabel('Name').fill('app')
     await button(page, 'Create').click()
-    await page.getByRole('heading', { name: 'New write key' }).waitFor()
+    await button(page, 'I have stored it').click()
     for (let i = 1; i <= 60; i++) {
       const rateLimit = { callsPerSecond: i }
       await ask(running, 'PATCH', '/sources/app', { rateLimit })
@@ -377,8 +557,19 @@ describe.skipIf(chromiumPath === undefined)('the settings on the page', () => {
     await expect.poll(() => wrongAt(page.getByLabel('Tenant'))).not.toBe('')
     await page.getByLabel('Tenant').fill('acme')
     await button(page, 'Create').click()
-    await page.getByRole('heading', { name: 'New write key' }).waitFor()
+    await button(page, 'I have stored it').click()
+    // Only its own sources are offered to a destination of a tenant.
+    await ask(running, 'PUT', '/sources/other', {})
+    await visit(page, '#/settings/new/destination')
+    await page.getByText('Choose at least one: without a source, it gets no calls.').waitFor()
+    const offered = page.getByRole('group', { name: 'Sources' }).getByRole('checkbox')
+    await expect.poll(() => offered.count()).toBe(3)
+    await page.getByLabel('Tenant').fill('acme')
+    await expect.poll(() => offered.count()).toBe(1)
+    await page.getByRole('checkbox', { name: 'app' }).check()
+    await page.getByLabel('Tenant').fill('')
     await visit(page, '#/settings/sources')
+    await button(page, 'Leave').click()
     await page.getByText('no rate limit, of the tenant acme').waitFor()
     await visit(page, '#/settings/tenants')
     await page.getByText('Acme Ltd.').waitFor()
@@ -420,6 +611,7 @@ describe.skipIf(chromiumPath === undefined)('the settings on the page', () => {
 
   test('the lists have pages, and are searched', async () => {
     const running = await start(withKey([]))
+    for (let i = 0; i < 31; i++) await ask(running, 'PUT', `/sources/a${i}`, {})
     const webhooks = [{ url: 'https://example.com/' }]
     for (let i = 10; i < 40; i++) {
       await ask(running, 'PUT', `/destinations/d${i}`, { sources: [], webhooks })
@@ -435,5 +627,14 @@ describe.skipIf(chromiumPath === undefined)('the settings on the page', () => {
     await page.getByLabel('Search destinations by name or URL').fill('D1')
     await expect.poll(() => names.count()).toBe(10)
     expect(await barriers(page)).toEqual([])
+    // A source that is no longer chosen does not vanish under the hand.
+    await visit(page, '#/settings/new/destination')
+    const search = page.getByLabel('Search more sources by name')
+    await search.fill('web')
+    await page.getByRole('checkbox', { name: 'web' }).check()
+    await search.fill('')
+    await page.getByRole('checkbox', { name: 'a0' }).waitFor()
+    await page.getByRole('checkbox', { name: 'web' }).uncheck()
+    expect(await page.getByRole('checkbox', { name: 'web' }).count()).toBe(1)
   }, 60_000)
 })

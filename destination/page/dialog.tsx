@@ -1,0 +1,60 @@
+import type { ComponentChildren } from 'preact'
+import { useEffect, useId, useRef } from 'preact/hooks'
+import { isRefused } from './state.js'
+
+interface DialogProps {
+  title: string
+  onClose: () => void
+  children: ComponentChildren
+}
+
+/** A dialog that is open while it is rendered. Esc closes it. It makes room for the question for the token, and then opens again. */
+export function Dialog(props: DialogProps) {
+  return isRefused.value ? null : <OpenDialog {...props} />
+}
+
+function OpenDialog(props: DialogProps) {
+  const dialog = useRef<HTMLDialogElement>(null)
+  const id = useId()
+  useEffect(() => {
+    dialog.current?.showModal()
+  }, [])
+  return (
+    <dialog
+      ref={dialog}
+      onClose={() => {
+        if (!isRefused.peek()) props.onClose()
+      }}
+      aria-labelledby={id}
+    >
+      <h2 id={id}>{props.title}</h2>
+      {props.children}
+    </dialog>
+  )
+}
+
+interface ConfirmProps {
+  title: string
+  yes: string
+  no?: string
+  onYes: () => void
+  onNo: () => void
+  children: ComponentChildren
+}
+
+/** Asks before something that can't be undone. Who presses Enter or clicks twice does not answer yes by that. */
+export function Confirm({ title, yes, no = 'Cancel', onYes, onNo, children }: ConfirmProps) {
+  return (
+    <Dialog title={title} onClose={onNo}>
+      {children}
+      <div class="actions">
+        <button type="button" class="danger" onClick={onYes}>
+          {yes}
+        </button>
+        <button type="button" autofocus onClick={onNo}>
+          {no}
+        </button>
+      </div>
+    </Dialog>
+  )
+}
