@@ -40,6 +40,18 @@ const compiledThreads = {
   },
 }
 
+/** The tests of the sources open hundreds of stores, one after the other in a few threads. */
+const reusedThreads = {
+  name: 'reused-threads',
+  transform: (code: string, id: string) =>
+    id.endsWith('destination/src/store/sqlite/store.ts')
+      ? code.replace(
+          /from ['"]node:worker_threads['"]/,
+          `from ${JSON.stringify(join(import.meta.dirname, 'destination/test/reused-threads.ts'))}`,
+        )
+      : undefined,
+}
+
 /** They need a Chromium: `npm run test:page`. */
 const BROWSER_TESTS = 'test/page/{*page,portal}.test.ts'
 
@@ -83,7 +95,7 @@ export default defineConfig({
         test: { ...hookline, name: 'hookline-faults', include: [FAULT_TESTS] },
       },
       {
-        plugins: [compiledThreads],
+        plugins: [compiledThreads, reusedThreads],
         resolve: { alias },
         test: { ...destination, name: 'destination', exclude: [BROWSER_TESTS, FAULT_TESTS] },
       },

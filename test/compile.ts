@@ -7,7 +7,7 @@ import tsconfig from '../tsconfig.json' with { type: 'json' }
 declare module 'vitest' {
   interface ProvidedContext {
     /**
-     * The folder of the compiled sources of hookline-destination: its `main.js` is the command line as it is published.
+     * The folder of the compiled sources of hookline-destination; `command-line/main.js` in it is the command line.
      * In it, `hookline` has those of the SDK and `examples` its examples. A script that runs here can import `hookline`:
      * it gets the SDK that is tested.
      */
@@ -44,6 +44,7 @@ function makeDir(): string {
 
 function compileAll(dir: string): void {
   compile(join(ROOT, 'destination/src'), dir)
+  bundleCommandLine(join(dir, 'command-line'))
   compile(join(ROOT, 'examples'), join(dir, 'examples'))
   writeManifest(dir, { type: 'module' })
   const sdk = join(dir, 'hookline')
@@ -68,6 +69,41 @@ function sdkExports(): Record<string, string> {
 
 function writeManifest(dir: string, manifest: object): void {
   writeFileSync(join(dir, 'package.json'), JSON.stringify(manifest))
+}
+
+/**
+ * Joins the files of the command line and of its packages. The tests start it hundreds of times, and it starts in two thirds of
+ * the time: Node looks for each file and compiles each one separately. `npm run package` tests it as it is published.
+ */
+function bundleCommandLine(to: string): void {
+  const from = join(ROOT, 'destination/src')
+  const built = process.env['HOOKLINE_PACKAGE'] ? ['hookline', 'hookline/*'] : []
+  buildSync({
+    entryPoints: [
+      'main',
+      'store/sqlite/thread',
+      'store/sqlite/checkpoint',
+      'settings/read-thread',
+    ].map((entry) => join(from, `${entry}.ts`)),
+    // The threads are looked for beside the file that starts them.
+    entryNames: '[name]',
+    outdir: to,
+    bundle: true,
+    splitting: true,
+    format: 'esm',
+    platform: 'node',
+    target: 'es2023',
+    // Its paths lead to the sources of the SDK.
+    tsconfig: join(ROOT, 'tsconfig.json'),
+    // SQLite and YAML are loaded when they are needed: the first needs its own files, and the names of the second would be
+    // lost, because it is CommonJS. The last one is not installed.
+    external: [...built, '@photostructure/sqlite', 'yaml', 'pg-native'],
+    // For the packages that are CommonJS.
+    banner: {
+      js: `import { createRequire } from 'node:module'; const require = createRequire(import.meta.url);`,
+    },
+    logLevel: 'error',
+  })
 }
 
 function compile(from: string, to: string): void {

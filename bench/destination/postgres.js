@@ -4,7 +4,8 @@ import { destination, library } from './libraries.js'
 import { toDelivery } from './store.js'
 
 const pg = library('pg')
-const load = (file) => import(new URL(`dist/store/${file}`, destination).href)
+const dist = new URL('dist/', destination)
+const load = (file, from = dist) => import(new URL(`store/${file}`, from).href)
 
 /** The messages of one put. Several puts are under way, so that the server is never idle. */
 const ROUND = 500
@@ -26,8 +27,8 @@ export async function startPostgres() {
   return { url: await server.database(), dispose: () => server.dispose() }
 }
 
-async function openStore(url) {
-  const { openStore } = await load('open.js')
+async function openStore(url, from) {
+  const { openStore } = await load('open.js', from)
   return openStore(url)
 }
 
@@ -41,9 +42,13 @@ export async function run(url, text, values) {
   }
 }
 
-/** Adds messages that were tried once and wait for hours. The server generates them itself, which is faster. */
-export async function fillDelayed(url, count) {
-  const store = await openStore(url)
+/**
+ * Adds messages that were tried once and wait for hours. The server generates them itself, which is faster.
+ *
+ * @param from - The URL of the compiled destination that makes the tables.
+ */
+export async function fillDelayed(url, count, from) {
+  const store = await openStore(url, from)
   const { body } = toDelivery('other', 0, 'fresh')
   await store.put([{ ...toDelivery('crm', 0, 'skipped'), reason: 'its names are known' }])
   await store.close()
@@ -101,20 +106,21 @@ export async function drainBare(url) {
   const clients = [new pg.Client(url), new pg.Client(url)]
   await Promise.all(clients.map((client) => client.connect()))
   const [claims, settles] = clients
-  const log = [{ post: 0, url_n: 1, code_n: 1, status: 200, ms: 1, error: null, response: '' }]
-  const names = ['crm']
+  const log = { url_n: 1, code_n: 1, status: 200, ms: 1, response: '' }
+  const names = '["crm"]'
+  const claim = JSON.stringify([{ name: 'crm', state: 0, count: CLAIM, start: 0, n: 1 }])
+  const prepared = (client, name, text, values) => client.query({ name, text, values })
   let settling = Promise.resolve()
   let count = 0
   const begin = performance.now()
   for (;;) {
-    const { rows } = await claims.query(claimStatement('hookline'), [null, names, [0], [CLAIM]])
+    const { rows } = await prepared(claims, 'claim', claimStatement('hookline'), [null, claim])
     if (rows.length === 0) break
-    const leases = [rows.map(({ id }) => id), rows.map(({ attempt }) => attempt)]
-    await claims.query(contentStatement('hookline'), leases)
+    await prepared(claims, 'content', contentStatement('hookline'), [rows.map(({ id }) => id)])
     count += rows.length
-    const given = rows.map(({ id, attempt }, n) => ({ n, id, attempt, state: 4, delay: 0, log }))
+    const given = rows.map(({ id, attempt }, n) => ({ n, id, attempt, state: 4, ...log }))
     const values = [null, JSON.stringify(given), names]
-    settling = settling.then(() => settles.query(settleStatement('hookline'), values))
+    settling = settling.then(() => prepared(settles, 'settle', settleStatement('hookline'), values))
   }
   await settling
   const seconds = (performance.now() - begin) / 1000

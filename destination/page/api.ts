@@ -1,4 +1,5 @@
 import { signal } from '@preact/signals'
+import { encodeActor } from '../src/model/actor.js'
 import { isPortal, linkToken, load, onLink, store } from './portal.js'
 
 /** A mistake in what was sent, with the path of the wrong value. */
@@ -101,7 +102,7 @@ export async function send<T>(
   condition: Record<string, string> = {},
 ): Promise<T> {
   const headers = new Headers(condition)
-  if (actor.value !== '') headers.set('X-Actor', actor.value)
+  if (actor.value !== '') headers.set('X-Actor', encodeActor(actor.value))
   if (body !== undefined) headers.set('content-type', 'application/json')
   const response = await request(`${API}${path}`, {
     ...{ method, headers },

@@ -3,6 +3,7 @@ import { useEffect } from 'preact/hooks'
 import { actor, get, keepActor, query } from './api.js'
 import { clock, counted, exactly } from './format.js'
 import { Failure } from './form.js'
+import { isActorName, MAX_ACTOR } from '../src/model/actor.js'
 import type { AuditEntry, AuditLog, SettingChange } from '../src/model/answers.js'
 import { route } from './route.js'
 import { hashOf } from './setting-kinds.js'
@@ -93,20 +94,30 @@ export function AuditView() {
 
 /** The destination does not know who uses the admin token, so people can say it. */
 function ActorField() {
+  const typed = useSignal(actor.value)
+  const isWrong = typed.value !== '' && !isActorName(typed.value)
   return (
-    <label class="bar actor">
-      <span>Your name, for what you change in this tab</span>
-      <input
-        value={actor.value}
-        maxLength={100}
-        pattern="[ -~]*"
-        autocomplete="name"
-        onInput={({ currentTarget }) => {
-          // The header that carries it takes no other characters.
-          if (currentTarget.validity.valid) keepActor(currentTarget.value.trim())
-        }}
-      />
-    </label>
+    <>
+      <label class="bar actor">
+        <span>Your name, for what you change in this tab</span>
+        <input
+          value={typed.value}
+          autocomplete="name"
+          aria-invalid={isWrong}
+          aria-describedby="wrong-actor"
+          onInput={({ currentTarget }) => {
+            const name = currentTarget.value.trim()
+            typed.value = name
+            // Changes are logged without a name rather than with another one.
+            keepActor(isActorName(name) ? name : '')
+          }}
+        />
+      </label>
+      <p class="error" role="alert" id="wrong-actor" hidden={!isWrong}>
+        {isWrong &&
+          `The log can’t have this name. It takes up to ${MAX_ACTOR} characters, and none that is not seen.`}
+      </p>
+    </>
   )
 }
 

@@ -37,7 +37,7 @@ describe('the command line', () => {
   }
 
   async function helpOf(...command: string[]): Promise<string> {
-    const args = [join(inject('compiledDir'), 'main.js'), ...command, '--help']
+    const args = [join(inject('compiledDir'), 'command-line/main.js'), ...command, '--help']
     const { stdout } = await promisify(execFile)(process.execPath, args)
     return stdout
   }

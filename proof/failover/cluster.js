@@ -1,5 +1,6 @@
 // A PostgreSQL cluster of two nodes under Patroni, whose leader etcd elects, on this machine. A commit of the primary waits for
-// the standby. Each node can be killed or frozen as a machine would be: all of its processes at once.
+// the standby. Each node can be killed or frozen as a machine would be: all of its processes at once. Its `link` is how the other
+// one reaches it.
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import {
@@ -14,6 +15,7 @@ import {
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { atEnd } from '../cleanup.js'
+import { openLink } from './forward.js'
 import { freePorts } from './ports.js'
 
 const NODES = ['a', 'b']
@@ -32,7 +34,9 @@ export async function startCluster(root, programs) {
   const [etcdPort, peerPort, ...ports] = await freePorts(2 + 2 * NODES.length)
   own(root)
   const etcd = start(programs.etcd, etcdArgs(join(root, 'etcd'), etcdPort, peerPort), root, 'etcd')
+  const links = await Promise.all(NODES.map((_, i) => openLink(ports[2 * i])))
   const nodes = NODES.map((name, i) => {
+    const link = links[i]
     const [port, restPort] = ports.slice(2 * i, 2 * i + 2)
     const folder = join(root, name)
     mkdirSync(folder)
@@ -41,9 +45,11 @@ export async function startCluster(root, programs) {
     const rest = `127.0.0.1:${restPort}`
     writeFileSync(
       config,
-      JSON.stringify(configOf({ name, folder, port, rest, etcdPort, programs })),
+      JSON.stringify(
+        configOf({ ...{ name, folder, port, rest, etcdPort, programs }, linkPort: link.port }),
+      ),
     )
-    return { name, folder, config, port, rest, running: undefined }
+    return { name, folder, config, port, rest, link, running: undefined }
   })
   const run = (node) => {
     const args = [programs.patroni, node.config]
@@ -56,29 +62,35 @@ export async function startCluster(root, programs) {
     // The node first, so that it starts nothing while the others get their signals.
     for (const pid of pids(node)) send(pid, name)
   }
+  /** Resolves with what `look` finds. */
+  const eventually = async (what, look) => {
+    for (const late = performance.now() + PATIENCE_MS; ; await sleep(ASK_MS)) {
+      const found = await look()
+      if (found) return found
+      if (performance.now() > late)
+        throw new Error(`It was awaited that ${what}.\n${wordsOf(nodes)}`)
+    }
+  }
   const cluster = {
     nodes,
     /** Whether a node is the primary by its own word. `undefined` if it does not answer. */
     isPrimary: (node) => asks(node, '/primary'),
     /** Waits until one node is the primary and the other one confirms its commits. @returns both */
-    async whole(text) {
-      for (
-        const until = performance.now() + PATIENCE_MS;
-        performance.now() < until;
-        await sleep(ASK_MS)
-      ) {
+    whole: (when) =>
+      eventually(`the cluster is whole ${when}`, async () => {
         const members = await membersOf(nodes)
-        const leader = members.find(({ role, state }) => role === 'leader' && state === 'running')
-        const standby = members.find(
-          ({ role, state }) => role === 'sync_standby' && ['running', 'streaming'].includes(state),
-        )
-        const byName = ({ name }) => nodes.find((node) => node.name === name)
-        if (leader && standby) return { primary: byName(leader), standby: byName(standby) }
-      }
-      throw new Error(`The cluster was not whole again ${text}.\n${wordsOf(nodes)}`)
-    },
-    /** The process of a standby that receives the log, and with it what the primary waits for. */
-    receiverOf: (node) => pids(node).find((pid) => commandOf(pid).includes('walreceiver')),
+        const isUp = ({ state }) => state === 'running' || state === 'streaming'
+        const leader = members.find((one) => one.role === 'leader' && isUp(one))
+        const standby = members.find((one) => one.role === 'sync_standby' && isUp(one))
+        const nodeOf = ({ name }) => nodes.find((node) => node.name === name)
+        return leader && standby && { primary: nodeOf(leader), standby: nodeOf(standby) }
+      }),
+    /** Waits until a node says that it is the primary, or that it is not. */
+    primaryIs: (node, isPrimary) =>
+      eventually(
+        `${node.name} is ${isPrimary ? 'the' : 'no'} primary`,
+        async () => (await cluster.isPrimary(node)) === isPrimary,
+      ),
     kill(node) {
       signal(node, 'SIGKILL')
       node.running = undefined
@@ -91,6 +103,7 @@ export async function startCluster(root, programs) {
         signal(node, 'SIGCONT')
         cluster.kill(node)
       }
+      for (const { link } of nodes) link.close()
       etcd.kill('SIGKILL')
       await etcd.exited
     },
@@ -110,7 +123,7 @@ const etcdArgs = (folder, port, peerPort) => [
   ...['--initial-cluster', `one=http://127.0.0.1:${peerPort}`],
 ]
 
-const configOf = ({ name, folder, port, rest, etcdPort, programs }) => ({
+const configOf = ({ name, folder, port, linkPort, rest, etcdPort, programs }) => ({
   scope: 'hookline',
   name,
   restapi: { listen: rest, connect_address: rest },
@@ -127,7 +140,7 @@ const configOf = ({ name, folder, port, rest, etcdPort, programs }) => ({
   },
   postgresql: {
     listen: `127.0.0.1:${port}`,
-    connect_address: `127.0.0.1:${port}`,
+    connect_address: `127.0.0.1:${linkPort}`,
     data_dir: join(folder, 'data'),
     bin_dir: programs.postgres,
     pgpass: join(folder, 'pgpass'),

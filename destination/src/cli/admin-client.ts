@@ -1,4 +1,5 @@
 import type { Command } from 'commander'
+import { encodeActor } from '../model/actor.js'
 import { localUrl } from '../settings/network.js'
 import { CommandError, EXIT } from './command.js'
 import { readLocalSettings, type LocalSettings } from './local-settings.js'
@@ -25,7 +26,7 @@ export function addActor(command: Command): Command {
 
 /** The header that says who makes a change. */
 export const actorHeader = ({ actor }: { actor?: string }) =>
-  actor === undefined ? {} : { 'X-Actor': actor }
+  actor === undefined ? {} : { 'X-Actor': encodeActor(actor) }
 
 /** The codes that say that something that was given is wrong. */
 const OF_USAGE = ['invalid_parameter', 'invalid_settings']

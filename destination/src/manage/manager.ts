@@ -107,6 +107,8 @@ export interface Page {
   limit: number
   /** Only destinations that take the calls of this source; `undefined` for all. */
   source?: string | undefined
+  /** Only sources or destinations of this tenant; `undefined` for all. */
+  tenant?: string | undefined
 }
 
 type Verb = AuditEntry['action']
@@ -152,10 +154,10 @@ export class Manager {
     this.#parts = parts
   }
 
-  list(kind: Kind, { q, after, limit, source }: Page): ManagedSettings {
+  list(kind: Kind, { q, after, limit, source, tenant }: Page): ManagedSettings {
     const text = q.toLowerCase()
     const names = this.#all(kind)
-      .filter((value) => matches(value, text) && takes(value, source))
+      .filter((value) => matches(value, text) && takes(value, source) && belongs(value, tenant))
       .map(({ name }) => name)
     names.sort()
     const rest = after === undefined ? names : names.filter((name) => name > after)
@@ -644,6 +646,10 @@ function matches(value: Setting, text: string): boolean {
 
 function takes(value: Setting, source: string | undefined): boolean {
   return source === undefined || ('sources' in value && value.sources.includes(source))
+}
+
+function belongs(value: Setting, tenant: string | undefined): boolean {
+  return tenant === undefined || ('tenant' in value && value.tenant === tenant)
 }
 
 function wrongUrls(webhooks: readonly Fields[], urls: readonly string[]): Problem[] {

@@ -1,5 +1,6 @@
 import { isDeepStrictEqual } from 'node:util'
 import { isFields, type Fields } from '../http/json-body.js'
+import { createAddressRule, type AddressRule } from '../model/address.js'
 import type { Problem } from '../settings/problem.js'
 import { refusedEndpointsOf } from '../settings/reach.js'
 import { checkSourcesOf, checkTenantOf, type BrokenRelation } from '../settings/relations.js'
@@ -49,6 +50,7 @@ export type OfTenant = Record<'sources' | 'destinations', string[]>
  */
 export class Outlook {
   readonly #managed: Managed
+  readonly #isAllowed: AddressRule
   /** What becomes of everything with a wish; `undefined` if it is deleted. */
   readonly #next: Record<Kind, Map<string, Owned | undefined>> = {
     source: new Map(),
@@ -61,6 +63,7 @@ export class Outlook {
 
   constructor(managed: Managed, wishes: readonly Wish[]) {
     this.#managed = managed
+    this.#isAllowed = createAddressRule(managed.file.allowNetworks)
     for (const { kind, name, after } of wishes) {
       this.#next[kind].set(name, after && { tenant: tenantIn(after.raw) })
       for (const key of kind === 'source' && after ? writeKeysIn(after.raw) : []) {
@@ -164,7 +167,7 @@ export class Outlook {
       const former = new Set(
         before && 'webhooks' in before.value ? before.value.webhooks.map(({ url }) => url) : [],
       )
-      const problems = refusedEndpointsOf(value, this.#managed.file.allowNetworks, former)
+      const problems = refusedEndpointsOf(value, this.#isAllowed, former)
       if (problems.length > 0) return { problems }
     }
     const isSame =

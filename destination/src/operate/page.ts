@@ -43,7 +43,8 @@ const FOR_EVER = 'public, max-age=31536000, immutable'
 interface File {
   type: string
   plain: Buffer
-  gzipped: Buffer
+  /** Compresses it at the first call, so that nobody who has not asked for the page waits for it. */
+  gzipped: () => Buffer
   etag: string
 }
 
@@ -74,7 +75,8 @@ function read(path: string): File {
   const plain = readFileSync(path)
   const etag = `"${createHash('sha256').update(plain).digest('base64url').slice(0, 22)}"`
   const type = TYPES[extname(path)] ?? 'application/octet-stream'
-  return { type, plain, gzipped: gzipSync(plain, { level: 9 }), etag }
+  let gzipped: Buffer | undefined
+  return { type, plain, gzipped: () => (gzipped ??= gzipSync(plain, { level: 9 })), etag }
 }
 
 function send(
@@ -95,5 +97,5 @@ function send(
   if (headers['if-none-match']?.includes(file.etag)) return reply.code(304).send()
   reply.header('Content-Type', file.type)
   if (!/\bgzip\b/.test(headers['accept-encoding'] ?? '')) return reply.send(file.plain)
-  return reply.header('Content-Encoding', 'gzip').send(file.gzipped)
+  return reply.header('Content-Encoding', 'gzip').send(file.gzipped())
 }

@@ -1,4 +1,5 @@
 import { Refusal, show } from '../http/refusal.js'
+import { decodeActor, isActorName, MAX_ACTOR } from '../model/actor.js'
 import { EVENT_TYPES, type EventType } from '../model/call.js'
 import type { DeliveryId, Filter, State } from '../model/delivery.js'
 import { HEALTHS, type Health } from '../model/health.js'
@@ -119,13 +120,19 @@ export interface SettingsListParameters {
   limit: number
   /** Only destinations that take the calls of this source. */
   source: string | undefined
+  /** Only sources or destinations of this tenant. */
+  tenant: string | undefined
 }
 
 /** @throws {@link Refusal} */
 export function readSettingsList(query: Given, kind: string): SettingsListParameters {
-  checkNames(query, ['q', 'after', 'limit', ...(kind === 'destination' ? ['source'] : [])])
-  const { q = '', after, source } = texts(query, ['q', 'after', 'source'])
-  return { q, after, source, limit: count(query, 'limit', 1, 1_000) ?? 100 }
+  const relations = [
+    ...(kind === 'destination' ? ['source'] : []),
+    ...(kind === 'tenant' ? [] : ['tenant']),
+  ]
+  checkNames(query, ['q', 'after', 'limit', ...relations])
+  const { q = '', after, source, tenant } = texts(query, ['q', 'after', 'source', 'tenant'])
+  return { q, after, source, tenant, limit: count(query, 'limit', 1, 1_000) ?? 100 }
 }
 
 /** @throws {@link Refusal} */
@@ -246,15 +253,14 @@ function readTags(text: string): number[] | 'any' {
   return tags.flatMap((tag) => (/^"\d{1,15}"$/.test(tag) ? [Number(tag.slice(1, -1))] : []))
 }
 
-/** In characters. It is longer than any name of a person or a program. */
-const MAX_ACTOR = 100
-
 /** Reads `X-Actor`: who the client says that it is. @throws {@link Refusal} */
 export function readActor(headers: Given): string | null {
   const { 'x-actor': actor } = texts(headers, ['x-actor'])
   if (actor === undefined || actor === '') return null
-  if (actor.length <= MAX_ACTOR && /^[\x20-\x7e]+$/.test(actor)) return actor
-  throw invalid('X-Actor', `1 to ${MAX_ACTOR} visible ASCII characters`, actor)
+  const name = decodeActor(actor)
+  if (name !== undefined) return name
+  const expected = `a name of 1 to ${MAX_ACTOR} characters, in ASCII or as UTF-8''Zo%C3%AB`
+  throw invalid('X-Actor', expected, actor)
 }
 
 /** For how long a portal link is valid, and for whom it is. */
@@ -270,7 +276,7 @@ const MAX_LINK_MINUTES = 1_440
 export function readLink(body: Given): LinkParameters {
   checkNames(body, ['minutes', 'by'])
   const { by } = texts(body, ['by'])
-  if (by !== undefined && (by.length > MAX_ACTOR || !/^[^\p{C}]+$/u.test(by))) {
+  if (by !== undefined && !isActorName(by)) {
     throw invalid('by', `1 to ${MAX_ACTOR} characters without control characters`, by)
   }
   const minutes = count(body, 'minutes', 1, MAX_LINK_MINUTES, 'body') ?? 15

@@ -1,5 +1,6 @@
 import type { FormerDestination } from '../model/answers.js'
 import type { Stats } from '../model/delivery.js'
+import { createAddressRule } from '../model/address.js'
 import { errorMessage } from '../observe/error-message.js'
 import type { Log } from '../observe/log.js'
 import { eachInSlices } from '../model/slices.js'
@@ -37,8 +38,9 @@ export async function warnOfRefused(
   { destinations, allowNetworks }: Settings,
   log: Log,
 ): Promise<void> {
+  const isAllowed = createAddressRule(allowNetworks)
   await eachInSlices(destinations, (destination) => {
-    for (const { message } of refusedEndpointsOf(destination, allowNetworks)) {
+    for (const { message } of refusedEndpointsOf(destination, isAllowed)) {
       log.warn(
         { destination: destination.name, problem: message },
         'every message to an endpoint is a dead letter at once',

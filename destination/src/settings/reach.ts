@@ -1,5 +1,5 @@
 import { isIP } from 'node:net'
-import { createAddressRule } from '../model/address.js'
+import { createAddressRule, type AddressRule } from '../model/address.js'
 import type { Problem } from './problem.js'
 import type { Destination, Settings } from './settings.js'
 
@@ -8,8 +8,9 @@ import type { Destination, Settings } from './settings.js'
  * this, each of their messages would become a dead letter at once. Other names are judged when they are resolved.
  */
 export function refusedEndpoints({ destinations, allowNetworks }: Settings): Problem[] {
+  const isAllowed = createAddressRule(allowNetworks)
   return destinations.flatMap((destination, index) =>
-    refusedEndpointsOf(destination, allowNetworks).map(({ path, message }) => ({
+    refusedEndpointsOf(destination, isAllowed).map(({ path, message }) => ({
       path: `destinations[${index}].${path}`,
       message,
     })),
@@ -19,14 +20,14 @@ export function refusedEndpoints({ destinations, allowNetworks }: Settings): Pro
 /**
  * Finds the endpoints of one destination that nothing can ever be sent to, as {@link refusedEndpoints} does.
  *
+ * @param isAllowed - The rule of `allowNetworks`.
  * @param known - URLs that are not judged again.
  */
 export function refusedEndpointsOf(
   { webhooks }: Pick<Destination, 'webhooks'>,
-  allowNetworks: readonly string[],
+  isAllowed: AddressRule,
   known: ReadonlySet<string> = new Set(),
 ): Problem[] {
-  const isAllowed = createAddressRule(allowNetworks)
   return webhooks.flatMap(({ url }, place) => {
     const address = addressOf(url)
     if (address === undefined || isAllowed(address) || known.has(url)) return []

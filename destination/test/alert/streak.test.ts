@@ -10,6 +10,7 @@ import {
   type Streak,
 } from '../../src/alert/streak.js'
 import { dice } from '../simulation/chance.js'
+import { rounds } from '../rounds.js'
 
 const HOUR = 3_600_000
 const AFTER = [HOUR, 24 * HOUR]
@@ -111,7 +112,11 @@ class World {
     for (const worker of this.workers) {
       if (this.now - this.#record.at >= FOLLOW_MS) this.#follow(worker)
       const action = judge({
-        ...{ seen: worker.seen, saved: worker.known, after: AFTER, resumedAt: 0, now: this.now },
+        seen: worker.seen,
+        saved: worker.known,
+        after: AFTER,
+        resumedAt: 0,
+        now: this.now,
       })
       if (action.kind === 'wait') continue
       const { known } = worker
@@ -158,7 +163,7 @@ class World {
 test.each([1, 2, 3])(
   '%i workers tell each change once, and nothing that is not true',
   (count) => {
-    for (let round = 0; round < 40; round++) {
+    for (let round = 0; round < rounds(12); round++) {
       const seed = Math.floor(Math.random() * 2 ** 31)
       const { chance, pick, between } = dice(seed)
       const world = new World(count)

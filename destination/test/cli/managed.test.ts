@@ -52,9 +52,11 @@ describe('sources', () => {
     })
     expect(await cli('sources', 'create', 'shop')).toMatchObject({ code: 1 })
 
-    await cli('sources', 'update', 'shop', '--rate-limit', '5', '--actor', 'ann')
+    await cli('sources', 'update', 'shop', '--rate-limit', '5', '--actor', 'Zoë 李')
     expect((await get('/sources/shop')).settings['rateLimit']).toMatchObject({ callsPerSecond: 5 })
-    expect((await ask(one, 'GET', '/audit?limit=1')).body.entries[0]).toMatchObject({ by: 'ann' })
+    expect((await ask(one, 'GET', '/audit?limit=1')).body.entries[0]).toMatchObject({
+      by: 'Zoë 李',
+    })
     expect((await cli('sources', 'list', '-q', 'SHO')).stdout).toBe(
       'NAME  KEPT IN  WRITE KEYS  RATE LIMIT\nshop  store    1           5 calls/s\n',
     )

@@ -8,6 +8,7 @@ import { Settler } from '../../src/deliver/settler.js'
 import type { Claim, Delivery, Lane, Settlement } from '../../src/model/delivery.js'
 import type { Outcome, OutcomeCode } from '../../src/model/outcome.js'
 import type { Destination, Endpoint } from '../../src/settings/settings.js'
+import { LANES } from '../../src/store/states.js'
 import { NEWEST } from '../../src/store/store.js'
 
 /** How an endpoint answers a request. */
@@ -32,6 +33,37 @@ interface Row {
   doneAt: number | undefined
 }
 
+/** The rows of a lane that wait, the longest due first. */
+class Waiting {
+  readonly #rows: Row[] = []
+
+  add(row: Row): void {
+    this.#rows.splice(this.#count(row.dueAt, row.id), 0, row)
+  }
+
+  delete(row: Row): void {
+    const index = this.#count(row.dueAt, row.id)
+    if (this.#rows[index] === row) this.#rows.splice(index, 1)
+  }
+
+  due(now: number): Row[] {
+    return this.#rows.slice(0, this.#count(now, Infinity))
+  }
+
+  /** How many rows come before one with this time and this id. */
+  #count(dueAt: number, id: number): number {
+    let low = 0
+    let high = this.#rows.length
+    while (low < high) {
+      const middle = (low + high) >> 1
+      const row = this.#rows[middle] as Row
+      if (row.dueAt < dueAt || (row.dueAt === dueAt && row.id < id)) low = middle + 1
+      else high = middle
+    }
+    return low
+  }
+}
+
 /** A destination `crm` with these endpoints. */
 export function createWorld(
   endpoints: readonly { settings: Endpoint; behave: Behaviour }[],
@@ -40,7 +72,11 @@ export function createWorld(
   const startedAt = performance.now()
   const now = () => performance.now()
   const rows: Row[] = []
-  const waiting = new Set<Row>()
+  const waiting: Record<Lane, Waiting> = {
+    fresh: new Waiting(),
+    backlog: new Waiting(),
+    bulk: new Waiting(),
+  }
   const requests: { message: string; at: number; url: string; code: OutcomeCode }[] = []
 
   const deliveryOf = (row: Row, lane: Lane): Delivery => ({
@@ -58,7 +94,7 @@ export function createWorld(
   })
 
   const lease = (row: Row, lane: Lane): Delivery => {
-    waiting.delete(row)
+    waiting[lane].delete(row)
     row.state = 'leased'
     row.attempt++
     row.firstAt ??= now()
@@ -66,8 +102,7 @@ export function createWorld(
   }
 
   const claimOne = ({ lane, limit, isUntried }: Claim): Delivery[] => {
-    const due = [...waiting].filter(({ state, dueAt }) => state === lane && dueAt <= now())
-    due.sort((a, b) => a.dueAt - b.dueAt || a.id - b.id)
+    const due = waiting[lane].due(now())
     const found = isUntried
       ? due
           .slice(-NEWEST)
@@ -84,14 +119,14 @@ export function createWorld(
     if (next.state === 'done') row.doneAt = now() - startedAt
     if (!('delayMs' in next)) return
     row.dueAt = now() + next.delayMs
-    waiting.add(row)
+    waiting[laneOf(row)].add(row)
   }
 
   const store = {
     claim: (claims: Claim[]) => Promise.resolve(claims.flatMap(claimOne)),
     due: () => {
-      const lanes = new Set([...waiting].filter(({ dueAt }) => dueAt <= now()).map(laneOf))
-      return Promise.resolve(Array.from(lanes, (lane) => ({ destination: 'crm', lane })))
+      const lanes = LANES.filter((lane) => waiting[lane].due(now()).length > 0)
+      return Promise.resolve(lanes.map((lane) => ({ destination: 'crm', lane })))
     },
     settle: (settlements: Settlement[]) => {
       settlements.forEach(settleOne)
@@ -151,7 +186,7 @@ export function createWorld(
         doneAt: undefined,
       }
       rows.push(row)
-      waiting.add(row)
+      waiting[lane].add(row)
       dispatcher.placed(placement, state === 'leased' ? lease(row, lane) : deliveryOf(row, lane))
     },
     /** Lets the time pass. */

@@ -5,6 +5,7 @@ import type { RunningDestination } from '../../src/destination.js'
 import type { AppliedChange, SettingsApplied, SettingsExport } from '../../src/model/answers.js'
 import { KEY, endpoint, post, settingsFor, start, track, type Later } from '../run.js'
 import { ask, SETTINGS_KEY } from './api.js'
+import { rounds } from '../rounds.js'
 
 const later: (() => unknown)[] = []
 const atTheEnd: Later = (cleanUp) => later.unshift(cleanUp)
@@ -132,7 +133,7 @@ describe.concurrent('random settings', { timeout: 120_000 }, () => {
           expect((await exportOf(other)).settings).toEqual(NOTHING)
         }
       }),
-      { numRuns: 25 },
+      { numRuns: rounds(8) },
     )
   })
 
@@ -169,7 +170,7 @@ describe.concurrent('random settings', { timeout: 120_000 }, () => {
         expect(made.revision).toBe(after.revision)
         expect(namesIn(after.settings)).toEqual(namesIn(wanted))
       }),
-      { numRuns: 25 },
+      { numRuns: rounds(8) },
     )
   })
 
@@ -233,7 +234,7 @@ describe.concurrent('random settings', { timeout: 120_000 }, () => {
         )
         expect(await exportOf(one)).toEqual(before)
       }),
-      { numRuns: 25 },
+      { numRuns: rounds(8) },
     )
   })
 
@@ -261,7 +262,7 @@ describe.concurrent('random settings', { timeout: 120_000 }, () => {
           expect(body.settings).toMatchObject(limit(winners[0] ?? 0))
         },
       ),
-      { numRuns: 20 },
+      { numRuns: rounds(6) },
     )
   })
 })

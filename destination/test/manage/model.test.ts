@@ -7,6 +7,7 @@ import type { Settings } from '../../src/settings/settings.js'
 import { KEY, post, settingsFor, silent, track, type Later } from '../run.js'
 import { startServer } from '../store/postgres/server.js'
 import { ask, SETTINGS_KEY, type Answered } from './api.js'
+import { rounds } from '../rounds.js'
 
 const NAMES = ['a', 'b', 'c']
 
@@ -253,7 +254,7 @@ describe('random changes are those of a plain map', { timeout: 300_000 }, () => 
       fc.asyncProperty(fc.array(step, { minLength: 5, maxLength: 30 }), (steps) =>
         play(steps, managed(), 1),
       ),
-      { numRuns: 15 },
+      { numRuns: rounds(5) },
     )
   })
 
@@ -264,7 +265,7 @@ describe('random changes are those of a plain map', { timeout: 300_000 }, () => 
       fc.asyncProperty(fc.array(step, { minLength: 5, maxLength: 30 }), async (steps) => {
         await play(steps, managed({ store: await server.database() }), 2)
       }),
-      { numRuns: 8 },
+      { numRuns: rounds(3) },
     )
   })
 })

@@ -56,6 +56,8 @@ interface Document {
 
 const raw = parse(readFileSync(PATH, 'utf8')) as Document
 
+const targets = new Map<string, object>()
+
 /** The document without references. No schema contains itself. */
 export const document = resolved(raw) as Document
 
@@ -67,7 +69,12 @@ function resolved(value: unknown): unknown {
   if (typeof value !== 'object' || value === null) return value
   const { $ref, ...rest } = value as { $ref?: unknown }
   // A property of a schema may have the name "$ref" as well, but then its value is no text.
-  if (typeof $ref === 'string') return { ...(resolved(target($ref)) as object), ...rest }
+  if (typeof $ref === 'string') {
+    const found = targets.get($ref) ?? (resolved(target($ref)) as object)
+    // The same object each time, so that its validator is made once.
+    targets.set($ref, found)
+    return Object.keys(rest).length === 0 ? found : { ...found, ...rest }
+  }
   return Object.fromEntries(Object.entries(value).map(([name, part]) => [name, resolved(part)]))
 }
 
@@ -100,7 +107,12 @@ export function placeOf(method: string, url: string): Place | undefined {
     .find(({ path }) => new RegExp(`^${path.replaceAll(/\{\w+\}/g, '[^/]+')}$`).test(pathname))
 }
 
-const ajv = new Ajv2020({ strict: true, strictTypes: false, strictRequired: false })
+const ajv = new Ajv2020({
+  strict: true,
+  strictTypes: false,
+  strictRequired: false,
+  code: { optimize: false },
+})
 ajv.addVocabulary(['discriminator'])
 const validators = new WeakMap<Schema, ValidateFunction>()
 

@@ -2,6 +2,7 @@ import fc from 'fast-check'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import type { MemberMessage, Store, Sync } from '../../src/store/store.js'
 import { newDelivery, settlement, type Subject } from './contract.js'
+import { rounds } from '../rounds.js'
 
 const message = (destination = 'crm', text = 'true'): MemberMessage => ({
   source: 'audience:vip',
@@ -306,7 +307,7 @@ export function audiencesContract(name: string, make: () => Promise<Subject>): v
               }
             }
           }),
-          { numRuns: 60 },
+          { numRuns: rounds(15) },
         )
       }, 60_000)
 

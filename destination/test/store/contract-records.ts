@@ -2,6 +2,7 @@ import fc from 'fast-check'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import type { LogEntry, RecordChange, Store, StoredRecord } from '../../src/store/store.js'
 import type { Subject } from './contract.js'
+import { rounds } from '../rounds.js'
 
 const CONFLICT = { name: 'StoreError', code: 'conflict' }
 
@@ -293,7 +294,7 @@ export function recordsContract(name: string, make: () => Promise<Subject>): voi
             expect(new Map(seen)).toEqual(model)
           }
         }),
-        { numRuns: 60 },
+        { numRuns: rounds(40) },
       )
       expect(written).toBeGreaterThan(50)
     }, 60_000)

@@ -76,8 +76,8 @@ export function prepareAudience({ query, transact, schema, names, now }: Tables)
       INSERT INTO ${schema}.deliveries (id, received_at, source, destination, type, message_id, user_id, event, body)
       SELECT id, ${NOW}, source, destination, type, message_id, user_id, '', body FROM told
     ), queued AS (
-      INSERT INTO ${schema}.waiting (id, due_at, destination, attempt, state, leased)
-      SELECT id, ${NOW}, destination, 0, ${BULK}, false FROM told
+      INSERT INTO ${schema}.waiting (id, due_at, destination, attempt, state, leased, size)
+      SELECT id, ${NOW}, destination, 0, ${BULK}, false, octet_length(body) FROM told
     )
     SELECT (SELECT count(*)::int FROM audience) AS audiences, (SELECT count(*)::int FROM changed) AS changed`
 
@@ -153,7 +153,7 @@ export function prepareAudience({ query, transact, schema, names, now }: Tables)
       }))
       const positions = destinations.map((destination) => list.position(destination))
       const values = [now(), toStored(audience), number, JSON.stringify(given)]
-      return [...values, list.names, positions, ...more]
+      return [...values, String(list), positions, ...more]
     })
     if (!row || row.audiences === 0) {
       throw new StoreError(

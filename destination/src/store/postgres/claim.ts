@@ -4,6 +4,7 @@ import { LEASE_MS, NEWEST, type DueLane } from '../store.js'
 import { fromStored, toStored } from '../text.js'
 import { refusedByOf } from '../rows.js'
 import { BACKLOG, stateNumber, stateOf } from '../states.js'
+import { LaneStarts } from './lane-starts.js'
 import { NOW, type Tables } from './tables.js'
 
 /** The most deliveries that one statement leases, so that few rows are locked at once and the locks are short. */
@@ -14,6 +15,9 @@ const LEASE_BYTES = 16 * 1_048_576
 
 /** In bytes: a statement reads no more bodies once they have this size together. */
 const READ_BYTES = 4 * 1_048_576
+
+/** What a claim reads of the rows that it finds. */
+const COLUMNS = 'id, due_at, leased, attempt, attempts_before, first_attempt_at, refused_by, size'
 
 /** A delivery that a claim found. It is leased if it is `taken`. */
 interface Found {
@@ -26,17 +30,22 @@ interface Found {
   attempt: number
   attemptsBefore: number
   sinceFirstMs: number
+  refusedBy: string | null
+  /** When it was due, in ms since the epoch. */
+  dueAt: number
 }
 
 /** What is read of a delivery after it was leased. */
 interface Content {
   id: DeliveryId
   messageId: string
-  source: string
-  type: string
+  /** The numbers of the names of its source and its type. */
+  source: number
+  type: number
   body: string
-  refusedBy: string | null
   traceParent: string | null
+  /** In the first row, the names of all numbers. In the others `null`. */
+  names: Record<string, string> | null
 }
 
 /** A delivery that is leased, and the claim that it belongs to. */
@@ -46,7 +55,7 @@ interface Leased extends Found {
 
 /**
  * The statement that carries out claims. For each claim it reads the index `waiting_due` from the longest due delivery
- * on, skips rows that others have locked, and stops at the limit. It sorts only the rows that it found.
+ * on that is due at its `start` or later, skips rows that others have locked, and stops at the limit. It sorts only the rows that it found.
  *
  * A row that is leased has a lease that ran out. Its attempt does not count: it may never have been made.
  *
@@ -59,8 +68,8 @@ interface Leased extends Found {
 export function claimStatement(schema: string): string {
   return statement(
     schema,
-    `SELECT id, due_at, leased, attempt, attempts_before, first_attempt_at FROM ${schema}.waiting
-     WHERE destination = claims.destination AND state = claims.state AND due_at <= ${NOW}
+    `SELECT ${COLUMNS} FROM ${schema}.waiting
+     WHERE destination = claims.destination AND state = claims.state AND due_at >= claims.start AND due_at <= ${NOW}
      ORDER BY due_at, id LIMIT claims.count FOR UPDATE SKIP LOCKED`,
   )
 }
@@ -72,7 +81,7 @@ export function claimStatement(schema: string): string {
 function untriedStatement(schema: string): string {
   return statement(
     schema,
-    `SELECT id, due_at, leased, attempt, attempts_before, first_attempt_at FROM ${schema}.waiting
+    `SELECT ${COLUMNS} FROM ${schema}.waiting
      WHERE id = ANY (ARRAY (
          SELECT id FROM (
            SELECT id, attempt FROM ${schema}.waiting
@@ -88,18 +97,20 @@ function untriedStatement(schema: string): string {
 function statement(schema: string, search: string): string {
   return `
     WITH claims AS MATERIALIZED (
-      SELECT (SELECT id FROM ${schema}.names WHERE names.name = given.name LIMIT 1) AS destination, state, count, n
-      FROM unnest($2::text[], $3::smallint[], $4::int[]) WITH ORDINALITY AS given (name, state, count, n)
+      SELECT (SELECT id FROM ${schema}.names WHERE names.name = given.name LIMIT 1) AS destination, state, count, start, n
+      FROM json_to_recordset($2::json) AS given (name text, state smallint, count int, start bigint, n int)
     ), found AS MATERIALIZED (
       SELECT n, w.*
       FROM claims CROSS JOIN LATERAL (
         ${search}
       ) w LIMIT ${LEASE_ROWS}
     ), sized AS MATERIALIZED (
-      SELECT found.*, coalesce(size, 0) AS size, coalesce(sum(size) OVER before, 0) < ${LEASE_BYTES} AS taken
-      FROM found LEFT JOIN LATERAL (
-        SELECT octet_length(body) AS size FROM ${schema}.deliveries d WHERE d.id = found.id LIMIT 1
-      ) d ON true
+      SELECT *, coalesce(sum(size) OVER before, 0) < ${LEASE_BYTES} AS taken
+      FROM (
+        SELECT n, id, due_at, leased, attempt, attempts_before, first_attempt_at, refused_by, coalesce(size, (
+          SELECT octet_length(body) FROM ${schema}.deliveries d WHERE d.id = found.id LIMIT 1
+        ), 0) AS size FROM found
+      ) measured
       WINDOW before AS (ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
     ), leased AS (
       UPDATE ${schema}.waiting
@@ -109,49 +120,72 @@ function statement(schema: string, search: string): string {
       WHERE id = ANY (ARRAY (SELECT id FROM sized WHERE taken))
     )
     SELECT id, n, taken, size, attempt + 1 AS attempt, coalesce(attempts_before, 0) + leased::int AS "attemptsBefore",
-      greatest(0, coalesce(${NOW} - first_attempt_at, 0)) AS "sinceFirstMs"
+      greatest(0, coalesce(${NOW} - first_attempt_at, 0)) AS "sinceFirstMs", refused_by AS "refusedBy",
+      due_at AS "dueAt"
     FROM sized ORDER BY n, due_at, id`
 }
 
 /**
- * The statement that reads leased deliveries. It leaves out those whose lease has been lost, as by a deletion.
+ * The statement that reads leased deliveries. It leaves out those that were deleted meanwhile. Few sources and types are in one
+ * answer, so that their names are looked up once.
  *
  * @public - The benchmark runs it alone.
  */
 export function contentStatement(schema: string): string {
   return `
-    SELECT d.* FROM unnest($1::bigint[], $2::int[]) AS leased (id, attempt) CROSS JOIN LATERAL (
-      SELECT d.id, message_id AS "messageId", trace_parent AS "traceParent", body, sources.name AS source,
-        types.name AS type, refused_by AS "refusedBy"
-      FROM ${schema}.waiting w JOIN ${schema}.deliveries d ON d.id = w.id
-        JOIN ${schema}.names sources ON sources.id = d.source JOIN ${schema}.names types ON types.id = d.type
-      WHERE w.id = leased.id AND w.attempt = leased.attempt AND w.leased LIMIT 1
-    ) d`
+    WITH read AS MATERIALIZED (
+      SELECT n, d.* FROM unnest($1::bigint[]) WITH ORDINALITY AS leased (id, n) CROSS JOIN LATERAL (
+        SELECT id, message_id AS "messageId", trace_parent AS "traceParent", body, source, type
+        FROM ${schema}.deliveries d WHERE d.id = leased.id LIMIT 1
+      ) d
+    )
+    SELECT read.*, CASE WHEN n = (SELECT min(n) FROM read) THEN (
+      SELECT json_object_agg(id, name) FROM ${schema}.names
+      WHERE id = ANY (ARRAY (SELECT source FROM read UNION SELECT type FROM read))
+    ) END AS names FROM read`
 }
 
 /**
  * Leases due deliveries, then reads them. One call leases only so many that its statements are short.
  *
- * @param onCut - Called for each claim that did not get all that it asked for, because the others had enough.
+ * @param onCut - Called for each claim that did not get all that it asked for, because the others had enough, or because it
+ * began behind the beginning of its lane.
  */
-export function prepareClaim({ query, schema, now }: Tables, onCut: (claim: Claim) => void) {
+export function prepareClaim({ prepared, schema, now }: Tables, onCut: (claim: Claim) => void) {
   const oldestDue = claimStatement(schema)
   const untried = untriedStatement(schema)
   const content = contentStatement(schema)
   /** The lane whose claim was cut first. The next call begins with it, so that each lane has its turn. */
   let nextLane: string | undefined
 
+  const starts = new LaneStarts()
+
+  /** Notes where claims ended, and returns those that may find more before their start. */
+  const noteEnds = (claims: Claim[], rows: Found[], cut: Claim[]): Claim[] => {
+    return claims.filter((claim, i) => {
+      const found = rows.filter(({ n }) => n === i + 1)
+      const isFull = found.length === claim.limit
+      if (isFull && found[0]) starts.noteFull(laneOf(claim), found[0].dueAt)
+      return !isFull && !cut.includes(claim) && starts.noteShort(laneOf(claim))
+    })
+  }
+
   const lease = async (sql: string, claims: Claim[]): Promise<Leased[]> => {
     if (claims.length === 0) return []
-    const rows = await query<Found>(sql, [
-      now(),
-      claims.map(({ destination }) => toStored(destination)),
-      claims.map(({ lane }) => stateNumber(lane)),
-      claims.map(({ limit }) => limit),
-    ])
+    const given = claims.map((claim, i) => ({
+      name: toStored(claim.destination),
+      state: stateNumber(claim.lane),
+      count: claim.limit,
+      start: starts.of(laneOf(claim)),
+      n: i + 1,
+    }))
+    const rows = await prepared<Found>(sql, [now(), JSON.stringify(given)])
     const cut = cutClaims(claims, rows)
     if (cut[0]) nextLane = laneOf(cut[0])
     cut.forEach(onCut)
+    const left = sql === oldestDue ? noteEnds(claims, rows, cut) : []
+    if (rows.length === 0 && left.length > 0) return lease(sql, left)
+    left.forEach(onCut)
     return rows.flatMap((row) => {
       const claim = claims[row.n - 1]
       return claim && row.taken ? [{ ...row, claim }] : []
@@ -163,10 +197,10 @@ export function prepareClaim({ query, schema, now }: Tables, onCut: (claim: Clai
     const deliveries: Delivery[] = []
     for (const part of partsOf(leased)) {
       try {
-        const ids = part.map(({ id }) => id)
-        const rows = await query<Content>(content, [ids, part.map(({ attempt }) => attempt)])
+        const rows = await prepared<Content>(content, [part.map(({ id }) => id)])
         const byId = new Map(rows.map((row) => [row.id, row]))
-        deliveries.push(...part.flatMap((one) => toDelivery(one, byId.get(one.id))))
+        const names = rows[0]?.names ?? {}
+        deliveries.push(...part.flatMap((one) => toDelivery(one, byId.get(one.id), names)))
       } catch (error) {
         if (deliveries.length === 0) throw error
         break
@@ -246,22 +280,24 @@ function partsOf(leased: readonly Leased[]): Leased[][] {
 function toDelivery(
   { claim: { destination, lane }, ...found }: Leased,
   content: Content | undefined,
+  names: Record<string, string>,
 ): Delivery[] {
-  if (!content) return []
+  const [source, type] = [names[content?.source ?? ''], names[content?.type ?? '']]
+  if (!content || source === undefined || type === undefined) return []
   return [
     {
       id: found.id,
       attempt: found.attempt,
       attemptsBefore: found.attemptsBefore,
       messageId: fromStored(content.messageId),
-      source: fromStored(content.source),
+      source: fromStored(source),
       destination,
-      type: content.type as EventType,
+      type: type as EventType,
       body: fromStored(content.body),
       sinceFirstMs: found.sinceFirstMs,
       lane,
       traceParent: content.traceParent ?? undefined,
-      refusedBy: refusedByOf(content.refusedBy),
+      refusedBy: refusedByOf(found.refusedBy),
     },
   ]
 }

@@ -1,7 +1,14 @@
+import { createHash } from 'node:crypto'
 import { Socket } from 'node:net'
 import pg from 'pg'
 import { StoreError } from '../store-error.js'
-import { isSilence, isToRepeat, isUnsupportedSetting, toStoreError } from './failure.js'
+import {
+  isOfPrepared,
+  isSilence,
+  isToRepeat,
+  isUnsupportedSetting,
+  toStoreError,
+} from './failure.js'
 import type { Address } from './url.js'
 
 /** In ms: the most time to connect, and to wait for a free connection. */
@@ -46,9 +53,10 @@ export type Transact = <T>(work: (query: RunQuery) => Promise<T>) => Promise<T>
 /**
  * The connections of one process. They open when they are needed, and lost ones are replaced.
  *
- * Nearly each statement is a transaction of its own, and none is a named prepared statement. So it works through PgBouncer, and
- * it is planned for the present size of the tables. Planning takes well under a millisecond, which a round of hundreds
- * of calls shares. If the connection of a statement is lost, the statement may or may not have been carried out.
+ * Nearly each statement is a transaction of its own. Those that store, claim and settle messages are prepared, because planning
+ * them takes longer than carrying them out for a few messages. They are written so that one plan fits tables of any size.
+ * Others are planned for their values each time. Through a server in between that can't have prepared statements, as some
+ * PgBouncers, nothing is prepared. If the connection of a statement is lost, the statement may or may not have been carried out.
  */
 export class Connection {
   readonly #address: Address
@@ -56,6 +64,10 @@ export class Connection {
   #pool: pg.Pool
   /** Whether the server accepts settings as startup parameters. A server in between may refuse them. */
   #hasSettings = true
+  /** Whether statements can be prepared. */
+  #hasPrepared = true
+  /** The names of prepared statements, by their texts. */
+  readonly #statementNames = new Map<string, string>()
   #isClosed = false
 
   constructor(address: Address) {
@@ -70,6 +82,20 @@ export class Connection {
    */
   readonly query: RunQuery = async (text, values) => {
     const { rows } = await this.#run((pool) => pool.query(text, values))
+    return rows as never
+  }
+
+  /**
+   * Runs one statement on a free connection, as a prepared statement if that is possible.
+   *
+   * @throws StoreError if it fails.
+   */
+  readonly prepared: RunQuery = async (text, values) => {
+    const { rows } = await this.#run((pool) =>
+      this.#hasPrepared
+        ? pool.query({ name: this.#nameOf(text), text, values: values ?? [] })
+        : pool.query(text, values),
+    )
     return rows as never
   }
 
@@ -144,12 +170,28 @@ export class Connection {
         if (hadSettings && isUnsupportedSetting(error)) {
           // Without the server's statement_timeout, the driver's query_timeout still limits each statement.
           this.#hasSettings = false
+          this.#hasPrepared = false
           this.#replace(pool)
+        } else if (isOfPrepared(error) && repeats < REPEATS) {
+          this.#hasPrepared = false
         } else if (!isToRepeat(error) || repeats >= REPEATS) {
           throw toStoreError(error, this.#address.name)
         }
       }
     }
+  }
+
+  /**
+   * The name depends on the text alone. So if a server in between gives a connection of the server to several processes, a
+   * name never runs the statement of another text.
+   */
+  #nameOf(text: string): string {
+    let name = this.#statementNames.get(text)
+    if (name === undefined) {
+      name = `hookline_${createHash('sha256').update(text).digest('hex').slice(0, 32)}`
+      this.#statementNames.set(text, name)
+    }
+    return name
   }
 
   #replace(pool: pg.Pool): void {

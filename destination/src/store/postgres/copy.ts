@@ -37,9 +37,9 @@ export function prepareCopy({ query, schema, names }: Tables) {
       ON CONFLICT (message_id, source, destination) DO NOTHING RETURNING id
     ), queued AS (
       INSERT INTO ${schema}.waiting (id, due_at, first_attempt_at, attempt_at, destination, attempt, state, leased,
-        attempts_before, replayed_at, refused_by, reason)
+        attempts_before, replayed_at, refused_by, reason, size)
       SELECT id, due_at, first_attempt_at, CASE WHEN leased THEN due_at - ${LEASE_MS} END, destination, attempt, state,
-        leased, attempts_before, replayed_at, refused_by, reason
+        leased, attempts_before, replayed_at, refused_by, reason, octet_length(body)
       FROM added JOIN given USING (id) WHERE state < ${DONE}
     ), done AS (
       INSERT INTO ${schema}.done (id, first_attempt_at, attempt, attempts_before, state, reason)
@@ -64,7 +64,7 @@ export function prepareCopy({ query, schema, names }: Tables) {
     copyIn: async (copies: Copy[]): Promise<boolean[]> => {
       const rows = await names.write<{ added: boolean }>(add, (list) => {
         const given = copies.map((copy) => toGiven(copy, list))
-        return [JSON.stringify(given), list.names]
+        return [JSON.stringify(given), String(list)]
       })
       return rows.map(({ added }) => added)
     },

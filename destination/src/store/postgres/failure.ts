@@ -116,12 +116,12 @@ export function isOfValues(error: unknown): boolean {
 }
 
 /**
- * Whether a column that needs a value got none.
+ * Whether a column that needs a value got none, by NOT NULL or by a check.
  *
  * @param error - The StoreError of the statement.
  */
 export function isOfMissingValue(error: unknown): boolean {
-  return codeOfCause(error) === '23502'
+  return /^(23502|23514)$/.test(codeOfCause(error))
 }
 
 /**
@@ -148,6 +148,17 @@ export function isUnsupportedSetting(error: unknown): boolean {
   return (
     (code === '08P01' && message.includes('startup parameter')) ||
     (code === '0A000' && /command-line options|the option \w+/.test(message))
+  )
+}
+
+/**
+ * Whether a prepared statement can't be used: a server in between gives the transactions of one connection to several
+ * connections of the server, or the tables were made again in another form. Nothing was carried out.
+ */
+export function isOfPrepared(error: unknown): boolean {
+  const { code, message } = theFirstOf(error)
+  return (
+    code === '26000' || code === '42P05' || (code === '0A000' && message.includes('cached plan'))
   )
 }
 

@@ -5,6 +5,7 @@ import { prefixPattern } from '../prefix.js'
 import { decodeCause, decodeDelivery, groupIds, type LastOutcome } from '../rows.js'
 import { DEAD, stateNumber } from '../states.js'
 import type { Tables } from './tables.js'
+import { attemptsTable } from './schema.js'
 import { stateColumn } from './states.js'
 
 /** The most rows that one slice reads. */
@@ -36,6 +37,7 @@ interface Slice {
  * the planner look up the other columns by their key, whatever size it assumes for the tables.
  */
 export function prepareFind({ query, schema }: Tables) {
+  const attempts = attemptsTable(schema)
   // This reads only the index of ids. A search for waiting or dead deliveries reads the smaller table.
   const slice = (table: 'waiting' | 'deliveries') => `
     SELECT min(id) AS low, count(*)::int AS count
@@ -77,7 +79,7 @@ export function prepareFind({ query, schema }: Tables) {
         AND ($15::text IS NULL OR message_id ILIKE $15)
         AND ($20::text[] IS NULL OR destination = ANY (ARRAY (SELECT id FROM ${schema}.names WHERE name = ANY ($20))))
         AND ($16::text IS NULL AND $17::int IS NULL AND $19::text IS NULL OR EXISTS (
-          SELECT FROM (SELECT code, status, url FROM ${schema}.attempts a WHERE delivery = d.id ${LATEST}) a
+          SELECT FROM (SELECT code, status, url FROM ${attempts} a WHERE delivery = d.id ${LATEST}) a
           WHERE ($16::text IS NULL OR code = (SELECT id FROM ${schema}.names WHERE name = $16))
             AND ($17::int IS NULL OR status BETWEEN $17 AND $18::int)
             AND ($19::text IS NULL OR url = ANY (ARRAY (SELECT id FROM ${schema}.names WHERE split_part(name, '?', 1) = $19)))
@@ -97,7 +99,7 @@ export function prepareFind({ query, schema }: Tables) {
       LEFT JOIN LATERAL (
         SELECT codes.name AS code, status, error, response
         FROM (
-          SELECT code, status, error, response FROM ${schema}.attempts a WHERE delivery = d.id ${LATEST}
+          SELECT code, status, error, response FROM ${attempts} a WHERE delivery = d.id ${LATEST}
         ) a JOIN ${schema}.names codes ON codes.id = code
       ) last ON true
     ORDER BY d.id DESC`

@@ -56,7 +56,7 @@ export function prepareHistory({ query, schema, names, now }: Tables) {
           destination_n: list.position(destination),
           url_n: list.position(url),
         }))
-        return [now(), JSON.stringify(given), list.names, LENGTHS]
+        return [now(), JSON.stringify(given), String(list), LENGTHS]
       })
       const kept = HISTORY_SPANS.map((span) => HISTORIES[span].buckets)
       await query(forget, [now(), LENGTHS, kept])

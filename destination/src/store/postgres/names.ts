@@ -1,5 +1,5 @@
 import { toStored } from '../text.js'
-import type { RunQuery } from './connection.js'
+import type { Connection, RunQuery } from './connection.js'
 import { isOfMissingValue } from './failure.js'
 
 /**
@@ -12,17 +12,19 @@ import { isOfMissingValue } from './failure.js'
  */
 export class Names {
   readonly #query: RunQuery
+  readonly #prepared: RunQuery
   readonly #schema: string
   /** Names that were in the table once. If a statement misses one of them, all are added again. */
   readonly #known = new Set<string>()
 
-  constructor(query: RunQuery, schema: string) {
+  constructor({ query, prepared }: Pick<Connection, 'query' | 'prepared'>, schema: string) {
     this.#query = query
+    this.#prepared = prepared
     this.#schema = schema
   }
 
   /**
-   * Runs a statement that writes numbers of names, after names without a number got one.
+   * Runs a prepared statement that writes numbers of names, after names without a number got one.
    *
    * @param toValues - Returns the values of the statement. One of them is the list, for {@link numbersOf}.
    */
@@ -31,12 +33,12 @@ export class Names {
     const values = toValues(list)
     await this.#add(list.names)
     try {
-      return await this.#query<Row>(text, values)
+      return await this.#prepared<Row>(text, values)
     } catch (error) {
       if (!isOfMissingValue(error)) throw error
       this.#known.clear()
       await this.#add(list.names)
-      return this.#query<Row>(text, values)
+      return this.#prepared<Row>(text, values)
     }
   }
 
@@ -70,18 +72,26 @@ export class NameList {
     }
     return position
   }
+
+  /** The value of the parameter for {@link numbersOf}. */
+  toString(): string {
+    return JSON.stringify(this.names)
+  }
 }
 
 /**
  * A common table expression `numbers` with one row. The number of the name at position `n` is `ids[n]`; `null` if the name
  * is not in the table.
  *
- * @param list - The parameter that has {@link NameList.names}, such as `$3`.
+ * The names are one JSON text: the planner then expects the same number of them whether or not it knows the text, and so keeps
+ * the plan of a prepared statement.
+ *
+ * @param list - The parameter that has the {@link NameList}, such as `$3`.
  */
 export function numbersOf(schema: string, list: string): string {
   return `numbers AS MATERIALIZED (
       SELECT array_agg(id ORDER BY n) AS ids
-      FROM unnest(${list}::text[]) WITH ORDINALITY AS given (name, n)
+      FROM json_array_elements_text(${list}::json) WITH ORDINALITY AS given (name, n)
         LEFT JOIN LATERAL (SELECT id FROM ${schema}.names WHERE names.name = given.name LIMIT 1) known ON true
     )`
 }

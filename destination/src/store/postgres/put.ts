@@ -31,10 +31,11 @@ export function preparePut({ schema, names, now }: Tables) {
       ORDER BY message_id COLLATE "C", source, destination
       ON CONFLICT (message_id, source, destination) DO NOTHING RETURNING id, received_at
     ), queued AS (
-      INSERT INTO ${schema}.waiting (id, due_at, first_attempt_at, attempt_at, destination, attempt, state, leased)
+      INSERT INTO ${schema}.waiting (id, due_at, first_attempt_at, attempt_at, destination, attempt, state, leased,
+        size)
       SELECT id, CASE WHEN leased THEN received_at + ${LEASE_MS} ELSE received_at END,
         CASE WHEN leased THEN received_at END, CASE WHEN leased THEN received_at END,
-        destination, leased::int, state, leased
+        destination, leased::int, state, leased, octet_length(body)
       FROM added JOIN given USING (id) WHERE state <> ${SKIPPED}
     ), skipped AS (
       INSERT INTO ${schema}.done (id, attempt, state, reason)
@@ -45,7 +46,7 @@ export function preparePut({ schema, names, now }: Tables) {
   return async (deliveries: NewDelivery[]): Promise<(DeliveryId | undefined)[]> => {
     const rows = await names.write<Row>(put, (list) => {
       const given = deliveries.map((delivery) => toGiven(delivery, list))
-      return [now(), JSON.stringify(given), list.names]
+      return [now(), JSON.stringify(given), String(list)]
     })
     return deliveries.map((_, i) => (rows[i]?.added ? rows[i].id : undefined))
   }

@@ -16,10 +16,13 @@ export function prepareReplay({ query, schema, now }: Tables) {
     ), arrived AS MATERIALIZED (
       SELECT id FROM ${schema}.done WHERE $3 AND id = ANY ($2::bigint[]) AND state = ${DONE} ORDER BY id FOR UPDATE
     ), taken AS (
-      DELETE FROM ${schema}.done WHERE id = ANY (ARRAY (SELECT id FROM arrived)) RETURNING id, attempt
+      DELETE FROM ${schema}.done WHERE id = ANY (ARRAY (SELECT id FROM arrived)) RETURNING *
+    ), logged AS (
+      INSERT INTO ${schema}.attempts (delivery, attempt, post, at, ms, url, code, status, error, response, headers)
+      SELECT id, attempt, 0, at, ms, url, code, status, error, response, headers FROM taken WHERE code IS NOT NULL
     ), added AS (
-      INSERT INTO ${schema}.waiting (id, due_at, destination, attempt, state, leased, attempts_before, replayed_at)
-      SELECT id, ${NOW}, destination, attempt, $4::smallint, false, attempt, ${NOW}
+      INSERT INTO ${schema}.waiting (id, due_at, destination, attempt, state, leased, attempts_before, replayed_at, size)
+      SELECT id, ${NOW}, destination, attempt, $4::smallint, false, attempt, ${NOW}, octet_length(body)
       FROM taken JOIN ${schema}.deliveries USING (id) RETURNING id
     )
     SELECT id FROM revived UNION ALL SELECT id FROM added`

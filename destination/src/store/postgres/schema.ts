@@ -14,7 +14,10 @@ const LOCK = 0x686f6f6b
  * - `waiting` contains the dead letters too, with the time of death as `due_at`. Its index leads a claim directly to
  *   the longest due deliveries of a lane. While a delivery is leased, `due_at` is the end of the lease. A delivery that
  *   waits since a replay has the time of the replay in `replayed_at`: its retention counts from then.
- * - `done` contains the deliveries that arrived or were skipped. They stay until they are deleted or replayed.
+ *   `size` is that of the body, in bytes; it is null in rows of earlier versions.
+ * - `done` contains the deliveries that arrived or were skipped. They stay until they are deleted or replayed. If the attempt
+ *   that ended a delivery made a single request, its log is in `done` too, from `at` to `headers`, and not in `attempts`: most
+ *   deliveries arrive that way, and have one row for both. Read the log of attempts from {@link attemptsTable}.
  * - `deliveries_user` is cut into parts of 4,096 deliveries: a write changes only the newest part, which stays in
  *   memory. A search looks into each `id >> 12`, the newest first. The index has a hash of the user's id, because the
  *   id itself may be longer than an index allows.
@@ -188,7 +191,29 @@ export const MIGRATIONS = [
      forgotten bigint NOT NULL
    ) WITH (fillfactor = 50);
    INSERT INTO $.revisions VALUES (0, 0);`,
+  // Columns without a default rewrite no row, and a constraint that is NOT VALID reads none.
+  `ALTER TABLE $.waiting ADD COLUMN size integer;
+   ALTER TABLE $.done
+     ADD COLUMN at bigint,
+     ADD COLUMN ms double precision,
+     ADD COLUMN url integer,
+     ADD COLUMN code integer,
+     ADD COLUMN status integer,
+     ADD COLUMN error text COLLATE "C",
+     ADD COLUMN response text COLLATE "C",
+     ADD COLUMN headers text COLLATE "C",
+     ADD CONSTRAINT done_log CHECK (at IS NULL OR url IS NOT NULL AND code IS NOT NULL) NOT VALID;`,
 ]
+
+/** The log of attempts, one row for each request, in parentheses: it takes the place of a table. */
+export function attemptsTable(schema: string): string {
+  const columns = 'at, ms, url, code, status, error, response, headers'
+  return `(
+    SELECT delivery, attempt, post, ${columns} FROM ${schema}.attempts
+    UNION ALL
+    SELECT id, attempt, 0::smallint, ${columns} FROM ${schema}.done WHERE code IS NOT NULL
+  )`
+}
 
 /**
  * Brings the tables to the version of this code. It runs all steps, or none if one fails. If several processes call it

@@ -3,7 +3,7 @@ import { toStored } from '../text.js'
 import { isLockedOut, isOfValues } from './failure.js'
 import { LateSettlements } from './late-settlements.js'
 import { numbersOf, type NameList } from './names.js'
-import { toNullable, toRefusedBy } from '../rows.js'
+import { toRefusedBy } from '../rows.js'
 import { DEAD, DONE } from '../states.js'
 import { storedState } from './states.js'
 import { NOW, type Tables } from './tables.js'
@@ -29,7 +29,8 @@ export function settleStatement(schema: string): string {
   return `
     WITH ${numbersOf(schema, '$3')}, given AS MATERIALIZED (
       SELECT * FROM json_to_recordset($2::json) AS g (n int, id bigint, attempt int, state smallint, delay bigint,
-        unsent boolean, refused_by text, reason text, log json)
+        unsent boolean, refused_by text, reason text, log json, url_n int, code_n int, status int, ms double precision,
+        error text, response text, headers text)
     ), settled AS MATERIALIZED (
       SELECT g.*, destination, attempts_before, attempt_at, first_attempt_at, replayed_at
       FROM given g CROSS JOIN LATERAL (
@@ -50,13 +51,17 @@ export function settleStatement(schema: string): string {
         attempts_before = excluded.attempts_before, first_attempt_at = excluded.first_attempt_at, refused_by = excluded.refused_by, reason = excluded.reason,
         replayed_at = excluded.replayed_at
     ), done AS (
-      INSERT INTO ${schema}.done (id, first_attempt_at, attempt, attempts_before, state)
-      SELECT id, first_attempt_at, attempt, attempts_before, ${DONE} FROM settled WHERE state = ${DONE}
+      INSERT INTO ${schema}.done (id, first_attempt_at, attempt, attempts_before, state, at, url, code, status, ms, error,
+        response, headers)
+      SELECT id, first_attempt_at, attempt, attempts_before, ${DONE}, CASE WHEN code_n IS NOT NULL THEN attempt_at END,
+        ids[url_n], ids[code_n], status, ms, error, response, headers
+      FROM settled CROSS JOIN numbers WHERE state = ${DONE}
     ), logged AS (
       INSERT INTO ${schema}.attempts (delivery, attempt, post, at, url, code, status, ms, error, response, headers)
-      SELECT id, attempt, post, attempt_at, ids[url_n], ids[code_n], status, ms, error, response, headers
+      SELECT id, attempt, l.post, attempt_at, ids[l.url_n], ids[l.code_n], l.status, l.ms, l.error, l.response, l.headers
       FROM settled CROSS JOIN LATERAL json_to_recordset(log) AS l (post smallint, url_n int, code_n int, status int,
         ms double precision, error text, response text, headers text) CROSS JOIN numbers
+      WHERE log IS NOT NULL
     )
     SELECT n FROM settled`
 }
@@ -86,7 +91,7 @@ export function prepareSettle({ query, schema, names, now }: Tables) {
       const given = settlements.map((one, n) =>
         toGiven(withLog ? one : { ...one, log: [] }, n, list),
       )
-      return [now(), JSON.stringify(given), list.names]
+      return [now(), JSON.stringify(given), String(list)]
     })
     for (const { n } of rows) accept(settlements.slice(n, n + 1))
   }
@@ -176,11 +181,13 @@ function toGiven(
   n: number,
   list: NameList,
 ) {
+  const of = { n, id, attempt, state: storedState(next.state) }
+  const [only, ...others] = log
+  if (next.state === 'done' && others.length === 0) {
+    return only ? { ...of, ...toLogRow(only, list) } : of
+  }
   return {
-    n,
-    id,
-    attempt,
-    state: storedState(next.state),
+    ...of,
     delay: 'delayMs' in next ? Math.round(next.delayMs) : 0,
     unsent: isUnsent ?? false,
     refused_by: toRefusedBy(refusedBy),
@@ -199,7 +206,7 @@ export function toLogRow(
     code_n: list.position(code),
     status,
     ms,
-    error: toNullable(error),
+    ...(error !== null && { error: toStored(error) }),
     response: toStored(response),
     ...(headers !== undefined && { headers: toStored(headers) }),
   }

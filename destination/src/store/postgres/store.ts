@@ -88,10 +88,10 @@ export async function openPostgres(
     await connection.close()
     throw error
   }
-  const { query, transact } = connection
+  const { query, prepared, transact } = connection
   const clock = () => (now ? Math.round(now()) : null)
   return new PostgresStore(
-    { query, transact, schema, names: new Names(query, schema), now: clock },
+    { query, prepared, transact, schema, names: new Names(connection, schema), now: clock },
     connection,
   )
 }

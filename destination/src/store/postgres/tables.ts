@@ -4,6 +4,8 @@ import type { Names } from './names.js'
 /** What all statements need. */
 export interface Tables {
   query: RunQuery
+  /** As `query`, for statements that many messages share: the server keeps their plans. */
+  prepared: RunQuery
   transact: Transact
   /** The schema's name in double quotes, as in statements. */
   schema: string

@@ -2,6 +2,7 @@ import { decodeAttempt, decodeDelivery, refusedByOf, toTrace } from '../rows.js'
 import type { Copy, DeliveryId, Trace } from '../../model/delivery.js'
 import { fromStored, toStored } from '../text.js'
 import type { RunQuery } from './connection.js'
+import { attemptsTable } from './schema.js'
 import { stateColumn } from './states.js'
 import type { Tables } from './tables.js'
 
@@ -26,7 +27,7 @@ export function copyStatement(schema: string, which: string): string {
       trace_parent AS "traceParent",
       (SELECT coalesce(json_agg(json_build_object('attempt', a.attempt, 'at', at, 'url', urls.name, 'code', codes.name,
           'status', status, 'ms', ms, 'error', error, 'response', response, 'headers', headers) ORDER BY a.attempt, post), '[]')
-        FROM ${schema}.attempts a JOIN ${schema}.names urls ON urls.id = url JOIN ${schema}.names codes ON codes.id = code
+        FROM ${attemptsTable(schema)} a JOIN ${schema}.names urls ON urls.id = url JOIN ${schema}.names codes ON codes.id = code
         WHERE delivery = d.id) AS attempts
     FROM ${schema}.deliveries d
       JOIN ${schema}.names sources ON sources.id = source

@@ -43,7 +43,7 @@ export function createWorkers({
     tryProbe: async (endpoint, firstMs, maxMs) => {
       const [row] = await names.write<{ holdMs: number }>(probe, (list) => {
         list.position(endpoint)
-        return [now(), list.names, Math.round(firstMs), Math.round(maxMs)]
+        return [now(), String(list), Math.round(firstMs), Math.round(maxMs)]
       })
       return row?.holdMs ?? 0
     },

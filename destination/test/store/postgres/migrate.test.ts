@@ -12,7 +12,7 @@ import { startEndpoint } from '../../endpoint.js'
 import { newDelivery, settlement } from '../contract.js'
 import { startServer } from './server.js'
 
-const server = await startServer()
+const server = await startServer({ fsync: 'off' })
 afterAll(() => server.dispose())
 
 const cleanUps: (() => unknown)[] = []

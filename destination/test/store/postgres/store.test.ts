@@ -1,7 +1,11 @@
 import { randomBytes } from 'node:crypto'
+import { readFileSync } from 'node:fs'
 import { afterAll, describe, expect, test, vi } from 'vitest'
-import { claimStatement } from '../../../src/store/postgres/claim.js'
-import { settleStatement } from '../../../src/store/postgres/settle.js'
+import { claimStatement, prepareClaim } from '../../../src/store/postgres/claim.js'
+import { Names } from '../../../src/store/postgres/names.js'
+import { preparePut } from '../../../src/store/postgres/put.js'
+import { prepareSettle, settleStatement } from '../../../src/store/postgres/settle.js'
+import type { Tables } from '../../../src/store/postgres/tables.js'
 import { Connection } from '../../../src/store/postgres/connection.js'
 import { migrate, MIGRATIONS } from '../../../src/store/postgres/schema.js'
 import { parseUrl } from '../../../src/store/postgres/url.js'
@@ -118,6 +122,33 @@ describe('migrations', () => {
     await store.close()
   })
 
+  test('the statements of the documents lead back to version 7, and the log of attempts stays', async () => {
+    const { all, url } = await stores(1)
+    const [store] = all as [Store]
+    for (const messageId of ['one', 'two', 'none']) {
+      const [id] = await store.put([newDelivery({ messageId, state: 'leased' })])
+      const log = [{ ...ATTEMPT, error: 'late', response: 'thanks', headers: 'a: b' }, ATTEMPT]
+      const logs = { one: log.slice(0, 1), two: log, none: [] }
+      const own = { log: logs[messageId as 'one'] }
+      await store.settle([settlement({ id: id ?? 0, attempt: 1 }, { state: 'done' }, own)])
+    }
+    await store.put([newDelivery({ messageId: 'waits' })])
+    const traces = (of: Store) =>
+      Promise.all(['one', 'two', 'none', 'waits'].map((id) => of.trace(id)))
+    const before = await traces(store)
+    expect(before.map((found) => found[0]?.attempts.length)).toEqual([1, 2, 0, 0])
+    await store.close()
+    expect(await rowCounts(url)).toEqual({ deliveries: 4, waiting: 1, done: 3, attempts: 2 })
+    const document = readFileSync(new URL('../../../../docs/operating.md', import.meta.url), 'utf8')
+    const [, back] = /^```sql\n(INSERT INTO hookline.attempts[^`]*)```$/m.exec(document) ?? []
+    await server.query(back ?? '', undefined, url)
+    expect(await columnsOf(url)).toEqual(await columnsOf(await databaseOf(7)))
+    expect(await rowCounts(url)).toEqual({ deliveries: 4, waiting: 1, done: 3, attempts: 3 })
+    const again = await openStore(url)
+    expect(await traces(again)).toEqual(before)
+    await again.close()
+  })
+
   test('one who may change nothing opens tables that are up to date', async () => {
     await using one = await stores(1)
     await server.query(
@@ -162,6 +193,25 @@ describe('migrations', () => {
     )
   })
 })
+
+/** A database with the tables of an earlier version. */
+async function databaseOf(version: number): Promise<string> {
+  const url = await server.database()
+  const address = parseUrl(url)
+  const connection = new Connection(address)
+  await migrate(connection, address.schema, MIGRATIONS.slice(0, version))
+  await connection.close()
+  return url
+}
+
+/** The version of the tables, and their columns. */
+const columnsOf = (url: string) =>
+  server.query(
+    `SELECT version, table_name, column_name, data_type FROM hookline.version, information_schema.columns
+     WHERE table_schema = 'hookline' ORDER BY 2, 3`,
+    [],
+    url,
+  )
 
 /** Fills a new store of an earlier version: one delivery is fresh, one is done and one is dead. */
 async function fillVersion(version: number, url: string): Promise<void> {
@@ -231,7 +281,7 @@ describe('a deletion of a user', () => {
     await settler.transact(async (query) => {
       const given = [{ n: 0, id, attempt: 1, log, ...outcome }]
       expect(
-        await query(settleStatement('hookline'), [null, JSON.stringify(given), ['web']]),
+        await query(settleStatement('hookline'), [null, JSON.stringify(given), '["web"]']),
       ).toHaveLength(1)
       purging = purge(store)
       await someoneWaits(one.url)
@@ -303,7 +353,7 @@ describe('a settlement that the server does not take', () => {
   test('is written without its log, and the others with theirs', async () => {
     await using opened = await leased(80)
     const { url, store, settlements, done } = opened
-    await refuse(url, 'attempts', 'NEW.delivery = 7')
+    await refuse(url, 'done', 'NEW.id = 7 AND NEW.code IS NOT NULL')
     expect(await store.settle(settlements)).toBe(0)
     expect(await done()).toBe(80)
     expect((await store.get(7))?.attempts).toEqual([])
@@ -501,6 +551,80 @@ test('a put that the server does not take fails alone', async () => {
   const put = (messageId: string) => store.put([newDelivery({ messageId })])
   const all = await Promise.allSettled([put('a'), put('bad'), put('b')])
   expect(all.map(({ status }) => status)).toEqual(['fulfilled', 'rejected', 'fulfilled'])
+})
+
+describe('prepared statements', () => {
+  /** One connection of the server, and what a store has of it. */
+  async function connect() {
+    const address = parseUrl(`${await server.database()}?connections=1`)
+    const connection = new Connection(address)
+    await migrate(connection, address.schema)
+    return Object.assign(connection, { [Symbol.asyncDispose]: () => connection.close() })
+  }
+
+  interface Prepared {
+    name: string
+    statement: string
+    generic: number
+  }
+
+  const preparedOf = ({ query }: Connection) =>
+    query<Prepared>(
+      'SELECT name, statement, generic_plans::int AS generic FROM pg_prepared_statements',
+    )
+
+  test('keep their plans: put, claim and settle are not planned each time', async () => {
+    await using connection = await connect()
+    const { query, prepared, transact } = connection
+    const schema = '"hookline"'
+    const names = new Names(connection, schema)
+    const tables: Tables = { query, prepared, transact, schema, names, now: () => null }
+    const put = preparePut(tables)
+    const claim = prepareClaim(tables, () => undefined)
+    const { settle } = prepareSettle(tables)
+    // The server plans the first five for their values.
+    for (let round = 0; round < 10; round++) {
+      await put(Array.from({ length: 5 + 50 * (round % 2) }, () => newDelivery()))
+      const claimed = await claim([{ destination: 'crm', lane: 'fresh', limit: 100 }])
+      const settlements = claimed.map((own) =>
+        settlement(own, { state: 'done' }, { log: [ATTEMPT] }),
+      )
+      expect(await settle(settlements)).not.toContain(false)
+    }
+    const statements = await preparedOf(connection)
+    expect(statements).toHaveLength(4)
+    for (const { statement, generic } of statements)
+      expect({ statement, generic }).toEqual({ statement, generic: 5 })
+  })
+
+  const TEXT = 'SELECT $1::int + 1 AS n'
+  const ask = (connection: Connection) => connection.prepared<{ n: number }>(TEXT, [1])
+
+  /** Whether one more statement is not prepared. */
+  async function isGivenUp(connection: Connection): Promise<boolean> {
+    const text = `${TEXT}, 2 AS m`
+    expect(await connection.prepared(text, [1])).toEqual([{ n: 2, m: 2 }])
+    return (await preparedOf(connection)).every(({ statement }) => statement !== text)
+  }
+
+  // A server in between may give each transaction another connection of the server.
+  test('are given up where the connection of the server does not have them', async () => {
+    await using connection = await connect()
+    expect(await ask(connection)).toEqual([{ n: 2 }])
+    await connection.query('DEALLOCATE ALL')
+    expect(await Promise.all([ask(connection), ask(connection)])).toEqual([[{ n: 2 }], [{ n: 2 }]])
+    expect(await isGivenUp(connection)).toBe(true)
+  })
+
+  test('are given up where the connection of the server has those of another process', async () => {
+    await using other = await connect()
+    await ask(other)
+    const [{ name } = { name: '' }] = await preparedOf(other)
+    await using connection = await connect()
+    await connection.query(`PREPARE ${name} (int) AS ${TEXT}`)
+    expect(await Promise.all([ask(connection), ask(connection)])).toEqual([[{ n: 2 }], [{ n: 2 }]])
+    expect(await isGivenUp(connection)).toBe(true)
+  })
 })
 
 describe('the sweep', () => {
@@ -785,10 +909,11 @@ test('a claim goes by indexes and sorts nothing that waits, whatever the planner
     undefined,
     url,
   )
+  const claims = [0, 1].map((state) => ({ name: 'crm', state, count: 200, start: 0, n: state + 1 }))
   const plan = async (): Promise<string> => {
     const rows = await server.query<{ 'QUERY PLAN': string }>(
       `EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF) ${claimStatement('hookline')}`,
-      [null, ['crm', 'crm'], [0, 1], [200, 200]],
+      [null, JSON.stringify(claims)],
       url,
     )
     return rows.map((row) => row['QUERY PLAN']).join('\n')
@@ -805,8 +930,87 @@ test('a claim goes by indexes and sorts nothing that waits, whatever the planner
   }
 })
 
+describe('claims that follow each other', () => {
+  const SECOND = 1_000
+
+  /** A store with a clock of its own, whose lane has been claimed in part: it has a start. */
+  async function claimed(count: number) {
+    let now = 1_700_000_000_000
+    const opened = await stores(1, { now: () => now })
+    const [store] = opened.all as [Store]
+    const putAt = async (at: number, ...messageIds: string[]) => {
+      const before = now
+      now = at
+      await store.put(messageIds.map((messageId) => newDelivery({ messageId })))
+      now = before
+    }
+    const claim = async (limit: number) =>
+      (await store.claim([{ destination: 'crm', lane: 'fresh', limit }])).map(
+        ({ messageId }) => messageId,
+      )
+    await putAt(now, ...Array.from({ length: count }, (_, n) => `m${n}`))
+    expect(await claim(count - 1)).toHaveLength(count - 1)
+    return Object.assign(opened, { now, putAt, claim })
+  }
+
+  test('find what became visible late, in the order in which it was due', async () => {
+    await using opened = await claimed(3)
+    await opened.putAt(opened.now - SECOND, 'late')
+    expect(await opened.claim(3)).toEqual(['late', 'm2'])
+  })
+
+  test('find what was due long before, once nothing else is left or a second is over, and say so', async () => {
+    await using opened = await claimed(3)
+    const { now, putAt, claim } = opened
+    await putAt(now - 60 * SECOND, 'old', 'older')
+    expect(await claim(1)).toEqual(['m2'])
+    expect(await claim(1)).toEqual(['old'])
+    await putAt(now, 'new')
+    const clock = vi.spyOn(performance, 'now')
+    const at = performance.now()
+    try {
+      clock.mockReturnValue(at + SECOND)
+      expect(await claim(9)).toEqual(['older', 'new'])
+    } finally {
+      clock.mockRestore()
+    }
+  })
+
+  test('do not read the entries of all that was claimed before', async () => {
+    await using opened = await claimed(2)
+    const { url } = opened
+    await server.query('ALTER TABLE hookline.waiting SET (autovacuum_enabled = off)', [], url)
+    // A transaction that stays open keeps the server from removing the entries.
+    const reader = new Connection(parseUrl(url))
+    await reader.transact(async (query) => {
+      await query('SELECT pg_current_xact_id(), count(*) FROM hookline.waiting')
+      await server.query(
+        `INSERT INTO hookline.waiting (id, due_at, destination, attempt, state, leased)
+           SELECT 1000 + n, n, destination, 0, 0, false
+           FROM (SELECT destination FROM hookline.waiting LIMIT 1) one, generate_series(1, 20000) n;
+         DELETE FROM hookline.waiting WHERE id > 1000`,
+        undefined,
+        url,
+      )
+      const buffersOf = async (start: number) => {
+        const claims = [{ name: 'crm', state: 0, count: 1, start, n: 1 }]
+        const [row] = await server.query<{ 'QUERY PLAN': [{ Plan: PlanNode }] }>(
+          `EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) ${claimStatement('hookline')}`,
+          [null, JSON.stringify(claims)],
+          url,
+        )
+        return row?.['QUERY PLAN'][0].Plan['Shared Hit Blocks'] ?? 0
+      }
+      expect(await buffersOf(0)).toBeGreaterThan(100)
+      expect(await buffersOf(opened.now - SECOND)).toBeLessThan(50)
+    })
+    await reader.close()
+  })
+})
+
 /** A step of a plan, as `EXPLAIN (ANALYZE, FORMAT JSON)` describes it. */
 interface PlanNode {
+  'Shared Hit Blocks': number
   'Actual Rows': number
   'Actual Loops': number
   'Rows Removed by Filter'?: number
@@ -854,7 +1058,7 @@ describe('many settlements while the planner believes that nothing waits', () =>
     const given = ids.map((id, n) => ({ n, id, attempt: 1, state, delay: 0, log }))
     const [row] = await server.query<{ 'QUERY PLAN': [{ Plan: PlanNode }] }>(
       `EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) ${settleStatement('hookline')}`,
-      [null, JSON.stringify(given), ['web']],
+      [null, JSON.stringify(given), '["web"]'],
       url,
     )
     expect(mostRows(row?.['QUERY PLAN'][0].Plan as PlanNode)).toBe(COUNT)
@@ -922,6 +1126,9 @@ describe('a claim of more than is read at once', () => {
     expect(told).toEqual(['c'])
     await waiting.store.put([newDelivery({ destination: 'a', body: '{}' })])
     expect(await claim(100)).toEqual({ a: 1, c: 100 })
+    // Both got all that they asked for before, so that they were not searched from their beginnings.
+    expect(told).toEqual(['a', 'b'])
+    expect(await claim(100)).toEqual({ c: 100 })
     expect(told).toEqual([])
   })
 

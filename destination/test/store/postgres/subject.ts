@@ -43,8 +43,9 @@ export async function postgresSubjects(database: string): Promise<PostgresSubjec
 }
 
 /**
- * Empties all tables of a schema, and starts its sequences again. Only the version of the tables stays, and the revision begins again. TRUNCATE would
- * create all files of the tables again, which takes much longer than to delete a few rows.
+ * Empties all tables of a schema, and starts its sequences again. Only the version of the tables stays, and the revision begins
+ * again. TRUNCATE would create all files of the tables again, and ALTER SEQUENCE those of the sequences, which takes much
+ * longer than to delete a few rows.
  */
 const emptyAll = (schema: string) => `DO $$
   DECLARE name text;
@@ -52,6 +53,6 @@ const emptyAll = (schema: string) => `DO $$
     FOR name IN SELECT tablename FROM pg_tables WHERE schemaname = '${schema}' AND tablename NOT IN ('version', 'revisions')
     LOOP EXECUTE format('DELETE FROM %I.%I', '${schema}', name); END LOOP;
     UPDATE ${schema}.revisions SET revision = 0, forgotten = 0;
-    FOR name IN SELECT sequencename FROM pg_sequences WHERE schemaname = '${schema}'
-    LOOP EXECUTE format('ALTER SEQUENCE %I.%I RESTART', '${schema}', name); END LOOP;
+    PERFORM setval(format('%I.%I', schemaname, sequencename), start_value, false)
+      FROM pg_sequences WHERE schemaname = '${schema}' AND last_value IS NOT NULL;
   END $$`

@@ -6,6 +6,7 @@ import { openStore } from '../../../src/store/open.js'
 import { loadDriver } from '../../../src/store/sqlite/driver.js'
 import { newDelivery, settlement } from '../contract.js'
 import { folder } from './subject.js'
+import { rounds } from '../../rounds.js'
 
 const HOUR = 3_600_000
 const NOON = 1_700_000_000_000
@@ -238,6 +239,6 @@ test('whatever the clock does, each retry is due when its delay is over', async 
         await it.store.settle(claimed.map((delivery) => settlement(delivery)))
       }
     }),
-    { numRuns: Number(process.env['RUNS'] ?? 8) },
+    { numRuns: rounds(8) },
   )
 })

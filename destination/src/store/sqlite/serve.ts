@@ -1,0 +1,75 @@
+import { once } from 'node:events'
+import { Worker, type MessagePort } from 'node:worker_threads'
+import type { StoreError } from '../store-error.js'
+import { loadDriver } from './driver.js'
+import { Engine } from './engine.js'
+import { toFailure } from './failure.js'
+import type { Result } from './round.js'
+import type { Delivery } from '../../model/delivery.js'
+import { flattenClaimed, unflattenDeliveries, unflattenSettlements, type Flat } from './wire.js'
+import type { Goodbye, Opened, Sent, SentBack, ThreadData, Upgrading } from './store.js'
+
+/** In ms. The first requests go first, and a command that opens a store only to read it needs no checkpoints. */
+const CHECKPOINTS_AFTER_MS = 1_000
+
+/**
+ * Runs an engine for the main thread: it receives a round and posts its result, until it is told to close. Then, or if the
+ * file can't be opened, it closes the port.
+ */
+export async function serve(port: MessagePort, data: ThreadData): Promise<void> {
+  let engine: Engine
+  try {
+    engine = new Engine(await loadDriver(data.driver), data, (upgrade) => {
+      port.postMessage({ upgrade } satisfies Upgrading)
+    })
+  } catch (error) {
+    port.postMessage({ failure: toFailure(error as StoreError) } satisfies Opened)
+    port.close()
+    return
+  }
+  const checkpoints = startCheckpoints(data)
+  port.on('message', (sent: Sent | Goodbye) => {
+    if ('closeAt' in sent) {
+      void checkpoints.end().then(() => {
+        // After the checkpoint thread: SQLite empties the log when the last connection closes.
+        engine.close(sent.closeAt)
+        port.close()
+      })
+      return
+    }
+    const result = engine.run({
+      ...sent,
+      deliveries: unflattenDeliveries(sent.deliveries),
+      settlements: unflattenSettlements(sent.settlements),
+    })
+    port.postMessage({ ...result, claimed: toFlat(result.claimed) } satisfies SentBack)
+    checkpoints.tell()
+  })
+  port.postMessage({ value: undefined } satisfies Opened)
+}
+
+function toFlat(claimed: Result<Delivery[][]>): Result<Flat> {
+  return 'value' in claimed ? { value: flattenClaimed(claimed.value) } : claimed
+}
+
+/** Starts the thread that copies the log. If it can't start or dies, the engine copies the log itself. */
+function startCheckpoints(data: ThreadData) {
+  let thread: Worker | undefined
+  let ended: Promise<unknown> = Promise.resolve()
+  const start = () => {
+    thread = new Worker(new URL('./checkpoint.js', import.meta.url), { workerData: data })
+    thread.on('error', () => undefined)
+    ended = once(thread, 'exit')
+  }
+  const timer = setTimeout(start, CHECKPOINTS_AFTER_MS)
+  return {
+    tell: () => {
+      thread?.postMessage('committed')
+    },
+    end: () => {
+      clearTimeout(timer)
+      thread?.postMessage('close')
+      return ended
+    },
+  }
+}
