@@ -1,6 +1,7 @@
 // One source, destination or tenant: its settings, its secrets, and its deletion.
 import { useSignal } from '@preact/signals'
 import { useEffect } from 'preact/hooks'
+import { query } from './api.js'
 import { DeleteCard } from './delete-card.js'
 import { DESTINATION_PLAN } from './destination-plan.js'
 import { Failure } from './form.js'
@@ -105,6 +106,12 @@ export function SettingView({ kind, name }: { kind: Kind; name: string }) {
         </span>
         {kind === 'destination' && (
           <a href={`#/destinations/${encodeURIComponent(name)}`}>Its deliveries</a>
+        )}
+        {kind === 'tenant' && (
+          <>
+            <a href={`#/settings/sources${query({ tenant: name })}`}>Its sources</a>
+            <a href={`#/settings/destinations${query({ tenant: name })}`}>Its destinations</a>
+          </>
         )}
         <a href={auditHash(kind, name)}>Its changes</a>
       </p>
