@@ -15,7 +15,7 @@ import type {
 import { JsonOrText } from './json-view.js'
 import { usePoll } from './poll.js'
 import { openReplay } from './replay.js'
-import { callInWords, listed, StatePill } from './rows.js'
+import { Call, callInWords, listed, StatePill } from './rows.js'
 import { now, toApiError } from './state.js'
 import { outcome } from './words.js'
 
@@ -117,8 +117,8 @@ export function TraceView({ trace, onReplayed }: TraceProps) {
   return (
     <div class="delivery">
       <div class="card summary">
-        <h2 class="break">
-          <StatePill state={state} /> {callInWords(type, event)} to {to}
+        <h2 class="break clamped" title={callInWords(type, event)}>
+          <StatePill state={state} /> <Call type={type} event={event} /> to {to}
         </h2>
         <p class="lead">{inWords(trace, now.value)}</p>
         <Window trace={trace} now={now.value} />

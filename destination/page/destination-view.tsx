@@ -71,8 +71,12 @@ function Details({
       <p class="under-title">
         <HealthPill health={found.health} failedShare={found.failedShare} />
         <span class="hint">{found.enabled ? receives(found.sources) : 'disabled'}</span>
-        <a href={hashOf('destination', name)}>Settings</a>
-        <a href={auditHash('destination', name)}>Changes</a>
+        {!isPortal && (
+          <>
+            <a href={hashOf('destination', name)}>Settings</a>
+            <a href={auditHash('destination', name)}>Changes</a>
+          </>
+        )}
       </p>
       <Figures found={found} />
       {news.length > 0 && (

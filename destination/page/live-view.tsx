@@ -11,7 +11,7 @@ import {
   type LiveEvent,
 } from './live.js'
 import type { AttemptEvent, CallEvent } from '../src/model/answers.js'
-import { callInWords } from './rows.js'
+import { Call, callInWords } from './rows.js'
 import { now } from './state.js'
 import { outcome } from './words.js'
 
@@ -114,7 +114,7 @@ function CallRow({ call: { at, source, type, event, user, messageId } }: { call:
       </time>
       <span class="pill state-call">call</span>
       <span class="what" title={callInWords(type, event)}>
-        {callInWords(type, event)}
+        <Call type={type} event={event} />
       </span>
       <span class="who" title={user}>
         {user}

@@ -8,6 +8,20 @@ import { outcome, stateInWords } from './words.js'
 export const callInWords = (type: string, event: string): string =>
   event === '' ? type : `${type} “${event}”`
 
+/**
+ * The same with the event apart, for what is shown: characters in it that change the direction of text, which callers choose,
+ * must not move the words around it.
+ */
+export function Call({ type, event }: { type: string; event: string }) {
+  return event === '' ? (
+    <>{type}</>
+  ) : (
+    <>
+      {type} “<bdi>{event}</bdi>”
+    </>
+  )
+}
+
 export function StatePill({ state }: Pick<Summary, 'state'>) {
   return <span class={`pill state-${state}`}>{stateInWords(state)}</span>
 }
@@ -72,7 +86,7 @@ export function DeliveryRow({ delivery }: { delivery: Summary }) {
       </time>
       <StatePill state={state} />
       <span class="what" title={call}>
-        {call}
+        <Call type={type} event={event} />
       </span>
       <span class="who" title={user}>
         {user}

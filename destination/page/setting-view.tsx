@@ -1,5 +1,6 @@
 // One source, destination or tenant: its settings, its secrets, and its deletion.
 import { useEffect } from 'preact/hooks'
+import { query } from './api.js'
 import { useChange } from './change.js'
 import { DeleteCard } from './delete-card.js'
 import { DESTINATION_PLAN } from './destination-plan.js'
@@ -90,6 +91,12 @@ export function SettingView({ kind, name }: { kind: Kind; name: string }) {
         </span>
         {kind === 'destination' && (
           <a href={`#/destinations/${encodeURIComponent(name)}`}>Its deliveries</a>
+        )}
+        {kind === 'tenant' && (
+          <>
+            <a href={`#/settings/sources${query({ tenant: name })}`}>Its sources</a>
+            <a href={`#/settings/destinations${query({ tenant: name })}`}>Its destinations</a>
+          </>
         )}
         <a href={auditHash(kind, name)}>Its changes</a>
       </p>

@@ -77,12 +77,14 @@ function List({ kind }: { kind: Kind }) {
   const failure = useSignal('')
   const given = route.value.query
   const [q, after] = [given.get('q') ?? '', given.get('after') ?? '']
+  const tenant = given.get('tenant') ?? ''
   const offset = Number(given.get('offset') ?? 0)
   const readList = async (abort: AbortSignal) => {
     try {
       const [answer, rows] = await Promise.all([
-        list(kind, { q, after, limit: ROWS }, abort),
-        kind === 'destination' ? readRows(q, offset, abort) : [],
+        list(kind, { q, tenant, after, limit: ROWS }, abort),
+        // The overview can't be asked for the destinations of one tenant.
+        kind === 'destination' && tenant === '' ? readRows(q, offset, abort) : [],
       ])
       found.value = answer
       health.value = new Map(rows.map((row) => [row.name, row]))
@@ -91,7 +93,7 @@ function List({ kind }: { kind: Kind }) {
       if (!abort.aborted) failure.value = toApiError(error).message
     }
   }
-  usePoll(readList, REFRESH_MS, [kind, q, after])
+  usePoll(readList, REFRESH_MS, [kind, q, tenant, after])
   if (found.value === undefined) {
     return failure.value === '' ? (
       <p aria-busy="true">Reading …</p>
@@ -106,7 +108,17 @@ function List({ kind }: { kind: Kind }) {
       <Failure text={failure.value} />
       <section class="card" aria-label={`${kind}s`}>
         <div class="title">
-          <Search kind={kind} q={q} />
+          <Search kind={kind} q={q} tenant={tenant} />
+          {tenant !== '' && (
+            <a
+              class="chip active"
+              href={listHash(kind, { q })}
+              aria-label={`Remove the filter tenant ${tenant}`}
+            >
+              <span class="chip-text">of the tenant {tenant}</span>{' '}
+              <span aria-hidden="true">×</span>
+            </a>
+          )}
           <span class="hint" role="status">
             {counted(total, kind)}
           </span>
@@ -117,7 +129,9 @@ function List({ kind }: { kind: Kind }) {
           )}
         </div>
         {total === 0 && (
-          <p class="empty">{q === '' ? `There is no ${kind} yet.` : `No ${kind} matches.`}</p>
+          <p class="empty">
+            {q + tenant === '' ? `There is no ${kind} yet.` : `No ${kind} matches.`}
+          </p>
         )}
         <ul class="settings">
           {items.map((item) => (
@@ -129,9 +143,11 @@ function List({ kind }: { kind: Kind }) {
             <span>
               {count(offset + 1)} to {count(offset + items.length)} of {count(total)}
             </span>
-            {after !== '' && <a href={listHash(kind, { q })}>First</a>}
+            {after !== '' && <a href={listHash(kind, { q, tenant })}>First</a>}
             {next !== null && (
-              <a href={listHash(kind, { q, after: next, offset: offset + items.length })}>Next</a>
+              <a href={listHash(kind, { q, tenant, after: next, offset: offset + items.length })}>
+                Next
+              </a>
             )}
           </nav>
         )}
@@ -149,7 +165,7 @@ async function readRows(q: string, offset: number, abort: AbortSignal): Promise<
 const listHash = (kind: Kind, fields: Record<string, string | number>) =>
   `#/settings/${kind}s${query(fields)}`
 
-function Search({ kind, q }: { kind: Kind; q: string }) {
+function Search({ kind, q, tenant }: { kind: Kind; q: string; tenant: string }) {
   const timer = useRef<ReturnType<typeof setTimeout> | undefined>(undefined)
   useEffect(
     () => () => {
@@ -162,7 +178,7 @@ function Search({ kind, q }: { kind: Kind; q: string }) {
     clearTimeout(timer.current)
     timer.current = setTimeout(() => {
       // The history of the browser needs no entry for each key.
-      location.replace(listHash(kind, { q: value.trim() }))
+      location.replace(listHash(kind, { q: value.trim(), tenant }))
     }, TYPING_MS)
   }
   const what = kind === 'destination' ? 'name or URL' : 'name'

@@ -34,10 +34,18 @@ export function refusedEndpointsOf(
     return [
       {
         path: `webhooks[${place}].url`,
-        message: `${address} is not a public address, so every message would be refused. To allow it, set "allowNetworks": ["${address}"].`,
+        message: `${address} is not a public address, so every message would be refused.${ADVICE}["${address}"].`,
       },
     ]
   })
+}
+
+const ADVICE = ' To allow it, set "allowNetworks": '
+
+/** A message for somebody who can't change the settings of the process. */
+export function withoutAdvice(message: string): string {
+  const [first = ''] = message.split(ADVICE)
+  return first
 }
 
 /** The address that a URL names; `undefined` if it names a host that has to be looked up. */

@@ -635,6 +635,33 @@ describe.skipIf(chromiumPath === undefined)('the page', () => {
     expect(await barriers(page)).toEqual([])
   })
 
+  test('a long event, or one that turns the direction of text, leaves the rest where it is', async () => {
+    const running = await start(settingsFor([destination([await endpoint()])], READ_ONLY))
+    const turning = '\u202Edenrut'
+    await post(running, [
+      track('long', { event: 'x'.repeat(10_000) }),
+      track('turning', { event: turning }),
+    ])
+    const page = await open(at(running, '#/deliveries'), { viewport: { width: 400, height: 800 } })
+    await expect.poll(() => rows(page).count()).toBe(2)
+    const heights = await page.evaluate<number[]>(
+      'Array.from(document.querySelectorAll("a.row"), (row) => row.offsetHeight)',
+    )
+    expect(Math.max(...heights)).toBeLessThan(200)
+    const row = rows(page).filter({ hasText: turning })
+    expect(await row.locator('.what bdi').innerText()).toBe(turning)
+    const [event, closing] = await page.evaluate<[number, number]>(`
+      const bdi = Array.from(document.querySelectorAll('.what bdi')).find((one) => one.innerText.includes('denrut'))
+      const range = document.createRange()
+      range.selectNodeContents(bdi.nextSibling);
+      [bdi.getBoundingClientRect().right, range.getBoundingClientRect().left]
+    `)
+    expect(closing).toBeGreaterThanOrEqual(event - 1)
+    await rows(page).filter({ hasText: 'xxx' }).click()
+    const again = page.getByRole('button', { name: 'Send again' })
+    expect((await again.boundingBox())?.y).toBeLessThan(800)
+  })
+
   test('leads from a delivery to the next one of the list', async () => {
     const page = await open(at(shared.running, '#/deliveries?destination=crm'))
     await rows(page).nth(1).click()

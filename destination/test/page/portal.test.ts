@@ -6,12 +6,15 @@ import { createServer } from 'node:net'
 import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
+import type { Locator, Page } from 'playwright-core'
 import { describe, expect, onTestFinished, test } from 'vitest'
+import type { RunningDestination } from '../../src/destination.js'
+import type { ManagedSetting } from '../../src/model/answers.js'
 import { signGuest } from '../../src/operate/portal/token.js'
 import { ask, SETTINGS_KEY } from '../manage/api.js'
 import { PATH } from '../openapi/document.js'
 import { ADMIN_TOKEN, endpoint, post, settingsFor, start, track } from '../run.js'
-import { barriers, chromiumPath, NAME, open, useBrowser } from './browser.js'
+import { barriers, chromiumPath, focused, NAME, open, useBrowser } from './browser.js'
 
 /** A destination with a tenant that has deliveries, beside another one. */
 async function lived() {
@@ -38,6 +41,21 @@ async function lived() {
   }
   await Promise.all([crm.has(1), other.has(1)])
   return { running, settings, crm, moved }
+}
+
+/** The portal of a tenant in a tab of its own. */
+async function openAs(
+  { adminUrl }: RunningDestination,
+  tenant: string,
+  hash: string,
+  forgiven?: RegExp,
+): Promise<Page> {
+  const expiresAt = Date.now() + 600_000
+  const token = await signGuest(ADMIN_TOKEN, { tenant, by: null, expiresAt })
+  const page = await open(`${adminUrl}/portal#token=${token}`, {}, forgiven)
+  await page.getByRole('link', { name: 'Acme Ltd.' }).waitFor()
+  await page.evaluate(`location.hash = ${JSON.stringify(hash)}`)
+  return page
 }
 
 /** Runs the program of the document. @returns its URL, with the name of another site. */
@@ -104,10 +122,11 @@ describe.skipIf(chromiumPath === undefined)('the portal', () => {
     await frame.getByRole('link', { name: 'Overview' }).click()
     await frame.getByRole('table').getByRole('link', { name: 'acme-hook' }).click()
     await frame.getByRole('button', { name: 'Make a new secret for X-Signature' }).click()
-    await frame.getByText(/The new secret is shown only now: [0-9a-f]{64}/).waitFor()
+    await frame.getByText(/^[0-9a-f]{64}$/).waitFor()
+    await frame.getByRole('button', { name: 'End the rotation for X-Signature' }).click()
     await frame.getByRole('button', { name: 'Keep only the new secret' }).click()
     await frame.getByText('Only the new secret is valid now.').waitFor()
-    await frame.getByLabel('URL', { exact: true }).fill(moved.url)
+    await frame.getByRole('textbox', { name: 'URL', exact: true }).fill(moved.url)
     await frame.getByRole('button', { name: 'Change' }).click()
     await frame.getByText('The URLs are changed.').waitFor()
     await post(running, [track('acme-2')], 'acme')
@@ -117,6 +136,100 @@ describe.skipIf(chromiumPath === undefined)('the portal', () => {
       by: 'tenant acme (ada@acme.example)',
       action: 'update',
     })
+  })
+
+  test('a double-click makes one new secret, which stays until it is stored, and revokes none', async () => {
+    const { running } = await lived()
+    const page = await openAs(running, 'acme', '#/destinations/acme-hook')
+    const valid = async () => {
+      const { body } = await ask(running, 'GET', '/destinations/acme-hook')
+      return (body as unknown as ManagedSetting).secrets['sharedSecret']
+    }
+    const make = page.getByRole('button', { name: 'Make a new secret for X-Signature' })
+    await make.waitFor()
+    for (const link of ['Settings', 'Changes']) {
+      expect(await page.getByRole('link', { name: link, exact: true }).count()).toBe(0)
+    }
+    const twice = async (button: Locator) => {
+      await button.scrollIntoViewIfNeeded()
+      const box = await button.boundingBox()
+      if (box === null) throw new Error('The button is not shown.')
+      const { x, y, width, height } = box
+      await page.mouse.dblclick(x + width / 2, y + height / 2, { delay: 150 })
+    }
+    await twice(make)
+    const secret = page.getByText(/^[0-9a-f]{64}$/)
+    const value = await secret.innerText()
+    await page.getByText('Two secrets are valid').waitFor()
+    expect(await valid()).toBe(2)
+    await page.getByRole('button', { name: 'Copy the new secret for X-Signature' }).waitFor()
+
+    // Nothing but "I have stored it" takes the secret away.
+    const url = page.getByRole('textbox', { name: 'URL', exact: true })
+    expect((await url.boundingBox())?.width).toBeGreaterThan(600)
+    await url.fill('https://b.example.com/')
+    await page.getByRole('button', { name: 'Change' }).click()
+    await page.getByText('The URLs are changed.').waitFor()
+    await page.getByRole('link', { name: 'Overview' }).click()
+    await page.getByRole('table').getByRole('link', { name: 'acme-hook' }).click()
+    expect(await secret.innerText()).toBe(value)
+
+    // The end of the rotation asks first, and presses nothing by itself either.
+    await twice(page.getByRole('button', { name: 'End the rotation for X-Signature' }))
+    const question = page.getByRole('group', { name: 'End the rotation for X-Signature' })
+    await question.getByText('which is shown below').waitFor()
+    expect(await barriers(page)).toEqual([])
+    await question.getByRole('button', { name: 'Cancel' }).click()
+    expect(await valid()).toBe(2)
+    await page.getByRole('button', { name: 'I have stored it' }).click()
+    await secret.waitFor({ state: 'detached' })
+    await expect.poll(() => focused(page)).toContain('Two secrets are valid')
+    await page.getByRole('button', { name: 'End the rotation for X-Signature' }).click()
+    await twice(question.getByRole('button', { name: 'Keep only the new secret' }))
+    await page.getByText('One secret is valid.').waitFor()
+    expect(await valid()).toBe(1)
+  })
+
+  test('keeps what was typed after a change by the operator, and says mistakes at their fields', async () => {
+    const { running, settings, moved } = await lived()
+    const [one, two] = ['https://a.example.com/one', 'https://a.example.com/two']
+    const webhooks = [{ url: one }, { url: two }]
+    await ask(running, 'PATCH', '/destinations/acme-hook', { webhooks })
+    const page = await openAs(running, 'acme', '#/destinations/acme-hook', /status of 4/)
+    const second = page.getByRole('textbox', { name: 'URL 2' })
+    await second.fill(moved.url)
+    await ask(running, 'PATCH', '/destinations/acme-hook', {
+      webhooks: [{ url: one }, { url: `${two}b` }],
+    })
+    const change = page.getByRole('button', { name: 'Change' })
+    await change.click()
+    await page.getByText('Somebody has changed this destination meanwhile.').waitFor()
+    await page.getByText(`Now: ${two}b`).waitFor()
+    expect(await second.inputValue()).toBe(moved.url)
+
+    // Its own network is refused, in the words of a tenant.
+    await running.reload({ ...settings, allowNetworks: [] })
+    await change.click()
+    const wrong = async () => {
+      const ids = (await second.getAttribute('aria-describedby')) ?? ''
+      return page.locator(`#${ids.split(' ')[1] ?? ''}`).allInnerTexts()
+    }
+    await expect
+      .poll(wrong)
+      .toEqual(['127.0.0.1 is not a public address, so every message would be refused.'])
+    expect(await page.locator('main').innerText()).not.toMatch(/webhooks|allowNetworks/)
+    expect(await barriers(page)).toEqual([])
+    await second.fill('')
+    await change.click()
+    await expect.poll(wrong).toEqual(['A URL is needed.'])
+    await second.fill('https://c.example.com/')
+    await change.click()
+    await page.getByText('The URLs are changed.').waitFor()
+    const { body } = await ask(running, 'GET', '/destinations/acme-hook')
+    expect((body as unknown as ManagedSetting).settings['webhooks']).toMatchObject([
+      { url: one },
+      { url: 'https://c.example.com/' },
+    ])
   })
 
   test('is in no frame of a site that the settings do not name', async () => {

@@ -13,6 +13,7 @@ import type {
   SettingChanged,
 } from '../../model/answers.js'
 import type { Feed, Viewpoint } from '../../observe/feed.js'
+import { withoutAdvice } from '../../settings/reach.js'
 import type { Settings } from '../../settings/settings.js'
 import type { Access } from '../access.js'
 import { createTester, requireDestination, type DestinationRequest } from '../destination-routes.js'
@@ -242,13 +243,21 @@ async function change(
   }
 }
 
-/** Where the settings are kept is the operator's affair. */
+/** Where the settings are kept and which networks are allowed is the operator's affair. */
 function forTenant(error: unknown): unknown {
-  const isKept =
-    error instanceof Refusal && ['in_settings_file', 'no_settings_key'].includes(error.code)
-  return isKept
-    ? new Refusal(409, 'kept_by_operator', 'Only the operator can change this destination.')
-    : error
+  if (!(error instanceof Refusal)) return error
+  const { status, code, message, headers, details } = error
+  if (code === 'in_settings_file' || code === 'no_settings_key') {
+    return new Refusal(409, 'kept_by_operator', 'Only the operator can change this destination.')
+  }
+  const problems = details.problems?.map((problem) => ({
+    ...problem,
+    message: withoutAdvice(problem.message),
+  }))
+  return new Refusal(status, code, withoutAdvice(message), headers, {
+    ...details,
+    ...(problems && { problems }),
+  })
 }
 
 function listOf(manager: Manager, kind: Kind, names: ReadonlySet<string>): PortalSettings {

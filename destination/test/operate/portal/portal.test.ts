@@ -182,6 +182,7 @@ describe('a tenant', () => {
     const answer = await ask(token, 'PATCH', '/destinations/strict', body)
     expect(answer.status).toBe(400)
     expect(JSON.stringify(answer.body)).toContain(message)
+    expect(JSON.stringify(answer.body)).not.toContain('allowNetworks')
   })
 
   test('cannot send the values of headers to a server of its own', async () => {
