@@ -2,17 +2,16 @@ import type { ComponentChildren } from 'preact'
 import { useEffect, useRef } from 'preact/hooks'
 import { AccessGate, openTokenDialog, TokenDialog } from './access.js'
 import { compact, span } from './format.js'
-import { DestinationSpan, DestinationView } from './destination-view.js'
 import { canWrite, deadCount, lastReadAt, status, toast, statusError } from './state.js'
 import { DeliveriesView } from './deliveries-view.js'
 import { DeliveryView, Neighbours } from './delivery-view.js'
+import { destinationPart, settingsPart, type Part } from './lazy.js'
 import { LiveView } from './live-view.js'
 import { MessageView } from './message-view.js'
 import { overviewHash, OverviewView, SpanChoice } from './overview-view.js'
 import { poll } from './poll.js'
 import { ReplayDialog } from './replay.js'
 import { go, route } from './route.js'
-import { loadSettings, settingsProblem, settingsViews } from './settings-lazy.js'
 import { SearchView } from './search-view.js'
 import { switchTheme, theme } from './theme.js'
 import { now } from './state.js'
@@ -101,12 +100,15 @@ export function View() {
           <DeliveriesView key={hash} />
         </Page>
       )
-    case 'destinations':
+    case 'destinations': {
+      const views = destinationPart.loaded.value
+      if (views === undefined) return <Loading title={id} part={destinationPart} />
       return (
-        <Page title={id} tools={<DestinationSpan name={id} />} key={id}>
-          <DestinationView name={id} />
+        <Page title={id} tools={<views.DestinationSpan name={id} />} key={id}>
+          <views.DestinationView name={id} />
         </Page>
       )
+    }
     case 'messages':
       return (
         <Page title="Message" key={hash}>
@@ -120,8 +122,8 @@ export function View() {
         </Page>
       )
     case 'settings': {
-      const views = settingsViews.value
-      if (views === undefined) return <Settings />
+      const views = settingsPart.loaded.value
+      if (views === undefined) return <Loading title="Settings" part={settingsPart} />
       const { title, view: settings } = views.settingsPage(route.value)
       return (
         <Page title={title} tools={<views.SettingsTabs />} key={path.join('/')}>
@@ -134,19 +136,19 @@ export function View() {
   }
 }
 
-/** In ms: the pause before the settings are loaded again that could not be loaded. */
+/** In ms: the pause before a part is loaded again that could not be loaded. */
 const RETRY_MS = 3_000
 
-/** Stands for the settings until they are loaded. */
-function Settings() {
-  useEffect(() => poll(loadSettings, RETRY_MS), [])
+/** Stands for a view until its part of the page is loaded. */
+function Loading<Module>({ title, part }: { title: string; part: Part<Module> }) {
+  useEffect(() => poll(part.load, RETRY_MS), [part])
   return (
-    <Page title="Settings">
-      {settingsProblem.value === '' ? (
+    <Page title={title}>
+      {part.problem.value === '' ? (
         <p aria-busy="true">Reading …</p>
       ) : (
         <p class="error" role="alert">
-          {settingsProblem.value}
+          {part.problem.value}
         </p>
       )}
     </Page>

@@ -582,7 +582,7 @@ describe.skipIf(chromiumPath === undefined)('the settings on the page', () => {
     const sources = page.locator('.settings .what > a')
     await expect.poll(() => sources.allInnerTexts()).toEqual(['app'])
     await page.getByRole('link', { name: 'Remove the filter tenant acme' }).click()
-    await expect.poll(() => sources.allInnerTexts()).toEqual(['app', 'web'])
+    await expect.poll(() => sources.allInnerTexts()).toEqual(['app', 'other', 'web'])
     await visit(page, '#/settings/tenant/acme')
     await button(page, 'Delete acme …').click()
     const dialog = page.getByRole('dialog')
