@@ -10,6 +10,7 @@ import type {
   Matches,
   Lane,
   NewDelivery,
+  SearchPlace,
   Settlement,
   Stats,
   Trace,
@@ -47,6 +48,12 @@ export interface Store
     RecordPort,
     MaintainPort,
     MoveRecordsPort {
+  /** The servers of a store that has several. */
+  readonly servers?: Servers
+
+  /** What a store does as one of several servers. Only a store in PostgreSQL that was opened for this has it. */
+  readonly asServer?: ServerPort
+
   /** Waits for the calls that are under way, then closes the files or connections. Later calls reject. */
   close(): Promise<void>
 }
@@ -136,7 +143,7 @@ export interface ReadPort {
    * @param before - Where to continue; `undefined` starts with the newest.
    * @param limit - The most deliveries in a slice. A slice may have fewer, or none, although more slices follow.
    */
-  find(filter: Filter, before: DeliveryId | undefined, limit: number): Promise<Findings>
+  find(filter: Filter, before: SearchPlace | undefined, limit: number): Promise<Findings>
 
   /** Searches as {@link find} does, and reads only which deliveries match. That takes a tenth of the time. */
   match(filter: Filter, before: DeliveryId | undefined, limit: number): Promise<Matches>
@@ -491,6 +498,85 @@ export interface Workers {
    * @throws StoreError if the store can't write.
    */
   endProbes(endpoint: string): Promise<void>
+}
+
+/** The servers over which the messages of one store are spread. */
+export interface Servers {
+  /** The state of each server, the home first. */
+  list(): ServerState[]
+  /** Calls a listener whenever the state of a server has changed. */
+  onChange(listener: (state: ServerState) => void): void
+}
+
+/** The state of a server, as this process sees it. */
+export interface ServerState {
+  name: string
+  /** Why it can't be reached, or fails; `undefined` if it works. */
+  error: Error | undefined
+}
+
+/** What each of the servers of a store has to know: who it is, and which shares of the messages are its own. */
+export interface ServerPort {
+  /** Who this server is; `undefined` if it is not one of several yet. */
+  identity(): Promise<ServerIdentity | undefined>
+
+  /**
+   * Makes this server the home of a store of several servers, or adds servers to that store. The home has the directory, and
+   * what does not belong to a source. The shares of a new store are spread evenly, unless this server has messages already: then all
+   * are its own. A server that is added has no share.
+   *
+   * @param names - The names of all servers. The first one is that of this server.
+   * @throws StoreError `unsupported` if this server is another one of a store, or there would be too many.
+   */
+  found(names: readonly string[]): Promise<Directory>
+
+  /** Reads the directory of the store that has its home here. */
+  directory(): Promise<Directory>
+
+  /**
+   * Makes this server a part of a store. Its ids are then those of its number.
+   *
+   * @param shares - Those that are its own.
+   * @throws StoreError `unsupported` if it has messages, or is a part of another store, or another part of this one.
+   */
+  enroll(identity: ServerIdentity, shares: readonly OwnShare[]): Promise<void>
+
+  /**
+   * As {@link WritePort.put}, if the share is still this server's own.
+   *
+   * @returns `undefined` if it is not: then nothing is stored.
+   */
+  putOwn(
+    deliveries: readonly NewDelivery[],
+    share: OwnShare,
+  ): Promise<(DeliveryId | undefined)[] | undefined>
+}
+
+/** Who a server is. */
+export interface ServerIdentity {
+  /** The id of the store, a UUID. */
+  store: string
+  /** Its place in the store, from 0, which is the home. It never changes. */
+  number: number
+  name: string
+}
+
+/** A share that a server owns. */
+export interface OwnShare {
+  /** Its number, from 0. */
+  share: number
+  /** Raised whenever the share gets another owner, so that nobody uses a former directory. */
+  epoch: number
+}
+
+/** Which server owns which share of the messages. */
+export interface Directory {
+  /** The id of the store, a UUID. */
+  store: string
+  /** The name of each server, at the index of its number. */
+  names: string[]
+  /** The owner of each share, at the index of its number. */
+  shares: { server: number; epoch: number }[]
 }
 
 /** The time between two heartbeats of a worker, in ms. */

@@ -1,0 +1,177 @@
+import { MAX_SERVERS, floorOf } from '../server-ids.js'
+import { SHARES, spread } from '../shares.js'
+import { StoreError } from '../store-error.js'
+import type { Directory, OwnShare, ServerIdentity } from '../store.js'
+import type { Connection, RunQuery } from './connection.js'
+import type { Tables } from './tables.js'
+
+/** The class of the advisory lock that keeps two processes from changing these tables at once: "shar" in ASCII. */
+const LOCK = 0x73686172
+
+/**
+ * The tables of a server that is one of several. They are not among the migrations, so that a single server does not get them, and
+ * an earlier version can still use it.
+ *
+ * - `server` has one row: who this server is.
+ * - `own_shares` has the shares that are this server's own. A put looks here, in the same statement: so no process can put by a
+ *   directory that is out of date. Whoever takes a share away locks the table first, and so waits for the puts under way.
+ * - `servers` and `shares` are the directory. Only the home has rows in them.
+ */
+const TABLES = `
+  CREATE TABLE IF NOT EXISTS $.server (store uuid NOT NULL, number smallint NOT NULL, name text COLLATE "C" NOT NULL);
+  CREATE TABLE IF NOT EXISTS $.own_shares (share smallint PRIMARY KEY, epoch bigint NOT NULL);
+  CREATE TABLE IF NOT EXISTS $.servers (number smallint PRIMARY KEY, name text COLLATE "C" NOT NULL UNIQUE);
+  CREATE TABLE IF NOT EXISTS $.shares (share smallint PRIMARY KEY, server smallint NOT NULL, epoch bigint NOT NULL);`
+
+/** The epoch of the shares of a new store. */
+const FIRST_EPOCH = 1
+
+type Querying = Pick<Connection, 'query'>
+
+/** What a server knows of itself as one of several, and the directory if it is the home. */
+export function prepareShares({ query, transact, schema }: Tables) {
+  const change = <T>(work: (query: RunQuery) => Promise<T>): Promise<T> =>
+    transact(async (inside) => {
+      await inside('SELECT pg_advisory_xact_lock($1, hashtext($2))', [LOCK, schema])
+      await inside(TABLES.replaceAll('$.', () => `${schema}.`))
+      return work(inside)
+    })
+
+  const hasMessages = async (inside: RunQuery): Promise<boolean> => {
+    const [row] = await inside<{ found: boolean }>(
+      `SELECT EXISTS (SELECT FROM ${schema}.deliveries) AS found`,
+    )
+    return row?.found ?? false
+  }
+
+  const beServer = async (inside: RunQuery, { store, number, name }: ServerIdentity) => {
+    await inside(`INSERT INTO ${schema}.server VALUES ($1, $2, $3)`, [store, number, name])
+    if (number > 0) await inside(`SELECT setval('${schema}.ids', $1)`, [floorOf(number)])
+  }
+
+  const own = async (inside: RunQuery, shares: readonly OwnShare[]) => {
+    await inside(`INSERT INTO ${schema}.own_shares SELECT * FROM unnest($1::int[], $2::bigint[])`, [
+      shares.map(({ share }) => share),
+      shares.map(({ epoch }) => epoch),
+    ])
+  }
+
+  const addServers = async (inside: RunQuery, names: readonly string[]) => {
+    const text = `SELECT name FROM ${schema}.servers`
+    const known = (await inside<{ name: string }>(text)).map(({ name }) => name)
+    const added = names.filter((name) => !known.includes(name))
+    if (known.length + added.length > MAX_SERVERS) {
+      throw new StoreError(
+        'unsupported',
+        `store: there would be ${known.length + added.length} servers: expected at most ${MAX_SERVERS}, counting former ones.`,
+      )
+    }
+    const insert = `INSERT INTO ${schema}.servers SELECT n + $2 - 1, name FROM unnest($1::text[]) WITH ORDINALITY AS a (name, n)`
+    await inside(insert, [added, known.length])
+  }
+
+  /** The first time: gives the shares their servers. */
+  const divide = async (inside: RunQuery, servers: number) => {
+    const owners = (await hasMessages(inside)) ? Array<number>(SHARES).fill(0) : spread(servers)
+    await inside(
+      `INSERT INTO ${schema}.shares SELECT n - 1, server, $2 FROM unnest($1::int[]) WITH ORDINALITY AS a (server, n)`,
+      [owners, FIRST_EPOCH],
+    )
+    const mine = owners.flatMap((server, share) => (server === 0 ? [share] : []))
+    await own(
+      inside,
+      mine.map((share) => ({ share, epoch: FIRST_EPOCH })),
+    )
+  }
+
+  const directory = async (inside: RunQuery = query): Promise<Directory> => {
+    const [row] = await inside<Directory>(`
+      SELECT store, (SELECT array_agg(name ORDER BY number) FROM ${schema}.servers) AS names,
+        (SELECT json_agg(json_build_object('server', server, 'epoch', epoch) ORDER BY share) FROM ${schema}.shares) AS shares
+      FROM ${schema}.server WHERE number = 0`)
+    if (row) return row
+    throw new StoreError('failed', 'store: the home has no directory of the servers any more.')
+  }
+
+  return {
+    identity: () => identityOf({ query }, schema),
+    directory: () => directory(),
+
+    found: (names: readonly string[]): Promise<Directory> =>
+      change(async (inside) => {
+        const known = await identityOf({ query: inside }, schema)
+        if (known && known.number !== 0) throw notItself(known, names[0] ?? '')
+        if (!known) {
+          await inside(`INSERT INTO ${schema}.server VALUES (gen_random_uuid(), 0, $1)`, [names[0]])
+          await addServers(inside, names)
+          await divide(inside, names.length)
+        } else await addServers(inside, names)
+        return directory(inside)
+      }),
+
+    enroll: (identity: ServerIdentity, shares: readonly OwnShare[]): Promise<void> =>
+      change(async (inside) => {
+        const known = await identityOf({ query: inside }, schema)
+        if (known) {
+          checkIdentity(known, identity)
+          return
+        }
+        if (await hasMessages(inside)) {
+          throw new StoreError(
+            'unsupported',
+            `store: ${identity.name} has messages already: expected an empty database. Only the first server of the list may have ` +
+              'messages when several servers become one store.',
+          )
+        }
+        await beServer(inside, identity)
+        await own(inside, shares)
+      }),
+  }
+}
+
+/** Who a server is; `undefined` if it is not one of several. */
+async function identityOf(
+  { query }: Querying,
+  schema: string,
+): Promise<ServerIdentity | undefined> {
+  const text = 'SELECT to_regclass($1) IS NOT NULL AS found'
+  const [table] = await query<{ found: boolean }>(text, [`${schema}.server`])
+  if (!table?.found) return undefined
+  const [row] = await query<ServerIdentity>(`SELECT store, number, name FROM ${schema}.server`)
+  return row
+}
+
+/** @throws StoreError if a server is not who it should be. */
+export function checkIdentity(found: ServerIdentity, expected: ServerIdentity): void {
+  const isSame =
+    found.store === expected.store &&
+    found.number === expected.number &&
+    found.name === expected.name
+  if (!isSame) throw notItself(found, expected.name)
+}
+
+function notItself({ name, number }: ServerIdentity, expected: string): StoreError {
+  return new StoreError(
+    'unsupported',
+    `store: the database of ${expected} is that of the server ${name} (number ${number}) of a store: check the names and the URLs ` +
+      'in the settings.',
+  )
+}
+
+/**
+ * Refuses to use a server alone that is one of several: what the others have would not be delivered, and what came to them would
+ * not be recognized if it came again.
+ *
+ * @throws StoreError `unsupported`
+ */
+export async function refuseOneOfSeveral(connection: Querying, schema: string): Promise<void> {
+  const identity = await identityOf(connection, schema)
+  if (!identity) return
+  const text = `SELECT count(*)::int AS count FROM ${schema}.own_shares`
+  const [own] = await connection.query<{ count: number }>(text)
+  if (identity.number === 0 && own?.count === SHARES) return
+  throw new StoreError(
+    'unsupported',
+    `store: this database is the server ${identity.name} of a store with several servers: name all of them in "store".`,
+  )
+}

@@ -1,0 +1,140 @@
+import { StoreError } from '../store-error.js'
+import type { Directory, ServerIdentity, ServerState, Store } from '../store.js'
+import { Directories } from './directory.js'
+import { Server, type ServerParts, type ServerStore } from './server.js'
+import { SeveralStore } from './store.js'
+
+/** A server of the settings. */
+export interface ServerAddress {
+  name: string
+  /** Opens its database as one of several servers. */
+  open: () => Promise<Store>
+}
+
+/** A server of the settings, and its store if it could be opened. */
+interface Opened extends ServerAddress {
+  store: ServerStore | StoreError
+  identity: ServerIdentity | undefined
+}
+
+/**
+ * Opens a store on several servers. The first time, all of them must be there, and the first one becomes the home. Later the home
+ * must be there. The others are used as soon as they can be reached.
+ *
+ * @throws StoreError `unsupported` if a server is not the one that its name says, or if the settings lack a server that has shares;
+ * what the servers throw; unreachable if one is away that must be there.
+ */
+export async function openSeveral(addresses: readonly ServerAddress[]): Promise<Store> {
+  const opened = await Promise.all(addresses.map(openOne))
+  try {
+    return await connect(opened)
+  } catch (error) {
+    await closeAll(opened)
+    throw error
+  }
+}
+
+async function openOne({ name, open }: ServerAddress): Promise<Opened> {
+  try {
+    const store = toServerStore(await open())
+    return { name, open, store, identity: await store.asServer.identity() }
+  } catch (error) {
+    if (!(error instanceof StoreError)) throw error
+    return { name, open, store: error, identity: undefined }
+  }
+}
+
+async function connect(opened: readonly Opened[]): Promise<Store> {
+  for (const { store } of opened) {
+    // A wrong password, a database that does not exist, newer tables: waiting does not help.
+    if (store instanceof StoreError && !store.isUnreachable) throw store
+  }
+  const home = homeOf(opened)
+  const names = opened.map(({ name }) => name)
+  const directory = await home.store.asServer.found([
+    home.name,
+    ...names.filter((name) => name !== home.name),
+  ])
+  checkShares(directory, names)
+
+  const listeners: ((state: ServerState) => void)[] = []
+  const changed: ServerParts['changed'] = (state) => {
+    for (const listener of listeners) listener(state)
+  }
+  const servers = await Promise.all(
+    opened.map(async ({ name, open, store }) => {
+      const identity = { store: directory.store, number: directory.names.indexOf(name), name }
+      if (!(store instanceof StoreError)) await enroll(store, identity, directory)
+      const parts: ServerParts = {
+        ...{ name, number: identity.number, changed },
+        open: async () => enroll(toServerStore(await open()), identity, directory),
+      }
+      return new Server(parts, store)
+    }),
+  )
+  servers.sort((a, b) => a.number - b.number)
+  // The home has the number 0.
+  const [first] = servers as [Server]
+  const directories = new Directories(first, servers, directory)
+  return new SeveralStore(first, servers, directories, (listener) => {
+    listeners.push(listener)
+  })
+}
+
+/** @throws StoreError if it can't be said which server is the home, or if the home is away. */
+function homeOf(opened: readonly Opened[]): Opened & { store: ServerStore } {
+  const isNew = opened.every(({ identity }) => identity === undefined)
+  const home = isNew ? opened[0] : opened.find(({ identity }) => identity?.number === 0)
+  const away = opened.find(({ store }) => store instanceof StoreError)
+  // A server that is away may be the home, or a part of another store.
+  const missing = isNew || !home ? away : undefined
+  if (missing) throw missing.store as StoreError
+  if (home && !(home.store instanceof StoreError)) return { ...home, store: home.store }
+  throw new StoreError(
+    'unsupported',
+    'store: the home of the servers is missing, which is the one that was the first of the list at the beginning: add it to "store".',
+  )
+}
+
+/** @throws StoreError if a server has shares that the settings do not name. */
+function checkShares({ names, shares }: Directory, given: readonly string[]): void {
+  for (const [number, name] of names.entries()) {
+    const count = shares.filter(({ server }) => server === number).length
+    if (given.includes(name) || count === 0) continue
+    throw new StoreError(
+      'unsupported',
+      `store: the server ${name} has ${count} of ${shares.length} shares: add it to "store".`,
+    )
+  }
+}
+
+async function enroll(
+  store: ServerStore,
+  identity: ServerIdentity,
+  { shares }: Directory,
+): Promise<ServerStore> {
+  const own = shares.flatMap(({ server, epoch }, share) =>
+    server === identity.number ? [{ share, epoch }] : [],
+  )
+  try {
+    await store.asServer.enroll(identity, own)
+    return store
+  } catch (error) {
+    await store.close()
+    throw error
+  }
+}
+
+function toServerStore(store: Store): ServerStore {
+  const { asServer } = store
+  if (!asServer) throw new TypeError('Only a store in PostgreSQL can be one of several.')
+  return store as ServerStore
+}
+
+async function closeAll(opened: readonly Opened[]): Promise<void> {
+  await Promise.all(
+    opened.map(async ({ store }) => {
+      if (!(store instanceof StoreError)) await store.close()
+    }),
+  )
+}
