@@ -105,18 +105,24 @@ export async function getDead(
   const endsAt = performance.now() + SEARCH_MS
   const found: DeadGroup[] = []
   let left = MAX_GROUPED
+  let isComplete = true
   const isOver = () => left <= 0 || performance.now() >= endsAt
   for (const name of destination === undefined ? await namesOfDead(store) : [destination]) {
     let before: DeadPlace | undefined
     do {
       if (isOver()) return { groups: joined(found).slice(0, MAX_GROUPS), isComplete: false }
-      const { groups, next } = await store.deadGroups(name, before, Math.min(left, DEAD_SLICE))
+      const { groups, next, away } = await store.deadGroups(
+        name,
+        before,
+        Math.min(left, DEAD_SLICE),
+      )
+      if (away) isComplete = false
       found.push(...groups)
       left -= groups.reduce((sum, { count }) => sum + count, 0)
       before = next
     } while (before !== undefined)
   }
-  return { groups: joined(found).slice(0, MAX_GROUPS), isComplete: true }
+  return { groups: joined(found).slice(0, MAX_GROUPS), isComplete }
 }
 
 async function namesOfDead(store: Pick<ReadPort, 'stats'>): Promise<string[]> {
@@ -130,16 +136,19 @@ export async function getDeliveries(
 ): Promise<DeliveryList> {
   const endsAt = performance.now() + SEARCH_MS
   const deliveries: Summary[] = []
+  const away = new Set<string>()
   let next = before
   do {
     const found = await store.find(filter, next, limit - deliveries.length)
     deliveries.push(...found.deliveries)
+    for (const name of found.away ?? []) away.add(name)
     next = found.next
   } while (next !== undefined && deliveries.length < limit && performance.now() < endsAt)
   return {
     deliveries,
     next: next === undefined ? null : String(next),
-    isComplete: next === undefined || deliveries.length === limit,
+    isComplete: away.size === 0 && (next === undefined || deliveries.length === limit),
+    ...(away.size > 0 && { away: [...away] }),
   }
 }
 

@@ -37,7 +37,7 @@ export function merge(answers: readonly Answer[], before: Places, limit: number)
   const deliveries: Summary[] = []
   while (deliveries.length < limit) {
     const isOpen = heads.some(
-      ({ found, taken }) => found && taken === found.deliveries.length && found.next !== undefined,
+      ({ found, taken }) => taken === found?.deliveries.length && found.next !== undefined,
     )
     if (isOpen) break
     const [newest] = heads

@@ -4,6 +4,12 @@ import type { ServerPort, ServerState, Store } from '../store.js'
 /** In ms: how often a server that is away is tried again. */
 const RETRY_MS = 1_000
 
+/**
+ * In ms: a server whose answer was lost has this long to answer another question. A single connection that was cut does not make it
+ * away.
+ */
+const CHECK_MS = 1_000
+
 /** A store in PostgreSQL that is one of several. */
 export interface ServerStore extends Store {
   readonly asServer: ServerPort
@@ -34,6 +40,7 @@ export class Server {
   readonly #errors = new Map<Work, StoreError>()
   #timer: NodeJS.Timeout | undefined
   #trying: Promise<void> | undefined
+  #isSuspected = false
   #isClosed = false
 
   /** @param store - Its store if it could be opened, else why not. */
@@ -76,7 +83,7 @@ export class Server {
       return await question(store)
     } catch (error) {
       if (!(error instanceof StoreError)) throw error
-      if (error.isUnreachable && !this.#isClosed) this.noteFailure('reach', error)
+      if (error.isUnreachable) this.#suspect(store, error)
       throw this.#named(error)
     }
   }
@@ -101,6 +108,27 @@ export class Server {
     clearTimeout(this.#timer)
     await this.#trying
     await this.#store?.close()
+  }
+
+  #suspect(store: ServerStore, error: StoreError): void {
+    if (this.#isClosed || this.#isSuspected) return
+    this.#isSuspected = true
+    const late = setTimeout(() => {
+      this.noteFailure('reach', error)
+    }, CHECK_MS).unref()
+    const ended = (failure?: StoreError) => {
+      clearTimeout(late)
+      this.#isSuspected = false
+      if (failure) this.noteFailure('reach', failure)
+    }
+    store.ping().then(
+      () => {
+        ended()
+      },
+      () => {
+        ended(error)
+      },
+    )
   }
 
   #tryLater(): void {

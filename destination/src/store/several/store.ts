@@ -244,7 +244,7 @@ export class SeveralStore implements Store {
   ): Promise<DeliveryId[]> {
     const parts = grouped(ids, (id) => this.#byNumber.get(serverOf(id)))
     const replayed = Array.from(parts, ([server, own]) =>
-      server ? server.ask((store) => store.replay(own, withDone, lane)) : [],
+      server ? server.ask((store) => store.replay(own, withDone, lane)) : Promise.resolve([]),
     )
     return (await Promise.all(replayed)).flat()
   }
