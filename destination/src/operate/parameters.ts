@@ -57,10 +57,11 @@ export function readList(query: Given): ListParameters {
 }
 
 /** An id, or the text that a store of several servers makes of the ids of its places. */
-function placeOf(query: Given): SearchPlace | undefined {
-  const { before } = query
-  const isList = typeof before === 'string' && /^(?:[1-9]\d{0,15}\.){1,128}$/.test(before)
-  return isList ? before : count(query, 'before', 1, Number.MAX_SAFE_INTEGER)
+function placeOf({ before }: Given): SearchPlace | undefined {
+  if (before === undefined) return undefined
+  if (typeof before === 'string' && /^(?!0+$)\d{1,16}$/.test(before)) return Number(before)
+  if (typeof before === 'string' && /^(?:[1-9]\d{0,15}\.){1,128}$/.test(before)) return before
+  throw invalid('before', 'the "next" of a former answer', before)
 }
 
 /** What the overview shows. */

@@ -15,7 +15,7 @@ import type { History } from '../observe/history.js'
 import type { Role } from '../settings/role.js'
 import type { Destination, Settings } from '../settings/settings.js'
 import { isPostgres } from '../store/kind.js'
-import type { ReadPort, ServerState, Store } from '../store/store.js'
+import type { ReadPort, Servers, ServerState, Store } from '../store/store.js'
 import { formerDestinations } from './warnings.js'
 
 /** What the status needs. */
@@ -42,8 +42,7 @@ export async function statusOf(
   const counts = new Map(stats.map((one) => [one.destination, one]))
   const queues = new Map(parts.queues().map((queue) => [queue.destination.name, queue]))
   return {
-    ...statusHead(parts.settings(), role),
-    ...(servers && { servers: servers.list().map(shownServer) }),
+    ...statusHead(parts.settings(), role, servers),
     sources: sources.map(({ name }) => ({ name, ...history.source(name) })),
     destinations: destinations.map((destination) => {
       const { name } = destination
@@ -61,8 +60,13 @@ function shownServer({ name, error }: ServerState): ServerStatus {
 export function statusHead(
   { store, retentionMs }: Settings,
   role: Role,
-): Pick<Status, 'store' | 'role' | 'retentionMs'> {
-  return { store: isPostgres(store) ? 'postgres' : 'sqlite', role, retentionMs }
+  servers: Servers | undefined,
+): Pick<Status, 'store' | 'servers' | 'role' | 'retentionMs'> {
+  return {
+    store: isPostgres(store) ? 'postgres' : 'sqlite',
+    ...(servers && { servers: servers.list().map(shownServer) }),
+    ...{ role, retentionMs },
+  }
 }
 
 export function statusOfDestination(
