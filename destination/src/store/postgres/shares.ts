@@ -142,7 +142,7 @@ async function identityOf(
 }
 
 /** @throws StoreError if a server is not who it should be. */
-export function checkIdentity(found: ServerIdentity, expected: ServerIdentity): void {
+function checkIdentity(found: ServerIdentity, expected: ServerIdentity): void {
   const isSame =
     found.store === expected.store &&
     found.number === expected.number &&

@@ -98,6 +98,13 @@ test.each([
       await expect.poll(() => accepted.filter((id) => !received().has(id))).toEqual([])
       expect(accepted).toHaveLength(3 + 5 * 2)
       await expect.poll(() => readyz(running)).toEqual([200, { status: 'ready', away: [name] }])
+      const metrics = await fetch(`${running.adminUrl}/metrics`, {
+        headers: { Authorization: `Bearer ${ADMIN_TOKEN}` },
+      })
+      const ups = (await metrics.text()).match(/^hookline_store_server_up.*$/gm)
+      expect(ups).toEqual(
+        NAMES.map((one) => `hookline_store_server_up{server="${one}"} ${one === name ? 0 : 1}`),
+      )
       const { servers: states } = await read<Status>(running, 'status')
       expect(states?.filter(({ error }) => error !== null).map((one) => one.name)).toEqual([name])
       const list = await read<DeliveryList>(running, 'deliveries')

@@ -1,0 +1,142 @@
+import { afterAll, expect, test } from 'vitest'
+import { openStore } from '../../../src/store/open.js'
+import { ceilingOf, floorOf, serverOf } from '../../../src/store/server-ids.js'
+import { SHARES, shareOf, spread } from '../../../src/store/shares.js'
+import { newDelivery, settlement } from '../contract.js'
+import { startServer } from '../postgres/server.js'
+import { storeError } from '../postgres/stores.js'
+
+const server = await startServer({ fsync: 'off' })
+afterAll(() => server.dispose())
+
+const place = async (name: string) => ({ name, url: await server.database() })
+
+/** A source in a share that the second of two servers of a new store has. */
+const OF_SECOND = Array.from({ length: 50 }, (_, i) => `source${i}`).find(
+  (source) => spread(2)[shareOf(source)] === 1,
+) as string
+
+test('the ids of all servers are numbers of JSON, and those of the first begin at 1', () => {
+  expect(floorOf(0)).toBe(0)
+  expect(ceilingOf(127)).toBe(2 ** 53)
+  for (const number of [0, 1, 127]) {
+    expect(serverOf(floorOf(number) + 1)).toBe(number)
+    expect(serverOf(ceilingOf(number) - 1)).toBe(number)
+  }
+})
+
+test('the share of a source never changes', () => {
+  // As `sha256sum` computes them.
+  expect(['web', 'shop', 'app', 'audience:vip', 'é'].map(shareOf)).toEqual([75, 141, 161, 156, 74])
+})
+
+test('a new store is spread evenly', async () => {
+  const places = [await place('a'), await place('b'), await place('c')]
+  await (await openStore(places)).close()
+  const counts = await Promise.all(
+    places.map(async ({ url }) => {
+      const text = 'SELECT count(*)::int AS count FROM hookline.own_shares'
+      return (await server.query<{ count: number }>(text, [], url))[0]?.count
+    }),
+  )
+  expect(counts).toEqual([86, 85, 85])
+})
+
+test('a single server grows: what it has stays, with its ids, and comes again as a duplicate', async () => {
+  const [a, b] = [await place('a'), await place('b')]
+  const single = await openStore(a.url)
+  const delivery = newDelivery({ source: OF_SECOND })
+  const [id] = await single.put([delivery])
+  await single.close()
+
+  const both = await openStore([a, b])
+  expect(await both.put([delivery])).toEqual([undefined])
+  expect(await both.get(id as number)).toMatchObject({ messageId: delivery.messageId })
+  const [next] = await both.put([newDelivery({ source: OF_SECOND })])
+  expect(next).toBeLessThan(ceilingOf(0))
+  const claimed = await both.claim([{ destination: 'crm', lane: 'fresh', limit: 5 }])
+  expect(await both.settle(claimed.map((one) => settlement(one)))).toBe(0)
+  expect(claimed).toHaveLength(2)
+  await both.close()
+
+  // All shares are still its own, so it can be used alone again.
+  const again = await openStore(a.url)
+  expect(await again.count()).toBe(2)
+  await again.close()
+})
+
+test('the order of the list does not matter, once the home is known, and a server can be added', async () => {
+  const [a, b, c] = [await place('a'), await place('b'), await place('c')]
+  const first = await openStore([a, b])
+  const [id] = await first.put([newDelivery({ source: OF_SECOND })])
+  expect(serverOf(id as number)).toBe(1)
+  await first.writeRecords([{ kind: 'k', name: 'n', version: 0, body: 'x' }])
+  await first.close()
+
+  const later = await openStore([c, b, a])
+  expect(later.servers?.list().map(({ name }) => name)).toEqual(['a', 'b', 'c'])
+  expect((await later.records(0, 10)).records).toMatchObject([{ name: 'n', body: 'x' }])
+  const ids = await later.put(
+    Array.from({ length: 100 }, (_, i) => newDelivery({ source: `source${i}` })),
+  )
+  expect(new Set(ids.map((one) => serverOf(one as number)))).toEqual(new Set([0, 1]))
+  await later.close()
+
+  // The third server has no share, so it may be left out. The second may not.
+  await (await openStore([a, b])).close()
+  await expect(openStore([a, c])).rejects.toEqual(
+    storeError('unsupported', /the server b has 128 of 256 shares: add it to "store"/),
+  )
+  await expect(openStore([b, c])).rejects.toEqual(
+    storeError('unsupported', /the home of the servers is missing/),
+  )
+})
+
+test('a server is refused that is not the one that its name says', async () => {
+  const [a, b, c] = [await place('a'), await place('b'), await place('c')]
+  await (await openStore([a, b])).close()
+  await expect(
+    openStore([
+      { name: 'a', url: b.url },
+      { name: 'b', url: a.url },
+    ]),
+  ).rejects.toEqual(storeError('unsupported', /is that of the server a \(number 0\)/))
+  await expect(openStore([c, { name: 'd', url: b.url }])).rejects.toEqual(
+    storeError('unsupported', /the home of the servers is missing/),
+  )
+  for (const { name, url } of [a, b]) {
+    await expect(openStore(url)).rejects.toEqual(
+      storeError('unsupported', new RegExp(`the server ${name} of a store with several servers`)),
+    )
+  }
+})
+
+test('a server that has messages can be the first one only', async () => {
+  const [a, b] = [await place('a'), await place('b')]
+  const single = await openStore(b.url)
+  await single.put([newDelivery()])
+  await single.close()
+  await expect(openStore([a, b])).rejects.toEqual(
+    storeError('unsupported', /b has messages already: expected an empty database/),
+  )
+})
+
+test('a process that knows a former directory stores nothing by it', async () => {
+  const [a, b] = [await place('a'), await place('b')]
+  const store = await openStore([a, b])
+  const share = shareOf(OF_SECOND)
+  // The share moves to the home.
+  await server.query('DELETE FROM hookline.own_shares WHERE share = $1', [share], b.url)
+  const gone = store.put([newDelivery({ source: OF_SECOND })])
+  await expect(gone).rejects.toMatchObject({ server: 'b' })
+  await server.query('INSERT INTO hookline.own_shares VALUES ($1, 2)', [share], a.url)
+  await server.query(
+    'UPDATE hookline.shares SET server = 0, epoch = 2 WHERE share = $1',
+    [share],
+    a.url,
+  )
+  const [id] = await store.put([newDelivery({ source: OF_SECOND })])
+  expect(serverOf(id as number)).toBe(0)
+  expect(await store.count()).toBe(1)
+  await store.close()
+})
