@@ -35,10 +35,12 @@ export async function openSeveral(addresses: readonly ServerAddress[]): Promise<
 }
 
 async function openOne({ name, open }: ServerAddress): Promise<Opened> {
+  let store: ServerStore | undefined
   try {
-    const store = toServerStore(await open())
+    store = toServerStore(await open())
     return { name, open, store, identity: await store.asServer.identity() }
   } catch (error) {
+    await store?.close()
     if (!(error instanceof StoreError)) throw error
     return { name, open, store: error, identity: undefined }
   }

@@ -1,7 +1,8 @@
+import pg from 'pg'
 import { afterAll, expect, test } from 'vitest'
 import { openStore } from '../../../src/store/open.js'
 import { ceilingOf, floorOf, serverOf } from '../../../src/store/server-ids.js'
-import { SHARES, shareOf, spread } from '../../../src/store/shares.js'
+import { shareOf, spread } from '../../../src/store/shares.js'
 import { newDelivery, settlement } from '../contract.js'
 import { startServer } from '../postgres/server.js'
 import { storeError } from '../postgres/stores.js'
@@ -119,6 +120,34 @@ test('a server that has messages can be the first one only', async () => {
   await expect(openStore([a, b])).rejects.toEqual(
     storeError('unsupported', /b has messages already: expected an empty database/),
   )
+})
+
+test('a put that waits for a share that is just being taken away stores nothing', async () => {
+  const [a, b] = [await place('a'), await place('b')]
+  const store = await openStore([a, b])
+  const other = new pg.Client(b.url)
+  await other.connect()
+  try {
+    // The first put prepares the statement, so that the second one is not planned after it has waited.
+    await store.put([newDelivery({ source: OF_SECOND })])
+    await other.query('BEGIN')
+    await other.query('LOCK TABLE hookline.own_shares IN ACCESS EXCLUSIVE MODE')
+    const waiting = store.put([newDelivery({ source: OF_SECOND })]).then(
+      () => 'stored',
+      () => 'refused',
+    )
+    const blocked = `SELECT count(*)::int AS count FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()`
+    await expect
+      .poll(async () => (await server.query<{ count: number }>(blocked, [], b.url))[0]?.count)
+      .toBe(1)
+    await other.query('DELETE FROM hookline.own_shares WHERE share = $1', [shareOf(OF_SECOND)])
+    await other.query('COMMIT')
+    expect(await waiting).toBe('refused')
+    expect(await store.count()).toBe(1)
+  } finally {
+    await other.end()
+    await store.close()
+  }
 })
 
 test('a process that knows a former directory stores nothing by it', async () => {
