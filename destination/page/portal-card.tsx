@@ -95,7 +95,13 @@ function UrlsCard({ item, onChanged }: UrlsProps) {
   return (
     <section class="card" aria-labelledby="urls">
       <h2 id="urls">{urls.length === 1 ? 'URL' : 'URLs'}</h2>
-      <form ref={form} onSubmit={(event) => void submit(event)} aria-labelledby="urls" noValidate>
+      <form
+        ref={form}
+        class="form"
+        onSubmit={(event) => void submit(event)}
+        aria-labelledby="urls"
+        noValidate
+      >
         <Failure text={failure.value || refusal(problems.value)} />
         <Mistakes.Provider value={byField}>
           {urls.map((url, i) => (

@@ -170,6 +170,7 @@ function Secret({
     }, `Only the ${keep} ${noun} is valid now.`)
   }
   const gone = ending.value === 'new' ? 'old' : 'new'
+  const isUnstored = ending.value === 'new' && fresh.value.some(isOf(item, field))
   return (
     <div class="secret">
       {!isAlone && <h3>{label}</h3>}
@@ -223,7 +224,7 @@ function Secret({
         >
           <p>
             From then on, only the {ending.value} {noun} is valid. {secret.cost(gone)} It can’t be
-            undone.
+            undone.{isUnstored && ' You have not said yet that you have stored the new one.'}
           </p>
         </Confirm>
       )}

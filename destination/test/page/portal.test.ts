@@ -179,7 +179,7 @@ describe.skipIf(chromiumPath === undefined)('the portal', () => {
 
     // The end of the rotation asks first, and presses nothing by itself either.
     await twice(page.getByRole('button', { name: 'Revoke the old secret …' }))
-    await dialog.getByText('only the new secret is valid').waitFor()
+    await dialog.getByText('You have not said yet that you have stored the new one.').waitFor()
     expect(await barriers(page)).toEqual([])
     await dialog.getByRole('button', { name: 'Cancel' }).click()
     expect(await valid()).toBe(2)
