@@ -6,6 +6,7 @@ import { count, counted, percent, seconds, shortUrl, span } from './format.js'
 import type { DestinationDetails, EndpointStatus, Series } from '../src/model/answers.js'
 import type { Health } from '../src/model/health.js'
 import { HealthPill } from './health.js'
+import { LeaveDialog } from './leave-dialog.js'
 import { SpanChoice } from './overview-view.js'
 import { PauseCard } from './pause-card.js'
 import { usePoll } from './poll.js'
@@ -68,6 +69,7 @@ function Details({
   })
   return (
     <>
+      <LeaveDialog />
       <p class="under-title">
         <HealthPill health={found.health} failedShare={found.failedShare} />
         <span class="hint">{found.enabled ? receives(found.sources) : 'disabled'}</span>
