@@ -30,6 +30,7 @@ interface Known {
 export class Claiming {
   readonly #servers: readonly Server[]
   readonly #mayClaim: (server: Server) => boolean
+  readonly #patienceMs: number
   readonly #known: Map<Server, Known>
   readonly #late: Late[] = []
   readonly #underWay = new Set<Promise<unknown>>()
@@ -38,7 +39,12 @@ export class Claiming {
   #turn = 0
 
   /** @param mayClaim - Whether more may be claimed from a server. */
-  constructor(servers: readonly Server[], mayClaim: (server: Server) => boolean) {
+  constructor(
+    servers: readonly Server[],
+    mayClaim: (server: Server) => boolean,
+    patienceMs: number,
+  ) {
+    this.#patienceMs = patienceMs
     this.#servers = servers
     this.#mayClaim = mayClaim
     this.#known = new Map(
@@ -82,7 +88,10 @@ export class Claiming {
           known.isAskedForDue = false
         }
       })
-    await endOf(asked.map((one) => this.#track(one)))
+    await endOf(
+      asked.map((one) => this.#track(one)),
+      this.#patienceMs,
+    )
     isOver = true
     if (errors.length === this.#servers.length) throw errors[0]
     const lanes = new Map(found.map((one) => [keyOf(one.destination, one.lane), one]))
@@ -101,7 +110,10 @@ export class Claiming {
       }
     }
     const asked = new Set<Server>()
-    await endOf([this.#track(this.#claimAll(claims, found, keep, asked, () => isOver))])
+    await endOf(
+      [this.#track(this.#claimAll(claims, found, keep, asked, () => isOver))],
+      this.#patienceMs,
+    )
     isOver = true
     for (const server of asked) this.#knownOf(server).isLate = true
     this.#tellLeft(lessened(claims, found))

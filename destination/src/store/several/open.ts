@@ -1,6 +1,7 @@
 import { StoreError } from '../store-error.js'
 import type { Directory, ServerIdentity, ServerState, Store } from '../store.js'
 import { Directories } from './directory.js'
+import { PATIENCE_MS } from './patience.js'
 import { Server, type ServerParts, type ServerStore } from './server.js'
 import { SeveralStore } from './store.js'
 
@@ -21,13 +22,17 @@ interface Opened extends ServerAddress {
  * Opens a store on several servers. The first time, all of them must be there, and the first one becomes the home. Later the home
  * must be there. The others are used as soon as they can be reached.
  *
+ * @param patienceMs - How long the answers of some servers are kept waiting for those of the others.
  * @throws StoreError `unsupported` if a server is not the one that its name says, or if the settings lack a server that has shares;
  * what the servers throw; unreachable if one is away that must be there.
  */
-export async function openSeveral(addresses: readonly ServerAddress[]): Promise<Store> {
+export async function openSeveral(
+  addresses: readonly ServerAddress[],
+  patienceMs = PATIENCE_MS,
+): Promise<Store> {
   const opened = await Promise.all(addresses.map(openOne))
   try {
-    return await connect(opened)
+    return await connect(opened, patienceMs)
   } catch (error) {
     await closeAll(opened)
     throw error
@@ -46,7 +51,7 @@ async function openOne({ name, open }: ServerAddress): Promise<Opened> {
   }
 }
 
-async function connect(opened: readonly Opened[]): Promise<Store> {
+async function connect(opened: readonly Opened[], patienceMs: number): Promise<Store> {
   for (const { store } of opened) {
     // A wrong password, a database that does not exist, newer tables: waiting does not help.
     if (store instanceof StoreError && !store.isUnreachable) throw store
@@ -78,9 +83,10 @@ async function connect(opened: readonly Opened[]): Promise<Store> {
   // The home has the number 0.
   const [first] = servers as [Server]
   const directories = new Directories(first, servers, directory)
-  return new SeveralStore(first, servers, directories, (listener) => {
+  const onChange = (listener: (state: ServerState) => void) => {
     listeners.push(listener)
-  })
+  }
+  return new SeveralStore(first, servers, directories, onChange, patienceMs)
 }
 
 /** @throws StoreError if it can't be said which server is the home, or if the home is away. */

@@ -78,6 +78,7 @@ export class SeveralStore implements Store {
   readonly #byNumber: ReadonlyMap<number, Server>
   readonly #directories: Directories
   readonly #claiming: Claiming
+  readonly #patienceMs: number
   readonly #settlings: ReadonlyMap<Server, Settling>
   /** The servers whose store reports puts. */
   readonly #heard = new Set<ServerStore>()
@@ -89,13 +90,19 @@ export class SeveralStore implements Store {
     servers: readonly Server[],
     directories: Directories,
     onChange: Servers['onChange'],
+    patienceMs: number,
   ) {
+    this.#patienceMs = patienceMs
     this.#home = home
     this.#all = servers
     this.#byNumber = new Map(servers.map((server) => [server.number, server]))
     this.#directories = directories
     this.#settlings = new Map(servers.map((server) => [server, new Settling(server)]))
-    this.#claiming = new Claiming(servers, (server) => !this.#settlingOf(server).isFailing)
+    this.#claiming = new Claiming(
+      servers,
+      (server) => !this.#settlingOf(server).isFailing,
+      patienceMs,
+    )
     this.servers = { list: () => servers.map(({ state }) => state), onChange }
     this.workers = {
       heartbeat: () => this.#ofWorkers((workers) => workers.heartbeat()),
@@ -136,7 +143,7 @@ export class SeveralStore implements Store {
       if (isOver) settling.noteRefused(count)
       else refused += count
     })
-    await endOf(settled)
+    await endOf(settled, this.#patienceMs)
     isOver = true
     for (const settling of this.#settlings.values()) refused += settling.takeRefused()
     return refused
@@ -485,7 +492,7 @@ export class SeveralStore implements Store {
     ) => Promise<{ found: T; next: DeliveryId | undefined }>,
   ): Promise<{ found?: T; next: DeliveryId | undefined; away?: { away: string[] } }> {
     const i = this.#all.findLastIndex(
-      ({ number }) => before === undefined || floorOf(number) < before - 1,
+      ({ number }) => before === undefined || floorOf(number) < before,
     )
     const server = this.#all[i]
     if (!server) return { next: undefined }

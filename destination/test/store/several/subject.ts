@@ -29,6 +29,8 @@ export async function severalSubjects(
               name: NAMES[i] ?? '',
               open: () => openPostgres(`${database}?schema=${schema}`, now, false, true),
             })),
+            // The tests of the contract need complete answers, however slow the machine is.
+            10_000,
           ),
         async () => {
           for (const client of clients) await client.query(emptyAll(schema))
