@@ -111,10 +111,10 @@ export function SettingView({ kind, name }: { kind: Kind; name: string }) {
         !isAdmin.value && <NoChanges canChange={true} />
       )}
       <FreshSecrets kind={kind} name={name} />
+      {kind === 'destination' && !isReadOnly && <EnableCard item={found} onChanged={change} />}
       {kind === 'destination' && !isReadOnly && !isEnabled && (
         <TestCard name={name} enabled={false} />
       )}
-      {kind === 'destination' && !isReadOnly && <EnableCard item={found} onChanged={change} />}
       <section class="card" aria-labelledby="settings">
         <h2 id="settings">Settings</h2>
         {kind === 'source' && <Editor plan={SOURCE_PLAN} {...editor} />}
