@@ -11,6 +11,7 @@ import {
 } from '../src/index.js'
 import { readRejections } from '../src/rejections.js'
 import { backoffMs, retryAfterMs } from '../src/retry.js'
+import { anyCharacter } from './characters.js'
 import {
   createClient,
   IN_TIME,
@@ -42,7 +43,7 @@ const text = fc
       { weight: 2, arbitrary: fc.integer({ min: 7_500, max: 9_000 }) },
       { weight: 2, arbitrary: fc.integer({ min: 20_000, max: 33_500 }) },
     ),
-    fc.string({ unit: 'binary', maxLength: 30 }),
+    fc.string({ unit: anyCharacter, maxLength: 30 }),
   )
   .map(([unit, length, mixed]) => {
     const fill = unit === '<mixed>' ? mixed || 'x' : unit
