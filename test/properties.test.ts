@@ -232,11 +232,13 @@ async function runBooks(
   const check = (): Stats => {
     const stats = analytics.stats()
     const { accepted, delivered, rejected, dropped, pending, pendingBytes } = stats
-    expect(accepted).toBe(delivered + rejected + dropped + pending)
-    for (const count of [delivered, rejected, dropped, pending, pendingBytes]) {
-      expect(count).toBeGreaterThanOrEqual(0)
-    }
-    expect(pendingBytes === 0).toBe(pending === 0)
+    const counts = [delivered, rejected, dropped, pending, pendingBytes]
+    const isRight =
+      accepted === delivered + rejected + dropped + pending &&
+      counts.every((count) => count >= 0) &&
+      (pendingBytes === 0) === (pending === 0)
+    // This runs a hundred thousand times, and each expect() takes longer than the call of the client that it looks at.
+    if (!isRight) expect.fail(`the books do not balance: ${JSON.stringify(stats)}`)
     return stats
   }
   // What is thrown inside a hook is caught by the client: kept here, and thrown at the end.
