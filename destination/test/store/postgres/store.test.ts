@@ -35,10 +35,12 @@ const ATTEMPT: AttemptLog = {
 
 describe('migrations', () => {
   test('ten that start at once on an empty database make the tables once', async () => {
-    await using ten = await stores(10)
-    await ten.all[0]?.put([newDelivery({ messageId: 'm' })])
-    expect(await ten.all[9]?.trace('m')).toHaveLength(1)
-    expect(await server.query('SELECT version FROM hookline.version', [], ten.url)).toHaveLength(1)
+    const url = await server.database()
+    const ten = await Promise.all(Array.from({ length: 10 }, () => openStore(url)))
+    await ten[0]?.put([newDelivery({ messageId: 'm' })])
+    expect(await ten[9]?.trace('m')).toHaveLength(1)
+    expect(await server.query('SELECT version FROM hookline.version', [], url)).toHaveLength(1)
+    await Promise.all(ten.map((store) => store.close()))
   })
 
   test('tables of a newer version are left alone', async () => {
