@@ -20,7 +20,8 @@ import { openStores, storeError } from './stores.js'
 // fsync is off, which is faster: no test here simulates a power cut.
 const server = await startServer({ fsync: 'off' })
 
-afterAll(() => server.dispose())
+// Its databases have 15,000 files. A busy disk takes long to delete them.
+afterAll(() => server.dispose(), 120_000)
 
 const stores = (count: number, options?: OpenOptions) => openStores(server, count, options)
 
