@@ -9,6 +9,7 @@ import { LeaveDialog } from './leave-dialog.js'
 import { forgetKept } from './leaving.js'
 import { NoChanges } from './no-changes.js'
 import type { ManagedSetting, SettingChanged } from '../src/model/answers.js'
+import { PortalLinkCard } from './portal-link-card.js'
 import { go } from './route.js'
 import { forgetFresh, FreshSecrets, keepFresh, keepLost, SecretsCard } from './secrets-card.js'
 import { Editor, type Plan } from './setting-editor.js'
@@ -122,6 +123,7 @@ export function SettingView({ kind, name }: { kind: Kind; name: string }) {
         {kind === 'tenant' && <Editor plan={TENANT_PLAN} {...editor} />}
       </section>
       {kind !== 'tenant' && <SecretsCard item={found} isReadOnly={isReadOnly} onChanged={change} />}
+      {kind === 'tenant' && isAdmin.value && <PortalLinkCard tenant={name} />}
       {!isReadOnly && <DeleteCard item={found} onNewer={change} />}
     </>
   )
