@@ -856,6 +856,16 @@ describe('several processes', () => {
     expect(await one.workers?.heartbeat()).toBe(1)
   })
 
+  test('those that join at once take no more than if they joined one by one', async () => {
+    const most = 1 + 1 / 2 + 1 / 3 + 1 / 4
+    for (let round = 0; round < 5; round++) {
+      await using four = await stores(4)
+      const counts = await Promise.all(four.all.map(async (one) => one.workers?.heartbeat() ?? 0))
+      const shares = counts.reduce((sum, count) => sum + 1 / count, 0)
+      expect(shares, counts.join()).toBeLessThan(most + 0.001)
+    }
+  })
+
   test('one of all has the permission to probe an endpoint, until it runs out or the endpoint is healthy', async () => {
     let now = 1_700_000_000_000
     await using ten = await stores(10, { now: () => now })
