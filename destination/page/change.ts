@@ -106,10 +106,9 @@ export function useChange(item: ManagedSetting, onNewer: (item: ManagedSetting) 
       failure.value = `${message} Nothing has changed. Try it again.`
       return
     }
-    const what = there ? differences(item, there) : ''
     failure.value = isUnanswered
-      ? `The answer was lost. ${news} ${what} ${lost}`
-      : `Nothing was done: ${news} ${what} Check it, and try it again.`
+      ? `The answer was lost. ${name} is ${there ? 'another version' : 'deleted'} now, probably by this request. ${lost}`
+      : `Nothing was done: ${news} ${there ? differences(item, there) : ''} Check it, and try it again.`
     if (there) onNewer(there)
   }
   /** @param lost - What is lost with an answer. */

@@ -33,7 +33,11 @@ export function DestinationView({ name }: { name: string }) {
       )
       problem.value = ''
     } catch (error) {
-      if (!abort?.aborted) problem.value = toApiError(error).message
+      if (abort?.aborted) return
+      const { code, message } = toApiError(error)
+      problem.value = message
+      // It was deleted meanwhile.
+      if (code === 'unknown_destination') details.value = undefined
     }
   }
   usePoll(read, REFRESH_MS, [name, chosen])

@@ -59,6 +59,8 @@ function UrlsCard({ item, onChanged }: UrlsProps) {
   const { failure, isAsking, change } = useChange(item, onChanged)
   /** What was typed, by the URL that it replaces. */
   const typed = useSignal<Readonly<Record<string, string>>>({})
+  /** What was typed for URLs that the destination no longer has. */
+  const gone = useSignal<readonly [url: string, text: string][]>([])
   const problems = useSignal<readonly Problem[]>([])
   const former = useRef(item)
   const form = useRef<HTMLFormElement>(null)
@@ -66,13 +68,17 @@ function UrlsCard({ item, onChanged }: UrlsProps) {
   const isTyped = Object.entries(typed.value).some(([url, text]) => text !== url)
   useKept(isTyped ? 'the URLs that you typed' : '')
   useEffect(() => {
-    typed.value = carriedOver(typed.value, urlsOf(former.current), urls)
+    const before = typed.value
+    typed.value = carriedOver(before, urlsOf(former.current), urls)
+    const lost = Object.entries(before).filter(([url]) => !urls.includes(url))
+    if (Object.keys(typed.value).length < Object.keys(before).length) gone.value = lost
     former.current = item
   }, [item])
   const save = async (webhooks: { url: string }[]) => {
     try {
       const changed = await patch(item, { webhooks })
       typed.value = {}
+      gone.value = []
       toast.value = 'The URLs are changed.'
       onChanged(changed.item)
     } catch (error) {
@@ -103,6 +109,11 @@ function UrlsCard({ item, onChanged }: UrlsProps) {
         noValidate
       >
         <Failure text={failure.value || refusal(problems.value)} />
+        {gone.value.map(([url, text]) => (
+          <p class="hint break" key={url}>
+            You typed {text} in place of {url}, which this destination no longer has.
+          </p>
+        ))}
         <Mistakes.Provider value={byField}>
           {urls.map((url, i) => (
             <TextField

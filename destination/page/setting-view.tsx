@@ -9,6 +9,7 @@ import { LeaveDialog } from './leave-dialog.js'
 import { forgetKept } from './leaving.js'
 import { NoChanges } from './no-changes.js'
 import type { ManagedSetting, SettingChanged } from '../src/model/answers.js'
+import { PortalLinkCard } from './portal-link-card.js'
 import { go } from './route.js'
 import { forgetFresh, FreshSecrets, keepFresh, keepLost, SecretsCard } from './secrets-card.js'
 import { Editor, type Plan } from './setting-editor.js'
@@ -111,10 +112,10 @@ export function SettingView({ kind, name }: { kind: Kind; name: string }) {
         !isAdmin.value && <NoChanges canChange={true} />
       )}
       <FreshSecrets kind={kind} name={name} />
+      {kind === 'destination' && !isReadOnly && <EnableCard item={found} onChanged={change} />}
       {kind === 'destination' && !isReadOnly && !isEnabled && (
         <TestCard name={name} enabled={false} />
       )}
-      {kind === 'destination' && !isReadOnly && <EnableCard item={found} onChanged={change} />}
       <section class="card" aria-labelledby="settings">
         <h2 id="settings">Settings</h2>
         {kind === 'source' && <Editor plan={SOURCE_PLAN} {...editor} />}
@@ -122,6 +123,7 @@ export function SettingView({ kind, name }: { kind: Kind; name: string }) {
         {kind === 'tenant' && <Editor plan={TENANT_PLAN} {...editor} />}
       </section>
       {kind !== 'tenant' && <SecretsCard item={found} isReadOnly={isReadOnly} onChanged={change} />}
+      {kind === 'tenant' && isAdmin.value && <PortalLinkCard tenant={name} />}
       {!isReadOnly && <DeleteCard item={found} onNewer={change} />}
     </>
   )

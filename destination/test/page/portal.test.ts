@@ -218,6 +218,17 @@ describe.skipIf(chromiumPath === undefined)('the portal', () => {
     await page.getByText(`Now: ${two}b`).waitFor()
     expect(await second.inputValue()).toBe(moved.url)
 
+    // If the endpoints are others, it says what was typed.
+    await ask(running, 'PATCH', '/destinations/acme-hook', { webhooks: [{ url: `${one}c` }] })
+    await change.click()
+    await page.getByText(`You typed ${moved.url} in place of ${two}b`).waitFor()
+    await ask(running, 'PATCH', '/destinations/acme-hook', {
+      webhooks: [{ url: one }, { url: `${two}b` }],
+    })
+    await page.getByRole('textbox', { name: 'URL', exact: true }).fill(one)
+    await change.click()
+    await second.fill(moved.url)
+
     // Its own network is refused, in the words of a tenant.
     await running.reload({ ...settings, allowNetworks: [] })
     await change.click()
