@@ -58,6 +58,9 @@ const BROWSER_TESTS = 'test/page/{*page,portal}.test.ts'
 /** Processes that are killed, disks that fill up, takeovers: `npm run test:faults`. */
 const FAULT_TESTS = 'test/**/*.fault.test.ts'
 
+/** The code of the documents and the examples, which is compiled and run in many languages: `npm run test:docs`. */
+const DOCS_TESTS = 'test/**/*.docs.test.ts'
+
 const hookline = {
   include: ['test/**/*.test.ts'],
   globalSetup: [COMPILE],
@@ -88,21 +91,34 @@ export default defineConfig({
     projects: [
       {
         resolve: { alias },
-        test: { ...hookline, name: 'hookline', exclude: [FAULT_TESTS] },
+        test: { ...hookline, name: 'hookline', exclude: [FAULT_TESTS, DOCS_TESTS] },
       },
       {
         resolve: { alias },
         test: { ...hookline, name: 'hookline-faults', include: [FAULT_TESTS] },
       },
       {
+        resolve: { alias },
+        test: { ...hookline, name: 'hookline-docs', include: [DOCS_TESTS] },
+      },
+      {
         plugins: [compiledThreads, reusedThreads],
         resolve: { alias },
-        test: { ...destination, name: 'destination', exclude: [BROWSER_TESTS, FAULT_TESTS] },
+        test: {
+          ...destination,
+          name: 'destination',
+          exclude: [BROWSER_TESTS, FAULT_TESTS, DOCS_TESTS],
+        },
       },
       {
         plugins: [compiledThreads],
         resolve: { alias },
         test: { ...destination, name: 'destination-faults', include: [FAULT_TESTS] },
+      },
+      {
+        plugins: [compiledThreads],
+        resolve: { alias },
+        test: { ...destination, name: 'destination-docs', include: [DOCS_TESTS] },
       },
       {
         plugins: [compiledThreads],

@@ -74,7 +74,8 @@ async function tried(proof, options) {
   try {
     return await proof.run({ isQuick: flags.quick, progress, ...options })
   } catch (error) {
-    return { faults: [`it could not be run: ${error.stack}`], summary: '', head: [], rows: [] }
+    const faults = [`it could not be run: ${error.stack}`]
+    return { faults, wasRun: false, summary: '', head: [], rows: [] }
   }
 }
 
@@ -106,7 +107,7 @@ if (flags['self-test'] || flags.write) {
     const env = makeMutant(mutant, number)
     const scripts = SCRIPTS.filter(({ name }) => mutant.scripts?.includes(name))
     progress(`mutant: ${mutant.name}`)
-    const result = await tried(proof, {
+    const options = {
       isQuick: true,
       env,
       scripts,
@@ -115,14 +116,20 @@ if (flags['self-test'] || flags.write) {
       says: mutant.says,
       drainMs: MUTANT_DRAIN_MS,
       progress: () => undefined,
-    })
+    }
+    let result = await tried(proof, options)
+    // That it could not be run says nothing of the mutant.
+    if (result.wasRun === false) {
+      console.log(`   ${result.faults[0]}`)
+      result = await tried(proof, options)
+    }
     progress('')
     const fault = result.faults.find((one) => mutant.says.test(one))
     const isCaught = fault !== undefined
     if (!isCaught) isRed = true
     mutants.push({ ...mutant, isCaught, fault })
     console.log(
-      `   mutant, proof ${mutant.proof}: ${mutant.name}: ${isCaught ? `red, as it must be: ${fault}` : 'NOT SEEN'}`,
+      `   mutant, proof ${mutant.proof}: ${mutant.name}: ${isCaught ? `red, as it must be: ${fault}` : `NOT SEEN. ${result.faults[0] ?? 'No promise was broken.'}`}`,
     )
   }
 }

@@ -11,6 +11,7 @@ import {
 } from '../src/index.js'
 import { readRejections } from '../src/rejections.js'
 import { backoffMs, retryAfterMs } from '../src/retry.js'
+import { anyCharacter } from './characters.js'
 import {
   createClient,
   IN_TIME,
@@ -42,7 +43,7 @@ const text = fc
       { weight: 2, arbitrary: fc.integer({ min: 7_500, max: 9_000 }) },
       { weight: 2, arbitrary: fc.integer({ min: 20_000, max: 33_500 }) },
     ),
-    fc.string({ unit: 'binary', maxLength: 30 }),
+    fc.string({ unit: anyCharacter, maxLength: 30 }),
   )
   .map(([unit, length, mixed]) => {
     const fill = unit === '<mixed>' ? mixed || 'x' : unit
@@ -231,11 +232,13 @@ async function runBooks(
   const check = (): Stats => {
     const stats = analytics.stats()
     const { accepted, delivered, rejected, dropped, pending, pendingBytes } = stats
-    expect(accepted).toBe(delivered + rejected + dropped + pending)
-    for (const count of [delivered, rejected, dropped, pending, pendingBytes]) {
-      expect(count).toBeGreaterThanOrEqual(0)
-    }
-    expect(pendingBytes === 0).toBe(pending === 0)
+    const counts = [delivered, rejected, dropped, pending, pendingBytes]
+    const isRight =
+      accepted === delivered + rejected + dropped + pending &&
+      counts.every((count) => count >= 0) &&
+      (pendingBytes === 0) === (pending === 0)
+    // This runs a hundred thousand times, and each expect() takes longer than the call of the client that it looks at.
+    if (!isRight) expect.fail(`the books do not balance: ${JSON.stringify(stats)}`)
     return stats
   }
   // What is thrown inside a hook is caught by the client: kept here, and thrown at the end.

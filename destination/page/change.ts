@@ -2,6 +2,7 @@
 import { useSignal } from '@preact/signals'
 import { useEffect, useRef } from 'preact/hooks'
 import { get, query } from './api.js'
+import { isPortal } from './portal.js'
 import type { AuditLog, ManagedSetting } from '../src/model/answers.js'
 import { isSame } from './setting-form.js'
 import { ACTIONS, PARTS, read, SECRETS, type Kind } from './setting-kinds.js'
@@ -19,14 +20,15 @@ export interface Newest {
 const LATEST = 10
 
 export async function newest(kind: Kind, name: string, abort?: AbortSignal): Promise<Newest> {
-  const [item, { entries }] = await Promise.all([
+  const [item, log] = await Promise.all([
     read(kind, name, abort).catch((error: unknown) => {
       if (toApiError(error).code === `unknown_${kind}`) return undefined
       throw error
     }),
-    get<AuditLog>(`/audit${query({ kind, name, limit: LATEST })}`, abort),
+    // Who has changed it is not told to tenants.
+    isPortal ? undefined : get<AuditLog>(`/audit${query({ kind, name, limit: LATEST })}`, abort),
   ])
-  const last = entries.find(({ action }) => action !== 'pause' && action !== 'resume')
+  const last = log?.entries.find(({ action }) => action !== 'pause' && action !== 'resume')
   const did = item ? ACTIONS[last?.action ?? 'update'] : ACTIONS.delete
   return { item, news: `${last?.by ?? 'Somebody else'} has ${did} ${name} meanwhile.` }
 }
@@ -104,10 +106,9 @@ export function useChange(item: ManagedSetting, onNewer: (item: ManagedSetting) 
       failure.value = `${message} Nothing has changed. Try it again.`
       return
     }
-    const what = there ? differences(item, there) : ''
     failure.value = isUnanswered
-      ? `The answer was lost. ${news} ${what} ${lost}`
-      : `Nothing was done: ${news} ${what} Check it, and try it again.`
+      ? `The answer was lost. ${name} is ${there ? 'another version' : 'deleted'} now, probably by this request. ${lost}`
+      : `Nothing was done: ${news} ${there ? differences(item, there) : ''} Check it, and try it again.`
     if (there) onNewer(there)
   }
   /** @param lost - What is lost with an answer. */

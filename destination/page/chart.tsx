@@ -171,11 +171,20 @@ function optionsOf(
     ticks: { show: false },
   }
   const bars = uPlot.paths.bars?.({ size: [0.8, 24], radius: 0.15 })
+  // A line between two points can't show one that stands alone.
+  const dots: uPlot.Series.Points.Filter = ({ data }, line, isShown) => {
+    const values = data[line] ?? []
+    const isAlone = (_: unknown, i: number) =>
+      typeof values[i] === 'number' &&
+      typeof values[i - 1] !== 'number' &&
+      typeof values[i + 1] !== 'number'
+    return isShown ? null : Array.from(values.keys()).filter((i) => isAlone(values, i))
+  }
   const lineOf = ({ label, color: name }: Line): uPlot.Series => {
     const stroke = color(name)
     return isBars && bars
       ? { label, fill: stroke, width: 0, paths: bars, points: { show: false } }
-      : { label, stroke, width: 2, points: { size: 4, fill: stroke } }
+      : { label, stroke, width: 2, points: { size: 4, fill: stroke, filter: dots } }
   }
   return {
     width,

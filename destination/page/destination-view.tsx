@@ -6,6 +6,7 @@ import { count, counted, percent, seconds, shortUrl, span } from './format.js'
 import type { DestinationDetails, EndpointStatus, Series } from '../src/model/answers.js'
 import type { Health } from '../src/model/health.js'
 import { HealthPill } from './health.js'
+import { LeaveDialog } from './leave-dialog.js'
 import { SpanChoice } from './overview-view.js'
 import { PauseCard } from './pause-card.js'
 import { usePoll } from './poll.js'
@@ -32,7 +33,11 @@ export function DestinationView({ name }: { name: string }) {
       )
       problem.value = ''
     } catch (error) {
-      if (!abort?.aborted) problem.value = toApiError(error).message
+      if (abort?.aborted) return
+      const { code, message } = toApiError(error)
+      problem.value = message
+      // It was deleted meanwhile.
+      if (code === 'unknown_destination') details.value = undefined
     }
   }
   usePoll(read, REFRESH_MS, [name, chosen])
@@ -68,6 +73,7 @@ function Details({
   })
   return (
     <>
+      <LeaveDialog />
       <p class="under-title">
         <HealthPill health={found.health} failedShare={found.failedShare} />
         <span class="hint">{found.enabled ? receives(found.sources) : 'disabled'}</span>

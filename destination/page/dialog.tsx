@@ -1,5 +1,6 @@
 import type { ComponentChildren } from 'preact'
 import { useEffect, useId, useRef } from 'preact/hooks'
+import { single } from './form.js'
 import { isRefused } from './state.js'
 
 interface DialogProps {
@@ -18,6 +19,8 @@ function OpenDialog(props: DialogProps) {
   const id = useId()
   useEffect(() => {
     dialog.current?.showModal()
+    // The attribute autofocus does nothing in a frame of another site.
+    dialog.current?.querySelector<HTMLElement>('[data-focus]')?.focus()
   }, [])
   return (
     <dialog
@@ -48,10 +51,10 @@ export function Confirm({ title, yes, no = 'Cancel', onYes, onNo, children }: Co
     <Dialog title={title} onClose={onNo}>
       {children}
       <div class="actions">
-        <button type="button" class="danger" onClick={onYes}>
+        <button type="button" class="danger" onClick={single(onYes)}>
           {yes}
         </button>
-        <button type="button" autofocus onClick={onNo}>
+        <button type="button" data-focus onClick={single(onNo)}>
           {no}
         </button>
       </div>

@@ -219,3 +219,10 @@ export function Failure({ text }: { text: string }) {
 export function focusSoon(find: () => HTMLElement | null | undefined): void {
   setTimeout(() => find()?.focus())
 }
+
+/** Ignores the second click of a double-click: it would press what has come to the place of the button meanwhile. */
+export const single =
+  (act: () => void) =>
+  ({ detail }: MouseEvent): void => {
+    if (detail < 2) act()
+  }

@@ -2,6 +2,7 @@ import { useSignal } from '@preact/signals'
 import { openTokenDialog } from './access.js'
 import { post } from './api.js'
 import { clock } from './format.js'
+import { useKept } from './leaving.js'
 import type { DestinationDetails, PauseChanged } from '../src/model/answers.js'
 import { canWrite, now, readStatus, toApiError, toast } from './state.js'
 
@@ -15,6 +16,8 @@ interface PauseProps {
 export function PauseCard({ found: { name, paused }, onChanged }: PauseProps) {
   const problem = useSignal('')
   const isAsking = useSignal(false)
+  const reason = useSignal('')
+  useKept(reason.value.trim() === '' ? '' : 'the reason that you typed')
   const change = async (action: 'pause' | 'resume', body: object) => {
     if (!canWrite.value) {
       openTokenDialog()
@@ -24,6 +27,7 @@ export function PauseCard({ found: { name, paused }, onChanged }: PauseProps) {
     problem.value = ''
     try {
       await post<PauseChanged>(`/destinations/${encodeURIComponent(name)}/${action}`, body)
+      reason.value = ''
       await onChanged()
       toast.value = action === 'pause' ? `${name} is paused.` : `${name} gets its messages again.`
     } catch (error) {
@@ -35,8 +39,7 @@ export function PauseCard({ found: { name, paused }, onChanged }: PauseProps) {
   }
   const pause = (event: SubmitEvent) => {
     event.preventDefault()
-    const data = new FormData(event.currentTarget as HTMLFormElement)
-    void change('pause', { reason: data.get('reason') as string })
+    void change('pause', { reason: reason.value })
   }
   return (
     <section class="card" aria-labelledby="pause">
@@ -63,7 +66,17 @@ export function PauseCard({ found: { name, paused }, onChanged }: PauseProps) {
           <p class="hint">Nothing is sent while it is paused. Its messages wait.</p>
           <label>
             Reason{' '}
-            <input name="reason" required maxLength={500} autocomplete="off" pattern=".*\S.*" />
+            <input
+              name="reason"
+              required
+              maxLength={500}
+              autocomplete="off"
+              pattern=".*\S.*"
+              value={reason.value}
+              onInput={({ currentTarget }) => {
+                reason.value = currentTarget.value
+              }}
+            />
           </label>
           <div class="actions">
             <button type="submit" disabled={isAsking.value}>

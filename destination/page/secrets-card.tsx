@@ -3,9 +3,10 @@ import { useEffect, useRef } from 'preact/hooks'
 import { useChange } from './change.js'
 import { CopyButton } from './copy-button.js'
 import { Confirm } from './dialog.js'
-import { Failure, focusSoon } from './form.js'
+import { Failure, focusSoon, single } from './form.js'
 import { useKept } from './leaving.js'
 import type { ManagedSetting, SettingChanged } from '../src/model/answers.js'
+import { isPortal } from './portal.js'
 import { revoke, rotate, SECRETS, type Kind, type SecretWords } from './setting-kinds.js'
 import { toast } from './state.js'
 
@@ -120,7 +121,10 @@ interface SecretsProps {
 
 /** How many secrets are valid, and their rotation. */
 export function SecretsCard({ item, isReadOnly, onChanged }: SecretsProps) {
-  const words = SECRETS[item.kind]
+  const words = SECRETS[item.kind].filter(
+    // Whether a tenant's destination has a second signature is decided by the operator.
+    ({ field }) => !isPortal || field === 'sharedSecret' || (item.secrets[field] ?? 0) > 0,
+  )
   return (
     <section class="card" aria-labelledby="secrets">
       <h2 id="secrets">{words.length === 1 ? words[0]?.label : 'Secrets'}</h2>
@@ -165,12 +169,8 @@ function Secret({
       return changed
     }, `Only the ${keep} ${noun} is valid now.`)
   }
-  const button = (words: string, onClick: () => void) => (
-    <button type="button" disabled={isAsking.value} onClick={onClick}>
-      {words}
-    </button>
-  )
   const gone = ending.value === 'new' ? 'old' : 'new'
+  const isUnstored = ending.value === 'new' && fresh.value.some(isOf(item, field))
   return (
     <div class="secret">
       {!isAlone && <h3>{label}</h3>}
@@ -184,26 +184,33 @@ function Secret({
       <Failure text={failure.value} />
       {!isReadOnly && (
         <div class="actions">
-          {many < 2 &&
-            button(
-              many === 0
-                ? `Generate a ${label.toLowerCase()}`
-                : `Rotate the ${label.toLowerCase()}`,
+          {/* It stays where it is, so that nothing takes its place. */}
+          <button
+            type="button"
+            disabled={isAsking.value || many === 2}
+            onClick={single(
               () =>
                 void make(
                   () => rotate(item, field),
                   many === 0 ? `There is a ${noun} now.` : `Both ${noun}s are valid now.`,
                 ),
             )}
+          >
+            {many === 0 ? 'Generate a' : 'Rotate the'} {label.toLowerCase()}
+          </button>
           {many === 2 &&
-            (['new', 'old'] as const).map((keep) =>
-              button(
-                keep === 'new' ? `Revoke the old ${noun} …` : `Take back the new ${noun} …`,
-                () => {
+            (['new', 'old'] as const).map((keep) => (
+              <button
+                type="button"
+                disabled={isAsking.value}
+                onClick={() => {
                   ending.value = keep
-                },
-              ),
-            )}
+                }}
+                key={keep}
+              >
+                {keep === 'new' ? 'Revoke the old' : 'Take back the new'} {noun} …
+              </button>
+            ))}
         </div>
       )}
       {ending.value && (
@@ -217,7 +224,7 @@ function Secret({
         >
           <p>
             From then on, only the {ending.value} {noun} is valid. {secret.cost(gone)} It can’t be
-            undone.
+            undone.{isUnstored && ' You have not said yet that you have stored the new one.'}
           </p>
         </Confirm>
       )}

@@ -92,12 +92,16 @@ export function Editor<Form extends { name: string }>(props: EditorProps<Form>) 
     } else if (!item && (code === 'version_mismatch' || code === 'in_settings_file')) {
       refuse([{ path: 'name', message: `there is a ${kind} of this name already.` }])
     } else {
-      failure.value = message
+      failure.value =
+        code === 'unreachable'
+          ? `${message} It may have done it. Press the button again once it answers: nothing is made twice.`
+          : message
       // If the token is no longer right, this asks for it.
       await readStatus()
     }
   }
 
+  const isGone = newer.value !== undefined && newer.value.item === undefined
   const submit = async () => {
     const mistakes = plan.mistakesIn(form.value)
     if (form.value.name.trim() === '') mistakes.push({ path: 'name', message: 'a name is needed.' })
@@ -108,15 +112,16 @@ export function Editor<Form extends { name: string }>(props: EditorProps<Form>) 
     isSaving.value = true
     failure.value = ''
     wrong.value = []
-    const isDeleted = newer.value !== undefined && newer.value.item === undefined
-    newer.value = undefined
+    // Once it is known to be deleted, each further try creates it again.
+    if (!isGone) newer.value = undefined
     clashes.value = []
     try {
       const secrets = item ? {} : secretOf(secret?.field ?? '', choice.value, given.value)
       const settings = { ...(item?.settings ?? plan.initial), ...secrets }
-      const version = isDeleted ? null : (item?.version ?? null)
+      const version = isGone ? null : (item?.version ?? null)
       const body = plan.settingsOf(form.value, settings)
       const changed = await save(kind, form.value.name.trim(), body, version)
+      newer.value = undefined
       before.current = changed.item
       form.value = plan.formOf(changed.item.settings)
       toast.value = changed.changed ? `${changed.item.name} is saved.` : 'Nothing has changed.'
@@ -127,7 +132,6 @@ export function Editor<Form extends { name: string }>(props: EditorProps<Form>) 
     isSaving.value = false
   }
 
-  const isGone = newer.value !== undefined && newer.value.item === undefined
   const { byField } = placed(wrong.value, plan.fieldsOf(form.value))
   return (
     <form

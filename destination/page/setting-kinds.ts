@@ -98,8 +98,8 @@ export const save = (kind: Kind, name: string, settings: Fields, version: number
   )
 
 // Each of these changes the version that is shown, and no other one.
-export const enable = ({ kind, name, version }: ManagedSetting, enabled: boolean) =>
-  send<SettingChanged>('PATCH', pathOf(kind, name), { enabled }, ifMatch(version))
+export const patch = ({ kind, name, version }: ManagedSetting, changes: Fields) =>
+  send<SettingChanged>('PATCH', pathOf(kind, name), changes, ifMatch(version))
 
 export const rotate = ({ kind, name, version }: ManagedSetting, secret: string) =>
   send<SettingChanged>(

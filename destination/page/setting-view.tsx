@@ -4,15 +4,16 @@ import { query } from './api.js'
 import { useChange } from './change.js'
 import { DeleteCard } from './delete-card.js'
 import { DESTINATION_PLAN } from './destination-plan.js'
-import { Failure } from './form.js'
+import { Failure, single } from './form.js'
 import { LeaveDialog } from './leave-dialog.js'
 import { forgetKept } from './leaving.js'
 import { NoChanges } from './no-changes.js'
 import type { ManagedSetting, SettingChanged } from '../src/model/answers.js'
+import { PortalLinkCard } from './portal-link-card.js'
 import { go } from './route.js'
 import { forgetFresh, FreshSecrets, keepFresh, keepLost, SecretsCard } from './secrets-card.js'
 import { Editor, type Plan } from './setting-editor.js'
-import { auditHash, enable, hashOf, list, read, type Kind } from './setting-kinds.js'
+import { auditHash, hashOf, list, patch, read, type Kind } from './setting-kinds.js'
 import { SOURCE_PLAN } from './source-plan.js'
 import { isAdmin, toast } from './state.js'
 import { TENANT_PLAN } from './tenant-plan.js'
@@ -111,10 +112,10 @@ export function SettingView({ kind, name }: { kind: Kind; name: string }) {
         !isAdmin.value && <NoChanges canChange={true} />
       )}
       <FreshSecrets kind={kind} name={name} />
+      {kind === 'destination' && !isReadOnly && <EnableCard item={found} onChanged={change} />}
       {kind === 'destination' && !isReadOnly && !isEnabled && (
         <TestCard name={name} enabled={false} />
       )}
-      {kind === 'destination' && !isReadOnly && <EnableCard item={found} onChanged={change} />}
       <section class="card" aria-labelledby="settings">
         <h2 id="settings">Settings</h2>
         {kind === 'source' && <Editor plan={SOURCE_PLAN} {...editor} />}
@@ -122,6 +123,7 @@ export function SettingView({ kind, name }: { kind: Kind; name: string }) {
         {kind === 'tenant' && <Editor plan={TENANT_PLAN} {...editor} />}
       </section>
       {kind !== 'tenant' && <SecretsCard item={found} isReadOnly={isReadOnly} onChanged={change} />}
+      {kind === 'tenant' && isAdmin.value && <PortalLinkCard tenant={name} />}
       {!isReadOnly && <DeleteCard item={found} onNewer={change} />}
     </>
   )
@@ -138,7 +140,7 @@ function EnableCard({ item: shown, onChanged }: EnableProps) {
   const isEnabled = settings['enabled'] === true
   const turn = () =>
     change(async () => {
-      const { item } = await enable(shown, !isEnabled)
+      const { item } = await patch(shown, { enabled: !isEnabled })
       onChanged(item)
       toast.value = isEnabled ? `${name} is disabled.` : `${name} is enabled.`
     })
@@ -156,7 +158,7 @@ function EnableCard({ item: shown, onChanged }: EnableProps) {
           type="button"
           class={isEnabled ? '' : 'primary'}
           disabled={isAsking.value}
-          onClick={() => void turn()}
+          onClick={single(() => void turn())}
         >
           {isEnabled ? 'Disable' : 'Enable'}
         </button>

@@ -1,11 +1,11 @@
 // The documents name exactly the commands, settings and metrics that exist.
-import { execFile } from 'node:child_process'
 import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { promisify } from 'node:util'
-import { beforeAll, describe, expect, inject, test } from 'vitest'
+import { beforeAll, describe, expect, test } from 'vitest'
 import type * as z from 'zod'
 import { settingsSchema } from '../src/settings/schema.js'
+import { runInside } from './cli/inside.js'
+import { run } from './cli/process.js'
 
 const ROOT = join(import.meta.dirname, '../..')
 const read = (path: string) => readFileSync(join(ROOT, path), 'utf8')
@@ -24,11 +24,9 @@ describe('the command line', () => {
     for (const name of commandsIn(await helpOf())) {
       const text = await helpOf(name)
       help.set(name, text)
-      const own = commandsIn(text).map((each) => `${name} ${each}`)
-      const texts = await Promise.all(own.map((each) => helpOf(...each.split(' '))))
-      for (const [i, each] of own.entries()) help.set(each, texts[i] ?? '')
+      for (const each of commandsIn(text)) help.set(`${name} ${each}`, await helpOf(name, each))
     }
-  }, 120_000)
+  })
 
   function commandsIn(text: string): string[] {
     const [, list = ''] = /\nCommands:\n([^]*?)\n\n/.exec(text) ?? []
@@ -36,11 +34,14 @@ describe('the command line', () => {
     return names.filter((each) => each !== 'help')
   }
 
-  async function helpOf(...command: string[]): Promise<string> {
-    const args = [join(inject('compiledDir'), 'command-line/main.js'), ...command, '--help']
-    const { stdout } = await promisify(execFile)(process.execPath, args)
-    return stdout
-  }
+  const helpOf = async (...command: string[]): Promise<string> =>
+    (await runInside([...command, '--help'])).stdout
+
+  test('prints the same help as a process', async () => {
+    for (const args of [['--help'], ['destinations', 'create', '--help']]) {
+      expect(await run(args)).toEqual(await runInside(args))
+    }
+  })
 
   test('is in docs/commands.md, word for word', async () => {
     const sections = Array.from(

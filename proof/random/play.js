@@ -16,7 +16,9 @@ const STDERR_KEPT = 20_000
 
 async function linesOf(file) {
   const text = await readFile(file, 'utf8').catch(() => '')
-  return text.split('\n').flatMap((line) => (line ? [JSON.parse(line)] : []))
+  // A process that was killed may have written a part of its last line.
+  const whole = text.slice(0, text.lastIndexOf('\n') + 1)
+  return whole.split('\n').flatMap((line) => (line ? [JSON.parse(line)] : []))
 }
 
 async function startEndpoint(plan, file) {

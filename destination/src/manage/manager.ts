@@ -145,6 +145,9 @@ const AUDIT_CHARACTERS = 1_000_000
 /** Records that are encrypted again at once. */
 const RESEAL_SLICE = 100
 
+/** How many of these slices may meet changes by others before the next start is left to go on. */
+const RESEAL_CONFLICTS = 20
+
 /** Reads and changes sources, destinations and tenants. A change is in use in this process when its call resolves. */
 export class Manager {
   readonly #parts: ManagerParts
@@ -344,10 +347,17 @@ export class Manager {
   /** Encrypts again what is not encrypted with the first key. @returns how many records. */
   async reseal(): Promise<number> {
     let all = 0
+    let conflicts = 0
     for (;;) {
-      const count = await this.#inTurn(() => this.#reseal())
-      all += count
-      if (count < RESEAL_SLICE) return all
+      try {
+        const count = await this.#inTurn(() => this.#reseal())
+        all += count
+        if (count < RESEAL_SLICE) return all
+      } catch (error) {
+        // Somebody changes the settings meanwhile, or another process does the same.
+        const isConflict = error instanceof StoreError && error.code === 'conflict'
+        if (!isConflict || ++conflicts === RESEAL_CONFLICTS) throw error
+      }
     }
   }
 
@@ -371,19 +381,25 @@ export class Manager {
 
   /** Writes down to which tenants the names of the destinations belong, before messages are stored under these names. */
   keepOwners(): Promise<void> {
-    const { managed } = this.#parts
-    return this.#inTurn(() =>
-      writeOwners(this.#parts, () => managed.owners.missing(managed.settings().destinations)),
-    )
+    const { managed, store } = this.#parts
+    return this.#inTurn(async () => {
+      const stored = await store.stats()
+      await writeOwners(this.#parts, () => {
+        const { destinations } = managed.settings()
+        const { owners } = managed
+        return [...owners.used(destinations), ...owners.unused(destinations, stored)]
+      })
+    })
   }
 
-  /** Frees the names that tenants have used, once the store can't have anything of them any more. */
+  /** Frees the names that nobody uses any more, once the store can't have anything of them any more. */
   freeNames(retentionMs: number): Promise<void> {
     const { managed, store } = this.#parts
     return this.#inTurn(() =>
-      writeOwners(this.#parts, () =>
-        managed.owners.outdated(managed.settings().destinations, retentionMs, store),
-      ),
+      writeOwners(this.#parts, async () => [
+        ...managed.owners.unused(managed.settings().destinations, []),
+        ...(await managed.owners.free(retentionMs, store)),
+      ]),
     )
   }
 
@@ -507,8 +523,10 @@ export class Manager {
     const destinations = plan.flatMap(({ after }) =>
       after && 'webhooks' in after.value ? [after.value] : [],
     )
-    changes.push(...this.#parts.managed.owners.missing(destinations))
+    const { owners } = this.#parts.managed
+    changes.push(...owners.used(destinations))
     for (const { name } of plan.filter(isLeaving)) {
+      changes.push(owners.left(name))
       const ended = await this.#parts.pauses.endOf(name)
       if (ended) changes.push(ended)
     }

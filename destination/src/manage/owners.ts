@@ -1,6 +1,7 @@
 import { StoreError } from '../store/store-error.js'
 import type { Follower } from '../store/follower.js'
 import type { ReadPort, RecordChange, RecordPort, StoredRecord } from '../store/store.js'
+import type { Stats } from '../model/delivery.js'
 import type { Destination } from '../settings/settings.js'
 import type { Problem } from '../settings/problem.js'
 
@@ -15,7 +16,8 @@ const TRIES = 5
 
 /** What a record has. */
 interface Stored {
-  tenant: string
+  /** `null` if the former destination had none. */
+  tenant: string | null
   /** Since when no destination has the name, in ms since the epoch. */
   unusedSince?: number
 }
@@ -31,7 +33,7 @@ export interface OwnersParts {
 }
 
 /**
- * The tenant of each name that a destination of a tenant has or had.
+ * The tenant of each name that a destination of a tenant has or had, and the names of former destinations without one.
  *
  * The store has messages by the name of their destination. They may outlive it: some wait for a new destination of this name, others
  * are dead letters, or are shown as delivered. All of them are the affair of one customer. So a name stays with its tenant until the
@@ -54,11 +56,19 @@ export class Owners {
     }
   }
 
-  /** Why a tenant can't have a destination of this name; `undefined` if it can. The text may contain `{got}`. */
-  refusal(name: string, tenant: unknown): string | undefined {
-    const owner = this.#known.get(name)?.tenant
-    if (owner === undefined || owner === tenant || tenant === undefined) return undefined
-    return `expected ${JSON.stringify(owner)}, got {got}, because the store may have messages for the destination ${JSON.stringify(name)} of that tenant. Give the destination of the other tenant another name.`
+  /**
+   * Why a tenant, or a destination without one, can't have this name; `undefined` if it can. The text may contain `{got}`.
+   *
+   * A destination that there is may be given to a tenant, or be taken back from it, but never go from one tenant to another.
+   */
+  refusal(name: string, tenant: unknown = null): string | undefined {
+    const owner = this.#known.get(name)
+    if (owner === undefined || owner.tenant === tenant) return undefined
+    const isKept = owner.unusedSince === undefined
+    if (isKept && (tenant === null || owner.tenant === null)) return undefined
+    const expected = owner.tenant === null ? 'no tenant' : JSON.stringify(owner.tenant)
+    const whose = owner.tenant === null ? 'without a tenant' : 'of that tenant'
+    return `expected ${expected}, got {got}, because the store may have messages for a destination ${JSON.stringify(name)} ${whose}. Give this destination another name.`
   }
 
   /** The destinations whose names belong to another tenant. */
@@ -66,43 +76,62 @@ export class Owners {
     return destinations.flatMap(({ name, tenant }, index) => {
       const refusal = this.refusal(name, tenant)
       if (refusal === undefined) return []
-      const message = refusal.replace('{got}', JSON.stringify(tenant))
+      const message = refusal.replace(
+        '{got}',
+        tenant === undefined ? 'nothing' : JSON.stringify(tenant),
+      )
       return [{ path: `destinations[${index}].tenant`, message }]
     })
   }
 
   /** What must be written before these destinations get messages. */
-  missing(destinations: readonly Pick<Destination, 'name' | 'tenant'>[]): RecordChange[] {
-    return destinations.flatMap(({ name, tenant }) =>
-      tenant === undefined || this.#known.has(name) ? [] : [toRecord(name, { tenant, version: 0 })],
-    )
+  used(destinations: readonly Pick<Destination, 'name' | 'tenant'>[]): RecordChange[] {
+    return destinations.flatMap(({ name, tenant }) => {
+      const owner = this.#known.get(name)
+      if (owner === undefined) {
+        return tenant === undefined ? [] : [toRecord(name, { tenant, version: 0 })]
+      }
+      if (owner.unusedSince === undefined) return []
+      const { version, tenant: former } = owner
+      return former === null
+        ? [toDeletion(name, version)]
+        : [toRecord(name, { tenant: former, version })]
+    })
+  }
+
+  /** What must be written with the end of a destination. */
+  left(name: string): RecordChange {
+    const { tenant, version } = this.#known.get(name) ?? { tenant: null, version: 0 }
+    return toRecord(name, { tenant, version, unusedSince: Date.now() })
   }
 
   /**
-   * What must be written because names have got into use, went out of use, or are free again: no destination has had them for the
-   * retention, and the store has no message that waits for them and no dead letter.
+   * What must be written because names went out of use.
+   *
+   * @param stored - What the store has: a destination may have left the settings file while nobody watched.
    */
-  async outdated(
-    destinations: readonly Destination[],
-    retentionMs: number,
-    store: Pick<ReadPort, 'stats'>,
-  ): Promise<RecordChange[]> {
-    if (this.#known.size === 0) return []
+  unused(destinations: readonly Destination[], stored: readonly Stats[]): RecordChange[] {
     const used = new Set(destinations.map(({ name }) => name))
-    const now = Date.now()
-    const changes: RecordChange[] = []
-    const old: [string, Owner][] = []
-    for (const [name, owner] of this.#known) {
-      const { unusedSince, ...rest } = owner
-      if (used.has(name) && unusedSince !== undefined) changes.push(toRecord(name, rest))
-      if (used.has(name)) continue
-      if (unusedSince === undefined) changes.push(toRecord(name, { ...rest, unusedSince: now }))
-      else if (unusedSince + retentionMs < now) old.push([name, owner])
-    }
-    if (old.length === 0) return changes
+    const names = new Set([...this.#known.keys(), ...stored.map(({ destination }) => destination)])
+    return Array.from(names)
+      .filter((name) => !used.has(name) && this.#known.get(name)?.unusedSince === undefined)
+      .map((name) => this.left(name))
+  }
+
+  /**
+   * What must be written because names are free again: no destination has had them for the retention, and the store has no message
+   * that waits for them and no dead letter.
+   */
+  async free(retentionMs: number, store: Pick<ReadPort, 'stats'>): Promise<RecordChange[]> {
+    const since = Date.now() - retentionMs
+    const old = Array.from(this.#known).filter(
+      ([, { unusedSince = Infinity }]) => unusedSince < since,
+    )
+    if (old.length === 0) return []
     const stored = new Set((await store.stats()).map(({ destination }) => destination))
-    const free = old.filter(([name]) => !stored.has(name))
-    return [...changes, ...free.map(([name, { version }]) => toDeletion(name, version))]
+    return old
+      .filter(([name]) => !stored.has(name))
+      .map(([name, { version }]) => toDeletion(name, version))
   }
 }
 

@@ -85,7 +85,7 @@ export function messagesWait(names: readonly string[], waiting: number): Refusal
   const one = names.length === 1
   const message =
     `${waiting} messages wait for the ${one ? 'destination' : 'destinations'} ${listOf(names)}. Choose waiting=keep to keep them for ` +
-    `${one ? 'a new destination of this name' : 'new destinations of these names'}, or waiting=discard to delete them.`
+    `${one ? 'a new destination of this name and of the same tenant' : 'new destinations of these names and of the same tenants'}, or waiting=discard to delete them.`
   return new Refusal(409, 'messages_waiting', message, {}, { waiting })
 }
 

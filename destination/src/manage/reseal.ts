@@ -12,7 +12,7 @@ export async function resealAll(manager: Pick<Manager, 'reseal'>, log: Log): Pro
     const details = { error: errorMessage(error) }
     log.warn(
       details,
-      'the settings in the store could not be encrypted with the first settingsKey: the next start tries again',
+      'the settings in the store could not be encrypted with the first settingsKey: the next start or SIGHUP tries again',
     )
   }
 }

@@ -174,7 +174,8 @@ const alerts = fields({
 }))
 
 function readTitle(given: unknown, refuse: Refuse) {
-  const isText = typeof given === 'string' && given.length >= 1 && given.length <= 100
+  const length = typeof given === 'string' ? Array.from(given).length : 0
+  const isText = typeof given === 'string' && length >= 1 && length <= 100
   if (!isText) refuse('expected 1 to 100 characters, got {got}.')
   else if (/\p{Cc}/u.test(given)) refuse('expected no control characters, got {got}.')
   else if (given.trim() !== given) {

@@ -1,9 +1,11 @@
 import { vi } from 'vitest'
 import { addCompletion } from '../../src/cli/completion.js'
 import { addDoctor } from '../../src/cli/doctor.js'
+import { addImport } from '../../src/cli/import.js'
 import { addList } from '../../src/cli/list.js'
 import { addListen } from '../../src/cli/listen.js'
 import { addDestinations, addSources, addTenants } from '../../src/cli/managed.js'
+import { addMigrate } from '../../src/cli/migrate.js'
 import { addPause, addResume } from '../../src/cli/pause.js'
 import { addReplay } from '../../src/cli/replay.js'
 import { run } from '../../src/cli/run.js'
@@ -20,9 +22,11 @@ import { addVerify } from '../../src/cli/verify.js'
 import { Pauses } from '../../src/deliver/pauses.js'
 import { shownTrace } from '../../src/operate/shown-trace.js'
 import { examine } from '../../src/operate/doctor.js'
+import { migrateStore } from '../../src/operate/migrate.js'
 import { openStore } from '../../src/store/open.js'
 import type { Ended } from './process.js'
 
+/** Those of `main.ts`. A test of the documents compares the help of both. */
 const COMMANDS = [
   addServe(() => Promise.reject(new Error('nothing is to be started'))),
   addListen,
@@ -42,6 +46,8 @@ const COMMANDS = [
   addDoctor(examine),
   addSign,
   addVerify,
+  addImport,
+  addMigrate({ open: openStore, migrate: migrateStore }),
   addSchedule(() => []),
   addCompletion,
 ]

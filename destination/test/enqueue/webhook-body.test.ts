@@ -4,6 +4,7 @@ import { verifyWebhook } from 'hookline'
 import { describe, expect, test } from 'vitest'
 import { callOf, deletionBody, webhookBody } from '../../src/enqueue/webhook-body.js'
 import type { Call, CallType } from '../../src/model/call.js'
+import { anyCharacter } from '../../../test/characters.js'
 import { rounds } from '../rounds.js'
 
 const common = { messageId: 'm1', timestamp: '2026-01-02T03:04:05.678Z' }
@@ -111,7 +112,7 @@ const jsonText = fc
   .tuple(
     fc.dictionary(
       fc.oneof(
-        fc.string({ unit: 'binary' }),
+        fc.string({ unit: anyCharacter }),
         fc.constantFrom('__proto__', '10', '9', '-1', '01', 'toJSON', 'constructor', '\uD800'),
       ),
       fc.jsonValue({ noUnicodeString: false }),
@@ -135,7 +136,7 @@ const jsonText = fc
 describe('every body', () => {
   const calls = fc.record({
     type: fc.constantFrom<CallType>('identify', 'track', 'page', 'screen', 'group', 'alias'),
-    userId: fc.string({ unit: 'binary' }),
+    userId: fc.string({ unit: anyCharacter }),
     object: jsonText,
   })
 

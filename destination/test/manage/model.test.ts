@@ -77,6 +77,9 @@ class Model {
   /** Keys that were valid once. */
   readonly revoked = new Set<string>()
 
+  /** To whom the names of destinations belong: to a tenant, or to none if the destination was deleted. */
+  readonly #owners = new Map<string, string | null>()
+
   /** The status of a step's answer. */
   expected(one: Step): number {
     const { act, kind, name, condition } = one
@@ -98,6 +101,7 @@ class Model {
     if (act === 'delete') {
       for (const key of before?.secrets ?? []) this.revoked.add(key)
       this.known[kind].delete(name)
+      if (kind === 'destinations') this.#owners.set(name, this.#owners.get(name) ?? null)
       return
     }
     const secrets = [...(before?.secrets ?? []), ...Object.values(body.generated)]
@@ -108,16 +112,29 @@ class Model {
     if (body.changed) expect(version).toBeGreaterThan(before?.version ?? 0)
     else expect(version).toBe(before?.version)
     this.known[kind].set(name, { version, settings, secrets })
+    if (kind !== 'destinations' || !isWhole) return
+    const { tenant } = one
+    if (this.#owners.get(name) === null) this.#owners.delete(name)
+    if (tenant !== undefined && !this.#owners.has(name)) this.#owners.set(name, tenant)
   }
 
   /** Whether the settings of a step fit to the others. */
   #fits({ kind, name, takes, tenant }: Step): boolean {
     if (kind === 'tenants') return true
     if (tenant !== undefined && tenant !== HOUSE && !this.known.tenants.has(tenant)) return false
-    if (kind === 'destinations') return takes.every((source) => this.#mayTake(tenant, source))
+    if (kind === 'destinations') {
+      return this.#mayBeOf(tenant, name) && takes.every((source) => this.#mayTake(tenant, source))
+    }
     return this.#takersOf(name).every(
       ({ settings }) => settings['tenant'] === undefined || settings['tenant'] === tenant,
     )
+  }
+
+  /** Whether a destination of a tenant, or of none, may have a name. */
+  #mayBeOf(tenant: string | undefined, name: string): boolean {
+    const owner = this.#owners.get(name)
+    if (owner === undefined || owner === (tenant ?? null)) return true
+    return this.known.destinations.has(name) && tenant === undefined
   }
 
   /** Whether a destination of a tenant may take the calls of a source. */

@@ -13,7 +13,10 @@ const STEPS = 150
 
 const TENANTS = ['ann', 'ben'] as const
 const tenants: Tenant[] = TENANTS.map((name) => ({ name, portal: { editUrls: false } }))
-const sources = TENANTS.map((tenant) => ({ name: `of-${tenant}`, writeKey: tenant, tenant }))
+const sources = [
+  ...TENANTS.map((tenant) => ({ name: `of-${tenant}`, writeKey: tenant, tenant })),
+  { name: 'of-non', writeKey: 'non' },
+]
 
 const settingsWith = (changes: Partial<Settings> = {}, files: Destination[] = []): Settings =>
   settingsFor(files, { settingsKeys: [SETTINGS_KEY], tenants, sources, ...changes })
@@ -33,18 +36,22 @@ test(`no call reaches another tenant, whatever becomes of the destinations: SEED
   const settings = settingsWith()
   let running = await start(settings)
   const owners = new Map<string, string>()
-  const present = new Set<string>()
+  const present = new Map<string, string>()
   for (let step = 0; step < STEPS; step++) {
     const which = `SEED=${seed}, step ${step}`
     const name = pick(['x', 'y', 'z'])
-    const tenant = pick(TENANTS)
+    const whose = pick([...TENANTS, 'non'])
     const wanted = {
-      ...{ tenant, sources: [`of-${tenant}`] },
-      webhooks: [{ url: `${receiver.url}/${tenant}` }],
+      ...(whose !== 'non' && { tenant: whose }),
+      sources: [`of-${whose}`],
+      webhooks: [{ url: `${receiver.url}/${whose}` }],
     }
     const path = `/destinations/${name}`
-    const mayHave = [undefined, tenant].includes(owners.get(name) as typeof tenant)
+    const mayHave = [undefined, whose].includes(owners.get(name))
+    // A destination that there is may be given to a tenant or be taken back, with all that the store has for it.
+    const isGiven = present.has(name) && [whose, present.get(name)].includes('non')
     const act = pick(['put', 'patch', 'apply', 'delete', 'call', 'call', 'replay', 'restart'])
+    if (isGiven && ['put', 'patch', 'apply'].includes(act)) continue
     if (act === 'put' || (act === 'patch' && present.has(name))) {
       const { status } = await ask(running, act.toUpperCase(), path, wanted)
       expect(status < 300, which).toBe(mayHave)
@@ -59,10 +66,13 @@ test(`no call reaches another tenant, whatever becomes of the destinations: SEED
         'DELETE',
         `${path}?waiting=${pick(['keep', 'discard'])}`,
       )
-      if (status === 200) present.delete(name)
+      if (status === 200) {
+        owners.set(name, owners.get(name) ?? 'non')
+        present.delete(name)
+      }
       continue
     } else if (act === 'call') {
-      await post(running, [track(`${tenant}-${step}`)], tenant)
+      await post(running, [track(`${whose}-${step}`)], whose)
       continue
     } else if (act === 'replay') {
       await ask(running, 'POST', '/replay', { all: true, dryRun: false })
@@ -72,10 +82,10 @@ test(`no call reaches another tenant, whatever becomes of the destinations: SEED
       running = await start(settings)
       continue
     } else continue
-    if (mayHave) {
-      owners.set(name, tenant)
-      present.add(name)
-    }
+    if (!mayHave) continue
+    present.set(name, whose)
+    if (whose === 'non') owners.delete(name)
+    else owners.set(name, whose)
   }
   const strangers = receiver.received.filter(
     ({ path, headers }) => !path.endsWith(`/${String(headers['x-message-id']).slice(0, 3)}`),
@@ -103,14 +113,18 @@ async function deletedWithMessage(running: RunningDestination): Promise<void> {
 const ofBen = { tenant: 'ben', sources: ['of-ben'], webhooks: [{ url: 'http://127.0.0.1:9/' }] }
 
 describe('a name', () => {
-  test('is refused to another tenant, and free for its own and for the operator', async () => {
+  test('is refused to another tenant, and free for its own', async () => {
     const running = await start(settingsWith())
     await deletedWithMessage(running)
     const refused = await ask(running, 'PUT', '/destinations/hook', ofBen)
     expect(refused).toMatchObject(namesOther('"ann"'))
+    const none = { ...ofBen, tenant: undefined }
+    expect(await ask(running, 'PUT', '/destinations/hook', none)).toMatchObject(
+      namesOther('expected "ann", got nothing'),
+    )
     const own = { ...ofBen, tenant: 'ann', sources: ['of-ann'] }
     expect(await ask(running, 'PUT', '/destinations/hook', own)).toMatchObject({ status: 201 })
-    const none = { ...ofBen, tenant: undefined }
+    // It is taken back, and does not go on to another tenant.
     expect(await ask(running, 'PUT', '/destinations/hook', none)).toMatchObject({ status: 200 })
     expect(await ask(running, 'PUT', '/destinations/hook', ofBen)).toMatchObject(
       namesOther('"ann"'),
@@ -162,12 +176,12 @@ describe('a name', () => {
         false,
       )
     }
-    take(owners.missing([{ name: 'hook', tenant: 'ann' }]))
+    take(owners.used([{ name: 'hook', tenant: 'ann' }]))
     const none = { fresh: 0, backlog: 0, bulk: 0, leased: 0, dead: 0, oldestMs: 0 }
     let stats = [{ ...none, destination: 'hook', dead: 1 }]
     const store = { stats: () => Promise.resolve(stats) }
     const free = async () => {
-      const changes = await owners.outdated([], -1, store)
+      const changes = [...owners.unused([], stats), ...(await owners.free(-1, store))]
       take(changes)
       return changes.map(({ body }) => body === undefined)
     }

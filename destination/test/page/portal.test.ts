@@ -14,7 +14,7 @@ import { signGuest } from '../../src/operate/portal/token.js'
 import { ask, SETTINGS_KEY } from '../manage/api.js'
 import { PATH } from '../openapi/document.js'
 import { ADMIN_TOKEN, endpoint, post, settingsFor, start, track } from '../run.js'
-import { barriers, chromiumPath, focused, NAME, open, useBrowser } from './browser.js'
+import { barriers, chromiumPath, NAME, open, useBrowser } from './browser.js'
 
 /** A destination with a tenant that has deliveries, beside another one. */
 async function lived() {
@@ -121,10 +121,11 @@ describe.skipIf(chromiumPath === undefined)('the portal', () => {
 
     await frame.getByRole('link', { name: 'Overview' }).click()
     await frame.getByRole('table').getByRole('link', { name: 'acme-hook' }).click()
-    await frame.getByRole('button', { name: 'Make a new secret for X-Signature' }).click()
+    await frame.getByRole('button', { name: 'Rotate the shared secret' }).click()
     await frame.getByText(/^[0-9a-f]{64}$/).waitFor()
-    await frame.getByRole('button', { name: 'End the rotation for X-Signature' }).click()
-    await frame.getByRole('button', { name: 'Keep only the new secret' }).click()
+    await frame.getByRole('button', { name: 'I have stored it' }).click()
+    await frame.getByRole('button', { name: 'Revoke the old secret …' }).click()
+    await frame.getByRole('button', { name: 'Revoke the old secret', exact: true }).click()
     await frame.getByText('Only the new secret is valid now.').waitFor()
     await frame.getByRole('textbox', { name: 'URL', exact: true }).fill(moved.url)
     await frame.getByRole('button', { name: 'Change' }).click()
@@ -145,8 +146,8 @@ describe.skipIf(chromiumPath === undefined)('the portal', () => {
       const { body } = await ask(running, 'GET', '/destinations/acme-hook')
       return (body as unknown as ManagedSetting).secrets['sharedSecret']
     }
-    const make = page.getByRole('button', { name: 'Make a new secret for X-Signature' })
-    await make.waitFor()
+    const rotate = page.getByRole('button', { name: 'Rotate the shared secret' })
+    await rotate.waitFor()
     for (const link of ['Settings', 'Changes']) {
       expect(await page.getByRole('link', { name: link, exact: true }).count()).toBe(0)
     }
@@ -157,37 +158,45 @@ describe.skipIf(chromiumPath === undefined)('the portal', () => {
       const { x, y, width, height } = box
       await page.mouse.dblclick(x + width / 2, y + height / 2, { delay: 150 })
     }
-    await twice(make)
+    await twice(rotate)
     const secret = page.getByText(/^[0-9a-f]{64}$/)
     const value = await secret.innerText()
     await page.getByText('Two secrets are valid').waitFor()
     expect(await valid()).toBe(2)
-    await page.getByRole('button', { name: 'Copy the new secret for X-Signature' }).waitFor()
+    await page.getByRole('button', { name: 'Copy the shared secret' }).waitFor()
 
-    // Nothing but "I have stored it" takes the secret away.
+    // Nothing takes the secret away before it is stored, unless somebody says so.
     const url = page.getByRole('textbox', { name: 'URL', exact: true })
     expect((await url.boundingBox())?.width).toBeGreaterThan(600)
     await url.fill('https://b.example.com/')
     await page.getByRole('button', { name: 'Change' }).click()
     await page.getByText('The URLs are changed.').waitFor()
+    const dialog = page.getByRole('dialog')
     await page.getByRole('link', { name: 'Overview' }).click()
-    await page.getByRole('table').getByRole('link', { name: 'acme-hook' }).click()
+    await dialog.getByText('You would lose the new shared secret').waitFor()
+    await dialog.getByRole('button', { name: 'Stay' }).click()
     expect(await secret.innerText()).toBe(value)
 
     // The end of the rotation asks first, and presses nothing by itself either.
-    await twice(page.getByRole('button', { name: 'End the rotation for X-Signature' }))
-    const question = page.getByRole('group', { name: 'End the rotation for X-Signature' })
-    await question.getByText('which is shown below').waitFor()
+    await twice(page.getByRole('button', { name: 'Revoke the old secret …' }))
+    await dialog.getByText('You have not said yet that you have stored the new one.').waitFor()
     expect(await barriers(page)).toEqual([])
-    await question.getByRole('button', { name: 'Cancel' }).click()
+    await dialog.getByRole('button', { name: 'Cancel' }).click()
     expect(await valid()).toBe(2)
     await page.getByRole('button', { name: 'I have stored it' }).click()
     await secret.waitFor({ state: 'detached' })
-    await expect.poll(() => focused(page)).toContain('Two secrets are valid')
-    await page.getByRole('button', { name: 'End the rotation for X-Signature' }).click()
-    await twice(question.getByRole('button', { name: 'Keep only the new secret' }))
+    await page.getByRole('button', { name: 'Revoke the old secret …' }).click()
+    await twice(dialog.getByRole('button', { name: 'Revoke the old secret' }))
     await page.getByText('One secret is valid.').waitFor()
     expect(await valid()).toBe(1)
+
+    // What was typed is not lost without a question either.
+    await url.fill('https://c.example.com/')
+    await page.getByRole('link', { name: 'Overview' }).click()
+    await dialog.getByText('You would lose the URLs that you typed.').waitFor()
+    await dialog.getByRole('button', { name: 'Leave' }).click()
+    await page.getByRole('table').getByRole('link', { name: 'acme-hook' }).click()
+    expect(await url.inputValue()).toBe('https://b.example.com/')
   })
 
   test('keeps what was typed after a change by the operator, and says mistakes at their fields', async () => {
@@ -203,9 +212,22 @@ describe.skipIf(chromiumPath === undefined)('the portal', () => {
     })
     const change = page.getByRole('button', { name: 'Change' })
     await change.click()
-    await page.getByText('Somebody has changed this destination meanwhile.').waitFor()
+    await page
+      .getByText('Nothing was done: Somebody else has changed acme-hook meanwhile.')
+      .waitFor()
     await page.getByText(`Now: ${two}b`).waitFor()
     expect(await second.inputValue()).toBe(moved.url)
+
+    // If the endpoints are others, it says what was typed.
+    await ask(running, 'PATCH', '/destinations/acme-hook', { webhooks: [{ url: `${one}c` }] })
+    await change.click()
+    await page.getByText(`You typed ${moved.url} in place of ${two}b`).waitFor()
+    await ask(running, 'PATCH', '/destinations/acme-hook', {
+      webhooks: [{ url: one }, { url: `${two}b` }],
+    })
+    await page.getByRole('textbox', { name: 'URL', exact: true }).fill(one)
+    await change.click()
+    await second.fill(moved.url)
 
     // Its own network is refused, in the words of a tenant.
     await running.reload({ ...settings, allowNetworks: [] })
@@ -254,7 +276,7 @@ describe.skipIf(chromiumPath === undefined)('the portal', () => {
     expect(await barriers(page)).toEqual([])
     await page.reload() // the tab keeps the token
     await page.getByRole('table').getByRole('link', { name: 'acme-hook' }).click()
-    await page.getByRole('heading', { name: 'Settings' }).waitFor()
+    await page.getByRole('heading', { name: 'Shared secret' }).waitFor()
     expect(await barriers(page)).toEqual([])
   })
 })

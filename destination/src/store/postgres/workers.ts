@@ -36,8 +36,12 @@ export function createWorkers({
 
   return {
     heartbeat: async () => {
+      const isNew = !hasJoined
       hasJoined = true
-      const [row] = await query<{ workers: number }>(noteHeartbeat, [now(), id])
+      const note = () => query<{ workers: number }>(noteHeartbeat, [now(), id])
+      // Two that join at once may not see each other. Of their second looks, the later one sees the other worker.
+      if (isNew) await note()
+      const [row] = await note()
       return row?.workers ?? 1
     },
     tryProbe: async (endpoint, firstMs, maxMs) => {

@@ -5,7 +5,6 @@ import { startDestination } from '../../../src/destination.js'
 import { migrateStore, type Migrated } from '../../../src/operate/migrate.js'
 import { openStore } from '../../../src/store/open.js'
 import type { Store } from '../../../src/store/store.js'
-import { addMigrate } from '../../../src/cli/migrate.js'
 import { runInside } from '../../cli/inside.js'
 import { emptyFolder, start } from '../../cli/process.js'
 import { startEndpoint } from '../../endpoint.js'
@@ -19,8 +18,6 @@ const cleanUps: (() => unknown)[] = []
 afterEach(async () => {
   for (const cleanUp of cleanUps.splice(0).reverse()) await cleanUp()
 })
-
-const COMMANDS = [addMigrate({ open: openStore, migrate: migrateStore })]
 
 const silent = {
   info: () => undefined,
@@ -70,7 +67,7 @@ describe('migrate', () => {
     expect(before).toBeGreaterThan(0)
     expect(before).toBeLessThan(5_020)
 
-    const { code, stdout, stderr } = await runInside(args, COMMANDS)
+    const { code, stdout, stderr } = await runInside(args)
     expect(code, stderr).toBe(0)
     // The server may still have committed the last statement of the process that was killed.
     const { known } = JSON.parse(stdout) as Migrated
@@ -113,7 +110,7 @@ describe('migrate', () => {
     expect(new Set(crm.received.map(({ headers }) => headers['x-message-id'])).size).toBe(5_000)
 
     // Deliveries that the new store has sent meanwhile do not count as different.
-    const again = await runInside(args, COMMANDS)
+    const again = await runInside(args)
     const result = JSON.parse(again.stdout) as Migrated
     expect(result).toMatchObject({ moved: 0, known: 5_020, different: 0, ahead: 5_000 })
   })
@@ -135,12 +132,12 @@ describe('migrate', () => {
     cleanUps.push(() => target.close())
     await target.writeRecords([{ kind: 'k', name: 'name-002', version: 0, body: 'mine' }])
 
-    const { code, stdout } = await runInside(['migrate', '--from', from, '--to', to], COMMANDS)
+    const { code, stdout } = await runInside(['migrate', '--from', from, '--to', to])
     expect(code).toBe(0)
     expect(stdout).toContain(
       '449 settings of sources and destinations: 448 were moved, 1 were already in the second store.\n',
     )
-    const again = await runInside(['migrate', '--from', from, '--to', to, '--json'], COMMANDS)
+    const again = await runInside(['migrate', '--from', from, '--to', to, '--json'])
     expect(JSON.parse(again.stdout)).toMatchObject({
       records: { total: 449, moved: 0, known: 449 },
     })
@@ -160,7 +157,7 @@ describe('migrate', () => {
 
   test('says in words what it does, and ends with 1 if something is otherwise', async () => {
     const [from, to] = [await sqliteWith(10), await server.database()]
-    const first = await runInside(['migrate', '--from', from, '--to', to], COMMANDS)
+    const first = await runInside(['migrate', '--from', from, '--to', to])
     expect(first.code, first.stderr).toBe(0)
     expect(first.stderr).toContain('moving: 30 of 30\ncomparing: 30 of 30\n')
     expect(first.stdout).toContain(
@@ -172,7 +169,7 @@ describe('migrate', () => {
       [],
       to,
     )
-    const second = await runInside(['migrate', '--from', from, '--to', to], COMMANDS)
+    const second = await runInside(['migrate', '--from', from, '--to', to])
     expect(second.code).toBe(1)
     expect(second.stdout).toContain(
       '29 are equal, 0 are already further on in the second store, 1 differ.\n',
@@ -183,16 +180,13 @@ describe('migrate', () => {
   test('says which store can not be opened, and why', async () => {
     const from = await sqliteWith(0)
     const to = 'postgres://u:hush@127.0.0.1:1/db'
-    const { code, stderr } = await runInside(['migrate', '--from', from, '--to', to], COMMANDS)
+    const { code, stderr } = await runInside(['migrate', '--from', from, '--to', to])
     expect(code).toBe(1)
     expect(stderr).toContain('--to: store: postgres://u@127.0.0.1:1/db')
     expect(stderr).not.toContain('hush')
     const holder = await openStore(from)
     cleanUps.push(() => holder.close())
-    const locked = await runInside(
-      ['migrate', '--from', from, '--to', await server.database()],
-      COMMANDS,
-    )
+    const locked = await runInside(['migrate', '--from', from, '--to', await server.database()])
     expect(locked).toMatchObject({ code: 1 })
     expect(locked.stderr).toMatch(/^--from: .*another running process/)
   })
@@ -205,10 +199,13 @@ describe('migrate', () => {
   ])('from %s without a store is wrong usage, and creates nothing', async (_, name, fix) => {
     const from = await name()
     const to = join(emptyFolder(), 'new.db')
-    const { code, stdout, stderr } = await runInside(
-      ['migrate', '--from', from, '--to', `sqlite:${to}`],
-      COMMANDS,
-    )
+    const { code, stdout, stderr } = await runInside([
+      'migrate',
+      '--from',
+      from,
+      '--to',
+      `sqlite:${to}`,
+    ])
     expect({ code, stdout }).toEqual({ code: 2, stdout: '' })
     expect(stderr).toMatch(/^--from: .*there is no store .*Nothing was created\.\n$/)
     expect(stderr).toMatch(fix)
@@ -226,7 +223,7 @@ describe('migrate', () => {
 
   test('of a wrong URL is wrong usage', async () => {
     const from = await sqliteWith(0)
-    const { code, stderr } = await runInside(['migrate', '--from', from, '--to', 'x.db'], COMMANDS)
+    const { code, stderr } = await runInside(['migrate', '--from', from, '--to', 'x.db'])
     expect({ code, stderr }).toEqual({
       code: 2,
       stderr: expect.stringMatching(/^--to: store: expected sqlite: and a path/) as string,
