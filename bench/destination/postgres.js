@@ -99,14 +99,13 @@ export async function putFresh(url, count) {
 
 /** Only claims and settles fresh messages, with the statements of the store: no names, no HTTP, no log. */
 export async function drainBare(url) {
-  const [{ claimStatement, contentStatement }, { settleStatement }] = await Promise.all([
+  const [{ claimStatement, contentStatement }, { arrivedStatement }] = await Promise.all([
     load('postgres/claim.js'),
     load('postgres/settle.js'),
   ])
   const clients = [new pg.Client(url), new pg.Client(url)]
   await Promise.all(clients.map((client) => client.connect()))
   const [claims, settles] = clients
-  const log = { url_n: 1, code_n: 1, status: 200, ms: 1, response: '' }
   const names = '["crm"]'
   const claim = JSON.stringify([{ name: 'crm', state: 0, count: CLAIM, start: 0, n: 1 }])
   const prepared = (client, name, text, values) => client.query({ name, text, values })
@@ -116,11 +115,17 @@ export async function drainBare(url) {
   for (;;) {
     const { rows } = await prepared(claims, 'claim', claimStatement('hookline'), [null, claim])
     if (rows.length === 0) break
-    await prepared(claims, 'content', contentStatement('hookline'), [rows.map(({ id }) => id)])
+    const arrays = [
+      rows.map(({ id }) => id),
+      rows.map(({ attempt }) => attempt),
+      ...[1, 1, 200, 1].map((same) => rows.map(() => same)),
+    ].map((numbers) => `{${numbers.join()}}`)
+    await prepared(claims, 'content', contentStatement('hookline'), arrays.slice(0, 1))
     count += rows.length
-    const given = rows.map(({ id, attempt }, n) => ({ n, id, attempt, state: 4, ...log }))
-    const values = [null, JSON.stringify(given), names]
-    settling = settling.then(() => prepared(settles, 'settle', settleStatement('hookline'), values))
+    const values = [names, ...arrays, rows.map(() => '')]
+    settling = settling.then(() =>
+      prepared(settles, 'settle', arrivedStatement('hookline'), values),
+    )
   }
   await settling
   const seconds = (performance.now() - begin) / 1000

@@ -4,14 +4,21 @@ import { afterAll, describe, expect, test, vi } from 'vitest'
 import { claimStatement, prepareClaim } from '../../../src/store/postgres/claim.js'
 import { Names } from '../../../src/store/postgres/names.js'
 import { preparePut } from '../../../src/store/postgres/put.js'
-import { prepareSettle, settleStatement } from '../../../src/store/postgres/settle.js'
+import {
+  arrivedStatement,
+  prepareSettle,
+  settleStatement,
+} from '../../../src/store/postgres/settle.js'
 import type { Tables } from '../../../src/store/postgres/tables.js'
 import { Connection } from '../../../src/store/postgres/connection.js'
 import { migrate, MIGRATIONS } from '../../../src/store/postgres/schema.js'
 import { parseUrl } from '../../../src/store/postgres/url.js'
 import { openStore, type OpenOptions } from '../../../src/store/open.js'
-import type { AttemptLog, Lane } from '../../../src/model/delivery.js'
+import type { AttemptLog, Delivery, Lane } from '../../../src/model/delivery.js'
+import { LANES } from '../../../src/store/states.js'
 import { WORKER_TIMEOUT_MS, LEASE_MS, type Store } from '../../../src/store/store.js'
+import { rounds } from '../../rounds.js'
+import { dice } from '../../simulation/chance.js'
 import { newDelivery, settlement } from '../contract.js'
 import { startProxy } from './proxy.js'
 import { startServer } from './server.js'
@@ -271,28 +278,41 @@ describe('a deletion of a user', () => {
 
   const log = [{ post: 0, url_n: 1, code_n: 1, status: 500, ms: 1, error: null, response: 'of u1' }]
 
-  test.each([
-    ['done', { state: 4, delay: 0 }],
-    ['to be tried again', { state: 1, delay: 1_000 }],
-    ['dead', { state: 3, delay: 0, reason: 'gone' }],
-  ])('leaves nothing of a message that is settled as %s at the same time', async (_, outcome) => {
-    await using one = await stores(1)
-    const [store] = one.all as [Store]
-    const [id] = await store.put([newDelivery({ user: 'u1', state: 'leased' })])
-    const settler = new Connection(parseUrl(one.url))
-    let purging: Promise<number> | undefined
-    await settler.transact(async (query) => {
-      const given = [{ n: 0, id, attempt: 1, log, ...outcome }]
-      expect(
-        await query(settleStatement('hookline'), [null, JSON.stringify(given), '["web"]']),
-      ).toHaveLength(1)
-      purging = purge(store)
-      await someoneWaits(one.url)
-    })
-    expect(await purging).toBe(1)
-    expect(await rowCounts(one.url)).toEqual(NOTHING)
-    await settler.close()
+  const settleAs = (outcome: object) => (id: number | undefined) => ({
+    text: settleStatement('hookline'),
+    values: [null, JSON.stringify([{ n: 0, id, attempt: 1, log, ...outcome }]), '["web"]'],
   })
+
+  test.each([
+    ['done', settleAs({ state: 4, delay: 0 })],
+    ['to be tried again', settleAs({ state: 1, delay: 1_000 })],
+    ['dead', settleAs({ state: 3, delay: 0, reason: 'gone' })],
+    [
+      'done after a single request',
+      (id: number | undefined) => ({
+        text: arrivedStatement('hookline'),
+        values: ['["web"]', [id], [1], [1], [1], [200], [1], ['of u1']],
+      }),
+    ],
+  ])(
+    'leaves nothing of a message that is settled as %s at the same time',
+    async (_, toStatement) => {
+      await using one = await stores(1)
+      const [store] = one.all as [Store]
+      const [id] = await store.put([newDelivery({ user: 'u1', state: 'leased' })])
+      const settler = new Connection(parseUrl(one.url))
+      let purging: Promise<number> | undefined
+      await settler.transact(async (query) => {
+        const { text, values } = toStatement(id)
+        expect(await query(text, values)).toHaveLength(1)
+        purging = purge(store)
+        await someoneWaits(one.url)
+      })
+      expect(await purging).toBe(1)
+      expect(await rowCounts(one.url)).toEqual(NOTHING)
+      await settler.close()
+    },
+  )
 
   test('leaves nothing of a message that is replayed at the same time', async () => {
     await using one = await stores(1)
@@ -417,6 +437,140 @@ describe('a settlement that the server does not take', () => {
     await store.close()
     expect(await done()).toBe(2)
   })
+})
+
+describe('a claim and settlements that are wanted at the same time', () => {
+  const COUNT = 50
+  const CLAIM = [{ destination: 'crm', lane: 'fresh' as const, limit: COUNT }]
+
+  /** As many leased messages as due ones. */
+  async function filled(parameters = '') {
+    const url = await server.database()
+    const store = await openStore(url + parameters)
+    const put = (state: 'leased' | 'fresh') =>
+      store.put(Array.from({ length: COUNT }, () => newDelivery({ state })))
+    const ids = await put('leased')
+    await put('fresh')
+    const settlements = ids.map((id, n) =>
+      // Each kind has a statement of its own.
+      n % 2 === 0
+        ? settlement({ id: id ?? 0, attempt: 1 }, { state: 'done' }, { log: [ATTEMPT] })
+        : settlement({ id: id ?? 0, attempt: 1 }, { state: 'dead', reason: 'gone' }),
+    )
+    return { url, store, settlements, [Symbol.asyncDispose]: () => store.close() }
+  }
+
+  test('are in one transaction', async () => {
+    await using opened = await filled()
+    const { url, store, settlements } = opened
+    const [refused, claimed] = await Promise.all([store.settle(settlements), store.claim(CLAIM)])
+    expect([refused, claimed.length]).toEqual([0, COUNT])
+    const writers = await server.query(
+      `SELECT xmin::text, count(*)::int FROM (
+         SELECT xmin FROM hookline.done UNION ALL SELECT xmin FROM hookline.waiting
+       ) written GROUP BY 1`,
+      [],
+      url,
+    )
+    expect(writers).toEqual([{ xmin: expect.any(String) as unknown, count: 2 * COUNT }])
+  })
+
+  test('do not fail because of a settlement that the server refuses', async () => {
+    await using opened = await filled()
+    const { url, store, settlements } = opened
+    await server.query('ALTER TABLE hookline.done ADD CHECK (id <> 7)', undefined, url)
+    const [refused, claimed] = await Promise.all([store.settle(settlements), store.claim(CLAIM)])
+    expect([refused, claimed.length]).toEqual([1, COUNT])
+    expect(await store.get(7)).toMatchObject({ state: 'leased' })
+    expect(await store.get(8)).toMatchObject({ state: 'dead' })
+    expect(await store.get(9)).toMatchObject({ state: 'done', attempts: [{ attempt: 1 }] })
+  })
+
+  test('do not wait for each other while another session has the row of one locked', async () => {
+    await using opened = await filled('?statement_timeout=2000')
+    const { url, store, settlements } = opened
+    const locker = new Connection(parseUrl(url))
+    await locker.transact(async (query) => {
+      await query('SELECT FROM hookline.waiting WHERE id = 7 FOR UPDATE')
+      let isSettled = false
+      const settling = store.settle(settlements).finally(() => {
+        isSettled = true
+      })
+      expect(await store.claim(CLAIM)).toHaveLength(COUNT)
+      expect(isSettled).toBe(false)
+      expect(await settling).toBe(0)
+      expect(await store.stats()).toMatchObject([{ fresh: 0, leased: COUNT + 1 }])
+    })
+    await locker.close()
+    await vi.waitUntil(async () => (await store.get(7))?.state === 'done', 10_000)
+  })
+
+  test.each(Array.from({ length: rounds(1) }, (_, n) => n + 1))(
+    'lose nothing, give nothing to two workers and never deadlock, with several workers (seed %i)',
+    async (seed) => {
+      const { random, between, pick, chance } = dice(seed)
+      const DUE = 600
+      const { all, url } = await stores(4)
+      const destinations = ['a', 'b', 'c']
+      let due = DUE
+      const claimed = new Set<string>()
+      const puts = Array.from({ length: DUE }, () =>
+        newDelivery({ destination: pick(destinations), state: pick(['fresh', 'backlog', 'bulk']) }),
+      )
+      await all[0]?.put(puts)
+      const settle = async (store: Store, deliveries: Delivery[]) => {
+        if (chance(0.5)) await new Promise((resolve) => setTimeout(resolve, between(0, 10)))
+        const settlements = deliveries.map((own) => {
+          const log = Array.from({ length: between(0, 2) }, () => ATTEMPT)
+          if (chance(0.2)) return settlement(own, { state: 'backlog', delayMs: 0 }, { log })
+          due--
+          return chance(0.1)
+            ? settlement(own, { state: 'dead', reason: 'gone' }, { log })
+            : settlement(own, { state: 'done' }, { log })
+        })
+        expect(await store.settle(settlements.toSorted(() => random() - 0.5))).toBe(0)
+      }
+      const work = async (store: Store) => {
+        const settling: Promise<void>[] = []
+        while (due > 0) {
+          const deliveries = await store.claim(
+            destinations.flatMap((destination) =>
+              LANES.map((lane) => ({ destination, lane, limit: between(1, 9) })),
+            ),
+          )
+          for (const { id, attempt } of deliveries) {
+            expect(claimed).not.toContain(`${id} ${attempt}`)
+            claimed.add(`${id} ${attempt}`)
+          }
+          const half = between(0, deliveries.length)
+          settling.push(
+            settle(store, deliveries.slice(half)),
+            settle(store, deliveries.slice(0, half)),
+          )
+          if (chance(0.3)) await Promise.all(settling)
+        }
+        await Promise.all(settling)
+      }
+      await Promise.all(all.map(work))
+      expect(await rowCounts(url)).toMatchObject({ deliveries: DUE })
+      expect(
+        await server.query(
+          `SELECT count(*)::int FROM hookline.deliveries d LEFT JOIN hookline.done USING (id)
+             LEFT JOIN hookline.waiting w USING (id)
+           WHERE (done.id IS NULL) <> (w.state = 3 AND NOT w.leased)`,
+          [],
+          url,
+        ),
+      ).toEqual([{ count: 0 }])
+      // The server's processes report their deadlocks when they end.
+      await Promise.all(all.map((store) => store.close()))
+      expect(
+        await server.query('SELECT deadlocks::int FROM pg_stat_database WHERE datname = $1', [
+          parseUrl(url).database,
+        ]),
+      ).toEqual([{ deadlocks: 0 }])
+    },
+  )
 })
 
 test('names of any length are told apart, and one that exists is found', async () => {
@@ -578,10 +732,18 @@ describe('prepared statements', () => {
 
   test('keep their plans: put, claim and settle are not planned each time', async () => {
     await using connection = await connect()
-    const { query, prepared, transact } = connection
+    const { query, prepared, preparedAll, transact } = connection
     const schema = '"hookline"'
     const names = new Names(connection, schema)
-    const tables: Tables = { query, prepared, transact, schema, names, now: () => null }
+    const tables: Tables = {
+      query,
+      prepared,
+      preparedAll,
+      transact,
+      schema,
+      names,
+      now: () => null,
+    }
     const put = preparePut(tables)
     const claim = prepareClaim(tables, () => undefined)
     const { settle } = prepareSettle(tables)
@@ -1061,20 +1223,45 @@ describe('many settlements while the planner believes that nothing waits', () =>
     return { url, store, ids, [Symbol.asyncDispose]: () => store.close() }
   }
 
+  const log = [{ post: 0, url_n: 1, code_n: 1, status: 500, ms: 1, error: null, response: '' }]
+  const settleAs = (state: number) => (ids: number[]) => ({
+    text: settleStatement('hookline'),
+    values: [
+      null,
+      JSON.stringify(ids.map((id, n) => ({ n, id, attempt: 1, state, delay: 0, log }))),
+      '["web"]',
+    ],
+  })
+  const arrive = (ids: number[]) => {
+    const ones = ids.map(() => 1)
+    const values = [
+      '["web"]',
+      ...[ids, ones, ones, ones, ones, ones, ids].map((list) => `{${list.join()}}`),
+    ]
+    return { text: arrivedStatement('hookline'), values }
+  }
+
   test.each([
-    ['done', 4],
-    ['to be tried again', 1],
-  ])('read each row once, if they are %s', async (_, state) => {
+    ['done', settleAs(4)],
+    ['to be tried again', settleAs(1)],
+    ['done after a single request', arrive],
+  ])('read each row once, if they are %s', async (_, toStatement) => {
     await using opened = await leasedUnknown()
     const { url, ids } = opened
-    const log = [{ post: 0, url_n: 1, code_n: 1, status: 500, ms: 1, error: null, response: '' }]
-    const given = ids.map((id, n) => ({ n, id, attempt: 1, state, delay: 0, log }))
-    const [row] = await server.query<{ 'QUERY PLAN': [{ Plan: PlanNode }] }>(
-      `EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) ${settleStatement('hookline')}`,
-      [null, JSON.stringify(given), '["web"]'],
-      url,
-    )
-    expect(mostRows(row?.['QUERY PLAN'][0].Plan as PlanNode)).toBe(COUNT)
+    const { text, values } = toStatement(ids)
+    const literals = values.map((value) => (value === null ? 'NULL' : `'${value}'`))
+    const connection = new Connection(parseUrl(url))
+    // The planner does not know how many there are, as it does not for the store's statements.
+    const plan = await connection.transact(async (query) => {
+      await query('SET LOCAL plan_cache_mode = force_generic_plan')
+      await query(`PREPARE settling AS ${text}`)
+      const [row] = await query<{ 'QUERY PLAN': [{ Plan: PlanNode }] }>(
+        `EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) EXECUTE settling (${literals.join()})`,
+      )
+      return row?.['QUERY PLAN'][0].Plan
+    })
+    await connection.close()
+    expect(mostRows(plan as PlanNode)).toBe(COUNT)
   })
 
   test('that do not fit into one statement are all accepted, and again after a failure', async () => {
