@@ -506,6 +506,32 @@ export interface Servers {
   list(): ServerState[]
   /** Calls a listener whenever the state of a server has changed. */
   onChange(listener: (state: ServerState) => void): void
+  /** Reads which server owns which share. @throws StoreError if the home is away. */
+  directory(): Promise<Directory>
+  /**
+   * Moves shares to other servers, while the store is in use. It first finishes the moves that were interrupted. So whoever was
+   * interrupted calls it again with the same plan. A share that is where it should be stays there.
+   *
+   * @param plan - Decides the new owner of each share by the present directory. A share without one stays.
+   * @throws StoreError `locked` if another process moves shares, `unsupported` for a server that does not exist; others if a server
+   * fails.
+   */
+  move(
+    plan: (directory: Directory) => ReadonlyMap<number, string>,
+    report: (progress: MoveProgress) => void,
+  ): Promise<void>
+}
+
+/** What a move of shares has done. */
+export interface MoveProgress {
+  from: string
+  to: string
+  /** The shares that move from this server to that one. */
+  shares: number[]
+  /** How many messages that waited have been moved. */
+  moved: number
+  /** How many messages still have to be moved as far as is known, because they are being sent. */
+  left: number
 }
 
 /** The state of a server, as this process sees it. */
@@ -550,6 +576,64 @@ export interface ServerPort {
     deliveries: readonly NewDelivery[],
     share: OwnShare,
   ): Promise<(DeliveryId | undefined)[] | undefined>
+
+  /** For each delivery whether this server has that message for that destination, in whatever state. */
+  knows(deliveries: readonly NewDelivery[]): Promise<boolean[]>
+
+  /** For the move of shares; see `several/move.ts`. */
+  readonly moving: MovePort
+}
+
+/** The steps of a move of shares. Each can be repeated, and has no effect then. */
+export interface MovePort {
+  /**
+   * At the home: works while no other process moves shares.
+   *
+   * @param work - Calls its argument before it changes an owner: it rejects if another process may have begun.
+   * @throws StoreError `locked` if another process does.
+   */
+  alone<T>(work: (stillAlone: () => Promise<void>) => Promise<T>): Promise<T>
+  /** At the home: writes down that shares are to go to a server. */
+  intend(shares: readonly number[], to: number): Promise<void>
+  /** At the new owner: makes shares its own. Nobody uses them before the directory says so. */
+  grant(shares: readonly OwnShare[]): Promise<void>
+  /** At the former owner: takes shares away. Puts that are under way end before. */
+  withdraw(shares: readonly OwnShare[]): Promise<void>
+  /**
+   * At the home: writes down that shares have changed their owner, where that was intended. Call it once the former owner has lost
+   * them.
+   *
+   * @param shares - With their former epochs.
+   */
+  handOver(shares: readonly OwnShare[]): Promise<void>
+  /**
+   * At the former owner: moves messages of shares that wait. It looks at a part of all that wait.
+   *
+   * @param after - The id behind which it begins.
+   * @param copyIn - Stores copies at the new owner. A message is deleted here once that has succeeded.
+   */
+  moveSome(
+    shares: readonly number[],
+    after: DeliveryId,
+    copyIn: (copies: Copy[]) => Promise<unknown>,
+  ): Promise<Moved>
+  /** At the home: writes down that nothing waits at a former owner any more. @param lastId - Its present {@link lastId}. */
+  finish(shares: readonly number[], from: number, lastId: DeliveryId): Promise<void>
+  /** The latest id that this server has given. */
+  lastId(): Promise<DeliveryId>
+  /** The oldest id of a message of this server; `undefined` if it has none. */
+  firstId(): Promise<DeliveryId | undefined>
+  /** At the home: a former owner has no message any more from before this id. */
+  forget(from: number, firstId: DeliveryId | undefined): Promise<void>
+}
+
+/** What a slice of a move did. */
+export interface Moved {
+  moved: number
+  /** Messages that have to stay for now, because they are being sent. */
+  held: number
+  /** Where to go on; `undefined` at the end. */
+  next: DeliveryId | undefined
 }
 
 /** Who a server is. */
@@ -575,8 +659,26 @@ export interface Directory {
   store: string
   /** The name of each server, at the index of its number. */
   names: string[]
-  /** The owner of each share, at the index of its number. */
-  shares: { server: number; epoch: number }[]
+  /** At the index of its number. */
+  shares: SharePlace[]
+}
+
+/** Where a share is. */
+export interface SharePlace {
+  /** The number of its owner. */
+  server: number
+  epoch: number
+  /** The server to which it is about to go; `null` if it stays. */
+  next: number | null
+  /** The servers that owned it before and may still have messages of it. */
+  former: FormerOwner[]
+}
+
+/** A server that owned a share before. */
+export interface FormerOwner {
+  server: number
+  /** Whether messages that wait are still being moved from it. */
+  isMoving: boolean
 }
 
 /** The time between two heartbeats of a worker, in ms. */

@@ -139,7 +139,7 @@ describe('readiness', () => {
       { name: 'a', error: undefined },
       { name: 'b', error },
     ]
-    const servers = { list: () => states, onChange: nothing }
+    const servers = { list: () => states, onChange: nothing, directory: never, move: never }
     const { get, readiness } = await startWith({ servers })
     readiness.storeRefused(error)
     expect(await get('/readyz')).toEqual([200, { status: 'ready', away: ['b'] }])

@@ -15,13 +15,17 @@ const LOCK = 0x73686172
  * - `server` has one row: who this server is.
  * - `own_shares` has the shares that are this server's own. A put looks here, in the same statement: so no process can put by a
  *   directory that is out of date. Whoever takes a share away locks the table first, and so waits for the puts under way.
- * - `servers` and `shares` are the directory. Only the home has rows in them.
+ * - `servers`, `shares` and `former_shares` are the directory. Only the home has rows in them. `next` is the server to which a share
+ *   is about to go. A former owner of a share is there for as long as it has messages of it: `up_to` is null while messages that wait
+ *   are moved away, then it is the last id that the former owner had given.
  */
 const TABLES = `
   CREATE TABLE IF NOT EXISTS $.server (store uuid NOT NULL, number smallint NOT NULL, name text COLLATE "C" NOT NULL);
   CREATE TABLE IF NOT EXISTS $.own_shares (share smallint PRIMARY KEY, epoch bigint NOT NULL);
   CREATE TABLE IF NOT EXISTS $.servers (number smallint PRIMARY KEY, name text COLLATE "C" NOT NULL UNIQUE);
-  CREATE TABLE IF NOT EXISTS $.shares (share smallint PRIMARY KEY, server smallint NOT NULL, epoch bigint NOT NULL);`
+  CREATE TABLE IF NOT EXISTS $.shares (share smallint PRIMARY KEY, server smallint NOT NULL, epoch bigint NOT NULL,
+    next smallint);
+  CREATE TABLE IF NOT EXISTS $.former_shares (share smallint, server smallint, up_to bigint, PRIMARY KEY (share, server));`
 
 /** The epoch of the shares of a new store. */
 const FIRST_EPOCH = 1
@@ -87,7 +91,10 @@ export function prepareShares({ query, transact, schema }: Tables) {
   const directory = async (inside: RunQuery = query): Promise<Directory> => {
     const [row] = await inside<Directory>(`
       SELECT store, (SELECT array_agg(name ORDER BY number) FROM ${schema}.servers) AS names,
-        (SELECT json_agg(json_build_object('server', server, 'epoch', epoch) ORDER BY share) FROM ${schema}.shares) AS shares
+        (SELECT json_agg(json_build_object('server', server, 'epoch', epoch, 'next', next, 'former', (
+            SELECT coalesce(json_agg(json_build_object('server', f.server, 'isMoving', up_to IS NULL)), '[]')
+            FROM ${schema}.former_shares f WHERE f.share = s.share
+          )) ORDER BY share) FROM ${schema}.shares s) AS shares
       FROM ${schema}.server WHERE number = 0`)
     if (row) return row
     throw new StoreError('failed', 'store: the home has no directory of the servers any more.')
@@ -167,9 +174,15 @@ function notItself({ name, number }: ServerIdentity, expected: string): StoreErr
 export async function refuseOneOfSeveral(connection: Querying, schema: string): Promise<void> {
   const identity = await identityOf(connection, schema)
   if (!identity) return
-  const text = `SELECT count(*)::int AS count FROM ${schema}.own_shares`
-  const [own] = await connection.query<{ count: number }>(text)
-  if (identity.number === 0 && own?.count === SHARES) return
+  if (identity.number === 0) {
+    const text = `
+      SELECT (SELECT count(*)::int FROM ${schema}.own_shares) AS count, EXISTS (
+        SELECT FROM ${schema}.shares WHERE next IS NOT NULL
+        UNION ALL SELECT FROM ${schema}.former_shares WHERE up_to IS NULL
+      ) AS moving`
+    const [own] = await connection.query<{ count: number; moving: boolean }>(text)
+    if (own?.count === SHARES && !own.moving) return
+  }
   throw new StoreError(
     'unsupported',
     `store: this database is the server ${identity.name} of a store with several servers: name all of them in "store".`,

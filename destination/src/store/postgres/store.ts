@@ -45,6 +45,7 @@ import { createWorkers } from './workers.js'
 import { prepareDiscard } from './discard.js'
 import { prepareFind } from './find.js'
 import { prepareHistory } from './history.js'
+import { prepareMove } from './move.js'
 import { Names } from './names.js'
 import { Notifications } from './notifications.js'
 import { preparePurge } from './purge.js'
@@ -422,6 +423,7 @@ class PostgresStore implements Store {
       ROUND_ITEMS,
       isOfValues,
     )
+    const move = prepareMove(tables, this.#connection)
     return {
       identity: () => this.#whileOpen(identity),
       directory: () => this.#whileOpen(directory),
@@ -433,6 +435,22 @@ class PostgresStore implements Store {
           // A statement sees all of a share as its own, or nothing.
           return ids.every((id) => id !== null) ? ids : undefined
         }),
+      knows: (deliveries) =>
+        this.#whileOpen(async () =>
+          (await this.#copy.idsOf(deliveries)).map(({ id }) => id !== null),
+        ),
+      moving: {
+        alone: (work) => this.#whileOpen(() => move.alone(work)),
+        intend: (...given) => this.#whileOpen(() => move.intend(...given)),
+        grant: (shares) => this.#whileOpen(() => move.grant(shares)),
+        withdraw: (shares) => this.#whileOpen(() => move.withdraw(shares)),
+        handOver: (shares) => this.#whileOpen(() => move.handOver(shares)),
+        moveSome: (...given) => this.#whileOpen(() => move.moveSome(...given)),
+        finish: (...given) => this.#whileOpen(() => move.finish(...given)),
+        lastId: () => this.#whileOpen(() => move.lastId()),
+        firstId: () => this.#whileOpen(() => move.firstId()),
+        forget: (...given) => this.#whileOpen(() => move.forget(...given)),
+      },
     }
   }
 

@@ -104,11 +104,16 @@ function homeOf(opened: readonly Opened[]): Opened & { store: ServerStore } {
   )
 }
 
-/** @throws StoreError if a server has shares that the settings do not name. */
+/** @throws StoreError if the settings do not name a server that has shares, or from or to which shares are being moved. */
 function checkShares({ names, shares }: Directory, given: readonly string[]): void {
   for (const [number, name] of names.entries()) {
-    const count = shares.filter(({ server }) => server === number).length
-    if (given.includes(name) || count === 0) continue
+    if (given.includes(name)) continue
+    const count = shares.filter(
+      ({ server, next, former }) =>
+        [server, next].includes(number) ||
+        former.some((one) => one.server === number && one.isMoving),
+    ).length
+    if (count === 0) continue
     throw new StoreError(
       'unsupported',
       `store: the server ${name} has ${count} of ${shares.length} shares: add it to "store".`,

@@ -82,7 +82,8 @@ export class Server {
     try {
       return await question(store)
     } catch (error) {
-      if (!(error instanceof StoreError)) throw error
+      // A move asks one server while it works at another one.
+      if (!(error instanceof StoreError) || error.server !== undefined) throw error
       if (error.isUnreachable) this.#suspect(store, error)
       throw this.#named(error)
     }

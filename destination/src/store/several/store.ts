@@ -1,3 +1,4 @@
+import { setTimeout as pause } from 'node:timers/promises'
 import type {
   Claim,
   Copy,
@@ -42,12 +43,16 @@ import { StoreError } from '../store-error.js'
 import { Claiming } from './claiming.js'
 import type { Directories, Place } from './directory.js'
 import { merge, placesOf, sumOf } from './merge.js'
+import { moveShares } from './move.js'
 import { endOf } from './patience.js'
 import type { Server, ServerStore } from './server.js'
 import { Settling } from './settling.js'
 
 /** How often a put looks for the present owner of a share. */
-const TRIES = 4
+const TRIES = 5
+
+/** In ms: the wait before the third time. A share that moves has no owner for a moment. It is longer for each further time. */
+const PAUSE_MS = 50
 
 /** The bits of an id within a part of the index by user; see `purge-pages.ts`. */
 const CUT = 2 ** 12
@@ -103,7 +108,12 @@ export class SeveralStore implements Store {
       (server) => !this.#settlingOf(server).isFailing,
       patienceMs,
     )
-    this.servers = { list: () => servers.map(({ state }) => state), onChange }
+    this.servers = {
+      onChange,
+      list: () => servers.map(({ state }) => state),
+      directory: () => directories.refresh(),
+      move: (plan, report) => this.#whileOpen(() => moveShares(home, servers, plan, report)),
+    }
     this.workers = {
       heartbeat: () => this.#ofWorkers((workers) => workers.heartbeat()),
       tryProbe: (...given) => this.#ofWorkers((workers) => workers.tryProbe(...given)),
@@ -166,7 +176,10 @@ export class SeveralStore implements Store {
   }
 
   async trace(messageId: string): Promise<Trace[]> {
-    const { answers, away } = await this.#askAll((store) => store.trace(messageId))
+    const { answers, away } = await this.#askUntilFound(
+      (store) => store.trace(messageId),
+      (answer) => answer.length > 0,
+    )
     const found = answers.flatMap(({ answer }) => answer)
     // The messages of a source are on one server, so what was found is complete, unless two sources have sent the same id.
     if (found.length === 0) this.#requireAll(away)
@@ -259,7 +272,23 @@ export class SeveralStore implements Store {
   /** The servers that are away are swept once they are back. */
   async sweep(olderThanMs: number, limit: number): Promise<number> {
     const { swept } = await this.#untilLimit(limit, (store, left) => store.sweep(olderThanMs, left))
+    await this.#forgetFormer()
     return swept
+  }
+
+  /** Former owners of shares need not be asked any more once they have nothing from before the move. */
+  async #forgetFormer(): Promise<void> {
+    try {
+      const { shares } = await this.#directories.refresh()
+      const former = new Set(shares.flatMap((place) => place.former.map(({ server }) => server)))
+      for (const server of this.#all.filter(({ number }) => former.has(number))) {
+        const first = await server.ask((store) => store.asServer.moving.firstId())
+        await this.#home.ask((store) => store.asServer.moving.forget(server.number, first))
+      }
+    } catch (error) {
+      // A later sweep does it.
+      if (!isAway(error)) throw error
+    }
   }
 
   /** @throws StoreError if a server is away, once the others have discarded everything. */
@@ -273,14 +302,30 @@ export class SeveralStore implements Store {
 
   /** @throws StoreError if a server is away and the others have nothing. */
   async hasUser(user: string): Promise<boolean> {
-    const { answers, away } = await this.#askAll((store) => store.hasUser(user))
+    const { answers, away } = await this.#askUntilFound(
+      (store) => store.hasUser(user),
+      (has) => has,
+    )
     if (answers.some(({ answer }) => answer)) return true
     this.#requireAll(away)
     return false
   }
 
-  /** Server by server. @throws StoreError if the server whose turn it is is away: a deletion has to be complete. */
+  /**
+   * Server by server. If shares are being moved, or were not long ago, then all over again, because a message may have gone from a
+   * server whose turn came later to one whose turn was over. In the second round, `from` is negative.
+   *
+   * @throws StoreError if the server whose turn it is is away: a deletion has to be complete.
+   */
   async purgeUser(user: string, from: number): Promise<Purged> {
+    const { purged, next } = await this.#purgeUser(user, Math.abs(from))
+    if (next !== undefined) return { purged, next: from < 0 ? -next : next }
+    if (from < 0) return { purged, next }
+    await this.#directories.refresh()
+    return { purged, next: this.#directories.isMoving ? -fromOf(0) : undefined }
+  }
+
+  async #purgeUser(user: string, from: number): Promise<Purged> {
     const number = Math.max(0, serverOf((from - 1) * CUT))
     const i = this.#all.findIndex((server) => server.number >= number)
     const server = this.#all[i]
@@ -389,15 +434,44 @@ export class SeveralStore implements Store {
     return this.#whileOpen(async () => {
       for (let tries = 1; ; tries++) {
         const place = this.#directories.placeOf(source)
-        const ids = await this.#putAt(place, deliveries)
+        const ids = await this.#putUnknown(place, deliveries)
         if (ids) return ids
         if (tries === TRIES) {
           const message = `server ${place.server.name}: the messages of ${source} are moving to another server.`
           throw new StoreError('failed', message, { server: place.server.name })
         }
+        if (tries > 1) {
+          // The owner does not have the share any more, although the present directory says so.
+          if (place.isLeaving) await this.#handOver(place)
+          await pause((tries - 1) * PAUSE_MS)
+        }
         await this.#directories.refresh()
       }
     })
+  }
+
+  /** Completes a move that was interrupted after the share was taken away. */
+  #handOver({ share }: Place): Promise<void> {
+    return this.#home.ask((store) => store.asServer.moving.handOver([share]))
+  }
+
+  /** Puts what no former owner of the share has. */
+  async #putUnknown(
+    place: Place,
+    deliveries: NewDelivery[],
+  ): Promise<(DeliveryId | undefined)[] | undefined> {
+    if (place.former.length === 0) return this.#putAt(place, deliveries)
+    const answers = await Promise.all(
+      place.former.map(({ server, isMoving }) => knownAt(server, isMoving, deliveries)),
+    )
+    const isNew = deliveries.map((_, i) => !answers.some((known) => known[i]))
+    const ids = await this.#putAt(
+      place,
+      deliveries.filter((_, i) => isNew[i]),
+    )
+    if (!ids) return undefined
+    const left = ids.values()
+    return isNew.map((is) => (is ? left.next().value : undefined))
   }
 
   async #putAt(
@@ -463,6 +537,17 @@ export class SeveralStore implements Store {
     const answers = (await Promise.all(asked)).filter((one) => one !== undefined)
     if (answers.length === 0 && servers.length > 0) this.#requireAll(away)
     return { answers, away }
+  }
+
+  /** Asks again if nothing is found while shares move: a message may have gone from a server that was asked later to another one. */
+  async #askUntilFound<T>(
+    question: (store: ServerStore) => Promise<T>,
+    isFound: (answer: T) => boolean,
+  ): Promise<Asked<T>> {
+    const asked = await this.#askAll(question)
+    if (asked.answers.some(({ answer }) => isFound(answer))) return asked
+    await this.#directories.refresh().catch(ignoreAway)
+    return this.#directories.isMoving ? this.#askAll(question) : asked
   }
 
   /** @throws StoreError if there is a server that could not be asked. */
@@ -579,6 +664,29 @@ async function inParts<Item, Key, Result>(
     }),
   )
   return results
+}
+
+/**
+ * Which messages a former owner of a share has.
+ *
+ * @throws StoreError if it is away while messages are moved from it. Later it is left out: nothing should wait for the server that a
+ * share has left, and a message that comes twice is better than one that is not taken.
+ */
+async function knownAt(
+  server: Server,
+  isMoving: boolean,
+  deliveries: NewDelivery[],
+): Promise<boolean[]> {
+  try {
+    return await server.ask((store) => store.asServer.knows(deliveries))
+  } catch (error) {
+    if (isMoving || !isAway(error)) throw error
+    return []
+  }
+}
+
+function ignoreAway(error: unknown): void {
+  if (!isAway(error)) throw error
 }
 
 function isAway(error: unknown): boolean {
