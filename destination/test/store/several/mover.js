@@ -4,11 +4,19 @@
 //
 // PLACES are the servers as JSON, PLAN is JSON with the new server of each share, and KILL is the number of a step, from 1: before it
 // is asked for if the number is odd, and after its answer if it is even. With KILL 0 the process moves everything.
+//
+// OFF_MS sets the clock of the stores forward. So does a message `{ off }`.
 
 const [, , compiled, places, plan, kill] = process.argv
+let off = Number(process.env.OFF_MS ?? 0)
+process.on('message', (message) => {
+  off = message.off
+})
+process.on('disconnect', () => process.exit())
 const { openPostgres } = await import(`${compiled}/store/postgres/store.js`)
 const { openSeveral } = await import(`${compiled}/store/several/open.js`)
 
+const say = (what) => new Promise((resolve) => process.send(what, resolve))
 let steps = 0
 const count = () => {
   if (++steps === Number(kill)) process.kill(process.pid, 'SIGKILL')
@@ -33,7 +41,7 @@ const store = await openSeveral(
   JSON.parse(places).map(({ name, url }) => ({
     name,
     open: async () => {
-      const one = await openPostgres(url, undefined, false, true)
+      const one = await openPostgres(url, () => Date.now() + off, false, true)
       counted(one.asServer.moving, STEPS)
       counted(one, ['copyIn'])
       return one
@@ -45,9 +53,10 @@ try {
     () => new Map(JSON.parse(plan)),
     () => undefined,
   )
-  process.send({ steps })
+  await say({ steps })
 } catch (error) {
-  process.send({ failed: error.message })
+  await say({ failed: error.message })
 } finally {
   await store.close()
 }
+process.disconnect()

@@ -5,6 +5,7 @@ import type { Store } from '../../../src/store/store.js'
 import { rounds } from '../../rounds.js'
 import { newDelivery, settlement } from '../contract.js'
 import { startServer } from '../postgres/server.js'
+import { chance } from './chance.js'
 import { severalSubjects } from './subject.js'
 
 const server = await startServer({ fsync: 'off' })
@@ -22,19 +23,6 @@ const SOURCES = Array.from({ length: 30 }, (_, i) => `source${i}`)
 const DESTINATIONS = ['crm', 'mail']
 const LANES = ['fresh', 'backlog', 'bulk'] as const
 const USERS = ['ann', 'bob', 'eve']
-
-/** Numbers of mulberry32, so that a seed repeats a round. */
-function chance(seed: number) {
-  let state = seed
-  const next = () => {
-    state = (state + 0x6d2b79f5) | 0
-    let t = Math.imul(state ^ (state >>> 15), 1 | state)
-    t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t
-    return ((t ^ (t >>> 14)) >>> 0) / 2 ** 32
-  }
-  const below = (n: number) => Math.floor(next() * n)
-  return { below, of: <T>(list: readonly T[]): T => list[below(list.length)] as T }
-}
 
 async function found(store: Store, filter: Filter, limit: number): Promise<string[]> {
   const all: string[] = []
