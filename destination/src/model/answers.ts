@@ -305,6 +305,8 @@ export interface DeadCauses {
   groups: DeadGroup[]
   /** Whether all dead letters were counted. */
   isComplete: boolean
+  /** The servers of the store that could not be asked. Left out if there is none. */
+  away?: string[]
 }
 
 /** `GET /v1/admin/deliveries` */

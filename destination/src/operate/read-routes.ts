@@ -105,24 +105,29 @@ export async function getDead(
   const endsAt = performance.now() + SEARCH_MS
   const found: DeadGroup[] = []
   let left = MAX_GROUPED
-  let isComplete = true
+  const away = new Set<string>()
+  const answer = (isComplete: boolean): DeadCauses => ({
+    groups: joined(found).slice(0, MAX_GROUPS),
+    isComplete,
+    ...(away.size > 0 && { away: [...away] }),
+  })
   const isOver = () => left <= 0 || performance.now() >= endsAt
   for (const name of destination === undefined ? await namesOfDead(store) : [destination]) {
     let before: DeadPlace | undefined
     do {
-      if (isOver()) return { groups: joined(found).slice(0, MAX_GROUPS), isComplete: false }
-      const { groups, next, away } = await store.deadGroups(
+      if (isOver()) return answer(false)
+      const { groups, next, ...asked } = await store.deadGroups(
         name,
         before,
         Math.min(left, DEAD_SLICE),
       )
-      if (away) isComplete = false
+      for (const server of asked.away ?? []) away.add(server)
       found.push(...groups)
       left -= groups.reduce((sum, { count }) => sum + count, 0)
       before = next
     } while (before !== undefined)
   }
-  return { groups: joined(found).slice(0, MAX_GROUPS), isComplete }
+  return answer(away.size === 0)
 }
 
 async function namesOfDead(store: Pick<ReadPort, 'stats'>): Promise<string[]> {

@@ -185,6 +185,7 @@ export async function refuseOneOfSeveral(connection: Querying, schema: string): 
   }
   throw new StoreError(
     'unsupported',
-    `store: this database is the server ${identity.name} of a store with several servers: name all of them in "store".`,
+    `store: this database is the server ${identity.name} of a store with several servers: name all of them in "store". ` +
+      'The home can be used alone, and moved by migrate, once it has all shares (`hookline-destination store move`).',
   )
 }

@@ -6,9 +6,11 @@ import type { Settings } from '../../../src/settings/settings.js'
 import type { RunningDestination } from '../../../src/destination.js'
 import { openStore } from '../../../src/store/open.js'
 import { newDelivery } from '../contract.js'
+import { SETTINGS_KEY } from '../../manage/api.js'
 import { ADMIN_TOKEN, destination, endpoint, post, settingsFor, start, track } from '../../run.js'
 import { startProxy } from '../postgres/proxy.js'
 import { startServer, type Server } from '../postgres/server.js'
+import { runInside } from '../../cli/inside.js'
 import { NAMES } from './subject.js'
 
 // fsync is off, which is faster: a crash of the server loses nothing without a crash of the machine.
@@ -38,9 +40,11 @@ function newPlaces(ports: Partial<Record<string, number>> = {}) {
 
 async function startOn(store: Settings['store']) {
   const receiver = await endpoint()
-  const settings = settingsFor([destination([receiver], { sources: SOURCES })], {
+  const settings = settingsFor([destination([receiver], { sources: SOURCES, tenant: 'acme' })], {
     store,
-    sources: SOURCES.map((name) => ({ name, writeKey: `key-${name}` })),
+    sources: SOURCES.map((name) => ({ name, writeKey: `key-${name}`, tenant: 'acme' })),
+    tenants: [{ name: 'acme', portal: { editUrls: false } }],
+    settingsKeys: [SETTINGS_KEY],
   })
   const running = await start(settings)
   return { running, receiver }
@@ -54,6 +58,30 @@ async function read<T>({ adminUrl }: RunningDestination, path: string): Promise<
   const answer = await fetch(`${adminUrl}/v1/admin/${path}`, { headers })
   expect(answer.status).toBe(200)
   return (await answer.json()) as T
+}
+
+/** The link of a tenant to its portal. */
+async function linkOf({ adminUrl }: RunningDestination): Promise<string> {
+  const answer = await fetch(`${adminUrl}/v1/admin/tenants/acme/link`, {
+    method: 'POST',
+    headers: { Authorization: `Bearer ${ADMIN_TOKEN}` },
+    body: '{}',
+  })
+  return ((await answer.json()) as { token: string }).token
+}
+
+const portal = async (
+  { adminUrl }: RunningDestination,
+  token: string,
+  path: string,
+  body?: object,
+) => {
+  const answer = await fetch(`${adminUrl}/v1/portal/${path}`, {
+    method: body ? 'POST' : 'GET',
+    headers: { Authorization: `Bearer ${token}` },
+    ...(body && { body: JSON.stringify(body) }),
+  })
+  return answer.text()
 }
 
 const readyz = async ({ url }: RunningDestination) => {
@@ -84,6 +112,8 @@ test.each([
     }
     const others = SOURCES.filter((one) => one !== source)
 
+    const token = await linkOf(running)
+
     expect(await sendAll('before')).toEqual(Object.fromEntries(SOURCES.map((one) => [one, 200])))
     await expect.poll(() => received().size).toBe(3)
 
@@ -110,6 +140,27 @@ test.each([
       const list = await read<DeliveryList>(running, 'deliveries')
       expect(list).toMatchObject({ away: [name], isComplete: false })
       expect(new Set(list.deliveries.map((one) => one.source))).toEqual(new Set(others))
+      // The tenant learns that something is missing, but not the name of the server.
+      const cli = (...args: string[]) =>
+        runInside([...args, '--url', running.adminUrl, '--token', ADMIN_TOKEN])
+      expect((await cli('status')).stdout).toMatch(
+        new RegExp(`^${name} +store: .*nothing listens there`, 'm'),
+      )
+      const missing = `What is on ${name} is missing: that server of the store can't be reached.`
+      expect((await cli('list')).stderr).toContain(missing)
+      const page = await cli('list', '--limit', '1')
+      const [, before = ''] = /--before (\S+)\.$/m.exec(page.stderr) ?? []
+      expect((await cli('list', '--before', before)).code).toBe(0)
+      expect((await cli('replay', '--all', '--dry-run')).stdout).toContain(missing)
+      expect(await read(running, 'dead?destination=crm')).toEqual({
+        ...{ groups: [], isComplete: false, away: [name] },
+      })
+      const shown = await Promise.all([
+        portal(running, token, 'deliveries'),
+        portal(running, token, 'dead?destination=crm'),
+        portal(running, token, 'replay', { filter: { destination: 'crm' }, dryRun: true }),
+      ])
+      for (const text of shown) expect(JSON.parse(text)).toMatchObject({ away: [] })
       const known = await read<ShownMessage>(running, `messages/before-${others[0]}`)
       expect(known.deliveries).toHaveLength(1)
       const lost = await fetch(`${running.adminUrl}/v1/admin/messages/before-${source}`, {
