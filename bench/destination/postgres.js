@@ -122,7 +122,7 @@ export async function drainBare(url) {
     ].map((numbers) => `{${numbers.join()}}`)
     await prepared(claims, 'content', contentStatement('hookline'), arrays.slice(0, 1))
     count += rows.length
-    const values = [names, ...arrays, rows.map(() => '')]
+    const values = [null, names, ...arrays, rows.map(() => '')]
     settling = settling.then(() =>
       prepared(settles, 'settle', arrivedStatement('hookline'), values),
     )
