@@ -4,6 +4,7 @@ import { LEASE_MS, NEWEST, type DueLane } from '../store.js'
 import { fromStored, toStored } from '../text.js'
 import { refusedByOf } from '../rows.js'
 import { BACKLOG, stateNumber, stateOf } from '../states.js'
+import type { RunQuery } from './connection.js'
 import { LaneStarts } from './lane-starts.js'
 import { NOW, type Tables } from './tables.js'
 
@@ -44,7 +45,7 @@ interface Content {
   type: number
   body: string
   traceParent: string | null
-  /** In the first row, the names of all numbers. In the others `null`. */
+  /** In one row, the names of all numbers. In the others `null`. */
   names: Record<string, string> | null
 }
 
@@ -127,19 +128,17 @@ function statement(schema: string, search: string): string {
 
 /**
  * The statement that reads leased deliveries. It leaves out those that were deleted meanwhile. Few sources and types are in one
- * answer, so that their names are looked up once.
+ * answer, so that their names are looked up once, and one of the rows has them.
  *
  * @public - The benchmark runs it alone.
  */
 export function contentStatement(schema: string): string {
   return `
     WITH read AS MATERIALIZED (
-      SELECT n, d.* FROM unnest($1::bigint[]) WITH ORDINALITY AS leased (id, n) CROSS JOIN LATERAL (
-        SELECT id, message_id AS "messageId", trace_parent AS "traceParent", body, source, type
-        FROM ${schema}.deliveries d WHERE d.id = leased.id LIMIT 1
-      ) d
+      SELECT id, message_id AS "messageId", trace_parent AS "traceParent", body, source, type
+      FROM ${schema}.deliveries WHERE id = ANY ($1::bigint[])
     )
-    SELECT read.*, CASE WHEN n = (SELECT min(n) FROM read) THEN (
+    SELECT read.*, CASE WHEN id = (SELECT min(id) FROM read) THEN (
       SELECT json_object_agg(id, name) FROM ${schema}.names
       WHERE id = ANY (ARRAY (SELECT source FROM read UNION SELECT type FROM read))
     ) END AS names FROM read`
@@ -150,8 +149,13 @@ export function contentStatement(schema: string): string {
  *
  * @param onCut - Called for each claim that did not get all that it asked for, because the others had enough, or because it
  * began behind the beginning of its lane.
+ * @param join - Runs the statement that leases what was due the longest. It may be in a transaction with others.
  */
-export function prepareClaim({ prepared, schema, now }: Tables, onCut: (claim: Claim) => void) {
+export function prepareClaim(
+  { prepared, schema, now }: Tables,
+  onCut: (claim: Claim) => void,
+  join: RunQuery = prepared,
+) {
   const oldestDue = claimStatement(schema)
   const untried = untriedStatement(schema)
   const content = contentStatement(schema)
@@ -179,7 +183,8 @@ export function prepareClaim({ prepared, schema, now }: Tables, onCut: (claim: C
       start: starts.of(laneOf(claim)),
       n: i + 1,
     }))
-    const rows = await prepared<Found>(sql, [now(), JSON.stringify(given)])
+    const run = sql === oldestDue ? join : prepared
+    const rows = await run<Found>(sql, [now(), JSON.stringify(given)])
     const cut = cutClaims(claims, rows)
     if (cut[0]) nextLane = laneOf(cut[0])
     cut.forEach(onCut)
@@ -197,9 +202,9 @@ export function prepareClaim({ prepared, schema, now }: Tables, onCut: (claim: C
     const deliveries: Delivery[] = []
     for (const part of partsOf(leased)) {
       try {
-        const rows = await prepared<Content>(content, [part.map(({ id }) => id)])
+        const rows = await prepared<Content>(content, [`{${part.map(({ id }) => id).join()}}`])
         const byId = new Map(rows.map((row) => [row.id, row]))
-        const names = rows[0]?.names ?? {}
+        const names = rows.find((row) => row.names)?.names ?? {}
         deliveries.push(...part.flatMap((one) => toDelivery(one, byId.get(one.id), names)))
       } catch (error) {
         if (deliveries.length === 0) throw error

@@ -47,6 +47,19 @@ const REPEATS = 5
 /** Runs one statement, in which `$1` and so on stand for the values. */
 export type RunQuery = <Row>(text: string, values?: unknown[]) => Promise<Row[]>
 
+/** A statement, and the values of `$1` and so on in it. */
+export interface Statement {
+  text: string
+  values?: unknown[] | undefined
+}
+
+/**
+ * Runs statements in one transaction, which is sent at once and has one commit: all of them take effect, or none.
+ *
+ * @param lockMs - The most time that they wait for a lock, if it is not the usual one.
+ */
+export type RunAll = <Row>(statements: Statement[], lockMs?: number) => Promise<Row[][]>
+
 /** Runs `work` in a transaction: all of its statements take effect, or none if it throws. */
 export type Transact = <T>(work: (query: RunQuery) => Promise<T>) => Promise<T>
 
@@ -91,12 +104,30 @@ export class Connection {
    * @throws StoreError if it fails.
    */
   readonly prepared: RunQuery = async (text, values) => {
-    const { rows } = await this.#run((pool) =>
-      this.#hasPrepared
-        ? pool.query({ name: this.#nameOf(text), text, values: values ?? [] })
-        : pool.query(text, values),
-    )
+    const { rows } = await this.#run((pool) => pool.query(this.#toQuery({ text, values })))
     return rows as never
+  }
+
+  /**
+   * Runs statements together, as prepared statements if that is possible.
+   *
+   * @throws StoreError if one of them fails.
+   */
+  readonly preparedAll: RunAll = async (statements, lockMs) => {
+    const [only] = statements
+    if (only && statements.length === 1) return [await this.prepared(only.text, only.values)]
+    const begin = lockMs === undefined ? 'BEGIN' : `BEGIN; SET LOCAL lock_timeout = ${lockMs}`
+    return this.#withClient(async (client) => {
+      const beginning = client.query(begin)
+      const running = statements.map((statement) => client.query(this.#toQuery(statement)))
+      // If one has failed, this ends the transaction without an error and without an effect.
+      const ending = client.query('COMMIT')
+      const all = [beginning, ...running, ending]
+      // All of them have ended before one of them rejects, and the client is released.
+      await Promise.allSettled(all)
+      await Promise.all(all)
+      return Promise.all(running.map(async (one) => (await one).rows as never))
+    })
   }
 
   /**
@@ -104,22 +135,7 @@ export class Connection {
    *
    * @throws StoreError if it fails.
    */
-  readonly transact: Transact = (work) =>
-    this.#run(async (pool) => {
-      const client = await pool.connect()
-      // Without a listener, a connection that is lost between two statements would be an uncaught error.
-      client.on('error', ignore)
-      let isOver = false
-      try {
-        const value = await inTransaction(client, work)
-        isOver = true
-        return value
-      } finally {
-        client.off('error', ignore)
-        // The server rolls back the transaction of a connection that closes.
-        client.release(!isOver)
-      }
-    })
+  readonly transact: Transact = (work) => this.#withClient((client) => inTransaction(client, work))
 
   /**
    * Runs `work` as {@link transact} does, but on a connection of its own and without a time limit.
@@ -154,6 +170,24 @@ export class Connection {
     clearTimeout(late)
   }
 
+  /** Runs `work` on a free connection, which is closed if it throws: the server then rolls back its transaction. */
+  #withClient<T>(work: (client: pg.ClientBase) => Promise<T>): Promise<T> {
+    return this.#run(async (pool) => {
+      const client = await pool.connect()
+      // Without a listener, a connection that is lost between two statements would be an uncaught error.
+      client.on('error', ignore)
+      let isOver = false
+      try {
+        const value = await work(client)
+        isOver = true
+        return value
+      } finally {
+        client.off('error', ignore)
+        client.release(!isOver)
+      }
+    })
+  }
+
   async #run<T>(work: (pool: pg.Pool) => Promise<T>): Promise<T> {
     for (let repeats = 0; ; repeats++) {
       if (this.#isClosed) throw new StoreError('failed', 'The store is closed.')
@@ -181,6 +215,10 @@ export class Connection {
     }
   }
 
+  #toQuery({ text, values = [] }: Statement): pg.QueryConfig {
+    return this.#hasPrepared ? { name: this.#nameOf(text), text, values } : { text, values }
+  }
+
   /**
    * The name depends on the text alone. So if a server in between gives a connection of the server to several processes, a
    * name never runs the statement of another text.
@@ -206,7 +244,11 @@ export class Connection {
   }
 
   #createPool(): pg.Pool {
-    const pool = new pg.Pool({ ...this.#config(), max: this.#address.connections })
+    const pool = new pg.Pool({
+      ...this.#config(),
+      max: this.#address.connections,
+      pipeline: true,
+    })
     // The pool replaces an idle connection that is lost. If a statement uses the connection, its call rejects.
     pool.on('error', () => undefined)
     return pool

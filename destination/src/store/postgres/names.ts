@@ -1,5 +1,5 @@
 import { toStored } from '../text.js'
-import type { Connection, RunQuery } from './connection.js'
+import type { Connection, RunAll, RunQuery, Statement } from './connection.js'
 import { isOfMissingValue } from './failure.js'
 
 /**
@@ -12,14 +12,14 @@ import { isOfMissingValue } from './failure.js'
  */
 export class Names {
   readonly #query: RunQuery
-  readonly #prepared: RunQuery
+  readonly #preparedAll: RunAll
   readonly #schema: string
   /** Names that were in the table once. If a statement misses one of them, all are added again. */
   readonly #known = new Set<string>()
 
-  constructor({ query, prepared }: Pick<Connection, 'query' | 'prepared'>, schema: string) {
+  constructor({ query, preparedAll }: Pick<Connection, 'query' | 'preparedAll'>, schema: string) {
     this.#query = query
-    this.#prepared = prepared
+    this.#preparedAll = preparedAll
     this.#schema = schema
   }
 
@@ -29,16 +29,24 @@ export class Names {
    * @param toValues - Returns the values of the statement. One of them is the list, for {@link numbersOf}.
    */
   async write<Row>(text: string, toValues: (list: NameList) => unknown[]): Promise<Row[]> {
+    return (await this.writeAll<Row>((list) => [{ text, values: toValues(list) }])).flat()
+  }
+
+  /** As {@link write}, for statements that are carried out together by `run`. */
+  async writeAll<Row>(
+    toStatements: (list: NameList) => Statement[],
+    run = this.#preparedAll,
+  ): Promise<Row[][]> {
     const list = new NameList()
-    const values = toValues(list)
+    const statements = toStatements(list)
     await this.#add(list.names)
     try {
-      return await this.#prepared<Row>(text, values)
+      return await run<Row>(statements)
     } catch (error) {
       if (!isOfMissingValue(error)) throw error
       this.#known.clear()
       await this.#add(list.names)
-      return this.#prepared<Row>(text, values)
+      return run<Row>(statements)
     }
   }
 

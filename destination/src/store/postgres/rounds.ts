@@ -16,6 +16,8 @@ export class Rounds<T, R> {
   #isBusy = false
   /** When the former round ended. */
   #endedAt = -Infinity
+  /** Ends the pause in which others can join. */
+  #endPause: (() => void) | undefined
 
   /**
    * @param run - Carries out a round. It returns one result for each item, in the same order.
@@ -36,18 +38,24 @@ export class Rounds<T, R> {
   }
 
   /**
-   * Adds items to the next round and returns their results.
+   * Adds items to the next round and returns their results. A call without items makes the round start without a pause.
    *
    * @throws the error of the round; if that may be due to one call, the error of this call alone.
    */
   ask(items: T[]): Promise<R[]> {
     return new Promise((resolve, reject) => {
       this.#waiting.push({ items, resolve, reject })
+      if (items.length === 0) this.#endPause?.()
       if (this.#isBusy) return
       this.#isBusy = true
       // setImmediate runs after all sockets that are readable now, so that their calls share this round.
       setImmediate(() => void this.#work())
     })
+  }
+
+  /** Whether a round is under way or wanted. */
+  get isBusy(): boolean {
+    return this.#isBusy
   }
 
   async #work(): Promise<void> {
@@ -62,7 +70,16 @@ export class Rounds<T, R> {
   async #pause(): Promise<void> {
     const leftMs = this.#endedAt + this.#pauseMs - performance.now()
     const count = this.#waiting.reduce((sum, { items }) => sum + items.length, 0)
-    if (leftMs > 0 && count < LARGE) await new Promise((resolve) => setTimeout(resolve, leftMs))
+    const isUrgent = this.#waiting.some(({ items }) => items.length === 0)
+    if (leftMs <= 0 || count >= LARGE || isUrgent) return
+    await new Promise<void>((resolve) => {
+      const timer = setTimeout(resolve, leftMs)
+      this.#endPause = () => {
+        clearTimeout(timer)
+        resolve()
+      }
+    })
+    this.#endPause = undefined
   }
 
   async #carryOut(calls: PendingCall<T, R[]>[]): Promise<void> {

@@ -51,6 +51,7 @@ import { prepareReplay } from './replay.js'
 import { Rounds } from './rounds.js'
 import { hasTables, migrate } from './schema.js'
 import { prepareSettle } from './settle.js'
+import { SettleRounds } from './settle-rounds.js'
 import { prepareStats } from './stats.js'
 import { prepareSweep } from './sweep.js'
 import type { Tables } from './tables.js'
@@ -61,14 +62,8 @@ import { parseUrl } from './url.js'
 /** PostgreSQL 15, as `server_version_num` reports it. */
 const OLDEST_VERSION = 150_000
 
-/** The most deliveries or settlements in a round. Larger rounds are not faster, and their callers wait longer. */
+/** The most deliveries in a round of puts. Larger rounds are not faster, and their callers wait longer. */
 const ROUND_ITEMS = 2_000
-
-/**
- * In ms: the least time between two small rounds of settlements. Nothing waits for a settlement, and a round of a few costs the
- * server almost as much as one of many. A process that is killed in this time sends these messages again.
- */
-const SETTLE_PAUSE_MS = 5
 
 /**
  * Opens a store in a PostgreSQL database. Any number of processes on any number of machines can use it at once. Missing
@@ -94,10 +89,18 @@ export async function openPostgres(
     await connection.close()
     throw error
   }
-  const { query, prepared, transact } = connection
+  const { query, prepared, preparedAll, transact } = connection
   const clock = () => (now ? Math.round(now()) : null)
   return new PostgresStore(
-    { query, prepared, transact, schema, names: new Names(connection, schema), now: clock },
+    {
+      query,
+      prepared,
+      preparedAll,
+      transact,
+      schema,
+      names: new Names(connection, schema),
+      now: clock,
+    },
     connection,
   )
 }
@@ -162,7 +165,7 @@ class PostgresStore implements Store {
   readonly #sweep: (olderThanMs: number, limit: number) => Promise<number>
   readonly #discard: (destination: string, limit: number) => Promise<number>
   readonly #puts: Rounds<NewDelivery, DeliveryId | undefined>
-  readonly #settles: Rounds<Settlement, boolean>
+  readonly #settles: SettleRounds
   readonly #finishSettling: () => Promise<void>
   readonly #leaveWorkers: () => Promise<void>
   readonly #copy: ReturnType<typeof prepareCopy>
@@ -193,9 +196,6 @@ class PostgresStore implements Store {
     this.#stats = prepareStats(tables)
     this.#sweep = prepareSweep(tables)
     this.#discard = prepareDiscard(tables)
-    this.#claim = prepareClaim(tables, ({ destination, lane }) => {
-      this.#notifications.report(destination, lane)
-    })
     const put = preparePut(tables)
     this.#puts = new Rounds(
       async (deliveries) => {
@@ -208,7 +208,14 @@ class PostgresStore implements Store {
     )
     const settle = prepareSettle(tables)
     this.#finishSettling = settle.finish
-    this.#settles = new Rounds(settle.settle, ROUND_ITEMS, () => false, SETTLE_PAUSE_MS)
+    this.#settles = new SettleRounds(tables, settle.settle)
+    this.#claim = prepareClaim(
+      tables,
+      ({ destination, lane }) => {
+        this.#notifications.report(destination, lane)
+      },
+      this.#settles.join,
+    )
   }
 
   put(deliveries: NewDelivery[]): Promise<(DeliveryId | undefined)[]> {

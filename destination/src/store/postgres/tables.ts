@@ -1,4 +1,4 @@
-import type { RunQuery, Transact } from './connection.js'
+import type { RunAll, RunQuery, Transact } from './connection.js'
 import type { Names } from './names.js'
 
 /** What all statements need. */
@@ -6,6 +6,7 @@ export interface Tables {
   query: RunQuery
   /** As `query`, for statements that many messages share: the server keeps their plans. */
   prepared: RunQuery
+  preparedAll: RunAll
   transact: Transact
   /** The schema's name in double quotes, as in statements. */
   schema: string

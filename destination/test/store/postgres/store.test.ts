@@ -4,21 +4,28 @@ import { afterAll, describe, expect, test, vi } from 'vitest'
 import { claimStatement, prepareClaim } from '../../../src/store/postgres/claim.js'
 import { Names } from '../../../src/store/postgres/names.js'
 import { preparePut } from '../../../src/store/postgres/put.js'
-import { prepareSettle, settleStatement } from '../../../src/store/postgres/settle.js'
+import {
+  arrivedStatement,
+  prepareSettle,
+  settleStatement,
+} from '../../../src/store/postgres/settle.js'
 import type { Tables } from '../../../src/store/postgres/tables.js'
 import { Connection } from '../../../src/store/postgres/connection.js'
 import { migrate, MIGRATIONS } from '../../../src/store/postgres/schema.js'
 import { parseUrl } from '../../../src/store/postgres/url.js'
 import { openStore, type OpenOptions } from '../../../src/store/open.js'
-import type { AttemptLog, Lane } from '../../../src/model/delivery.js'
+import type { AttemptLog, Delivery, Lane } from '../../../src/model/delivery.js'
+import { LANES } from '../../../src/store/states.js'
 import { WORKER_TIMEOUT_MS, LEASE_MS, type Store } from '../../../src/store/store.js'
+import { rounds } from '../../rounds.js'
+import { dice } from '../../simulation/chance.js'
 import { newDelivery, settlement } from '../contract.js'
 import { startProxy } from './proxy.js'
 import { startServer } from './server.js'
 import { openStores, storeError } from './stores.js'
 
-// fsync is off, which is faster: no test here simulates a power cut.
-const server = await startServer({ fsync: 'off' })
+// fsync is off, which is faster: no test here simulates a power cut. Deadlocks are found before a time limit ends them.
+const server = await startServer({ fsync: 'off', deadlock_timeout: '1ms' })
 
 // Its databases have 15,000 files. A busy disk takes long to delete them.
 afterAll(() => server.dispose(), 120_000)
@@ -256,43 +263,56 @@ async function someoneWaits(url: string): Promise<void> {
   }, 10_000)
 }
 
+async function purge(store: Store, user = 'u1'): Promise<number> {
+  let purged = 0
+  for (let from: number | undefined = 0; from !== undefined;) {
+    const part = await store.purgeUser(user, from)
+    purged += part.purged
+    from = part.next
+  }
+  return purged
+}
+
 describe('a deletion of a user', () => {
   const NOTHING = { deliveries: 0, waiting: 0, done: 0, attempts: 0 }
 
-  async function purge(store: Store): Promise<number> {
-    let purged = 0
-    for (let from: number | undefined = 0; from !== undefined;) {
-      const part = await store.purgeUser('u1', from)
-      purged += part.purged
-      from = part.next
-    }
-    return purged
-  }
-
   const log = [{ post: 0, url_n: 1, code_n: 1, status: 500, ms: 1, error: null, response: 'of u1' }]
 
-  test.each([
-    ['done', { state: 4, delay: 0 }],
-    ['to be tried again', { state: 1, delay: 1_000 }],
-    ['dead', { state: 3, delay: 0, reason: 'gone' }],
-  ])('leaves nothing of a message that is settled as %s at the same time', async (_, outcome) => {
-    await using one = await stores(1)
-    const [store] = one.all as [Store]
-    const [id] = await store.put([newDelivery({ user: 'u1', state: 'leased' })])
-    const settler = new Connection(parseUrl(one.url))
-    let purging: Promise<number> | undefined
-    await settler.transact(async (query) => {
-      const given = [{ n: 0, id, attempt: 1, log, ...outcome }]
-      expect(
-        await query(settleStatement('hookline'), [null, JSON.stringify(given), '["web"]']),
-      ).toHaveLength(1)
-      purging = purge(store)
-      await someoneWaits(one.url)
-    })
-    expect(await purging).toBe(1)
-    expect(await rowCounts(one.url)).toEqual(NOTHING)
-    await settler.close()
+  const settleAs = (outcome: object) => (id: number | undefined) => ({
+    text: settleStatement('hookline'),
+    values: [null, JSON.stringify([{ n: 0, id, attempt: 1, log, ...outcome }]), '["web"]'],
   })
+
+  test.each([
+    ['done', settleAs({ state: 4, delay: 0 })],
+    ['to be tried again', settleAs({ state: 1, delay: 1_000 })],
+    ['dead', settleAs({ state: 3, delay: 0, reason: 'gone' })],
+    [
+      'done after a single request',
+      (id: number | undefined) => ({
+        text: arrivedStatement('hookline'),
+        values: [null, '["web"]', [id], [1], [1], [1], [200], [1], ['of u1']],
+      }),
+    ],
+  ])(
+    'leaves nothing of a message that is settled as %s at the same time',
+    async (_, toStatement) => {
+      await using one = await stores(1)
+      const [store] = one.all as [Store]
+      const [id] = await store.put([newDelivery({ user: 'u1', state: 'leased' })])
+      const settler = new Connection(parseUrl(one.url))
+      let purging: Promise<number> | undefined
+      await settler.transact(async (query) => {
+        const { text, values } = toStatement(id)
+        expect(await query(text, values)).toHaveLength(1)
+        purging = purge(store)
+        await someoneWaits(one.url)
+      })
+      expect(await purging).toBe(1)
+      expect(await rowCounts(one.url)).toEqual(NOTHING)
+      await settler.close()
+    },
+  )
 
   test('leaves nothing of a message that is replayed at the same time', async () => {
     await using one = await stores(1)
@@ -417,6 +437,194 @@ describe('a settlement that the server does not take', () => {
     await store.close()
     expect(await done()).toBe(2)
   })
+})
+
+describe('a claim and settlements that are wanted at the same time', () => {
+  const COUNT = 50
+  const CLAIM = [{ destination: 'crm', lane: 'fresh' as const, limit: COUNT }]
+
+  /** As many leased messages as due ones. */
+  async function filled(parameters = '') {
+    const url = await server.database()
+    const store = await openStore(url + parameters)
+    const put = (state: 'leased' | 'fresh') =>
+      store.put(Array.from({ length: COUNT }, () => newDelivery({ state })))
+    const ids = await put('leased')
+    await put('fresh')
+    const settlements = ids.map((id, n) =>
+      // Each kind has a statement of its own.
+      n % 2 === 0
+        ? settlement({ id: id ?? 0, attempt: 1 }, { state: 'done' }, { log: [ATTEMPT] })
+        : settlement({ id: id ?? 0, attempt: 1 }, { state: 'dead', reason: 'gone' }),
+    )
+    return { url, store, settlements, [Symbol.asyncDispose]: () => store.close() }
+  }
+
+  test('are in one transaction', async () => {
+    await using opened = await filled()
+    const { url, store, settlements } = opened
+    const [refused, claimed] = await Promise.all([store.settle(settlements), store.claim(CLAIM)])
+    expect([refused, claimed.length]).toEqual([0, COUNT])
+    const writers = await server.query(
+      `SELECT xmin::text, count(*)::int FROM (
+         SELECT xmin FROM hookline.done UNION ALL SELECT xmin FROM hookline.waiting
+       ) written GROUP BY 1`,
+      [],
+      url,
+    )
+    expect(writers).toEqual([{ xmin: expect.any(String) as unknown, count: 2 * COUNT }])
+  })
+
+  test('do not fail because of a settlement that the server refuses', async () => {
+    await using opened = await filled()
+    const { url, store, settlements } = opened
+    await server.query('ALTER TABLE hookline.done ADD CHECK (id <> 7)', undefined, url)
+    const [refused, claimed] = await Promise.all([store.settle(settlements), store.claim(CLAIM)])
+    expect([refused, claimed.length]).toEqual([1, COUNT])
+    expect(await store.get(7)).toMatchObject({ state: 'leased' })
+    expect(await store.get(8)).toMatchObject({ state: 'dead' })
+    expect(await store.get(9)).toMatchObject({ state: 'done', attempts: [{ attempt: 1 }] })
+  })
+
+  test('do not wait for each other while another session has the row of one locked', async () => {
+    await using opened = await filled('?statement_timeout=2000')
+    const { url, store, settlements } = opened
+    const locker = new Connection(parseUrl(url))
+    await locker.transact(async (query) => {
+      await query('SELECT FROM hookline.waiting WHERE id = 7 FOR UPDATE')
+      let isSettled = false
+      const settling = store.settle(settlements).finally(() => {
+        isSettled = true
+      })
+      expect(await store.claim(CLAIM)).toHaveLength(COUNT)
+      expect(isSettled).toBe(false)
+      expect(await settling).toBe(0)
+      expect(await store.stats()).toMatchObject([{ fresh: 0, leased: COUNT + 1 }])
+    })
+    await locker.close()
+    await vi.waitUntil(async () => (await store.get(7))?.state === 'done', 10_000)
+  })
+
+  test.each(Array.from({ length: rounds(1) }, (_, n) => n + 1))(
+    'never deadlock with anything else that changes messages, lose nothing and leave nothing of deleted users (seed %i)',
+    async (seed) => {
+      const { random, between, pick, chance } = dice(seed)
+      const [WORKERS, PUTS, PER_PUT, STEPS] = [4, 6, 100, 12]
+      const RETENTION_MS = 86_400_000
+      const users = Array.from({ length: 8 }, (_, n) => `u${n}`)
+      const [deleted, kept] = [users.slice(0, 5), users.slice(5)]
+      const destinations = ['a', 'b', 'discarded']
+      let clock = 1_700_000_000_000
+      await using opened = await stores(WORKERS, { now: () => clock })
+      const { all, url } = opened
+      const ids: number[] = []
+      /** The messages of users that are not deleted, whose destination is not emptied, and which are not old. */
+      const mustStay = new Set<number>()
+      const put = async (isOld: boolean) => {
+        const messages = Array.from({ length: PER_PUT }, () => {
+          const state = pick(['fresh', 'backlog', 'bulk'] as const)
+          return newDelivery({ destination: pick(destinations), user: pick(users), state })
+        })
+        const added = await pick(all).put(messages)
+        added.forEach((id = 0, n) => {
+          ids.push(id)
+          const { user = '', destination } = messages[n] ?? {}
+          const isKept = kept.includes(user) && destination !== 'discarded' && !isOld
+          if (isKept) mustStay.add(id)
+        })
+      }
+      for (let n = 0; n < PUTS; n++) await put(true)
+      clock += 2 * RETENTION_MS
+      for (let n = 0; n < PUTS; n++) await put(false)
+
+      let underWay = 0
+      let isOver = false
+      const claimed = new Set<string>()
+      const settle = async (store: Store, deliveries: Delivery[]) => {
+        if (chance(0.5)) await new Promise((resolve) => setTimeout(resolve, between(0, 10)))
+        const settlements = deliveries.map((own) => {
+          const log = Array.from({ length: between(0, 2) }, () => ATTEMPT)
+          if (chance(0.3)) return settlement(own, { state: 'backlog', delayMs: 0 }, { log })
+          return chance(0.2)
+            ? settlement(own, { state: 'dead', reason: 'gone' }, { log })
+            : settlement(own, { state: 'done' }, { log })
+        })
+        await store.settle(settlements.toSorted(() => random() - 0.5))
+        underWay -= deliveries.length
+      }
+      const work = async (store: Store) => {
+        const settling: Promise<void>[] = []
+        for (;;) {
+          underWay++
+          const deliveries = await store.claim(
+            destinations.flatMap((destination) =>
+              LANES.map((lane) => ({ destination, lane, limit: between(1, 20) })),
+            ),
+          )
+          underWay += deliveries.length - 1
+          for (const { id, attempt } of deliveries) {
+            expect(claimed).not.toContain(`${id} ${attempt}`)
+            claimed.add(`${id} ${attempt}`)
+          }
+          const half = between(0, deliveries.length)
+          settling.push(
+            settle(store, deliveries.slice(half)),
+            settle(store, deliveries.slice(0, half)),
+          )
+          if (deliveries.length === 0 || chance(0.3)) await Promise.all(settling)
+          if (deliveries.length === 0 && isOver && underWay === 0) return
+        }
+      }
+      /** Does something again and again, beside all the others. */
+      const disturb = async (what: (store: Store) => Promise<unknown>) => {
+        for (let n = 0; n < STEPS; n++) {
+          await new Promise((resolve) => setTimeout(resolve, between(0, 20)))
+          await what(pick(all))
+        }
+      }
+      const someIds = () => Array.from({ length: 50 }, () => pick(ids))
+      const working = all.map(work)
+      await Promise.all([
+        ...deleted.map(async (user) => {
+          await new Promise((resolve) => setTimeout(resolve, between(0, 150)))
+          // The same deletion may be asked of two processes.
+          await Promise.all([pick(all), pick(all)].map((store) => purge(store, user)))
+        }),
+        ...Array.from({ length: 2 }, () => disturb((store) => store.discard('discarded', 30))),
+        ...Array.from({ length: 2 }, () => disturb((store) => store.sweep(RETENTION_MS, 50))),
+        ...Array.from({ length: 3 }, () => disturb((store) => store.replay(someIds(), true))),
+        // Leases run out, so that settlements come too late, and processes count each other as gone.
+        disturb(async () => {
+          clock += pick([1_000, WORKER_TIMEOUT_MS, LEASE_MS + 1])
+          await Promise.all(all.map(async ({ workers }) => workers?.heartbeat()))
+        }),
+      ])
+      isOver = true
+      await Promise.all(working)
+
+      const left = await server.query<{ id: string; user: string; isEnded: boolean }>(
+        `SELECT id, user_id AS user,
+           done.id IS NOT NULL AND w.id IS NULL OR done.id IS NULL AND w.state = 3 AND NOT w.leased AS "isEnded"
+         FROM (SELECT id FROM hookline.deliveries UNION SELECT id FROM hookline.waiting
+           UNION SELECT id FROM hookline.done UNION SELECT delivery FROM hookline.attempts) ids
+           LEFT JOIN hookline.deliveries USING (id)
+           LEFT JOIN hookline.done USING (id) LEFT JOIN hookline.waiting w USING (id)`,
+        [],
+        url,
+      )
+      expect(left.filter(({ isEnded }) => !isEnded)).toEqual([])
+      expect(left.filter(({ user }) => !kept.includes(user))).toEqual([])
+      const leftIds = new Set(left.map(({ id }) => Number(id)))
+      expect([...mustStay].filter((id) => !leftIds.has(id))).toEqual([])
+      // The server's processes report their deadlocks when they end.
+      await Promise.all(all.map((store) => store.close()))
+      expect(
+        await server.query('SELECT deadlocks::int FROM pg_stat_database WHERE datname = $1', [
+          parseUrl(url).database,
+        ]),
+      ).toEqual([{ deadlocks: 0 }])
+    },
+  )
 })
 
 test('names of any length are told apart, and one that exists is found', async () => {
@@ -578,10 +786,18 @@ describe('prepared statements', () => {
 
   test('keep their plans: put, claim and settle are not planned each time', async () => {
     await using connection = await connect()
-    const { query, prepared, transact } = connection
+    const { query, prepared, preparedAll, transact } = connection
     const schema = '"hookline"'
     const names = new Names(connection, schema)
-    const tables: Tables = { query, prepared, transact, schema, names, now: () => null }
+    const tables: Tables = {
+      query,
+      prepared,
+      preparedAll,
+      transact,
+      schema,
+      names,
+      now: () => null,
+    }
     const put = preparePut(tables)
     const claim = prepareClaim(tables, () => undefined)
     const { settle } = prepareSettle(tables)
@@ -1061,20 +1277,46 @@ describe('many settlements while the planner believes that nothing waits', () =>
     return { url, store, ids, [Symbol.asyncDispose]: () => store.close() }
   }
 
+  const log = [{ post: 0, url_n: 1, code_n: 1, status: 500, ms: 1, error: null, response: '' }]
+  const settleAs = (state: number) => (ids: number[]) => ({
+    text: settleStatement('hookline'),
+    values: [
+      null,
+      JSON.stringify(ids.map((id, n) => ({ n, id, attempt: 1, state, delay: 0, log }))),
+      '["web"]',
+    ],
+  })
+  const arrive = (ids: number[]) => {
+    const ones = ids.map(() => 1)
+    const values = [
+      null,
+      '["web"]',
+      ...[ids, ones, ones, ones, ones, ones, ids].map((list) => `{${list.join()}}`),
+    ]
+    return { text: arrivedStatement('hookline'), values }
+  }
+
   test.each([
-    ['done', 4],
-    ['to be tried again', 1],
-  ])('read each row once, if they are %s', async (_, state) => {
+    ['done', settleAs(4)],
+    ['to be tried again', settleAs(1)],
+    ['done after a single request', arrive],
+  ])('read each row once, if they are %s', async (_, toStatement) => {
     await using opened = await leasedUnknown()
     const { url, ids } = opened
-    const log = [{ post: 0, url_n: 1, code_n: 1, status: 500, ms: 1, error: null, response: '' }]
-    const given = ids.map((id, n) => ({ n, id, attempt: 1, state, delay: 0, log }))
-    const [row] = await server.query<{ 'QUERY PLAN': [{ Plan: PlanNode }] }>(
-      `EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) ${settleStatement('hookline')}`,
-      [null, JSON.stringify(given), '["web"]'],
-      url,
-    )
-    expect(mostRows(row?.['QUERY PLAN'][0].Plan as PlanNode)).toBe(COUNT)
+    const { text, values } = toStatement(ids)
+    const literals = values.map((value) => (value === null ? 'NULL' : `'${value}'`))
+    const connection = new Connection(parseUrl(url))
+    // The planner does not know how many there are, as it does not for the store's statements.
+    const plan = await connection.transact(async (query) => {
+      await query('SET LOCAL plan_cache_mode = force_generic_plan')
+      await query(`PREPARE settling AS ${text}`)
+      const [row] = await query<{ 'QUERY PLAN': [{ Plan: PlanNode }] }>(
+        `EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) EXECUTE settling (${literals.join()})`,
+      )
+      return row?.['QUERY PLAN'][0].Plan
+    })
+    await connection.close()
+    expect(mostRows(plan as PlanNode)).toBe(COUNT)
   })
 
   test('that do not fit into one statement are all accepted, and again after a failure', async () => {
