@@ -14,8 +14,12 @@ const ROUNDS_AT_ONCE = 4
 /** The most messages that a worker claims at once. */
 const CLAIM = 256
 
-/** The settings of a production server, except for the size. */
-const SETTINGS = { shared_buffers: '512MB', max_wal_size: '4GB' }
+/** The settings of a production server, except for the size. The module counts the calls of each statement. */
+const SETTINGS = {
+  shared_buffers: '512MB',
+  max_wal_size: '4GB',
+  shared_preload_libraries: 'pg_stat_statements',
+}
 
 /** @returns a database to measure in */
 export async function startPostgres() {
@@ -97,6 +101,30 @@ export async function putFresh(url, count) {
   await store.close()
 }
 
+/**
+ * Counts the messages of claims and of settlements from now on.
+ *
+ * @returns {Promise<() => Promise<{ perClaim?: number, perSettle?: number }>>} neither is given if the server has no
+ *   `pg_stat_statements`
+ */
+export async function countRounds(url) {
+  try {
+    await run(url, 'CREATE EXTENSION IF NOT EXISTS pg_stat_statements')
+    await run(url, 'SELECT pg_stat_statements_reset()')
+  } catch {
+    return async () => ({})
+  }
+  const perCall = (part) =>
+    `(SELECT sum(rows)::float8 / sum(calls) FROM pg_stat_statements WHERE query LIKE '%${part}%')`
+  return async () => {
+    const [counts] = await run(
+      url,
+      `SELECT ${perCall('WITH claims AS')} AS "perClaim", ${perCall('SELECT id FROM done')} AS "perSettle"`,
+    )
+    return counts
+  }
+}
+
 /** Only claims and settles fresh messages, with the statements of the store: no names, no HTTP, no log. */
 export async function drainBare(url) {
   const [{ claimStatement, contentStatement }, { arrivedStatement }] = await Promise.all([
@@ -122,7 +150,7 @@ export async function drainBare(url) {
     ].map((numbers) => `{${numbers.join()}}`)
     await prepared(claims, 'content', contentStatement('hookline'), arrays.slice(0, 1))
     count += rows.length
-    const values = [names, ...arrays, rows.map(() => '')]
+    const values = [null, names, ...arrays, rows.map(() => '')]
     settling = settling.then(() =>
       prepared(settles, 'settle', arrivedStatement('hookline'), values),
     )

@@ -1,8 +1,12 @@
 // Workers on PostgreSQL, with a million messages delayed behind what they deliver, next to bare `pg` that claims and
 // settles by the same statements. The server shares the machine with them.
+import { mkdirSync } from 'node:fs'
+import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { hold } from '../destination/hold.js'
 import { settingsOf, SECRET, start } from '../destination/process.js'
 import {
+  countRounds,
   drainBare,
   fillDelayed,
   makeReady,
@@ -18,8 +22,14 @@ import { LIMIT, OURS } from '../subjects/index.js'
 
 const DELAYED = 1_000_000
 const QUICK_DELAYED = 200_000
-const EVENTS = 40_000
-const QUICK_EVENTS = 20_000
+
+/** For each worker. */
+const EVENTS = 30_000
+const QUICK_EVENTS = 10_000
+
+/** For each worker, before: each compiles its own code while it delivers them, which takes as long again. */
+const WARM_UP = 15_000
+
 const CLAIMS = 200
 
 /** Beyond the cap of a single endpoint: what is measured is the worker. */
@@ -29,6 +39,11 @@ const ONE = 'one worker'
 const TWO = 'two workers'
 const READY = 'a million ready'
 const LATE = 'endpoint takes 50 ms'
+
+/** Of a core: so that the server and the endpoint have enough left beside four workers. */
+const HELD_SHARE = 0.15
+const HELD = 'held to 15% of a core each'
+const HELD_EVENTS = 8_000
 
 const scenario = {
   name: 'postgres',
@@ -41,6 +56,8 @@ const scenario = {
     { head: 'delivered/s', value: 'rate' },
     { head: 'x', ratio: 'rate' },
     { head: 'CPU µs/message, of the workers', value: 'cpuUs' },
+    { head: 'messages a claim', value: 'perClaim' },
+    { head: 'a settlement', value: 'perSettle' },
     { head: 'claim of 256 p50 ms', value: 'p50Ms' },
     { head: 'p99 ms', value: 'p99Ms' },
   ],
@@ -50,6 +67,18 @@ const scenario = {
       what: 'messages/s, x bare pg that delivers nothing',
       ratio: 'rate',
       atLeast: 0.6,
+    },
+    {
+      variant: `${TWO}, ${HELD}`,
+      what: 'messages/s, x one worker',
+      ratio: 'rate',
+      atLeast: 1.75,
+    },
+    {
+      variant: `four workers, ${HELD}`,
+      what: 'messages/s, x one worker',
+      ratio: 'rate',
+      atLeast: 3,
     },
     { variant: READY, what: 'p99 of a claim with a million ready, ms', value: 'p99Ms', atMost: 50 },
   ],
@@ -61,6 +90,7 @@ const scenario = {
     const { url } = postgres
     const bare = { variant: '', subject: LIMIT, measure: () => measureBare(url, events) }
     const late = { variant: `${ONE}, ${LATE}`, workers: 1, isLate: true }
+    const held = { variant: `${ONE}, ${HELD}`, workers: 1, share: HELD_SHARE, events: HELD_EVENTS }
     const arms = [
       bare,
       ...[
@@ -68,6 +98,9 @@ const scenario = {
         { variant: TWO, workers: 2, base: bare },
         late,
         { variant: `${TWO}, ${LATE}`, workers: 2, isLate: true, base: late },
+        held,
+        { ...held, variant: `${TWO}, ${HELD}`, workers: 2, base: held },
+        { ...held, variant: `four workers, ${HELD}`, workers: 4, base: held },
       ].map((arm) => Object.assign(arm, { subject: OURS })),
     ]
     for (const arm of arms) {
@@ -95,7 +128,8 @@ async function measureBare(url, events) {
   return { rate: await drainBare(url) }
 }
 
-async function measureWorkers({ url, events, folder, isProfiled, workers, isLate }) {
+async function measureWorkers({ url, events: each, folder, isProfiled, workers, isLate, share }) {
+  const [warmUp, events] = [WARM_UP * workers, (WARM_UP + each) * workers]
   await putFresh(url, events)
   const receiver = await startReceiver(SECRET)
   const hook = isLate ? receiver.late : receiver.hook()
@@ -106,16 +140,26 @@ async function measureWorkers({ url, events, folder, isProfiled, workers, isLate
   const settings = settingsOf(url, destinations)
   const args = ['--role', 'worker']
   const running = []
+  const releases = []
   try {
-    for (let n = 0; n < workers; n += 1) {
-      running.push(await start(OURS, settings, { folder, isProfiled, args }))
-    }
-    const deadline = performance.now() + CAP_MS
-    // From a tenth on: by then all of them work, and what is hot is compiled.
-    const from = await until(() => receiver.arrived() >= events / 10, deadline)
-    const [before, cpuBefore] = [receiver.arrived(), cpuOf(running)]
-    const to = await until(() => receiver.arrived() >= events, deadline)
+    // They begin together, so that none has the messages for itself.
+    const starting = Array.from({ length: workers }, (_, n) => {
+      const own = join(folder, `${n}`)
+      mkdirSync(own)
+      return start(OURS, settings, { folder: own, isProfiled, args })
+    })
+    const started = await Promise.allSettled(starting)
+    running.push(...started.flatMap(({ value }) => value ?? []))
+    for (const { reason } of started) if (reason) throw reason
+    await until(() => receiver.arrived() >= warmUp)
+    if (share) releases.push(...running.map(({ pid }) => hold(pid, share)))
+    const counted = await countRounds(url)
+    const [from, before, cpuBefore] = [performance.now(), receiver.arrived(), cpuOf(running)]
+    const to = await until(() => receiver.arrived() >= events * 0.95)
     const [after, cpuAfter] = [receiver.arrived(), cpuOf(running)]
+    const rounds = await counted()
+    for (const release of releases.splice(0)) release()
+    await until(() => receiver.arrived() >= events)
     const [{ found } = {}] = await receiver.report(events)
     const faults = (await Promise.all(running.splice(0).map((worker) => worker.stop()))).flat()
     const [{ left }] = await run(
@@ -128,9 +172,11 @@ async function measureWorkers({ url, events, folder, isProfiled, workers, isLate
     return {
       rate: (after - before) / ((to - from) / 1000),
       cpuUs: (cpuAfter - cpuBefore) / (after - before),
+      ...rounds,
       faults,
     }
   } finally {
+    for (const release of releases) release()
     await Promise.all(running.map((worker) => worker.kill()))
     await receiver.stop()
   }
@@ -138,7 +184,8 @@ async function measureWorkers({ url, events, folder, isProfiled, workers, isLate
 
 const cpuOf = (running) => running.reduce((sum, worker) => sum + worker.cpuUs(), 0)
 
-async function until(isDone, deadline) {
+async function until(isDone) {
+  const deadline = performance.now() + CAP_MS
   while (!isDone()) {
     if (performance.now() > deadline) throw new Error('took longer than the cap')
     await sleep(1)

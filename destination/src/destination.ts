@@ -22,6 +22,7 @@ import { errorMessage } from './observe/error-message.js'
 import type { Log } from './observe/log.js'
 import { createObservers } from './observe/observers.js'
 import { warnOfAlerts, warnOfFormer, warnOfRefused } from './operate/warnings.js'
+import { ownersKeeper } from './manage/keep-owners.js'
 import { resealAll } from './manage/reseal.js'
 import { startRetention } from './operate/retention.js'
 import { createServers } from './operate/servers.js'
@@ -193,6 +194,8 @@ async function start(file: Settings, store: Store, log: Log, role: Role) {
   }
   for (const state of store.servers?.list() ?? []) if (state.error) events.serverChanged(state)
   const reseal = () => resealAll(manager, log)
+  const closing = new AbortController()
+  const keepOwners = ownersKeeper(manager, log, closing.signal)
   void warn()
   void reseal()
   waiting.start()
@@ -220,13 +223,14 @@ async function start(file: Settings, store: Store, log: Log, role: Role) {
     ...urls,
     reload: async (next: Settings) => {
       const { closed } = await manager.betweenChanges(() => live.reload(next))
-      await manager.keepOwners()
+      await keepOwners()
       void warn()
       void reseal()
       await closed
     },
     stats: () => store.stats(),
     close: async () => {
+      closing.abort()
       readiness.stop()
       waiting.stop()
       deliverer.stop()

@@ -39,7 +39,7 @@ export default {
       for (const seed of seeds) {
         if (isOver) return
         const plan = planOf(seed, { isShort })
-        const round = await play(plan, { env, isShort, hasStrace })
+        const round = await play(plan, { env, hasStrace })
         rounds.push({ seed, theme: plan.theme, ...round })
         if (says !== undefined && round.faults.some((fault) => says.test(fault))) isOver = true
         if (says === undefined && (round.faults.length > 0 || given.seed !== undefined)) {

@@ -120,7 +120,7 @@ const CHECKS = {
         .between(at - UNDER_WAY_MS, at)
         .flatMap(({ destinations }) => destinations.filter(({ name }) => name === destination))
       if (!valid.some(({ secrets }) => secrets.includes(secret)))
-        yield `${told(round, record)}: the signature is not of a secret of this time`
+        yield `${told(round, record)}: the signature is of ${secret ?? 'none of the secrets'}, which is not of this time`
     }
   },
 

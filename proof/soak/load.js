@@ -96,8 +96,10 @@ export class Load {
   }
 
   async #untilAnswered(path, request, tried = () => undefined) {
-    for (const late = clock() + GIVE_UP_MS; clock() < late;) {
-      const { collectors } = this.parts.service
+    const startedAt = clock()
+    const { service } = this.parts
+    while (clock() - startedAt < GIVE_UP_MS + service.starvedMs(startedAt, clock())) {
+      const { collectors } = service
       tried()
       try {
         const response = await fetch(collectors[random(collectors.length)] + path, {

@@ -15,7 +15,7 @@ import { createSettings } from './settings.js'
 import { Service } from './service.js'
 
 /** @returns {Promise<object>} the faults, the story and the counts of a round */
-export async function play(plan, { env, isShort, hasStrace }) {
+export async function play(plan, { env, hasStrace }) {
   const root = await mkdtemp(join(tmpdir(), 'hookline-proof-soak-'))
   const startedAt = clock()
   const story = []
@@ -44,8 +44,9 @@ export async function play(plan, { env, isShort, hasStrace }) {
   parts.load = new Load(parts)
   try {
     await parts.service.start()
+    const beganAt = clock()
     await happen(parts, urls)
-    const seen = await rest(parts, isShort)
+    const seen = await rest(parts, clock() - beganAt)
     const records = await endpoints.tell('records')
     const count = (what, by) => (counts[what] = by)
     const round = { ...parts, ...seen, urls, records, count, traceOf: tracesOf(parts, seen) }

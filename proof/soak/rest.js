@@ -7,8 +7,11 @@ import { askDeliveries, askJson, askMetric } from './ask.js'
 const VOLLEY = 6
 const BATCH = 10
 const LOOK_MS = 250
-/** A message that failed for a minute or two waits up to 144 s, and the lease of a killed worker takes 30 s. */
-const DRAIN_MS = { short: 60_000, long: 220_000 }
+/** The waits after the first attempts of a message, and what is added at random, as destination/README.md has them. */
+const WAITS_MS = [2_000, 5_000, 15_000, 45_000, 120_000, 300_000, 600_000]
+const JITTER = 1.2
+/** The lease of a killed worker takes 30 s. The rest is for a backlog. */
+const DRAIN_MS = 60_000
 /** New messages are delivered in this time. */
 const PROMPT_MS = 20_000
 /** A backlog that gets no smaller for so long is stuck. */
@@ -18,13 +21,19 @@ const SLOWER = 3
 /** So many messages are looked up. */
 const SAMPLE = 40
 
+/** How long the next wait of a message may be that has failed for so long. */
+function longestWaitMs(failedMs) {
+  let sum = 0
+  return JITTER * WAITS_MS.find((waitMs) => (sum += waitMs) > failedMs)
+}
+
 /** Waits until nothing waits, sends the last calls, and collects what the destination says about all of it. */
-export async function rest(parts, isShort) {
+export async function rest(parts, activeMs) {
   const { load, service, fault, tell } = parts
   const [url] = service.all
   for (const [audience, members] of load.audiences) await load.putAudience(audience, [...members])
   const startedAt = clock()
-  await drained(parts, isShort ? DRAIN_MS.short : DRAIN_MS.long)
+  await drained(parts, DRAIN_MS + longestWaitMs(activeMs))
   tell(`nothing waits any more, after ${Math.round(clock() - startedAt)} ms`)
   const dead = await askDeliveries(url, '&state=dead')
   await load.replay()
@@ -56,6 +65,11 @@ const waitingIn = ({ destinations, formerDestinations }) =>
     0,
   )
 
+async function nothingWaits(url) {
+  const { deliveries } = await askJson(url, 'deliveries?state=waiting&limit=1')
+  return deliveries.length === 0
+}
+
 async function drained({ service, fault }, withinMs) {
   const [url] = service.all
   let status
@@ -64,7 +78,8 @@ async function drained({ service, fault }, withinMs) {
   for (const latest = clock() + SLOWER * withinMs; clock() < late; await sleep(LOOK_MS)) {
     status = await askJson(url, 'status')
     const waiting = waitingIn(status)
-    if (waiting === 0) return
+    // PostgreSQL keeps counts that took long, so they may be from before the last calls.
+    if (waiting === 0 && (await nothingWaits(url))) return
     if (waiting < least) late = Math.min(latest, Math.max(late, clock() + STUCK_MS))
     least = Math.min(least, waiting)
   }

@@ -86,6 +86,7 @@ export class Service {
   async #run(one, under = []) {
     const { settings, env, store } = this.parts
     const options = ['--role', one.role]
+    const startedAt = clock()
     const file = settings.file(store, one.port)
     one.version = settings.versions.length
     const running = await startDestination({
@@ -95,7 +96,9 @@ export class Service {
       under,
       options,
     })
-    Object.assign(one, { running, seen: 0, isEnding: false })
+    // On a busy machine, a process that were ended faster than it starts would never take a call.
+    const mayEndAt = clock() + (clock() - startedAt)
+    Object.assign(one, { running, mayEndAt, seen: 0, isEnding: false })
     void running.exited.then(([code, signal]) => {
       if (!one.isEnding)
         this.parts.fault('process', `process ${one.number} ended by itself: ${code ?? signal}`)
@@ -118,6 +121,7 @@ export class Service {
 
   async kill(number, downMs = 0, under = []) {
     const one = this.#processes[number]
+    await sleep(one.mayEndAt - clock())
     this.counts.kills += 1
     // What it has leased on PostgreSQL is due again after 30 s.
     const over = this.disturb(`process ${number} is killed`, { afterMs: this.#leaseMs })
@@ -138,6 +142,7 @@ export class Service {
   async restart(number) {
     const one = this.#processes[number]
     one.resume?.()
+    await sleep(one.mayEndAt - clock())
     this.counts.restarts += 1
     const over = this.disturb(`process ${number} is stopped`, { afterMs: 2_000 })
     await this.#stop(one)

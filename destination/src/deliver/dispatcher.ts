@@ -399,17 +399,17 @@ export class Dispatcher {
       settler.add({ id, attempt, next, refusedBy, isUnsent: true, log: [] })
       return
     }
-    const { signing, endpoints } = queue
+    const current = () => this.#queues.get(delivery.destination) ?? queue
     const startedAt = now()
     this.#underWay++
     this.#requests += queue.width
     queue.start(delivery.lane)
     this.#busy.add(queue)
     const ended = (outcomes: EndpointOutcome[]) => {
-      const current = this.#queues.get(delivery.destination) ?? queue
       const elapsedMs = now() - startedAt
-      const isOutdated = current !== queue
-      const settlement = decide(delivery, elapsedMs, current.urls, outcomes, random, isOutdated)
+      const { urls } = current()
+      const isOutdated = current() !== queue
+      const settlement = decide(delivery, elapsedMs, urls, outcomes, random, isOutdated)
       const { next } = settlement
       settler.add(settlement)
       if (isAnySent(outcomes) || next.state === 'dead') events.attempted(delivery, outcomes, next)
@@ -422,7 +422,7 @@ export class Dispatcher {
     const answered = () => {
       if (queue.hasWaiting) this.#claim(queue)
     }
-    send(delivery, signing, endpoints, ended, answered)
+    send(delivery, () => current().signing, queue.endpoints, ended, answered)
   }
 
   #end(queue: DestinationQueue): void {

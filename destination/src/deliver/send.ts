@@ -15,14 +15,16 @@ interface Receiver {
  * Sends a delivery: one attempt at each endpoint that has not refused it for good, to all of them at the same time.
  *
  * During a rotation an attempt may need several requests, because the endpoint knows only one of the secrets. Each of
- * these requests has an outcome in the list.
+ * these requests has an outcome in the list. If the settings change between two of them, those that follow are signed by the
+ * new settings: a secret that was removed signs nothing more.
  *
+ * @param signingNow - How requests are signed by the present settings.
  * @param done - Called once with the outcomes, after `send` has returned.
  * @param ended - Called when one endpoint has its outcome and others do not have theirs yet.
  */
 export function send(
   delivery: Delivery,
-  signing: Signing,
+  signingNow: () => Signing,
   endpoints: readonly Receiver[],
   done: (outcomes: EndpointOutcome[]) => void,
   ended: () => void,
@@ -37,19 +39,19 @@ export function send(
     setImmediate(done, outcomes)
     return
   }
-  const headersFor = signed(delivery, signing)
+  const headersFor = signed(delivery)
   const wasTried = delivery.attempt > 1
   let left = receivers.length
   for (const receiver of receivers) {
     const { url } = receiver.endpoint
-    const secrets = signing.secretsFor(url)
-    const post = (turn: number) => {
-      const secret = secrets[turn]
-      receiver.post({ body, headers: headersFor(secret), wasTried }, (outcome) => {
+    const post = (signing: Signing, [secret, ...others]: readonly (string | undefined)[]) => {
+      receiver.post({ body, headers: headersFor(signing, secret), wasTried }, (outcome) => {
         if (outcome.verdict === 'delivered') signing.accepted(url, secret)
-        if (turn + 1 < secrets.length && refusesSignature(outcome)) {
+        const now = signingNow()
+        const next = now === signing ? others : now.secretsFor(url)
+        if (next.length > 0 && refusesSignature(outcome)) {
           outcomes.push({ url, outcome: { ...outcome, verdict: 'retry' } })
-          post(turn + 1)
+          post(now, next)
           return
         }
         outcomes.push({ url, outcome })
@@ -58,19 +60,20 @@ export function send(
         else ended()
       })
     }
-    post(0)
+    const signing = signingNow()
+    post(signing, signing.secretsFor(url))
   }
 }
 
 /** The headers of a delivery by the secret that signs it. Each signature is made once for all endpoints. */
-function signed({ body, messageId, attempt, traceParent }: Delivery, signing: Signing) {
-  const made = new Map<string | undefined, HeaderList>()
-  return (secret: string | undefined): HeaderList => {
+function signed({ body, messageId, attempt, traceParent }: Delivery) {
+  const made = new Map<string | undefined, { signing: Signing; headers: HeaderList }>()
+  return (signing: Signing, secret: string | undefined): HeaderList => {
     const known = made.get(secret)
-    if (known) return known
-    const headers = signing.headers(body, messageId, attempt, secret)
-    const all = traceParent === undefined ? headers : [...headers, ...traceHeaders(traceParent)]
-    made.set(secret, all)
-    return all
+    if (known?.signing === signing) return known.headers
+    const own = signing.headers(body, messageId, attempt, secret)
+    const headers = traceParent === undefined ? own : [...own, ...traceHeaders(traceParent)]
+    made.set(secret, { signing, headers })
+    return headers
   }
 }

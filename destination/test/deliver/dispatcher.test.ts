@@ -1,3 +1,4 @@
+import { createHmac } from 'node:crypto'
 import { describe, expect, test } from 'vitest'
 import { Breaker } from '../../src/deliver/breaker.js'
 import { DestinationQueue } from '../../src/deliver/destination-queue.js'
@@ -8,6 +9,7 @@ import { Settler } from '../../src/deliver/settler.js'
 import type { Claim, Delivery, Settlement } from '../../src/model/delivery.js'
 import type { Outcome } from '../../src/model/outcome.js'
 import { tellAll } from '../../src/observe/events.js'
+import type { HeaderList } from '../../src/post/headers.js'
 import { destination } from '../run.js'
 
 const DELIVERED: Outcome = {
@@ -33,7 +35,7 @@ const UNAUTHORIZED: Outcome = {
 function setUp(names: string[], waiting: number, maxUnderWay: number, width = 1, secrets = {}) {
   const left = new Map(names.map((name) => [name, waiting]))
   const done: Settlement[] = []
-  const held: { name: string; end: (outcome?: Outcome) => void }[] = []
+  const held: { name: string; headers: HeaderList; end: (outcome?: Outcome) => void }[] = []
   let id = 0
   const claimOne = ({ destination: name, lane, limit }: Claim): Delivery[] => {
     const count = lane === 'backlog' ? Math.min(limit, left.get(name) ?? 0) : 0
@@ -75,9 +77,10 @@ function setUp(names: string[], waiting: number, maxUnderWay: number, width = 1,
       concurrency: 128,
     }))
     const poster = {
-      post: (_body: string, _headers: unknown, end: (outcome: Outcome) => void) => {
+      post: (_body: string, headers: HeaderList, end: (outcome: Outcome) => void) => {
         held.push({
           name,
+          headers,
           end: (outcome = DELIVERED) => {
             end(outcome)
           },
@@ -91,7 +94,7 @@ function setUp(names: string[], waiting: number, maxUnderWay: number, width = 1,
     return new DestinationQueue(destination(webhooks, { name, ...secrets }), endpoints, now)
   })
   dispatcher.use(queues)
-  return { dispatcher, held, done }
+  return { dispatcher, queues, held, done }
 }
 
 const countOf = (held: readonly { name: string }[], name: string) =>
@@ -187,10 +190,10 @@ describe('many deliveries at once', () => {
   })
 })
 
-describe('a destination that is disabled during a rotation', () => {
+describe('a destination whose settings change during a rotation', () => {
   const secrets = { sharedSecret: 'old', otherSecret: 'new' }
 
-  test('is sent nothing with the other secret after it refused the first', async () => {
+  test('is sent nothing with the other secret if it is disabled', async () => {
     const { dispatcher, held, done } = setUp(['a'], 1, 8, 1, secrets)
     await expect.poll(() => held.length).toBe(1)
     dispatcher.use([])
@@ -200,7 +203,27 @@ describe('a destination that is disabled during a rotation', () => {
     dispatcher.stop()
   })
 
-  test('is sent the message with the other secret if it is not disabled', async () => {
+  test('is sent nothing with a secret that was removed after the first was refused', async () => {
+    const { dispatcher, queues, held, done } = setUp(['a'], 1, 8, 1, secrets)
+    await expect.poll(() => held.length).toBe(1)
+    dispatcher.use(
+      queues.map(({ destination, endpoints }) => {
+        const changed = { ...destination, sharedSecret: 'newest', otherSecret: undefined }
+        return new DestinationQueue(changed, endpoints, now)
+      }),
+    )
+    held[0]?.end(UNAUTHORIZED)
+    await expect.poll(() => held.length).toBe(2)
+    const signature = createHmac('sha1', 'newest').update('{}').digest('hex')
+    expect(held[1]?.headers).toContain(signature)
+    held[1]?.end(UNAUTHORIZED)
+    // Its secrets may have changed for the receiver, too, so that the refusal is not final.
+    await expect.poll(() => done).toMatchObject([{ next: { state: 'backlog' } }])
+    expect(held).toHaveLength(2)
+    dispatcher.stop()
+  })
+
+  test('is sent the message with the other secret if nothing changes', async () => {
     const { dispatcher, held, done } = setUp(['a'], 1, 8, 1, secrets)
     await expect.poll(() => held.length).toBe(1)
     held[0]?.end(UNAUTHORIZED)

@@ -29,22 +29,27 @@ export function preparePurge({ query, transact, schema }: Tables) {
       DELETE FROM ${schema}.untold USING ${schema}.told WHERE told = told.id AND key = $1::uuid
     )
     SELECT count(*)::int AS count FROM gone`
-  // A settlement or a replay may be moving a delivery from one table to the other. This waits for it. Then the delivery
-  // is in the other table, where this statement does not see it yet.
+  // It passes over what others have locked, because one who waits while it holds locks can meet a deadlock. What is in the
+  // other table by now is locked there, or is not seen here yet.
   const lock = `
     WITH chosen AS MATERIALIZED (
       SELECT of_cut.id FROM generate_series($3::bigint, $4::bigint) AS cut CROSS JOIN LATERAL (${ofCut}) of_cut
       LIMIT ${PURGE_LIMIT}
+    ), own AS MATERIALIZED (
+      SELECT id FROM ${schema}.deliveries WHERE id = ANY (ARRAY (SELECT id FROM chosen)) FOR UPDATE SKIP LOCKED
     ), waiting AS MATERIALIZED (
-      SELECT id FROM ${schema}.waiting WHERE id = ANY (ARRAY (SELECT id FROM chosen)) ORDER BY id FOR UPDATE
+      SELECT id FROM ${schema}.waiting WHERE id = ANY (ARRAY (SELECT id FROM own)) FOR UPDATE SKIP LOCKED
     ), done AS MATERIALIZED (
-      SELECT id FROM ${schema}.done WHERE id = ANY (ARRAY (SELECT id FROM chosen)) ORDER BY id FOR UPDATE
+      SELECT id FROM ${schema}.done WHERE id = ANY (ARRAY (SELECT id FROM own)) FOR UPDATE SKIP LOCKED
     )
-    SELECT id, id NOT IN (SELECT id FROM waiting UNION ALL SELECT id FROM done) AND EXISTS (
+    SELECT id, id IN (SELECT id FROM own) AND (id IN (SELECT id FROM waiting UNION ALL SELECT id FROM done) OR NOT EXISTS (
       SELECT 1 FROM ${schema}.waiting w WHERE w.id = chosen.id
       UNION ALL SELECT 1 FROM ${schema}.done f WHERE f.id = chosen.id
-    ) AS moved
+    )) AS locked
     FROM chosen`
+  const awaited = ['waiting', 'done', 'deliveries'].map(
+    (table) => `SELECT FROM ${schema}.${table} WHERE id = $1 FOR UPDATE`,
+  )
   const remove = `
     WITH waiting AS (
       DELETE FROM ${schema}.waiting WHERE id = ANY ($1::bigint[])
@@ -59,18 +64,24 @@ export function preparePurge({ query, transact, schema }: Tables) {
    * Removes up to {@link PURGE_LIMIT} of a user's deliveries. The locks come first, in a statement of their own: only a
    * later statement sees the attempts that were written before the locks were free.
    *
-   * @returns how many it removed, and whether all there are were removed.
+   * @returns how many it removed, the first of those that others have locked, and whether all there are were removed.
    */
-  const removeSome = (values: unknown[]): Promise<{ removed: number; isAll: boolean }> =>
+  const removeSome = (values: unknown[]) =>
     transact(async (query) => {
-      const chosen = await query<{ id: DeliveryId; moved: boolean }>(lock, values)
-      const ids = chosen.filter(({ moved }) => !moved).map(({ id }) => id)
+      const chosen = await query<{ id: DeliveryId; locked: boolean }>(lock, values)
+      const ids = chosen.filter(({ locked }) => locked).map(({ id }) => id)
       await query(remove, [ids])
       return {
         removed: ids.length,
+        left: chosen.find(({ locked }) => !locked)?.id,
         isAll: chosen.length < PURGE_LIMIT && ids.length === chosen.length,
       }
     })
+
+  /** Waits until nobody has locked a delivery. Each statement is a transaction of its own, which holds no other lock. */
+  const untilFree = async (id: DeliveryId): Promise<void> => {
+    for (const statement of awaited) await query(statement, [id])
+  }
 
   const count = async (statement: string, values: unknown[]): Promise<number> => {
     const [row] = await query<{ count: number }>(statement, values)
@@ -91,8 +102,9 @@ export function preparePurge({ query, transact, schema }: Tables) {
       if (!page) return { purged, next: undefined }
       const { start, end, next } = page
       const values = [toStored(user), 'delete', start, end]
-      const { removed, isAll } = await removeSome(values)
+      const { removed, left, isAll } = await removeSome(values)
       purged += removed
+      if (left !== undefined) await untilFree(left)
       return { purged, next: isAll ? next : fromOf(start) }
     },
   }

@@ -7,6 +7,7 @@ import { LateSettlements } from './late-settlements.js'
 import { numbersOf, type NameList } from './names.js'
 import { toRefusedBy } from '../rows.js'
 import { DEAD, DONE } from '../states.js'
+import { LEASE_MS } from '../store.js'
 import { storedState } from './states.js'
 import { NOW, type Tables } from './tables.js'
 
@@ -17,6 +18,12 @@ import { NOW, type Tables } from './tables.js'
 const CHUNK = 2_000
 
 /**
+ * In ms: a row whose lease ends sooner is not settled by {@link arrivedStatement}. It is longer than a statement usually takes,
+ * so that no other process can claim what this statement is about to delete.
+ */
+const LEFT_MS = LEASE_MS / 2
+
+/**
  * The statement that carries out settlements. It returns the numbers (`n`) of those that were accepted.
  *
  * The planner may believe that `waiting` is empty, because it was when the server last looked. Then it may compare every
@@ -24,8 +31,11 @@ const CHUNK = 2_000
  * the same for the deletion, and `ON CONFLICT` finds the row to update in the unique index.
  *
  * If the first claim sent nothing, the window has not begun, and `first_attempt_at` is emptied again.
+ *
+ * @param isWaiting - Whether it waits for rows that others have locked, in the order in which they are given. By default it
+ * leaves them as they are.
  */
-export function settleStatement(schema: string): string {
+export function settleStatement(schema: string, isWaiting = false): string {
   return `
     WITH ${numbersOf(schema, '$3')}, given AS MATERIALIZED (
       SELECT * FROM json_to_recordset($2::json) AS g (n int, id bigint, attempt int, state smallint, delay bigint,
@@ -35,7 +45,7 @@ export function settleStatement(schema: string): string {
       SELECT g.*, destination, attempts_before, attempt_at, first_attempt_at, replayed_at
       FROM given g CROSS JOIN LATERAL (
         SELECT destination, attempts_before, attempt_at, first_attempt_at, replayed_at FROM ${schema}.waiting q
-        WHERE q.id = g.id AND q.attempt = g.attempt AND q.leased LIMIT 1 FOR UPDATE
+        WHERE q.id = g.id AND q.attempt = g.attempt AND q.leased LIMIT 1 FOR UPDATE ${isWaiting ? '' : 'SKIP LOCKED'}
       ) q
     ), ended AS (
       DELETE FROM ${schema}.waiting WHERE id = ANY (ARRAY (SELECT id FROM settled WHERE state = ${DONE}))
@@ -74,19 +84,19 @@ export function settleStatement(schema: string): string {
  * The planner can't know how many rows the arrays have. The test of `IS TRUE` keeps it from joining them with `waiting`, and it
  * can't compare each row with every other in a FULL JOIN. `coalesce` keeps it from making another join of that.
  *
- * Of the others, only the deletion of a user waits for leased rows. If both wait for each other, the server ends one of them,
- * which is repeated.
+ * It locks rows in any order, so that it could meet a deadlock with another settlement that waits. It leaves out the rows whose
+ * leases end soon: nobody else waits for the others.
  *
  * @public - The benchmark runs it alone.
  */
 export function arrivedStatement(schema: string): string {
   return `
-    WITH ${numbersOf(schema, '$1')}, given AS MATERIALIZED (
-      SELECT * FROM unnest($2::bigint[], $3::int[], $4::int[], $5::int[], $6::int[], $7::float8[], $8::text[])
+    WITH ${numbersOf(schema, '$2')}, given AS MATERIALIZED (
+      SELECT * FROM unnest($3::bigint[], $4::int[], $5::int[], $6::int[], $7::int[], $8::float8[], $9::text[])
         AS g (id, attempt, url_n, code_n, status, ms, response)
     ), ended AS (
       DELETE FROM ${schema}.waiting
-      WHERE id = ANY ($2::bigint[]) AND leased AND ((id, attempt) IN (SELECT id, attempt FROM given)) IS TRUE
+      WHERE id = ANY ($3::bigint[]) AND leased AND due_at > ${NOW} + ${LEFT_MS} AND ((id, attempt) IN (SELECT id, attempt FROM given)) IS TRUE
       RETURNING id, attempt, attempts_before, attempt_at, first_attempt_at
     ), done AS (
       INSERT INTO ${schema}.done (id, first_attempt_at, attempt, attempts_before, state, at, url, code, status, ms, response)
@@ -105,7 +115,8 @@ export function arrivedStatement(schema: string): string {
  * session has locked its row for too long, it is written as soon as the row is free.
  */
 export function prepareSettle({ query, schema, names, now }: Tables) {
-  const statement = settleStatement(schema)
+  const ofFree = settleStatement(schema)
+  const ofAll = settleStatement(schema, true)
   const ofArrived = arrivedStatement(schema)
   const findLocked = `
     WITH free AS MATERIALIZED (
@@ -118,8 +129,26 @@ export function prepareSettle({ query, schema, names, now }: Tables) {
    */
   const accepted = new WeakSet<Settlement>()
 
-  /** Writes all settlements, or none if it rejects. */
-  const writeAll = async (
+  const accept = (settlements: Settlement[]) => {
+    for (const settlement of settlements) accepted.add(settlement)
+  }
+
+  const unaccepted = (settlements: Settlement[]) =>
+    settlements.filter((settlement) => !accepted.has(settlement))
+
+  /** Those that are written later, which count as accepted too. */
+  const isLate = new WeakSet<Settlement>()
+
+  const valuesOf = (settlements: Settlement[], withLog: boolean, list: NameList) => {
+    const given = settlements.map((one, n) => toGiven(withLog ? one : { ...one, log: [] }, n, list))
+    return [now(), JSON.stringify(given), String(list)]
+  }
+
+  /**
+   * Writes settlements, all that can be written without waiting for another process: its locks may be shared with a claim. If it
+   * rejects, it has written none.
+   */
+  const writeAtOnce = async (
     settlements: Settlement[],
     { withLog = true, run }: { withLog?: boolean; run?: RunAll } = {},
   ): Promise<void> => {
@@ -131,37 +160,43 @@ export function prepareSettle({ query, schema, names, now }: Tables) {
     }
     const toStatements = (list: NameList): Statement[] => {
       const arrays = toArrays([...arrived.values()], list)
-      const given = others.map((one, n) => toGiven(withLog ? one : { ...one, log: [] }, n, list))
+      const values = valuesOf(others, withLog, list)
       const both = [
-        { text: ofArrived, values: [String(list), ...arrays] },
-        { text: statement, values: [now(), JSON.stringify(given), String(list)] },
+        { text: ofArrived, values: [now(), String(list), ...arrays] },
+        { text: ofFree, values },
       ]
       return both.slice(arrived.size > 0 ? 0 : 1, others.length > 0 ? 2 : 1)
     }
     const results = await names.writeAll<{ id: DeliveryId } | { n: number }>(toStatements, run)
-    for (const row of results.flat()) {
-      const one = 'id' in row ? arrived.get(row.id) : others[row.n]
-      if (one) accepted.add(one)
-    }
+    accept(
+      results.flat().flatMap((row) => ('id' in row ? arrived.get(row.id) : others[row.n]) ?? []),
+    )
   }
 
-  /** As {@link writeAll}. @returns whether the server has taken them, rather than refused at least one. */
-  const tryAll = async (settlements: Settlement[], run: RunAll): Promise<boolean> => {
+  /**
+   * Writes settlements: first nearly all of them at once, and then the rest by a statement of its own, which waits for locks in
+   * the order of ids. So no two processes wait for each other.
+   */
+  const writeAll = async (settlements: Settlement[], withLog = true): Promise<void> => {
+    await writeAtOnce(settlements, { withLog })
+    const rest = unaccepted(settlements)
+    if (rest.length === 0) return
+    const rows = await names.write<{ n: number }>(ofAll, (list) => valuesOf(rest, withLog, list))
+    accept(rows.flatMap(({ n }) => rest[n] ?? []))
+  }
+
+  /** As {@link writeAtOnce}, but an error of the settlements is no error. */
+  const tryAtOnce = async (settlements: Settlement[], run: RunAll): Promise<void> => {
     try {
-      await writeAll(settlements, { run })
-      return true
+      await writeAtOnce(settlements, { run })
     } catch (error) {
       if (error instanceof StoreError && error.isUnreachable) throw error
-      return false
     }
-  }
-
-  const accept = (settlements: Settlement[]) => {
-    for (const settlement of settlements) accepted.add(settlement)
   }
 
   /** As {@link writeAll}, but halves the settlements until it has found those whose values make the statement fail. */
-  const write = async (settlements: Settlement[]): Promise<void> => {
+  const write = async (given: Settlement[]): Promise<void> => {
+    const settlements = unaccepted(given)
     if (settlements.length === 0) return
     try {
       await writeAll(settlements)
@@ -180,7 +215,7 @@ export function prepareSettle({ query, schema, names, now }: Tables) {
   /** The state matters more than the log. If even the state can't be written, the delivery is sent again. */
   const writeWithoutLog = async (settlements: Settlement[]): Promise<void> => {
     try {
-      await writeAll(settlements, { withLog: false })
+      await writeAll(settlements, false)
     } catch (error) {
       if (!isOfValues(error)) throw error
     }
@@ -201,9 +236,9 @@ export function prepareSettle({ query, schema, names, now }: Tables) {
       await write(settlements)
     } catch (error) {
       if (!isLockedOut(error)) throw error
-      const locked = await writeFree(settlements)
+      const locked = await writeFree(unaccepted(settlements))
       late.add(locked)
-      accept(locked)
+      for (const one of locked) isLate.add(one)
     }
   }
 
@@ -214,13 +249,14 @@ export function prepareSettle({ query, schema, names, now }: Tables) {
      * @param share - Tried first, and once, if the settlements fit into one transaction: it may run others in it.
      */
     settle: async (settlements: Settlement[], share?: RunAll): Promise<boolean[]> => {
-      let left = firsts(settlements).filter((settlement) => !accepted.has(settlement))
-      if (share && left.length > 0 && left.length <= CHUNK && (await tryAll(left, share))) left = []
+      const all = unaccepted(firsts(settlements)).filter((one) => !isLate.has(one))
+      if (share && all.length > 0 && all.length <= CHUNK) await tryAtOnce(all, share)
+      const left = unaccepted(all)
       for (let from = 0; from < left.length; from += CHUNK) {
-        const chunk = left.slice(from, from + CHUNK)
-        await writeNowOrLate(chunk)
+        await writeNowOrLate(left.slice(from, from + CHUNK))
       }
-      return settlements.map((settlement) => accepted.delete(settlement))
+      // Both are asked, so that neither remembers a settlement.
+      return settlements.map((one) => [accepted.delete(one), isLate.delete(one)].includes(true))
     },
 
     /** Tries once more to write what is late. Call it when the store closes. */
@@ -250,7 +286,7 @@ function isArrived(settlement: Settlement): settlement is Arrived {
   return settlement.next.state === 'done' && isShort
 }
 
-/** The values of {@link arrivedStatement} after the names. The driver takes longer to make arrays of numbers. */
+/** The values of {@link arrivedStatement} after the time and the names. The driver takes longer to make arrays of numbers. */
 function toArrays(arrived: Arrived[], list: NameList): (string | string[])[] {
   const numbers = (toNumber: (one: Arrived) => number | null) =>
     `{${arrived.map((one) => toNumber(one) ?? 'NULL').join()}}`

@@ -13,12 +13,17 @@ export function createWorkers({
 }: Tables): Workers & { leave(): Promise<void> } {
   const id = randomUUID()
   let hasJoined = false
+  // After an outage, all processes may take each other for gone. Each waits only for its own row, before it locks others: else they
+  // could deadlock.
   const noteHeartbeat = `
     WITH me AS (
       INSERT INTO ${schema}.workers (id, seen_at) VALUES ($2, ${NOW})
-      ON CONFLICT (id) DO UPDATE SET seen_at = excluded.seen_at
+      ON CONFLICT (id) DO UPDATE SET seen_at = excluded.seen_at RETURNING id
     ), gone AS (
-      DELETE FROM ${schema}.workers WHERE seen_at <= ${NOW} - ${WORKER_TIMEOUT_MS} AND id <> $2
+      DELETE FROM ${schema}.workers WHERE id IN (
+        SELECT id FROM ${schema}.workers WHERE seen_at <= ${NOW} - ${WORKER_TIMEOUT_MS} AND id <> (SELECT id FROM me)
+        FOR UPDATE SKIP LOCKED
+      )
     )
     SELECT count(*)::int + 1 AS workers FROM ${schema}.workers
     WHERE seen_at > ${NOW} - ${WORKER_TIMEOUT_MS} AND id <> $2`

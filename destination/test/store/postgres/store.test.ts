@@ -24,8 +24,8 @@ import { startProxy } from './proxy.js'
 import { startServer } from './server.js'
 import { openStores, storeError } from './stores.js'
 
-// fsync is off, which is faster: no test here simulates a power cut.
-const server = await startServer({ fsync: 'off' })
+// fsync is off, which is faster: no test here simulates a power cut. Deadlocks are found before a time limit ends them.
+const server = await startServer({ fsync: 'off', deadlock_timeout: '1ms' })
 
 // Its databases have 15,000 files. A busy disk takes long to delete them.
 afterAll(() => server.dispose(), 120_000)
@@ -263,18 +263,18 @@ async function someoneWaits(url: string): Promise<void> {
   }, 10_000)
 }
 
+async function purge(store: Store, user = 'u1'): Promise<number> {
+  let purged = 0
+  for (let from: number | undefined = 0; from !== undefined;) {
+    const part = await store.purgeUser(user, from)
+    purged += part.purged
+    from = part.next
+  }
+  return purged
+}
+
 describe('a deletion of a user', () => {
   const NOTHING = { deliveries: 0, waiting: 0, done: 0, attempts: 0 }
-
-  async function purge(store: Store): Promise<number> {
-    let purged = 0
-    for (let from: number | undefined = 0; from !== undefined;) {
-      const part = await store.purgeUser('u1', from)
-      purged += part.purged
-      from = part.next
-    }
-    return purged
-  }
 
   const log = [{ post: 0, url_n: 1, code_n: 1, status: 500, ms: 1, error: null, response: 'of u1' }]
 
@@ -291,7 +291,7 @@ describe('a deletion of a user', () => {
       'done after a single request',
       (id: number | undefined) => ({
         text: arrivedStatement('hookline'),
-        values: ['["web"]', [id], [1], [1], [1], [200], [1], ['of u1']],
+        values: [null, '["web"]', [id], [1], [1], [1], [200], [1], ['of u1']],
       }),
     ],
   ])(
@@ -506,38 +506,62 @@ describe('a claim and settlements that are wanted at the same time', () => {
   })
 
   test.each(Array.from({ length: rounds(1) }, (_, n) => n + 1))(
-    'lose nothing, give nothing to two workers and never deadlock, with several workers (seed %i)',
+    'never deadlock with anything else that changes messages, lose nothing and leave nothing of deleted users (seed %i)',
     async (seed) => {
       const { random, between, pick, chance } = dice(seed)
-      const DUE = 600
-      const { all, url } = await stores(4)
-      const destinations = ['a', 'b', 'c']
-      let due = DUE
+      const [WORKERS, PUTS, PER_PUT, STEPS] = [4, 6, 100, 12]
+      const RETENTION_MS = 86_400_000
+      const users = Array.from({ length: 8 }, (_, n) => `u${n}`)
+      const [deleted, kept] = [users.slice(0, 5), users.slice(5)]
+      const destinations = ['a', 'b', 'discarded']
+      let clock = 1_700_000_000_000
+      await using opened = await stores(WORKERS, { now: () => clock })
+      const { all, url } = opened
+      const ids: number[] = []
+      /** The messages of users that are not deleted, whose destination is not emptied, and which are not old. */
+      const mustStay = new Set<number>()
+      const put = async (isOld: boolean) => {
+        const messages = Array.from({ length: PER_PUT }, () => {
+          const state = pick(['fresh', 'backlog', 'bulk'] as const)
+          return newDelivery({ destination: pick(destinations), user: pick(users), state })
+        })
+        const added = await pick(all).put(messages)
+        added.forEach((id = 0, n) => {
+          ids.push(id)
+          const { user = '', destination } = messages[n] ?? {}
+          const isKept = kept.includes(user) && destination !== 'discarded' && !isOld
+          if (isKept) mustStay.add(id)
+        })
+      }
+      for (let n = 0; n < PUTS; n++) await put(true)
+      clock += 2 * RETENTION_MS
+      for (let n = 0; n < PUTS; n++) await put(false)
+
+      let underWay = 0
+      let isOver = false
       const claimed = new Set<string>()
-      const puts = Array.from({ length: DUE }, () =>
-        newDelivery({ destination: pick(destinations), state: pick(['fresh', 'backlog', 'bulk']) }),
-      )
-      await all[0]?.put(puts)
       const settle = async (store: Store, deliveries: Delivery[]) => {
         if (chance(0.5)) await new Promise((resolve) => setTimeout(resolve, between(0, 10)))
         const settlements = deliveries.map((own) => {
           const log = Array.from({ length: between(0, 2) }, () => ATTEMPT)
-          if (chance(0.2)) return settlement(own, { state: 'backlog', delayMs: 0 }, { log })
-          due--
-          return chance(0.1)
+          if (chance(0.3)) return settlement(own, { state: 'backlog', delayMs: 0 }, { log })
+          return chance(0.2)
             ? settlement(own, { state: 'dead', reason: 'gone' }, { log })
             : settlement(own, { state: 'done' }, { log })
         })
-        expect(await store.settle(settlements.toSorted(() => random() - 0.5))).toBe(0)
+        await store.settle(settlements.toSorted(() => random() - 0.5))
+        underWay -= deliveries.length
       }
       const work = async (store: Store) => {
         const settling: Promise<void>[] = []
-        while (due > 0) {
+        for (;;) {
+          underWay++
           const deliveries = await store.claim(
             destinations.flatMap((destination) =>
-              LANES.map((lane) => ({ destination, lane, limit: between(1, 9) })),
+              LANES.map((lane) => ({ destination, lane, limit: between(1, 20) })),
             ),
           )
+          underWay += deliveries.length - 1
           for (const { id, attempt } of deliveries) {
             expect(claimed).not.toContain(`${id} ${attempt}`)
             claimed.add(`${id} ${attempt}`)
@@ -547,21 +571,51 @@ describe('a claim and settlements that are wanted at the same time', () => {
             settle(store, deliveries.slice(half)),
             settle(store, deliveries.slice(0, half)),
           )
-          if (chance(0.3)) await Promise.all(settling)
+          if (deliveries.length === 0 || chance(0.3)) await Promise.all(settling)
+          if (deliveries.length === 0 && isOver && underWay === 0) return
         }
-        await Promise.all(settling)
       }
-      await Promise.all(all.map(work))
-      expect(await rowCounts(url)).toMatchObject({ deliveries: DUE })
-      expect(
-        await server.query(
-          `SELECT count(*)::int FROM hookline.deliveries d LEFT JOIN hookline.done USING (id)
-             LEFT JOIN hookline.waiting w USING (id)
-           WHERE (done.id IS NULL) <> (w.state = 3 AND NOT w.leased)`,
-          [],
-          url,
-        ),
-      ).toEqual([{ count: 0 }])
+      /** Does something again and again, beside all the others. */
+      const disturb = async (what: (store: Store) => Promise<unknown>) => {
+        for (let n = 0; n < STEPS; n++) {
+          await new Promise((resolve) => setTimeout(resolve, between(0, 20)))
+          await what(pick(all))
+        }
+      }
+      const someIds = () => Array.from({ length: 50 }, () => pick(ids))
+      const working = all.map(work)
+      await Promise.all([
+        ...deleted.map(async (user) => {
+          await new Promise((resolve) => setTimeout(resolve, between(0, 150)))
+          // The same deletion may be asked of two processes.
+          await Promise.all([pick(all), pick(all)].map((store) => purge(store, user)))
+        }),
+        ...Array.from({ length: 2 }, () => disturb((store) => store.discard('discarded', 30))),
+        ...Array.from({ length: 2 }, () => disturb((store) => store.sweep(RETENTION_MS, 50))),
+        ...Array.from({ length: 3 }, () => disturb((store) => store.replay(someIds(), true))),
+        // Leases run out, so that settlements come too late, and processes count each other as gone.
+        disturb(async () => {
+          clock += pick([1_000, WORKER_TIMEOUT_MS, LEASE_MS + 1])
+          await Promise.all(all.map(async ({ workers }) => workers?.heartbeat()))
+        }),
+      ])
+      isOver = true
+      await Promise.all(working)
+
+      const left = await server.query<{ id: string; user: string; isEnded: boolean }>(
+        `SELECT id, user_id AS user,
+           done.id IS NOT NULL AND w.id IS NULL OR done.id IS NULL AND w.state = 3 AND NOT w.leased AS "isEnded"
+         FROM (SELECT id FROM hookline.deliveries UNION SELECT id FROM hookline.waiting
+           UNION SELECT id FROM hookline.done UNION SELECT delivery FROM hookline.attempts) ids
+           LEFT JOIN hookline.deliveries USING (id)
+           LEFT JOIN hookline.done USING (id) LEFT JOIN hookline.waiting w USING (id)`,
+        [],
+        url,
+      )
+      expect(left.filter(({ isEnded }) => !isEnded)).toEqual([])
+      expect(left.filter(({ user }) => !kept.includes(user))).toEqual([])
+      const leftIds = new Set(left.map(({ id }) => Number(id)))
+      expect([...mustStay].filter((id) => !leftIds.has(id))).toEqual([])
       // The server's processes report their deadlocks when they end.
       await Promise.all(all.map((store) => store.close()))
       expect(
@@ -1235,6 +1289,7 @@ describe('many settlements while the planner believes that nothing waits', () =>
   const arrive = (ids: number[]) => {
     const ones = ids.map(() => 1)
     const values = [
+      null,
       '["web"]',
       ...[ids, ones, ones, ones, ones, ones, ids].map((list) => `{${list.join()}}`),
     ]
