@@ -4,7 +4,6 @@
 import { fork, type ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
 import { setTimeout as pause } from 'node:timers/promises'
-import { fileURLToPath } from 'node:url'
 import { afterAll, expect, inject, test } from 'vitest'
 import { openPostgres } from '../../../src/store/postgres/store.js'
 import { openSeveral } from '../../../src/store/several/open.js'
@@ -18,6 +17,9 @@ import { NAMES } from './subject.js'
 
 const servers = await Promise.all(NAMES.map(() => startServer({ fsync: 'off' })))
 afterAll(() => Promise.all(servers.map((server) => server.dispose())))
+
+const WORKER = new URL('worker.js', import.meta.url)
+const MOVER = new URL('mover.js', import.meta.url)
 
 const SOURCES = Array.from({ length: 12 }, (_, i) => `source${i}`)
 const ACTS = 30
@@ -59,9 +61,8 @@ test.each(seeds)(
     const aways: { from: number; to: number }[] = []
     let mover: ChildProcess | undefined
 
-    const run = (file: string, ...args: string[]): ChildProcess => {
-      const path = fileURLToPath(new URL(file, import.meta.url))
-      const child = fork(path, [inject('compiledDir'), JSON.stringify(places), ...args], {
+    const run = (file: URL, ...args: string[]): ChildProcess => {
+      const child = fork(file, [inject('compiledDir'), JSON.stringify(places), ...args], {
         execArgv: [],
         env: { ...process.env, OFF_MS: String(off) },
       })
@@ -80,7 +81,7 @@ test.each(seeds)(
       await once(child, 'exit')
     }
     const startWorker = async () => {
-      const worker = run('worker.js')
+      const worker = run(WORKER)
       workers.add(worker)
       worker.on('message', (said: Record<'sent' | 'done' | 'again', string | undefined>) => {
         const name = said.sent ?? said.done ?? said.again
@@ -122,7 +123,7 @@ test.each(seeds)(
       const shares = SOURCES.filter(() => below(3) === 0).map(shareOf)
       // Half of the moves are killed at one of their first steps.
       const step = below(2) * (1 + below(16))
-      mover = run('mover.js', JSON.stringify(shares.map((share) => [share, to])), String(step))
+      mover = run(MOVER, JSON.stringify(shares.map((share) => [share, to])), String(step))
     }
 
     /** A server crashes. All sources of the others go on, and their messages arrive before it is back. */
@@ -182,7 +183,7 @@ test.each(seeds)(
       // The leases of the processes that were killed run out.
       off += LEASE_MS
       for (const child of children) child.send({ off })
-      const last = run('mover.js', '[]', '0')
+      const last = run(MOVER, '[]', '0')
       const [said] = (await once(last, 'message')) as unknown[]
       expect(said, `${why}: the last move`).toHaveProperty('steps')
       const waiting = async () =>
