@@ -143,9 +143,7 @@ test.each([
       // The tenant learns that something is missing, but not the name of the server.
       const cli = (...args: string[]) =>
         runInside([...args, '--url', running.adminUrl, '--token', ADMIN_TOKEN])
-      expect((await cli('status')).stdout).toMatch(
-        new RegExp(`^${name} +store: `, 'm'),
-      )
+      expect((await cli('status')).stdout).toMatch(new RegExp(`^${name} +store: `, 'm'))
       const missing = `What is on ${name} is missing: that server of the store can't be reached.`
       expect((await cli('list')).stderr).toContain(missing)
       const page = await cli('list', '--limit', '1')
