@@ -11,7 +11,7 @@ import type {
 } from '../model/answers.js'
 import type { DeadGroup, DeadPlace, Summary, Trace } from '../model/delivery.js'
 import { joined } from '../store/dead-groups.js'
-import type { ReadPort } from '../store/store.js'
+import type { ReadPort, Store } from '../store/store.js'
 import { version } from '../version.js'
 import { roleIn } from './guard.js'
 import { Overviews } from './overview.js'
@@ -99,13 +99,15 @@ const DEAD_SLICE = 500
 
 /** Groups slice by slice, the destinations with the most dead letters first. */
 export async function getDead(
-  store: Pick<ReadPort, 'deadGroups' | 'stats'>,
+  store: Pick<Store, 'deadGroups' | 'stats' | 'servers'>,
   destination: string | undefined,
 ): Promise<DeadCauses> {
   const endsAt = performance.now() + SEARCH_MS
   const found: DeadGroup[] = []
   let left = MAX_GROUPED
-  const away = new Set<string>()
+  // A server that does not answer may have dead letters of destinations of which the others have none.
+  const failing = (store.servers?.list() ?? []).filter(({ error }) => error !== undefined)
+  const away = new Set(failing.map(({ name }) => name))
   const answer = (isComplete: boolean): DeadCauses => ({
     groups: joined(found).slice(0, MAX_GROUPS),
     isComplete,

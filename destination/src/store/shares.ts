@@ -3,6 +3,9 @@ import { hash } from 'node:crypto'
 /** The parts into which all sources are divided. A whole share moves, so with more of them a server can be filled more evenly. */
 export const SHARES = 256
 
+/** The epoch of the shares of a new store. */
+export const FIRST_EPOCH = 1
+
 /**
  * The share of a source. All messages of a source are in one share, and so on one server, because only there they are recognized
  * if they come again. Never change this: the servers have their messages by it.

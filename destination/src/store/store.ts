@@ -548,8 +548,7 @@ export interface ServerPort {
 
   /**
    * Makes this server the home of a store of several servers, or adds servers to that store. The home has the directory, and
-   * what does not belong to a source. The shares of a new store are spread evenly, unless this server has messages already: then all
-   * are its own. A server that is added has no share.
+   * what does not belong to a source. The directory of a new store has no shares before {@link divide}.
    *
    * @param names - The names of all servers. The first one is that of this server.
    * @throws StoreError `unsupported` if this server is another one of a store, or there would be too many.
@@ -562,10 +561,25 @@ export interface ServerPort {
   /**
    * Makes this server a part of a store. Its ids are then those of its number.
    *
-   * @param shares - Those that are its own.
-   * @throws StoreError `unsupported` if it has messages, or is a part of another store, or another part of this one.
+   * @param wasEnrolled - Whether it was a part of the store before, by the directory.
+   * @throws StoreError `unsupported` if it has messages, or is a part of another store, or another part of this one, or if it is
+   * empty although it was enrolled before.
    */
-  enroll(identity: ServerIdentity, shares: readonly OwnShare[]): Promise<void>
+  enroll(identity: ServerIdentity, wasEnrolled: boolean): Promise<void>
+
+  /** At the home: the server has been enrolled. @throws StoreError if the directory does not have it any more. */
+  noteEnrolled(identity: ServerIdentity): Promise<void>
+
+  /**
+   * At the home of a new store: the numbers of the servers that get its shares. They are spread evenly, unless the home has messages
+   * already: then all shares are its own.
+   *
+   * @param numbers - Those of all servers.
+   */
+  firstOwners(numbers: readonly number[]): Promise<number[]>
+
+  /** At the home of a new store: writes down the first owners of the shares, once they have got them. */
+  divide(owners: readonly number[]): Promise<Directory>
 
   /**
    * As {@link WritePort.put}, if the share is still this server's own.
@@ -657,9 +671,11 @@ export interface OwnShare {
 export interface Directory {
   /** The id of the store, a UUID. */
   store: string
-  /** The name of each server, at the index of its number. */
+  /** The name of each server, at the index of its number. A number that nobody has is given an empty name. */
   names: string[]
-  /** At the index of its number. */
+  /** The numbers of the servers whose databases have been a part of the store. */
+  enrolled: number[]
+  /** At the index of its number. None before the shares of a new store are divided. */
   shares: SharePlace[]
 }
 

@@ -410,7 +410,7 @@ class PostgresStore implements Store {
   }
 
   #createServer(tables: Tables): ServerPort {
-    const { identity, directory, found, enroll } = prepareShares(tables)
+    const shares = prepareShares(tables)
     const put = preparePutOwn(tables)
     const puts = new Rounds(
       async (given: OwnDelivery[]) => {
@@ -425,10 +425,13 @@ class PostgresStore implements Store {
     )
     const move = prepareMove(tables, this.#connection)
     return {
-      identity: () => this.#whileOpen(identity),
-      directory: () => this.#whileOpen(directory),
-      found: (names) => this.#whileOpen(() => found(names)),
-      enroll: (...given) => this.#whileOpen(() => enroll(...given)),
+      identity: () => this.#whileOpen(shares.identity),
+      directory: () => this.#whileOpen(shares.directory),
+      found: (names) => this.#whileOpen(() => shares.found(names)),
+      enroll: (...given) => this.#whileOpen(() => shares.enroll(...given)),
+      noteEnrolled: (identity) => this.#whileOpen(() => shares.noteEnrolled(identity)),
+      firstOwners: (numbers) => this.#whileOpen(() => shares.firstOwners(numbers)),
+      divide: (owners) => this.#whileOpen(() => shares.divide(owners)),
       putOwn: (deliveries, share) =>
         this.#whileOpen(async () => {
           const ids = await puts.ask(deliveries.map((delivery) => ({ ...share, delivery })))

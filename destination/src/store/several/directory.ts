@@ -1,5 +1,5 @@
 import { StoreError } from '../store-error.js'
-import type { Directory, OwnShare, SharePlace } from '../store.js'
+import type { Directory, OwnShare, ServerState, SharePlace } from '../store.js'
 import { shareOf } from '../shares.js'
 import type { Server } from './server.js'
 
@@ -20,13 +20,31 @@ export interface Place {
 export class Directories {
   readonly #home: Server
   readonly #servers: readonly Server[]
+  readonly #changed: (state: ServerState) => void
   #present: Directory
   #reading: Promise<Directory> | undefined
+  #unknown: ServerState[] = []
 
-  constructor(home: Server, servers: readonly Server[], present: Directory) {
+  /** @param changed - Is told of each server that has messages, and that this process does not know. */
+  constructor(
+    home: Server,
+    servers: readonly Server[],
+    present: Directory,
+    changed: (state: ServerState) => void,
+  ) {
     this.#home = home
     this.#servers = servers
     this.#present = present
+    this.#changed = changed
+  }
+
+  /** The servers that may have messages, and that this process does not know. It has to be started again with the present settings. */
+  get unknown(): readonly ServerState[] {
+    return this.#unknown
+  }
+
+  nameOf(number: number): string | undefined {
+    return this.#present.names[number]
   }
 
   /** Whether a share is being moved, or was not long ago. */
@@ -60,7 +78,28 @@ export class Directories {
 
   async #read(): Promise<Directory> {
     this.#present = await this.#home.ask((store) => store.asServer.directory())
+    const { names, shares } = this.#present
+    const numbers = new Set(
+      shares.flatMap(({ server, former }) => [
+        server,
+        ...former.flatMap((one) => (one.isMoving ? [one.server] : [])),
+      ]),
+    )
+    const unknown = Array.from(numbers).filter((number) => !this.#find(number))
+    this.#noteUnknown(unknown.map((number) => names[number] ?? String(number)))
     return this.#present
+  }
+
+  #noteUnknown(names: readonly string[]): void {
+    const before = this.#unknown
+    this.#unknown = names.map((name) => {
+      const noted = before.find((one) => one.name === name)
+      return noted ?? { name, error: notKnown(name) }
+    })
+    for (const one of this.#unknown) if (!before.includes(one)) this.#changed(one)
+    for (const one of before) {
+      if (!this.#unknown.includes(one)) this.#changed({ ...one, error: undefined })
+    }
   }
 
   #find(number: number): Server | undefined {
@@ -70,11 +109,15 @@ export class Directories {
   #require(share: number, number: number): Server {
     const server = this.#find(number)
     if (server) return server
-    const name = this.#present.names[number] ?? String(number)
-    throw new StoreError(
-      'failed',
-      `store: the share ${share} is on the server ${name}, which this process does not know: start it again with the present settings.`,
-      { server: name },
-    )
+    const { message } = notKnown(this.#present.names[number] ?? String(number))
+    throw new StoreError('failed', `store: the share ${share} is not here: ${message}`)
   }
+}
+
+function notKnown(name: string): StoreError {
+  return new StoreError(
+    'failed',
+    `this process does not know the server ${name}: start it again with the present settings.`,
+    { server: name },
+  )
 }

@@ -1,3 +1,4 @@
+import { FIRST_EPOCH } from '../shares.js'
 import { StoreError } from '../store-error.js'
 import type { Directory, ServerIdentity, ServerState, Store } from '../store.js'
 import { Directories } from './directory.js'
@@ -58,11 +59,11 @@ async function connect(opened: readonly Opened[], patienceMs: number): Promise<S
   }
   const home = homeOf(opened)
   const names = opened.map(({ name }) => name)
-  const directory = await home.store.asServer.found([
+  const found = await home.store.asServer.found([
     home.name,
     ...names.filter((name) => name !== home.name),
   ])
-  checkShares(directory, names)
+  checkShares(found, names)
 
   const listeners: ((state: ServerState) => void)[] = []
   const changed: ServerParts['changed'] = (state) => {
@@ -70,19 +71,31 @@ async function connect(opened: readonly Opened[], patienceMs: number): Promise<S
   }
   const servers = await Promise.all(
     opened.map(async ({ name, open, store }) => {
-      const identity = { store: directory.store, number: directory.names.indexOf(name), name }
-      if (!(store instanceof StoreError)) await enroll(store, identity, directory)
+      const identity = { store: found.store, number: found.names.indexOf(name), name }
+      const wasEnrolled = found.enrolled.includes(identity.number)
+      const enroll = async (own: ServerStore) => {
+        try {
+          await own.asServer.enroll(identity, wasEnrolled)
+          if (!wasEnrolled) await home.store.asServer.noteEnrolled(identity)
+          return own
+        } catch (error) {
+          await own.close()
+          throw error
+        }
+      }
+      if (!(store instanceof StoreError)) await enroll(store)
       const parts: ServerParts = {
         ...{ name, number: identity.number, changed },
-        open: async () => enroll(toServerStore(await open()), identity, directory),
+        open: async () => enroll(toServerStore(await open())),
       }
       return new Server(parts, store)
     }),
   )
   servers.sort((a, b) => a.number - b.number)
+  const directory = found.shares.length > 0 ? found : await divide(home.store, servers)
   // The home has the number 0.
   const [first] = servers as [Server]
-  const directories = new Directories(first, servers, directory)
+  const directories = new Directories(first, servers, directory, changed)
   const onChange = (listener: (state: ServerState) => void) => {
     listeners.push(listener)
   }
@@ -121,21 +134,20 @@ function checkShares({ names, shares }: Directory, given: readonly string[]): vo
   }
 }
 
-async function enroll(
-  store: ServerStore,
-  identity: ServerIdentity,
-  { shares }: Directory,
-): Promise<ServerStore> {
-  const own = shares.flatMap(({ server, epoch }, share) =>
-    server === identity.number ? [{ share, epoch }] : [],
-  )
-  try {
-    await store.asServer.enroll(identity, own)
-    return store
-  } catch (error) {
-    await store.close()
-    throw error
+/**
+ * Gives the servers of a new store their shares. If this is interrupted, nobody uses them, and it is done again.
+ *
+ * @throws StoreError unreachable if one of them is away.
+ */
+async function divide(home: ServerStore, servers: readonly Server[]): Promise<Directory> {
+  const owners = await home.asServer.firstOwners(servers.map(({ number }) => number))
+  for (const server of servers) {
+    const own = owners.flatMap((owner, share) =>
+      owner === server.number ? [{ share, epoch: FIRST_EPOCH }] : [],
+    )
+    await server.ask((store) => store.asServer.moving.grant(own))
   }
+  return home.asServer.divide(owners)
 }
 
 function toServerStore(store: Store): ServerStore {

@@ -110,7 +110,7 @@ export class SeveralStore implements Store {
     )
     this.servers = {
       onChange,
-      list: () => servers.map(({ state }) => state),
+      list: () => [...servers.map(({ state }) => state), ...directories.unknown],
       directory: () => directories.refresh(),
       move: (plan, report) => this.#whileOpen(() => moveShares(home, servers, plan, report)),
     }
@@ -187,7 +187,13 @@ export class SeveralStore implements Store {
   }
 
   async get(id: DeliveryId): Promise<Trace | undefined> {
-    return this.#byNumber.get(serverOf(id))?.ask((store) => store.get(id))
+    const number = serverOf(id)
+    const server = this.#byNumber.get(number)
+    if (server) return server.ask((store) => store.get(id))
+    await this.#directories.refresh()
+    const name = this.#directories.nameOf(number)
+    this.#requireAll(this.#unknown.filter((one) => one === name))
+    return undefined
   }
 
   async find(filter: Filter, before: SearchPlace | undefined, limit: number): Promise<Findings> {
@@ -524,7 +530,7 @@ export class SeveralStore implements Store {
     question: (store: ServerStore, server: Server) => Promise<T>,
     servers: readonly Server[] = this.#all,
   ): Promise<Asked<T>> {
-    const away: string[] = []
+    const away = this.#unknown
     const asked = servers.map(async (server) => {
       try {
         return { server, answer: await server.ask((store) => question(store, server)) }
@@ -547,7 +553,13 @@ export class SeveralStore implements Store {
     const asked = await this.#askAll(question)
     if (asked.answers.some(({ answer }) => isFound(answer))) return asked
     await this.#directories.refresh().catch(ignoreAway)
-    return this.#directories.isMoving ? this.#askAll(question) : asked
+    const isOther = this.#directories.isMoving || this.#unknown.length > 0
+    return isOther ? this.#askAll(question) : asked
+  }
+
+  /** The names of the servers that this process can't ask, because it does not know them. */
+  get #unknown(): string[] {
+    return this.#directories.unknown.map(({ name }) => name)
   }
 
   /** @throws StoreError if there is a server that could not be asked. */

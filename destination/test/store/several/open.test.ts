@@ -169,3 +169,63 @@ test('a process that knows a former directory stores nothing by it', async () =>
   expect(await store.count()).toBe(1)
   await store.close()
 })
+
+test('an empty database is refused under the name of a server that had messages', async () => {
+  const [a, b] = [await place('a'), await place('b')]
+  const store = await openStore([a, b])
+  const delivery = newDelivery({ source: OF_SECOND })
+  await store.put([delivery])
+  await store.close()
+  const empty = { name: 'b', url: await server.database() }
+  await expect(openStore([a, empty])).rejects.toEqual(
+    storeError('unsupported', /the database of b is not the one that b had before.*Check the URL/),
+  )
+  const again = await openStore([a, b])
+  expect(await again.put([delivery])).toEqual([undefined])
+  await again.close()
+})
+
+test('a first list that is refused leaves nothing behind', async () => {
+  const [a, b, c] = [await place('a'), await place('b'), await place('c')]
+  const twice = { name: 'bb', url: a.url.replace('127.0.0.1', 'localhost') }
+  await expect(openStore([a, twice])).rejects.toEqual(
+    storeError('unsupported', /the database of bb is that of the server a/),
+  )
+  const store = await openStore([a, b, c])
+  const { names, shares } = (await store.servers?.directory()) ?? expect.fail()
+  expect(names).toEqual(['a', 'b', 'c'])
+  expect(shares.map((one) => one.server)).toEqual(spread(3))
+  await store.close()
+})
+
+test('a process that does not know the new owner of a share says so', async () => {
+  const [a, b, c] = [await place('a'), await place('b'), await place('c')]
+  const old = await openStore([a, b])
+  const heard: string[] = []
+  old.servers?.onChange(({ name, error }) =>
+    heard.push(`${name} ${error ? error.message : 'works'}`),
+  )
+  const present = await openStore([a, b, c])
+  await present.servers?.move(
+    () => new Map([[shareOf(OF_SECOND), 'c']]),
+    () => undefined,
+  )
+  const [id] = await present.put([newDelivery({ source: OF_SECOND, messageId: 'm1' })])
+  expect(serverOf(id as number)).toBe(2)
+
+  const unknown = storeError('failed', /c can't be reached, so the answer would not be complete/)
+  await expect(old.trace('m1')).rejects.toEqual(unknown)
+  await expect(old.get(id as number)).rejects.toEqual(unknown)
+  expect(await old.find({}, undefined, 10)).toMatchObject({ away: ['c'] })
+  expect(old.servers?.list().find(({ name }) => name === 'c')?.error?.message).toMatch(
+    /does not know the server c: start it again with the present settings/,
+  )
+  expect(heard).toEqual([expect.stringMatching(/^c this process does not know the server c/)])
+  await present.servers?.move(
+    () => new Map([[shareOf(OF_SECOND), 'b']]),
+    () => undefined,
+  )
+  await old.sweep(60_000, 10)
+  expect(heard.slice(1)).toEqual(['c works'])
+  await Promise.all([old.close(), present.close()])
+})
