@@ -27,7 +27,7 @@ export function prepareStats({ query, schema, now }: Tables) {
         count(*) FILTER (WHERE state = ${DEAD}) AS dead,
         min(waiting.id) FILTER (WHERE state <> ${DEAD}) AS oldest
       FROM ${schema}.waiting GROUP BY destination
-    ) counts JOIN ${schema}.names USING (id)`
+    ) counts JOIN ${schema}.names USING (id) ORDER BY id`
   let kept: Stats[] = []
   let keptUntil = 0
 
