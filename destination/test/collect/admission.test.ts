@@ -1,4 +1,4 @@
-import { describe, expect, test } from 'vitest'
+import { describe, expect, onTestFinished, test } from 'vitest'
 import { Admission } from '../../src/collect/admission.js'
 
 /** An admission whose clock goes on only while calls are read, as that of a process that does nothing else. */
@@ -12,6 +12,10 @@ function setUp() {
     now: () => time,
     behind: () => behind,
     utilization: () => ({ idle: 0, active: 0, utilization: busy }),
+  })
+  // What still waits would keep a timer for ever, because the clock stands still after the test.
+  onTestFinished(() => {
+    admission.close()
   })
   return {
     ...{ read, admission, later },
