@@ -1,6 +1,6 @@
 // Holds a process to a share of a core, as a machine of its own would: beside the server and the endpoint, several workers would
 // not have a core each. It stops and continues the process, which needs no rights and works wherever /proc does.
-import { readdirSync, readFileSync } from 'node:fs'
+import { threadTimes } from './thread-times.js'
 
 /** How often it looks, in ms. */
 const LOOK_MS = 20
@@ -19,7 +19,8 @@ export function hold(pid, share) {
   let leftMs = 0
   const look = () => {
     const [now, nowUsedMs] = [performance.now(), cpuMs(pid)]
-    leftMs = Math.min(SAVED_MS, leftMs + (now - at) * share) - (nowUsedMs - usedMs)
+    if (nowUsedMs === undefined) return
+    leftMs = Math.min(SAVED_MS, leftMs + (now - at) * share) - (nowUsedMs - (usedMs ?? nowUsedMs))
     ;[at, usedMs] = [now, nowUsedMs]
     signal(pid, leftMs > 0 ? 'SIGCONT' : 'SIGSTOP')
   }
@@ -30,14 +31,12 @@ export function hold(pid, share) {
   }
 }
 
-/** The time that the threads of a process have run, in ms. `/proc/PID/stat` counts only in steps of 10 ms. */
+/** The time that the threads of a process have run, in ms; `undefined` if one of them has just ended. */
 function cpuMs(pid) {
-  const folder = `/proc/${pid}/task`
   try {
-    const times = readdirSync(folder).map((id) => readFileSync(`${folder}/${id}/schedstat`, 'utf8'))
-    return times.reduce((sum, text) => sum + Number.parseInt(text, 10) / 1e6, 0)
+    return Array.from(threadTimes(pid)).reduce((sum, { ranMs }) => sum + ranMs, 0)
   } catch {
-    return Infinity
+    return undefined
   }
 }
 

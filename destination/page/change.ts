@@ -1,7 +1,7 @@
 // One change of what is shown, and what is known of a change that somebody else has made meanwhile.
-import { useSignal } from '@preact/signals'
 import { useEffect, useRef } from 'preact/hooks'
 import { get, query } from './api.js'
+import { useAsking } from './asking.js'
 import { isPortal } from './portal.js'
 import type { AuditLog, ManagedSetting } from '../src/model/answers.js'
 import { isSame } from './setting-form.js'
@@ -80,8 +80,7 @@ const RETRY_MS = 2_000
  * @param onNewer - Shows the newest version.
  */
 export function useChange(item: ManagedSetting, onNewer: (item: ManagedSetting) => void) {
-  const failure = useSignal('')
-  const isAsking = useSignal(false)
+  const { failure, isAsking, ask } = useAsking()
   const controller = useRef(new AbortController())
   useEffect(
     () => () => {
@@ -112,16 +111,8 @@ export function useChange(item: ManagedSetting, onNewer: (item: ManagedSetting) 
     if (there) onNewer(there)
   }
   /** @param lost - What is lost with an answer. */
-  const change = async (make: () => Promise<void>, lost = '') => {
-    isAsking.value = true
-    failure.value = ''
-    try {
-      await make()
-    } catch (error) {
-      await explain(error, lost)
-    }
-    isAsking.value = false
-  }
+  const change = (make: () => Promise<void>, lost = '') =>
+    ask(make, (error) => explain(error, lost))
   return { failure, isAsking, change }
 }
 

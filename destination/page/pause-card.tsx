@@ -1,10 +1,12 @@
 import { useSignal } from '@preact/signals'
 import { openTokenDialog } from './access.js'
 import { post } from './api.js'
+import { useAsking } from './asking.js'
+import { Failure } from './form.js'
 import { clock } from './format.js'
 import { useKept } from './leaving.js'
 import type { DestinationDetails, PauseChanged } from '../src/model/answers.js'
-import { canWrite, now, readStatus, toApiError, toast } from './state.js'
+import { canWrite, now, toast } from './state.js'
 
 interface PauseProps {
   found: DestinationDetails
@@ -14,8 +16,7 @@ interface PauseProps {
 
 /** Pauses a destination with a reason, or says why it is paused and resumes it. */
 export function PauseCard({ found: { name, paused }, onChanged }: PauseProps) {
-  const problem = useSignal('')
-  const isAsking = useSignal(false)
+  const { failure, isAsking, ask } = useAsking()
   const reason = useSignal('')
   useKept(reason.value.trim() === '' ? '' : 'the reason that you typed')
   const change = async (action: 'pause' | 'resume', body: object) => {
@@ -23,19 +24,12 @@ export function PauseCard({ found: { name, paused }, onChanged }: PauseProps) {
       openTokenDialog()
       return
     }
-    isAsking.value = true
-    problem.value = ''
-    try {
+    await ask(async () => {
       await post<PauseChanged>(`/destinations/${encodeURIComponent(name)}/${action}`, body)
       reason.value = ''
       await onChanged()
       toast.value = action === 'pause' ? `${name} is paused.` : `${name} gets its messages again.`
-    } catch (error) {
-      problem.value = toApiError(error).message
-      // If the token is no longer right, this asks for it.
-      await readStatus()
-    }
-    isAsking.value = false
+    })
   }
   const pause = (event: SubmitEvent) => {
     event.preventDefault()
@@ -85,11 +79,7 @@ export function PauseCard({ found: { name, paused }, onChanged }: PauseProps) {
           </div>
         </form>
       )}
-      {problem.value && (
-        <p class="error" role="alert">
-          {problem.value}
-        </p>
-      )}
+      <Failure text={failure.value} />
     </section>
   )
 }

@@ -1,35 +1,28 @@
 import { useSignal } from '@preact/signals'
 import { post } from './api.js'
+import { useAsking } from './asking.js'
 import { CopyButton } from './copy-button.js'
 import { Failure, TextField } from './form.js'
 import { clock } from './format.js'
 import type { PortalLink } from '../src/model/answers.js'
-import { now, readStatus, toApiError } from './state.js'
+import { now } from './state.js'
 
 /** Makes a link that opens the portal of a tenant, to look at it as its customer does, or to give it to the customer. */
 export function PortalLinkCard({ tenant }: { tenant: string }) {
   const minutes = useSignal('15')
   const by = useSignal('')
   const link = useSignal<PortalLink | undefined>(undefined)
-  const failure = useSignal('')
-  const isAsking = useSignal(false)
+  const { failure, isAsking, ask } = useAsking()
   const make = async (event: SubmitEvent) => {
     event.preventDefault()
-    isAsking.value = true
-    failure.value = ''
     link.value = undefined
-    try {
+    await ask(async () => {
       link.value = await post<PortalLink>(`/tenants/${encodeURIComponent(tenant)}/link`, {
         // What is no number is sent as it is, and refused with the reason.
         minutes: /^\d+$/.test(minutes.value.trim()) ? Number(minutes.value) : minutes.value,
         ...(by.value.trim() !== '' && { by: by.value.trim() }),
       })
-    } catch (error) {
-      failure.value = toApiError(error).message
-      // If the token is no longer right, this asks for it.
-      await readStatus()
-    }
-    isAsking.value = false
+    })
   }
   return (
     <section class="card" aria-labelledby="portal-link">

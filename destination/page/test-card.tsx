@@ -1,37 +1,30 @@
 import { useSignal } from '@preact/signals'
 import { openTokenDialog } from './access.js'
 import { post } from './api.js'
+import { useAsking } from './asking.js'
 import { HeaderList } from './delivery-view.js'
 import { counted, shortUrl, span } from './format.js'
 import { JsonOrText } from './json-view.js'
 import { EVENT_TYPES, type EventType } from '../src/model/call.js'
 import type { TestedEndpoint, TestedSample, TestReport } from '../src/model/answers.js'
-import { canWrite, readStatus, toApiError } from './state.js'
+import { canWrite } from './state.js'
 import { outcome } from './words.js'
 
 /** Sends samples to a destination on request, and shows what its endpoints answered. */
 export function TestCard({ name, enabled }: { name: string; enabled: boolean }) {
   const chosen = useSignal<readonly EventType[]>(EVENT_TYPES)
   const report = useSignal<TestReport | undefined>(undefined)
-  const problem = useSignal('')
-  const isSending = useSignal(false)
+  const { failure, isAsking, ask } = useAsking()
   const send = async () => {
     if (!canWrite.value) {
       openTokenDialog()
       return
     }
-    isSending.value = true
     report.value = undefined
-    problem.value = ''
-    try {
+    await ask(async () => {
       const path = `/destinations/${encodeURIComponent(name)}/test`
       report.value = await post<TestReport>(path, { types: chosen.value })
-    } catch (error) {
-      problem.value = toApiError(error).message
-      // If the token is no longer right, this asks for it.
-      await readStatus()
-    }
-    isSending.value = false
+    })
   }
   const toggle = (type: EventType, isOn: boolean) => {
     chosen.value = EVENT_TYPES.filter((one) => (one === type ? isOn : chosen.value.includes(one)))
@@ -61,15 +54,15 @@ export function TestCard({ name, enabled }: { name: string; enabled: boolean }) 
       <div class="actions">
         <button
           type="button"
-          disabled={isSending.value || chosen.value.length === 0}
+          disabled={isAsking.value || chosen.value.length === 0}
           onClick={() => void send()}
         >
           Send a test
         </button>
       </div>
       <div aria-live="polite">
-        {isSending.value && <p>Sending {counted(chosen.value.length, 'sample')} …</p>}
-        {problem.value && <p class="error">{problem.value}</p>}
+        {isAsking.value && <p>Sending {counted(chosen.value.length, 'sample')} …</p>}
+        {failure.value && <p class="error">{failure.value}</p>}
         {report.value && <Result report={report.value} />}
       </div>
     </section>

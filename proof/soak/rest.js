@@ -21,7 +21,7 @@ const SLOWER = 3
 /** So many messages are looked up. */
 const SAMPLE = 40
 
-/** How long the next wait of a message may be that has failed for so long. */
+/** The longest that a message which has failed for so long may wait for its next attempt. */
 function longestWaitMs(failedMs) {
   let sum = 0
   return JITTER * WAITS_MS.find((waitMs) => (sum += waitMs) > failedMs)

@@ -96,7 +96,7 @@ export class Service {
       under,
       options,
     })
-    // On a busy machine, a process that were ended faster than it starts would never take a call.
+    // It runs for as long as it took to start. On a busy machine, a process that is ended sooner would never take a call.
     const mayEndAt = clock() + (clock() - startedAt)
     Object.assign(one, { running, mayEndAt, seen: 0, isEnding: false })
     void running.exited.then(([code, signal]) => {

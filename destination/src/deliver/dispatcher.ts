@@ -407,9 +407,9 @@ export class Dispatcher {
     this.#busy.add(queue)
     const ended = (outcomes: EndpointOutcome[]) => {
       const elapsedMs = now() - startedAt
-      const { urls } = current()
-      const isOutdated = current() !== queue
-      const settlement = decide(delivery, elapsedMs, urls, outcomes, random, isOutdated)
+      const present = current()
+      const isOutdated = present !== queue
+      const settlement = decide(delivery, elapsedMs, present.urls, outcomes, random, isOutdated)
       const { next } = settlement
       settler.add(settlement)
       if (isAnySent(outcomes) || next.state === 'dead') events.attempted(delivery, outcomes, next)

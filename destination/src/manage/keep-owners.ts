@@ -3,14 +3,15 @@ import { errorMessage } from '../observe/error-message.js'
 import type { Log } from '../observe/log.js'
 import type { Manager } from './manager.js'
 
-/** In ms: the wait before the owners are written again, if they could not be written. */
+/** In ms: the wait before the store is told again, if it could not be told. */
 const RETRY_MS = 1_000
 
 /**
- * Makes what writes down whose the names of the destinations are after each reload of the settings file. The settings are in use
- * then, whether the store is there or not, so this never fails: it tries again until it has succeeded.
+ * Makes a function that tells the store which tenant the name of each destination belongs to. Call it after each reload of the
+ * settings file. The settings are already in use then, also if the store is away. So the function never rejects: it tries once, and then
+ * goes on in the background until the store could be told.
  *
- * @param signal - Ends the tries.
+ * @param signal - Ends what goes on in the background.
  */
 export function ownersKeeper(
   manager: Pick<Manager, 'keepOwners'>,
@@ -36,7 +37,7 @@ export function ownersKeeper(
       isTrying = true
       log.warn(
         { error: errorMessage(error), retryMs: RETRY_MS },
-        'the store could not take down whose the names of the destinations are: this is tried again until it can',
+        'the store could not be told whose the names of the destinations are: this is tried again until it works',
       )
       // The wait rejects when the process ends.
       tryAgain().catch(() => undefined)

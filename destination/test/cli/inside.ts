@@ -55,22 +55,35 @@ const COMMANDS = [
   addCompletion,
 ]
 
+/** How a warning of Node begins. It can be of any test that runs in this process. */
+const NODE_WARNING = /^\(node:\d+\) /
+
 /** Runs the command line in this process. This is faster than a child process, and enough for tests of its output. */
 export async function runInside(args: string[], commands = COMMANDS): Promise<Ended> {
   const output = { stdout: '', stderr: '' }
+  const warnings: string[] = []
+  const print = (stream: 'stdout' | 'stderr', text: string) => {
+    if (NODE_WARNING.test(text)) warnings.push(text)
+    else output[stream] += text
+  }
   const spies = [
     ...(['stdout', 'stderr'] as const).map((stream) =>
       vi.spyOn(process[stream], 'write').mockImplementation((text) => {
-        output[stream] += String(text)
+        print(stream, String(text))
         return true
       }),
     ),
-    vi.spyOn(console, 'log').mockImplementation((text) => void (output.stdout += `${text}\n`)),
-    vi.spyOn(console, 'error').mockImplementation((text) => void (output.stderr += `${text}\n`)),
+    vi.spyOn(console, 'log').mockImplementation((text) => {
+      print('stdout', `${text}\n`)
+    }),
+    vi.spyOn(console, 'error').mockImplementation((text) => {
+      print('stderr', `${text}\n`)
+    }),
   ]
   try {
     return { code: await run(args, commands), ...output }
   } finally {
     for (const spy of spies) spy.mockRestore()
+    for (const text of warnings) process.stderr.write(text)
   }
 }

@@ -1,9 +1,10 @@
 // Settings files that are read again while the server of the store is away.
 import { expect, onTestFinished, test } from 'vitest'
 import { startDestination } from '../../src/destination.js'
+import type { ManagedSettings } from '../../src/model/answers.js'
 import { openStore } from '../../src/store/open.js'
 import { startServer } from '../store/postgres/server.js'
-import { destination, settingsFor, silent } from '../run.js'
+import { ADMIN_TOKEN, destination, settingsFor, silent } from '../run.js'
 
 test('other settings are used while the store is away, and it learns later whose the names are', async () => {
   const server = await startServer({ fsync: 'off' })
@@ -18,13 +19,19 @@ test('other settings are used while the store is away, and it learns later whose
     )
   const running = await startDestination(settingsOf(['one']), log)
   onTestFinished(() => running.close())
-  const namesInUse = async () => (await running.stats()).map(({ destination }) => destination)
+  const headers = { Authorization: `Bearer ${ADMIN_TOKEN}` }
+  const namesInUse = async () => {
+    const response = await fetch(`${running.url}/v1/admin/destinations`, { headers })
+    const { items } = (await response.json()) as ManagedSettings
+    return items.map(({ name }) => name)
+  }
 
   await server.stop('fast')
   await running.reload(settingsOf(['one', 'two']))
   await running.reload(settingsOf(['one', 'two', 'three']))
   expect(warnings.filter((text) => text.includes('whose the names'))).toHaveLength(1)
-  await expect(namesInUse()).rejects.toThrow()
+  await expect(running.stats()).rejects.toThrow()
+  expect(await namesInUse()).toEqual(['one', 'three', 'two'])
 
   await server.start()
   const other = await openStore(store)

@@ -29,8 +29,8 @@ export function preparePurge({ query, transact, schema }: Tables) {
       DELETE FROM ${schema}.untold USING ${schema}.told WHERE told = told.id AND key = $1::uuid
     )
     SELECT count(*)::int AS count FROM gone`
-  // It passes over what others have locked, because one who waits while it holds locks can meet a deadlock. What is in the
-  // other table by now is locked there, or is not seen here yet.
+  // It passes over what others have locked, because waiting while one holds locks can lead to a deadlock. A delivery that is
+  // moving from one table to the other is locked in the one, or cannot be seen yet in the other: it is passed over, too.
   const lock = `
     WITH chosen AS MATERIALIZED (
       SELECT of_cut.id FROM generate_series($3::bigint, $4::bigint) AS cut CROSS JOIN LATERAL (${ofCut}) of_cut

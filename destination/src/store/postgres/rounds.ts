@@ -1,5 +1,8 @@
 import { itemsOf, rejectCalls, resolveCalls, type PendingCall } from '../rounds.js'
 
+/** The most items of a round. Larger rounds are not faster, and their callers wait longer. Only a single call may have more. */
+const MAX_ITEMS = 2_000
+
 /** A round of so many items starts at once: what a statement costs is little beside what its rows cost. */
 const LARGE = 256
 
@@ -9,7 +12,6 @@ const LARGE = 256
  */
 export class Rounds<T, R> {
   readonly #run: (items: T[]) => Promise<R[]>
-  readonly #maxItems: number
   readonly #isOfOneCall: (error: unknown) => boolean
   readonly #pauseMs: number
   #waiting: PendingCall<T, R[]>[] = []
@@ -21,18 +23,15 @@ export class Rounds<T, R> {
 
   /**
    * @param run - Carries out a round. It returns one result for each item, in the same order.
-   * @param maxItems - The most items of a round. Only a single call with more items exceeds it.
    * @param isOfOneCall - Whether a round may have failed because of one of its calls. Then each call is carried out alone.
    * @param pauseMs - The least time between two rounds, in which others can join, unless the next one is large.
    */
   constructor(
     run: (items: T[]) => Promise<R[]>,
-    maxItems: number,
     isOfOneCall: (error: unknown) => boolean,
     pauseMs = 0,
   ) {
     this.#run = run
-    this.#maxItems = maxItems
     this.#isOfOneCall = isOfOneCall
     this.#pauseMs = pauseMs
   }
@@ -96,7 +95,7 @@ export class Rounds<T, R> {
 
   #take(): PendingCall<T, R[]>[] {
     let count = 0
-    const end = this.#waiting.findIndex(({ items }) => (count += items.length) > this.#maxItems)
+    const end = this.#waiting.findIndex(({ items }) => (count += items.length) > MAX_ITEMS)
     return this.#waiting.splice(0, end < 0 ? Infinity : Math.max(1, end))
   }
 }

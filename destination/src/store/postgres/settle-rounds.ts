@@ -4,9 +4,6 @@ import type { RunAll, RunQuery, Statement } from './connection.js'
 import { Rounds } from './rounds.js'
 import type { Tables } from './tables.js'
 
-/** The most settlements in a round. Larger rounds are not faster, and their callers wait longer. */
-const ROUND_ITEMS = 2_000
-
 /**
  * In ms: the least time between two small rounds of settlements. Nothing waits for a settlement, and a round of a few costs the
  * server almost as much as one of many. A process that is killed in this time sends these messages again.
@@ -51,7 +48,6 @@ export class SettleRounds {
     this.#settle = settle
     this.#rounds = new Rounds(
       (all) => this.#run(all),
-      ROUND_ITEMS,
       () => false,
       PAUSE_MS,
     )
@@ -80,9 +76,9 @@ export class SettleRounds {
   async #run(settlements: Settlement[]): Promise<boolean[]> {
     let guest = this.#take()
     const share: RunAll = async (statements) => {
-      const [own, sharing] = [this.#tables.preparedAll, guest]
+      const sharing = guest
       guest = undefined
-      return sharing ? this.#runWith(sharing, statements) : own(statements)
+      return sharing ? this.#runWith(sharing, statements) : this.#tables.preparedAll(statements)
     }
     try {
       return await this.#settle(settlements, guest && share)

@@ -18,8 +18,8 @@ import { NOW, type Tables } from './tables.js'
 const CHUNK = 2_000
 
 /**
- * In ms: a row whose lease ends sooner is not settled by {@link arrivedStatement}. It is longer than a statement usually takes,
- * so that no other process can claim what this statement is about to delete.
+ * In ms: a row whose lease ends sooner is not settled by {@link arrivedStatement}. This is longer than a statement usually takes,
+ * so that no other process can claim what the statement is about to delete.
  */
 const LEFT_MS = LEASE_MS / 2
 
@@ -81,8 +81,9 @@ export function settleStatement(schema: string, isWaiting = false): string {
  * reading and locking them first, and takes arrays, which cost the server less than JSON. It returns the ids of those that were
  * accepted.
  *
- * The planner can't know how many rows the arrays have. The test of `IS TRUE` keeps it from joining them with `waiting`, and it
- * can't compare each row with every other in a FULL JOIN. `coalesce` keeps it from making another join of that.
+ * The planner can't know how many rows the arrays have, and might compare each of their rows with every other row. `IS TRUE` keeps
+ * it from joining them with `waiting` at all. A FULL JOIN never compares rows in that way, and `coalesce` keeps the planner from
+ * making another kind of join of it.
  *
  * It locks rows in any order, so that it could meet a deadlock with another settlement that waits. It leaves out the rows whose
  * leases end soon: nobody else waits for the others.

@@ -67,9 +67,6 @@ import { parseUrl } from './url.js'
 /** PostgreSQL 15, as `server_version_num` reports it. */
 const OLDEST_VERSION = 150_000
 
-/** The most deliveries in a round of puts. Larger rounds are not faster, and their callers wait longer. */
-const ROUND_ITEMS = 2_000
-
 /**
  * Opens a store in a PostgreSQL database. Any number of processes on any number of machines can use it at once. Missing
  * tables are created.
@@ -207,15 +204,11 @@ class PostgresStore implements Store {
     this.#sweep = prepareSweep(tables)
     this.#discard = prepareDiscard(tables)
     const put = preparePut(tables)
-    this.#puts = new Rounds(
-      async (deliveries) => {
-        const ids = await put(deliveries)
-        this.#notifications.tellPut(deliveries)
-        return ids
-      },
-      ROUND_ITEMS,
-      isOfValues,
-    )
+    this.#puts = new Rounds(async (deliveries) => {
+      const ids = await put(deliveries)
+      this.#notifications.tellPut(deliveries)
+      return ids
+    }, isOfValues)
     if (isServer) this.asServer = this.#createServer(tables)
     const settle = prepareSettle(tables)
     this.#finishSettling = settle.finish
@@ -412,17 +405,13 @@ class PostgresStore implements Store {
   #createServer(tables: Tables): ServerPort {
     const shares = prepareShares(tables)
     const put = preparePutOwn(tables)
-    const puts = new Rounds(
-      async (given: OwnDelivery[]) => {
-        const ids = await put(given)
-        this.#notifications.tellPut(
-          given.flatMap(({ delivery }, i) => (ids[i] === null ? [] : [delivery])),
-        )
-        return ids
-      },
-      ROUND_ITEMS,
-      isOfValues,
-    )
+    const puts = new Rounds(async (given: OwnDelivery[]) => {
+      const ids = await put(given)
+      this.#notifications.tellPut(
+        given.flatMap(({ delivery }, i) => (ids[i] === null ? [] : [delivery])),
+      )
+      return ids
+    }, isOfValues)
     const move = prepareMove(tables, this.#connection)
     return {
       identity: () => this.#whileOpen(shares.identity),

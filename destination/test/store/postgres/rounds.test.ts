@@ -24,7 +24,7 @@ describe('rounds with a pause', () => {
       ran.push([performance.now() - begin, items.length])
       return Promise.resolve(items)
     }
-    const rounds = new Rounds(run, 1_000, () => false, PAUSE_MS)
+    const rounds = new Rounds(run, () => false, PAUSE_MS)
     return { ran, ask: (count: number) => rounds.ask(Array.from({ length: count }, (_, n) => n)) }
   }
 
