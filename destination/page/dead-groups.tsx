@@ -8,7 +8,7 @@ import { usePoll } from './poll.js'
 import { openReplay } from './replay.js'
 import { whyInWords } from './rows.js'
 import { now, toApiError } from './state.js'
-import { outcome } from './words.js'
+import { missing, outcome } from './words.js'
 
 const REFRESH_MS = 10_000
 
@@ -37,7 +37,7 @@ export function DeadGroups({ destination, onReplayed }: Props) {
   }
   usePoll(read, REFRESH_MS, [destination])
   if (problem.value !== '') return <p class="error">{problem.value}</p>
-  const { groups = [], isComplete = true } = found.value ?? {}
+  const { groups = [], isComplete = true, away } = found.value ?? {}
   if (groups.length === 0) return null
   const shown = isOpen.value ? groups : groups.slice(0, SHOWN)
   const replayed = () => {
@@ -48,7 +48,8 @@ export function DeadGroups({ destination, onReplayed }: Props) {
     <section class="card groups" aria-labelledby="causes">
       <div class="title">
         <h2 id="causes">By cause</h2>
-        {!isComplete && <p class="hint">Of the latest 10,000 dead letters.</p>}
+        {away && <p class="hint">{missing(away)}</p>}
+        {!isComplete && !away && <p class="hint">Of the latest 10,000 dead letters.</p>}
       </div>
       <ul>
         {shown.map((group) => (

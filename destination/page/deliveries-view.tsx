@@ -12,6 +12,8 @@ import { openReplay } from './replay.js'
 import { route } from './route.js'
 import { DeliveryRow, focusLastOpened, listed, RowHeaders } from './rows.js'
 import { now, toApiError } from './state.js'
+import { missing } from './words.js'
+import { serverOf } from '../src/store/server-ids.js'
 
 const PAGE = 50
 const REFRESH_MS = 3_000
@@ -27,6 +29,7 @@ export function DeliveriesView() {
   const fresh = useSignal<Summary[]>([])
   const next = useSignal<string | null>(null)
   const isComplete = useSignal(true)
+  const away = useSignal<string[] | undefined>(undefined)
   const isReading = useSignal(true)
   const problem = useSignal('')
   const chosen = useSignal<ReadonlySet<number>>(new Set())
@@ -49,6 +52,7 @@ export function DeliveriesView() {
       show(before === undefined ? page.deliveries : [...rows.value, ...page.deliveries])
       next.value = page.next
       isComplete.value = page.isComplete
+      away.value = page.away
       fresh.value = []
       if (before === undefined) chosen.value = new Set()
     } catch (error) {
@@ -110,7 +114,8 @@ export function DeliveriesView() {
       {rows.value.length === 0 && !isReading.value && problem.value === '' && isComplete.value && (
         <p class="empty">{emptyWords(filter)}</p>
       )}
-      {!isComplete.value && (
+      {away.value && <p class="hint">{missing(away.value)}</p>}
+      {!isComplete.value && !away.value && (
         <p class="hint">
           {rows.value.length === 0 && 'Nothing has been found so far. '}
           The search stopped at its time limit. Older deliveries may match.
@@ -123,7 +128,7 @@ export function DeliveriesView() {
             disabled={isReading.value}
             onClick={() => void read(next.value ?? undefined)}
           >
-            {isComplete.value ? 'Show older' : 'Search older deliveries'}
+            {isComplete.value || away.value ? 'Show older' : 'Search older deliveries'}
           </button>
         </div>
       )}
@@ -132,21 +137,25 @@ export function DeliveriesView() {
 }
 
 /**
- * Compares the rows with the newest page. A row that the page would have and does not has left the filter.
+ * Compares the rows with the newest page. A row that the page would have and does not has left the filter. Only the ids of one
+ * server of the store are in the order of the list.
  *
  * @param isAll - Whether the rows were everything that matched.
  */
 function merge(rows: readonly Summary[], page: DeliveryList, isAll: boolean) {
   const found = new Map(page.deliveries.map((one) => [one.id, one]))
-  const oldest = page.deliveries.at(-1)?.id ?? Infinity
+  const oldest = new Map(page.deliveries.map(({ id }) => [serverOf(id), id]))
   const isCovered = (id: number) =>
-    page.isComplete && (id >= oldest || (isAll && page.next === null))
+    page.isComplete &&
+    (id >= (oldest.get(serverOf(id)) ?? Infinity) || (isAll && page.next === null))
   const known = rows.flatMap((row) => found.get(row.id) ?? (isCovered(row.id) ? [] : [row]))
-  const newest = rows[0]?.id ?? -1
+  const newest = new Map(rows.toReversed().map(({ id }) => [serverOf(id), id]))
   const before = new Set(rows.map(({ id }) => id))
   return {
     known,
-    added: page.deliveries.filter(({ id }) => !before.has(id) && (id > newest || isAll)),
+    added: page.deliveries.filter(
+      ({ id }) => !before.has(id) && (id > (newest.get(serverOf(id)) ?? -1) || isAll),
+    ),
   }
 }
 

@@ -5,6 +5,7 @@ import { post } from './api.js'
 import { count, counted } from './format.js'
 import type { Replayed, ReplayRequest } from '../src/model/answers.js'
 import { canWrite, isRefused, readStatus, toApiError, toast } from './state.js'
+import { missing } from './words.js'
 
 interface OpenReplay {
   request: ReplayRequest
@@ -103,6 +104,7 @@ function Steps({ request, onReplayed }: OpenReplay) {
                 {of === 1 ? 'it is' : 'they are'}: the settings have no enabled destination {name}.
               </p>
             ))}
+            {found.away && <p class="hint">{missing(found.away)}</p>}
             {found.matched > 0 && (
               <p class="hint">
                 Each delivery gets a new 4-hour retry window, and endpoints that refused it are

@@ -5,6 +5,7 @@ import { counted } from './format.js'
 import type { DeliveryList } from '../src/model/answers.js'
 import { DeliveryRow } from './rows.js'
 import { toApiError } from './state.js'
+import { missing } from './words.js'
 
 const SHOWN = 10
 
@@ -44,7 +45,7 @@ function Found({ field, words, text }: { field: string; words: string; text: str
       controller.abort()
     }
   }, [])
-  const { deliveries = [], next, isComplete } = list.value ?? {}
+  const { deliveries = [], next, isComplete, away } = list.value ?? {}
   return (
     <section class="found" aria-label={words} aria-busy={list.value === undefined}>
       <h2 class="break">
@@ -55,7 +56,9 @@ function Found({ field, words, text }: { field: string; words: string; text: str
         <p class="empty">
           {isComplete
             ? 'No delivery found.'
-            : 'No delivery found among the newest ones. The search stopped at its time limit.'}
+            : away
+              ? missing(away)
+              : 'No delivery found among the newest ones. The search stopped at its time limit.'}
         </p>
       )}
       <div class="list">

@@ -9,6 +9,7 @@ import type {
   BreakerState,
   EndpointHistories,
   FormerDestination,
+  ServerStatus,
   SourceStatus,
   Status,
 } from '../src/model/answers.js'
@@ -116,14 +117,24 @@ const LONGEST_PROBE_MS = 36_000
 const isDown = (state: BreakerState): boolean => state === 'open'
 
 /** What the sentences are made from. */
-type News = Pick<Status, 'now' | 'sources' | 'destinations' | 'formerDestinations'> & {
+type News = Pick<Status, 'now' | 'servers' | 'sources' | 'destinations' | 'formerDestinations'> & {
   histories: EndpointHistories
+}
+
+/** What a list lacks, because servers of the store are away. The portal does not know their names. */
+export function missing(away: readonly string[]): string {
+  if (away.length === 0) return 'A part of the store can’t be reached. What it has is missing here.'
+  const names = away.join(', ')
+  return away.length === 1
+    ? `The server ${names} of the store can’t be reached. What it has is missing here.`
+    : `The servers ${names} of the store can’t be reached. What they have is missing here.`
 }
 
 /** Everything that needs attention, the most important first. */
 export function sentences(status: News): Sentence[] {
   const { histories } = status
   const all = [
+    ...(status.servers ?? []).flatMap(ofServer),
     ...status.destinations.flatMap((destination) => [
       ...destination.endpoints.flatMap((endpoint) => {
         const buckets = bucketsOf(histories, destination.name, endpoint.url)
@@ -136,6 +147,12 @@ export function sentences(status: News): Sentence[] {
   ]
   const order: Weight[] = ['bad', 'warn', 'note']
   return all.sort((a, b) => order.indexOf(a.weight) - order.indexOf(b.weight))
+}
+
+function ofServer({ name, error }: ServerStatus): Sentence[] {
+  if (error === null) return []
+  const text = `is a server of the store that fails. Calls of its sources are refused, and its messages wait. ${error}`
+  return [{ weight: 'bad', subject: name, text }]
 }
 
 function bucketsOf(histories: EndpointHistories, destination: string, url: string): Bucket[] {

@@ -30,6 +30,7 @@ import { waitForStore } from './operate/wait-for-store.js'
 import { checkRole, type Role } from './settings/role.js'
 import type { Settings } from './settings/settings.js'
 import { Follower, type OnRecords } from './store/follower.js'
+import type { StorePlace } from './store/kind.js'
 import { openStore } from './store/open.js'
 import type { Store } from './store/store.js'
 
@@ -77,9 +78,9 @@ export async function startDestination(
 }
 
 /** Opens the store, and says in the log if a file of an older version is being changed, because that may take long. */
-async function open(url: string, log: Log): Promise<Store> {
+async function open(place: StorePlace, log: Log): Promise<Store> {
   let startedAt: number | undefined
-  const store = await openStore(url, {
+  const store = await openStore(place, {
     upgrading: (versions) => {
       startedAt = performance.now()
       log.info(versions, 'the store is being upgraded, which takes 3 to 7 s for a million messages')
@@ -110,6 +111,9 @@ async function start(file: Settings, store: Store, log: Log, role: Role) {
   const pauses = await Pauses.open(store)
   const observers: Observer[] = []
   const events = tellAll(observers)
+  store.servers?.onChange((state) => {
+    events.serverChanged(state)
+  })
   const deliverer = await Deliverer.join({
     ...{ store, events, isDelivering, now },
     maxUnderWay: underWayLimit(),
@@ -188,6 +192,7 @@ async function start(file: Settings, store: Store, log: Log, role: Role) {
     await warnOfFormer(store, live.current, log)
     await warnOfRefused(live.current, log)
   }
+  for (const state of store.servers?.list() ?? []) if (state.error) events.serverChanged(state)
   const reseal = () => resealAll(manager, log)
   const closing = new AbortController()
   const keepOwners = ownersKeeper(manager, log, closing.signal)

@@ -20,4 +20,5 @@ export type {
 } from './settings/settings.js'
 export { SettingsError, type SettingsErrorCode } from './settings/settings-error.js'
 export type { Stats } from './model/delivery.js'
+export type { StorePlace, StoreServer } from './store/kind.js'
 export { StoreError, type StoreErrorCode } from './store/store-error.js'

@@ -14,6 +14,7 @@ import { addServe } from './cli/serve.js'
 import { addSettings } from './cli/settings.js'
 import { addSign } from './cli/sign.js'
 import { addStatus } from './cli/status.js'
+import { addStore } from './cli/store.js'
 import { addTail } from './cli/tail.js'
 import { addTest } from './cli/test.js'
 import { addTrace } from './cli/trace.js'
@@ -25,6 +26,7 @@ import type { examine } from './operate/doctor.js'
 import type { migrateStore } from './operate/migrate.js'
 import { shownTrace } from './operate/shown-trace.js'
 import type { openStore } from './store/open.js'
+import { balanced, shareOf } from './store/shares.js'
 
 // What takes long to load is loaded by the commands that need it, when they run.
 const start: typeof startDestination = async (...given) =>
@@ -61,6 +63,7 @@ const commands = [
   addVerify,
   addImport,
   addMigrate({ open, migrate }),
+  addStore({ open, balanced, shareOf }),
   addSchedule(plannedAttempts),
   addCompletion,
 ]

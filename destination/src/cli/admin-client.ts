@@ -170,3 +170,8 @@ function checkUrl(url: string): string {
   const message = `--url must be a full URL, such as http://127.0.0.1:3300, got ${JSON.stringify(url)}.`
   throw new CommandError(EXIT.usage, message)
 }
+
+/** What an answer lacks, because servers of the store are away. */
+export function missing(away: readonly string[]): string {
+  return `What is on ${away.join(', ')} is missing: that server of the store can't be reached.`
+}

@@ -2,7 +2,7 @@ import { Option } from 'commander'
 import { printable } from '../observe/printable.js'
 import type { DeliveryList } from '../model/answers.js'
 import type { Summary } from '../model/delivery.js'
-import { addAdminOptions, findAdmin, type AdminOptions } from './admin-client.js'
+import { addAdminOptions, type AdminOptions, findAdmin, missing } from './admin-client.js'
 import { wholeNumber, type AddCommand } from './command.js'
 import { addDeliveryFilterOptions, givenFilter, type DeliveryFilter } from './filter.js'
 import { timeOf } from './shown-time.js'
@@ -35,11 +35,7 @@ export const addList: AddCommand = (program) => {
     .option('--message <id>', 'only of this message')
   addAdminOptions(addDeliveryFilterOptions(command))
     .option('-n, --limit <number>', 'the most deliveries', wholeNumber(1, 200), 20)
-    .option(
-      '--before <id>',
-      'only deliveries older than this one',
-      wholeNumber(1, Number.MAX_SAFE_INTEGER),
-    )
+    .option('--before <id>', 'only deliveries older than this one')
     .option('--json', 'print JSON')
     .addHelpText('after', EXAMPLES)
     .action(list)
@@ -52,12 +48,14 @@ async function list(options: ListOptions): Promise<void> {
     console.log(JSON.stringify(found, null, 2))
     return
   }
-  const { deliveries, next, isComplete } = found
+  const { deliveries, next, isComplete, away } = found
   const header = ['ID', 'ACCEPTED', 'STATE', 'LAST ANSWER', 'WHAT', 'USER', 'DESTINATION']
   if (deliveries.length === 0) console.log('No delivery matches.')
   else console.log(table([[...header, 'MESSAGE'], ...deliveries.map(row)]).join('\n'))
+  if (away) console.error(missing(away))
   if (next === null) return
-  const why = isComplete ? 'There are more.' : 'The search took too long and is not complete.'
+  const isCut = !isComplete && !away
+  const why = isCut ? 'The search took too long and is not complete.' : 'There are more.'
   console.error(`${why} Continue with --before ${next}.`)
 }
 

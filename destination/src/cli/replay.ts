@@ -1,6 +1,12 @@
 import { InvalidArgumentError } from 'commander'
 import type { Replayed, Status } from '../model/answers.js'
-import { addAdminOptions, findAdmin, type AdminOptions, type AskAdmin } from './admin-client.js'
+import {
+  addAdminOptions,
+  type AdminOptions,
+  type AskAdmin,
+  findAdmin,
+  missing,
+} from './admin-client.js'
 import { CommandError, EXIT, wholeNumber, type AddCommand } from './command.js'
 import { canAsk, question } from './question.js'
 import { addDeliveryFilterOptions, givenFilter, type DeliveryFilter } from './filter.js'
@@ -155,12 +161,17 @@ function print(result: Replayed, { json }: ReplayOptions): void {
 }
 
 function describe(result: Replayed): string {
-  const { kept } = result
-  if (kept.length === 0) return describeReplay(result)
-  return (
-    `${describeReplay(result)}\nNot replayed: ${listOf(kept)}. The settings have no enabled destination of this name. ` +
-    'Put it back, or enable it, and replay again.'
-  )
+  const { kept, away } = result
+  return [
+    describeReplay(result),
+    ...(kept.length > 0
+      ? [
+          `Not replayed: ${listOf(kept)}. The settings have no enabled destination of this name. ` +
+            'Put it back, or enable it, and replay again.',
+        ]
+      : []),
+    ...(away ? [`${missing(away)} Replay again once it is back.`] : []),
+  ].join('\n')
 }
 
 function describeReplay({ matched, replayed, byDestination, dryRun }: Replayed): string {

@@ -28,10 +28,11 @@ export const addStatus: AddCommand = (program) => {
 }
 
 function statusLines(status: Status): string[] {
-  const { version, startedAt, now, store, role, sources, destinations } = status
+  const { version, startedAt, now, store, role, servers, sources, destinations } = status
   return [
     `hookline-destination ${version}, role ${role}, store ${store}, running for ${inWords(now - startedAt)}`,
     '',
+    ...serverLines(servers ?? []),
     ...table([
       ['SOURCE', 'ACCEPTED', 'REJECTED'],
       ...sources.map(({ name, accepted, rejected }) => [name, String(accepted), String(rejected)]),
@@ -51,6 +52,12 @@ function statusLines(status: Status): string[] {
     ...destinations.flatMap(pauseOf),
     ...destinations.flatMap(failuresOf),
   ]
+}
+
+function serverLines(servers: NonNullable<Status['servers']>): string[] {
+  if (servers.length === 0) return []
+  const rows = servers.map(({ name, error }) => [name, error ?? 'works'])
+  return [...table([['SERVER', 'STATE'], ...rows]), '']
 }
 
 function countsOf(one: DestinationStatus | Status['formerDestinations'][number]): string[] {

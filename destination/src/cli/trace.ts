@@ -78,8 +78,10 @@ async function find(
 
 /** The URL of the store if its file exists. Opening a store that does not exist would create it. */
 function fileOf({ local }: UnreachableError): string | undefined {
-  const store = local?.settings.store ?? ''
-  return store.startsWith('sqlite:') && existsSync(store.slice('sqlite:'.length))
+  const store = local?.settings.store
+  return typeof store === 'string' &&
+    store.startsWith('sqlite:') &&
+    existsSync(store.slice('sqlite:'.length))
     ? store
     : undefined
 }

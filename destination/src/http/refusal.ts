@@ -125,7 +125,8 @@ export class RejectedCall extends Error {
 export function toRefusal(error: unknown): Refusal {
   if (error instanceof Refusal) return error
   if (error instanceof StoreError) {
-    return storeUnavailable(error.code === 'full' ? 'The store is full' : 'The store cannot write')
+    if (error.code === 'full') return storeUnavailable('The store is full')
+    return storeUnavailable(`The store cannot ${error.isUnreachable ? 'be reached' : 'write'}`)
   }
   const { statusCode = 500, message } = error as { statusCode?: number; message?: string }
   if (statusCode < 500) return new Refusal(statusCode, 'bad_request', message ?? 'Bad request')

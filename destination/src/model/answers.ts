@@ -22,11 +22,20 @@ export interface Status {
   now: number
   access: AccessRole
   store: 'postgres' | 'sqlite'
+  /** The servers of the store; left out if it has one. */
+  servers?: ServerStatus[]
   role: string
   retentionMs: number
   sources: SourceStatus[]
   destinations: DestinationStatus[]
   formerDestinations: FormerDestination[]
+}
+
+/** A server of the store, as the process that answers sees it. */
+export interface ServerStatus {
+  name: string
+  /** Why it fails; `null` if it works. */
+  error: string | null
 }
 
 /** The number of accepted and of rejected calls of a source since the start. */
@@ -296,6 +305,8 @@ export interface DeadCauses {
   groups: DeadGroup[]
   /** Whether all dead letters were counted. */
   isComplete: boolean
+  /** The servers of the store that could not be asked. Left out if there is none. */
+  away?: string[]
 }
 
 /** `GET /v1/admin/deliveries` */
@@ -303,8 +314,10 @@ export interface DeliveryList {
   deliveries: Summary[]
   /** The parameter `before` of the next page; `null` at the end. */
   next: string | null
-  /** `false` if the search ran out of time before the page was full. */
+  /** `false` if the search ran out of time before the page was full, or if a server was away. */
   isComplete: boolean
+  /** The servers of the store that could not be asked. Left out if there is none. */
+  away?: string[]
 }
 
 /** A trace whose URLs have no queries. */
@@ -361,6 +374,8 @@ export interface Replayed {
    * are not in `matched`.
    */
   kept: { name: string; count: number }[]
+  /** The servers of the store that could not be asked. Left out if there is none. */
+  away?: string[]
   dryRun: boolean
 }
 

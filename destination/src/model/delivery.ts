@@ -4,6 +4,12 @@ import type { OutcomeCode } from './outcome.js'
 /** Identifies a delivery within its store. */
 export type DeliveryId = number
 
+/**
+ * Where a search continues: before this delivery. A store of several servers has a place in each of them, which it writes as a
+ * text.
+ */
+export type SearchPlace = DeliveryId | string
+
 /** The lanes in which deliveries wait. {@link Stats} says what each one holds. */
 export type Lane = 'fresh' | 'backlog' | 'bulk'
 
@@ -154,18 +160,24 @@ export interface Match {
   ids: DeliveryId[]
 }
 
+/** What a search lacks. */
+export interface Incomplete {
+  /** The servers of the store that could not be asked. Left out if there is none. */
+  away?: readonly string[]
+}
+
 /** One slice of what matches a search. */
-export interface Matches {
+export interface Matches extends Incomplete {
   matches: Match[]
   /** Where to continue; `undefined` once everything has been searched. */
   next: DeliveryId | undefined
 }
 
 /** One slice of the results of a search. */
-export interface Findings {
+export interface Findings extends Incomplete {
   deliveries: Summary[]
   /** Where to continue; `undefined` once everything has been searched. */
-  next: DeliveryId | undefined
+  next: SearchPlace | undefined
 }
 
 /** The fields of a delivery that lists show. */
@@ -211,7 +223,7 @@ export interface DeadGroup {
 }
 
 /** A slice of the dead letters of a destination, in groups. */
-export interface DeadGroups {
+export interface DeadGroups extends Incomplete {
   groups: DeadGroup[]
   /** Where to continue; `undefined` at the end. */
   next: DeadPlace | undefined

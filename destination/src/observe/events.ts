@@ -3,12 +3,15 @@ import type { CollectEvents } from '../collect/routes.js'
 import type { DeliverEvents } from '../deliver/deliverer.js'
 import type { EnqueueEvents } from '../enqueue/enqueue.js'
 import type { FollowerEvents } from '../store/follower.js'
+import type { ServerState } from '../store/store.js'
 
 /** Everything that happens in a destination. Each stage names its own events. */
 export interface Events
   extends CollectEvents, EnqueueEvents, DeliverEvents, FollowerEvents, MonitorEvents {
   /** Old deliveries could not be deleted. The next sweep tries again. */
   sweepFailed(error: unknown): void
+  /** A server of the store fails, fails for another reason, or works again. */
+  serverChanged(state: ServerState): void
 }
 
 /** Receives the events for which it has a method. */
@@ -42,6 +45,7 @@ export function tellAll(observers: readonly Observer[]): Events {
     settlementsRefused: tell('settlementsRefused'),
     workersFailed: tell('workersFailed'),
     sweepFailed: tell('sweepFailed'),
+    serverChanged: tell('serverChanged'),
     followFailed: tell('followFailed'),
     alerted: tell('alerted'),
     alertFailed: tell('alertFailed'),

@@ -40,6 +40,15 @@ export function logLines(log: Log): Observer {
       'the other workers could not be reached; endpoints that are down are not probed until they can',
     ),
     sweepFailed: logFailure('old deliveries could not be deleted; trying again'),
+    serverChanged: ({ name, error }) => {
+      if (error) {
+        const details = { server: name, error: errorMessage(error) }
+        log.error(
+          details,
+          'a server of the store fails; its messages wait, and calls of its sources get the answer 503',
+        )
+      } else log.warn({ server: name }, 'the server of the store works again')
+    },
     followFailed: logFailure(
       'pauses and alerts could not be read from the store; those that were read last hold',
     ),
@@ -87,6 +96,8 @@ function storeLines(log: Log): Observer {
   return {
     callsNotAccepted: (error) => {
       if (!(error instanceof StoreError) || isRefusing) return
+      // One of several servers fails: there is a line about it, and the calls of other sources are accepted in between.
+      if (error.server !== undefined) return
       isRefusing = true
       log.error({ err: error }, 'the store takes no calls; clients get the answer 503')
     },

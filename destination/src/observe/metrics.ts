@@ -6,6 +6,7 @@ import { withoutQuery } from '../model/shown-url.js'
 import type { EndpointOutcome } from '../deliver/decide.js'
 import type { Verdict } from '../enqueue/enqueue.js'
 import type { Delivery, Settlement, Stats } from '../model/delivery.js'
+import type { ServerState } from '../store/store.js'
 import { turn } from '../model/slices.js'
 import { version } from '../version.js'
 import type { Observer } from './events.js'
@@ -21,6 +22,8 @@ export interface MetricSources {
   isStoreUp: () => Promise<boolean>
   /** The names of the destinations that are paused. */
   paused: () => Iterable<string>
+  /** The servers of the store; left out if it has one. */
+  servers?: (() => readonly ServerState[]) | undefined
 }
 
 /** In seconds. A receiver usually answers within a few ms, or it runs into the deadline of 5 s. */
@@ -64,6 +67,7 @@ export class Metrics implements Observer {
     this.#addCollected()
     this.#addSent()
     this.#addWaiting()
+    this.#addServers()
     this.#addEndpoints()
   }
 
@@ -264,6 +268,21 @@ export class Metrics implements Observer {
         const [isUp, stats] = await Promise.all([this.sources.isStoreUp(), this.#stats])
         return [{ labels: {}, value: isUp && stats ? 1 : 0 }]
       },
+    )
+  }
+
+  #addServers(): void {
+    const { servers } = this.sources
+    if (!servers) return
+    addMetric(
+      this.#registry,
+      {
+        name: 'hookline_store_server_up',
+        help: '1 if the server of the store works, otherwise 0.',
+        type: 'gauge',
+      },
+      () =>
+        servers().map(({ name, error }) => ({ labels: { server: name }, value: error ? 0 : 1 })),
     )
   }
 

@@ -1,7 +1,7 @@
 import type { Deliverer } from '../deliver/deliverer.js'
 import type { Pauses } from '../deliver/pauses.js'
 import type { Clock } from '../model/clock.js'
-import type { HistoryPort, ReadPort } from '../store/store.js'
+import type { HistoryPort, ReadPort, Store } from '../store/store.js'
 import type { Observer } from './events.js'
 import { Feed } from './feed.js'
 import { FilterCounts } from './filter-counts.js'
@@ -15,7 +15,7 @@ import { Tally } from './tally.js'
 
 /** What the observers need. */
 export interface ObserversParts {
-  store: Pick<ReadPort, 'ping' | 'stats'> & Pick<HistoryPort, 'addHistory'>
+  store: Pick<ReadPort, 'ping' | 'stats'> & Pick<HistoryPort, 'addHistory'> & Pick<Store, 'servers'>
   deliverer: Pick<Deliverer, 'dispatcher' | 'settler' | 'queues'>
   pauses: Pick<Pauses, 'names'>
   log: Log
@@ -28,6 +28,7 @@ export function createObservers(
   observers: Observer[],
 ) {
   const { dispatcher, settler } = deliverer
+  const { servers } = store
   const history = new History(clock)
   const tally = new Tally(store, () => deliverer.queues)
   const feed = new Feed()
@@ -38,6 +39,7 @@ export function createObservers(
     queues: () => deliverer.queues,
     isStoreUp: () => readiness.isStoreUp(),
     paused: () => pauses.names(),
+    servers: servers && (() => servers.list()),
   })
   observers.push(
     metrics,

@@ -1,6 +1,7 @@
 import type { FastifyInstance } from 'fastify'
 import { JSON_TYPE } from '../http/refusal.js'
-import type { ReadPort } from '../store/store.js'
+import { StoreError } from '../store/store-error.js'
+import type { ReadPort, Store } from '../store/store.js'
 import type { Observer } from './events.js'
 
 /** A reason why the destination is not ready. The codes are stable. */
@@ -22,7 +23,7 @@ export interface ReadinessParts {
     stalledMs(): number
     readonly isFailing: boolean
   }
-  store: Pick<ReadPort, 'ping'>
+  store: Pick<ReadPort, 'ping'> & Pick<Store, 'servers'>
   /** A monotonic clock, in ms. */
   now: () => number
 }
@@ -46,13 +47,20 @@ export class Readiness implements Observer {
 
   constructor(readonly parts: ReadinessParts) {}
 
-  /** The store could not take deliveries. */
-  storeRefused(): void {
+  /** The store could not take deliveries. One of several servers that fails is no reason to send calls elsewhere. */
+  storeRefused(error: unknown): void {
+    if (error instanceof StoreError && error.server !== undefined) return
     this.#refusedAt = this.parts.now()
   }
 
   stop(): void {
     this.#isStopping = true
+  }
+
+  /** The servers of the store that fail, while the others work. */
+  away(): string[] {
+    const servers = this.parts.store.servers?.list() ?? []
+    return servers.flatMap(({ name, error }) => (error ? [name] : []))
   }
 
   /** The reasons why the destination is not ready; empty if it is ready. */
@@ -108,7 +116,7 @@ async function answers(store: Pick<ReadPort, 'ping'>): Promise<boolean> {
 /** Adds `/healthz`, which always answers 200, and `/readyz`, which answers 503 with the reasons while not ready. */
 export function addReadinessRoutes(
   app: FastifyInstance,
-  readiness: Pick<Readiness, 'reasons'>,
+  readiness: Pick<Readiness, 'reasons'> & Partial<Pick<Readiness, 'away'>>,
 ): void {
   app.get('/healthz', (_request, reply) =>
     reply.headers(HEADERS).send(JSON.stringify({ status: 'ok' })),
@@ -116,7 +124,9 @@ export function addReadinessRoutes(
   app.get('/readyz', async (_request, reply) => {
     const reasons = await readiness.reasons()
     if (reasons.length === 0) {
-      return reply.headers(HEADERS).send(JSON.stringify({ status: 'ready' }))
+      const away = readiness.away?.() ?? []
+      const answer = { status: 'ready', ...(away.length > 0 && { away }) }
+      return reply.headers(HEADERS).send(JSON.stringify(answer))
     }
     return reply
       .code(503)

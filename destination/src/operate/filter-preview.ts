@@ -6,7 +6,7 @@ import { ignoreContentType, readBody } from '../http/read-body.js'
 import { Refusal, RejectedCall } from '../http/refusal.js'
 import type { FilterPreview, FilterPreviewResult } from '../model/answers.js'
 import type { Call } from '../model/call.js'
-import type { DeliveryId, Summary } from '../model/delivery.js'
+import type { SearchPlace, Summary } from '../model/delivery.js'
 import { checkFilters } from '../settings/check.js'
 import type { CallFilter, Destination, Settings } from '../settings/settings.js'
 import type { ReadPort } from '../store/store.js'
@@ -101,7 +101,7 @@ async function previewLatest(
   const search = others.length === 0 ? { source } : {}
   const results = new Map<string, FilterPreviewResult>()
   const withoutBody = new Set<string>()
-  let before: DeliveryId | undefined
+  let before: SearchPlace | undefined
   do {
     const { deliveries, next } = await store.find(search, before, SLICE)
     for (const delivery of deliveries) {

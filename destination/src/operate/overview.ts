@@ -102,7 +102,7 @@ export class Overviews {
     const troubled = shown.map(({ destination }) => this.#status(destination, pass.stats))
     const now = Date.now()
     return {
-      ...statusHead(settings(), role),
+      ...statusHead(settings(), role, this.parts.store.servers),
       span,
       sources: pass.sources,
       totals: pass.totals,

@@ -1,7 +1,7 @@
 import { Refusal, show } from '../http/refusal.js'
 import { decodeActor, isActorName, MAX_ACTOR } from '../model/actor.js'
 import { EVENT_TYPES, type EventType } from '../model/call.js'
-import type { DeliveryId, Filter, State } from '../model/delivery.js'
+import type { DeliveryId, Filter, SearchPlace, State } from '../model/delivery.js'
 import { HEALTHS, type Health } from '../model/health.js'
 import { HISTORY_SPANS, type HistorySpan } from '../model/history.js'
 
@@ -26,7 +26,7 @@ const STATES: Readonly<Record<string, readonly State[]>> = {
 /** One page of a list of deliveries. */
 export interface ListParameters {
   filter: Filter
-  before: DeliveryId | undefined
+  before: SearchPlace | undefined
   limit: number
 }
 
@@ -51,9 +51,17 @@ export function readList(query: Given): ListParameters {
       ...texts(query, LIST_FIELDS),
       ...others(query, 'query'),
     },
-    before: count(query, 'before', 1, Number.MAX_SAFE_INTEGER),
+    before: placeOf(query),
     limit: count(query, 'limit', 1, 200) ?? 50,
   }
+}
+
+/** An id, or the text that a store of several servers makes of the ids of its places. */
+function placeOf({ before }: Given): SearchPlace | undefined {
+  if (before === undefined) return undefined
+  if (typeof before === 'string' && /^(?!0+$)\d{1,16}$/.test(before)) return Number(before)
+  if (typeof before === 'string' && /^(?:[1-9]\d{0,15}\.){1,128}$/.test(before)) return before
+  throw invalid('before', 'the "next" of a former answer', before)
 }
 
 /** What the overview shows. */

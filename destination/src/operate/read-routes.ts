@@ -11,7 +11,7 @@ import type {
 } from '../model/answers.js'
 import type { DeadGroup, DeadPlace, Summary, Trace } from '../model/delivery.js'
 import { joined } from '../store/dead-groups.js'
-import type { ReadPort } from '../store/store.js'
+import type { ReadPort, Store } from '../store/store.js'
 import { version } from '../version.js'
 import { roleIn } from './guard.js'
 import { Overviews } from './overview.js'
@@ -99,24 +99,37 @@ const DEAD_SLICE = 500
 
 /** Groups slice by slice, the destinations with the most dead letters first. */
 export async function getDead(
-  store: Pick<ReadPort, 'deadGroups' | 'stats'>,
+  store: Pick<Store, 'deadGroups' | 'stats' | 'servers'>,
   destination: string | undefined,
 ): Promise<DeadCauses> {
   const endsAt = performance.now() + SEARCH_MS
   const found: DeadGroup[] = []
   let left = MAX_GROUPED
+  // A server that does not answer may have dead letters of destinations of which the others have none.
+  const failing = (store.servers?.list() ?? []).filter(({ error }) => error !== undefined)
+  const away = new Set(failing.map(({ name }) => name))
+  const answer = (isComplete: boolean): DeadCauses => ({
+    groups: joined(found).slice(0, MAX_GROUPS),
+    isComplete,
+    ...(away.size > 0 && { away: [...away] }),
+  })
   const isOver = () => left <= 0 || performance.now() >= endsAt
   for (const name of destination === undefined ? await namesOfDead(store) : [destination]) {
     let before: DeadPlace | undefined
     do {
-      if (isOver()) return { groups: joined(found).slice(0, MAX_GROUPS), isComplete: false }
-      const { groups, next } = await store.deadGroups(name, before, Math.min(left, DEAD_SLICE))
+      if (isOver()) return answer(false)
+      const { groups, next, ...asked } = await store.deadGroups(
+        name,
+        before,
+        Math.min(left, DEAD_SLICE),
+      )
+      for (const server of asked.away ?? []) away.add(server)
       found.push(...groups)
       left -= groups.reduce((sum, { count }) => sum + count, 0)
       before = next
     } while (before !== undefined)
   }
-  return { groups: joined(found).slice(0, MAX_GROUPS), isComplete: true }
+  return answer(away.size === 0)
 }
 
 async function namesOfDead(store: Pick<ReadPort, 'stats'>): Promise<string[]> {
@@ -130,16 +143,19 @@ export async function getDeliveries(
 ): Promise<DeliveryList> {
   const endsAt = performance.now() + SEARCH_MS
   const deliveries: Summary[] = []
+  const away = new Set<string>()
   let next = before
   do {
     const found = await store.find(filter, next, limit - deliveries.length)
     deliveries.push(...found.deliveries)
+    for (const name of found.away ?? []) away.add(name)
     next = found.next
   } while (next !== undefined && deliveries.length < limit && performance.now() < endsAt)
   return {
     deliveries,
     next: next === undefined ? null : String(next),
-    isComplete: next === undefined || deliveries.length === limit,
+    isComplete: away.size === 0 && (next === undefined || deliveries.length === limit),
+    ...(away.size > 0 && { away: [...away] }),
   }
 }
 

@@ -65,8 +65,9 @@ async function replay(
   let matched = 0
   let replayed = 0
   const kept = new Map<string, number>()
+  const away = new Set<string>()
   const search = sendable(
-    'ids' in which ? byId(store, which.ids, states) : find(store, which.filter, states),
+    'ids' in which ? byId(store, which.ids, states) : find(store, which.filter, states, away),
     settings(),
     kept,
   )
@@ -85,7 +86,11 @@ async function replay(
       }
     }
   }
-  return { matched, replayed, byDestination: listOf(counts), kept: listOf(kept), dryRun }
+  return {
+    ...{ matched, replayed, byDestination: listOf(counts), kept: listOf(kept) },
+    ...(away.size > 0 && { away: [...away] }),
+    dryRun,
+  }
 }
 
 /**
@@ -159,10 +164,13 @@ async function* find(
   store: ReplayParts['store'],
   filter: Filter,
   states: readonly State[],
+  away: Set<string>,
 ): AsyncGenerator<Match[]> {
   let before: DeliveryId | undefined
   do {
-    const { matches, next } = await store.match({ ...filter, states }, before, SEARCHED)
+    const found = await store.match({ ...filter, states }, before, SEARCHED)
+    for (const name of found.away ?? []) away.add(name)
+    const { matches, next } = found
     yield matches
     before = next
   } while (before !== undefined)

@@ -6,6 +6,7 @@ import {
   type BreakerStatus,
   type DestinationStatus,
   type MessageCounts,
+  type ServerStatus,
   type Status,
 } from '../model/answers.js'
 import { withoutQuery } from '../model/shown-url.js'
@@ -14,12 +15,12 @@ import type { History } from '../observe/history.js'
 import type { Role } from '../settings/role.js'
 import type { Destination, Settings } from '../settings/settings.js'
 import { isPostgres } from '../store/kind.js'
-import type { ReadPort } from '../store/store.js'
+import type { ReadPort, Servers, ServerState, Store } from '../store/store.js'
 import { formerDestinations } from './warnings.js'
 
 /** What the status needs. */
 export interface StatusParts {
-  store: Pick<ReadPort, 'stats'>
+  store: Pick<ReadPort, 'stats'> & Pick<Store, 'servers'>
   history: History
   filterCounts: FilterCounts
   /** The current settings. */
@@ -35,12 +36,13 @@ export async function statusOf(
   parts: StatusParts,
 ): Promise<Omit<Status, 'version' | 'startedAt' | 'now' | 'access'>> {
   const { history, role } = parts
+  const { servers } = parts.store
   const { sources, destinations } = parts.settings()
   const stats = await parts.store.stats()
   const counts = new Map(stats.map((one) => [one.destination, one]))
   const queues = new Map(parts.queues().map((queue) => [queue.destination.name, queue]))
   return {
-    ...statusHead(parts.settings(), role),
+    ...statusHead(parts.settings(), role, servers),
     sources: sources.map(({ name }) => ({ name, ...history.source(name) })),
     destinations: destinations.map((destination) => {
       const { name } = destination
@@ -50,12 +52,21 @@ export async function statusOf(
   }
 }
 
+function shownServer({ name, error }: ServerState): ServerStatus {
+  return { name, error: error?.message ?? null }
+}
+
 /** What the status says of the whole process. */
 export function statusHead(
   { store, retentionMs }: Settings,
   role: Role,
-): Pick<Status, 'store' | 'role' | 'retentionMs'> {
-  return { store: isPostgres(store) ? 'postgres' : 'sqlite', role, retentionMs }
+  servers: Servers | undefined,
+): Pick<Status, 'store' | 'servers' | 'role' | 'retentionMs'> {
+  return {
+    store: isPostgres(store) ? 'postgres' : 'sqlite',
+    ...(servers && { servers: servers.list().map(shownServer) }),
+    ...{ role, retentionMs },
+  }
 }
 
 export function statusOfDestination(

@@ -1,6 +1,7 @@
 import { formatDuration } from './duration.js'
 import { formatListen } from './network.js'
 import type { Alerts, Settings } from './settings.js'
+import type { StorePlace } from '../store/kind.js'
 import { withoutPassword, withoutQuery } from '../model/shown-url.js'
 
 /**
@@ -11,7 +12,7 @@ export function describeSettings(settings: Settings) {
   return {
     listen: formatListen(settings.listen),
     adminListen: settings.adminListen && formatListen(settings.adminListen),
-    store: withoutPassword(settings.store),
+    store: describeStore(settings.store),
     retention: formatDuration(settings.retentionMs),
     alerts: settings.alerts && describeAlerts(settings.alerts),
     admin: settings.adminToken !== undefined,
@@ -39,6 +40,11 @@ export function describeSettings(settings: Settings) {
       })),
     })),
   }
+}
+
+function describeStore(store: StorePlace) {
+  if (typeof store === 'string') return withoutPassword(store)
+  return store.map(({ name, url }) => ({ name, url: withoutPassword(url) }))
 }
 
 function describeAlerts({ destination, afterMs, pauseAfterMs, deadLetters }: Alerts) {

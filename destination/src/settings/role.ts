@@ -1,4 +1,4 @@
-import { isPostgres } from '../store/kind.js'
+import { isPostgres, type StorePlace } from '../store/kind.js'
 import { StoreError } from '../store/store-error.js'
 
 /** What a process does: collect calls, deliver them, or both. */
@@ -10,10 +10,10 @@ export const ROLES: readonly Role[] = ['all', 'collector', 'worker']
 /**
  * Refuses a role that does only a part of the work if the store can't be shared with a process that does the rest.
  *
- * @param store - The store's URL.
+ * @param store - Where the store is.
  * @throws StoreError `unsupported` if only one process at a time can use the store.
  */
-export function checkRole(role: Role, store: string): void {
+export function checkRole(role: Role, store: StorePlace): void {
   if (role === 'all' || isPostgres(store)) return
   throw new StoreError(
     'unsupported',

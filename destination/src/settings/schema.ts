@@ -1,5 +1,6 @@
 import * as z from 'zod'
-import { parsePostgresUrl } from '../store/kind.js'
+import { parsePostgresUrl, type StorePlace, type StoreServer } from '../store/kind.js'
+import { MAX_SERVERS } from '../store/server-ids.js'
 import type { StoreError } from '../store/store-error.js'
 import { readCertificates } from './certificates.js'
 import { parseDuration } from './duration.js'
@@ -75,9 +76,15 @@ function list<Element extends z.ZodType>(
   })
 }
 
+const NAME_RULE = 'expected a name of 1 to 64 letters, digits, "-" and "_", got {got}.'
+
+function isName(given: unknown): given is string {
+  return typeof given === 'string' && /^[\w-]{1,64}$/.test(given)
+}
+
 const name = value((given, refuse) => {
-  if (typeof given === 'string' && /^[\w-]{1,64}$/.test(given)) return given
-  refuse('expected a name of 1 to 64 letters, digits, "-" and "_", got {got}.')
+  if (isName(given)) return given
+  refuse(NAME_RULE)
   return undefined
 })
 
@@ -379,23 +386,60 @@ function readHeaders(given: unknown, refuse: Refuse): Record<string, string> | u
   return given as Record<string, string>
 }
 
-function readStore(given: unknown, refuse: Refuse) {
+function readStore(given: unknown, refuse: Refuse): StorePlace | undefined {
+  if (Array.isArray(given)) return readServers(given, refuse)
   if (typeof given === 'string' && /^sqlite:./.test(given)) return given
-  if (typeof given === 'string' && /^postgres(ql)?:\/\/./.test(given)) {
-    try {
-      parsePostgresUrl(given)
-      return given
-    } catch (error) {
-      // The message of parsePostgresUrl never contains the password.
-      refuse((error as StoreError).message.replace(/^store: /, ''))
-      return undefined
-    }
-  }
+  if (isPostgresUrl(given)) return readPostgres(given, refuse)
   refuse(
-    'expected "sqlite:" and a path, such as "sqlite:./data/hookline.db", or a URL that starts with ' +
-      '"postgres://", got {got}.',
+    'expected "sqlite:" and a path, such as "sqlite:./data/hookline.db", a URL that starts with ' +
+      '"postgres://", or a list of servers, got {got}.',
   )
   return undefined
+}
+
+function isPostgresUrl(given: unknown): given is string {
+  return typeof given === 'string' && /^postgres(ql)?:\/\/./.test(given)
+}
+
+function readPostgres(url: string, refuse: Refuse, step?: PropertyKey[]): string | undefined {
+  try {
+    parsePostgresUrl(url)
+    return url
+  } catch (error) {
+    // The message of parsePostgresUrl never contains the password.
+    refuse((error as StoreError).message.replace(/^store: /, ''), step)
+    return undefined
+  }
+}
+
+/** Reads the servers of a store. Each has a name, because its URL may change. */
+function readServers(given: readonly unknown[], refuse: Refuse): StoreServer[] | undefined {
+  if (given.length < 1 || given.length > MAX_SERVERS) {
+    refuse(`expected 1 to ${MAX_SERVERS} servers, got {got}.`)
+    return undefined
+  }
+  const seen = { name: new Set<unknown>(), url: new Set<unknown>() }
+  return given.flatMap((server, index) => {
+    if (typeof server !== 'object' || server === null || Array.isArray(server)) {
+      refuse('expected an object such as { "name": "a", "url": "postgres://…" }, got {got}.', index)
+      return []
+    }
+    const { name, url, ...others }: Record<string, unknown> = { ...server }
+    for (const field of Object.keys(others)) {
+      refuse('there is no such field. The fields here are name, url.', [index, field])
+    }
+    if (!isName(name)) refuse(NAME_RULE, [index, 'name'])
+    if (!isPostgresUrl(url)) {
+      refuse('expected a URL that starts with "postgres://", got {got}.', [index, 'url'])
+    } else readPostgres(url, refuse, [index, 'url'])
+    for (const [field, value] of [['name', name] as const, ['url', url] as const]) {
+      if (seen[field].has(value)) {
+        refuse('is that of another server too. Each server has its own.', [index, field])
+      }
+      seen[field].add(value)
+    }
+    return isName(name) && isPostgresUrl(url) ? [{ name, url }] : []
+  })
 }
 
 function readNetwork(given: unknown, refuse: Refuse) {

@@ -1,4 +1,5 @@
 import type { CallType } from '../model/call.js'
+import type { StorePlace } from '../store/kind.js'
 
 /** The checked settings of the destination, with defaults and environment variables filled in. */
 export interface Settings {
@@ -22,8 +23,8 @@ export interface Settings {
    * decrypt. Without a key, there are only those of the file.
    */
   settingsKeys?: string[] | undefined
-  /** The URL of the store, as in the settings: `sqlite:` and a path, or a `postgres://` URL. */
-  store: string
+  /** The URL of the store, as in the settings: `sqlite:` and a path, or a `postgres://` URL. A list of servers is one store. */
+  store: StorePlace
   /** The token of the admin API; `undefined` refuses the requests that need it. */
   adminToken: string | undefined
   /** The token of an operator, who may read, replay, test, pause and resume, and change nothing else. */

@@ -1,6 +1,17 @@
 export { parseUrl as parsePostgresUrl } from './postgres/url.js'
 
-/** Whether a store's URL names a PostgreSQL database. Any other URL names a file of SQLite. */
-export function isPostgres(url: string): boolean {
-  return /^postgres(ql)?:/.test(url)
+/** One of several servers of a store. */
+export interface StoreServer {
+  /** It never changes, while the URL may. */
+  name: string
+  /** The URL of its database: `postgres://`. */
+  url: string
+}
+
+/** Where a store is: its URL, or its servers. */
+export type StorePlace = string | readonly StoreServer[]
+
+/** Whether a store is in PostgreSQL. Any other URL names a file of SQLite. */
+export function isPostgres(place: StorePlace): boolean {
+  return typeof place !== 'string' || /^postgres(ql)?:/.test(place)
 }

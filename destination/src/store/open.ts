@@ -1,7 +1,7 @@
 import { statSync } from 'node:fs'
 import { resolve } from 'node:path'
 import { systemClock } from '../model/clock.js'
-import { isPostgres } from './kind.js'
+import { isPostgres, type StorePlace } from './kind.js'
 import { openSqlite } from './sqlite/store.js'
 import type { DriverName } from './sqlite/driver.js'
 import type { Upgrade } from './sqlite/schema.js'
@@ -45,7 +45,8 @@ export interface OpenOptions {
 /**
  * Opens the store that the settings name. The URL is `sqlite:` and a path, absolute or relative to the working
  * directory, or `postgres://user:password@host:port/database` with the parameters `schema`, `connections`,
- * `statement_timeout`, `sslmode`, `sslrootcert`, `sslcert`, `sslkey`, `host` and `application_name`.
+ * `statement_timeout`, `sslmode`, `sslrootcert`, `sslcert`, `sslkey`, `host` and `application_name`. A list of servers is one store
+ * that is spread over them.
  *
  * @throws StoreError `locked` if another process uses the file; `newer` if a newer version wrote the store;
  * `unsupported` if the URL is not valid, the server can't be used, there is no SQLite, or a store that must exist does not;
@@ -56,8 +57,15 @@ export interface OpenOptions {
  * const store = await openStore('sqlite:./data/hookline.db')
  * ```
  */
-export async function openStore(url: string, options: OpenOptions = {}): Promise<Store> {
+export async function openStore(url: StorePlace, options: OpenOptions = {}): Promise<Store> {
   const { now, wall = now, driver, mustExist = false, upgrading } = options
+  if (typeof url !== 'string') {
+    const { openPostgres } = await import('./postgres/store.js')
+    const { openSeveral } = await import('./several/open.js')
+    return openSeveral(
+      url.map(({ name, url }) => ({ name, open: () => openPostgres(url, now, mustExist, true) })),
+    )
+  }
   if (isPostgres(url)) {
     // Loaded only here, so that a process with a SQLite store does not load the driver of PostgreSQL.
     const { openPostgres } = await import('./postgres/store.js')

@@ -20,13 +20,17 @@ export class StoreError extends Error {
   /** Whether the server of the store can't be reached now, so that the same call may succeed later. */
   readonly isUnreachable: boolean
 
+  /** The name of the server that failed, if the store has several. What the others have is not affected. */
+  readonly server: string | undefined
+
   constructor(
     /** What a caller acts on. */
     readonly code: StoreErrorCode,
     message: string,
-    options?: { cause?: unknown; isUnreachable?: boolean },
+    options?: { cause?: unknown; isUnreachable?: boolean; server?: string },
   ) {
     super(message, options)
     this.isUnreachable = options?.isUnreachable ?? false
+    this.server = options?.server
   }
 }

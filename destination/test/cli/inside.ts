@@ -15,6 +15,7 @@ import { addServe } from '../../src/cli/serve.js'
 import { addSettings } from '../../src/cli/settings.js'
 import { addSign } from '../../src/cli/sign.js'
 import { addStatus } from '../../src/cli/status.js'
+import { addStore } from '../../src/cli/store.js'
 import { addTail } from '../../src/cli/tail.js'
 import { addTest } from '../../src/cli/test.js'
 import { addTrace } from '../../src/cli/trace.js'
@@ -24,6 +25,7 @@ import { shownTrace } from '../../src/operate/shown-trace.js'
 import { examine } from '../../src/operate/doctor.js'
 import { migrateStore } from '../../src/operate/migrate.js'
 import { openStore } from '../../src/store/open.js'
+import { balanced, shareOf } from '../../src/store/shares.js'
 import type { Ended } from './process.js'
 
 /** Those of `main.ts`. A test of the documents compares the help of both. */
@@ -48,6 +50,7 @@ const COMMANDS = [
   addVerify,
   addImport,
   addMigrate({ open: openStore, migrate: migrateStore }),
+  addStore({ open: openStore, balanced, shareOf }),
   addSchedule(() => []),
   addCompletion,
 ]

@@ -20,6 +20,7 @@ const COMMANDS = [
   'doctor',
   'sign',
   'verify',
+  'store',
   'schedule',
   'completion',
 ]

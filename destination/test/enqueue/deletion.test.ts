@@ -71,7 +71,7 @@ describe('a deletion', () => {
     expect(await store.trace('m2')).toHaveLength(2)
     expect(await store.hasUser('gone')).toBe(false)
     await store.close()
-    const folder = dirname(settings.store.slice('sqlite:'.length))
+    const folder = dirname((settings.store as string).slice('sqlite:'.length))
     for (const file of readdirSync(folder)) {
       expect(readFileSync(join(folder, file)).includes('hush-hush'), file).toBe(false)
     }

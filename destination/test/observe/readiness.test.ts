@@ -133,9 +133,21 @@ describe('readiness', () => {
     )
   })
 
+  test('stays while one of several servers fails, which it names', async () => {
+    const error = new StoreError('failed', 'gone', { server: 'b' })
+    const states = [
+      { name: 'a', error: undefined },
+      { name: 'b', error },
+    ]
+    const servers = { list: () => states, onChange: nothing, directory: never, move: never }
+    const { get, readiness } = await startWith({ servers })
+    readiness.storeRefused(error)
+    expect(await get('/readyz')).toEqual([200, { status: 'ready', away: ['b'] }])
+  })
+
   test('fails for a while after calls were refused, so that others are tried', async () => {
     const { get, statusOf, readiness, advance } = await startWith()
-    readiness.storeRefused()
+    readiness.storeRefused(new StoreError('full', 'no room'))
     expect(await get('/readyz')).toEqual(reason('store_unavailable'))
     advance(10_000)
     await expect.poll(() => statusOf('/readyz')).toBe(200)

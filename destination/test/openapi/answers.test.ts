@@ -768,7 +768,7 @@ describe('the answers', { timeout: 60_000 }, () => {
 
   /** Removes the tables of a store, as an operator could by mistake. */
   async function breakStore({ store }: Settings): Promise<void> {
-    const database = (await loadDriver())(store.replace('sqlite:', ''))
+    const database = (await loadDriver())((store as string).replace('sqlite:', ''))
     database.exec('PRAGMA busy_timeout = 10000') // the destination may be writing
     database.exec('BEGIN IMMEDIATE')
     const tables = database

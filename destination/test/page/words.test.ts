@@ -9,7 +9,7 @@ import {
   type Status,
 } from '../../src/model/answers.js'
 import type { OutcomeCode } from '../../src/model/outcome.js'
-import { healthInWords, sentences, verb } from '../../page/words.js'
+import { healthInWords, missing, sentences, verb } from '../../page/words.js'
 import { clockMinute } from '../../page/format.js'
 
 const NOW = Date.UTC(2026, 10, 21, 12, 30)
@@ -98,6 +98,18 @@ const down = (state: 'open', backlog: number, changes: Partial<EndpointStatus> =
 
 test('when everything is healthy there is no sentence', () => {
   expect(sentencesOf(status(), health([bucket(1, { delivered: 50 })]))).toEqual([])
+})
+
+test('a server of the store that fails is named, and what it holds up', () => {
+  const servers = [
+    { name: 'a', error: null },
+    { name: 'b', error: 'nothing listens there' },
+  ]
+  expect(textsOf(status({ servers }))).toEqual([
+    'bad b: is a server of the store that fails. Calls of its sources are refused, and its messages wait. nothing listens there',
+  ])
+  expect(missing(['b', 'c'])).toMatch(/^The servers b, c of the store/)
+  expect(missing([])).toMatch(/^A part of the store/)
 })
 
 describe('an endpoint that is down', () => {

@@ -60,6 +60,14 @@ test('the fewest settings there can be get every default', () => {
   })
 })
 
+test('a store can have several servers', () => {
+  const store = [
+    { name: 'a', url: 'postgres://u:p@one/db' },
+    { name: 'b', url: 'postgres://u:p@two/db' },
+  ]
+  expect(settingsOf(settings({ store })).store).toEqual(store)
+})
+
 test('every setting that is given is taken', () => {
   const given = settings({
     listen: '[::1]:0',
@@ -349,11 +357,40 @@ const refusals: [raw: unknown, problem: string][] = [
 
   [
     settings({ store: 'mysql://u:word@h/db' }),
-    'store: expected "sqlite:" and a path, such as "sqlite:./data/hookline.db", or a URL that starts with "postgres://", got "mysql://u:***@h/db".',
+    'store: expected "sqlite:" and a path, such as "sqlite:./data/hookline.db", a URL that starts with "postgres://", or a list of servers, got "mysql://u:***@h/db".',
+  ],
+  [settings({ store: [] }), 'store: expected 1 to 128 servers, got an empty list.'],
+  [
+    settings({ store: ['postgres://u:word@h/db'] }),
+    'store[0]: expected an object such as { "name": "a", "url": "postgres://…" }, got "postgres://u:***@h/db".',
+  ],
+  [
+    settings({ store: [{ name: 'a', url: 'postgres://h/db', weight: 1 }] }),
+    'store[0].weight: there is no such field. The fields here are name, url.',
+  ],
+  [
+    settings({ store: [{ name: 'a b', url: 'postgres://h/db' }] }),
+    'store[0].name: expected a name of 1 to 64 letters, digits, "-" and "_", got "a b".',
+  ],
+  [
+    settings({ store: [{ name: 'a', url: 'sqlite:x.db' }] }),
+    'store[0].url: expected a URL that starts with "postgres://", got "sqlite:x.db".',
+  ],
+  ...(['name', 'url'] as const).map((field): [Raw, string] => {
+    const other = { name: 'b', url: 'postgres://h/other' }
+    const first = { name: 'a', url: 'postgres://h/db' }
+    return [
+      settings({ store: [first, { ...other, [field]: first[field] }] }),
+      `store[1].${field}: is that of another server too. Each server has its own.`,
+    ]
+  }),
+  [
+    settings({ store: [{ name: 'a', url: 'postgres://u:word@h/db?sslmode=prefer' }] }),
+    "store[0].url: the URL has sslmode=prefer: expected verify-full, verify-ca or disable. Modes that do not verify the server's certificate are refused. Give a private CA as sslrootcert.",
   ],
   [
     settings({ store: 'sqlite:' }),
-    'store: expected "sqlite:" and a path, such as "sqlite:./data/hookline.db", or a URL that starts with "postgres://", got "sqlite:".',
+    'store: expected "sqlite:" and a path, such as "sqlite:./data/hookline.db", a URL that starts with "postgres://", or a list of servers, got "sqlite:".',
   ],
   [
     settings({ store: 'postgres://u:word@h/db?sslmode=prefer' }),

@@ -7,6 +7,7 @@ import type {
   Filter,
   Lane,
   NewDelivery,
+  SearchPlace,
   Settlement,
   State,
   Summary,
@@ -64,7 +65,7 @@ export function searchContract(name: string, make: () => Promise<Subject>): void
   /** Everything that a search finds in all its slices. */
   const find = async (filter: Filter = {}, limit = 100): Promise<Summary[]> => {
     const all: Summary[] = []
-    let before: DeliveryId | undefined
+    let before: SearchPlace | undefined
     do {
       const { deliveries, next } = await store.find(filter, before, limit)
       expect(deliveries.length).toBeLessThanOrEqual(limit)

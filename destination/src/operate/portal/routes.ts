@@ -129,9 +129,11 @@ function addReading(routes: FastifyInstance, parts: PortalParts, own: OwnOf): vo
   routes.get('/destination', (request) =>
     getDestination(overviewsOf(guestIn(request)), readDestination(request.query as Given)),
   )
-  routes.get('/dead', (request) => getDead(own(request).store, readDead(request.query as Given)))
-  routes.get('/deliveries', (request) =>
-    getDeliveries(own(request).store, readList(request.query as Given)),
+  routes.get('/dead', async (request) =>
+    withoutServers(await getDead(own(request).store, readDead(request.query as Given))),
+  )
+  routes.get('/deliveries', async (request) =>
+    withoutServers(await getDeliveries(own(request).store, readList(request.query as Given))),
   )
   routes.get('/deliveries/:id', (request) =>
     getDelivery(own(request), readId(request.params as Given)),
@@ -139,6 +141,11 @@ function addReading(routes: FastifyInstance, parts: PortalParts, own: OwnOf): vo
   routes.get('/messages', (request) =>
     getMessage(own(request), readMessageId(request.query as Given)),
   )
+}
+
+/** Says that servers of the store could not be asked, but not which: their names are the operator's. */
+function withoutServers<T extends { away?: string[] }>(answer: T): T {
+  return answer.away ? { ...answer, away: [] } : answer
 }
 
 /** The calls per second are those of all sources of the process. */
@@ -176,8 +183,8 @@ function createOverviews(parts: PortalParts): (guest: Guest) => Overviews {
 function addActing(routes: FastifyInstance, own: OwnOf): void {
   const onRequest = ignoreContentType
   const test = createTester()
-  routes.post('/replay', { onRequest }, (request, reply) =>
-    replayAsked(own(request), request, reply),
+  routes.post('/replay', { onRequest }, async (request, reply) =>
+    withoutServers(await replayAsked(own(request), request, reply)),
   )
   routes.post<DestinationRequest>('/destinations/:name/test', { onRequest }, (request, reply) =>
     test(own(request).scope.settings, request, reply),

@@ -52,7 +52,17 @@ export function prepareCopy({ query, schema, names }: Tables) {
     )
     SELECT added.id IS NOT NULL AS added FROM given LEFT JOIN added USING (id) ORDER BY given.id`
 
+  const idsOf = (
+    messages: readonly Pick<Copy, 'messageId' | 'source' | 'destination'>[],
+  ): Promise<{ id: DeliveryId | null }[]> =>
+    query(find, [
+      messages.map(({ messageId }) => toStored(messageId)),
+      messages.map(({ source }) => toStored(source)),
+      messages.map(({ destination }) => toStored(destination)),
+    ])
+
   return {
+    idsOf,
     count: async (): Promise<number> => {
       const [row] = await query<{ count: number }>(
         `SELECT count(*) AS count FROM ${schema}.deliveries`,
@@ -69,11 +79,7 @@ export function prepareCopy({ query, schema, names }: Tables) {
       return rows.map(({ added }) => added)
     },
     copiesOf: async (copies: Copy[]): Promise<(Copy | undefined)[]> => {
-      const found = await query<{ id: DeliveryId | null }>(find, [
-        copies.map(({ messageId }) => toStored(messageId)),
-        copies.map(({ source }) => toStored(source)),
-        copies.map(({ destination }) => toStored(destination)),
-      ])
+      const found = await idsOf(copies)
       const own = await readCopies(query, same, [found.flatMap(({ id }) => id ?? [])])
       const byId = new Map(own.map((copy) => [copy.id, copy]))
       return found.map(({ id }) => (id === null ? undefined : byId.get(id)))

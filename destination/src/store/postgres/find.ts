@@ -179,7 +179,7 @@ export function prepareFind({ query, schema }: Tables) {
     filter: Filter,
     before: DeliveryId | undefined,
     limit: number,
-  ): Promise<Findings> => {
+  ): Promise<Findings & Pick<Matches, 'next'>> => {
     const { rows, next } = await search(summaries, filter, before, limit)
     const deliveries = rows.map(toSummary).filter((one) => matchesBeyondSql(filter, one))
     return { deliveries, next }

@@ -1,5 +1,5 @@
 import type { DeliveryId, NewDelivery } from '../../model/delivery.js'
-import { LEASE_MS } from '../store.js'
+import { LEASE_MS, type OwnShare } from '../store.js'
 import { toStored } from '../text.js'
 import { SKIPPED } from '../states.js'
 import { storedState } from './states.js'
@@ -11,6 +11,11 @@ interface Row {
   added: boolean
 }
 
+/** A delivery for a share that must be this server's own. */
+export interface OwnDelivery extends OwnShare {
+  delivery: NewDelivery
+}
+
 /**
  * Adds deliveries and returns their ids; `undefined` for a delivery that the store already has.
  *
@@ -18,17 +23,53 @@ interface Row {
  * All processes insert in the order of message ids: otherwise two that put the same messages could deadlock.
  */
 export function preparePut({ schema, names, now }: Tables) {
-  const put = `
+  const put = statement(schema)
+
+  return async (deliveries: NewDelivery[]): Promise<(DeliveryId | undefined)[]> => {
+    const rows = await names.write<Row>(put, (list) => {
+      const given = deliveries.map((delivery) => toGiven(delivery, list))
+      return [now(), JSON.stringify(given), String(list)]
+    })
+    return deliveries.map((_, i) => (rows[i]?.added ? rows[i].id : undefined))
+  }
+}
+
+/**
+ * As {@link preparePut}, but adds only deliveries of shares that are this server's own. For the others it returns `null`.
+ */
+export function preparePutOwn({ schema, names, now }: Tables) {
+  const put = statement(schema, {
+    columns: ', share smallint, epoch bigint',
+    isOwn: `(share, epoch) IN (SELECT share, epoch FROM ${schema}.own_shares)`,
+  })
+
+  return async (given: OwnDelivery[]): Promise<(DeliveryId | undefined | null)[]> => {
+    const rows = await names.write<Row & { own: boolean }>(put, (list) => {
+      const rows = given.map(({ delivery, share, epoch }) => ({
+        ...toGiven(delivery, list),
+        share,
+        epoch,
+      }))
+      return [now(), JSON.stringify(rows), String(list)]
+    })
+    return given.map((_, i) => (rows[i]?.added ? rows[i].id : rows[i]?.own ? undefined : null))
+  }
+}
+
+/** @param own - Which deliveries are added, and what is given to find that out. Without it, all are added. */
+function statement(schema: string, own?: { columns: string; isOwn: string }): string {
+  return `
     WITH ${numbersOf(schema, '$3')}, given AS MATERIALIZED (
       SELECT nextval('${schema}.ids') AS id, g.*, ids[source_n] AS source, ids[destination_n] AS destination,
-        ids[type_n] AS type
+        ids[type_n] AS type${own ? `, ${own.isOwn} AS own` : ''}
       FROM json_to_recordset($2::json) AS g (message_id text, source_n int, destination_n int, type_n int, user_id text,
-        event text, trace_parent text, body text, state smallint, leased boolean, reason text) CROSS JOIN numbers
+        event text, trace_parent text, body text, state smallint, leased boolean, reason text${own?.columns ?? ''}) CROSS JOIN numbers
     ), added AS (
       INSERT INTO ${schema}.deliveries (id, received_at, source, destination, type, message_id, user_id, event,
         trace_parent, body)
       SELECT id, ${NOW}, source, destination, type, message_id, user_id, event, trace_parent, body FROM given
-      ORDER BY message_id COLLATE "C", source, destination
+      ${own ? 'WHERE own' : ''}
+      ORDER BY message_id COLLATE "C", source, destination, id
       ON CONFLICT (message_id, source, destination) DO NOTHING RETURNING id, received_at
     ), queued AS (
       INSERT INTO ${schema}.waiting (id, due_at, first_attempt_at, attempt_at, destination, attempt, state, leased,
@@ -41,15 +82,8 @@ export function preparePut({ schema, names, now }: Tables) {
       INSERT INTO ${schema}.done (id, attempt, state, reason)
       SELECT id, 0, state, reason FROM added JOIN given USING (id) WHERE state = ${SKIPPED}
     )
-    SELECT id, added.id IS NOT NULL AS added FROM given LEFT JOIN added USING (id) ORDER BY id`
-
-  return async (deliveries: NewDelivery[]): Promise<(DeliveryId | undefined)[]> => {
-    const rows = await names.write<Row>(put, (list) => {
-      const given = deliveries.map((delivery) => toGiven(delivery, list))
-      return [now(), JSON.stringify(given), String(list)]
-    })
-    return deliveries.map((_, i) => (rows[i]?.added ? rows[i].id : undefined))
-  }
+    SELECT id, added.id IS NOT NULL AS added${own ? ', own' : ''}
+    FROM given LEFT JOIN added USING (id) ORDER BY id`
 }
 
 function toGiven(delivery: NewDelivery, list: NameList) {

@@ -10,6 +10,7 @@ import type {
   Matches,
   Lane,
   NewDelivery,
+  SearchPlace,
   Settlement,
   Stats,
   Trace,
@@ -27,11 +28,13 @@ import type {
   RecordKey,
   Records,
   ReplayLane,
+  ServerPort,
   Store,
   StoredRecord,
   Sync,
   Workers,
 } from '../store.js'
+import { idOf } from '../server-ids.js'
 import { StoreError } from '../store-error.js'
 import { prepareAudience } from './audience.js'
 import { prepareClaim, prepareDue } from './claim.js'
@@ -42,16 +45,18 @@ import { createWorkers } from './workers.js'
 import { prepareDiscard } from './discard.js'
 import { prepareFind } from './find.js'
 import { prepareHistory } from './history.js'
+import { prepareMove } from './move.js'
 import { Names } from './names.js'
 import { Notifications } from './notifications.js'
 import { preparePurge } from './purge.js'
-import { preparePut } from './put.js'
+import { preparePut, preparePutOwn, type OwnDelivery } from './put.js'
 import { prepareRecords } from './records.js'
 import { prepareReplay } from './replay.js'
 import { Rounds } from './rounds.js'
 import { hasTables, migrate } from './schema.js'
 import { prepareSettle } from './settle.js'
 import { SettleRounds } from './settle-rounds.js'
+import { prepareShares, refuseOneOfSeveral } from './shares.js'
 import { prepareStats } from './stats.js'
 import { prepareSweep } from './sweep.js'
 import type { Tables } from './tables.js'
@@ -69,12 +74,14 @@ const OLDEST_VERSION = 150_000
  * @param url - See {@link parseUrl}.
  * @param now - The store's clock for tests, in ms since the epoch; by default the server's clock.
  * @param mustExist - Whether missing tables are an error.
+ * @param isServer - Whether the database is one of several servers of a store: then it has {@link Store.asServer}.
  * @throws StoreError `unsupported`, `newer`, `full` or `failed`.
  */
 export async function openPostgres(
   url: string,
   now?: () => number,
   mustExist = false,
+  isServer = false,
 ): Promise<Store> {
   const { schema, ...address } = parseUrl(url)
   const connection = new Connection({ schema, ...address })
@@ -82,6 +89,7 @@ export async function openPostgres(
     await check(connection)
     if (mustExist) await requireTables(connection, address.name, schema)
     await migrate(connection, schema)
+    if (!isServer) await refuseOneOfSeveral(connection, schema)
   } catch (error) {
     await connection.close()
     throw error
@@ -99,6 +107,7 @@ export async function openPostgres(
       now: clock,
     },
     connection,
+    isServer,
   )
 }
 
@@ -147,6 +156,7 @@ async function ping({ query, schema }: Tables): Promise<void> {
 
 class PostgresStore implements Store {
   readonly workers: Workers
+  readonly asServer?: ServerPort
   readonly #connection: Connection
   readonly #notifications: Notifications
   readonly #claim: (claims: Claim[]) => Promise<Delivery[]>
@@ -172,7 +182,7 @@ class PostgresStore implements Store {
   readonly #underWay = new Set<Promise<unknown>>()
   #closing: Promise<void> | undefined
 
-  constructor(tables: Tables, connection: Connection) {
+  constructor(tables: Tables, connection: Connection, isServer: boolean) {
     const workers = createWorkers(tables)
     this.workers = workers
     this.#leaveWorkers = () => workers.leave()
@@ -199,6 +209,7 @@ class PostgresStore implements Store {
       this.#notifications.tellPut(deliveries)
       return ids
     }, isOfValues)
+    if (isServer) this.asServer = this.#createServer(tables)
     const settle = prepareSettle(tables)
     this.#finishSettling = settle.finish
     this.#settles = new SettleRounds(tables, settle.settle)
@@ -247,8 +258,8 @@ class PostgresStore implements Store {
     return this.#whileOpen(() => this.#get(id))
   }
 
-  find(filter: Filter, before: DeliveryId | undefined, limit: number): Promise<Findings> {
-    return this.#whileOpen(() => this.#search.find(filter, before, limit))
+  find(filter: Filter, before: SearchPlace | undefined, limit: number): Promise<Findings> {
+    return this.#whileOpen(() => this.#search.find(filter, idOf(before), limit))
   }
 
   match(filter: Filter, before: DeliveryId | undefined, limit: number): Promise<Matches> {
@@ -389,6 +400,50 @@ class PostgresStore implements Store {
     // If this fails, the other workers drop this one after WORKER_TIMEOUT_MS.
     await this.#leaveWorkers().catch(() => undefined)
     await this.#connection.close()
+  }
+
+  #createServer(tables: Tables): ServerPort {
+    const shares = prepareShares(tables)
+    const put = preparePutOwn(tables)
+    const puts = new Rounds(async (given: OwnDelivery[]) => {
+      const ids = await put(given)
+      this.#notifications.tellPut(
+        given.flatMap(({ delivery }, i) => (ids[i] === null ? [] : [delivery])),
+      )
+      return ids
+    }, isOfValues)
+    const move = prepareMove(tables, this.#connection)
+    return {
+      identity: () => this.#whileOpen(shares.identity),
+      directory: () => this.#whileOpen(shares.directory),
+      found: (names) => this.#whileOpen(() => shares.found(names)),
+      enroll: (...given) => this.#whileOpen(() => shares.enroll(...given)),
+      noteEnrolled: (identity) => this.#whileOpen(() => shares.noteEnrolled(identity)),
+      firstOwners: (numbers) => this.#whileOpen(() => shares.firstOwners(numbers)),
+      divide: (owners) => this.#whileOpen(() => shares.divide(owners)),
+      putOwn: (deliveries, share) =>
+        this.#whileOpen(async () => {
+          const ids = await puts.ask(deliveries.map((delivery) => ({ ...share, delivery })))
+          // A statement sees all of a share as its own, or nothing.
+          return ids.every((id) => id !== null) ? ids : undefined
+        }),
+      knows: (deliveries) =>
+        this.#whileOpen(async () =>
+          (await this.#copy.idsOf(deliveries)).map(({ id }) => id !== null),
+        ),
+      moving: {
+        alone: (work) => this.#whileOpen(() => move.alone(work)),
+        intend: (...given) => this.#whileOpen(() => move.intend(...given)),
+        grant: (shares) => this.#whileOpen(() => move.grant(shares)),
+        withdraw: (shares) => this.#whileOpen(() => move.withdraw(shares)),
+        handOver: (shares) => this.#whileOpen(() => move.handOver(shares)),
+        moveSome: (...given) => this.#whileOpen(() => move.moveSome(...given)),
+        finish: (...given) => this.#whileOpen(() => move.finish(...given)),
+        lastId: () => this.#whileOpen(() => move.lastId()),
+        firstId: () => this.#whileOpen(() => move.firstId()),
+        forget: (...given) => this.#whileOpen(() => move.forget(...given)),
+      },
+    }
   }
 
   #whileOpen<R>(work: () => Promise<R>): Promise<R> {

@@ -216,7 +216,7 @@ export function prepareFind({ database, names, counts, ids }: Shared) {
     return { rows, next: rows.length === limit ? rows.at(-1)?.id : undefined }
   }
 
-  const find = (one: Search): Findings => {
+  const find = (one: Search): Findings & Pick<Matches, 'next'> => {
     const { rows, next } = search(ROW, one)
     const found = rows.map(toSummary).filter((summary) => matchesBeyondSql(one.filter, summary))
     return { deliveries: found, next }

@@ -11,6 +11,7 @@ import type {
   Findings,
   Matches,
   NewDelivery,
+  SearchPlace,
   Settlement,
   Stats,
   Trace,
@@ -33,6 +34,7 @@ import type {
   StoredRecord,
   Sync,
 } from '../store.js'
+import { idOf } from '../server-ids.js'
 import { StoreError } from '../store-error.js'
 import { itemsOf, rejectCalls, resolveCalls, type PendingCall } from '../rounds.js'
 import type { Reading } from './clock.js'
@@ -198,8 +200,8 @@ class SqliteStore implements Store {
     return this.#query({ ask: 'get', id }) as Promise<Trace | undefined>
   }
 
-  find(filter: Filter, before: DeliveryId | undefined, limit: number): Promise<Findings> {
-    return this.#query({ ask: 'find', filter, before, limit }) as Promise<Findings>
+  find(filter: Filter, before: SearchPlace | undefined, limit: number): Promise<Findings> {
+    return this.#query({ ask: 'find', filter, before: idOf(before), limit }) as Promise<Findings>
   }
 
   match(filter: Filter, before: DeliveryId | undefined, limit: number): Promise<Matches> {

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
 import { openStore } from '../../../src/store/open.js'
-import type { DeliveryId, Filter, NewDelivery } from '../../../src/model/delivery.js'
+import type { DeliveryId, Filter, NewDelivery, SearchPlace } from '../../../src/model/delivery.js'
 import { newDelivery, settlement } from '../contract.js'
 import { folder } from './subject.js'
 
@@ -68,9 +68,9 @@ test.runIf(process.env['SLOW'])(
 )
 
 /** Runs all slices of a search and returns how long they took. */
-async function slices(run: (before: DeliveryId | undefined) => Promise<DeliveryId | undefined>) {
+async function slices(run: (before: SearchPlace | undefined) => Promise<SearchPlace | undefined>) {
   const times: number[] = []
-  let before: DeliveryId | undefined
+  let before: SearchPlace | undefined
   do {
     const startedAt = performance.now()
     before = await run(before)

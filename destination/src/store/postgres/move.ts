@@ -1,0 +1,188 @@
+import type { Copy, DeliveryId } from '../../model/delivery.js'
+import { BACKLOG, stateOf } from '../states.js'
+import { StoreError } from '../store-error.js'
+import type { Moved, MovePort, OwnShare } from '../store.js'
+import type { Connection, RunQuery } from './connection.js'
+import { NOW, type Tables } from './tables.js'
+import { copyStatement, readCopies } from './trace.js'
+
+/** The class of the advisory lock of whoever moves shares: "move" in ASCII. */
+const LOCK = 0x6d6f7665
+
+/** How many of all waiting messages one call looks at. */
+const LOOKED_AT = 2_000
+
+/** How many messages are copied at once. Each can have a log of 64 KB and more. */
+const SLICE = 200
+
+/**
+ * In ms, 139 years. A message that is about to be moved is leased until so much later than it was due. So nobody claims, buries or
+ * discards it, and it needs no table of its own. After an interruption, the next move finds it by this time, and what is due in it.
+ */
+const PARKED_MS = 2 ** 42
+
+/** The steps of a move of shares, as each server carries them out. */
+export function prepareMove(
+  { query, transact, schema, now }: Tables,
+  { transactAlone }: Pick<Connection, 'transactAlone'>,
+): MovePort {
+  const epochs = (shares: readonly OwnShare[]) => [
+    shares.map(({ share }) => share),
+    shares.map(({ epoch }) => epoch),
+  ]
+
+  // An attempt whose lease ran out does not count. Its number must not settle the message any more, so it gets the next one, which
+  // is taken back in the copy.
+  const park = `
+    WITH looked AS MATERIALIZED (
+      SELECT id, state FROM ${schema}.waiting WHERE id > $2 ORDER BY id LIMIT ${LOOKED_AT}
+    ), own AS MATERIALIZED (
+      SELECT id FROM looked WHERE state <= ${BACKLOG} AND (
+        SELECT source FROM ${schema}.deliveries d WHERE d.id = looked.id LIMIT 1
+      ) = ANY (ARRAY (
+        SELECT id FROM ${schema}.names WHERE get_byte(sha256(convert_to(name, 'UTF8')), 0) = ANY ($3::int[])
+      ))
+    ), chosen AS MATERIALIZED (
+      SELECT id, due_at FROM ${schema}.waiting
+      WHERE id = ANY (ARRAY (SELECT id FROM own)) AND state <= ${BACKLOG}
+        AND (NOT leased OR due_at <= ${NOW} OR due_at >= ${PARKED_MS})
+      ORDER BY id FOR UPDATE SKIP LOCKED
+    ), parked AS (
+      UPDATE ${schema}.waiting SET leased = true, attempt = attempt + 1, due_at = due_at + ${PARKED_MS},
+        attempts_before = CASE WHEN leased THEN coalesce(attempts_before, 0) + 1 ELSE attempts_before END
+      WHERE id = ANY (ARRAY (SELECT id FROM chosen WHERE due_at < ${PARKED_MS}))
+    )
+    SELECT (SELECT count(*)::int FROM looked) AS looked, (SELECT max(id) FROM looked) AS last,
+      (SELECT count(*)::int FROM own) AS own, ARRAY (SELECT id FROM chosen ORDER BY id)::text[] AS ids`
+  const lock = `
+    SELECT id, state, due_at - ${PARKED_MS} AS "dueAt" FROM ${schema}.waiting
+    WHERE id = ANY ($1::bigint[]) AND due_at >= ${PARKED_MS} ORDER BY id FOR UPDATE`
+  const read = copyStatement(schema, 'WHERE d.id = ANY ($1::bigint[]) ORDER BY d.id')
+  const remove = `
+    WITH waiting AS (
+      DELETE FROM ${schema}.waiting WHERE id = ANY ($1::bigint[])
+    ), attempts AS (
+      DELETE FROM ${schema}.attempts WHERE delivery = ANY ($1::bigint[])
+    )
+    DELETE FROM ${schema}.deliveries WHERE id = ANY ($1::bigint[])`
+
+  /** The locks hold until the copies are stored and deleted here, so that a deletion of their user waits for that. */
+  const moveSlice = (
+    inside: RunQuery,
+    ids: readonly DeliveryId[],
+    copyIn: (copies: Copy[]) => Promise<unknown>,
+  ): Promise<number> => {
+    const move = async () => {
+      const rows = await inside<{ id: DeliveryId; state: number; dueAt: number }>(lock, [ids])
+      if (rows.length === 0) return 0
+      const locked = rows.map(({ id }) => id)
+      const copies = await readCopies(inside, read, [locked])
+      const byId = new Map(rows.map((row) => [row.id, row]))
+      await copyIn(
+        copies.map((copy) => {
+          const { state = BACKLOG, dueAt = copy.dueAt } = byId.get(copy.id) ?? {}
+          return { ...copy, state: stateOf(state), dueAt, attempt: copy.attempt - 1 }
+        }),
+      )
+      await inside(remove, [locked])
+      return rows.length
+    }
+    return move()
+  }
+
+  return {
+    alone: async <T>(work: (stillAlone: () => Promise<void>) => Promise<T>) => {
+      const outcome = await transactAlone(async (inside) => {
+        await inside('SET LOCAL idle_in_transaction_session_timeout = 0')
+        const text = 'SELECT pg_try_advisory_xact_lock($1, hashtext($2)) AS alone'
+        const [row] = await inside<{ alone: boolean }>(text, [LOCK, schema])
+        if (!row?.alone) throw new StoreError('locked', 'store: another process moves shares now.')
+        // What fails in the work has nothing to do with this connection.
+        return Promise.allSettled([
+          work(async () => {
+            await inside('SELECT')
+          }),
+        ])
+      })
+      if (outcome[0].status === 'rejected') throw outcome[0].reason
+      return outcome[0].value
+    },
+
+    intend: async (shares, to) => {
+      const text = `UPDATE ${schema}.shares SET next = $2 WHERE share = ANY ($1::int[]) AND server <> $2 AND next IS NULL`
+      await query(text, [shares, to])
+    },
+
+    grant: async (shares) => {
+      await query(
+        `INSERT INTO ${schema}.own_shares AS o SELECT * FROM unnest($1::int[], $2::bigint[])
+         ON CONFLICT (share) DO UPDATE SET epoch = excluded.epoch WHERE o.epoch < excluded.epoch`,
+        epochs(shares),
+      )
+    },
+
+    withdraw: (shares) =>
+      transact(async (inside) => {
+        await inside(`LOCK TABLE ${schema}.own_shares IN ACCESS EXCLUSIVE MODE`)
+        const text = `DELETE FROM ${schema}.own_shares WHERE (share, epoch) IN (SELECT * FROM unnest($1::int[], $2::bigint[]))`
+        await inside(text, epochs(shares))
+      }),
+
+    handOver: async (shares) => {
+      await query(
+        `WITH handed AS (
+           UPDATE ${schema}.shares s SET server = next, next = NULL, epoch = s.epoch + 1
+           FROM (SELECT share, server FROM ${schema}.shares) old
+           WHERE old.share = s.share AND next IS NOT NULL AND (s.share, s.epoch) IN (SELECT * FROM unnest($1::int[], $2::bigint[]))
+           RETURNING s.share, s.server, old.server AS former
+         ), again AS (
+           DELETE FROM ${schema}.former_shares f USING handed h WHERE f.share = h.share AND f.server = h.server
+         )
+         INSERT INTO ${schema}.former_shares (share, server) SELECT share, former FROM handed
+         ON CONFLICT (share, server) DO UPDATE SET up_to = NULL`,
+        epochs(shares),
+      )
+    },
+
+    moveSome: async (shares, after, copyIn): Promise<Moved> => {
+      const [parked] = await query<{
+        looked: number
+        last: DeliveryId | null
+        own: number
+        ids: string[]
+      }>(park, [now(), after, shares])
+      if (!parked) return { moved: 0, held: 0, next: undefined }
+      const ids = parked.ids.map(Number)
+      let moved = 0
+      for (let i = 0; i < ids.length; i += SLICE) {
+        const slice = ids.slice(i, i + SLICE)
+        moved += await transact((inside) => moveSlice(inside, slice, copyIn))
+      }
+      const { looked, last, own } = parked
+      const next = looked === LOOKED_AT ? (last ?? undefined) : undefined
+      return { moved, held: own - ids.length, next }
+    },
+
+    finish: async (shares, from, lastId) => {
+      const text = `UPDATE ${schema}.former_shares SET up_to = $3 WHERE share = ANY ($1::int[]) AND server = $2 AND up_to IS NULL`
+      await query(text, [shares, from, lastId])
+    },
+
+    lastId: async () => {
+      const [row] = await query<{ id: DeliveryId }>(`SELECT last_value AS id FROM ${schema}.ids`)
+      return row?.id ?? 0
+    },
+
+    firstId: async () => {
+      const [row] = await query<{ id: DeliveryId | null }>(
+        `SELECT min(id) AS id FROM ${schema}.deliveries`,
+      )
+      return row?.id ?? undefined
+    },
+
+    forget: async (from, firstId) => {
+      const text = `DELETE FROM ${schema}.former_shares WHERE server = $1 AND up_to < coalesce($2::bigint, up_to + 1)`
+      await query(text, [from, firstId ?? null])
+    },
+  }
+}

@@ -1,0 +1,206 @@
+import { MAX_SERVERS, floorOf } from '../server-ids.js'
+import { FIRST_EPOCH, SHARES, spread } from '../shares.js'
+import { StoreError } from '../store-error.js'
+import type { Directory, ServerIdentity } from '../store.js'
+import type { Connection, RunQuery } from './connection.js'
+import type { Tables } from './tables.js'
+
+/** The class of the advisory lock that keeps two processes from changing these tables at once: "shar" in ASCII. */
+const LOCK = 0x73686172
+
+/**
+ * The tables of a server that is one of several. They are not among the migrations, so that a single server does not get them, and
+ * an earlier version can still use it.
+ *
+ * - `server` has one row: who this server is.
+ * - `own_shares` has the shares that are this server's own. A put looks here, in the same statement: so no process can put by a
+ *   directory that is out of date. Whoever takes a share away locks the table first, and so waits for the puts under way.
+ * - `servers`, `shares` and `former_shares` are the directory. Only the home has rows in them. A server that is not `enrolled` was
+ *   named once, but its database has never been a part of the store. `next` is the server to which a share is about to go. A former owner of a share is there for as long as it has messages of it: `up_to` is null while messages that wait
+ *   are moved away, then it is the last id that the former owner had given.
+ */
+const TABLES = `
+  CREATE TABLE IF NOT EXISTS $.server (store uuid NOT NULL, number smallint NOT NULL, name text COLLATE "C" NOT NULL);
+  CREATE TABLE IF NOT EXISTS $.own_shares (share smallint PRIMARY KEY, epoch bigint NOT NULL);
+  CREATE TABLE IF NOT EXISTS $.servers (number smallint PRIMARY KEY, name text COLLATE "C" NOT NULL UNIQUE,
+    enrolled boolean NOT NULL);
+  CREATE TABLE IF NOT EXISTS $.shares (share smallint PRIMARY KEY, server smallint NOT NULL, epoch bigint NOT NULL,
+    next smallint);
+  CREATE TABLE IF NOT EXISTS $.former_shares (share smallint, server smallint, up_to bigint, PRIMARY KEY (share, server));`
+
+type Querying = Pick<Connection, 'query'>
+
+/** What a server knows of itself as one of several, and the directory if it is the home. */
+export function prepareShares({ query, transact, schema }: Tables) {
+  const change = <T>(work: (query: RunQuery) => Promise<T>): Promise<T> =>
+    transact(async (inside) => {
+      await inside('SELECT pg_advisory_xact_lock($1, hashtext($2))', [LOCK, schema])
+      await inside(TABLES.replaceAll('$.', () => `${schema}.`))
+      return work(inside)
+    })
+
+  const hasMessages = async (inside: RunQuery): Promise<boolean> => {
+    const [row] = await inside<{ found: boolean }>(
+      `SELECT EXISTS (SELECT FROM ${schema}.deliveries) AS found`,
+    )
+    return row?.found ?? false
+  }
+
+  const beServer = async (inside: RunQuery, { store, number, name }: ServerIdentity) => {
+    await inside(`INSERT INTO ${schema}.server VALUES ($1, $2, $3)`, [store, number, name])
+    if (number > 0) await inside(`SELECT setval('${schema}.ids', $1)`, [floorOf(number)])
+  }
+
+  const addServers = async (inside: RunQuery, names: readonly string[]) => {
+    // Before the shares are divided, a name that was never enrolled may have been a mistake.
+    const unused = `NOT enrolled AND name <> ALL ($1::text[]) AND NOT EXISTS (SELECT FROM ${schema}.shares)`
+    await inside(`DELETE FROM ${schema}.servers WHERE ${unused}`, [names])
+    const text = `SELECT number, name FROM ${schema}.servers`
+    const known = await inside<{ number: number; name: string }>(text)
+    const added = names.filter((name) => !known.some((one) => one.name === name))
+    const first = Math.max(-1, ...known.map(({ number }) => number)) + 1
+    if (first + added.length > MAX_SERVERS) {
+      throw new StoreError(
+        'unsupported',
+        `store: there would be ${first + added.length} servers: expected at most ${MAX_SERVERS}, counting former ones.`,
+      )
+    }
+    const insert = `
+      INSERT INTO ${schema}.servers SELECT n + $2 - 1, name, n + $2 = 1 FROM unnest($1::text[]) WITH ORDINALITY AS a (name, n)`
+    await inside(insert, [added, first])
+  }
+
+  const directory = async (inside: RunQuery = query): Promise<Directory> => {
+    const [row] = await inside<Directory>(`
+      SELECT store, (
+          SELECT json_agg(coalesce(s.name, '') ORDER BY n) FROM generate_series(0, (SELECT max(number) FROM ${schema}.servers)) n
+          LEFT JOIN ${schema}.servers s ON s.number = n
+        ) AS names, (SELECT json_agg(number ORDER BY number) FROM ${schema}.servers WHERE enrolled) AS enrolled,
+        (SELECT coalesce(json_agg(json_build_object('server', server, 'epoch', epoch, 'next', next, 'former', (
+            SELECT coalesce(json_agg(json_build_object('server', f.server, 'isMoving', up_to IS NULL)), '[]')
+            FROM ${schema}.former_shares f WHERE f.share = s.share
+          )) ORDER BY share), '[]') FROM ${schema}.shares s) AS shares
+      FROM ${schema}.server WHERE number = 0`)
+    if (row) return row
+    throw new StoreError('failed', 'store: the home has no directory of the servers any more.')
+  }
+
+  return {
+    identity: () => identityOf({ query }, schema),
+    directory: () => directory(),
+
+    found: (names: readonly string[]): Promise<Directory> =>
+      change(async (inside) => {
+        const known = await identityOf({ query: inside }, schema)
+        if (known && known.number !== 0) throw notItself(known, names[0] ?? '')
+        if (!known) {
+          await inside(`INSERT INTO ${schema}.server VALUES (gen_random_uuid(), 0, $1)`, [names[0]])
+        }
+        await addServers(inside, names)
+        return directory(inside)
+      }),
+
+    enroll: (identity: ServerIdentity, wasEnrolled: boolean): Promise<void> =>
+      change(async (inside) => {
+        const known = await identityOf({ query: inside }, schema)
+        if (known) {
+          checkIdentity(known, identity)
+          return
+        }
+        const { name } = identity
+        if (wasEnrolled) {
+          throw new StoreError(
+            'unsupported',
+            `store: the database of ${name} is not the one that ${name} had before: expected its messages, got a database that ` +
+              'has never been a part of this store. Check the URL, or restore a backup.',
+          )
+        }
+        if (await hasMessages(inside)) {
+          throw new StoreError(
+            'unsupported',
+            `store: ${name} has messages already: expected an empty database. Only the first server of the list may have ` +
+              'messages when several servers become one store.',
+          )
+        }
+        await beServer(inside, identity)
+      }),
+
+    noteEnrolled: async ({ number, name }: ServerIdentity): Promise<void> => {
+      const text = `UPDATE ${schema}.servers SET enrolled = true WHERE number = $1 AND name = $2 RETURNING number`
+      if ((await query(text, [number, name])).length > 0) return
+      throw new StoreError(
+        'failed',
+        `store: ${name} is not in the directory of the servers any more.`,
+      )
+    },
+
+    firstOwners: async (numbers: readonly number[]): Promise<number[]> =>
+      (await hasMessages(query))
+        ? Array<number>(SHARES).fill(0)
+        : spread(numbers.length).map((server) => numbers[server] ?? 0),
+
+    divide: (owners: readonly number[]): Promise<Directory> =>
+      change(async (inside) => {
+        await inside(
+          `INSERT INTO ${schema}.shares SELECT n - 1, server, $2 FROM unnest($1::int[]) WITH ORDINALITY AS a (server, n)
+           ON CONFLICT (share) DO NOTHING`,
+          [owners, FIRST_EPOCH],
+        )
+        return directory(inside)
+      }),
+  }
+}
+
+/** Who a server is; `undefined` if it is not one of several. */
+async function identityOf(
+  { query }: Querying,
+  schema: string,
+): Promise<ServerIdentity | undefined> {
+  const text = 'SELECT to_regclass($1) IS NOT NULL AS found'
+  const [table] = await query<{ found: boolean }>(text, [`${schema}.server`])
+  if (!table?.found) return undefined
+  const [row] = await query<ServerIdentity>(`SELECT store, number, name FROM ${schema}.server`)
+  return row
+}
+
+/** @throws StoreError if a server is not who it should be. */
+function checkIdentity(found: ServerIdentity, expected: ServerIdentity): void {
+  const isSame =
+    found.store === expected.store &&
+    found.number === expected.number &&
+    found.name === expected.name
+  if (!isSame) throw notItself(found, expected.name)
+}
+
+function notItself({ name, number }: ServerIdentity, expected: string): StoreError {
+  return new StoreError(
+    'unsupported',
+    `store: the database of ${expected} is that of the server ${name} (number ${number}) of a store: check the names and the URLs ` +
+      'in the settings.',
+  )
+}
+
+/**
+ * Refuses to use a server alone that is one of several: what the others have would not be delivered, and what came to them would
+ * not be recognized if it came again.
+ *
+ * @throws StoreError `unsupported`
+ */
+export async function refuseOneOfSeveral(connection: Querying, schema: string): Promise<void> {
+  const identity = await identityOf(connection, schema)
+  if (!identity) return
+  if (identity.number === 0) {
+    const text = `
+      SELECT (SELECT count(*)::int FROM ${schema}.own_shares) AS count, EXISTS (
+        SELECT FROM ${schema}.shares WHERE next IS NOT NULL
+        UNION ALL SELECT FROM ${schema}.former_shares WHERE up_to IS NULL
+      ) AS moving`
+    const [own] = await connection.query<{ count: number; moving: boolean }>(text)
+    if (own?.count === SHARES && !own.moving) return
+  }
+  throw new StoreError(
+    'unsupported',
+    `store: this database is the server ${identity.name} of a store with several servers: name all of them in "store". ` +
+      'The home can be used alone, and moved by migrate, once it has all shares (`hookline-destination store move`).',
+  )
+}

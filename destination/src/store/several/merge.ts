@@ -1,0 +1,84 @@
+import type { DeliveryId, Findings, SearchPlace, Stats, Summary } from '../../model/delivery.js'
+import { ceilingOf, serverOf } from '../server-ids.js'
+
+/** The place of one server in a search: the id before which it goes on; 0 at its end. */
+export type Places = ReadonlyMap<number, DeliveryId>
+
+/** Between the ids of a place. The servers are in the order of their numbers, which their ids contain. */
+const SEPARATOR = '.'
+
+/**
+ * Where each server goes on.
+ *
+ * @param before - The place of the search; `undefined` for the newest. An id alone is that of one server, as a link of a time with
+ * one server has it: the others begin with their newest.
+ */
+export function placesOf(numbers: readonly number[], before: SearchPlace | undefined): Places {
+  const given = before === undefined ? [] : String(before).split(SEPARATOR).map(Number)
+  const byServer = new Map(given.map((id) => [serverOf(id - 1), id]))
+  const isList = typeof before === 'string' && before.includes(SEPARATOR)
+  return new Map(
+    numbers.map((number) => [number, byServer.get(number) ?? (isList ? 0 : ceilingOf(number))]),
+  )
+}
+
+/** The answer of one server; `undefined` if it is away. */
+export interface Answer {
+  number: number
+  found: Findings | undefined
+}
+
+/**
+ * Merges what the servers have found, the newest first. It ends where one of them has more that it has not searched yet: that may be
+ * newer than what the others have.
+ */
+export function merge(answers: readonly Answer[], before: Places, limit: number): Findings {
+  const heads = answers.map(({ number, found }) => ({ number, found, taken: 0 }))
+  const deliveries: Summary[] = []
+  while (deliveries.length < limit) {
+    const isOpen = heads.some(
+      ({ found, taken }) => taken === found?.deliveries.length && found.next !== undefined,
+    )
+    if (isOpen) break
+    const [newest] = heads
+      .flatMap((head) => {
+        const next = head.found?.deliveries[head.taken]
+        return next ? [{ head, next }] : []
+      })
+      .sort((a, b) => b.next.receivedAt - a.next.receivedAt || b.next.id - a.next.id)
+    if (!newest) break
+    newest.head.taken++
+    deliveries.push(newest.next)
+  }
+  const places = heads.map(({ number, found, taken }) => {
+    const start = before.get(number) ?? 0
+    if (!found) return { id: start, isOver: true }
+    if (taken === found.deliveries.length) {
+      return { id: Number(found.next ?? 0), isOver: found.next === undefined }
+    }
+    return { id: found.deliveries[taken - 1]?.id ?? start, isOver: false }
+  })
+  const isOver = places.every((place) => place.isOver)
+  const list = places.flatMap(({ id }) => (id > 0 ? [id] : []))
+  // The separator at the end makes a list of a single place, which says that all others are at their ends.
+  return { deliveries, next: isOver ? undefined : `${list.join(SEPARATOR)}${SEPARATOR}` }
+}
+
+/** Adds up what the servers count. */
+export function sumOf(all: readonly Stats[]): Stats[] {
+  const sums = new Map<string, Stats>()
+  for (const one of all) {
+    const sum = sums.get(one.destination)
+    if (!sum) {
+      sums.set(one.destination, { ...one })
+      continue
+    }
+    sum.fresh += one.fresh
+    sum.backlog += one.backlog
+    sum.bulk += one.bulk
+    sum.leased += one.leased
+    sum.dead += one.dead
+    sum.oldestMs = Math.max(sum.oldestMs, one.oldestMs)
+  }
+  return [...sums.values()]
+}

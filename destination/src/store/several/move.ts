@@ -1,0 +1,135 @@
+import { setTimeout as pause } from 'node:timers/promises'
+import { StoreError } from '../store-error.js'
+import type { Directory, MoveProgress, OwnShare, Servers } from '../store.js'
+import type { Server } from './server.js'
+
+/** In ms: the wait before messages that were being sent are looked for again. */
+const HELD_MS = 500
+
+/** The shares that are on the same way. */
+interface Way {
+  from: Server
+  to: Server
+  shares: OwnShare[]
+}
+
+/**
+ * Moves shares. Whoever is interrupted at any step leaves a state that the next move carries on with:
+ *
+ * 1. The home notes where the shares are to go.
+ * 2. The new owner gets them, with the next epoch. Nobody uses that epoch yet.
+ * 3. The former owner loses them, once the puts under way have ended. From now on nobody can store their messages.
+ * 4. The home says that they belong to the new owner. From now on everybody stores their messages there. If this process does not
+ *    come so far, a process that wants to store a message does it ({@link MovePort.handOver}).
+ * 5. What waits at the former owner is parked there, copied, and deleted. Whatever was copied but not deleted is copied again, which
+ *    has no effect, because it is a message that the new owner has.
+ * 6. The home notes that nothing waits at the former owner any more. What is done or dead stays there.
+ *
+ * Until the former owner has no message any more of the time before, it is asked whether it has a message before that is stored.
+ */
+export async function moveShares(
+  home: Server,
+  servers: readonly Server[],
+  plan: Parameters<Servers['move']>[0],
+  report: (progress: MoveProgress) => void,
+): Promise<void> {
+  const find = (directory: Directory, number: number): Server => {
+    const server = servers.find((one) => one.number === number)
+    if (server) return server
+    throw unknown(directory.names[number] ?? String(number))
+  }
+  const read = () => home.ask((store) => store.asServer.directory())
+
+  const carryOn = async (stillAlone: () => Promise<void>) => {
+    const directory = await read()
+    const begun = ways(directory, ({ server, next }) =>
+      next === null ? [] : [{ from: find(directory, server), to: find(directory, next) }],
+    )
+    for (const { from, to, shares } of begun) {
+      // Nothing is taken away from a server for the sake of another one that is away.
+      await Promise.all([from, to].map((server) => server.ask((store) => store.ping())))
+      await stillAlone()
+      const granted = shares.map(({ share, epoch }) => ({ share, epoch: epoch + 1 }))
+      await to.ask((store) => store.asServer.moving.grant(granted))
+      await from.ask((store) => store.asServer.moving.withdraw(shares))
+      await home.ask((store) => store.asServer.moving.handOver(shares))
+    }
+    const present = await read()
+    const handedOver = ways(present, ({ server, former }) =>
+      former
+        .filter(({ isMoving }) => isMoving)
+        .map((one) => ({ from: find(present, one.server), to: find(present, server) })),
+    )
+    for (const way of handedOver) await moveMessages(home, way, report)
+  }
+
+  await home.ask((store) =>
+    store.asServer.moving.alone(async (stillAlone) => {
+      await carryOn(stillAlone)
+      const directory = await read()
+      const wanted = new Map<Server, number[]>()
+      for (const [share, name] of plan(directory)) {
+        const to = servers.find((one) => one.name === name)
+        if (!to) throw unknown(name)
+        wanted.set(to, [...(wanted.get(to) ?? []), share])
+      }
+      for (const [to, shares] of wanted) {
+        await home.ask((store) => store.asServer.moving.intend(shares, to.number))
+      }
+      await carryOn(stillAlone)
+    }),
+  )
+}
+
+async function moveMessages(
+  home: Server,
+  { from, to, shares }: Way,
+  report: (progress: MoveProgress) => void,
+): Promise<void> {
+  const numbers = shares.map(({ share }) => share)
+  let moved = 0
+  for (;;) {
+    let left = 0
+    for (let after: number | undefined = 0; after !== undefined;) {
+      const start: number = after
+      const step = await from.ask((store) =>
+        store.asServer.moving.moveSome(numbers, start, (copies) =>
+          to.ask((other) => other.copyIn(copies)),
+        ),
+      )
+      moved += step.moved
+      left += step.held
+      after = step.next
+      report({ from: from.name, to: to.name, shares: numbers, moved, left })
+    }
+    if (left === 0) break
+    await pause(HELD_MS)
+  }
+  const lastId = await from.ask((store) => store.asServer.moving.lastId())
+  await home.ask((store) => store.asServer.moving.finish(numbers, from.number, lastId))
+}
+
+/** The shares that go somewhere, together with others of the same way. */
+function ways(
+  { shares }: Directory,
+  waysOf: (place: Directory['shares'][number]) => Omit<Way, 'shares'>[],
+): Way[] {
+  const found: Way[] = []
+  for (const [share, place] of shares.entries()) {
+    for (const { from, to } of waysOf(place)) {
+      const same = found.find((way) => way.from === from && way.to === to)
+      const own = { share, epoch: place.epoch }
+      if (same) same.shares.push(own)
+      else found.push({ from, to, shares: [own] })
+    }
+  }
+  return found
+}
+
+function unknown(name: string): StoreError {
+  return new StoreError(
+    'unsupported',
+    `store: there is no server ${JSON.stringify(name)} in the settings: add it to "store".`,
+    { server: name },
+  )
+}

@@ -1,0 +1,165 @@
+import { FIRST_EPOCH } from '../shares.js'
+import { StoreError } from '../store-error.js'
+import type { Directory, ServerIdentity, ServerState, Store } from '../store.js'
+import { Directories } from './directory.js'
+import { PATIENCE_MS } from './patience.js'
+import { Server, type ServerParts, type ServerStore } from './server.js'
+import { SeveralStore } from './store.js'
+
+/** A server of the settings. */
+export interface ServerAddress {
+  name: string
+  /** Opens its database as one of several servers. */
+  open: () => Promise<Store>
+}
+
+/** A server of the settings, and its store if it could be opened. */
+interface Opened extends ServerAddress {
+  store: ServerStore | StoreError
+  identity: ServerIdentity | undefined
+}
+
+/**
+ * Opens a store on several servers. The first time, all of them must be there, and the first one becomes the home. Later the home
+ * must be there. The others are used as soon as they can be reached.
+ *
+ * @param patienceMs - How long the answers of some servers are kept waiting for those of the others.
+ * @throws StoreError `unsupported` if a server is not the one that its name says, or if the settings lack a server that has shares;
+ * what the servers throw; unreachable if one is away that must be there.
+ */
+export async function openSeveral(
+  addresses: readonly ServerAddress[],
+  patienceMs = PATIENCE_MS,
+): Promise<Store> {
+  const opened = await Promise.all(addresses.map(openOne))
+  try {
+    return await connect(opened, patienceMs)
+  } catch (error) {
+    await closeAll(opened)
+    throw error
+  }
+}
+
+async function openOne({ name, open }: ServerAddress): Promise<Opened> {
+  let store: ServerStore | undefined
+  try {
+    store = toServerStore(await open())
+    return { name, open, store, identity: await store.asServer.identity() }
+  } catch (error) {
+    await store?.close()
+    if (!(error instanceof StoreError)) throw error
+    return { name, open, store: error, identity: undefined }
+  }
+}
+
+async function connect(opened: readonly Opened[], patienceMs: number): Promise<Store> {
+  for (const { store } of opened) {
+    // A wrong password, a database that does not exist, newer tables: waiting does not help.
+    if (store instanceof StoreError && !store.isUnreachable) throw store
+  }
+  const home = homeOf(opened)
+  const names = opened.map(({ name }) => name)
+  const found = await home.store.asServer.found([
+    home.name,
+    ...names.filter((name) => name !== home.name),
+  ])
+  checkShares(found, names)
+
+  const listeners: ((state: ServerState) => void)[] = []
+  const changed: ServerParts['changed'] = (state) => {
+    for (const listener of listeners) listener(state)
+  }
+  const servers = await Promise.all(
+    opened.map(async ({ name, open, store }) => {
+      const identity = { store: found.store, number: found.names.indexOf(name), name }
+      const wasEnrolled = found.enrolled.includes(identity.number)
+      const enroll = async (own: ServerStore) => {
+        try {
+          await own.asServer.enroll(identity, wasEnrolled)
+          if (!wasEnrolled) await home.store.asServer.noteEnrolled(identity)
+          return own
+        } catch (error) {
+          await own.close()
+          throw error
+        }
+      }
+      if (!(store instanceof StoreError)) await enroll(store)
+      const parts: ServerParts = {
+        ...{ name, number: identity.number, changed },
+        open: async () => enroll(toServerStore(await open())),
+      }
+      return new Server(parts, store)
+    }),
+  )
+  servers.sort((a, b) => a.number - b.number)
+  const directory = found.shares.length > 0 ? found : await divide(home.store, servers)
+  // The home has the number 0.
+  const [first] = servers as [Server]
+  const directories = new Directories(first, servers, directory, changed)
+  const onChange = (listener: (state: ServerState) => void) => {
+    listeners.push(listener)
+  }
+  return new SeveralStore(first, servers, directories, onChange, patienceMs)
+}
+
+/** @throws StoreError if it can't be said which server is the home, or if the home is away. */
+function homeOf(opened: readonly Opened[]): Opened & { store: ServerStore } {
+  const isNew = opened.every(({ identity }) => identity === undefined)
+  const home = isNew ? opened[0] : opened.find(({ identity }) => identity?.number === 0)
+  const away = opened.find(({ store }) => store instanceof StoreError)
+  // A server that is away may be the home, or a part of another store.
+  const missing = isNew || !home ? away : undefined
+  if (missing) throw missing.store as StoreError
+  if (home && !(home.store instanceof StoreError)) return { ...home, store: home.store }
+  throw new StoreError(
+    'unsupported',
+    'store: the home of the servers is missing, which is the one that was the first of the list at the beginning: add it to "store".',
+  )
+}
+
+/** @throws StoreError if the settings do not name a server that has shares, or from or to which shares are being moved. */
+function checkShares({ names, shares }: Directory, given: readonly string[]): void {
+  for (const [number, name] of names.entries()) {
+    if (given.includes(name)) continue
+    const count = shares.filter(
+      ({ server, next, former }) =>
+        [server, next].includes(number) ||
+        former.some((one) => one.server === number && one.isMoving),
+    ).length
+    if (count === 0) continue
+    throw new StoreError(
+      'unsupported',
+      `store: the server ${name} has ${count} of ${shares.length} shares: add it to "store".`,
+    )
+  }
+}
+
+/**
+ * Gives the servers of a new store their shares. If this is interrupted, nobody uses them, and it is done again.
+ *
+ * @throws StoreError unreachable if one of them is away.
+ */
+async function divide(home: ServerStore, servers: readonly Server[]): Promise<Directory> {
+  const owners = await home.asServer.firstOwners(servers.map(({ number }) => number))
+  for (const server of servers) {
+    const own = owners.flatMap((owner, share) =>
+      owner === server.number ? [{ share, epoch: FIRST_EPOCH }] : [],
+    )
+    await server.ask((store) => store.asServer.moving.grant(own))
+  }
+  return home.asServer.divide(owners)
+}
+
+function toServerStore(store: Store): ServerStore {
+  const { asServer } = store
+  if (!asServer) throw new TypeError('Only a store in PostgreSQL can be one of several.')
+  return store as ServerStore
+}
+
+async function closeAll(opened: readonly Opened[]): Promise<void> {
+  await Promise.all(
+    opened.map(async ({ store }) => {
+      if (!(store instanceof StoreError)) await store.close()
+    }),
+  )
+}

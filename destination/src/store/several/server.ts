@@ -1,0 +1,163 @@
+import { StoreError } from '../store-error.js'
+import type { ServerPort, ServerState, Store } from '../store.js'
+
+/** In ms: how often a server that is away is tried again. */
+const RETRY_MS = 1_000
+
+/**
+ * In ms: a server whose answer was lost has this long to answer another question. A single connection that was cut does not make it
+ * away.
+ */
+const CHECK_MS = 1_000
+
+/** A store in PostgreSQL that is one of several. */
+export interface ServerStore extends Store {
+  readonly asServer: ServerPort
+}
+
+/** What can fail at a server, apart from others. `reach` is that it does not answer at all. */
+type Work = 'reach' | 'claim' | 'settle'
+
+/** What a server needs to be used. */
+export interface ServerParts {
+  name: string
+  number: number
+  /** Opens its store, if it is not given. It makes sure that it is the right one. */
+  open: () => Promise<ServerStore>
+  /** Called whenever the server begins to fail, fails for another reason, or works again. */
+  changed: (state: ServerState) => void
+}
+
+/**
+ * One of the servers. If it can't be reached, it is away: further questions are refused at once, so that nothing waits for it, until
+ * an attempt, which is made once a second, has reached it.
+ */
+export class Server {
+  readonly name: string
+  readonly number: number
+  readonly #parts: ServerParts
+  #store: ServerStore | undefined
+  readonly #errors = new Map<Work, StoreError>()
+  #timer: NodeJS.Timeout | undefined
+  #trying: Promise<void> | undefined
+  #isSuspected = false
+  #isClosed = false
+
+  /** @param store - Its store if it could be opened, else why not. */
+  constructor(parts: ServerParts, store: ServerStore | StoreError) {
+    this.#parts = parts
+    this.name = parts.name
+    this.number = parts.number
+    if (store instanceof StoreError) this.noteFailure('reach', store)
+    else this.#store = store
+  }
+
+  get isAway(): boolean {
+    return this.#errors.has('reach')
+  }
+
+  /** Why it does not work; `undefined` if it does. */
+  get error(): StoreError | undefined {
+    return this.#errors.values().next().value
+  }
+
+  get state(): ServerState {
+    return { name: this.name, error: this.error }
+  }
+
+  /** The store, whatever its state; `undefined` if it has not been opened yet. */
+  get store(): ServerStore | undefined {
+    return this.#store
+  }
+
+  /**
+   * Asks the server something.
+   *
+   * @throws StoreError with the name of the server; at once if it is away.
+   */
+  async ask<T>(question: (store: ServerStore) => Promise<T>): Promise<T> {
+    const store = this.#store
+    const reason = this.#errors.get('reach')
+    if (!store || reason) throw this.#named(reason)
+    try {
+      return await question(store)
+    } catch (error) {
+      // A move asks one server while it works at another one.
+      if (!(error instanceof StoreError) || error.server !== undefined) throw error
+      if (error.isUnreachable) this.#suspect(store, error)
+      throw this.#named(error)
+    }
+  }
+
+  /** Notes that something fails. What can't be reached is tried again from now on. */
+  noteFailure(work: Work, error: StoreError): void {
+    if (this.#isClosed) return
+    const isNew = !this.#errors.has(work)
+    this.#errors.set(work, error)
+    if (!isNew) return
+    this.#parts.changed(this.state)
+    if (work === 'reach') this.#tryLater()
+  }
+
+  noteSuccess(work: Work): void {
+    if (this.#errors.delete(work)) this.#parts.changed(this.state)
+  }
+
+  /** Calls no more than the questions under way. */
+  async close(): Promise<void> {
+    this.#isClosed = true
+    clearTimeout(this.#timer)
+    await this.#trying
+    await this.#store?.close()
+  }
+
+  #suspect(store: ServerStore, error: StoreError): void {
+    if (this.#isClosed || this.#isSuspected) return
+    this.#isSuspected = true
+    const late = setTimeout(() => {
+      this.noteFailure('reach', error)
+    }, CHECK_MS).unref()
+    const ended = (failure?: StoreError) => {
+      clearTimeout(late)
+      this.#isSuspected = false
+      if (failure) this.noteFailure('reach', failure)
+    }
+    store.ping().then(
+      () => {
+        ended()
+      },
+      () => {
+        ended(error)
+      },
+    )
+  }
+
+  #tryLater(): void {
+    if (this.#isClosed) return
+    this.#timer = setTimeout(() => {
+      this.#trying = this.#try()
+    }, RETRY_MS)
+    this.#timer.unref()
+  }
+
+  async #try(): Promise<void> {
+    try {
+      this.#store ??= await this.#parts.open()
+      await this.#store.ping()
+      this.noteSuccess('reach')
+    } catch (error) {
+      // Whatever the reason is now, only a server that answers is used.
+      if (error instanceof StoreError) this.#errors.set('reach', error)
+      this.#tryLater()
+    }
+  }
+
+  #named(cause: StoreError | undefined): StoreError {
+    const { code = 'failed', message = 'store: not opened', isUnreachable = true } = cause ?? {}
+    return new StoreError(code, `server ${this.name}: ${message}`, {
+      cause: cause?.cause,
+      isUnreachable,
+      server: this.name,
+    })
+  }
+}

@@ -1,0 +1,706 @@
+import { setTimeout as pause } from 'node:timers/promises'
+import type {
+  Claim,
+  Copy,
+  DeadGroup,
+  DeadGroups,
+  DeadPlace,
+  Delivery,
+  DeliveryId,
+  Filter,
+  Findings,
+  Lane,
+  Matches,
+  NewDelivery,
+  SearchPlace,
+  Settlement,
+  Stats,
+  Trace,
+} from '../../model/delivery.js'
+import type { HistoryCounts, HistoryPlace, HistoryRow, HistorySpan } from '../../model/history.js'
+import { joined } from '../dead-groups.js'
+import { fromOf } from '../purge-pages.js'
+import { ceilingOf, floorOf, serverOf } from '../server-ids.js'
+import type {
+  AudienceDestination,
+  CaughtUp,
+  DueLane,
+  Left,
+  LogEntry,
+  MemberMessage,
+  Purged,
+  RecordChange,
+  RecordKey,
+  Records,
+  ReplayLane,
+  Servers,
+  Store,
+  StoredRecord,
+  Sync,
+  Workers,
+} from '../store.js'
+import { StoreError } from '../store-error.js'
+import { Claiming } from './claiming.js'
+import type { Directories, Place } from './directory.js'
+import { merge, placesOf, sumOf } from './merge.js'
+import { moveShares } from './move.js'
+import { endOf } from './patience.js'
+import type { Server, ServerStore } from './server.js'
+import { Settling } from './settling.js'
+
+/** How often a put looks for the present owner of a share. */
+const TRIES = 5
+
+/** In ms: the wait before the third time. A share that moves has no owner for a moment. It is longer for each further time. */
+const PAUSE_MS = 50
+
+/** The bits of an id within a part of the index by user; see `purge-pages.ts`. */
+const CUT = 2 ** 12
+
+/** What the answers of several servers lack. */
+interface Asked<T> {
+  answers: { server: Server; answer: T }[]
+  /** The names of the servers that could not be asked. */
+  away: string[]
+}
+
+/**
+ * One store on several servers. The messages of a source are on one of them, by the directory. What does not belong to a source is
+ * on the home: records, audiences with their messages, the history, and what the workers share.
+ *
+ * Everything is delivered from where it is, whatever the directory says: the directory only says where new messages are stored, and
+ * where they are recognized if they come again. A server that is away only takes what it has: nothing waits for it, except for what
+ * has to be complete, such as a deletion.
+ *
+ * A put of several sources is not stored as a whole: if it rejects, a part may be stored, and its caller has to repeat it.
+ */
+export class SeveralStore implements Store {
+  readonly workers: Workers
+  readonly servers: Servers
+  readonly #home: Server
+  /** In the order of their numbers. */
+  readonly #all: readonly Server[]
+  readonly #byNumber: ReadonlyMap<number, Server>
+  readonly #directories: Directories
+  readonly #claiming: Claiming
+  readonly #patienceMs: number
+  readonly #settlings: ReadonlyMap<Server, Settling>
+  /** The servers whose store reports puts. */
+  readonly #heard = new Set<ServerStore>()
+  #isListening = false
+  #closing: Promise<void> | undefined
+
+  constructor(
+    home: Server,
+    servers: readonly Server[],
+    directories: Directories,
+    onChange: Servers['onChange'],
+    patienceMs: number,
+  ) {
+    this.#patienceMs = patienceMs
+    this.#home = home
+    this.#all = servers
+    this.#byNumber = new Map(servers.map((server) => [server.number, server]))
+    this.#directories = directories
+    this.#settlings = new Map(servers.map((server) => [server, new Settling(server)]))
+    this.#claiming = new Claiming(
+      servers,
+      (server) => !this.#settlingOf(server).isFailing,
+      patienceMs,
+    )
+    this.servers = {
+      onChange,
+      list: () => [...servers.map(({ state }) => state), ...directories.unknown],
+      directory: () => directories.refresh(),
+      move: (plan, report) => this.#whileOpen(() => moveShares(home, servers, plan, report)),
+    }
+    this.workers = {
+      heartbeat: () => this.#ofWorkers((workers) => workers.heartbeat()),
+      tryProbe: (...given) => this.#ofWorkers((workers) => workers.tryProbe(...given)),
+      endProbes: (...given) => this.#ofWorkers((workers) => workers.endProbes(...given)),
+    }
+    onChange(() => {
+      this.#listen()
+    })
+  }
+
+  async put(deliveries: NewDelivery[]): Promise<(DeliveryId | undefined)[]> {
+    return inParts(
+      deliveries,
+      ({ source }) => source,
+      (source, own) => this.#putOf(source, own),
+    )
+  }
+
+  claim(claims: Claim[]): Promise<Delivery[]> {
+    return this.#whileOpen(() =>
+      claims.length === 0 ? Promise.resolve([]) : this.#claiming.claim(claims),
+    )
+  }
+
+  due(): Promise<DueLane[]> {
+    return this.#whileOpen(() => this.#claiming.due())
+  }
+
+  async settle(settlements: Settlement[]): Promise<number> {
+    const parts = grouped(settlements, ({ id }) => this.#byNumber.get(serverOf(id)))
+    let refused = parts.get(undefined)?.length ?? 0
+    let isOver = false
+    const settled = Array.from(parts, async ([server, own]) => {
+      if (!server) return
+      const settling = this.#settlingOf(server)
+      const count = await settling.settle(own)
+      if (isOver) settling.noteRefused(count)
+      else refused += count
+    })
+    await endOf(settled, this.#patienceMs)
+    isOver = true
+    for (const settling of this.#settlings.values()) refused += settling.takeRefused()
+    return refused
+  }
+
+  onPut(listener: (destination: string, lane: Lane) => void): void {
+    this.#claiming.listen(listener)
+    this.#isListening = true
+    this.#listen()
+  }
+
+  /** Rejects only if no server answers, because what one of them has does not stop the others. */
+  async ping(): Promise<void> {
+    await this.#askAll((store) => store.ping())
+  }
+
+  async stats(): Promise<Stats[]> {
+    const { answers } = await this.#askAll((store) => store.stats())
+    return sumOf(answers.flatMap(({ answer }) => answer))
+  }
+
+  async trace(messageId: string): Promise<Trace[]> {
+    const { answers, away } = await this.#askUntilFound(
+      (store) => store.trace(messageId),
+      (answer) => answer.length > 0,
+    )
+    const found = answers.flatMap(({ answer }) => answer)
+    // The messages of a source are on one server, so what was found is complete, unless two sources have sent the same id.
+    if (found.length === 0) this.#requireAll(away)
+    return found.sort((a, b) => a.receivedAt - b.receivedAt || a.id - b.id)
+  }
+
+  async get(id: DeliveryId): Promise<Trace | undefined> {
+    const number = serverOf(id)
+    const server = this.#byNumber.get(number)
+    if (server) return server.ask((store) => store.get(id))
+    await this.#directories.refresh()
+    const name = this.#directories.nameOf(number)
+    this.#requireAll(this.#unknown.filter((one) => one === name))
+    return undefined
+  }
+
+  async find(filter: Filter, before: SearchPlace | undefined, limit: number): Promise<Findings> {
+    const places = placesOf(
+      this.#all.map(({ number }) => number),
+      before,
+    )
+    const isLeft = ({ number }: Server) => places.get(number) !== 0
+    const { answers, away } = await this.#askAll(
+      (store, { number }) => store.find(filter, places.get(number), limit),
+      this.#all.filter(isLeft),
+    )
+    const found = this.#all.map((server) => ({
+      number: server.number,
+      found: isLeft(server)
+        ? answers.find((one) => one.server === server)?.answer
+        : { deliveries: [], next: undefined },
+    }))
+    return { ...merge(found, places, limit), ...(away.length > 0 && { away }) }
+  }
+
+  /** Server by server: nobody sees the order. */
+  async match(filter: Filter, before: DeliveryId | undefined, limit: number): Promise<Matches> {
+    const { found, next, away } = await this.#inTurn(before, async (store, place) => {
+      const found = await store.match(filter, place, limit)
+      return { found, next: found.next }
+    })
+    return { matches: found?.matches ?? [], next, ...away }
+  }
+
+  async deadGroups(
+    destination: string,
+    before: DeadPlace | undefined,
+    limit: number,
+  ): Promise<DeadGroups> {
+    const groups: DeadGroup[] = []
+    const away: string[] = []
+    let place = before
+    let left = limit
+    do {
+      const from: DeadPlace | undefined = place
+      const step = await this.#inTurn(from?.id, async (store, id) => {
+        const found = await store.deadGroups(destination, from && { ...from, id }, left)
+        return { found, next: found.next?.id }
+      })
+      for (const group of step.found?.groups ?? []) {
+        groups.push(group)
+        left -= group.count
+      }
+      away.push(...(step.away?.away ?? []))
+      const isNextServer = step.found?.next === undefined
+      place = isNextServer ? startOf(step.next) : step.found?.next
+    } while (place && left > 0)
+    return { groups: joined(groups), next: place, ...(away.length > 0 && { away }) }
+  }
+
+  addHistory(counts: HistoryCounts[]): Promise<void> {
+    return this.#home.ask((store) => store.addHistory(counts))
+  }
+
+  history(
+    span: HistorySpan,
+    since: number,
+    after: HistoryPlace | undefined,
+    limit: number,
+  ): Promise<HistoryRow[]> {
+    return this.#home.ask((store) => store.history(span, since, after, limit))
+  }
+
+  async replay(
+    ids: readonly DeliveryId[],
+    withDone: boolean,
+    lane?: ReplayLane,
+  ): Promise<DeliveryId[]> {
+    const parts = grouped(ids, (id) => this.#byNumber.get(serverOf(id)))
+    const replayed = Array.from(parts, ([server, own]) =>
+      server ? server.ask((store) => store.replay(own, withDone, lane)) : Promise.resolve([]),
+    )
+    return (await Promise.all(replayed)).flat()
+  }
+
+  /** The servers that are away are swept once they are back. */
+  async sweep(olderThanMs: number, limit: number): Promise<number> {
+    const { swept } = await this.#untilLimit(limit, (store, left) => store.sweep(olderThanMs, left))
+    await this.#forgetFormer()
+    return swept
+  }
+
+  /** Former owners of shares need not be asked any more once they have nothing from before the move. */
+  async #forgetFormer(): Promise<void> {
+    try {
+      const { shares } = await this.#directories.refresh()
+      const former = new Set(shares.flatMap((place) => place.former.map(({ server }) => server)))
+      for (const server of this.#all.filter(({ number }) => former.has(number))) {
+        const first = await server.ask((store) => store.asServer.moving.firstId())
+        await this.#home.ask((store) => store.asServer.moving.forget(server.number, first))
+      }
+    } catch (error) {
+      // A later sweep does it.
+      if (!isAway(error)) throw error
+    }
+  }
+
+  /** @throws StoreError if a server is away, once the others have discarded everything. */
+  async discard(destination: string, limit: number): Promise<number> {
+    const { swept, away } = await this.#untilLimit(limit, (store, left) =>
+      store.discard(destination, left),
+    )
+    if (swept === 0) this.#requireAll(away)
+    return swept
+  }
+
+  /** @throws StoreError if a server is away and the others have nothing. */
+  async hasUser(user: string): Promise<boolean> {
+    const { answers, away } = await this.#askUntilFound(
+      (store) => store.hasUser(user),
+      (has) => has,
+    )
+    if (answers.some(({ answer }) => answer)) return true
+    this.#requireAll(away)
+    return false
+  }
+
+  /**
+   * Server by server. If shares are being moved, or were not long ago, then all over again, because a message may have gone from a
+   * server whose turn came later to one whose turn was over. In the second round, `from` is negative.
+   *
+   * @throws StoreError if the server whose turn it is is away: a deletion has to be complete.
+   */
+  async purgeUser(user: string, from: number): Promise<Purged> {
+    const { purged, next } = await this.#purgeUser(user, Math.abs(from))
+    if (next !== undefined) return { purged, next: from < 0 ? -next : next }
+    if (from < 0) return { purged, next }
+    await this.#directories.refresh()
+    return { purged, next: this.#directories.isMoving ? -fromOf(0) : undefined }
+  }
+
+  async #purgeUser(user: string, from: number): Promise<Purged> {
+    const number = Math.max(0, serverOf((from - 1) * CUT))
+    const i = this.#all.findIndex((server) => server.number >= number)
+    const server = this.#all[i]
+    if (!server) return { purged: 0, next: undefined }
+    const start = server.number === number && from > fromOf(floorOf(number) / CUT) ? from : 0
+    const { purged, next } = await server.ask((store) => store.purgeUser(user, start))
+    const following = this.#all[i + 1]
+    if (next !== undefined || !following) return { purged, next }
+    return { purged, next: fromOf(floorOf(following.number) / CUT) }
+  }
+
+  async count(): Promise<number> {
+    const { answers, away } = await this.#askAll((store) => store.count())
+    this.#requireAll(away)
+    return answers.reduce((sum, { answer }) => sum + answer, 0)
+  }
+
+  async copyOut(after: DeliveryId, limit: number): Promise<Copy[]> {
+    for (const server of this.#all) {
+      if (after >= ceilingOf(server.number)) continue
+      const copies = await server.ask((store) => store.copyOut(after, limit))
+      if (copies.length > 0) return copies
+    }
+    return []
+  }
+
+  copyIn(copies: Copy[]): Promise<boolean[]> {
+    return this.#ofSources(copies, (store, own) => store.copyIn(own))
+  }
+
+  copiesOf(copies: Copy[]): Promise<(Copy | undefined)[]> {
+    return this.#ofSources(copies, (store, own) => store.copiesOf(own))
+  }
+
+  beginSync(audience: string, destinations: readonly AudienceDestination[]): Promise<Sync> {
+    return this.#home.ask((store) => store.beginSync(audience, destinations))
+  }
+
+  join(sync: Sync, members: string[], messages: MemberMessage[]): Promise<number> {
+    return this.#home.ask((store) => store.join(sync, members, messages))
+  }
+
+  leave(sync: Sync, from: string, limit: number, messages: MemberMessage[]): Promise<Left> {
+    return this.#home.ask((store) => store.leave(sync, from, limit, messages))
+  }
+
+  catchUp(
+    sync: Sync,
+    limit: number,
+    arrivals: MemberMessage[],
+    departures: MemberMessage[],
+  ): Promise<CaughtUp> {
+    return this.#home.ask((store) => store.catchUp(sync, limit, arrivals, departures))
+  }
+
+  writeRecords(changes: readonly RecordChange[], unchangedSince?: number): Promise<number[]> {
+    return this.#home.ask((store) => store.writeRecords(changes, unchangedSince))
+  }
+
+  records(after: number, limit: number): Promise<Records> {
+    return this.#home.ask((store) => store.records(after, limit))
+  }
+
+  recordLog(
+    about: RecordKey | undefined,
+    before: number | undefined,
+    limit: number,
+  ): Promise<LogEntry[]> {
+    return this.#home.ask((store) => store.recordLog(about, before, limit))
+  }
+
+  forgetRecords(olderThanMs: number, limit: number): Promise<number> {
+    return this.#home.ask((store) => store.forgetRecords(olderThanMs, limit))
+  }
+
+  onRecords(listener: () => void): void {
+    // The home is open from the start.
+    this.#home.store?.onRecords?.(listener)
+  }
+
+  copyRecordsIn(records: readonly StoredRecord[], after: number): Promise<boolean[]> {
+    return this.#home.ask((store) => store.copyRecordsIn(records, after))
+  }
+
+  copyLogIn(entries: readonly LogEntry[]): Promise<void> {
+    return this.#home.ask((store) => store.copyLogIn(entries))
+  }
+
+  close(): Promise<void> {
+    this.#closing ??= this.#close()
+    return this.#closing
+  }
+
+  async #close(): Promise<void> {
+    const unsent = await this.#claiming.close()
+    const given = unsent.map(({ id, attempt, lane, refusedBy }): Settlement => ({
+      ...{ id, attempt, refusedBy, isUnsent: true, log: [] },
+      next: { state: lane === 'bulk' ? 'bulk' : 'backlog', delayMs: 0 },
+    }))
+    if (given.length > 0) await this.settle(given)
+    await Promise.all(Array.from(this.#settlings.values(), (settling) => settling.close()))
+    await Promise.all(this.#all.map((server) => server.close()))
+  }
+
+  async #putOf(source: string, deliveries: NewDelivery[]): Promise<(DeliveryId | undefined)[]> {
+    return this.#whileOpen(async () => {
+      for (let tries = 1; ; tries++) {
+        const place = this.#directories.placeOf(source)
+        const ids = await this.#putUnknown(place, deliveries)
+        if (ids) return ids
+        if (tries === TRIES) {
+          const message = `server ${place.server.name}: the messages of ${source} are moving to another server.`
+          throw new StoreError('failed', message, { server: place.server.name })
+        }
+        if (tries > 1) {
+          // The owner does not have the share any more, although the present directory says so.
+          if (place.isLeaving) await this.#handOver(place)
+          await pause((tries - 1) * PAUSE_MS)
+        }
+        await this.#directories.refresh()
+      }
+    })
+  }
+
+  /** Completes a move that was interrupted after the share was taken away. */
+  #handOver({ share }: Place): Promise<void> {
+    return this.#home.ask((store) => store.asServer.moving.handOver([share]))
+  }
+
+  /** Puts what no former owner of the share has. */
+  async #putUnknown(
+    place: Place,
+    deliveries: NewDelivery[],
+  ): Promise<(DeliveryId | undefined)[] | undefined> {
+    if (place.former.length === 0) return this.#putAt(place, deliveries)
+    const answers = await Promise.all(
+      place.former.map(({ server, isMoving }) => knownAt(server, isMoving, deliveries)),
+    )
+    const isNew = deliveries.map((_, i) => !answers.some((known) => known[i]))
+    const ids = await this.#putAt(
+      place,
+      deliveries.filter((_, i) => isNew[i]),
+    )
+    if (!ids) return undefined
+    const left = ids.values()
+    return isNew.map((is) => (is ? left.next().value : undefined))
+  }
+
+  async #putAt(
+    { server, share }: Place,
+    deliveries: NewDelivery[],
+  ): Promise<(DeliveryId | undefined)[] | undefined> {
+    // Results would pile up, as long as the server takes messages but no results.
+    if (this.#settlingOf(server).isFailing) {
+      const message = `server ${server.name}: it does not take the results of attempts.`
+      throw new StoreError('failed', message, { server: server.name, cause: server.error })
+    }
+    const ids = await server.ask((store) => store.asServer.putOwn(deliveries, share))
+    for (const { destination, state } of ids ? deliveries : []) {
+      if (state !== 'leased' && state !== 'skipped') this.#claiming.note(server, destination, state)
+    }
+    return ids
+  }
+
+  #settlingOf(server: Server): Settling {
+    // There is one for each server.
+    return this.#settlings.get(server) as Settling
+  }
+
+  /** Listens to the servers that could be opened and are not listened to yet. */
+  #listen(): void {
+    if (!this.#isListening) return
+    for (const server of this.#all) {
+      const { store } = server
+      if (!store || this.#heard.has(store)) continue
+      this.#heard.add(store)
+      store.onPut?.((destination, lane) => {
+        this.#claiming.report(server, destination, lane)
+      })
+    }
+  }
+
+  #ofWorkers<T>(question: (workers: Workers) => Promise<T>): Promise<T> {
+    return this.#home.ask(({ workers }) => {
+      if (workers) return question(workers)
+      throw new TypeError('A server of PostgreSQL has workers.')
+    })
+  }
+
+  /**
+   * Asks all servers at once.
+   *
+   * @throws StoreError if all are away, or if one fails for another reason.
+   */
+  async #askAll<T>(
+    question: (store: ServerStore, server: Server) => Promise<T>,
+    servers: readonly Server[] = this.#all,
+  ): Promise<Asked<T>> {
+    const away = this.#unknown
+    const asked = servers.map(async (server) => {
+      try {
+        return { server, answer: await server.ask((store) => question(store, server)) }
+      } catch (error) {
+        if (!isAway(error)) throw error
+        away.push(server.name)
+        return undefined
+      }
+    })
+    const answers = (await Promise.all(asked)).filter((one) => one !== undefined)
+    if (answers.length === 0 && servers.length > 0) this.#requireAll(away)
+    return { answers, away }
+  }
+
+  /** Asks again if nothing is found while shares move: a message may have gone from a server that was asked later to another one. */
+  async #askUntilFound<T>(
+    question: (store: ServerStore) => Promise<T>,
+    isFound: (answer: T) => boolean,
+  ): Promise<Asked<T>> {
+    const asked = await this.#askAll(question)
+    if (asked.answers.some(({ answer }) => isFound(answer))) return asked
+    await this.#directories.refresh().catch(ignoreAway)
+    const isOther = this.#directories.isMoving || this.#unknown.length > 0
+    return isOther ? this.#askAll(question) : asked
+  }
+
+  /** The names of the servers that this process can't ask, because it does not know them. */
+  get #unknown(): string[] {
+    return this.#directories.unknown.map(({ name }) => name)
+  }
+
+  /** @throws StoreError if there is a server that could not be asked. */
+  #requireAll(away: readonly string[]): void {
+    if (away.length === 0) return
+    const names = away.join(', ')
+    throw new StoreError(
+      'failed',
+      `store: ${names} can't be reached, so the answer would not be complete.`,
+      {
+        isUnreachable: true,
+        server: names,
+      },
+    )
+  }
+
+  /**
+   * Asks one server: the one whose ids come next, from the highest ones down. So an id says where to go on, whatever the server.
+   *
+   * @param before - The place; `undefined` to start.
+   */
+  async #inTurn<T>(
+    before: DeliveryId | undefined,
+    question: (
+      store: ServerStore,
+      before: DeliveryId,
+    ) => Promise<{ found: T; next: DeliveryId | undefined }>,
+  ): Promise<{ found?: T; next: DeliveryId | undefined; away?: { away: string[] } }> {
+    const i = this.#all.findLastIndex(
+      ({ number }) => before === undefined || floorOf(number) < before,
+    )
+    const server = this.#all[i]
+    if (!server) return { next: undefined }
+    const following = this.#all[i - 1]
+    const end = following && ceilingOf(following.number)
+    try {
+      const start = Math.min(before ?? Infinity, ceilingOf(server.number))
+      const { found, next = end } = await server.ask((store) => question(store, start))
+      return { found, next }
+    } catch (error) {
+      if (!isAway(error)) throw error
+      return { next: end, away: { away: [server.name] } }
+    }
+  }
+
+  /** Lets one server after the other work, until a limit is reached. Those that are away are left out. */
+  async #untilLimit(
+    limit: number,
+    work: (store: ServerStore, limit: number) => Promise<number>,
+  ): Promise<{ swept: number; away: string[] }> {
+    let swept = 0
+    const away: string[] = []
+    for (const server of this.#all) {
+      if (swept === limit) break
+      try {
+        swept += await server.ask((store) => work(store, limit - swept))
+      } catch (error) {
+        if (!isAway(error)) throw error
+        away.push(server.name)
+      }
+    }
+    return { swept, away }
+  }
+
+  /** Asks the server of each copy's source. */
+  async #ofSources<T>(
+    copies: readonly Copy[],
+    question: (store: ServerStore, copies: Copy[]) => Promise<T[]>,
+  ): Promise<T[]> {
+    return inParts(
+      copies,
+      ({ source }) => this.#directories.placeOf(source).server,
+      (server, own) => server.ask((store) => question(store, own)),
+    )
+  }
+
+  #whileOpen<T>(work: () => Promise<T>): Promise<T> {
+    if (this.#closing) return Promise.reject(new StoreError('failed', 'The store is closed.'))
+    return work()
+  }
+}
+
+/** The place before all dead letters of a server, given by the id above all of its ids. */
+function startOf(id: DeliveryId | undefined): DeadPlace | undefined {
+  return id === undefined ? undefined : { diedAt: Number.MAX_SAFE_INTEGER, id }
+}
+
+function grouped<Item, Key>(items: readonly Item[], keyOf: (item: Item) => Key): Map<Key, Item[]> {
+  const groups = new Map<Key, Item[]>()
+  for (const item of items) {
+    const key = keyOf(item)
+    const group = groups.get(key)
+    if (group) group.push(item)
+    else groups.set(key, [item])
+  }
+  return groups
+}
+
+/** Works on the items of each key together. The results are in the order of the items. */
+async function inParts<Item, Key, Result>(
+  items: readonly Item[],
+  keyOf: (item: Item) => Key,
+  work: (key: Key, items: Item[]) => Promise<Result[]>,
+): Promise<Result[]> {
+  const results: Result[] = []
+  const parts = grouped([...items.entries()], ([, item]) => keyOf(item))
+  await Promise.all(
+    Array.from(parts, async ([key, own]) => {
+      const found = await work(
+        key,
+        own.map(([, item]) => item),
+      )
+      for (const [n, [i]] of own.entries()) results[i] = found[n] as Result
+    }),
+  )
+  return results
+}
+
+/**
+ * Which messages a former owner of a share has.
+ *
+ * @throws StoreError if it is away while messages are moved from it. Later it is left out: nothing should wait for the server that a
+ * share has left, and a message that comes twice is better than one that is not taken.
+ */
+async function knownAt(
+  server: Server,
+  isMoving: boolean,
+  deliveries: NewDelivery[],
+): Promise<boolean[]> {
+  try {
+    return await server.ask((store) => store.asServer.knows(deliveries))
+  } catch (error) {
+    if (isMoving || !isAway(error)) throw error
+    return []
+  }
+}
+
+function ignoreAway(error: unknown): void {
+  if (!isAway(error)) throw error
+}
+
+function isAway(error: unknown): boolean {
+  return error instanceof StoreError && error.isUnreachable && error.server !== undefined
+}

@@ -1,0 +1,101 @@
+import { join } from 'node:path'
+import { afterAll, expect, test } from 'vitest'
+import { openStore } from '../../src/store/open.js'
+import { newDelivery } from '../store/contract.js'
+import { startServer } from '../store/postgres/server.js'
+import { runInside } from './inside.js'
+import { folderWith } from './process.js'
+
+const server = await startServer({ fsync: 'off' })
+afterAll(() => server.dispose())
+
+const place = async (name: string) => ({ name, url: await server.database() })
+
+/** A file with settings that have this store. */
+function fileWith(store: unknown): string {
+  const sources = [{ name: 'web', writeKey: 'a-write-key-of-32-characters-000' }]
+  const webhooks = [{ url: 'https://crm.example/hook' }]
+  const destinations = [{ name: 'crm', sources: ['web'], webhooks }]
+  return join(folderWith({ sources, destinations, store }), 'hookline.config.json')
+}
+
+const store = (file: string, ...args: string[]) => runInside(['store', ...args, '--config', file])
+
+test('shows the shares, spreads them over a new server, and empties one', async () => {
+  const [a, b, c] = [await place('a'), await place('b'), await place('c')]
+  const two = await openStore([a, b])
+  for (let i = 0; i < 30; i++) await two.put([newDelivery({ source: `source${i}` })])
+  await two.close()
+
+  const file = fileWith([a, b, c])
+  expect((await store(file, 'shares')).stdout).toBe(
+    [
+      'SERVER  SHARES  ARRIVING  LEAVING  FORMER  STATE',
+      'a       128     0         0        0       works',
+      'b       128     0         0        0       works',
+      'c       0       0         0        0       works',
+      '',
+    ].join('\n'),
+  )
+  const { code, stdout } = await store(file, 'balance')
+  expect(code).toBe(0)
+  const moved = Array.from(
+    stdout.matchAll(/(\d+) shares from ([ab]) to c: (\d+) waiting messages/g),
+  )
+  expect(new Map(moved.map(([, shares, from]) => [from, shares]))).toEqual(
+    new Map([
+      ['a', '42'],
+      ['b', '43'],
+    ]),
+  )
+  expect(moved.every(([, , , messages]) => Number(messages) > 0)).toBe(true)
+  expect((await store(file, 'shares')).stdout).toMatch(/a +86 .*\nb +85 .*\nc +85 /)
+  expect(await store(file, 'balance')).toEqual({
+    code: 0,
+    stdout: 'All shares are where they should be.\n',
+    stderr: '',
+  })
+
+  expect((await store(file, 'move', '--from', 'c', '--to', 'a', '--json')).code).toBe(0)
+  expect((await store(file, 'shares')).stdout).toMatch(/a +171 .*\nb +85 .*\nc +0 /)
+  expect((await store(file, 'move', '--share', '75,76', '--to', 'b')).code).toBe(0)
+  expect((await store(file, 'shares', '--source', 'web')).stdout).toBe('share 75, server b\n')
+  const { shares } = JSON.parse((await store(file, 'shares', '--json')).stdout) as {
+    shares: { server: string; former: unknown[] }[]
+  }
+  expect(shares[75]).toMatchObject({ share: 75, server: 'b', next: null })
+})
+
+test('refuses what it can not do, and changes nothing', async () => {
+  const [a, b] = [await place('a'), await place('b')]
+  const file = fileWith([a, b])
+  const refused = async (pattern: RegExp, ...args: string[]) => {
+    const { code, stderr } = await store(file, ...args)
+    expect(stderr).toMatch(pattern)
+    expect(code).toBe(2)
+  }
+  await refused(/either --share or --from/, 'move', '--to', 'b')
+  await refused(/either --share or --from/, 'move', '--from', 'a', '--share', '1', '--to', 'b')
+  await refused(/numbers from 0 to 255/, 'move', '--share', '256', '--to', 'b')
+  await refused(/there is no server "x" in the settings/, 'move', '--share', '1', '--to', 'x')
+  await refused(/there is no server "x" in the settings/, 'move', '--from', 'x', '--to', 'b')
+  const single = await store(fileWith(a.url), 'shares')
+  expect(single.code).toBe(2)
+  expect(single.stderr).toMatch(/names a single server/)
+  expect((await store(file, 'shares')).stdout).toMatch(/a +128 .*\nb +128 /)
+})
+
+test('says what to do if a server is away, and takes nothing from the other one', async () => {
+  const [a, b] = [await place('a'), await place('b')]
+  await (await openStore([a, b])).close()
+  const away = { ...b, url: b.url.replace(/:\d+\//, ':1/') }
+  const { code, stderr } = await store(fileWith([a, away]), 'move', '--from', 'a', '--to', 'b')
+  expect(code).toBe(1)
+  expect(stderr).toMatch(
+    /server b: .*\nWhat has begun continues when you run the same command again/,
+  )
+  const again = fileWith([a, b])
+  expect((await store(again, 'shares')).stdout).toMatch(/a +128 +0 +128 .*\nb +128 +0 +0 /)
+  expect((await store(again, 'move', '--from', 'a', '--to', 'b')).code).toBe(0)
+  expect((await store(again, 'shares')).stdout).toMatch(/a +0 +0 +0 +128 .*\nb +256 /)
+})

@@ -1,0 +1,231 @@
+// What a destination does while one of the three servers of its store is away, and what it can read then.
+import { afterAll, expect, test } from 'vitest'
+import { shareOf, spread } from '../../../src/store/shares.js'
+import type { DeliveryList, ShownMessage, Status } from '../../../src/model/answers.js'
+import type { Settings } from '../../../src/settings/settings.js'
+import type { RunningDestination } from '../../../src/destination.js'
+import { openStore } from '../../../src/store/open.js'
+import { newDelivery } from '../contract.js'
+import { SETTINGS_KEY } from '../../manage/api.js'
+import { ADMIN_TOKEN, destination, endpoint, post, settingsFor, start, track } from '../../run.js'
+import { startProxy } from '../postgres/proxy.js'
+import { startServer, type Server } from '../postgres/server.js'
+import { runInside } from '../../cli/inside.js'
+import { NAMES } from './subject.js'
+
+// fsync is off, which is faster: a crash of the server loses nothing without a crash of the machine.
+const servers = await Promise.all(NAMES.map(() => startServer({ fsync: 'off' })))
+
+afterAll(() => Promise.all(servers.map((server) => server.dispose())))
+
+/** A source on each server of a new store. */
+const SOURCES = NAMES.map((_, number) => {
+  for (let i = 0; ; i++) {
+    const name = `source${i}`
+    if (spread(NAMES.length)[shareOf(name)] === number) return name
+  }
+})
+
+/** A new store on the three servers. */
+let schemas = 0
+function newPlaces(ports: Partial<Record<string, number>> = {}) {
+  const schema = `away${++schemas}`
+  return NAMES.map((name, i) => {
+    const server = servers[i] as Server
+    const url = `${server.url()}?schema=${schema}`
+    const port = ports[name]
+    return { name, url: port === undefined ? url : url.replace(`:${server.port}/`, `:${port}/`) }
+  })
+}
+
+async function startOn(store: Settings['store']) {
+  const receiver = await endpoint()
+  const settings = settingsFor([destination([receiver], { sources: SOURCES, tenant: 'acme' })], {
+    store,
+    sources: SOURCES.map((name) => ({ name, writeKey: `key-${name}`, tenant: 'acme' })),
+    tenants: [{ name: 'acme', portal: { editUrls: false } }],
+    settingsKeys: [SETTINGS_KEY],
+  })
+  const running = await start(settings)
+  return { running, receiver }
+}
+
+const send = (running: RunningDestination, source: string, messageId: string) =>
+  post(running, [track(messageId)], `key-${source}`)
+
+async function read<T>({ adminUrl }: RunningDestination, path: string): Promise<T> {
+  const headers = { Authorization: `Bearer ${ADMIN_TOKEN}` }
+  const answer = await fetch(`${adminUrl}/v1/admin/${path}`, { headers })
+  expect(answer.status).toBe(200)
+  return (await answer.json()) as T
+}
+
+/** The link of a tenant to its portal. */
+async function linkOf({ adminUrl }: RunningDestination): Promise<string> {
+  const answer = await fetch(`${adminUrl}/v1/admin/tenants/acme/link`, {
+    method: 'POST',
+    headers: { Authorization: `Bearer ${ADMIN_TOKEN}` },
+    body: '{}',
+  })
+  return ((await answer.json()) as { token: string }).token
+}
+
+const portal = async (
+  { adminUrl }: RunningDestination,
+  token: string,
+  path: string,
+  body?: object,
+) => {
+  const answer = await fetch(`${adminUrl}/v1/portal/${path}`, {
+    method: body ? 'POST' : 'GET',
+    headers: { Authorization: `Bearer ${token}` },
+    ...(body && { body: JSON.stringify(body) }),
+  })
+  return answer.text()
+}
+
+const readyz = async ({ url }: RunningDestination) => {
+  const answer = await fetch(`${url}/readyz`)
+  return [answer.status, await answer.json()] as unknown
+}
+
+test.each([
+  ['the home', 0],
+  ['another server', 1],
+])(
+  'while %s is away, only its share waits, and it goes on once it is back',
+  async (_, number) => {
+    const gone = servers[number] as Server
+    const [name = '', source = ''] = [NAMES[number], SOURCES[number]]
+    const { running, receiver } = await startOn(newPlaces())
+    const received = () => new Set(receiver.received.map(({ headers }) => headers['x-message-id']))
+    const accepted: string[] = []
+    const sendAll = async (round: string): Promise<Record<string, number>> => {
+      const statuses: Record<string, number> = {}
+      for (const one of SOURCES) {
+        const messageId = `${round}-${one}`
+        const { status } = await send(running, one, messageId)
+        statuses[one] = status
+        if (status === 200) accepted.push(messageId)
+      }
+      return statuses
+    }
+    const others = SOURCES.filter((one) => one !== source)
+
+    const token = await linkOf(running)
+
+    expect(await sendAll('before')).toEqual(Object.fromEntries(SOURCES.map((one) => [one, 200])))
+    await expect.poll(() => received().size).toBe(3)
+
+    await gone.stop('immediate')
+    try {
+      for (let round = 0; round < 5; round++) {
+        expect(await sendAll(`away${round}`)).toEqual(
+          Object.fromEntries(SOURCES.map((one) => [one, one === source ? 503 : 200])),
+        )
+      }
+      // All that was accepted arrives, although the server is still away.
+      await expect.poll(() => accepted.filter((id) => !received().has(id))).toEqual([])
+      expect(accepted).toHaveLength(3 + 5 * 2)
+      await expect.poll(() => readyz(running)).toEqual([200, { status: 'ready', away: [name] }])
+      const metrics = await fetch(`${running.adminUrl}/metrics`, {
+        headers: { Authorization: `Bearer ${ADMIN_TOKEN}` },
+      })
+      const ups = (await metrics.text()).match(/^hookline_store_server_up.*$/gm)
+      expect(ups).toEqual(
+        NAMES.map((one) => `hookline_store_server_up{server="${one}"} ${one === name ? 0 : 1}`),
+      )
+      const { servers: states } = await read<Status>(running, 'status')
+      expect(states?.filter(({ error }) => error !== null).map((one) => one.name)).toEqual([name])
+      const list = await read<DeliveryList>(running, 'deliveries')
+      expect(list).toMatchObject({ away: [name], isComplete: false })
+      expect(new Set(list.deliveries.map((one) => one.source))).toEqual(new Set(others))
+      // The tenant learns that something is missing, but not the name of the server.
+      const cli = (...args: string[]) =>
+        runInside([...args, '--url', running.adminUrl, '--token', ADMIN_TOKEN])
+      expect((await cli('status')).stdout).toMatch(new RegExp(`^${name} +store: `, 'm'))
+      const missing = `What is on ${name} is missing: that server of the store can't be reached.`
+      expect((await cli('list')).stderr).toContain(missing)
+      const page = await cli('list', '--limit', '1')
+      const [, before = ''] = /--before (\S+)\.$/m.exec(page.stderr) ?? []
+      expect((await cli('list', '--before', before)).code).toBe(0)
+      expect((await cli('replay', '--all', '--dry-run')).stdout).toContain(missing)
+      expect(await read(running, 'dead?destination=crm')).toEqual({
+        ...{ groups: [], isComplete: false, away: [name] },
+      })
+      const shown = await Promise.all([
+        portal(running, token, 'deliveries'),
+        portal(running, token, 'dead?destination=crm'),
+        portal(running, token, 'replay', { filter: { destination: 'crm' }, dryRun: true }),
+      ])
+      for (const text of shown) expect(JSON.parse(text)).toMatchObject({ away: [] })
+      const known = await read<ShownMessage>(running, `messages/before-${others[0]}`)
+      expect(known.deliveries).toHaveLength(1)
+      const lost = await fetch(`${running.adminUrl}/v1/admin/messages/before-${source}`, {
+        headers: { Authorization: `Bearer ${ADMIN_TOKEN}` },
+      })
+      expect(lost.status).toBe(503)
+    } finally {
+      await gone.start()
+    }
+
+    await expect
+      .poll(() => readyz(running), { timeout: 10_000 })
+      .toEqual([200, { status: 'ready' }])
+    expect((await send(running, source, `before-${source}`)).status).toBe(200)
+    expect(await sendAll('after')).toEqual(Object.fromEntries(SOURCES.map((one) => [one, 200])))
+    await expect.poll(() => accepted.filter((id) => !received().has(id))).toEqual([])
+    // The message that was sent again is recognized, and nothing was sent twice.
+    expect(receiver.received).toHaveLength(accepted.length)
+    const list = await read<DeliveryList>(running, 'deliveries')
+    expect(list).toMatchObject({ isComplete: true, next: null })
+    expect(list.deliveries).toHaveLength(accepted.length)
+  },
+  60_000,
+)
+
+test('a process starts while a server is away, but not while the home is', async () => {
+  const places = newPlaces()
+  await (await openStore(places)).close()
+  const [home, other] = servers as [Server, Server]
+  await other.stop('immediate')
+  const { running, receiver } = await startOn(places)
+  try {
+    expect((await send(running, SOURCES[0] ?? '', 'm1')).status).toBe(200)
+    expect((await send(running, SOURCES[1] ?? '', 'm2')).status).toBe(503)
+  } finally {
+    await other.start()
+  }
+  await expect.poll(() => readyz(running), { timeout: 10_000 }).toEqual([200, { status: 'ready' }])
+  expect((await send(running, SOURCES[1] ?? '', 'm2')).status).toBe(200)
+  await expect.poll(() => receiver.received.length).toBe(2)
+  await home.stop('immediate')
+  await expect(openStore(places)).rejects.toMatchObject({ isUnreachable: true })
+  await home.start()
+}, 60_000)
+
+test('a server that does not answer holds up the others only shortly, and loses nothing that it leased', async () => {
+  const [, slow] = servers as [Server, Server]
+  await using proxy = await startProxy(slow.port)
+  const store = await openStore(newPlaces({ b: proxy.port }))
+  try {
+    for (const source of SOURCES) await store.put([newDelivery({ source, messageId: source })])
+    proxy.silence()
+    const hanging = store.put([newDelivery({ source: SOURCES[1] ?? '' })]).then(
+      () => 'stored',
+      () => 'failed',
+    )
+    const claim = { destination: 'crm', lane: 'fresh' as const, limit: 10 }
+    const claimed = await Promise.race([store.claim([claim]), hanging])
+    expect(claimed).toEqual([
+      expect.objectContaining({ source: SOURCES[0] }),
+      expect.objectContaining({ source: SOURCES[2] }),
+    ])
+    const due = await Promise.race([store.due(), hanging])
+    expect(due).toEqual([])
+    expect(await hanging).toBe('failed')
+  } finally {
+    proxy.fix()
+    await store.close()
+  }
+}, 60_000)

@@ -1,0 +1,294 @@
+// What a move of shares does to messages in each state, and to those who use the store meanwhile.
+import { once, EventEmitter } from 'node:events'
+import { afterAll, afterEach, expect, test } from 'vitest'
+import type { Claim } from '../../../src/model/delivery.js'
+import { openPostgres } from '../../../src/store/postgres/store.js'
+import { openSeveral } from '../../../src/store/several/open.js'
+import { openStore } from '../../../src/store/open.js'
+import { serverOf } from '../../../src/store/server-ids.js'
+import { balanced, shareOf, spread, SHARES } from '../../../src/store/shares.js'
+import { LEASE_MS, type Directory, type Servers, type Store } from '../../../src/store/store.js'
+import { newDelivery, settlement } from '../contract.js'
+import { startServer } from '../postgres/server.js'
+import { storeError } from '../postgres/stores.js'
+
+const server = await startServer({ fsync: 'off' })
+afterAll(() => server.dispose())
+
+const opened: Store[] = []
+afterEach(async () => {
+  for (const store of opened.splice(0)) await store.close()
+})
+
+/** A source of the home, and one of the other server, in a new store of two. */
+const [OF_HOME, OF_OTHER] = [0, 1].map((number) => {
+  const sources = Array.from({ length: 50 }, (_, i) => `source${i}`)
+  return sources.find((source) => spread(2)[shareOf(source)] === number)
+}) as [string, string]
+
+const CLAIM: Claim = { destination: 'crm', lane: 'backlog', limit: 100 }
+const claimAll = (store: Store) =>
+  store.claim((['fresh', 'backlog', 'bulk'] as const).map((lane) => ({ ...CLAIM, lane })))
+
+const ignore = () => undefined
+const moveTo = (store: Store, to: string, ...sources: string[]): Promise<void> =>
+  (store.servers as Servers).move(
+    () => new Map(sources.map((source) => [shareOf(source), to])),
+    ignore,
+  )
+
+/** A store on two servers, with a clock that a test sets. */
+async function twoServers() {
+  const urls = [await server.database(), await server.database()]
+  let time = 1_700_000_000_000
+  const open = async () => {
+    const store = await openSeveral(
+      ['a', 'b'].map((name, i) => ({
+        name,
+        open: () => openPostgres(urls[i] ?? '', () => time, false, true),
+      })),
+      10_000,
+    )
+    opened.push(store)
+    return store
+  }
+  return {
+    urls,
+    open,
+    advance: (ms: number) => {
+      time += ms
+    },
+  }
+}
+
+test('what waits goes to the new owner with all that is known of it, and the rest stays', async () => {
+  const { open, advance, urls } = await twoServers()
+  const store = await open()
+  const put = (messageId: string, state: 'fresh' | 'bulk' | 'backlog' | 'skipped' = 'fresh') =>
+    store.put([newDelivery({ source: OF_OTHER, messageId, state, body: `"${messageId}"` })])
+  const failed = {
+    log: [
+      {
+        url: 'https://crm.example/hook',
+        code: 'server_error' as const,
+        status: 500,
+        ms: 5,
+        error: 'HTTP 500',
+        response: 'no',
+      },
+    ],
+    refusedBy: ['https://crm.example/hook'],
+  }
+
+  for (const messageId of ['retried', 'dead', 'done']) await put(messageId)
+  for (const one of await claimAll(store)) {
+    const next = {
+      retried: { state: 'backlog', delayMs: 60_000 },
+      dead: { state: 'dead', reason: 'too old' },
+      done: { state: 'done' },
+    }[one.messageId] as Parameters<typeof settlement>[1]
+    await store.settle([settlement(one, next, one.messageId === 'done' ? {} : failed)])
+  }
+  await put('skipped', 'skipped')
+  await put('fresh')
+  await put('bulk', 'bulk')
+  // It is due, but its lease has run out.
+  await put('lost')
+  advance(1)
+  await store.claim([{ ...CLAIM, lane: 'fresh', limit: 2 }])
+  advance(LEASE_MS + 1)
+  await put('waiting')
+  const before = await store.trace('retried')
+  const stayed = ['dead', 'done', 'skipped']
+  const went = ['retried', 'fresh', 'bulk', 'lost', 'waiting']
+
+  await moveTo(store, 'a', OF_OTHER)
+
+  const places = async (messageId: string) =>
+    (await store.trace(messageId)).map(({ id }) => serverOf(id))
+  for (const messageId of stayed) expect(await places(messageId)).toEqual([1])
+  for (const messageId of went) expect(await places(messageId)).toEqual([0])
+  const [after] = await store.trace('retried')
+  expect(after).toEqual({ ...before[0], id: after?.id })
+  expect(after?.attempts).toHaveLength(1)
+  const onB = 'SELECT count(*)::int AS count FROM hookline.deliveries'
+  expect(await server.query(onB, [], urls[1])).toEqual([{ count: stayed.length }])
+
+  // Whatever comes again is known, and what is new is stored at the new owner.
+  for (const messageId of [...stayed, ...went]) expect(await put(messageId)).toEqual([undefined])
+  const [id] = await put('new')
+  expect(serverOf(id as number)).toBe(0)
+  advance(60_000)
+  const claimed = await claimAll(store)
+  expect(claimed.map(({ messageId }) => messageId).sort()).toEqual([...went, 'new'].sort())
+  const attempts = new Map(claimed.map((one) => [one.messageId, one]))
+  expect(attempts.get('retried')).toMatchObject({ attempt: 2, refusedBy: failed.refusedBy })
+  expect(attempts.get('lost')).toMatchObject({ attempt: 2, attemptsBefore: 1 })
+  expect(attempts.get('waiting')).toMatchObject({ attempt: 1, attemptsBefore: 0 })
+  expect(await store.settle(claimed.map((one) => settlement(one)))).toBe(0)
+})
+
+test('a message that is being sent is waited for, and moves if it has to be sent again', async () => {
+  const { open } = await twoServers()
+  const store = await open()
+  for (const messageId of ['done', 'again']) {
+    await store.put([newDelivery({ source: OF_OTHER, messageId })])
+  }
+  const claimed = await claimAll(store)
+  const events = new EventEmitter()
+  const isHeld = once(events, 'left')
+  const moving = (store.servers as Servers).move(
+    () => new Map([[shareOf(OF_OTHER), 'a']]),
+    ({ left }) => events.emit('left', left),
+  )
+  expect(await isHeld).toEqual([2])
+  // New messages are stored at the new owner meanwhile, and the others are recognized.
+  const [id, same] = await store.put([
+    newDelivery({ source: OF_OTHER, messageId: 'new' }),
+    newDelivery({ source: OF_OTHER, messageId: 'again' }),
+  ])
+  expect([serverOf(id as number), same]).toEqual([0, undefined])
+  const settlements = claimed.map((one) =>
+    settlement(one, one.messageId === 'again' ? { state: 'backlog', delayMs: 0 } : undefined),
+  )
+  expect(await store.settle(settlements)).toBe(0)
+  await moving
+  const traces = [...(await store.trace('done')), ...(await store.trace('again'))]
+  expect(traces.map((one) => [one.messageId, serverOf(one.id)])).toEqual([
+    ['done', 1],
+    ['again', 0],
+  ])
+})
+
+test('one process moves, another is told so, and all processes follow', async () => {
+  const { open } = await twoServers()
+  const stores = await Promise.all([open(), open(), open()])
+  const [one, two, third] = stores
+  await one.put([newDelivery({ source: OF_OTHER })])
+  const claimed = await claimAll(one)
+  const events = new EventEmitter()
+  const isHeld = once(events, 'held')
+  const moving = (one.servers as Servers).move(
+    () => new Map([[shareOf(OF_OTHER), 'a']]),
+    () => events.emit('held'),
+  )
+  await isHeld
+  await expect(moveTo(two, 'a', OF_OTHER)).rejects.toEqual(
+    storeError('locked', /another process moves shares now/),
+  )
+  const [id] = await third.put([newDelivery({ source: OF_OTHER })])
+  expect(serverOf(id as number)).toBe(0)
+  await one.settle(claimed.map((delivery) => settlement(delivery)))
+  await moving
+  // To a server that does not exist, and back.
+  await expect(moveTo(two, 'x', OF_OTHER)).rejects.toEqual(
+    storeError('unsupported', /there is no server "x" in the settings/),
+  )
+  await moveTo(two, 'b', OF_OTHER)
+  const [back] = await third.put([newDelivery({ source: OF_OTHER })])
+  expect(serverOf(back as number)).toBe(1)
+})
+
+test('whoever stores a message completes a move that ended just after the share was taken away', async () => {
+  const { open, urls } = await twoServers()
+  const stores = await Promise.all([open(), open()])
+  const [store, other] = stores
+  const share = shareOf(OF_OTHER)
+  await store.put([newDelivery({ source: OF_OTHER, messageId: 'm' })])
+  // The state that a process leaves that is killed there.
+  const [a, b] = urls as [string, string]
+  await server.query('UPDATE hookline.shares SET next = 0 WHERE share = $1', [share], a)
+  await server.query('INSERT INTO hookline.own_shares VALUES ($1, 2)', [share], a)
+  await server.query('DELETE FROM hookline.own_shares WHERE share = $1', [share], b)
+  const puts = await Promise.all(
+    [store, other].map((one) =>
+      one.put([
+        newDelivery({ source: OF_OTHER }),
+        newDelivery({ source: OF_OTHER, messageId: 'm' }),
+      ]),
+    ),
+  )
+  for (const [id, same] of puts) expect([serverOf(id as number), same]).toEqual([0, undefined])
+  // The messages are still there, and go with the next move, whatever that moves.
+  expect((await store.trace('m')).map(({ id }) => serverOf(id))).toEqual([1])
+  await moveTo(other, 'a', OF_HOME)
+  expect((await store.trace('m')).map(({ id }) => serverOf(id))).toEqual([0])
+})
+
+test('a deletion finds messages that move from a server whose turn comes later', async () => {
+  const { open } = await twoServers()
+  const store = await open()
+  await store.put([newDelivery({ source: OF_OTHER, user: 'bob' })])
+  await store.put([newDelivery({ source: OF_HOME, user: 'bob' })])
+  let { purged, next } = await store.purgeUser('bob', 0)
+  expect(purged).toBe(1)
+  await moveTo(store, 'a', OF_OTHER)
+  while (next !== undefined) {
+    const step: typeof next = next
+    const result = await store.purgeUser('bob', step)
+    purged += result.purged
+    next = result.next
+  }
+  expect(purged).toBe(2)
+  expect(await store.hasUser('bob')).toBe(false)
+})
+
+test('a former owner is asked until the retention is over, and then forgotten', async () => {
+  const { open, advance } = await twoServers()
+  const store = await open()
+  const delivery = newDelivery({ source: OF_OTHER })
+  await store.put([delivery])
+  await store.settle((await claimAll(store)).map((one) => settlement(one)))
+  await moveTo(store, 'a', OF_OTHER)
+  const former = async () =>
+    (await (store.servers as Servers).directory()).shares[shareOf(OF_OTHER)]?.former
+  await store.sweep(60_000, 100)
+  expect(await former()).toEqual([{ server: 1, isMoving: false }])
+  expect(await store.put([delivery])).toEqual([undefined])
+  advance(60_001)
+  await store.sweep(60_000, 100)
+  expect(await former()).toEqual([])
+  expect(await store.put([delivery])).toEqual([expect.any(Number)])
+})
+
+test('once the home has all shares, it can be used alone', async () => {
+  const { open, urls } = await twoServers()
+  const store = await open()
+  await store.put([newDelivery({ source: OF_OTHER, messageId: 'm' })])
+  const all = ({ shares }: Directory) => new Map(shares.map((_, share) => [share, 'a']))
+  await (store.servers as Servers).move(all, ignore)
+  await store.close()
+  const single = await openStore(urls[0] ?? '')
+  opened.push(single)
+  expect(await single.trace('m')).toHaveLength(1)
+})
+
+test('shares are spread evenly with the fewest moves', () => {
+  for (const [from, to] of [
+    [['a'], ['a', 'b']],
+    [
+      ['a', 'b'],
+      ['a', 'b', 'c'],
+    ],
+    [
+      ['a', 'b', 'c'],
+      ['a', 'c'],
+    ],
+    [
+      ['a', 'b', 'c', 'd', 'e'],
+      ['e', 'x', 'a'],
+    ],
+  ] as const) {
+    const owners: string[] = spread(from.length).map((number) => from[number] ?? '')
+    const moves = balanced(owners, to)
+    const counts = (list: readonly string[]) =>
+      to.map((name) => list.filter((owner) => owner === name).length)
+    const after = owners.map((owner, share) => moves.get(share) ?? owner)
+    const spreadOut = counts(after)
+    expect(spreadOut.reduce((sum, count) => sum + count, 0)).toBe(SHARES)
+    expect(Math.max(...spreadOut) - Math.min(...spreadOut)).toBeLessThanOrEqual(1)
+    const gained = counts(after).map((count, i) => Math.max(0, count - (counts(owners)[i] ?? 0)))
+    expect(moves.size).toBe(gained.reduce((sum, count) => sum + count, 0))
+    expect(balanced(after, to).size).toBe(0)
+  }
+})

@@ -1,0 +1,275 @@
+import pg from 'pg'
+import { afterAll, expect, test } from 'vitest'
+import { openStore } from '../../../src/store/open.js'
+import { ceilingOf, floorOf, serverOf } from '../../../src/store/server-ids.js'
+import { shareOf, spread } from '../../../src/store/shares.js'
+import { newDelivery, settlement } from '../contract.js'
+import { startServer } from '../postgres/server.js'
+import { storeError } from '../postgres/stores.js'
+
+const server = await startServer({ fsync: 'off' })
+afterAll(() => server.dispose())
+
+const place = async (name: string) => ({ name, url: await server.database() })
+
+/** A source in a share that the second of two servers of a new store has. */
+const OF_SECOND = Array.from({ length: 50 }, (_, i) => `source${i}`).find(
+  (source) => spread(2)[shareOf(source)] === 1,
+) as string
+
+test('the ids of all servers are numbers of JSON, and those of the first begin at 1', () => {
+  expect(floorOf(0)).toBe(0)
+  expect(ceilingOf(127)).toBe(2 ** 53)
+  for (const number of [0, 1, 127]) {
+    expect(serverOf(floorOf(number) + 1)).toBe(number)
+    expect(serverOf(ceilingOf(number) - 1)).toBe(number)
+  }
+})
+
+test('the share of a source never changes', () => {
+  // As `sha256sum` computes them.
+  expect(['web', 'shop', 'app', 'audience:vip', 'é'].map(shareOf)).toEqual([75, 141, 161, 156, 74])
+})
+
+test('a new store is spread evenly', async () => {
+  const places = [await place('a'), await place('b'), await place('c')]
+  await (await openStore(places)).close()
+  const counts = await Promise.all(
+    places.map(async ({ url }) => {
+      const text = 'SELECT count(*)::int AS count FROM hookline.own_shares'
+      return (await server.query<{ count: number }>(text, [], url))[0]?.count
+    }),
+  )
+  expect(counts).toEqual([86, 85, 85])
+})
+
+test('a single server grows: what it has stays, with its ids, and comes again as a duplicate', async () => {
+  const [a, b] = [await place('a'), await place('b')]
+  const single = await openStore(a.url)
+  const delivery = newDelivery({ source: OF_SECOND })
+  const [id] = await single.put([delivery])
+  await single.close()
+
+  const both = await openStore([a, b])
+  expect(await both.put([delivery])).toEqual([undefined])
+  expect(await both.get(id as number)).toMatchObject({ messageId: delivery.messageId })
+  const [next] = await both.put([newDelivery({ source: OF_SECOND })])
+  expect(next).toBeLessThan(ceilingOf(0))
+  const claimed = await both.claim([{ destination: 'crm', lane: 'fresh', limit: 5 }])
+  expect(await both.settle(claimed.map((one) => settlement(one)))).toBe(0)
+  expect(claimed).toHaveLength(2)
+  await both.close()
+
+  // All shares are still its own, so it can be used alone again.
+  const again = await openStore(a.url)
+  expect(await again.count()).toBe(2)
+  await again.close()
+})
+
+test('the order of the list does not matter, once the home is known, and a server can be added', async () => {
+  const [a, b, c] = [await place('a'), await place('b'), await place('c')]
+  const first = await openStore([a, b])
+  const [id] = await first.put([newDelivery({ source: OF_SECOND })])
+  expect(serverOf(id as number)).toBe(1)
+  await first.writeRecords([{ kind: 'k', name: 'n', version: 0, body: 'x' }])
+  await first.close()
+
+  const later = await openStore([c, b, a])
+  expect(later.servers?.list().map(({ name }) => name)).toEqual(['a', 'b', 'c'])
+  expect((await later.records(0, 10)).records).toMatchObject([{ name: 'n', body: 'x' }])
+  const ids = await later.put(
+    Array.from({ length: 100 }, (_, i) => newDelivery({ source: `source${i}` })),
+  )
+  expect(new Set(ids.map((one) => serverOf(one as number)))).toEqual(new Set([0, 1]))
+  await later.close()
+
+  // The third server has no share, so it may be left out. The second may not.
+  await (await openStore([a, b])).close()
+  await expect(openStore([a, c])).rejects.toEqual(
+    storeError('unsupported', /the server b has 128 of 256 shares: add it to "store"/),
+  )
+  await expect(openStore([b, c])).rejects.toEqual(
+    storeError('unsupported', /the home of the servers is missing/),
+  )
+})
+
+test('a server is refused that is not the one that its name says', async () => {
+  const [a, b, c] = [await place('a'), await place('b'), await place('c')]
+  await (await openStore([a, b])).close()
+  await expect(
+    openStore([
+      { name: 'a', url: b.url },
+      { name: 'b', url: a.url },
+    ]),
+  ).rejects.toEqual(storeError('unsupported', /is that of the server [ab] \(number [01]\)/))
+  await expect(openStore([c, { name: 'd', url: b.url }])).rejects.toEqual(
+    storeError('unsupported', /the home of the servers is missing/),
+  )
+  for (const { name, url } of [a, b]) {
+    await expect(openStore(url)).rejects.toEqual(
+      storeError('unsupported', new RegExp(`the server ${name} of a store with several servers`)),
+    )
+  }
+})
+
+test('a server that has messages can be the first one only', async () => {
+  const [a, b] = [await place('a'), await place('b')]
+  const single = await openStore(b.url)
+  await single.put([newDelivery()])
+  await single.close()
+  await expect(openStore([a, b])).rejects.toEqual(
+    storeError('unsupported', /b has messages already: expected an empty database/),
+  )
+})
+
+test('a put that waits for a share that is just being taken away stores nothing', async () => {
+  const [a, b] = [await place('a'), await place('b')]
+  const store = await openStore([a, b])
+  const other = new pg.Client(b.url)
+  await other.connect()
+  try {
+    // The first put prepares the statement, so that the second one is not planned after it has waited.
+    await store.put([newDelivery({ source: OF_SECOND })])
+    await other.query('BEGIN')
+    await other.query('LOCK TABLE hookline.own_shares IN ACCESS EXCLUSIVE MODE')
+    const waiting = store.put([newDelivery({ source: OF_SECOND })]).then(
+      () => 'stored',
+      () => 'refused',
+    )
+    const blocked = `SELECT count(*)::int AS count FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()`
+    await expect
+      .poll(async () => (await server.query<{ count: number }>(blocked, [], b.url))[0]?.count)
+      .toBe(1)
+    await other.query('DELETE FROM hookline.own_shares WHERE share = $1', [shareOf(OF_SECOND)])
+    await other.query('COMMIT')
+    expect(await waiting).toBe('refused')
+    expect(await store.count()).toBe(1)
+  } finally {
+    await other.end()
+    await store.close()
+  }
+})
+
+test('a process that knows a former directory stores nothing by it', async () => {
+  const [a, b] = [await place('a'), await place('b')]
+  const store = await openStore([a, b])
+  const share = shareOf(OF_SECOND)
+  // The share moves to the home.
+  await server.query('DELETE FROM hookline.own_shares WHERE share = $1', [share], b.url)
+  const gone = store.put([newDelivery({ source: OF_SECOND })])
+  await expect(gone).rejects.toMatchObject({ server: 'b' })
+  await server.query('INSERT INTO hookline.own_shares VALUES ($1, 2)', [share], a.url)
+  await server.query(
+    'UPDATE hookline.shares SET server = 0, epoch = 2 WHERE share = $1',
+    [share],
+    a.url,
+  )
+  const [id] = await store.put([newDelivery({ source: OF_SECOND })])
+  expect(serverOf(id as number)).toBe(0)
+  expect(await store.count()).toBe(1)
+  await store.close()
+})
+
+test('an empty database is refused under the name of a server that had messages', async () => {
+  const [a, b] = [await place('a'), await place('b')]
+  const store = await openStore([a, b])
+  const delivery = newDelivery({ source: OF_SECOND })
+  await store.put([delivery])
+  await store.close()
+  const empty = { name: 'b', url: await server.database() }
+  await expect(openStore([a, empty])).rejects.toEqual(
+    storeError('unsupported', /the database of b is not the one that b had before.*Check the URL/),
+  )
+  const again = await openStore([a, b])
+  expect(await again.put([delivery])).toEqual([undefined])
+  await again.close()
+})
+
+test('a first list that is refused leaves nothing behind', async () => {
+  const [a, b, c] = [await place('a'), await place('b'), await place('c')]
+  const twice = { name: 'bb', url: a.url.replace('127.0.0.1', 'localhost') }
+  await expect(openStore([a, twice])).rejects.toEqual(
+    storeError('unsupported', /the database of bb is that of the server a/),
+  )
+  const store = await openStore([a, b, c])
+  const { names, shares } = (await store.servers?.directory()) ?? expect.fail()
+  expect(names).toEqual(['a', 'b', 'c'])
+  expect(shares.map((one) => one.server)).toEqual(spread(3))
+  await store.close()
+})
+
+test('a process that does not know the new owner of a share says so', async () => {
+  const [a, b, c] = [await place('a'), await place('b'), await place('c')]
+  const old = await openStore([a, b])
+  const heard: string[] = []
+  old.servers?.onChange(({ name, error }) =>
+    heard.push(`${name} ${error ? error.message : 'works'}`),
+  )
+  const present = await openStore([a, b, c])
+  await present.servers?.move(
+    () => new Map([[shareOf(OF_SECOND), 'c']]),
+    () => undefined,
+  )
+  const [id] = await present.put([newDelivery({ source: OF_SECOND, messageId: 'm1' })])
+  expect(serverOf(id as number)).toBe(2)
+
+  const unknown = storeError('failed', /c can't be reached, so the answer would not be complete/)
+  await expect(old.trace('m1')).rejects.toEqual(unknown)
+  await expect(old.get(id as number)).rejects.toEqual(unknown)
+  expect(await old.find({}, undefined, 10)).toMatchObject({ away: ['c'] })
+  expect(old.servers?.list().find(({ name }) => name === 'c')?.error?.message).toMatch(
+    /does not know the server c: start it again with the present settings/,
+  )
+  expect(heard).toEqual([expect.stringMatching(/^c this process does not know the server c/)])
+  await present.servers?.move(
+    () => new Map([[shareOf(OF_SECOND), 'b']]),
+    () => undefined,
+  )
+  await old.sweep(60_000, 10)
+  expect(heard.slice(1)).toEqual(['c works'])
+  await Promise.all([old.close(), present.close()])
+})
+
+test('servers that were restored to a time before a move refuse calls of the share, until it is moved again', async () => {
+  const [a, b] = [await place('a'), await place('b')]
+  const share = shareOf(OF_SECOND)
+  const moveTo = (name: string) =>
+    store.servers?.move(
+      () => new Map([[share, name]]),
+      () => undefined,
+    )
+  let store = await openStore([a, b])
+  const before = await server.query<{ server: number; epoch: string }>(
+    'SELECT server, epoch FROM hookline.shares WHERE share = $1',
+    [share],
+    a.url,
+  )
+  await moveTo('a')
+  await store.put([newDelivery({ source: OF_SECOND, messageId: 'm1' })])
+  await server.query(
+    `WITH former AS (DELETE FROM hookline.former_shares WHERE share = $1)
+     UPDATE hookline.shares SET server = $2, epoch = $3 WHERE share = $1`,
+    [share, before[0]?.server, before[0]?.epoch],
+    a.url,
+  )
+  await store.close()
+  store = await openStore([a, b])
+  await expect(store.put([newDelivery({ source: OF_SECOND })])).rejects.toMatchObject({
+    server: 'b',
+  })
+  await moveTo('a')
+  const ids = await store.put([
+    newDelivery({ source: OF_SECOND, messageId: 'm1' }),
+    newDelivery({ source: OF_SECOND }),
+  ])
+  expect(ids).toEqual([undefined, expect.any(Number)])
+
+  // The new owner is restored to a time before it got the share.
+  await server.query('DELETE FROM hookline.own_shares WHERE share = $1', [share], a.url)
+  const refused = store.put([newDelivery({ source: OF_SECOND })])
+  await expect(refused).rejects.toMatchObject({ server: 'a' })
+  await moveTo('b')
+  const [id] = await store.put([newDelivery({ source: OF_SECOND })])
+  expect(serverOf(id as number)).toBe(1)
+  await store.close()
+})
