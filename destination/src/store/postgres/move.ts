@@ -67,27 +67,24 @@ export function prepareMove(
     DELETE FROM ${schema}.deliveries WHERE id = ANY ($1::bigint[])`
 
   /** The locks hold until the copies are stored and deleted here, so that a deletion of their user waits for that. */
-  const moveSlice = (
+  const moveSlice = async (
     inside: RunQuery,
     ids: readonly DeliveryId[],
     copyIn: (copies: Copy[]) => Promise<unknown>,
   ): Promise<number> => {
-    const move = async () => {
-      const rows = await inside<{ id: DeliveryId; state: number; dueAt: number }>(lock, [ids])
-      if (rows.length === 0) return 0
-      const locked = rows.map(({ id }) => id)
-      const copies = await readCopies(inside, read, [locked])
-      const byId = new Map(rows.map((row) => [row.id, row]))
-      await copyIn(
-        copies.map((copy) => {
-          const { state = BACKLOG, dueAt = copy.dueAt } = byId.get(copy.id) ?? {}
-          return { ...copy, state: stateOf(state), dueAt, attempt: copy.attempt - 1 }
-        }),
-      )
-      await inside(remove, [locked])
-      return rows.length
-    }
-    return move()
+    const rows = await inside<{ id: DeliveryId; state: number; dueAt: number }>(lock, [ids])
+    if (rows.length === 0) return 0
+    const locked = rows.map(({ id }) => id)
+    const copies = await readCopies(inside, read, [locked])
+    const byId = new Map(rows.map((row) => [row.id, row]))
+    await copyIn(
+      copies.map((copy) => {
+        const { state = BACKLOG, dueAt = copy.dueAt } = byId.get(copy.id) ?? {}
+        return { ...copy, state: stateOf(state), dueAt, attempt: copy.attempt - 1 }
+      }),
+    )
+    await inside(remove, [locked])
+    return rows.length
   }
 
   return {

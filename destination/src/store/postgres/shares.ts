@@ -16,8 +16,9 @@ const LOCK = 0x73686172
  * - `own_shares` has the shares that are this server's own. A put looks here, in the same statement: so no process can put by a
  *   directory that is out of date. Whoever takes a share away locks the table first, and so waits for the puts under way.
  * - `servers`, `shares` and `former_shares` are the directory. Only the home has rows in them. A server that is not `enrolled` was
- *   named once, but its database has never been a part of the store. `next` is the server to which a share is about to go. A former owner of a share is there for as long as it has messages of it: `up_to` is null while messages that wait
- *   are moved away, then it is the last id that the former owner had given.
+ *   named once, but its database has never been a part of the store. `next` is the server to which a share is about to go. A former
+ *   owner of a share is there for as long as it has messages of it: `up_to` is null while messages that wait are moved away, then it
+ *   is the last id that the former owner had given.
  */
 const TABLES = `
   CREATE TABLE IF NOT EXISTS $.server (store uuid NOT NULL, number smallint NOT NULL, name text COLLATE "C" NOT NULL);
