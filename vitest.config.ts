@@ -19,6 +19,8 @@ const alias = entries.flatMap(([specifier, [source = '']]) => {
 /** Compiles the sources for the processes and threads that tests start. */
 const COMPILE = join(import.meta.dirname, 'test/compile.ts')
 
+const TEMPORARY = join(import.meta.dirname, 'test/temporary.ts')
+
 /**
  * The threads that the destination's sources start run the same sources, compiled: they start in a fraction of
  * the time that TypeScript takes. They get none of the flags of the test process, with which each thread would load a
@@ -63,7 +65,7 @@ const DOCS_TESTS = 'test/**/*.docs.test.ts'
 
 const hookline = {
   include: ['test/**/*.test.ts'],
-  globalSetup: [COMPILE],
+  globalSetup: [TEMPORARY, COMPILE],
   testTimeout: built ? 120_000 : 20_000,
   // No file leaves anything to another, and each process of its own would load the same sources.
   isolate: false,
@@ -74,7 +76,7 @@ const hookline = {
 const destination = {
   root: 'destination',
   include: ['test/**/*.test.ts'],
-  globalSetup: [COMPILE, `${import.meta.dirname}/destination/scripts/build-page.js`],
+  globalSetup: [TEMPORARY, COMPILE, `${import.meta.dirname}/destination/scripts/build-page.js`],
   testTimeout: 30_000,
   hookTimeout: 30_000,
   // For what takes a moment, and longer beside other work.
@@ -86,8 +88,8 @@ const destination = {
 
 export default defineConfig({
   test: {
-    // Many files wait more than they work: three at a time on two cores.
-    maxWorkers: Math.max(3, availableParallelism() - 1),
+    // Many files wait more than they work: four at a time on two cores.
+    maxWorkers: Math.max(4, availableParallelism() - 1),
     projects: [
       {
         resolve: { alias },

@@ -77,11 +77,14 @@ describe('a folder', () => {
   test.runIf(process.platform === 'linux')(
     'of a process that was killed and not waited for is taken over',
     async () => {
-      // The shell starts a process that ends, and goes on without waiting for it: a zombie.
-      const shell = spawn('sh', ['-c', 'sleep 0 & echo $!; exec sleep 60'])
+      // The shell starts a process, and becomes one that never asks how it ended. Then it ends, and stays as a zombie.
+      const shell = spawn('sh', ['-c', 'exec 3<&0; (read line <&3) & echo $!; exec sleep 60'])
       const [line] = (await once(shell.stdout, 'data')) as [Buffer]
       const pid = Number(line.toString())
-      while (!readFileSync(`/proc/${pid}/stat`, 'utf8').includes(') Z ')) await turns()
+      const read = (of: number, file: string) => readFileSync(`/proc/${of}/${file}`, 'utf8')
+      while (read(shell.pid ?? 0, 'comm') !== 'sleep\n') await turns()
+      shell.stdin.end('\n')
+      while (!read(pid, 'stat').includes(') Z ')) await turns()
       const home = temporary()
       const dead = new Lease(home)
       writeFileSync(join(dead.folder, 'owner'), JSON.stringify({ ...ownerOf(dead), pid }))

@@ -142,7 +142,8 @@ async function prepare(): Promise<{ bin: string; template: string }> {
   const { postgres } = (await import(pathToFileURL(entry).href)) as { postgres: string }
   const version = execFileSync(postgres, ['--version'], { encoding: 'utf8' })
   const number = /[\d.]+\w*/.exec(version)?.[0] ?? 'unknown'
-  const cache = join(tmpdir(), `hookline-postgres-${number}-${process.getuid?.() ?? 0}`)
+  const lasting = process.env['HOOKLINE_LASTING'] ?? tmpdir()
+  const cache = join(lasting, `hookline-postgres-${number}-${process.getuid?.() ?? 0}`)
   mkdirSync(cache, { recursive: true })
   const bin = reachable(dirname(postgres), cache)
   const template = join(cache, 'template-1-iteration')
