@@ -9,6 +9,8 @@ const BATCH = 10
 const LOOK_MS = 250
 /** The waits after the first attempts of a message, and what is added at random, as destination/README.md has them. */
 const WAITS_MS = [2_000, 5_000, 15_000, 45_000, 120_000, 300_000, 600_000]
+/** The wait once they are used up. */
+const LONG_WAIT_MS = 900_000
 const JITTER = 1.2
 /** The lease of a killed worker takes 30 s. The rest is for a backlog. */
 const DRAIN_MS = 60_000
@@ -24,7 +26,7 @@ const SAMPLE = 40
 /** The longest that a message which has failed for so long may wait for its next attempt. */
 function longestWaitMs(failedMs) {
   let sum = 0
-  return JITTER * WAITS_MS.find((waitMs) => (sum += waitMs) > failedMs)
+  return JITTER * (WAITS_MS.find((waitMs) => (sum += waitMs) > failedMs) ?? LONG_WAIT_MS)
 }
 
 /** Waits until nothing waits, sends the last calls, and collects what the destination says about all of it. */
