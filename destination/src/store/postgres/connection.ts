@@ -81,6 +81,7 @@ export class Connection {
   #hasPrepared = true
   /** The names of prepared statements, by their texts. */
   readonly #statementNames = new Map<string, string>()
+  #check: ((query: RunQuery) => Promise<void>) | undefined
   #isClosed = false
 
   constructor(address: Address) {
@@ -148,11 +149,21 @@ export class Connection {
       client.on('error', ignore)
       try {
         await client.connect()
+        await this.#check?.(queryOf(client))
         return await inTransaction(client, work)
       } finally {
         await client.end()
       }
     })
+
+  /**
+   * Checks each connection that opens from now on, before its first statement: by then, the address may lead to another server.
+   *
+   * @param check - Rejects with a StoreError if the connection must not be used.
+   */
+  checkEach(check: (query: RunQuery) => Promise<void>): void {
+    this.#check = check
+  }
 
   /** A client outside the pool, for one user. It is not connected yet. */
   createClient(): pg.Client {
@@ -248,6 +259,12 @@ export class Connection {
       ...this.#config(),
       max: this.#address.connections,
       pipeline: true,
+      verify: (client, done) => {
+        const checked = this.#check?.(queryOf(client)) ?? Promise.resolve()
+        checked.then(() => {
+          done()
+        }, done)
+      },
     })
     // The pool replaces an idle connection that is lost. If a statement uses the connection, its call rejects.
     pool.on('error', () => undefined)
@@ -293,9 +310,13 @@ async function inTransaction<T>(
   work: (query: RunQuery) => Promise<T>,
 ): Promise<T> {
   await client.query('BEGIN')
-  const value = await work(async (text, values) => (await client.query(text, values)).rows as never)
+  const value = await work(queryOf(client))
   await client.query('COMMIT')
   return value
+}
+
+function queryOf(client: pg.ClientBase): RunQuery {
+  return async (text, values) => (await client.query(text, values)).rows as never
 }
 
 /** The call that uses the connection reports the error. */

@@ -109,13 +109,7 @@ export function prepareShares({ query, transact, schema }: Tables) {
           return
         }
         const { name } = identity
-        if (wasEnrolled) {
-          throw new StoreError(
-            'unsupported',
-            `store: the database of ${name} is not the one that ${name} had before: expected its messages, got a database that ` +
-              'has never been a part of this store. Check the URL, or restore a backup.',
-          )
-        }
+        if (wasEnrolled) throw neverEnrolled(name)
         if (await hasMessages(inside)) {
           throw new StoreError(
             'unsupported',
@@ -125,6 +119,18 @@ export function prepareShares({ query, transact, schema }: Tables) {
         }
         await beServer(inside, identity)
       }),
+
+    /** @throws StoreError as if the server could not be reached, if the connection leads to another one. */
+    confirm: async (identity: ServerIdentity, inside: RunQuery): Promise<void> => {
+      const found = await identityOf({ query: inside }, schema)
+      try {
+        if (!found) throw neverEnrolled(identity.name)
+        checkIdentity(found, identity)
+      } catch (error) {
+        const { code, message } = error as StoreError
+        throw new StoreError(code, message, { isUnreachable: true })
+      }
+    },
 
     noteEnrolled: async ({ number, name }: ServerIdentity): Promise<void> => {
       const text = `UPDATE ${schema}.servers SET enrolled = true WHERE number = $1 AND name = $2 RETURNING number`
@@ -171,6 +177,14 @@ function checkIdentity(found: ServerIdentity, expected: ServerIdentity): void {
     found.number === expected.number &&
     found.name === expected.name
   if (!isSame) throw notItself(found, expected.name)
+}
+
+function neverEnrolled(name: string): StoreError {
+  return new StoreError(
+    'unsupported',
+    `store: the database of ${name} is not the one that ${name} had before: expected its messages, got a database that ` +
+      'has never been a part of this store. Check the URL, or restore a backup.',
+  )
 }
 
 function notItself({ name, number }: ServerIdentity, expected: string): StoreError {

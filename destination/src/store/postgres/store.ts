@@ -417,7 +417,12 @@ class PostgresStore implements Store {
       identity: () => this.#whileOpen(shares.identity),
       directory: () => this.#whileOpen(shares.directory),
       found: (names) => this.#whileOpen(() => shares.found(names)),
-      enroll: (...given) => this.#whileOpen(() => shares.enroll(...given)),
+      enroll: (identity, wasEnrolled) =>
+        this.#whileOpen(async () => {
+          await shares.enroll(identity, wasEnrolled)
+          // Its address may lead to another server later, while this process runs.
+          this.#connection.checkEach((query) => shares.confirm(identity, query))
+        }),
       noteEnrolled: (identity) => this.#whileOpen(() => shares.noteEnrolled(identity)),
       firstOwners: (numbers) => this.#whileOpen(() => shares.firstOwners(numbers)),
       divide: (owners) => this.#whileOpen(() => shares.divide(owners)),

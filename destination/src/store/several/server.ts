@@ -24,7 +24,7 @@ export interface ServerParts {
   number: number
   /** Opens its store, if it is not given. It makes sure that it is the right one. */
   open: () => Promise<ServerStore>
-  /** Called whenever the server begins to fail, fails for another reason, or works again. */
+  /** Called whenever the server begins to fail, can't be reached for another reason, or works again. */
   changed: (state: ServerState) => void
 }
 
@@ -92,11 +92,11 @@ export class Server {
   /** Notes that something fails. What can't be reached is tried again from now on. */
   noteFailure(work: Work, error: StoreError): void {
     if (this.#isClosed) return
-    const isNew = !this.#errors.has(work)
+    const before = this.#errors.get(work)
     this.#errors.set(work, error)
-    if (!isNew) return
-    this.#parts.changed(this.state)
-    if (work === 'reach') this.#tryLater()
+    const isOther = work === 'reach' && before?.message !== error.message
+    if (!before || isOther) this.#parts.changed(this.state)
+    if (!before && work === 'reach') this.#tryLater()
   }
 
   noteSuccess(work: Work): void {
@@ -147,7 +147,7 @@ export class Server {
       this.noteSuccess('reach')
     } catch (error) {
       // Whatever the reason is now, only a server that answers is used.
-      if (error instanceof StoreError) this.#errors.set('reach', error)
+      if (error instanceof StoreError) this.noteFailure('reach', error)
       this.#tryLater()
     }
   }

@@ -10,6 +10,8 @@ export interface Proxy extends AsyncDisposable {
   stopReading(): void
   /** Lets new connections through again. Connections that went silent stay silent. */
   fix(): void
+  /** Cuts all connections. New ones lead to another server. */
+  leadTo(port: number): void
 }
 
 /**
@@ -21,10 +23,11 @@ export async function startProxy(
   refuse: (first: Buffer) => Buffer | undefined = () => undefined,
 ): Promise<Proxy> {
   let isSilent = false
+  let target = port
   const sockets = new Set<Socket>()
   const upstreams = new Set<Socket>()
   const server = createServer({ allowHalfOpen: false }, (client) => {
-    const upstream = connect(port, '127.0.0.1')
+    const upstream = connect(target, '127.0.0.1')
     upstreams.add(upstream)
     let isDead = isSilent
     const pass = (from: Socket, to: Socket) => {
@@ -61,6 +64,10 @@ export async function startProxy(
     },
     fix: () => {
       isSilent = false
+    },
+    leadTo: (port) => {
+      target = port
+      for (const socket of sockets) socket.destroy()
     },
     [Symbol.asyncDispose]: async () => {
       for (const socket of sockets) socket.destroy()

@@ -1,13 +1,22 @@
 // What a destination does while one of the three servers of its store is away, and what it can read then.
-import { afterAll, expect, test } from 'vitest'
+import { afterAll, expect, onTestFinished, test } from 'vitest'
 import { shareOf, spread } from '../../../src/store/shares.js'
 import type { DeliveryList, ShownMessage, Status } from '../../../src/model/answers.js'
 import type { Settings } from '../../../src/settings/settings.js'
 import type { RunningDestination } from '../../../src/destination.js'
 import { openStore } from '../../../src/store/open.js'
-import { newDelivery } from '../contract.js'
+import { newDelivery, settlement } from '../contract.js'
 import { SETTINGS_KEY } from '../../manage/api.js'
-import { ADMIN_TOKEN, destination, endpoint, post, settingsFor, start, track } from '../../run.js'
+import {
+  ADMIN_TOKEN,
+  destination,
+  endpoint,
+  post,
+  settingsFor,
+  silent,
+  start,
+  track,
+} from '../../run.js'
 import { startProxy } from '../postgres/proxy.js'
 import { startServer, type Server } from '../postgres/server.js'
 import { runInside } from '../../cli/inside.js'
@@ -38,7 +47,7 @@ function newPlaces(ports: Partial<Record<string, number>> = {}) {
   })
 }
 
-async function startOn(store: Settings['store']) {
+async function startOn(store: Settings['store'], log = silent) {
   const receiver = await endpoint()
   const settings = settingsFor([destination([receiver], { sources: SOURCES, tenant: 'acme' })], {
     store,
@@ -46,7 +55,7 @@ async function startOn(store: Settings['store']) {
     tenants: [{ name: 'acme', portal: { editUrls: false } }],
     settingsKeys: [SETTINGS_KEY],
   })
-  const running = await start(settings)
+  const running = await start(settings, log)
   return { running, receiver }
 }
 
@@ -228,4 +237,79 @@ test('a server that does not answer holds up the others only shortly, and loses 
     proxy.fix()
     await store.close()
   }
+}, 60_000)
+
+test('servers whose addresses are exchanged are away until they are right again, and nothing is sent twice', async () => {
+  const [, b, c] = servers as [Server, Server, Server]
+  await using toB = await startProxy(b.port)
+  await using toC = await startProxy(c.port)
+  const store = await openStore(newPlaces({ b: toB.port, c: toC.port }))
+  const errors = () => store.servers?.list().map(({ error }) => error?.message ?? '')
+  const claim = () => store.claim([{ destination: 'crm', lane: 'fresh', limit: 10 }])
+  try {
+    const [, ofB = '', ofC = ''] = SOURCES
+    for (const source of [ofB, ofC]) await store.put([newDelivery({ source, messageId: source })])
+    const leased = await store.claim([{ destination: 'crm', lane: 'fresh', limit: 2 }])
+    expect(leased).toHaveLength(2)
+    for (const source of [ofB, ofC]) await store.put([newDelivery({ source })])
+
+    toB.leadTo(c.port)
+    toC.leadTo(b.port)
+    await expect
+      .poll(async () => [await claim(), errors()])
+      .toEqual([
+        [],
+        [
+          '',
+          expect.stringContaining('the database of b is that of the server c'),
+          expect.stringContaining('the database of c is that of the server b'),
+        ],
+      ])
+    await expect(store.put([newDelivery({ source: ofB })])).rejects.toMatchObject({
+      isUnreachable: true,
+      server: 'b',
+    })
+    const settling = store.settle(leased.map((delivery) => settlement(delivery)))
+
+    toB.leadTo(b.port)
+    toC.leadTo(c.port)
+    await expect.poll(errors).toEqual(['', '', ''])
+    expect(await settling).toBe(0)
+    await expect.poll(async () => (await store.stats())[0]?.leased).toBe(0)
+    const claimed: unknown[] = []
+    await expect.poll(async () => claimed.push(...(await claim()))).toBe(2)
+    expect(await claim()).toEqual([])
+  } finally {
+    await store.close()
+  }
+}, 60_000)
+
+test('an empty server in the place of another one takes only what that one has', async () => {
+  const [, b] = servers as [Server, Server]
+  const empty = await startServer({ fsync: 'off' })
+  onTestFinished(() => empty.dispose())
+  await using proxy = await startProxy(b.port)
+  const reasons: string[] = []
+  const note = ({ error }: { error?: unknown }) => void reasons.push(String(error))
+  const log = { ...silent, warn: note, error: note }
+  const { running, receiver } = await startOn(newPlaces({ b: proxy.port }), log)
+  const statuses = async (round: string) => {
+    const answers = SOURCES.map((source) => send(running, source, `${round}-${source}`))
+    return (await Promise.all(answers)).map(({ status }) => status)
+  }
+  expect(await statuses('before')).toEqual([200, 200, 200])
+
+  proxy.leadTo(empty.port)
+  await expect.poll(() => readyz(running)).toEqual([200, { status: 'ready', away: ['b'] }])
+  expect(await statuses('away')).toEqual([200, 503, 200])
+  // The log says it, and no more than once for each reason.
+  await expect
+    .poll(() => reasons.at(-1))
+    .toMatch(/expected its messages, got a database that has never been a part of this store/)
+  expect(new Set(reasons).size).toBe(reasons.length)
+
+  proxy.leadTo(b.port)
+  await expect.poll(() => readyz(running)).toEqual([200, { status: 'ready' }])
+  expect(await statuses('away')).toEqual([200, 200, 200])
+  await expect.poll(() => receiver.received.length).toBe(6)
 }, 60_000)
