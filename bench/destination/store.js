@@ -38,7 +38,7 @@ export const toDelivery = (name, seq, state) => {
 }
 
 const FAILURE = { code: 'server_error', status: 503, error: 'answered 503', response: '' }
-const SUCCESS = { code: 'delivered', status: 200, response: '' }
+const SUCCESS = { code: 'delivered', status: 200, error: null, response: '' }
 
 const NEXT = {
   backlog: ({ delayMs }) => ({ state: 'backlog', delayMs }),
