@@ -133,11 +133,17 @@ export class Deliverer {
     }
   }
 
-  /** Claims the deliveries that other processes put as soon as the store reports them, instead of at the next poll. */
+  /**
+   * Claims the deliveries that other processes put as soon as the store reports them, instead of at the next poll, and does not send
+   * those of users who are deleted.
+   */
   listen(): void {
     if (!this.parts.isDelivering) return
     this.parts.store.onPut?.((destination, lane) => {
       this.dispatcher.wake(destination, lane)
+    })
+    this.parts.store.onRemoved((ids) => {
+      this.dispatcher.recall(new Set(ids))
     })
   }
 

@@ -1,4 +1,4 @@
-import type { Claim, Delivery, Lane } from '../model/delivery.js'
+import type { Claim, Delivery, DeliveryId, Lane } from '../model/delivery.js'
 import type { DispatchPort, DueLane } from '../store/store.js'
 import { decide, isAnySent, retryLane, type EndpointOutcome } from './decide.js'
 import type { DestinationQueue } from './destination-queue.js'
@@ -134,6 +134,13 @@ export class Dispatcher {
     if (!queue) return
     queue.noteDue(lane, 0)
     this.#claim(queue)
+  }
+
+  /** Deliveries were deleted: their requests that wait for their turn at an endpoint are not sent. */
+  recall(ids: ReadonlySet<DeliveryId>): void {
+    for (const { endpoints } of this.#busy) {
+      for (const endpoint of endpoints) endpoint.withdraw(ids)
+    }
   }
 
   /** Where a new message for a destination starts. Bulk work always waits in its lane. */

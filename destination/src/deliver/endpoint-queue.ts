@@ -1,3 +1,4 @@
+import type { DeliveryId } from '../model/delivery.js'
 import type { Outcome } from '../model/outcome.js'
 import type { HeaderList } from '../post/headers.js'
 import type { Poster } from '../post/poster.js'
@@ -16,6 +17,8 @@ const MAX_WAITING = 8
 
 /** A request to one endpoint. */
 export interface EndpointRequest {
+  /** The delivery that it is for. */
+  id: DeliveryId
   body: string
   headers: HeaderList
   /** Whether the message was claimed before: an earlier attempt failed, or could not be sent. */
@@ -100,6 +103,15 @@ export class EndpointQueue {
   retire(): void {
     this.#isRetired = true
     this.sweep(0)
+  }
+
+  /** Requests of these deliveries that wait for their turn are not sent. Their outcome is `endpoint_busy`. */
+  withdraw(ids: ReadonlySet<DeliveryId>): void {
+    const withdrawn = this.#waiting.filter(({ request }) => ids.has(request.id))
+    if (withdrawn.length === 0) return
+    const kept = this.#waiting.filter(({ request }) => !ids.has(request.id))
+    this.#waiting.splice(0, Infinity, ...kept)
+    for (const { done } of withdrawn) done(this.#unsentNow())
   }
 
   /**

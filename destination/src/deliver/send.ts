@@ -29,7 +29,7 @@ export function send(
   done: (outcomes: EndpointOutcome[]) => void,
   ended: () => void,
 ): void {
-  const { body, refusedBy } = delivery
+  const { id, body, refusedBy } = delivery
   const receivers =
     refusedBy.length === 0
       ? endpoints
@@ -45,7 +45,7 @@ export function send(
   for (const receiver of receivers) {
     const { url } = receiver.endpoint
     const post = (signing: Signing, [secret, ...others]: readonly (string | undefined)[]) => {
-      receiver.post({ body, headers: headersFor(signing, secret), wasTried }, (outcome) => {
+      receiver.post({ id, body, headers: headersFor(signing, secret), wasTried }, (outcome) => {
         if (outcome.verdict === 'delivered') signing.accepted(url, secret)
         const now = signingNow()
         const next = now === signing ? others : now.secretsFor(url)

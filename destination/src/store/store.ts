@@ -111,6 +111,12 @@ export interface DispatchPort {
    */
   onPut?(listener: (destination: string, lane: Lane) => void): void
 
+  /**
+   * Calls a listener with leased deliveries that were deleted because their user was, in this process or another. What of them was not
+   * sent yet should not be sent any more. The calls about other processes are fast but not reliable.
+   */
+  onRemoved(listener: (ids: readonly DeliveryId[]) => void): void
+
   /** What the workers of one store share. Only stores that several processes can share have it. */
   readonly workers?: Workers
 }
@@ -461,6 +467,12 @@ export interface Left {
 export interface Purged {
   purged: number
   next: number | undefined
+}
+
+/** A part of a purge, as the stores carry it out. */
+export interface PurgedPart extends Purged {
+  /** Those of the deleted messages that were leased, so that they may be being sent. */
+  leased: DeliveryId[]
 }
 
 /**

@@ -40,7 +40,7 @@ function setUp(...caps: number[]) {
   const destination = { name: 'crm', sources: [], enabled: true, sharedSecret: undefined, webhooks }
   const queue = new DestinationQueue(destination, queues, clock)
   const post = (i: number, done: (code: OutcomeCode) => void = () => undefined) => {
-    queues[i]?.post({ body: '{}', headers: [], wasTried: false }, ({ code }) => {
+    queues[i]?.post({ id: 1, body: '{}', headers: [], wasTried: false }, ({ code }) => {
       done(code)
     })
   }

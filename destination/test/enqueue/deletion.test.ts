@@ -126,6 +126,33 @@ describe('a deletion', () => {
     expect(await list()).toMatchObject({ joined: 1, left: 0 })
   })
 
+  test('calls back what waits for its turn at a busy endpoint', async () => {
+    const fast = await endpoint()
+    const held: (() => void)[] = []
+    const busy = await endpoint((response) => held.push(() => response.writeHead(204).end()))
+    const webhooks = [fast, busy].map(({ url }, i) => ({
+      ...{ url, headers: {} },
+      concurrency: i === 0 ? 128 : 2,
+    }))
+    const running = await start(settingsFor([destination([], { webhooks })]))
+    const calls = (count: number, userId: string) =>
+      Array.from({ length: count }, (_, i) => track(`${userId}-${i}`, { userId }))
+    await post(running, [...calls(10, 'gone'), ...calls(3, 'stays')])
+    await fast.has(13)
+    await busy.has(2)
+    expect(await deleteUser(running, { userId: 'gone' })).toMatchObject([200, { purged: 10 }])
+    busy.answer(204)
+    for (const answer of held) answer()
+    await expect.poll(() => running.stats()).toEqual([])
+    await running.close()
+    const users = busy.received.map(({ event }) => [event['type'], event['userId']].join(' '))
+    expect(users.slice(0, 5)).toEqual([
+      ...['track gone', 'track gone'],
+      ...['track stays', 'track stays', 'track stays'],
+    ])
+    expect(users.slice(5)).not.toContain('track gone')
+  })
+
   test.each([[{}], [{ userId: '' }], [{ userId: null }], [{ userId: 1.5 }], [{ userId: ['a'] }]])(
     'of %j is refused',
     async (body) => {

@@ -339,6 +339,8 @@ export function openMemory(tables: MemoryTables): Store {
     claim: (claims) => run(() => tables.claim(claims)),
     due: () => run(() => tables.due()),
     settle: (all) => run(() => tables.settle(all).filter((isAccepted) => !isAccepted).length),
+    // Nobody is deleted here.
+    onRemoved: () => undefined,
     ping: () => run(() => undefined),
     stats: () => run(() => tables.stats()),
     trace: (messageId) => run(() => tables.trace(messageId)),

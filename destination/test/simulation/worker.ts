@@ -210,6 +210,7 @@ export class SimWorker implements WorkerView {
           return deliveries
         }),
       due: () => this.#ask(false, () => backend.due()),
+      onRemoved: () => undefined,
       settle: (settlements) =>
         this.#ask(false, () => {
           const accepted = backend.settle(settlements)

@@ -378,6 +378,20 @@ export function audiencesContract(name: string, make: () => Promise<Subject>): v
         expect(await store.stats()).toEqual([])
       })
 
+      test('is purged with word of what was leased, and of nothing else', async () => {
+        const removed: number[] = []
+        store.onRemoved((ids) => removed.push(...ids))
+        await store.put([newDelivery(), newDelivery({ user: 'ben', messageId: 'ben' })])
+        const claimed = (await claimAll()).find(({ messageId }) => messageId !== 'ben')
+        const leased = await store.put([
+          newDelivery({ state: 'leased' }),
+          newDelivery({ user: 'ben', state: 'leased' }),
+        ])
+        await store.put([newDelivery(), newDelivery({ state: 'skipped', reason: 'no' })])
+        await purge('ann')
+        expect(removed.sort((a, b) => a - b)).toEqual([claimed?.id, leased[0]])
+      })
+
       test('of whom there is much is purged in slices, and all of it', async () => {
         const many = Array.from({ length: 5_000 }, (_, i) =>
           newDelivery({ user: i % 2 === 0 ? 'ann' : 'ben' }),

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto'
-import type { Lane, NewDelivery } from '../../model/delivery.js'
+import type { DeliveryId, Lane, NewDelivery } from '../../model/delivery.js'
 import { LANES } from '../states.js'
 import { fromStored, toStored } from '../text.js'
 import type { Connection } from './connection.js'
@@ -21,7 +21,13 @@ const NOTIFY = `
 /** Stands for the lane in the payload that says that records have changed. Versions that do not know it ignore it. */
 const RECORDS = 'records'
 
-/** Notifies other processes of puts and changed records, and listens for their notifications on a connection of its own. */
+/** The same for a payload with the ids of leased deliveries that were deleted. */
+const REMOVED = 'removed'
+
+/** The most ids of a payload. An id has at most 16 digits. */
+const MAX_IDS = 400
+
+/** Notifies other processes of puts, deletions and changed records, and listens for their notifications on a connection of its own. */
 export class Notifications {
   readonly #channel: string
   readonly #connection: Connection
@@ -33,6 +39,7 @@ export class Notifications {
   readonly #origin = randomUUID()
   #listener: ((destination: string, lane: Lane) => void) | undefined
   readonly #recordsListeners: (() => void)[] = []
+  #removedListener: ((ids: readonly DeliveryId[]) => void) | undefined
   #client: ReturnType<Connection['createClient']> | undefined
   #timer: NodeJS.Timeout | undefined
   #isClosed = false
@@ -63,6 +70,23 @@ export class Notifications {
   tellRecords(): void {
     this.#untold.add(JSON.stringify([this.#origin, RECORDS]))
     if (!this.#isTelling) void this.#tellAll()
+  }
+
+  /**
+   * Tells the listener of this process, and notifies the others, that leased deliveries were deleted. As {@link tellPut}, it is not
+   * reliable.
+   */
+  tellRemoved(ids: readonly DeliveryId[]): void {
+    this.#removedListener?.(ids)
+    for (let i = 0; i < ids.length; i += MAX_IDS) {
+      this.#untold.add(JSON.stringify([this.#origin, REMOVED, ids.slice(i, i + MAX_IDS)]))
+    }
+    if (!this.#isTelling) void this.#tellAll()
+  }
+
+  listenToRemovals(listener: (ids: readonly DeliveryId[]) => void): void {
+    this.#removedListener = listener
+    this.#listen()
   }
 
   listenToPuts(listener: (destination: string, lane: Lane) => void): void {
@@ -142,11 +166,13 @@ export class Notifications {
   }
 
   #receive(payload: string): void {
-    const [origin, about, destination] = parsePayload(payload)
+    const [origin, about, what] = parsePayload(payload)
     if (origin === this.#origin) return
     if (about === RECORDS) for (const listener of this.#recordsListeners) listener()
-    else if (isLane(about) && typeof destination === 'string') {
-      this.report(fromStored(destination), about)
+    else if (about === REMOVED && Array.isArray(what)) {
+      this.#removedListener?.(what as DeliveryId[])
+    } else if (isLane(about) && typeof what === 'string') {
+      this.report(fromStored(what), about)
     }
   }
 }

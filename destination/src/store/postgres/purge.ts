@@ -1,5 +1,5 @@
 import type { DeliveryId } from '../../model/delivery.js'
-import type { Purged } from '../store.js'
+import type { PurgedPart } from '../store.js'
 import { fromOf, purgePage, PURGE_LIMIT, type Bounds } from '../purge-pages.js'
 import { toStored } from '../text.js'
 import { keyOf } from './audience.js'
@@ -38,14 +38,14 @@ export function preparePurge({ query, transact, schema }: Tables) {
     ), own AS MATERIALIZED (
       SELECT id FROM ${schema}.deliveries WHERE id = ANY (ARRAY (SELECT id FROM chosen)) FOR UPDATE SKIP LOCKED
     ), waiting AS MATERIALIZED (
-      SELECT id FROM ${schema}.waiting WHERE id = ANY (ARRAY (SELECT id FROM own)) FOR UPDATE SKIP LOCKED
+      SELECT id, leased FROM ${schema}.waiting WHERE id = ANY (ARRAY (SELECT id FROM own)) FOR UPDATE SKIP LOCKED
     ), done AS MATERIALIZED (
       SELECT id FROM ${schema}.done WHERE id = ANY (ARRAY (SELECT id FROM own)) FOR UPDATE SKIP LOCKED
     )
     SELECT id, id IN (SELECT id FROM own) AND (id IN (SELECT id FROM waiting UNION ALL SELECT id FROM done) OR NOT EXISTS (
       SELECT 1 FROM ${schema}.waiting w WHERE w.id = chosen.id
       UNION ALL SELECT 1 FROM ${schema}.done f WHERE f.id = chosen.id
-    )) AS locked
+    )) AS locked, id IN (SELECT id FROM waiting WHERE leased) AS leased
     FROM chosen`
   const awaited = ['waiting', 'done', 'deliveries'].map(
     (table) => `SELECT FROM ${schema}.${table} WHERE id = $1 FOR UPDATE`,
@@ -64,15 +64,18 @@ export function preparePurge({ query, transact, schema }: Tables) {
    * Removes up to {@link PURGE_LIMIT} of a user's deliveries. The locks come first, in a statement of their own: only a
    * later statement sees the attempts that were written before the locks were free.
    *
-   * @returns how many it removed, the first of those that others have locked, and whether all there are were removed.
+   * @returns how many it removed, which of them were leased, the first of those that others have locked, and whether all there are
+   * were removed.
    */
   const removeSome = (values: unknown[]) =>
     transact(async (query) => {
-      const chosen = await query<{ id: DeliveryId; locked: boolean }>(lock, values)
-      const ids = chosen.filter(({ locked }) => locked).map(({ id }) => id)
+      const chosen = await query<{ id: DeliveryId; locked: boolean; leased: boolean }>(lock, values)
+      const own = chosen.filter(({ locked }) => locked)
+      const ids = own.map(({ id }) => id)
       await query(remove, [ids])
       return {
         removed: ids.length,
+        leased: own.filter(({ leased }) => leased).map(({ id }) => id),
         left: chosen.find(({ locked }) => !locked)?.id,
         isAll: chosen.length < PURGE_LIMIT && ids.length === chosen.length,
       }
@@ -95,17 +98,17 @@ export function preparePurge({ query, transact, schema }: Tables) {
       return row?.stored ?? false
     },
 
-    purge: async (user: string, from: number): Promise<Purged> => {
+    purge: async (user: string, from: number): Promise<PurgedPart> => {
       let purged = from === 0 ? await count(removeMemberships, [keyOf(user)]) : 0
       const [ends] = await query<Bounds>(bounds)
       const page = purgePage(from, ends ?? { first: null, last: null })
-      if (!page) return { purged, next: undefined }
+      if (!page) return { purged, next: undefined, leased: [] }
       const { start, end, next } = page
       const values = [toStored(user), 'delete', start, end]
-      const { removed, left, isAll } = await removeSome(values)
+      const { removed, leased, left, isAll } = await removeSome(values)
       purged += removed
       if (left !== undefined) await untilFree(left)
-      return { purged, next: isAll ? next : fromOf(start) }
+      return { purged, next: isAll ? next : fromOf(start), leased }
     },
   }
 }

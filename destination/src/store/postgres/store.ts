@@ -303,6 +303,10 @@ class PostgresStore implements Store {
     return this.#whileOpen(() => this.#discard(destination, limit))
   }
 
+  onRemoved(listener: (ids: readonly DeliveryId[]) => void): void {
+    this.#notifications.listenToRemovals(listener)
+  }
+
   onPut(listener: (destination: string, lane: Lane) => void): void {
     this.#notifications.listenToPuts(listener)
   }
@@ -353,8 +357,10 @@ class PostgresStore implements Store {
     return this.#whileOpen(() => this.#purge.has(user))
   }
 
-  purgeUser(user: string, from: number): Promise<Purged> {
-    return this.#whileOpen(() => this.#purge.purge(user, from))
+  async purgeUser(user: string, from: number): Promise<Purged> {
+    const { leased, ...purged } = await this.#whileOpen(() => this.#purge.purge(user, from))
+    if (leased.length > 0) this.#notifications.tellRemoved(leased)
+    return purged
   }
 
   async writeRecords(changes: readonly RecordChange[], unchangedSince?: number): Promise<number[]> {

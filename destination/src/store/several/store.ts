@@ -88,6 +88,7 @@ export class SeveralStore implements Store {
   /** The servers whose store reports puts. */
   readonly #heard = new Set<ServerStore>()
   #isListening = false
+  #removedListener: ((ids: readonly DeliveryId[]) => void) | undefined
   #closing: Promise<void> | undefined
 
   constructor(
@@ -161,6 +162,12 @@ export class SeveralStore implements Store {
 
   onPut(listener: (destination: string, lane: Lane) => void): void {
     this.#claiming.listen(listener)
+    this.#isListening = true
+    this.#listen()
+  }
+
+  onRemoved(listener: (ids: readonly DeliveryId[]) => void): void {
+    this.#removedListener = listener
     this.#isListening = true
     this.#listen()
   }
@@ -511,6 +518,7 @@ export class SeveralStore implements Store {
       store.onPut?.((destination, lane) => {
         this.#claiming.report(server, destination, lane)
       })
+      store.onRemoved((ids) => this.#removedListener?.(ids))
     }
   }
 

@@ -1,5 +1,5 @@
 import type { Copy } from '../../model/delivery.js'
-import type { Purged } from '../store.js'
+import type { PurgedPart } from '../store.js'
 import type { StoreError } from '../store-error.js'
 import { moveFilter, moveGroup, moveTimes, StoreClock, type Reading } from './clock.js'
 import { BUSY_MS, connect, type Connection } from './connection.js'
@@ -253,7 +253,7 @@ export class Engine {
   }
 
   /** The last call rewrites the file, so that nobody finds what was deleted in the bytes of the files. */
-  #purge(name: string, from: number): Purged {
+  #purge(name: string, from: number): PurgedPart {
     const purged = this.#transact(true, ({ user }) => user.purge(name, from))
     if (purged.purged > 0) this.#hasRemains = true
     if (purged.next === undefined && this.#hasRemains !== false) this.#rewrite(BUSY_MS)

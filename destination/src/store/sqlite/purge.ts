@@ -1,8 +1,9 @@
-import type { Purged } from '../store.js'
+import type { DeliveryId } from '../../model/delivery.js'
+import type { PurgedPart } from '../store.js'
 import { fromOf, purgePage, PURGE_LIMIT, type Bounds } from '../purge-pages.js'
 import { toStored } from '../text.js'
 import type { Shared } from './shared.js'
-import { DEAD } from '../states.js'
+import { DEAD, LEASED } from '../states.js'
 
 /** Deletes what is stored of a user, except `delete` messages: they still have to be sent. */
 export function preparePurge({ database, names, counts, firstLeases }: Shared) {
@@ -34,14 +35,15 @@ export function preparePurge({ database, names, counts, firstLeases }: Shared) {
       state: number
     }[]
 
-  const purgeCut = (cut: number, user: string): number => {
+  /** @returns how many it deleted, and which of them were leased. */
+  const purgeCut = (cut: number, user: string): [number, DeliveryId[]] => {
     const rows = rowsOf(cut, user)
     for (const { id, destination, state } of rows) {
       for (const statement of deletes) statement.run(id)
       firstLeases.remove(id)
       if (state <= DEAD) counts.move(destination, state, undefined, id)
     }
-    return rows.length
+    return [rows.length, rows.filter(({ state }) => state === LEASED).map(({ id }) => id)]
   }
 
   const purgeMemberships = (user: string): number => {
@@ -61,16 +63,19 @@ export function preparePurge({ database, names, counts, firstLeases }: Shared) {
       return false
     },
 
-    purge: (user: string, from: number): Purged => {
+    purge: (user: string, from: number): PurgedPart => {
       const stored = toStored(user)
       let purged = from === 0 ? purgeMemberships(stored) : 0
+      const leased: DeliveryId[] = []
       const page = purgePage(from, cuts())
-      if (!page) return { purged, next: undefined }
+      if (!page) return { purged, next: undefined, leased }
       for (let cut = page.start; cut <= page.end; cut++) {
-        purged += purgeCut(cut, stored)
-        if (purged >= PURGE_LIMIT) return { purged, next: fromOf(cut) }
+        const [count, own] = purgeCut(cut, stored)
+        purged += count
+        leased.push(...own)
+        if (purged >= PURGE_LIMIT) return { purged, next: fromOf(cut), leased }
       }
-      return { purged, next: page.next }
+      return { purged, next: page.next, leased }
     },
   }
 }

@@ -26,6 +26,7 @@ import type {
   LogEntry,
   MemberMessage,
   Purged,
+  PurgedPart,
   RecordChange,
   RecordKey,
   Records,
@@ -160,6 +161,7 @@ class SqliteStore implements Store {
   #gathering: NodeJS.Timeout | undefined
   /** The error of calls that come now. */
   #error: StoreError | undefined
+  #removedListener: ((ids: readonly DeliveryId[]) => void) | undefined
   #isClosed = false
 
   constructor(thread: Worker, restart: () => Promise<Worker>, clock: Clock) {
@@ -272,8 +274,18 @@ class SqliteStore implements Store {
     return this.#query({ ask: 'hasUser', user }) as Promise<boolean>
   }
 
-  purgeUser(user: string, from: number): Promise<Purged> {
-    return this.#query({ ask: 'purgeUser', user, from }) as Promise<Purged>
+  async purgeUser(user: string, from: number): Promise<Purged> {
+    const { leased, ...purged } = (await this.#query({
+      ask: 'purgeUser',
+      user,
+      from,
+    })) as PurgedPart
+    if (leased.length > 0) this.#removedListener?.(leased)
+    return purged
+  }
+
+  onRemoved(listener: (ids: readonly DeliveryId[]) => void): void {
+    this.#removedListener = listener
   }
 
   close(): Promise<void> {

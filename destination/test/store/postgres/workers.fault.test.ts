@@ -13,6 +13,7 @@ import type { Breaker, Signal } from '../../../src/deliver/breaker.js'
 import { errorMessage } from '../../../src/observe/error-message.js'
 import { tellAll } from '../../../src/observe/events.js'
 import { logLines } from '../../../src/observe/log-lines.js'
+import type { Status } from '../../../src/model/answers.js'
 import type { Role } from '../../../src/settings/role.js'
 import { Settler } from '../../../src/deliver/settler.js'
 import type { Destination, Settings } from '../../../src/settings/settings.js'
@@ -115,6 +116,46 @@ describe('roles', () => {
       expect((await send(worker, 1)).status).toBe(404)
       expect(await unreadiness(worker)).toEqual([200, []])
     }
+  })
+
+  test('a deletion by a collector calls back what waits for its turn at an endpoint of a worker', async () => {
+    const [url, fast] = [await server.database(), await endpoint()]
+    const held: (() => void)[] = []
+    const busy = await startEndpoint([(response) => held.push(() => response.writeHead(204).end())])
+    cleanUps.push(() => busy[Symbol.asyncDispose]())
+    const webhooks = [...crmTo(fast.url).webhooks, ...crmTo(busy.url, 2).webhooks]
+    const settings = {
+      ...settingsOf(url, { ...crmTo(fast.url), webhooks }),
+      adminToken: 'admin-token-0123456789',
+    }
+    const headers = { Authorization: `Bearer ${settings.adminToken}` }
+    const [collector, worker] = [
+      await start(settings, 'collector'),
+      await start(settings, 'worker'),
+    ]
+    await send(collector, 10)
+    await fast.has(10)
+    await busy.has(2)
+    const waiting = async () => {
+      const status = (await (
+        await fetch(`${worker.adminUrl}/v1/admin/status`, { headers })
+      ).json()) as Status
+      return status.destinations[0]?.endpoints.map((one) => one.breaker?.waiting)
+    }
+    expect(await waiting()).toEqual([0, 8])
+    const response = await fetch(`${collector.adminUrl}/v1/deletions`, {
+      method: 'POST',
+      headers,
+      body: JSON.stringify({ userId: 'u1' }),
+    })
+    expect(await response.json()).toMatchObject({ success: true, purged: 10 })
+    // The delete waits in their place.
+    await expect.poll(waiting).toEqual([0, 1])
+    busy.answer(204)
+    for (const answer of held) answer()
+    await expect.poll(() => collector.stats(), { timeout: 10_000 }).toEqual([])
+    const tracks = busy.received.filter(({ event }) => event['type'] === 'track')
+    expect(tracks).toHaveLength(2)
   })
 
   test('a pause holds in every process within a second, and so does its end', async () => {
