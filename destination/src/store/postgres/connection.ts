@@ -185,15 +185,12 @@ export class Connection {
   #withClient<T>(work: (client: pg.ClientBase) => Promise<T>): Promise<T> {
     return this.#run(async (pool) => {
       const client = await pool.connect()
-      // Without a listener, a connection that is lost between two statements would be an uncaught error.
-      client.on('error', ignore)
       let isOver = false
       try {
         const value = await work(client)
         isOver = true
         return value
       } finally {
-        client.off('error', ignore)
         client.release(!isOver)
       }
     })
@@ -266,8 +263,12 @@ export class Connection {
         }, done)
       },
     })
-    // The pool replaces an idle connection that is lost. If a statement uses the connection, its call rejects.
-    pool.on('error', () => undefined)
+    // The pool replaces a connection that is lost, and a call that uses it rejects. Without a listener, the loss of one that is in use
+    // between two statements would be an uncaught error, too.
+    pool.on('error', ignore)
+    pool.on('connect', (client) => {
+      client.on('error', ignore)
+    })
     return pool
   }
 

@@ -162,3 +162,20 @@ function refusal(code: string, message: string): Buffer {
   head.writeInt32BE(Buffer.byteLength(fields) + 4, 1)
   return Buffer.concat([head, Buffer.from(fields)])
 }
+
+test('a connection that is cut while it is checked fails its call, and nothing else', async () => {
+  await using proxy = await startProxy(server.port)
+  const address = parseUrl(server.url().replace(`:${server.port}/`, `:${proxy.port}/`))
+  const connection = new Connection(address)
+  const checking = new Promise<void>((resolve) => {
+    connection.checkEach(async (query) => {
+      resolve()
+      await query('SELECT pg_sleep(5)')
+    })
+  })
+  const asked = expect(connection.query('SELECT 1')).rejects.toMatchObject({ isUnreachable: true })
+  await checking
+  proxy.leadTo(server.port)
+  await asked
+  await connection.close()
+})
