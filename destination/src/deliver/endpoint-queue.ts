@@ -39,7 +39,7 @@ interface Waiting {
  * its outcome is `endpoint_busy`.
  */
 export class EndpointQueue {
-  readonly #waiting: Waiting[] = []
+  #waiting: Waiting[] = []
   #isRetired = false
 
   /** @param now - A monotonic clock, in ms. */
@@ -109,8 +109,7 @@ export class EndpointQueue {
   withdraw(ids: ReadonlySet<DeliveryId>): void {
     const withdrawn = this.#waiting.filter(({ request }) => ids.has(request.id))
     if (withdrawn.length === 0) return
-    const kept = this.#waiting.filter(({ request }) => !ids.has(request.id))
-    this.#waiting.splice(0, Infinity, ...kept)
+    this.#waiting = this.#waiting.filter(({ request }) => !ids.has(request.id))
     for (const { done } of withdrawn) done(this.#unsentNow())
   }
 

@@ -158,6 +158,7 @@ export class Connection {
 
   /**
    * Checks each connection that opens from now on, before its first statement: by then, the address may lead to another server.
+   * Those of {@link createClient} are not checked, since they only listen.
    *
    * @param check - Rejects with a StoreError if the connection must not be used.
    */
