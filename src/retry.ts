@@ -33,7 +33,8 @@ const MAX_BACKOFF_MS = 30_000
 /**
  * How long to wait after so many failures in a row: at least 250 ms, 500 ms, 1 s … 15 s, and up to twice
  * that. A fleet of clients is spread over half of each wait; the other half is kept, so that an endpoint
- * that is down sees no client more than five times in the first five seconds.
+ * that is down sees no client more than five times in the first five seconds. The waits start over when the
+ * client is closed, and when a script ends.
  *
  * @param failures - how many attempts failed since one succeeded, from 1
  * @param random - a number from 0 to 1

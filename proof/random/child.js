@@ -75,6 +75,9 @@ const analytics = new Analytics('wk_proof', {
   },
 })
 
+// The client ends its wait when a script has nothing left to do.
+process.on('beforeExit', () => tell({ kind: 'idle' }))
+
 let lastBooks = 0
 /** Looks at the books; those that are wrong are always written down. */
 function check() {

@@ -332,6 +332,10 @@ function spansOf({ https, of }) {
 /** How many requests an endpoint sees that fails for everything, from the first failure to the next success. */
 function probing(view) {
   const { inMs, count } = contract.PROBES
+  // A client that is closed, and a script that ends, try at once, and their waits start over.
+  const startsOver = [...view.calls.filter(({ name }) => name === 'close'), ...view.of('idle')]
+    .map(({ at }) => at)
+    .sort((one, other) => one - other)
   // A message that fails beside others in flight is no outage, though none of them may end for a moment.
   const beside = view.plan.client.flushAt === 1 ? contract.SINGLES_IN_FLIGHT : 2
   const most = count + (view.hasSuspects ? beside : 0)
@@ -347,7 +351,11 @@ function probing(view) {
       succeededAt = at
       // Of several in flight, one may succeed and let others start just before the next one fails.
     } else if (isFailing && at - succeededAt > 2 * TURN_MS + view.stallMs) {
-      probes = [...probes.filter((time) => at - time < inMs - view.slackMs), at]
+      const since = Math.max(
+        at - inMs + view.slackMs,
+        startsOver.findLast((time) => time <= at) ?? 0,
+      )
+      probes = [...probes.filter((time) => time > since), at]
       mostProbes = Math.max(mostProbes, probes.length)
     }
   }
