@@ -1,5 +1,5 @@
 import type { Claim, Delivery, DeliveryId, Lane } from '../model/delivery.js'
-import type { DispatchPort, DueLane } from '../store/store.js'
+import { LEASE_MS, type DispatchPort, type DueLane } from '../store/store.js'
 import { decide, isAnySent, retryLane, type EndpointOutcome } from './decide.js'
 import type { DestinationQueue } from './destination-queue.js'
 import { unusedEndpoints } from './destination-queues.js'
@@ -43,7 +43,7 @@ type Next = ReturnType<typeof decide>['next']
 
 /** What the dispatcher needs. */
 export interface DispatcherParts {
-  store: Pick<DispatchPort, 'claim' | 'due'>
+  store: Pick<DispatchPort, 'claim' | 'due' | 'gone'>
   settler: Settler
   events: DispatchEvents
   /** A monotonic clock, in ms. */
@@ -74,6 +74,13 @@ export class Dispatcher {
   #underWay = 0
   /** The requests of the deliveries under way: one for each endpoint. */
   #requests = 0
+  /** When the deliveries under way were sent, the oldest first. */
+  readonly #sentAt = new Map<DeliveryId, number>()
+  /**
+   * When deliveries were recalled that may still be leased by this process: one may be under way, or come from the store a moment
+   * after it was deleted there.
+   */
+  readonly #recalled = new Map<DeliveryId, number>()
   /** The queues with deliveries under way. */
   readonly #busy = new Set<DestinationQueue>()
   /** The queues that new messages wait for. */
@@ -136,8 +143,10 @@ export class Dispatcher {
     this.#claim(queue)
   }
 
-  /** Deliveries were deleted: their requests that wait for their turn at an endpoint are not sent. */
+  /** Deliveries were deleted: what is not on its way to an endpoint yet is not sent. */
   recall(ids: ReadonlySet<DeliveryId>): void {
+    const at = this.parts.now()
+    for (const id of ids) this.#recalled.set(id, at)
     for (const { endpoints } of this.#busy) {
       for (const endpoint of endpoints) endpoint.withdraw(ids)
     }
@@ -233,6 +242,10 @@ export class Dispatcher {
       for (const endpoint of queue.endpoints) endpoint.sweep()
       if (queue.hasWaiting) this.#toClaim.add(queue)
     }
+    for (const [id, at] of this.#recalled) {
+      if (this.#tickedAt - at < LEASE_MS) break
+      this.#recalled.delete(id)
+    }
     this.#claim()
   }
 
@@ -313,17 +326,34 @@ export class Dispatcher {
     return this.#max - this.#requests - this.#coming
   }
 
-  /** Asks the store for the lanes with something due. */
+  /** Asks the store for the lanes with something due, and for deliveries that were deleted without a word to this process. */
   async #poll(): Promise<void> {
     this.#pollAt = this.parts.now() + POLL_MS
     const queues = this.#queues
-    const due = await this.#ask(() => this.parts.store.due())
+    const [due] = await Promise.all([
+      this.#ask(() => this.parts.store.due()),
+      this.#recallGone().catch(() => undefined), // The store does not answer: the other question tells of it.
+    ])
     if (!due) return
     const lanes = lanesOf(due)
     for (const [name, queue] of queues) {
       queue.noteLanes(lanes.get(name) ?? NO_LANES)
       if (queue.hasWaiting) this.#note(queue)
     }
+  }
+
+  /** Recalls what was deleted of the deliveries that have been under way for a while, as those that wait at a busy endpoint. */
+  async #recallGone(): Promise<void> {
+    const { store, now } = this.parts
+    const latest = now() - POLL_MS
+    const ids: DeliveryId[] = []
+    for (const [id, at] of this.#sentAt) {
+      if (at > latest) break
+      ids.push(id)
+    }
+    if (ids.length === 0) return
+    const gone = await store.gone?.(ids)
+    if (gone && gone.length > 0) this.recall(new Set(gone))
   }
 
   /** Asks the store. The answer is `undefined` if it fails. */
@@ -398,10 +428,12 @@ export class Dispatcher {
   /** Sends a delivery by the present settings, which may be newer than those by which it was claimed. */
   #start(delivery: Delivery): void {
     this.#noteTurn()
+    const { id } = delivery
+    if (this.#recalled.has(id)) return
     const { settler, events, now, random } = this.parts
     const queue = this.#queues.get(delivery.destination)
     if (!queue) {
-      const { id, attempt, refusedBy } = delivery
+      const { attempt, refusedBy } = delivery
       const next = { state: retryLane(delivery), delayMs: 0 }
       settler.add({ id, attempt, next, refusedBy, isUnsent: true, log: [] })
       return
@@ -409,10 +441,12 @@ export class Dispatcher {
     const current = () => this.#queues.get(delivery.destination) ?? queue
     const startedAt = now()
     this.#underWay++
+    this.#sentAt.set(id, startedAt)
     this.#requests += queue.width
     queue.start(delivery.lane)
     this.#busy.add(queue)
     const ended = (outcomes: EndpointOutcome[]) => {
+      this.#sentAt.delete(id)
       const elapsedMs = now() - startedAt
       const present = current()
       const isOutdated = present !== queue
@@ -429,7 +463,8 @@ export class Dispatcher {
     const answered = () => {
       if (queue.hasWaiting) this.#claim(queue)
     }
-    send(delivery, () => current().signing, queue.endpoints, ended, answered)
+    const isRecalled = () => this.#recalled.has(id)
+    send(delivery, () => current().signing, queue.endpoints, { ended, answered, isRecalled })
   }
 
   #end(queue: DestinationQueue): void {

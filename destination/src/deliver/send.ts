@@ -11,6 +11,16 @@ interface Receiver {
   post(request: EndpointRequest, done: (outcome: Outcome) => void): void
 }
 
+/** What {@link send} tells and asks of the one who sends. */
+interface Sending {
+  /** Called once with the outcomes, after `send` has returned. */
+  ended: (outcomes: EndpointOutcome[]) => void
+  /** Called when one endpoint has its outcome and others do not have theirs yet. */
+  answered: () => void
+  /** Whether the delivery was deleted meanwhile, so that no other request should start. */
+  isRecalled: () => boolean
+}
+
 /**
  * Sends a delivery: one attempt at each endpoint that has not refused it for good, to all of them at the same time.
  *
@@ -19,15 +29,12 @@ interface Receiver {
  * new settings: a secret that was removed signs nothing more.
  *
  * @param signingNow - How requests are signed by the present settings.
- * @param done - Called once with the outcomes, after `send` has returned.
- * @param ended - Called when one endpoint has its outcome and others do not have theirs yet.
  */
 export function send(
   delivery: Delivery,
   signingNow: () => Signing,
   endpoints: readonly Receiver[],
-  done: (outcomes: EndpointOutcome[]) => void,
-  ended: () => void,
+  { ended, answered, isRecalled }: Sending,
 ): void {
   const { id, body, refusedBy } = delivery
   const receivers =
@@ -36,7 +43,7 @@ export function send(
       : endpoints.filter(({ endpoint }) => !refusedBy.includes(endpoint.url))
   const outcomes: EndpointOutcome[] = []
   if (receivers.length === 0) {
-    setImmediate(done, outcomes)
+    setImmediate(ended, outcomes)
     return
   }
   const headersFor = signed(delivery)
@@ -51,13 +58,14 @@ export function send(
         const next = now === signing ? others : now.secretsFor(url)
         if (next.length > 0 && refusesSignature(outcome)) {
           outcomes.push({ url, outcome: { ...outcome, verdict: 'retry' } })
-          post(now, next)
-          return
-        }
-        outcomes.push({ url, outcome })
+          if (!isRecalled()) {
+            post(now, next)
+            return
+          }
+        } else outcomes.push({ url, outcome })
         left--
-        if (left === 0) done(outcomes)
-        else ended()
+        if (left === 0) ended(outcomes)
+        else answered()
       })
     }
     const signing = signingNow()

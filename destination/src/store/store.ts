@@ -113,9 +113,18 @@ export interface DispatchPort {
 
   /**
    * Calls a listener with leased deliveries that were deleted because their user was, in this process or another. What of them was not
-   * sent yet should not be sent any more. The calls about other processes are fast but not reliable.
+   * sent yet should not be sent any more. The calls about other processes are fast but not reliable: the caller has to ask
+   * {@link gone} too.
    */
   onRemoved(listener: (ids: readonly DeliveryId[]) => void): void
+
+  /**
+   * Which of these deliveries were deleted. Only stores that several processes can share have this method: elsewhere the listener of
+   * {@link onRemoved} hears of all of them.
+   *
+   * @throws StoreError if the store does not answer.
+   */
+  gone?(ids: readonly DeliveryId[]): Promise<DeliveryId[]>
 
   /** What the workers of one store share. Only stores that several processes can share have it. */
   readonly workers?: Workers

@@ -6,7 +6,7 @@ import { Dispatcher } from '../../src/deliver/dispatcher.js'
 import { EndpointQueue } from '../../src/deliver/endpoint-queue.js'
 import { Pace } from '../../src/deliver/pace.js'
 import { Settler } from '../../src/deliver/settler.js'
-import type { Claim, Delivery, Settlement } from '../../src/model/delivery.js'
+import type { Claim, Delivery, DeliveryId, Settlement } from '../../src/model/delivery.js'
 import type { Outcome } from '../../src/model/outcome.js'
 import { tellAll } from '../../src/observe/events.js'
 import type { HeaderList } from '../../src/post/headers.js'
@@ -36,6 +36,7 @@ function setUp(names: string[], waiting: number, maxUnderWay: number, width = 1,
   const left = new Map(names.map((name) => [name, waiting]))
   const done: Settlement[] = []
   const held: { name: string; headers: HeaderList; end: (outcome?: Outcome) => void }[] = []
+  const gone: DeliveryId[] = []
   let id = 0
   const claimOne = ({ destination: name, lane, limit }: Claim): Delivery[] => {
     const count = lane === 'backlog' ? Math.min(limit, left.get(name) ?? 0) : 0
@@ -62,6 +63,7 @@ function setUp(names: string[], waiting: number, maxUnderWay: number, width = 1,
           .filter((name) => (left.get(name) ?? 0) > 0)
           .map((name) => ({ destination: name, lane: 'backlog' as const })),
       ),
+    gone: (ids: readonly DeliveryId[]) => Promise.resolve(ids.filter((one) => gone.includes(one))),
     settle: (settlements: Settlement[]) => {
       done.push(...settlements)
       return Promise.resolve(0)
@@ -94,7 +96,7 @@ function setUp(names: string[], waiting: number, maxUnderWay: number, width = 1,
     return new DestinationQueue(destination(webhooks, { name, ...secrets }), endpoints, now)
   })
   dispatcher.use(queues)
-  return { dispatcher, queues, held, done }
+  return { dispatcher, queues, held, done, gone }
 }
 
 const countOf = (held: readonly { name: string }[], name: string) =>
@@ -230,6 +232,48 @@ describe('a destination whose settings change during a rotation', () => {
     await expect.poll(() => held.length).toBe(2)
     held[1]?.end()
     await expect.poll(() => done).toMatchObject([{ next: { state: 'done' } }])
+    dispatcher.stop()
+  })
+})
+
+describe('a delivery that is deleted', () => {
+  const secrets = { sharedSecret: 'old', otherSecret: 'new' }
+
+  test('while a request of it is under way is not sent with the other secret', async () => {
+    const { dispatcher, held, done } = setUp(['a'], 1, 8, 1, secrets)
+    await expect.poll(() => held.length).toBe(1)
+    dispatcher.recall(new Set([1]))
+    held[0]?.end(UNAUTHORIZED)
+    await expect.poll(() => done).toMatchObject([{ id: 1, next: { state: 'backlog' } }])
+    expect(held).toHaveLength(1)
+    expect(dispatcher.underWay).toBe(0)
+    dispatcher.stop()
+  })
+
+  test('while it is on its way from the store is not sent at all', async () => {
+    const { dispatcher, held, done } = setUp(['a'], 3, 8)
+    dispatcher.recall(new Set([2]))
+    await expect.poll(() => held.length).toBe(2)
+    for (const { end } of held) end()
+    await expect.poll(() => done.map(({ id }) => id)).toEqual([1, 3])
+    expect(dispatcher.underWay).toBe(0)
+    dispatcher.stop()
+  })
+
+  test('without a word to this process is missed soon', async () => {
+    const { dispatcher, held, done, gone } = setUp(['a'], 2, 8, 1, secrets)
+    await expect.poll(() => held.length).toBe(2)
+    gone.push(1)
+    await new Promise((resolve) => setTimeout(resolve, 2_500))
+    for (const { end } of held.slice()) end(UNAUTHORIZED)
+    await expect.poll(() => held.length).toBe(3)
+    held[2]?.end()
+    await expect
+      .poll(() => done.map(({ id, next }) => [id, next.state]))
+      .toEqual([
+        [1, 'backlog'],
+        [2, 'done'],
+      ])
     dispatcher.stop()
   })
 })

@@ -153,6 +153,32 @@ describe('a deletion', () => {
     expect(users.slice(5)).not.toContain('track gone')
   })
 
+  test('has no request begin after it, with another secret or by newer settings', async () => {
+    const held: (() => void)[] = []
+    const slow = await endpoint((response) => held.push(() => response.writeHead(401).end()))
+    const rotating = destination([slow], { sharedSecret: 'old', otherSecret: 'new' })
+    const settings = settingsFor([rotating])
+    const running = await start(settings)
+    for (const isReloaded of [false, true]) {
+      const calls = [track(`gone-${isReloaded}`, { userId: 'gone' }), track(`stays-${isReloaded}`)]
+      await post(running, calls)
+      await expect.poll(() => held.length).toBe(2)
+      expect(await deleteUser(running, { userId: 'gone' })).toMatchObject([200, { sent: 1 }])
+      if (isReloaded) {
+        const rotated = { ...rotating, sharedSecret: 'newest', otherSecret: undefined }
+        await running.reload({ ...settings, destinations: [rotated] })
+      }
+      slow.answer(204)
+      for (const answer of held.splice(0)) answer()
+      await expect.poll(() => running.stats()).toEqual([])
+      slow.answer((response) => held.push(() => response.writeHead(401).end()))
+    }
+    await running.close()
+    const ids = slow.received.map(({ headers }) => String(headers['x-message-id']))
+    const countOf = (name: string) => ids.filter((id) => id.startsWith(name)).length
+    expect(['gone-f', 'gone-t', 'stays-f', 'stays-t'].map(countOf)).toEqual([1, 1, 2, 2])
+  })
+
   test.each([[{}], [{ userId: '' }], [{ userId: null }], [{ userId: 1.5 }], [{ userId: ['a'] }]])(
     'of %j is refused',
     async (body) => {

@@ -390,6 +390,9 @@ export function audiencesContract(name: string, make: () => Promise<Subject>): v
         await store.put([newDelivery(), newDelivery({ state: 'skipped', reason: 'no' })])
         await purge('ann')
         expect(removed.sort((a, b) => a - b)).toEqual([claimed?.id, leased[0]])
+        const all = [claimed?.id, ...leased].flatMap((id) => id ?? [])
+        const gone = await store.gone?.(all)
+        expect(gone?.sort((a, b) => a - b) ?? removed).toEqual(removed)
       })
 
       test('of whom there is much is purged in slices, and all of it', async () => {

@@ -5,6 +5,16 @@ import { toStored } from '../text.js'
 import { keyOf } from './audience.js'
 import type { Tables } from './tables.js'
 
+/** Finds out which deliveries are not stored any more. Each is looked up by its key, whatever the planner knows of the table. */
+export function prepareGone({ query, schema }: Tables) {
+  const find = `
+    SELECT id FROM unnest($1::bigint[]) AS given (id)
+    WHERE (SELECT 1 FROM ${schema}.deliveries d WHERE d.id = given.id LIMIT 1) IS NULL`
+
+  return async (ids: readonly DeliveryId[]): Promise<DeliveryId[]> =>
+    (await query<{ id: DeliveryId }>(find, [ids])).map(({ id }) => id)
+}
+
 /** Deletes what is stored of a user, except `delete` messages: they still have to be sent. */
 export function preparePurge({ query, transact, schema }: Tables) {
   const bounds = `SELECT min(id) >> 12 AS first, max(id) >> 12 AS last FROM ${schema}.deliveries`

@@ -48,7 +48,7 @@ import { prepareHistory } from './history.js'
 import { prepareMove } from './move.js'
 import { Names } from './names.js'
 import { Notifications } from './notifications.js'
-import { preparePurge } from './purge.js'
+import { prepareGone, preparePurge } from './purge.js'
 import { preparePut, preparePutOwn, type OwnDelivery } from './put.js'
 import { prepareRecords } from './records.js'
 import { prepareReplay } from './replay.js'
@@ -178,6 +178,7 @@ class PostgresStore implements Store {
   readonly #copy: ReturnType<typeof prepareCopy>
   readonly #audience: ReturnType<typeof prepareAudience>
   readonly #purge: ReturnType<typeof preparePurge>
+  readonly #gone: ReturnType<typeof prepareGone>
   readonly #records: ReturnType<typeof prepareRecords>
   readonly #underWay = new Set<Promise<unknown>>()
   #closing: Promise<void> | undefined
@@ -191,6 +192,7 @@ class PostgresStore implements Store {
     this.#copy = prepareCopy(tables)
     this.#audience = prepareAudience(tables)
     this.#purge = preparePurge(tables)
+    this.#gone = prepareGone(tables)
     this.#records = prepareRecords(tables)
     this.#ping = () => ping(tables)
     this.#due = prepareDue(tables)
@@ -305,6 +307,10 @@ class PostgresStore implements Store {
 
   onRemoved(listener: (ids: readonly DeliveryId[]) => void): void {
     this.#notifications.listenToRemovals(listener)
+  }
+
+  gone(ids: readonly DeliveryId[]): Promise<DeliveryId[]> {
+    return this.#whileOpen(() => this.#gone(ids))
   }
 
   onPut(listener: (destination: string, lane: Lane) => void): void {

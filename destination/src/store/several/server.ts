@@ -1,3 +1,4 @@
+import type { DeliveryId } from '../../model/delivery.js'
 import { StoreError } from '../store-error.js'
 import type { ServerPort, ServerState, Store } from '../store.js'
 
@@ -13,6 +14,7 @@ const CHECK_MS = 1_000
 /** A store in PostgreSQL that is one of several. */
 export interface ServerStore extends Store {
   readonly asServer: ServerPort
+  gone(ids: readonly DeliveryId[]): Promise<DeliveryId[]>
 }
 
 /** What can fail at a server, apart from others. `reach` is that it does not answer at all. */

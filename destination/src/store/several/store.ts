@@ -172,6 +172,17 @@ export class SeveralStore implements Store {
     this.#listen()
   }
 
+  /** Leaves out what a server says that does not answer in time. */
+  async gone(ids: readonly DeliveryId[]): Promise<DeliveryId[]> {
+    const parts = grouped(ids, (id) => this.#byNumber.get(serverOf(id)))
+    const gone: DeliveryId[] = []
+    const asked = Array.from(parts, async ([server, own]) => {
+      gone.push(...((await server?.ask((store) => store.gone(own))) ?? []))
+    })
+    await endOf(asked, this.#patienceMs)
+    return [...gone]
+  }
+
   /** Rejects only if no server answers, because what one of them has does not stop the others. */
   async ping(): Promise<void> {
     await this.#askAll((store) => store.ping())

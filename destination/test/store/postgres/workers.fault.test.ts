@@ -118,7 +118,10 @@ describe('roles', () => {
     }
   })
 
-  test('a deletion by a collector calls back what waits for its turn at an endpoint of a worker', async () => {
+  test.each([
+    { hears: true, title: 'calls back what waits for its turn at an endpoint of a worker' },
+    { hears: false, title: 'is noticed by a worker that was not told of it' },
+  ])('a deletion by a collector $title', async ({ hears }) => {
     const [url, fast] = [await server.database(), await endpoint()]
     const held: (() => void)[] = []
     const busy = await startEndpoint([(response) => held.push(() => response.writeHead(204).end())])
@@ -143,14 +146,18 @@ describe('roles', () => {
       return status.destinations[0]?.endpoints.map((one) => one.breaker?.waiting)
     }
     expect(await waiting()).toEqual([0, 8])
+    // As when a connection is cut, and as with PgBouncer in transaction mode.
+    const unlisten = `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+      WHERE datname = current_database() AND query LIKE 'LISTEN%'`
+    if (!hears) await server.query(unlisten, [], url)
     const response = await fetch(`${collector.adminUrl}/v1/deletions`, {
       method: 'POST',
       headers,
       body: JSON.stringify({ userId: 'u1' }),
     })
     expect(await response.json()).toMatchObject({ success: true, purged: 10 })
-    // The delete waits in their place.
-    await expect.poll(waiting).toEqual([0, 1])
+    // The delete waits in their place. Nothing waits for longer than 5 s, so that this has to come first.
+    await expect.poll(waiting, { timeout: 4_500 }).toEqual([0, 1])
     busy.answer(204)
     for (const answer of held) answer()
     await expect.poll(() => collector.stats(), { timeout: 10_000 }).toEqual([])
