@@ -172,6 +172,11 @@ export class Claiming {
     return this.#known.get(server) as Known
   }
 
+  /** Whether a claim asks a server. */
+  #isUsable(server: Server): boolean {
+    return !server.isAway && !this.#knownOf(server).isLate && this.#mayClaim(server)
+  }
+
   #requireOne(): void {
     if (this.#servers.some(({ isAway }) => !isAway)) return
     throw this.#servers[0]?.error ?? new StoreError('failed', 'store: there is no server.')
@@ -209,9 +214,7 @@ export class Claiming {
   ): Map<Server, Claim[]> {
     const parts = new Map<Server, Claim[]>()
     const turn = this.#turn++
-    const usable = this.#servers.filter(
-      (server) => !server.isAway && !this.#knownOf(server).isLate && this.#mayClaim(server),
-    )
+    const usable = this.#servers.filter((server) => this.#isUsable(server))
     for (const claim of claims) {
       const key = keyOf(claim.destination, claim.lane)
       const left = usable.filter((server) => !ended.get(server)?.has(key))
@@ -251,12 +254,15 @@ export class Claiming {
     return taken
   }
 
-  /** Tells the listener of lanes in which there may be more, although a claim did not get all that it asked for. */
+  /**
+   * Tells the listener of lanes in which there may be more, although a claim did not get all that it asked for. It is not told of a
+   * server that claims do not ask now: it would claim again at once, get nothing, and go on like that without a pause.
+   */
   #tellLeft(left: readonly Claim[]): void {
     for (const { destination, lane } of left) {
       const key = keyOf(destination, lane)
       const isLeft = this.#servers.some(
-        (server) => !server.isAway && this.#knownOf(server).lanes.has(key),
+        (server) => this.#isUsable(server) && this.#knownOf(server).lanes.has(key),
       )
       if (isLeft) this.#listener?.(destination, lane)
     }

@@ -93,6 +93,28 @@ test('the order of the list does not matter, once the home is known, and a serve
   )
 })
 
+test('a server whose settlements fail is not claimed from, and nobody is told to claim there', async () => {
+  const [a, b] = [await place('a'), await place('b')]
+  const store = await openStore([a, b])
+  const told: string[] = []
+  store.onPut?.((destination, lane) => told.push(`${destination} ${lane}`))
+  const put = newDelivery({ source: OF_SECOND })
+  await store.put([put, newDelivery({ source: OF_SECOND })])
+  const [first] = await store.claim([{ destination: 'crm', lane: 'fresh', limit: 1 }])
+  await server.query('ALTER TABLE hookline.done RENAME TO away', [], b.url)
+  await store.settle(first ? [settlement(first)] : [])
+  expect(await store.due()).toEqual([{ destination: 'crm', lane: 'fresh' }])
+  told.length = 0
+  expect(await store.claim([{ destination: 'crm', lane: 'fresh', limit: 5 }])).toEqual([])
+  expect(told).toEqual([])
+
+  await server.query('ALTER TABLE hookline.away RENAME TO done', [], b.url)
+  await expect
+    .poll(() => store.claim([{ destination: 'crm', lane: 'fresh', limit: 5 }]))
+    .toHaveLength(1)
+  await store.close()
+})
+
 test('a server is refused that is not the one that its name says', async () => {
   const [a, b, c] = [await place('a'), await place('b'), await place('c')]
   await (await openStore([a, b])).close()
