@@ -2,6 +2,7 @@ import { availableParallelism } from 'node:os'
 import { dirname, join, relative } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { defineConfig } from 'vitest/config'
+import { LongestFirst } from './test/longest-first.js'
 import tsconfig from './tsconfig.json' with { type: 'json' }
 
 // The examples and the destination import the SDK by its name, and the tests run its sources. `npm run matrix` sets
@@ -90,6 +91,7 @@ export default defineConfig({
   test: {
     // Many files wait more than they work: four at a time on two cores.
     maxWorkers: Math.max(4, availableParallelism() - 1),
+    sequence: { sequencer: LongestFirst },
     projects: [
       {
         resolve: { alias },

@@ -20,7 +20,7 @@ test.skipIf(!canRun('mount', ['-t', 'tmpfs', 'none', '/mnt'], ['umount', '/mnt']
         rmSync(`${place.path}/filler`)
       })
     } finally {
-      execFileSync('umount', [place.path])
+      execFileSync('umount', ['--lazy', place.path])
     }
   },
 )
