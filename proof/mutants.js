@@ -362,6 +362,36 @@ export const MUTANTS = [
       put: 'WHERE id = ? AND ? > 0 AND state',
     },
   ]),
+  ...inSimulation('deletions of users', [
+    {
+      name: 'what waits at an endpoint is sent although it was deleted',
+      says: /deletions: /,
+      file: 'dist/deliver/dispatcher.js',
+      find: 'endpoint.withdraw(ids);',
+      put: ';',
+    },
+    {
+      name: 'what comes from the store after it was deleted is sent',
+      says: /deletions: /,
+      file: 'dist/deliver/dispatcher.js',
+      find: 'if (this.#recalled.has(id))',
+      put: 'if (false)',
+    },
+    {
+      name: 'the other secret is tried although the message was deleted',
+      says: /deletions: /,
+      file: 'dist/deliver/send.js',
+      find: 'if (!isRecalled())',
+      put: 'if (true)',
+    },
+    {
+      name: 'a worker never asks what was deleted without a word to it',
+      says: /deletions: /,
+      file: 'dist/deliver/dispatcher.js',
+      find: 'await store.gone?.(ids)',
+      put: 'undefined',
+    },
+  ]),
   ...inSimulation('four hours and more', [
     {
       name: 'a message is given up after an hour',

@@ -9,7 +9,7 @@ import type {
   Settlement,
   State,
 } from '../../src/model/delivery.js'
-import type { DueLane } from '../../src/store/store.js'
+import type { DueLane, PurgedPart } from '../../src/store/store.js'
 import type { OpenDatabase } from '../../src/store/sqlite/driver.js'
 import type { Query, Round } from '../../src/store/sqlite/round.js'
 import { MemoryTables, MemoryWorkers } from './memory-store.js'
@@ -24,6 +24,8 @@ export interface Backend {
   settle(settlements: Settlement[]): boolean[]
   replay(ids: readonly DeliveryId[], lane: 'backlog' | 'bulk'): DeliveryId[]
   sweep(olderThanMs: number, limit: number): number
+  /** Deletes all of a user. @returns which of it was leased. */
+  purge(user: string): DeliveryId[]
   stateOf(id: DeliveryId): State | undefined
   count(): number
   /** What several workers share; `undefined` if only one process can use the store. */
@@ -44,6 +46,7 @@ export function memoryBackend(now: () => number): Backend {
     settle: (settlements) => tables.settle(settlements),
     replay: (ids, lane) => tables.replay(ids, false, lane),
     sweep: (olderThanMs, limit) => tables.sweep(olderThanMs, limit),
+    purge: (user) => tables.purge(user),
     stateOf: (id) => tables.stateOf(id),
     count: () => tables.count(),
     workers: new MemoryWorkers(now),
@@ -90,6 +93,15 @@ export function sqliteBackend(
     // The casts hold: a query's answer has the type that `Engine` gives for it.
     replay: (ids, lane) => ask({ ask: 'replay', ids, withDone: false, lane }) as DeliveryId[],
     sweep: (olderThanMs, limit) => ask({ ask: 'sweep', olderThanMs, limit }) as number,
+    purge: (user) => {
+      const leased: DeliveryId[] = []
+      for (let from: number | undefined = 0; from !== undefined;) {
+        const part = ask({ ask: 'purgeUser', user, from }) as PurgedPart
+        leased.push(...part.leased)
+        from = part.next
+      }
+      return leased
+    },
     stateOf: (id) => (ask({ ask: 'get', id }) as { state: State } | undefined)?.state,
     count: () => ask({ ask: 'count' }) as number,
     workers: isShared ? new MemoryWorkers(now) : undefined,

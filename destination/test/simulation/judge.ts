@@ -37,10 +37,13 @@ type Told = readonly [at: number, what: string, ...values: (string | number)[]]
 export interface Tracked {
   id: number
   name: string
+  user: string
   destination: string
   isBulk: boolean
   isPoison: boolean
   state: State | 'gone'
+  /** When its user was deleted, and how long after that a request of it may still begin, in ms. */
+  deleted: { at: number; graceMs: number } | undefined
   receivedAt: number
   /** When it may be claimed. */
   dueAt: number
@@ -199,13 +202,13 @@ export class Judge {
 
   #track(
     id: number,
-    { body, destination, state }: NewDelivery,
+    { body, user, destination, state }: NewDelivery,
     worker: WorkerView,
     isAnswered: boolean,
   ): void {
     const isLeased = state === 'leased'
     const message: Tracked = {
-      ...{ id, name: body, destination, state, receivedAt: this.now },
+      ...{ id, name: body, user, destination, state, deleted: undefined, receivedAt: this.now },
       isBulk: body.includes('bulk'),
       isPoison: body.includes('poison'),
       dueAt: isLeased ? this.now + LEASE_MS : this.now,
@@ -422,6 +425,16 @@ export class Judge {
     }
   }
 
+  /** @param graceMs - How long a request of the user's messages may still begin. */
+  deleted(user: string, graceMs: number): void {
+    for (const message of this.messages) {
+      if (message.user !== user || message.state === 'gone') continue
+      this.#tell(message, 'deleted while it is %, may be sent for % ms', message.state, graceMs)
+      Object.assign(message, { state: 'gone', deleted: { at: this.now, graceMs } })
+      this.#waitingOf(message.destination).delete(message)
+    }
+  }
+
   /** The only process of the store has died, and another one has opened it: all leases have ended. */
   reopened(): void {
     for (const own of this.#unsettled.values()) {
@@ -485,7 +498,8 @@ export class Judge {
         `it was sent to ${url}, which ${worker.name} does not deliver to any more`,
         message,
       )
-    this.#checkRepeat(post, settings?.otherSecret !== undefined)
+    if (message.deleted) this.#checkDeleted(post, message.deleted)
+    else this.#checkRepeat(post, settings?.otherSecret !== undefined)
     this.#checkWindow(message)
     message.posts.push(post)
     const line = this.#line(destination, url)
@@ -517,6 +531,13 @@ export class Judge {
         message,
       )
     }
+  }
+
+  #checkDeleted({ message, worker }: Post, { at, graceMs }: { at: number; graceMs: number }): void {
+    const since = Math.max(at, worker.suspendedUntil, this.#storeFailedAt)
+    const lateMs = Math.round(this.now - since)
+    if (lateMs > graceMs)
+      this.breach('deletions', `it was sent ${lateMs} ms after it was deleted`, message)
   }
 
   #checkWindow(message: Tracked): void {

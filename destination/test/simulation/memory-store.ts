@@ -112,6 +112,14 @@ export class MemoryTables {
     })
   }
 
+  /** Deletes all of a user. @returns which of it was leased. */
+  purge(user: string): DeliveryId[] {
+    const own = Array.from(this.#rows.values()).filter((row) => row.user === user)
+    const leased = own.filter(({ state }) => state === 'leased').map(({ id }) => id)
+    for (const row of own) this.#remove(row)
+    return leased
+  }
+
   sweep(olderThanMs: number, limit: number): number {
     const before = this.now() - olderThanMs
     const old = Array.from(this.#rows.values()).filter(
@@ -130,12 +138,16 @@ export class MemoryTables {
         this.#move(row, 'dead', this.now())
         Object.assign(row, { reason: 'older than the retention', replayedAt: null })
       } else {
-        this.#shelf(row.destination, row.state).rows.delete(row)
-        this.#rows.delete(row.id)
-        this.#known.delete(keyOf(row))
+        this.#remove(row)
       }
     }
     return changed
+  }
+
+  #remove(row: Row): void {
+    this.#shelf(row.destination, row.state).rows.delete(row)
+    this.#rows.delete(row.id)
+    this.#known.delete(keyOf(row))
   }
 
   stats(): Stats[] {

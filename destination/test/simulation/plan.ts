@@ -28,6 +28,7 @@ export type Act =
   | { do: 'disable' | 'remove'; destination: number; forMs: number }
   | { do: 'headers' | 'limits' | 'endpoint'; destination: number }
   | { do: 'rotate'; destination: number }
+  | { do: 'delete'; user: number; isHeard: boolean }
 
 export interface Plan {
   seed: number
@@ -43,6 +44,9 @@ export interface Plan {
   destinations: DestinationPlan[]
   acts: { at: number; act: Act }[]
 }
+
+/** How many users send the calls. */
+export const USERS = 10
 
 const MINUTE = 60_000
 const HOUR = 60 * MINUTE
@@ -75,6 +79,7 @@ interface Theme {
 }
 
 const FAILURES: readonly Mode['kind'][] = ['status', 'reset', 'hang']
+const DELETIONS = Array<Act['do']>(12).fill('delete')
 const RELOADS: readonly Act['do'][] = ['disable', 'remove', 'headers', 'limits', 'endpoint']
 
 export const THEMES: Readonly<Record<string, Theme>> = {
@@ -121,6 +126,12 @@ export const THEMES: Readonly<Record<string, Theme>> = {
   'four hours on SQLite': {
     ...{ hours: 7, burst: 20, outages: [1, 2], everyMs: [120_000, 300_000], destinations: [1, 1] },
     ...{ acts: ['replay', 'kill', 'suspend', 'sweep', 'jump'], store: 'sqlite' },
+  },
+  'deletions of users': {
+    ...{ acts: [...DELETIONS, 'rotate', 'join', ...RELOADS] },
+    ...{ most: [40, 200], workers: [1, 3], endpoints: [1, 4], outages: [0, 2], burst: 1_000 },
+    ...{ leastMs: [5, 1_000, 4_000], everyMs: [200, 500], secrets: true, refusals: 0 },
+    latencyMs: [0, 20, 100],
   },
   everything: {
     ...{
@@ -264,6 +275,8 @@ function actOf(kind: Act['do'], count: number, chance: Dice): Act {
     case 'disable':
     case 'remove':
       return { do: kind, destination, forMs }
+    case 'delete':
+      return { do: kind, user: chance.between(0, USERS - 1), isHeard: chance.chance(0.5) }
     case 'headers':
     case 'limits':
     case 'endpoint':

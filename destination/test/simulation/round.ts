@@ -5,7 +5,7 @@ import { dice } from './chance.js'
 import { VirtualClock } from './clock.js'
 import { Judge, linesOf, timeOf, type Tracked } from './judge.js'
 import { Server } from './network.js'
-import { planOf, type Act, type DestinationPlan, type Plan } from './plan.js'
+import { planOf, USERS, type Act, type DestinationPlan, type Plan } from './plan.js'
 import type { Stage } from './stage.js'
 import { SimWorker, type Call, type Fate, type World } from './worker.js'
 
@@ -25,6 +25,9 @@ const LEAST_SHARE = 0.3
 
 /** Messages that were tried wait behind those that always fail, each of which may take a probe: 36 s at most. */
 const POISON_PROBE_MS = 40_000
+
+/** How long a worker may send what was deleted without a word to it: it asks once a second for what is under way for a second. */
+const UNTOLD_MS = 3_000
 
 /** How a round went. */
 export interface Round {
@@ -205,6 +208,7 @@ class Game {
     for (const { at, count, isBulk, isPoison } of plan.bursts) {
       clock.after(at, () => {
         for (let n = 0; n < count; n++) this.#call(plan, isBulk, isPoison)
+        if (this.plan.acts.some(({ act }) => act.do === 'delete')) this.#deleteSoon()
       })
     }
   }
@@ -219,7 +223,8 @@ class Game {
     const kind = isPoison ? 'poison' : isBulk ? 'bulk' : 'good'
     const name = `${kind}-${++this.#made}`
     this.#calls++
-    this.#send({ name, destination, isBulk, source: this.#dice.pick(sources) })
+    const user = `u${this.#made % USERS}`
+    this.#send({ name, user, destination, isBulk, source: this.#dice.pick(sources) })
   }
 
   /** A client sends until it is answered. */
@@ -270,6 +275,9 @@ class Game {
         break
       case 'sweep':
         this.#sweep()
+        break
+      case 'delete':
+        this.#delete(act)
         break
       case 'jump':
         this.#world.backend.jump(act.byMs)
@@ -334,6 +342,35 @@ class Game {
     const { retentionMs } = this.plan
     while (backend.sweep(retentionMs, 100) === 100);
     this.#judge.swept(retentionMs, (id) => backend.stateOf(id))
+  }
+
+  /** Deletes users while calls of theirs are being stored. */
+  #deleteSoon(): void {
+    const user = this.#dice.between(0, USERS - 1)
+    this.clock.after(this.#dice.between(0, this.plan.latencyMs), () => {
+      this.#delete({ do: 'delete', user, isHeard: true })
+    })
+  }
+
+  /** Half of the users are deleted. The process that does it knows at once. The others are told, or have to ask. */
+  #delete({ user, isHeard }: Extract<Act, { do: 'delete' }>): void {
+    const { backend } = this.#world
+    const isTold = isHeard || !backend.workers
+    for (let n = 0; n < USERS / 2; n++) {
+      const name = `u${(user + n) % USERS}`
+      const ids = backend.purge(name)
+      this.#judge.deleted(name, isTold ? this.plan.latencyMs : UNTOLD_MS)
+      if (isTold) for (const worker of this.#workers) this.#tellDeleted(worker, ids)
+    }
+  }
+
+  #tellDeleted(worker: SimWorker, ids: readonly number[]): void {
+    const tell = () => {
+      worker.recall(ids)
+    }
+    if (this.#world.backend.workers) {
+      this.clock.after(this.#dice.between(0, this.plan.latencyMs), tell, worker)
+    } else tell()
   }
 
   #change(act: Extract<Act, { destination: number }>): void {

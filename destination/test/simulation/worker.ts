@@ -4,6 +4,7 @@ import type { DeliverEvents } from '../../src/deliver/deliverer.js'
 import type { Dispatcher } from '../../src/deliver/dispatcher.js'
 import type { SharedBreakers } from '../../src/deliver/shared-breakers.js'
 import type { EnqueueEvents } from '../../src/enqueue/enqueue.js'
+import type { DeliveryId } from '../../src/model/delivery.js'
 import type { Outcome } from '../../src/model/outcome.js'
 import type { Destination, Endpoint } from '../../src/settings/settings.js'
 import type { DispatchPort, Workers, WritePort } from '../../src/store/store.js'
@@ -49,6 +50,7 @@ const EVENTS = {
 /** A call as it goes through `enqueue`. */
 export interface Call {
   name: string
+  user: string
   destination: string
   source: string
   isBulk: boolean
@@ -120,14 +122,19 @@ export class SimWorker implements WorkerView {
     this.#dispatcher.use(this.#queues)
   }
 
+  /** These deliveries were deleted. */
+  recall(ids: readonly DeliveryId[]): void {
+    this.#dispatcher?.recall(new Set(ids))
+  }
+
   /** Takes a call in. */
-  async take({ name, destination, source, isBulk }: Call): Promise<boolean> {
+  async take({ name, user, destination, source, isBulk }: Call): Promise<boolean> {
     const known = this.destinations.get(destination)
     if (!this.#enqueue || this.isClosing) return false
     try {
       await this.#enqueue([
         {
-          ...{ messageId: name, source, destination, type: 'track', user: 'ann', body: name },
+          ...{ messageId: name, source, destination, type: 'track', user, body: name },
           ...{ isBulk, ...(!known && { skipReason: 'the destination is disabled' }) },
         },
       ])
@@ -211,6 +218,10 @@ export class SimWorker implements WorkerView {
         }),
       due: () => this.#ask(false, () => backend.due()),
       onRemoved: () => undefined,
+      ...(membership && {
+        gone: (ids: readonly DeliveryId[]) =>
+          this.#ask(false, () => ids.filter((id) => backend.stateOf(id) === undefined)),
+      }),
       settle: (settlements) =>
         this.#ask(false, () => {
           const accepted = backend.settle(settlements)
