@@ -345,7 +345,7 @@ export class Dispatcher {
   /** Recalls what was deleted of the deliveries that have been under way for a while, as those that wait at a busy endpoint. */
   async #recallGone(): Promise<void> {
     const { store, now } = this.parts
-    const latest = now() - POLL_MS
+    const latest = now() - TICK_MS
     const ids: DeliveryId[] = []
     for (const [id, at] of this.#sentAt) {
       if (at > latest) break

@@ -26,7 +26,8 @@ export interface Deleted {
  * Sends a delete for each source to each of its enabled destinations, and then purges the stored data of the user
  * (spec, "Outbound request", rule 4).
  *
- * A repeated deletion sends nothing, unless data of the user has been stored since. A deletion that was interrupted can
+ * A repeated deletion sends nothing, unless data of the user has been stored since. If two are asked for at the same time, the second
+ * one waits for the first; in different processes, both may send. A deletion that was interrupted can
  * be repeated. A delete may then be sent twice, but none is lost.
  *
  * @throws StoreError if the store cannot write.
@@ -35,7 +36,7 @@ export type DeleteUser = (userId: string) => Promise<Deleted>
 
 /** Creates {@link DeleteUser}. */
 export function createDeleteUser({ enqueue, store, settings, now }: DeletionParts): DeleteUser {
-  return async (userId) => {
+  const run = async (userId: string): Promise<Deleted> => {
     const deletions = (round: string) => deletionsOf(settings(), userId, round, now())
     const isNew = await enqueue(deletions(''))
     let sent = isNew.filter(Boolean).length
@@ -44,6 +45,18 @@ export function createDeleteUser({ enqueue, store, settings, now }: DeletionPart
       sent += (await enqueue(again)).length
     }
     return { sent, purged: await purge(store, userId) }
+  }
+  /** The last deletion of each user that is under way. Another one of the same user would find what this one has not purged yet. */
+  const underWay = new Map<string, Promise<Deleted>>()
+  return async (userId) => {
+    const before = underWay.get(userId)
+    const own = before ? before.catch(() => undefined).then(() => run(userId)) : run(userId)
+    underWay.set(userId, own)
+    try {
+      return await own
+    } finally {
+      if (underWay.get(userId) === own) underWay.delete(userId)
+    }
   }
 }
 

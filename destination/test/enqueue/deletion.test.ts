@@ -92,6 +92,20 @@ describe('a deletion', () => {
     expect(crm.received.map(({ event }) => event['type'])).toEqual(['delete', 'track', 'delete'])
   })
 
+  test('that is asked for several times at once is sent once', async () => {
+    const crm = await endpoint()
+    const running = await start(settingsFor([destination([crm])]))
+    const ask = () => deleteUser(running, { userId: 'u1' })
+    await ask()
+    await post(running, [track('back')])
+    await crm.has(2)
+    const answers = await Promise.all([ask(), ask(), ask()])
+    const counts = answers.map(([, answer]) => (answer as { sent: number }).sent)
+    expect(counts.sort()).toEqual([0, 0, 1])
+    await running.close()
+    expect(crm.received.map(({ event }) => event['type'])).toEqual(['delete', 'track', 'delete'])
+  })
+
   test('is sent even if a write key has been used to send a call with its message id first', async () => {
     const known = await endpoint()
     await deleteUser(await start(settingsFor([destination([known])])), { userId: 'u1' })
