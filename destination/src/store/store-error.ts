@@ -20,6 +20,9 @@ export class StoreError extends Error {
   /** Whether the server of the store can't be reached now, so that the same call may succeed later. */
   readonly isUnreachable: boolean
 
+  /** Whether the server answers, and may do later what it can't do now: its tables are locked, it is a standby, too slow, or full. */
+  readonly mayPass: boolean
+
   /** The name of the server that failed, if the store has several. What the others have is not affected. */
   readonly server: string | undefined
 
@@ -27,10 +30,11 @@ export class StoreError extends Error {
     /** What a caller acts on. */
     readonly code: StoreErrorCode,
     message: string,
-    options?: { cause?: unknown; isUnreachable?: boolean; server?: string },
+    options?: { cause?: unknown; isUnreachable?: boolean; mayPass?: boolean; server?: string },
   ) {
     super(message, options)
     this.isUnreachable = options?.isUnreachable ?? false
+    this.mayPass = options?.mayPass ?? false
     this.server = options?.server
   }
 }

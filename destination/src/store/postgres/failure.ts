@@ -86,6 +86,7 @@ export function toStoreError(error: unknown, place: string): StoreError {
   return new StoreError(storeCode, fix === undefined ? text : `${text}: ${fix}.`, {
     cause: error,
     isUnreachable: UNREACHABLE.test(code ?? '') || (code === undefined && SILENT.test(message)),
+    mayPass: PASSING.test(code ?? ''),
   })
 }
 
@@ -95,6 +96,9 @@ export function toStoreError(error: unknown, place: string): StoreError {
  */
 const UNREACHABLE =
   /^(ECONN|ENET|EHOST|EPIPE$|ETIMEDOUT$|ENOTFOUND$|EAI_AGAIN$|ENOENT$|57P0[123]$|53300$)/
+
+/** The codes of a server that is a standby, is full, has its tables locked, or was too slow. */
+const PASSING = /^(25006|53100|55P03|57014)$/
 
 /** The driver's messages for a connection that got no answer or was cut. */
 const SILENT = /timeout|terminated|not queryable|closed/

@@ -55,7 +55,7 @@ async function openOne({ name, open }: ServerAddress): Promise<Opened> {
 async function connect(opened: readonly Opened[], patienceMs: number): Promise<Store> {
   for (const { store } of opened) {
     // A wrong password, a database that does not exist, newer tables: waiting does not help.
-    if (store instanceof StoreError && !store.isUnreachable) throw store
+    if (store instanceof StoreError && !isAway(store)) throw store
   }
   const home = homeOf(opened)
   const names = opened.map(({ name }) => name)
@@ -83,12 +83,17 @@ async function connect(opened: readonly Opened[], patienceMs: number): Promise<S
           throw error
         }
       }
-      if (!(store instanceof StoreError)) await enroll(store)
       const parts: ServerParts = {
         ...{ name, number: identity.number, changed },
         open: async () => enroll(toServerStore(await open())),
       }
-      return new Server(parts, store)
+      if (store instanceof StoreError) return new Server(parts, store)
+      try {
+        return new Server(parts, await enroll(store))
+      } catch (error) {
+        if (!(error instanceof StoreError && wasEnrolled && isAway(error))) throw error
+        return new Server(parts, error)
+      }
     }),
   )
   servers.sort((a, b) => a.number - b.number)
@@ -100,6 +105,11 @@ async function connect(opened: readonly Opened[], patienceMs: number): Promise<S
     listeners.push(listener)
   }
   return new SeveralStore(first, servers, directories, onChange, patienceMs)
+}
+
+/** Whether a server can't be used now, and may be used later without anybody who repairs the settings or the tables. */
+function isAway(error: StoreError): boolean {
+  return error.isUnreachable || error.mayPass
 }
 
 /** @throws StoreError if it can't be said which server is the home, or if the home is away. */

@@ -80,7 +80,7 @@ export class Server {
   async ask<T>(question: (store: ServerStore) => Promise<T>): Promise<T> {
     const store = this.#store
     const reason = this.#errors.get('reach')
-    if (!store || reason) throw this.#named(reason)
+    if (!store || reason) throw this.#named(reason, true)
     try {
       return await question(store)
     } catch (error) {
@@ -154,8 +154,9 @@ export class Server {
     }
   }
 
-  #named(cause: StoreError | undefined): StoreError {
-    const { code = 'failed', message = 'store: not opened', isUnreachable = true } = cause ?? {}
+  /** @param isUnreachable - Whether it can't be used at all now, for whatever reason. */
+  #named(cause: StoreError | undefined, isUnreachable = cause?.isUnreachable ?? true): StoreError {
+    const { code = 'failed', message = 'store: not opened' } = cause ?? {}
     return new StoreError(code, `server ${this.name}: ${message}`, {
       cause: cause?.cause,
       isUnreachable,

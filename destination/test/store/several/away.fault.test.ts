@@ -1,4 +1,5 @@
 // What a destination does while one of the three servers of its store is away, and what it can read then.
+import pg from 'pg'
 import { afterAll, expect, onTestFinished, test } from 'vitest'
 import { shareOf, spread } from '../../../src/store/shares.js'
 import type { DeliveryList, ShownMessage, Status } from '../../../src/model/answers.js'
@@ -46,6 +47,23 @@ function newPlaces(ports: Partial<Record<string, number>> = {}) {
     return { name, url: port === undefined ? url : url.replace(`:${server.port}/`, `:${port}/`) }
   })
 }
+
+test('a process starts while the tables of a server are locked, and uses it once they are free', async () => {
+  const places = newPlaces()
+  await (await openStore(places)).close()
+  const url = servers[1]?.url() ?? ''
+  const schema = `away${schemas}`
+  const locking = new pg.Client(url)
+  await locking.connect()
+  await locking.query(`BEGIN; LOCK TABLE ${schema}.deliveries, ${schema}.waiting, ${schema}.server`)
+  const { running } = await startOn(places)
+  const [, other = ''] = SOURCES
+  expect((await send(running, SOURCES[0] ?? '', 'm1')).status).toBe(200)
+  expect((await send(running, other, 'm2')).status).toBe(503)
+  await locking.query('ROLLBACK')
+  await locking.end()
+  await expect.poll(async () => (await send(running, other, 'm2')).status).toBe(200)
+}, 60_000)
 
 async function startOn(store: Settings['store'], log = silent) {
   const receiver = await endpoint()
