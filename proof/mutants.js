@@ -388,8 +388,8 @@ export const MUTANTS = [
       name: 'a worker never asks what was deleted without a word to it',
       says: /deletions: /,
       file: 'dist/deliver/dispatcher.js',
-      find: 'await store.gone?.(ids)',
-      put: 'undefined',
+      find: 'await store.gone(ids)',
+      put: '[]',
     },
   ]),
   ...inSimulation('four hours and more', [

@@ -345,6 +345,7 @@ export class Dispatcher {
   /** Recalls what was deleted of the deliveries that have been under way for a while, as those that wait at a busy endpoint. */
   async #recallGone(): Promise<void> {
     const { store, now } = this.parts
+    if (!store.gone) return
     const latest = now() - TICK_MS
     const ids: DeliveryId[] = []
     for (const [id, at] of this.#sentAt) {
@@ -352,8 +353,8 @@ export class Dispatcher {
       ids.push(id)
     }
     if (ids.length === 0) return
-    const gone = await store.gone?.(ids)
-    if (gone && gone.length > 0) this.recall(new Set(gone))
+    const gone = await store.gone(ids)
+    if (gone.length > 0) this.recall(new Set(gone))
   }
 
   /** Asks the store. The answer is `undefined` if it fails. */
