@@ -15,6 +15,9 @@ const SLICE = 32
 /** The most requests that wait, as a multiple of the requests that may be under way. */
 const MAX_WAITING = 8
 
+/** At least so many may wait, so that an endpoint that takes few requests at once is busy until the next ones are claimed. */
+const LEAST_MAX_WAITING = 128
+
 /** A request to one endpoint. */
 export interface EndpointRequest {
   /** The delivery that it is for. */
@@ -165,7 +168,8 @@ export class EndpointQueue {
   /** Whether a request that is queued now would be dropped in the end. */
   #isHopeless(): boolean {
     const { breaker, pace } = this
-    const isFull = this.#waiting.length >= breaker.cap * MAX_WAITING
+    const most = Math.max(breaker.cap * MAX_WAITING, LEAST_MAX_WAITING)
+    const isFull = this.#waiting.length >= most
     return breaker.isOpen || isFull || pace.pauseMs(this.now()) > MAX_WAIT_MS
   }
 

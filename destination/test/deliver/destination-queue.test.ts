@@ -364,7 +364,7 @@ describe('an endpoint beside quicker ones', () => {
 
   test('goes without at once when too many wait, or while it is down', async () => {
     const { queues, post, fail, endpoints } = setUp(1)
-    for (let i = 0; i < 9; i++) post(0)
+    for (let i = 0; i < 1 + 128; i++) post(0)
     expect(
       await new Promise((resolve) => {
         post(0, resolve)
