@@ -1,5 +1,5 @@
 import { availableParallelism } from 'node:os'
-import { dirname, join, relative } from 'node:path'
+import { dirname, join, relative, resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { defineConfig } from 'vitest/config'
 import { LongestFirst } from './test/longest-first.js'
@@ -43,17 +43,30 @@ const compiledThreads = {
   },
 }
 
-/** The tests of the sources open hundreds of stores, one after the other in a few threads. */
-const reusedThreads = {
-  name: 'reused-threads',
-  transform: (code: string, id: string) =>
-    id.endsWith('destination/src/store/sqlite/store.ts')
-      ? code.replace(
-          /from ['"]node:worker_threads['"]/,
-          `from ${JSON.stringify(join(import.meta.dirname, 'destination/test/reused-threads.ts'))}`,
-        )
-      : undefined,
+/**
+ * A run of all tests loads the destination's sources and the SDK's as they were compiled, with Node's own loader. Vite would
+ * compile them again, and would load them anew in each process with calls that take longer. To watch, it must know them.
+ */
+const compiledSources = {
+  name: 'compiled-sources',
+  enforce: 'pre' as const,
+  resolveId: (source: string, importer = '') => {
+    const path = resolve(dirname(importer), source).replace(/\.js$/, '.ts')
+    const place = COMPILED_TO.find(([from]) => path.startsWith(`${from}/`) && path.endsWith('.ts'))
+    if (!place) return undefined
+    const [from, to] = place
+    const compiled = join(process.env['HOOKLINE_COMPILED'] ?? '', to, relative(from, path))
+    return compiled.replace(/\.ts$/, '.js')
+  },
 }
+
+/** Where sources are in the folder of the compiled ones. */
+const COMPILED_TO = [
+  [join(import.meta.dirname, 'destination/src'), '.'],
+  [join(import.meta.dirname, 'src'), 'hookline'],
+] as const
+
+const isWatching = !process.argv.includes('run')
 
 /** They need a Chromium: `npm run test:page`. */
 const BROWSER_TESTS = 'test/page/{*page,portal}.test.ts'
@@ -106,11 +119,12 @@ export default defineConfig({
         test: { ...hookline, name: 'hookline-docs', include: [DOCS_TESTS] },
       },
       {
-        plugins: [compiledThreads, reusedThreads],
+        plugins: [isWatching ? compiledThreads : compiledSources],
         resolve: { alias },
         test: {
           ...destination,
           name: 'destination',
+          setupFiles: isWatching ? [] : ['test/reused-threads.ts'],
           exclude: [BROWSER_TESTS, FAULT_TESTS, DOCS_TESTS],
         },
       },

@@ -16,7 +16,8 @@ declare module 'vitest' {
 }
 
 const ROOT = join(import.meta.dirname, '..')
-const CACHE = join(ROOT, 'node_modules/.cache')
+// Below the destination, whose packages may have other versions than those of the root.
+const CACHE = join(ROOT, 'destination/node_modules/.cache')
 
 /**
  * Compiles the sources once for all test files. Processes and threads that run JavaScript start in a fraction of the
@@ -33,13 +34,16 @@ export default function compileSources(project: TestProject): (() => void) | und
     compileAll(dir)
   })
   return () => {
-    rmSync(dir, { recursive: true, force: true })
+    rmSync(dirname(dir), { recursive: true, force: true })
   }
 }
 
+/** The page is found as from the sources, in `../dist/page`. */
 function makeDir(): string {
   mkdirSync(CACHE, { recursive: true })
-  return mkdtempSync(join(CACHE, 'compiled-'))
+  const parent = mkdtempSync(join(CACHE, 'compiled-'))
+  symlinkSync(join(ROOT, 'destination/dist'), join(parent, 'dist'))
+  return join(parent, 'src')
 }
 
 function compileAll(dir: string): void {
@@ -113,6 +117,7 @@ function compile(from: string, to: string): void {
     outbase: from,
     outdir: to,
     target: 'es2023',
+    sourcemap: 'inline',
     tsconfigRaw: { compilerOptions: { verbatimModuleSyntax: true, experimentalDecorators: true } },
   })
 }

@@ -1,20 +1,29 @@
-// The threads of SQLite stores, for the sources that tests import: vitest.config.ts puts this in the place of Node's `Worker`.
+// A setup file: the threads of SQLite stores that the tests open in their own process serve one store after the other.
 import { EventEmitter } from 'node:events'
-import { MessageChannel, Worker as Thread, type MessagePort } from 'node:worker_threads'
+import { createRequire, syncBuiltinESMExports } from 'node:module'
+import { MessageChannel, type MessagePort, type Worker } from 'node:worker_threads'
 import { inject } from 'vitest'
 import type { ThreadData } from '../src/store/sqlite/store.js'
 
-const idle: Thread[] = []
+/** The threads of the compiled sources, which tests run. */
+const COMPILED = new URL(`file://${inject('compiledDir')}/`).href
+
+/** Without the flags of the test process, with which a thread would load a script of Vitest. */
+const NO_FLAGS = { execArgv: [] }
+
+const threads = createRequire(import.meta.url)('node:worker_threads') as { Worker: typeof Worker }
+const Thread = threads.Worker
+const idle: Worker[] = []
 
 /**
  * A thread for one store. To start a thread and to load its modules takes ten times as long as to open a store in it, and the
- * tests open hundreds. So a thread whose store is closed serves the next store. The stores in compiled sources, as those of
- * processes, have threads of their own.
+ * tests open hundreds. So a thread whose store is closed serves the next store. The stores in other processes have threads of
+ * their own.
  */
-export class Worker extends EventEmitter {
+class StoreThread extends EventEmitter {
   readonly #port: MessagePort
 
-  constructor(_: URL, { workerData }: { workerData: ThreadData }) {
+  constructor(workerData: ThreadData) {
     super()
     const { port1, port2 } = new MessageChannel()
     const thread = idle.pop() ?? startThread()
@@ -39,10 +48,19 @@ export class Worker extends EventEmitter {
   }
 }
 
-function startThread(): Thread {
-  return new Thread(new URL('./store-thread.js', import.meta.url), {
-    workerData: { compiledDir: inject('compiledDir') },
-    // Without the flags of the test process, with which the thread would load a script of Vitest.
-    execArgv: [],
-  })
+function startThread(): Worker {
+  const workerData = { compiledDir: inject('compiledDir') }
+  return new Thread(new URL('./store-thread.js', import.meta.url), { workerData, ...NO_FLAGS })
+}
+
+/** Stands for Node's `Worker`. */
+function OwnThread(url: URL, options: { workerData: ThreadData }): Worker | StoreThread {
+  if (url.href === `${COMPILED}store/sqlite/thread.js`) return new StoreThread(options.workerData)
+  return new Thread(url, url.href.startsWith(COMPILED) ? { ...options, ...NO_FLAGS } : options)
+}
+
+// Several test files run in one process, and each of them runs this file.
+if (Thread.name !== OwnThread.name) {
+  Object.assign(threads, { Worker: OwnThread })
+  syncBuiltinESMExports()
 }

@@ -5,34 +5,8 @@ import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { json } from 'node:stream/consumers'
 import { describe, test } from 'vitest'
-import { toCall } from '../../src/cli/import/call.js'
-import { openStore } from '../../src/store/open.js'
-import { emptyFolder, folderWith, run, start } from './process.js'
-
-const call = (i: number) => ({
-  type: 'track',
-  userId: `u${i}`,
-  event: 'Order Completed',
-  properties: { total: i },
-  timestamp: '2020-01-01T00:00:00.000Z',
-})
-
-/** Makes a folder with `history.ndjson`. The line with the number `broken` is not valid. */
-function folderOf(calls: number, broken: number): string {
-  const folder = folderWith({
-    listen: '127.0.0.1:0',
-    sources: [{ name: 'web', writeKey: 'key' }],
-    destinations: [],
-  })
-  const lines = Array.from({ length: calls }, (_, i) =>
-    i + 1 === broken ? '{"type":' : JSON.stringify(call(i + 1)),
-  )
-  writeFileSync(join(folder, 'history.ndjson'), `${lines.join('\n')}\n`)
-  return folder
-}
-
-const progressOf = (folder: string) =>
-  JSON.parse(readFileSync(join(folder, 'history.ndjson.progress'), 'utf8')) as { line: number }
+import { folderOf } from './import/history.js'
+import { emptyFolder, run, start } from './process.js'
 
 describe('import', { concurrent: true }, () => {
   test('says to the collector that its calls are bulk work', async ({ expect }) => {
@@ -46,43 +20,6 @@ describe('import', { concurrent: true }, () => {
     const args = ['import', 'history.ndjson', '--to', `http://127.0.0.1:${port}`]
     expect(await run(args, { folder: folderOf(3, 0) })).toMatchObject({ code: 0 })
     expect(lanes).toEqual(['bulk'])
-  })
-
-  test('killed in the middle goes on there, and each line is stored once', async ({ expect }) => {
-    const folder = folderOf(6_000, 4_321)
-    const serving = start(['serve', '--no-pretty'], { folder })
-    const [, url = ''] = await serving.printed(/"url":"([^"]+)"/)
-    const args = ['import', 'history.ndjson', '--to', url]
-
-    const first = start([...args, '--rate', '1000'], { folder })
-    await expect.poll(() => progressOf(folder).line).toBeGreaterThan(500)
-    first.kill('SIGKILL')
-    await first.ended
-    expect(progressOf(folder).line).toBeLessThan(4_000)
-
-    const second = await run([...args, '--json', '--bad', 'bad.ndjson'], { folder })
-    expect(second.stderr).toMatch(
-      /^Continuing after line [\d,]+, where an earlier import stopped\./,
-    )
-    expect(second.stderr).toContain('line 4321: not valid JSON: ')
-    expect(second.code).toBe(1)
-    expect(JSON.parse(second.stdout)).toMatchObject({ complete: true, bad: 1, toLine: 6_000 })
-    expect(readFileSync(join(folder, 'bad.ndjson'), 'utf8')).toMatch(/^\{"line":4321,.*\}\n$/)
-
-    const third = await run(args, { folder })
-    expect(third.stderr).toContain('line 4321: not valid JSON: ')
-    expect(third.stdout).toBe(
-      'There are no new lines to import.\n' +
-        'An earlier import of this file refused 1 lines. Correct them, then import the whole file with --restart.\n',
-    )
-    expect(third.code).toBe(1)
-
-    serving.kill('SIGTERM')
-    await serving.ended
-    const store = await openStore(`sqlite:${folder}/data/hookline.db`)
-    const { count, rest } = await allOf(store)
-    await store.close()
-    expect([count, rest]).toEqual([5_999, 0])
   })
 
   test('the file of --bad has each refused line, and a file that is named later has the first 100', async ({
@@ -112,33 +49,6 @@ describe('import', { concurrent: true }, () => {
     expect(named('later')).toEqual(Array.from({ length: 100 }, (_, i) => i + 1))
     const { stdout } = await run([...args, '--restart'], { folder })
     expect(JSON.parse(stdout)).toMatchObject({ bad: 150, badBefore: 0 })
-  })
-
-  test('the file of --bad has each refused line once, although the import was killed and continued', async ({
-    expect,
-  }) => {
-    await using collector = createServer((request, response) => {
-      request.resume().once('end', () => response.end('{"success":true}'))
-    }).listen(0, '127.0.0.1')
-    await once(collector, 'listening')
-    const { port } = collector.address() as AddressInfo
-    const folder = folderOf(0, 0)
-    const lines = Array.from({ length: 1_000 }, (_, i) =>
-      i % 2 ? '{bad' : JSON.stringify(call(i)),
-    )
-    writeFileSync(join(folder, 'history.ndjson'), `${lines.join('\n')}\n`)
-    const where = ['--to', `http://127.0.0.1:${port}`, '--key', 'k', '--bad', 'refused']
-    const args = ['import', 'history.ndjson', ...where]
-    const first = start([...args, '--rate', '200'], { folder })
-    await expect.poll(() => progressOf(folder).line).toBeGreaterThan(250)
-    first.kill('SIGKILL')
-    await first.ended
-    expect(progressOf(folder).line).toBeLessThan(1_000)
-    expect(await run(args, { folder })).toMatchObject({ code: 1 })
-    const refused = readFileSync(join(folder, 'refused'), 'utf8').trim().split('\n')
-    expect(refused.map((text) => (JSON.parse(text) as { line: number }).line)).toEqual(
-      Array.from({ length: 500 }, (_, i) => 2 * i + 2),
-    )
   })
 
   test.for(['history.ndjson', './history.ndjson.progress', 'none/bad'])(
@@ -376,17 +286,3 @@ describe('import', { concurrent: true }, () => {
     expect(ended.code).toBe(2)
   })
 })
-
-/** Counts the stored messages by the id that each line must have. `rest` counts those that are not skipped. */
-async function allOf(store: Awaited<ReturnType<typeof openStore>>) {
-  let [count, rest] = [0, 0]
-  for (let line = 1; line <= 6_000; line++) {
-    const text = JSON.stringify(call(line))
-    const made = toCall({ line, text, fields: call(line) }, undefined, 'history.ndjson')
-    const id = typeof made === 'string' ? '' : String(made.message['messageId'])
-    const traces = await store.trace(id)
-    count += traces.length
-    rest += traces.filter(({ state }) => state !== 'skipped').length
-  }
-  return { count, rest }
-}

@@ -16,9 +16,9 @@ async function faultsOf(seed: number): Promise<string[]> {
 describe('a simulated service keeps its promises', () => {
   // Short rounds of all themes, but for those with much SQLite: the proof plays those.
   const SHORT: Readonly<Record<string, number>> = {
-    'too many requests': 18,
-    'bulk work': 24,
-    everything: 63,
+    'too many requests': 50,
+    'bulk work': 88,
+    everything: 79,
   }
   const themes = Object.keys(THEMES).map((theme, seed) => [theme, SHORT[theme] ?? seed] as const)
   test.each(themes.filter(([theme]) => !LONG.includes(theme)))('%s', async (_theme, seed) => {
