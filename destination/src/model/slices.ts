@@ -1,11 +1,11 @@
 /** For how long one slice may hold the thread, in ms. A request takes several turns of the event loop, and waits for each. */
-const SLICE_MS = 1
+const SLICE_MS = 0.1
 
 /** A sort begins with lists of this many elements. Each takes a fraction of a slice. */
 const SORTED_AT_ONCE = 256
 
 /**
- * Does something with each element of a long list. Between slices of a few ms, other work of the process goes on.
+ * Does something with each element of a long list. Between its slices, other work of the process goes on.
  *
  * @param elements - It may compute each element when it is asked for it, as a generator does.
  */

@@ -14,8 +14,8 @@ const KEPT_TIMES = 20
 /** In ms: what was read is not shown for longer than this. */
 const STALE_MS = 15_000
 
-/** How many rows are read at once, so that the process and the store serve their other callers after a few ms. */
-const SLICE = 500
+/** How many rows are read at once, so that the process and the store serve their other callers at once. */
+const SLICE = 100
 
 type Spark = OverviewRow['spark']
 
