@@ -1,8 +1,11 @@
 /** In characters. It is longer than any name of a person or a program. */
 export const MAX_ACTOR = 100
 
-/** Characters that are seen, and the two that join letters in names of Persian and of Indian languages. */
-const NAME = /^(?:[^\p{C}]|[\u200c\u200d])+$/u
+/**
+ * Characters that are seen, at least one of them no space, and the two that join letters in names of Persian and of Indian
+ * languages.
+ */
+const NAME = /^(?=.*[^\s\p{C}])(?:[^\p{C}]|[\u200c\u200d])+$/u
 
 /** Whether the audit log can have this name. */
 export const isActorName = (name: string): boolean => name.length <= MAX_ACTOR && NAME.test(name)

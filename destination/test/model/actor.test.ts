@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
 import { decodeActor, encodeActor, isActorName } from '../../src/model/actor.js'
 
-test.each(['ann@example.com', 'Zoë Müller', '李雷', 'می‌خواهم', '👩‍🚀', "UTF-8''ann", '100 %', ' '])(
+test.each(['ann@example.com', 'Zoë Müller', '李雷', 'می‌خواهم', '👩‍🚀', "UTF-8''ann", '100 %'])(
   'the name %j arrives in a header of ASCII as it is',
   (name) => {
     expect(isActorName(name)).toBe(true)
@@ -20,6 +20,8 @@ test.each([
   'Zoë',
   "UTF-8''%E9",
   "utf-8''",
+  ' ',
+  "UTF-8''%20%E3%80%80",
   "UTF-8''a%00b",
   "UTF-8''%E2%80%AEnna",
   'x'.repeat(101),

@@ -43,7 +43,7 @@ export async function closeInTime(running: RunningDestination, log: Log): Promis
     timer = setTimeout(() => {
       log.error(
         { afterMs: STOP_MS },
-        'stopped before all requests had ended: their messages are sent again after the next start',
+        'stopped before all requests had ended and the store had their results: these messages are sent again after the next start',
       )
       resolve(EXIT.failed)
     }, STOP_MS)

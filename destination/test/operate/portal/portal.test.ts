@@ -84,6 +84,7 @@ describe('a link', () => {
     { minutes: 1_441 },
     { minutes: '15' },
     { by: '' },
+    { by: ' ' },
     { by: 'a\nb' },
     { by: 'x'.repeat(101) },
     { x: 1 },
