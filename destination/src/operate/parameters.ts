@@ -285,7 +285,11 @@ export function readLink(body: Given): LinkParameters {
   checkNames(body, ['minutes', 'by'])
   const { by } = texts(body, ['by'])
   if (by !== undefined && !isActorName(by)) {
-    throw invalid('by', `1 to ${MAX_ACTOR} characters, not only spaces, without control characters`, by)
+    throw invalid(
+      'by',
+      `1 to ${MAX_ACTOR} characters, not only spaces, without control characters`,
+      by,
+    )
   }
   const minutes = count(body, 'minutes', 1, MAX_LINK_MINUTES, 'body') ?? 15
   return { minutes, by: by ?? null }
