@@ -13,6 +13,10 @@ export class DurationBins {
     this.#counts[bin] = (this.#counts[bin] ?? 0) + 1
   }
 
+  clear(): void {
+    this.#counts.fill(0)
+  }
+
   /** The counts, without those at the end that are 0. */
   toList(): number[] {
     const last = this.#counts.findLastIndex((count) => count > 0)

@@ -73,6 +73,8 @@ interface PastSums {
   now: number
   sum: SeriesSum
   totals: Totals
+  /** For the durations of one line after the other: new bins for each of thousands would be much garbage. */
+  bins: DurationBins
 }
 
 /** Computes the overview. All clients share the pass over all destinations, and each gets one page of them. */
@@ -170,7 +172,8 @@ export class Overviews {
     const now = Date.now()
     const sum = new SeriesSum(span, now)
     const totals = new Totals()
-    const lines = await inSlices(this.#lines(stats, { rows, minutes, now, sum, totals }))
+    const bins = new DurationBins()
+    const lines = await inSlices(this.#lines(stats, { rows, minutes, now, sum, totals, bins }))
     const sources = await this.#sources(totals)
     const callsPerSecond = this.parts.history.callsPerSecond()
     const byHealth = { sort: 'health', isDescending: false } as const
@@ -219,7 +222,8 @@ export class Overviews {
   ): Line {
     const { name, webhooks } = destination
     const { health, failedShare } = this.#healthOf(destination, queue, past.minutes, past.now)
-    const bins = new DurationBins()
+    const { bins } = past
+    bins.clear()
     const row = {
       ...{ name, health, failedShare, dead, delivered: 0, failed: 0, p99Ms: null as number | null },
       waiting: fresh + backlog + bulk + leased,
