@@ -7,7 +7,7 @@ import { describe, messageOf, readMessage } from './describe.js'
 import { complete, encode } from './encode.js'
 import type { Entry } from './entry.js'
 import { ClosedError, DroppedError, OptionError, SpoolError, ValidationError } from './errors.js'
-import { drainAtExit, Hold, noDrainAtExit } from './exit.js'
+import { drainAtExit, Hold, listenForExit, noDrainAtExit } from './exit.js'
 import { HooklineError } from './hookline-error.js'
 import { MAX_TIMER_MS } from './limits.js'
 import { createLog, guard, isDebugging, type Log } from './log.js'
@@ -109,6 +109,7 @@ export class Analytics<Plan extends PlanOf<Plan> = AnyPlan> implements Analytics
     this.#settings = settings
     this.#pace = pace
     this.#log = createLog(settings.logger)
+    listenForExit()
     this.#transport = createTransport(settings)
     const spool = this.#createSpool(writeKey, settings)
     this.#spool = spool
@@ -261,11 +262,12 @@ export class Analytics<Plan extends PlanOf<Plan> = AnyPlan> implements Analytics
   ): Promise<DeliveryOutcome>
   deliver(type: MessageType, message: unknown): Promise<DeliveryOutcome> {
     return new Promise<DeliveryOutcome>((resolve) => {
-      checkType(type)
-      this.#record(type, message, (error) => {
+      const told: Callback = (error) => {
         this.#hold.end()
         resolve(error ? { delivered: false, error } : { delivered: true })
-      })
+      }
+      if (MESSAGE_TYPES.includes(type)) this.#record(type, message, told)
+      else this.#refuse('deliver' as MessageType, wrongType(type), told)
       this.#hold.start()
       this.#closeBatch()
     })
@@ -621,9 +623,8 @@ const MESSAGE_TYPES: readonly MessageType[] = [
   ...(['identify', 'track', 'page', 'screen', 'group', 'alias'] as const),
 ]
 
-function checkType(type: unknown): void {
-  if (MESSAGE_TYPES.includes(type as MessageType)) return
-  throw new ValidationError(
+function wrongType(type: unknown): ValidationError {
+  return new ValidationError(
     'type',
     `deliver() takes the type of a call first: ${MESSAGE_TYPES.join(', ')}. Got ${describe(type)}.`,
   )

@@ -2,6 +2,7 @@ import { fetch as crossFetch } from 'cross-fetch'
 import { createConnections } from './agent.js'
 import { describe, messageOf, readMessage } from './describe.js'
 import type { FetchInit, FetchResponse, Settings } from './options.js'
+import { hasCutList } from './rejections.js'
 import { startDeadline, zlib } from './runtime.js'
 import { version } from './version.js'
 
@@ -73,7 +74,7 @@ export function createTransport(settings: Settings): Transport {
       finish = resolve
     })
     const cancel = (error: Error, failure?: string) => {
-      finish(head ? { ...head, body } : { error, failure })
+      finish(head ? brokenOff(head, body) : { error, failure })
       controller.abort(error)
     }
     const stopDeadline = startDeadline(timeoutMs, () => {
@@ -93,8 +94,12 @@ export function createTransport(settings: Settings): Transport {
       const stop = () => {
         controller.abort()
       }
-      // The status is the answer, with what came of its body: that may break off or never end.
-      await readText(response, stop, (text) => (body += text)).catch(stop)
+      try {
+        await readText(response, stop, (text) => (body += text))
+      } catch {
+        stop()
+        return brokenOff(head, body)
+      }
       return { ...head, body }
     }
     void exchange()
@@ -126,6 +131,17 @@ function readHead(response: FetchResponse): Head {
     }
   }
   return { status, header }
+}
+
+/**
+ * The answer if its body broke off or never ended. The status is the answer, with what came of the body. But if that is a part of
+ * the list of the messages that were refused, nobody knows which were taken: then the answer is lost.
+ */
+function brokenOff(head: Head, body: string): Answer {
+  const isTaken = head.status >= 200 && head.status < 300
+  if (!isTaken || !hasCutList(body)) return { ...head, body }
+  const error = new Error('the answer broke off in its list of rejected messages')
+  return { error, failure: undefined }
 }
 
 function toError(thrown: unknown): Error {

@@ -5,17 +5,26 @@ const drains = new Set<() => void>()
 let isListening = false
 
 /**
- * Runs `drain` if the script ends while it is registered. One listener serves all clients. No listener is
- * ever put on signals, exceptions or `exit`.
+ * Makes the end of the script known to all clients. It comes before the first message, which may be recorded when the script ends.
+ * One listener serves all clients. No listener is ever put on signals, exceptions or `exit`.
  */
-export function drainAtExit(drain: () => void): void {
-  drains.add(drain)
+export function listenForExit(): void {
   if (isListening) return
   isListening = true
   const { process } = globalThis as { process?: Partial<NodeJS.Process> }
   process?.on?.('beforeExit', () => {
-    for (const each of drains) each()
+    const before = new Set(drains)
+    for (const each of before) each()
+    // The listeners that come after this one may record, too, and the event does not come again for that.
+    process.nextTick?.(() => {
+      for (const each of drains) if (!before.has(each)) each()
+    })
   })
+}
+
+/** Runs `drain` if the script ends while it is registered. */
+export function drainAtExit(drain: () => void): void {
+  drains.add(drain)
 }
 
 export function noDrainAtExit(drain: () => void): void {

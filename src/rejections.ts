@@ -26,6 +26,17 @@ export function readRejections(body: string, batchLength: number): Map<number, R
   return rejections
 }
 
+/** Whether a body ends within its list of rejections. */
+export function hasCutList(body: string): boolean {
+  if (!body.includes('"rejected"')) return false
+  try {
+    JSON.parse(body)
+    return false
+  } catch {
+    return true
+  }
+}
+
 function rejectedList(body: string): unknown[] {
   try {
     const answer: unknown = JSON.parse(body)

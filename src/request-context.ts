@@ -212,7 +212,13 @@ function copyOf(value: unknown): unknown {
 function complete(message: unknown, fields: RequestFields): unknown {
   if (typeof message !== 'object' || message === null || Array.isArray(message)) return message
   try {
-    return join(fields, message)
+    const { userId, anonymousId, context, integrations }: RequestFields = message
+    const joined = join(fields, { userId, anonymousId, context, integrations })
+    // The client reads each field of a message, also one that it inherits: all others have to be read from the message itself.
+    return new Proxy(Object.create(message) as object, {
+      get: (_, name) =>
+        Reflect.get(Object.hasOwn(joined, name) ? joined : message, name) as unknown,
+    })
   } catch {
     return message
   }

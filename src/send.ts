@@ -317,6 +317,7 @@ export class Sender {
     if (answer.status === 400 && entries.length === 1) {
       this.#countRefusal(answer)
       if (this.#isRefusingAll) entries.push(...this.#giveUpRestOf(batch))
+      entries.sort((one, other) => one.sequence - other.sequence) // this one may be the last of them
     }
     this.#around.books.lost('rejected', entries, rejection(answer))
   }

@@ -485,6 +485,44 @@ describe('an answer', () => {
     expect(server.requests).toBe(1)
   })
 
+  test.each(['cut', 'held'])(
+    'that is %s in its list of refused messages is lost, so the batch is sent again',
+    async (how) => {
+      const rejected = [
+        { index: 1, code: 'bad', message: 'no' },
+        { index: 2, code: 'bad', message: 'no' },
+      ]
+      const whole = JSON.stringify({ success: true, rejected })
+      let requests = 0
+      const server = createHttpServer((request, response) => {
+        request.resume().on('end', () => {
+          if (requests++ > 0) {
+            response.end(whole)
+            return
+          }
+          response.write(whole.slice(0, whole.lastIndexOf('{')))
+          if (how === 'cut') setTimeout(() => response.destroy(), 20)
+        })
+      })
+      await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+      onTestFinished(() => {
+        server.close()
+        server.closeAllConnections()
+      })
+      const { port } = server.address() as AddressInfo
+      const endpoint = `http://127.0.0.1:${port}`
+      const analytics = createClient(scriptedFetch(), {
+        endpoint,
+        fetch: globalThis.fetch,
+        timeout: 500,
+        onFailed: () => undefined,
+      })
+      trackMany(analytics, 3)
+      expect(await analytics.flush()).toEqual({ delivered: 1, failed: 2 })
+      expect(requests).toBe(2)
+    },
+  )
+
   const REFUSING = JSON.stringify({ rejected: [{ index: 1, code: 'bad', message: 'no' }] })
 
   test.each<[string, OutgoingHttpHeaders, (response: ServerResponse) => void]>([

@@ -34,6 +34,21 @@ describe('deliver()', () => {
     await expect(analytics.deliver('tracks', message)).rejects.toMatchObject({ field: 'type' })
   })
 
+  test('resolves with every mistake where the call would not throw', async () => {
+    const codes: string[] = []
+    const analytics = createClient(scriptedFetch(), {
+      onInvalid: 'report',
+      onFailed: ({ error }) => codes.push(error.code),
+    })
+    for (const type of ['tracks', undefined, Symbol('track'), Object.create(null)]) {
+      expect(await analytics.deliver(type as 'track', message)).toMatchObject({
+        delivered: false,
+        error: { code: 'invalid_message', field: 'type' },
+      })
+    }
+    expect(codes).toEqual(Array(4).fill('invalid_message'))
+  })
+
   test('after close() resolves with the reason', async () => {
     const analytics = createClient(scriptedFetch(), { onFailed: () => undefined })
     await analytics.close()

@@ -85,6 +85,28 @@ describe.concurrent('a script that ends', { timeout: 120_000 }, () => {
     expect(arrivedAt(collector)).toEqual(['first', 'e3', 'e2', 'e1', 'e0'])
   })
 
+  test.for([
+    [
+      'when the first message is delivered',
+      `await analytics.deliver('track', { userId: 'u', event: 'first' })`,
+    ],
+    ['as the first message', ''],
+    ['while one is pending', `analytics.track({ userId: 'u', event: 'first' })`],
+  ])(
+    'delivers what a listener that comes after its own records %s',
+    async ([, before], { expect, onTestFinished }) => {
+      const collector = await startCollector(onTestFinished)
+      const ended = await run(
+        collector,
+        `const analytics = new Analytics('k', { ${OPTIONS}, ${report} })
+       ${before}
+       process.once('beforeExit', () => analytics.track({ userId: 'u', event: 'last' }))`,
+      )
+      expect(ended).toEqual(fine(''))
+      expect(arrivedAt(collector)).toEqual(before ? ['first', 'last'] : ['last'])
+    },
+  )
+
   test('whose hook records each loss ends, and says that it leaves the last one', async ({
     expect,
   }) => {

@@ -576,3 +576,40 @@ test('a runtime without AsyncLocalStorage gets an error that says what to do', a
   expect({ code, stderr }).toEqual({ code: 0, stderr: '' })
   expect(stdout).toMatch(/needs AsyncLocalStorage.+nodejs_compat/)
 })
+
+test('a message may inherit its fields, or compute them: the client reads the same as outside of a run', async () => {
+  class Ordered {
+    readonly #total = 42
+    readonly event: string
+    constructor(event: string) {
+      this.event = event
+    }
+    get properties() {
+      return { total: this.#total }
+    }
+    get anonymousId() {
+      return `visitor of ${this.event}`
+    }
+  }
+  const inherits = Object.assign(
+    Object.create({ properties: { plan: 'pro' }, timestamp: '2020-01-01T00:00:00.000Z' }) as object,
+    { event: 'Inherited' },
+  )
+  const frozen = Object.freeze({ event: 'Frozen', context: { page: '/' } })
+  const { request, messages, analytics } = setUp()
+  request.run({ userId: 'u', anonymousId: 'a', context: { ip: '203.0.113.7' } }, () => {
+    for (const message of [new Ordered('Ordered'), inherits, frozen])
+      request.track(untyped(message))
+  })
+  await analytics.flush()
+  expect(messages.all).toMatchObject([
+    { event: 'Ordered', userId: 'u', anonymousId: 'visitor of Ordered', properties: { total: 42 } },
+    {
+      event: 'Inherited',
+      anonymousId: 'a',
+      properties: { plan: 'pro' },
+      timestamp: '2020-01-01T00:00:00.000Z',
+    },
+    { event: 'Frozen', context: { ip: '203.0.113.7', page: '/' } },
+  ])
+})

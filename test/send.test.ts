@@ -650,3 +650,21 @@ describe('a 2xx that rejects some messages', () => {
     expect(heard.failed).toHaveLength(1)
   })
 })
+
+test('messages that are given up together are reported in the order of their calls', async () => {
+  const collector = await startCollector()
+  collector.otherwise(400)
+  const reports: number[][] = []
+  const analytics = createClient(collector, {
+    flushAt: 60,
+    onFailed: ({ messages }) => {
+      const events = messages.map(({ json }) => (JSON.parse(json ?? '') as { event: string }).event)
+      reports.push(events.map((event) => Number(event.slice(1))))
+    },
+  })
+  trackMany(analytics, 60)
+  await analytics.flush()
+  expect(reports.flat().sort((a, b) => a - b)).toEqual(Array.from({ length: 60 }, (_, i) => i))
+  expect(Math.max(...reports.map(({ length }) => length))).toBeGreaterThan(30)
+  for (const report of reports) expect(report).toEqual(report.toSorted((a, b) => a - b))
+})

@@ -216,13 +216,17 @@ function loss(view) {
   return mayDrop ? faults : [...faults, `${finalBooks.dropped} dropped without a reason`]
 }
 
-/** Messages are first stored in the order of their calls, but for those that were isolated. */
+/**
+ * Messages are first stored in the order of their calls, but for those that were isolated, and for the last one of a batch that is
+ * tried after many single messages got the same 400: it shows whether the endpoint takes any.
+ */
 function order({ plan, everything, isIsolated, isHeir }) {
   if (plan.client.flushAt === 1 || isHeir) return []
   let last = -1
   const seen = new Set()
   const stored = everything.filter(({ storedAt }) => storedAt)
   for (const { n, ids, retryCount } of stored.sort((one, other) => one.storedAt - other.storedAt)) {
+    if (ids.length === 1 && isAfterRefusals(everything, n)) continue
     for (const id of ids) {
       if (seen.has(id) || isIsolated(id, { ids, retryCount })) continue
       seen.add(id)
@@ -231,6 +235,13 @@ function order({ plan, everything, isIsolated, isHeir }) {
     }
   }
   return []
+}
+
+/** Whether the requests right before this one were single messages that all got a 400. */
+function isAfterRefusals(everything, n) {
+  const before = everything.filter((one) => one.n < n && one.ids?.length === 1)
+  const last = before.sort((one, other) => one.n - other.n).slice(-contract.SAME_REFUSALS)
+  return last.length === contract.SAME_REFUSALS && last.every(({ status }) => status === 400)
 }
 
 /** Whether an answer was there before the client may give up: also one that came while it was frozen. */

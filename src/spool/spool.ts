@@ -222,13 +222,16 @@ export class Spool {
       this.#lastSettled = Math.max(this.#lastSettled, sequence)
     }
     if (segment) this.#saveSettled(segment)
-    if (!this.#isFailing && this.#isHeldUp()) this.#moveStragglers()
+    if (!this.#isFailing && this.#isHeldUp()) {
+      this.#moveStragglers(this.#segments.filter(({ settledBytes }) => settledBytes > 0))
+    }
   }
 
   /** Leaves the pending messages on disk. They are not read any more. */
   leave(): void {
     for (const segment of this.#segments) segment.skip()
     this.#unread = this.#unreadBytes = 0
+    this.#leaveNoneAhead()
   }
 
   /** Writes all files through to the disk that have changed, if `fsync` asks for it. */
@@ -243,6 +246,7 @@ export class Spool {
     clearTimeout(this.#timer)
     if (this.#unsynced.size > 0 || this.#syncing) await this.sync()
     this.#keepLease()
+    this.#leaveNoneAhead()
     try {
       for (const segment of [...this.#segments]) this.#seal(segment)
       if (this.#segments.length > 0) this.#lease?.free()
@@ -347,12 +351,16 @@ export class Spool {
     return aheadBytes > maxAheadBytes || settledBytes > 2 * this.#segmentBytes
   }
 
+  /** What was delivered, or reported as lost, behind a message without an outcome must not come again at the next start. */
+  #leaveNoneAhead(): void {
+    this.#moveStragglers(this.#segments.filter(({ aheadBytes }) => aheadBytes > 0))
+  }
+
   /** Moves messages that later ones have overtaken to files of their own, so that the others count as settled. */
-  #moveStragglers(): void {
+  #moveStragglers(from: readonly Segment[]): void {
     try {
-      for (const segment of [...this.#segments]) {
-        if (segment.settledBytes > 0 && segment.hasStragglers(this.#lastSettled))
-          this.#move(segment)
+      for (const segment of from) {
+        if (segment.hasStragglers(this.#lastSettled)) this.#move(segment)
       }
     } catch (error) {
       this.#fail(error)

@@ -226,6 +226,24 @@ describe('close()', () => {
     expect((await restart(directory)).events).toEqual(names(0, 25))
   })
 
+  test('leaves nothing that has its outcome, whatever was overtaken', async () => {
+    const collector = await startCollector()
+    const gate = held()
+    collector.script(gate.reply, 200, 401, 200)
+    const directory = temporary()
+    const analytics = createClient(collector, {
+      flushAt: 1,
+      onFailed: () => undefined,
+      spool: { directory },
+    })
+    trackMany(analytics, 5)
+    await until(() => analytics.stats().pending === 1)
+    await analytics.close({ timeout: 0 })
+    expect((await restart(crash(directory))).events).toEqual(['e0'])
+    gate.release()
+    expect((await restart(directory)).events).toEqual(['e0'])
+  })
+
   test('leaves nothing behind when all is delivered', async () => {
     const directory = temporary()
     const net = scriptedFetch()

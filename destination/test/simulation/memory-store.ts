@@ -264,7 +264,8 @@ export class MemoryTables {
     if (isUnsent) {
       row.attemptsBefore++
       // If this would have been the first attempt, the window has not begun.
-      if (row.firstAttemptAt === at) row.firstAttemptAt = null
+      // Its time is a fraction here, so that the sum and difference of a lease may round it.
+      if (Math.abs((row.firstAttemptAt ?? 0) - at) < 0.001) row.firstAttemptAt = null
     }
     if (next.state === 'dead') row.replayedAt = null
     row.attempts.push(...log.map((post: AttemptLog) => ({ ...post, attempt, at })))
