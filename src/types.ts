@@ -18,14 +18,13 @@ export interface Fields {
   // An interface has no index signature: with `unknown` here it would be refused, with `any` it is accepted.
   // eslint-disable-next-line @typescript-eslint/no-explicit-any
   readonly [key: string]: any
-  /** Refuses arrays, Maps and Sets, which are not plain objects. */
+  /** Refuses arrays, Maps and Sets. */
   readonly [Symbol.iterator]?: never
 }
 
 /**
- * Turns destinations on and off by name; names are case-sensitive. Every destination is on by default. `All: false`
- * turns off every destination that is not turned on by its name. An object turns a destination on and gives it
- * settings.
+ * Turns destinations on and off by name; names are case-sensitive. All are on by default. `All: false` turns off those
+ * that are not turned on by name. An object turns one on and gives it settings.
  *
  * Source: spec "Endpoints", rule 1.
  *
@@ -45,7 +44,7 @@ export type Identity =
       readonly anonymousId?: string | undefined
     }
   | {
-      /** The user's id in your database. */
+      /** Absent. */
       readonly userId?: undefined
       /** The id of a user who has not signed in. */
       readonly anonymousId: string
@@ -119,8 +118,8 @@ export type TrackMessage<
       })
 
 /**
- * The argument of `page` and `screen`: what a user saw. The traits are sent as `properties`, and you can give them by
- * either name. Destinations know the traits `url`, `title`, `referrer` and `path`.
+ * The argument of `page` and `screen`: what a user saw. Traits are sent as `properties`, and have either name here.
+ * Destinations know the traits `url`, `title`, `referrer` and `path`.
  */
 export type PageMessage<Who = Identity> = Who &
   MessageOptions & {
@@ -132,13 +131,13 @@ export type PageMessage<Who = Identity> = Who &
     | {
         /** Traits of the page. */
         readonly traits?: Fields | undefined
-        /** Left out, because `traits` is given. */
+        /** Absent. */
         readonly properties?: undefined
       }
     | {
         /** Traits of the page, by the name under which they are sent. */
         readonly properties?: Fields | undefined
-        /** Left out, because `properties` is given. */
+        /** Absent. */
         readonly traits?: undefined
       }
   )
@@ -238,7 +237,7 @@ export interface DeliveredReport {
   readonly bytes: number
   /** The number of requests that it took. */
   readonly attempts: number
-  /** The time from the start of the first attempt to the answer, in milliseconds. */
+  /** Milliseconds from the start of the first attempt to the answer. */
   readonly durationMs: number
 }
 
@@ -248,10 +247,7 @@ export interface LostMessage {
   readonly type: string
   /** The message's id. It is undefined if the call was refused before the message had one. */
   readonly messageId: string | undefined
-  /**
-   * The message as it would have been sent, so that you can keep it and send it again. It is undefined if it could not
-   * be encoded.
-   */
+  /** The message as it would have been sent: keep it to send it again. It is undefined if it could not be encoded. */
   readonly json: string | undefined
 }
 
@@ -277,7 +273,7 @@ export interface Stats {
   readonly dropped: number
   /** Messages without an outcome yet: queued, spooled or in flight. */
   readonly pending: number
-  /** The size of the pending messages, in bytes of their JSON. */
+  /** Their size, in bytes of JSON. */
   readonly pendingBytes: number
 }
 
@@ -286,7 +282,7 @@ export type DeliveryOutcome =
   | {
       /** A server accepted it. */
       readonly delivered: true
-      /** There is none. */
+      /** Absent. */
       readonly error?: undefined
     }
   | {
@@ -306,8 +302,7 @@ export interface FlushResult {
 
 /**
  * What a client can do. Let your code depend on this interface rather than on the class: a test can then pass a fake,
- * and a function that only records needs only `Pick<AnalyticsClient, 'track'>`. {@link Analytics} describes each
- * method in full.
+ * and a function that only records needs `Pick<AnalyticsClient, 'track'>`. {@link Analytics} describes each method.
  *
  * @typeParam Plan - the properties of each event, by its name; see {@link PlanOf}
  *
@@ -341,7 +336,7 @@ export interface AnalyticsClient<Plan extends PlanOf<Plan> = AnyPlan> {
     type: 'track',
     message: TrackMessage<Plan, Event>,
   ): Promise<DeliveryOutcome>
-  /** Records one message of another type, sends it at once, and waits for its outcome. */
+  /** The same for a message of another type. */
   deliver<Type extends keyof OtherMessages>(
     type: Type,
     message: OtherMessages[Type],

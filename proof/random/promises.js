@@ -273,7 +273,9 @@ function repeats(view) {
         `request ${request.n} sends ${some(again)} again, which request ${first.n} had answered${frozen}`,
       )
     }
-    if (isInTime(request, view)) for (const id of request.ids) doneWith.set(id, request)
+    // An answer that is long, and begins with what is refused, may not be read to its end in time: then it is lost.
+    const isRead = isInTime(request, view) && !request.mayReject?.length
+    if (isRead) for (const id of request.ids) doneWith.set(id, request)
     if (!(request.storedAt > stableFrom)) continue
     for (const id of request.ids) stores.set(id, (stores.get(id) ?? 0) + 1)
   }
