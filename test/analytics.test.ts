@@ -388,7 +388,7 @@ describe('beforeSend', () => {
 
   test('redacts a copy: what the application holds stays as it is', async () => {
     const net = scriptedFetch()
-    const properties = { card: { number: '4242' } }
+    const properties = { card: { number: '4242 4242 4242 4242' } }
     const analytics = createClient(net, {
       beforeSend: (message) => {
         const card = message.properties?.['card'] as { number?: string }
@@ -400,8 +400,8 @@ describe('beforeSend', () => {
     })
     analytics.track({ userId: 'u', event: 'e', properties })
     await analytics.flush()
-    expect(properties.card.number).toBe('4242')
-    expect(net.arrivals[0]?.json).not.toContain('4242')
+    expect(properties.card.number).toBe('4242 4242 4242 4242')
+    expect(net.arrivals[0]?.json).not.toContain('4242 4242 4242 4242')
     expect(net.arrivals[0]?.messages[0]).toMatchObject({
       anonymousId: 'hidden',
       properties: { card: { number: '****' } },
