@@ -3,7 +3,7 @@ import { memberDelivery } from '../member-message.js'
 import type { AudienceDestination, CaughtUp, Left, MemberMessage, Sync } from '../store.js'
 import { fromStored, toStored } from '../text.js'
 import type { Shared } from './shared.js'
-import type { preparePut } from './put.js'
+import type { Put } from './put.js'
 
 interface Member {
   user: string
@@ -23,7 +23,7 @@ interface Told {
 type Listener = Told & { message: MemberMessage | undefined }
 
 /** Keeps the members of audiences, and puts the messages about users who join and leave. */
-export function prepareAudience({ database, names }: Shared, put: ReturnType<typeof preparePut>) {
+export function prepareAudience({ database, names }: Shared, put: Put['one']) {
   const begin = database.prepare(
     `INSERT INTO audiences (name, sync) VALUES (?, 1)
      ON CONFLICT (name) DO UPDATE SET sync = sync + 1 RETURNING id, sync AS number`,

@@ -100,7 +100,7 @@ function prepare(database: Database) {
     replay: prepareReplay(shared),
     copy: prepareCopy(shared),
     discard: prepareDiscard(shared),
-    audience: prepareAudience(shared, put),
+    audience: prepareAudience(shared, put.one),
     user: preparePurge(shared),
   }
 }

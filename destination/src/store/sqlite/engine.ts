@@ -107,7 +107,7 @@ export class Engine {
       this.#transact(isDurable, ({ settle, put, claim, firstLeases, ids }) => {
         const results = {
           settled: { value: settlements.map((settlement) => settle(settlement, now)) },
-          put: { value: deliveries.map((delivery) => put(delivery, now)) },
+          put: { value: put.all(deliveries, now) },
           claimed: { value: claims.map((wanted) => claim(wanted, now)) },
         }
         firstLeases.save(now, ids.next)

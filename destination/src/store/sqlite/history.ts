@@ -7,7 +7,7 @@ import {
 } from '../../model/history.js'
 import type { Query } from './round.js'
 import type { Shared } from './shared.js'
-import type { Flat } from './wire.js'
+import type { FlatHistory } from './wire.js'
 
 type HistoryQuery = Extract<Query, { ask: 'history' }>
 
@@ -58,8 +58,8 @@ export function prepareHistory({ database, names }: Shared) {
       for (const span of HISTORY_SPANS) addTo(span, all, now)
     },
     /** @param ahead - How far the store's clock is ahead of the times that are asked for and shown, in ms. */
-    read: ({ span, since, after, limit }: HistoryQuery, ahead: number): Flat => {
-      const flat: Flat = []
+    read: ({ span, since, after, limit }: HistoryQuery, ahead: number): FlatHistory => {
+      const flat: FlatHistory = []
       // No name has the number 0.
       const place = after
         ? [after.at + ahead, names.number(after.destination), names.number(after.url)]

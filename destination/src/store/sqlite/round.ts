@@ -31,7 +31,7 @@ import type {
 } from '../store.js'
 import type { StoreErrorCode } from '../store-error.js'
 import type { Reading } from './clock.js'
-import type { Flat } from './wire.js'
+import type { FlatHistory } from './wire.js'
 
 /**
  * All calls that came while the previous round was under way. Settlements, puts and claims run in this order in one
@@ -110,7 +110,7 @@ export type Answer =
   | Findings
   | Matches
   | DeadGroups
-  | Flat
+  | FlatHistory
   | DeliveryId[]
   | number
   | Copy[]

@@ -6,7 +6,7 @@ import { Engine } from './engine.js'
 import { toFailure } from './failure.js'
 import type { Result } from './round.js'
 import type { Delivery } from '../../model/delivery.js'
-import { flattenClaimed, unflattenDeliveries, unflattenSettlements, type Flat } from './wire.js'
+import { packClaimed, unpackDeliveries, unpackSettlements, type Packed } from './wire.js'
 import type { Goodbye, Opened, Sent, SentBack, ThreadData, Upgrading } from './store.js'
 
 /** In ms. The first requests go first, and a command that opens a store only to read it needs no checkpoints. */
@@ -39,17 +39,17 @@ export async function serve(port: MessagePort, data: ThreadData): Promise<void> 
     }
     const result = engine.run({
       ...sent,
-      deliveries: unflattenDeliveries(sent.deliveries),
-      settlements: unflattenSettlements(sent.settlements),
+      deliveries: unpackDeliveries(sent.deliveries),
+      settlements: unpackSettlements(sent.settlements),
     })
-    port.postMessage({ ...result, claimed: toFlat(result.claimed) } satisfies SentBack)
+    port.postMessage({ ...result, claimed: packed(result.claimed) } satisfies SentBack)
     checkpoints.tell()
   })
   port.postMessage({ value: undefined } satisfies Opened)
 }
 
-function toFlat(claimed: Result<Delivery[][]>): Result<Flat> {
-  return 'value' in claimed ? { value: flattenClaimed(claimed.value) } : claimed
+function packed(claimed: Result<Delivery[][]>): Result<Packed> {
+  return 'value' in claimed ? { value: packClaimed(claimed.value) } : claimed
 }
 
 /** Starts the thread that copies the log. If it can't start or dies, the engine copies the log itself. */

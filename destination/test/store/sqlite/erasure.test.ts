@@ -221,8 +221,9 @@ test('a row of a file that is too large to be rewritten is overwritten in its pl
   const connection = connect(openDatabase, join(place.path, 'store.db'))
   const { database, put, user } = connection
   const bodies = Array.from({ length: 20 }, (_, i) => `value-${i}-${'x'.repeat(i * 500)}`)
-  for (const body of bodies) put(newDelivery({ user: 'user-gone', event: 'event-gone', body }), 1)
-  for (const body of bodies) put(newDelivery({ user: 'user-kept', body: `kept-${body}` }), 1)
+  for (const body of bodies)
+    put.one(newDelivery({ user: 'user-gone', event: 'event-gone', body }), 1)
+  for (const body of bodies) put.one(newDelivery({ user: 'user-kept', body: `kept-${body}` }), 1)
   const texts = ['user-gone', 'event-gone', 'user-kept', 'kept-value-19']
   database.exec('PRAGMA wal_checkpoint(TRUNCATE)')
   expect(foundIn(place.path, ['user-gone', 'event-gone'])).toHaveLength(2)
