@@ -1,5 +1,5 @@
 import type { Call } from '../model/call.js'
-import type { Enqueue, Enqueued } from './enqueue.js'
+import type { Enqueue, Enqueued, Verdict } from './enqueue.js'
 import { hasFilters, type Route } from './route.js'
 import { webhookBody } from './webhook-body.js'
 
@@ -37,8 +37,12 @@ export function createEnqueueCalls(
 ): EnqueueCalls {
   return async (source, calls, headers, isBulk) => {
     const traceParent = traceOf(headers)
-    const shared = { source, traceParent, isBulk }
-    await enqueue(calls.flatMap((call) => deliveriesOf(call, route(source, call), shared)))
+    const deliveries: Enqueued[] = []
+    for (const call of calls) {
+      const content = { call, source, traceParent, isBulk }
+      addDeliveries(content, route(source, call), deliveries)
+    }
+    await enqueue(deliveries)
   }
 }
 
@@ -47,29 +51,54 @@ export function bodyFor(call: Call, { to }: Route): string | undefined {
   return to.length === 0 ? undefined : webhookBody(call)
 }
 
+/** What the deliveries of a call have in common. */
+interface Content {
+  call: Call
+  source: string
+  traceParent: string | undefined
+  isBulk: boolean
+}
+
 /**
- * Makes a delivery for each destination of a call. A destination whose filters stop the call, and a call without a
+ * Adds a delivery for each destination of a call. A destination whose filters stop the call, and a call without a
  * destination, get one that is only logged.
  */
-function deliveriesOf(
-  call: Call,
-  { to, stopped, reason }: Route,
-  shared: Pick<Enqueued, 'source' | 'traceParent' | 'isBulk'>,
-): Enqueued[] {
-  const { type, messageId } = call
-  const user = call.userId ?? call.anonymousId ?? ''
-  const event = call.event ?? call.name
-  const common = { ...shared, messageId, type, event, user }
-  if (reason !== undefined) return [{ ...common, destination: '', body: '', skipReason: reason }]
-  const body = to.length === 0 ? '' : webhookBody(call)
-  const sent = to.map((destination): Enqueued => {
-    const delivery = { ...common, destination: destination.name, body }
-    return hasFilters(destination) ? { ...delivery, verdict: { destination } } : delivery
-  })
-  if (!stopped) return sent
-  const logged = stopped.map((verdict): Enqueued => {
-    const { name: destination } = verdict.destination
-    return { ...common, destination, body: '', skipReason: verdict.reason, verdict }
-  })
-  return [...sent, ...logged]
+function addDeliveries(content: Content, route: Route, deliveries: Enqueued[]): void {
+  const { to, stopped, reason } = route
+  if (reason !== undefined) {
+    deliveries.push(deliveryOf(content, '', '', reason, undefined))
+    return
+  }
+  const body = to.length === 0 ? '' : webhookBody(content.call)
+  for (const destination of to) {
+    const verdict = hasFilters(destination) ? { destination } : undefined
+    deliveries.push(deliveryOf(content, destination.name, body, undefined, verdict))
+  }
+  for (const verdict of stopped ?? []) {
+    const { name } = verdict.destination
+    deliveries.push(deliveryOf(content, name, '', verdict.reason, verdict))
+  }
+}
+
+/** Lists the fields, because each message passes here: a spread takes ten times as long. */
+function deliveryOf(
+  { call, source, traceParent, isBulk }: Content,
+  destination: string,
+  body: string,
+  skipReason: string | undefined,
+  verdict: Verdict | undefined,
+): Enqueued {
+  return {
+    messageId: call.messageId,
+    source,
+    destination,
+    type: call.type,
+    user: call.userId ?? call.anonymousId ?? '',
+    event: call.event ?? call.name,
+    traceParent,
+    body,
+    isBulk,
+    skipReason,
+    verdict,
+  }
 }

@@ -1,6 +1,6 @@
 import type { Dispatcher, Placement } from '../deliver/dispatcher.js'
 import type { FilterRule } from '../model/answers.js'
-import type { DeliveryContent, NewDelivery } from '../model/delivery.js'
+import type { Delivery, DeliveryContent, DeliveryId, NewDelivery } from '../model/delivery.js'
 import type { Destination } from '../settings/settings.js'
 import type { WritePort } from '../store/store.js'
 import type { Waiting } from './waiting.js'
@@ -44,11 +44,11 @@ export interface EnqueueParts {
 /** A delivery to enqueue. */
 export interface Enqueued extends DeliveryContent {
   /** The reason why the delivery is only stored for the log and never sent. Left out if it is sent. */
-  skipReason?: string
+  skipReason?: string | undefined
   /** Whether it is bulk work, which does not delay other messages. */
-  isBulk?: boolean
+  isBulk?: boolean | undefined
   /** What the filters of the destination say; left out if it has none. */
-  verdict?: Verdict
+  verdict?: Verdict | undefined
 }
 
 /**
@@ -93,25 +93,51 @@ export function createEnqueue({ store, dispatcher, events, waiting, now }: Enque
       else if (delivery.verdict) events.filtered(delivery, delivery.verdict)
       if (!placement) continue
       if (id === undefined) dispatcher.notPlaced(placement)
-      else dispatcher.placed(placement, { ...delivery, ...FIRST_CLAIM, id })
+      else dispatcher.placed(placement, firstClaim(id, delivery))
     }
     return ids.map((id) => id !== undefined)
   }
 }
 
+// Both functions list the fields: a spread takes ten times as long, and each message passes here.
+
 function toNew(
-  { skipReason, ...content }: Enqueued,
+  { messageId, source, destination, type, user, event, traceParent, body, skipReason }: Enqueued,
   placement: Placement | undefined,
 ): NewDelivery {
-  if (placement) return { ...content, state: placement.state }
-  return { ...content, state: 'skipped', ...(skipReason !== undefined && { reason: skipReason }) }
+  return {
+    messageId,
+    source,
+    destination,
+    type,
+    user,
+    event,
+    traceParent,
+    body,
+    state: placement?.state ?? 'skipped',
+    reason: skipReason,
+  }
 }
 
-/** The fields that a claim adds to a delivery. A delivery that is stored already leased is on its first attempt. */
-const FIRST_CLAIM = {
-  attempt: 1,
-  attemptsBefore: 0,
-  lane: 'fresh',
-  sinceFirstMs: 0,
-  refusedBy: [],
-} as const
+/** A delivery that is stored already leased is on its first attempt. */
+function firstClaim(
+  id: DeliveryId,
+  { messageId, source, destination, type, traceParent, body }: Enqueued,
+): Delivery {
+  return {
+    id,
+    attempt: 1,
+    attemptsBefore: 0,
+    messageId,
+    source,
+    destination,
+    type,
+    body,
+    sinceFirstMs: 0,
+    traceParent,
+    lane: 'fresh',
+    refusedBy: NONE,
+  }
+}
+
+const NONE: readonly string[] = []
