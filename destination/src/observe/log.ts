@@ -31,13 +31,13 @@ export interface LogOptions {
   to?: number | string
 }
 
-/** In characters. Lines are buffered up to this length, because one write per line would be the largest cost of a line. */
-const BUFFER_LENGTH = 4_096
+/** In characters. Lines are collected up to this length, because one write per line would be the largest cost of a line. */
+const CHUNK_LENGTH = 16_000
 
-/** In ms. The buffer is written at this interval even if it is not full. */
-const FLUSH_MS = 250
+/** In ms. Lines are written after this time even if there are few. */
+const COLLECT_MS = 250
 
-/** In characters. Lines beyond this buffer are dropped, so that a reader that has stopped does not fill the memory. */
+/** In bytes. Lines beyond this buffer are dropped, so that a reader that has stopped does not fill the memory. */
 const MAX_LENGTH = 64 * 1024 * 1024
 
 /** A log, and how to end it. */
@@ -62,14 +62,14 @@ export function openLog({ level, pretty, colour, to = 1 }: LogOptions): OpenLog 
   const destination = pino.destination({
     dest: pipe ?? to,
     sync: false,
-    minLength: BUFFER_LENGTH,
+    minLength: 1, // each chunk is written at once; with 0, a flush would not wait for it
     maxLength: MAX_LENGTH,
-    periodicFlush: FLUSH_MS,
   })
   destination.on('error', () => undefined) // without a handler, a full disk or a closed pipe would end the process
-  const lines = {
+  const lines = new Lines((chunk) => destination.write(chunk))
+  const prettyLines = {
     write: (line: string) => {
-      destination.write(prettyLine(line, colour))
+      lines.write(prettyLine(line, colour))
     },
   }
   const log: Log = pino(
@@ -79,10 +79,11 @@ export function openLog({ level, pretty, colour, to = 1 }: LogOptions): OpenLog 
       timestamp,
       formatters: { level: (label) => ({ level: label }) },
     },
-    pretty ? lines : destination,
+    pretty ? prettyLines : lines,
   )
   const flushAll = () =>
     new Promise<true>((resolve) => {
+      lines.flush()
       destination.flush(() => {
         resolve(true)
       })
@@ -94,6 +95,41 @@ export function openLog({ level, pretty, colour, to = 1 }: LogOptions): OpenLog 
     if (pipe === undefined) process.kill(process.pid, 'SIGKILL')
   }
   return { log, flush, abandon }
+}
+
+/**
+ * Collects lines into chunks. pino's own buffer measures everything that it holds at each line, which took as long as all
+ * other work on a line.
+ */
+class Lines {
+  readonly #writeChunk: (chunk: string) => void
+  #lines: string[] = []
+  #length = 0
+  #timer: NodeJS.Timeout | undefined
+
+  constructor(writeChunk: (chunk: string) => void) {
+    this.#writeChunk = writeChunk
+  }
+
+  write(line: string): void {
+    this.#lines.push(line)
+    this.#length += line.length
+    if (this.#length >= CHUNK_LENGTH) this.flush()
+    else
+      this.#timer ??= setTimeout(() => {
+        this.flush()
+      }, COLLECT_MS).unref()
+  }
+
+  flush(): void {
+    clearTimeout(this.#timer)
+    this.#timer = undefined
+    if (this.#length === 0) return
+    const chunk = this.#lines.join('')
+    this.#lines = []
+    this.#length = 0
+    this.#writeChunk(chunk)
+  }
 }
 
 /**
