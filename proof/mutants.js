@@ -283,8 +283,27 @@ export const MUTANTS = [
       name: 'what a reload finds leased is forgotten',
       says: /leases: /,
       file: 'dist/deliver/dispatcher.js',
-      find: 'settler.add({ id, attempt, next, refusedBy, isUnsent: true, log: [] });',
+      find: 'this.#giveBack(delivery, retryLane(delivery));',
       put: ';',
+    },
+  ]),
+  ...inSimulation('more messages than an endpoint takes', [
+    {
+      name: 'messages in memory are forgotten by a reload',
+      says: /leases: /,
+      file: 'dist/deliver/dispatcher.js',
+      find: `this.#giveUp(queue, true);
+        }
+        this.#pollAt`,
+      put: `}
+        this.#pollAt`,
+    },
+    {
+      name: 'messages wait in memory for ever',
+      says: /leases: /,
+      file: 'dist/deliver/destination-queue.js',
+      find: 'this.#ahead.takeLate(isAll ? Infinity : this.now())',
+      put: '[]',
     },
   ]),
   ...inSimulation('refusals', [

@@ -3,7 +3,7 @@ import type { EndpointOutcome } from '../deliver/decide.js'
 import type { Pauses } from '../deliver/pauses.js'
 import type { Enqueue } from '../enqueue/enqueue.js'
 import { aheadOf, type Clock } from '../model/clock.js'
-import type { Delivery, Settlement } from '../model/delivery.js'
+import type { Delivery, Next } from '../model/delivery.js'
 import { withoutQuery } from '../model/shown-url.js'
 import { inSlices } from '../model/slices.js'
 import { recipientOf } from '../settings/alerts.js'
@@ -137,7 +137,7 @@ export class Monitor {
   attempted(
     { destination }: Pick<Delivery, 'destination'>,
     outcomes: readonly EndpointOutcome[],
-    { state }: Settlement['next'],
+    { state }: Next,
   ): void {
     const { alerts } = this.#parts.settings()
     if (!alerts || destination === alerts.destination) return

@@ -1,5 +1,5 @@
 import type { Outcome } from '../model/outcome.js'
-import type { Delivery, Settlement } from '../model/delivery.js'
+import type { Delivery, Next, Settlement } from '../model/delivery.js'
 import { nextDelay } from './schedule.js'
 
 /** The outcome of an attempt at one endpoint. */
@@ -32,7 +32,7 @@ export function decide(
   outcomes: EndpointOutcome[],
   random: () => number,
   isOutdated = false,
-): Settlement {
+): Settlement & { next: Next } {
   const judged = isOutdated ? outcomes.map(notFinal) : outcomes
   const refused = judged.filter(({ outcome }) => outcome.verdict === 'refused')
   const refusedBy =
@@ -66,7 +66,7 @@ function nextState(
   outcomes: EndpointOutcome[],
   refusedBy: readonly string[],
   random: () => number,
-): Settlement['next'] {
+): Next {
   if (outcomes.some(({ outcome }) => outcome.verdict === 'delivered')) return { state: 'done' }
   if (urls.every((url) => refusedBy.includes(url))) {
     const why = outcomes.length > 0 ? `: ${lastError(outcomes)}` : ' in an earlier attempt'

@@ -1,7 +1,8 @@
-import type { Claim, Lane } from '../model/delivery.js'
+import type { Claim, Delivery, DeliveryId, Lane } from '../model/delivery.js'
 import { createSigning, type Signing } from '../post/signing.js'
 import type { Destination } from '../settings/settings.js'
 import { LANES } from '../store/states.js'
+import { Ahead } from './ahead.js'
 import type { EndpointQueue } from './endpoint-queue.js'
 import type { TenantRoom } from './tenant-room.js'
 
@@ -16,6 +17,12 @@ const TURNS: readonly Lane[] = ['fresh', 'backlog', 'fresh', 'backlog', 'bulk']
 
 /** A claim waits until this share of the room is free, because many small claims cost more than one large claim. */
 const CLAIM_SHARE = 1 / 8
+
+/**
+ * As many new messages may wait in memory as an endpoint takes in this time, in s. They were measured to cost half as much as those
+ * that wait in the store. Where the process can't keep up, there are more than this, and the store has them.
+ */
+const AHEAD_S = 0.5
 
 /** The most deliveries that are claimed at once for one lane. */
 const MAX_CLAIM = 256
@@ -47,6 +54,15 @@ interface LaneState {
   dueAt: number
 }
 
+/** Where a new message starts: in a lane of the store; or leased, to be sent at once, or when it is its turn. */
+export type Place = Lane | 'leased' | 'ahead'
+
+/** What follows from the end of a claim. */
+interface Claimed {
+  hasMore: boolean
+  withoutRoom: number
+}
+
 /** The room of a tenant, which the queues of its destinations share. */
 export type Room = TenantRoom<DestinationQueue>
 
@@ -58,6 +74,10 @@ export class DestinationQueue {
     bulk: unknown(),
   }
 
+  /** New messages that are leased and wait in memory. */
+  readonly #ahead = new Ahead()
+  /** How many deliveries of the claim that is under way have no room, and are going to wait in {@link #ahead}. */
+  #claimedAhead = 0
   /** New messages in the store, as far as this process has put and claimed them. */
   #freshInStore = 0
   /** Which of {@link PROBES} is next. */
@@ -86,19 +106,70 @@ export class DestinationQueue {
   }
 
   /**
-   * Where a new message starts. If the answer is `leased`, room is reserved for it until {@link releaseRoom}.
+   * Where a new message starts. If the answer is `leased`, room is reserved for it until {@link releaseRoom}. If it is `ahead`,
+   * the message is to be given to {@link hold} after {@link expectAhead}.
    *
    * While all endpoints are down, new messages go to the backlog, so that the messages that arrive after the recovery
    * are sent first. While messages wait in the fresh lane, a new one waits behind them. Where the lanes take turns, it also
    * waits while another lane does.
    */
-  place(): Lane | 'leased' {
+  place(): Place {
     const mustWait = this.#takesTurns ? this.hasWaiting : this.#lanes.fresh.hasWaiting
-    if (!mustWait && this.#room('fresh') > 0) {
-      this.#count('fresh', 'coming', 1)
-      return 'leased'
+    if (!mustWait) {
+      if (!this.hasAhead && this.hasRoom) {
+        this.#count('fresh', 'coming', 1)
+        return 'leased'
+      }
+      if (this.#roomAhead() > 0) {
+        this.expectAhead(1)
+        return 'ahead'
+      }
     }
     return this.isDown ? 'backlog' : 'fresh'
+  }
+
+  /** So many leased messages are about to wait in memory; or fewer, if the number is negative. */
+  expectAhead(deliveries: number): void {
+    this.#ahead.expect(deliveries)
+    this.tenant?.take(this, deliveries * this.width)
+  }
+
+  /** A leased message waits in memory until {@link next} or {@link giveUp}. */
+  hold(delivery: Delivery): void {
+    this.#ahead.add(delivery, this.now())
+    this.tenant?.take(this, this.width)
+  }
+
+  /** The message in memory that may be sent now, if there is one. */
+  next(): Delivery | undefined {
+    if (this.#ahead.waiting === 0 || this.#takesTurns || !this.hasRoom) return undefined
+    this.tenant?.take(this, -this.width)
+    return this.#ahead.take()
+  }
+
+  /**
+   * The messages that must not wait in memory any longer: those that have waited for too long, and all of them if no endpoint takes
+   * any, or if the lanes take turns.
+   */
+  giveUp(isAll = this.isDown || this.#takesTurns): Delivery[] {
+    const given = this.#ahead.takeLate(isAll ? Infinity : this.now())
+    this.tenant?.take(this, -given.length * this.width)
+    return given
+  }
+
+  /** The messages that wait in memory. */
+  get waitingIds(): Iterable<DeliveryId> {
+    return this.#ahead.ids()
+  }
+
+  /** Whether messages wait in memory, or are about to. */
+  get hasAhead(): boolean {
+    return this.#ahead.size > 0
+  }
+
+  /** Whether a new message may be sent now. */
+  get hasRoom(): boolean {
+    return this.#room('fresh') > 0
   }
 
   /**
@@ -119,9 +190,12 @@ export class DestinationQueue {
     const claims: Claim[] = []
     let left = most
     for (const lane of LANES) {
-      const limit = this.#isToClaim(lane) ? Math.min(this.#room(lane), MAX_CLAIM) : 0
-      if (left < 1 || limit <= 0 || limit < this.#leastClaim()) continue
-      const claim = this.#claim({ lane }, Math.min(limit, left))
+      if (left < 1 || !this.#isToClaim(lane)) continue
+      const room = this.#room(lane)
+      const all = lane === 'fresh' ? Math.max(0, room) + this.#roomAhead() : room
+      const limit = Math.min(all, MAX_CLAIM)
+      if (limit <= 0 || limit < this.#leastClaim(lane)) continue
+      const claim = this.#claim({ lane }, Math.min(limit, left), room)
       claims.push(claim)
       left -= claim.limit
     }
@@ -132,17 +206,24 @@ export class DestinationQueue {
    * A claim of {@link claims} has ended.
    *
    * @param count - The number of its deliveries; 0 after an error.
-   * @returns whether there may be more to claim at once.
+   * @returns whether there may be more to claim at once, and how many of the deliveries have to wait in memory.
    */
-  claimed({ lane, limit, isUntried }: Claim, count: number): boolean {
+  claimed({ lane, limit, isUntried }: Claim, count: number): Claimed {
     const state = this.#lanes[lane]
-    this.#count(lane, 'coming', -limit)
-    if (lane === 'fresh') this.#freshInStore = Math.max(0, this.#freshInStore - count)
+    let reserved = limit
+    if (lane === 'fresh') {
+      this.#freshInStore = Math.max(0, this.#freshInStore - count)
+      this.expectAhead(-this.#claimedAhead)
+      reserved -= this.#claimedAhead
+      this.#claimedAhead = 0
+    }
+    this.#count(lane, 'coming', -reserved)
+    const withoutRoom = Math.max(0, count - reserved)
     const isNoneUntried = isUntried === true && count === 0
     // The lane may still have what was tried before.
     if (isNoneUntried && lane !== 'fresh') state.dueAt = this.now()
     else state.hasWaiting = count === limit || state.hasMore
-    return count === limit || isNoneUntried
+    return { hasMore: count === limit || isNoneUntried, withoutRoom }
   }
 
   /** Reserves room for a delivery that is sent soon, until {@link releaseRoom}. */
@@ -164,7 +245,7 @@ export class DestinationQueue {
   /** New messages that wait although no endpoint is down, paused or limited by a rate. */
   get behind(): number {
     const isFree = this.endpoints.every(({ isAvailable, isPaced }) => isAvailable && !isPaced)
-    return isFree ? this.#freshInStore : 0
+    return isFree ? this.#freshInStore + this.#ahead.size : 0
   }
 
   /** The store has another delivery for a lane, which is due after `delayMs`. */
@@ -193,11 +274,11 @@ export class DestinationQueue {
     this.#count(lane, 'underWay', -1)
   }
 
-  /** Deliveries that are under way, or are being put or claimed. */
+  /** Deliveries that are under way, are being put or claimed, or wait in memory. */
   get underWay(): number {
     const { fresh, backlog, bulk } = this.#lanes
     const coming = fresh.coming + backlog.coming + bulk.coming
-    return coming + fresh.underWay + backlog.underWay + bulk.underWay
+    return this.#ahead.size + coming + fresh.underWay + backlog.underWay + bulk.underWay
   }
 
   /** The requests of one delivery at once: one for each endpoint. */
@@ -205,14 +286,15 @@ export class DestinationQueue {
     return this.endpoints.length
   }
 
-  /** The requests that are under way, or are being put or claimed. */
+  /** The requests of these deliveries. */
   get requests(): number {
     return this.underWay * this.width
   }
 
   /** Whether every endpoint is down or paused, so that only probes are sent. */
   get isDown(): boolean {
-    return !this.endpoints.some(({ isAvailable }) => isAvailable)
+    for (const endpoint of this.endpoints) if (endpoint.isAvailable) return false
+    return true
   }
 
   /** Whether a lane has something due that could be claimed once there is room. */
@@ -235,9 +317,15 @@ export class DestinationQueue {
     this.tenant?.take(this, deliveries * this.width)
   }
 
-  #claim(what: Pick<Claim, 'lane' | 'isUntried'>, limit: number): Claim {
+  /** @param room - So many of the deliveries can be sent at once. The others are going to wait in memory. */
+  #claim(what: Pick<Claim, 'lane' | 'isUntried'>, limit: number, room = limit): Claim {
     const state = this.#lanes[what.lane]
-    this.#count(what.lane, 'coming', limit)
+    const reserved = Math.min(limit, Math.max(0, Math.floor(room)))
+    this.#count(what.lane, 'coming', reserved)
+    if (reserved < limit) {
+      this.#claimedAhead = limit - reserved
+      this.expectAhead(this.#claimedAhead)
+    }
     state.hasMore = false
     state.dueAt = Infinity
     return { destination: this.destination.name, ...what, limit }
@@ -261,11 +349,11 @@ export class DestinationQueue {
    */
   get #takesTurns(): boolean {
     const limit = this.#limit()
-    return (
-      limit < MIN_SHARED ||
-      this.tenant?.isShort(this, limit * this.width) === true ||
-      this.endpoints.every(({ isAvailable, isPaced }) => isPaced || !isAvailable)
-    )
+    if (limit < MIN_SHARED || this.tenant?.isShort(this, limit * this.width) === true) return true
+    for (const endpoint of this.endpoints) {
+      if (endpoint.isAvailable && !endpoint.isPaced) return false
+    }
+    return true
   }
 
   /** Claims for the lanes that have something, each request in turn. */
@@ -287,9 +375,11 @@ export class DestinationQueue {
       .map((lane) => this.#claim({ lane }, limits[lane]))
   }
 
-  /** The fewest deliveries that are worth a claim. */
-  #leastClaim(): number {
-    return Math.floor(this.#limit() * CLAIM_SHARE)
+  /** The fewest deliveries that are worth a claim. Where new messages wait in memory, half of them are sent in between. */
+  #leastClaim(lane?: Lane): number {
+    const least = Math.floor(this.#limit() * CLAIM_SHARE)
+    const ahead = lane === 'fresh' ? Math.floor(this.#mostAhead() / 2) : 0
+    return Math.max(least, Math.min(ahead, MAX_CLAIM))
   }
 
   #isToClaim(lane: Lane): boolean {
@@ -310,6 +400,24 @@ export class DestinationQueue {
     return left === room ? room : Math.min(room, Math.max(left, this.#unused(lane)))
   }
 
+  /** How many more new messages may wait in memory. */
+  #roomAhead(): number {
+    return Math.max(0, this.#mostAhead() - this.#ahead.size)
+  }
+
+  /**
+   * How many new messages may wait in memory: none where messages of other lanes or destinations may have to be sent before
+   * them.
+   */
+  #mostAhead(): number {
+    if (this.isDown || this.#takesTurns || this.tenant?.isLimited === true) return 0
+    let rate = 0
+    for (const endpoint of this.endpoints) {
+      if (endpoint.isAvailable) rate = Math.max(rate, endpoint.recentRate)
+    }
+    return Math.floor(rate * AHEAD_S)
+  }
+
   /** How many deliveries may start now, of whatever lane. */
   #freeRoom(): number {
     const own = this.#ownRoom()
@@ -323,8 +431,8 @@ export class DestinationQueue {
     for (const endpoint of this.endpoints) {
       if (endpoint.isAvailable || isDown) room = Math.max(room, endpoint.room())
     }
-    for (const lane of LANES) room -= this.#lanes[lane].coming
-    return room
+    const { fresh, backlog, bulk } = this.#lanes
+    return room - fresh.coming - backlog.coming - bulk.coming
   }
 
   /**

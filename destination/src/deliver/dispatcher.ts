@@ -1,4 +1,4 @@
-import type { Claim, Delivery, DeliveryId, Lane } from '../model/delivery.js'
+import type { Claim, Delivery, DeliveryId, Lane, Next } from '../model/delivery.js'
 import { LEASE_MS, type DispatchPort, type DueLane } from '../store/store.js'
 import { decide, isAnySent, retryLane, type EndpointOutcome } from './decide.js'
 import type { DestinationQueue } from './destination-queue.js'
@@ -31,6 +31,8 @@ export interface DispatchEvents {
 export interface Placement {
   state: Lane | 'leased'
   queue: DestinationQueue | undefined
+  /** Whether it is leased, but waits in memory for its turn. */
+  isAhead?: boolean
 }
 
 /** A claim of a queue. */
@@ -38,8 +40,6 @@ interface QueueClaim {
   queue: DestinationQueue
   claim: Claim
 }
-
-type Next = ReturnType<typeof decide>['next']
 
 /** What the dispatcher needs. */
 export interface DispatcherParts {
@@ -130,7 +130,12 @@ export class Dispatcher {
     this.#queues = new Map(queues.map((queue) => [queue.destination.name, queue]))
     for (const endpoint of retired) endpoint.retire()
     for (const queue of this.#toClaim) if (!this.#isUsed(queue)) this.#toClaim.delete(queue)
-    for (const queue of former.values()) if (!this.#isUsed(queue)) queue.tenant?.leave(queue)
+    for (const queue of former.values()) {
+      if (this.#isUsed(queue)) continue
+      queue.tenant?.leave(queue)
+      // Those that come after it take the new settings.
+      this.#giveUp(queue, true)
+    }
     this.#pollAt = -Infinity
     this.#claim()
   }
@@ -158,18 +163,21 @@ export class Dispatcher {
     if (isBulk) return { state: 'bulk', queue }
     if (!queue || this.#isStopped || this.parts.settler.isFailing) return { state: 'fresh', queue }
     if (!this.#hasRoom(queue)) return { state: 'fresh', queue }
-    const state = queue.place()
-    if (state === 'leased') this.#coming += queue.width
-    return { state, queue }
+    const place = queue.place()
+    if (place !== 'leased' && place !== 'ahead') return { state: place, queue }
+    this.#coming += queue.width
+    return { state: 'leased', queue, isAhead: place === 'ahead' }
   }
 
   /**
    * A message has been stored where it was placed. A leased message is sent. Another one is claimed when there is room.
    */
-  placed({ state, queue }: Placement, delivery: Delivery): void {
+  placed(placement: Placement, delivery: Delivery): void {
+    const { state, isAhead, queue } = placement
     if (state === 'leased') {
-      this.#releaseRoom(queue, 'fresh')
-      this.#send(delivery)
+      this.notPlaced(placement)
+      if (isAhead && queue) this.#hold(delivery, queue)
+      else this.#send(delivery)
     } else {
       const current = this.#queues.get(delivery.destination)
       if (!current) return
@@ -184,14 +192,20 @@ export class Dispatcher {
     let sum = 0
     for (const queue of this.#behind) {
       sum += queue.behind
-      if (!queue.hasWaiting || !this.#isUsed(queue)) this.#behind.delete(queue)
+      const isWaitedFor = queue.hasWaiting || queue.hasAhead
+      if (!isWaitedFor || !this.#isUsed(queue)) this.#behind.delete(queue)
     }
     return sum
   }
 
   /** A message that was placed is not stored: the store failed, or it has the message already. */
-  notPlaced({ state, queue }: Placement): void {
-    if (state === 'leased') this.#releaseRoom(queue, 'fresh')
+  notPlaced({ state, queue, isAhead = false }: Placement): void {
+    if (state !== 'leased' || !queue) return
+    if (!isAhead) this.#releaseRoom(queue, 'fresh')
+    else {
+      this.#coming -= queue.width
+      queue.expectAhead(-1)
+    }
   }
 
   #releaseRoom(queue: DestinationQueue | undefined, lane: Lane): void {
@@ -218,8 +232,9 @@ export class Dispatcher {
   /** Stops claiming and leasing. Requests that wait for their turn at an endpoint are not sent. */
   stop(): void {
     this.#isStopped = true
-    for (const { endpoints } of this.#queues.values()) {
-      for (const endpoint of endpoints) endpoint.sweep(0)
+    for (const queue of this.#queues.values()) {
+      this.#giveUp(queue, true)
+      for (const endpoint of queue.endpoints) endpoint.sweep(0)
     }
   }
 
@@ -240,6 +255,10 @@ export class Dispatcher {
     this.#tickedAt = this.parts.now()
     for (const queue of this.#queues.values()) {
       for (const endpoint of queue.endpoints) endpoint.sweep()
+      if (queue.hasAhead) {
+        this.#giveUp(queue)
+        this.#sendAhead(queue)
+      }
       if (queue.hasWaiting) this.#toClaim.add(queue)
     }
     for (const [id, at] of this.#recalled) {
@@ -352,6 +371,7 @@ export class Dispatcher {
       if (at > latest) break
       ids.push(id)
     }
+    for (const { waitingIds } of this.#behind) ids.push(...waitingIds)
     if (ids.length === 0) return
     const gone = await store.gone(ids)
     if (gone.length > 0) this.recall(new Set(gone))
@@ -376,16 +396,61 @@ export class Dispatcher {
   async #claimFor(claims: QueueClaim[]): Promise<void> {
     const deliveries =
       (await this.#ask(() => this.parts.store.claim(claims.map(({ claim }) => claim)))) ?? []
-    const counts = new Map<string, number>()
+    const byLane = new Map<string, Delivery[]>()
     for (const delivery of deliveries) {
       const lane = laneOf(delivery)
-      counts.set(lane, (counts.get(lane) ?? 0) + 1)
+      const others = byLane.get(lane)
+      if (others) others.push(delivery)
+      else byLane.set(lane, [delivery])
     }
+    const ahead: { queue: DestinationQueue; claimed: Delivery[] }[] = []
     for (const { queue, claim } of claims) {
-      if (queue.claimed(claim, counts.get(laneOf(claim)) ?? 0)) this.#note(queue)
+      const claimed = byLane.get(laneOf(claim)) ?? []
+      const { hasMore, withoutRoom } = queue.claimed(claim, claimed.length)
+      if (hasMore) this.#note(queue)
       this.#noteTenant(queue)
+      if (withoutRoom > 0)
+        ahead.push({ queue, claimed: claimed.splice(claimed.length - withoutRoom) })
     }
-    for (const delivery of deliveries) this.#send(delivery)
+    for (const claimed of byLane.values()) for (const delivery of claimed) this.#send(delivery)
+    for (const { queue, claimed } of ahead)
+      for (const delivery of claimed) this.#hold(delivery, queue)
+  }
+
+  /** A leased message waits in memory until there is room for it. */
+  #hold(delivery: Delivery, queue: DestinationQueue): void {
+    if (this.#isStopped || !this.#isUsed(queue)) {
+      this.#giveBack(delivery, 'fresh')
+      return
+    }
+    queue.hold(delivery)
+    this.#coming += queue.width
+    this.#behind.add(queue)
+    this.#sendAhead(queue)
+  }
+
+  /** Sends the messages that wait in memory, as far as there is room. */
+  #sendAhead(queue: DestinationQueue): void {
+    for (let next = queue.next(); next; next = queue.next()) {
+      this.#coming -= queue.width
+      this.#send(next)
+    }
+  }
+
+  /** Gives messages back to the store that must not wait in memory any longer. */
+  #giveUp(queue: DestinationQueue, isAll?: boolean): void {
+    const lane = queue.isDown ? 'backlog' : 'fresh'
+    for (const delivery of queue.giveUp(isAll)) {
+      this.#coming -= queue.width
+      this.#giveBack(delivery, lane)
+    }
+  }
+
+  /** A leased delivery is not sent, and is due again at once. */
+  #giveBack({ id, attempt, destination, refusedBy }: Delivery, lane: Lane): void {
+    const next = { state: lane, delayMs: 0 }
+    this.parts.settler.add({ id, attempt, next, refusedBy, isUnsent: true, log: [] })
+    this.#queues.get(destination)?.notePut(lane)
   }
 
   /** Sends a delivery at once if few were sent in this turn of the event loop, or else in one of the next turns. */
@@ -434,9 +499,7 @@ export class Dispatcher {
     const { settler, events, now, random } = this.parts
     const queue = this.#queues.get(delivery.destination)
     if (!queue) {
-      const { attempt, refusedBy } = delivery
-      const next = { state: retryLane(delivery), delayMs: 0 }
-      settler.add({ id, attempt, next, refusedBy, isUnsent: true, log: [] })
+      this.#giveBack(delivery, retryLane(delivery))
       return
     }
     const current = () => this.#queues.get(delivery.destination) ?? queue
@@ -462,6 +525,7 @@ export class Dispatcher {
     }
     // An endpoint that has answered has room for the next message, although a slower one still has this one.
     const answered = () => {
+      this.#sendAhead(queue)
       if (queue.hasWaiting) this.#claim(queue)
     }
     const isRecalled = () => this.#recalled.has(id)
@@ -471,6 +535,7 @@ export class Dispatcher {
   #end(queue: DestinationQueue): void {
     this.#underWay--
     this.#requests -= queue.width
+    this.#sendAhead(queue)
     if (queue.hasWaiting) this.#note(queue)
     this.#noteTenant(queue)
     if (this.#toClaim.size > 0) this.#claim()

@@ -22,7 +22,7 @@ const LEAST_MAX_WAITING = 128
 export interface EndpointRequest {
   /** The delivery that it is for. */
   id: DeliveryId
-  body: string
+  body: Buffer
   headers: HeaderList
   /** Whether the message was claimed before: an earlier attempt failed, or could not be sent. */
   wasTried: boolean
@@ -73,6 +73,11 @@ export class EndpointQueue {
   limit(): number {
     const { breaker, pace } = this
     return breaker.inFlight + Math.min(breaker.room(this.now()), pace.burst)
+  }
+
+  /** How many requests it takes in a second, as far as is known. */
+  get recentRate(): number {
+    return this.pace.recentRate(this.now())
   }
 
   /** Shares the endpoint among this many workers, including this one. */

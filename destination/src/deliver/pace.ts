@@ -74,6 +74,13 @@ export class Pace {
     this.#rate = isLowered ? Math.min(this.#rate, this.#share) : this.#share
   }
 
+  /** How many requests the endpoint takes in a second, as far as it was measured in the last two. */
+  recentRate(now: number): number {
+    const ageMs = now - this.#windowStart
+    if (ageMs >= 2 * WINDOW_MS) return 0
+    return ageMs >= WINDOW_MS ? this.#taken : Math.max(this.#taken, this.#takenBefore)
+  }
+
   /** How many requests may start at once if none has started for a while. */
   get burst(): number {
     return Math.max(1, (this.#rate * BURST_MS) / 1_000)

@@ -36,7 +36,7 @@ export function send(
   endpoints: readonly Receiver[],
   { ended, answered, isRecalled }: Sending,
 ): void {
-  const { id, body, refusedBy } = delivery
+  const { id, refusedBy } = delivery
   const receivers =
     refusedBy.length === 0
       ? endpoints
@@ -46,7 +46,8 @@ export function send(
     setImmediate(ended, outcomes)
     return
   }
-  const headersFor = signed(delivery)
+  const body = Buffer.from(delivery.body)
+  const headersFor = signed(delivery, body)
   const wasTried = delivery.attempt > 1
   let left = receivers.length
   for (const receiver of receivers) {
@@ -73,15 +74,14 @@ export function send(
   }
 }
 
-/** The headers of a delivery by the secret that signs it. Each signature is made once for all endpoints. */
-function signed({ body, messageId, attempt, traceParent }: Delivery) {
-  const made = new Map<string | undefined, { signing: Signing; headers: HeaderList }>()
+/** The headers of a delivery by the secret that signs it. Endpoints with the same secret share one signature. */
+function signed({ messageId, attempt, traceParent }: Delivery, body: Buffer) {
+  let last: { signing: Signing; secret: string | undefined; headers: HeaderList } | undefined
   return (signing: Signing, secret: string | undefined): HeaderList => {
-    const known = made.get(secret)
-    if (known?.signing === signing) return known.headers
+    if (last?.signing === signing && last.secret === secret) return last.headers
     const own = signing.headers(body, messageId, attempt, secret)
     const headers = traceParent === undefined ? own : [...own, ...traceHeaders(traceParent)]
-    made.set(secret, { signing, headers })
+    last = { signing, secret, headers }
     return headers
   }
 }

@@ -23,6 +23,11 @@ export class TenantRoom<Queue extends Sharer = Sharer> {
   /** The requests of those in line. */
   #takenInLine = 0
 
+  /** Whether there is a limit. */
+  get isLimited(): boolean {
+    return this.limit < Infinity
+  }
+
   /** A sharer has more requests than before; or fewer, if the number is negative. */
   take(sharer: Queue, requests: number): void {
     this.#taken += requests

@@ -1,4 +1,4 @@
-import type { Delivery, Settlement, Stats } from '../model/delivery.js'
+import type { Delivery, Next, Stats } from '../model/delivery.js'
 import type { Settings } from '../settings/settings.js'
 
 /** How often the store is asked how many messages wait, in ms. */
@@ -61,7 +61,7 @@ export class Waiting {
   }
 
   /** Observes the attempts of this process. */
-  attempted({ destination }: Delivery, _outcomes: unknown, { state }: Settlement['next']): void {
+  attempted({ destination }: Delivery, _outcomes: unknown, { state }: Next): void {
     if (state === 'done' || state === 'dead') this.add(destination, -1)
   }
 

@@ -42,7 +42,7 @@ export interface NewDelivery extends DeliveryContent {
    */
   state: Lane | 'leased' | 'skipped'
   /** Why the delivery is skipped. */
-  reason?: string
+  reason?: string | undefined
 }
 
 /** A request for deliveries of one lane of one destination. */
@@ -86,16 +86,19 @@ export interface Delivery {
   refusedBy: readonly string[]
 }
 
-/** The decision about a delivery after all attempts of one claim have ended. */
+/** What happens to a delivery after an attempt: it is delivered, has another attempt after the delay, or is given up. */
+export type Next =
+  | { state: 'done' }
+  | { state: 'backlog' | 'bulk'; delayMs: number }
+  | { state: 'dead'; reason: string }
+
+/** The end of a claim: the decision about a delivery after all of its attempts, or that it was not sent after all. */
 export interface Settlement {
   id: DeliveryId
   /** The number of the claim: {@link Delivery.attempt}. */
   attempt: number
-  /** `done`: delivered. A lane: there is another attempt after the delay. `dead`: given up for a reason. */
-  next:
-    | { state: 'done' }
-    | { state: 'backlog' | 'bulk'; delayMs: number }
-    | { state: 'dead'; reason: string }
+  /** A new message that was not sent goes back to the fresh lane. */
+  next: Next | { state: 'fresh'; delayMs: number }
   /** Replaces {@link Delivery.refusedBy}. */
   refusedBy: readonly string[]
   /** Whether nothing was sent. The attempt then does not count in the retry window. */

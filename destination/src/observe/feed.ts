@@ -4,7 +4,7 @@ import type { Call } from '../model/call.js'
 import type { Observer } from './events.js'
 import { withoutQuery } from '../model/shown-url.js'
 import type { EndpointOutcome } from '../deliver/decide.js'
-import type { Delivery, Settlement } from '../model/delivery.js'
+import type { Delivery, Next } from '../model/delivery.js'
 
 /** The maximum number of listeners. Each listener costs its own writes. */
 const MAX_LISTENERS = 20
@@ -99,11 +99,7 @@ export class Feed implements Observer {
   }
 
   /** All attempts of one claim have ended. */
-  attempted(
-    delivery: Delivery,
-    outcomes: readonly EndpointOutcome[],
-    next: Settlement['next'],
-  ): void {
+  attempted(delivery: Delivery, outcomes: readonly EndpointOutcome[], next: Next): void {
     if (this.#listeners.size === 0) return
     const at = this.now()
     const { id, messageId, source, destination, attempt } = delivery

@@ -1,5 +1,5 @@
 import type { EndpointOutcome } from '../deliver/decide.js'
-import type { Delivery, Settlement } from '../model/delivery.js'
+import type { Delivery, Next } from '../model/delivery.js'
 import { withoutQuery } from '../model/shown-url.js'
 import { StoreError } from '../store/store-error.js'
 import { errorMessage } from './error-message.js'
@@ -64,7 +64,7 @@ function logAttempts(
   log: Log,
   { messageId, source, destination, attempt }: Delivery,
   outcomes: readonly EndpointOutcome[],
-  next: Settlement['next'],
+  next: Next,
 ): void {
   const nextInMs = 'delayMs' in next ? Math.round(next.delayMs) : undefined
   for (const { url, outcome } of outcomes) {

@@ -5,7 +5,7 @@ import { NO_MESSAGES, type BreakerState } from '../model/answers.js'
 import { withoutQuery } from '../model/shown-url.js'
 import type { EndpointOutcome } from '../deliver/decide.js'
 import type { Verdict } from '../enqueue/enqueue.js'
-import type { Delivery, Settlement, Stats } from '../model/delivery.js'
+import type { Delivery, Next, Stats } from '../model/delivery.js'
 import type { ServerState } from '../store/store.js'
 import { turn } from '../model/slices.js'
 import { version } from '../version.js'
@@ -112,7 +112,7 @@ export class Metrics implements Observer {
   attempted(
     { destination }: Pick<Delivery, 'destination'>,
     outcomes: readonly EndpointOutcome[],
-    { state }: Settlement['next'],
+    { state }: Next,
   ): void {
     const counts = this.#destination(destination)
     if (state === 'done') counts.delivered++

@@ -1,4 +1,4 @@
-import { createHmac } from 'node:crypto'
+import { createHmac, type KeyObject } from 'node:crypto'
 
 /** Header names and values in turn, as they are sent: `[name, value, name, value]`. */
 export type HeaderList = readonly string[]
@@ -19,23 +19,19 @@ export function fixedHeaders(headers: Record<string, string>): HeaderList {
 /**
  * The headers of one message in one attempt. They are the same for all endpoints of its destination.
  *
- * @param secret - Signs the body; `undefined` for no signature.
+ * @param secret - Signs the body; `undefined` for no signature. A key is faster than a text, because it is prepared once.
  * @param messageId - Any string. It is sent encoded: see {@link encodeMessageId}.
  * @param attempt - Counts from 1.
  */
 export function messageHeaders(
-  secret: string | undefined,
-  body: string,
+  secret: string | KeyObject | undefined,
+  body: string | Buffer,
   messageId: string,
   attempt: number,
 ): HeaderList {
-  return [
-    ...signatureHeaders(secret, body),
-    'X-Message-Id',
-    encodeMessageId(messageId),
-    'X-Attempt',
-    String(attempt),
-  ]
+  const headers = signatureHeaders(secret, body)
+  headers.push('X-Message-Id', encodeMessageId(messageId), 'X-Attempt', String(attempt))
+  return headers
 }
 
 /**
@@ -55,7 +51,10 @@ export function traceHeaders(trace: string): HeaderList {
  *
  * @param secret - `undefined` for no signature.
  */
-export function signatureHeaders(secret: string | undefined, body: string): HeaderList {
+export function signatureHeaders(
+  secret: string | KeyObject | undefined,
+  body: string | Buffer,
+): string[] {
   if (secret === undefined) return []
   return ['X-Signature', createHmac('sha1', secret).update(body).digest('hex')]
 }

@@ -10,13 +10,13 @@ export interface Poster {
   /**
    * Sends one request. It is not retried here.
    *
-   * @param body - Sent unchanged, in UTF-8.
+   * @param body - Sent unchanged. A text is sent in UTF-8.
    * @param headers - Sent in addition to the fixed headers of the endpoint.
    * @param done - Called once, after `post` has returned, and at the latest at the deadline.
    * @remarks A request beyond the endpoint's `concurrency` waits for a connection. The wait counts towards its
    * deadline.
    */
-  post(body: string, headers: HeaderList, done: (outcome: Outcome) => void): void
+  post(body: string | Buffer, headers: HeaderList, done: (outcome: Outcome) => void): void
   /** Waits for the requests under way. Later requests fail with `connection_failed`. */
   close(): Promise<void>
 }
@@ -81,8 +81,7 @@ export function createPoster(endpoint: Endpoint, network: Network): Poster {
       const exchange = new Exchange(owner, request, done)
       underWay += 1
       if (closing === undefined) start(exchange)
-      else
-        exchange.onResponseError(undefined, new Error('nothing is sent to this endpoint any more'))
+      else exchange.fail(new Error('nothing is sent to this endpoint any more'))
     },
     close: () => (closing ??= close()),
   }

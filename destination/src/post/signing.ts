@@ -1,4 +1,4 @@
-import { createHmac } from 'node:crypto'
+import { createHmac, createSecretKey, type KeyObject } from 'node:crypto'
 import type { Destination } from '../settings/settings.js'
 import { encodeMessageId, messageHeaders, type HeaderList } from './headers.js'
 import type { Outcome } from '../model/outcome.js'
@@ -11,7 +11,7 @@ export interface Signing {
    * @param secret - One of {@link Signing.secretsFor}.
    */
   readonly headers: (
-    body: string,
+    body: string | Buffer,
     messageId: string,
     attempt: number,
     secret: string | undefined,
@@ -57,13 +57,13 @@ export function createSigning(
   now: () => number = Date.now,
 ): Signing {
   const keys = webhookSecrets.map(keyOf)
-  const standardHeaders = (body: string, messageId: string): HeaderList => {
+  const standardHeaders = (body: string | Buffer, messageId: string): HeaderList => {
     // The signed text is `id.timestamp.body`, so the id must not contain a full stop.
     const id = encodeMessageId(messageId).replaceAll('.', '%2E')
     const timestamp = String(Math.floor(now() / 1_000))
     const signatures = keys.map(
       (key) =>
-        `v1,${createHmac('sha256', key).update(`${id}.${timestamp}.${body}`).digest('base64')}`,
+        `v1,${createHmac('sha256', key).update(`${id}.${timestamp}.`).update(body).digest('base64')}`,
     )
     return [
       'webhook-id',
@@ -76,9 +76,17 @@ export function createSigning(
   }
   const secrets = otherSecret === undefined ? [sharedSecret] : [sharedSecret, otherSecret]
   const acceptedBy = new Map<string, string | undefined>()
+  const signers = new Map<string, KeyObject>()
+  /** Makes each key when it is used first, because there may be thousands of destinations. */
+  const signerOf = (secret: string | undefined): KeyObject | undefined => {
+    if (secret === undefined) return undefined
+    let signer = signers.get(secret)
+    if (!signer) signers.set(secret, (signer = createSecretKey(secret, 'utf8')))
+    return signer
+  }
   return {
     headers: (body, messageId, attempt, secret) => {
-      const headers = messageHeaders(secret, body, messageId, attempt)
+      const headers = messageHeaders(signerOf(secret), body, messageId, attempt)
       return keys.length === 0 ? headers : headers.concat(standardHeaders(body, messageId))
     },
     secretsFor: (url) => {

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest'
 import { LANES } from '../../src/store/states.js'
-import type { Claim } from '../../src/model/delivery.js'
+import type { Claim, Delivery } from '../../src/model/delivery.js'
 import type { Outcome, OutcomeCode } from '../../src/model/outcome.js'
 import { Breaker } from '../../src/deliver/breaker.js'
 import { EndpointQueue } from '../../src/deliver/endpoint-queue.js'
@@ -40,9 +40,12 @@ function setUp(...caps: number[]) {
   const destination = { name: 'crm', sources: [], enabled: true, sharedSecret: undefined, webhooks }
   const queue = new DestinationQueue(destination, queues, clock)
   const post = (i: number, done: (code: OutcomeCode) => void = () => undefined) => {
-    queues[i]?.post({ id: 1, body: '{}', headers: [], wasTried: false }, ({ code }) => {
-      done(code)
-    })
+    queues[i]?.post(
+      { id: 1, body: Buffer.from('{}'), headers: [], wasTried: false },
+      ({ code }) => {
+        done(code)
+      },
+    )
   }
   const fail = (i: number) => {
     for (let n = 0; n < 5; n++) {
@@ -121,6 +124,128 @@ describe('a new message', () => {
     queue.noteDue('backlog', 0)
     const places = Array.from({ length: 8 }, () => queue.place())
     expect(places.filter((state) => state === 'leased')).toHaveLength(6)
+  })
+})
+
+describe('new messages without room', () => {
+  const delivery = (id: number): Delivery => ({
+    ...{ id, attempt: 1, attemptsBefore: 0, messageId: String(id), source: 'web', lane: 'fresh' },
+    ...{ destination: 'crm', type: 'track', body: '{}', sinceFirstMs: 0, refusedBy: [] },
+  })
+  const idsOf = (deliveries: readonly Delivery[]) => deliveries.map(({ id }) => id)
+
+  /** An endpoint with room for four requests, which has just taken 20 in a second: 10 messages may wait. */
+  const setUpQuick = () => {
+    const world = setUp(4)
+    world.lookOnce()
+    for (let i = 0; i < 20; i++) {
+      world.post(0)
+      world.endpoints[0]?.answer('delivered')
+    }
+    const places = (count: number) => Array.from({ length: count }, () => world.queue.place())
+    /** Messages are stored where the queue places them: in memory. */
+    const hold = (...ids: number[]) => {
+      expect(places(ids.length)).toEqual(ids.map(() => 'ahead'))
+      world.queue.expectAhead(-ids.length)
+      for (const id of ids) world.queue.hold(delivery(id))
+    }
+    return { ...world, places, hold }
+  }
+
+  test('wait in the store while nothing is known of their endpoint', () => {
+    const { queue, lookOnce } = setUp(4)
+    lookOnce()
+    const places = Array.from({ length: 6 }, () => queue.place())
+    expect(places).toEqual(['leased', 'leased', 'leased', 'leased', 'fresh', 'fresh'])
+  })
+
+  test('wait in memory, as many as the endpoint takes in half a second', () => {
+    const { queue, places } = setUpQuick()
+    expect(places(4)).toEqual(Array(4).fill('leased'))
+    expect(places(10)).toEqual(Array(10).fill('ahead'))
+    expect(places(2)).toEqual(['fresh', 'fresh'])
+    expect(queue.behind).toBe(10)
+    expect(queue.underWay).toBe(14)
+  })
+
+  test('wait in the store again once their endpoint has been idle for a while', () => {
+    const { places, wait } = setUpQuick()
+    wait(2_000)
+    expect(places(5)[4]).toBe('fresh')
+  })
+
+  test('wait in the store behind others that wait there', () => {
+    const { queue, places } = setUpQuick()
+    places(4)
+    queue.noteDue('fresh', 0)
+    expect(places(1)).toEqual(['fresh'])
+  })
+
+  test('wait in the store while their destination is down, or gets fewer requests', () => {
+    const down = setUpQuick()
+    down.fail(0)
+    expect(down.places(1)).toEqual(['backlog'])
+    const throttled = setUpQuick()
+    throttled.post(0)
+    throttled.endpoints[0]?.answer('throttled')
+    throttled.wait(1_000)
+    expect(throttled.places(6).at(-1)).toBe('fresh')
+  })
+
+  test('are sent in their order as soon as there is room, and newer ones after them', () => {
+    const { queue, places, hold, post, endpoints } = setUpQuick()
+    places(4)
+    hold(1)
+    expect(queue.next()).toBeUndefined()
+    queue.releaseRoom('fresh')
+    hold(2)
+    expect(queue.next()?.id).toBe(1)
+    post(0)
+    expect(queue.next()).toBeUndefined()
+    endpoints[0]?.answer('delivered')
+    expect(queue.next()?.id).toBe(2)
+  })
+
+  test('leave the backlog its share while that waits', () => {
+    const { queue, places, hold } = setUpQuick()
+    places(4)
+    hold(1)
+    queue.releaseRoom('fresh')
+    queue.noteDue('backlog', 0)
+    expect(queue.next()).toBeUndefined()
+    expect(queue.claims()).toMatchObject([{ lane: 'backlog', limit: 1 }])
+  })
+
+  test('are claimed although there is no room for all of them', () => {
+    const { queue } = setUpQuick()
+    queue.noteDue('fresh', 0)
+    const [claim] = queue.claims()
+    expect(claim).toMatchObject({ lane: 'fresh', limit: 14 })
+    expect(queue.underWay).toBe(14)
+    if (claim) expect(queue.claimed(claim, 9)).toEqual({ hasMore: false, withoutRoom: 5 })
+    expect(queue.underWay).toBe(0)
+  })
+
+  test('are given up after 5 s', () => {
+    const { queue, places, hold, wait } = setUpQuick()
+    places(4)
+    hold(1, 2)
+    wait(500)
+    hold(3)
+    wait(4_499)
+    expect(queue.giveUp()).toEqual([])
+    wait(1)
+    expect(idsOf(queue.giveUp())).toEqual([1, 2])
+    expect([...queue.waitingIds]).toEqual([3])
+  })
+
+  test('are all given up when their destination goes down', () => {
+    const { queue, places, hold, fail } = setUpQuick()
+    places(4)
+    hold(1, 2)
+    fail(0)
+    expect(idsOf(queue.giveUp())).toEqual([1, 2])
+    expect(queue.hasAhead).toBe(false)
   })
 })
 
@@ -275,11 +400,11 @@ describe('claims', () => {
     const { queue, endpoints, post, lookOnce } = setUp(64)
     lookOnce()
     for (let i = 0; i < 64; i++) post(0)
-    queue.noteDue('fresh', 0)
+    queue.noteDue('backlog', 0)
     for (let i = 0; i < 7; i++) endpoints[0]?.answer('delivered')
     expect(queue.claims()).toEqual([])
     endpoints[0]?.answer('delivered')
-    expect(queue.claims()).toEqual([{ destination: 'crm', lane: 'fresh', limit: 8 }])
+    expect(queue.claims()).toEqual([{ destination: 'crm', lane: 'backlog', limit: 8 }])
   })
 
   test.each([

@@ -192,6 +192,104 @@ describe('many deliveries at once', () => {
   })
 })
 
+describe('messages that wait in memory', () => {
+  /** The endpoint has taken 200 messages in the last second, and 128 are under way: the next ones wait in memory. */
+  async function setUpBusy(waiting = 3) {
+    const world = setUp(['a'], 200, 1_000)
+    const { dispatcher, queues, held, done } = world
+    while (done.length < 200) {
+      for (const { end } of held.splice(0)) end()
+      await turn()
+    }
+    await expect.poll(() => dispatcher.place('b').state).toBe('fresh')
+    await expect.poll(() => queues[0]?.hasWaiting).toBe(false)
+    done.length = 0
+    let id = 1_000
+    const arrive = (count: number) => {
+      for (let i = 0; i < count; i++) {
+        const placement = dispatcher.place('a')
+        expect(placement.state).toBe('leased')
+        dispatcher.placed(placement, {
+          ...{ id: ++id, attempt: 1, attemptsBefore: 0, messageId: String(id), source: 'web' },
+          ...{ destination: 'a', type: 'track', body: '{}', sinceFirstMs: 0, refusedBy: [] },
+          lane: 'fresh',
+        })
+      }
+    }
+    arrive(128 + waiting)
+    await expect.poll(() => held.length).toBe(128)
+    return world
+  }
+  const turn = () => new Promise((resolve) => setImmediate(resolve))
+  const WAITING = [1_129, 1_130, 1_131]
+  const GIVEN_BACK = WAITING.map((id) => ({
+    ...{ id, attempt: 1, isUnsent: true, log: [], next: { state: 'fresh', delayMs: 0 } },
+  }))
+
+  test('are sent without another question to the store when others have ended', async () => {
+    const { dispatcher, held, done } = await setUpBusy()
+    expect(dispatcher.behind()).toBe(3)
+    for (const { end } of held.splice(0, 2)) end()
+    await expect.poll(() => held.length).toBe(128)
+    for (const { end } of held.splice(0)) end()
+    await expect.poll(() => held.length).toBe(1)
+    held[0]?.end()
+    await expect.poll(() => done.length).toBe(131)
+    expect(done.slice(-3).map(({ id }) => id)).toEqual(WAITING)
+    expect(done.every(({ next }) => next.state === 'done')).toBe(true)
+    expect([dispatcher.underWay, dispatcher.behind()]).toEqual([0, 0])
+    dispatcher.stop()
+  })
+
+  test('go back to the store when the process ends', async () => {
+    const { dispatcher, held, done } = await setUpBusy()
+    const closed = dispatcher.close()
+    for (const { end } of held.splice(0)) end()
+    await closed
+    expect(done).toHaveLength(131)
+    expect(done.filter(({ isUnsent }) => isUnsent)).toMatchObject(GIVEN_BACK)
+    expect(held).toHaveLength(0)
+  })
+
+  test('go back to the store when their destination changes, and are sent by the new settings', async () => {
+    const { dispatcher, queues, held, done } = await setUpBusy()
+    const [before] = queues
+    if (!before) throw new Error('no queue')
+    dispatcher.use([new DestinationQueue({ ...before.destination }, before.endpoints, now)])
+    await expect.poll(() => done).toMatchObject(GIVEN_BACK)
+    for (const { end } of held.splice(0)) end()
+    await expect.poll(() => done.length).toBe(131)
+    expect(held).toHaveLength(0)
+    dispatcher.stop()
+  })
+
+  test('wait in the backlog when their destination goes down', async () => {
+    const { dispatcher, held, done } = await setUpBusy(20)
+    for (const { end } of held.splice(0)) end({ ...DELIVERED, code: 'timeout', verdict: 'retry' })
+    // The breaker opens with the fifth failure.
+    await expect.poll(() => done.length + held.length).toBe(148)
+    expect(held.length).toBeLessThan(5)
+    const unsent = done.filter(({ isUnsent }) => isUnsent)
+    expect(unsent.length).toBeGreaterThan(15)
+    expect(unsent.every(({ next }) => next.state === 'backlog')).toBe(true)
+    dispatcher.stop()
+  })
+
+  test('are not sent if they are deleted', async () => {
+    const { dispatcher, held, done, gone } = await setUpBusy()
+    dispatcher.recall(new Set([1_129]))
+    gone.push(1_131)
+    await new Promise((resolve) => setTimeout(resolve, 2_500))
+    for (const { end } of held.splice(0)) end()
+    await expect.poll(() => held.length).toBe(1)
+    held[0]?.end()
+    await expect.poll(() => done.length).toBe(129)
+    expect(done.at(-1)?.id).toBe(1_130)
+    expect(dispatcher.behind()).toBe(0)
+    dispatcher.stop()
+  })
+})
+
 describe('a destination whose settings change during a rotation', () => {
   const secrets = { sharedSecret: 'old', otherSecret: 'new' }
 

@@ -152,7 +152,8 @@ export function createWorld(
     webhooks: endpoints.map(({ settings }) => settings),
   }
   const connect = (endpoint: Endpoint) => ({
-    post: (body: string, _headers: unknown, done: (outcome: Outcome) => void) => {
+    post: (bytes: string | Buffer, _headers: unknown, done: (outcome: Outcome) => void) => {
+      const body = bytes.toString()
       const behave = endpoints.find(({ settings }) => settings.url === endpoint.url)?.behave
       if (!behave) throw new Error(`no endpoint ${endpoint.url}`)
       const at = now() - startedAt

@@ -244,14 +244,15 @@ describe('done', () => {
   test('that throws is heard of, and the next request goes out', async () => {
     const { port } = await answering(OK)
     const poster = posterTo(`http://127.0.0.1:${port}/`)
-    const listeners = process.listeners('uncaughtException')
-    process.removeAllListeners('uncaughtException')
-    const thrown = once(process, 'uncaughtException')
+    // Without a listener, Node ends the process.
+    const listeners = process.listeners('unhandledRejection')
+    process.removeAllListeners('unhandledRejection')
+    const thrown = once(process, 'unhandledRejection')
     poster.post('{}', [], () => {
       throw new Error('a bug')
     })
     const [error] = (await thrown) as [Error]
-    for (const listener of listeners) process.on('uncaughtException', listener)
+    for (const listener of listeners) process.on('unhandledRejection', listener)
     expect(error.message).toBe('a bug')
     expect((await post(poster)).code).toBe('delivered')
   })

@@ -67,7 +67,8 @@ interface Theme {
   store?: Plan['store']
   /** How many acts. */
   most?: [number, number]
-  /** How many messages come in a burst. */
+  /** How many bursts there are, and how many messages come in each. */
+  bursts?: [number, number]
   burst?: number
   latencyMs?: readonly number[]
   /** The shortest time in which an endpoint answers. */
@@ -133,6 +134,11 @@ export const THEMES: Readonly<Record<string, Theme>> = {
     ...{ leastMs: [5, 1_000, 4_000], everyMs: [200, 500], secrets: true, refusals: 0 },
     latencyMs: [0, 20, 100],
   },
+  'more messages than an endpoint takes': {
+    ...{ bursts: [5, 10], burst: 2_000, leastMs: [50, 300], everyMs: [500, 2_000] },
+    ...{ acts: [...RELOADS, 'delete', 'close', 'kill', 'suspend'], most: [30, 100] },
+    ...{ endpoints: [1, 3], outages: [0, 2], workers: [1, 2], latencyMs: [2, 20, 100] },
+  },
   everything: {
     ...{
       workers: [1, 3],
@@ -195,7 +201,7 @@ function destinationOf(
     ...{ name, endpoints, secret, everyMs, poison, spellAt: chance.between(0, 10 * MINUTE) },
     sources: chance.pick([['web'], ['web', 'app']]),
     bursts: [
-      ...Array.from({ length: chance.between(0, 2) }, () => burst(false)),
+      ...Array.from({ length: chance.between(...(theme.bursts ?? [0, 2])) }, () => burst(false)),
       ...(chance.chance(theme.bulk ?? 0) ? [burst(true), burst(true)] : []),
       ...(theme.poison ? [burst(false, true)] : []),
     ],

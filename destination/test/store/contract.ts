@@ -488,6 +488,20 @@ export function storeContract(name: string, make: () => Promise<Subject>): void 
         expect((await store.get(lost))?.attempts.map(({ attempt }) => attempt)).toEqual([4, 5, 6])
       })
 
+      test('a new message that was not sent goes back to the fresh lane, and its window has not begun', async () => {
+        const id = await put({ state: 'leased' })
+        const back = { state: 'fresh', delayMs: 0 } as const
+        expect(await store.settle([settlement({ id, attempt: 1 }, back, { isUnsent: true })])).toBe(
+          0,
+        )
+        expect(await store.due()).toEqual([{ destination: 'crm', lane: 'fresh' }])
+        expect(await store.get(id)).toMatchObject({ state: 'fresh', firstAttemptAt: null })
+        subject.advance(5_000)
+        expect(await claimOne()).toMatchObject({
+          ...{ id, attempt: 2, attemptsBefore: 1, sinceFirstMs: 0, lane: 'fresh' },
+        })
+      })
+
       test.each(['leased', 'fresh'] as const)(
         'a claim that sent nothing does not begin the window: %s',
         async (state) => {
@@ -646,6 +660,7 @@ export function storeContract(name: string, make: () => Promise<Subject>): void 
       test.each<[string, Settlement['next']]>([
         ['done', { state: 'done' }],
         ['dead', { state: 'dead', reason: 'late' }],
+        ['fresh', { state: 'fresh', delayMs: 0 }],
         ['backlog', { state: 'backlog', delayMs: 60_000 }],
         ['bulk', { state: 'bulk', delayMs: 60_000 }],
       ])('a second time is refused after %s', async (_, next) => {
