@@ -452,10 +452,16 @@ export class DestinationQueue {
     return Math.max(0, share - coming - underWay)
   }
 
-  /** How many requests may be under way at the endpoint that takes the most. */
+  /**
+   * How many requests may be under way at the endpoint that takes the most. One that is down or paused does not count: what it
+   * would take says nothing about the others.
+   */
   #limit(): number {
+    const { isDown } = this
     let limit = 0
-    for (const endpoint of this.endpoints) limit = Math.max(limit, endpoint.limit())
+    for (const endpoint of this.endpoints) {
+      if (endpoint.isAvailable || isDown) limit = Math.max(limit, endpoint.limit())
+    }
     return limit
   }
 }

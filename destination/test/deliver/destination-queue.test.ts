@@ -431,6 +431,17 @@ describe('claims', () => {
     expect(queue.claims()).toEqual([{ destination: 'crm', lane: 'backlog', limit: 96 }])
   })
 
+  test('of the backlog are made for an endpoint that takes one at a time while another one is paused', () => {
+    const { queue, endpoints, post, lookOnce } = setUp(128, 1)
+    lookOnce()
+    for (let i = 0; i <= 100; i++) {
+      post(0)
+      endpoints[0]?.answer(i < 100 ? 'delivered' : 'throttled', 300_000)
+    }
+    queue.noteDue('backlog', 0)
+    expect(queue.claims()).toEqual([{ destination: 'crm', lane: 'backlog', limit: 1 }])
+  })
+
   test('probe an endpoint though another one asked for a long wait', () => {
     const { queue, endpoints, post, fail, wait, lookOnce } = setUp(8, 8)
     lookOnce()
