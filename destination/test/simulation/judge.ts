@@ -76,8 +76,9 @@ interface Line {
   inFlight: Set<Post>
   /** In the last minute. */
   recent: Post[]
-  /** When its limits were changed last. */
+  /** When its limits were changed last, and the requests that were under way then. */
   changedAt: number
+  fromBefore: ReadonlySet<Post>
   /** Since when it is down and nothing else happened, and what was sent since. */
   downSince: number
   downPosts: number
@@ -465,7 +466,9 @@ export class Judge {
 
   /** A worker has new settings. */
   reloaded(destination: string, endpoint: Endpoint): void {
-    this.#line(destination, endpoint.url).changedAt = this.now
+    const line = this.#line(destination, endpoint.url)
+    line.changedAt = this.now
+    line.fromBefore = new Set(line.inFlight)
   }
 
   /** A request arrives at an endpoint. */
@@ -555,14 +558,14 @@ export class Judge {
   }
 
   #checkLimits(line: Line, post: Post, endpoint: Endpoint): void {
-    const { inFlight, recent, changedAt } = line
+    const { inFlight, recent, changedAt, fromBefore } = line
     const { concurrency, rateLimit } = endpoint
     while ((recent[0]?.at ?? Infinity) < this.now - 60_000) recent.shift()
     const workers = this.parts.workers().filter(({ isDead }) => !isDead).length
     const times = this.#excess(workers)
     if (inFlight.size > concurrency) {
       const own = Array.from(inFlight).filter(
-        ({ worker, at }) => worker.suspendedUntil <= this.now && at >= changedAt,
+        (other) => other.worker.suspendedUntil <= this.now && !fromBefore.has(other),
       )
       const most = Math.max(concurrency, workers) * times
       if (own.length > most) {
@@ -764,7 +767,8 @@ export class Judge {
     let line = this.#lines.get(key)
     if (!line) {
       line = {
-        ...{ server: this.parts.server(url), inFlight: new Set(), recent: [], changedAt: this.now },
+        ...{ server: this.parts.server(url), inFlight: new Set(), recent: [] },
+        ...{ changedAt: this.now, fromBefore: new Set() },
         ...{ idleSince: undefined, overtakenSince: undefined, downSince: Infinity, downPosts: 0 },
       }
       this.#lines.set(key, line)
