@@ -18,7 +18,13 @@ const MAX_SLICE = 1_000
 const SLICE_MS = 4
 
 /** After a slice, the store is left alone for this many times as long as the slice took. */
-const PAUSES = 4
+const PAUSES = 8
+
+/** The same for a sweep that has lasted for {@link LONG_SWEEP_MS}, because it may be too slow for all that comes in. */
+const SHORT_PAUSES = 4
+
+/** In ms. */
+const LONG_SWEEP_MS = 600_000
 
 /** How long the audit log is kept, in ms: 90 days. Deleted sources and destinations are remembered for as long. */
 const AUDIT_MS = 90 * 86_400_000
@@ -32,16 +38,18 @@ interface Slice {
 }
 
 /**
- * Plans the next slice, so that slices stay short on any disk and take at most a fifth of the store's time.
+ * Plans the next slice, so that slices stay short on any disk and take at most a ninth of the store's time, or a fifth in a long
+ * sweep.
  *
  * @param limit - The limit of the last slice.
  * @param ms - How long the last slice took.
+ * @param sweepMs - How long the sweep has lasted.
  */
-export function nextSlice(limit: number, ms: number): Slice {
+export function nextSlice(limit: number, ms: number, sweepMs: number): Slice {
   const fitting = ms > SLICE_MS ? limit / 2 : ms < SLICE_MS / 2 ? limit * 2 : limit
   return {
     limit: Math.floor(Math.min(MAX_SLICE, Math.max(MIN_SLICE, fitting))),
-    pauseMs: Math.ceil(ms * PAUSES),
+    pauseMs: Math.ceil(ms * (sweepMs < LONG_SWEEP_MS ? PAUSES : SHORT_PAUSES)),
   }
 }
 
@@ -67,19 +75,23 @@ export function startRetention(
   const { signal } = stopping
   const isStopped = () => signal.aborted
   let slice: Slice = { limit: MIN_SLICE, pauseMs: 0 }
+  let sweepFrom = performance.now()
   const run = async () => {
     while (!isStopped()) {
       try {
         const { limit } = slice
         const startedAt = performance.now()
         const changed = await store.sweep(retentionMs(), limit)
-        slice = nextSlice(limit, performance.now() - startedAt)
-        if (changed < limit) {
-          await store.forgetRecords(AUDIT_MS, MAX_SLICE)
-          await afterwards()
+        const now = performance.now()
+        slice = nextSlice(limit, now - startedAt, now - sweepFrom)
+        if (changed === limit) {
+          await wait(slice.pauseMs, undefined, { signal, ref: false })
+          continue
         }
-        const pauseMs = changed < limit ? EVERY_MS : slice.pauseMs
-        await wait(pauseMs, undefined, { signal, ref: false })
+        await store.forgetRecords(AUDIT_MS, MAX_SLICE)
+        await afterwards()
+        await wait(EVERY_MS, undefined, { signal, ref: false })
+        sweepFrom = performance.now()
       } catch (error) {
         if (isStopped()) return
         events.sweepFailed(error)

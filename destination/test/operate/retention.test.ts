@@ -7,7 +7,7 @@ describe('a slice of a sweep', () => {
     const all = [first]
     for (let n = 0; n < 20; n++) {
       const limit = all.at(-1) ?? first
-      all.push(nextSlice(limit, limit * msEach).limit)
+      all.push(nextSlice(limit, limit * msEach, 0).limit)
     }
     return all
   }
@@ -24,9 +24,10 @@ describe('a slice of a sweep', () => {
     }
   })
 
-  test('is followed by a pause of four times its length', () => {
-    expect(nextSlice(100, 3).pauseMs).toBe(12)
-    expect(nextSlice(100, 250).pauseMs).toBe(1_000)
+  test('is followed by a pause of eight times its length, and of four times in a long sweep', () => {
+    expect(nextSlice(100, 3, 0).pauseMs).toBe(24)
+    expect(nextSlice(100, 250, 599_999).pauseMs).toBe(2_000)
+    expect(nextSlice(100, 250, 600_000).pauseMs).toBe(1_000)
   })
 })
 

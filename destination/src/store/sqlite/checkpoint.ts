@@ -1,15 +1,29 @@
+import { fdatasyncSync } from 'node:fs'
 import { parentPort, workerData, type MessagePort } from 'node:worker_threads'
 import { loadDriver } from './driver.js'
 import type { ThreadData } from './store.js'
 
 // Copies the write-ahead log into the database file in a thread of its own. If a round did this, its puts would wait
 // for it. The engine's thread starts this one, and posts a message after each commit.
+//
+// The log starts anew only when all of it is copied, and under load rounds add to it meanwhile. So once the log is long, the
+// engine is told that little is left to copy. SQLite syncs the file itself only with the last page of the log, which would
+// be in the engine's thread, with all pages since the last time. So this thread syncs the file after each copy.
 
 /** In ms. A page that several rounds change within this time is copied once instead of several times. */
-const GATHER_MS = 250
+const GATHER_MS = 100
+
+/** In pages (4 MB): how long the log is when the engine is asked to copy the rest. */
+const LONG_PAGES = 1_000
+
+/** What the thread starts with. */
+export interface CheckpointData extends Pick<ThreadData, 'path' | 'driver'> {
+  /** The descriptor of the database file: see {@link Engine.file}. */
+  file: number
+}
 
 const port = parentPort as MessagePort
-const { path, driver } = workerData as ThreadData
+const { path, driver, file } = workerData as CheckpointData
 const open = await loadDriver(driver)
 const database = open(path)
 let timer: NodeJS.Timeout | undefined
@@ -27,7 +41,12 @@ port.on('message', (message: 'committed' | 'close') => {
 function copy(): void {
   timer = undefined
   try {
-    database.exec('PRAGMA wal_checkpoint(PASSIVE)')
+    const { log, checkpointed } = database.prepare('PRAGMA wal_checkpoint(PASSIVE)').get() as {
+      log: number
+      checkpointed: number
+    }
+    fdatasyncSync(file)
+    if (checkpointed === log && log >= LONG_PAGES) port.postMessage('copied')
   } catch {
     // The engine copies the log itself once it is long. Only the calls of the engine can report an error to somebody.
   }

@@ -25,8 +25,8 @@ import { prepareGet, prepareTrace } from './trace.js'
 const CACHE_KB = 32_768
 
 /**
- * In pages (16 MB). When the log is longer, a round copies it into the file itself. `checkpoint.ts` may never finish
- * under a heavy load, and on a nearly full disk the log must not take the room that the file needs.
+ * In pages (16 MB). When the log is longer, a round copies it into the file itself: on a nearly full disk the log must not
+ * take the room that the file needs. It happens only where `checkpoint.ts` is too slow.
  */
 const CHECKPOINT_PAGES = 4_000
 
@@ -80,6 +80,7 @@ function prepare(database: Database) {
     ...shared,
     begin: database.prepare('BEGIN IMMEDIATE'),
     commit: database.prepare('COMMIT'),
+    checkpoint: database.prepare('PRAGMA wal_checkpoint(PASSIVE)'),
     clock: prepareClock(database),
     /** Runs the cheapest query that reads the file. */
     ping: (): void => {

@@ -1,3 +1,4 @@
+import { closeSync, openSync } from 'node:fs'
 import type { Copy } from '../../model/delivery.js'
 import type { PurgedPart } from '../store.js'
 import type { StoreError } from '../store-error.js'
@@ -25,6 +26,11 @@ export class Engine {
   readonly #open: OpenDatabase
   readonly #path: string
   readonly #lock: Database
+  /**
+   * A descriptor of the file for `checkpoint.ts`, which syncs the file. It is open for as long as the engine is: by POSIX,
+   * closing it releases all locks that this process has on the file.
+   */
+  readonly file: number
   /** `undefined` after an error that may have broken the connection. The next round opens a new one. */
   #connection: Connection | undefined
   #isDurable: boolean | undefined
@@ -54,6 +60,7 @@ export class Engine {
         this.#clock.resume(clock, at)
         if (!isRestart) release(this.#clock.at(at))
       })
+      this.file = this.#translate(() => openSync(path, 'r+'))
     } catch (error) {
       this.#disconnect()
       this.#lock.close()
@@ -81,9 +88,22 @@ export class Engine {
     return { ...this.run({ ...round, deliveries: [] }), put: { failure } }
   }
 
+  /**
+   * Copies the rest of the log into the file, so that the next round starts the log anew. It is called between rounds, when
+   * `checkpoint.ts` has just copied the log, so it is short.
+   */
+  checkpoint(): void {
+    try {
+      this.#connection?.checkpoint.get()
+    } catch {
+      // The log stays as it is. Only a call can report an error to somebody.
+    }
+  }
+
   close(at: Reading): void {
     this.#saveTime(at)
     this.#disconnect()
+    closeSync(this.file)
     this.#lock.close()
   }
 

@@ -1,6 +1,7 @@
 import { once } from 'node:events'
 import { Worker, type MessagePort } from 'node:worker_threads'
 import type { StoreError } from '../store-error.js'
+import type { CheckpointData } from './checkpoint.js'
 import { loadDriver } from './driver.js'
 import { Engine } from './engine.js'
 import { toFailure } from './failure.js'
@@ -27,7 +28,7 @@ export async function serve(port: MessagePort, data: ThreadData): Promise<void> 
     port.close()
     return
   }
-  const checkpoints = startCheckpoints(data)
+  const checkpoints = startCheckpoints(data, engine)
   port.on('message', (sent: Sent | Goodbye) => {
     if ('closeAt' in sent) {
       void checkpoints.end().then(() => {
@@ -53,11 +54,15 @@ function packed(claimed: Result<Delivery[][]>): Result<Packed> {
 }
 
 /** Starts the thread that copies the log. If it can't start or dies, the engine copies the log itself. */
-function startCheckpoints(data: ThreadData) {
+function startCheckpoints({ path, driver }: ThreadData, engine: Engine) {
   let thread: Worker | undefined
   let ended: Promise<unknown> = Promise.resolve()
   const start = () => {
-    thread = new Worker(new URL('./checkpoint.js', import.meta.url), { workerData: data })
+    const workerData: CheckpointData = { path, driver, file: engine.file }
+    thread = new Worker(new URL('./checkpoint.js', import.meta.url), { workerData })
+    thread.on('message', () => {
+      engine.checkpoint()
+    })
     thread.on('error', () => undefined)
     ended = once(thread, 'exit')
   }
