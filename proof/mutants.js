@@ -302,7 +302,7 @@ export const MUTANTS = [
       name: 'messages wait in memory for ever',
       says: /leases: /,
       file: 'dist/deliver/destination-queue.js',
-      find: 'this.#ahead.takeLate(isAll ? Infinity : this.now())',
+      find: 'this.#ahead.giveUp(this.now(), isAll)',
       put: '[]',
     },
   ]),

@@ -36,11 +36,15 @@ export class Ahead {
     return this.#waiting.shift()?.delivery
   }
 
-  /** Removes and returns those that have waited for too long. */
-  takeLate(now: number): Delivery[] {
-    const first = this.#waiting.findIndex(({ since }) => since > now - MAX_WAIT_MS)
-    const late = this.#waiting.splice(0, first < 0 ? this.#waiting.length : first)
-    return late.map(({ delivery }) => delivery)
+  /** Removes and returns those that have waited for too long, or all. */
+  giveUp(now: number, isAll: boolean): Delivery[] {
+    const isKept = ({ since }: { since: number }) => !isAll && since > now - MAX_WAIT_MS
+    const first = this.#waiting.findIndex(isKept)
+    const given = this.#waiting.splice(0, first < 0 ? this.#waiting.length : first)
+    return given.map(({ delivery, since }) => ({
+      ...delivery,
+      dueForMs: (delivery.dueForMs ?? 0) + now - since,
+    }))
   }
 
   /** The ids of those that wait. */

@@ -152,7 +152,7 @@ export class DestinationQueue {
    * any, or if the lanes take turns.
    */
   giveUp(isAll = this.isDown || this.#takesTurns): Delivery[] {
-    const given = this.#ahead.takeLate(isAll ? Infinity : this.now())
+    const given = this.#ahead.giveUp(this.now(), isAll)
     this.tenant?.take(this, -given.length * this.width)
     return given
   }

@@ -446,9 +446,9 @@ export class Dispatcher {
     }
   }
 
-  /** A leased delivery is not sent, and is due again at once. */
-  #giveBack({ id, attempt, destination, refusedBy }: Delivery, lane: Lane): void {
-    const next = { state: lane, delayMs: 0 }
+  /** A leased delivery is not sent. It goes back to the place in its lane that it had before. */
+  #giveBack({ id, attempt, destination, refusedBy, dueForMs = 0 }: Delivery, lane: Lane): void {
+    const next = { state: lane, delayMs: 0 - dueForMs }
     this.parts.settler.add({ id, attempt, next, refusedBy, isUnsent: true, log: [] })
     this.#queues.get(destination)?.notePut(lane)
   }

@@ -78,6 +78,8 @@ export interface Delivery {
   body: string
   /** The time since the first claim in its retry window, in ms; 0 at the first claim. */
   sinceFirstMs: number
+  /** How long it has been due, in ms; 0 by default. If it is not sent after all, it goes back to its place in the lane. */
+  dueForMs?: number | undefined
   /** As in {@link DeliveryContent}. */
   traceParent?: string | undefined
   /** The lane from which it was claimed; `fresh` if it was stored as `leased`. */

@@ -235,7 +235,9 @@ describe('new messages without room', () => {
     wait(4_499)
     expect(queue.giveUp()).toEqual([])
     wait(1)
-    expect(idsOf(queue.giveUp())).toEqual([1, 2])
+    const given = queue.giveUp()
+    expect(idsOf(given)).toEqual([1, 2])
+    expect(given).toMatchObject([{ dueForMs: 5_000 }, { dueForMs: 5_000 }])
     expect([...queue.waitingIds]).toEqual([3])
   })
 

@@ -223,7 +223,7 @@ describe('messages that wait in memory', () => {
   const turn = () => new Promise((resolve) => setImmediate(resolve))
   const WAITING = [1_129, 1_130, 1_131]
   const GIVEN_BACK = WAITING.map((id) => ({
-    ...{ id, attempt: 1, isUnsent: true, log: [], next: { state: 'fresh', delayMs: 0 } },
+    ...{ id, attempt: 1, isUnsent: true, log: [], next: { state: 'fresh' } },
   }))
 
   test('are sent without another question to the store when others have ended', async () => {
@@ -243,9 +243,15 @@ describe('messages that wait in memory', () => {
 
   test('go back to the store when the process ends', async () => {
     const { dispatcher, held, done } = await setUpBusy()
+    const from = now()
+    await new Promise((resolve) => setTimeout(resolve, 50))
     const closed = dispatcher.close()
+    const waited = now() - from
     for (const { end } of held.splice(0)) end()
     await closed
+    // They have their places before those that were stored meanwhile.
+    for (const { next } of done.filter(({ isUnsent }) => isUnsent))
+      expect('delayMs' in next && next.delayMs).toBeLessThanOrEqual(-waited)
     expect(done).toHaveLength(131)
     expect(done.filter(({ isUnsent }) => isUnsent)).toMatchObject(GIVEN_BACK)
     expect(held).toHaveLength(0)

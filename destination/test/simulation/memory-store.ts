@@ -242,6 +242,7 @@ export class MemoryTables {
   #lease(row: Row, lane: Lane): Delivery {
     // An attempt whose lease ran out does not count, because it may never have been made.
     if (row.state === 'leased') row.attemptsBefore++
+    const dueForMs = this.now() - row.dueAt
     row.attempt++
     row.firstAttemptAt ??= this.now()
     this.#move(row, 'leased', this.now() + LEASE_MS)
@@ -250,7 +251,7 @@ export class MemoryTables {
     return {
       ...{ id, attempt, attemptsBefore, messageId, source, destination, type, body, sinceFirstMs },
       ...(row.traceParent !== null && { traceParent: row.traceParent }),
-      ...{ lane, refusedBy: row.refusedBy },
+      ...{ lane, refusedBy: row.refusedBy, dueForMs },
     }
   }
 

@@ -280,6 +280,7 @@ export function storeContract(name: string, make: () => Promise<Subject>): void 
             body: '{"a":"é😀"}',
             lane: 'fresh',
             sinceFirstMs: 0,
+            dueForMs: 0,
             refusedBy: [],
           },
         ])
@@ -500,6 +501,20 @@ export function storeContract(name: string, make: () => Promise<Subject>): void 
         expect(await claimOne()).toMatchObject({
           ...{ id, attempt: 2, attemptsBefore: 1, sinceFirstMs: 0, lane: 'fresh' },
         })
+      })
+
+      test('a message that was not sent goes back to its place in the lane', async () => {
+        const first = await put()
+        subject.advance(1_000)
+        const second = await put()
+        subject.advance(1_000)
+        const claimed = await claim('fresh', 1)
+        expect(claimed).toMatchObject([{ id: first, dueForMs: 2_000 }])
+        subject.advance(500)
+        const back = { state: 'fresh', delayMs: -2_500 } as const
+        await store.settle(claimed.map((one) => settlement(one, back, { isUnsent: true })))
+        expect(await claim('fresh', 1)).toMatchObject([{ id: first, dueForMs: 2_500 }])
+        expect(await claim('fresh', 1)).toMatchObject([{ id: second, dueForMs: 1_500 }])
       })
 
       test.each(['leased', 'fresh'] as const)(

@@ -31,6 +31,7 @@ interface Found {
   attempt: number
   attemptsBefore: number
   sinceFirstMs: number
+  dueForMs: number
   refusedBy: string | null
   /** When it was due, in ms since the epoch. */
   dueAt: number
@@ -122,7 +123,7 @@ function statement(schema: string, search: string): string {
     )
     SELECT id, n, taken, size, attempt + 1 AS attempt, coalesce(attempts_before, 0) + leased::int AS "attemptsBefore",
       greatest(0, coalesce(${NOW} - first_attempt_at, 0)) AS "sinceFirstMs", refused_by AS "refusedBy",
-      due_at AS "dueAt"
+      due_at AS "dueAt", greatest(0, ${NOW} - due_at) AS "dueForMs"
     FROM sized ORDER BY n, due_at, id`
 }
 
@@ -300,6 +301,7 @@ function toDelivery(
       type: type as EventType,
       body: fromStored(content.body),
       sinceFirstMs: found.sinceFirstMs,
+      dueForMs: found.dueForMs,
       lane,
       traceParent: content.traceParent ?? undefined,
       refusedBy: refusedByOf(found.refusedBy),

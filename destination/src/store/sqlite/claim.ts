@@ -88,6 +88,7 @@ export function prepareClaim({ database, names, counts, firstLeases, ids }: Shar
       type: names.name(row.type) as EventType,
       body: fromStored(row.body ?? ''),
       sinceFirstMs: Math.max(0, now - firstAttemptAt),
+      dueForMs: Math.max(0, now - row.dueAt),
       traceParent: row.traceParent ?? undefined,
       lane,
       refusedBy: refusedByOf(row.refusedBy),

@@ -196,6 +196,7 @@ export function packClaimed(claimed: readonly (readonly Delivery[])[]): Packed {
       to.name(delivery.type)
       to.text(delivery.body)
       to.number(delivery.sinceFirstMs)
+      to.number(delivery.dueForMs ?? 0)
       to.text(delivery.traceParent)
       to.name(delivery.lane)
       to.number(delivery.refusedBy.length)
@@ -223,6 +224,7 @@ function unpackDelivery(from: Unpacker): Delivery {
     type: from.name() as EventType,
     body: from.text() ?? '',
     sinceFirstMs: from.number(),
+    dueForMs: from.number(),
     traceParent: from.text(),
     lane: from.name() as Lane,
     refusedBy: listOf(from.number(), () => from.name()),
