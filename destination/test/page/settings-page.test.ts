@@ -444,7 +444,7 @@ describe.skipIf(chromiumPath === undefined)('the settings on the page', () => {
     await button(page, 'Save').click()
     await page.getByText('vip is saved.').waitFor()
     await button(page, 'I have stored it').first().click()
-    expect(await secrets.allInnerTexts()).toEqual(['New webhook secret'])
+    await expect.poll(() => secrets.allInnerTexts()).toEqual(['New webhook secret'])
     await button(page, 'I have stored it').click()
     await page.getByRole('link', { name: 'Its changes' }).click()
     await page.getByRole('heading', { name: 'Audit log' }).waitFor()
