@@ -17,6 +17,7 @@ async function enter(running: RunningDestination, hash: string, options = {}): P
   const page = await open(`${running.adminUrl}/${hash}`, options, REFUSED)
   await page.getByLabel('Admin token or operator token').waitFor()
   // The field has the focus.
+  await page.locator('input[name=token]:focus').waitFor()
   await page.keyboard.type(ADMIN_TOKEN)
   await page.getByRole('button', { name: 'Use token' }).click()
   await page.getByLabel('Admin token').waitFor({ state: 'detached' })
