@@ -1,4 +1,5 @@
 import type { Claim, Delivery, DeliveryId, Lane, Next } from '../model/delivery.js'
+import { unsent } from '../model/unsent.js'
 import { LEASE_MS, type DispatchPort, type DueLane } from '../store/store.js'
 import { decide, isAnySent, retryLane, type EndpointOutcome } from './decide.js'
 import type { DestinationQueue } from './destination-queue.js'
@@ -447,10 +448,9 @@ export class Dispatcher {
   }
 
   /** A leased delivery is not sent. It goes back to the place in its lane that it had before. */
-  #giveBack({ id, attempt, destination, refusedBy, dueForMs = 0 }: Delivery, lane: Lane): void {
-    const next = { state: lane, delayMs: 0 - dueForMs }
-    this.parts.settler.add({ id, attempt, next, refusedBy, isUnsent: true, log: [] })
-    this.#queues.get(destination)?.notePut(lane)
+  #giveBack(delivery: Delivery, lane: Lane): void {
+    this.parts.settler.add(unsent(delivery, lane))
+    this.#queues.get(delivery.destination)?.notePut(lane)
   }
 
   /** Sends a delivery at once if few were sent in this turn of the event loop, or else in one of the next turns. */

@@ -99,7 +99,10 @@ export interface Settlement {
   id: DeliveryId
   /** The number of the claim: {@link Delivery.attempt}. */
   attempt: number
-  /** A new message that was not sent goes back to the fresh lane. */
+  /**
+   * A new message that was not sent goes back to the fresh lane. What was not sent keeps its place: then `delayMs` is negative, and
+   * says how long it has been due.
+   */
   next: Next | { state: 'fresh'; delayMs: number }
   /** Replaces {@link Delivery.refusedBy}. */
   refusedBy: readonly string[]

@@ -23,7 +23,7 @@ const PAUSES = 8
 /** The same for a sweep that has lasted for {@link LONG_SWEEP_MS}, because it may be too slow for all that comes in. */
 const SHORT_PAUSES = 4
 
-/** In ms. */
+/** In ms: ten minutes. */
 const LONG_SWEEP_MS = 600_000
 
 /** How long the audit log is kept, in ms: 90 days. Deleted sources and destinations are remembered for as long. */
@@ -84,14 +84,13 @@ export function startRetention(
         const changed = await store.sweep(retentionMs(), limit)
         const now = performance.now()
         slice = nextSlice(limit, now - startedAt, now - sweepFrom)
-        if (changed === limit) {
-          await wait(slice.pauseMs, undefined, { signal, ref: false })
-          continue
+        const isLast = changed < limit
+        if (isLast) {
+          await store.forgetRecords(AUDIT_MS, MAX_SLICE)
+          await afterwards()
         }
-        await store.forgetRecords(AUDIT_MS, MAX_SLICE)
-        await afterwards()
-        await wait(EVERY_MS, undefined, { signal, ref: false })
-        sweepFrom = performance.now()
+        await wait(isLast ? EVERY_MS : slice.pauseMs, undefined, { signal, ref: false })
+        if (isLast) sweepFrom = performance.now()
       } catch (error) {
         if (isStopped()) return
         events.sweepFailed(error)

@@ -222,8 +222,10 @@ describe('messages that wait in memory', () => {
   }
   const turn = () => new Promise((resolve) => setImmediate(resolve))
   const WAITING = [1_129, 1_130, 1_131]
+  /** They have been due since they came. */
+  const delayMs = expect.toSatisfy((ms: number) => ms < 0) as unknown
   const GIVEN_BACK = WAITING.map((id) => ({
-    ...{ id, attempt: 1, isUnsent: true, log: [], next: { state: 'fresh' } },
+    ...{ id, attempt: 1, isUnsent: true, log: [], next: { state: 'fresh', delayMs } },
   }))
 
   test('are sent without another question to the store when others have ended', async () => {

@@ -18,6 +18,7 @@ import type {
   Trace,
 } from '../../model/delivery.js'
 import type { HistoryCounts, HistoryPlace, HistoryRow, HistorySpan } from '../../model/history.js'
+import { unsent } from '../../model/unsent.js'
 import { joined } from '../dead-groups.js'
 import { fromOf } from '../purge-pages.js'
 import { ceilingOf, floorOf, serverOf } from '../server-ids.js'
@@ -444,11 +445,8 @@ export class SeveralStore implements Store {
   }
 
   async #close(): Promise<void> {
-    const unsent = await this.#claiming.close()
-    const given = unsent.map(({ id, attempt, lane, refusedBy }): Settlement => ({
-      ...{ id, attempt, refusedBy, isUnsent: true, log: [] },
-      next: { state: lane === 'bulk' ? 'bulk' : 'backlog', delayMs: 0 },
-    }))
+    const left = await this.#claiming.close()
+    const given = left.map((one) => unsent(one, one.lane === 'bulk' ? 'bulk' : 'backlog'))
     if (given.length > 0) await this.settle(given)
     await Promise.all(Array.from(this.#settlings.values(), (settling) => settling.close()))
     await Promise.all(this.#all.map((server) => server.close()))

@@ -26,7 +26,7 @@ const CACHE_KB = 32_768
 
 /**
  * In pages (16 MB). When the log is longer, a round copies it into the file itself: on a nearly full disk the log must not
- * take the room that the file needs. It happens only where `checkpoint.ts` is too slow.
+ * take the room that the file needs. Usually `checkpoint.ts` has kept the log shorter.
  */
 const CHECKPOINT_PAGES = 4_000
 
