@@ -49,6 +49,7 @@ test.each(seeds)(
       NAMES.map(async (name, i) => ({ name, url: await (servers[i] as Server).database() })),
     )
     let off = 0
+    let jumpedAt = Infinity
     const children = new Set<ChildProcess>()
     const workers = new Set<ChildProcess>()
     const killed = new Map<ChildProcess, number>()
@@ -180,8 +181,9 @@ test.each(seeds)(
         await pause(below(300))
       }
       if (mover) await kill(mover)
-      // The leases of the processes that were killed run out.
+      // The leases of the processes that were killed run out, and those of the others with them.
       off += LEASE_MS
+      jumpedAt = Date.now()
       for (const child of children) child.send({ off })
       const last = run(MOVER, '[]', '0')
       const [said] = (await once(last, 'message')) as unknown[]
@@ -196,6 +198,13 @@ test.each(seeds)(
       expect(
         shares.filter(({ next, former }) => next !== null || former.some((one) => one.isMoving)),
       ).toEqual([])
+      // They say what they have done before they end.
+      await Promise.all(
+        Array.from(workers, async (worker) => {
+          worker.send({ isOver: true })
+          await once(worker, 'disconnect')
+        }),
+      )
     } finally {
       await Promise.all([...children].map(end))
       await store.close()
@@ -212,21 +221,24 @@ test.each(seeds)(
       lost.map((name) => [name, sendings.get(name)?.map(({ at, doneAt }) => [at, doneAt])]),
       `${why}: lost`,
     ).toEqual([])
-    const isExplained = ({ at, worker, doneAt, isToRepeat }: Sending) => {
+    const isExplained = ({ at, worker, doneAt, isToRepeat }: Sending, next: Sending) => {
       const killedAt = killed.get(worker)
       const end = doneAt ?? Infinity
       return (
         isToRepeat === true ||
         (killedAt !== undefined && killedAt <= end + NEAR_MS) ||
+        (at <= jumpedAt + NEAR_MS && jumpedAt <= Math.min(end + NEAR_MS, next.at)) ||
         aways.some(({ from, to }) => from <= end + NEAR_MS && to >= at - NEAR_MS)
       )
     }
     expect([...forgotten], `${why}: stored again`).toEqual([])
     const repeated = [...sendings].filter(
-      ([name, all]) => !unsure.has(name) && !all.slice(0, -1).every(isExplained),
+      ([name, all]) =>
+        !unsure.has(name) &&
+        !all.slice(0, -1).every((one, i) => isExplained(one, all[i + 1] as Sending)),
     )
     expect(
-      repeated.map(([name]) => name),
+      repeated.map(([name, all]) => [name, all.map(({ at, doneAt }) => [at, doneAt])]),
       `${why}: sent again without a reason`,
     ).toEqual([])
     expect(names.length, why).toBeGreaterThan(50)

@@ -3,12 +3,15 @@
 //
 //     node worker.js COMPILED PLACES
 //
-// OFF_MS sets the clock of the stores forward. So does a message `{ off }`.
+// OFF_MS sets the clock of the stores forward. So does a message `{ off }`. A message `{ isOver: true }` ends the process, once it
+// has said what it has done.
 
 const [, , compiled, places] = process.argv
 let off = Number(process.env.OFF_MS ?? 0)
+let isOver = false
 process.on('message', (message) => {
-  off = message.off
+  off = message.off ?? off
+  isOver = message.isOver ?? false
 })
 process.on('disconnect', () => process.exit())
 
@@ -37,7 +40,7 @@ const store = await open()
 await say({ open: true })
 const WANTS = ['fresh', 'backlog', 'bulk'].map((lane) => ({ destination: 'crm', lane, limit: 20 }))
 
-for (;;) {
+while (!isOver) {
   try {
     const deliveries = await store.claim(WANTS)
     const isAgain = ({ attempt, messageId }) => attempt === 1 && messageId.endsWith('3')
@@ -60,3 +63,4 @@ for (;;) {
     await pause(50)
   }
 }
+process.disconnect()
