@@ -186,15 +186,15 @@ async function start(file: Settings, store: Store, log: Log, role: Role) {
     })
   await send()
   deliverer.listen()
+  const closing = new AbortController()
   const warn = async () => {
     if (!isDelivering) return
     warnOfAlerts(live.current, log)
-    await warnOfFormer(store, live.current, log)
+    await warnOfFormer(store, live.current, log, closing.signal)
     await warnOfRefused(live.current, log)
   }
   for (const state of store.servers?.list() ?? []) if (state.error) events.serverChanged(state)
   const reseal = () => resealAll(manager, log)
-  const closing = new AbortController()
   const keepOwners = ownersKeeper(manager, log, closing.signal)
   void warn()
   void reseal()

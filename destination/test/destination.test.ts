@@ -381,6 +381,19 @@ describe.concurrent('other settings', () => {
     expect(warnings).toEqual([])
   })
 
+  test('that come at the end of the process complain of nothing', async ({ expect }) => {
+    const settings = settingsFor([])
+    const warnings: string[] = []
+    const warn = (_details: object, message: string) => void warnings.push(message)
+    for (let wait = 0; wait < 10; wait++) {
+      const running = await startDestination(settings, { ...silent, warn })
+      const reloaded = running.reload({ ...settings, retentionMs: 86_400_000 + wait })
+      for (let turn = 0; turn < wait; turn++) await new Promise(setImmediate)
+      await Promise.all([reloaded, running.close()])
+    }
+    expect(warnings).toEqual([])
+  })
+
   test('can open the way for a destination that was disabled', async ({ expect }) => {
     const crm = await endpoint()
     const settings = settingsFor([destination([crm], { enabled: false })])

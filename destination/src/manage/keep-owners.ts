@@ -33,7 +33,8 @@ export function ownersKeeper(
       await manager.keepOwners()
       isTrying = false
     } catch (error) {
-      if (isTrying) return
+      // At its end, the process has closed the store. The next one tells it at its start.
+      if (isTrying || signal.aborted) return
       isTrying = true
       log.warn(
         { error: errorMessage(error), retryMs: RETRY_MS },

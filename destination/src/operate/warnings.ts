@@ -49,11 +49,16 @@ export async function warnOfRefused(
   })
 }
 
-/** Logs each former destination, because its messages wait until somebody puts it back. */
+/**
+ * Logs each former destination, because its messages wait until somebody puts it back.
+ *
+ * @param signal - The process ends and has closed the store, so that an error of the store says nothing.
+ */
 export async function warnOfFormer(
   store: Pick<ReadPort, 'stats'>,
   settings: Pick<Settings, 'destinations'>,
   log: Log,
+  signal: AbortSignal,
 ): Promise<void> {
   try {
     for (const { name, fresh, backlog, bulk, leased, dead } of formerDestinations(
@@ -67,6 +72,7 @@ export async function warnOfFormer(
       )
     }
   } catch (error) {
+    if (signal.aborted) return
     log.warn({ error: errorMessage(error) }, 'messages of former destinations could not be counted')
   }
 }
