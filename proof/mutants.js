@@ -289,6 +289,20 @@ export const MUTANTS = [
   ]),
   ...inSimulation('more messages than an endpoint takes', [
     {
+      name: 'a change of the concurrency forgets the requests under way',
+      says: /concurrency: /,
+      file: 'dist/deliver/destination-queues.js',
+      find: 'known?.breaker ?? new Breaker(',
+      put: 'new Breaker(',
+    },
+    {
+      name: 'a change of the rateLimit is a new burst',
+      says: /rate: /,
+      file: 'dist/deliver/destination-queues.js',
+      find: 'known?.pace ?? new Pace(',
+      put: 'new Pace(',
+    },
+    {
       name: 'messages in memory are forgotten by a reload',
       says: /leases: /,
       file: 'dist/deliver/dispatcher.js',
@@ -329,15 +343,15 @@ export const MUTANTS = [
       name: 'each worker takes the whole concurrency',
       says: /concurrency: /,
       file: 'dist/deliver/breaker.js',
-      find: 'Math.floor(this.cap / workers)',
-      put: 'this.cap',
+      find: 'Math.floor(this.#cap / this.#workers)',
+      put: 'this.#cap',
     },
     {
       name: 'each worker takes the whole rateLimit',
       says: /rate: /,
       file: 'dist/deliver/pace.js',
-      find: 'this.#share = this.limit / workers;',
-      put: 'this.#share = this.limit;',
+      find: 'this.#share = this.#limit / this.#workers;',
+      put: 'this.#share = this.#limit;',
     },
   ]),
   ...inSimulation('a store that fails', [
@@ -456,8 +470,8 @@ export const MUTANTS = [
       name: 'each worker takes the whole concurrency',
       says: /concurrency: /,
       file: 'dist/deliver/breaker.js',
-      find: 'Math.floor(this.cap / workers)',
-      put: 'this.cap',
+      find: 'Math.floor(this.#cap / this.#workers)',
+      put: 'this.#cap',
     },
   ]),
   {

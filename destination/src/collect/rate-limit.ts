@@ -15,29 +15,44 @@ export class Bucket {
   #tokens: number
   #filledAt: number
 
-  /** @param now - A monotonic clock, in ms. */
+  /**
+   * @param now - A monotonic clock, in ms.
+   * @param former - The bucket of the same owner before the limit changed. What was taken from it is missing here too.
+   */
   constructor(
     readonly owner: Owner,
     readonly limit: RateLimit,
     readonly now: () => number,
+    former?: Bucket,
   ) {
-    this.#tokens = limit.burst
+    this.#tokens = limit.burst - (former?.taken() ?? 0)
     this.#filledAt = now()
+  }
+
+  /** How many tokens are missing. */
+  taken(): number {
+    this.#fill()
+    return this.limit.burst - this.#tokens
   }
 
   /** How long this number of calls has to wait, in ms; 0 if they may pass now. */
   waitMs(calls: number): number {
     const { callsPerSecond, burst } = this.limit
-    const now = this.now()
-    const filled = this.#tokens + ((now - this.#filledAt) * callsPerSecond) / 1_000
-    this.#tokens = Math.min(burst, filled)
-    this.#filledAt = now
+    this.#fill()
     return Math.max(0, ((Math.min(calls, burst) - this.#tokens) * 1_000) / callsPerSecond)
   }
 
   /** Takes the tokens of calls that pass. */
   take(calls: number): void {
     this.#tokens -= calls
+  }
+
+  #fill(): void {
+    const { callsPerSecond, burst } = this.limit
+    const now = this.now()
+    const filled = this.#tokens + ((now - this.#filledAt) * callsPerSecond) / 1_000
+    this.#tokens = Math.min(burst, filled)
+    this.#filledAt = now
   }
 }
 
@@ -60,7 +75,7 @@ export function bucketsOf(
     const former = known.get(keyOf(owner))
     const { callsPerSecond, burst } = former?.limit ?? {}
     const isSame = callsPerSecond === limit.callsPerSecond && burst === limit.burst
-    return [former && isSame ? former : new Bucket(owner, limit, now)]
+    return [former && isSame ? former : new Bucket(owner, limit, now, former)]
   }
   const ofTenants = new Map(
     tenants.map(({ name, quotas: { callsPerSecond, burst } = {} }) => [

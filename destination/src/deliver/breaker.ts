@@ -73,6 +73,9 @@ export type Period = number
  */
 export class Breaker {
   #state: BreakerState = 'closed'
+  #cap: number
+  /** How many workers share the cap, including this one. */
+  #workers = 1
   /** Whether a probe is under way. */
   #isProbing = false
   /** The part of the cap that this process may use. */
@@ -106,11 +109,21 @@ export class Breaker {
   #period: Period = 0
 
   constructor(
-    readonly cap: number,
+    cap: number,
     readonly random: () => number = Math.random,
   ) {
-    this.#share = cap
-    this.#limit = cap
+    this.#cap = this.#share = this.#limit = cap
+  }
+
+  /** How many requests all workers together may have under way. */
+  get cap(): number {
+    return this.#cap
+  }
+
+  /** The requests under way count towards the new cap too. */
+  set cap(cap: number) {
+    this.#cap = cap
+    this.#divide()
   }
 
   /** The state for the log, the metrics and the page. */
@@ -136,8 +149,8 @@ export class Breaker {
   /** Shares the cap among this many workers, including this one. Each worker gets an equal part, and at least 1. */
   shareAmong(workers: number): void {
     this.#isAlone = false
-    this.#share = Math.max(1, Math.floor(this.cap / workers))
-    this.#limit = this.#state === 'closed' ? this.#share : Math.min(this.#limit, this.#share)
+    this.#workers = workers
+    this.#divide()
   }
 
   /** Whether a probe is due that needs the permission of the other workers. */
@@ -183,6 +196,11 @@ export class Breaker {
     if (signal.isHealthy) this.#succeed(now)
     else if (signal.retryAfterMs > 0) this.#open(signal.retryAfterMs, now)
     else this.#fail(signal.wasTried, now)
+  }
+
+  #divide(): void {
+    this.#share = Math.max(1, Math.floor(this.#cap / this.#workers))
+    this.#limit = this.#state === 'closed' ? this.#share : Math.min(this.#limit, this.#share)
   }
 
   #succeed(now: number): void {

@@ -37,6 +37,11 @@ export class Deliverer {
   #queues: DestinationQueue[] = []
   /** By the name of the tenant. A room is kept as long as the tenant, so that it knows the requests to former queues. */
   readonly #rooms = new Map<string, Room>()
+  /**
+   * Endpoints that are not used any more and whose requests have not ended, by destination and URL. If one is used again, as after
+   * a pause, these requests count.
+   */
+  readonly #former = new Map<string, EndpointQueue>()
   #settings: DeliverSettings | undefined
   #network: Network | undefined
   #isStopped = false
@@ -99,6 +104,7 @@ export class Deliverer {
     const queues = await inSlices(
       destinationQueues(destinations, before.queues, isSameNetwork, {
         connect,
+        formerOf: (destination, url) => this.#former.get(`${destination} ${url}`),
         roomOf: (tenant) => this.#roomOf(tenant),
         now,
       }),
@@ -112,8 +118,21 @@ export class Deliverer {
       this.#setLimits(settings)
       this.sharedBreakers?.use(queues)
       this.dispatcher.use(queues, unused)
+      this.#noteFormer(before.queues)
       const closing = closeEndpoints(unused)
       return isSameNetwork ? closing : closeNetwork(before.network, closing)
+    }
+  }
+
+  #noteFormer(before: readonly DestinationQueue[]): void {
+    for (const [key, { breaker }] of this.#former) {
+      if (breaker.inFlight === 0) this.#former.delete(key)
+    }
+    for (const { destination, endpoints } of before) {
+      for (const endpoint of endpoints) {
+        if (!endpoint.isRetired || endpoint.breaker.inFlight === 0) continue
+        this.#former.set(`${destination.name} ${endpoint.endpoint.url}`, endpoint)
+      }
     }
   }
 

@@ -10,6 +10,10 @@ import { Pace } from './pace.js'
 export interface QueueParts {
   /** Makes the connections to an endpoint. */
   connect: (endpoint: Endpoint) => Poster
+  /**
+   * An endpoint that was not used by the present settings, and whose requests have not ended. By default there is none.
+   */
+  formerOf?: (destination: string, url: string) => EndpointQueue | undefined
   /** The room that all destinations of a tenant share. By default there is no limit. */
   roomOf?: (tenant: string) => Room
   /** A monotonic clock, in ms. */
@@ -18,8 +22,10 @@ export interface QueueParts {
 
 /**
  * Makes the queues for new settings, each when it is asked for. A destination whose settings did not change keeps its
- * queue. In one that changed, an endpoint whose settings did not change keeps its breaker and its waiting requests, and an
- * endpoint whose headers changed keeps its breaker and its pace.
+ * queue. In one that changed, an endpoint keeps its breaker and its pace, because they know of the requests under way, and what
+ * the endpoint takes. An endpoint whose settings did not change keeps its waiting requests too.
+ *
+ * Nothing changes for the present queues: {@link EndpointQueue.useLimits} is called when the new ones are used.
  *
  * @param before - The present queues.
  * @param isSameNetwork - Whether the allowed networks and the trusted certificates did not change.
@@ -28,14 +34,13 @@ export function* destinationQueues(
   destinations: readonly Destination[],
   before: readonly DestinationQueue[],
   isSameNetwork: boolean,
-  { connect, roomOf, now }: QueueParts,
+  { connect, formerOf, roomOf, now }: QueueParts,
 ): Generator<DestinationQueue> {
   const toEndpointQueue = (endpoint: Endpoint, known: EndpointQueue | undefined) => {
-    if (known && isSameNetwork && isDeepStrictEqual(known.endpoint, endpoint)) return known
-    const isSameCap = known?.breaker.cap === endpoint.concurrency
-    const breaker = known && isSameCap ? known.breaker : new Breaker(endpoint.concurrency)
-    const limit = endpoint.rateLimit ?? Infinity
-    const pace = known?.pace.limit === limit ? known.pace : new Pace(limit)
+    const isReusable = known?.isRetired === false && isSameNetwork
+    if (isReusable && isDeepStrictEqual(known.endpoint, endpoint)) return known
+    const breaker = known?.breaker ?? new Breaker(endpoint.concurrency)
+    const pace = known?.pace ?? new Pace(endpoint.rateLimit)
     return new EndpointQueue(endpoint, breaker, pace, connect(endpoint), now)
   }
   const queues = new Map(before.map((queue) => [queue.destination.name, queue]))
@@ -48,7 +53,8 @@ export function* destinationQueues(
     const endpoints = destination.webhooks.map((endpoint) =>
       toEndpointQueue(
         endpoint,
-        known?.endpoints.find((queue) => queue.endpoint.url === endpoint.url),
+        known?.endpoints.find((queue) => queue.endpoint.url === endpoint.url) ??
+          formerOf?.(destination.name, endpoint.url),
       ),
     )
     const { tenant } = destination

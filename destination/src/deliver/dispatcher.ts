@@ -130,6 +130,7 @@ export class Dispatcher {
     const former = this.#queues
     this.#queues = new Map(queues.map((queue) => [queue.destination.name, queue]))
     for (const endpoint of retired) endpoint.retire()
+    for (const queue of queues) for (const endpoint of queue.endpoints) endpoint.useLimits()
     for (const queue of this.#toClaim) if (!this.#isUsed(queue)) this.#toClaim.delete(queue)
     for (const queue of former.values()) {
       if (this.#isUsed(queue)) continue

@@ -54,6 +54,11 @@ export class EndpointQueue {
     readonly now: () => number,
   ) {}
 
+  /** Whether the settings do not use it any more. */
+  get isRetired(): boolean {
+    return this.#isRetired
+  }
+
   /** Whether it takes requests other than probes: it is neither down nor paused. */
   get isAvailable(): boolean {
     return !this.breaker.isOpen && this.pace.pauseMs(this.now()) === 0
@@ -78,6 +83,13 @@ export class EndpointQueue {
   /** How many requests it takes in a second, as far as is known. */
   get recentRate(): number {
     return this.pace.recentRate(this.now())
+  }
+
+  /** Its settings are used from now on. Its breaker and its pace may have those of before. */
+  useLimits(): void {
+    const { concurrency, rateLimit = Infinity } = this.endpoint
+    if (this.breaker.cap !== concurrency) this.breaker.cap = concurrency
+    this.pace.setLimit(rateLimit, this.now())
   }
 
   /** Shares the endpoint among this many workers, including this one. */

@@ -40,7 +40,10 @@ const WINDOW_MS = 1_000
  * The caller passes the current time, in ms, of any monotonic clock.
  */
 export class Pace {
-  /** The part of {@link limit} that this process may use. */
+  #limit: number
+  /** How many workers share the limit, including this one. */
+  #workers = 1
+  /** The part of the limit that this process may use. */
   #share: number
   /** Requests per second now. */
   #rate: number
@@ -57,9 +60,8 @@ export class Pace {
   #takenBefore = 0
 
   /** @param limit - The most requests per second of all workers together; `Infinity` for no limit. */
-  constructor(readonly limit = Infinity) {
-    this.#share = limit
-    this.#rate = limit
+  constructor(limit = Infinity) {
+    this.#limit = this.#share = this.#rate = limit
   }
 
   /** Requests per second that the endpoint gets at most now; `Infinity` if there is no limit. */
@@ -69,9 +71,19 @@ export class Pace {
 
   /** Shares the limit among this many workers, including this one. */
   shareAmong(workers: number): void {
-    const isLowered = this.#rate < this.#share
-    this.#share = this.limit / workers
-    this.#rate = isLowered ? Math.min(this.#rate, this.#share) : this.#share
+    this.#workers = workers
+    this.#divide()
+  }
+
+  /** Changes the limit. What has started before counts, so a new limit is no new burst. */
+  setLimit(limit: number, now: number): void {
+    if (limit === this.#limit) return
+    if (this.#rate === Infinity) {
+      this.#tokens = 0
+      this.#filledAt = now
+    } else this.#fill(now)
+    this.#limit = limit
+    this.#divide()
   }
 
   /** How many requests the endpoint takes in a second, as far as it was measured in the last two. */
@@ -135,6 +147,12 @@ export class Pace {
     this.#tokens = 0
     this.#filledAt = this.#loweredAt = now
     if (pauseMs === 0) this.#pauseUntil(now + PAUSE_MS)
+  }
+
+  #divide(): void {
+    const isLowered = this.#rate < this.#share
+    this.#share = this.#limit / this.#workers
+    this.#rate = isLowered ? Math.min(this.#rate, this.#share) : this.#share
   }
 
   #pauseUntil(time: number): void {

@@ -62,6 +62,18 @@ describe('a bucket', () => {
   })
 })
 
+test('a limit that changes does not give back what was taken', () => {
+  let now = 0
+  const owner = { kind: 'source', name: 'web' } as const
+  const bucket = new Bucket(owner, { callsPerSecond: 10, burst: 100 }, () => now)
+  bucket.take(100)
+  now = 2_000
+  const larger = new Bucket(owner, { callsPerSecond: 10, burst: 500 }, () => now, bucket)
+  expect([larger.waitMs(420), larger.waitMs(421)]).toEqual([0, 100])
+  const smaller = new Bucket(owner, { callsPerSecond: 10, burst: 50 }, () => now, larger)
+  expect([smaller.waitMs(1), smaller.taken()]).toEqual([3_100, 80])
+})
+
 test('buckets stay as full as they are with other settings, unless their limit changed', () => {
   const now = () => 0
   const source = (name: string, callsPerSecond?: number) => ({

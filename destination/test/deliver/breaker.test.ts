@@ -272,6 +272,37 @@ describe('messages that fail at a healthy endpoint', () => {
   })
 })
 
+describe('a breaker whose cap changes', () => {
+  test('counts the requests that have started before', () => {
+    const { breaker, start, room } = setUp(4)
+    const ends = [start(), start(), start()]
+    breaker.cap = 2
+    expect(room()).toBe(0)
+    for (const end of ends.splice(0, 2)) end('success')
+    expect(room()).toBe(1)
+    breaker.cap = 10
+    expect(room()).toBe(9)
+  })
+
+  test('stays open, and recovers up to the new cap', () => {
+    const { breaker, send, wait, room } = setUp(64)
+    send('failure', 5)
+    breaker.cap = 4
+    expect([breaker.state, room()]).toEqual(['open', 0])
+    wait(1_000)
+    send('success')
+    send('success', 2)
+    expect([breaker.state, room()]).toEqual(['closed', 4])
+  })
+
+  test('divides the new cap among the workers', () => {
+    const { breaker, room } = setUp(10)
+    breaker.shareAmong(2)
+    breaker.cap = 6
+    expect(room()).toBe(3)
+  })
+})
+
 describe('a breaker that is shared with other workers', () => {
   test('has its part of the cap, and 1 at least', () => {
     const { breaker, room } = setUp(10)

@@ -33,6 +33,30 @@ test('a destination whose settings did not change keeps its queue, with all that
   expect(otherCrm?.endpoints).toEqual(crm?.endpoints)
 })
 
+test('an endpoint whose limits change keeps its breaker and its pace, and obeys when the queues are used', () => {
+  const before = queuesFor([destination('crm')])
+  const url = 'https://crm.example.com/'
+  const webhooks = [{ url, headers: {}, concurrency: 2, rateLimit: 5 }]
+  const [crm] = queuesFor([destination('crm', { webhooks })], before)
+  const [endpoint] = crm?.endpoints ?? []
+  expect(endpoint?.breaker).toBe(before[0]?.endpoints[0]?.breaker)
+  expect(endpoint?.pace).toBe(before[0]?.endpoints[0]?.pace)
+  expect([endpoint?.breaker.cap, endpoint?.pace.rate]).toEqual([8, Infinity])
+  endpoint?.useLimits()
+  expect([endpoint?.breaker.cap, endpoint?.pace.rate]).toEqual([2, 5])
+})
+
+test('an endpoint that was not used for a while takes no more requests than it may because of it', () => {
+  const [former] = queuesFor([destination('crm')])[0]?.endpoints ?? []
+  former?.retire()
+  const formerOf = () => former
+  const again = Array.from(
+    destinationQueues([destination('crm')], [], true, { ...parts, formerOf }),
+  )
+  expect(again[0]?.endpoints[0]).not.toBe(former)
+  expect(again[0]?.endpoints[0]?.breaker).toBe(former?.breaker)
+})
+
 test('no destination keeps its queue in another network', () => {
   const before = queuesFor([destination('crm')])
   const after = queuesFor([destination('crm')], before, false)

@@ -37,3 +37,47 @@ describe('a rate that a 429 has lowered', () => {
     expect([pace.room(400_000), pace.rate < 1]).toEqual([1, true])
   })
 })
+
+describe('a limit that changes', () => {
+  /** Starts all requests that may start. */
+  function startAll(pace: Pace, now: number): number {
+    const count = pace.room(now)
+    for (let i = 0; i < count; i++) pace.start(now)
+    return count
+  }
+
+  test('is no new burst', () => {
+    const pace = new Pace(50)
+    expect(startAll(pace, 0)).toBe(15)
+    let count = 0
+    for (let now = 10; now <= 1_000; now += 10) {
+      pace.setLimit(now % 20 === 0 ? 50 : 51, now)
+      count += startAll(pace, now)
+    }
+    expect(count).toBe(50)
+  })
+
+  test('begins without a burst where there was none', () => {
+    const pace = new Pace()
+    pace.start(0)
+    pace.setLimit(50, 1_000)
+    expect([pace.room(1_000), pace.room(1_100), pace.room(5_000)]).toEqual([0, 5, 15])
+  })
+
+  test('does not end a pause, and does not raise what a 429 has lowered', () => {
+    const pace = new Pace(50)
+    for (let i = 0; i < 8; i++) pace.succeed(500)
+    pace.throttle(10_000, 500, 1_000)
+    pace.setLimit(200, 2_000)
+    expect([pace.rate, pace.pauseMs(2_000), pace.room(2_000)]).toEqual([6, 9_000, 0])
+    pace.setLimit(4, 3_000)
+    expect(pace.rate).toBe(4)
+  })
+
+  test('is divided among the workers', () => {
+    const pace = new Pace(50)
+    pace.shareAmong(2)
+    pace.setLimit(80, 0)
+    expect(pace.rate).toBe(40)
+  })
+})

@@ -79,6 +79,8 @@ interface Line {
   /** When its limits were changed last, and the requests that were under way then. */
   changedAt: number
   fromBefore: ReadonlySet<Post>
+  /** The rate limits of before, and until when each was used, in the last second. */
+  ratesBefore: { until: number; rateLimit: number }[]
   /** Since when it is down and nothing else happened, and what was sent since. */
   downSince: number
   downPosts: number
@@ -465,10 +467,12 @@ export class Judge {
   }
 
   /** A worker has new settings. */
-  reloaded(destination: string, endpoint: Endpoint): void {
-    const line = this.#line(destination, endpoint.url)
+  reloaded(destination: string, { url }: Endpoint, before: Endpoint | undefined): void {
+    const line = this.#line(destination, url)
     line.changedAt = this.now
     line.fromBefore = new Set(line.inFlight)
+    const rateLimit = before?.rateLimit ?? Infinity
+    line.ratesBefore.push({ until: this.now, rateLimit })
   }
 
   /** A request arrives at an endpoint. */
@@ -558,14 +562,16 @@ export class Judge {
   }
 
   #checkLimits(line: Line, post: Post, endpoint: Endpoint): void {
-    const { inFlight, recent, changedAt, fromBefore } = line
+    const { inFlight, recent, changedAt, fromBefore, ratesBefore } = line
     const { concurrency, rateLimit } = endpoint
     while ((recent[0]?.at ?? Infinity) < this.now - 60_000) recent.shift()
     const workers = this.parts.workers().filter(({ isDead }) => !isDead).length
     const times = this.#excess(workers)
+    // The workers do not get new settings at the same moment.
+    const isExcused = (other: Post) => workers > 1 && fromBefore.has(other)
     if (inFlight.size > concurrency) {
       const own = Array.from(inFlight).filter(
-        (other) => other.worker.suspendedUntil <= this.now && !fromBefore.has(other),
+        (other) => other.worker.suspendedUntil <= this.now && !isExcused(other),
       )
       const most = Math.max(concurrency, workers) * times
       if (own.length > most) {
@@ -576,9 +582,11 @@ export class Judge {
         )
       }
     }
-    if (rateLimit !== undefined && this.now - changedAt > 2_000) {
+    while ((ratesBefore[0]?.until ?? Infinity) < this.now - 1_000) ratesBefore.shift()
+    if (rateLimit !== undefined && (workers === 1 || this.now - changedAt > 2_000)) {
       const since = recent.filter(({ at }) => at > this.now - 1_000).length
-      const most = (rateLimit * 1.3 + workers) * times
+      const highest = Math.max(rateLimit, ...ratesBefore.map((one) => one.rateLimit))
+      const most = (highest * 1.3 + workers) * times
       if (since > most) {
         this.breach(
           'rate',
@@ -768,7 +776,7 @@ export class Judge {
     if (!line) {
       line = {
         ...{ server: this.parts.server(url), inFlight: new Set(), recent: [] },
-        ...{ changedAt: this.now, fromBefore: new Set() },
+        ...{ changedAt: this.now, fromBefore: new Set(), ratesBefore: [] },
         ...{ idleSince: undefined, overtakenSince: undefined, downSince: Infinity, downPosts: 0 },
       }
       this.#lines.set(key, line)

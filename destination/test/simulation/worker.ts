@@ -171,7 +171,7 @@ export class SimWorker implements WorkerView {
         const known = before.find(({ url }) => url === endpoint.url)
         const isSame =
           known?.concurrency === endpoint.concurrency && known.rateLimit === endpoint.rateLimit
-        if (!isSame) judge.reloaded(name, endpoint)
+        if (!isSame) judge.reloaded(name, endpoint, known)
       }
     }
   }
