@@ -350,7 +350,7 @@ export const MUTANTS = [
       name: 'each worker takes the whole rateLimit',
       says: /rate: /,
       file: 'dist/deliver/pace.js',
-      find: 'this.#share = this.#limit / this.#workers;',
+      find: 'this.#share = this.#limit / workers;',
       put: 'this.#share = this.#limit;',
     },
   ]),

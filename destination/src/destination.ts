@@ -41,7 +41,8 @@ export interface RunningDestination {
   /** The URL of the operator's routes. Without `adminListen` in the settings it is the URL of the collector. */
   readonly adminUrl: string
   /**
-   * Replaces the settings without dropping a request. The addresses and the store can't change.
+   * Replaces the settings without dropping a request. The addresses and the store can't change. It resolves once the new settings are
+   * in use; requests under way end as usual.
    *
    * @throws Error if the new settings have another address or store.
    */
@@ -222,11 +223,10 @@ async function start(file: Settings, store: Store, log: Log, role: Role) {
   return {
     ...urls,
     reload: async (next: Settings) => {
-      const { closed } = await manager.betweenChanges(() => live.reload(next))
+      await manager.betweenChanges(() => live.reload(next))
       await keepOwners()
       void warn()
       void reseal()
-      await closed
     },
     stats: () => store.stats(),
     close: async () => {

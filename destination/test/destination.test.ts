@@ -7,6 +7,7 @@ import type { Status } from '../src/model/answers.js'
 import type { Log } from '../src/observe/log.js'
 import type { Destination, Settings } from '../src/settings/settings.js'
 import { startEndpoint, type Answer, type TestEndpoint } from './endpoint.js'
+import { newDelivery } from './store/contract.js'
 import {
   ADMIN_TOKEN,
   destination,
@@ -266,6 +267,44 @@ test.concurrent(
   },
 )
 
+describe.concurrent('a stop that comes while a backlog is claimed', () => {
+  test.for(Array.from({ length: 12 }, (_, i) => 3 * i))(
+    'begins no other request and loses nothing, %i ms after the start',
+    async (ms, { expect }) => {
+      const [slow, fast] = [await endpoint(() => undefined), await endpoint()]
+      const webhooks = [slow, fast].map(({ url }, i) => ({
+        url,
+        headers: {},
+        concurrency: 1 + i * 7,
+      }))
+      const settings = settingsFor([destination([], { webhooks })])
+      const store = await openStore(settings.store)
+      await store.put(
+        Array.from({ length: 300 }, (_, i) =>
+          newDelivery({ messageId: `m${i}`, state: 'backlog' }),
+        ),
+      )
+      await store.close()
+      const failures: string[] = []
+      const error = (_details: object, message: string) => void failures.push(message)
+      const running = await startDestination(settings, { ...silent, error })
+      await new Promise((resolve) => setTimeout(resolve, ms))
+      const closed = running.close()
+      // What was sent before arrives.
+      await new Promise((resolve) => setTimeout(resolve, 500))
+      const sent = slow.received.length + fast.received.length
+      await closed
+      expect(slow.received.length + fast.received.length).toBe(sent)
+      expect(failures).toEqual([])
+      const again = await openStore(settings.store)
+      const stats = await again.stats()
+      await again.close()
+      const waiting = stats.reduce((sum, { backlog, leased }) => sum + backlog + leased, 0)
+      expect(waiting + new Set(idsOf(fast)).size).toBe(300)
+    },
+  )
+})
+
 describe.concurrent('other settings', () => {
   test('are used from then on, without a request dropped', async ({ expect }) => {
     const [before, after] = [await endpoint(), await endpoint()]
@@ -379,6 +418,20 @@ describe.concurrent('other settings', () => {
     await expect.poll(() => running.stats()).toEqual([])
     expect(crm.received).toHaveLength(500)
     expect(warnings).toEqual([])
+  })
+
+  test('are in use at once, also while requests hang', async ({ expect }) => {
+    let ended = 0
+    const crm = await endpoint((response) => response.on('close', () => ended++))
+    const there = destination([crm])
+    const settings = settingsFor([there])
+    const running = await start(settings)
+    await post(running, [track('m1')])
+    await crm.has(1)
+    for (const sharedSecret of ['second', 'third']) {
+      await running.reload({ ...settings, destinations: [{ ...there, sharedSecret }] })
+    }
+    expect(ended).toBe(0)
   })
 
   test('that come at the end of the process complain of nothing', async ({ expect }) => {

@@ -3,7 +3,7 @@ import { setTimeout as wait } from 'node:timers/promises'
 import { expect, test } from 'vitest'
 import type { Destination, Endpoint } from '../src/settings/settings.js'
 import { rounds } from './rounds.js'
-import { destination, endpoint, post, settingsFor, start, track } from './run.js'
+import { ADMIN_TOKEN, destination, endpoint, post, settingsFor, start, track } from './run.js'
 import { dice } from './simulation/chance.js'
 
 /** In ms: how long an endpoint takes for its answer. Several changes happen meanwhile. */
@@ -61,6 +61,57 @@ test.concurrent.each(seeds)(
     expect(slow.most(), [`SEED=${seed}`, `concurrency ${cap}`, ...story].join('\n')).toBe(cap)
   },
 )
+
+test.concurrent.each([
+  [429, 'is disabled for a moment'],
+  [429, 'is taken out and put back'],
+  [503, 'is disabled for a moment'],
+  [503, 'is taken out and put back'],
+] as const)(
+  'an endpoint that asked by %i to wait 5 minutes gets nothing after it %s',
+  async (status, change) => {
+    const crm = await endpoint((response) => {
+      response.writeHead(status, { 'Retry-After': '300' }).end()
+    })
+    const there = destination([], { webhooks: [{ url: crm.url, headers: {}, concurrency: 8 }] })
+    const gone = change === 'is disabled for a moment' ? [{ ...there, enabled: false }] : []
+    const settings = settingsFor([there])
+    const one = await start(settings)
+    await post(one, calls(100))
+    await crm.has(8)
+    await wait(300)
+    const before = crm.received.length
+    for (let i = 0; i < 3; i++) {
+      await one.reload({ ...settings, destinations: gone })
+      await one.reload({ ...settings, destinations: [there] })
+      await wait(100)
+    }
+    expect(crm.received).toHaveLength(before)
+  },
+)
+
+test('a rate limit holds over pauses', async () => {
+  const crm = await endpoint()
+  const webhooks = [{ url: crm.url, headers: {}, concurrency: 128, rateLimit: 2 }]
+  const one = await start(settingsFor([destination([], { webhooks })]))
+  await post(one, calls(100))
+  const startedAt = performance.now()
+  const ask = (path: string, body: object) =>
+    fetch(`${one.adminUrl}/v1/admin/destinations/crm/${path}`, {
+      method: 'POST',
+      body: JSON.stringify(body),
+      headers: { Authorization: `Bearer ${ADMIN_TOKEN}` },
+    })
+  for (let i = 0; i < 30; i++) {
+    await ask('pause', { reason: 'maintenance' })
+    expect((await ask('resume', {})).status).toBe(200)
+    await wait(30)
+  }
+  const count = crm.received.length
+  const seconds = (performance.now() - startedAt) / 1_000
+  expect(count).toBeLessThanOrEqual(2 * (seconds + 0.3) + 2)
+  expect(count).toBeGreaterThan(0)
+})
 
 test('a new rate limit is no new burst', async () => {
   const crm = await endpoint()

@@ -44,8 +44,11 @@ export function addMigrate({ open, migrate }: MigrateParts): AddCommand {
     program
       .command('migrate')
       .description('move everything from one store to another')
-      .requiredOption('--from <url>', 'store to move from: sqlite: and a path, or postgres://')
-      .requiredOption('--to <url>', 'store to move to')
+      .requiredOption(
+        '--from <url>',
+        'store to move from: sqlite: and a path, or postgres:// (required)',
+      )
+      .requiredOption('--to <url>', 'store to move to (required)')
       .option('--json', 'print JSON')
       .addHelpText('after', EXAMPLES)
       .action(async ({ from, to, json }: MigrateOptions) => {

@@ -32,7 +32,7 @@ export const addPause: AddCommand = (program) => {
     .command('pause')
     .description('send nothing to a destination until you resume it')
     .argument('<destination>', 'name of the destination')
-    .requiredOption('-r, --reason <text>', 'why, for those who see the pause')
+    .requiredOption('-r, --reason <text>', 'why, for those who see the pause (required)')
   addAdminOptions(command)
     .option('--json', 'print JSON')
     .addHelpText('after', OF_PAUSE)

@@ -62,7 +62,7 @@ export function addStore(parts: StoreParts): AddCommand {
     common(group.command('move').description('move shares to a server'))
       .option('--share <numbers>', 'the shares, such as 75 or 3,17,40', readShares)
       .option('--from <server>', 'all shares of this server')
-      .requiredOption('--to <server>', 'the server that gets them')
+      .requiredOption('--to <server>', 'the server that gets them (required)')
       .addHelpText('after', MOVE_NOTE)
       .action((options: MoveOptions) => move(parts, planOf(options), options))
 

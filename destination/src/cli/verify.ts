@@ -21,7 +21,7 @@ export const addVerify: AddCommand = (program) => {
     .command('verify')
     .description('check the X-Signature of a body')
     .argument('[file]', 'file with the body; - reads the standard input', '-')
-    .requiredOption('--signature <hex>', 'the value of the header X-Signature')
+    .requiredOption('--signature <hex>', 'the value of the header X-Signature (required)')
     .option('-s, --secret <secret>', "the destination's sharedSecret")
     .option('-d, --destination <name>', 'take the secret of this destination from the settings')
     .option('-c, --config <file>', 'settings file that has the secrets')

@@ -56,7 +56,8 @@ export interface Collector extends Server {
 }
 
 const HINT =
-  'Send calls to POST /v1/batch, or one at a time to POST /v1/track, /v1/identify and so on.'
+  'Send calls to POST /v1/batch, or one at a time to POST /v1/track, /v1/identify and so on. ' +
+  'With an adminListen in the settings, audiences, deletions and the admin API are at that address.'
 
 const WORKER_HINT = 'This process is a worker. Send calls to a collector.'
 

@@ -2,7 +2,7 @@ import { randomInt } from 'node:crypto'
 import type { Waiting } from '../enqueue/waiting.js'
 import { Refusal } from '../http/refusal.js'
 import type { Settings } from '../settings/settings.js'
-import { bucketsOf, type Bucket, type Buckets } from './rate-limit.js'
+import { Buckets, type Bucket } from './rate-limit.js'
 
 /** A quota of a tenant that refuses calls. */
 export type RefusingQuota = 'callsPerSecond' | 'waiting'
@@ -23,18 +23,19 @@ export interface QuotasParts {
 /** What the sources may send to this process now, by their own limits and by the quotas of their tenants. */
 export class Quotas {
   readonly #parts: QuotasParts
-  #buckets: Buckets
+  readonly #buckets: Buckets
   #tenants: ReadonlyMap<string, string>
 
   constructor(settings: QuotaSettings, parts: QuotasParts) {
     this.#parts = parts
-    this.#buckets = bucketsOf(settings, new Map(), parts.now)
+    this.#buckets = new Buckets(parts.now)
+    this.#buckets.use(settings)
     this.#tenants = tenantsOf(settings)
   }
 
   /** Replaces the settings. */
   use(settings: QuotaSettings): void {
-    this.#buckets = bucketsOf(settings, this.#buckets, this.#parts.now)
+    this.#buckets.use(settings)
     this.#tenants = tenantsOf(settings)
   }
 
@@ -46,7 +47,7 @@ export class Quotas {
       this.#parts.refused(tenant, 'waiting')
       throw tenantFull(tenant, over)
     }
-    for (const bucket of this.#buckets.get(source) ?? []) {
+    for (const bucket of this.#buckets.of(source)) {
       const waitMs = bucket.waitMs(calls)
       if (waitMs === 0) continue
       const { kind, name } = bucket.owner
@@ -57,7 +58,7 @@ export class Quotas {
 
   /** Counts calls that have passed {@link check}. */
   take(source: string, calls: number): void {
-    for (const bucket of this.#buckets.get(source) ?? []) bucket.take(calls)
+    for (const bucket of this.#buckets.of(source)) bucket.take(calls)
   }
 }
 

@@ -17,7 +17,7 @@ export class Bucket {
 
   /**
    * @param now - A monotonic clock, in ms.
-   * @param former - The bucket of the same owner before the limit changed. What was taken from it is missing here too.
+   * @param former - The bucket of the same owner before the limit changed. The new one has no more tokens than it.
    */
   constructor(
     readonly owner: Owner,
@@ -25,14 +25,18 @@ export class Bucket {
     readonly now: () => number,
     former?: Bucket,
   ) {
-    this.#tokens = limit.burst - (former?.taken() ?? 0)
+    this.#tokens = Math.min(limit.burst, former?.tokens() ?? Infinity)
     this.#filledAt = now()
   }
 
-  /** How many tokens are missing. */
-  taken(): number {
+  /** How many calls may pass now. It is negative after a request with more calls than the bucket can hold. */
+  tokens(): number {
     this.#fill()
-    return this.limit.burst - this.#tokens
+    return this.#tokens
+  }
+
+  get isFull(): boolean {
+    return this.tokens() >= this.limit.burst
   }
 
   /** How long this number of calls has to wait, in ms; 0 if they may pass now. */
@@ -56,47 +60,56 @@ export class Bucket {
   }
 }
 
-/** The buckets that the calls of each source take from, if it has any: its own, and the one of its tenant. */
-export type Buckets = ReadonlyMap<string, readonly Bucket[]>
+/** The buckets of all who have a limit. */
+export class Buckets {
+  /** Those of owners that the settings do not have any more are kept until they are full, because such an owner may come back. */
+  readonly #all = new Map<string, Bucket>()
+  #ofSources: ReadonlyMap<string, readonly Bucket[]> = new Map()
 
-/** Makes the buckets for new settings. A bucket with an unchanged limit is kept, so that a reload does not refill it. */
-export function bucketsOf(
-  { sources, tenants = [] }: Pick<Settings, 'sources' | 'tenants'>,
-  before: Buckets,
-  now: () => number,
-): Buckets {
-  const known = new Map(
-    Array.from(before.values(), (some) =>
-      some.map((one) => [keyOf(one.owner), one] as const),
-    ).flat(),
-  )
-  const bucketsFor = (owner: Owner, limit: RateLimit | undefined): Bucket[] => {
-    if (!limit) return []
-    const former = known.get(keyOf(owner))
-    const { callsPerSecond, burst } = former?.limit ?? {}
-    const isSame = callsPerSecond === limit.callsPerSecond && burst === limit.burst
-    return [former && isSame ? former : new Bucket(owner, limit, now, former)]
+  /** @param now - A monotonic clock, in ms. */
+  constructor(readonly now: () => number) {}
+
+  /** The buckets that the calls of a source take from: its own, and the one of its tenant. */
+  of(source: string): readonly Bucket[] {
+    return this.#ofSources.get(source) ?? NONE
   }
-  const ofTenants = new Map(
-    tenants.map(({ name, quotas: { callsPerSecond, burst } = {} }) => [
-      name,
-      bucketsFor(
-        { kind: 'tenant', name },
-        callsPerSecond === undefined
-          ? undefined
-          : { callsPerSecond, burst: burst ?? callsPerSecond },
-      ),
-    ]),
-  )
-  const buckets = new Map<string, readonly Bucket[]>()
-  for (const { name, tenant, rateLimit } of sources) {
-    const own = bucketsFor({ kind: 'source', name }, rateLimit)
-    const shared = (tenant === undefined ? undefined : ofTenants.get(tenant)) ?? []
-    if (own.length + shared.length > 0) buckets.set(name, [...own, ...shared])
+
+  /** Uses other settings. A bucket with an unchanged limit is kept, and a changed limit fills none. */
+  use({ sources, tenants = [] }: Pick<Settings, 'sources' | 'tenants'>): void {
+    const used = new Set<string>()
+    const bucketsFor = (owner: Owner, limit: RateLimit | undefined): Bucket[] => {
+      if (!limit) return []
+      const key = `${owner.kind} ${owner.name}`
+      const former = this.#all.get(key)
+      const { callsPerSecond, burst } = former?.limit ?? {}
+      const isSame = callsPerSecond === limit.callsPerSecond && burst === limit.burst
+      const bucket = former && isSame ? former : new Bucket(owner, limit, this.now, former)
+      this.#all.set(key, bucket)
+      used.add(key)
+      return [bucket]
+    }
+    const ofTenants = new Map(
+      tenants.map(({ name, quotas: { callsPerSecond, burst } = {} }) => [
+        name,
+        bucketsFor(
+          { kind: 'tenant', name },
+          callsPerSecond === undefined
+            ? undefined
+            : { callsPerSecond, burst: burst ?? callsPerSecond },
+        ),
+      ]),
+    )
+    const ofSources = new Map<string, readonly Bucket[]>()
+    for (const { name, tenant, rateLimit } of sources) {
+      const own = bucketsFor({ kind: 'source', name }, rateLimit)
+      const shared = (tenant === undefined ? undefined : ofTenants.get(tenant)) ?? []
+      if (own.length + shared.length > 0) ofSources.set(name, [...own, ...shared])
+    }
+    this.#ofSources = ofSources
+    for (const [key, bucket] of this.#all) {
+      if (!used.has(key) && bucket.isFull) this.#all.delete(key)
+    }
   }
-  return buckets
 }
 
-function keyOf({ kind, name }: Owner): string {
-  return `${kind} ${name}`
-}
+const NONE: readonly Bucket[] = []

@@ -5,9 +5,10 @@ import { createPoster } from '../post/poster.js'
 import type { Endpoint, Settings } from '../settings/settings.js'
 import type { DispatchPort } from '../store/store.js'
 import type { DestinationQueue, Room } from './destination-queue.js'
-import { destinationQueues, unusedEndpoints } from './destination-queues.js'
+import { destinationQueues, unusedEndpoints, type FormerEndpoint } from './destination-queues.js'
 import { Dispatcher, type DispatcherParts, type DispatchEvents } from './dispatcher.js'
 import type { EndpointQueue } from './endpoint-queue.js'
+import { MAX_RETRY_AFTER_MS } from './pace.js'
 import { Settler, type SettleEvents } from './settler.js'
 import { SharedBreakers, type WorkersEvents } from './shared-breakers.js'
 import { TenantRoom } from './tenant-room.js'
@@ -37,11 +38,8 @@ export class Deliverer {
   #queues: DestinationQueue[] = []
   /** By the name of the tenant. A room is kept as long as the tenant, so that it knows the requests to former queues. */
   readonly #rooms = new Map<string, Room>()
-  /**
-   * Endpoints that are not used any more and whose requests have not ended, by destination and URL. If one is used again, as after
-   * a pause, these requests count.
-   */
-  readonly #former = new Map<string, EndpointQueue>()
+  /** What is known of endpoints that were used until a while ago, by destination and URL. */
+  readonly #former = new Map<string, FormerEndpoint & { until: number }>()
   #settings: DeliverSettings | undefined
   #network: Network | undefined
   #isStopped = false
@@ -125,13 +123,13 @@ export class Deliverer {
   }
 
   #noteFormer(before: readonly DestinationQueue[]): void {
-    for (const [key, { breaker }] of this.#former) {
-      if (breaker.inFlight === 0) this.#former.delete(key)
-    }
+    const now = this.parts.now()
+    for (const [key, { until }] of this.#former) if (until < now) this.#former.delete(key)
     for (const { destination, endpoints } of before) {
-      for (const endpoint of endpoints) {
-        if (!endpoint.isRetired || endpoint.breaker.inFlight === 0) continue
-        this.#former.set(`${destination.name} ${endpoint.endpoint.url}`, endpoint)
+      for (const { isRetired, endpoint, breaker, pace } of endpoints) {
+        if (!isRetired) continue
+        const key = `${destination.name} ${endpoint.url}`
+        this.#former.set(key, { breaker, pace, until: now + MAX_RETRY_AFTER_MS })
       }
     }
   }

@@ -6,14 +6,15 @@ import { DestinationQueue, type Room } from './destination-queue.js'
 import { EndpointQueue } from './endpoint-queue.js'
 import { Pace } from './pace.js'
 
+/** What is known of an endpoint, whatever its settings are. */
+export type FormerEndpoint = Pick<EndpointQueue, 'breaker' | 'pace'>
+
 /** What the queues need. */
 export interface QueueParts {
   /** Makes the connections to an endpoint. */
   connect: (endpoint: Endpoint) => Poster
-  /**
-   * An endpoint that was not used by the present settings, and whose requests have not ended. By default there is none.
-   */
-  formerOf?: (destination: string, url: string) => EndpointQueue | undefined
+  /** What is known of an endpoint that the present queues do not have. By default nothing is. */
+  formerOf?: (destination: string, url: string) => FormerEndpoint | undefined
   /** The room that all destinations of a tenant share. By default there is no limit. */
   roomOf?: (tenant: string) => Room
   /** A monotonic clock, in ms. */
@@ -36,9 +37,13 @@ export function* destinationQueues(
   isSameNetwork: boolean,
   { connect, formerOf, roomOf, now }: QueueParts,
 ): Generator<DestinationQueue> {
-  const toEndpointQueue = (endpoint: Endpoint, known: EndpointQueue | undefined) => {
-    const isReusable = known?.isRetired === false && isSameNetwork
-    if (isReusable && isDeepStrictEqual(known.endpoint, endpoint)) return known
+  const toEndpointQueue = (
+    name: string,
+    endpoint: Endpoint,
+    present: EndpointQueue | undefined,
+  ) => {
+    if (present && isSameNetwork && isDeepStrictEqual(present.endpoint, endpoint)) return present
+    const known = present ?? formerOf?.(name, endpoint.url)
     const breaker = known?.breaker ?? new Breaker(endpoint.concurrency)
     const pace = known?.pace ?? new Pace(endpoint.rateLimit)
     return new EndpointQueue(endpoint, breaker, pace, connect(endpoint), now)
@@ -52,9 +57,9 @@ export function* destinationQueues(
     }
     const endpoints = destination.webhooks.map((endpoint) =>
       toEndpointQueue(
+        destination.name,
         endpoint,
-        known?.endpoints.find((queue) => queue.endpoint.url === endpoint.url) ??
-          formerOf?.(destination.name, endpoint.url),
+        known?.endpoints.find((queue) => queue.endpoint.url === endpoint.url),
       ),
     )
     const { tenant } = destination

@@ -231,12 +231,15 @@ export class Dispatcher {
     return this.#hasClaimFailed
   }
 
-  /** Stops claiming and leasing. Requests that wait for their turn at an endpoint are not sent. */
+  /**
+   * Stops claiming and leasing. No other request starts: what waits for its turn, or comes from the store or from a client at this moment,
+   * is not sent, and keeps its place.
+   */
   stop(): void {
     this.#isStopped = true
     for (const queue of this.#queues.values()) {
       this.#giveUp(queue, true)
-      for (const endpoint of queue.endpoints) endpoint.sweep(0)
+      for (const endpoint of queue.endpoints) endpoint.retire()
     }
   }
 
@@ -497,6 +500,10 @@ export class Dispatcher {
     this.#noteTurn()
     const { id } = delivery
     if (this.#recalled.has(id)) return
+    if (this.#isStopped) {
+      this.#giveBack(delivery, delivery.lane)
+      return
+    }
     const { settler, events, now, random } = this.parts
     const queue = this.#queues.get(delivery.destination)
     if (!queue) {

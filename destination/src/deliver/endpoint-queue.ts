@@ -117,8 +117,8 @@ export class EndpointQueue {
   }
 
   /**
-   * The settings do not use it any more. What is under way ends as usual, and no other request starts: not those that
-   * wait, and not the one with the other secret, if an endpoint refuses a signature during a rotation.
+   * The settings do not use it any more, or the process ends. What is under way ends as usual, and no other request starts: not
+   * those that wait, and not the one with the other secret, if an endpoint refuses a signature during a rotation.
    */
   retire(): void {
     this.#isRetired = true

@@ -45,8 +45,8 @@ export class Pace {
   #workers = 1
   /** The part of the limit that this process may use. */
   #share: number
-  /** Requests per second now. */
-  #rate: number
+  /** What the endpoint takes as far as its 429 have shown, in requests per second. It does not depend on the limit. */
+  #learned = Infinity
   /** The rate up to which the rate doubles every second, because it has worked before. */
   #worked = 0
   #tokens = 0
@@ -61,29 +61,29 @@ export class Pace {
 
   /** @param limit - The most requests per second of all workers together; `Infinity` for no limit. */
   constructor(limit = Infinity) {
-    this.#limit = this.#share = this.#rate = limit
+    this.#limit = this.#share = limit
   }
 
   /** Requests per second that the endpoint gets at most now; `Infinity` if there is no limit. */
   get rate(): number {
-    return this.#rate
+    return Math.min(this.#share, this.#learned)
   }
 
   /** Shares the limit among this many workers, including this one. */
   shareAmong(workers: number): void {
     this.#workers = workers
-    this.#divide()
+    this.#share = this.#limit / workers
   }
 
   /** Changes the limit. What has started before counts, so a new limit is no new burst. */
   setLimit(limit: number, now: number): void {
     if (limit === this.#limit) return
-    if (this.#rate === Infinity) {
+    if (this.rate === Infinity) {
       this.#tokens = 0
       this.#filledAt = now
     } else this.#fill(now)
     this.#limit = limit
-    this.#divide()
+    this.#share = limit / this.#workers
   }
 
   /** How many requests the endpoint takes in a second, as far as it was measured in the last two. */
@@ -95,13 +95,13 @@ export class Pace {
 
   /** How many requests may start at once if none has started for a while. */
   get burst(): number {
-    return Math.max(1, (this.#rate * BURST_MS) / 1_000)
+    return Math.max(1, (this.rate * BURST_MS) / 1_000)
   }
 
   /** How many requests may start now. */
   room(now: number): number {
     if (now < this.#pausedUntil) return 0
-    if (this.#rate === Infinity) return Infinity
+    if (this.rate === Infinity) return Infinity
     this.#fill(now)
     return Math.floor(this.#tokens)
   }
@@ -113,7 +113,7 @@ export class Pace {
 
   /** A request starts. */
   start(now: number): void {
-    if (this.#rate === Infinity) return
+    if (this.rate === Infinity) return
     this.#fill(now)
     this.#tokens--
   }
@@ -122,11 +122,13 @@ export class Pace {
   succeed(now: number): void {
     this.#measure(now)
     this.#taken++
-    if (this.#rate === this.#share) return
+    if (this.#learned === Infinity) return
     this.#fill(now)
-    const rate = this.#rate + (this.#rate < this.#worked * DECREASE ? 1 : INCREASE)
-    const isForgotten = rate > this.#worked * FORGET || now - this.#loweredAt > FORGET_MS
-    this.#rate = isForgotten ? this.#share : Math.min(rate, this.#share)
+    // Below the limit of the settings, successes say nothing about more than that.
+    const step = this.#learned < this.#worked * DECREASE ? 1 : INCREASE
+    const learned = this.#learned < this.#share ? this.#learned + step : this.#learned
+    const isForgotten = learned > this.#worked * FORGET || now - this.#loweredAt > FORGET_MS
+    this.#learned = isForgotten ? Infinity : learned
   }
 
   /**
@@ -142,17 +144,11 @@ export class Pace {
     if (startedAt <= this.#loweredAt) return
     this.#measure(now)
     const took = Math.max(this.#taken, this.#takenBefore, MIN_RATE)
-    this.#worked = Math.max(Math.min(took, this.#rate), this.#worked / 2)
-    this.#rate = Math.min(this.#share, Math.max(MIN_RATE, Math.min(took, this.#rate) * DECREASE))
+    this.#worked = Math.max(Math.min(took, this.rate), this.#worked / 2)
+    this.#learned = Math.max(MIN_RATE, Math.min(took, this.rate) * DECREASE)
     this.#tokens = 0
     this.#filledAt = this.#loweredAt = now
     if (pauseMs === 0) this.#pauseUntil(now + PAUSE_MS)
-  }
-
-  #divide(): void {
-    const isLowered = this.#rate < this.#share
-    this.#share = this.#limit / this.#workers
-    this.#rate = isLowered ? Math.min(this.#rate, this.#share) : this.#share
   }
 
   #pauseUntil(time: number): void {
@@ -160,7 +156,7 @@ export class Pace {
   }
 
   #fill(now: number): void {
-    const tokens = this.#tokens + ((now - this.#filledAt) * this.#rate) / 1_000
+    const tokens = this.#tokens + ((now - this.#filledAt) * this.rate) / 1_000
     this.#tokens = Math.min(this.burst, tokens)
     this.#filledAt = now
   }

@@ -1,4 +1,5 @@
 import { turn } from '../model/slices.js'
+import { errorMessage } from '../observe/error-message.js'
 import type { Log } from '../observe/log.js'
 import { checkReload } from '../settings/reload.js'
 import type { Settings } from '../settings/settings.js'
@@ -61,17 +62,16 @@ export class LiveSettings {
   /**
    * Uses another version of the settings file.
    *
-   * @returns `closed` resolves once everything of the former settings has ended. The next change does not wait for that.
    * @throws Error if the file changes what can't change; SettingsError if it does not fit to the settings in the store. The
    * former settings stay in use then.
    */
-  reload(file: Settings): Promise<{ closed: Promise<unknown> }> {
+  reload(file: Settings): Promise<void> {
     return this.inTurn(async () => {
       checkReload(this.#current, file)
       const { unusable, undo } = await this.#managed.useFile(file)
       this.#logUnusable(unusable)
       try {
-        return await this.#use()
+        await this.#use()
       } catch (error) {
         undo()
         throw error
@@ -86,15 +86,17 @@ export class LiveSettings {
     return done
   }
 
-  async #use(): Promise<{ closed: Promise<unknown> }> {
+  /** Nothing waits until everything of the former settings has ended: a request may take 5 s. */
+  async #use(): Promise<void> {
     const next = this.#managed.settings()
     const uses: Awaited<ReturnType<Prepare>>[] = []
     for (const prepare of this.#prepares) uses.push(await prepare(next))
     await turn()
     this.#current = next
-    const closed = Promise.all(uses.map(async (use) => use()))
+    Promise.all(uses.map(async (use) => use())).catch((error: unknown) => {
+      this.#log.warn({ error: errorMessage(error) }, 'what the former settings used was not closed')
+    })
     for (const listener of this.#listeners) await listener(next)
-    return { closed }
   }
 
   #logUnusable(unusable: readonly Unusable[]): void {

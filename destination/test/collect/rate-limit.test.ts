@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import { Bucket, bucketsOf } from '../../src/collect/rate-limit.js'
+import { Bucket, Buckets } from '../../src/collect/rate-limit.js'
 import { Quotas } from '../../src/collect/quotas.js'
 import { dice } from '../simulation/chance.js'
 import { AUTHORIZATION, KEY, startCollector } from './start.js'
@@ -62,45 +62,79 @@ describe('a bucket', () => {
   })
 })
 
-test('a limit that changes does not give back what was taken', () => {
-  let now = 0
-  const owner = { kind: 'source', name: 'web' } as const
-  const bucket = new Bucket(owner, { callsPerSecond: 10, burst: 100 }, () => now)
-  bucket.take(100)
-  now = 2_000
-  const larger = new Bucket(owner, { callsPerSecond: 10, burst: 500 }, () => now, bucket)
-  expect([larger.waitMs(420), larger.waitMs(421)]).toEqual([0, 100])
-  const smaller = new Bucket(owner, { callsPerSecond: 10, burst: 50 }, () => now, larger)
-  expect([smaller.waitMs(1), smaller.taken()]).toEqual([3_100, 80])
+const source = (name: string, callsPerSecond?: number, burst = callsPerSecond) => ({
+  name,
+  writeKey: name,
+  rateLimit:
+    callsPerSecond === undefined || burst === undefined ? undefined : { callsPerSecond, burst },
 })
 
-test('buckets stay as full as they are with other settings, unless their limit changed', () => {
-  const now = () => 0
-  const source = (name: string, callsPerSecond?: number) => ({
-    name,
-    writeKey: name,
-    rateLimit: callsPerSecond === undefined ? undefined : { callsPerSecond, burst: callsPerSecond },
-  })
-  const tenant = (name: string, callsPerSecond: number, concurrency = 1) => ({
-    ...{ name, portal: { editUrls: false } },
-    quotas: { callsPerSecond, burst: callsPerSecond, concurrency },
-  })
-  const owned = (name: string) => ({ ...source(name), tenant: name })
-  const sources = [source('a', 5), source('b', 5), source('c'), owned('t'), owned('u')]
-  const tenants = [tenant('t', 5), tenant('u', 5)]
-  const before = bucketsOf({ sources, tenants }, new Map(), now)
-  const after = bucketsOf(
-    {
+describe('buckets', () => {
+  test('stay as full as they are with other settings, unless their limit changed', () => {
+    const tenant = (name: string, callsPerSecond: number, concurrency = 1) => ({
+      ...{ name, portal: { editUrls: false } },
+      quotas: { callsPerSecond, burst: callsPerSecond, concurrency },
+    })
+    const owned = (name: string) => ({ ...source(name), tenant: name })
+    const names = ['a', 'b', 'c', 'd', 't', 'u']
+    const buckets = new Buckets(() => 0)
+    const had = () => names.map((name) => buckets.of(name)[0])
+    const sources = [source('a', 5), source('b', 5), source('c'), owned('t'), owned('u')]
+    buckets.use({ sources, tenants: [tenant('t', 5), tenant('u', 5)] })
+    const before = had()
+    expect(before.map((one) => one !== undefined)).toEqual([true, true, false, false, true, true])
+    buckets.use({
       sources: [source('a', 5), source('b', 6), source('d', 5), owned('t'), owned('u')],
       tenants: [tenant('t', 5, 2), tenant('u', 6)],
-    },
-    before,
-    now,
-  )
-  const isKept = (name: string) => after.get(name)?.[0] === before.get(name)?.[0]
-  expect(['a', 'b', 't', 'u'].map(isKept)).toEqual([true, false, true, false])
-  expect([...before.keys()]).toEqual(['a', 'b', 't', 'u'])
-  expect([...after.keys()]).toEqual(['a', 'b', 'd', 't', 'u'])
+    })
+    const after = had()
+    expect(after.map((one) => one !== undefined)).toEqual([true, true, false, true, true, true])
+    expect(after.map((one, i) => one !== undefined && one === before[i])).toEqual([
+      ...[true, false, false],
+      ...[false, true, false],
+    ])
+  })
+
+  test('are not filled by a limit that changes, and owe nothing because of it', () => {
+    let now = 0
+    const buckets = new Buckets(() => now)
+    buckets.use({ sources: [source('web', 10, 500)] })
+    buckets.of('web')[0]?.take(500)
+    buckets.use({ sources: [source('web', 10, 10)] })
+    now = 500
+    expect(buckets.of('web')[0]?.tokens()).toBe(5)
+    buckets.use({ sources: [source('web', 100, 1_000)] })
+    expect(buckets.of('web')[0]?.tokens()).toBe(5)
+    now = 1_500
+    expect(buckets.of('web')[0]?.tokens()).toBe(105)
+    buckets.use({ sources: [source('web', 100, 50)] })
+    expect(buckets.of('web')[0]?.tokens()).toBe(50)
+  })
+
+  test('are not filled for a source or a tenant that was taken out and put back', () => {
+    let now = 0
+    const buckets = new Buckets(() => now)
+    const tenants = [
+      { name: 't', quotas: { callsPerSecond: 10, burst: 100 }, portal: { editUrls: false } },
+    ]
+    const settings = {
+      sources: [source('web', 10, 100), { ...source('app'), tenant: 't' }],
+      tenants,
+    }
+    buckets.use(settings)
+    for (const name of ['web', 'app']) buckets.of(name)[0]?.take(100)
+    buckets.use({ sources: [], tenants })
+    buckets.use({ sources: [] })
+    now = 1_000
+    buckets.use(settings)
+    const tokens = () => ['web', 'app'].map((name) => buckets.of(name)[0]?.tokens())
+    expect(tokens()).toEqual([10, 10])
+    buckets.use({ sources: [] })
+    now = 20_000
+    buckets.use({ sources: [] })
+    buckets.use(settings)
+    expect(tokens()).toEqual([100, 100])
+  })
 })
 
 /** A collector with a source of its own limit, and with a tenant that has a quota and two sources. */

@@ -165,17 +165,21 @@ describe('many deliveries at once', () => {
     dispatcher.stop()
   })
 
-  test('are sent and settled although the dispatcher is closed meanwhile', async () => {
+  test('are not sent after the dispatcher is stopped, and keep their places', async () => {
     const { dispatcher, held, done } = setUp(['a', 'b'], 90, 1_000)
     while (held.length === 0) await turn()
-    expect(held.length).toBeLessThan(180)
+    const sent = held.length
+    expect(sent).toBeLessThan(180)
     const closed = dispatcher.close()
-    while (done.length < 180) {
-      for (const { end } of held.splice(0)) end()
-      await turn()
-    }
+    await turn()
+    for (const { end } of held.splice(0)) end()
     await closed
-    expect(done.every(({ next }) => next.state === 'done')).toBe(true)
+    expect(held).toEqual([])
+    expect(done).toHaveLength(180)
+    expect(done.filter(({ next }) => next.state === 'done')).toHaveLength(sent)
+    const given = done.filter(({ isUnsent }) => isUnsent)
+    expect(given.every(({ next }) => 'delayMs' in next && next.delayMs === 0)).toBe(true)
+    expect(given).toHaveLength(180 - sent)
   })
 
   test('are not sent to a destination that is disabled meanwhile, and wait for it', async () => {

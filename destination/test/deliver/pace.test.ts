@@ -74,6 +74,20 @@ describe('a limit that changes', () => {
     expect(pace.rate).toBe(4)
   })
 
+  test('does not end what a 429 has taught, also if it was lower in between', () => {
+    const pace = new Pace()
+    for (let i = 0; i < 20; i++) pace.succeed(500)
+    pace.throttle(0, 500, 1_000)
+    expect(pace.rate).toBe(15)
+    pace.setLimit(5, 2_000)
+    for (let now = 2_000; now <= 60_000; now += 200) pace.succeed(now)
+    expect(pace.rate).toBe(5)
+    pace.setLimit(Infinity, 60_000)
+    expect(pace.rate).toBe(15)
+    pace.succeed(301_001)
+    expect(pace.rate).toBe(Infinity)
+  })
+
   test('is divided among the workers', () => {
     const pace = new Pace(50)
     pace.shareAmong(2)
