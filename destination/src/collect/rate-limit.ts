@@ -17,7 +17,8 @@ export class Bucket {
 
   /**
    * @param now - A monotonic clock, in ms.
-   * @param former - The bucket of the same owner before the limit changed. The new one has no more tokens than it.
+   * @param former - The bucket of the same owner before the limit changed. The new one has no more tokens than it. If tokens are
+   * missing, it takes as long as before until there are some.
    */
   constructor(
     readonly owner: Owner,
@@ -25,7 +26,11 @@ export class Bucket {
     readonly now: () => number,
     former?: Bucket,
   ) {
-    this.#tokens = Math.min(limit.burst, former?.tokens() ?? Infinity)
+    const tokens = former?.tokens() ?? limit.burst
+    const isMissing = former !== undefined && tokens < 0
+    this.#tokens = isMissing
+      ? (tokens / former.limit.callsPerSecond) * limit.callsPerSecond
+      : Math.min(limit.burst, tokens)
     this.#filledAt = now()
   }
 

@@ -109,6 +109,10 @@ describe('buckets', () => {
     expect(buckets.of('web')[0]?.tokens()).toBe(105)
     buckets.use({ sources: [source('web', 100, 50)] })
     expect(buckets.of('web')[0]?.tokens()).toBe(50)
+    // A batch of 250 is more than the bucket can hold: the next call waits for 2 s, also if the limit is much lower then.
+    buckets.of('web')[0]?.take(250)
+    buckets.use({ sources: [source('web', 1, 50)] })
+    expect(buckets.of('web')[0]?.waitMs(1)).toBe(3_000)
   })
 
   test('are not filled for a source or a tenant that was taken out and put back', () => {
