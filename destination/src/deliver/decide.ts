@@ -1,5 +1,6 @@
 import type { Outcome } from '../model/outcome.js'
 import type { Delivery, Next, Settlement } from '../model/delivery.js'
+import { retryLane } from '../store/states.js'
 import { nextDelay } from './schedule.js'
 
 /** The outcome of an attempt at one endpoint. */
@@ -87,11 +88,6 @@ function nextState(
     return { state: 'dead', reason: `not delivered within 4 hours: ${lastError(outcomes)}` }
   }
   return { state, delayMs }
-}
-
-/** Where a delivery waits for its next attempt. Bulk work that fails must not delay the retries of other messages. */
-export function retryLane({ lane }: Pick<Delivery, 'lane'>): 'backlog' | 'bulk' {
-  return lane === 'bulk' ? 'bulk' : 'backlog'
 }
 
 /** Whether any request was sent. An endpoint that is down or busy gets none. */

@@ -1,4 +1,4 @@
-import type { Lane, State } from '../model/delivery.js'
+import type { Delivery, Lane, State } from '../model/delivery.js'
 
 /** Bulk work. It is below the others, so that all numbers up to {@link BACKLOG} are lanes, and the indexes contain it. */
 export const BULK = -1
@@ -28,6 +28,11 @@ const STATES = new Map(Object.entries(NUMBERS).map(([state, number]) => [number,
 
 /** The states in which deliveries wait. Where there is room for some only, this is the order of the claims. */
 export const LANES: readonly Lane[] = ['fresh', 'backlog', 'bulk']
+
+/** Where a delivery waits for its next attempt. Bulk work that fails must not delay the retries of other messages. */
+export function retryLane({ lane }: Pick<Delivery, 'lane'>): 'backlog' | 'bulk' {
+  return lane === 'bulk' ? 'bulk' : 'backlog'
+}
 
 /** The number that is stored for a state. */
 export function stateNumber(state: State): number {

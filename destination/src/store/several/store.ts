@@ -22,6 +22,7 @@ import { unsent } from '../../model/unsent.js'
 import { joined } from '../dead-groups.js'
 import { fromOf } from '../purge-pages.js'
 import { ceilingOf, floorOf, serverOf } from '../server-ids.js'
+import { retryLane } from '../states.js'
 import type {
   AudienceDestination,
   CaughtUp,
@@ -446,7 +447,7 @@ export class SeveralStore implements Store {
 
   async #close(): Promise<void> {
     const left = await this.#claiming.close()
-    const given = left.map((one) => unsent(one, one.lane === 'bulk' ? 'bulk' : 'backlog'))
+    const given = left.map((one) => unsent(one, retryLane(one)))
     if (given.length > 0) await this.settle(given)
     await Promise.all(Array.from(this.#settlings.values(), (settling) => settling.close()))
     await Promise.all(this.#all.map((server) => server.close()))
