@@ -102,7 +102,7 @@ export class Deliverer {
     const queues = await inSlices(
       destinationQueues(destinations, before.queues, isSameNetwork, {
         connect,
-        formerOf: (destination, url) => this.#former.get(`${destination} ${url}`),
+        formerOf: (destination, url) => this.#formerOf(destination, url),
         roomOf: (tenant) => this.#roomOf(tenant),
         now,
       }),
@@ -120,6 +120,11 @@ export class Deliverer {
       const closing = closeEndpoints(unused)
       return isSameNetwork ? closing : closeNetwork(before.network, closing)
     }
+  }
+
+  #formerOf(destination: string, url: string): FormerEndpoint | undefined {
+    const known = this.#former.get(`${destination} ${url}`)
+    return known && known.until >= this.parts.now() ? known : undefined
   }
 
   #noteFormer(before: readonly DestinationQueue[]): void {
