@@ -17,8 +17,8 @@ export class Bucket {
 
   /**
    * @param now - A monotonic clock, in ms.
-   * @param former - The bucket of the same owner before the limit changed. The new one has no more tokens than it. If tokens are
-   * missing, it takes as long as before until there are some.
+   * @param former - The bucket of the same owner before the limit changed. The new one has no more tokens than it. If their number
+   * is negative, it takes as long as before until it is not.
    */
   constructor(
     readonly owner: Owner,
@@ -27,8 +27,8 @@ export class Bucket {
     former?: Bucket,
   ) {
     const tokens = former?.tokens() ?? limit.burst
-    const isMissing = former !== undefined && tokens < 0
-    this.#tokens = isMissing
+    const owesTokens = former !== undefined && tokens < 0
+    this.#tokens = owesTokens
       ? (tokens / former.limit.callsPerSecond) * limit.callsPerSecond
       : Math.min(limit.burst, tokens)
     this.#filledAt = now()

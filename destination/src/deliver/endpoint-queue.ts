@@ -88,7 +88,7 @@ export class EndpointQueue {
   /** Its settings are used from now on. Its breaker and its pace may have those of before. */
   useLimits(): void {
     const { concurrency, rateLimit = Infinity } = this.endpoint
-    if (this.breaker.cap !== concurrency) this.breaker.cap = concurrency
+    this.breaker.cap = concurrency
     this.pace.setLimit(rateLimit, this.now())
   }
 

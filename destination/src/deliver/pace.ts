@@ -45,7 +45,7 @@ export class Pace {
   #workers = 1
   /** The part of the limit that this process may use. */
   #share: number
-  /** What the endpoint takes as far as its 429 have shown, in requests per second. It does not depend on the limit. */
+  /** The rate that the endpoint gets because it answered 429, in requests per second. It does not depend on the limit. */
   #learned = Infinity
   /** The rate up to which the rate doubles every second, because it has worked before. */
   #worked = 0

@@ -52,7 +52,7 @@ export async function warnOfRefused(
 /**
  * Logs each former destination, because its messages wait until somebody puts it back.
  *
- * @param signal - The process ends and has closed the store, so that an error of the store says nothing.
+ * @param signal - Is aborted when the process ends. The store is closed then, so that its error says nothing.
  */
 export async function warnOfFormer(
   store: Pick<ReadPort, 'stats'>,
