@@ -171,7 +171,7 @@ export class Connection {
     return new pg.Client(this.#config())
   }
 
-  /** Closes all connections. Call it only when no statement is under way. */
+  /** Closes all connections, once those of statements under way are free. Those that hear nothing are cut after a second. */
   async close(): Promise<void> {
     this.#isClosed = true
     // A server that has gone away never answers the end of a connection, and end() would wait for it.
@@ -242,7 +242,8 @@ export class Connection {
   }
 
   #replace(pool: pg.Pool): void {
-    if (pool !== this.#pool) return
+    // close() ends the last pool, which accepts that only once.
+    if (this.#isClosed || pool !== this.#pool) return
     this.#pool = this.#createPool()
     void pool.end()
   }

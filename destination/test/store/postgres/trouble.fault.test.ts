@@ -1,4 +1,5 @@
 // What a store does while its server fails, is away, or refuses.
+import { setTimeout } from 'node:timers/promises'
 import { afterAll, describe, expect, test } from 'vitest'
 import { Connection } from '../../../src/store/postgres/connection.js'
 import { parseUrl } from '../../../src/store/postgres/url.js'
@@ -178,4 +179,18 @@ test('a connection that is cut while it is checked fails its call, and nothing e
   proxy.leadTo(server.port)
   await asked
   await connection.close()
+})
+
+test('a server that stops answering while the connections are closed is nothing to report', async () => {
+  await using proxy = await startProxy(server.port)
+  const address = parseUrl(server.url().replace(`:${server.port}/`, `:${proxy.port}/`))
+  const connection = new Connection({ ...address, statementTimeoutMs: 100 })
+  await connection.query('SELECT 1')
+  proxy.silence()
+  // As a notification that is under way at a stop. It is given up after 2.1 s, and a connection that says nothing a second after the end.
+  const asked = expect(connection.query('SELECT 1')).rejects.toMatchObject({ isUnreachable: true })
+  await setTimeout(1_500)
+  // A rejection that nobody handles fails the run, and would end a process.
+  await Promise.all([asked, connection.close()])
+  await expect(connection.query('SELECT 1')).rejects.toEqual(storeError('failed', /closed/))
 })
