@@ -29,7 +29,8 @@ const MAX_CLAIM = 256
 
 /**
  * What probes are claimed as, in turn. Messages that always fail must not take all probes, because the endpoint would seem
- * to be down: so most probes are messages that were not tried before.
+ * to be down: so most probes are messages that were not tried before. Those that were claimed and given back count as tried, and
+ * may wait in each lane: a lane without a turn for them would never be probed if nothing else waits.
  */
 const PROBES: readonly Pick<Claim, 'lane' | 'isUntried'>[] = [
   { lane: 'backlog', isUntried: true },
@@ -38,6 +39,7 @@ const PROBES: readonly Pick<Claim, 'lane' | 'isUntried'>[] = [
   { lane: 'backlog' },
   { lane: 'bulk', isUntried: true },
   { lane: 'bulk' },
+  { lane: 'fresh' },
 ]
 
 /** What is known of a lane of one destination. */
@@ -221,7 +223,7 @@ export class DestinationQueue {
     const withoutRoom = Math.max(0, count - reserved)
     const isNoneUntried = isUntried === true && count === 0
     // The lane may still have what was tried before.
-    if (isNoneUntried && lane !== 'fresh') state.dueAt = this.now()
+    if (isNoneUntried) state.dueAt = this.now()
     else state.hasWaiting = count === limit || state.hasMore
     return { hasMore: count === limit || isNoneUntried, withoutRoom }
   }

@@ -76,6 +76,7 @@ const PROBES = [
   'backlog',
   'bulk, untried',
   'bulk',
+  'fresh',
 ]
 
 describe('a new message', () => {
@@ -362,7 +363,7 @@ describe('claims', () => {
     const { queue, fail, wait } = setUp(64)
     fail(0)
     const probes: string[] = []
-    for (let i = 0; i < 8; i++) {
+    for (let i = 0; i < 9; i++) {
       wait(30_000)
       for (const claim of queue.claims()) {
         probes.push(nameOf(claim))
@@ -382,6 +383,22 @@ describe('claims', () => {
       queue.claimed(claim, 0)
     }
     expect(claimed).toEqual(PROBES)
+  })
+
+  test('for a probe find one that was claimed and given back, whichever lane it waits in', () => {
+    for (const lane of LANES) {
+      const { queue, lookOnce, fail, wait } = setUp(64)
+      lookOnce()
+      fail(0)
+      queue.noteDue(lane, 0)
+      wait(1_000)
+      const probes = PROBES.flatMap(() => {
+        const claims = queue.claims()
+        for (const claim of claims) queue.claimed(claim, 0)
+        return claims.map(nameOf)
+      })
+      expect(probes).toContain(lane)
+    }
   })
 
   test('take turns between the lanes while there is room for a few only', () => {
