@@ -1,4 +1,3 @@
-import { once } from 'node:events'
 import { Worker, type MessagePort } from 'node:worker_threads'
 import type { StoreError } from '../store-error.js'
 import type { CheckpointData } from './checkpoint.js'
@@ -59,12 +58,19 @@ function startCheckpoints({ path, driver }: ThreadData, engine: Engine) {
   let ended: Promise<unknown> = Promise.resolve()
   const start = () => {
     const workerData: CheckpointData = { path, driver, file: engine.file }
-    thread = new Worker(new URL('./checkpoint.js', import.meta.url), { workerData })
-    thread.on('message', () => {
+    let started: Worker
+    try {
+      started = new Worker(new URL('./checkpoint.js', import.meta.url), { workerData })
+    } catch {
+      return // as if it had died
+    }
+    started.on('message', () => {
       engine.checkpoint()
     })
-    thread.on('error', () => undefined)
-    ended = once(thread, 'exit')
+    started.on('error', () => undefined)
+    // Not events.once(), which rejects if an error comes first.
+    ended = new Promise((resolve) => started.once('exit', resolve))
+    thread = started
   }
   const timer = setTimeout(start, CHECKPOINTS_AFTER_MS)
   return {

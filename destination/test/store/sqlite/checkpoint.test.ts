@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto'
-import { closeSync, openSync, readFileSync, readSync, statSync } from 'node:fs'
+import { closeSync, openSync, readFileSync, readSync, renameSync, statSync } from 'node:fs'
+import { setTimeout } from 'node:timers/promises'
 import { expect, test } from 'vitest'
 import { openStore } from '../../../src/store/open.js'
 import { newDelivery } from '../contract.js'
@@ -72,5 +73,25 @@ test.runIf(process.platform === 'linux')('the store keeps its locks on the file'
   await copiedAfter(statSync(path).mtimeMs)
   await copiedAfter(statSync(path).mtimeMs)
   expect(readFileSync('/proc/locks', 'utf8')).toContain(`:${ino} `)
+  await store.close()
+})
+
+test('goes on without its thread if that cannot open the file, and copies the log itself', async () => {
+  await using place = await folder()
+  const path = `${place.path}/open/store.db`
+  const store = await openStore(`sqlite:${path}`)
+  // The thread opens the path; the engine has opened it already.
+  renameSync(`${place.path}/open`, `${place.path}/moved`)
+  const moved = `${place.path}/moved/store.db`
+  const before = statSync(moved).size
+  const body = 'x'.repeat(30_000)
+  // The thread would be started by now, and a round copies a log of 4,000 pages.
+  await setTimeout(1_500)
+  const putAndLook = async () => {
+    const many = Array.from({ length: 50 }, () => newDelivery({ messageId: randomUUID(), body }))
+    await store.put(many)
+    return statSync(moved).size
+  }
+  await expect.poll(putAndLook, { timeout: 30_000 }).toBeGreaterThan(before)
   await store.close()
 })
