@@ -16,7 +16,7 @@ const TRIES = 5
 
 /** What a record has. */
 interface Stored {
-  /** `null` if the former destination had none. */
+  /** `null` if the destination has or had none. */
   tenant: string | null
   /** Since when no destination has the name, in ms since the epoch. */
   unusedSince?: number
@@ -33,7 +33,7 @@ export interface OwnersParts {
 }
 
 /**
- * The tenant of each name that a destination of a tenant has or had, and the names of former destinations without one.
+ * The tenant of each name that a destination has or had, if it has one.
  *
  * The store has messages by the name of their destination. They may outlive it: some wait for a new destination of this name, others
  * are dead letters, or are shown as delivered. All of them are the affair of one customer. So a name stays with its tenant until the
@@ -84,18 +84,17 @@ export class Owners {
     })
   }
 
-  /** What must be written before these destinations get messages. */
+  /**
+   * What must be written before these destinations get messages. One without a tenant has a record too: it may leave the settings
+   * file while nobody watches, and its messages must not become those of a tenant.
+   */
   used(destinations: readonly Pick<Destination, 'name' | 'tenant'>[]): RecordChange[] {
-    return destinations.flatMap(({ name, tenant }) => {
+    return destinations.flatMap(({ name, tenant = null }) => {
       const owner = this.#known.get(name)
-      if (owner === undefined) {
-        return tenant === undefined ? [] : [toRecord(name, { tenant, version: 0 })]
-      }
-      if (owner.unusedSince === undefined) return []
-      const { version, tenant: former } = owner
-      return former === null
-        ? [toDeletion(name, version)]
-        : [toRecord(name, { tenant: former, version })]
+      // What a tenant once had stays its own, also if the operator takes it back.
+      const whose = owner?.tenant ?? tenant
+      const isKnown = owner?.tenant === whose && owner.unusedSince === undefined
+      return isKnown ? [] : [toRecord(name, { tenant: whose, version: owner?.version ?? 0 })]
     })
   }
 

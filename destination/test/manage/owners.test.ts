@@ -151,6 +151,29 @@ describe('a name', () => {
     await start(settings)
   })
 
+  test.each(['at a reload', 'while nobody watches'])(
+    'of a destination without a tenant is refused to a tenant once it has left the file %s',
+    async (when) => {
+      const receiver = await endpoint()
+      const inFile = destination([receiver], { name: 'hook', sources: ['of-non'] })
+      const settings = settingsWith({}, [inFile])
+      const without = { ...settings, destinations: [] }
+      let running = await start(settings)
+      await post(running, [track('m')], 'non')
+      await expect.poll(() => receiver.received.length).toBe(1)
+      if (when === 'at a reload') await running.reload(without)
+      else {
+        await running.close()
+        running = await start(without)
+      }
+      // Nothing waits and nothing is dead, but the message is shown as delivered.
+      const refused = await ask(running, 'PUT', '/destinations/hook', ofBen)
+      expect(refused).toMatchObject(namesOther('expected no tenant, got "ben"'))
+      const none = { ...ofBen, tenant: undefined, sources: ['of-non'] }
+      expect(await ask(running, 'PUT', '/destinations/hook', none)).toMatchObject({ status: 201 })
+    },
+  )
+
   test('is free again after the retention', async () => {
     const settings = settingsWith({ retentionMs: 1 })
     const first = await start(settings)
