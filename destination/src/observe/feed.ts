@@ -22,9 +22,10 @@ const SILENCE_S = 15
 const MAX_IN_GROUP = 5
 const MAX_IN_GROUPS = 100
 
-/** A listener that may not see everything, or not for ever. */
+/** What a listener may see, and for how long. */
 export interface Viewpoint {
-  group: string
+  /** Those with whom it shares room; `undefined` for the operator's. */
+  group: string | undefined
   seesSource(name: string): boolean
   seesDestination(name: string): boolean
   /** Once it returns true, the listener is disconnected within a second. */
@@ -32,7 +33,7 @@ export interface Viewpoint {
 }
 
 interface Listener {
-  viewpoint: Viewpoint | undefined
+  viewpoint: Viewpoint
   response: ServerResponse
   /** Events sent in the current second. */
   sent: number
@@ -56,16 +57,16 @@ export class Feed implements Observer {
   constructor(readonly now: () => number = Date.now) {}
 
   /** @param group - That of the listener's viewpoint. */
-  hasRoom(group?: string): boolean {
-    const all = Array.from(this.#listeners, ({ viewpoint }) => viewpoint?.group)
+  hasRoom(group: string | undefined): boolean {
+    const all = Array.from(this.#listeners, ({ viewpoint }) => viewpoint.group)
     const inGroup = all.filter((one) => one === group).length
     if (group === undefined) return inGroup < MAX_LISTENERS
     const inGroups = all.filter((one) => one !== undefined).length
     return inGroup < MAX_IN_GROUP && inGroups < MAX_IN_GROUPS
   }
 
-  /** Sends events to a listener until it disconnects. */
-  add(response: ServerResponse, viewpoint?: Viewpoint): void {
+  /** Sends events to a listener until it disconnects, or what it may see is over. */
+  add(response: ServerResponse, viewpoint: Viewpoint): void {
     const listener = { viewpoint, response, sent: 0, skipped: 0, silent: 0 }
     this.#listeners.add(listener)
     response.once('close', () => {
@@ -132,7 +133,7 @@ export class Feed implements Observer {
     let text: string | undefined
     for (const listener of this.#listeners) {
       const { viewpoint, response, sent } = listener
-      if (viewpoint && (viewpoint.isOver() || !isSeen(viewpoint))) continue
+      if (viewpoint.isOver() || !isSeen(viewpoint)) continue
       if (sent >= EVENTS_PER_SECOND || response.writableLength > MAX_UNSENT_BYTES) {
         listener.skipped++
         continue
@@ -145,7 +146,7 @@ export class Feed implements Observer {
 
   #beginSecond(listener: Listener): void {
     const { viewpoint, response, sent, skipped } = listener
-    if (viewpoint?.isOver() === true) {
+    if (viewpoint.isOver()) {
       response.end()
       return
     }

@@ -1,10 +1,11 @@
 import type { FastifyInstance } from 'fastify'
 import { readOwnBodies } from '../http/read-body.js'
-import type { Feed } from '../observe/feed.js'
+import type { AccessRole } from '../model/answers.js'
+import type { Feed, Viewpoint } from '../observe/feed.js'
 import type { Access } from './access.js'
 import { addDestinationRoutes, type DestinationRoutesParts } from './destination-routes.js'
 import type { Manager } from '../manage/manager.js'
-import { guard } from './guard.js'
+import { guard, roleIn } from './guard.js'
 import { addFilterPreviewRoute, type FilterPreviewParts } from './filter-preview.js'
 import { addLinkRoute, type LinkParts } from './portal/link-route.js'
 import { addReadRoutes, type ReadRoutesParts } from './read-routes.js'
@@ -32,7 +33,7 @@ export interface AdminApiParts
 
 /** Adds `/v1/admin`, which the page and the command line use. */
 export function addAdminApi(app: FastifyInstance, parts: AdminApiParts): void {
-  const { feed, manager } = parts
+  const { feed, manager, settings } = parts
   void app.register(
     (routes, _options, done) => {
       routes.addHook('onRequest', (_request, reply, next) => {
@@ -45,11 +46,23 @@ export function addAdminApi(app: FastifyInstance, parts: AdminApiParts): void {
       addReplayRoute(routes, parts)
       addFilterPreviewRoute(routes, parts)
       addDestinationRoutes(routes, parts)
-      addStreamRoute(routes, feed)
+      addStreamRoute(routes, feed, (request) => viewpointOf(settings, roleIn(request)))
       addSettingsRoutes(routes, manager)
       addLinkRoute(routes, parts)
       done()
     },
     { prefix: '/v1/admin' },
   )
+}
+
+/** What a listener of the stream sees: everything, until the settings have another token for its role. */
+function viewpointOf(settings: () => Settings, role: AccessRole): Viewpoint {
+  const tokenNow = () => settings()[role === 'operator' ? 'operatorToken' : 'adminToken']
+  const token = tokenNow()
+  return {
+    group: undefined,
+    seesSource: () => true,
+    seesDestination: () => true,
+    isOver: () => tokenNow() !== token,
+  }
 }

@@ -6,11 +6,11 @@ import type { Feed, Viewpoint } from '../observe/feed.js'
 export function addStreamRoute(
   routes: FastifyInstance,
   feed: Feed,
-  viewpointOf: (request: FastifyRequest) => Viewpoint | undefined = () => undefined,
+  viewpointOf: (request: FastifyRequest) => Viewpoint,
 ): void {
   routes.get('/stream', { exposeHeadRoute: false }, (request, reply) => {
     const viewpoint = viewpointOf(request)
-    if (!feed.hasRoom(viewpoint?.group)) {
+    if (!feed.hasRoom(viewpoint.group)) {
       const message =
         'The stream has its maximum number of listeners. Close another page, or try again later.'
       throw new Refusal(503, 'too_many_listeners', message, { 'Retry-After': '5' })

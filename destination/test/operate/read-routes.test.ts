@@ -647,6 +647,22 @@ describe('the stream', () => {
     )
   })
 
+  test('ends with the token with which it was opened', async () => {
+    const operatorToken = 'the-token-of-an-operator'
+    const { destination, settings } = await running([204], { operatorToken })
+    const open = async (token: string) => {
+      const headers = { Authorization: `Bearer ${token}` }
+      const { status, body } = await fetch(`${destination.url}/v1/admin/stream`, { headers })
+      expect(status).toBe(200)
+      return { all: text(body as unknown as AsyncIterable<Uint8Array> as never) }
+    }
+    const [ofOperator, ofAdmin] = [await open(operatorToken), await open(ADMIN_TOKEN)]
+    await destination.reload({ ...settings, operatorToken: 'another-token-of-an-operator' })
+    expect(await ofOperator.all).toBe(': hello\n\n')
+    await destination.reload({ ...settings, adminToken: 'another-admin-token-01' })
+    expect(await ofAdmin.all).toBe(': hello\n\n')
+  })
+
   test('has room for 20, and for another once one of them has hung up', async () => {
     const { destination } = await running()
     const hangUp = new AbortController()
