@@ -10,6 +10,9 @@ export interface Condition {
   isMet: (call: Call) => boolean
 }
 
+/** What the operators of sift get beside a value. */
+type Rest = [query: unknown, options: Parameters<typeof sift.$eq>[2]]
+
 /**
  * The operators that the settings may use, and no others. `sift` also has `$where`, which runs code, and `$regex`, with which
  * a call could keep the process busy for minutes.
@@ -21,17 +24,26 @@ const operations = {
   $gte: sift.$gte,
   $lt: sift.$lt,
   $lte: sift.$lte,
-  $in: sift.$in,
-  $nin: sift.$nin,
+  $in: (list: readonly unknown[], ...rest: Rest) => sift.$in([oneOf(list)], ...rest, '$in'),
+  $nin: (list: readonly unknown[], ...rest: Rest) => sift.$nin([oneOf(list)], ...rest, '$nin'),
   $exists: sift.$exists,
   $not: sift.$not,
   $and: sift.$and,
   $or: sift.$or,
-  $like: (pattern: string, query: unknown, options: Parameters<typeof sift.$eq>[2]) => {
+  $like: (pattern: string, ...rest: Rest) => {
     const matches = matcher(pattern)
-    // A function in the place of a value tests each value.
-    return sift.$eq((value: unknown) => typeof value === 'string' && matches(value), query, options)
+    return sift.$eq((value: unknown) => typeof value === 'string' && matches(value), ...rest)
   },
+}
+
+/**
+ * Tests whether a value is one of those of a list. sift would compare each element of a call's list with each of these.
+ *
+ * Where sift expects a value, it may get such a function.
+ */
+function oneOf(list: readonly unknown[]) {
+  const values = new Set(list)
+  return (value: unknown) => values.has(value ?? null)
 }
 
 /** Compiles a condition from the settings, field by field, so that it can be said which field a call does not fulfil. */
