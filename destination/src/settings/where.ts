@@ -86,11 +86,10 @@ function problemOfField(field: string): string | undefined {
       `with at most ${MAX_FIELD_LENGTH} characters.`
     )
   }
-  // Every object has these, so a condition on them would be about the object of JavaScript and not about the call.
-  const inherited = steps.find((step) => step in Object.prototype)
-  return inherited === undefined
-    ? undefined
-    : `a field with the name ${inherited} can't be used here.`
+  // Every object has the inherited ones, and each list and text a length, so a condition on them would be about the object of
+  // JavaScript and not about the call.
+  const taken = steps.find((step) => step in Object.prototype || step === 'length')
+  return taken === undefined ? undefined : `a field with the name ${taken} can't be used here.`
 }
 
 function checkCondition(field: string, given: unknown, path: Path, refuse: Refuse): void {

@@ -213,6 +213,10 @@ describe('a condition', () => {
       `["traits.constructor.name"]: a field with the name constructor can't be used here.`,
     ],
     [
+      { 'properties.parcels.length': { $gt: 10 } },
+      `["properties.parcels.length"]: a field with the name length can't be used here.`,
+    ],
+    [
       JSON.parse('{"traits.__proto__":1}'),
       `["traits.__proto__"]: a field with the name __proto__ can't be used here.`,
     ],
