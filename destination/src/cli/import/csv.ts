@@ -120,10 +120,11 @@ function toFields(record: readonly string[], paths: Paths): Pick<Row, 'fields' |
   return { fields, marked: marked && { ...fields, ...marked } }
 }
 
-/** Reads numbers, booleans, lists and objects as JSON. Anything else is a text, such as `007`. */
+/** Reads numbers, booleans, lists and objects as JSON. Anything else is a text, such as `007`, `null` and `"quoted"`. */
 function toValue(cell: string): unknown {
   try {
-    return JSON.parse(cell) as unknown
+    const value = JSON.parse(cell) as unknown
+    return value === null || typeof value === 'string' ? cell : value
   } catch {
     return cell
   }

@@ -130,6 +130,15 @@ describe('CSV', () => {
     ])
   })
 
+  test('a cell that is a text stays as it is, also if it is a text or null in JSON', async () => {
+    const [row] = await csv(
+      'userId,traits.lastName,traits.nick,traits.age,traits.vip\n7,null,\"\"\"Big\"\"\",null ,true\n',
+    )
+    expect(row?.fields).toMatchObject({
+      traits: { lastName: 'null', nick: '"Big"', age: 'null ', vip: true },
+    })
+  })
+
   test('the numbers that JavaScript cannot hold are named', async () => {
     const [row] = await csv(
       'userId,properties.total,properties.all,properties.code\n1e400,1e400,"[1,1234567890123456789]",1234567890123456789x\n',
