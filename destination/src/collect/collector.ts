@@ -1,5 +1,6 @@
 import type { EnqueueCalls } from '../enqueue/calls.js'
 import type { Call } from '../model/call.js'
+import { ArrivingBytes } from '../http/arriving-bytes.js'
 import { createServer, type Server, type ServerLog, type Timeouts } from '../http/server.js'
 import { createCredentials } from './credentials.js'
 import { Admission } from './admission.js'
@@ -25,6 +26,12 @@ export interface CollectorOptions {
    * @defaultValue 10 s for the headers, 30 s for the whole request
    */
   timeouts?: Timeouts
+  /**
+   * The most bytes of bodies that have arrived in part. Beyond them, the one that began first is answered 503.
+   *
+   * @defaultValue 64 MB
+   */
+  maxArrivingBytes?: number | undefined
   /**
    * The most bytes of bodies whose calls wait for a commit. Further requests are answered 503.
    *
@@ -63,8 +70,8 @@ const WORKER_HINT = 'This process is a worker. Send calls to a collector.'
 
 /** Creates a collector. It does not listen yet. */
 export async function createCollector(options: CollectorOptions): Promise<Collector> {
-  const { enqueueCalls, bodyOf, settings, waiting, log, events, timeouts, maxPendingBytes } =
-    options
+  const { enqueueCalls, bodyOf, settings, waiting, log, events, timeouts } = options
+  const { maxArrivingBytes, maxPendingBytes } = options
   const { behind = () => 0, now = () => performance.now() } = options
   const server = createServer(log, enqueueCalls ? HINT : WORKER_HINT, { timeouts })
   const credentialsOf = createCredentials()
@@ -81,6 +88,7 @@ export async function createCollector(options: CollectorOptions): Promise<Collec
       now,
     }),
     admission: new Admission({ behind, now: () => performance.now() }),
+    arriving: new ArrivingBytes(maxArrivingBytes),
     pending: new PendingBytes(maxPendingBytes),
   }
   if (parts) addCallRoutes(server.app, parts)

@@ -5,6 +5,7 @@ import type { Admission } from './admission.js'
 import { basicUser, type Credentials } from './credentials.js'
 import { MAX_BATCH_BYTES, MAX_CALL_BYTES } from './limits.js'
 import { parseBody, textOf, type Fields } from '../http/json-body.js'
+import type { ArrivingBytes } from '../http/arriving-bytes.js'
 import { ignoreContentType, readBody, readOwnBodies } from '../http/read-body.js'
 import type { PendingBytes } from './pending-bytes.js'
 import type { Quotas, RefusingQuota } from './quotas.js'
@@ -40,6 +41,8 @@ export interface CallRoutesParts {
   quotas: Quotas
   /** Decides when the calls of a request are read. */
   admission: Admission
+  /** The bytes of bodies that have arrived in part. */
+  arriving: ArrivingBytes
   /** The bytes that wait to be read, or for a commit. */
   pending: PendingBytes
 }
@@ -82,7 +85,8 @@ async function answer(
     if (user !== undefined) source = sourceOf(user, parts.credentials)
     parts.quotas.check(source, 1) // both checks before the body is read, so that a refused request costs little
     parts.pending.check(source)
-    const bytes = await readBody(request.raw, type === undefined ? MAX_BATCH_BYTES : MAX_CALL_BYTES)
+    const maxBytes = type === undefined ? MAX_BATCH_BYTES : MAX_CALL_BYTES
+    const bytes = await readBody(request.raw, maxBytes, parts.arriving)
     const take = async () => {
       const text = textOf(bytes)
       const body = parseBody(bytes, text)

@@ -3,6 +3,7 @@ import { finished } from 'node:stream/promises'
 import { promisify } from 'node:util'
 import { gunzip } from 'node:zlib'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import type { ArrivingBytes } from './arriving-bytes.js'
 import { Refusal } from './refusal.js'
 
 const unzip = promisify(gunzip)
@@ -25,16 +26,22 @@ export function ignoreContentType({ raw }: FastifyRequest, _reply: FastifyReply,
  * Reads the whole body of a request, whatever its content type is, and decompresses it.
  *
  * @param maxBytes - The limit in bytes, before and after decompression. No more than this is held in memory.
- * @throws {@link Refusal} if the body is larger, if it is incomplete, or if it is compressed with anything but gzip.
+ * @param arriving - Counts what has arrived of this body and of others. Left out where only few may send bodies.
+ * @throws {@link Refusal} if the body is larger, if it is incomplete, if it is compressed with anything but gzip, or if too many
+ * others arrive.
  */
-export async function readBody(request: IncomingMessage, maxBytes: number): Promise<Buffer> {
+export async function readBody(
+  request: IncomingMessage,
+  maxBytes: number,
+  arriving?: ArrivingBytes,
+): Promise<Buffer> {
   const encoding = request.headers['content-encoding'] ?? ''
   if (!/^(?:identity|(?:x-)?gzip)?$/i.test(encoding)) {
     const message = `The body must be uncompressed or in gzip; its Content-Encoding is ${encoding}.`
     throw new Refusal(415, 'unsupported_encoding', message, { 'Accept-Encoding': 'gzip' })
   }
   if (Number(request.headers['content-length']) > maxBytes) throw tooLarge(maxBytes)
-  const bytes = await collect(request, maxBytes)
+  const bytes = await collect(request, maxBytes, arriving)
   // The first bytes decide (RFC 1952, 2.3.1), because the header may be wrong: some proxies decompress the body and keep
   // the header, and some clients compress it without a header. JSON never starts with these bytes.
   return bytes[0] === 0x1f && bytes[1] === 0x8b ? decompress(bytes, maxBytes) : bytes
@@ -50,26 +57,34 @@ export async function drain(request: IncomingMessage): Promise<void> {
   await finished(request).catch(() => undefined) // the client closed the connection, so no answer can be sent
 }
 
-function collect(request: IncomingMessage, maxBytes: number): Promise<Buffer> {
+function collect(
+  request: IncomingMessage,
+  maxBytes: number,
+  arriving: ArrivingBytes | undefined,
+): Promise<Buffer> {
   return new Promise((resolve, reject) => {
-    const chunks: Buffer[] = []
+    let chunks: Buffer[] | undefined = []
     let size = 0
+    const giveUp = (refusal: Refusal) => {
+      chunks = undefined
+      body?.end()
+      reject(refusal)
+    }
+    const body = arriving?.begin(giveUp)
     request.on('data', (chunk: Buffer) => {
       size += chunk.length
-      if (size <= maxBytes) {
-        chunks.push(chunk)
-        return
-      }
-      chunks.length = 0
-      reject(tooLarge(maxBytes))
+      if (size > maxBytes) giveUp(tooLarge(maxBytes))
+      chunks?.push(chunk)
+      body?.add(chunk.length)
     })
     request.on('end', () => {
-      resolve(chunks.length === 1 ? (chunks[0] as Buffer) : Buffer.concat(chunks))
+      body?.end()
+      if (chunks) resolve(chunks.length === 1 ? (chunks[0] as Buffer) : Buffer.concat(chunks))
     })
     request.on('error', () => {
       const message =
         'The connection ended before the whole body had arrived. Send the request again.'
-      reject(new Refusal(400, 'body_incomplete', message))
+      giveUp(new Refusal(400, 'body_incomplete', message))
     })
   })
 }

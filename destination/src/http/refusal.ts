@@ -143,8 +143,8 @@ export function storeUnavailable(why: string): Refusal {
 }
 
 /** The answer if calls arrive faster than this machine can read, store and deliver them. */
-export function overloaded(): Refusal {
-  return notNow('overloaded', 'Calls arrive faster than they can be delivered')
+export function overloaded(why = 'Calls arrive faster than they can be delivered'): Refusal {
+  return notNow('overloaded', why)
 }
 
 function notNow(code: 'store_unavailable' | 'overloaded', why: string): Refusal {
