@@ -579,13 +579,15 @@ export class Manager {
     )
   }
 
+  /** It ends if there is a destination of this name again: what waits then may be for that one. */
   async #discard(name: string): Promise<number> {
     let all = 0
-    for (;;) {
+    while (this.#all('destination').every((one) => one.name !== name)) {
       const count = await this.#parts.store.discard(name, DISCARD_SLICE)
       all += count
-      if (count < DISCARD_SLICE) return all
+      if (count < DISCARD_SLICE) break
     }
+    return all
   }
 }
 

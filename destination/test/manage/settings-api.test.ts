@@ -1,7 +1,8 @@
-import { describe, expect, test, vi } from 'vitest'
+import { describe, expect, onTestFinished, test, vi } from 'vitest'
 import { Managed } from '../../src/manage/managed.js'
 import type { Settings } from '../../src/settings/settings.js'
 import { openStore } from '../../src/store/open.js'
+import type { Store } from '../../src/store/store.js'
 import { destination, endpoint, KEY, post, settingsFor, silent, start, track } from '../run.js'
 import { ask, OTHER_KEY, SETTINGS_KEY } from './api.js'
 
@@ -219,6 +220,30 @@ describe('a destination', () => {
       body: { discarded: 2, waiting: 0 },
     })
     expect(await running.stats()).toEqual([])
+  })
+
+  test('that is made again while messages of the former one are discarded keeps its own', async () => {
+    const crm = await endpoint(503)
+    const running = await start(managedSettings())
+    const settings = { sources: ['web'], webhooks: webhooks(crm.url) }
+    await ask(running, 'PUT', '/destinations/crm', settings)
+    const many = Array.from({ length: 600 }, (_, n) => track(`old-${n}`))
+    await post(running, many)
+    await vi.waitUntil(async () => (await running.stats())[0]?.leased === 0, 10_000)
+    const other = await openStore(managedSettings().store)
+    onTestFinished(() => other.close())
+    const discarding = vi.spyOn(Object.getPrototypeOf(other) as Store, 'discard')
+    onTestFinished(() => {
+      discarding.mockRestore()
+    })
+    discarding.mockImplementationOnce(async function (this: Store, ...slice) {
+      const count = await this.discard(...slice)
+      expect((await ask(running, 'PUT', '/destinations/crm', settings)).status).toBe(201)
+      expect((await post(running, [track('new')])).status).toBe(200)
+      return count
+    })
+    const { body } = await ask(running, 'DELETE', '/destinations/crm?waiting=discard')
+    expect(body).toEqual({ discarded: 500, waiting: 101 })
   })
 })
 
