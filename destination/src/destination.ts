@@ -70,12 +70,18 @@ export async function startDestination(
 ): Promise<RunningDestination> {
   checkRole(role, settings.store)
   const store = await waitForStore(() => open(settings.store, log), settings, log, signal)
+  const opened: Closable[] = []
   try {
-    return await start(settings, store, log, role)
+    return await start(settings, store, log, role, opened)
   } catch (error) {
+    await Promise.all(opened.map((one) => one.close()))
     await store.close()
     throw error
   }
+}
+
+interface Closable {
+  close(): Promise<void>
 }
 
 /** Opens the store, and says in the log if a file of an older version is being changed, because that may take long. */
@@ -93,7 +99,8 @@ async function open(place: StorePlace, log: Log): Promise<Store> {
   return store
 }
 
-async function start(file: Settings, store: Store, log: Log, role: Role) {
+/** @param opened - Gets what must be closed before the store if this rejects. */
+async function start(file: Settings, store: Store, log: Log, role: Role, opened: Closable[]) {
   const managed = await Managed.open(file)
   let follow = async (...changes: Parameters<OnRecords>) => {
     const unusable = await managed.take(...changes)
@@ -119,6 +126,7 @@ async function start(file: Settings, store: Store, log: Log, role: Role) {
     ...{ store, events, isDelivering, now },
     maxUnderWay: underWayLimit(),
   })
+  opened.push(deliverer)
   const { dispatcher } = deliverer
   const { readiness, ...observing } = createObservers(
     { store, deliverer, pauses, log, clock },
@@ -154,6 +162,7 @@ async function start(file: Settings, store: Store, log: Log, role: Role) {
     queues: () => deliverer.queues,
     readCall: (given) => readCall(given, Date.now()),
   })
+  opened.push(servers)
 
   const prepareSending = (next: Settings) => {
     const destinations = next.destinations.filter(({ name }) => pauses.of(name) === undefined)
@@ -175,10 +184,7 @@ async function start(file: Settings, store: Store, log: Log, role: Role) {
 
   await manager.keepOwners()
   // Delivery starts only after this: a process that can't listen must not send anything.
-  const urls = await servers.listen().catch(async (error: unknown) => {
-    await Promise.all([servers.close(), deliverer.close()])
-    throw error
-  })
+  const urls = await servers.listen()
   /** The requests under way to a destination that has just been paused end as usual, and nobody waits for them here. */
   const send = () =>
     live.inTurn(async () => {

@@ -70,9 +70,17 @@ const DNS_SHARE = 0.8
 function trusting(ca: readonly string[]): SecureContext {
   if (ca.length === 0) return createSecureContext()
   for (const [index, pem] of ca.entries()) requireCertificate(pem, index)
-  const extra = process.env['NODE_EXTRA_CA_CERTS']
-  const extras = extra ? [readFileSync(extra, 'utf8')] : []
-  return createSecureContext({ ca: [...rootCertificates, ...extras, ...ca] })
+  return createSecureContext({ ca: [...rootCertificates, ...extraCertificates(), ...ca] })
+}
+
+/** If the file can't be read, Node has warned of that at its start, and goes on without it. */
+function extraCertificates(): string[] {
+  const file = process.env['NODE_EXTRA_CA_CERTS']
+  try {
+    return file ? [readFileSync(file, 'utf8')] : []
+  } catch {
+    return []
+  }
 }
 
 /** Node ignores an invalid certificate silently, and the connections that need it would fail later. */

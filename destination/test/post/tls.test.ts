@@ -72,6 +72,13 @@ describe.skipIf(!hasOpenssl())('an https endpoint', () => {
     expect((await postTo(authority.issue('hook.test'), { ca })).outcome.code).toBe('delivered')
   })
 
+  test('is reached although the file of NODE_EXTRA_CA_CERTS is missing', async () => {
+    vi.stubEnv('NODE_EXTRA_CA_CERTS', `${authority.rootFile}.missing`)
+    onTestFinished(() => void vi.unstubAllEnvs())
+    const { outcome } = await postTo(authority.issue('hook.test'), { ca: [authority.root] })
+    expect(outcome.code).toBe('delivered')
+  })
+
   const withRoot = (certificate: Certificate) => ({
     ...certificate,
     cert: certificate.cert + authority.root,
