@@ -410,6 +410,25 @@ describe('a search', () => {
   })
 })
 
+test.each([
+  ['shows signatures', 'with an adminToken', ADMIN_TOKEN, /^(?:[0-9a-f]{40}|v1,.+)$/],
+  ['shows no signature', 'without one', undefined, /^…$/],
+])('a delivery %s in settings %s', async (_shown, _token, adminToken, expected) => {
+  const crm = await endpoint()
+  const webhookSecrets = [`whsec_${Buffer.alloc(32, 1).toString('base64')}`]
+  const settings = settingsFor([destination([crm], { webhookSecrets })], {
+    adminToken,
+    adminListen: { host: '127.0.0.1', port: 0 },
+  })
+  const one = await start(settings)
+  await post(one, [track('m1')])
+  await crm.has(1)
+  const { body } = await ask(one, '/deliveries/1', adminToken === undefined ? { headers: {} } : {})
+  const [request] = body['requests'] as { headers: [string, string][] }[]
+  const headers = Object.fromEntries(request?.headers ?? [])
+  for (const name of ['X-Signature', 'webhook-signature']) expect(headers[name]).toMatch(expected)
+})
+
 test('an error of another route keeps the form that clients know', async () => {
   const { destination } = await running()
   const response = await fetch(`${destination.url}/v1/administration`)
