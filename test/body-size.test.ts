@@ -149,6 +149,22 @@ describe('an endpoint that answers 400 to everything', () => {
     expect(lost.reduce((sum, { count }) => sum + count, 0)).toBe(1_000)
   })
 
+  test.each([
+    ['8 single messages and the last one', 9, []],
+    ['32 and the last one, if it has accepted a batch', 33, [200]],
+  ] as const)('is asked for %s', async (_, most, first) => {
+    const net = scriptedFetch(...first)
+    net.otherwise(badRequest)
+    const analytics = createClient(net, { flushAt: 100, onFailed: () => undefined })
+    if (first.length > 0) {
+      trackMany(analytics, 100)
+      await analytics.flush()
+    }
+    trackMany(analytics, 100, 100)
+    expect(await analytics.flush()).toEqual({ delivered: 0, failed: 100 })
+    expect(countEvents(net.arrivals).filter((events) => events === 1)).toHaveLength(most)
+  })
+
   test('for the first messages only keeps those behind them: the last one shows that it takes some', async () => {
     const net = scriptedFetch()
     net.otherwise(({ messages }) =>

@@ -122,7 +122,7 @@ test('codes in the README are those of the errors that docs/errors.md has of the
     section.matchAll(/`[a-z]+(?:_[a-z]+)+`|`(?:rejected|disabled|closed|spooled)`/g),
   )
   expect(ofClient.length).toBeGreaterThan(10)
-  expect(named.map(([code]) => code).sort()).toEqual(ofClient.sort())
+  expect([...new Set(named.map(([code]) => code))].sort()).toEqual(ofClient.sort())
 })
 
 test('every entry of the package is named in the README or in docs', () => {
@@ -137,4 +137,53 @@ test('every entry of the package is named in the README or in docs', () => {
 
 test('the README that the package carries is at most 14 KB', () => {
   expect(Buffer.byteLength(readme.text)).toBeLessThanOrEqual(14_000)
+})
+
+describe('the figures of the README are those of bench/results.md', () => {
+  const results = readFileSync(join(ROOT, 'bench/results.md'), 'utf8')
+  const clients = ['hookline', 'segment', 'rudderstack', 'posthog', 'amplitude']
+
+  /** The results of the clients that the README compares, by the names of the columns. */
+  function measured(section: string, variant?: string): Record<string, string>[] {
+    const prose = results.split('\n## ').find((each) => each.startsWith(section)) ?? ''
+    const [, heads = ''] = /^\| (subject .*) \|$/m.exec(prose) ?? []
+    const columns = heads.split('|').map((head) => head.trim())
+    const rows = rowsOf({ ...readme, prose }, 'subject').map((cells) =>
+      Object.fromEntries(columns.map((column, i) => [column, cells[i] ?? ''])),
+    )
+    return clients.map((client) => {
+      const row = rows.find((one) => one['subject'] === client && one['variant'] === variant)
+      if (!row) throw new Error(`${section} has no ${client}`)
+      return row
+    })
+  }
+
+  test.each([
+    ['CPU of a call', 'A call in a loop', 'CPU x'],
+    ['CPU of an event delivered, by default', '200,000 events', 'CPU x', 'flushAt 20'],
+    ['CPU added at 500 events/s', '500 events a second', 'added CPU x'],
+    ['loop blocked after 100,000 calls', '100,000 calls', 'loop blocked afterwards ms'],
+    [`memory in an outage, to the events' JSON`, 'Outage', 'held / JSON bytes', 'port closed'],
+    ['of 500,000 in an outage, lost silently', 'Outage', 'silently lost', 'port closed'],
+    ['installed with dependencies', 'An install', 'KB on disk'],
+  ])('%s', (name, section, column, variant?: string) => {
+    const [, ...shown] = rowsOf(readme, '').find(([first]) => first === name) ?? []
+    const expected = measured(section, variant).map(({ [column]: figure, note }, i) => {
+      if (note && (shown[i] === '–' || figure === '–')) return '–'
+      const rounded = shown[i]?.endsWith(' ms') ? figure?.replace(/\.\d+/, '') : figure
+      return `${rounded}${note ? '*' : ''}`
+    })
+    expect(shown.map((cell) => cell.replace(/ (?:×|ms|KB)/, ''))).toEqual(expected)
+  })
+
+  test('in its sentences, too', () => {
+    const [, date, node, cores] =
+      /(\d+-\d+-\d+), Node (\d+\.\d+)\.\d+, (\d+) cores/.exec(results) ?? []
+    expect(readme.text).toContain(`on ${cores} cores with Node ${node}, ${date}`)
+    const [own, segment, rudderstack] = measured('Outage', 'port closed')
+    expect(readme.text.replaceAll('\n', ' ')).toContain(
+      `Segment made ${segment?.['made']} calls and RudderStack ${rudderstack?.['made']}, ` +
+        `and hookline reported the ${own?.['reported lost']} events`,
+    )
+  })
 })

@@ -172,6 +172,18 @@ describe.concurrent('a script that ends', { timeout: 120_000 }, () => {
     expect(arrivedAt(collector)).toEqual(['a', 'b'])
   })
 
+  test('in await deliver() is held through a back-off', async ({ expect, onTestFinished }) => {
+    const collector = await startCollector(onTestFinished)
+    collector.script(503)
+    const ended = await run(
+      collector,
+      `process.on('beforeExit', () => console.log('ended'))
+       const analytics = new Analytics('k', { ${OPTIONS} })
+       console.log(await analytics.deliver('track', { userId: 'u', event: 'e' }))`,
+    )
+    expect(ended).toEqual(fine('{ delivered: true }\nended\n'))
+  })
+
   test('while the endpoint stumbles tries again', async ({ expect, onTestFinished }) => {
     const collector = await startCollector(onTestFinished)
     collector.script(503, 'reset', 'reset unread')

@@ -49,7 +49,7 @@ export function DeadGroups({ destination, onReplayed }: Props) {
       <div class="title">
         <h2 id="causes">By cause</h2>
         {away && <p class="hint">{missing(away)}</p>}
-        {!isComplete && !away && <p class="hint">Of the latest 10,000 dead letters.</p>}
+        {!isComplete && !away && <p class="hint">These are not all dead letters.</p>}
       </div>
       <ul>
         {shown.map((group) => (

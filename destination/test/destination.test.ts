@@ -467,5 +467,8 @@ describe.concurrent('other settings', () => {
     )
     const listen = { host: '127.0.0.1', port: 1 }
     await expect(running.reload({ ...settings, listen })).rejects.toThrow(/^listen can't change /)
+    await expect(running.reload({ ...settings, adminListen: listen })).rejects.toThrow(
+      /^adminListen can't change /,
+    )
   })
 })

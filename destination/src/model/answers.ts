@@ -303,7 +303,7 @@ export interface DestinationDetails extends DestinationStatus {
 export interface DeadCauses {
   /** The largest first; at most 100. */
   groups: DeadGroup[]
-  /** Whether all dead letters were counted. */
+  /** Whether all dead letters were counted, and all their groups are here. */
   isComplete: boolean
   /** The servers of the store that could not be asked. Left out if there is none. */
   away?: string[]

@@ -108,11 +108,14 @@ export async function getDead(
   // A server that does not answer may have dead letters of destinations of which the others have none.
   const failing = (store.servers?.list() ?? []).filter(({ error }) => error !== undefined)
   const away = new Set(failing.map(({ name }) => name))
-  const answer = (isComplete: boolean): DeadCauses => ({
-    groups: joined(found).slice(0, MAX_GROUPS),
-    isComplete,
-    ...(away.size > 0 && { away: [...away] }),
-  })
+  const answer = (isComplete: boolean): DeadCauses => {
+    const groups = joined(found)
+    return {
+      groups: groups.slice(0, MAX_GROUPS),
+      isComplete: isComplete && groups.length <= MAX_GROUPS,
+      ...(away.size > 0 && { away: [...away] }),
+    }
+  }
   const isOver = () => left <= 0 || performance.now() >= endsAt
   for (const name of destination === undefined ? await namesOfDead(store) : [destination]) {
     let before: DeadPlace | undefined

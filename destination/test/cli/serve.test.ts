@@ -167,7 +167,12 @@ describe.concurrent('serve', () => {
       'stopped',
     ])
     expect(lines[0]).toMatchObject({ destination: 'crm', signed: true, endpoints: [crm.url] })
-    expect(lines[2]).toMatchObject({ destination: 'crm', endpoint: crm.url, code: 'delivered' })
+    expect(lines[2]).toEqual({
+      ...{ level: 'info', time: expect.any(String) as unknown, msg: 'attempt' },
+      ...{ messageId: expect.any(String) as unknown, source: 'web', destination: 'crm' },
+      ...{ endpoint: crm.url, attempt: 1, code: 'delivered', status: 204 },
+      ...{ ms: expect.any(Number) as unknown, next: 'done' },
+    })
     expect(stdout).not.toContain('hush')
   })
 

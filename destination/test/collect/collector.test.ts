@@ -477,6 +477,29 @@ describe('a request is refused', () => {
     })
   })
 
+  test('from a page of another origin is not allowed: no answer has the headers of CORS', async () => {
+    const started = await startCollector()
+    const headers = { origin: 'https://shop.example.com' }
+    const asked = await fetch(`${started.url}/v1/batch`, {
+      method: 'OPTIONS',
+      headers: { ...headers, 'access-control-request-method': 'POST' },
+    })
+    const sent = await post(started, batch, headers)
+    expect([asked.status, sent.status]).toEqual([405, 200])
+    for (const response of [asked, sent]) {
+      const names = Array.from(response.headers.keys())
+      expect(names.filter((name) => name.startsWith('access-control-'))).toEqual([])
+    }
+  })
+
+  test('may have 16 KB of headers', async () => {
+    const { port } = await startCollector()
+    const statusOf = async (bytes: number) =>
+      (await exchange(port, raw(batch, { A: 'x'.repeat(bytes) }))).slice(0, 'HTTP/1.1 200'.length)
+    expect(await statusOf(16_000)).toBe('HTTP/1.1 200')
+    expect(await statusOf(16_400)).toBe('HTTP/1.1 431')
+  })
+
   test.each([
     ['that is no HTTP', 'hello\r\n\r\n', '400 Bad Request'],
     [

@@ -1,4 +1,5 @@
 import { expect, test } from 'vitest'
+import { PendingBytes } from '../../src/collect/pending-bytes.js'
 import { StoreError } from '../../src/store/store-error.js'
 import { KEY, startCollector } from './start.js'
 
@@ -57,6 +58,21 @@ test('one source leaves half of that room to the others', async () => {
   expect((await Promise.all([...first, other])).map(({ status }) => status)).toEqual([
     200, 200, 200,
   ])
+})
+
+test('unless it is said otherwise, 32 MB wait in all, and 16 MB of one source', () => {
+  const pending = new PendingBytes()
+  const isRefused = (source: string, bytes: number) => {
+    try {
+      pending.check(source, bytes)
+      return false
+    } catch {
+      return true
+    }
+  }
+  void pending.during('web', 1, () => new Promise(() => undefined))
+  expect([15_999_998, 15_999_999].map((bytes) => isRefused('web', bytes))).toEqual([false, true])
+  expect([31_999_998, 31_999_999].map((bytes) => isRefused('app', bytes))).toEqual([false, true])
 })
 
 test('what the store refuses counts no more', async () => {

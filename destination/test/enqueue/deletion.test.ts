@@ -45,6 +45,31 @@ describe('a deletion', () => {
     expect(new Set(crm.received.map(({ headers }) => headers['x-message-id'])).size).toBe(2)
   })
 
+  test('is not sent to a destination that is disabled, and is when it is asked for again', async () => {
+    const crm = await endpoint()
+    const settings = settingsFor([destination([crm], { enabled: false })])
+    const running = await start(settings)
+    const ask = () => deleteUser(running, { userId: 'u1' })
+    expect(await ask()).toMatchObject([200, { sent: 0 }])
+    await running.reload({ ...settings, destinations: [destination([crm])] })
+    expect(await ask()).toMatchObject([200, { sent: 1 }])
+    await crm.has(1)
+    await running.close()
+    expect(crm.received.map(({ event }) => event['type'])).toEqual(['delete'])
+  })
+
+  test('takes an anonymous id as the id of who had no other', async () => {
+    const crm = await endpoint()
+    const running = await start(settingsFor([destination([crm])]))
+    await post(running, [
+      track('before', { userId: undefined, anonymousId: 'visitor' }),
+      track('known', { anonymousId: 'visitor' }),
+    ])
+    await crm.has(2)
+    await expect.poll(() => running.stats()).toEqual([])
+    expect(await deleteUser(running, { userId: 'visitor' })).toMatchObject([200, { purged: 1 }])
+  })
+
   test('purges what is stored of the user: what is done, what waits, and the log', async () => {
     const [crm, down] = [await endpoint(204), await endpoint(503)]
     const settings = settingsFor([

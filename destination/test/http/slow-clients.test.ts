@@ -72,6 +72,11 @@ test.each([
   },
 )
 
+test('a client has 10 s for the headers and 30 s for the whole request, unless it is said otherwise', async () => {
+  const { collector } = await startCollector()
+  expect(collector.app.server).toMatchObject({ headersTimeout: 10_000, requestTimeout: 30_000 })
+})
+
 test('three hundred slow clients keep nobody else waiting', async () => {
   const { port, url } = await startCollector() // with the default timeouts
   const sockets: Socket[] = []

@@ -1,8 +1,9 @@
 import { connect } from 'node:net'
 import { text } from 'node:stream/consumers'
 import { gzipSync } from 'node:zlib'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { afterAll, beforeAll, describe, expect, onTestFinished, test, vi } from 'vitest'
 import type { RunningDestination } from '../../src/destination.js'
+import { getDead, getDeliveries } from '../../src/operate/read-routes.js'
 import type { Settings } from '../../src/settings/settings.js'
 import {
   ADMIN_TOKEN,
@@ -344,6 +345,89 @@ test.each([
     })
   },
 )
+
+describe('a search', () => {
+  const group = (cause: string, count: number) => {
+    const at = { firstAt: 1, lastAt: 1 }
+    return { destination: 'crm', code: 'client_error', status: 422, cause, count, ...at } as const
+  }
+
+  test('for the causes of dead letters reads 10,000 of them, and says that there may be more', async () => {
+    const next = { diedAt: 1, id: 1 }
+    const found = await getDead(
+      {
+        stats: () => Promise.resolve([]),
+        deadGroups: (_, _before, limit) =>
+          Promise.resolve({ groups: [group('no', Math.min(limit, 300))], next }),
+      },
+      'crm',
+    )
+    expect(found).toEqual({ groups: [group('no', 10_000)], isComplete: false })
+  })
+
+  test('for the causes of dead letters gives the 100 that most have, and says that there are more', async () => {
+    const groups = Array.from({ length: 101 }, (_, i) => group(`no ${i}`, i + 1)).reverse()
+    const first = (count: number) => ({
+      stats: () => Promise.resolve([]),
+      deadGroups: () => Promise.resolve({ groups: groups.slice(0, count), next: undefined }),
+    })
+    expect(await getDead(first(100), 'crm')).toEqual({
+      groups: groups.slice(0, 100),
+      isComplete: true,
+    })
+    expect(await getDead(first(101), 'crm')).toEqual({
+      groups: groups.slice(0, 100),
+      isComplete: false,
+    })
+  })
+
+  test('stops after a second, and says so', async () => {
+    vi.useFakeTimers({ toFake: ['performance'] })
+    onTestFinished(() => {
+      vi.useRealTimers()
+    })
+    const slices: string[] = []
+    const afterHalfASecond = <T>(slice: string, found: T): Promise<T> => {
+      slices.push(slice)
+      vi.advanceTimersByTime(500)
+      return Promise.resolve(found)
+    }
+    const next = { diedAt: 1, id: 1 }
+    const dead = await getDead(
+      {
+        stats: () => Promise.resolve([]),
+        deadGroups: () => afterHalfASecond('dead', { groups: [group('no', 1)], next }),
+      },
+      'crm',
+    )
+    expect(dead).toEqual({ groups: [group('no', 2)], isComplete: false })
+    const list = await getDeliveries(
+      { find: () => afterHalfASecond('found', { deliveries: [], next: 7 }) },
+      { filter: {}, before: undefined, limit: 50 },
+    )
+    expect(list).toEqual({ deliveries: [], next: '7', isComplete: false })
+    expect(slices).toEqual(['dead', 'dead', 'found', 'found'])
+  })
+})
+
+test.each([
+  ['shows signatures', 'with an adminToken', ADMIN_TOKEN, /^(?:[0-9a-f]{40}|v1,.+)$/],
+  ['shows no signature', 'without one', undefined, /^…$/],
+])('a delivery %s in settings %s', async (_shown, _token, adminToken, expected) => {
+  const crm = await endpoint()
+  const webhookSecrets = [`whsec_${Buffer.alloc(32, 1).toString('base64')}`]
+  const settings = settingsFor([destination([crm], { webhookSecrets })], {
+    adminToken,
+    adminListen: { host: '127.0.0.1', port: 0 },
+  })
+  const one = await start(settings)
+  await post(one, [track('m1')])
+  await crm.has(1)
+  const { body } = await ask(one, '/deliveries/1', adminToken === undefined ? { headers: {} } : {})
+  const [request] = body['requests'] as { headers: [string, string][] }[]
+  const headers = Object.fromEntries(request?.headers ?? [])
+  for (const name of ['X-Signature', 'webhook-signature']) expect(headers[name]).toMatch(expected)
+})
 
 test('an error of another route keeps the form that clients know', async () => {
   const { destination } = await running()

@@ -2,7 +2,7 @@ import { Webhook } from 'standardwebhooks'
 import { describe, expect, test } from 'vitest'
 import { verifyWebhook } from 'hookline'
 import type { HeaderList } from '../../src/post/headers.js'
-import { createSigning } from '../../src/post/signing.js'
+import { createSigning, refusesSignature } from '../../src/post/signing.js'
 
 const URL = 'https://crm.example.com/hook'
 const BODY = '{"version":1,"type":"track","event":"Größe €"}'
@@ -96,6 +96,19 @@ describe('two secrets', () => {
       const headers = toObject(rotating().headers(BODY, 'm', 1, secret))
       expect(verifyWebhook(secret ?? '', BODY, headers['X-Signature'])).toBe(true)
     }
+  })
+
+  test.each([
+    [400, true],
+    [401, true],
+    [403, true],
+    [402, false],
+    [404, false],
+    [422, false],
+    [500, false],
+    [undefined, false],
+  ])('are tried after an answer with %s: %s', (status, expected) => {
+    expect(refusesSignature({ status })).toBe(expected)
   })
 
   test('are what it takes: one is tried once', () => {

@@ -115,6 +115,21 @@ describe('migrate', () => {
     expect(result).toMatchObject({ moved: 0, known: 5_020, different: 0, ahead: 5_000 })
   })
 
+  test('moves no members of audiences: in the second store, all of them join again', async () => {
+    const [from, to] = [`sqlite:${join(emptyFolder(), 'store.db')}`, await server.database()]
+    const joined = async (url: string): Promise<number> => {
+      const store = await openStore(url)
+      const sync = await store.beginSync('vip', [])
+      const count = await store.join(sync, ['u1', 'u2'], [])
+      await store.close()
+      return count
+    }
+    expect([await joined(from), await joined(from)]).toEqual([2, 0])
+    const { code, stderr } = await runInside(['migrate', '--from', from, '--to', to])
+    expect(code, stderr).toBe(0)
+    expect(await joined(to)).toBe(2)
+  })
+
   test('moves the records with their log, and leaves those of the second store as they are', async () => {
     const [from, to] = [await sqliteWith(0), await server.database()]
     const names = Array.from({ length: 450 }, (_, i) => `name-${String(i).padStart(3, '0')}`)

@@ -41,7 +41,11 @@ test('what is left out is left to the environment', () => {
     user: undefined,
     password: undefined,
     database: undefined,
+    tls: false,
     schema: '"hookline"',
+    applicationName: 'hookline-destination',
+    connections: 5,
+    statementTimeoutMs: 5_000,
   })
   expect(parseUrl('postgres://[::1]/x').host).toBe('::1')
 })
@@ -110,6 +114,17 @@ describe('what keeps a store from opening is said, and what to do', () => {
     )
   })
 
+  test('a server that is older than PostgreSQL 15', async () => {
+    await server.query(`CREATE ROLE old LOGIN SUPERUSER PASSWORD 'o'`)
+    await server.query('CREATE SCHEMA old')
+    await server.query(`CREATE FUNCTION old.current_setting(name text) RETURNS text LANGUAGE sql AS $$
+      SELECT CASE name WHEN 'server_version_num' THEN '140019' ELSE '14.19' END $$`)
+    await server.query('ALTER ROLE old SET search_path = old, pg_catalog')
+    await expect(openStore(server.url().replace('hookline:secret', 'old:o'))).rejects.toEqual(
+      storeError('unsupported', /runs PostgreSQL 14\.19\. Use version 15 or newer/),
+    )
+  })
+
   test('a server that does not wait for its disk', async () => {
     await server.query(`CREATE ROLE hasty LOGIN SUPERUSER PASSWORD 'h'`)
     await server.query('ALTER ROLE hasty SET synchronous_commit = off')
@@ -128,7 +143,11 @@ describe.skipIf(!hasOpenssl())('with TLS', () => {
     const authority = createAuthority()
     root = join(folder, 'root.pem')
     writeFileSync(root, authority.root)
-    server = await startServer({ ssl: 'on', ...files(authority.issue('localhost')) })
+    const own = authority.issue('worker')
+    writeFileSync(join(folder, 'own.pem'), own.cert)
+    writeFileSync(join(folder, 'own-key.pem'), own.key)
+    const ssl = { ssl: 'on', ssl_ca_file: root, ...files(authority.issue('localhost')) }
+    server = await startServer(ssl)
     authority.dispose()
   })
 
@@ -161,6 +180,19 @@ describe.skipIf(!hasOpenssl())('with TLS', () => {
     }
   })
 
+  test('its own certificate is sent to the server', async () => {
+    const own = `sslcert=${join(folder, 'own.pem')}&sslkey=${join(folder, 'own-key.pem')}`
+    const store = await openStore(
+      url('localhost', `?sslmode=verify-full&sslrootcert=${root}&${own}`),
+    )
+    const rows = await server.query(
+      `SELECT DISTINCT client_dn FROM pg_stat_ssl JOIN pg_stat_activity USING (pid)
+       WHERE application_name = 'hookline-destination'`,
+    )
+    expect(rows).toEqual([{ client_dn: '/CN=worker' }])
+    await store.close()
+  })
+
   test('one of an authority that is not known is refused', async () => {
     for (const mode of ['verify-full', 'require', 'verify-ca']) {
       await expect(openStore(url('localhost', `?sslmode=${mode}`))).rejects.toEqual(
@@ -171,9 +203,10 @@ describe.skipIf(!hasOpenssl())('with TLS', () => {
 
   test('one for another name is refused, unless no name is asked for', async () => {
     const parameters = `sslrootcert=${root}`
-    await expect(openStore(url('127.0.0.1', `?sslmode=verify-full&${parameters}`))).rejects.toEqual(
-      storeError('failed', /another name/),
-    )
+    for (const mode of ['verify-full', 'require']) {
+      const opening = openStore(url('127.0.0.1', `?sslmode=${mode}&${parameters}`))
+      await expect(opening).rejects.toEqual(storeError('failed', /another name/))
+    }
     const store = await openStore(url('127.0.0.1', `?sslmode=verify-ca&${parameters}`))
     await store.close()
   })

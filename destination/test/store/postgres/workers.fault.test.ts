@@ -371,7 +371,7 @@ describe('workers that deliver to the same endpoint', () => {
     }
   }
 
-  test('keep below its cap together once they know of each other, and below twice that before', async () => {
+  test('keep below its cap together once they know of each other, and take only their parts before', async () => {
     const { tick, join, leave, rooms } = await startWorkers(4, 64)
     expect(rooms()).toEqual([64, 32, 21, 16])
     now += HEARTBEAT_MS

@@ -1,0 +1,28 @@
+import { expect, test } from 'vitest'
+import type { Delivery } from '../../src/model/delivery.js'
+import type { Outcome } from '../../src/model/outcome.js'
+import { logLines } from '../../src/observe/log-lines.js'
+import { silent } from '../run.js'
+
+test('an attempt that failed has one line: what was tried where, how it ended, and when the next one is due', () => {
+  const lines: object[] = []
+  const { attempted } = logLines({ ...silent, warn: (details) => void lines.push(details) })
+  const ids = { messageId: 'm', source: 'web', destination: 'crm' }
+  const outcome: Outcome = {
+    ...{ code: 'server_error', verdict: 'retry', status: 503, ms: 12.4 },
+    ...{ retryAfterMs: undefined, response: 'no room', error: 'HTTP 503' },
+  }
+  attempted?.(
+    { ...ids, attempt: 2 } as Delivery,
+    [{ url: 'https://a.example.com/hook?key=s3cret', outcome }],
+    { state: 'backlog', delayMs: 5_000.4 },
+  )
+  expect(lines).toEqual([
+    {
+      ...ids,
+      ...{ endpoint: 'https://a.example.com/hook', attempt: 2 },
+      ...{ code: 'server_error', status: 503, ms: 12, next: 'backlog', nextInMs: 5_000 },
+      error: 'HTTP 503',
+    },
+  ])
+})
