@@ -15,6 +15,12 @@ test.each([
   expect(connectionLimit(text)).toBe(expected)
 })
 
+test('a server has that limit by default', async () => {
+  const server = createServer({ warn: () => undefined, error: () => undefined }, '')
+  expect(server.app.server.maxConnections).toBe(connectionLimit())
+  await server.close(0)
+})
+
 async function serverFor(maxConnections: number) {
   const warnings: string[] = []
   const log = {
