@@ -1,6 +1,16 @@
 import { readFileSync } from 'node:fs'
+import { inspect } from 'node:util'
 import { describe, expect, test } from 'vitest'
 import * as hookline from '../src/index.js'
+import type { AnalyticsOptions } from '../src/index.js'
+import {
+  createClient,
+  listen,
+  scriptedFetch,
+  trackMany,
+  WRITE_KEY,
+  type FetchReply,
+} from './collector.js'
 
 const read = (path: string) => readFileSync(new URL(`../${path}`, import.meta.url), 'utf8')
 
@@ -53,4 +63,29 @@ describe('every error', () => {
     expect(error.stack).toContain('errors.test.ts')
     expect([undefined, cause]).toContain(error.cause)
   })
+})
+
+test('no error has the write key in it', async () => {
+  const { failed, hooks } = listen()
+  const lose = async (reply: FetchReply, given: AnalyticsOptions = {}, event = 'e') => {
+    const options = { maxRetries: 0, onInvalid: 'report', ...hooks, ...given } as const
+    const analytics = createClient(scriptedFetch(reply), options)
+    analytics.track({ userId: 'u', event })
+    await analytics.close({ timeout: reply === 'hang' ? 0 : 1_000 })
+    return analytics
+  }
+  await lose(401)
+  await lose(503)
+  await lose(new Error('reset'))
+  await lose(200, {}, '')
+  await lose(200, {}, 'x'.repeat(40_000))
+  await lose(200, { maxQueueBytes: 1 })
+  const closed = await lose('hang')
+  trackMany(closed, 1)
+  await closed.flush()
+  expect(failed.map(({ error }) => error.code)).toEqual([
+    ...['rejected', 'retries_exhausted', 'retries_exhausted', 'invalid_message'],
+    ...['message_too_large', 'queue_full', 'close_timeout', 'closed'],
+  ])
+  expect(inspect(failed, { depth: Infinity })).not.toContain(WRITE_KEY)
 })

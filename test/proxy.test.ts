@@ -274,6 +274,20 @@ describe('the option agent', () => {
   })
 })
 
+test.skipIf(!hasOpenssl)('nothing is sent to an https endpoint that is not trusted', async () => {
+  const { port, sent } = await startSecureCollector()
+  const heard = listen()
+  const endpoint = `https://127.0.0.1:${port}`
+  const analytics = createClient(scriptedFetch(), {
+    ...{ fetch: undefined, endpoint, maxRetries: 0, ...heard.hooks },
+  })
+  trackMany(analytics, 1, 0, heard.as)
+  await analytics.flush()
+  expect(heard.codes).toEqual(['e0: retries_exhausted'])
+  expect((heard.failed[0]?.error.cause as Error).message).toMatch(/self-signed certificate/)
+  expect(sent).toEqual([])
+})
+
 describe.skipIf(!hasOpenssl)('https-proxy-agent', () => {
   async function setUp(meets: Meets[] = [], options: AnalyticsOptions = {}) {
     const collector = await startSecureCollector()

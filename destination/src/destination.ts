@@ -252,6 +252,6 @@ async function start(file: Settings, store: Store, log: Log, role: Role, opened:
 }
 
 /** The most requests under way at once. Each takes a connection, and clients may hold half of the files. */
-function underWayLimit(): number {
-  return Math.min(MAX_UNDER_WAY, Math.ceil((connectionLimit() ?? Infinity) / 2))
+export function underWayLimit(limits?: string): number {
+  return Math.min(MAX_UNDER_WAY, Math.ceil((connectionLimit(limits) ?? Infinity) / 2))
 }

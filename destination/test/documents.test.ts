@@ -189,3 +189,37 @@ test('the metrics that the documents name are those that there are', () => {
   expect(there.length).toBeGreaterThan(10)
   expect(names(documents.map(({ text }) => text).join('\n'))).toEqual(there)
 })
+
+test('the sizes of docs/operating.md are those of the benchmark, within a fifth', () => {
+  const page = read('docs/operating.md').replaceAll(/\s+/g, ' ')
+  const rows = rowsOf(read('bench/results-destination.md'))
+  const most = (column: string, variant?: string) => {
+    const ours = rows.filter((row) => row['subject'] === 'hookline')
+    const wanted = ours.filter((row) => variant === undefined || row['variant'] === variant)
+    return Math.max(...wanted.map((row) => Number(row[column]?.replaceAll(',', '')) || 0))
+  }
+  const customers = '10,000 customers'
+  const sizes: [RegExp, number][] = [
+    [/About (\d+) MB at a low rate/, most('peak MB', 'empty store')],
+    [/(\d+) MB with a million messages/, most('peak MB', 'a million due, endpoint down')],
+    [/up to (\d+) MB at full speed/, most('peak MB')],
+    [/start in about ([\d.]+) s/, most('start to first 200 ms', customers) / 1_000],
+    [/and take (\d+) MB, or/, most('RSS MB', customers)],
+    [/ MB, or (\d+) MB at full speed/, most('RSS MB after', customers)],
+  ]
+  for (const [pattern, measured] of sizes) {
+    const told = Number(pattern.exec(page)?.[1])
+    expect(Math.abs(told / measured - 1), String(pattern)).toBeLessThan(0.2)
+  }
+})
+
+/** The rows of all tables of a document, with their cells by the heads of the columns. */
+function rowsOf(text: string): Record<string, string | undefined>[] {
+  const cells = (line = '') => line.split('|').map((cell) => cell.trim())
+  return text.split('\n\n').flatMap((table) => {
+    const [head, , ...lines] = table.trim().split('\n')
+    const names = cells(head)
+    const named = (line: string) => cells(line).map((cell, i) => [names[i] ?? '', cell] as const)
+    return lines.map((line) => Object.fromEntries(named(line)) as Record<string, string>)
+  })
+}

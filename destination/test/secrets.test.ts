@@ -97,10 +97,11 @@ function seeded(seed: number): () => number {
   }
 }
 
-test('no output of a run has a secret in it', async () => {
+test('no output of a run has a secret or a body in it', async () => {
   const webhookSecret = `whsec_${btoa('hush-webhook-secret-0123456789')}`
   const adminToken = 'hush-admin-token-0123456789'
-  const [well, ill] = [await endpoint(204), await endpoint(503, 401)]
+  const well = await endpoint(204)
+  const ill = await endpoint((response, { body }) => response.writeHead(503).end(body), 401)
   const settings = {
     listen: '127.0.0.1:0',
     adminListen: '127.0.0.1:0',
@@ -146,7 +147,12 @@ test('no output of a run has a secret in it', async () => {
       headers: { Authorization: `Basic ${btoa(`${key}:`)}` },
       body,
     })
-  const batch = JSON.stringify({ writeKey: 'hush-key', batch: [track('m1'), { type: 'none' }] })
+  const call = track('m1', { userId: 'hush-user', properties: { plan: 'hush-body' } })
+  const wrong = [
+    { ...call, event: 7 },
+    { ...call, type: 'none' },
+  ]
+  const batch = JSON.stringify({ writeKey: 'hush-key', batch: [call, ...wrong] })
   await send('hush-key', batch)
   await send('hush-wrong', batch)
   await send('hush-key', '{')

@@ -1,4 +1,12 @@
-import fs, { cpSync, readdirSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs'
+import fs, {
+  cpSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  truncateSync,
+  writeFileSync,
+} from 'node:fs'
 import { basename, join } from 'node:path'
 import fc from 'fast-check'
 import { describe, expect, onTestFinished, test, vi } from 'vitest'
@@ -89,6 +97,18 @@ describe('a message whose call returned', () => {
         .join(),
     ).not.toContain('secret')
     expect((await restart(crash(directory))).events).toEqual(['redacted'])
+  })
+
+  test('is in folders and files for their owner alone', () => {
+    const directory = join(temporary(), 'a/b')
+    const { analytics } = cutOff({}, directory)
+    trackMany(analytics, 1)
+    const paths = readdirSync(directory, { recursive: true, encoding: 'utf8' })
+    const modes = ['..', '.', ...paths].map((path) => {
+      const stats = statSync(join(directory, path))
+      return `${stats.isDirectory() ? 'folder' : 'file'} ${(stats.mode & 0o777).toString(8)}`
+    })
+    expect(new Set(modes)).toEqual(new Set(['folder 700', 'file 600']))
   })
 
   test('comes before those of the process that takes it over', async () => {

@@ -1,6 +1,7 @@
 import { runInNewContext } from 'node:vm'
 import { describe, expect, test } from 'vitest'
 import { signWebhook, verifyWebhook, type WebhookSignature } from '../../src/webhook/index.js'
+import { isSameHex } from '../../src/webhook/rule.js'
 import { isSignedWeb } from '../../src/webhook/web-signature.js'
 import { bytesOf, vectors } from '../vectors/vectors.js'
 
@@ -26,6 +27,19 @@ describe('the vectors of test/vectors/signature.json', () => {
     expect(verifyWebhook(vector.secret, bytes, hostile)).toBe(false)
     await expect(isSignedWeb([vector.secret], bytes, hostile)).resolves.toBe(false)
   })
+})
+
+test.each([0, 20, 39, 40])('a digest that differs at %i is read to its end', (place) => {
+  const digest = 'a'.repeat(40)
+  const reads: number[] = []
+  const given = {
+    charCodeAt: (index: number) => {
+      reads.push(index)
+      return index === place ? 0x62 : digest.charCodeAt(index)
+    },
+  }
+  expect(isSameHex(digest, given as string)).toBe(place === 40)
+  expect(reads).toEqual(Array.from(digest, (_, index) => index))
 })
 
 describe('a body', () => {

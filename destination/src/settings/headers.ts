@@ -18,6 +18,8 @@ const RESERVED = new Set([
   'webhook-id',
   'webhook-timestamp',
   'webhook-signature',
+  'traceparent',
+  'tracestate',
 ])
 
 /** The limit for all names and values together. Many receivers accept 8 KB of headers, and proxies add their own. */

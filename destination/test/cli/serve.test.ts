@@ -176,11 +176,12 @@ describe.concurrent('serve', () => {
     expect(stdout).not.toContain('hush')
   })
 
-  test('that waits for an endpoint is ended by a second signal, with 1', async ({ expect }) => {
-    await using hung = await startEndpoint([() => undefined])
-    const service = start(['serve', '--log-level', 'debug'], {
-      folder: folderWith(settings({}, 'hung', hung.url)),
-    })
+  test('that waits for an endpoint is ended by a second signal, with 1, and loses nothing', async ({
+    expect,
+  }) => {
+    await using hung = await startEndpoint([() => undefined, 204])
+    const folder = folderWith(settings({}, 'hung', hung.url))
+    const service = start(['serve', '--log-level', 'debug'], { folder })
     const [, url = ''] = await service.printed(LISTENING)
     await track(url, 'never answered')
     await hung.has(1)
@@ -190,6 +191,13 @@ describe.concurrent('serve', () => {
     const { code, stdout } = await service.ended
     expect(code).toBe(1)
     expect(stdout).not.toContain('"stopped"')
+
+    const next = start(['serve'], { folder })
+    await hung.has(2)
+    next.kill('SIGTERM')
+    expect((await next.ended).code).toBe(0)
+    const [first, second] = hung.received.map(({ headers }) => headers['x-message-id'])
+    expect(second).toBe(first)
   })
 
   test('in a role that needs others ends with 2 where nobody can share the store', async ({

@@ -1,6 +1,7 @@
 import { once } from 'node:events'
 import { connect, type Socket } from 'node:net'
 import { expect, onTestFinished, test } from 'vitest'
+import { underWayLimit } from '../../src/destination.js'
 import { connectionLimit } from '../../src/http/connection-limit.js'
 import { createServer } from '../../src/http/server.js'
 
@@ -13,6 +14,20 @@ test.each([
 ])('of %j the clients get half', (line, expected) => {
   const text = `Limit                     Soft Limit           Hard Limit           Units\n${line}\n`
   expect(connectionLimit(text)).toBe(expected)
+})
+
+test.each([
+  ['1024', 256],
+  ['65536', 4_096],
+  ['unlimited', 4_096],
+])('of %s files, deliveries have at most a quarter, and at most 4,096', (files, expected) => {
+  expect(underWayLimit(`Max open files            ${files}  ${files}  files`)).toBe(expected)
+})
+
+test('a server has that limit by default', async () => {
+  const server = createServer({ warn: () => undefined, error: () => undefined }, '')
+  expect(server.app.server.maxConnections).toBe(connectionLimit())
+  await server.close(0)
 })
 
 async function serverFor(maxConnections: number) {

@@ -4,7 +4,8 @@ import { describe, expect, test } from 'vitest'
 import { createSealer, keyIdOf } from '../../src/manage/seal.js'
 import { openStore } from '../../src/store/open.js'
 import { anyCharacter } from '../../../test/characters.js'
-import { settingsFor, start } from '../run.js'
+import { loadDriver } from '../../src/store/sqlite/driver.js'
+import { post, settingsFor, silent, start, track } from '../run.js'
 import { ask, OTHER_KEY, SETTINGS_KEY } from './api.js'
 
 const sealer = createSealer([SETTINGS_KEY])
@@ -72,7 +73,7 @@ describe('a sealed text', () => {
   })
 })
 
-test('a record that somebody copies to another name in the database is not used, and the log says so', async () => {
+test('no process starts with a record that somebody has copied to another name in the database', async () => {
   const settings = settingsFor([], { settingsKeys: [SETTINGS_KEY] })
   const first = await start(settings)
   await ask(first, 'PUT', '/sources/app', { writeKey: 'app-key' })
@@ -85,3 +86,34 @@ test('a record that somebody copies to another name in the database is not used,
     'The store: the source "other": it was changed in the store, or belongs to another record.',
   )
 })
+
+test.each(['copied', 'changed'])(
+  'a record that is %s in the database is not used by a running process, and its log says so',
+  async (how) => {
+    const settings = settingsFor([], { settingsKeys: [SETTINGS_KEY] })
+    const errors: object[] = []
+    const log = { ...silent, error: (fields: object) => errors.push(fields) }
+    const running = await start(settings, log)
+    await ask(running, 'PUT', '/sources/app', { writeKey: 'app-key' })
+    await ask(running, 'PUT', '/sources/other', { writeKey: 'other-key' })
+    const database = (await loadDriver())((settings.store as string).slice('sqlite:'.length))
+    const body = how === 'copied' ? "(SELECT body FROM records WHERE name = 'app')" : "body || 'A'"
+    database.exec(
+      `BEGIN IMMEDIATE;
+       UPDATE revisions SET revision = revision + 1;
+       UPDATE records SET version = (SELECT revision FROM revisions), body = ${body} WHERE name = 'other';
+       COMMIT`,
+    )
+    database.close()
+    await expect
+      .poll(() => errors)
+      .toEqual([
+        {
+          ...{ kind: 'source', name: 'other' },
+          message: 'it was changed in the store, or belongs to another record. Create it again.',
+        },
+      ])
+    const [app, other] = ['app-key', 'other-key'].map((key) => post(running, [track('m')], key))
+    expect([(await app)?.status, (await other)?.status]).toEqual([200, 200])
+  },
+)

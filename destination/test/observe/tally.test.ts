@@ -1,4 +1,4 @@
-import { describe, expect, test } from 'vitest'
+import { describe, expect, onTestFinished, test, vi } from 'vitest'
 import type { DestinationQueue } from '../../src/deliver/destination-queue.js'
 import type { BreakerState } from '../../src/model/answers.js'
 import type { HistoryCounts } from '../../src/model/history.js'
@@ -62,6 +62,19 @@ describe('the tally', () => {
       { delivered: 1, failed: 0, busy: 0 },
     ])
     expect(saved[0]?.[0]?.bins.reduce((sum, count) => sum + count, 0)).toBe(2)
+  })
+
+  test('saves every 10 seconds', async () => {
+    vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval'] })
+    onTestFinished(() => void vi.useRealTimers())
+    const { tally, saved, end } = make()
+    tally.start()
+    end('delivered')
+    await vi.advanceTimersByTimeAsync(9_999)
+    expect(saved).toEqual([])
+    await vi.advanceTimersByTimeAsync(1)
+    expect(saved).toMatchObject([[{ delivered: 1 }]])
+    await tally.stop()
   })
 
   test('adds up endpoints whose URLs differ only in their queries, which may be keys', async () => {

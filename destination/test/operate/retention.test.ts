@@ -1,4 +1,6 @@
-import { describe, expect, test } from 'vitest'
+import { syncBuiltinESMExports } from 'node:module'
+import timers from 'node:timers/promises'
+import { describe, expect, onTestFinished, test, vi } from 'vitest'
 import { nextSlice, startRetention } from '../../src/operate/retention.js'
 
 describe('a slice of a sweep', () => {
@@ -53,4 +55,25 @@ test('a sweep goes on until less is left than it may delete, whatever the slices
   expect(calls).toBeLessThan(100)
   // The audit log is kept for 90 days, whatever the retention is. It is looked at once for each sweep, not for each slice.
   expect(forgotten).toEqual([90 * 86_400_000])
+})
+
+test('the store is swept once a minute', async () => {
+  const { setTimeout: wait } = timers
+  const waits: unknown[] = []
+  const waiting = vi.spyOn(timers, 'setTimeout').mockImplementation((ms, value, options) => {
+    waits.push(ms)
+    return waits.length < 3 ? Promise.resolve(value) : wait(ms, value, options)
+  })
+  syncBuiltinESMExports()
+  onTestFinished(() => {
+    waiting.mockRestore()
+    syncBuiltinESMExports()
+  })
+  const sweep = vi.fn(() => Promise.resolve(0))
+  const store = { sweep, forgetRecords: () => Promise.resolve(0) }
+  const retention = startRetention(store, () => 1, { sweepFailed: () => undefined })
+  await vi.waitUntil(() => waits.length === 3)
+  await retention.stop()
+  expect(sweep).toHaveBeenCalledTimes(3)
+  expect(waits).toEqual([60_000, 60_000, 60_000])
 })

@@ -197,6 +197,16 @@ describe('a connection', () => {
     expect(seen.connections).toBe(1)
   })
 
+  test('is closed after an answer of more than 64 KB', async () => {
+    const body = 'x'.repeat(64 * 1024 + 1)
+    const { port, seen } = await answering(
+      `HTTP/1.1 500 No\r\nContent-Length: ${body.length}\r\n\r\n${body}`,
+    )
+    const poster = posterTo(`http://127.0.0.1:${port}/`)
+    for (let i = 0; i < 2; i++) expect((await post(poster)).response).toHaveLength(2_048)
+    expect(seen.connections).toBe(2)
+  })
+
   test('that the endpoint closes while idle is replaced, with nothing lost', async () => {
     const { port, open, seen } = await answering(OK)
     const poster = posterTo(`http://127.0.0.1:${port}/`)

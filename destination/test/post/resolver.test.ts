@@ -1,10 +1,12 @@
-import { setDefaultResultOrder } from 'node:dns'
+import { promises, setDefaultResultOrder } from 'node:dns'
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { setImmediate as immediate } from 'node:timers/promises'
 import { describe, expect, onTestFinished, test, vi } from 'vitest'
 import { resolverWith, startDnsServer, type DnsAnswer } from './dns-server.js'
 import { answering, OK, post, posterTo } from './sockets.js'
+import { createNetwork } from '../../src/post/network.js'
 
 const at = (...addresses: string[]): DnsAnswer => ({ addresses, ttl: 60 })
 
@@ -17,6 +19,20 @@ function fileWith(text: string) {
   const path = join(folder, 'file')
   writeFileSync(path, text)
   return path
+}
+
+/** Leaves all questions without an answer. */
+function silence() {
+  const never = new Promise<never>(() => undefined)
+  const { prototype } = promises.Resolver
+  const asks = [vi.spyOn(prototype, 'resolve4'), vi.spyOn(prototype, 'resolve6')] as const
+  for (const ask of asks) {
+    ask.mockReturnValue(never)
+    onTestFinished(() => {
+      ask.mockRestore()
+    })
+  }
+  return asks[0]
 }
 
 describe('silent name servers', () => {
@@ -47,6 +63,39 @@ describe('silent name servers', () => {
     const silent = Array.from({ length: 150 }, (_, i) => resolve(`silent${i}.test`))
     const ended = Promise.race(silent)
     expect(await Promise.race([ended, resolve('hook.test')])).toEqual(['127.0.0.1'])
+  })
+
+  test('let the questions after the first hundred start after 250 ms', async () => {
+    vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] })
+    onTestFinished(() => void vi.useRealTimers())
+    const ask = silence()
+    const { lookup } = resolverWith()
+    for (let i = 0; i < 150; i++) lookup(`silent${i}.test`, () => undefined)
+    vi.advanceTimersByTime(249)
+    await immediate()
+    expect(ask).toHaveBeenCalledTimes(100)
+    vi.advanceTimersByTime(1)
+    await immediate()
+    expect(ask).toHaveBeenCalledTimes(150)
+  })
+
+  test('end a lookup after 4 of the 5 seconds of an attempt', async () => {
+    vi.useFakeTimers({ toFake: ['performance', 'setTimeout', 'clearTimeout'] })
+    onTestFinished(() => void vi.useRealTimers())
+    silence()
+    const { lookup, deadline } = createNetwork({ allowNetworks: [], ca: [] })
+    const ended: string[] = []
+    deadline.add({ startedAt: performance.now(), expire: () => ended.push('attempt') })
+    lookup('silent.test', (error) => ended.push((error as NodeJS.ErrnoException).code ?? ''))
+    const after = async (ms: number) => {
+      vi.advanceTimersByTime(ms)
+      await immediate()
+      return [...ended]
+    }
+    expect(await after(3_999)).toEqual([])
+    expect(await after(1)).toEqual(['ETIMEOUT'])
+    expect(await after(999)).toEqual(['ETIMEOUT'])
+    expect(await after(51)).toEqual(['ETIMEOUT', 'attempt'])
   })
 
   test('leave the turn to the next server', async () => {
@@ -208,6 +257,32 @@ describe('the search domains of resolv.conf', () => {
     clock.now += 1_000
     expect(await resolve('receiver')).toEqual(['10.0.0.7'])
   })
+})
+
+test('the name servers of resolv.conf are read again when the file changes', async () => {
+  const [first, second] = await Promise.all(
+    ['10.0.0.1', '10.0.0.2'].map((address) =>
+      startDnsServer((_, family) => (family === 4 ? at(address) : at())),
+    ),
+  )
+  let server = first?.address ?? ''
+  // c-ares reads them from /etc/resolv.conf for each new resolver.
+  const { Resolver } = promises
+  const made = vi.spyOn(promises, 'Resolver').mockImplementation(function (options) {
+    const resolver = new Resolver(options)
+    resolver.setServers([server])
+    return resolver
+  })
+  onTestFinished(() => {
+    made.mockRestore()
+  })
+  const resolvConf = fileWith('nameserver 127.0.0.1\n')
+  const { resolve, clock } = resolverWith({ resolvConf })
+  expect(await resolve('a.test')).toEqual(['10.0.0.1'])
+  server = second?.address ?? ''
+  writeFileSync(resolvConf, 'nameserver 127.0.0.53\n')
+  clock.now += 1_000
+  expect(await resolve('b.test')).toEqual(['10.0.0.2'])
 })
 
 describe("the system's resolver", () => {

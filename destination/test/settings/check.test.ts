@@ -346,7 +346,7 @@ const refusals: [raw: unknown, problem: string][] = [
   ...[
     'Host Content-Length Transfer-Encoding Connection Content-Type User-Agent X-Signature Keep-Alive',
     'Upgrade TE Trailer Expect X-Message-Id X-Attempt Webhook-Id Webhook-Timestamp Webhook-Signature',
-    'Proxy-Authorization proxy-connection',
+    'Proxy-Authorization proxy-connection X-Hookline-Test traceparent tracestate',
   ]
     .join(' ')
     .split(' ')

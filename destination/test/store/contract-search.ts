@@ -297,6 +297,24 @@ export function searchContract(name: string, make: () => Promise<Subject>): void
         expect(read).toEqual(whole)
       })
 
+      test.each([
+        ['1h', MINUTE, 60],
+        ['24h', 15 * MINUTE, 96],
+        ['7d', 60 * MINUTE, 168],
+      ] as const)('of %s has one bucket more than its chart', async (span, bucketMs, buckets) => {
+        subject.advance(3_600_000 - (subject.now() % 3_600_000))
+        const first = subject.now()
+        const addAndCount = async (laterMs: number) => {
+          subject.advance(laterMs)
+          await store.addHistory([counts()])
+          const rows = await store.history(span, first, undefined, 10)
+          return rows.filter(({ at }) => at === first).length
+        }
+        expect(await addAndCount(0)).toBe(1)
+        expect(await addAndCount((buckets + 1) * bucketMs - 1)).toBe(1)
+        expect(await addAndCount(2)).toBe(0)
+      })
+
       test('forgets what no chart shows any more', async () => {
         await store.addHistory([counts()])
         subject.advance(2 * 3_600_000)

@@ -255,6 +255,13 @@ export function adapterContract(name: string, start: Start, before: readonly Bef
       expect(await postEndless(url, declared, () => false)).toBe(413)
     })
 
+    test(`${name}: a body without a signature is 401 before it is sent`, async () => {
+      const { url, handler } = await receiver()
+      expect(await postEndless(url, { 'content-length': 2_000_000 }, () => false)).toBe(401)
+      expect(await postEndless(url, {}, () => false)).toBe(401)
+      expect(handler).not.toHaveBeenCalled()
+    })
+
     test(`${name}: a body that is gone is a 500 at once, and the message says what to do`, async () => {
       const onRefused = vi.fn()
       const { url, handler } = await receiver({ onRefused }, () => undefined, 'thief')

@@ -263,9 +263,11 @@ export class Engine {
   }
 
   #sweep(olderThanMs: number, limit: number, now: number): number {
-    const { changed, fromId, hasDeletedId } = this.#transact(false, ({ sweep }) =>
-      sweep({ olderThanMs, limit, fromId: this.#sweepFromId }, now),
-    )
+    const { changed, fromId, hasDeletedId } = this.#transact(false, ({ sweep, names }) => {
+      // A process that was killed may have left some, unless no user was ever deleted.
+      this.#hasRemains ??= names.find('delete') !== undefined
+      return sweep({ olderThanMs, limit, fromId: this.#sweepFromId }, now)
+    })
     this.#sweepFromId = fromId
     if (hasDeletedId) this.#hasRemains = true
     if (changed < limit && this.#hasRemains) this.#rewrite(SWEEP_BUSY_MS)
@@ -274,7 +276,11 @@ export class Engine {
 
   /** The last call rewrites the file, so that nobody finds what was deleted in the bytes of the files. */
   #purge(name: string, from: number): PurgedPart {
-    const purged = this.#transact(true, ({ user }) => user.purge(name, from))
+    const purged = this.#transact(true, ({ user, names }) => {
+      // The next process knows by this name that users were deleted, also if no destination was told of it.
+      names.number('delete')
+      return user.purge(name, from)
+    })
     if (purged.purged > 0) this.#hasRemains = true
     if (purged.next === undefined && this.#hasRemains !== false) this.#rewrite(BUSY_MS)
     return purged

@@ -1,6 +1,6 @@
 // What a deletion leaves in the bytes of the files, with random users and texts. The seed is in the name of each round: set SEED to
 // see one again.
-import { readdirSync, readFileSync } from 'node:fs'
+import { cpSync, readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
 import type { Delivery, NewDelivery } from '../../../src/model/delivery.js'
@@ -145,7 +145,15 @@ async function purge(store: Store, { id }: Person): Promise<void> {
 const DAY = 86_400_000
 
 /** A sweep in which the store copies its own log leaves the bytes to the next one, as the retention does. */
-async function remainsAfterSweep({ store, gone, path }: Awaited<ReturnType<typeof lived>>) {
+async function remainsAfterSweep({
+  store,
+  gone,
+  path,
+}: {
+  store: Store
+  gone: Person
+  path: string
+}) {
   while ((await store.sweep(DAY, 1_000)) === 1_000);
   return remainsOf(gone, path)
 }
@@ -155,14 +163,15 @@ async function lived(seed: number) {
   const place = await folder()
   let time = 1_700_000_000_000
   const advance = (ms: number) => void (time += ms)
-  const store = await openStore(`sqlite:${place.path}/store.db`, { now: () => time })
+  const now = () => time
+  const store = await openStore(`sqlite:${place.path}/store.db`, { now })
   const [gone, ...others] = await live(store, randomFrom(seed), advance)
   if (!gone) throw new Error('there are no people')
   const dispose = async () => {
     await store.close()
     await place[Symbol.asyncDispose]()
   }
-  return { path: place.path, store, gone, others, advance, [Symbol.asyncDispose]: dispose }
+  return { path: place.path, store, gone, others, now, advance, [Symbol.asyncDispose]: dispose }
 }
 
 test.each(SEEDS)(
@@ -204,8 +213,9 @@ test.each(SEEDS)(
   60_000,
 )
 
-test('what another program keeps in the log is gone after a later sweep', async () => {
+test('what another program keeps in the log is gone after a later sweep, also of the next process', async () => {
   await using subject = await lived(1)
+  await using killed = await folder()
   const { path, store, gone } = subject
   const reader = openDatabase(join(path, 'store.db'))
   reader.exec('BEGIN')
@@ -213,7 +223,14 @@ test('what another program keeps in the log is gone after a later sweep', async 
   await purge(store, gone)
   expect(remainsOf(gone, path)).not.toEqual([])
   reader.close()
+  cpSync(path, killed.path, { recursive: true })
   await expect.poll(() => remainsAfterSweep(subject), { timeout: 20_000 }).toEqual([])
+
+  const next = await openStore(`sqlite:${killed.path}/store.db`, { now: subject.now })
+  expect(remainsOf(gone, killed.path)).not.toEqual([])
+  const after = () => remainsAfterSweep({ store: next, gone, path: killed.path })
+  await expect.poll(after, { timeout: 20_000 }).toEqual([])
+  await next.close()
 }, 60_000)
 
 test('a row of a file that is too large to be rewritten is overwritten in its place', async () => {

@@ -4,6 +4,7 @@ import { openStore } from '../../../src/store/open.js'
 import { loadDriver } from '../../../src/store/sqlite/driver.js'
 import { migrate, MIGRATIONS, type Upgrade } from '../../../src/store/sqlite/schema.js'
 import type { Copy } from '../../../src/model/delivery.js'
+import { settingsFor, silent, start } from '../../run.js'
 import { newDelivery, settlement } from '../contract.js'
 import { AT, formerFile, runWayBack, versionOf } from './former.js'
 import { folder } from './subject.js'
@@ -61,6 +62,17 @@ test('a file of the former version has everything that it had, and goes on', asy
   expect(claimed.map(({ id }) => id)).toEqual([1, 5])
   expect(await store.settle(claimed.map((one) => settlement(one)))).toBe(0)
   await store.close()
+})
+
+test('the log says when an upgrade begins and when it has ended', async () => {
+  const settings = settingsFor([])
+  await formerFile((settings.store as string).slice('sqlite:'.length), 8)
+  const lines: string[] = []
+  await start(settings, { ...silent, info: (_fields, message) => lines.push(message) })
+  expect(lines).toEqual([
+    'the store is being upgraded, which takes 3 to 7 s for a million messages',
+    'the store is upgraded',
+  ])
 })
 
 test('a new file is not upgraded', async () => {
