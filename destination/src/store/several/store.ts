@@ -185,9 +185,13 @@ export class SeveralStore implements Store {
     return [...gone]
   }
 
-  /** Rejects only if no server answers, because what one of them has does not stop the others. */
+  /** Waits for the first server that answers, because what one of them has does not stop the others. Rejects if none does. */
   async ping(): Promise<void> {
-    await this.#askAll((store) => store.ping())
+    try {
+      await Promise.any(this.#all.map((server) => server.ask((store) => store.ping())))
+    } catch (error) {
+      throw (error as AggregateError).errors[0]
+    }
   }
 
   async stats(): Promise<Stats[]> {
