@@ -17,6 +17,12 @@ const OF_SECOND = Array.from({ length: 50 }, (_, i) => `source${i}`).find(
   (source) => spread(2)[shareOf(source)] === 1,
 ) as string
 
+/** How many sessions of a database wait for a lock. */
+async function waitingFor(url: string): Promise<number | undefined> {
+  const text = `SELECT count(*)::int AS count FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()`
+  return (await server.query<{ count: number }>(text, [], url))[0]?.count
+}
+
 test('the ids of all servers are numbers of JSON, and those of the first begin at 1', () => {
   expect(floorOf(0)).toBe(0)
   expect(ceilingOf(127)).toBe(2 ** 53)
@@ -115,6 +121,34 @@ test('a server whose settlements fail is not claimed from, and nobody is told to
   await store.close()
 })
 
+test('a server that does not take results is not used while it is asked again whether it does', async () => {
+  const [a, b] = [await place('a'), await place('b')]
+  await (await openStore([a, b])).close()
+  const store = await openStore([a, { ...b, url: `${b.url}?statement_timeout=500` }])
+  const put = () => store.put([newDelivery({ source: OF_SECOND })])
+  const claim = (limit: number) => store.claim([{ destination: 'crm', lane: 'fresh', limit }])
+  for (let i = 0; i < 2; i++) await put()
+  const [first] = await claim(1)
+  const locking = new pg.Client(b.url)
+  await locking.connect()
+  try {
+    // Results wait for this lock until they give up. Puts and claims do not need the table.
+    await locking.query('BEGIN; LOCK TABLE hookline.done')
+    await store.settle(first ? [settlement(first)] : [])
+    await expect.poll(() => store.servers?.list()[1]?.error?.message).toMatch(/holds locks/)
+    // The next attempt to store the result is under way.
+    await expect.poll(() => waitingFor(b.url)).toBe(1)
+    await expect(put()).rejects.toMatchObject({ server: 'b' })
+    expect(await claim(5)).toEqual([])
+    await locking.query('ROLLBACK')
+    await expect.poll(() => claim(5)).toHaveLength(1)
+    expect(await put()).toEqual([expect.any(Number)])
+  } finally {
+    await locking.end()
+    await store.close()
+  }
+})
+
 test('a server is refused that is not the one that its name says', async () => {
   const [a, b, c] = [await place('a'), await place('b'), await place('c')]
   await (await openStore([a, b])).close()
@@ -158,10 +192,7 @@ test('a put that waits for a share that is just being taken away stores nothing'
       () => 'stored',
       () => 'refused',
     )
-    const blocked = `SELECT count(*)::int AS count FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()`
-    await expect
-      .poll(async () => (await server.query<{ count: number }>(blocked, [], b.url))[0]?.count)
-      .toBe(1)
+    await expect.poll(() => waitingFor(b.url)).toBe(1)
     await other.query('DELETE FROM hookline.own_shares WHERE share = $1', [shareOf(OF_SECOND)])
     await other.query('COMMIT')
     expect(await waiting).toBe('refused')
