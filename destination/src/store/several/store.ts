@@ -47,7 +47,7 @@ import type { Directories, Place } from './directory.js'
 import { merge, placesOf, sumOf } from './merge.js'
 import { moveShares } from './move.js'
 import { endOf } from './patience.js'
-import type { Server, ServerStore } from './server.js'
+import { isAway, type Server, type ServerStore } from './server.js'
 import { Settling } from './settling.js'
 
 /** How often a put looks for the present owner of a share. */
@@ -91,6 +91,8 @@ export class SeveralStore implements Store {
   readonly #heard = new Set<ServerStore>()
   #isListening = false
   #removedListener: ((ids: readonly DeliveryId[]) => void) | undefined
+  /** The place of the server with which the next sweep begins. */
+  #turn = 0
   #closing: Promise<void> | undefined
 
   constructor(
@@ -299,10 +301,18 @@ export class SeveralStore implements Store {
     return (await Promise.all(replayed)).flat()
   }
 
-  /** The servers that are away are swept once they are back. */
+  /**
+   * The servers that can't be reached are swept once they are back.
+   *
+   * @throws StoreError if a server fails for another reason, once the others have nothing more that is too old.
+   */
   async sweep(olderThanMs: number, limit: number): Promise<number> {
-    const { swept } = await this.#untilLimit(limit, (store, left) => store.sweep(olderThanMs, left))
+    const { swept, errors } = await this.#untilLimit(limit, (store, left) =>
+      store.sweep(olderThanMs, left),
+    )
     await this.#forgetFormer()
+    const failure = errors.find(({ isUnreachable }) => !isUnreachable)
+    if (failure && swept < limit) throw failure
     return swept
   }
 
@@ -311,8 +321,11 @@ export class SeveralStore implements Store {
     try {
       const { shares } = await this.#directories.refresh()
       const former = new Set(shares.flatMap((place) => place.former.map(({ server }) => server)))
-      for (const server of this.#all.filter(({ number }) => former.has(number))) {
-        const first = await server.ask((store) => store.asServer.moving.firstId())
+      const { answers } = await this.#askAll(
+        (store) => store.asServer.moving.firstId(),
+        this.#all.filter(({ number }) => former.has(number)),
+      )
+      for (const { server, answer: first } of answers) {
         await this.#home.ask((store) => store.asServer.moving.forget(server.number, first))
       }
     } catch (error) {
@@ -321,12 +334,13 @@ export class SeveralStore implements Store {
     }
   }
 
-  /** @throws StoreError if a server is away, once the others have discarded everything. */
+  /** @throws StoreError if a server is away or fails, once the others have discarded everything. */
   async discard(destination: string, limit: number): Promise<number> {
-    const { swept, away } = await this.#untilLimit(limit, (store, left) =>
+    const { swept, errors } = await this.#untilLimit(limit, (store, left) =>
       store.discard(destination, left),
     )
-    if (swept === 0) this.#requireAll(away)
+    const [failure] = errors
+    if (failure && swept === 0) throw failure
     return swept
   }
 
@@ -627,23 +641,25 @@ export class SeveralStore implements Store {
     }
   }
 
-  /** Lets one server after the other work, until a limit is reached. Those that are away are left out. */
+  /** Lets one server after the other work, until a limit is reached. What fails at one of them does not stop the others. */
   async #untilLimit(
     limit: number,
     work: (store: ServerStore, limit: number) => Promise<number>,
-  ): Promise<{ swept: number; away: string[] }> {
+  ): Promise<{ swept: number; errors: StoreError[] }> {
     let swept = 0
-    const away: string[] = []
-    for (const server of this.#all) {
+    const errors: StoreError[] = []
+    // Each time another one is the first, so that one that always reaches the limit does not keep the others waiting.
+    this.#turn = (this.#turn + 1) % this.#all.length
+    for (const server of [...this.#all.slice(this.#turn), ...this.#all.slice(0, this.#turn)]) {
       if (swept === limit) break
       try {
         swept += await server.ask((store) => work(store, limit - swept))
       } catch (error) {
-        if (!isAway(error)) throw error
-        away.push(server.name)
+        if (!(error instanceof StoreError)) throw error
+        errors.push(error)
       }
     }
-    return { swept, away }
+    return { swept, errors }
   }
 
   /** Asks the server of each copy's source. */
@@ -721,8 +737,4 @@ async function knownAt(
 
 function ignoreAway(error: unknown): void {
   if (!isAway(error)) throw error
-}
-
-function isAway(error: unknown): boolean {
-  return error instanceof StoreError && error.isUnreachable && error.server !== undefined
 }

@@ -1,5 +1,6 @@
 // What a move of shares does to messages in each state, and to those who use the store meanwhile.
 import { once, EventEmitter } from 'node:events'
+import pg from 'pg'
 import { afterAll, afterEach, expect, test } from 'vitest'
 import type { Claim } from '../../../src/model/delivery.js'
 import { openPostgres } from '../../../src/store/postgres/store.js'
@@ -41,11 +42,11 @@ const moveTo = (store: Store, to: string, ...sources: string[]): Promise<void> =
 async function twoServers() {
   const urls = [await server.database(), await server.database()]
   let time = 1_700_000_000_000
-  const open = async () => {
+  const open = async (parameters = '') => {
     const store = await openSeveral(
       ['a', 'b'].map((name, i) => ({
         name,
-        open: () => openPostgres(urls[i] ?? '', () => time, false, true),
+        open: () => openPostgres(`${urls[i]}${parameters}`, () => time, false, true),
       })),
       10_000,
     )
@@ -249,6 +250,21 @@ test('a former owner is asked until the retention is over, and then forgotten', 
   await store.sweep(60_000, 100)
   expect(await former()).toEqual([])
   expect(await store.put([delivery])).toEqual([expect.any(Number)])
+})
+
+test('a message is taken although a former owner of its share is locked', async () => {
+  const { open, urls } = await twoServers()
+  await moveTo(await open(), 'a', OF_OTHER)
+  const store = await open('?statement_timeout=500')
+  const locking = new pg.Client(urls[1])
+  await locking.connect()
+  try {
+    await locking.query('BEGIN; LOCK TABLE hookline.deliveries')
+    const [id] = await store.put([newDelivery({ source: OF_OTHER })])
+    expect(serverOf(id as number)).toBe(0)
+  } finally {
+    await locking.end()
+  }
 })
 
 test('once the home has all shares, it can be used alone', async () => {

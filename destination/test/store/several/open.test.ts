@@ -12,10 +12,12 @@ afterAll(() => server.dispose())
 
 const place = async (name: string) => ({ name, url: await server.database() })
 
-/** A source in a share that the second of two servers of a new store has. */
-const OF_SECOND = Array.from({ length: 50 }, (_, i) => `source${i}`).find(
-  (source) => spread(2)[shareOf(source)] === 1,
-) as string
+/** Sources in shares that the first and the second of two servers of a new store have. */
+const [OF_HOME, OF_SECOND] = [0, 1].map((number) =>
+  Array.from({ length: 50 }, (_, i) => `source${i}`).find(
+    (source) => spread(2)[shareOf(source)] === number,
+  ),
+) as [string, string]
 
 /** How many sessions of a database wait for a lock. */
 async function waitingFor(url: string): Promise<number | undefined> {
@@ -143,6 +145,50 @@ test('a server that does not take results is not used while it is asked again wh
     await locking.query('ROLLBACK')
     await expect.poll(() => claim(5)).toHaveLength(1)
     expect(await put()).toEqual([expect.any(Number)])
+  } finally {
+    await locking.end()
+    await store.close()
+  }
+})
+
+test.each([
+  ['the home', 0],
+  ['another server', 1],
+])('the others are swept, and all their messages are found, while %s fails', async (_, number) => {
+  const places = [await place('a'), await place('b')]
+  const failing = places[number]?.url ?? ''
+  await (await openStore(places)).close()
+  const store = await openStore(
+    places.map(({ name, url }) => ({ name, url: `${url}?statement_timeout=500` })),
+  )
+  const sources = [OF_HOME, OF_SECOND]
+  for (const source of sources) await store.put([newDelivery({ source, messageId: source })])
+  const kept = sources[1 - number] ?? ''
+  await server.query('ALTER TABLE hookline.waiting RENAME TO away', [], failing)
+  // The first sweep ends what waits too long, the second one deletes it.
+  for (let i = 0; i < 2; i++) {
+    const sweeping = store.sweep(-60_000, 10)
+    await expect(sweeping).rejects.toMatchObject({ server: places[number]?.name })
+  }
+  await server.query('ALTER TABLE hookline.away RENAME TO waiting', [], failing)
+  expect(await store.trace(kept)).toEqual([])
+
+  await store.put([newDelivery({ source: kept, messageId: kept })])
+  const locking = new pg.Client(failing)
+  await locking.connect()
+  try {
+    await locking.query('BEGIN; LOCK TABLE hookline.deliveries, hookline.waiting')
+    const away = [places[number]?.name]
+    const [found, matched] = await Promise.all([
+      store.find({}, undefined, 10),
+      store.match({}, undefined, 10),
+      expect(store.trace(sources[number] ?? '')).rejects.toMatchObject({ server: away[0] }),
+    ])
+    expect(found).toMatchObject({ deliveries: [{ source: kept }], away })
+    const next = matched.next === undefined ? undefined : await store.match({}, matched.next, 10)
+    expect([matched, next]).toContainEqual(expect.objectContaining({ away }))
+    expect([...matched.matches, ...(next?.matches ?? [])]).toHaveLength(1)
+    expect(await store.trace(kept)).toHaveLength(1)
   } finally {
     await locking.end()
     await store.close()
