@@ -91,7 +91,7 @@ async function connect(opened: readonly Opened[], patienceMs: number): Promise<S
       try {
         return new Server(parts, await enroll(store))
       } catch (error) {
-        if (!(wasEnrolled && isAway(error))) throw error
+        if (!(error instanceof StoreError && wasEnrolled && isAway(error))) throw error
         return new Server(parts, error)
       }
     }),

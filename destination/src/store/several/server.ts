@@ -164,6 +164,6 @@ export class Server {
 }
 
 /** Whether a server can't be used now, and may be used later without anybody who repairs the settings or the tables. */
-export function isAway(error: unknown): error is StoreError {
+export function isAway(error: unknown): boolean {
   return error instanceof StoreError && (error.isUnreachable || error.mayPass)
 }

@@ -44,7 +44,7 @@ import type {
 import { StoreError } from '../store-error.js'
 import { Claiming } from './claiming.js'
 import type { Directories, Place } from './directory.js'
-import { merge, placesOf, sumOf } from './merge.js'
+import { merge, placesOf, Sums } from './merge.js'
 import { moveShares } from './move.js'
 import { endOf } from './patience.js'
 import { isAway, type Server, type ServerStore } from './server.js'
@@ -87,6 +87,7 @@ export class SeveralStore implements Store {
   readonly #claiming: Claiming
   readonly #patienceMs: number
   readonly #settlings: ReadonlyMap<Server, Settling>
+  readonly #sums = new Sums()
   /** The servers whose store reports puts. */
   readonly #heard = new Set<ServerStore>()
   #isListening = false
@@ -198,7 +199,7 @@ export class SeveralStore implements Store {
 
   async stats(): Promise<Stats[]> {
     const { answers } = await this.#askAll((store) => store.stats())
-    return sumOf(answers.flatMap(({ answer }) => answer))
+    return this.#sums.of(answers.map(({ server: { number }, answer }) => ({ number, answer })))
   }
 
   async trace(messageId: string): Promise<Trace[]> {

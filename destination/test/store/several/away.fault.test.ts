@@ -258,7 +258,12 @@ test('a server that does not answer holds up the others only shortly, and loses 
 }, 60_000)
 
 test.each([
-  ['goes silent', async (proxy: Proxy) => Promise.resolve(proxy.silence())],
+  [
+    'goes silent',
+    (proxy: Proxy) => {
+      proxy.silence()
+    },
+  ],
   [
     'has its tables locked',
     async (_: Proxy, url: string, schema: string) => {
@@ -268,13 +273,17 @@ test.each([
       await locking.query(`BEGIN; LOCK TABLE ${schema}.deliveries`)
     },
   ],
-])('a process stays ready while one server %s, from the first moment on', async (_, fail) => {
-  const [, b] = servers as [Server, Server]
-  await using proxy = await startProxy(b.port)
-  const { running } = await startOn(newPlaces({ b: proxy.port }))
-  await fail(proxy, b.url(), `away${schemas}`)
-  expect(await readyz(running)).toEqual([200, { status: 'ready' }])
-}, 60_000)
+])(
+  'a process stays ready while one server %s, from the first moment on',
+  async (_, fail) => {
+    const [, b] = servers as [Server, Server]
+    await using proxy = await startProxy(b.port)
+    const { running } = await startOn(newPlaces({ b: proxy.port }))
+    await fail(proxy, b.url(), `away${schemas}`)
+    expect(await readyz(running)).toEqual([200, { status: 'ready' }])
+  },
+  60_000,
+)
 
 test('servers whose addresses are exchanged are away until they are right again, and nothing is sent twice', async () => {
   const [, b, c] = servers as [Server, Server, Server]

@@ -1,5 +1,7 @@
 import pg from 'pg'
 import { afterAll, expect, test } from 'vitest'
+import { Waiting } from '../../../src/enqueue/waiting.js'
+import type { Destination } from '../../../src/settings/settings.js'
 import { openStore } from '../../../src/store/open.js'
 import { ceilingOf, floorOf, serverOf } from '../../../src/store/server-ids.js'
 import { shareOf, spread } from '../../../src/store/shares.js'
@@ -192,6 +194,39 @@ test.each([
   } finally {
     await locking.end()
     await store.close()
+  }
+})
+
+test('a quota counts what has come since a server was counted, and what waits at one that fails', async () => {
+  const [a, b] = [await place('a'), await place('b')]
+  await (await openStore([a, b])).close()
+  const open = () => openStore([a, { ...b, url: `${b.url}?statement_timeout=500` }])
+  const [store, other] = await Promise.all([open(), open()])
+  const put = () => store.put([newDelivery({ source: OF_SECOND })])
+  const waiting = new Waiting(() => store.stats())
+  waiting.use({
+    tenants: [{ name: 'acme', quotas: { waiting: 3 }, portal: { editUrls: false } }],
+    destinations: [{ name: 'crm', tenant: 'acme' } as Destination],
+  })
+  const locking = new pg.Client(b.url)
+  await locking.connect()
+  try {
+    await put()
+    // A count that takes so long is used for a while.
+    await locking.query('BEGIN; LOCK TABLE hookline.waiting')
+    const asking = waiting.ask()
+    await locking.query('SELECT pg_sleep(0.1); ROLLBACK')
+    await asking
+    for (let i = 0; i < 2; i++) await put()
+    waiting.add('crm', 2)
+    await waiting.ask()
+    expect(waiting.overLimit('acme')).toEqual({ count: 3, limit: 3 })
+    expect(await other.stats()).toMatchObject([{ fresh: 3 }])
+    await locking.query('BEGIN; LOCK TABLE hookline.waiting')
+    expect(await other.stats()).toMatchObject([{ fresh: 3 }])
+  } finally {
+    await locking.end()
+    await Promise.all([store.close(), other.close()])
   }
 })
 
