@@ -348,6 +348,9 @@ test('a process that does not know the new owner of a share says so', async () =
   expect(serverOf(id as number)).toBe(2)
 
   const unknown = storeError('failed', /c can't be reached, so the answer would not be complete/)
+  // A put that fails for this reason is no failure of the whole store.
+  const refused = old.put([newDelivery({ source: OF_SECOND })])
+  await expect(refused).rejects.toMatchObject({ server: 'c' })
   await expect(old.trace('m1')).rejects.toEqual(unknown)
   await expect(old.get(id as number)).rejects.toEqual(unknown)
   expect(await old.find({}, undefined, 10)).toMatchObject({ away: ['c'] })
