@@ -214,12 +214,9 @@ export class SeveralStore implements Store {
   }
 
   async get(id: DeliveryId): Promise<Trace | undefined> {
-    const number = serverOf(id)
-    const server = this.#byNumber.get(number)
+    const server = this.#byNumber.get(serverOf(id))
     if (server) return server.ask((store) => store.get(id))
-    await this.#directories.refresh()
-    const name = this.#directories.nameOf(number)
-    this.#requireAll(this.#unknown.filter((one) => one === name))
+    await this.#requireServersOf([id])
     return undefined
   }
 
@@ -248,7 +245,7 @@ export class SeveralStore implements Store {
       const found = await store.match(filter, place, limit)
       return { found, next: found.next }
     })
-    return { matches: found?.matches ?? [], next, ...away }
+    return { matches: found?.matches ?? [], next, ...(away.length > 0 && { away }) }
   }
 
   async deadGroups(
@@ -257,7 +254,7 @@ export class SeveralStore implements Store {
     limit: number,
   ): Promise<DeadGroups> {
     const groups: DeadGroup[] = []
-    const away: string[] = []
+    const away = new Set<string>()
     let place = before
     let left = limit
     do {
@@ -270,11 +267,11 @@ export class SeveralStore implements Store {
         groups.push(group)
         left -= group.count
       }
-      away.push(...(step.away?.away ?? []))
+      for (const name of step.away) away.add(name)
       const isNextServer = step.found?.next === undefined
       place = isNextServer ? startOf(step.next) : step.found?.next
     } while (place && left > 0)
-    return { groups: joined(groups), next: place, ...(away.length > 0 && { away }) }
+    return { groups: joined(groups), next: place, ...(away.size > 0 && { away: [...away] }) }
   }
 
   addHistory(counts: HistoryCounts[]): Promise<void> {
@@ -296,9 +293,11 @@ export class SeveralStore implements Store {
     lane?: ReplayLane,
   ): Promise<DeliveryId[]> {
     const parts = grouped(ids, (id) => this.#byNumber.get(serverOf(id)))
-    const replayed = Array.from(parts, ([server, own]) =>
-      server ? server.ask((store) => store.replay(own, withDone, lane)) : Promise.resolve([]),
-    )
+    const replayed = Array.from(parts, async ([server, own]) => {
+      if (server) return server.ask((store) => store.replay(own, withDone, lane))
+      await this.#requireServersOf(own)
+      return []
+    })
     return (await Promise.all(replayed)).flat()
   }
 
@@ -340,9 +339,11 @@ export class SeveralStore implements Store {
     const { swept, errors } = await this.#untilLimit(limit, (store, left) =>
       store.discard(destination, left),
     )
+    if (swept > 0) return swept
     const [failure] = errors
-    if (failure && swept === 0) throw failure
-    return swept
+    if (failure) throw failure
+    await this.#requireKnown()
+    return 0
   }
 
   /** @throws StoreError if a server is away and the others have nothing. */
@@ -360,14 +361,15 @@ export class SeveralStore implements Store {
    * Server by server. If shares are being moved, or were not long ago, then all over again, because a message may have gone from a
    * server whose turn came later to one whose turn was over. In the second round, `from` is negative.
    *
-   * @throws StoreError if the server whose turn it is is away: a deletion has to be complete.
+   * @throws StoreError if the server whose turn it is is away, or at the end if this process does not know all servers: a deletion has
+   * to be complete.
    */
   async purgeUser(user: string, from: number): Promise<Purged> {
     const { purged, next } = await this.#purgeUser(user, Math.abs(from))
     if (next !== undefined) return { purged, next: from < 0 ? -next : next }
-    if (from < 0) return { purged, next }
-    await this.#directories.refresh()
-    return { purged, next: this.#directories.isMoving ? -fromOf(0) : undefined }
+    await this.#requireKnown()
+    const isAgain = from >= 0 && this.#directories.isMoving
+    return { purged, next: isAgain ? -fromOf(0) : undefined }
   }
 
   async #purgeUser(user: string, from: number): Promise<Purged> {
@@ -599,6 +601,19 @@ export class SeveralStore implements Store {
     return this.#directories.unknown.map(({ name }) => name)
   }
 
+  /** @throws StoreError if there is a server that this process does not know. */
+  async #requireKnown(): Promise<void> {
+    await this.#directories.refresh()
+    this.#requireAll(this.#unknown)
+  }
+
+  /** @throws StoreError if these ids are of a server that this process does not know. */
+  async #requireServersOf(ids: readonly DeliveryId[]): Promise<void> {
+    await this.#directories.refresh()
+    const names = new Set(ids.map((id) => this.#directories.nameOf(serverOf(id))))
+    this.#requireAll(this.#unknown.filter((name) => names.has(name)))
+  }
+
   /** @throws StoreError if there is a server that could not be asked. */
   #requireAll(away: readonly string[]): void {
     if (away.length === 0) return
@@ -624,21 +639,22 @@ export class SeveralStore implements Store {
       store: ServerStore,
       before: DeliveryId,
     ) => Promise<{ found: T; next: DeliveryId | undefined }>,
-  ): Promise<{ found?: T; next: DeliveryId | undefined; away?: { away: string[] } }> {
+  ): Promise<{ found?: T; next: DeliveryId | undefined; away: string[] }> {
     const i = this.#all.findLastIndex(
       ({ number }) => before === undefined || floorOf(number) < before,
     )
     const server = this.#all[i]
-    if (!server) return { next: undefined }
+    const away = this.#unknown
+    if (!server) return { next: undefined, away }
     const following = this.#all[i - 1]
     const end = following && ceilingOf(following.number)
     try {
       const start = Math.min(before ?? Infinity, ceilingOf(server.number))
       const { found, next = end } = await server.ask((store) => question(store, start))
-      return { found, next }
+      return { found, next, away }
     } catch (error) {
       if (!isAway(error)) throw error
-      return { next: end, away: { away: [server.name] } }
+      return { next: end, away: [...away, server.name] }
     }
   }
 

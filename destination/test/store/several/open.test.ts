@@ -3,6 +3,7 @@ import { afterAll, expect, test } from 'vitest'
 import { Waiting } from '../../../src/enqueue/waiting.js'
 import type { Destination } from '../../../src/settings/settings.js'
 import { openStore } from '../../../src/store/open.js'
+import type { Store } from '../../../src/store/store.js'
 import { ceilingOf, floorOf, serverOf } from '../../../src/store/server-ids.js'
 import { shareOf, spread } from '../../../src/store/shares.js'
 import { newDelivery, settlement } from '../contract.js'
@@ -25,6 +26,11 @@ const [OF_HOME, OF_SECOND] = [0, 1].map((number) =>
 async function waitingFor(url: string): Promise<number | undefined> {
   const text = `SELECT count(*)::int AS count FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()`
   return (await server.query<{ count: number }>(text, [], url))[0]?.count
+}
+
+async function purgeAll(store: Store, user: string): Promise<void> {
+  let next: number | undefined = 0
+  while (next !== undefined) ({ next } = await store.purgeUser(user, next))
 }
 
 test('the ids of all servers are numbers of JSON, and those of the first begin at 1', () => {
@@ -353,7 +359,13 @@ test('a process that does not know the new owner of a share says so', async () =
   await expect(refused).rejects.toMatchObject({ server: 'c' })
   await expect(old.trace('m1')).rejects.toEqual(unknown)
   await expect(old.get(id as number)).rejects.toEqual(unknown)
-  expect(await old.find({}, undefined, 10)).toMatchObject({ away: ['c'] })
+  await expect(old.replay([id as number], true)).rejects.toEqual(unknown)
+  await expect(purgeAll(old, 'nobody')).rejects.toEqual(unknown)
+  await expect(old.discard('crm', 10)).rejects.toEqual(unknown)
+  const incomplete = { away: ['c'] }
+  expect(await old.find({}, undefined, 10)).toMatchObject(incomplete)
+  expect(await old.match({}, undefined, 10)).toMatchObject(incomplete)
+  expect(await old.deadGroups('crm', undefined, 10)).toMatchObject(incomplete)
   expect(old.servers?.list().find(({ name }) => name === 'c')?.error?.message).toMatch(
     /does not know the server c: start it again with the present settings/,
   )
