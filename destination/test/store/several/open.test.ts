@@ -255,6 +255,25 @@ test('a server is refused that is not the one that its name says', async () => {
   }
 })
 
+test('one who may change no tables opens servers whose tables are up to date', async () => {
+  const places = [await place('a'), await place('b')]
+  await (await openStore(places)).close()
+  await server.query(`CREATE ROLE worker LOGIN PASSWORD 'w'`)
+  const grants = `
+    GRANT USAGE ON SCHEMA hookline TO worker; GRANT ALL ON ALL TABLES IN SCHEMA hookline TO worker;
+    GRANT ALL ON ALL SEQUENCES IN SCHEMA hookline TO worker`
+  for (const { url } of places) await server.query(grants, undefined, url)
+  const store = await openStore(
+    places.map(({ name, url }) => ({ name, url: url.replace('hookline:secret', 'worker:w') })),
+  )
+  await store.servers?.move(
+    () => new Map([[shareOf(OF_SECOND), 'a']]),
+    () => undefined,
+  )
+  expect(await store.put([newDelivery({ source: OF_SECOND })])).toEqual([expect.any(Number)])
+  await store.close()
+})
+
 test('a server that has messages can be the first one only', async () => {
   const [a, b] = [await place('a'), await place('b')]
   const single = await openStore(b.url)
