@@ -632,6 +632,10 @@ export interface MovePort {
   intend(shares: readonly number[], to: number): Promise<void>
   /** At the new owner: makes shares its own. Nobody uses them before the directory says so. */
   grant(shares: readonly OwnShare[]): Promise<void>
+  /** At the former owner: which of these shares it still has. */
+  owned(shares: readonly OwnShare[]): Promise<OwnShare[]>
+  /** At the home: writes down that shares stay where they are. @param shares - Those that the former owner has, of which it loses none. */
+  giveUp(shares: readonly OwnShare[]): Promise<void>
   /** At the former owner: takes shares away. Puts that are under way end before. */
   withdraw(shares: readonly OwnShare[]): Promise<void>
   /**

@@ -31,6 +31,8 @@ export function prepareMove(
     shares.map(({ epoch }) => epoch),
   ]
 
+  const areGiven = '(share, epoch) IN (SELECT * FROM unnest($1::int[], $2::bigint[]))'
+
   // An attempt whose lease ran out does not count. Its number must not settle the message any more, so it gets the next one, which
   // is taken back in the copy.
   const park = `
@@ -118,10 +120,20 @@ export function prepareMove(
       )
     },
 
+    owned: (shares) =>
+      query<OwnShare>(
+        `SELECT share, epoch FROM ${schema}.own_shares WHERE ${areGiven}`,
+        epochs(shares),
+      ),
+
+    giveUp: async (shares) => {
+      await query(`UPDATE ${schema}.shares SET next = NULL WHERE ${areGiven}`, epochs(shares))
+    },
+
     withdraw: (shares) =>
       transact(async (inside) => {
         await inside(`LOCK TABLE ${schema}.own_shares IN ACCESS EXCLUSIVE MODE`)
-        const text = `DELETE FROM ${schema}.own_shares WHERE (share, epoch) IN (SELECT * FROM unnest($1::int[], $2::bigint[]))`
+        const text = `DELETE FROM ${schema}.own_shares WHERE ${areGiven}`
         await inside(text, epochs(shares))
       }),
 

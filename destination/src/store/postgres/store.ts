@@ -452,6 +452,8 @@ class PostgresStore implements Store {
         alone: (work) => this.#whileOpen(() => move.alone(work)),
         intend: (...given) => this.#whileOpen(() => move.intend(...given)),
         grant: (shares) => this.#whileOpen(() => move.grant(shares)),
+        owned: (shares) => this.#whileOpen(() => move.owned(shares)),
+        giveUp: (shares) => this.#whileOpen(() => move.giveUp(shares)),
         withdraw: (shares) => this.#whileOpen(() => move.withdraw(shares)),
         handOver: (shares) => this.#whileOpen(() => move.handOver(shares)),
         moveSome: (...given) => this.#whileOpen(() => move.moveSome(...given)),

@@ -8,6 +8,7 @@ import { openSeveral } from '../../../src/store/several/open.js'
 import { openStore } from '../../../src/store/open.js'
 import { serverOf } from '../../../src/store/server-ids.js'
 import { balanced, shareOf, spread, SHARES } from '../../../src/store/shares.js'
+import { StoreError } from '../../../src/store/store-error.js'
 import { LEASE_MS, type Directory, type Servers, type Store } from '../../../src/store/store.js'
 import { newDelivery, settlement } from '../contract.js'
 import { startServer } from '../postgres/server.js'
@@ -265,6 +266,59 @@ test('a message is taken although a former owner of its share is locked', async 
   } finally {
     await locking.end()
   }
+})
+
+test('a server that is lost keeps no other move from being made, and can be removed', async () => {
+  const { urls } = await twoServers()
+  urls.push(await server.database())
+  const lost = new StoreError('failed', 'store: it is lost', { isUnreachable: true })
+  const openThree = async (isLost: boolean) => {
+    const store = await openSeveral(
+      ['a', 'b', 'c'].map((name, i) => ({
+        name,
+        open: () =>
+          isLost && name === 'c'
+            ? Promise.reject(lost)
+            : openPostgres(urls[i] ?? '', undefined, false, true),
+      })),
+      10_000,
+    )
+    opened.push(store)
+    return store
+  }
+  const [a = '', b = ''] = urls
+  await (await openStore(['a', 'b'].map((name, i) => ({ name, url: urls[i] ?? '' })))).close()
+  await (await openThree(false)).close()
+  const store = await openThree(true)
+  const placeOf = async (source: string) =>
+    (await (store.servers as Servers).directory()).shares[shareOf(source)]
+  await expect(moveTo(store, 'c', OF_OTHER)).rejects.toMatchObject({ server: 'c' })
+  expect(await placeOf(OF_OTHER)).toMatchObject({ server: 1, next: null })
+
+  // Moves to it that were interrupted: one before the share was taken away from its owner, and one after that.
+  const shares = [OF_OTHER, OF_HOME].map(shareOf)
+  const text = 'UPDATE hookline.shares SET next = 2 WHERE share = ANY ($1::int[])'
+  await server.query(text, [shares], a)
+  await expect(moveTo(store, 'a', OF_OTHER)).rejects.toMatchObject({ server: 'c' })
+  expect(await placeOf(OF_OTHER)).toMatchObject({ server: 0, next: null })
+  expect(await placeOf(OF_HOME)).toMatchObject({ server: 0, next: null })
+  await server.query(text, [shares.slice(0, 1)], a)
+  await server.query('DELETE FROM hookline.own_shares WHERE share = $1', shares.slice(0, 1), a)
+  await expect(moveTo(store, 'b', OF_HOME)).rejects.toMatchObject({ server: 'c' })
+  expect(await placeOf(OF_OTHER)).toMatchObject({ server: 0, next: 2 })
+  expect(await placeOf(OF_HOME)).toMatchObject({ server: 1, next: null })
+
+  const back = await openThree(false)
+  await moveTo(back, 'c', OF_HOME)
+  const ids = await back.put([OF_OTHER, OF_HOME].map((source) => newDelivery({ source })))
+  expect(ids.map((id) => serverOf(id as number))).toEqual([2, 2])
+  await moveTo(back, 'b', OF_OTHER, OF_HOME)
+  await (
+    await openStore([
+      { name: 'a', url: a },
+      { name: 'b', url: b },
+    ])
+  ).close()
 })
 
 test('once the home has all shares, it can be used alone', async () => {
