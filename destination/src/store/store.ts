@@ -624,7 +624,7 @@ export interface MovePort {
   /**
    * At the home: works while no other process moves shares.
    *
-   * @param work - Calls its argument before it changes an owner: it rejects if another process may have begun.
+   * @param work - Calls its argument before it changes an owner or moves messages: it rejects if another process may have begun.
    * @throws StoreError `locked` if another process does.
    */
   alone<T>(work: (stillAlone: () => Promise<void>) => Promise<T>): Promise<T>

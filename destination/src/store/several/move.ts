@@ -64,7 +64,7 @@ export async function moveShares(
         .filter(({ isMoving }) => isMoving)
         .map((one) => ({ from: find(present, one.server), to: find(present, server) })),
     )
-    await onEach(handedOver, (way) => moveMessages(home, way, report))
+    await onEach(handedOver, (way) => moveMessages(home, way, stillAlone, report))
   }
 
   await home.ask((store) =>
@@ -118,6 +118,7 @@ async function handOver(
 async function moveMessages(
   home: Server,
   { from, to, shares }: Way,
+  stillAlone: () => Promise<void>,
   report: (progress: MoveProgress) => void,
 ): Promise<void> {
   const numbers = shares.map(({ share }) => share)
@@ -126,6 +127,7 @@ async function moveMessages(
     let left = 0
     for (let after: number | undefined = 0; after !== undefined;) {
       const start: number = after
+      await stillAlone()
       const step = await from.ask((store) =>
         store.asServer.moving.moveSome(numbers, start, (copies) =>
           to.ask((other) => other.copyIn(copies)),

@@ -162,6 +162,27 @@ test('a message that is being sent is waited for, and moves if it has to be sent
   ])
 })
 
+test('a process moves no more messages once another one may have begun to', async () => {
+  const { open, urls } = await twoServers()
+  const store = await open()
+  await store.put([newDelivery({ source: OF_OTHER, messageId: 'm' })])
+  const [claimed] = await claimAll(store)
+  const events = new EventEmitter()
+  const isHeld = once(events, 'held')
+  const moving = (store.servers as Servers).move(
+    () => new Map([[shareOf(OF_OTHER), 'a']]),
+    () => events.emit('held'),
+  )
+  const failed = expect(moving).rejects.toMatchObject({ name: 'StoreError' })
+  await isHeld
+  const text = `SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND database = (
+    SELECT oid FROM pg_database WHERE datname = current_database())`
+  await server.query(text, [], urls[0])
+  await store.settle(claimed ? [settlement(claimed, { state: 'backlog', delayMs: 0 })] : [])
+  await failed
+  expect((await store.trace('m')).map(({ id }) => serverOf(id))).toEqual([1])
+})
+
 test('one process moves, another is told so, and all processes follow', async () => {
   const { open } = await twoServers()
   const stores = await Promise.all([open(), open(), open()])
