@@ -81,8 +81,11 @@ export async function moveShares(
       })
       await onEach(planned, async ({ from, to, shares }) => {
         await Promise.all([from, to].map(ping))
-        const numbers = shares.map(({ share }) => share)
-        await home.ask((store) => store.asServer.moving.intend(numbers, to.number))
+        // After the home was restored, the new owner may have a later epoch than the directory.
+        const owned = await to.ask((store) => store.asServer.moving.owned(numbersOf(shares)))
+        const epochs = new Map(owned.map(({ share, epoch }) => [share, epoch]))
+        const wanted = shares.map(({ share }) => ({ share, epoch: epochs.get(share) ?? 0 }))
+        await home.ask((store) => store.asServer.moving.intend(wanted, to.number))
       })
       await carryOn(stillAlone)
     }),
@@ -90,6 +93,8 @@ export async function moveShares(
   const [failure] = errors
   if (failure) throw failure
 }
+
+const numbersOf = (shares: readonly OwnShare[]) => shares.map(({ share }) => share)
 
 const ping = (server: Server): Promise<void> => server.ask((store) => store.ping())
 
@@ -104,7 +109,7 @@ async function handOver(
     await ping(to)
   } catch (error) {
     await stillAlone()
-    const kept = await from.ask((store) => store.asServer.moving.owned(shares))
+    const kept = await from.ask((store) => store.asServer.moving.owned(numbersOf(shares)))
     await home.ask((store) => store.asServer.moving.giveUp(kept))
     throw error
   }
@@ -121,7 +126,7 @@ async function moveMessages(
   stillAlone: () => Promise<void>,
   report: (progress: MoveProgress) => void,
 ): Promise<void> {
-  const numbers = shares.map(({ share }) => share)
+  const numbers = numbersOf(shares)
   let moved = 0
   for (;;) {
     let left = 0

@@ -398,46 +398,49 @@ test('a process that does not know the new owner of a share says so', async () =
   await Promise.all([old.close(), present.close()])
 })
 
-test('servers that were restored to a time before a move refuse calls of the share, until it is moved again', async () => {
-  const [a, b] = [await place('a'), await place('b')]
-  const share = shareOf(OF_SECOND)
-  const moveTo = (name: string) =>
-    store.servers?.move(
-      () => new Map([[share, name]]),
-      () => undefined,
+test.each([[['a']], [['a', 'b', 'a']]])(
+  'servers that were restored to a time before moves to %s refuse calls of the share, until it is moved again',
+  async (moves) => {
+    const [a, b] = [await place('a'), await place('b')]
+    const share = shareOf(OF_SECOND)
+    const moveTo = (name: string) =>
+      store.servers?.move(
+        () => new Map([[share, name]]),
+        () => undefined,
+      )
+    let store = await openStore([a, b])
+    const before = await server.query<{ server: number; epoch: string }>(
+      'SELECT server, epoch FROM hookline.shares WHERE share = $1',
+      [share],
+      a.url,
     )
-  let store = await openStore([a, b])
-  const before = await server.query<{ server: number; epoch: string }>(
-    'SELECT server, epoch FROM hookline.shares WHERE share = $1',
-    [share],
-    a.url,
-  )
-  await moveTo('a')
-  await store.put([newDelivery({ source: OF_SECOND, messageId: 'm1' })])
-  await server.query(
-    `WITH former AS (DELETE FROM hookline.former_shares WHERE share = $1)
+    for (const name of moves) await moveTo(name)
+    await store.put([newDelivery({ source: OF_SECOND, messageId: 'm1' })])
+    await server.query(
+      `WITH former AS (DELETE FROM hookline.former_shares WHERE share = $1)
      UPDATE hookline.shares SET server = $2, epoch = $3 WHERE share = $1`,
-    [share, before[0]?.server, before[0]?.epoch],
-    a.url,
-  )
-  await store.close()
-  store = await openStore([a, b])
-  await expect(store.put([newDelivery({ source: OF_SECOND })])).rejects.toMatchObject({
-    server: 'b',
-  })
-  await moveTo('a')
-  const ids = await store.put([
-    newDelivery({ source: OF_SECOND, messageId: 'm1' }),
-    newDelivery({ source: OF_SECOND }),
-  ])
-  expect(ids).toEqual([undefined, expect.any(Number)])
+      [share, before[0]?.server, before[0]?.epoch],
+      a.url,
+    )
+    await store.close()
+    store = await openStore([a, b])
+    await expect(store.put([newDelivery({ source: OF_SECOND })])).rejects.toMatchObject({
+      server: 'b',
+    })
+    await moveTo('a')
+    const ids = await store.put([
+      newDelivery({ source: OF_SECOND, messageId: 'm1' }),
+      newDelivery({ source: OF_SECOND }),
+    ])
+    expect(ids).toEqual([undefined, expect.any(Number)])
 
-  // The new owner is restored to a time before it got the share.
-  await server.query('DELETE FROM hookline.own_shares WHERE share = $1', [share], a.url)
-  const refused = store.put([newDelivery({ source: OF_SECOND })])
-  await expect(refused).rejects.toMatchObject({ server: 'a' })
-  await moveTo('b')
-  const [id] = await store.put([newDelivery({ source: OF_SECOND })])
-  expect(serverOf(id as number)).toBe(1)
-  await store.close()
-})
+    // The new owner is restored to a time before it got the share.
+    await server.query('DELETE FROM hookline.own_shares WHERE share = $1', [share], a.url)
+    const refused = store.put([newDelivery({ source: OF_SECOND })])
+    await expect(refused).rejects.toMatchObject({ server: 'a' })
+    await moveTo('b')
+    const [id] = await store.put([newDelivery({ source: OF_SECOND })])
+    expect(serverOf(id as number)).toBe(1)
+    await store.close()
+  },
+)
