@@ -134,6 +134,20 @@ describe('when the server is in trouble', () => {
     expect(connections).toBe(2)
   })
 
+  test.each([
+    ['pgbouncer cannot connect to server', true],
+    ['server login has been failing, try again later (server_login_retry)', true],
+    ['query_wait_timeout', true],
+    ['unsupported startup parameter: application_name', false],
+    ['no such database: hookline', false],
+    ['password authentication failed', false],
+  ])('PgBouncer says that %j, and waiting for the server helps: %s', async (message, helps) => {
+    const url = await server.database()
+    await using proxy = await startProxy(server.port, () => refusal('08P01', message))
+    const opening = openStore(url.replace(`:${server.port}/`, `:${proxy.port}/`))
+    await expect(opening).rejects.toMatchObject({ isUnreachable: helps })
+  })
+
   test('while it is away every call says so, and once it is back they work again', async () => {
     await using one = await stores(1)
     const [store] = one.all as [Store]
