@@ -188,7 +188,7 @@ class PostgresStore implements Store {
     this.workers = workers
     this.#leaveWorkers = () => workers.leave()
     this.#connection = connection
-    this.#notifications = new Notifications(connection, tables.schema)
+    this.#notifications = new Notifications(connection, tables.schema, (ids) => this.gone(ids))
     this.#copy = prepareCopy(tables)
     this.#audience = prepareAudience(tables)
     this.#purge = preparePurge(tables)

@@ -549,7 +549,10 @@ export class SeveralStore implements Store {
       store.onPut?.((destination, lane) => {
         this.#claiming.report(server, destination, lane)
       })
-      store.onRemoved((ids) => this.#removedListener?.(ids))
+      store.onRemoved((ids) => {
+        // A server can't say of the messages of another one that they are deleted.
+        this.#removedListener?.(ids.filter((id) => serverOf(id) === server.number))
+      })
     }
   }
 
