@@ -195,6 +195,22 @@ test('a connection that is cut while it is checked fails its call, and nothing e
   await connection.close()
 })
 
+test('no connection to a silent server stays open once all are closed', async () => {
+  await using proxy = await startProxy(server.port)
+  const address = parseUrl(server.url().replace(`:${server.port}/`, `:${proxy.port}/`))
+  const connection = new Connection(address)
+  const listener = connection.createClient()
+  await Promise.all([connection.query('SELECT 1'), listener.connect()])
+  const sockets = () =>
+    process.getActiveResourcesInfo().filter((type) => type === 'TCPSocketWrap').length
+  const before = sockets()
+  proxy.silence()
+  void listener.end()
+  await connection.close()
+  // The proxy has both ends of its own open still.
+  await expect.poll(sockets).toBe(before - 2)
+})
+
 test('a server that stops answering while the connections are closed is nothing to report', async () => {
   await using proxy = await startProxy(server.port)
   const address = parseUrl(server.url().replace(`:${server.port}/`, `:${proxy.port}/`))
