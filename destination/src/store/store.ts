@@ -624,14 +624,22 @@ export interface MovePort {
   /**
    * At the home: works while no other process moves shares.
    *
-   * @param work - Calls its argument before it changes an owner: it rejects if another process may have begun.
+   * @param work - Calls its argument before it changes an owner or moves messages: it rejects if another process may have begun.
    * @throws StoreError `locked` if another process does.
    */
   alone<T>(work: (stillAlone: () => Promise<void>) => Promise<T>): Promise<T>
-  /** At the home: writes down that shares are to go to a server. */
-  intend(shares: readonly number[], to: number): Promise<void>
+  /**
+   * At the home: writes down that shares are to go to a server.
+   *
+   * @param shares - With the epochs that this server has of them, or 0: if they are later, those of the directory are raised to them.
+   */
+  intend(shares: readonly OwnShare[], to: number): Promise<void>
   /** At the new owner: makes shares its own. Nobody uses them before the directory says so. */
   grant(shares: readonly OwnShare[]): Promise<void>
+  /** Which of these shares a server has. */
+  owned(shares: readonly number[]): Promise<OwnShare[]>
+  /** At the home: writes down that shares stay where they are. @param shares - Those that their owner has. */
+  giveUp(shares: readonly OwnShare[]): Promise<void>
   /** At the former owner: takes shares away. Puts that are under way end before. */
   withdraw(shares: readonly OwnShare[]): Promise<void>
   /**

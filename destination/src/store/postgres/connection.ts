@@ -174,12 +174,12 @@ export class Connection {
   /** Closes all connections, once those of statements under way are free. Those that hear nothing are cut after a second. */
   async close(): Promise<void> {
     this.#isClosed = true
-    // A server that has gone away never answers the end of a connection, and end() would wait for it.
-    const late = setTimeout(() => {
+    // A server that has gone away never answers the end of a connection. The pool waits for those that are in use, but others would
+    // stay open and keep the process from ending.
+    setTimeout(() => {
       this.#cut()
-    }, GOODBYE_MS)
+    }, GOODBYE_MS).unref()
     await this.#pool.end()
-    clearTimeout(late)
   }
 
   /** Runs `work` on a free connection, which is closed if it throws: the server then rolls back its transaction. */

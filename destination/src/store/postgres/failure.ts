@@ -85,7 +85,10 @@ export function toStoreError(error: unknown, place: string): StoreError {
   const text = `store: ${place}: ${message}`
   return new StoreError(storeCode, fix === undefined ? text : `${text}: ${fix}.`, {
     cause: error,
-    isUnreachable: UNREACHABLE.test(code ?? '') || (code === undefined && SILENT.test(message)),
+    isUnreachable:
+      UNREACHABLE.test(code ?? '') ||
+      (code === undefined && SILENT.test(message)) ||
+      (code === '08P01' && !LASTING.test(message)),
     mayPass: PASSING.test(code ?? ''),
   })
 }
@@ -96,6 +99,12 @@ export function toStoreError(error: unknown, place: string): StoreError {
  */
 const UNREACHABLE =
   /^(ECONN|ENET|EHOST|EPIPE$|ETIMEDOUT$|ENOTFOUND$|EAI_AGAIN$|ENOENT$|57P0[123]$|53300$)/
+
+/**
+ * PgBouncer has the code 08P01 for whatever goes wrong between it and the server. Older versions also have it for a name or a password
+ * that is wrong. Waiting does not help then.
+ */
+const LASTING = /startup parameter|no such|auth|password/
 
 /** The codes of a server that is a standby, is full, has its tables locked, or was too slow. */
 const PASSING = /^(25006|53100|55P03|57014)$/

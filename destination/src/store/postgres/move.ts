@@ -106,8 +106,13 @@ export function prepareMove(
     },
 
     intend: async (shares, to) => {
-      const text = `UPDATE ${schema}.shares SET next = $2 WHERE share = ANY ($1::int[]) AND server <> $2 AND next IS NULL`
-      await query(text, [shares, to])
+      // The share gets the next epoch at its new owner, which must not be before the one that the new owner has.
+      await query(
+        `UPDATE ${schema}.shares s SET next = $3, epoch = greatest(s.epoch, given.epoch - 1)
+         FROM unnest($1::int[], $2::bigint[]) AS given (share, epoch)
+         WHERE s.share = given.share AND server <> $3 AND next IS NULL`,
+        [...epochs(shares), to],
+      )
     },
 
     grant: async (shares) => {
@@ -118,11 +123,26 @@ export function prepareMove(
       )
     },
 
+    owned: (shares) =>
+      query<OwnShare>(
+        `SELECT share, epoch FROM ${schema}.own_shares WHERE share = ANY ($1::int[])`,
+        [shares],
+      ),
+
+    giveUp: async (shares) => {
+      const text = `
+        UPDATE ${schema}.shares SET next = NULL WHERE (share, epoch) IN (SELECT * FROM unnest($1::int[], $2::bigint[]))`
+      await query(text, epochs(shares))
+    },
+
     withdraw: (shares) =>
       transact(async (inside) => {
         await inside(`LOCK TABLE ${schema}.own_shares IN ACCESS EXCLUSIVE MODE`)
-        const text = `DELETE FROM ${schema}.own_shares WHERE (share, epoch) IN (SELECT * FROM unnest($1::int[], $2::bigint[]))`
-        await inside(text, epochs(shares))
+        await inside(
+          `DELETE FROM ${schema}.own_shares o USING unnest($1::int[], $2::bigint[]) AS given (share, epoch)
+           WHERE o.share = given.share AND o.epoch <= given.epoch`,
+          epochs(shares),
+        )
       }),
 
     handOver: async (shares) => {

@@ -39,14 +39,26 @@ export class Notifications {
   readonly #origin = randomUUID()
   #listener: ((destination: string, lane: Lane) => void) | undefined
   readonly #recordsListeners: (() => void)[] = []
+  readonly #gone: (ids: readonly DeliveryId[]) => Promise<DeliveryId[]>
+  /** The deliveries that others say they have deleted, as far as that is not known to be true yet. */
+  readonly #saidToBeGone = new Set<DeliveryId>()
+  #isChecking = false
   #removedListener: ((ids: readonly DeliveryId[]) => void) | undefined
   #client: ReturnType<Connection['createClient']> | undefined
   #timer: NodeJS.Timeout | undefined
   #isClosed = false
 
-  /** @param schema - The schema's name in double quotes, as in statements. */
-  constructor(connection: Connection, schema: string) {
+  /**
+   * @param schema - The schema's name in double quotes, as in statements.
+   * @param gone - Which of some deliveries are not stored any more.
+   */
+  constructor(
+    connection: Connection,
+    schema: string,
+    gone: (ids: readonly DeliveryId[]) => Promise<DeliveryId[]>,
+  ) {
     this.#connection = connection
+    this.#gone = gone
     this.#channel = `hookline_put_${schema.slice(1, -1)}`
   }
 
@@ -170,10 +182,23 @@ export class Notifications {
     if (origin === this.#origin) return
     if (about === RECORDS) for (const listener of this.#recordsListeners) listener()
     else if (about === REMOVED && Array.isArray(what)) {
-      this.#removedListener?.(what as DeliveryId[])
+      for (const id of what) if (Number.isSafeInteger(id)) this.#saidToBeGone.add(id as DeliveryId)
+      if (!this.#isChecking) void this.#checkGone()
     } else if (isLane(about) && typeof what === 'string') {
       this.report(fromStored(what), about)
     }
+  }
+
+  /** Tells the listener of what is deleted indeed. What it is not told of for a failure, it finds out itself within a second. */
+  async #checkGone(): Promise<void> {
+    this.#isChecking = true
+    while (this.#saidToBeGone.size > 0) {
+      const ids = [...this.#saidToBeGone]
+      this.#saidToBeGone.clear()
+      const gone = await this.#gone(ids).catch(() => [])
+      if (gone.length > 0) this.#removedListener?.(gone)
+    }
+    this.#isChecking = false
   }
 }
 

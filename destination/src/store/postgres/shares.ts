@@ -29,6 +29,9 @@ const TABLES = `
     next smallint);
   CREATE TABLE IF NOT EXISTS $.former_shares (share smallint, server smallint, up_to bigint, PRIMARY KEY (share, server));`
 
+/** The last one of {@link TABLES}: if it is there, all are. */
+const LAST_TABLE = 'former_shares'
+
 type Querying = Pick<Connection, 'query'>
 
 /** What a server knows of itself as one of several, and the directory if it is the home. */
@@ -36,7 +39,10 @@ export function prepareShares({ query, transact, schema }: Tables) {
   const change = <T>(work: (query: RunQuery) => Promise<T>): Promise<T> =>
     transact(async (inside) => {
       await inside('SELECT pg_advisory_xact_lock($1, hashtext($2))', [LOCK, schema])
-      await inside(TABLES.replaceAll('$.', () => `${schema}.`))
+      // Even with IF NOT EXISTS, the server demands the right to create tables.
+      if (!(await hasTable({ query: inside }, schema, LAST_TABLE))) {
+        await inside(TABLES.replaceAll('$.', () => `${schema}.`))
+      }
       return work(inside)
     })
 
@@ -158,15 +164,21 @@ export function prepareShares({ query, transact, schema }: Tables) {
   }
 }
 
+async function hasTable({ query }: Querying, schema: string, table: string): Promise<boolean> {
+  const text = 'SELECT to_regclass($1) IS NOT NULL AS found'
+  const [row] = await query<{ found: boolean }>(text, [`${schema}.${table}`])
+  return row?.found ?? false
+}
+
 /** Who a server is; `undefined` if it is not one of several. */
 async function identityOf(
-  { query }: Querying,
+  connection: Querying,
   schema: string,
 ): Promise<ServerIdentity | undefined> {
-  const text = 'SELECT to_regclass($1) IS NOT NULL AS found'
-  const [table] = await query<{ found: boolean }>(text, [`${schema}.server`])
-  if (!table?.found) return undefined
-  const [row] = await query<ServerIdentity>(`SELECT store, number, name FROM ${schema}.server`)
+  if (!(await hasTable(connection, schema, 'server'))) return undefined
+  const [row] = await connection.query<ServerIdentity>(
+    `SELECT store, number, name FROM ${schema}.server`,
+  )
   return row
 }
 

@@ -188,7 +188,7 @@ class PostgresStore implements Store {
     this.workers = workers
     this.#leaveWorkers = () => workers.leave()
     this.#connection = connection
-    this.#notifications = new Notifications(connection, tables.schema)
+    this.#notifications = new Notifications(connection, tables.schema, (ids) => this.gone(ids))
     this.#copy = prepareCopy(tables)
     this.#audience = prepareAudience(tables)
     this.#purge = preparePurge(tables)
@@ -452,6 +452,8 @@ class PostgresStore implements Store {
         alone: (work) => this.#whileOpen(() => move.alone(work)),
         intend: (...given) => this.#whileOpen(() => move.intend(...given)),
         grant: (shares) => this.#whileOpen(() => move.grant(shares)),
+        owned: (shares) => this.#whileOpen(() => move.owned(shares)),
+        giveUp: (shares) => this.#whileOpen(() => move.giveUp(shares)),
         withdraw: (shares) => this.#whileOpen(() => move.withdraw(shares)),
         handOver: (shares) => this.#whileOpen(() => move.handOver(shares)),
         moveSome: (...given) => this.#whileOpen(() => move.moveSome(...given)),

@@ -109,8 +109,9 @@ export class Directories {
   #require(share: number, number: number): Server {
     const server = this.#find(number)
     if (server) return server
-    const { message } = notKnown(this.#present.names[number] ?? String(number))
-    throw new StoreError('failed', `store: the share ${share} is not here: ${message}`)
+    const name = this.#present.names[number] ?? String(number)
+    const message = `store: the share ${share} is not here: ${notKnown(name).message}`
+    throw new StoreError('failed', message, { server: name })
   }
 }
 

@@ -65,7 +65,24 @@ export function merge(answers: readonly Answer[], before: Places, limit: number)
 }
 
 /** Adds up what the servers count. */
-export function sumOf(all: readonly Stats[]): Stats[] {
+export class Sums {
+  /** The answer of each server that the sum contains. */
+  readonly #added = new Map<number, readonly Stats[]>()
+  #sum: Stats[] = []
+
+  /**
+   * The sum of the latest answers. It stays the same array as long as one of the servers repeats the answer that it contains: callers
+   * know by that what they have counted since then. The last answer of a server that gives none now still counts.
+   */
+  of(answers: readonly { number: number; answer: readonly Stats[] }[]): Stats[] {
+    if (answers.some(({ number, answer }) => this.#added.get(number) === answer)) return this.#sum
+    for (const { number, answer } of answers) this.#added.set(number, answer)
+    this.#sum = sumOf([...this.#added.values()].flat())
+    return this.#sum
+  }
+}
+
+function sumOf(all: readonly Stats[]): Stats[] {
   const sums = new Map<string, Stats>()
   for (const one of all) {
     const sum = sums.get(one.destination)

@@ -16,8 +16,8 @@ interface Way {
 /**
  * Moves shares. Whoever is interrupted at any step leaves a state that the next move carries on with:
  *
- * 1. The home notes where the shares are to go.
- * 2. The new owner gets them, with the next epoch. Nobody uses that epoch yet.
+ * 1. The home notes where the shares are to go. If the new owner is away before the former one has lost them, this is given up.
+ * 2. The new owner gets them, with the next epoch. Nobody uses that epoch yet, and nobody ever does if the move is given up.
  * 3. The former owner loses them, once the puts under way have ended. From now on nobody can store their messages.
  * 4. The home says that they belong to the new owner. From now on everybody stores their messages there. If this process does not
  *    come so far, a process that wants to store a message does it ({@link MovePort.handOver}).
@@ -39,59 +39,100 @@ export async function moveShares(
     throw unknown(directory.names[number] ?? String(number))
   }
   const read = () => home.ask((store) => store.asServer.directory())
+  const errors: StoreError[] = []
+  /** What fails on one way does not stop the others. */
+  const onEach = async (all: readonly Way[], work: (way: Way) => Promise<void>) => {
+    for (const way of all) {
+      try {
+        await work(way)
+      } catch (error) {
+        if (!(error instanceof StoreError)) throw error
+        errors.push(error)
+      }
+    }
+  }
 
   const carryOn = async (stillAlone: () => Promise<void>) => {
     const directory = await read()
     const begun = ways(directory, ({ server, next }) =>
       next === null ? [] : [{ from: find(directory, server), to: find(directory, next) }],
     )
-    for (const { from, to, shares } of begun) {
-      // Nothing is taken away from a server for the sake of another one that is away.
-      await Promise.all([from, to].map((server) => server.ask((store) => store.ping())))
-      await stillAlone()
-      const granted = shares.map(({ share, epoch }) => ({ share, epoch: epoch + 1 }))
-      await to.ask((store) => store.asServer.moving.grant(granted))
-      await from.ask((store) => store.asServer.moving.withdraw(shares))
-      await home.ask((store) => store.asServer.moving.handOver(shares))
-    }
+    await onEach(begun, (way) => handOver(home, way, stillAlone))
     const present = await read()
     const handedOver = ways(present, ({ server, former }) =>
       former
         .filter(({ isMoving }) => isMoving)
         .map((one) => ({ from: find(present, one.server), to: find(present, server) })),
     )
-    for (const way of handedOver) await moveMessages(home, way, report)
+    await onEach(handedOver, (way) => moveMessages(home, way, stillAlone, report))
   }
 
   await home.ask((store) =>
     store.asServer.moving.alone(async (stillAlone) => {
       await carryOn(stillAlone)
       const directory = await read()
-      const wanted = new Map<Server, number[]>()
-      for (const [share, name] of plan(directory)) {
+      const wanted = plan(directory)
+      const planned = ways(directory, ({ server }, share) => {
+        const name = wanted.get(share)
+        if (name === undefined) return []
         const to = servers.find((one) => one.name === name)
         if (!to) throw unknown(name)
-        wanted.set(to, [...(wanted.get(to) ?? []), share])
-      }
-      for (const [to, shares] of wanted) {
-        await home.ask((store) => store.asServer.moving.intend(shares, to.number))
-      }
+        return to.number === server ? [] : [{ from: find(directory, server), to }]
+      })
+      await onEach(planned, async ({ from, to, shares }) => {
+        await Promise.all([from, to].map(ping))
+        // After the home was restored, the new owner may have a later epoch than the directory.
+        const owned = await to.ask((store) => store.asServer.moving.owned(numbersOf(shares)))
+        const epochs = new Map(owned.map(({ share, epoch }) => [share, epoch]))
+        const wanted = shares.map(({ share }) => ({ share, epoch: epochs.get(share) ?? 0 }))
+        await home.ask((store) => store.asServer.moving.intend(wanted, to.number))
+      })
       await carryOn(stillAlone)
     }),
   )
+  const [failure] = errors
+  if (failure) throw failure
+}
+
+const numbersOf = (shares: readonly OwnShare[]) => shares.map(({ share }) => share)
+
+const ping = (server: Server): Promise<void> => server.ask((store) => store.ping())
+
+/** Nothing is taken away from a server for the sake of another one that is away: then the share stays where it is. */
+async function handOver(
+  home: Server,
+  { from, to, shares }: Way,
+  stillAlone: () => Promise<void>,
+): Promise<void> {
+  await ping(from)
+  try {
+    await ping(to)
+  } catch (error) {
+    await stillAlone()
+    const kept = await from.ask((store) => store.asServer.moving.owned(numbersOf(shares)))
+    await home.ask((store) => store.asServer.moving.giveUp(kept))
+    throw error
+  }
+  await stillAlone()
+  const granted = shares.map(({ share, epoch }) => ({ share, epoch: epoch + 1 }))
+  await to.ask((store) => store.asServer.moving.grant(granted))
+  await from.ask((store) => store.asServer.moving.withdraw(shares))
+  await home.ask((store) => store.asServer.moving.handOver(shares))
 }
 
 async function moveMessages(
   home: Server,
   { from, to, shares }: Way,
+  stillAlone: () => Promise<void>,
   report: (progress: MoveProgress) => void,
 ): Promise<void> {
-  const numbers = shares.map(({ share }) => share)
+  const numbers = numbersOf(shares)
   let moved = 0
   for (;;) {
     let left = 0
     for (let after: number | undefined = 0; after !== undefined;) {
       const start: number = after
+      await stillAlone()
       const step = await from.ask((store) =>
         store.asServer.moving.moveSome(numbers, start, (copies) =>
           to.ask((other) => other.copyIn(copies)),
@@ -112,11 +153,11 @@ async function moveMessages(
 /** The shares that go somewhere, together with others of the same way. */
 function ways(
   { shares }: Directory,
-  waysOf: (place: Directory['shares'][number]) => Omit<Way, 'shares'>[],
+  waysOf: (place: Directory['shares'][number], share: number) => Omit<Way, 'shares'>[],
 ): Way[] {
   const found: Way[] = []
   for (const [share, place] of shares.entries()) {
-    for (const { from, to } of waysOf(place)) {
+    for (const { from, to } of waysOf(place, share)) {
       const same = found.find((way) => way.from === from && way.to === to)
       const own = { share, epoch: place.epoch }
       if (same) same.shares.push(own)

@@ -3,7 +3,7 @@ import { StoreError } from '../store-error.js'
 import type { Directory, ServerIdentity, ServerState, Store } from '../store.js'
 import { Directories } from './directory.js'
 import { PATIENCE_MS } from './patience.js'
-import { Server, type ServerParts, type ServerStore } from './server.js'
+import { isAway, Server, type ServerParts, type ServerStore } from './server.js'
 import { SeveralStore } from './store.js'
 
 /** A server of the settings. */
@@ -105,11 +105,6 @@ async function connect(opened: readonly Opened[], patienceMs: number): Promise<S
     listeners.push(listener)
   }
   return new SeveralStore(first, servers, directories, onChange, patienceMs)
-}
-
-/** Whether a server can't be used now, and may be used later without anybody who repairs the settings or the tables. */
-function isAway(error: StoreError): boolean {
-  return error.isUnreachable || error.mayPass
 }
 
 /** @throws StoreError if it can't be said which server is the home, or if the home is away. */

@@ -156,11 +156,14 @@ export class Server {
 
   /** @param isUnreachable - Whether it can't be used at all now, for whatever reason. */
   #named(cause: StoreError | undefined, isUnreachable = cause?.isUnreachable ?? true): StoreError {
-    const { code = 'failed', message = 'store: not opened' } = cause ?? {}
+    const { code = 'failed', message = 'store: not opened', mayPass = false } = cause ?? {}
     return new StoreError(code, `server ${this.name}: ${message}`, {
-      cause: cause?.cause,
-      isUnreachable,
-      server: this.name,
+      ...{ cause: cause?.cause, isUnreachable, mayPass, server: this.name },
     })
   }
+}
+
+/** Whether a server can't be used now, and may be used later without anybody who repairs the settings or the tables. */
+export function isAway(error: unknown): boolean {
+  return error instanceof StoreError && (error.isUnreachable || error.mayPass)
 }

@@ -11,7 +11,9 @@ const RETRY_MS = 250
  */
 export class Settling {
   readonly #server: Server
-  #waiting: Settlement[] = []
+  /** Those that are being written again stay here until the server has taken them. */
+  readonly #waiting: Settlement[] = []
+  /** Set while a retry waits or is under way. */
   #timer: NodeJS.Timeout | undefined
   #retrying: Promise<void> | undefined
   #isClosed = false
@@ -45,18 +47,14 @@ export class Settling {
    * @returns how many were refused; 0 if the server could not take them.
    */
   async settle(settlements: Settlement[]): Promise<number> {
-    try {
-      const refused = await this.#server.ask((store) => store.settle(settlements))
-      this.#server.noteSuccess('settle')
-      return refused
-    } catch (error) {
-      if (error instanceof StoreError && !error.isUnreachable) {
-        this.#server.noteFailure('settle', error)
-      }
+    const refused = await this.#write(settlements)
+    if (refused === undefined) {
       this.#waiting.push(...settlements)
       this.#retryLater()
       return 0
     }
+    this.#noteSuccess()
+    return refused
   }
 
   /** Tries once more to write what waits. What it can't write is sent again once its lease has run out. */
@@ -70,14 +68,37 @@ export class Settling {
   #retryLater(): void {
     if (this.#isClosed || this.#timer) return
     this.#timer = setTimeout(() => {
-      this.#timer = undefined
-      this.#retrying = this.#retry()
+      this.#retrying = this.#retry().then(() => {
+        this.#timer = undefined
+        if (this.isFailing) this.#retryLater()
+      })
     }, RETRY_MS)
     this.#timer.unref()
   }
 
   async #retry(): Promise<void> {
-    const settlements = this.#waiting.splice(0)
-    if (settlements.length > 0) this.noteRefused(await this.settle(settlements))
+    const settlements = [...this.#waiting]
+    if (settlements.length === 0) return
+    const refused = await this.#write(settlements)
+    if (refused === undefined) return
+    this.#waiting.splice(0, settlements.length)
+    this.noteRefused(refused)
+    this.#noteSuccess()
+  }
+
+  /** Returns how many were refused; `undefined` if the server could not take them. */
+  async #write(settlements: Settlement[]): Promise<number | undefined> {
+    try {
+      return await this.#server.ask((store) => store.settle(settlements))
+    } catch (error) {
+      if (error instanceof StoreError && !error.isUnreachable) {
+        this.#server.noteFailure('settle', error)
+      }
+      return undefined
+    }
+  }
+
+  #noteSuccess(): void {
+    if (!this.isFailing) this.#server.noteSuccess('settle')
   }
 }

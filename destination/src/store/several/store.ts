@@ -44,10 +44,10 @@ import type {
 import { StoreError } from '../store-error.js'
 import { Claiming } from './claiming.js'
 import type { Directories, Place } from './directory.js'
-import { merge, placesOf, sumOf } from './merge.js'
+import { merge, placesOf, Sums } from './merge.js'
 import { moveShares } from './move.js'
 import { endOf } from './patience.js'
-import type { Server, ServerStore } from './server.js'
+import { isAway, type Server, type ServerStore } from './server.js'
 import { Settling } from './settling.js'
 
 /** How often a put looks for the present owner of a share. */
@@ -87,10 +87,13 @@ export class SeveralStore implements Store {
   readonly #claiming: Claiming
   readonly #patienceMs: number
   readonly #settlings: ReadonlyMap<Server, Settling>
+  readonly #sums = new Sums()
   /** The servers whose store reports puts. */
   readonly #heard = new Set<ServerStore>()
   #isListening = false
   #removedListener: ((ids: readonly DeliveryId[]) => void) | undefined
+  /** The place of the server with which the next sweep begins. */
+  #turn = 0
   #closing: Promise<void> | undefined
 
   constructor(
@@ -185,14 +188,18 @@ export class SeveralStore implements Store {
     return [...gone]
   }
 
-  /** Rejects only if no server answers, because what one of them has does not stop the others. */
+  /** Waits for the first server that answers, because what one of them has does not stop the others. Rejects if none does. */
   async ping(): Promise<void> {
-    await this.#askAll((store) => store.ping())
+    try {
+      await Promise.any(this.#all.map((server) => server.ask((store) => store.ping())))
+    } catch (error) {
+      throw (error as AggregateError).errors[0]
+    }
   }
 
   async stats(): Promise<Stats[]> {
     const { answers } = await this.#askAll((store) => store.stats())
-    return sumOf(answers.flatMap(({ answer }) => answer))
+    return this.#sums.of(answers.map(({ server: { number }, answer }) => ({ number, answer })))
   }
 
   async trace(messageId: string): Promise<Trace[]> {
@@ -207,12 +214,9 @@ export class SeveralStore implements Store {
   }
 
   async get(id: DeliveryId): Promise<Trace | undefined> {
-    const number = serverOf(id)
-    const server = this.#byNumber.get(number)
+    const server = this.#byNumber.get(serverOf(id))
     if (server) return server.ask((store) => store.get(id))
-    await this.#directories.refresh()
-    const name = this.#directories.nameOf(number)
-    this.#requireAll(this.#unknown.filter((one) => one === name))
+    await this.#requireServersOf([id])
     return undefined
   }
 
@@ -241,7 +245,7 @@ export class SeveralStore implements Store {
       const found = await store.match(filter, place, limit)
       return { found, next: found.next }
     })
-    return { matches: found?.matches ?? [], next, ...away }
+    return { matches: found?.matches ?? [], next, ...(away.length > 0 && { away }) }
   }
 
   async deadGroups(
@@ -250,7 +254,7 @@ export class SeveralStore implements Store {
     limit: number,
   ): Promise<DeadGroups> {
     const groups: DeadGroup[] = []
-    const away: string[] = []
+    const away = new Set<string>()
     let place = before
     let left = limit
     do {
@@ -263,11 +267,11 @@ export class SeveralStore implements Store {
         groups.push(group)
         left -= group.count
       }
-      away.push(...(step.away?.away ?? []))
+      for (const name of step.away) away.add(name)
       const isNextServer = step.found?.next === undefined
       place = isNextServer ? startOf(step.next) : step.found?.next
     } while (place && left > 0)
-    return { groups: joined(groups), next: place, ...(away.length > 0 && { away }) }
+    return { groups: joined(groups), next: place, ...(away.size > 0 && { away: [...away] }) }
   }
 
   addHistory(counts: HistoryCounts[]): Promise<void> {
@@ -289,16 +293,26 @@ export class SeveralStore implements Store {
     lane?: ReplayLane,
   ): Promise<DeliveryId[]> {
     const parts = grouped(ids, (id) => this.#byNumber.get(serverOf(id)))
-    const replayed = Array.from(parts, ([server, own]) =>
-      server ? server.ask((store) => store.replay(own, withDone, lane)) : Promise.resolve([]),
-    )
+    const replayed = Array.from(parts, async ([server, own]) => {
+      if (server) return server.ask((store) => store.replay(own, withDone, lane))
+      await this.#requireServersOf(own)
+      return []
+    })
     return (await Promise.all(replayed)).flat()
   }
 
-  /** The servers that are away are swept once they are back. */
+  /**
+   * The servers that can't be reached are swept once they are back.
+   *
+   * @throws StoreError if a server fails for another reason, once the others have nothing more that is too old.
+   */
   async sweep(olderThanMs: number, limit: number): Promise<number> {
-    const { swept } = await this.#untilLimit(limit, (store, left) => store.sweep(olderThanMs, left))
+    const { swept, errors } = await this.#untilLimit(limit, (store, left) =>
+      store.sweep(olderThanMs, left),
+    )
     await this.#forgetFormer()
+    const failure = errors.find(({ isUnreachable }) => !isUnreachable)
+    if (failure && swept < limit) throw failure
     return swept
   }
 
@@ -307,8 +321,11 @@ export class SeveralStore implements Store {
     try {
       const { shares } = await this.#directories.refresh()
       const former = new Set(shares.flatMap((place) => place.former.map(({ server }) => server)))
-      for (const server of this.#all.filter(({ number }) => former.has(number))) {
-        const first = await server.ask((store) => store.asServer.moving.firstId())
+      const { answers } = await this.#askAll(
+        (store) => store.asServer.moving.firstId(),
+        this.#all.filter(({ number }) => former.has(number)),
+      )
+      for (const { server, answer: first } of answers) {
         await this.#home.ask((store) => store.asServer.moving.forget(server.number, first))
       }
     } catch (error) {
@@ -317,13 +334,16 @@ export class SeveralStore implements Store {
     }
   }
 
-  /** @throws StoreError if a server is away, once the others have discarded everything. */
+  /** @throws StoreError if a server is away or fails, once the others have discarded everything. */
   async discard(destination: string, limit: number): Promise<number> {
-    const { swept, away } = await this.#untilLimit(limit, (store, left) =>
+    const { swept, errors } = await this.#untilLimit(limit, (store, left) =>
       store.discard(destination, left),
     )
-    if (swept === 0) this.#requireAll(away)
-    return swept
+    if (swept > 0) return swept
+    const [failure] = errors
+    if (failure) throw failure
+    await this.#requireKnown()
+    return 0
   }
 
   /** @throws StoreError if a server is away and the others have nothing. */
@@ -341,14 +361,15 @@ export class SeveralStore implements Store {
    * Server by server. If shares are being moved, or were not long ago, then all over again, because a message may have gone from a
    * server whose turn came later to one whose turn was over. In the second round, `from` is negative.
    *
-   * @throws StoreError if the server whose turn it is is away: a deletion has to be complete.
+   * @throws StoreError if the server whose turn it is is away, or at the end if this process does not know all servers: a deletion has
+   * to be complete.
    */
   async purgeUser(user: string, from: number): Promise<Purged> {
     const { purged, next } = await this.#purgeUser(user, Math.abs(from))
     if (next !== undefined) return { purged, next: from < 0 ? -next : next }
-    if (from < 0) return { purged, next }
-    await this.#directories.refresh()
-    return { purged, next: this.#directories.isMoving ? -fromOf(0) : undefined }
+    await this.#requireKnown()
+    const isAgain = from >= 0 && this.#directories.isMoving
+    return { purged, next: isAgain ? -fromOf(0) : undefined }
   }
 
   async #purgeUser(user: string, from: number): Promise<Purged> {
@@ -528,7 +549,10 @@ export class SeveralStore implements Store {
       store.onPut?.((destination, lane) => {
         this.#claiming.report(server, destination, lane)
       })
-      store.onRemoved((ids) => this.#removedListener?.(ids))
+      store.onRemoved((ids) => {
+        // A server can't say of the messages of another one that they are deleted.
+        this.#removedListener?.(ids.filter((id) => serverOf(id) === server.number))
+      })
     }
   }
 
@@ -580,6 +604,19 @@ export class SeveralStore implements Store {
     return this.#directories.unknown.map(({ name }) => name)
   }
 
+  /** @throws StoreError if there is a server that this process does not know. */
+  async #requireKnown(): Promise<void> {
+    await this.#directories.refresh()
+    this.#requireAll(this.#unknown)
+  }
+
+  /** @throws StoreError if these ids are of a server that this process does not know. */
+  async #requireServersOf(ids: readonly DeliveryId[]): Promise<void> {
+    await this.#directories.refresh()
+    const names = new Set(ids.map((id) => this.#directories.nameOf(serverOf(id))))
+    this.#requireAll(this.#unknown.filter((name) => names.has(name)))
+  }
+
   /** @throws StoreError if there is a server that could not be asked. */
   #requireAll(away: readonly string[]): void {
     if (away.length === 0) return
@@ -605,41 +642,44 @@ export class SeveralStore implements Store {
       store: ServerStore,
       before: DeliveryId,
     ) => Promise<{ found: T; next: DeliveryId | undefined }>,
-  ): Promise<{ found?: T; next: DeliveryId | undefined; away?: { away: string[] } }> {
+  ): Promise<{ found?: T; next: DeliveryId | undefined; away: string[] }> {
     const i = this.#all.findLastIndex(
       ({ number }) => before === undefined || floorOf(number) < before,
     )
     const server = this.#all[i]
-    if (!server) return { next: undefined }
+    const away = this.#unknown
+    if (!server) return { next: undefined, away }
     const following = this.#all[i - 1]
     const end = following && ceilingOf(following.number)
     try {
       const start = Math.min(before ?? Infinity, ceilingOf(server.number))
       const { found, next = end } = await server.ask((store) => question(store, start))
-      return { found, next }
+      return { found, next, away }
     } catch (error) {
       if (!isAway(error)) throw error
-      return { next: end, away: { away: [server.name] } }
+      return { next: end, away: [...away, server.name] }
     }
   }
 
-  /** Lets one server after the other work, until a limit is reached. Those that are away are left out. */
+  /** Lets one server after the other work, until a limit is reached. What fails at one of them does not stop the others. */
   async #untilLimit(
     limit: number,
     work: (store: ServerStore, limit: number) => Promise<number>,
-  ): Promise<{ swept: number; away: string[] }> {
+  ): Promise<{ swept: number; errors: StoreError[] }> {
     let swept = 0
-    const away: string[] = []
-    for (const server of this.#all) {
+    const errors: StoreError[] = []
+    // Each time another one is the first, so that one that always reaches the limit does not keep the others waiting.
+    this.#turn = (this.#turn + 1) % this.#all.length
+    for (const server of [...this.#all.slice(this.#turn), ...this.#all.slice(0, this.#turn)]) {
       if (swept === limit) break
       try {
         swept += await server.ask((store) => work(store, limit - swept))
       } catch (error) {
-        if (!isAway(error)) throw error
-        away.push(server.name)
+        if (!(error instanceof StoreError)) throw error
+        errors.push(error)
       }
     }
-    return { swept, away }
+    return { swept, errors }
   }
 
   /** Asks the server of each copy's source. */
@@ -717,8 +757,4 @@ async function knownAt(
 
 function ignoreAway(error: unknown): void {
   if (!isAway(error)) throw error
-}
-
-function isAway(error: unknown): boolean {
-  return error instanceof StoreError && error.isUnreachable && error.server !== undefined
 }

@@ -26,7 +26,7 @@ export async function startProxy(
   let target = port
   const sockets = new Set<Socket>()
   const upstreams = new Set<Socket>()
-  const server = createServer({ allowHalfOpen: false }, (client) => {
+  const server = createServer({ allowHalfOpen: true }, (client) => {
     const upstream = connect(target, '127.0.0.1')
     upstreams.add(upstream)
     let isDead = isSilent
@@ -35,6 +35,10 @@ export async function startProxy(
       from.on('error', () => to.destroy())
       from.on('close', () => {
         if (!isDead) to.destroy()
+      })
+      from.on('end', () => {
+        isDead ||= isSilent
+        if (!isDead) to.end()
       })
       from.on('data', (data) => {
         isDead ||= isSilent

@@ -1057,6 +1057,25 @@ describe('several processes', () => {
     expect(new Set(heard)).toEqual(new Set(['fresh crm']))
   })
 
+  test('a notification of a deletion is only believed if the messages are deleted', async () => {
+    await using two = await stores(2)
+    const [here, there] = two.all as [Store, Store]
+    const removed: unknown[] = []
+    there.onRemoved((ids) => removed.push(...ids))
+    const [kept] = await here.put([newDelivery({ state: 'leased' })])
+    const deleted: unknown[] = []
+    await vi.waitUntil(async () => {
+      deleted.push(...(await here.put([newDelivery({ state: 'leased', user: 'bob' })])))
+      for (const what of [[kept], [String(kept)], [null, 0.5, {}], {}, 7]) {
+        const payload = JSON.stringify(['x', 'removed', what])
+        await server.query(`SELECT pg_notify('hookline_put_hookline', $1)`, [payload], two.url)
+      }
+      await here.purgeUser('bob', 0)
+      return removed.some((id) => deleted.includes(id))
+    }, 10_000)
+    expect(removed.filter((id) => !deleted.includes(id))).toEqual([])
+  })
+
   test('they count each other, without those that have been silent or left', async () => {
     let now = 1_700_000_000_000
     await using three = await stores(3, { now: () => now })

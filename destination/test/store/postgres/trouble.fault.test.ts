@@ -134,6 +134,20 @@ describe('when the server is in trouble', () => {
     expect(connections).toBe(2)
   })
 
+  test.each([
+    ['pgbouncer cannot connect to server', true],
+    ['server login has been failing, try again later (server_login_retry)', true],
+    ['query_wait_timeout', true],
+    ['unsupported startup parameter: application_name', false],
+    ['no such database: hookline', false],
+    ['password authentication failed', false],
+  ])('PgBouncer says that %j, and waiting for the server helps: %s', async (message, helps) => {
+    const url = await server.database()
+    await using proxy = await startProxy(server.port, () => refusal('08P01', message))
+    const opening = openStore(url.replace(`:${server.port}/`, `:${proxy.port}/`))
+    await expect(opening).rejects.toMatchObject({ isUnreachable: helps })
+  })
+
   test('while it is away every call says so, and once it is back they work again', async () => {
     await using one = await stores(1)
     const [store] = one.all as [Store]
@@ -179,6 +193,22 @@ test('a connection that is cut while it is checked fails its call, and nothing e
   proxy.leadTo(server.port)
   await asked
   await connection.close()
+})
+
+test('no connection to a silent server stays open once all are closed', async () => {
+  await using proxy = await startProxy(server.port)
+  const address = parseUrl(server.url().replace(`:${server.port}/`, `:${proxy.port}/`))
+  const connection = new Connection(address)
+  const listener = connection.createClient()
+  await Promise.all([connection.query('SELECT 1'), listener.connect()])
+  const sockets = () =>
+    process.getActiveResourcesInfo().filter((type) => type === 'TCPSocketWrap').length
+  const before = sockets()
+  proxy.silence()
+  void listener.end()
+  await connection.close()
+  // The proxy has both ends of its own open still.
+  await expect.poll(sockets).toBe(before - 2)
 })
 
 test('a server that stops answering while the connections are closed is nothing to report', async () => {

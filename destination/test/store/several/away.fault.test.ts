@@ -18,7 +18,7 @@ import {
   start,
   track,
 } from '../../run.js'
-import { startProxy } from '../postgres/proxy.js'
+import { startProxy, type Proxy } from '../postgres/proxy.js'
 import { startServer, type Server } from '../postgres/server.js'
 import { runInside } from '../../cli/inside.js'
 import { NAMES } from './subject.js'
@@ -256,6 +256,34 @@ test('a server that does not answer holds up the others only shortly, and loses 
     await store.close()
   }
 }, 60_000)
+
+test.each([
+  [
+    'goes silent',
+    (proxy: Proxy) => {
+      proxy.silence()
+    },
+  ],
+  [
+    'has its tables locked',
+    async (_: Proxy, url: string, schema: string) => {
+      const locking = new pg.Client(url)
+      onTestFinished(() => locking.end())
+      await locking.connect()
+      await locking.query(`BEGIN; LOCK TABLE ${schema}.deliveries`)
+    },
+  ],
+])(
+  'a process stays ready while one server %s, from the first moment on',
+  async (_, fail) => {
+    const [, b] = servers as [Server, Server]
+    await using proxy = await startProxy(b.port)
+    const { running } = await startOn(newPlaces({ b: proxy.port }))
+    await fail(proxy, b.url(), `away${schemas}`)
+    expect(await readyz(running)).toEqual([200, { status: 'ready' }])
+  },
+  60_000,
+)
 
 test('servers whose addresses are exchanged are away until they are right again, and nothing is sent twice', async () => {
   const [, b, c] = servers as [Server, Server, Server]

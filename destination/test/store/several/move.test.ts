@@ -1,5 +1,6 @@
 // What a move of shares does to messages in each state, and to those who use the store meanwhile.
 import { once, EventEmitter } from 'node:events'
+import pg from 'pg'
 import { afterAll, afterEach, expect, test } from 'vitest'
 import type { Claim } from '../../../src/model/delivery.js'
 import { openPostgres } from '../../../src/store/postgres/store.js'
@@ -7,6 +8,7 @@ import { openSeveral } from '../../../src/store/several/open.js'
 import { openStore } from '../../../src/store/open.js'
 import { serverOf } from '../../../src/store/server-ids.js'
 import { balanced, shareOf, spread, SHARES } from '../../../src/store/shares.js'
+import { StoreError } from '../../../src/store/store-error.js'
 import { LEASE_MS, type Directory, type Servers, type Store } from '../../../src/store/store.js'
 import { newDelivery, settlement } from '../contract.js'
 import { startServer } from '../postgres/server.js'
@@ -41,11 +43,11 @@ const moveTo = (store: Store, to: string, ...sources: string[]): Promise<void> =
 async function twoServers() {
   const urls = [await server.database(), await server.database()]
   let time = 1_700_000_000_000
-  const open = async () => {
+  const open = async (parameters = '') => {
     const store = await openSeveral(
       ['a', 'b'].map((name, i) => ({
         name,
-        open: () => openPostgres(urls[i] ?? '', () => time, false, true),
+        open: () => openPostgres(`${urls[i]}${parameters}`, () => time, false, true),
       })),
       10_000,
     )
@@ -160,6 +162,27 @@ test('a message that is being sent is waited for, and moves if it has to be sent
   ])
 })
 
+test('a process moves no more messages once another one may have begun to', async () => {
+  const { open, urls } = await twoServers()
+  const store = await open()
+  await store.put([newDelivery({ source: OF_OTHER, messageId: 'm' })])
+  const [claimed] = await claimAll(store)
+  const events = new EventEmitter()
+  const isHeld = once(events, 'held')
+  const moving = (store.servers as Servers).move(
+    () => new Map([[shareOf(OF_OTHER), 'a']]),
+    () => events.emit('held'),
+  )
+  const failed = expect(moving).rejects.toMatchObject({ name: 'StoreError' })
+  await isHeld
+  const text = `SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND database = (
+    SELECT oid FROM pg_database WHERE datname = current_database())`
+  await server.query(text, [], urls[0])
+  await store.settle(claimed ? [settlement(claimed, { state: 'backlog', delayMs: 0 })] : [])
+  await failed
+  expect((await store.trace('m')).map(({ id }) => serverOf(id))).toEqual([1])
+})
+
 test('one process moves, another is told so, and all processes follow', async () => {
   const { open } = await twoServers()
   const stores = await Promise.all([open(), open(), open()])
@@ -249,6 +272,74 @@ test('a former owner is asked until the retention is over, and then forgotten', 
   await store.sweep(60_000, 100)
   expect(await former()).toEqual([])
   expect(await store.put([delivery])).toEqual([expect.any(Number)])
+})
+
+test('a message is taken although a former owner of its share is locked', async () => {
+  const { open, urls } = await twoServers()
+  await moveTo(await open(), 'a', OF_OTHER)
+  const store = await open('?statement_timeout=500')
+  const locking = new pg.Client(urls[1])
+  await locking.connect()
+  try {
+    await locking.query('BEGIN; LOCK TABLE hookline.deliveries')
+    const [id] = await store.put([newDelivery({ source: OF_OTHER })])
+    expect(serverOf(id as number)).toBe(0)
+  } finally {
+    await locking.end()
+  }
+})
+
+test('a server that is lost keeps no other move from being made, and can be removed', async () => {
+  const { urls } = await twoServers()
+  urls.push(await server.database())
+  const lost = new StoreError('failed', 'store: it is lost', { isUnreachable: true })
+  const openThree = async (isLost: boolean) => {
+    const store = await openSeveral(
+      ['a', 'b', 'c'].map((name, i) => ({
+        name,
+        open: () =>
+          isLost && name === 'c'
+            ? Promise.reject(lost)
+            : openPostgres(urls[i] ?? '', undefined, false, true),
+      })),
+      10_000,
+    )
+    opened.push(store)
+    return store
+  }
+  const [a = '', b = ''] = urls
+  await (await openStore(['a', 'b'].map((name, i) => ({ name, url: urls[i] ?? '' })))).close()
+  await (await openThree(false)).close()
+  const store = await openThree(true)
+  const placeOf = async (source: string) =>
+    (await (store.servers as Servers).directory()).shares[shareOf(source)]
+  await expect(moveTo(store, 'c', OF_OTHER)).rejects.toMatchObject({ server: 'c' })
+  expect(await placeOf(OF_OTHER)).toMatchObject({ server: 1, next: null })
+
+  // Moves to it that were interrupted: one before the share was taken away from its owner, and one after that.
+  const shares = [OF_OTHER, OF_HOME].map(shareOf)
+  const text = 'UPDATE hookline.shares SET next = 2 WHERE share = ANY ($1::int[])'
+  await server.query(text, [shares], a)
+  await expect(moveTo(store, 'a', OF_OTHER)).rejects.toMatchObject({ server: 'c' })
+  expect(await placeOf(OF_OTHER)).toMatchObject({ server: 0, next: null })
+  expect(await placeOf(OF_HOME)).toMatchObject({ server: 0, next: null })
+  await server.query(text, [shares.slice(0, 1)], a)
+  await server.query('DELETE FROM hookline.own_shares WHERE share = $1', shares.slice(0, 1), a)
+  await expect(moveTo(store, 'b', OF_HOME)).rejects.toMatchObject({ server: 'c' })
+  expect(await placeOf(OF_OTHER)).toMatchObject({ server: 0, next: 2 })
+  expect(await placeOf(OF_HOME)).toMatchObject({ server: 1, next: null })
+
+  const back = await openThree(false)
+  await moveTo(back, 'c', OF_HOME)
+  const ids = await back.put([OF_OTHER, OF_HOME].map((source) => newDelivery({ source })))
+  expect(ids.map((id) => serverOf(id as number))).toEqual([2, 2])
+  await moveTo(back, 'b', OF_OTHER, OF_HOME)
+  await (
+    await openStore([
+      { name: 'a', url: a },
+      { name: 'b', url: b },
+    ])
+  ).close()
 })
 
 test('once the home has all shares, it can be used alone', async () => {

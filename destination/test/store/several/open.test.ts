@@ -1,6 +1,9 @@
 import pg from 'pg'
 import { afterAll, expect, test } from 'vitest'
+import { Waiting } from '../../../src/enqueue/waiting.js'
+import type { Destination } from '../../../src/settings/settings.js'
 import { openStore } from '../../../src/store/open.js'
+import type { Store } from '../../../src/store/store.js'
 import { ceilingOf, floorOf, serverOf } from '../../../src/store/server-ids.js'
 import { shareOf, spread } from '../../../src/store/shares.js'
 import { newDelivery, settlement } from '../contract.js'
@@ -12,10 +15,23 @@ afterAll(() => server.dispose())
 
 const place = async (name: string) => ({ name, url: await server.database() })
 
-/** A source in a share that the second of two servers of a new store has. */
-const OF_SECOND = Array.from({ length: 50 }, (_, i) => `source${i}`).find(
-  (source) => spread(2)[shareOf(source)] === 1,
-) as string
+/** Sources in shares that the first and the second of two servers of a new store have. */
+const [OF_HOME, OF_SECOND] = [0, 1].map((number) =>
+  Array.from({ length: 50 }, (_, i) => `source${i}`).find(
+    (source) => spread(2)[shareOf(source)] === number,
+  ),
+) as [string, string]
+
+/** How many sessions of a database wait for a lock. */
+async function waitingFor(url: string): Promise<number | undefined> {
+  const text = `SELECT count(*)::int AS count FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()`
+  return (await server.query<{ count: number }>(text, [], url))[0]?.count
+}
+
+async function purgeAll(store: Store, user: string): Promise<void> {
+  let next: number | undefined = 0
+  while (next !== undefined) ({ next } = await store.purgeUser(user, next))
+}
 
 test('the ids of all servers are numbers of JSON, and those of the first begin at 1', () => {
   expect(floorOf(0)).toBe(0)
@@ -115,6 +131,111 @@ test('a server whose settlements fail is not claimed from, and nobody is told to
   await store.close()
 })
 
+test('a server that does not take results is not used while it is asked again whether it does', async () => {
+  const [a, b] = [await place('a'), await place('b')]
+  await (await openStore([a, b])).close()
+  const store = await openStore([a, { ...b, url: `${b.url}?statement_timeout=500` }])
+  const put = () => store.put([newDelivery({ source: OF_SECOND })])
+  const claim = (limit: number) => store.claim([{ destination: 'crm', lane: 'fresh', limit }])
+  for (let i = 0; i < 2; i++) await put()
+  const [first] = await claim(1)
+  const locking = new pg.Client(b.url)
+  await locking.connect()
+  try {
+    // Results wait for this lock until they give up. Puts and claims do not need the table.
+    await locking.query('BEGIN; LOCK TABLE hookline.done')
+    await store.settle(first ? [settlement(first)] : [])
+    await expect.poll(() => store.servers?.list()[1]?.error?.message).toMatch(/holds locks/)
+    // The next attempt to store the result is under way.
+    await expect.poll(() => waitingFor(b.url)).toBe(1)
+    await expect(put()).rejects.toMatchObject({ server: 'b' })
+    expect(await claim(5)).toEqual([])
+    await locking.query('ROLLBACK')
+    await expect.poll(() => claim(5)).toHaveLength(1)
+    expect(await put()).toEqual([expect.any(Number)])
+  } finally {
+    await locking.end()
+    await store.close()
+  }
+})
+
+test.each([
+  ['the home', 0],
+  ['another server', 1],
+])('the others are swept, and all their messages are found, while %s fails', async (_, number) => {
+  const places = [await place('a'), await place('b')]
+  const failing = places[number]?.url ?? ''
+  await (await openStore(places)).close()
+  const store = await openStore(
+    places.map(({ name, url }) => ({ name, url: `${url}?statement_timeout=500` })),
+  )
+  const sources = [OF_HOME, OF_SECOND]
+  for (const source of sources) await store.put([newDelivery({ source, messageId: source })])
+  const kept = sources[1 - number] ?? ''
+  await server.query('ALTER TABLE hookline.waiting RENAME TO away', [], failing)
+  // The first sweep ends what waits too long, the second one deletes it.
+  for (let i = 0; i < 2; i++) {
+    const sweeping = store.sweep(-60_000, 10)
+    await expect(sweeping).rejects.toMatchObject({ server: places[number]?.name })
+  }
+  await server.query('ALTER TABLE hookline.away RENAME TO waiting', [], failing)
+  expect(await store.trace(kept)).toEqual([])
+
+  await store.put([newDelivery({ source: kept, messageId: kept })])
+  const locking = new pg.Client(failing)
+  await locking.connect()
+  try {
+    await locking.query('BEGIN; LOCK TABLE hookline.deliveries, hookline.waiting')
+    const away = [places[number]?.name]
+    const [found, matched] = await Promise.all([
+      store.find({}, undefined, 10),
+      store.match({}, undefined, 10),
+      expect(store.trace(sources[number] ?? '')).rejects.toMatchObject({ server: away[0] }),
+    ])
+    expect(found).toMatchObject({ deliveries: [{ source: kept }], away })
+    const next = matched.next === undefined ? undefined : await store.match({}, matched.next, 10)
+    expect([matched, next]).toContainEqual(expect.objectContaining({ away }))
+    expect([...matched.matches, ...(next?.matches ?? [])]).toHaveLength(1)
+    expect(await store.trace(kept)).toHaveLength(1)
+  } finally {
+    await locking.end()
+    await store.close()
+  }
+})
+
+test('a quota counts what has come since a server was counted, and what waits at one that fails', async () => {
+  const [a, b] = [await place('a'), await place('b')]
+  await (await openStore([a, b])).close()
+  const open = () => openStore([a, { ...b, url: `${b.url}?statement_timeout=500` }])
+  const [store, other] = await Promise.all([open(), open()])
+  const put = () => store.put([newDelivery({ source: OF_SECOND })])
+  const waiting = new Waiting(() => store.stats())
+  waiting.use({
+    tenants: [{ name: 'acme', quotas: { waiting: 3 }, portal: { editUrls: false } }],
+    destinations: [{ name: 'crm', tenant: 'acme' } as Destination],
+  })
+  const locking = new pg.Client(b.url)
+  await locking.connect()
+  try {
+    await put()
+    // A count that takes so long is used for a while.
+    await locking.query('BEGIN; LOCK TABLE hookline.waiting')
+    const asking = waiting.ask()
+    await locking.query('SELECT pg_sleep(0.1); ROLLBACK')
+    await asking
+    for (let i = 0; i < 2; i++) await put()
+    waiting.add('crm', 2)
+    await waiting.ask()
+    expect(waiting.overLimit('acme')).toEqual({ count: 3, limit: 3 })
+    expect(await other.stats()).toMatchObject([{ fresh: 3 }])
+    await locking.query('BEGIN; LOCK TABLE hookline.waiting')
+    expect(await other.stats()).toMatchObject([{ fresh: 3 }])
+  } finally {
+    await locking.end()
+    await Promise.all([store.close(), other.close()])
+  }
+})
+
 test('a server is refused that is not the one that its name says', async () => {
   const [a, b, c] = [await place('a'), await place('b'), await place('c')]
   await (await openStore([a, b])).close()
@@ -132,6 +253,25 @@ test('a server is refused that is not the one that its name says', async () => {
       storeError('unsupported', new RegExp(`the server ${name} of a store with several servers`)),
     )
   }
+})
+
+test('one who may change no tables opens servers whose tables are up to date', async () => {
+  const places = [await place('a'), await place('b')]
+  await (await openStore(places)).close()
+  await server.query(`CREATE ROLE worker LOGIN PASSWORD 'w'`)
+  const grants = `
+    GRANT USAGE ON SCHEMA hookline TO worker; GRANT ALL ON ALL TABLES IN SCHEMA hookline TO worker;
+    GRANT ALL ON ALL SEQUENCES IN SCHEMA hookline TO worker`
+  for (const { url } of places) await server.query(grants, undefined, url)
+  const store = await openStore(
+    places.map(({ name, url }) => ({ name, url: url.replace('hookline:secret', 'worker:w') })),
+  )
+  await store.servers?.move(
+    () => new Map([[shareOf(OF_SECOND), 'a']]),
+    () => undefined,
+  )
+  expect(await store.put([newDelivery({ source: OF_SECOND })])).toEqual([expect.any(Number)])
+  await store.close()
 })
 
 test('a server that has messages can be the first one only', async () => {
@@ -158,10 +298,7 @@ test('a put that waits for a share that is just being taken away stores nothing'
       () => 'stored',
       () => 'refused',
     )
-    const blocked = `SELECT count(*)::int AS count FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()`
-    await expect
-      .poll(async () => (await server.query<{ count: number }>(blocked, [], b.url))[0]?.count)
-      .toBe(1)
+    await expect.poll(() => waitingFor(b.url)).toBe(1)
     await other.query('DELETE FROM hookline.own_shares WHERE share = $1', [shareOf(OF_SECOND)])
     await other.query('COMMIT')
     expect(await waiting).toBe('refused')
@@ -236,9 +373,18 @@ test('a process that does not know the new owner of a share says so', async () =
   expect(serverOf(id as number)).toBe(2)
 
   const unknown = storeError('failed', /c can't be reached, so the answer would not be complete/)
+  // A put that fails for this reason is no failure of the whole store.
+  const refused = old.put([newDelivery({ source: OF_SECOND })])
+  await expect(refused).rejects.toMatchObject({ server: 'c' })
   await expect(old.trace('m1')).rejects.toEqual(unknown)
   await expect(old.get(id as number)).rejects.toEqual(unknown)
-  expect(await old.find({}, undefined, 10)).toMatchObject({ away: ['c'] })
+  await expect(old.replay([id as number], true)).rejects.toEqual(unknown)
+  await expect(purgeAll(old, 'nobody')).rejects.toEqual(unknown)
+  await expect(old.discard('crm', 10)).rejects.toEqual(unknown)
+  const incomplete = { away: ['c'] }
+  expect(await old.find({}, undefined, 10)).toMatchObject(incomplete)
+  expect(await old.match({}, undefined, 10)).toMatchObject(incomplete)
+  expect(await old.deadGroups('crm', undefined, 10)).toMatchObject(incomplete)
   expect(old.servers?.list().find(({ name }) => name === 'c')?.error?.message).toMatch(
     /does not know the server c: start it again with the present settings/,
   )
@@ -252,46 +398,49 @@ test('a process that does not know the new owner of a share says so', async () =
   await Promise.all([old.close(), present.close()])
 })
 
-test('servers that were restored to a time before a move refuse calls of the share, until it is moved again', async () => {
-  const [a, b] = [await place('a'), await place('b')]
-  const share = shareOf(OF_SECOND)
-  const moveTo = (name: string) =>
-    store.servers?.move(
-      () => new Map([[share, name]]),
-      () => undefined,
+test.each([[['a']], [['a', 'b', 'a']]])(
+  'servers that were restored to a time before moves to %s refuse calls of the share, until it is moved again',
+  async (moves) => {
+    const [a, b] = [await place('a'), await place('b')]
+    const share = shareOf(OF_SECOND)
+    const moveTo = (name: string) =>
+      store.servers?.move(
+        () => new Map([[share, name]]),
+        () => undefined,
+      )
+    let store = await openStore([a, b])
+    const before = await server.query<{ server: number; epoch: string }>(
+      'SELECT server, epoch FROM hookline.shares WHERE share = $1',
+      [share],
+      a.url,
     )
-  let store = await openStore([a, b])
-  const before = await server.query<{ server: number; epoch: string }>(
-    'SELECT server, epoch FROM hookline.shares WHERE share = $1',
-    [share],
-    a.url,
-  )
-  await moveTo('a')
-  await store.put([newDelivery({ source: OF_SECOND, messageId: 'm1' })])
-  await server.query(
-    `WITH former AS (DELETE FROM hookline.former_shares WHERE share = $1)
+    for (const name of moves) await moveTo(name)
+    await store.put([newDelivery({ source: OF_SECOND, messageId: 'm1' })])
+    await server.query(
+      `WITH former AS (DELETE FROM hookline.former_shares WHERE share = $1)
      UPDATE hookline.shares SET server = $2, epoch = $3 WHERE share = $1`,
-    [share, before[0]?.server, before[0]?.epoch],
-    a.url,
-  )
-  await store.close()
-  store = await openStore([a, b])
-  await expect(store.put([newDelivery({ source: OF_SECOND })])).rejects.toMatchObject({
-    server: 'b',
-  })
-  await moveTo('a')
-  const ids = await store.put([
-    newDelivery({ source: OF_SECOND, messageId: 'm1' }),
-    newDelivery({ source: OF_SECOND }),
-  ])
-  expect(ids).toEqual([undefined, expect.any(Number)])
+      [share, before[0]?.server, before[0]?.epoch],
+      a.url,
+    )
+    await store.close()
+    store = await openStore([a, b])
+    await expect(store.put([newDelivery({ source: OF_SECOND })])).rejects.toMatchObject({
+      server: 'b',
+    })
+    await moveTo('a')
+    const ids = await store.put([
+      newDelivery({ source: OF_SECOND, messageId: 'm1' }),
+      newDelivery({ source: OF_SECOND }),
+    ])
+    expect(ids).toEqual([undefined, expect.any(Number)])
 
-  // The new owner is restored to a time before it got the share.
-  await server.query('DELETE FROM hookline.own_shares WHERE share = $1', [share], a.url)
-  const refused = store.put([newDelivery({ source: OF_SECOND })])
-  await expect(refused).rejects.toMatchObject({ server: 'a' })
-  await moveTo('b')
-  const [id] = await store.put([newDelivery({ source: OF_SECOND })])
-  expect(serverOf(id as number)).toBe(1)
-  await store.close()
-})
+    // The new owner is restored to a time before it got the share.
+    await server.query('DELETE FROM hookline.own_shares WHERE share = $1', [share], a.url)
+    const refused = store.put([newDelivery({ source: OF_SECOND })])
+    await expect(refused).rejects.toMatchObject({ server: 'a' })
+    await moveTo('b')
+    const [id] = await store.put([newDelivery({ source: OF_SECOND })])
+    expect(serverOf(id as number)).toBe(1)
+    await store.close()
+  },
+)
