@@ -1,5 +1,4 @@
 import { expect, test } from 'vitest'
-import { PendingBytes } from '../../src/collect/pending-bytes.js'
 import { StoreError } from '../../src/store/store-error.js'
 import { PendingBytes } from '../../src/collect/pending-bytes.js'
 import { KEY, startCollector } from './start.js'
@@ -46,10 +45,6 @@ test('a stalled store holds a limited number of bytes, and then the answer is 50
   expect((await Promise.all(first)).map(({ status }) => status)).toEqual([200, 200])
   started.accept = () => Promise.resolve()
   expect((await send(url)).status).toBe(200)
-})
-
-test('the limit is 32 MB by default', () => {
-  expect(new PendingBytes().maxBytes).toBe(32_000_000)
 })
 
 test('one source leaves half of that room to the others', async () => {
