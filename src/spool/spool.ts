@@ -116,7 +116,12 @@ export class Spool {
   /** Makes a folder and takes over those of dead processes. Does the same again every few seconds. */
   readonly start = detached(() => {
     if (this.#lease && !this.#isTaken) this.#renew()
-    if (this.#isTaken) return // what takes its place starts again
+    if (!this.#isTaken) this.#useDisk() // else what was lost is reported first, and the next beat does this
+    this.#timer = setTimeout(this.start, BEAT_MS)
+    unref(this.#timer)
+  })
+
+  #useDisk(): void {
     this.#isFailing = false
     try {
       this.#lease ??= this.#makeLease()
@@ -125,9 +130,7 @@ export class Spool {
     } catch (error) {
       this.#fail(error)
     }
-    this.#timer = setTimeout(this.start, BEAT_MS)
-    unref(this.#timer)
-  })
+  }
 
   /** Takes over nothing more: what a client adopts after its `close()` began, it could not send in time. */
   adoptNoMore(): void {
