@@ -164,8 +164,7 @@ export class Analytics<Plan extends PlanOf<Plan> = AnyPlan> implements Analytics
         this.#sender.wake()
       },
       onTaken: detached((error: SpoolError, divide: (entries: readonly Entry[]) => Entry[]) => {
-        const left = [...this.#sender.abandon(error), ...this.#queue.takeAll()]
-        this.#books.lost('dropped', divide(left), error)
+        this.#books.lost('dropped', divide(this.#takeAll(error)), error)
         this.#sender.wake()
       }),
     })
@@ -593,7 +592,7 @@ export class Analytics<Plan extends PlanOf<Plan> = AnyPlan> implements Analytics
   }
 
   #giveUp(error: DroppedError): void {
-    const left = [...this.#sender.abandon(error), ...this.#queue.takeAll()]
+    const left = this.#takeAll(error)
     if (!this.#spool) {
       this.#books.lost('dropped', left, error)
       return
@@ -604,6 +603,12 @@ export class Analytics<Plan extends PlanOf<Plan> = AnyPlan> implements Analytics
     const message = `The message is not delivered yet. It is on disk, in ${this.#settings.spool?.directory}, and goes out at the next start.`
     this.#books.postponed(callbacks, new SpoolError('spooled', message))
     noDrainAtExit(this.#drain)
+  }
+
+  /** Takes all pending messages that are in memory, in the order of their calls. */
+  #takeAll(error: HooklineError): Entry[] {
+    const left = [...this.#sender.abandon(error), ...this.#queue.takeAll()]
+    return left.sort((a, b) => a.sequence - b.sequence)
   }
 }
 

@@ -736,6 +736,27 @@ describe('when the queue is full', () => {
     // The first two had been tried: they may have arrived, so they were kept.
     expect(events(...net.arrivals.slice(before))).toEqual([...names(0, 2), ...names(92, 100)])
   })
+
+  test('drop-oldest keeps the newest after hours of an outage, and only what was tried is kept, too', async () => {
+    useFakeClock()
+    const net = scriptedFetch()
+    net.otherwise(503)
+    const analytics = createClient(net, { maxQueueBytes: 100_000, overflow: 'drop-oldest' })
+    trackMany(analytics, 1_000)
+    await pass(4 * 3_600_000)
+    const tried = new Set(events(...net.arrivals))
+    trackMany(analytics, 1_000, 1_000)
+    const { pending } = analytics.stats()
+    const before = net.arrivals.length
+    net.otherwise(200)
+    void analytics.flush()
+    await pass(60_000)
+    const arrived = events(...net.arrivals.slice(before))
+    expect(arrived).toEqual([
+      ...names(0, 1_000).filter((name) => tried.has(name)),
+      ...names(2_000 - pending + tried.size, 2_000),
+    ])
+  })
 })
 
 describe('close', () => {

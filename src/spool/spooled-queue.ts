@@ -123,8 +123,18 @@ export class SpooledQueue {
     if (this.#around.fsync === 'batch') void this.#spool.sync()
   }
 
-  take(maxMessages: number, maxBytes: number): Entry[] {
-    return this.#memory.take(maxMessages, maxBytes)
+  take(maxMessages: number, maxBytes: number, before?: number): Entry[] {
+    return this.#memory.take(maxMessages, maxBytes, before)
+  }
+
+  /** Looks in memory only: what is on disk stays there. */
+  findFrom(sequence: number): Entry | undefined {
+    this.#fill(this.#openUnread)
+    return this.#memory.findFrom(sequence)
+  }
+
+  remove(entry: Entry): void {
+    this.#memory.remove(entry)
   }
 
   takeOldest(): Entry | undefined {

@@ -20,6 +20,7 @@ import {
   pass,
   passUntil,
   scriptedFetch,
+  sized,
   startCollector,
   trackMany,
   turns,
@@ -285,6 +286,24 @@ describe('an outage', () => {
     expect(outcomes.map(({ name }) => name)).toEqual(names(0, 20_000))
     expect(failed).toEqual([])
     expect(analytics.stats()).toMatchObject({ delivered: 20_000, pendingBytes: 0 })
+  })
+
+  test('stays on disk for as long as it lasts, whatever shows that it does', async () => {
+    useFakeClock()
+    const { analytics, net } = cutOff({ maxQueueBytes: 1_000_000 })
+    net.otherwise(503)
+    for (const name of names(0, 300)) analytics.track(sized(30_000, 'x', name))
+    await turns()
+    const read = vi.spyOn(fs, 'readSync')
+    await pass(4 * 3_600_000)
+    expect(net.arrivals.length).toBeGreaterThan(500)
+    // What follows the messages in memory is read once, since one of it may show more than they do.
+    expect(read.mock.calls.length).toBeLessThanOrEqual(1)
+    read.mockRestore()
+    const before = net.arrivals.length
+    net.otherwise(200)
+    await pass(120_000)
+    expect(events(...net.arrivals.slice(before))).toEqual(names(0, 300))
   })
 
   const MAX_BYTES = 1_048_576
