@@ -66,8 +66,12 @@ export class SpooledQueue {
 
   /** Whether there is room for a message: on disk or, while that takes none, in memory. */
   hasRoom(bytes: number): boolean {
-    if (this.#spool.isReady && !this.#unspooled.oldest) return this.#spool.hasRoom(bytes)
-    return this.#fitsInMemory(bytes)
+    return this.#isDiskNext ? this.#spool.hasRoom(bytes) : this.#fitsInMemory(bytes)
+  }
+
+  /** Whether the next message goes to disk, as far as is known. */
+  get #isDiskNext(): boolean {
+    return this.#spool.isReady && !this.#unspooled.oldest
   }
 
   get bytes(): number {
@@ -137,9 +141,10 @@ export class SpooledQueue {
     this.#memory.remove(entry)
   }
 
+  /** Takes the oldest message that takes up the room of the next one, which is on disk or in memory. */
   takeOldest(): Entry | undefined {
-    this.#fill(0)
-    return this.#memory.takeOldest()
+    if (this.#isDiskNext) this.#fill(0)
+    return this.#memory.takeOldest() ?? this.#unspooled.takeOldest()
   }
 
   /** Takes all messages that are in memory. */

@@ -554,6 +554,32 @@ describe('a disk that fails', () => {
     expect(analytics.stats()).toMatchObject({ accepted: 20, dropped: 20, pending: 0 })
   })
 
+  test('costs no message that is on disk only, with drop-oldest', async () => {
+    const net = scriptedFetch()
+    const gate = heldFetch(net)
+    const spool = { directory: temporary() }
+    const analytics = createClient(net, { spool, maxQueueBytes: 100_000, overflow: 'drop-oldest' })
+    for (const name of names(0, 300)) analytics.track(sized(3_000, 'x', name))
+    await turns()
+    const write = vi.spyOn(fs, 'writeSync').mockImplementation(() => {
+      throw new Error('ENOSPC: no space left on device')
+    })
+    const drops = names(300, 400).map((name) => {
+      const { dropped } = analytics.stats()
+      analytics.track(sized(3_000, 'x', name))
+      return analytics.stats().dropped - dropped
+    })
+    write.mockRestore()
+    expect(Math.max(...drops)).toBe(1)
+    const { pending, dropped } = analytics.stats()
+    expect(pending).toBeGreaterThan(300)
+    gate.release()
+    expect(await analytics.flush()).toEqual({ delivered: pending, failed: 0 })
+    // What was in memory is dropped, the oldest first: what was on disk too, and then what was not.
+    expect(events(...net.arrivals).slice(-30)).toEqual(names(370, 400))
+    expect(analytics.stats()).toMatchObject({ dropped })
+  })
+
   test('because its folder vanished is reported, and a new one made', async () => {
     const { failed, hooks } = listen()
     useFakeClock()
