@@ -418,3 +418,27 @@ test('requests are made outside the context of the call that caused them', async
   await analytics.close()
   expect(seen).toEqual([undefined, undefined])
 })
+
+test('a client that is made in a request sends, and tells, outside of it', async () => {
+  const { AsyncLocalStorage } = await import('node:async_hooks')
+  const { Analytics } = await import('../src/index.js')
+  const context = new AsyncLocalStorage<string>()
+  const seen: unknown[] = []
+  const note = () => {
+    seen.push(context.getStore())
+  }
+  const fetch = () => {
+    note()
+    return Promise.resolve(new Response())
+  }
+  const analytics = context.run(
+    'first request',
+    () => new Analytics('k', { fetch, flushAt: 1, onFailed: note, onInvalid: 'report' }),
+  )
+  context.run('second request', () => {
+    analytics.track({ userId: 'u', event: 'e' }, note)
+    analytics.track({ userId: 'u', event: '' }, note)
+  })
+  await analytics.close()
+  expect(seen).toEqual([undefined, undefined, undefined, undefined])
+})
