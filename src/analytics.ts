@@ -368,7 +368,7 @@ export class Analytics<Plan extends PlanOf<Plan> = AnyPlan> implements Analytics
     }
     this.#log('enqueue %s %s', message.type, message.messageId)
     if (this.#settings.waitUntil && !this.#isKeptAwake) this.#keepAwake(this.#settings.waitUntil)
-    if (this.#books.pending === 1) drainAtExit(this.#drain) // until #onEmpty
+    if (this.#books.awaited === 1) drainAtExit(this.#drain) // until #onEmpty
     const isEnding = this.#stopExitGrace !== undefined
     if (isEnding || queue.openLength >= this.#settings.flushAt) this.#closeBatch()
     else if (!this.#isFlushScheduled) this.#scheduleFlush()
@@ -503,7 +503,7 @@ export class Analytics<Plan extends PlanOf<Plan> = AnyPlan> implements Analytics
     this.#closeBatch()
     this.#sender.hurry()
     if (this.#stopExitGrace) return
-    if (this.#exits === 1) this.#startExitGrace(performance.now())
+    if (this.#exits === 1 || this.#hold.isHeld) this.#startExitGrace(performance.now())
     else this.#giveUpAtExit()
   }
 
@@ -601,8 +601,8 @@ export class Analytics<Plan extends PlanOf<Plan> = AnyPlan> implements Analytics
     this.#books.lost('dropped', lost, error)
     this.#log('spooled: %d messages', this.#books.pending)
     const message = `The message is not delivered yet. It is on disk, in ${this.#settings.spool?.directory}, and goes out at the next start.`
+    noDrainAtExit(this.#drain) // before the callbacks, which may record more
     this.#books.postponed(callbacks, new SpoolError('spooled', message))
-    noDrainAtExit(this.#drain)
   }
 
   /** Takes all pending messages that are in memory, in the order of their calls. */
