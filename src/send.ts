@@ -382,7 +382,7 @@ export class Sender {
     batch.retries++
     if ((effect === 'isolated' || effect === 'expected') && batch.entries.length === 1) {
       this.#suspects--
-      this.#isolate(batch, 0)
+      this.#isolate(batch, 0, failure.waitMs)
       return
     }
     this.#line = [...this.#line, batch].sort(byAge)
@@ -415,8 +415,8 @@ export class Sender {
     return this.#failuresUnprobed++ < Math.min(this.#probes, MAX_UNPROBED) ? 'failed' : 'probe'
   }
 
-  #isolate(batch: Batch, attempts: number): void {
-    const last = this.#isolation.add(batch, attempts)
+  #isolate(batch: Batch, attempts: number, askedMs: number): void {
+    const last = this.#isolation.add(batch, attempts, askedMs)
     if (last)
       this.#giveUp(last, new Error('too many messages fail while the endpoint takes others'))
   }
@@ -479,7 +479,7 @@ export class Sender {
       if (counted >= MAX_LONE_ATTEMPTS || batch.retries >= maxRetries) this.#giveUp(batch, error)
       else {
         batch.retries++
-        this.#isolate(batch, counted)
+        this.#isolate(batch, counted, failure.waitMs)
       }
     }
   }
