@@ -904,6 +904,25 @@ describe('close', () => {
     expect((signals[0]?.reason as HooklineError).code).toBe('close_timeout')
   })
 
+  test.each([
+    [5_000, 'options', 'takes its options as an object, { timeout: 5000 }, got 5000.'],
+    ['SIGTERM', 'options', 'takes its options as an object'],
+    [null, 'options', 'takes its options as an object, { timeout: 5000 }, got null.'],
+    [{ timout: 1 }, 'timout', 'has no option "timout". Its only option is timeout.'],
+  ])('refuses %j instead of an object with a timeout', (given, option, why) => {
+    const analytics = createClient(scriptedFetch())
+    for (const method of ['flush', 'close'] as const) {
+      const error = thrownBy(() =>
+        Reflect.apply(analytics[method].bind(analytics), undefined, [given]),
+      )
+      expect(error).toMatchObject({
+        code: 'invalid_option',
+        option,
+        message: expect.stringContaining(`${method}() ${why}`) as unknown,
+      })
+    }
+  })
+
   test.each([-1, NaN, '5', null, 2_147_483_648])('refuses a timeout of %s', (timeout) => {
     const analytics = createClient(scriptedFetch())
     for (const method of ['flush', 'close'] as const) {
