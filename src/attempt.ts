@@ -154,10 +154,15 @@ function toError(thrown: unknown): Error {
 const BROKEN =
   /^(ECONNRESET|EPIPE|ERR_STREAM_PREMATURE_CLOSE|HPE_\w+|UND_ERR_(SOCKET|HEADERS_OVERFLOW))$/
 
+/** Codes of a fetch that has a time limit of its own, for what comes after the request. */
+const TIMED_OUT = /^UND_ERR_(HEADERS|BODY)_TIMEOUT$/
+
 function failureOf(thrown: unknown): string | undefined {
   const { code, cause } = (thrown ?? {}) as { code?: unknown; cause?: { code?: unknown } | null }
-  return [code, cause?.code].find((each) => typeof each === 'string' && BROKEN.test(each)) as
-    string | undefined
+  const codes = [code, cause?.code].filter((each) => typeof each === 'string')
+  return codes.some((each) => TIMED_OUT.test(each))
+    ? 'timeout'
+    : codes.find((each) => BROKEN.test(each))
 }
 
 /**
