@@ -3,7 +3,7 @@ import { createTransport, type Transport } from './attempt.js'
 import { ENVELOPE_BYTES } from './batch.js'
 import { BodySize } from './body-size.js'
 import { Books } from './books.js'
-import { describe, messageOf, readMessage } from './describe.js'
+import { describe, isPlainObject, messageOf, readMessage } from './describe.js'
 import { complete, encode } from './encode.js'
 import type { Entry } from './entry.js'
 import { ClosedError, DroppedError, OptionError, SpoolError, ValidationError } from './errors.js'
@@ -164,8 +164,7 @@ export class Analytics<Plan extends PlanOf<Plan> = AnyPlan> implements Analytics
         this.#sender.wake()
       },
       onTaken: detached((error: SpoolError, divide: (entries: readonly Entry[]) => Entry[]) => {
-        const left = [...this.#sender.abandon(error), ...this.#queue.takeAll()]
-        this.#books.lost('dropped', divide(left), error)
+        this.#books.lost('dropped', divide(this.#takeAll(error)), error)
         this.#sender.wake()
       }),
     })
@@ -282,8 +281,8 @@ export class Analytics<Plan extends PlanOf<Plan> = AnyPlan> implements Analytics
    * Infinity, so for as long as an outage lasts.
    * @returns how many of the messages that were pending when it was called were delivered, and how many lost
    */
-  flush({ timeout = Infinity }: { timeout?: number | undefined } = {}): Promise<FlushResult> {
-    const timeoutMs = checkTimeout('flush', timeout)
+  flush(options: { timeout?: number | undefined } = {}): Promise<FlushResult> {
+    const timeoutMs = checkTimeout('flush', options, Infinity)
     const settled = this.#books.settled(timeoutMs)
     this.#closeBatch() // after it, which may have called callbacks that recorded more
     return settled
@@ -298,10 +297,8 @@ export class Analytics<Plan extends PlanOf<Plan> = AnyPlan> implements Analytics
    * @returns how many messages were delivered and lost since the client was made. Messages that `beforeSend`
    * or `disabled` dropped are not counted: the application asked for that.
    */
-  close({
-    timeout = CLOSE_TIMEOUT_MS,
-  }: { timeout?: number | undefined } = {}): Promise<FlushResult> {
-    const timeoutMs = checkTimeout('close', timeout)
+  close(options: { timeout?: number | undefined } = {}): Promise<FlushResult> {
+    const timeoutMs = checkTimeout('close', options, CLOSE_TIMEOUT_MS)
     // Set before anything is told of closing: a callback may close again.
     return (this.#closing ??= Promise.resolve().then(
       () =>
@@ -369,7 +366,7 @@ export class Analytics<Plan extends PlanOf<Plan> = AnyPlan> implements Analytics
     }
     this.#log('enqueue %s %s', message.type, message.messageId)
     if (this.#settings.waitUntil && !this.#isKeptAwake) this.#keepAwake(this.#settings.waitUntil)
-    if (this.#books.pending === 1) drainAtExit(this.#drain) // until #onEmpty
+    if (this.#books.awaited === 1) drainAtExit(this.#drain) // until #onEmpty
     const isEnding = this.#stopExitGrace !== undefined
     if (isEnding || queue.openLength >= this.#settings.flushAt) this.#closeBatch()
     else if (!this.#isFlushScheduled) this.#scheduleFlush()
@@ -504,7 +501,7 @@ export class Analytics<Plan extends PlanOf<Plan> = AnyPlan> implements Analytics
     this.#closeBatch()
     this.#sender.hurry()
     if (this.#stopExitGrace) return
-    if (this.#exits === 1) this.#startExitGrace(performance.now())
+    if (this.#exits === 1 || this.#hold.isHeld) this.#startExitGrace(performance.now())
     else this.#giveUpAtExit()
   }
 
@@ -593,7 +590,7 @@ export class Analytics<Plan extends PlanOf<Plan> = AnyPlan> implements Analytics
   }
 
   #giveUp(error: DroppedError): void {
-    const left = [...this.#sender.abandon(error), ...this.#queue.takeAll()]
+    const left = this.#takeAll(error)
     if (!this.#spool) {
       this.#books.lost('dropped', left, error)
       return
@@ -602,8 +599,14 @@ export class Analytics<Plan extends PlanOf<Plan> = AnyPlan> implements Analytics
     this.#books.lost('dropped', lost, error)
     this.#log('spooled: %d messages', this.#books.pending)
     const message = `The message is not delivered yet. It is on disk, in ${this.#settings.spool?.directory}, and goes out at the next start.`
+    noDrainAtExit(this.#drain) // before the callbacks, which may record more
     this.#books.postponed(callbacks, new SpoolError('spooled', message))
-    noDrainAtExit(this.#drain)
+  }
+
+  /** Takes all pending messages that are in memory, in the order of their calls. */
+  #takeAll(error: HooklineError): Entry[] {
+    const left = [...this.#sender.abandon(error), ...this.#queue.takeAll()]
+    return left.sort((a, b) => a.sequence - b.sequence)
   }
 }
 
@@ -637,7 +640,21 @@ function describeFull({ spool, maxQueueBytes, endpoint }: Settings): string {
     : `The queue is full: ${maxQueueBytes} bytes ${waiting}, or raise maxQueueBytes.`
 }
 
-function checkTimeout(method: string, timeout: unknown): number {
+function checkTimeout(method: string, options: unknown, byDefault: number): number {
+  if (!isPlainObject(options)) {
+    throw new OptionError(
+      'options',
+      `${method}() takes its options as an object, { timeout: 5000 }, got ${describe(options)}.`,
+    )
+  }
+  const { timeout = byDefault, ...others } = options
+  const [other] = Object.keys(others)
+  if (other !== undefined) {
+    throw new OptionError(
+      other,
+      `${method}() has no option ${JSON.stringify(other)}. Its only option is timeout.`,
+    )
+  }
   if (timeout === Infinity) return Infinity
   if (typeof timeout === 'number' && timeout >= 0 && timeout <= MAX_TIMER_MS) return timeout
   throw new OptionError(

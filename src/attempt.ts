@@ -21,8 +21,8 @@ type Head = Omit<Answered, 'body'>
 export interface Unanswered {
   readonly error: Error
   /**
-   * How it failed once the endpoint had it, `'timeout'` or a code such as `'ECONNRESET'`: the message may be
-   * the cause. Undefined if the endpoint was not reached, or nobody knows.
+   * How it failed once the endpoint had it, `'timeout'`, `'cut answer'` or a code such as `'ECONNRESET'`: the
+   * message may be the cause. Undefined if the endpoint was not reached, or nobody knows.
    */
   readonly failure: string | undefined
 }
@@ -95,12 +95,12 @@ export function createTransport(settings: Settings): Transport {
         controller.abort()
       }
       try {
-        await readText(response, stop, (text) => (body += text))
+        const isWhole = await readText(response, head, stop, (text) => (body += text))
+        return isWhole ? { ...head, body } : brokenOff(head, body)
       } catch {
         stop()
         return brokenOff(head, body)
       }
-      return { ...head, body }
     }
     void exchange()
       .catch((error: unknown) => ({ error: toError(error), failure: failureOf(error) }))
@@ -134,14 +134,15 @@ function readHead(response: FetchResponse): Head {
 }
 
 /**
- * The answer if its body broke off or never ended. The status is the answer, with what came of the body. But if that is a part of
- * the list of the messages that were refused, nobody knows which were taken: then the answer is lost.
+ * The answer if its body broke off, never ended or was too long. The status is the answer, with what came of the body. But if that
+ * is a part of the list of the messages that were refused, nobody knows which were taken: then the answer is lost. Its failure has
+ * a kind, so that smaller bodies are tried: their lists are shorter.
  */
 function brokenOff(head: Head, body: string): Answer {
   const isTaken = head.status >= 200 && head.status < 300
   if (!isTaken || !hasCutList(body)) return { ...head, body }
   const error = new Error('the answer broke off in its list of rejected messages')
-  return { error, failure: undefined }
+  return { error, failure: 'cut answer' }
 }
 
 function toError(thrown: unknown): Error {
@@ -153,26 +154,33 @@ function toError(thrown: unknown): Error {
 const BROKEN =
   /^(ECONNRESET|EPIPE|ERR_STREAM_PREMATURE_CLOSE|HPE_\w+|UND_ERR_(SOCKET|HEADERS_OVERFLOW))$/
 
+/** Codes of a fetch that has a time limit of its own, for what comes after the request. */
+const TIMED_OUT = /^UND_ERR_(HEADERS|BODY)_TIMEOUT$/
+
 function failureOf(thrown: unknown): string | undefined {
   const { code, cause } = (thrown ?? {}) as { code?: unknown; cause?: { code?: unknown } | null }
-  return [code, cause?.code].find((each) => typeof each === 'string' && BROKEN.test(each)) as
-    string | undefined
+  const codes = [code, cause?.code].filter((each) => typeof each === 'string')
+  return codes.some((each) => TIMED_OUT.test(each))
+    ? 'timeout'
+    : codes.find((each) => BROKEN.test(each))
 }
 
 /**
- * Reads an answer's body. One that is too long is cut, and its request stopped: its connection is of no use. Only the
- * bytes that come are counted: the Content-Length of a compressed answer says nothing about its size.
+ * Reads an answer's body, and says whether that is all of it, as far as is known. One that is too long is cut, and its request
+ * stopped: its connection is of no use. Only the bytes that come are counted: the Content-Length of a compressed answer says
+ * nothing about its size.
  */
 async function readText(
   response: FetchResponse,
+  { header }: Head,
   stop: () => void,
   add: (text: string) => void,
-): Promise<void> {
+): Promise<boolean> {
   const { body } = response
   if (!isAsyncIterable(body)) {
     const text: unknown = await response.text()
     if (typeof text === 'string') add(text)
-    return
+    return true
   }
 
   const decoder = new TextDecoder()
@@ -182,8 +190,11 @@ async function readText(
     bytes += chunk.byteLength
     if (bytes <= MAX_ANSWER_BYTES) continue
     stop()
-    break
+    return false
   }
+  // The default fetch does not tell that a connection was closed too early, see prepare() in agent.ts.
+  const isShort = header('content-encoding') === null && bytes < Number(header('content-length'))
+  return !isShort
 }
 
 function isAsyncIterable(value: unknown): value is AsyncIterable<Uint8Array> {

@@ -29,7 +29,7 @@ interface Surroundings {
   readonly log: Log
   /** These messages have their outcome. */
   onSettled(entries: readonly Entry[]): void
-  /** No message is pending any more. */
+  /** No message is pending any more, but for those that were left on disk. */
   onEmpty(): void
   /** The first `flush()` begins to wait, or the last one ends. */
   readonly onWaiting: (isAnyoneWaiting: boolean) => void
@@ -166,8 +166,8 @@ export class Books {
   /** What is pending stays so, and is safe where it is: nobody needs to wait for it here. */
   postponed(callbacks: readonly Callback[], error: HooklineError): void {
     this.#postponed = this.pending
+    this.#flushes.releaseAll() // before the callbacks, which may record more
     for (const callback of callbacks) guard(this.#around.log, 'callback', callback, error)
-    this.#flushes.releaseAll()
   }
 
   /** Something is wrong that has cost no message, or nobody knows which. */
@@ -235,7 +235,7 @@ export class Books {
       this.#flushes.settled(entry.sequence, flushed)
     }
     this.#around.onSettled(entries)
-    if (this.pending === 0) this.#around.onEmpty()
+    if (this.awaited === 0) this.#around.onEmpty()
   }
 
   #inLaterTurn<Value>(value: Value): Promise<Value> {

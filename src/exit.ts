@@ -36,6 +36,11 @@ export class Hold {
   #waiting = 0
   #timer: ReturnType<typeof setInterval> | undefined
 
+  /** Whether somebody waits. */
+  get isHeld(): boolean {
+    return this.#waiting > 0
+  }
+
   start(): void {
     if (this.#waiting++ === 0) this.#timer = setInterval(() => undefined, MAX_TIMER_MS)
   }

@@ -80,12 +80,16 @@ export class Flushes {
     if (stretch.left === 0) this.#completeFirst()
   }
 
-  /** Lets everybody go, with the outcomes that are there. */
+  /** Lets everybody go, with the outcomes that are there. What is pending gets none any more. */
   releaseAll(): void {
     for (const stretch of this.#stretches.slice(this.#head)) {
       const counts = this.#upTo(stretch)
       for (const waiter of stretch.waiters) this.#release(stretch, waiter, counts)
     }
+    Object.assign(this.#complete, this.#total)
+    this.#begun.clear()
+    this.#stretches = [openStretch()]
+    this.#head = 0
   }
 
   get #open(): Stretch {

@@ -12,6 +12,8 @@ const MAX_SHARED_FAILURES = 3
 interface Waiting {
   readonly batch: Batch
   readonly attempts: number
+  /** Until when the server asked to wait; 0 if it did not. */
+  readonly askedUntilMs: number
   dueMs: number
 }
 
@@ -47,11 +49,16 @@ export class Isolation {
     return Math.max(this.#waiting[0]?.dueMs ?? Infinity, this.#pausedUntilMs)
   }
 
-  /** Adds a message that failed. Gives back the one that has to leave in its place, if there are too many. */
-  add(batch: Batch, attempts = 0): Batch | undefined {
-    const dueMs = performance.now() + this.#backoffMs(attempts + 1, Math.random())
+  /**
+   * Adds a message that failed, and that the server asked to send again after `askedMs`. Gives back the one that has
+   * to leave in its place, if there are too many.
+   */
+  add(batch: Batch, attempts: number, askedMs: number): Batch | undefined {
+    const nowMs = performance.now()
+    const askedUntilMs = askedMs > 0 ? nowMs + askedMs : 0
+    const dueMs = Math.max(nowMs + this.#backoffMs(attempts + 1, Math.random()), askedUntilMs)
     const at = this.#waiting.findLastIndex((other) => other.dueMs <= dueMs) + 1
-    this.#waiting.splice(at, 0, { batch, dueMs, attempts })
+    this.#waiting.splice(at, 0, { batch, attempts, askedUntilMs, dueMs })
     this.#count(batch, 1)
     if (this.#waiting.length <= MAX_ISOLATED) return undefined
     const most = this.#waiting.reduce((one, other) => (other.attempts > one.attempts ? other : one))
@@ -80,10 +87,11 @@ export class Isolation {
     this.#pausedUntilMs = 0
   }
 
-  /** Time is short: everything here is due now. */
+  /** Time is short: everything here is due now, but for what the server asked to wait with. */
   hurry(): void {
     this.#pausedUntilMs = 0
-    for (const waiting of this.#waiting) waiting.dueMs = 0
+    for (const waiting of this.#waiting) waiting.dueMs = waiting.askedUntilMs
+    this.#waiting.sort((one, other) => one.dueMs - other.dueMs)
   }
 
   takeAll(): Batch[] {

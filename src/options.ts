@@ -316,14 +316,7 @@ const MIN_SPOOL_BYTES = 1024 * 1024
  * @throws {@link OptionError} that names the option, the rule and what came.
  */
 export function checkOptions(writeKey: unknown, options: unknown): Settings {
-  if (typeof writeKey !== 'string' || writeKey.trim() === '') {
-    // Whatever came may be a key in the wrong place: say its type, not what it is.
-    const came = typeof writeKey === 'string' ? 'an empty one' : typeof writeKey
-    throw new OptionError(
-      'writeKey',
-      `The write key of a source comes first, a non-empty string: new Analytics('WRITE_KEY'). Got ${came}.`,
-    )
-  }
+  checkWriteKey(writeKey)
   if (!isPlainObject(options)) {
     throw new OptionError('options', `options must be a plain object, got ${describe(options)}.`)
   }
@@ -372,6 +365,27 @@ export function checkOptions(writeKey: unknown, options: unknown): Settings {
     waitUntil: callable('waitUntil', given.waitUntil),
     spool: checkSpool(given.spool),
   }
+}
+
+function checkWriteKey(writeKey: unknown): asserts writeKey is string {
+  // Whatever came may be a key in the wrong place: say its type or what is wrong, not what it is.
+  if (typeof writeKey !== 'string' || writeKey.trim() === '') {
+    const came = typeof writeKey === 'string' ? 'an empty one' : typeof writeKey
+    throw new OptionError(
+      'writeKey',
+      `The write key of a source comes first, a non-empty string: new Analytics('WRITE_KEY'). Got ${came}.`,
+    )
+  }
+  // It travels as the user name of Basic authentication. Source: RFC 7617 section 2.
+  const wrong =
+    (writeKey.trim() !== writeKey && 'white space around it') ||
+    (/\p{Cc}/u.test(writeKey) && 'a control character') ||
+    (writeKey.includes(':') && 'a colon')
+  if (!wrong) return
+  throw new OptionError(
+    'writeKey',
+    `The write key must be as it is in the settings of its source, got one with ${wrong}. If it comes from the environment or a file, check what is there.`,
+  )
 }
 
 function checkLogger(given: unknown): Logger | undefined {

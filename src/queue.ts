@@ -78,16 +78,29 @@ export class Queue {
     this.#openBytes = 0
   }
 
-  /** Takes the oldest messages of the closed batches: as many as fit, and one at least. */
-  take(maxMessages: number, maxBytes: number): Entry[] {
+  /** Takes the oldest messages of the closed batches that come before a place: as many as fit, and one at least. */
+  take(maxMessages: number, maxBytes: number, before = Infinity): Entry[] {
     let end = this.#head
     const last = Math.min(this.#closedTo, end + maxMessages)
     for (let bytes = -1; end < last; end++) {
-      // The places from head on are filled.
-      bytes += 1 + entryBytes(this.#entries[end] as Entry)
-      if (bytes > maxBytes && end > this.#head) break
+      const entry = this.#entries[end] as Entry // the places from head on are filled
+      bytes += 1 + entryBytes(entry)
+      if (entry.sequence >= before || (bytes > maxBytes && end > this.#head)) break
     }
     return this.#cut(end)
+  }
+
+  /** The first message of the closed batches from a place on, or else the last one. */
+  findFrom(sequence: number): Entry | undefined {
+    const closed = this.#entries.slice(this.#head, this.#closedTo) as Entry[]
+    return closed.find((entry) => entry.sequence >= sequence) ?? closed.at(-1)
+  }
+
+  /** Takes one message of the closed batches, wherever it is. */
+  remove(entry: Entry): void {
+    this.#entries.splice(this.#entries.indexOf(entry, this.#head), 1)
+    this.#closedTo--
+    this.#bytes -= entryBytes(entry)
   }
 
   /** Takes the oldest message, closed or not; undefined if nothing waits. */

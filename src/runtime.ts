@@ -23,6 +23,9 @@ export const AsyncLocalStorage =
   (globalThis as { AsyncLocalStorage?: typeof import('node:async_hooks').AsyncLocalStorage })
     .AsyncLocalStorage
 
+/** Made when the module is loaded, and not in a request, as a client may be. */
+const root = asyncHooks && new asyncHooks.AsyncResource('hookline')
+
 /**
  * Gives a function that runs `act` outside the request (the AsyncLocalStorage context) that happens to be
  * current. Timers and sockets live long: they must not keep a request's context alive.
@@ -30,7 +33,11 @@ export const AsyncLocalStorage =
 export function detached<Arguments extends unknown[]>(
   act: (...args: Arguments) => void,
 ): (...args: Arguments) => void {
-  return asyncHooks ? asyncHooks.AsyncResource.bind(act, 'hookline') : act
+  return root
+    ? (...args) => {
+        root.runInAsyncScope(act, undefined, ...args)
+      }
+    : act
 }
 
 /** Lets a timer run without holding the process. Timers of other runtimes are numbers and hold nothing. */

@@ -36,7 +36,9 @@ interface Surroundings {
   readonly queue: {
     /** How many messages may be sent. */
     readonly closedLength: number
-    take(maxMessages: number, maxBytes: number): Entry[]
+    take(maxMessages: number, maxBytes: number, before: number): Entry[]
+    findFrom(sequence: number): Entry | undefined
+    remove(entry: Entry): void
   }
   readonly books: {
     /** A server accepted a batch, but for those of its messages that the answer names. */
@@ -62,6 +64,12 @@ const ISOLATE_STRIKES = 4
 
 /** An endpoint that fails for everything gets a probe with every fourth back-off, once the first probes have failed. */
 const MAX_UNPROBED = 3
+
+/**
+ * The farthest probe: more failing messages in a row count as an endpoint that fails for everything. Probes that failed
+ * stay in line, so that they end up at the same message, and few messages leave the queue in an outage.
+ */
+const MAX_PROBE_DISTANCE = 4_096
 
 /** A success pays for so many failures of a kind that is known to be some messages' fault: they cost no back-off. */
 const EXPECTED_FAILURES = 2
@@ -89,7 +97,7 @@ export class Sender {
   readonly #inFlight = new Map<Batch, Attempt>()
   #isolated: { batch: Batch; attempt: Attempt } | undefined
   #isolatedTimer: ReturnType<typeof setTimeout> | undefined
-  /** Batches and pieces to be sent before what is queued, the oldest first. */
+  /** Batches and pieces that were tried, the oldest first. */
   #line: Batch[] = []
   #failures = 0
   /** Counts the failures that were worth a back-off: an answer to an older attempt changes nothing. */
@@ -99,15 +107,14 @@ export class Sender {
   #expectedFailures = 0
   /** How many of the messages that the last successful probe overtook may be isolated at their next failure. */
   #suspects = 0
-  /** Whether the next attempt is a probe that overtakes the first messages in line, and how many of them. */
+  /** Whether the next attempt is a probe that overtakes the first messages, and how many of them. */
   #isProbing = false
   #probeDistance = 1
   /** Probes since the endpoint took a message, and failures of the first message since the last one. */
   #probes = 0
   #failuresUnprobed = 0
-  /** The probe under way, and the messages that it has overtaken. These are first in line again afterwards. */
+  /** The probe under way. */
   #probe: Batch | undefined
-  #overtaken: Batch[] = []
   #hasAccepted = false
   #sameRefusals = { answer: '', count: 0 }
   #isScheduled = false
@@ -152,8 +159,7 @@ export class Sender {
   /** Gives up all batches, those in flight too, and hands out their messages. */
   abandon(reason: Error): Entry[] {
     const attempts = [...this.#inFlight.values()]
-    const batches = [...this.#inFlight.keys(), ...this.#overtaken, ...this.#line]
-    batches.push(...this.#isolation.takeAll())
+    const batches = [...this.#inFlight.keys(), ...this.#line, ...this.#isolation.takeAll()]
     if (this.#isolated) {
       batches.push(this.#isolated.batch)
       attempts.push(this.#isolated.attempt)
@@ -161,9 +167,8 @@ export class Sender {
     }
     this.#inFlight.clear()
     this.#line = []
-    this.#overtaken = []
     for (const attempt of attempts) attempt.cancel(reason)
-    return batches.toSorted(byAge).flatMap((batch) => batch.entries)
+    return batches.flatMap((batch) => batch.entries)
   }
 
   readonly #onTurn = detached(() => {
@@ -193,19 +198,18 @@ export class Sender {
     this.#sendIsolated()
   }
 
-  /** The oldest messages, as many as the endpoint can take. */
+  /** The oldest messages, as many as the endpoint can take: from the line, or older ones from the queue. */
   #takeNext(): Batch {
-    const { size } = this.#around
-    const { pieceMessages = Infinity, refusal } = this.#line[0]?.search ?? {}
-    return this.#take(Math.min(pieceMessages, size.messages), refusal ? Infinity : size.bytes)
-  }
+    const { size, queue } = this.#around
+    const [first] = this.#line
+    const before = first?.entries[0]?.sequence ?? Infinity
+    const queued = queue.take(size.messages, size.bytes - ENVELOPE_BYTES, before)
+    if (!first || queued.length > 0) return createBatch(queued)
 
-  #take(maxMessages: number, maxBodyBytes: number): Batch {
-    const first = this.#line.shift()
-    if (!first) {
-      return createBatch(this.#around.queue.take(maxMessages, maxBodyBytes - ENVELOPE_BYTES))
-    }
-    const messages = countFitting(first.entries, maxMessages, maxBodyBytes)
+    this.#line.shift()
+    const { pieceMessages, refusal } = first.search
+    const maxMessages = Math.min(pieceMessages, size.messages)
+    const messages = countFitting(first.entries, maxMessages, refusal ? Infinity : size.bytes)
     if (messages === first.entries.length) return first
     const [piece, rest] = cutBatch(first, messages)
     this.#line.unshift(rest)
@@ -213,31 +217,35 @@ export class Sender {
   }
 
   /**
-   * The message behind those that keep failing: it shows whether the endpoint takes others. If it fails too,
-   * the order is as it was, and the next probe goes further.
+   * A message behind those that keep failing: it shows whether the endpoint takes others. If it fails too, the order
+   * is as it was, and the next probe goes further.
    */
   #takeProbe(): Batch {
     this.#isProbing = false
-    let left = this.#probeDistance
-    while (left > 0 && this.#hasBatch()) {
-      const batch = this.#take(left, Infinity)
-      this.#overtaken.push(batch)
-      left -= batch.entries.length
-    }
-    const last = this.#hasBatch() ? undefined : this.#overtaken.pop()
-    if (last) this.#line.unshift(last)
-    if (last && last.entries.length > 1) {
-      this.#overtaken.push(this.#take(last.entries.length - 1, Infinity))
-    }
-    return (this.#probe = this.#take(1, Infinity))
+    const { queue } = this.#around
+    const inLine = this.#line.flatMap(({ entries }) => entries)
+    const place = (inLine[0]?.sequence ?? 0) + this.#probeDistance
+    const queued = queue.findFrom(place)
+    const all = (queued ? [...inLine, queued] : inLine).sort((a, b) => a.sequence - b.sequence)
+    const entry = (all.find(({ sequence }) => sequence >= place) ?? all.at(-1)) as Entry // there is a batch
+    if (entry === queued) queue.remove(entry)
+    return (this.#probe = entry === queued ? createBatch([entry]) : this.#takeOut(entry))
   }
 
-  /** Puts the messages that were overtaken in their place again: those of a probe that failed come before it. */
+  /** Takes one message out of the line. */
+  #takeOut(entry: Entry): Batch {
+    const at = this.#line.findIndex(({ entries }) => entries.includes(entry))
+    const batch = this.#line[at] as Batch
+    const [start, rest] = cutBatch(batch, batch.entries.indexOf(entry))
+    const [alone, end] = cutBatch(rest, 1)
+    const others = [start, end].filter(({ entries }) => entries.length > 0)
+    this.#line.splice(at, 1, ...others)
+    return others.length > 0 ? alone : batch
+  }
+
   #endProbe(): void {
     this.#suspects = this.#isAlive ? this.#probeDistance : 0
-    this.#probeDistance = this.#isAlive ? 1 : this.#probeDistance * 4
-    this.#line = [...this.#overtaken, ...this.#line].sort(byAge)
-    this.#overtaken = []
+    this.#probeDistance = this.#isAlive ? 1 : Math.min(this.#probeDistance * 4, MAX_PROBE_DISTANCE)
     this.#probe = undefined
   }
 
@@ -374,7 +382,7 @@ export class Sender {
     batch.retries++
     if ((effect === 'isolated' || effect === 'expected') && batch.entries.length === 1) {
       this.#suspects--
-      this.#isolate(batch, 0)
+      this.#isolate(batch, 0, failure.waitMs)
       return
     }
     this.#line = [...this.#line, batch].sort(byAge)
@@ -407,8 +415,8 @@ export class Sender {
     return this.#failuresUnprobed++ < Math.min(this.#probes, MAX_UNPROBED) ? 'failed' : 'probe'
   }
 
-  #isolate(batch: Batch, attempts: number): void {
-    const last = this.#isolation.add(batch, attempts)
+  #isolate(batch: Batch, attempts: number, askedMs: number): void {
+    const last = this.#isolation.add(batch, attempts, askedMs)
     if (last)
       this.#giveUp(last, new Error('too many messages fail while the endpoint takes others'))
   }
@@ -471,7 +479,7 @@ export class Sender {
       if (counted >= MAX_LONE_ATTEMPTS || batch.retries >= maxRetries) this.#giveUp(batch, error)
       else {
         batch.retries++
-        this.#isolate(batch, counted)
+        this.#isolate(batch, counted, failure.waitMs)
       }
     }
   }

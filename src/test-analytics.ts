@@ -94,7 +94,9 @@ export function createTestAnalytics<Plan extends PlanOf<Plan> = AnyPlan>(
     const answer = typeof fault === 'number' ? { status: fault } : fault
     const outcome = typeof answer === 'object' ? answer.status : answer
     requests.push({ url, headers, messages, outcome })
-    if (typeof answer !== 'object') throw new Error(`scripted fault: ${answer}`)
+    if (typeof answer !== 'object') {
+      throw Object.assign(new Error(`scripted fault: ${answer}`), { code: CODES[answer] })
+    }
     return accept(answer, messages)
   }
 
@@ -125,6 +127,9 @@ export function createTestAnalytics<Plan extends PlanOf<Plan> = AnyPlan>(
     },
   }
 }
+
+/** The codes by which the client knows such failures of a fetch. */
+const CODES = { reset: 'ECONNRESET', timeout: 'UND_ERR_HEADERS_TIMEOUT' }
 
 /** Promises alone drive a test client: the fake timers of a test must not stop it. */
 const AT_ONCE: Pace = {

@@ -736,6 +736,27 @@ describe('when the queue is full', () => {
     // The first two had been tried: they may have arrived, so they were kept.
     expect(events(...net.arrivals.slice(before))).toEqual([...names(0, 2), ...names(92, 100)])
   })
+
+  test('drop-oldest keeps the newest after hours of an outage, and only what was tried is kept, too', async () => {
+    useFakeClock()
+    const net = scriptedFetch()
+    net.otherwise(503)
+    const analytics = createClient(net, { maxQueueBytes: 100_000, overflow: 'drop-oldest' })
+    trackMany(analytics, 1_000)
+    await pass(4 * 3_600_000)
+    const tried = new Set(events(...net.arrivals))
+    trackMany(analytics, 1_000, 1_000)
+    const { pending } = analytics.stats()
+    const before = net.arrivals.length
+    net.otherwise(200)
+    void analytics.flush()
+    await pass(60_000)
+    const arrived = events(...net.arrivals.slice(before))
+    expect(arrived).toEqual([
+      ...names(0, 1_000).filter((name) => tried.has(name)),
+      ...names(2_000 - pending + tried.size, 2_000),
+    ])
+  })
 })
 
 describe('close', () => {
@@ -881,6 +902,25 @@ describe('close', () => {
     await closed
     expect(signals.map(({ aborted }) => aborted)).toEqual([true, true, true])
     expect((signals[0]?.reason as HooklineError).code).toBe('close_timeout')
+  })
+
+  test.each([
+    [5_000, 'options', 'takes its options as an object, { timeout: 5000 }, got 5000.'],
+    ['SIGTERM', 'options', 'takes its options as an object'],
+    [null, 'options', 'takes its options as an object, { timeout: 5000 }, got null.'],
+    [{ timout: 1 }, 'timout', 'has no option "timout". Its only option is timeout.'],
+  ])('refuses %j instead of an object with a timeout', (given, option, why) => {
+    const analytics = createClient(scriptedFetch())
+    for (const method of ['flush', 'close'] as const) {
+      const error = thrownBy(() =>
+        Reflect.apply(analytics[method].bind(analytics), undefined, [given]),
+      )
+      expect(error).toMatchObject({
+        code: 'invalid_option',
+        option,
+        message: expect.stringContaining(`${method}() ${why}`) as unknown,
+      })
+    }
   })
 
   test.each([-1, NaN, '5', null, 2_147_483_648])('refuses a timeout of %s', (timeout) => {

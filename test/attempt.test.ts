@@ -62,14 +62,13 @@ function noteSignals(real: Fetch) {
   return { fetch, signals }
 }
 
-/** A server that answers each request with these bytes, and ends the connection. */
-async function answering(bytes: string) {
+/** A server that answers requests with these bytes, the last ones again and again, and ends the connection. */
+async function answering(...answers: string[]) {
   let requests = 0
   const server = createServer((socket) => {
     socket.on('error', () => undefined)
     socket.once('data', () => {
-      requests++
-      socket.end(bytes)
+      socket.end(answers[requests++] ?? answers.at(-1) ?? '')
     })
   })
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
@@ -522,6 +521,55 @@ describe('an answer', () => {
       expect(requests).toBe(2)
     },
   )
+
+  const CUT = '{"rejected":[{"index":1,"code":"bad"},{"index":2'
+
+  test.each([
+    ['shorter than its Content-Length', `Content-Length: 500\r\n\r\n${CUT}`],
+    ['chunked', `Transfer-Encoding: chunked\r\n\r\n${CUT.length.toString(16)}\r\n${CUT}\r\n`],
+  ])('that ends in its list of refused messages is lost, too, if it is %s', async (_, cut) => {
+    useFakeClock()
+    const whole = `${CUT}}]}`
+    const server = await answering(
+      `HTTP/1.1 200 OK\r\n${cut}`,
+      `HTTP/1.1 200 OK\r\nContent-Length: ${whole.length}\r\n\r\n${whole}`,
+    )
+    const heard = listen()
+    const analytics = createClient(server, IN_TIME)
+    trackMany(analytics, 3, 0, heard.as)
+    void analytics.flush()
+    await passUntil(() => heard.outcomes.length === 3)
+    expect(heard.codes.sort()).toEqual(['e0: ok', 'e1: rejected', 'e2: rejected'])
+    expect(server.requests).toBe(2)
+  })
+
+  test('whose list of refused messages is too long is asked for again, by smaller bodies', async () => {
+    useFakeClock()
+    const collector = await startCollector()
+    const message = 'no'.repeat(250_000)
+    collector.otherwise(({ messages }) => ({
+      body: JSON.stringify({ rejected: messages.map((_, index) => ({ index, message })) }),
+    }))
+    const heard = listen()
+    const analytics = createClient(collector, IN_TIME)
+    trackMany(analytics, 20, 0, heard.as)
+    await passUntil(() => heard.outcomes.length === 20)
+    expect(heard.codes).toEqual(names(0, 20).map((name) => `${name}: rejected`))
+  })
+
+  test('that is whole counts by its status, though it is no JSON and shorter than it was compressed', async () => {
+    const body = gzipSync('"rejected"...')
+    const headers = { 'Content-Encoding': 'gzip', 'Content-Length': body.length }
+    const server = createHttpServer((request, response) => {
+      request.resume().on('end', () => response.writeHead(200, headers).end(body))
+    })
+    const { url, close } = await listening(server.listen(0))
+    onTestFinished(() => void close())
+    const options = { endpoint: url, fetch: globalThis.fetch }
+    const analytics = createClient(scriptedFetch(), options)
+    trackMany(analytics, 1)
+    expect(await analytics.flush()).toEqual({ delivered: 1, failed: 0 })
+  })
 
   const REFUSING = JSON.stringify({ rejected: [{ index: 1, code: 'bad', message: 'no' }] })
 

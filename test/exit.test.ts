@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest'
 import { runScript, startCollector, type Collector, type Ended } from './collector.js'
+import { temporary } from './spool/directory.js'
 
 // An interval that no test lives to see: what arrives, arrived because the script ended.
 const OPTIONS = 'flushAfter: 2_000_000_000'
@@ -119,6 +120,39 @@ describe.concurrent('a script that ends', { timeout: 120_000 }, () => {
        analytics.track({ userId: 'u', event: 'e' })`)
     expect(ended).toMatchObject({ code: 0, stdout: 'process_exit\nprocess_exit\n' })
     expect(ended.stderr).toContain('a message was lost (process_exit)')
+  })
+
+  test('leaves messages on its spool, goes on and flushes what it records then', async ({
+    expect,
+    onTestFinished,
+  }) => {
+    const directory = temporary(onTestFinished)
+    const ended = await runScript(`
+      let isUp = false
+      const fetch = async () => {
+        await new Promise((resolve) => setImmediate(resolve))
+        if (!isUp) throw new Error('away')
+        return new Response()
+      }
+      const analytics = new Analytics('k', { fetch, spool: { directory: '${directory}' } })
+      const record = (event) =>
+        analytics.track({ userId: 'u', event }, (error) => console.log(event, error?.code))
+      record('first')
+      let ends = 0
+      process.on('beforeExit', async () => {
+        if (++ends !== 2) return
+        isUp = true
+        record('second')
+        console.log(await analytics.flush())
+        record('third')
+      })`)
+    expect(ended).toEqual(
+      fine(`first spooled
+second undefined
+{ delivered: 1, failed: 0 }
+third undefined
+`),
+    )
   })
 
   test('with waitUntil and a spool ends as any other does: the platform waits, not the client', async ({
@@ -429,4 +463,28 @@ test('requests are made outside the context of the call that caused them', async
   })
   await analytics.close()
   expect(seen).toEqual([undefined, undefined])
+})
+
+test('a client that is made in a request sends, and tells, outside of it', async () => {
+  const { AsyncLocalStorage } = await import('node:async_hooks')
+  const { Analytics } = await import('../src/index.js')
+  const context = new AsyncLocalStorage<string>()
+  const seen: unknown[] = []
+  const note = () => {
+    seen.push(context.getStore())
+  }
+  const fetch = () => {
+    note()
+    return Promise.resolve(new Response())
+  }
+  const analytics = context.run(
+    'first request',
+    () => new Analytics('k', { fetch, flushAt: 1, onFailed: note, onInvalid: 'report' }),
+  )
+  context.run('second request', () => {
+    analytics.track({ userId: 'u', event: 'e' }, note)
+    analytics.track({ userId: 'u', event: '' }, note)
+  })
+  await analytics.close()
+  expect(seen).toEqual([undefined, undefined, undefined, undefined])
 })

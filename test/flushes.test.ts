@@ -87,6 +87,20 @@ test('each caller hears of exactly the messages that were pending when it came',
   )
 })
 
+test('a caller does not wait for messages that were left to another process before', async () => {
+  const flushes = new Flushes(() => undefined)
+  flushes.accepted(3)
+  const before = flushes.wait(3, Infinity)
+  flushes.settled(2, 'delivered')
+  flushes.releaseAll()
+  flushes.accepted(2)
+  const after = flushes.wait(5, Infinity)
+  flushes.settled(4, 'failed')
+  flushes.settled(5, 'delivered')
+  expect(await before).toEqual({ delivered: 1, failed: 0 })
+  expect(await after).toEqual({ delivered: 1, failed: 1 })
+})
+
 test('100,000 callers in an outage each get the outcome of their own messages', async () => {
   const net = scriptedFetch(503)
   const analytics = createClient(net, { flushAt: 1_000_000 })

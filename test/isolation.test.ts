@@ -9,6 +9,7 @@ import {
   listen,
   names,
   pass,
+  passUntil,
   scriptedFetch,
   trackMany,
   turns,
@@ -184,6 +185,45 @@ describe('a message that fails', () => {
     await pass(30_000)
     expect(analytics.stats()).toMatchObject({ delivered: 59, pending: 1 })
   })
+})
+
+test.each([503, 429])(
+  'a message that fails alone with a %i waits as long as the endpoint asks',
+  async (status) => {
+    useFakeClock()
+    const net = scriptedFetch()
+    let asks = 0
+    net.otherwise((arrival) => {
+      if (!events(arrival).includes('e1')) return 200
+      return { status: asks++ < 6 ? 503 : status, headers: { 'Retry-After': '60' } }
+    })
+    const analytics = createClient(net, { flushAt: 20 })
+    trackMany(analytics, 5)
+    await pass(1_200_000)
+    const times = net.arrivals
+      .filter((arrival) => events(arrival).includes('e1'))
+      .map(({ body }) => Date.parse(body.sentAt))
+    const waits = times.slice(1).map((time, i) => time - (times[i] ?? 0))
+    expect(waits.length).toBeGreaterThan(8)
+    expect(Math.min(...waits)).toBeGreaterThanOrEqual(60_000)
+    expect(analytics.stats()).toMatchObject({ delivered: 4 })
+  },
+)
+
+test('close() does not cut short what the endpoint asked for a message that fails alone', async () => {
+  useFakeClock()
+  const net = scriptedFetch()
+  const asking = { status: 503, headers: { 'Retry-After': '60' } }
+  net.otherwise((arrival) => (events(arrival).includes('e1') ? asking : 200))
+  const analytics = createClient(net, { flushAt: 20 })
+  trackMany(analytics, 5)
+  await passUntil(() => analytics.stats().delivered === 4)
+  await pass(1_000)
+  const before = net.arrivals.length
+  const closed = analytics.close({ timeout: 30_000 })
+  await pass(30_000)
+  expect(net.arrivals).toHaveLength(before)
+  expect(await closed).toEqual({ delivered: 4, failed: 1 })
 })
 
 test('messages that fail for 40 s while others are taken are all delivered afterwards', async () => {

@@ -69,6 +69,24 @@ describe('the write key', () => {
     expect(error.message).toMatch(/write key .* non-empty string.*new Analytics\('WRITE_KEY'\)/)
   })
 
+  test.each([
+    ['white space around it', 'wk_secret\n'],
+    ['white space around it', ' wk_secret'],
+    ['white space around it', '\u00A0wk_secret'],
+    ['a control character', 'wk_\u0000secret'],
+    ['a control character', 'wk_\u007Fsecret'],
+    ['a colon', 'wk:secret'],
+  ])('refuses %s, and does not repeat the key', (what, key) => {
+    const { option, message } = refusal(key)
+    expect(option).toBe('writeKey')
+    expect(message).toContain(`got one with ${what}`)
+    expect(message).not.toContain('secret')
+  })
+
+  test('may have spaces and any other characters inside', () => {
+    expect(checkOptions('my key, clé-€-𝄞', {}).writeKey).toBe('my key, clé-€-𝄞')
+  })
+
   test('in the wrong place is not repeated in the message', () => {
     const { message } = refusal({ writeKey: 'wk_secret' })
     expect(message).toContain('Got object')

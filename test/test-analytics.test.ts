@@ -71,6 +71,17 @@ describe('createTestAnalytics', () => {
     }
   })
 
+  test.each([
+    ['reset', [3, 3, 1, 2]],
+    ['timeout', [3, 2, 1, 1, 1]],
+  ] as const)('takes a %s for one, so that the batch is tried in pieces', async (fault, sizes) => {
+    const { analytics, requests, fail } = createTestAnalytics()
+    fail(fault, fault)
+    for (const event of ['a', 'b', 'c']) analytics.track({ ...track, event })
+    expect(await analytics.flush()).toEqual({ delivered: 3, failed: 0 })
+    expect(requests.map(({ messages }) => messages.length)).toEqual(sizes)
+  })
+
   test('captures nothing of what was refused', async () => {
     const { analytics, messages, fail } = createTestAnalytics({ maxRetries: 0 })
     const callback = vi.fn()

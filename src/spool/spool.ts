@@ -6,7 +6,7 @@ import { detached, getBuiltin, later, unref } from '../runtime.js'
 import { BEAT_MS, Lease, removeFolder, type Claim } from './lease.js'
 import { crc32, fs, PRIVATE_FILE } from './node.js'
 import { MAX_RECORD_BYTES, RECORD_OVERHEAD } from './record.js'
-import { Segment, type Stretch } from './segment.js'
+import { Segment, type Straggler, type Stretch } from './segment.js'
 
 /** Large enough that files are few, small enough to be read at once. */
 const MAX_SEGMENT_BYTES = 8 * 1024 * 1024
@@ -116,7 +116,12 @@ export class Spool {
   /** Makes a folder and takes over those of dead processes. Does the same again every few seconds. */
   readonly start = detached(() => {
     if (this.#lease && !this.#isTaken) this.#renew()
-    if (this.#isTaken) return // what takes its place starts again
+    if (!this.#isTaken) this.#useDisk() // else what was lost is reported first, and the next beat does this
+    this.#timer = setTimeout(this.start, BEAT_MS)
+    unref(this.#timer)
+  })
+
+  #useDisk(): void {
     this.#isFailing = false
     try {
       this.#lease ??= this.#makeLease()
@@ -125,9 +130,7 @@ export class Spool {
     } catch (error) {
       this.#fail(error)
     }
-    this.#timer = setTimeout(this.start, BEAT_MS)
-    unref(this.#timer)
-  })
+  }
 
   /** Takes over nothing more: what a client adopts after its `close()` began, it could not send in time. */
   adoptNoMore(): void {
@@ -180,6 +183,29 @@ export class Spool {
     this.#reading = this.#segments.length - 1
     this.#segments[this.#reading]?.skip()
     this.#unread = this.#unreadBytes = 0
+  }
+
+  /** Puts messages on disk that are in memory, and come before the unread ones. Gives false if that fails. */
+  keep(entries: readonly [Entry, ...Entry[]]): boolean {
+    this.#keepLease()
+    const bytes = entries.reduce((sum, entry) => sum + entryBytes(entry) + RECORD_OVERHEAD, 0)
+    if (this.#isFailing || !this.#lease || !this.hasRoom(bytes)) return false
+    try {
+      const next = this.#segments.find(({ unread }) => unread > 0)
+      const last = this.#segments.at(-1)
+      if (last && !next) this.#seal(last)
+      const path = next ? pathBefore(next, entries[0].sequence) : this.#nextPath(this.#lease.folder)
+      this.#insert(
+        entries.map(toStraggler),
+        path,
+        next ? this.#segments.indexOf(next) : this.#segments.length,
+      )
+    } catch (error) {
+      this.#fail(error)
+      return false
+    }
+    this.#pendingBytes += bytes
+    return true
   }
 
   /** Gives some of the unread messages, in order; none if they can't be read at the moment. */
@@ -371,15 +397,17 @@ export class Spool {
     const stragglers = from.readStragglers(this.#lastSettled)
     const [first] = stragglers
     if (!first) return
-    // Sorts right before the file that they were in, so that the next start keeps the order.
-    const path = `${from.path.slice(0, -'.log'.length)}-${toName(first.sequence)}.log`
-    const segment = Segment.ofStragglers(path, stragglers)
-    if (this.#around.fsync === 'batch') syncNow(path)
-    const at = this.#segments.indexOf(from)
-    this.#segments.splice(at, 0, segment)
-    if (at <= this.#reading) this.#reading++
+    this.#insert(stragglers, pathBefore(from, first.sequence), this.#segments.indexOf(from))
     for (const { sequence, json } of stragglers) from.settle(sequence, json.length)
     this.#saveSettled(from)
+  }
+
+  /** Makes a file of messages that are in memory too, at a place among the others. */
+  #insert(messages: readonly Straggler[], path: string, at: number): void {
+    const segment = Segment.ofStragglers(path, messages)
+    if (this.#around.fsync === 'batch') syncNow(path)
+    this.#segments.splice(at, 0, segment)
+    if (at <= this.#reading) this.#reading++
   }
 
   #seal(segment: Segment): void {
@@ -545,6 +573,15 @@ export class Spool {
 }
 
 const toName = (number: number) => String(number).padStart(10, '0')
+
+const toStraggler = ({ sequence, slab, start, end }: Entry): Straggler => ({
+  sequence,
+  json: slab.subarray(start, end),
+})
+
+/** Sorts right before a segment, so that the next start keeps the order. */
+const pathBefore = ({ path }: Segment, sequence: number) =>
+  `${path.slice(0, -'.log'.length)}-${toName(sequence)}.log`
 
 /** Whether this process has too many files open. That passes, unlike damage. */
 function isShortage(error: unknown): boolean {

@@ -27,7 +27,7 @@ interface Surroundings extends Omit<SpoolSurroundings, 'onTaken' | 'onReady'> {
 /**
  * A queue that is on disk as well. The oldest messages are in memory, as in {@link Queue}. Once there are more than
  * fit, the others are on disk only, and are read when the first ones have left. While the disk takes no messages, new
- * ones wait in memory behind all others. They are written to the disk when it works again.
+ * ones wait in memory behind all others. They are written to the disk when it works again, also those that were taken.
  *
  *     take ← in memory │ unread, on disk only │ in memory only ← push
  *            #memory     #spool                 #unspooled
@@ -35,9 +35,11 @@ interface Surroundings extends Omit<SpoolSurroundings, 'onTaken' | 'onReady'> {
 export class SpooledQueue {
   readonly #around: Surroundings
   readonly #windowBytes: number
-  #memory = new Queue()
+  readonly #memory = new Queue()
   readonly #spool: Spool
-  #unspooled = new Queue()
+  readonly #unspooled = new Queue()
+  /** Messages that were taken, and are in memory only. */
+  readonly #taken = new Map<number, Entry>()
   /** Callbacks of messages that are on disk only. */
   readonly #callbacks = new Map<number, Callback>()
   /** How many unread messages belong to the open batch. */
@@ -66,8 +68,17 @@ export class SpooledQueue {
 
   /** Whether there is room for a message: on disk or, while that takes none, in memory. */
   hasRoom(bytes: number): boolean {
-    if (this.#spool.isReady && !this.#unspooled.oldest) return this.#spool.hasRoom(bytes)
-    return this.#fitsInMemory(bytes)
+    return this.#isDiskNext ? this.#spool.hasRoom(bytes) : this.#fitsInMemory(bytes)
+  }
+
+  /** Whether the next message goes to disk, as far as is known. */
+  get #isDiskNext(): boolean {
+    return this.#spool.isReady && this.#isSpooled
+  }
+
+  /** Whether all messages are on disk. */
+  get #isSpooled(): boolean {
+    return this.#taken.size === 0 && !this.#unspooled.oldest
   }
 
   get bytes(): number {
@@ -85,7 +96,7 @@ export class SpooledQueue {
   /** Reads ahead if need be: messages that can't be read any more don't count. */
   get closedLength(): number {
     this.#fill(this.#openUnread)
-    return this.#memory.closedLength
+    return this.#first.closedLength
   }
 
   start(): void {
@@ -103,7 +114,7 @@ export class SpooledQueue {
 
   push(json: Uint8Array, sequence: number, callback: Callback | undefined): boolean {
     // Order: while messages wait in memory only, new ones wait behind them.
-    if (this.#unspooled.oldest || !this.#spool.append(json, sequence)) {
+    if (!this.#isSpooled || !this.#spool.append(json, sequence)) {
       return this.#fitsInMemory(json.length) && this.#unspooled.push(json, sequence, callback)
     }
     const isNext = this.#spool.unread === 1
@@ -123,18 +134,34 @@ export class SpooledQueue {
     if (this.#around.fsync === 'batch') void this.#spool.sync()
   }
 
-  take(maxMessages: number, maxBytes: number): Entry[] {
-    return this.#memory.take(maxMessages, maxBytes)
+  take(maxMessages: number, maxBytes: number, before?: number): Entry[] {
+    const first = this.#first
+    const taken = first.take(maxMessages, maxBytes, before)
+    if (first === this.#unspooled) for (const entry of taken) this.#taken.set(entry.sequence, entry)
+    return taken
   }
 
+  /** Looks in memory only: what is on disk stays there. */
+  findFrom(sequence: number): Entry | undefined {
+    this.#fill(this.#openUnread)
+    return this.#first.findFrom(sequence)
+  }
+
+  remove(entry: Entry): void {
+    const first = this.#first
+    first.remove(entry)
+    if (first === this.#unspooled) this.#taken.set(entry.sequence, entry)
+  }
+
+  /** Takes the oldest message that takes up the room of the next one, which is on disk or in memory. */
   takeOldest(): Entry | undefined {
-    this.#fill(0)
-    return this.#memory.takeOldest()
+    if (this.#isDiskNext) this.#fill(0)
+    return this.#memory.takeOldest() ?? this.#unspooled.takeOldest()
   }
 
   /** Takes all messages that are in memory. */
   takeAll(): Entry[] {
-    while (this.#spoolOldest() > 0);
+    if (this.#spoolTaken()) while (this.#spoolOldest() > 0);
     return [...this.#memory.takeAll(), ...this.#unspooled.takeAll()]
   }
 
@@ -153,6 +180,7 @@ export class SpooledQueue {
   }
 
   settle(entries: readonly Entry[]): void {
+    if (this.#taken.size > 0) for (const { sequence } of entries) this.#taken.delete(sequence)
     this.#spool.settle(entries)
   }
 
@@ -169,17 +197,18 @@ export class SpooledQueue {
     return this.#memory.bytes + this.#unspooled.bytes + bytes <= this.#around.maxQueueBytes
   }
 
-  /** Gets messages into memory if there are none: from disk, but for the last `except`, then those behind them. */
+  /** Gets messages from disk into memory if there are none, but for the last `except`. */
   #fill(except: number): void {
     while (this.#isDrained && this.#spool.unread > except) if (!this.#refill()) return
-    if (!this.#isDrained || this.#spool.unread > 0) return
-    const drained = this.#memory
-    this.#memory = this.#unspooled
-    this.#unspooled = drained
   }
 
   get #isDrained(): boolean {
     return this.#memory.oldest === undefined
+  }
+
+  /** Where the next messages are that can be taken. */
+  get #first(): Queue {
+    return this.#isDrained && this.#spool.unread === 0 ? this.#unspooled : this.#memory
   }
 
   /** Reads on; false if nothing can be read at the moment. */
@@ -194,8 +223,9 @@ export class SpooledQueue {
     return spooled.length > 0
   }
 
-  /** Writes to disk what waits in memory only, in slices: a turn of the event loop must stay short. */
+  /** Writes to disk what is in memory only, in slices: a turn of the event loop must stay short. */
   readonly #returnToDisk = detached(() => {
+    if (!this.#spoolTaken()) return
     for (let left = SLICE_BYTES; left > 0;) {
       const bytes = this.#spoolOldest()
       if (bytes === 0) return
@@ -204,7 +234,16 @@ export class SpooledQueue {
     later(this.#returnToDisk)
   })
 
-  /** Writes the oldest message that is in memory only to disk. Gives its size, 0 if that failed or there is none. */
+  /** Writes the messages to disk that were taken while it took none. False if that failed. */
+  #spoolTaken(): boolean {
+    const [first, ...others] = this.#taken.values()
+    if (!first) return true
+    if (!this.#spool.keep([first, ...others])) return false
+    this.#taken.clear()
+    return true
+  }
+
+  /** Writes the oldest message that waits in memory only to disk. Gives its size, 0 if that failed or there is none. */
   #spoolOldest(): number {
     const { oldest } = this.#unspooled
     if (!oldest) return 0

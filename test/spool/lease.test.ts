@@ -8,6 +8,7 @@ import { isKnownDead, Lease } from '../../src/spool/lease.js'
 import {
   createClient,
   events,
+  IN_TIME,
   listen,
   names,
   pass,
@@ -330,7 +331,8 @@ describe('a process that stood still', () => {
     const directory = temporary()
     const { failed, outcomes, hooks, as } = listen()
     const net = scriptedFetch(reply)
-    const stopped = createClient(net, { spool: { directory }, maxQueueBytes: 10_000, ...hooks })
+    const options = { spool: { directory }, maxQueueBytes: 10_000, ...IN_TIME }
+    const stopped = createClient(net, { ...options, ...hooks })
     trackMany(stopped, 40, 0, as)
     await turns()
     before?.(stopped)
@@ -370,6 +372,31 @@ describe('a process that stood still', () => {
     await pass(10_000)
     expect(events(...net.arrivals.slice(arrivedBefore))).toEqual(names(100, 120))
     expect(events(...other.arrivals)).toEqual(names(0, 40))
+  })
+
+  test('beats in that folder, so that nobody takes that one over', async () => {
+    const { stopped, net, failed, other } = await standStill('hang')
+    await pass(5_000) // its next beat is the first to notice
+    net.script('hang')
+    trackMany(stopped, 20, 100)
+    await pass(60_000)
+    expect(events(...other.arrivals)).toEqual(names(0, 40))
+    expect(failed.flatMap(({ messages }) => messages)).toHaveLength(40)
+    expect(stopped.stats()).toMatchObject({ dropped: 40, pending: 20 })
+  })
+
+  test('tries the disk again if that fails in its new folder', async () => {
+    const { stopped, directory } = await standStill('hang')
+    await pass(5_000)
+    const write = vi.spyOn(fs, 'writeSync').mockImplementationOnce(() => {
+      throw new Error('ENOSPC: no space left on device')
+    })
+    trackMany(stopped, 1, 100)
+    write.mockRestore()
+    await pass(5_000)
+    trackMany(stopped, 1, 101)
+    const spooled = files(directory, '.log').map((path) => readFileSync(path, 'latin1'))
+    expect(spooled.some((text) => text.includes('"e101"'))).toBe(true)
   })
 
   test('keeps the messages that are in its memory only, and sends them itself', async () => {

@@ -28,6 +28,7 @@ import {
   pass,
   passUntil,
   scriptedFetch,
+  sized,
   startCollector,
   trackMany,
   turns,
@@ -307,6 +308,24 @@ describe('an outage', () => {
     expect(analytics.stats()).toMatchObject({ delivered: 20_000, pendingBytes: 0 })
   })
 
+  test('stays on disk for as long as it lasts, whatever shows that it does', async () => {
+    useFakeClock()
+    const { analytics, net } = cutOff({ maxQueueBytes: 1_000_000 })
+    net.otherwise(503)
+    for (const name of names(0, 300)) analytics.track(sized(30_000, 'x', name))
+    await turns()
+    const read = vi.spyOn(fs, 'readSync')
+    await pass(4 * 3_600_000)
+    expect(net.arrivals.length).toBeGreaterThan(500)
+    // What follows the messages in memory is read once, since one of it may show more than they do.
+    expect(read.mock.calls.length).toBeLessThanOrEqual(1)
+    read.mockRestore()
+    const before = net.arrivals.length
+    net.otherwise(200)
+    await pass(120_000)
+    expect(events(...net.arrivals.slice(before))).toEqual(names(0, 300))
+  })
+
   const MAX_BYTES = 1_048_576
 
   test.each(['drop-newest', 'drop-oldest'] as const)(
@@ -553,6 +572,83 @@ describe('a disk that fails', () => {
       ]),
     )
     expect(analytics.stats()).toMatchObject({ accepted: 20, dropped: 20, pending: 0 })
+  })
+
+  test('costs no message that is on disk only, with drop-oldest', async () => {
+    const net = scriptedFetch()
+    const gate = heldFetch(net)
+    const spool = { directory: temporary() }
+    const analytics = createClient(net, { spool, maxQueueBytes: 100_000, overflow: 'drop-oldest' })
+    for (const name of names(0, 300)) analytics.track(sized(3_000, 'x', name))
+    await turns()
+    const write = vi.spyOn(fs, 'writeSync').mockImplementation(() => {
+      throw new Error('ENOSPC: no space left on device')
+    })
+    const drops = names(300, 400).map((name) => {
+      const { dropped } = analytics.stats()
+      analytics.track(sized(3_000, 'x', name))
+      return analytics.stats().dropped - dropped
+    })
+    write.mockRestore()
+    expect(Math.max(...drops)).toBe(1)
+    const { pending, dropped } = analytics.stats()
+    expect(pending).toBeGreaterThan(300)
+    gate.release()
+    expect(await analytics.flush()).toEqual({ delivered: pending, failed: 0 })
+    // What was in memory is dropped, the oldest first: what was on disk too, and then what was not.
+    expect(events(...net.arrivals).slice(-30)).toEqual(names(370, 400))
+    expect(analytics.stats()).toMatchObject({ dropped })
+  })
+
+  test('gets all that waits in memory once it works, in order, before new messages', async () => {
+    const file = join(temporary(), 'file')
+    writeFileSync(file, '')
+    useFakeClock()
+    const net = scriptedFetch()
+    net.otherwise(503)
+    const analytics = createClient(net, { spool: { directory: file }, flushAt: 10 })
+    trackMany(analytics, 10)
+    await turns()
+    trackMany(analytics, 15, 10)
+    await turns()
+    rmSync(file)
+    await pass(5_000)
+    expect((await restart(crash(file))).events).toEqual(names(0, 25))
+    trackMany(analytics, 5, 25)
+    expect((await restart(crash(file))).events).toEqual(names(0, 30))
+    net.otherwise(200)
+    await pass(60_000)
+    expect(analytics.stats()).toMatchObject({ delivered: 30, pending: 0 })
+    expect((await restart(crash(file))).events).toEqual([])
+  })
+
+  test('and works again with messages of a dead process gets all of both', async () => {
+    const dead = cutOff()
+    trackMany(dead.analytics, 10, 100)
+    await turns()
+    const file = join(temporary(), 'file')
+    writeFileSync(file, '')
+    useFakeClock()
+    const net = scriptedFetch()
+    net.otherwise(503)
+    const analytics = createClient(net, { spool: { directory: file }, flushAt: 10 })
+    trackMany(analytics, 15)
+    await turns()
+    rmSync(file)
+    cpSync(crash(dead.directory), file, { recursive: true })
+    await pass(5_000)
+    trackMany(analytics, 5, 15)
+    const all = [...names(0, 20), ...names(100, 110)]
+    const next = await restart(crash(file))
+    expect(next.events.slice(0, 10)).toEqual(names(0, 10))
+    expect(next.events.toSorted()).toEqual(all.toSorted())
+    const before = net.arrivals.length
+    net.otherwise(200)
+    await pass(60_000)
+    expect(events(...net.arrivals.slice(before)).toSorted()).toEqual(all.toSorted())
+    expect(analytics.stats()).toMatchObject({ delivered: 30, pending: 0 })
+    await analytics.close()
+    expect(files(file)).toEqual([])
   })
 
   test('because its folder vanished is reported, and a new one made', async () => {

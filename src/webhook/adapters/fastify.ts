@@ -48,8 +48,8 @@ export function webhook(
       return reply.code(verdict.refusal.status).send(verdict.refusal.body)
     }
     const answer = await handler(verdict.event, request, reply)
-    if (reply.sent || answer !== undefined) return answer ?? reply
-    return reply.code(reply.statusCode === 200 ? 204 : reply.statusCode).send()
+    if (reply.sent) return reply
+    return answer ?? reply.code(reply.statusCode === 200 ? 204 : reply.statusCode).send()
   }
 
   return (instance, _options, done) => {

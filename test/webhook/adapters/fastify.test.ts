@@ -62,3 +62,16 @@ test('Fastify 5: what the handler returns is sent', async () => {
   await app.close()
   expect(reply).toMatchObject({ status: 200, json: { got: 'delete' } })
 })
+
+test('Fastify 5: a handler that returns null is answered as one that returns nothing', async () => {
+  const app = fastify()
+  await app.register(
+    webhook({ secret: 's3cret' }, () => null),
+    { prefix: '/webhook' },
+  )
+  await app.listen({ port: 0 })
+  const { url } = await listening(app.server)
+  const reply = await post(url, signedRequest('delete', { userId: 'u1' }, 's3cret'))
+  await app.close()
+  expect(reply).toMatchObject({ status: 204, text: '' })
+})
