@@ -641,13 +641,8 @@ function describeFull({ spool, maxQueueBytes, endpoint }: Settings): string {
 }
 
 function checkTimeout(method: string, options: unknown, byDefault: number): number {
-  if (!isPlainObject(options)) {
-    throw new OptionError(
-      'options',
-      `${method}() takes its options as an object, { timeout: 5000 }, got ${describe(options)}.`,
-    )
-  }
-  const { timeout = byDefault, ...others } = options
+  // A listener gets what its event has, such as the name of a signal, and must not throw for it.
+  const { timeout = byDefault, ...others } = isPlainObject(options) ? options : {}
   const [other] = Object.keys(others)
   if (other !== undefined) {
     throw new OptionError(
