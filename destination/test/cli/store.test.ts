@@ -95,7 +95,7 @@ test('says what to do if a server is away, and takes nothing from the other one'
     /server b: .*\nWhat has begun continues when you run the same command again/,
   )
   const again = fileWith([a, b])
-  expect((await store(again, 'shares')).stdout).toMatch(/a +128 +0 +128 .*\nb +128 +0 +0 /)
+  expect((await store(again, 'shares')).stdout).toMatch(/a +128 +0 +0 .*\nb +128 +0 +0 /)
   expect((await store(again, 'move', '--from', 'a', '--to', 'b')).code).toBe(0)
   expect((await store(again, 'shares')).stdout).toMatch(/a +0 +0 +0 +128 .*\nb +256 /)
 })
