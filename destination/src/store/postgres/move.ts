@@ -83,7 +83,7 @@ export function prepareMove(
         return { ...copy, state: stateOf(state), dueAt, attempt: copy.attempt - 1 }
       }),
     )
-    await inside(remove, [locked])
+    await inside(remove, [copies.map(({ id }) => id)])
     return rows.length
   }
 

@@ -1,8 +1,17 @@
+import { setTimeout as wait } from 'node:timers/promises'
 import { StoreError } from '../store-error.js'
-import type { Connection } from './connection.js'
+import type { Connection, RunQuery } from './connection.js'
+import { isLockedOut } from './failure.js'
 
 /** The class of the advisory lock that keeps two processes from migrating at once: "hook" in ASCII. */
 const LOCK = 0x686f6f6b
+
+/**
+ * In ms: how long a step waits for a table that others use, and how long they have it for themselves then. Whoever comes after a step
+ * that waits has to wait too, and a dump of the database uses each table until its end.
+ */
+const LOCK_TRY_MS = 1_000
+const PAUSE_MS = 1_000
 
 /**
  * Each step raises the schema by one version. The version is the number of steps that have run. Never change a step
@@ -217,7 +226,7 @@ export function attemptsTable(schema: string): string {
 
 /**
  * Brings the tables to the version of this code. It runs all steps, or none if one fails. If several processes call it
- * at once, one of them migrates and the others wait for it.
+ * at once, one of them migrates and the others wait for it. While another session uses a table, it tries again and again.
  *
  * @param schema - The schema's name in double quotes, as in statements.
  * @throws StoreError `newer` if a newer version wrote the tables.
@@ -228,23 +237,36 @@ export async function migrate(
   migrations: readonly string[] = MIGRATIONS,
 ): Promise<void> {
   // Most starts have nothing to migrate. Then the user needs no right to create tables.
-  if (await isCurrent(connection, schema, migrations)) return
-  await connection.transactAlone(async (query) => {
-    await query('SET LOCAL statement_timeout = 0')
-    await query('SET LOCAL lock_timeout = 0')
-    await query('SELECT pg_advisory_xact_lock($1, hashtext($2))', [LOCK, schema])
-    if (await isCurrent({ query }, schema, migrations)) return
-    // Even with IF NOT EXISTS, the server demands the right to create schemas, which a user with a given schema lacks.
-    if (!(await exists({ query }, schema))) await query(`CREATE SCHEMA ${schema}`)
-    await query(`CREATE TABLE IF NOT EXISTS ${schema}.version (version integer NOT NULL)`)
-    const version = await versionOf({ query }, schema)
-    // A function as the replacement: in a string, a `$` of the schema's name would be a replacement pattern.
-    for (const step of migrations.slice(version)) {
-      await query(step.replaceAll('$.', () => `${schema}.`))
+  while (!(await isCurrent(connection, schema, migrations))) {
+    try {
+      await connection.transactAlone((query) => upgrade(query, schema, migrations))
+    } catch (error) {
+      if (!isLockedOut(error)) throw error
+      await wait(PAUSE_MS)
     }
-    await query(`DELETE FROM ${schema}.version`)
-    await query(`INSERT INTO ${schema}.version VALUES ($1)`, [migrations.length])
-  })
+  }
+}
+
+async function upgrade(
+  query: RunQuery,
+  schema: string,
+  migrations: readonly string[],
+): Promise<void> {
+  await query('SET LOCAL statement_timeout = 0')
+  await query('SET LOCAL lock_timeout = 0')
+  await query('SELECT pg_advisory_xact_lock($1, hashtext($2))', [LOCK, schema])
+  await query(`SET LOCAL lock_timeout = ${LOCK_TRY_MS}`)
+  if (await isCurrent({ query }, schema, migrations)) return
+  // Even with IF NOT EXISTS, the server demands the right to create schemas, which a user with a given schema lacks.
+  if (!(await exists({ query }, schema))) await query(`CREATE SCHEMA ${schema}`)
+  await query(`CREATE TABLE IF NOT EXISTS ${schema}.version (version integer NOT NULL)`)
+  const version = await versionOf({ query }, schema)
+  // A function as the replacement: in a string, a `$` of the schema's name would be a replacement pattern.
+  for (const step of migrations.slice(version)) {
+    await query(step.replaceAll('$.', () => `${schema}.`))
+  }
+  await query(`DELETE FROM ${schema}.version`)
+  await query(`INSERT INTO ${schema}.version VALUES ($1)`, [migrations.length])
 }
 
 async function isCurrent(

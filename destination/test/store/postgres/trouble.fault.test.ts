@@ -2,6 +2,7 @@
 import { setTimeout } from 'node:timers/promises'
 import { afterAll, describe, expect, test } from 'vitest'
 import { Connection } from '../../../src/store/postgres/connection.js'
+import { migrate } from '../../../src/store/postgres/schema.js'
 import { parseUrl } from '../../../src/store/postgres/url.js'
 import { openStore } from '../../../src/store/open.js'
 import type { Store } from '../../../src/store/store.js'
@@ -223,4 +224,26 @@ test('a server that stops answering while the connections are closed is nothing 
   // A rejection that nobody handles fails the run, and would end a process.
   await Promise.all([asked, connection.close()])
   await expect(connection.query('SELECT 1')).rejects.toEqual(storeError('failed', /closed/))
+})
+
+test('an upgrade waits for a long transaction, and holds up nobody else meanwhile', async () => {
+  const url = await server.database()
+  const [upgrading, dumping, other] = [url, url, url].map((one) => new Connection(parseUrl(one)))
+  if (!upgrading || !dumping || !other) throw new Error('no connections')
+  const steps = ['CREATE TABLE $.t (id int)', 'ALTER TABLE $.t ADD COLUMN name text']
+  await migrate(upgrading, 'hookline', steps.slice(0, 1))
+  let isUpgraded = false
+  let upgraded: Promise<unknown> = Promise.resolve()
+  await dumping.transact(async (query) => {
+    await query('SELECT count(*) FROM hookline.t')
+    upgraded = migrate(upgrading, 'hookline', steps).then(() => (isUpgraded = true))
+    const waits = `SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE 'ALTER TABLE%'`
+    await expect.poll(() => other.query(waits)).toHaveLength(1)
+    // It fails if it has to wait for half of the time limit of a statement, which is 5 s.
+    expect(await other.query('SELECT count(*) FROM hookline.t')).toEqual([{ count: 0 }])
+    expect(isUpgraded).toBe(false)
+  })
+  await upgraded
+  expect(await other.query('SELECT name FROM hookline.t')).toEqual([])
+  await Promise.all([upgrading, dumping, other].map((one) => one.close()))
 })
