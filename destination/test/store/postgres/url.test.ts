@@ -189,7 +189,8 @@ describe.skipIf(!hasOpenssl())('with TLS', () => {
       `SELECT DISTINCT client_dn FROM pg_stat_ssl JOIN pg_stat_activity USING (pid)
        WHERE application_name = 'hookline-destination'`,
     )
-    expect(rows).toEqual([{ client_dn: '/CN=worker' }])
+    // The connections of another test may still be closing.
+    expect(rows).toContainEqual({ client_dn: '/CN=worker' })
     await store.close()
   })
 
