@@ -290,22 +290,23 @@ async function exists({ query }: Pick<Connection, 'query'>, schema: string): Pro
 }
 
 /**
- * Whether the schema has the tables of a store, of any version.
+ * Whether the schema has a table. One with the tables of a store, of any version, has `version`.
  *
  * @param schema - The schema's name in double quotes.
  */
-export async function hasTables(
+export async function hasTable(
   { query }: Pick<Connection, 'query'>,
   schema: string,
+  table: string,
 ): Promise<boolean> {
   const text = 'SELECT to_regclass($1) IS NOT NULL AS found'
-  const [row] = await query<{ found: boolean }>(text, [`${schema}.version`])
+  const [row] = await query<{ found: boolean }>(text, [`${schema}.${table}`])
   return row?.found ?? false
 }
 
 /** The version of the tables; 0 if there are none yet. */
 async function versionOf(connection: Pick<Connection, 'query'>, schema: string): Promise<number> {
-  if (!(await hasTables(connection, schema))) return 0
+  if (!(await hasTable(connection, schema, 'version'))) return 0
   const [row] = await connection.query<{ version: number }>(`SELECT version FROM ${schema}.version`)
   return row?.version ?? 0
 }

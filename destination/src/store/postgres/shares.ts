@@ -3,6 +3,7 @@ import { FIRST_EPOCH, SHARES, spread } from '../shares.js'
 import { StoreError } from '../store-error.js'
 import type { Directory, ServerIdentity } from '../store.js'
 import type { Connection, RunQuery } from './connection.js'
+import { hasTable } from './schema.js'
 import type { Tables } from './tables.js'
 
 /** The class of the advisory lock that keeps two processes from changing these tables at once: "shar" in ASCII. */
@@ -162,12 +163,6 @@ export function prepareShares({ query, transact, schema }: Tables) {
         return directory(inside)
       }),
   }
-}
-
-async function hasTable({ query }: Querying, schema: string, table: string): Promise<boolean> {
-  const text = 'SELECT to_regclass($1) IS NOT NULL AS found'
-  const [row] = await query<{ found: boolean }>(text, [`${schema}.${table}`])
-  return row?.found ?? false
 }
 
 /** Who a server is; `undefined` if it is not one of several. */

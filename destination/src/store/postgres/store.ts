@@ -53,7 +53,7 @@ import { preparePut, preparePutOwn, type OwnDelivery } from './put.js'
 import { prepareRecords } from './records.js'
 import { prepareReplay } from './replay.js'
 import { Rounds } from './rounds.js'
-import { hasTables, migrate } from './schema.js'
+import { hasTable, migrate } from './schema.js'
 import { prepareSettle } from './settle.js'
 import { SettleRounds } from './settle-rounds.js'
 import { prepareShares, refuseOneOfSeveral } from './shares.js'
@@ -133,7 +133,7 @@ async function check({ query }: Connection): Promise<void> {
 
 /** @throws StoreError if the schema does not have the tables of a store. */
 async function requireTables(connection: Connection, name: string, schema: string): Promise<void> {
-  if (await hasTables(connection, schema)) return
+  if (await hasTable(connection, schema, 'version')) return
   throw new StoreError(
     'unsupported',
     `store: ${name}: there is no store in the schema ${schema}: expected the tables of an existing store. Check the ` +
