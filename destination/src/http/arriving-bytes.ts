@@ -48,11 +48,10 @@ export class ArrivingBytes {
   }
 
   #giveUpOldest(): void {
-    for (const oldest of this.#bodies) {
-      this.#remove(oldest)
-      oldest.giveUp(overloaded('Too many bodies arrive slowly at once, and this one began first'))
-      return
-    }
+    const [oldest] = this.#bodies
+    if (!oldest) return
+    this.#remove(oldest)
+    oldest.giveUp(overloaded('Too many bodies arrive slowly at once, and this one began first'))
   }
 
   #remove(body: Counted): void {
