@@ -48,6 +48,16 @@ function cutOff(options: AnalyticsOptions = {}, directory = temporary()) {
   return { directory, net, analytics: createClient(net, { spool: { directory }, ...options }) }
 }
 
+/** A client whose endpoint is down, and whose disk takes nothing until its `file` is deleted. */
+function withoutDisk() {
+  const file = join(temporary(), 'file')
+  writeFileSync(file, '')
+  useFakeClock()
+  const net = scriptedFetch()
+  net.otherwise(503)
+  return { file, net, analytics: createClient(net, { spool: { directory: file }, flushAt: 10 }) }
+}
+
 /** What a client that starts on a directory delivers, until nothing is left. */
 async function restart(directory: string, options: AnalyticsOptions = {}) {
   const net = scriptedFetch()
@@ -601,12 +611,7 @@ describe('a disk that fails', () => {
   })
 
   test('gets all that waits in memory once it works, in order, before new messages', async () => {
-    const file = join(temporary(), 'file')
-    writeFileSync(file, '')
-    useFakeClock()
-    const net = scriptedFetch()
-    net.otherwise(503)
-    const analytics = createClient(net, { spool: { directory: file }, flushAt: 10 })
+    const { file, net, analytics } = withoutDisk()
     trackMany(analytics, 10)
     await turns()
     trackMany(analytics, 15, 10)
@@ -626,12 +631,7 @@ describe('a disk that fails', () => {
     const dead = cutOff()
     trackMany(dead.analytics, 10, 100)
     await turns()
-    const file = join(temporary(), 'file')
-    writeFileSync(file, '')
-    useFakeClock()
-    const net = scriptedFetch()
-    net.otherwise(503)
-    const analytics = createClient(net, { spool: { directory: file }, flushAt: 10 })
+    const { file, net, analytics } = withoutDisk()
     trackMany(analytics, 15)
     await turns()
     rmSync(file)
