@@ -486,7 +486,9 @@ export class Analytics<Plan extends PlanOf<Plan> = AnyPlan> implements Analytics
   /** The script has ended, but for what is pending here: sends it at once. */
   readonly #drain = (): void => {
     this.#log('the script ended: %d messages pending', this.#books.pending)
-    if (!this.#stopExitGrace) {
+    // Whoever waits, as a listener of beforeExit may, holds the process for as long as they want: it has not ended.
+    const hasEnded = !this.#hold.isHeld
+    if (hasEnded && !this.#stopExitGrace) {
       const { delivered } = this.#books.stats()
       if (delivered > this.#deliveredAtExit) this.#exits = 0
       this.#deliveredAtExit = delivered
@@ -500,8 +502,8 @@ export class Analytics<Plan extends PlanOf<Plan> = AnyPlan> implements Analytics
     }
     this.#closeBatch()
     this.#sender.hurry()
-    if (this.#stopExitGrace) return
-    if (this.#exits === 1 || this.#hold.isHeld) this.#startExitGrace(performance.now())
+    if (this.#stopExitGrace || !hasEnded) return
+    if (this.#exits === 1) this.#startExitGrace(performance.now())
     else this.#giveUpAtExit()
   }
 
@@ -522,7 +524,7 @@ export class Analytics<Plan extends PlanOf<Plan> = AnyPlan> implements Analytics
       return
     }
     this.#stopExitGrace = undefined
-    this.#giveUpAtExit()
+    if (!this.#hold.isHeld) this.#giveUpAtExit()
   }
 
   #giveUpAtExit(): void {
@@ -553,9 +555,7 @@ export class Analytics<Plan extends PlanOf<Plan> = AnyPlan> implements Analytics
         void this.#flushAll().then(resolve)
       })
     })
-    guard(this.#log, 'waitUntil', () => {
-      waitUntil(sent)
-    })
+    guard(this.#log, 'waitUntil', waitUntil, sent)
   }
 
   async #flushAll(): Promise<void> {

@@ -350,8 +350,13 @@ third undefined
     expect(ended).toEqual(fine('lost 1 process_exit\n'))
   })
 
-  test.for(['flush()', 'close({ timeout: Infinity })'])(
-    'in await %s lives through an outage that is longer than the grace at exit',
+  test.for([
+    'console.log(await analytics.flush())',
+    'console.log(await analytics.close({ timeout: Infinity }))',
+    `process.once('beforeExit', async () => console.log(await analytics.flush()))`,
+    `process.once('beforeExit', async () => console.log(await analytics.close({ timeout: 60_000 })))`,
+  ])(
+    'in %s lives through an outage that is longer than the grace at exit',
     async (call, { expect, onTestFinished }) => {
       const collector = await startCollector(onTestFinished)
       await collector.shut()
@@ -359,7 +364,7 @@ third undefined
         collector,
         `const analytics = new Analytics('k', { ${report} })
          analytics.track({ userId: 'u', event: 'e' })
-         console.log(await analytics.${call})`,
+         ${call}`,
       )
       await new Promise((resolve) => setTimeout(resolve, 7_000))
       await collector.open()
