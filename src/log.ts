@@ -10,6 +10,9 @@ export interface Logger {
   warn(line: string): void
 }
 
+/** A method of the application's logger, which may give a promise: that must be guarded, too. */
+export type Guarded<Name extends keyof Logger> = Record<Name, (line: string) => unknown>
+
 /** Writes a line of the log: `%s`, `%d` and `%O` stand for the values. */
 export type Log = (format: string, ...values: unknown[]) => void
 
@@ -63,13 +66,13 @@ function show(value: unknown): string {
 }
 
 /** The log of a client: `DEBUG=analytics`, and the application's logger if it gave one. */
-export function createLog(logger: Logger | undefined): Log {
+export function createLog(logger: Guarded<'debug'> | undefined): Log {
   if (!logger) return log
   return (format, ...values) => {
     log(format, ...values)
     let index = 0
-    guard(log, 'logger.debug', () => {
-      logger.debug(format.replace(/%[sdO]/g, () => show(values[index++])))
-    })
+    guard(log, 'logger.debug', () =>
+      logger.debug(format.replace(/%[sdO]/g, () => show(values[index++]))),
+    )
   }
 }

@@ -6,7 +6,7 @@ import {
   ValidationError,
 } from './errors.js'
 import type { HooklineError } from './hookline-error.js'
-import { guard, log, type Logger } from './log.js'
+import { guard, log, type Guarded, type Logger } from './log.js'
 
 /**
  * Tells of the first loss of each kind, for an application without an `onFailed` that would hear of it: a wrong
@@ -52,13 +52,10 @@ interface Process {
   emitWarning?: (text: string, options: { type: string; code: string }) => void
 }
 
-function warn(logger: Logger | undefined, text: string, code: string): void {
+function warn(logger: Guarded<'warn'> | undefined, text: string, code: string): void {
   guard(log, 'the warning', () => {
     const { process } = globalThis as { process?: Process }
-    if (logger) {
-      logger.warn(text)
-      return
-    }
+    if (logger) return logger.warn(text)
     if (process?.emitWarning) process.emitWarning(text, { type: 'HooklineWarning', code })
     else console.warn(text)
     return undefined

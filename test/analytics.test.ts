@@ -192,6 +192,27 @@ describe('a call', () => {
     expect(unhandled).not.toHaveBeenCalled()
   })
 
+  test('is not harmed by a logger or a waitUntil that rejects', async () => {
+    const unhandled = vi.fn()
+    process.on('unhandledRejection', unhandled)
+    const called: string[] = []
+    // Not of vi.fn(), which handles what it returns.
+    const rejecting = (name: string) => () => {
+      called.push(name)
+      return Promise.reject(new Error(name))
+    }
+    const logger = { debug: rejecting('debug'), warn: rejecting('warn') }
+    const waitUntil: (promise: Promise<unknown>) => unknown = rejecting('waitUntil')
+    const options = { flushAt: 1, logger, waitUntil, onFailed: undefined }
+    const analytics = createClient(scriptedFetch(401, 200), options)
+    trackMany(analytics, 2)
+    expect(await analytics.flush()).toEqual({ delivered: 1, failed: 1 })
+    await new Promise((resolve) => setImmediate(resolve))
+    process.off('unhandledRejection', unhandled)
+    expect(new Set(called)).toEqual(new Set(['debug', 'warn', 'waitUntil']))
+    expect(unhandled).not.toHaveBeenCalled()
+  })
+
   test('takes a snapshot: what changes later is not sent', async () => {
     const net = scriptedFetch()
     const analytics = createClient(net)
