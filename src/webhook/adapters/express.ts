@@ -50,7 +50,10 @@ export function webhook(
   }
 
   return (req, res, next) => {
-    handle(req, res).catch(next)
+    // Express goes on to the next route if it gets nothing that is true.
+    handle(req, res).catch((error: unknown) => {
+      next(error || new Error('The handler of the webhook rejected without an error.'))
+    })
   }
 }
 

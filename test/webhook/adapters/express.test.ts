@@ -74,6 +74,20 @@ test('Express: a connection lives on after a body that was too large', async () 
   expect(Object.values(agent.freeSockets).flat()).toEqual([socket])
 })
 
+test.each([null, undefined, 0, ''])(
+  'Express: a handler that throws %j is answered 500, whatever comes behind its route',
+  async (thrown) => {
+    const app = express5()
+    app.post(
+      '/webhook',
+      webhook({ secret: 's3cret' }, () => Promise.reject(thrown as unknown as Error)),
+    )
+    app.use((_req, res) => void res.send('somebody else'))
+    const request = signedRequest('delete', { userId: 'u1' }, 's3cret')
+    expect(await post(await serve(app), request)).toMatchObject({ status: 500 })
+  },
+)
+
 const forged = { 'X-Signature': '0'.repeat(40) }
 test.each<[string, express5.RequestHandler, { headers: Record<string, string>; body?: string }]>([
   ['no body', express5.raw({ type: 'application/json' }), { headers: forged }],
