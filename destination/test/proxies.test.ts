@@ -3,12 +3,11 @@ import { spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { request } from 'node:https'
-import { createServer, type AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { expect, onTestFinished, test } from 'vitest'
 import { createAuthority, hasOpenssl } from './post/certificates.js'
-import { ADMIN_TOKEN, destination, endpoint, KEY, settingsFor, start } from './run.js'
+import { ADMIN_TOKEN, destination, endpoint, freePort, KEY, settingsFor, start } from './run.js'
 
 const EXAMPLES = join(import.meta.dirname, '../../examples/proxy')
 const HOST = 'collect.example.com'
@@ -190,12 +189,4 @@ async function serve(proxy: Proxy, upstream: string) {
   const accessLog = join(folder, 'access.log')
   const output = () => (existsSync(accessLog) ? readFileSync(accessLog, 'utf8') : printed)
   return { ask, output }
-}
-
-async function freePort(): Promise<number> {
-  const server = createServer()
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
-  const { port } = server.address() as AddressInfo
-  await new Promise((resolve) => server.close(resolve))
-  return port
 }

@@ -1,5 +1,6 @@
 // A whole destination for one test: its settings, a function that starts it, and calls to send to it.
 import { mkdtempSync, rmSync } from 'node:fs'
+import { createServer, type AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { onTestFinished } from 'vitest'
@@ -26,6 +27,15 @@ export const withTheTest: Later = (cleanUp) => {
   onTestFinished(async () => {
     await cleanUp()
   })
+}
+
+/** A port of this machine that nobody listens on now. */
+export async function freePort(): Promise<number> {
+  const server = createServer()
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  const { port } = server.address() as AddressInfo
+  await new Promise((resolve) => server.close(resolve))
+  return port
 }
 
 export async function endpoint(...script: Answer[]): Promise<TestEndpoint> {

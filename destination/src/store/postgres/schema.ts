@@ -1,4 +1,3 @@
-import { setTimeout as wait } from 'node:timers/promises'
 import { StoreError } from '../store-error.js'
 import type { Connection, RunQuery } from './connection.js'
 import { isLockedOut } from './failure.js'
@@ -7,11 +6,10 @@ import { isLockedOut } from './failure.js'
 const LOCK = 0x686f6f6b
 
 /**
- * In ms: how long a step waits for a table that others use, and how long they have it for themselves then. Whoever comes after a step
- * that waits has to wait too, and a dump of the database uses each table until its end.
+ * In ms: how long a step waits for a table that others use. Whoever comes after a step that waits has to wait too, and a dump of the
+ * database uses each table until its end.
  */
 const LOCK_TRY_MS = 1_000
-const PAUSE_MS = 1_000
 
 /**
  * Each step raises the schema by one version. The version is the number of steps that have run. Never change a step
@@ -226,10 +224,10 @@ export function attemptsTable(schema: string): string {
 
 /**
  * Brings the tables to the version of this code. It runs all steps, or none if one fails. If several processes call it
- * at once, one of them migrates and the others wait for it. While another session uses a table, it tries again and again.
+ * at once, one of them migrates and the others wait for it.
  *
  * @param schema - The schema's name in double quotes, as in statements.
- * @throws StoreError `newer` if a newer version wrote the tables.
+ * @throws StoreError `newer` if a newer version wrote the tables; unreachable while another session uses a table that has to change.
  */
 export async function migrate(
   connection: Connection,
@@ -237,13 +235,13 @@ export async function migrate(
   migrations: readonly string[] = MIGRATIONS,
 ): Promise<void> {
   // Most starts have nothing to migrate. Then the user needs no right to create tables.
-  while (!(await isCurrent(connection, schema, migrations))) {
-    try {
-      await connection.transactAlone((query) => upgrade(query, schema, migrations))
-    } catch (error) {
-      if (!isLockedOut(error)) throw error
-      await wait(PAUSE_MS)
-    }
+  if (await isCurrent(connection, schema, migrations)) return
+  try {
+    await connection.transactAlone((query) => upgrade(query, schema, migrations))
+  } catch (error) {
+    if (!(error instanceof StoreError && isLockedOut(error))) throw error
+    const message = `${error.message} The tables are upgraded as soon as nobody else uses them.`
+    throw new StoreError('failed', message, { cause: error.cause, isUnreachable: true })
   }
 }
 

@@ -11,6 +11,9 @@ const RETRY_MS = 1_000
  */
 const CHECK_MS = 1_000
 
+/** In ms: a server that took no message counts as failing for so long, unless it takes one. Nothing asks it to store one meanwhile. */
+const REFUSED_MS = 10_000
+
 /** A store in PostgreSQL that is one of several. */
 export interface ServerStore extends Store {
   readonly asServer: ServerPort
@@ -18,7 +21,7 @@ export interface ServerStore extends Store {
 }
 
 /** What can fail at a server, apart from others. `reach` is that it does not answer at all. */
-type Work = 'reach' | 'claim' | 'settle'
+type Work = 'reach' | 'put' | 'claim' | 'settle'
 
 /** What a server needs to be used. */
 export interface ServerParts {
@@ -41,6 +44,7 @@ export class Server {
   #store: ServerStore | undefined
   readonly #errors = new Map<Work, StoreError>()
   #timer: NodeJS.Timeout | undefined
+  #refusedTimer: NodeJS.Timeout | undefined
   #trying: Promise<void> | undefined
   #isSuspected = false
   #isClosed = false
@@ -86,7 +90,7 @@ export class Server {
     } catch (error) {
       // A move asks one server while it works at another one.
       if (!(error instanceof StoreError) || error.server !== undefined) throw error
-      if (error.isUnreachable) this.#suspect(store, error)
+      if (isAway(error)) this.#suspect(store, error)
       throw this.#named(error)
     }
   }
@@ -99,6 +103,11 @@ export class Server {
     const isOther = work === 'reach' && before?.message !== error.message
     if (!before || isOther) this.#parts.changed(this.state)
     if (!before && work === 'reach') this.#tryLater()
+    if (work !== 'put') return
+    clearTimeout(this.#refusedTimer)
+    this.#refusedTimer = setTimeout(() => {
+      this.noteSuccess('put')
+    }, REFUSED_MS).unref()
   }
 
   noteSuccess(work: Work): void {
@@ -109,16 +118,19 @@ export class Server {
   async close(): Promise<void> {
     this.#isClosed = true
     clearTimeout(this.#timer)
+    clearTimeout(this.#refusedTimer)
     await this.#trying
     await this.#store?.close()
   }
 
+  /** One that answers is asked whether it works for others. It may take its time for that, unless it did not answer before. */
   #suspect(store: ServerStore, error: StoreError): void {
     if (this.#isClosed || this.#isSuspected) return
     this.#isSuspected = true
-    const late = setTimeout(() => {
+    const note = () => {
       this.noteFailure('reach', error)
-    }, CHECK_MS).unref()
+    }
+    const late = error.isUnreachable ? setTimeout(note, CHECK_MS).unref() : undefined
     const ended = (failure?: StoreError) => {
       clearTimeout(late)
       this.#isSuspected = false

@@ -527,11 +527,23 @@ export class SeveralStore implements Store {
       const message = `server ${server.name}: it does not take the results of attempts.`
       throw new StoreError('failed', message, { server: server.name, cause: server.error })
     }
-    const ids = await server.ask((store) => store.asServer.putOwn(deliveries, share))
+    const ids = await this.#putOwn(server, deliveries, share)
     for (const { destination, state } of ids ? deliveries : []) {
       if (state !== 'leased' && state !== 'skipped') this.#claiming.note(server, destination, state)
     }
     return ids
+  }
+
+  /** Says of a server whether it takes messages: it may be full, and answer everything else. */
+  async #putOwn(server: Server, deliveries: NewDelivery[], share: Place['share']) {
+    try {
+      const ids = await server.ask((store) => store.asServer.putOwn(deliveries, share))
+      server.noteSuccess('put')
+      return ids
+    } catch (error) {
+      if (error instanceof StoreError && error.mayPass) server.noteFailure('put', error)
+      throw error
+    }
   }
 
   #settlingOf(server: Server): Settling {

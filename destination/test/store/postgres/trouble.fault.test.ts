@@ -1,11 +1,13 @@
 // What a store does while its server fails, is away, or refuses.
 import { setTimeout } from 'node:timers/promises'
 import { afterAll, describe, expect, test } from 'vitest'
+import { startDestination } from '../../../src/destination.js'
 import { Connection } from '../../../src/store/postgres/connection.js'
-import { migrate } from '../../../src/store/postgres/schema.js'
+import { migrate, MIGRATIONS } from '../../../src/store/postgres/schema.js'
 import { parseUrl } from '../../../src/store/postgres/url.js'
 import { openStore } from '../../../src/store/open.js'
 import type { Store } from '../../../src/store/store.js'
+import { freePort, settingsFor, silent } from '../../run.js'
 import { newDelivery } from '../contract.js'
 import { startProxy } from './proxy.js'
 import { startServer } from './server.js'
@@ -232,18 +234,42 @@ test('an upgrade waits for a long transaction, and holds up nobody else meanwhil
   if (!upgrading || !dumping || !other) throw new Error('no connections')
   const steps = ['CREATE TABLE $.t (id int)', 'ALTER TABLE $.t ADD COLUMN name text']
   await migrate(upgrading, 'hookline', steps.slice(0, 1))
-  let isUpgraded = false
-  let upgraded: Promise<unknown> = Promise.resolve()
   await dumping.transact(async (query) => {
     await query('SELECT count(*) FROM hookline.t')
-    upgraded = migrate(upgrading, 'hookline', steps).then(() => (isUpgraded = true))
+    const refused = expect(migrate(upgrading, 'hookline', steps)).rejects.toMatchObject({
+      isUnreachable: true,
+      message: expect.stringContaining('upgraded as soon as nobody else uses them') as string,
+    })
     const waits = `SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE 'ALTER TABLE%'`
     await expect.poll(() => other.query(waits)).toHaveLength(1)
     // It fails if it has to wait for half of the time limit of a statement, which is 5 s.
     expect(await other.query('SELECT count(*) FROM hookline.t')).toEqual([{ count: 0 }])
-    expect(isUpgraded).toBe(false)
+    await refused
   })
-  await upgraded
+  await migrate(upgrading, 'hookline', steps)
   expect(await other.query('SELECT name FROM hookline.t')).toEqual([])
   await Promise.all([upgrading, dumping, other].map((one) => one.close()))
+})
+
+test('a process that waits to upgrade the tables says so, and can be stopped', async () => {
+  const url = await server.database()
+  const connection = new Connection(parseUrl(url))
+  await migrate(connection, 'hookline', MIGRATIONS.slice(0, 7))
+  await connection.transact(async (query) => {
+    await query('SELECT count(*) FROM hookline.waiting')
+    const stop = new AbortController()
+    const warned: unknown[] = []
+    const log = { ...silent, warn: (details: object) => void warned.push(details) }
+    const listen = { host: '127.0.0.1', port: await freePort() }
+    const settings = settingsFor([], { store: url, listen })
+    const starting = startDestination(settings, log, 'all', stop.signal)
+    const ended = expect(starting).rejects.toMatchObject({ name: 'AbortError' })
+    const health = async () =>
+      (await fetch(`http://127.0.0.1:${listen.port}/healthz`).catch(() => undefined))?.status
+    await expect.poll(health, { timeout: 10_000 }).toBe(200)
+    expect(warned).toMatchObject([{ error: expect.stringContaining('upgraded as soon') as string }])
+    stop.abort()
+    await ended
+  })
+  await connection.close()
 })

@@ -285,6 +285,49 @@ test.each([
   60_000,
 )
 
+test.each([
+  [
+    'becomes read-only',
+    'ALTER SYSTEM SET default_transaction_read_only = on',
+    'ALTER SYSTEM RESET default_transaction_read_only',
+  ],
+  [
+    'is full',
+    `CREATE FUNCTION SCHEMA.refuse() RETURNS trigger LANGUAGE plpgsql AS
+       $$ BEGIN RAISE EXCEPTION 'no space left' USING ERRCODE = '53100'; END $$;
+     CREATE TRIGGER refuse BEFORE INSERT ON SCHEMA.deliveries EXECUTE FUNCTION SCHEMA.refuse()`,
+    'DROP TRIGGER refuse ON SCHEMA.deliveries',
+  ],
+])(
+  'a server that %s while it is used is named until it works again',
+  async (_, fail, repair) => {
+    const { running } = await startOn(newPlaces())
+    const client = new pg.Client(servers[1]?.url())
+    onTestFinished(() => client.end())
+    await client.connect()
+    const change = async (sql: string) => {
+      await client.query('SET default_transaction_read_only = off')
+      await client.query(sql.replaceAll('SCHEMA', `away${schemas}`))
+      await client.query('SELECT pg_reload_conf()')
+    }
+    const source = SOURCES[1] ?? ''
+    let count = 0
+    const named = async () => {
+      const { status } = await send(running, source, `m${count++}`)
+      const { servers } = await read<Status>(running, 'status')
+      const failing = servers?.filter(({ error }) => error !== null).map(({ name }) => name)
+      return [status, failing, await readyz(running)]
+    }
+    await change(fail)
+    const away = [503, ['b'], [200, { status: 'ready', away: ['b'] }]]
+    await expect.poll(named, { timeout: 10_000 }).toEqual(away)
+    await change(repair)
+    const works = [200, [], [200, { status: 'ready' }]]
+    await expect.poll(named, { timeout: 10_000 }).toEqual(works)
+  },
+  60_000,
+)
+
 test('servers whose addresses are exchanged are away until they are right again, and nothing is sent twice', async () => {
   const [, b, c] = servers as [Server, Server, Server]
   await using toB = await startProxy(b.port)
