@@ -151,13 +151,8 @@ describe.skipIf(chromiumPath === undefined)('the portal', () => {
     for (const link of ['Settings', 'Changes']) {
       expect(await page.getByRole('link', { name: link, exact: true }).count()).toBe(0)
     }
-    const twice = async (button: Locator) => {
-      await button.scrollIntoViewIfNeeded()
-      const box = await button.boundingBox()
-      if (box === null) throw new Error('The button is not shown.')
-      const { x, y, width, height } = box
-      await page.mouse.dblclick(x + width / 2, y + height / 2, { delay: 150 })
-    }
+    // Waits until the button stays where it is. The second press goes to whatever is there by then.
+    const twice = (button: Locator) => button.dblclick({ delay: 150 })
     await twice(rotate)
     const secret = page.getByText(/^[0-9a-f]{64}$/)
     const value = await secret.innerText()
