@@ -132,6 +132,7 @@ export class Analytics<Plan extends PlanOf<Plan> = AnyPlan> implements Analytics
     this.#sender = new Sender({
       concurrency: settings.flushAt === 1 ? UNBATCHED_CONCURRENCY : 1,
       maxRetries: settings.maxRetries,
+      maxQueueBytes: settings.maxQueueBytes,
       pace,
       size: new BodySize(settings),
       log: this.#log,

@@ -1,9 +1,9 @@
-import type { Batch } from './entry.js'
+import { entryBytes, type Batch, type Entry } from './entry.js'
 
 /** How often a message that fails alone is tried, beside the others, before it is given up. */
 export const MAX_LONE_ATTEMPTS = 10
 
-/** How many such messages may wait; beyond that, the one that was tried most is given up. */
+/** How many such messages may wait. Beyond that, and beyond their bytes, those that were tried most are given up. */
 export const MAX_ISOLATED = 10_000
 
 /** Attempts of different messages wait for 1 to 2 s at the most, though those of one message wait for longer. */
@@ -23,16 +23,21 @@ interface Waiting {
  */
 export class Isolation {
   readonly #backoffMs: (failures: number, random: number) => number
+  readonly #maxBytes: number
   /** The one that is due first comes first. */
   #waiting: Waiting[] = []
+  /** Size of all that waits, in bytes of JSON. */
+  #bytes = 0
   /** How many messages fail in which way. */
   readonly #kinds = new Map<string | undefined, number>()
   /** Attempts here that failed since the endpoint took any message. */
   #failures = 0
   #pausedUntilMs = 0
 
-  constructor(backoffMs: (failures: number, random: number) => number) {
+  /** @param maxBytes - how much may wait, in bytes of JSON: with a spool, it would not be counted otherwise */
+  constructor(backoffMs: (failures: number, random: number) => number, maxBytes: number) {
     this.#backoffMs = backoffMs
+    this.#maxBytes = maxBytes
   }
 
   get size(): number {
@@ -50,19 +55,26 @@ export class Isolation {
   }
 
   /**
-   * Adds a message that failed, and that the server asked to send again after `askedMs`. Gives back the one that has
-   * to leave in its place, if there are too many.
+   * Adds a message that failed, and that the server asked to send again after `askedMs`. Gives back those that have
+   * to leave, if there are too many.
    */
-  add(batch: Batch, attempts: number, askedMs: number): Batch | undefined {
+  add(batch: Batch, attempts: number, askedMs: number): Batch[] {
     const nowMs = performance.now()
     const askedUntilMs = askedMs > 0 ? nowMs + askedMs : 0
     const dueMs = Math.max(nowMs + this.#backoffMs(attempts + 1, Math.random()), askedUntilMs)
     const at = this.#waiting.findLastIndex((other) => other.dueMs <= dueMs) + 1
-    this.#waiting.splice(at, 0, { batch, attempts, askedUntilMs, dueMs })
-    this.#count(batch, 1)
-    if (this.#waiting.length <= MAX_ISOLATED) return undefined
-    const most = this.#waiting.reduce((one, other) => (other.attempts > one.attempts ? other : one))
-    return this.#remove(this.#waiting.indexOf(most))?.batch
+    const alone = { ...batch, entries: batch.entries.map(inOwnSlab) }
+    this.#waiting.splice(at, 0, { batch: alone, attempts, askedUntilMs, dueMs })
+    this.#count(alone, 1)
+    const left: Batch[] = []
+    while (this.#waiting.length > MAX_ISOLATED || this.#bytes > this.#maxBytes) {
+      const most = this.#waiting.reduce((one, other) =>
+        other.attempts > one.attempts ? other : one,
+      )
+      this.#remove(this.#waiting.indexOf(most))
+      left.push(most.batch)
+    }
+    return left
   }
 
   /** Takes the message that is due first, and says how often it was tried here. */
@@ -97,6 +109,7 @@ export class Isolation {
   takeAll(): Batch[] {
     const batches = this.#waiting.map(({ batch }) => batch)
     this.#waiting = []
+    this.#bytes = 0
     this.#kinds.clear()
     return batches
   }
@@ -107,7 +120,13 @@ export class Isolation {
     return waiting
   }
 
-  #count({ failure }: Batch, by: number): void {
+  #count({ entries, failure }: Batch, by: 1 | -1): void {
+    for (const entry of entries) this.#bytes += by * entryBytes(entry)
     this.#kinds.set(failure, (this.#kinds.get(failure) ?? 0) + by)
   }
+}
+
+/** A slab that messages share would stay in memory for as long as one of them waits. */
+function inOwnSlab({ slab, start, end, ...entry }: Entry): Entry {
+  return { ...entry, slab: slab.slice(start - 1, end), start: 1, end: end - start + 1 }
 }

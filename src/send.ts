@@ -27,6 +27,7 @@ interface Surroundings {
   /** How many batches may be in flight. With one, they go out in the order of the calls. */
   readonly concurrency: number
   readonly maxRetries: number
+  readonly maxQueueBytes: number
   readonly pace: Pace
   readonly size: BodySize
   readonly log: Log
@@ -126,7 +127,7 @@ export class Sender {
 
   constructor(around: Surroundings) {
     this.#around = around
-    this.#isolation = new Isolation(around.pace.backoffMs)
+    this.#isolation = new Isolation(around.pace.backoffMs, around.maxQueueBytes)
   }
 
   /** Until when the server asked to wait, on the clock of `performance.now()`; 0 if it never did. */
@@ -416,9 +417,8 @@ export class Sender {
   }
 
   #isolate(batch: Batch, attempts: number, askedMs: number): void {
-    const last = this.#isolation.add(batch, attempts, askedMs)
-    if (last)
-      this.#giveUp(last, new Error('too many messages fail while the endpoint takes others'))
+    const error = new Error('too many messages fail while the endpoint takes others')
+    for (const left of this.#isolation.add(batch, attempts, askedMs)) this.#giveUp(left, error)
   }
 
   #giveUp(batch: Batch, error: Error): void {

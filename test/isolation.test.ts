@@ -1,7 +1,9 @@
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
+import { createBatch, encodeBody } from '../src/batch.js'
 import { RetriesExhaustedError } from '../src/index.js'
-import { MAX_ISOLATED } from '../src/isolation.js'
+import { Isolation } from '../src/isolation.js'
+import { Queue } from '../src/queue.js'
 import {
   countEvents,
   createClient,
@@ -11,6 +13,8 @@ import {
   pass,
   passUntil,
   scriptedFetch,
+  sized,
+  TIME,
   trackMany,
   turns,
   useFakeClock,
@@ -18,6 +22,7 @@ import {
   type FetchReply,
   type ScriptedFetch,
 } from './collector.js'
+import { temporary } from './spool/directory.js'
 
 /** An endpoint that answers 500 to each body with one of these events, until it is repaired. */
 function failsFor(...poison: string[]): ScriptedFetch & { repair: () => void } {
@@ -150,7 +155,7 @@ test.each([2, 5, 30, 200])('%i failing messages in a row stop nobody else', asyn
   expect(early.length).toBeLessThan(made)
 })
 
-test('a stream in which every tenth message fails keeps flowing, and no more than 100 of them wait', async () => {
+test('a stream in which every tenth message fails keeps flowing, and the messages that fail wait beside it', async () => {
   useFakeClock()
   const heard = listen()
   const net = scriptedFetch()
@@ -164,10 +169,42 @@ test('a stream in which every tenth message fails keeps flowing, and no more tha
   await pass(20_000)
   const { delivered, dropped, pending } = analytics.stats()
   expect(delivered).toBe(1_800)
-  expect(pending).toBeLessThanOrEqual(MAX_ISOLATED)
   expect(dropped).toBe(200 - pending)
   const sent = events(...net.arrivals.filter((arrival) => !events(arrival).some(isBad)))
   expect(sent).toEqual(names(0, 2_000).filter((name) => !isBad(name)))
+})
+
+test('a message that fails alone keeps its own bytes in memory, and not those of its neighbours', () => {
+  const queue = new Queue()
+  const json = new TextEncoder().encode('{"event":"e"}')
+  for (let i = 0; i < 3; i++) queue.push(json, i, undefined)
+  queue.closeBatch()
+  const [, second] = queue.take(3, Infinity)
+  const isolation = new Isolation(() => 0, Infinity)
+  isolation.add(createBatch(second ? [second] : []), 0, 0)
+  const batch = isolation.take()?.batch
+  expect(batch?.entries[0]).toMatchObject({ sequence: 1, slab: { length: 1 + json.length } })
+  const body = new TextDecoder().decode(batch && encodeBody(batch, TIME))
+  expect(JSON.parse(body)).toMatchObject({ batch: [{ event: 'e' }] })
+})
+
+test('with a spool, the messages that fail alone take up no more than maxQueueBytes', async () => {
+  useFakeClock()
+  const { failed, hooks } = listen()
+  const net = scriptedFetch()
+  net.otherwise((arrival) => (events(arrival).includes('bad') ? 500 : 200))
+  const spool = { directory: temporary() }
+  const analytics = createClient(net, { ...hooks, spool, maxQueueBytes: 20_000, flushAt: 2 })
+  for (let i = 0; i < 40; i++) {
+    analytics.track(sized(3_000, 'x', i % 2 ? 'bad' : 'good'))
+    await pass(1_000)
+  }
+  const { delivered, dropped, pendingBytes } = analytics.stats()
+  expect(delivered).toBe(20)
+  expect(pendingBytes).toBeLessThanOrEqual(20_000 + 3_000) // and the one that is being tried
+  expect(pendingBytes).toBeGreaterThan(10_000)
+  expect(dropped).toBeGreaterThan(10)
+  expect(failed[0]?.error.message).toContain('too many messages fail')
 })
 
 describe('a message that fails', () => {
