@@ -56,7 +56,12 @@ export function preparePutOwn({ schema, names, now }: Tables) {
   }
 }
 
-/** @param own - Which deliveries are added, and what is given to find that out. Without it, all are added. */
+/**
+ * A transaction that writes nothing does not wait for the standby. But a delivery that the store already has may not be there yet:
+ * the server may have been restarted while its commit waited. So a round of only such deliveries writes a message into the log.
+ *
+ * @param own - Which deliveries are added, and what is given to find that out. Without it, all are added.
+ */
 function statement(schema: string, own?: { columns: string; isOwn: string }): string {
   return `
     WITH ${numbersOf(schema, '$3')}, given AS MATERIALIZED (
@@ -81,9 +86,11 @@ function statement(schema: string, own?: { columns: string; isOwn: string }): st
     ), skipped AS (
       INSERT INTO ${schema}.done (id, attempt, state, reason)
       SELECT id, 0, state, reason FROM added JOIN given USING (id) WHERE state = ${SKIPPED}
+    ), known AS (
+      SELECT pg_logical_emit_message(true, 'hookline', '') AS position WHERE NOT EXISTS (SELECT FROM added)
     )
-    SELECT id, added.id IS NOT NULL AS added${own ? ', own' : ''}
-    FROM given LEFT JOIN added USING (id) ORDER BY id`
+    SELECT given.id, added.id IS NOT NULL AS added${own ? ', own' : ''}
+    FROM given LEFT JOIN added USING (id) LEFT JOIN known ON position IS NULL ORDER BY given.id`
 }
 
 function toGiven(delivery: NewDelivery, list: NameList) {

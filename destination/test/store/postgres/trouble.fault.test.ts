@@ -6,7 +6,9 @@ import { Connection } from '../../../src/store/postgres/connection.js'
 import { migrate, MIGRATIONS } from '../../../src/store/postgres/schema.js'
 import { parseUrl } from '../../../src/store/postgres/url.js'
 import { openStore } from '../../../src/store/open.js'
+import type { NewDelivery } from '../../../src/model/delivery.js'
 import type { Store } from '../../../src/store/store.js'
+import { StoreError } from '../../../src/store/store-error.js'
 import { freePort, settingsFor, silent } from '../../run.js'
 import { newDelivery } from '../contract.js'
 import { startProxy } from './proxy.js'
@@ -47,6 +49,42 @@ describe('when the server is in trouble', () => {
     await store.trace('before').catch(() => undefined)
     expect(await store.trace('before')).toHaveLength(1)
     expect(await store.put([newDelivery()])).toEqual([expect.any(Number)])
+  })
+
+  test('a call that is already stored is answered once it is on the standby, also after a restart', async () => {
+    const primary = await startServer({ fsync: 'off' })
+    const url = await primary.database()
+    const store = await openStore(url)
+    const settings = new Connection(parseUrl(url))
+    const setStandby = async (name: string) => {
+      await settings.query(`ALTER SYSTEM SET synchronous_standby_names = '${name}'`)
+      await settings.query('SELECT pg_reload_conf()')
+    }
+    const waiting = async () => {
+      const text = `SELECT pid FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND query LIKE '%.deliveries%'`
+      const rows = await settings.query<{ pid: number }>(text)
+      return rows[0]?.pid
+    }
+    await store.put([newDelivery()]) // writes the names
+    await setStandby('none')
+    // Until the server has read its settings again, it waits for nobody.
+    let count = 0
+    let given: NewDelivery[] = []
+    let first: Promise<unknown> = Promise.resolve()
+    while ((await waiting()) === undefined) {
+      given = [newDelivery({ messageId: `m${count++}` })]
+      first = store.put(given).catch((error: unknown) => error)
+      await Promise.race([first, setTimeout(200)])
+    }
+    await settings.query('SELECT pg_terminate_backend($1)', [await waiting()])
+    expect(await first).toBeInstanceOf(StoreError)
+
+    const again = store.put(given)
+    await expect.poll(waiting).toBeDefined()
+    await setStandby('')
+    expect(await again).toEqual([undefined])
+    await Promise.all([store.close(), settings.close()])
+    await primary.dispose()
   })
 
   test('a full queue of notifications stops no put, though a session of another database fills it', async () => {
