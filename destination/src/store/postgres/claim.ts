@@ -6,6 +6,7 @@ import { refusedByOf } from '../rows.js'
 import { BACKLOG, stateNumber, stateOf } from '../states.js'
 import type { RunQuery } from './connection.js'
 import { LaneStarts } from './lane-starts.js'
+import { DUE_AT } from './states.js'
 import { NOW, type Tables } from './tables.js'
 
 /** The most deliveries that one statement leases, so that few rows are locked at once and the locks are short. */
@@ -70,6 +71,9 @@ interface Leased extends Found {
  * backlog then finds it as a row that is leased and has no `lease_until`. Its last attempt does not count: it may never have been
  * made.
  *
+ * The server checks the constraints of a row first with its values at the beginning of the statement, when another worker may not
+ * have leased it yet. So an update must not rely on `lease_until`.
+ *
  * It returns only numbers. A long answer would keep the rows locked for as long as a process that was stopped, or cut off,
  * does not read it. The bodies follow after the lease has committed.
  *
@@ -130,7 +134,7 @@ function statement(schema: string, search: string): string {
         attempts_before = CASE WHEN leased THEN coalesce(attempts_before, 0) + 1 ELSE attempts_before END
       WHERE id = ANY (ARRAY (SELECT id FROM sized WHERE taken))
     ), lapsed AS (
-      UPDATE ${schema}.waiting SET state = ${BACKLOG}, due_at = lease_until, lease_until = NULL
+      UPDATE ${schema}.waiting SET state = ${BACKLOG}, due_at = ${DUE_AT}, lease_until = NULL
       WHERE id = ANY (ARRAY (SELECT id FROM sized WHERE lease_until IS NOT NULL))
     )
     SELECT id, n, taken, lease_until IS NOT NULL AS lapsed, size, attempt + 1 AS attempt, coalesce(attempts_before, 0) + leased::int AS "attemptsBefore",
