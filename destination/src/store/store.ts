@@ -31,7 +31,8 @@ import type { HistoryCounts, HistoryPlace, HistoryRow, HistorySpan } from '../mo
  * lane has the messages of audiences, imports and replays, and their retries. The backlog has all others: retries, and
  * deliveries that arrived while the destination was down. A lease ends after {@link LEASE_MS}: then the delivery is due
  * again in the backlog, so that nothing is lost with a worker that died. This holds for bulk work too: at most as many
- * deliveries as the worker had leased leave the bulk lane.
+ * deliveries as the worker had leased leave the bulk lane. In a store that several processes can share, the next claim of
+ * its former lane puts it into the backlog, and {@link DispatchPort.due} names the former lane until then.
  *
  * Callers pass only durations, never times. The store applies its own clock, so that a worker whose clock is wrong does
  * no harm.

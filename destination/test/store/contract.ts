@@ -655,8 +655,8 @@ export function storeContract(name: string, make: () => Promise<Subject>): void 
       })
 
       test('is refused if a newer claim has the delivery, and changes nothing then', async () => {
-        await put({ messageId: 'm' })
-        const late = await claimOne()
+        await put({ messageId: 'm', state: 'backlog' })
+        const late = await claimOne('backlog')
         subject.advance(LEASE_MS)
         const latest = await claimOne('backlog')
         expect(await store.settle([settlement(late, { state: 'done' }, { log: POSTS })])).toBe(1)

@@ -6,6 +6,7 @@ import { refusedByOf } from '../rows.js'
 import { BACKLOG, stateNumber, stateOf } from '../states.js'
 import type { RunQuery } from './connection.js'
 import { LaneStarts } from './lane-starts.js'
+import { DUE_AT } from './states.js'
 import { NOW, type Tables } from './tables.js'
 
 /** The most deliveries that one statement leases, so that few rows are locked at once and the locks are short. */
@@ -18,14 +19,19 @@ const LEASE_BYTES = 16 * 1_048_576
 const READ_BYTES = 4 * 1_048_576
 
 /** What a claim reads of the rows that it finds. */
-const COLUMNS = 'id, due_at, leased, attempt, attempts_before, first_attempt_at, refused_by, size'
+const COLUMNS =
+  'id, due_at, lease_until, leased, attempt, attempts_before, first_attempt_at, refused_by, size'
 
-/** A delivery that a claim found. It is leased if it is `taken`. */
+/** The condition for rows that are not leased in their lane, or whose lease has run out. */
+const FREE = `(lease_until IS NULL OR lease_until <= ${NOW})`
+
+/** A delivery that a claim found. It is leased if it is `taken`. If a lease of it had `lapsed`, it was put into the backlog instead. */
 interface Found {
   id: DeliveryId
   /** The position of its claim, from 1. */
   n: number
   taken: boolean
+  lapsed: boolean
   /** Of its body, in bytes. */
   size: number
   attempt: number
@@ -57,9 +63,16 @@ interface Leased extends Found {
 
 /**
  * The statement that carries out claims. For each claim it reads the index `waiting_due` from the longest due delivery
- * on that is due at its `start` or later, skips rows that others have locked, and stops at the limit. It sorts only the rows that it found.
+ * on that is due at its `start` or later, skips rows that are leased or that others have locked, and stops at the limit. It sorts
+ * only the rows that it found.
  *
- * A row that is leased has a lease that ran out. Its attempt does not count: it may never have been made.
+ * A row keeps its place in the index while it is leased. If its lease has run out, it is put into the backlog, as due at the end of
+ * the lease. So a message that ends each process that sends it does not come first in its lane again and again. A claim of the
+ * backlog then finds it as a row that is leased and has no `lease_until`. Its last attempt does not count: it may never have been
+ * made.
+ *
+ * The server checks the constraints of a row first with its values at the beginning of the statement, when another worker may not
+ * have leased it yet. So an update must not rely on `lease_until`.
  *
  * It returns only numbers. A long answer would keep the rows locked for as long as a process that was stopped, or cut off,
  * does not read it. The bodies follow after the lease has committed.
@@ -71,7 +84,7 @@ export function claimStatement(schema: string): string {
   return statement(
     schema,
     `SELECT ${COLUMNS} FROM ${schema}.waiting
-     WHERE destination = claims.destination AND state = claims.state AND due_at >= claims.start AND due_at <= ${NOW}
+     WHERE destination = claims.destination AND state = claims.state AND due_at >= claims.start AND due_at <= ${NOW} AND ${FREE}
      ORDER BY due_at, id LIMIT claims.count FOR UPDATE SKIP LOCKED`,
   )
 }
@@ -107,21 +120,24 @@ function statement(schema: string, search: string): string {
         ${search}
       ) w LIMIT ${LEASE_ROWS}
     ), sized AS MATERIALIZED (
-      SELECT *, coalesce(sum(size) OVER before, 0) < ${LEASE_BYTES} AS taken
+      SELECT *, lease_until IS NULL AND coalesce(sum(size) OVER before, 0) < ${LEASE_BYTES} AS taken
       FROM (
-        SELECT n, id, due_at, leased, attempt, attempts_before, first_attempt_at, refused_by, coalesce(size, (
+        SELECT n, id, due_at, lease_until, leased, attempt, attempts_before, first_attempt_at, refused_by, coalesce(size, (
           SELECT octet_length(body) FROM ${schema}.deliveries d WHERE d.id = found.id LIMIT 1
         ), 0) AS size FROM found
       ) measured
       WINDOW before AS (ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
     ), leased AS (
       UPDATE ${schema}.waiting
-      SET state = ${BACKLOG}, leased = true, attempt = attempt + 1, due_at = ${NOW} + ${LEASE_MS},
+      SET leased = true, lease_until = ${NOW} + ${LEASE_MS}, attempt = attempt + 1,
         attempt_at = ${NOW}, first_attempt_at = coalesce(first_attempt_at, ${NOW}),
         attempts_before = CASE WHEN leased THEN coalesce(attempts_before, 0) + 1 ELSE attempts_before END
       WHERE id = ANY (ARRAY (SELECT id FROM sized WHERE taken))
+    ), lapsed AS (
+      UPDATE ${schema}.waiting SET state = ${BACKLOG}, due_at = ${DUE_AT}, lease_until = NULL
+      WHERE id = ANY (ARRAY (SELECT id FROM sized WHERE lease_until IS NOT NULL))
     )
-    SELECT id, n, taken, size, attempt + 1 AS attempt, coalesce(attempts_before, 0) + leased::int AS "attemptsBefore",
+    SELECT id, n, taken, lease_until IS NOT NULL AS lapsed, size, attempt + 1 AS attempt, coalesce(attempts_before, 0) + leased::int AS "attemptsBefore",
       greatest(0, coalesce(${NOW} - first_attempt_at, 0)) AS "sinceFirstMs", refused_by AS "refusedBy",
       due_at AS "dueAt", greatest(0, ${NOW} - due_at) AS "dueForMs"
     FROM sized ORDER BY n, due_at, id`
@@ -148,8 +164,8 @@ export function contentStatement(schema: string): string {
 /**
  * Leases due deliveries, then reads them. One call leases only so many that its statements are short.
  *
- * @param onCut - Called for each claim that did not get all that it asked for, because the others had enough, or because it
- * began behind the beginning of its lane.
+ * @param onCut - Called for each claim that did not get all that it asked for, because the others had enough, because it
+ * began behind the beginning of its lane, or because it found leases that had run out: then also for the backlog.
  * @param join - Runs the statement that leases what was due the longest. It may be in a transaction with others.
  */
 export function prepareClaim(
@@ -175,7 +191,7 @@ export function prepareClaim(
     })
   }
 
-  const lease = async (sql: string, claims: Claim[]): Promise<Leased[]> => {
+  const lease = async (sql: string, claims: Claim[], isAgain = false): Promise<Leased[]> => {
     if (claims.length === 0) return []
     const given = claims.map((claim, i) => ({
       name: toStored(claim.destination),
@@ -186,6 +202,10 @@ export function prepareClaim(
     }))
     const run = sql === oldestDue ? join : prepared
     const rows = await run<Found>(sql, [now(), JSON.stringify(given)])
+    const lapsed = claims.filter((_, i) => rows.some((row) => row.lapsed && row.n === i + 1))
+    for (const claim of lapsed) onCut({ ...claim, lane: 'backlog' })
+    const isNoneTaken = !rows.some(({ taken }) => taken)
+    if (lapsed.length > 0 && isNoneTaken && !isAgain) return lease(sql, claims, true)
     const cut = cutClaims(claims, rows)
     if (cut[0]) nextLane = laneOf(cut[0])
     cut.forEach(onCut)
@@ -233,21 +253,26 @@ export function prepareClaim(
 
 /**
  * Finds the lanes in which something is due. It jumps through the index `waiting_due` from one lane of a destination to the
- * next, whatever waits in them: https://wiki.postgresql.org/wiki/Loose_indexscan
+ * next, whatever waits in them: https://wiki.postgresql.org/wiki/Loose_indexscan. In each lane it steps over what is leased. The
+ * `LIMIT 1` forces it to look into the index again for each lane.
  */
 export function prepareDue({ query, schema, now }: Tables) {
   const statement = `
     WITH RECURSIVE lanes AS (
-      (SELECT destination, state, due_at FROM ${schema}.waiting ORDER BY destination, state, due_at LIMIT 1)
+      (SELECT destination, state FROM ${schema}.waiting ORDER BY destination, state LIMIT 1)
       UNION ALL
       SELECT next.* FROM lanes CROSS JOIN LATERAL (
-        SELECT destination, state, due_at FROM ${schema}.waiting w
+        SELECT destination, state FROM ${schema}.waiting w
         WHERE (w.destination, w.state) > (lanes.destination, lanes.state)
-        ORDER BY destination, state, due_at LIMIT 1
+        ORDER BY destination, state LIMIT 1
       ) next
     )
-    SELECT name, state FROM lanes JOIN ${schema}.names ON names.id = destination
-    WHERE state <= ${BACKLOG} AND due_at <= ${NOW}`
+    SELECT name, state FROM lanes CROSS JOIN LATERAL (
+      SELECT FROM ${schema}.waiting w
+      WHERE w.destination = lanes.destination AND w.state = lanes.state AND due_at <= ${NOW} AND ${FREE}
+      ORDER BY due_at LIMIT 1
+    ) due JOIN ${schema}.names ON names.id = destination
+    WHERE state <= ${BACKLOG}`
 
   return async (): Promise<DueLane[]> =>
     (await query<{ name: string; state: number }>(statement, [now()])).map(({ name, state }) => ({

@@ -6,7 +6,7 @@ import { decodeCause, decodeDelivery, groupIds, type LastOutcome } from '../rows
 import { DEAD, stateNumber } from '../states.js'
 import type { Tables } from './tables.js'
 import { attemptsTable } from './schema.js'
-import { stateColumn } from './states.js'
+import { DUE_AT, stateColumn } from './states.js'
 
 /** The most rows that one slice reads. */
 const SLICE = 20_000
@@ -64,7 +64,7 @@ export function prepareFind({ query, schema }: Tables) {
       SELECT d.*, s.* FROM (${from}) d
       CROSS JOIN LATERAL (
         SELECT ${stateColumn('w', 'f')} AS state, coalesce(w.reason, f.reason) AS reason,
-          coalesce(w.attempt, f.attempt) AS attempt, CASE WHEN w.state <> ${DEAD} THEN due_at END AS due_at
+          coalesce(w.attempt, f.attempt) AS attempt, CASE WHEN w.state <> ${DEAD} THEN ${DUE_AT} END AS due_at
         FROM (SELECT) one
           LEFT JOIN LATERAL (SELECT * FROM ${schema}.waiting WHERE id = d.id LIMIT 1) w ON true
           LEFT JOIN LATERAL (SELECT * FROM ${schema}.done WHERE id = d.id LIMIT 1) f ON true

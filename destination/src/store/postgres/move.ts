@@ -3,6 +3,7 @@ import { BACKLOG, stateOf } from '../states.js'
 import { StoreError } from '../store-error.js'
 import type { Moved, MovePort, OwnShare } from '../store.js'
 import type { Connection, RunQuery } from './connection.js'
+import { DUE_AT } from './states.js'
 import { NOW, type Tables } from './tables.js'
 import { copyStatement, readCopies } from './trace.js'
 
@@ -45,10 +46,12 @@ export function prepareMove(
     ), chosen AS MATERIALIZED (
       SELECT id, due_at FROM ${schema}.waiting
       WHERE id = ANY (ARRAY (SELECT id FROM own)) AND state <= ${BACKLOG}
-        AND (NOT leased OR due_at <= ${NOW} OR due_at >= ${PARKED_MS})
+        AND (NOT leased OR ${DUE_AT} <= ${NOW} OR due_at >= ${PARKED_MS})
       ORDER BY id FOR UPDATE SKIP LOCKED
     ), parked AS (
-      UPDATE ${schema}.waiting SET leased = true, attempt = attempt + 1, due_at = due_at + ${PARKED_MS},
+      UPDATE ${schema}.waiting SET leased = true, attempt = attempt + 1, lease_until = NULL,
+        state = CASE WHEN lease_until IS NULL THEN state ELSE ${BACKLOG} END,
+        due_at = ${DUE_AT} + ${PARKED_MS},
         attempts_before = CASE WHEN leased THEN coalesce(attempts_before, 0) + 1 ELSE attempts_before END
       WHERE id = ANY (ARRAY (SELECT id FROM chosen WHERE due_at < ${PARKED_MS}))
     )

@@ -19,7 +19,9 @@ const LOCK_TRY_MS = 1_000
  *   in small rows that are deleted when a delivery is done. So the table that needs vacuuming is only as large as the
  *   backlog, whatever the retention.
  * - `waiting` contains the dead letters too, with the time of death as `due_at`. Its index leads a claim directly to
- *   the longest due deliveries of a lane. While a delivery is leased, `due_at` is the end of the lease. A delivery that
+ *   the longest due deliveries of a lane. A delivery that was claimed keeps its place there while it is leased, and
+ *   `lease_until` is the end of the lease: so the claim changes no index. A lease without `lease_until` ends at `due_at`: that of
+ *   a delivery that was stored leased, or of an earlier version. A delivery that
  *   waits since a replay has the time of the replay in `replayed_at`: its retention counts from then.
  *   `size` is that of the body, in bytes; it is null in rows of earlier versions.
  * - `done` contains the deliveries that arrived or were skipped. They stay until they are deleted or replayed. If the attempt
@@ -210,6 +212,13 @@ export const MIGRATIONS = [
      ADD COLUMN response text COLLATE "C",
      ADD COLUMN headers text COLLATE "C",
      ADD CONSTRAINT done_log CHECK (at IS NULL OR url IS NOT NULL AND code IS NOT NULL) NOT VALID;`,
+  // A worker of an earlier version would claim a message again that is leased in its lane. Its statement breaks the constraint.
+  `ALTER TABLE $.waiting
+     ADD COLUMN lease_until bigint,
+     ADD CONSTRAINT waiting_lease CHECK (lease_until IS NULL OR leased AND due_at < lease_until) NOT VALID,
+     SET (fillfactor = 50);
+   DROP INDEX $.waiting_due;
+   CREATE INDEX waiting_due ON $.waiting (destination, state, due_at, id);`,
 ]
 
 /** The log of attempts, one row for each request, in parentheses: it takes the place of a table. */

@@ -8,7 +8,7 @@ import { numbersOf, type NameList } from './names.js'
 import { toRefusedBy } from '../rows.js'
 import { DEAD, DONE } from '../states.js'
 import { LEASE_MS } from '../store.js'
-import { storedState } from './states.js'
+import { DUE_AT, storedState } from './states.js'
 import { NOW, type Tables } from './tables.js'
 
 /**
@@ -57,7 +57,7 @@ export function settleStatement(schema: string, isWaiting = false): string {
         CASE WHEN unsent THEN nullif(first_attempt_at, attempt_at) ELSE first_attempt_at END, state, false,
         CASE WHEN state <> ${DEAD} THEN replayed_at END, refused_by, reason
       FROM settled WHERE state <> ${DONE}
-      ON CONFLICT (id) DO UPDATE SET state = excluded.state, leased = false, due_at = excluded.due_at,
+      ON CONFLICT (id) DO UPDATE SET state = excluded.state, leased = false, lease_until = NULL, due_at = excluded.due_at,
         attempts_before = excluded.attempts_before, first_attempt_at = excluded.first_attempt_at, refused_by = excluded.refused_by, reason = excluded.reason,
         replayed_at = excluded.replayed_at
     ), done AS (
@@ -97,7 +97,7 @@ export function arrivedStatement(schema: string): string {
         AS g (id, attempt, url_n, code_n, status, ms, response)
     ), ended AS (
       DELETE FROM ${schema}.waiting
-      WHERE id = ANY ($3::bigint[]) AND leased AND due_at > ${NOW} + ${LEFT_MS} AND ((id, attempt) IN (SELECT id, attempt FROM given)) IS TRUE
+      WHERE id = ANY ($3::bigint[]) AND leased AND ${DUE_AT} > ${NOW} + ${LEFT_MS} AND ((id, attempt) IN (SELECT id, attempt FROM given)) IS TRUE
       RETURNING id, attempt, attempts_before, attempt_at, first_attempt_at
     ), done AS (
       INSERT INTO ${schema}.done (id, first_attempt_at, attempt, attempts_before, state, at, url, code, status, ms, response)

@@ -1,6 +1,7 @@
 import type { DeliveryId } from '../../model/delivery.js'
 import { BACKLOG, DEAD } from '../states.js'
 import { RETRIED_MS } from '../store.js'
+import { DUE_AT } from './states.js'
 import { NOW, type Tables } from './tables.js'
 
 /** The number of rows that one query reads. */
@@ -41,7 +42,7 @@ interface Removed {
  */
 export function prepareSweep({ query, schema, now }: Tables) {
   // A time in the future comes from a clock that was wrong.
-  const isBusy = `(leased AND due_at > ${NOW}
+  const isBusy = `(leased AND ${DUE_AT} > ${NOW}
       OR coalesce(first_attempt_at > ${NOW} - ${RETRIED_MS} AND first_attempt_at <= ${NOW}, false))`
 
   /** Deletes deliveries and all that belongs to them. */
@@ -100,7 +101,7 @@ export function prepareSweep({ query, schema, now }: Tables) {
       WHERE id = ANY ($2::bigint[]) AND state <= ${BACKLOG} AND NOT ${isBusy}
       FOR UPDATE SKIP LOCKED
     ), dead AS (
-      UPDATE ${schema}.waiting SET state = ${DEAD}, leased = false, due_at = ${NOW}, reason = '${EXPIRED}', replayed_at = NULL
+      UPDATE ${schema}.waiting SET state = ${DEAD}, leased = false, lease_until = NULL, due_at = ${NOW}, reason = '${EXPIRED}', replayed_at = NULL
       WHERE id = ANY (ARRAY (SELECT id FROM chosen)) RETURNING id
     )
     SELECT count(*)::int AS count FROM dead`

@@ -3,7 +3,7 @@ import type { Copy, DeliveryId, Trace } from '../../model/delivery.js'
 import { fromStored, toStored } from '../text.js'
 import type { RunQuery } from './connection.js'
 import { attemptsTable } from './schema.js'
-import { stateColumn } from './states.js'
+import { DUE_AT, stateColumn } from './states.js'
 import type { Tables } from './tables.js'
 
 type Row = Omit<Copy, 'state' | 'refusedBy'> & {
@@ -22,7 +22,7 @@ export function copyStatement(schema: string, which: string): string {
       types.name AS type, event, user_id AS user, body, ${stateColumn('w', 'f')} AS state,
       coalesce(w.reason, f.reason) AS reason, received_at AS "receivedAt",
       coalesce(w.first_attempt_at, f.first_attempt_at) AS "firstAttemptAt",
-      due_at AS "dueAt", coalesce(w.attempt, f.attempt) AS attempt, refused_by AS "refusedBy",
+      ${DUE_AT} AS "dueAt", coalesce(w.attempt, f.attempt) AS attempt, refused_by AS "refusedBy",
       coalesce(w.attempts_before, f.attempts_before, 0) AS "attemptsBefore", replayed_at AS "replayedAt",
       trace_parent AS "traceParent",
       (SELECT coalesce(json_agg(json_build_object('attempt', a.attempt, 'at', at, 'url', urls.name, 'code', codes.name,

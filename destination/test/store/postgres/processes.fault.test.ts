@@ -69,7 +69,7 @@ async function kill({ process: child }: Worker): Promise<void> {
 /** Lets all leases run out. Returns how many there were. */
 async function passLeases(url: string): Promise<number> {
   const rows = await server.query(
-    `UPDATE hookline.waiting SET due_at = due_at - ${LEASE_MS} WHERE leased RETURNING id`,
+    `UPDATE hookline.waiting SET due_at = due_at - ${LEASE_MS}, lease_until = lease_until - ${LEASE_MS} WHERE leased RETURNING id`,
     [],
     url,
   )

@@ -142,21 +142,112 @@ describe('migrations', () => {
       const own = { log: logs[messageId as 'one'] }
       await store.settle([settlement({ id: id ?? 0, attempt: 1 }, { state: 'done' }, own)])
     }
+    await store.put([newDelivery({ messageId: 'leased', state: 'bulk' })])
+    await store.claim([{ destination: 'crm', lane: 'bulk', limit: 1 }])
     await store.put([newDelivery({ messageId: 'waits' })])
     const traces = (of: Store) =>
-      Promise.all(['one', 'two', 'none', 'waits'].map((id) => of.trace(id)))
+      Promise.all(['one', 'two', 'none', 'leased', 'waits'].map((id) => of.trace(id)))
     const before = await traces(store)
-    expect(before.map((found) => found[0]?.attempts.length)).toEqual([1, 2, 0, 0])
+    expect(before.map((found) => found[0]?.attempts.length)).toEqual([1, 2, 0, 0, 0])
     await store.close()
-    expect(await rowCounts(url)).toEqual({ deliveries: 4, waiting: 1, done: 3, attempts: 2 })
+    expect(await rowCounts(url)).toEqual({ deliveries: 5, waiting: 2, done: 3, attempts: 2 })
     const document = readFileSync(new URL('../../../../docs/operating.md', import.meta.url), 'utf8')
-    const [, back] = /^```sql\n(INSERT INTO hookline.attempts[^`]*)```$/m.exec(document) ?? []
-    await server.query(back ?? '', undefined, url)
+    for (const first of ['UPDATE hookline.waiting', 'INSERT INTO hookline.attempts']) {
+      const [, back] = new RegExp(`^\`\`\`sql\\n(${first}[^\`]*)\`\`\`$`, 'm').exec(document) ?? []
+      await server.query(back ?? '', undefined, url)
+    }
     expect(await columnsOf(url)).toEqual(await columnsOf(await databaseOf(7)))
-    expect(await rowCounts(url)).toEqual({ deliveries: 4, waiting: 1, done: 3, attempts: 3 })
+    expect(await rowCounts(url)).toEqual({ deliveries: 5, waiting: 2, done: 3, attempts: 3 })
+    const former = await server.query<{ state: number; leased: boolean }>(
+      'SELECT state, leased FROM hookline.waiting ORDER BY id',
+      [],
+      url,
+    )
+    expect(former).toEqual([
+      { state: 1, leased: true },
+      { state: 0, leased: false },
+    ])
     const again = await openStore(url)
     expect(await traces(again)).toEqual(before)
     await again.close()
+  })
+
+  test('a store of version 8 keeps what waits, is leased, is dead or was replayed', async () => {
+    const url = await server.database()
+    await fillVersion(8, url)
+    const NOW = 1_700_000_000_000
+    await server.query(
+      `INSERT INTO hookline.deliveries (id, received_at, source, destination, type, message_id, user_id, event, body)
+         SELECT 3 + n, ${NOW - 1_000}, 1, 2, 3, 'm' || n, 'u1', '', '{}' FROM generate_series(1, 4) n;
+       INSERT INTO hookline.waiting (id, due_at, first_attempt_at, attempt_at, destination, attempt, state, leased, attempts_before, replayed_at)
+         VALUES (4, ${NOW + 20_000}, ${NOW - 10_000}, ${NOW - 10_000}, 2, 1, 1, true, NULL, NULL),
+           (5, ${NOW - 1}, ${NOW - 40_000}, ${NOW - 30_001}, 2, 2, 1, true, NULL, NULL),
+           (6, ${NOW + 5_000}, ${NOW - 500}, ${NOW - 500}, 2, 1, 1, false, NULL, NULL),
+           (7, ${NOW - 300}, NULL, NULL, 2, 3, -1, false, 3, ${NOW - 300})`,
+      undefined,
+      url,
+    )
+    let now = NOW
+    const store = await openStore(url, { now: () => now })
+    const traces = await Promise.all([4, 5, 6, 7, 3].map((id) => store.get(id)))
+    expect(traces.map((trace) => trace && [trace.state, trace.dueAt])).toEqual([
+      ['leased', NOW + 20_000],
+      ['leased', NOW - 1],
+      ['backlog', NOW + 5_000],
+      ['bulk', NOW - 300],
+      ['dead', null],
+    ])
+    expect(await store.stats()).toMatchObject([
+      { fresh: 1, backlog: 1, bulk: 1, leased: 2, dead: 1 },
+    ])
+    expect(await store.replay([3], false)).toEqual([3])
+    const claims = LANES.map((lane) => ({ destination: 'crm', lane, limit: 9 }))
+    const claimed = await store.claim(claims)
+    expect(claimed.map(({ id, attempt, attemptsBefore }) => [id, attempt, attemptsBefore])).toEqual(
+      [
+        [1, 1, 0],
+        [5, 3, 1],
+        [3, 2, 1],
+        [7, 4, 3],
+      ],
+    )
+    expect(
+      await store.settle([...claimed, { id: 4, attempt: 1 }].map((one) => settlement(one))),
+    ).toBe(0)
+    now += 5_000
+    const left = await store.claim(claims)
+    expect(left.map(({ id }) => id)).toEqual([6])
+    await store.settle(left.map((one) => settlement(one)))
+    expect(await store.stats()).toEqual([])
+    await store.close()
+  })
+
+  test('a worker of version 8 that still runs gets nothing that is leased already', async () => {
+    let now = 1_700_000_000_000
+    await using one = await stores(1, { now: () => now })
+    const [store] = one.all as [Store]
+    await store.put([newDelivery(), newDelivery()])
+    const [claimed] = await store.claim([{ destination: 'crm', lane: 'fresh', limit: 1 }])
+    const claimOfVersion8 = () =>
+      server.query(
+        `UPDATE hookline.waiting SET state = 1, leased = true, attempt = attempt + 1, due_at = $1::bigint + ${LEASE_MS}
+         WHERE id = ANY (ARRAY (SELECT id FROM hookline.waiting WHERE state = 0 AND due_at <= $1 FOR UPDATE SKIP LOCKED))`,
+        [now],
+        one.url,
+      )
+    for (const ms of [0, 1, LEASE_MS]) {
+      now += ms
+      await expect(claimOfVersion8()).rejects.toThrow(/waiting_lease/)
+    }
+    expect(claimed && (await store.settle([settlement(claimed)]))).toBe(0)
+    await claimOfVersion8()
+    expect(
+      await store.claim(LANES.map((lane) => ({ destination: 'crm', lane, limit: 9 }))),
+    ).toEqual([])
+    now += LEASE_MS
+    expect(await store.claim([{ destination: 'crm', lane: 'backlog', limit: 9 }])).toMatchObject([
+      { id: 2, attempt: 2, attemptsBefore: 1 },
+    ])
   })
 
   test('one who may change nothing opens tables that are up to date', async () => {
@@ -944,8 +1035,8 @@ describe('several processes', () => {
     let now = 1_700_000_000_000
     await using two = await stores(2, { now: () => now })
     const [late, other] = two.all as [Store, Store]
-    await late.put([newDelivery({ messageId: 'm' })])
-    const [first] = await late.claim([{ destination: 'crm', lane: 'fresh', limit: 1 }])
+    await late.put([newDelivery({ messageId: 'm', state: 'backlog' })])
+    const [first] = await late.claim([{ destination: 'crm', lane: 'backlog', limit: 1 }])
     now += LEASE_MS
     const [second] = await other.claim([{ destination: 'crm', lane: 'backlog', limit: 1 }])
     expect(second).toMatchObject({ id: first?.id, attempt: 2 })
@@ -1157,7 +1248,8 @@ test('a claim goes by indexes and sorts nothing that waits, whatever the planner
     undefined,
     url,
   )
-  const claims = [0, 1].map((state) => ({ name: 'crm', state, count: 200, start: 0, n: state + 1 }))
+  // The steps that choose what to lease of the rows that were found leave out fewer than 100.
+  const claims = [0, 1].map((state) => ({ name: 'crm', state, count: 90, start: 0, n: state + 1 }))
   const plan = async (): Promise<string> => {
     const rows = await server.query<{ 'QUERY PLAN': string }>(
       `EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF) ${claimStatement('hookline')}`,
@@ -1171,7 +1263,7 @@ test('a claim goes by indexes and sorts nothing that waits, whatever the planner
       await server.query('ANALYZE hookline.waiting, hookline.deliveries', [], url)
     const text = await plan()
     expect(text).not.toMatch(/Seq Scan/)
-    expect(text).toMatch(/Index Scan using waiting_due on waiting \(actual rows=(100|200)/)
+    expect(text).toMatch(/Index Scan using waiting_due on waiting \(actual rows=(45|90)/)
     // The only sort is the one of the rows that were found.
     expect(text.match(/Sort Key/g)).toHaveLength(1)
     expect(text).not.toMatch(/Removed by (Join )?Filter: \d{3,}/)
@@ -1198,7 +1290,10 @@ describe('claims that follow each other', () => {
       )
     await putAt(now, ...Array.from({ length: count }, (_, n) => `m${n}`))
     expect(await claim(count - 1)).toHaveLength(count - 1)
-    return Object.assign(opened, { now, putAt, claim })
+    const advance = (ms: number) => {
+      now += ms
+    }
+    return Object.assign(opened, { now, putAt, claim, advance })
   }
 
   test('find what became visible late, in the order in which it was due', async () => {
@@ -1222,6 +1317,30 @@ describe('claims that follow each other', () => {
     } finally {
       clock.mockRestore()
     }
+  })
+
+  test('find leases that have run out in a lane that is never empty, and put them into the backlog', async () => {
+    await using opened = await claimed(3)
+    const { now, putAt, claim, advance, all } = opened
+    const [store] = all as [Store]
+    const told = new Set<string>()
+    store.onPut?.((_, lane) => told.add(lane))
+    advance(LEASE_MS)
+    await putAt(now + LEASE_MS, 'n1', 'n2', 'n3')
+    const clock = vi.spyOn(performance, 'now')
+    const at = performance.now()
+    try {
+      clock.mockReturnValue(at + SECOND)
+      expect(await claim(2)).toEqual(['m2', 'n1'])
+      expect([...told]).toEqual(['backlog'])
+    } finally {
+      clock.mockRestore()
+    }
+    const lapsed = await store.claim([{ destination: 'crm', lane: 'backlog', limit: 9 }])
+    expect(lapsed).toMatchObject([
+      { messageId: 'm0', attempt: 2, attemptsBefore: 1, dueForMs: 0 },
+      { messageId: 'm1', attempt: 2, attemptsBefore: 1, dueForMs: 0 },
+    ])
   })
 
   test('do not read the entries of all that was claimed before', async () => {
@@ -1439,6 +1558,7 @@ describe('a claim of more than is read at once', () => {
     await rename('gone', 'trace_parent')
     expect(await claim()).toEqual({})
     advance(LEASE_MS)
+    expect(await claim()).toEqual({})
     const again = await store.claim([{ destination: 'a', lane: 'backlog', limit: 9 }])
     expect(again).toMatchObject([{ attempt: 2 }, { attempt: 2 }, { attempt: 2 }])
   })
