@@ -2,7 +2,7 @@ import { fetch as crossFetch } from 'cross-fetch'
 import { createConnections } from './agent.js'
 import { describe, messageOf, readMessage } from './describe.js'
 import type { FetchInit, FetchResponse, Settings } from './options.js'
-import { hasCutList } from './rejections.js'
+import { isCutJson } from './rejections.js'
 import { startDeadline, zlib } from './runtime.js'
 import { version } from './version.js'
 
@@ -54,10 +54,8 @@ export function createTransport(settings: Settings): Transport {
   const url = endpoint.href
   const { agent, close } = createConnections(settings)
   const fetch = settings.fetch ?? crossFetch
-  // What node-fetch, which is cross-fetch on Node, takes beyond the standard: to keep connections open,
-  // and not to ask for compressed answers.
-  const nodeFetchInit = { agent, compress: false }
   const headers = {
+    'Accept-Encoding': 'identity', // answers are short
     ...settings.headers,
     Authorization: `Basic ${base64(`${settings.writeKey}:`)}`,
     'Content-Type': 'application/json',
@@ -89,7 +87,8 @@ export function createTransport(settings: Settings): Transport {
         redirect: 'manual',
         signal: controller.signal,
       }
-      const response = await fetch(url, agent ? { ...init, ...nodeFetchInit } : init)
+      // node-fetch, which is cross-fetch on Node, takes an agent beyond the standard: to keep connections open.
+      const response = await fetch(url, agent ? { ...init, ...{ agent } } : init)
       head = readHead(response)
       const stop = () => {
         controller.abort()
@@ -135,13 +134,13 @@ function readHead(response: FetchResponse): Head {
 
 /**
  * The answer if its body broke off, never ended or was too long. The status is the answer, with what came of the body. But if that
- * is a part of the list of the messages that were refused, nobody knows which were taken: then the answer is lost. Its failure has
- * a kind, so that smaller bodies are tried: their lists are shorter.
+ * is a part of an object, nobody knows whether the rest names messages that were refused: then the answer is lost. Its failure
+ * has a kind, so that smaller bodies are tried: their lists are shorter.
  */
 function brokenOff(head: Head, body: string): Answer {
   const isTaken = head.status >= 200 && head.status < 300
-  if (!isTaken || !hasCutList(body)) return { ...head, body }
-  const error = new Error('the answer broke off in its list of rejected messages')
+  if (!isTaken || !isCutJson(body)) return { ...head, body }
+  const error = new Error('the answer broke off, so that nobody knows which messages it refused')
   return { error, failure: 'cut answer' }
 }
 
@@ -192,9 +191,8 @@ async function readText(
     stop()
     return false
   }
-  // The default fetch does not tell that a connection was closed too early, see prepare() in agent.ts.
-  const isShort = header('content-encoding') === null && bytes < Number(header('content-length'))
-  return !isShort
+  // The default fetch does not tell that a connection was closed too early, see prepare() in agent.ts, or within a compressed body.
+  return header('content-encoding') === null && bytes >= Number(header('content-length'))
 }
 
 function isAsyncIterable(value: unknown): value is AsyncIterable<Uint8Array> {

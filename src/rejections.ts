@@ -26,9 +26,9 @@ export function readRejections(body: string, batchLength: number): Map<number, R
   return rejections
 }
 
-/** Whether a body ends within its list of rejections. */
-export function hasCutList(body: string): boolean {
-  if (!body.includes('"rejected"')) return false
+/** Whether a body is the beginning of an object. */
+export function isCutJson(body: string): boolean {
+  if (!body.trimStart().startsWith('{')) return false
   try {
     JSON.parse(body)
     return false

@@ -4,7 +4,7 @@ import {
   type ServerResponse,
 } from 'node:http'
 import { createServer, type AddressInfo } from 'node:net'
-import { gzipSync } from 'node:zlib'
+import { brotliCompressSync, gzipSync } from 'node:zlib'
 import { fetch as crossFetch } from 'cross-fetch'
 import { describe, expect, onTestFinished, test, vi } from 'vitest'
 import type { Fetch, FetchResponse } from '../src/index.js'
@@ -467,13 +467,13 @@ describe('an answer', () => {
     expect(signals.map(({ aborted }) => aborted)).toEqual([true])
   })
 
-  test('that breaks off after its status counts by its status', async () => {
+  test('that breaks off within its JSON is lost, so the batch is sent again', async () => {
     const collector = await startCollector()
     collector.script('reset in reply')
     const analytics = createClient(collector, { fetch: globalThis.fetch })
     trackMany(analytics, 1)
     expect(await analytics.flush()).toEqual({ delivered: 1, failed: 0 })
-    expect(collector.arrivals).toHaveLength(1)
+    expect(collector.arrivals).toHaveLength(2)
   })
 
   test('that is shorter than its Content-Length counts by its status, at once', async () => {
@@ -483,6 +483,30 @@ describe('an answer', () => {
     expect(await analytics.flush()).toEqual({ delivered: 1, failed: 0 })
     expect(server.requests).toBe(1)
   })
+
+  test.each(['gzip', 'br'] as const)(
+    'that is compressed with %s, although not asked for, is read',
+    async (encoding) => {
+      const asked: unknown[] = []
+      const body = JSON.stringify({ rejected: [{ index: 0, code: 'bad', message: 'no' }] })
+      const server = createHttpServer((request, response) => {
+        asked.push(request.headers['accept-encoding'])
+        request.resume().on('end', () => {
+          response.setHeader('Content-Encoding', encoding)
+          response.end(encoding === 'gzip' ? gzipSync(body) : brotliCompressSync(body))
+        })
+      })
+      await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+      onTestFinished(() => void server.close())
+      const { port } = server.address() as AddressInfo
+      const heard = listen()
+      const analytics = createClient({ url: `http://127.0.0.1:${port}` } as Collector, heard.hooks)
+      trackMany(analytics, 1)
+      expect(await analytics.flush()).toEqual({ delivered: 0, failed: 1 })
+      expect(heard.failed[0]?.error.message).toContain('no (bad)')
+      expect(asked).toEqual(['identity'])
+    },
+  )
 
   test.each(['cut', 'held'])(
     'that is %s in its list of refused messages is lost, so the batch is sent again',
@@ -648,7 +672,7 @@ describe('an answer', () => {
     expect(collector.arrivals).toHaveLength(1)
   })
 
-  test('that an injected fetch does not see break off counts by its status, at the deadline', async () => {
+  test('that an injected fetch does not see break off is lost at the deadline', async () => {
     useFakeClock()
     const collector = await startCollector()
     collector.script('reset in reply')
@@ -657,8 +681,9 @@ describe('an answer', () => {
     trackMany(analytics, 1)
     await until(() => heads() === 1)
     await pass(10_000)
+    await passUntil(() => analytics.stats().pending === 0)
     expect(analytics.stats()).toMatchObject({ delivered: 1, pending: 0 })
-    expect(collector.arrivals).toHaveLength(1)
+    expect(collector.arrivals).toHaveLength(2)
   })
 
   test('with characters cut between chunks is read whole', async () => {

@@ -9,7 +9,8 @@ import { readBody } from './read-body.js'
  *
  * @param kept - the object on which a parser leaves `rawBody` and `body`
  * @param howToKeepIt - the advice in the error message if the body is in none of the three
- * @throws WebhookVerificationError with the code `body_consumed` if the body is in none of the three
+ * @throws WebhookVerificationError with the code `body_consumed` if the body is in none of the three, or a parser for other bodies
+ * has made something else of it
  */
 export async function nodeBody(
   request: IncomingMessage,
@@ -21,8 +22,10 @@ export async function nodeBody(
   const { rawBody, body } = kept as { rawBody?: unknown; body?: unknown }
   if (typeof rawBody === 'string' || ArrayBuffer.isView(rawBody)) return rawBody
   if (!stream.readableDidRead) return readStream(stream, request, maxBytes)
-  if (typeof body === 'string' || (typeof body === 'object' && body !== null)) return body
-  throw bodyConsumed('nothing', howToKeepIt)
+  if (typeof body === 'string' || ArrayBuffer.isView(body)) return body
+  if (typeof body !== 'object' || body === null) throw bodyConsumed('nothing', howToKeepIt)
+  if (typeof (body as { type?: unknown }).type === 'string') return body
+  throw bodyConsumed('a parsed value without a type', howToKeepIt)
 }
 
 async function readStream(stream: Readable, { headers }: IncomingMessage, maxBytes: number) {

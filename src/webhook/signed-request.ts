@@ -1,3 +1,4 @@
+import { createId } from '../id.js'
 import type { WebhookEvent } from './events.js'
 import { signWebhook } from './signature.js'
 
@@ -18,8 +19,11 @@ export type EventFields<Type extends WebhookEvent['type']> = Omit<
 export interface SignedRequest {
   /** The method of the request. */
   method: 'POST'
-  /** The headers of the request, with the signature. */
-  headers: Record<'Content-Type' | 'User-Agent' | 'X-Signature', string>
+  /** The headers of the request, with the signature and the id of the message, a new one for each request. */
+  headers: Record<
+    'Content-Type' | 'User-Agent' | 'X-Signature' | 'X-Message-Id' | 'X-Attempt',
+    string
+  >
   /** The signed JSON. */
   body: string
 }
@@ -29,7 +33,8 @@ const FIELDS =
   'version,type,userId,timestamp,groupId,Previous ID,User ID,name,event,properties,traits,context'
 
 /**
- * Creates a correctly signed request to test a receiver with. To forge a request, change its body or signature.
+ * Creates a correctly signed request to test a receiver with. To forge a request, change its body or signature. To send a message
+ * twice, send the same request twice.
  *
  * @param type - The type of the event.
  * @param fields - The fields of the event, without `type` and `version`. `timestamp` may be omitted.
@@ -59,6 +64,8 @@ export function signedRequest<Type extends WebhookEvent['type']>(
       'Content-Type': 'application/json',
       'User-Agent': 'Service.io/1.0',
       'X-Signature': signWebhook(secret, body),
+      'X-Message-Id': createId(),
+      'X-Attempt': '1',
     },
     body,
   }

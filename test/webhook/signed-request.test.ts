@@ -12,7 +12,11 @@ test('has the headers and the method of the destination', () => {
   expect(headers).toMatchObject({
     'Content-Type': 'application/json',
     'User-Agent': 'Service.io/1.0',
+    'X-Attempt': '1',
   })
+  const { headers: others } = signedRequest('delete', { userId }, secret)
+  expect(headers['X-Message-Id']).toMatch(/^[\da-f-]{36}$/)
+  expect(others['X-Message-Id']).not.toBe(headers['X-Message-Id'])
   expect(verifyWebhook(secret, body, headers['X-Signature'])).toBe(true)
 })
 

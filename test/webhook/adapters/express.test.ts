@@ -113,3 +113,26 @@ test.each<[string, express5.RequestHandler, { headers: Record<string, string>; b
   })
   expect(await post(await serve(app), request)).toMatchObject({ status: 401 })
 })
+
+test.each([
+  ['a parser for forms', express5.urlencoded({ type: '*/*', extended: true })],
+  [
+    'code that leaves an empty body',
+    ((req, _res, next) => {
+      req.body = {}
+      req.resume().on('end', next)
+    }) satisfies express5.RequestHandler,
+  ],
+])(
+  'Express: a body that went to %s is a mistake of the receiver, and is sent again',
+  async (_, before) => {
+    const app = express5()
+    app.use(before)
+    app.post(
+      '/webhook',
+      webhook({ secret: 's3cret' }, () => undefined),
+    )
+    const reply = await post(await serve(app), signedRequest('delete', { userId: 'u1' }, 's3cret'))
+    expect(reply).toMatchObject({ status: 500, json: { error: 'body_consumed' } })
+  },
+)
