@@ -77,6 +77,7 @@ describe('on the wire', () => {
     expect([host, connection, accept]).toEqual([new URL(collector.url).host, 'keep-alive', '*/*'])
     expect(Number(length)).toBe(arrival?.bytes.length)
     expect(ours).toEqual({
+      'accept-encoding': 'identity',
       authorization: `Basic ${Buffer.from(`${WRITE_KEY}:`).toString('base64')}`,
       'content-type': 'application/json',
       'user-agent': `hookline/${version}`,

@@ -1,4 +1,3 @@
-import { createId } from '../id.js'
 import type { WebhookEvent } from './events.js'
 import { signWebhook } from './signature.js'
 
@@ -64,7 +63,7 @@ export function signedRequest<Type extends WebhookEvent['type']>(
       'Content-Type': 'application/json',
       'User-Agent': 'Service.io/1.0',
       'X-Signature': signWebhook(secret, body),
-      'X-Message-Id': createId(),
+      'X-Message-Id': crypto.randomUUID(),
       'X-Attempt': '1',
     },
     body,
