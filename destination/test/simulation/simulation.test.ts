@@ -18,6 +18,7 @@ describe('a simulated service keeps its promises', () => {
   const SHORT: Readonly<Record<string, number>> = {
     'too many requests': 50,
     'bulk work': 88,
+    'more messages than an endpoint takes': 49,
     everything: 79,
   }
   const themes = Object.keys(THEMES).map((theme, seed) => [theme, SHORT[theme] ?? seed] as const)
