@@ -80,7 +80,7 @@ const DOCS_TESTS = 'test/**/*.docs.test.ts'
 const hookline = {
   include: ['test/**/*.test.ts'],
   globalSetup: [TEMPORARY, COMPILE],
-  testTimeout: built ? 120_000 : 20_000,
+  testTimeout: built ? 120_000 : 60_000,
   // No file leaves anything to another, and each process of its own would load the same sources.
   isolate: false,
   // Scripts that end run side by side: most of them wait for the grace that an outage gets at exit.
@@ -91,7 +91,7 @@ const destination = {
   root: 'destination',
   include: ['test/**/*.test.ts'],
   globalSetup: [TEMPORARY, COMPILE, `${import.meta.dirname}/destination/scripts/build-page.js`],
-  testTimeout: 30_000,
+  testTimeout: 90_000,
   hookTimeout: 30_000,
   // For what takes a moment, and longer beside other work.
   expect: { poll: { timeout: 20_000 } },
