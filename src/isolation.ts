@@ -4,7 +4,7 @@ import { entryBytes, type Batch, type Entry } from './entry.js'
 export const MAX_LONE_ATTEMPTS = 10
 
 /** How many such messages may wait. Beyond that, and beyond their bytes, those that were tried most are given up. */
-export const MAX_ISOLATED = 10_000
+const MAX_ISOLATED = 10_000
 
 /** Attempts of different messages wait for 1 to 2 s at the most, though those of one message wait for longer. */
 const MAX_SHARED_FAILURES = 3
