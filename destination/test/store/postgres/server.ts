@@ -117,6 +117,11 @@ export async function startServer(settings: Record<string, string> = {}): Promis
   return server
 }
 
+/** A URL for tests of large statements, or of many at once: on a busy machine these take longer than the store allows by default. */
+export function unhurried(url: string): string {
+  return `${url}?statement_timeout=60000`
+}
+
 async function isReady(child: ReturnType<typeof spawn>): Promise<void> {
   let log = ''
   await new Promise<void>((resolve, reject) => {

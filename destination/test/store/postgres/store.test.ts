@@ -21,7 +21,7 @@ import { rounds } from '../../rounds.js'
 import { dice } from '../../simulation/chance.js'
 import { newDelivery, settlement } from '../contract.js'
 import { startProxy } from './proxy.js'
-import { startServer } from './server.js'
+import { startServer, unhurried } from './server.js'
 import { openStores, storeError } from './stores.js'
 
 // fsync is off, which is faster: no test here simulates a power cut. Deadlocks are found before a time limit ends them.
@@ -1482,7 +1482,7 @@ describe('a claim of more than is read at once', () => {
   async function put(count: number, destinations: string[], body = '{}') {
     const url = await server.database()
     let now = 1_000_000
-    const store = await openStore(url, { now: () => now })
+    const store = await openStore(unhurried(url), { now: () => now })
     for (const destination of destinations) {
       await store.put(Array.from({ length: count }, () => newDelivery({ destination, body })))
     }

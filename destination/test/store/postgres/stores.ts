@@ -1,7 +1,7 @@
 import { expect } from 'vitest'
 import { openStore, type OpenOptions } from '../../../src/store/open.js'
 import type { Store } from '../../../src/store/store.js'
-import type { Server } from './server.js'
+import { unhurried, type Server } from './server.js'
 
 /** For each server, the name of a database that has the tables. Making them takes most of the time of the first store. */
 const templates = new WeakMap<Server, Promise<string>>()
@@ -21,7 +21,7 @@ export async function openStores(
   const template = templates.get(server) ?? makeTemplate(server)
   templates.set(server, template)
   const url = await server.database(await template)
-  const all = await Promise.all(Array.from({ length: count }, () => openStore(url, options)))
+  const all = await Promise.all(Array.from({ length: count }, () => openStore(unhurried(url), options)))
   return {
     all,
     url,

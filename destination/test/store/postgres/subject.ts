@@ -1,6 +1,7 @@
 import pg from 'pg'
 import { openPostgres } from '../../../src/store/postgres/store.js'
 import { createSubject, type Subject } from '../contract.js'
+import { unhurried } from './server.js'
 
 /** Makes stores in a database. */
 export interface PostgresSubjects {
@@ -28,7 +29,7 @@ export async function postgresSubjects(database: string): Promise<PostgresSubjec
     make: () => {
       const schema = unused.pop() ?? create()
       return createSubject(
-        (now) => openPostgres(`${database}?schema=${schema}`, now),
+        (now) => openPostgres(`${unhurried(database)}&schema=${schema}`, now),
         async () => {
           await client.query(emptyAll(schema))
           unused.push(schema)
