@@ -559,6 +559,12 @@ function fields(option: string, given: unknown): Record<string, never> | undefin
     const why = messageOf(cause)
     throw new OptionError(option, `${option} must be a plain object of JSON values: ${why}`)
   }
+  if (!isPlainObject(json)) {
+    throw new OptionError(
+      option,
+      `${option} must be a plain object, its toJSON() returns ${describe(json)}.`,
+    )
+  }
   const levels = MAX_DEPTH - 1 // the message around it is one
   if (!isDeeperThan(levels, json)) return json
   throw new OptionError(option, `${option} must be nested at most ${levels} levels deep.`)

@@ -159,8 +159,12 @@ function plainObject(
   field: string,
   given: unknown,
 ): Record<string, unknown> | undefined {
-  if (given === undefined || isPlainObject(given)) return given
-  throw wrong(type, field, 'a plain object', given)
+  if (given === undefined) return undefined
+  if (!isPlainObject(given)) throw wrong(type, field, 'a plain object', given)
+  // JSON would have what it returns in place of the object: a text, say.
+  if (!Object.hasOwn(given, 'toJSON') || typeof given['toJSON'] !== 'function') return given
+  const expected = 'a plain object without a method toJSON'
+  throw wrong(type, field, expected, given, ' Pass what toJSON() returns.')
 }
 
 function checkMessageId(type: MessageType, given: unknown): string | undefined {

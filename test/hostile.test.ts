@@ -201,6 +201,21 @@ describe.each(HOSTILE)('%s', (_, make) => {
   })
 })
 
+test.each(['text', [1], null, 7])(
+  'an option context whose toJSON returns %j is refused',
+  (json) => {
+    expect(
+      thrownBy(() => createClient(scriptedFetch(), { context: { toJSON: () => json } })),
+    ).toMatchObject({
+      name: 'OptionError',
+      option: 'context',
+      message: expect.stringMatching(
+        /^context must be a plain object, its toJSON\(\) returns /,
+      ) as unknown,
+    })
+  },
+)
+
 test('a log that cannot be written breaks nothing', async () => {
   enableDebug()
   debug.log = trap

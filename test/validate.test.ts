@@ -110,6 +110,22 @@ describe.each(fields)('$field', ({ field, of, rule, refused }) => {
   })
 })
 
+test.each(['properties', 'context', 'integrations'])(
+  '%s with a method toJSON is refused, whatever that returns',
+  (field) => {
+    for (const json of ['text', [1], undefined, { a: 1 }]) {
+      const given = { ...valid.track, [field]: { toJSON: () => json } }
+      expect(refusal('track', given)).toMatchObject({
+        field,
+        message: expect.stringMatching(
+          /without a method toJSON.* Pass what toJSON\(\) returns\./,
+        ) as unknown,
+      })
+    }
+    expect(() => call('track', { ...valid.track, [field]: { toJSON: true } })).not.toThrow()
+  },
+)
+
 test.each(['userId', 'anonymousId', 'event', 'groupId', 'previousId', 'messageId'])(
   'a number as %s is refused with advice',
   (field) => {
