@@ -616,6 +616,8 @@ describe('the answers', { timeout: 60_000 }, () => {
     '/v1/portal/deliveries?limit=0',
     '/v1/portal/deliveries/0',
     '/v1/portal/messages',
+    '/v1/portal/sources?q=x',
+    '/v1/portal/destinations?q=x',
     '/v1/admin/audit?limit=0',
     '/v1/admin/audit?before=0',
     '/v1/admin/audit?kind=x&name=x',

@@ -186,6 +186,23 @@ describe('a tenant', () => {
     expect(JSON.stringify(answer.body)).not.toContain('allowNetworks')
   })
 
+  test.each(['/sources', '/destinations'])(
+    'gets no list for a filter that %s does not have',
+    async (path) => {
+      const { token } = await linkFor('acme')
+      expect(await ask(token, 'GET', `${path}?q=crm`)).toMatchObject({
+        status: 400,
+        body: {
+          error: {
+            code: 'invalid_parameter',
+            message: 'Unknown parameter "q". Known parameters: none.',
+          },
+        },
+      })
+      expect(await ask(token, 'GET', path)).toMatchObject({ status: 200 })
+    },
+  )
+
   test('cannot send the values of headers to a server of its own', async () => {
     const headers = { 'X-Key': 'known to the operator alone' }
     await make('keyed', [{ url: 'https://a.example.com/hook', headers }])
