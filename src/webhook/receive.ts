@@ -17,7 +17,7 @@ export interface ReceiverOptions<Args extends unknown[]> {
     | ((...args: Args) => WebhookSecret | undefined | Promise<WebhookSecret | undefined>)
   /**
    * The largest body in bytes, before and after decompression. It must be above 0. A larger body is answered
-   * 413. The destination's calls have at most 32 KB.
+   * 413. The destination's calls have at most 32 KB. A body that a parser has read has the limit of that parser.
    *
    * @defaultValue 1,048,576 (1 MiB)
    */
