@@ -71,7 +71,7 @@ const isWatching = !process.argv.includes('run')
 /** They need a Chromium: `npm run test:page`. */
 const BROWSER_TESTS = 'test/page/{*page,portal}.test.ts'
 
-/** Processes that are killed, disks that fill up, takeovers: `npm run test:faults`. */
+/** Processes that are killed, disks that fill up, takeovers, several servers: `npm run test:faults`. */
 const FAULT_TESTS = 'test/**/*.fault.test.ts'
 
 /** The code of the documents and the examples, which is compiled and run in many languages: `npm run test:docs`. */
