@@ -10,7 +10,7 @@ import { ignoreContentType, readBody, readOwnBodies } from '../http/read-body.js
 import type { PendingBytes } from './pending-bytes.js'
 import type { Quotas, RefusingQuota } from './quotas.js'
 import { receiveCalls } from './receive.js'
-import { warningsOf, type Warnings } from './warnings.js'
+import { warningsOf, withEncoding, type Warnings } from './warnings.js'
 import { JSON_TYPE, Refusal, toRefusal, type Rejected } from '../http/refusal.js'
 
 /** What happens to the requests of sources. */
@@ -92,20 +92,20 @@ async function answer(
       const body = parseBody(bytes, text)
       if (user === undefined) source = sourceOf(keyWithin(body), parts.credentials)
       const { calls, rejected } = receiveCalls(body, bytes.length, type, Date.now())
-      const warned = warningsOf(text, type, rejected, (call) => parts.bodyOf(source, call))
+      const changed = warningsOf(text, type, rejected, (call) => parts.bodyOf(source, call))
       for (const { code } of rejected) events.callsCounted(source, code, 1)
       // Node joins the values of a header that comes twice, so neither of these is a list.
       const headers = request.headers as TraceHeaders
       await accept(parts, source, calls, headers, request.headers[LANE_HEADER] === 'bulk')
-      return { rejected, warned }
+      return { rejected, changed }
     }
-    const { rejected, warned } = await parts.pending.during(source, bytes.length, () =>
+    const { rejected, changed } = await parts.pending.during(source, bytes.length, () =>
       parts.admission.run(source, take),
     )
-    if (warned.count > 0) events.numbersChanged(source, warned.count)
+    if (changed.count > 0) events.numbersChanged(source, changed.count)
     events.requestAnswered(source, rejected.length === 0 ? 'ok' : 'partly')
     reply.header('content-type', JSON_TYPE)
-    return await reply.send(successOf(rejected, warned))
+    return await reply.send(successOf(rejected, withEncoding(changed, bytes)))
   } catch (error) {
     const { code, details } = toRefusal(error)
     for (const { code } of details.rejected ?? []) events.callsCounted(source, code, 1)

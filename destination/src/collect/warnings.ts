@@ -1,3 +1,4 @@
+import { isUtf8 } from 'node:buffer'
 import type { Call, CallType } from '../model/call.js'
 import {
   findChanges,
@@ -10,10 +11,12 @@ import { isFields, type Fields } from '../http/json-body.js'
 import { RejectedCall, type Rejected } from '../http/refusal.js'
 import { fields, normalise, type Shared } from './normalise.js'
 
-/** A number in an accepted call that is forwarded with another value. */
-export interface Warning extends ChangedNumber {
+/** What of an accepted call is forwarded with another value. */
+export interface Warning extends Omit<ChangedNumber, 'path'> {
   /** The index of the call in the batch. It is left out if the number is in a field of the batch, for all calls. */
   index?: number
+  /** Where the number is. It is left out in the warning about a body that is not UTF-8. */
+  path?: string
 }
 
 /** The warnings about a request. */
@@ -78,6 +81,17 @@ export function warningsOf(
     for (const { path, number } of forwardedChanges(messages[i], body)) add(path, number, i)
   }
   return { warnings, count }
+}
+
+/** Adds a warning if the bytes of a request are not UTF-8, so that some of them became U+FFFD in its text. */
+export function withEncoding(found: Warnings, bytes: Buffer): Warnings {
+  if (isUtf8(bytes)) return found
+  const changed = Buffer.from(bytes.toString())
+  const at = bytes.findIndex((byte, i) => byte !== changed[i])
+  const wrong = `0x${bytes.toString('hex', at, at + 1)}`
+  const message = `The body is not in UTF-8: its byte ${at} is ${wrong}. Each such byte is forwarded as U+FFFD. Send UTF-8.`
+  const warnings = [{ message }, ...found.warnings].slice(0, MAX_WARNINGS)
+  return { warnings, count: found.count + 1 }
 }
 
 /**

@@ -1,3 +1,4 @@
+import { isUtf8 } from 'node:buffer'
 import type { IncomingMessage } from 'node:http'
 import { pipeline, type Readable } from 'node:stream'
 import { createGunzip } from 'node:zlib'
@@ -95,8 +96,9 @@ function noCount(): Refusal {
 }
 
 async function* readList(request: IncomingMessage): AsyncGenerator {
-  const text = (await readBody(request, MAX_LIST_BYTES)).toString()
-  const list = parse(text, 'The body')
+  const bytes = await readBody(request, MAX_LIST_BYTES)
+  if (!isUtf8(bytes)) throw invalid('The body must be in UTF-8.')
+  const list = parse(bytes.toString(), 'The body')
   if (!Array.isArray(list)) {
     const fix =
       'Send an array, or lines of JSON with one user per line and the content type application/x-ndjson.'
@@ -107,6 +109,7 @@ async function* readList(request: IncomingMessage): AsyncGenerator {
 
 async function* readLines(request: IncomingMessage): AsyncGenerator {
   const stream = decompressed(request)
+  const decoder = new TextDecoder('utf-8', { fatal: true })
   let rest = ''
   let line = 0
   const take = (text: string) => {
@@ -114,8 +117,8 @@ async function* readLines(request: IncomingMessage): AsyncGenerator {
     return text.trim() === '' ? undefined : [parse(text, `Line ${line}`)]
   }
   try {
-    for await (const chunk of stream.setEncoding('utf8') as AsyncIterable<string>) {
-      const lines = (rest + chunk).split('\n')
+    for await (const chunk of stream as AsyncIterable<Buffer>) {
+      const lines = (rest + decoder.decode(chunk, { stream: true })).split('\n')
       rest = lines.pop() ?? ''
       for (const text of lines) yield* take(text) ?? []
       if (rest.length > MAX_LINE_LENGTH) {
@@ -124,9 +127,13 @@ async function* readLines(request: IncomingMessage): AsyncGenerator {
         )
       }
     }
+    rest += decoder.decode() // which may have ended within a character
   } catch (error) {
     if (error instanceof Refusal) throw error
     const { code = '' } = error as NodeJS.ErrnoException
+    if (code === 'ERR_ENCODING_INVALID_ENCODED_DATA') {
+      throw invalid(`Line ${line + 1} or a later one is not in UTF-8.`)
+    }
     if (code.startsWith('Z_')) {
       throw new Refusal(400, 'invalid_gzip', 'The body is not valid gzip, or it is incomplete.')
     }

@@ -18,7 +18,7 @@ const batch = JSON.stringify({ batch: [call] })
 
 function post(
   { url }: Started,
-  body: string = batch,
+  body: string | Buffer<ArrayBuffer> = batch,
   headers: Record<string, string> = {},
   path = '/v1/batch',
 ) {
@@ -282,6 +282,31 @@ describe('a request', () => {
       expect(answer).toMatchObject({ success: true, moreWarnings: 3 })
       expect(answer.warnings).toHaveLength(100)
       expect(started.counted).toContain('web numbers 103')
+    })
+
+    test('has a warning about bytes that are not UTF-8, and forwards U+FFFD for them', async () => {
+      const started = await startCollector()
+      const text = `{"batch":[${withBig(`{"Zoë":"Zoë","total":${BIG}}`)}]}`
+      const body = Buffer.from(text, 'latin1')
+      const answer = await post(started, body)
+      expect(await answer.json()).toEqual({
+        success: true,
+        warnings: [
+          {
+            message: `The body is not in UTF-8: its byte ${text.indexOf('ë')} is 0xeb. Each such byte is forwarded as U+FFFD. Send UTF-8.`,
+          },
+          warning(0, 'properties.total'),
+        ],
+      })
+      expect(started.accepted[0]?.calls[0]?.properties).toMatchObject({ 'Zo\uFFFD': 'Zo\uFFFD' })
+      expect(started.counted).toContain('web numbers 1')
+
+      for (const fine of ['Zoë', 'Zo\uFFFD', '\uFEFF']) {
+        const valid = withBig(JSON.stringify({ fine }))
+        expect(await (await post(started, `\uFEFF{"batch":[${valid}]}`)).json()).toEqual({
+          success: true,
+        })
+      }
     })
 
     test('counts none if the store refuses the calls', async () => {

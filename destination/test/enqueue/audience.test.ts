@@ -160,6 +160,24 @@ describe('an audience', () => {
     ],
     ['a broken line', '"u1"\n{"userId', NDJSON, 400, 'invalid_members', /^Line 2 must be JSON/],
     ['a long line', `"${'x'.repeat(300_000)}"`, NDJSON, 400, 'invalid_members', /^Line 1 /],
+    [
+      'an id in Latin-1',
+      Buffer.from(list('u1', 'Zoë'), 'latin1'),
+      'application/json',
+      400,
+      'invalid_members',
+      /^The body must be in UTF-8\./,
+    ],
+    ...['"u1"\n"Zoë"\n"u2"\n', '"u1"\n"Zoë'].map(
+      (lines): [string, BodyInit, string, number, string, RegExp] => [
+        'a line in Latin-1',
+        Buffer.from(lines, 'latin1'),
+        NDJSON,
+        400,
+        'invalid_members',
+        /^Line [12] or a later one is not in UTF-8\./,
+      ],
+    ),
     ['a number that is no id', list(1.5), 'application/json', 400, 'invalid_members', /got 1\.5/],
     [
       'a list that is too large',

@@ -2,7 +2,7 @@ import { markChanges } from '../../model/changed-numbers.js'
 import { toField, type ColumnMap } from './columns.js'
 import { CsvRecord } from './csv-record.js'
 import { readLines, type Line } from './lines.js'
-import { MAX_LINE_BYTES, tooLong, type Place, type Row } from './row.js'
+import { MAX_LINE_BYTES, NOT_UTF8, tooLong, type Place, type Row } from './row.js'
 
 /**
  * Reads CSV (RFC 4180). The first record has the names of the columns, and each further record is a call.
@@ -46,8 +46,9 @@ interface FoundRecord extends Pick<Line, 'line' | 'end'> {
 /** Joins lines to records. Empty lines are skipped. A record of one line that is too long has a problem. */
 async function* readRecords(lines: AsyncIterable<Line>): AsyncGenerator<FoundRecord> {
   let record = new CsvRecord()
+  let isReadable = true
   let last = 0
-  for await (const { line, end, text, bytes, quotes } of lines) {
+  for await (const { line, end, text, isUtf8, bytes, quotes } of lines) {
     last = line
     if (text === undefined) {
       // An odd number of quotes leaves one open. The lines after it are not records of their own.
@@ -58,10 +59,12 @@ async function* readRecords(lines: AsyncIterable<Line>): AsyncGenerator<FoundRec
     const content = text.endsWith('\r') ? text.slice(0, -1) : text
     if (content === '' && !record.isOpen) continue
     const start = line === 1 ? content.replace(/^\uFEFF/, '') : content
+    isReadable &&= isUtf8
     record.add(start, content === text ? '\n' : '\r\n')
     if (!record.isOpen) {
-      yield { line, end, cells: record.cells }
+      yield { line, end, cells: record.cells, ...(!isReadable && { problem: NOT_UTF8 }) }
       record = new CsvRecord()
+      isReadable = true
     } else if (record.length > MAX_LINE_BYTES) throw openQuote(line)
   }
   if (record.isOpen) throw openQuote(last)

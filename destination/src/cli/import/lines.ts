@@ -1,3 +1,4 @@
+import { isUtf8 } from 'node:buffer'
 import { MAX_LINE_BYTES, type Place } from './row.js'
 
 const NEWLINE = 0x0a
@@ -11,6 +12,8 @@ export interface Line {
   end: number
   /** The line without its `\n`; `undefined` if it is longer than {@link MAX_LINE_BYTES}. */
   text: string | undefined
+  /** Whether the text is what the bytes say. Otherwise it has U+FFFD for some of them. */
+  isUtf8: boolean
   /** The size of the line in bytes, without its line break. */
   bytes: number
   /** The number of quotes in a line that is too long. Of other lines it is 0, because they have a text. */
@@ -40,7 +43,7 @@ export async function* readLines(
     dropped = { bytes: 0, quotes: 0 }
     offset += bytes + breakBytes
     const text = isTooLong ? undefined : last.toString()
-    return { line: ++line, end: offset, text, bytes, quotes }
+    return { line: ++line, end: offset, text, isUtf8: isUtf8(last), bytes, quotes }
   }
   const drop = (bytes: Buffer) => {
     dropped = { bytes: dropped.bytes + bytes.length, quotes: dropped.quotes + quotesIn(bytes) }

@@ -1,6 +1,6 @@
 import { markChanges } from '../../model/changed-numbers.js'
 import { readLines } from './lines.js'
-import { tooLong, type Place, type Row } from './row.js'
+import { NOT_UTF8, tooLong, type Place, type Row } from './row.js'
 
 /**
  * Reads newline-delimited JSON, one object in each line. Empty lines are skipped.
@@ -11,9 +11,10 @@ export async function* readNdjson(
   chunks: AsyncIterable<Buffer>,
   from: Place,
 ): AsyncGenerator<Row, void> {
-  for await (const { line, end, text: read, bytes } of readLines(chunks, from)) {
+  for await (const { line, end, text: read, isUtf8, bytes } of readLines(chunks, from)) {
     const text = read?.replace(/^\uFEFF/, '').trim()
     if (text === undefined) yield { line, end, text: '', problem: tooLong('line', bytes) }
+    else if (!isUtf8) yield { line, end, text, problem: NOT_UTF8 }
     else if (text !== '') yield { line, end, text, ...parse(text) }
   }
 }

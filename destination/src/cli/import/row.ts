@@ -23,6 +23,9 @@ export interface Place {
 /** The longest line that is read, in bytes. A call has at most 32 KB, so a longer line is not a call. */
 export const MAX_LINE_BYTES = 1024 * 1024
 
+/** The problem of a line whose letters cannot be read. */
+export const NOT_UTF8 = 'it is not in UTF-8. Save the file as UTF-8'
+
 /** The problem of a line that is longer than {@link MAX_LINE_BYTES}. */
 export function tooLong(what: 'line' | 'record', bytes: number): string {
   return `the ${what} has ${bytes} bytes, but a call has at most ${MAX_LINE_BYTES}`

@@ -66,6 +66,16 @@ describe('NDJSON', () => {
     expect(rows[1]?.problem).toMatch(problem)
   })
 
+  test('a line that is not in UTF-8 is named, and the lines after it are read', async () => {
+    const bytes = Buffer.from('{"a":"é"}\n\n{"b":"b"}', 'latin1')
+    const rows = await ndjson(Buffer.concat([Buffer.from('{"c":"é\uFFFD"}\n'), bytes]))
+    expect(rows.map(({ line, fields, problem }) => fields ?? [line, problem])).toEqual([
+      { c: 'é\uFFFD' },
+      [2, 'it is not in UTF-8. Save the file as UTF-8'],
+      { b: 'b' },
+    ])
+  })
+
   test.each([64 * 1024, 4 * MAX_LINE_BYTES])(
     'a line that is too long is dropped, in chunks of %i bytes',
     async (size) => {
@@ -108,7 +118,7 @@ describe('NDJSON', () => {
 })
 
 describe('CSV', () => {
-  const csv = (text: string, map = {}, size?: number) =>
+  const csv = (text: string | Buffer, map = {}, size?: number) =>
     all(readCsv(stream(Buffer.from(text), size), START, map))
 
   test('columns are fields, and what is within them', async () => {
@@ -187,6 +197,16 @@ describe('CSV', () => {
       ],
       [4, text.length, { userId: 'u3', event: 'b' }],
     ])
+  })
+
+  test('a record that is not in UTF-8 is named, and those after it are read', async () => {
+    const rows = await csv(Buffer.from('userId,event\nu1,"Zoë\nbought"\nu2,Ok\n', 'latin1'))
+    expect(rows.map(({ line, fields, problem }) => problem ?? [line, fields])).toEqual([
+      'it is not in UTF-8. Save the file as UTF-8',
+      [4, { userId: 'u2', event: 'Ok' }],
+    ])
+    const header = Buffer.from('userId,properties.größe\nu1,1\n', 'latin1')
+    await expect(csv(header)).rejects.toThrow('at line 1 it is not in UTF-8')
   })
 
   test('a record that is too long and has an open quote stops it', async () => {
