@@ -21,7 +21,9 @@ export async function openStores(
   const template = templates.get(server) ?? makeTemplate(server)
   templates.set(server, template)
   const url = await server.database(await template)
-  const all = await Promise.all(Array.from({ length: count }, () => openStore(unhurried(url), options)))
+  const all = await Promise.all(
+    Array.from({ length: count }, () => openStore(unhurried(url), options)),
+  )
   return {
     all,
     url,
