@@ -1,5 +1,5 @@
 import { once } from 'node:events'
-import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { linkSync, mkdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
@@ -62,6 +62,27 @@ describe('import', { concurrent: true }, () => {
       expect(readFileSync(join(folder, 'history.ndjson'), 'utf8')).toContain('{"type":')
     },
   )
+
+  test.for([
+    ['history.ndjson', '--bad', 'link'],
+    ['history.ndjson', '--bad', 'hard'],
+    ['history.ndjson', '--bad', 'linked/history.ndjson'],
+    ['link', '--format', 'ndjson', '--bad', 'history.ndjson'],
+    ['history.ndjson', '--progress', './history.ndjson', '--restart'],
+    ['history.ndjson', '--progress', 'link', '--restart'],
+    ['history.ndjson', '--progress', 'history.ndjson', '--dry-run', '--bad', 'hard'],
+  ])('%s %s %s does not replace the file to import', async (args, { expect }) => {
+    const folder = folderOf(3, 1)
+    const before = readFileSync(join(folder, 'history.ndjson'), 'utf8')
+    symlinkSync('history.ndjson', join(folder, 'link'))
+    linkSync(join(folder, 'history.ndjson'), join(folder, 'hard'))
+    symlinkSync('.', join(folder, 'linked'))
+    const where = ['--key', 'k', '--to', 'http://127.0.0.1:1']
+    const ended = await run(['import', ...args, ...where], { folder })
+    expect(ended).toMatchObject({ code: 2, stdout: '' })
+    expect(ended.stderr).toMatch(/ would replace (a file of this|the file to) import\. Name another/)
+    expect(readFileSync(join(folder, 'history.ndjson'), 'utf8')).toBe(before)
+  })
 
   test('a wrong key stops it at once, and nothing counts as imported', async ({ expect }) => {
     const folder = folderOf(500, 0)

@@ -47,12 +47,12 @@ interface FoundRecord extends Pick<Line, 'line' | 'end'> {
 async function* readRecords(lines: AsyncIterable<Line>): AsyncGenerator<FoundRecord> {
   let record = new CsvRecord()
   let isReadable = true
-  let last = 0
+  let first = 1
   for await (const { line, end, text, isUtf8, bytes, quotes } of lines) {
-    last = line
+    if (!record.isOpen) first = line
     if (text === undefined) {
       // An odd number of quotes leaves one open. The lines after it are not records of their own.
-      if (record.isOpen || quotes % 2 === 1) throw openQuote(line)
+      if (record.isOpen || quotes % 2 === 1) throw openQuote(first)
       yield { line, end, cells: [], problem: tooLong('record', bytes) }
       continue
     }
@@ -65,13 +65,16 @@ async function* readRecords(lines: AsyncIterable<Line>): AsyncGenerator<FoundRec
       yield { line, end, cells: record.cells, ...(!isReadable && { problem: NOT_UTF8 }) }
       record = new CsvRecord()
       isReadable = true
-    } else if (record.length > MAX_LINE_BYTES) throw openQuote(line)
+    } else if (record.length > MAX_LINE_BYTES) throw openQuote(first)
   }
-  if (record.isOpen) throw openQuote(last)
+  if (record.isOpen) throw openQuote(first)
 }
 
+/** @param line - Where the record begins. */
 function openQuote(line: number): Error {
-  return new Error(`the CSV is not valid: at line ${line} a quote is still open. Close it.`)
+  return new Error(
+    `the CSV is not valid: the record that begins at line ${line} has a quote that is not closed. Close it.`,
+  )
 }
 
 type Paths = readonly (readonly string[] | undefined)[]

@@ -1,3 +1,4 @@
+import { fstatSync, statSync, type BigIntStats } from 'node:fs'
 import { basename, resolve } from 'node:path'
 import { CommandError, EXIT } from '../command.js'
 import { BadFile } from './bad-file.js'
@@ -26,6 +27,10 @@ function progressPath(file: string, { progress, dryRun }: ImportOptions): string
 export function readEarlier(file: string, options: ImportOptions): Progress | undefined {
   const path = progressPath(file, options)
   if (path === undefined) return undefined
+  if (isSameFile(path, file)) {
+    const message = `--progress ${path} would replace the file to import. Name another file.`
+    throw new CommandError(EXIT.usage, message)
+  }
   let progress: Progress | undefined
   try {
     progress = options.restart ? undefined : readProgress(path, file)
@@ -76,8 +81,8 @@ export function openBadFile(
 ): BadFile | undefined {
   const { bad: path } = options
   if (path === undefined) return undefined
-  const others = [file, progressPath(file, options) ?? file].map((other) => resolve(other))
-  if (others.includes(resolve(path))) {
+  const others = [file, progressPath(file, options) ?? file]
+  if (others.some((other) => isSameFile(path, other))) {
     const message = `--bad ${path} would replace a file of this import. Name another file.`
     throw new CommandError(EXIT.usage, message)
   }
@@ -92,6 +97,24 @@ export function openBadFile(
     )
   }
   return badFile
+}
+
+/** Whether two paths lead to the same file, also by links. `-` is the standard input. */
+function isSameFile(one: string, other: string): boolean {
+  if (resolve(one) === resolve(other)) return true
+  const [first, second] = [one, other].map(statOf)
+  if (!first?.isFile() || !second) return false
+  return first.dev === second.dev && first.ino === second.ino
+}
+
+/** @returns `undefined` if there is no such file. */
+function statOf(path: string): BigIntStats | undefined {
+  const options = { bigint: true } as const // Windows has numbers of files that no number of JavaScript holds
+  try {
+    return path === '-' ? fstatSync(0, options) : statSync(path, options)
+  } catch {
+    return undefined // whoever opens it says why
+  }
 }
 
 function badFileAt(path: string, mark: string | undefined): BadFile {

@@ -172,11 +172,11 @@ describe('CSV', () => {
   })
 
   test.each([
-    ['to the end', 'userId,event\nu1,a\nu2,"b\nu3,c\n', 4],
-    ['for too long', `userId,event\nu1,a\nu2,"${'x,y\n'.repeat(MAX_LINE_BYTES / 4)}"\n`, 262146],
-  ])('a quote that is open %s stops it, and is named', async (_, text, line) => {
+    ['to the end', 'userId,event\nu1,a\nu2,"b\nu3,c\n', 3],
+    ['for too long', `userId,event\nu1,a\nu2,"${'x,y\n'.repeat(MAX_LINE_BYTES / 4)}"\n`, 3],
+  ])('a quote that is open %s stops it, and its record is named', async (_, text, line) => {
     await expect(csv(text)).rejects.toThrow(
-      `the CSV is not valid: at line ${line} a quote is still open. Close it.`,
+      `the CSV is not valid: the record that begins at line ${line} has a quote that is not closed. Close it.`,
     )
   })
 
@@ -212,7 +212,7 @@ describe('CSV', () => {
   test('a record that is too long and has an open quote stops it', async () => {
     const text = `userId,event\nu1,"${long}\nu3,b\n`
     await expect(csv(text, {}, 65_536)).rejects.toThrow(
-      'at line 2 a quote is still open. Close it.',
+      'the record that begins at line 2 has a quote that is not closed. Close it.',
     )
   })
 
