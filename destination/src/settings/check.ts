@@ -59,6 +59,13 @@ export function checkTenant(
   return 'data' in checked ? { value: checked.data } : checked
 }
 
+/** The fields of each kind of setting. */
+export const FIELDS = {
+  source: Object.keys(sourceSchema.shape),
+  destination: Object.keys(destinationSchema.shape),
+  tenant: Object.keys(tenantSchema.shape),
+}
+
 /** What is known before the check. */
 interface Before {
   /** The paths of the strings that must not be shown. */

@@ -3,8 +3,8 @@ import type { Path, Refuse } from './problem.js'
 import type { Where } from './settings.js'
 import { suggest } from './suggest.js'
 
-/** The fields of a call that have one value, and those that have fields of their own. */
-const VALUES = [
+/** The fields of a call that are texts, also where the client has sent a number, and those that have fields of their own. */
+const TEXTS = [
   ...['type', 'event', 'name', 'category'],
   ...['userId', 'anonymousId', 'groupId', 'previousId'],
 ]
@@ -69,13 +69,13 @@ function problemOfField(field: string): string | undefined {
     return `there is no such operator here. ${meant === undefined ? 'Operators for a field are in the object behind its name; those for conditions are $and and $or.' : `Did you mean ${meant}?`}`
   }
   const [root = '', ...steps] = field.split('.')
-  if (VALUES.includes(root) && steps.length === 0) return undefined
+  if (TEXTS.includes(root) && steps.length === 0) return undefined
   if (!OBJECTS.includes(root)) {
-    const meant = suggest(root, [...VALUES, ...OBJECTS])
+    const meant = suggest(root, [...TEXTS, ...OBJECTS])
     if (meant !== undefined)
       return `there is no such field. Did you mean ${[meant, ...steps].join('.')}?`
     return (
-      `there is no such field. The fields are ${VALUES.join(', ')}, and what is in ${OBJECTS.join(', ')}, ` +
+      `there is no such field. The fields are ${TEXTS.join(', ')}, and what is in ${OBJECTS.join(', ')}, ` +
       `such as properties.${field}.`
     )
   }
@@ -136,7 +136,7 @@ function checkOperator(
     case '$gte':
     case '$lt':
     case '$lte':
-      checkBound(given, path, refuse)
+      checkBound(field, given, path, refuse)
       return
     case '$in':
     case '$nin':
@@ -174,16 +174,25 @@ function checkOperator(
 }
 
 function checkValue(field: string, given: unknown, path: Path, refuse: Refuse): void {
-  const problem = isScalar(given)
-    ? field === 'type'
-      ? problemOfType(given)
-      : undefined
-    : NO_SCALAR
+  const problem = problemOfValue(field, given)
   if (problem !== undefined) refuse(problem, path)
 }
 
-function checkBound(given: unknown, path: Path, refuse: Refuse): void {
-  if (typeof given === 'string' && given.trim() !== '' && Number.isFinite(Number(given))) {
+function problemOfValue(field: string, given: unknown): string | undefined {
+  if (!isScalar(given)) return NO_SCALAR
+  if (field === 'type') return problemOfType(given)
+  const isRight = given === null || typeof given === 'string' || !TEXTS.includes(field)
+  return isRight ? undefined : noText(field)
+}
+
+function noText(field: string): string {
+  return `expected a text in quotes, got {got}. The ${field} of a call is always a text, also if a number was sent.`
+}
+
+function checkBound(field: string, given: unknown, path: Path, refuse: Refuse): void {
+  if (TEXTS.includes(field)) {
+    if (typeof given !== 'string') refuse(noText(field), path)
+  } else if (typeof given === 'string' && given.trim() !== '' && Number.isFinite(Number(given))) {
     refuse(
       `expected a number without quotes, got {got}. A text is only compared with texts, letter by letter.`,
       path,
@@ -193,19 +202,29 @@ function checkBound(given: unknown, path: Path, refuse: Refuse): void {
   }
 }
 
-/** A lower bound above the upper one is a mistake, although two elements of a list could fulfil one bound each. */
+/**
+ * A lower bound above the upper one is a mistake, although two elements of a list could fulfil one bound each. So are a number and
+ * a text.
+ */
 function refuseEmptyRange(operators: Record<string, unknown>, path: Path, refuse: Refuse): void {
   for (const lower of ['$gt', '$gte']) {
     for (const upper of ['$lt', '$lte']) {
       const [from, to] = [operators[lower], operators[upper]]
-      if (typeof from !== typeof to || (typeof from !== 'number' && typeof from !== 'string'))
+      if (!isBound(from) || !isBound(to)) continue
+      if (typeof from !== typeof to) {
+        const expected = `expected a ${typeof from === 'string' ? 'text' : 'number'}`
+        refuse(`${expected} as in ${lower}, got {got}. No value can match.`, [...path, upper])
         continue
-      const isEmpty =
-        lower + upper === '$gte$lte' ? from > (to as typeof from) : from >= (to as typeof from)
+      }
+      const isEmpty = lower + upper === '$gte$lte' ? from > to : from >= to
       if (isEmpty)
         refuse(`expected a value above that of ${lower}, or no value can match.`, [...path, upper])
     }
   }
+}
+
+function isBound(given: unknown): given is number | string {
+  return typeof given === 'number' || typeof given === 'string'
 }
 
 /** How many objects of conditions a path leads through. */

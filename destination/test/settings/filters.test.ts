@@ -46,7 +46,7 @@ test('every part of a filter is taken, and described as it is', () => {
         'context.app.name': 'shop',
         'traits.email': { $not: { $like: '*@example.com' } },
         $or: [{ 'properties.vip': true }, { $and: [{ 'properties.coupon': { $exists: false } }] }],
-        userId: { $nin: ['test', 7, false] },
+        'properties.id': { $nin: ['test', 7, false] },
         groupId: { $eq: 'g' },
       },
     },
@@ -273,6 +273,20 @@ describe('a condition', () => {
       { 'properties.a': { $gte: 5, $lt: 5 } },
       '["properties.a"].$lt: expected a value above that of $gte, or no value can match.',
     ],
+    [
+      { 'properties.a': { $gt: 'a', $lt: 5 } },
+      '["properties.a"].$lt: expected a text as in $gt, got 5. No value can match.',
+    ],
+    ...[
+      ['userId', { userId: 5 }],
+      ['groupId', { groupId: 5 }],
+      ['event', { event: { $ne: 5 } }, '.$ne'],
+      ['name', { name: { $not: { $lt: 5 } } }, '.$not.$lt'],
+      ['anonymousId', { anonymousId: { $in: ['5', null, 5] } }, '.$in[2]'],
+    ].map(([field, where, place = '']): [unknown, string] => [
+      where,
+      `${field as string}${place as string}: expected a text in quotes, got 5. The ${field as string} of a call is always a text, also if a number was sent.`,
+    ]),
     [
       { 'properties.a': { $in: [] } },
       '["properties.a"].$in: expected a list of 1 to 1,000 values, got an empty list.',
