@@ -1,4 +1,5 @@
 import { isFields, type Fields } from '../http/json-body.js'
+import { FIELDS } from '../settings/check.js'
 import type {
   AppliedChange,
   AuditEntry,
@@ -20,6 +21,7 @@ import { KINDS, type Entry, type Kind, type Managed, type Setting } from './mana
 import { mergePatch } from './merge-patch.js'
 import { writeOwners } from './owners.js'
 import {
+  alreadyThere,
   getsAlerts,
   inFile,
   inUse,
@@ -193,7 +195,8 @@ export class Manager {
   /** Applies a JSON merge patch. @throws Refusal that names every mistake. */
   patch(order: Order, patch: Fields): Promise<SettingChanged> {
     return this.#changePresent(order, 'update', ({ raw }) => ({
-      raw: mergePatch(raw, patch),
+      // A null that is meant for no field there is stays, so that the check names it.
+      raw: { ...mergePatch(raw, patch), ...misspelledNulls(order.kind, patch) },
       generated: {},
     }))
   }
@@ -429,7 +432,7 @@ export class Manager {
         const item = shownSetting(kind, before.value, before.version)
         return { item, created: false, changed: false, generated: {} }
       }
-      if (before && condition.isNew) throw wrongVersion(kind, name, before.version)
+      if (before && condition.isNew) throw alreadyThere(kind, name)
       const [version] = await this.#make(plan, verb, actor, decided)
       const item = shownSetting(kind, after.value, version)
       return { item, created: !before, changed: true, generated: after.generated }
@@ -589,6 +592,13 @@ export class Manager {
     }
     return all
   }
+}
+
+function misspelledNulls(kind: Kind, patch: Fields): Fields {
+  const all = Object.entries(patch)
+  return Object.fromEntries(
+    all.filter(([name, value]) => value === null && !FIELDS[kind].includes(name)),
+  )
 }
 
 function checkMatch({ kind, name, condition: { match } }: Order, before: Entry | undefined): void {

@@ -25,6 +25,11 @@ export function wrongVersion(kind: Kind, name: string, version: number | undefin
   return new Refusal(412, 'version_mismatch', message)
 }
 
+export function alreadyThere(kind: Kind, name: string): Refusal {
+  const message = `There is a ${kind} ${JSON.stringify(name)} already, with other settings. Give the new one another name, or change this one.`
+  return new Refusal(412, 'version_mismatch', message)
+}
+
 /** The settings that a change was decided by are no longer those in the store. */
 export function wrongRevision(): Refusal {
   const message =

@@ -449,6 +449,26 @@ describe('an update', () => {
     expect(again.body.item.version).toBeGreaterThan(body.version ?? 0)
   })
 
+  test('that removes a misspelled field is refused, with the right name', async () => {
+    const running = await start(managedSettings())
+    await ask(running, 'PUT', '/sources/app', { rateLimit: { callsPerSecond: 1 } })
+    const patch = { rateLimt: null, tenant: null, ['__proto__']: null }
+    expect(await ask(running, 'PATCH', '/sources/app', patch)).toMatchObject({
+      status: 400,
+      body: {
+        error: {
+          problems: [
+            { path: 'rateLimt', message: 'there is no such field. Did you mean rateLimit?' },
+            { path: '__proto__' },
+          ],
+        },
+      },
+    })
+    const { status, body } = await ask(running, 'PATCH', '/sources/app', { rateLimit: null })
+    expect(status).toBe(200)
+    expect(body.item.settings).not.toHaveProperty('rateLimit')
+  })
+
   test('that must create does so once: the same again is no error, and anything else is', async () => {
     const running = await start(managedSettings())
     const create = (body: object) =>
@@ -458,7 +478,15 @@ describe('an update', () => {
       status: 200,
       body: { created: false, changed: false },
     })
-    expect((await create({ writeKey: 'k', rateLimit: { callsPerSecond: 1 } })).status).toBe(412)
+    expect(await create({ writeKey: 'k', rateLimit: { callsPerSecond: 1 } })).toMatchObject({
+      status: 412,
+      body: {
+        error: {
+          code: 'version_mismatch',
+          message: expect.stringMatching(/^There is a source "app" already/) as string,
+        },
+      },
+    })
     const missing = await ask(running, 'PATCH', '/sources/x', {}, { 'If-Match': '*' })
     expect(missing.status).toBe(412)
     expect((await ask(running, 'PATCH', '/sources/x', {})).status).toBe(404)
