@@ -28,7 +28,7 @@ const LINES = /^application\/(?:x-)?(?:ndjson|jsonl|jsonlines|json-lines)\b/i
  */
 export function readMemberCount(given: unknown, contentType = ''): number | undefined {
   if (given === undefined && LINES.test(contentType)) return undefined
-  if (given === undefined) throw noCount()
+  if (given === undefined) throw noCount(false)
   if (typeof given === 'string' && /^\d{1,15}$/.test(given)) return Number(given)
   const message = `"count" must be the number of members in the list; got ${show(given)}.`
   throw new Refusal(400, 'invalid_parameter', `${message} ${AGAIN}`)
@@ -66,7 +66,7 @@ export async function* readMembers(
     piece = []
   }
   if (piece.length > 0) yield piece
-  if (count === undefined && end === undefined) throw noCount()
+  if (count === undefined && end === undefined) throw noCount(true)
   for (const said of [count, end]) if (said !== undefined) checkCount(said, place)
 }
 
@@ -88,21 +88,23 @@ function checkCount(said: number, listed: number): void {
   throw new Refusal(400, 'wrong_member_count', `${message} ${AGAIN}`)
 }
 
-function noCount(): Refusal {
+function noCount(isLines: boolean): Refusal {
+  const type = isLines ? '' : ', sent with the content type application/x-ndjson'
   const message =
     'The list must say how many members it has, so that an incomplete list is noticed. Add ?count=N to the URL, or the ' +
-    'last line {"end":N} to lines of JSON. N is 0 if every user is to leave.'
+    `last line {"end":N} to lines of JSON${type}. N is 0 if every user is to leave.`
   return new Refusal(400, 'no_member_count', `${message} ${AGAIN}`)
 }
+
+const AS_LINES =
+  'To send lines of JSON with one user per line, give them the content type application/x-ndjson.'
 
 async function* readList(request: IncomingMessage): AsyncGenerator {
   const bytes = await readBody(request, MAX_LIST_BYTES)
   if (!isUtf8(bytes)) throw invalid('The body must be in UTF-8.')
-  const list = parse(bytes.toString(), 'The body')
+  const list = parse(bytes.toString(), `The body must be a JSON array of user ids. ${AS_LINES}`)
   if (!Array.isArray(list)) {
-    const fix =
-      'Send an array, or lines of JSON with one user per line and the content type application/x-ndjson.'
-    throw invalid(`The body must be a JSON array of user ids; got ${show(list)}. ${fix}`)
+    throw invalid(`The body must be a JSON array of user ids; got ${show(list)}. ${AS_LINES}`)
   }
   yield* list as unknown[]
 }
@@ -114,7 +116,8 @@ async function* readLines(request: IncomingMessage): AsyncGenerator {
   let line = 0
   const take = (text: string) => {
     line++
-    return text.trim() === '' ? undefined : [parse(text, `Line ${line}`)]
+    const problem = `Line ${line} must be JSON, such as "u1" or {"userId":"u1"}.`
+    return text.trim() === '' ? undefined : [parse(text, problem)]
   }
   try {
     for await (const chunk of stream as AsyncIterable<Buffer>) {
@@ -151,11 +154,11 @@ function decompressed(request: IncomingMessage): Readable {
   throw new Refusal(415, 'unsupported_encoding', message, { 'Accept-Encoding': 'gzip' })
 }
 
-function parse(text: string, what: string): unknown {
+function parse(text: string, problem: string): unknown {
   try {
     return JSON.parse(text)
   } catch {
-    throw invalid(`${what} must be JSON, such as "u1" or {"userId":"u1"}.`)
+    throw invalid(problem)
   }
 }
 

@@ -83,6 +83,8 @@ function describeFailure(code: string): [OutcomeCode, string] {
   if (RESETS.has(code)) return ['connection_reset', 'closed the connection before it answered']
   if (code === 'UND_ERR_HEADERS_OVERFLOW')
     return ['connection_failed', 'answered with headers of more than 16 KB']
+  if (code === 'UND_ERR_RES_CONTENT_LENGTH_MISMATCH')
+    return ['connection_failed', 'answered with another length than its Content-Length says']
   return ['connection_failed', 'could not be reached']
 }
 

@@ -133,7 +133,16 @@ describe('an audience', () => {
   })
 
   test.each<[string, BodyInit, string, number, string, RegExp]>([
-    ['no JSON', 'u1,u2', 'application/json', 400, 'invalid_members', /^The body must be JSON/],
+    ...['u1,u2', '"u1"\n{"end":1}'].map(
+      (text): [string, BodyInit, string, number, string, RegExp] => [
+        'no JSON',
+        text,
+        'application/json',
+        400,
+        'invalid_members',
+        /^The body must be a JSON array of user ids\. .* the content type application\/x-ndjson\./,
+      ],
+    ),
     [
       'an object',
       '{}',
@@ -223,7 +232,13 @@ describe('an audience', () => {
     ],
     ['nothing', '', { type: NDJSON }, 'no_member_count', /the last line \{"end":N\}/],
     ['no members', '[]', {}, 'no_member_count', /N is 0 if every user is to leave/],
-    ['no count', list('u1'), {}, 'no_member_count', /./],
+    [
+      'no count',
+      '"u1"\n{"end":1}',
+      { type: 'text/plain' },
+      'no_member_count',
+      /with the content type application\/x-ndjson\./,
+    ],
     ['no count', '"u1"\n', { type: NDJSON }, 'no_member_count', /./],
     ['a larger count', list('u1'), { count: 2 }, 'wrong_member_count', /have 2 members.* has 1\./],
     ['a smaller count', list('u1'), { count: 0 }, 'wrong_member_count', /have 0 members.* has 1\./],

@@ -135,6 +135,14 @@ test('an endpoint that answers 100 Continue first is told what it has to change'
   expect(outcome.error).toMatch(/answered with 100 Continue, which was not asked for/)
 })
 
+test('an endpoint that answers with two lengths is not said to be out of reach', async () => {
+  const { outcome } = await meet((socket) => {
+    socket.write('HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 2\r\n\r\nok')
+  }, IN_TIME)
+  expect(outcome).toMatchObject({ code: 'connection_failed', verdict: 'retry' })
+  expect(outcome.error).toMatch(/ answered with another length than its Content-Length says/)
+})
+
 describe('an answer whose body', () => {
   test('drips is what its status says, once the time is up', async () => {
     const { outcome, open } = await meet((socket) => {
