@@ -23,7 +23,7 @@ interface ReplayOptions extends AdminOptions, DeliveryFilter {
 const EXAMPLES = `
 Sends dead letters again: immediately, with a new retry window of 4 hours, signed with the current secret. The dead
 letters of one message, or with the given ids, are sent at once. With a filter or --all they are counted first, and sent
-only after you confirm the count: type it in, or give --confirm. The command needs the admin token.
+only after you confirm the count: type it in, or give --confirm. The command needs the admin or the operator token.
 
 Examples:
   $ hookline-destination replay --message 768084a7-4e11-4a2f-8a7a-2f6d1f0c9a55
@@ -81,6 +81,8 @@ async function replay(ids: number[], options: ReplayOptions): Promise<void> {
     if (counted.matched === 0) {
       if (counted.kept.length === 0) await requireKnownNames(ask, options)
       print(counted, options)
+      const { confirm: given = 0 } = options
+      if (given !== 0) throw new CommandError(EXIT.failed, `The count is 0, not ${given}.`)
       return
     }
     await confirm(counted, options)

@@ -230,6 +230,10 @@ describe('replay', () => {
     expect(await cli('replay', '--status', '422', '--dry-run')).toMatchObject({
       stdout: 'There is nothing to replay.\n',
     })
+    const none = await cli('replay', '--status', '422', '--confirm', '3')
+    expect(none).toMatchObject({ code: 1, stdout: 'There is nothing to replay.\n' })
+    expect(none.stderr).toBe('The count is 0, not 3.\n')
+    expect(await cli('replay', '--status', '422', '--confirm', '0')).toMatchObject({ code: 0 })
     expect(await cli('replay', '--status', '400', '--dry-run')).toMatchObject({
       stdout: 'Deliveries to replay: 3 (3 for crm).\n',
     })
