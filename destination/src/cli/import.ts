@@ -24,9 +24,9 @@ and reported; the same command then sends it again. The calls are bulk work: the
 
 ${COLLECTOR_HELP}
 
-Exit codes: 0 all calls were accepted, 1 some lines were refused, now or by an earlier import of the file, or the
-collector refuses everything, 2 the command line is wrong, 3 stopped before the end, or some calls were given up: run
-the same command to continue.
+Exit codes: 0 all calls were accepted, 1 some lines were refused, now or by an earlier import of the file, the file is
+not valid CSV, or the collector refuses everything, 2 the command line is wrong, 3 stopped before the end, or some calls
+were given up: run the same command to continue.
 
 Examples:
   $ hookline-destination import history.ndjson --dry-run

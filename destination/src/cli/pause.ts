@@ -20,7 +20,7 @@ Examples:
 
 const OF_RESUME = `
 Sends what waits, the oldest first, and the new messages at the same time. A message whose 4 hours have ended during the pause is
-still sent once, and at least 3 times in all if it fails. The command needs the admin token. It also ends the pause of a
+still sent once, and at least 3 times in all if it fails. The command needs the admin or the operator token. It also ends the pause of a
 destination that failed for too long. It exits with 0 if the destination was not paused.
 
 Examples:

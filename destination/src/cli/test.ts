@@ -13,7 +13,7 @@ interface TestOptions extends AdminOptions {
 const EXAMPLES = `
 Asks a running destination to send one sample of each type to each endpoint of DESTINATION, also if it is disabled. It
 prints for each sample what the endpoint answered, and what to do about it. Nothing is stored. Each request has the header
-X-Hookline-Test: true and a message id that starts with hookline-test-. The command needs the admin token. It exits with 1 if
+X-Hookline-Test: true and a message id that starts with hookline-test-. The command needs the admin or the operator token. It exits with 1 if
 an endpoint did not accept a sample, and with 3 if the destination does not answer.
 
 Examples:

@@ -150,7 +150,7 @@ describe('migrate', () => {
     const { code, stdout } = await runInside(['migrate', '--from', from, '--to', to])
     expect(code).toBe(0)
     expect(stdout).toContain(
-      '449 settings of sources and destinations: 448 were moved, 1 were already in the second store.\n',
+      '449 records of settings and of their destinations: 448 were moved, 1 were already in the second store.\n',
     )
     const again = await runInside(['migrate', '--from', from, '--to', to, '--json'])
     expect(JSON.parse(again.stdout)).toMatchObject({
