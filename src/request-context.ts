@@ -56,7 +56,7 @@ export interface Recorder<Plan> {
  * The calls of a client, with the fields of the current request merged in. Each does what the client's own
  * does. A call outside of {@link RequestContext.run | run()} has the fields that it was given, and no others.
  */
-export interface RequestContext<Plan extends PlanOf<Plan> = AnyPlan> {
+export interface RequestContext<in out Plan extends PlanOf<Plan> = AnyPlan> {
   /**
    * Runs a function, and gives back what it returns. The calls that it makes, and those of everything that it
    * starts (promises, timers, streams), have these fields. The fields are copied: a later change has no effect.

@@ -96,26 +96,43 @@ export type PlanOf<Plan> = { readonly [Event in keyof Plan]: Fields }
 /** The plan of a client without a plan: any event with any properties. */
 export type AnyPlan = Record<string, Fields>
 
-/** The argument of `track`: what a user did. */
+/**
+ * The argument of `track`: what a user did. A variable that may be one of several events needs properties that fit each
+ * of them.
+ */
 export type TrackMessage<
   Plan = AnyPlan,
   Event extends keyof Plan = keyof Plan,
   Who = Identity,
-> = Who &
-  MessageOptions & {
-    /** The event's name. */
-    readonly event: Event
-    // `{}` extends a type that requires no property. `object` does not extend a type with optional properties.
-    // eslint-disable-next-line @typescript-eslint/no-empty-object-type
-  } & ({} extends Plan[Event]
-    ? {
-        /** Properties of the event. */
-        readonly properties?: Plan[Event] | undefined
-      }
-    : {
-        /** Properties of the event. */
-        readonly properties: Plan[Event]
-      })
+> = Who & MessageOptions & (EachEvent<Plan, Event> | SomeEvent<Plan, Event>)
+
+/** A message that is one of several, each with the properties of its own event, such as a `TrackMessage<Plan>`. */
+type EachEvent<Plan, Event> = Event extends keyof Plan ? SomeEvent<Plan, Event> : never
+
+/** A message whose event may be any of several. It is the same type as the one above if there is only one event. */
+type SomeEvent<Plan, Event> = {
+  /** The event's name. */
+  readonly event: Event
+} & PropertiesOf<Plan, Event>
+
+/** What the properties of each of the events have to be: an inferred parameter is the intersection of its types. */
+type PropertiesOf<Plan, Event> = (
+  Event extends keyof Plan ? (properties: PropertiesOfOne<Plan[Event]>) => void : never
+) extends (properties: infer Properties) => void
+  ? Properties
+  : never
+
+// `{}` extends a type that requires no property. `object` does not extend a type with optional properties.
+// eslint-disable-next-line @typescript-eslint/no-empty-object-type
+type PropertiesOfOne<Properties> = {} extends Properties
+  ? {
+      /** Properties of the event. */
+      readonly properties?: Properties | undefined
+    }
+  : {
+      /** Properties of the event. */
+      readonly properties: Properties
+    }
 
 /**
  * The argument of `page` and `screen`: what a user saw. Traits are sent as `properties`, and have either name here.
@@ -315,7 +332,8 @@ export interface FlushResult {
  * }
  * ```
  */
-export interface AnalyticsClient<Plan extends PlanOf<Plan> = AnyPlan> {
+// `in out`: a client of one plan is no client of another. The compiler does not see that in `track` itself.
+export interface AnalyticsClient<in out Plan extends PlanOf<Plan> = AnyPlan> {
   /** Records who a user is, and the user's traits. */
   identify(message: IdentifyMessage, callback?: Callback): void
   /** Records what a user did. */

@@ -47,6 +47,15 @@ describe('a plan', () => {
     expectTypeOf(createRequestContext(null as unknown as Analytics)).toEqualTypeOf<RequestContext>()
   })
 
+  test('makes a context of its own kind', () => {
+    // @ts-expect-error it would record events that the plan does not have
+    const unplanned: RequestContext = planned
+    expectTypeOf(unplanned).not.toBeAny()
+    // @ts-expect-error it would record events that the other plan does not have
+    const other: RequestContext<{ 'Order Completed': { total: number } }> = planned
+    expectTypeOf(other).not.toBeAny()
+  })
+
   test('checks the event and its properties', () => {
     planned.track({ event: 'Order Completed', properties: { total: 42 } })
     planned.track({ event: 'Signed In' })
@@ -59,6 +68,12 @@ describe('a plan', () => {
     planned.track({ event: 'Order Completed', properties: { total: '42' } })
     // @ts-expect-error properties of another event
     planned.track({ event: 'Signed In', properties: { total: 42 } })
+    const event = null as unknown as keyof Plan
+    // @ts-expect-error without the properties of one of the two
+    planned.track({ event })
+    // @ts-expect-error a total that is no number
+    planned.track({ event, properties: { total: '42' } })
+    planned.track({ event, properties: { total: 42, method: 'key' } })
   })
 })
 

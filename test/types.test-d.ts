@@ -130,6 +130,8 @@ describe('a plan', () => {
     'Signed Out': Record<string, never>
   }
   const planned = null as unknown as Analytics<Plan>
+  const ofA = { event: 'A', properties: { x: 1 } } as const
+  const ofB = { event: 'B', properties: { y: 'y' } } as const
 
   test('checks the event and its properties', () => {
     planned.track({ userId: 'u', event: 'Order Completed', properties: { total: 42 } })
@@ -151,6 +153,62 @@ describe('a plan', () => {
     planned.track({ userId: 'u', event: 'Signed In', properties: { method: 'smoke' } })
     // @ts-expect-error still without an identity
     planned.track({ event: 'Signed In' })
+  })
+
+  test('checks a variable that may be one of several events against each of them', () => {
+    const needy = null as unknown as 'Signed Out' | 'Order Completed'
+    const bare = null as unknown as 'Signed Out' | 'Signed In'
+    const any = null as unknown as keyof Plan
+    const total = { total: 42 }
+    planned.track({ userId: 'u', event: bare })
+    for (const event of ['Signed Out', 'Signed In'] as const) planned.track({ userId: 'u', event })
+    // @ts-expect-error without the properties of one of them
+    planned.track({ userId: 'u', event: needy })
+    // @ts-expect-error without the properties of one of them
+    planned.track({ userId: 'u', event: any })
+    // @ts-expect-error without the properties of one of them
+    void planned.deliver('track', { userId: 'u', event: needy })
+    // @ts-expect-error a total that is no number
+    planned.track({ userId: 'u', event: needy, properties: { total: '42' } })
+    // @ts-expect-error a total that is no number, and a name that none of them has
+    planned.track({ userId: 'u', event: needy, properties: { total: 'not a number', zzz: 1 } })
+    // @ts-expect-error properties that one of them does not take
+    planned.track({ userId: 'u', event: needy, properties: total })
+
+    const pair = null as unknown as Analytics<{ A: { x: number }; B: { y: string } }>
+    const either = null as unknown as 'A' | 'B'
+    pair.track({ userId: 'u', event: either, properties: { x: 1, y: 'y' } })
+    // @ts-expect-error properties that fit one of them only
+    pair.track({ userId: 'u', event: either, properties: { y: 'y' } })
+    pair.track({ userId: 'u', ...(either === 'A' ? ofA : ofB) })
+    // @ts-expect-error the event of one with the properties of the other
+    pair.track({ userId: 'u', ...(either === 'A' ? { event: 'A', properties: { y: 'y' } } : ofB) })
+  })
+
+  test('takes a variable that may be one of a hundred events', () => {
+    type Digit = 0 | 1 | 2 | 3 | 4 | 5 | 6 | 7 | 8 | 9
+    const large = null as unknown as Analytics<Record<`e${Digit}${Digit}`, { x?: number }>>
+    const event = null as unknown as `e${Digit}${Digit}`
+    large.track({ userId: 'u', event })
+    large.track({ userId: 'u', event, properties: { x: 1 } })
+    // @ts-expect-error an x that is no number
+    large.track({ userId: 'u', event, properties: { x: '1' } })
+  })
+
+  test('lets a function pass on what track takes', () => {
+    const whole = (message: TrackMessage<Plan>) => {
+      planned.track(message)
+    }
+    whole({ userId: 'u', event: 'Order Completed', properties: { total: 42 } })
+    whole({ userId: 'u', event: 'Signed Out' })
+    // @ts-expect-error without the properties
+    whole({ userId: 'u', event: 'Order Completed' })
+    const generic = <Event extends keyof Plan>(message: TrackMessage<Plan, Event>) => {
+      planned.track(message)
+    }
+    generic({ userId: 'u', event: 'Order Completed', properties: { total: 42 } })
+    // @ts-expect-error without the properties
+    generic({ userId: 'u', event: 'Order Completed' })
   })
 
   test('may be an interface', () => {
