@@ -45,7 +45,13 @@ export function webhook(
       ctx.body = verdict.refusal.body
       return
     }
-    await handler(verdict.event, ctx)
+    try {
+      await handler(verdict.event, ctx)
+    } catch (error) {
+      // Koa leaves a request unanswered whose middleware rejects with null or undefined.
+      if (error !== null && error !== undefined) throw error
+      throw new Error('The handler of the webhook rejected without an error.')
+    }
     if (ctx.body === undefined && ctx.status === 404) ctx.status = 204 // Koa's default status is 404
   }
 }

@@ -108,6 +108,18 @@ export function adapterContract(name: string, start: Start, before: readonly Bef
       expect(await post(url, request)).toMatchObject({ status: 500 })
       expect(await post(url, request)).toMatchObject({ status: 204 })
     })
+
+    test.each([null, undefined, 0, ''])(
+      'whose handler throws %j is answered 500',
+      async (thrown) => {
+        const { url } = await receiver({}, () => {
+          throw thrown as unknown as Error
+        })
+        expect(await post(url, signedRequest('track', track, secret))).toMatchObject({
+          status: 500,
+        })
+      },
+    )
   })
 
   describe(`${name}: a secret`, () => {
