@@ -1,4 +1,4 @@
-import { log } from './log.js'
+import type { Log } from './log.js'
 import type { HttpAgent, Settings } from './options.js'
 import { proxyFor } from './proxy.js'
 import { http, https, isBun, type net } from './runtime.js'
@@ -17,6 +17,8 @@ interface RequestAgent extends Agent {
 export interface Connections {
   /** What the default fetch opens connections with; without one, the runtime does. */
   readonly agent: HttpAgent | undefined
+  /** Why there can be no connections: each request fails with it. */
+  readonly error?: Error
   /** Closes idle connections, if they are the client's own. */
   readonly close: () => void
 }
@@ -27,20 +29,25 @@ const IDLE_CONNECTION_MS = 4_000
 /** Node refuses an answer with more than 16 KB of headers, and the batch would be stored and sent again for ever. */
 const MAX_HEADER_BYTES = 1_048_576
 
-export function createConnections(settings: Settings): Connections {
+export function createConnections(settings: Settings, log: Log): Connections {
   const { endpoint, agent, fetch } = settings
   const node = endpoint.protocol === 'https:' ? https : http
   // The agent of the application may serve others too: it stays as it is, and the application closes it.
   if (agent || fetch || !node || isBun) return { agent, close: () => undefined }
 
-  const proxy = proxyFor(endpoint, process.env)
+  const found = proxyFor(endpoint, process.env)
+  if (found instanceof Error && canProxy()) {
+    log('no proxy: %s', found.message)
+    return { agent, error: found, close: () => undefined }
+  }
+  const proxy = found instanceof URL ? found : undefined
   const own =
     proxy && canProxy()
       ? createProxyAgent(node, proxy, settings)
       : // Without proxyEnv, some versions of Node would take the proxy from the environment by rules of their own.
         new node.Agent({ keepAlive: true, timeout: IDLE_CONNECTION_MS, proxyEnv: {} } as object)
   prepareRequests(own as RequestAgent)
-  if (proxy) logProxy(proxy)
+  if (proxy) logProxy(proxy, log)
   return {
     agent: own,
     close: () => {
@@ -79,7 +86,7 @@ export function canProxy(): boolean {
 }
 
 /** Says where requests go, without the user and the password that the URL may have. */
-function logProxy({ protocol, host }: URL): void {
+function logProxy({ protocol, host }: URL, log: Log): void {
   if (canProxy()) log('proxy %s//%s', protocol, host)
   else log('no proxy: this runtime cannot use %s//%s, give the option agent', protocol, host)
 }

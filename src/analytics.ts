@@ -73,7 +73,9 @@ const PACE: Pace = { backoffMs, gatherMs: 2, later }
  * await analytics.close()
  * ```
  */
-export class Analytics<Plan extends PlanOf<Plan> = AnyPlan> implements AnalyticsClient<Plan> {
+export class Analytics<
+  in out Plan extends PlanOf<Plan> = AnyPlan,
+> implements AnalyticsClient<Plan> {
   readonly #settings: Settings
   readonly #queue: Queue | SpooledQueue
   readonly #spool: SpooledQueue | undefined
@@ -110,7 +112,7 @@ export class Analytics<Plan extends PlanOf<Plan> = AnyPlan> implements Analytics
     this.#pace = pace
     this.#log = createLog(settings.logger)
     listenForExit()
-    this.#transport = createTransport(settings)
+    this.#transport = createTransport(settings, this.#log)
     const spool = this.#createSpool(writeKey, settings)
     this.#spool = spool
     this.#queue = spool ?? new Queue()
@@ -150,10 +152,14 @@ export class Analytics<Plan extends PlanOf<Plan> = AnyPlan> implements Analytics
       ...settings.spool,
       writeKey,
       maxQueueBytes: settings.maxQueueBytes,
+      log: this.#log,
       onAdopted: (count, bytes) => {
         drainAtExit(this.#drain)
         this.#sender.wake()
         return this.#books.accept(bytes, count) - count + 1
+      },
+      onMiscounted: (bytes) => {
+        this.#books.accept(-bytes, 0)
       },
       onLost: (entries, error) => {
         this.#books.lost('dropped', entries, error)

@@ -1,6 +1,7 @@
 import { fetch as crossFetch } from 'cross-fetch'
 import { createConnections } from './agent.js'
 import { describe, messageOf, readMessage } from './describe.js'
+import type { Log } from './log.js'
 import type { FetchInit, FetchResponse, Settings } from './options.js'
 import { isCutJson } from './rejections.js'
 import { startDeadline, zlib } from './runtime.js'
@@ -49,10 +50,10 @@ export interface Transport {
 /** A server that refuses each of 2,500 messages with a long reason needs less. The rest is not read. */
 const MAX_ANSWER_BYTES = 8_388_608
 
-export function createTransport(settings: Settings): Transport {
+export function createTransport(settings: Settings, log: Log): Transport {
   const { endpoint, timeoutMs } = settings
   const url = endpoint.href
-  const { agent, close } = createConnections(settings)
+  const { agent, error: refusal, close } = createConnections(settings, log)
   const fetch = settings.fetch ?? crossFetch
   const headers = {
     'Accept-Encoding': 'identity', // answers are short
@@ -80,6 +81,7 @@ export function createTransport(settings: Settings): Transport {
     })
 
     const exchange = async (): Promise<Answer> => {
+      if (refusal) throw refusal
       const init: FetchInit = {
         method: 'POST',
         headers: retries > 0 ? { ...headers, 'X-Retry-Count': String(retries) } : headers,

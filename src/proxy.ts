@@ -7,25 +7,37 @@ export type Environment = Readonly<Record<string, string | undefined>>
  * Gives the proxy that an environment names for an endpoint, if there is one. The rules are those of Go's
  * `http.ProxyFromEnvironment`: the endpoint's scheme chooses `HTTPS_PROXY` or `HTTP_PROXY`, `NO_PROXY` exempts
  * hosts, and an endpoint on this machine is never reached through a proxy.
+ *
+ * @returns an error for a value that names no proxy that Node can use: a proxy may be mandatory, so nothing may be sent
+ * past one because of a typing error
  */
-export function proxyFor(endpoint: URL, environment: Environment): URL | undefined {
-  const given =
-    endpoint.protocol === 'https:'
-      ? read(environment, 'HTTPS_PROXY')
-      : // In a CGI program, HTTP_PROXY is the header Proxy of whoever made the request.
-        environment['REQUEST_METHOD'] === undefined && read(environment, 'HTTP_PROXY')
-  if (!given || isExempt(endpoint, read(environment, 'NO_PROXY'))) return undefined
-  return parse(given.includes('://') ? given : `http://${given}`)
+export function proxyFor(endpoint: URL, environment: Environment): URL | Error | undefined {
+  // In a CGI program, HTTP_PROXY is the header Proxy of whoever made the request.
+  const isForged = endpoint.protocol !== 'https:' && environment['REQUEST_METHOD'] !== undefined
+  const name = nameIn(environment, endpoint.protocol === 'https:' ? 'HTTPS_PROXY' : 'HTTP_PROXY')
+  const given = environment[name]
+  if (!given || isForged) return undefined
+  if (isExempt(endpoint, environment[nameIn(environment, 'NO_PROXY')] ?? '')) return undefined
+  return parse(given) ?? new Error(describeWrong(name, given))
 }
 
-function read(environment: Environment, name: string): string {
-  return environment[name] || environment[name.toLowerCase()] || ''
+/** The name under which a variable has a value: in upper or in lower case. */
+function nameIn(environment: Environment, name: string): string {
+  return environment[name] ? name : name.toLowerCase()
 }
 
-/** A proxy of another kind, such as SOCKS, is none that Node can use. */
-function parse(text: string): URL | undefined {
+function parse(given: string): URL | undefined {
+  const text = given.includes('://') ? given : `http://${given}`
   const url = URL.canParse(text) ? new URL(text) : undefined
   return url && /^https?:$/.test(url.protocol) && url.hostname ? url : undefined
+}
+
+/** Shows no more of the value than its scheme: it may have a password. */
+function describeWrong(name: string, given: string): string {
+  const [scheme] = /^[a-z][a-z\d+.-]*:\/\//i.exec(given) ?? []
+  const isOther = scheme && !/^https?:/i.test(scheme)
+  const got = isOther ? `a URL that starts with ${scheme}` : 'a value that is no such URL'
+  return `${name}: expected http://host:port or https://host:port, got ${got}. Nothing is sent past the proxy: correct the variable and start again, or give the option agent.`
 }
 
 function isExempt({ protocol, hostname, port }: URL, list: string): boolean {

@@ -138,6 +138,8 @@ async function startSecureCollector(atEnd: AtEnd = onTestFinished) {
   return { port: await listening(server, atEnd), sent }
 }
 
+const hrefOf = (proxy: URL | Error | undefined) => (proxy instanceof URL ? proxy.href : proxy)
+
 describe('the proxy of an endpoint', () => {
   const P = 'http://proxy.example:3128/'
   const both = { HTTPS_PROXY: P, HTTP_PROXY: 'http://plain.example:80' }
@@ -158,13 +160,29 @@ describe('the proxy of an endpoint', () => {
       { HTTPS_PROXY: 'https://u:p@proxy.example' },
       'https://u:p@proxy.example/',
     ],
-    ['https://a.example', { HTTPS_PROXY: 'socks5://proxy.example' }, undefined],
-    ['https://a.example', { HTTPS_PROXY: 'http://' }, undefined],
-    ['https://a.example', { HTTPS_PROXY: '::::' }, undefined],
+    ['http://a.example', { HTTPS_PROXY: '::::' }, undefined],
+    ['https://127.0.0.1', { HTTPS_PROXY: '::::' }, undefined],
+    ['https://a.example', { HTTPS_PROXY: '::::', NO_PROXY: 'a.example' }, undefined],
+    ['http://a.example', { HTTP_PROXY: '::::', REQUEST_METHOD: 'POST' }, undefined],
     ['http://a.example', { HTTP_PROXY: P, REQUEST_METHOD: 'POST' }, undefined],
     ['https://a.example', { HTTPS_PROXY: P, REQUEST_METHOD: 'POST' }, P],
   ])('%s with %o is %s', (endpoint, environment, proxy) => {
-    expect(proxyFor(new URL(endpoint), environment)?.href).toBe(proxy)
+    expect(hrefOf(proxyFor(new URL(endpoint), environment))).toBe(proxy)
+  })
+
+  test.each<[string, string, string]>([
+    ['HTTPS_PROXY', 'socks5://u:s3cret@proxy.example', 'a URL that starts with socks5://'],
+    ['https_proxy', 'ftp://proxy.example', 'a URL that starts with ftp://'],
+    ['HTTPS_PROXY', 'http://', 'a value that is no such URL'],
+    ['HTTPS_PROXY', '::::', 'a value that is no such URL'],
+    ['HTTPS_PROXY', 'http://u:s3cret@127.0.0.1:99999', 'a value that is no such URL'],
+    ['HTTPS_PROXY', 'u:s3cret://@', 'a value that is no such URL'],
+  ])('is an error that keeps passwords for itself with %s=%s', (name, value, got) => {
+    expect(proxyFor(new URL('https://a.example'), { [name]: value })).toEqual(
+      new Error(
+        `${name}: expected http://host:port or https://host:port, got ${got}. Nothing is sent past the proxy: correct the variable and start again, or give the option agent.`,
+      ),
+    )
   })
 
   test.each(['localhost', '127.0.0.1', '127.255.0.9', '[::1]', 'LOCALHOST:8080'])(
@@ -214,9 +232,10 @@ describe('the proxy of an endpoint', () => {
     [',.,:443,/8', 'a.example', false],
   ])('with NO_PROXY=%s, for %s: exempt is %s', (list, host, isExempt) => {
     const environment = { HTTPS_PROXY: P, NO_PROXY: list }
-    expect(proxyFor(new URL(`https://${host}`), environment)?.href).toBe(isExempt ? undefined : P)
+    const proxy = isExempt ? undefined : P
+    expect(hrefOf(proxyFor(new URL(`https://${host}`), environment))).toBe(proxy)
     const lower = { HTTPS_PROXY: P, no_proxy: list }
-    expect(proxyFor(new URL(`https://${host}`), lower)?.href).toBe(isExempt ? undefined : P)
+    expect(hrefOf(proxyFor(new URL(`https://${host}`), lower))).toBe(proxy)
   })
 })
 
@@ -521,6 +540,65 @@ describe('the environment', () => {
         },
       )
   })
+})
+
+describe('a variable that names no proxy', () => {
+  /** A client of a server that is reached directly, under an address that is not known to be of this machine. */
+  async function setUp(canUse: boolean, value: string) {
+    const flags = vi.spyOn(process, 'allowedNodeEnvironmentFlags', 'get')
+    flags.mockReturnValue(new Set(canUse ? ['--use-env-proxy'] : []))
+    vi.stubEnv('HTTP_PROXY', value)
+    onTestFinished(() => {
+      flags.mockRestore()
+      vi.unstubAllEnvs()
+    })
+    const collector = await startCollector()
+    const lines: string[] = []
+    const heard = listen()
+    const analytics = createClient(collector, {
+      ...heard.hooks,
+      endpoint: collector.url.replace('127.0.0.1', '0.0.0.0'),
+      maxRetries: 1,
+      logger: { debug: (line) => lines.push(line), warn: () => undefined },
+    })
+    return { collector, analytics, heard, lines }
+  }
+
+  test.each(['socks5://127.0.0.1:1', '::::', 'http://127.0.0.1:99999', 'ftp://x'])(
+    '(%s) lets each attempt fail: nothing is sent past a proxy that may be mandatory',
+    async (value) => {
+      useFakeClock()
+      const { collector, analytics, heard, lines } = await setUp(true, value)
+      trackMany(analytics, 1, 0, heard.as)
+      const flushed = analytics.flush()
+      await pass(1_000)
+      expect(await flushed).toEqual({ delivered: 0, failed: 1 })
+      expect(heard.codes).toEqual(['e0: retries_exhausted'])
+      const wrong = expect.stringMatching(/^HTTP_PROXY: expected http:/) as string
+      expect(heard.failed[0]?.error).toMatchObject({ attempts: 2, cause: { message: wrong } })
+      expect(lines.filter((line) => line.startsWith('no proxy: HTTP_PROXY: '))).toHaveLength(1)
+      expect(collector.arrivals).toEqual([])
+    },
+  )
+
+  test('has no say where Node cannot use a proxy', async () => {
+    const { collector, analytics } = await setUp(false, 'socks5://127.0.0.1:1')
+    trackMany(analytics, 1)
+    expect(await analytics.flush()).toEqual({ delivered: 1, failed: 0 })
+    expect(collector.arrivals).toHaveLength(1)
+  })
+})
+
+test('the logger is told of the proxy, as DEBUG=analytics is', () => {
+  vi.stubEnv('HTTPS_PROXY', 'http://user:s3cret@proxy.example:3128')
+  onTestFinished(() => {
+    vi.unstubAllEnvs()
+  })
+  const lines: string[] = []
+  const logger = { debug: (line: string) => lines.push(line), warn: () => undefined }
+  new Analytics('k', { endpoint: 'https://collect.test', logger })
+  const said = canProxy() ? 'proxy %' : 'no proxy: this runtime cannot use %, give the option agent'
+  expect(lines).toEqual([said.replace('%', 'http://proxy.example:3128')])
 })
 
 test('a client whose endpoint is of this machine asks for no proxy in its own process either', async () => {

@@ -1,4 +1,4 @@
-import { log } from '../log.js'
+import type { Log } from '../log.js'
 import { getBuiltin } from '../runtime.js'
 import { fs, PRIVATE_FILE, PRIVATE_FOLDER } from './node.js'
 
@@ -90,6 +90,7 @@ interface Beat {
 export class Lease {
   readonly folder: string
   readonly #home: string
+  readonly #log: Log
   readonly #fd: number
   readonly #size: number
   readonly #self = self()
@@ -98,7 +99,8 @@ export class Lease {
   #renewedAtMs = Date.now()
 
   /** @param home - the folder that holds one folder for each client; it is made if need be */
-  constructor(home: string) {
+  constructor(home: string, log: Log) {
+    this.#log = log
     makeFolder(home)
     this.#home = fs.realpathSync(home)
     // The name starts with the time, so that the oldest folder sorts first.
@@ -111,7 +113,7 @@ export class Lease {
       fs.writeFileSync(ownerFile(this.folder), owner, { flag: 'wx', mode: PRIVATE_FILE })
       this.#fd = fs.openSync(ownerFile(this.folder), 'r+')
     } catch (error) {
-      removeFolder(this.folder) // a full disk is tried again every few seconds, perhaps for hours
+      removeFolder(this.folder, log) // a full disk is tried again every few seconds, perhaps for hours
       throw error
     }
   }
@@ -164,7 +166,7 @@ export class Lease {
       try {
         return this.#claimIfDead(name, folder, before.get(folder))
       } catch (error) {
-        log('spool: %s was not taken over: %s', name, error) // usually another process was faster
+        this.#log('spool: %s was not taken over: %s', name, error) // usually another process was faster
         return []
       }
     })
@@ -198,7 +200,7 @@ export class Lease {
   /** Ends the lease of a folder in which nothing is left. */
   end(): void {
     fs.closeSync(this.#fd)
-    removeFolder(this.folder)
+    removeFolder(this.folder, this.#log)
   }
 }
 
@@ -221,19 +223,25 @@ function markTaken(folder: string, owner: Beat | undefined): boolean {
   return true
 }
 
-/** Node reports ENOENT for a read-only disk if it is asked for several levels, so one level is tried first. */
-function makeFolder(path: string): void {
+/**
+ * Makes a folder and those above it, one by one. Asked for all of them at once, Node tries for ever where a folder that
+ * exists takes none (`/proc`), and reports ENOENT for a read-only disk.
+ */
+function makeFolder(path: string, isParentMade = false): void {
   try {
     fs.mkdirSync(path, PRIVATE_FOLDER)
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException
-    if (code === 'ENOENT') fs.mkdirSync(path, { recursive: true, mode: PRIVATE_FOLDER })
-    else if (code !== 'EEXIST') throw error
+    if (code === 'EEXIST') return // also if another process was faster
+    const parent = getBuiltin?.('node:path').dirname(path) ?? path
+    if (code !== 'ENOENT' || isParentMade || parent === path) throw error
+    makeFolder(parent)
+    makeFolder(path, true)
   }
 }
 
 /** Removes a client's folder, unless it holds a file that the spool did not make. */
-export function removeFolder(folder: string): void {
+export function removeFolder(folder: string, log: Log): void {
   fs.rmSync(ownerFile(folder), { force: true })
   fs.rmSync(takenFile(folder), { force: true })
   try {

@@ -196,16 +196,19 @@ export class Segment {
       const { index, offset } = this.#read
       const count = to.index - index
       const damaged = this.#bytes(offset, to.offset - offset)
-      stretches.push({ index, count, bytes: bytesBetween(this.#read, to), damaged })
+      const size = Math.max(0, bytesBetween(this.#read, to)) // damage may have taken most of it
+      stretches.push({ index, count, bytes: size, damaged })
       this.#read = to
     }
     let { offset } = this.#read
+    // Damage may have moved the last records behind the end that was written down.
+    const end = Math.max(this.#end.offset, fs.fstatSync(this.#open()).size)
     let isEnd = false
     // Damage may be longer than one read.
     while (!isEnd && stretches.length === 0) {
-      const asked = Math.min(READ_BYTES, this.#end.offset - offset)
+      const asked = Math.min(READ_BYTES, end - offset)
       const bytes = this.#bytes(offset, asked)
-      isEnd = bytes.length < asked || offset + asked >= this.#end.offset
+      isEnd = bytes.length < asked || offset + asked >= end
       const { records, seen } = findRecords(bytes, isEnd)
       for (const record of records) {
         const { index } = record
@@ -217,7 +220,8 @@ export class Segment {
       }
       offset += seen
     }
-    if (isEnd && this.unread > 0) lose({ ...this.#end })
+    if (isEnd && this.unread > 0) lose({ index: this.#end.index, offset: end })
+    if (this.unread === 0) this.#end.offset = this.#read.offset // where the last record really ends
     return stretches
   }
 

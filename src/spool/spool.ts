@@ -1,7 +1,7 @@
 import { messageOf } from '../describe.js'
 import { entryBytes, type Entry } from '../entry.js'
 import { SpoolError } from '../errors.js'
-import { log } from '../log.js'
+import type { Log } from '../log.js'
 import { detached, getBuiltin, later, unref } from '../runtime.js'
 import { BEAT_MS, Lease, removeFolder, type Claim } from './lease.js'
 import { crc32, fs, PRIVATE_FILE } from './node.js'
@@ -24,8 +24,11 @@ export interface SpoolSurroundings {
   /** Bytes that its files may take. */
   readonly maxBytes: number
   readonly fsync: 'off' | 'batch'
+  readonly log: Log
   /** Counts the messages of a dead process as accepted; gives the sequence of the first. */
   onAdopted(count: number, bytes: number): number
+  /** The pending messages are so many bytes smaller than was said: damage has added bytes to a file, or removed some. */
+  onMiscounted(bytes: number): void
   /** Reports an error of the disk. Messages that it costs are reported separately. */
   onFault(error: SpoolError): void
   /** The disk takes messages, for the first time or still. */
@@ -213,12 +216,7 @@ export class Spool {
     let segment = this.#segments[this.#reading]
     while (segment?.unread === 0) segment = this.#segments[++this.#reading]
     if (!segment) this.leave() // never the case; but if it were, callers would read for ever
-    const spooled = segment ? this.#readFrom(segment) : []
-    for (const { count, bytes } of spooled) {
-      this.#unread -= count
-      this.#unreadBytes -= bytes
-    }
-    return spooled
+    return segment ? this.#readNext(segment) : []
   }
 
   /** Whether a message is on disk, without an outcome. */
@@ -278,7 +276,7 @@ export class Spool {
       if (this.#segments.length > 0) this.#lease?.free()
       else this.#lease?.end()
     } catch (error) {
-      log('spool: not closed well: %s', error) // others take it over as after a crash
+      this.#around.log('spool: not closed well: %s', error) // others take it over as after a crash
     }
     this.#lease = undefined
   }
@@ -312,6 +310,23 @@ export class Spool {
     return `${folder}/${toName(++this.#lastFile)}.log`
   }
 
+  #readNext(segment: Segment): Spooled[] {
+    const before = segment.unreadBytes
+    const spooled = this.#readFrom(segment)
+    let miscounted = before - segment.unreadBytes
+    for (const { count, bytes } of spooled) {
+      this.#unread -= count
+      this.#unreadBytes -= bytes
+      miscounted -= bytes
+    }
+    if (miscounted !== 0) {
+      this.#unreadBytes -= miscounted
+      this.#pendingBytes -= miscounted
+      this.#around.onMiscounted(miscounted)
+    }
+    return spooled
+  }
+
   #readFrom(segment: Segment): Spooled[] {
     const toSpooled = (stretch: Stretch): Spooled => {
       const sequence = segment.firstSequence + stretch.index
@@ -337,7 +352,7 @@ export class Spool {
       fs.renameSync(path, kept)
       return kept
     } catch (error) {
-      log('spool: not kept: %s', error)
+      this.#around.log('spool: not kept: %s', error)
       return undefined
     }
   }
@@ -350,7 +365,7 @@ export class Spool {
       fs.writeFileSync(path, bytes, { mode: PRIVATE_FILE })
       return path
     } catch (error) {
-      log('spool: no quarantine: %s', error)
+      this.#around.log('spool: no quarantine: %s', error)
       return undefined
     }
   }
@@ -359,7 +374,7 @@ export class Spool {
     try {
       if (!this.#removeDone(segment)) segment.saveSettled()
     } catch (error) {
-      log('spool: the outcomes could not be saved: %s', error) // after a crash, messages are sent twice
+      this.#around.log('spool: the outcomes could not be saved: %s', error) // after a crash, messages are sent twice
     }
   }
 
@@ -415,7 +430,7 @@ export class Spool {
       segment.seal()
       this.#removeDone(segment)
     } catch (error) {
-      log('spool: not sealed: %s', error) // the next start finds the end by reading
+      this.#around.log('spool: not sealed: %s', error) // the next start finds the end by reading
     }
   }
 
@@ -447,10 +462,10 @@ export class Spool {
 
   #makeLease(): Lease {
     try {
-      return new Lease(this.#home)
+      return new Lease(this.#home, this.#around.log)
     } catch (error) {
       if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error
-      return new Lease(this.#home) // this process stood still, and the folder was taken before it was complete
+      return new Lease(this.#home, this.#around.log) // this process stood still, and the folder was taken before it was complete
     }
   }
 
@@ -467,7 +482,7 @@ export class Spool {
       count += unread
       bytes += unreadBytes
     }
-    log('spool: adopted %d messages', count)
+    this.#around.log('spool: adopted %d messages', count)
     let sequence = this.#around.onAdopted(count, bytes)
     for (const segment of adopted) {
       const last = this.#segments.at(-1)
@@ -497,7 +512,7 @@ export class Spool {
     for (const name of folders.sort()) {
       this.#absorb({ folder: `${folder}/${name}`, isDead }, lease, adopted)
     }
-    removeFolder(folder)
+    removeFolder(folder, this.#around.log)
   }
 
   #load(from: string, lease: Lease): Segment | undefined {
@@ -521,7 +536,7 @@ export class Spool {
     const last = this.#segments.at(-1)
     if (last) this.#seal(last)
     this.#isFailing = true
-    log('spool failed: %s', cause)
+    this.#around.log('spool failed: %s', cause)
     if (this.#isReported) return
     this.#isReported = true
     const { directory } = this.#around

@@ -4,6 +4,7 @@ import fs, { existsSync, readFileSync, renameSync, utimesSync, writeFileSync } f
 import os from 'node:os'
 import { basename, dirname, join } from 'node:path'
 import { describe, expect, onTestFinished, test, vi } from 'vitest'
+import { log } from '../../src/log.js'
 import { isKnownDead, Lease } from '../../src/spool/lease.js'
 import {
   createClient,
@@ -58,7 +59,7 @@ const ownerOf = ({ folder }: Lease) =>
 describe('a folder', () => {
   test('of this very process is not taken over, whoever asks', () => {
     const home = temporary()
-    const [one, two] = [new Lease(home), new Lease(home)]
+    const [one, two] = [new Lease(home, log), new Lease(home, log)]
     expect(one.claim()).toEqual([])
     expect(two.claim()).toEqual([])
     expect([one.renew(), two.renew()]).toEqual(['held', 'held'])
@@ -66,10 +67,10 @@ describe('a folder', () => {
 
   test('of a process that ended is taken over by one of those who ask', () => {
     const home = temporary()
-    const dead = new Lease(home)
+    const dead = new Lease(home, log)
     const { pid } = spawnSync(process.execPath, ['--version'])
     writeFileSync(join(dead.folder, 'owner'), JSON.stringify({ ...ownerOf(dead), pid }))
-    const [one, two] = [new Lease(home), new Lease(home)]
+    const [one, two] = [new Lease(home, log), new Lease(home, log)]
     const claimed = join(one.folder, basename(dead.folder))
     expect(one.claim()).toEqual([{ folder: claimed, isDead: true }])
     expect(two.claim()).toEqual([])
@@ -87,16 +88,20 @@ describe('a folder', () => {
       shell.stdin.end('\n')
       while (!read(pid, 'stat').includes(') Z ')) await turns()
       const home = temporary()
-      const dead = new Lease(home)
+      const dead = new Lease(home, log)
       writeFileSync(join(dead.folder, 'owner'), JSON.stringify({ ...ownerOf(dead), pid }))
-      expect(new Lease(home).claim()).toHaveLength(1)
+      expect(new Lease(home, log).claim()).toHaveLength(1)
       shell.kill()
     },
   )
 
   test('that holds one taken over is taken over with it', () => {
     const home = temporary()
-    const [first, second, third] = [new Lease(home), new Lease(home), new Lease(home)]
+    const [first, second, third] = [
+      new Lease(home, log),
+      new Lease(home, log),
+      new Lease(home, log),
+    ]
     first.free()
     expect(second.claim()).toHaveLength(1)
     second.free()
@@ -106,7 +111,7 @@ describe('a folder', () => {
 
   test('tells its holder that it was taken, or is gone', () => {
     const home = temporary()
-    const [taken, gone] = [new Lease(home), new Lease(home)]
+    const [taken, gone] = [new Lease(home, log), new Lease(home, log)]
     writeFileSync(join(taken.folder, 'owner'), 'free')
     renameSync(gone.folder, join(temporary(), 'elsewhere'))
     expect([taken.renew(), gone.renew()]).toEqual(['taken', 'gone'])
@@ -120,13 +125,13 @@ describe('a folder', () => {
       if (flags !== 'r+') return fd
       spy.mockRestore()
       writeFileSync(path, 'free')
-      new Lease(home).claim()
+      new Lease(home, log).claim()
       return fd
     })
     onTestFinished(() => {
       vi.restoreAllMocks()
     })
-    expect(new Lease(home).renew()).toBe('taken')
+    expect(new Lease(home, log).renew()).toBe('taken')
   })
 
   test('stays held when the host name is not ASCII', () => {
@@ -135,7 +140,7 @@ describe('a folder', () => {
     onTestFinished(() => {
       vi.restoreAllMocks()
     })
-    expect(new Lease(temporary()).renew()).toBe('held')
+    expect(new Lease(temporary(), log).renew()).toBe('held')
   })
 })
 
@@ -145,7 +150,7 @@ const lookForHalfAMinute = (lease: Lease) => Array.from({ length: 7 }, () => lea
 describe('a holder whose process lives', () => {
   test('is taken for dead after six looks without a beat, and is told so', () => {
     const home = temporary()
-    const [quiet, watcher] = [new Lease(home), new Lease(home)]
+    const [quiet, watcher] = [new Lease(home, log), new Lease(home, log)]
     for (let look = 0; look < 6; look++) expect(watcher.claim()).toEqual([])
     const claimed = join(watcher.folder, basename(quiet.folder))
     expect(watcher.claim()).toEqual([{ folder: claimed, isDead: false }])
@@ -154,7 +159,7 @@ describe('a holder whose process lives', () => {
 
   test('keeps its folder if it beats again before the last look', () => {
     const home = temporary()
-    const [slow, watcher] = [new Lease(home), new Lease(home)]
+    const [slow, watcher] = [new Lease(home, log), new Lease(home, log)]
     for (let look = 0; look < 6; look++) watcher.claim()
     utimesSync(join(slow.folder, 'owner'), 1, 1)
     expect(watcher.claim()).toEqual([])
@@ -163,7 +168,7 @@ describe('a holder whose process lives', () => {
 
   test('keeps its folder if it beats while a watcher takes it', () => {
     const home = temporary()
-    const [waking, watcher] = [new Lease(home), new Lease(home)]
+    const [waking, watcher] = [new Lease(home, log), new Lease(home, log)]
     const states: string[] = []
     const rename = fs.renameSync
     vi.spyOn(fs, 'renameSync').mockImplementationOnce((from, to) => {
@@ -179,7 +184,7 @@ describe('a holder whose process lives', () => {
 
   test('gives up if a watcher is in the middle of taking its folder', () => {
     const home = temporary()
-    const [waking, watcher] = [new Lease(home), new Lease(home)]
+    const [waking, watcher] = [new Lease(home, log), new Lease(home, log)]
     let state: string | undefined
     const rename = fs.renameSync
     vi.spyOn(fs, 'renameSync').mockImplementationOnce((from, to) => {
@@ -195,7 +200,7 @@ describe('a holder whose process lives', () => {
 
   test('is told so if the first watcher died while it took the folder', () => {
     const home = temporary()
-    const [quiet, watcher] = [new Lease(home), new Lease(home)]
+    const [quiet, watcher] = [new Lease(home, log), new Lease(home, log)]
     renameSync(join(quiet.folder, 'owner'), join(quiet.folder, 'taken'))
     expect(lookForHalfAMinute(watcher)).toHaveLength(1)
     expect(quiet.renew()).toBe('taken')
@@ -203,7 +208,7 @@ describe('a holder whose process lives', () => {
 
   test('keeps its folder if the watcher has no file descriptors left', () => {
     const home = temporary()
-    const [holder, watcher] = [new Lease(home), new Lease(home)]
+    const [holder, watcher] = [new Lease(home, log), new Lease(home, log)]
     const open = vi.spyOn(fs, 'openSync').mockImplementation(() => {
       throw Object.assign(new Error('EMFILE: too many open files'), { code: 'EMFILE' })
     })
@@ -214,7 +219,7 @@ describe('a holder whose process lives', () => {
   })
 
   test('is not told that its folder is gone when the disk does not answer', () => {
-    const lease = new Lease(temporary())
+    const lease = new Lease(temporary(), log)
     const stat = vi.spyOn(fs, 'statSync').mockImplementation(() => {
       throw Object.assign(new Error('EIO: i/o error'), { code: 'EIO' })
     })
@@ -226,7 +231,7 @@ describe('a holder whose process lives', () => {
   test('does not rely on a beat that it was about to make when it was stopped', () => {
     let nowMs = 0
     vi.spyOn(performance, 'now').mockImplementation(() => nowMs)
-    const lease = new Lease(temporary())
+    const lease = new Lease(temporary(), log)
     const beat = fs.futimesSync
     vi.spyOn(fs, 'futimesSync').mockImplementationOnce((...given) => {
       beat(...given)
@@ -242,7 +247,7 @@ describe('a holder whose process lives', () => {
 
 test('a folder whose maker died before it named an owner is taken over after six looks', () => {
   const home = temporary()
-  const watcher = new Lease(home)
+  const watcher = new Lease(home, log)
   fs.mkdirSync(join(home, 'unfinished'))
   expect(lookForHalfAMinute(watcher)).toHaveLength(1)
 })

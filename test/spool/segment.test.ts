@@ -141,7 +141,12 @@ describe.each([
     const damage = fc.array(
       fc.oneof(
         fc.record({ at: fc.nat(bytes.length), put: fc.uint8Array({ maxLength: 20 }) }),
+        fc.record({
+          at: fc.nat(bytes.length),
+          put: fc.uint8Array({ minLength: 200, maxLength: 400 }),
+        }),
         fc.record({ at: fc.nat(bytes.length), cut: fc.nat(60) }),
+        fc.record({ at: fc.nat(bytes.length), cut: fc.constant(bytes.length) }),
       ),
       { minLength: 1, maxLength: 4 },
     )
@@ -156,14 +161,18 @@ describe.each([
         writeFileSync(path, broken)
         const { segment } = Segment.load(path)
         const seen: number[] = []
+        let left = segment.unread
         while (segment.unread > 0) {
-          for (const { index, json } of segment.read()) {
+          for (const { index, count, bytes, json } of segment.read()) {
+            left -= count
+            expect(bytes).toBeGreaterThanOrEqual(0)
             if (!json) continue
             seen.push(index)
             expect(textOf(json)).toBe(MESSAGES[index])
           }
         }
         segment.close()
+        expect([left, segment.unreadBytes]).toEqual([0, 0])
         expect(seen).toEqual([...new Set(seen)].sort())
       }),
     )

@@ -27,6 +27,7 @@ import {
   names,
   pass,
   passUntil,
+  runScript,
   scriptedFetch,
   sized,
   startCollector,
@@ -375,6 +376,15 @@ describe('an outage', () => {
   )
 })
 
+test('the logger is told of the spool, as DEBUG=analytics is', async () => {
+  const { analytics, directory } = cutOff()
+  trackMany(analytics, 3)
+  const lines: string[] = []
+  const logger = { debug: (line: string) => lines.push(line), warn: () => undefined }
+  await restart(crash(directory), { logger })
+  expect(lines).toContain('spool: adopted 3 messages')
+})
+
 describe('damage', () => {
   const CORRUPT = 'spool_corrupt'
 
@@ -411,6 +421,84 @@ describe('damage', () => {
       [CORRUPT, []],
     ])
     expect(files(image, '.corrupt')).toHaveLength(1)
+  })
+
+  type Harm = (bytes: Buffer, at: number) => Buffer[]
+  const garbage = Buffer.from('garbage {"x":')
+  test.each<[string, Harm, number[]]>([
+    ['lacks bytes', (bytes, at) => [bytes.subarray(0, at), bytes.subarray(at + 5)], [10]],
+    ['has more bytes', (bytes, at) => [bytes.subarray(0, at), garbage, bytes.subarray(at)], [10]],
+    [
+      'has much more',
+      (bytes, at) => [bytes.subarray(0, at), Buffer.alloc(2_000_000), bytes.subarray(at)],
+      [10],
+    ],
+    [
+      'has more bytes in two',
+      (bytes, at) => [
+        ...[bytes.subarray(0, at), garbage, bytes.subarray(at, at + 1_000)],
+        ...[garbage, bytes.subarray(at + 1_000)],
+      ],
+      [10, 15],
+    ],
+    [
+      'has bytes between two messages',
+      (bytes, at) => {
+        const from = bytes.lastIndexOf(0xff, at)
+        return [bytes.subarray(0, from), garbage, bytes.subarray(from)]
+      },
+      [],
+    ],
+  ])('of a closed file that %s costs no other message', async (_, harm, hit) => {
+    const { analytics, directory } = cutOff()
+    trackMany(analytics, 50)
+    await analytics.close({ timeout: 0 })
+    const [path = ''] = files(directory, '.log')
+    const bytes = readFileSync(path)
+    writeFileSync(path, Buffer.concat(harm(bytes, bytes.indexOf('"e10"'))))
+    const next = await restart(directory)
+    expect(next.events).toEqual(names(0, 50).filter((name) => !hit.includes(Number(name.slice(1)))))
+    const dropped = hit.length
+    expect(next.stats).toMatchObject({ accepted: 50, delivered: 50 - dropped, dropped })
+    expect(next.stats).toMatchObject({ pending: 0, pendingBytes: 0 })
+  })
+
+  test('of any kind, at many places of a closed file, is counted: each message has one outcome', async () => {
+    const { analytics, directory } = cutOff()
+    trackMany(analytics, 50)
+    await analytics.close({ timeout: 0 })
+    const whole = readFileSync(files(directory, '.log')[0] ?? '')
+    const first = whole.indexOf('"e0"')
+    await fc.assert(
+      fc.asyncProperty(
+        fc.array(
+          fc.record({
+            at: fc.oneof(
+              fc.integer({ min: first, max: whole.length }),
+              fc.integer({ min: whole.length - 600, max: whole.length }),
+            ),
+            removed: fc.oneof(fc.constant(0), fc.integer({ min: 1, max: 3_000 })),
+            added: fc.oneof(fc.constant(0), fc.integer({ min: 1, max: 3_000 })),
+          }),
+          { minLength: 1, maxLength: 4 },
+        ),
+        async (harms) => {
+          const image = crash(directory)
+          let bytes = whole
+          for (const { at, removed, added } of harms) {
+            const rest = bytes.subarray(at + removed)
+            bytes = Buffer.concat([bytes.subarray(0, at), Buffer.alloc(added, '{'), rest])
+          }
+          writeFileSync(files(image, '.log')[0] ?? '', bytes)
+          const { events, stats } = await restart(image)
+          expect(events).toEqual(names(0, 50).filter((name) => events.includes(name)))
+          const delivered = events.length
+          expect(stats).toMatchObject({ accepted: 50, delivered, dropped: 50 - delivered })
+          expect(stats).toMatchObject({ pending: 0, pendingBytes: 0 })
+        },
+      ),
+      { numRuns: 60 },
+    )
   })
 
   test('of files, cut, emptied or gone, loses what was in them, counted', async () => {
@@ -693,17 +781,45 @@ describe('a disk that fails', () => {
     expect((await restart(crash(directory))).events).toEqual(names(0, 3_100))
   })
 
-  test('for being read-only is like one that cannot be had', async ({ skip }) => {
-    const disk = smallDisk('ro')
-    if (!disk) return skip('no root: the read-only disk is left out')
-    const { failed, hooks } = listen()
-    const net = scriptedFetch()
-    const analytics = createClient(net, { spool: { directory: disk }, ...hooks })
-    trackMany(analytics, 25)
-    expect(await analytics.close()).toEqual({ delivered: 25, failed: 0 })
-    expect(told(failed)).toEqual([[0, 'spool_failed']])
-    expect(failed[0]?.error.message).toContain('EROFS')
+  test.runIf(process.platform === 'linux')(
+    'in a folder that takes none (/proc) is like one that cannot be had: Node would try for ever',
+    async () => {
+      const { stdout, code } = await runScript(`
+        const fetch = async () => new Response('{}')
+        const onFailed = ({ error }) => console.log(error.code, error.cause.code)
+        for (const directory of ['/proc/nope', '/proc/no/such/folder']) {
+          const analytics = new Analytics('k', { fetch, spool: { directory }, onFailed })
+          analytics.track({ userId: 'u', event: 'e' })
+          console.log((await analytics.close()).delivered)
+        }
+      `)
+      expect({ stdout, code }).toEqual({ stdout: 'spool_failed ENOENT\n1\n'.repeat(2), code: 0 })
+    },
+  )
+
+  test('several levels below a folder that exists is made, and others cannot read it', async () => {
+    const directory = join(temporary(), 'a', 'b', 'c')
+    const { analytics } = cutOff({}, directory)
+    trackMany(analytics, 1)
+    expect(files(directory, '.log')).toHaveLength(1)
+    expect(statSync(join(directory, '..')).mode & 0o077).toBe(0)
+    await analytics.close({ timeout: 0 })
   })
+
+  test.for(['.', 'two/levels'])(
+    'for being read-only is like one that cannot be had (%s)',
+    async (below, { skip }) => {
+      const disk = smallDisk('ro')
+      if (!disk) return skip('no root: the read-only disk is left out')
+      const { failed, hooks } = listen()
+      const net = scriptedFetch()
+      const analytics = createClient(net, { spool: { directory: join(disk, below) }, ...hooks })
+      trackMany(analytics, 25)
+      expect(await analytics.close()).toEqual({ delivered: 25, failed: 0 })
+      expect(told(failed)).toEqual([[0, 'spool_failed']])
+      expect(failed[0]?.error.message).toContain('EROFS')
+    },
+  )
 })
 
 interface Body {

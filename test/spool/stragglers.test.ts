@@ -3,6 +3,7 @@ import fc from 'fast-check'
 import { describe, expect, onTestFinished, test, vi } from 'vitest'
 import { entryBytes, entryJson, type Entry } from '../../src/entry.js'
 import type { SpoolError } from '../../src/errors.js'
+import { log } from '../../src/log.js'
 import { SpooledQueue } from '../../src/spool/spooled-queue.js'
 import { crash, diskBytes, files, temporary } from './directory.js'
 
@@ -24,6 +25,8 @@ function startQueue(directory: string, maxBytes = MIB, fsync: 'off' | 'batch' = 
     maxBytes,
     maxQueueBytes: 64 * MIB,
     fsync,
+    log,
+    onMiscounted: () => undefined,
     onAdopted: (count) => (last += count) - count + 1,
     onFault: (error) => faults.push(error),
     onLost: () => undefined,
