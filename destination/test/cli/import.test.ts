@@ -80,7 +80,9 @@ describe('import', { concurrent: true }, () => {
     const where = ['--key', 'k', '--to', 'http://127.0.0.1:1']
     const ended = await run(['import', ...args, ...where], { folder })
     expect(ended).toMatchObject({ code: 2, stdout: '' })
-    expect(ended.stderr).toMatch(/ would replace (a file of this|the file to) import\. Name another/)
+    expect(ended.stderr).toMatch(
+      / would replace (a file of this|the file to) import\. Name another/,
+    )
     expect(readFileSync(join(folder, 'history.ndjson'), 'utf8')).toBe(before)
   })
 
