@@ -227,16 +227,14 @@ function markTaken(folder: string, owner: Beat | undefined): boolean {
  * Makes a folder and those above it, one by one. Asked for all of them at once, Node tries for ever where a folder that
  * exists takes none (`/proc`), and reports ENOENT for a read-only disk.
  */
-function makeFolder(path: string, isParentMade = false): void {
+function makeFolder(path: string): void {
+  const parent = getBuiltin?.('node:path').dirname(path) ?? path
+  if (fs.existsSync(path) || parent === path) return
+  makeFolder(parent)
   try {
     fs.mkdirSync(path, PRIVATE_FOLDER)
   } catch (error) {
-    const { code } = error as NodeJS.ErrnoException
-    if (code === 'EEXIST') return // also if another process was faster
-    const parent = getBuiltin?.('node:path').dirname(path) ?? path
-    if (code !== 'ENOENT' || isParentMade || parent === path) throw error
-    makeFolder(parent)
-    makeFolder(path, true)
+    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error // another process was faster
   }
 }
 

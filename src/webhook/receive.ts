@@ -57,6 +57,9 @@ export const STATUSES: Readonly<Record<WebhookErrorCode, number>> = {
   body_incomplete: 400,
 }
 
+/** Frameworks take a rejection with nothing for none. */
+export const WITHOUT_ERROR = 'The handler of the webhook rejected without an error.'
+
 /**
  * Creates the function that verifies requests, for all frameworks and both kinds of crypto.
  *

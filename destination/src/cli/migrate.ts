@@ -106,7 +106,7 @@ function describe(result: Migrated, to: string): string {
   const lines = [
     ...(records.total > 0
       ? [
-          `${records.total} records of settings and of their destinations: ${records.moved} were moved, ` +
+          `${records.total} records of settings and of the states of destinations: ${records.moved} were moved, ` +
             `${records.known} were already in the second store.`,
         ]
       : []),

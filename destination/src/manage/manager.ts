@@ -1,5 +1,4 @@
 import { isFields, type Fields } from '../http/json-body.js'
-import { FIELDS } from '../settings/check.js'
 import type {
   AppliedChange,
   AuditEntry,
@@ -12,6 +11,7 @@ import type {
 import { PAUSE_KIND, type Actor } from '../model/audit.js'
 import { withoutQuery } from '../model/shown-url.js'
 import { eachInSlices } from '../model/slices.js'
+import { FIELDS } from '../settings/check.js'
 import type { Problem } from '../settings/problem.js'
 import type { Follower } from '../store/follower.js'
 import { StoreError } from '../store/store-error.js'

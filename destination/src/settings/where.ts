@@ -210,7 +210,7 @@ function refuseEmptyRange(operators: Record<string, unknown>, path: Path, refuse
   for (const lower of ['$gt', '$gte']) {
     for (const upper of ['$lt', '$lte']) {
       const [from, to] = [operators[lower], operators[upper]]
-      if (!isBound(from) || !isBound(to)) continue
+      if (!isTextOrNumber(from) || !isTextOrNumber(to)) continue
       if (typeof from !== typeof to) {
         const expected = `expected a ${typeof from === 'string' ? 'text' : 'number'}`
         refuse(`${expected} as in ${lower}, got {got}. No value can match.`, [...path, upper])
@@ -223,7 +223,7 @@ function refuseEmptyRange(operators: Record<string, unknown>, path: Path, refuse
   }
 }
 
-function isBound(given: unknown): given is number | string {
+function isTextOrNumber(given: unknown): given is number | string {
   return typeof given === 'number' || typeof given === 'string'
 }
 

@@ -3,7 +3,7 @@
 import type { Request, RequestHandler, Response } from 'express'
 import type { WebhookEvent } from '../events.js'
 import { nodeBody } from '../node-body.js'
-import { receiver, type ReceiverOptions } from '../receive.js'
+import { receiver, WITHOUT_ERROR, type ReceiverOptions } from '../receive.js'
 import { isSigned } from '../signature.js'
 
 export type { ReceiverOptions, WebhookEvent }
@@ -52,7 +52,7 @@ export function webhook(
   return (req, res, next) => {
     // Express goes on to the next route if it gets nothing that is true.
     handle(req, res).catch((error: unknown) => {
-      next(error || new Error('The handler of the webhook rejected without an error.'))
+      next(error || new Error(WITHOUT_ERROR))
     })
   }
 }

@@ -3,7 +3,7 @@
 import type Koa from 'koa'
 import type { WebhookEvent } from '../events.js'
 import { nodeBody } from '../node-body.js'
-import { receiver, type ReceiverOptions } from '../receive.js'
+import { receiver, WITHOUT_ERROR, type ReceiverOptions } from '../receive.js'
 import { isSigned } from '../signature.js'
 
 export type { ReceiverOptions, WebhookEvent }
@@ -48,9 +48,8 @@ export function webhook(
     try {
       await handler(verdict.event, ctx)
     } catch (error) {
-      // Koa leaves a request unanswered whose middleware rejects with null or undefined.
       if (error !== null && error !== undefined) throw error
-      throw new Error('The handler of the webhook rejected without an error.')
+      throw new Error(WITHOUT_ERROR) // Koa would not answer
     }
     if (ctx.body === undefined && ctx.status === 404) ctx.status = 204 // Koa's default status is 404
   }

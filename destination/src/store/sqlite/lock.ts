@@ -59,8 +59,9 @@ function targetOf(path: string): string {
 
 /** Creates a folder and those around it. Node's own `recursive` never ends where folders can't be made, as in `/proc`. */
 function makeFolder(path: string): void {
-  if (existsSync(path)) return
-  makeFolder(dirname(path))
+  const parent = dirname(path)
+  if (existsSync(path) || parent === path) return // a drive of Windows may not exist
+  makeFolder(parent)
   try {
     mkdirSync(path, 0o700)
   } catch (error) {

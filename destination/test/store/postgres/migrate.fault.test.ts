@@ -7,6 +7,7 @@ import { openStore } from '../../../src/store/open.js'
 import type { Store } from '../../../src/store/store.js'
 import { runInside } from '../../cli/inside.js'
 import { emptyFolder, start } from '../../cli/process.js'
+import { silent } from '../../run.js'
 import { startEndpoint } from '../../endpoint.js'
 import { newDelivery, settlement } from '../contract.js'
 import { startServer } from './server.js'
@@ -18,13 +19,6 @@ const cleanUps: (() => unknown)[] = []
 afterEach(async () => {
   for (const cleanUp of cleanUps.splice(0).reverse()) await cleanUp()
 })
-
-const silent = {
-  info: () => undefined,
-  warn: () => undefined,
-  error: () => undefined,
-  debug: () => undefined,
-}
 
 /** Fills a store: `waiting` deliveries are fresh, 10 have arrived, 9 wait for a retry and 1 is dead. */
 async function fill(store: Store, waiting: number): Promise<void> {
@@ -150,7 +144,7 @@ describe('migrate', () => {
     const { code, stdout } = await runInside(['migrate', '--from', from, '--to', to])
     expect(code).toBe(0)
     expect(stdout).toContain(
-      '449 records of settings and of their destinations: 448 were moved, 1 were already in the second store.\n',
+      '449 records of settings and of the states of destinations: 448 were moved, 1 were already in the second store.\n',
     )
     const again = await runInside(['migrate', '--from', from, '--to', to, '--json'])
     expect(JSON.parse(again.stdout)).toMatchObject({

@@ -19,6 +19,7 @@ import { Settler } from '../../../src/deliver/settler.js'
 import type { Destination, Settings } from '../../../src/settings/settings.js'
 import { openStore } from '../../../src/store/open.js'
 import { HEARTBEAT_MS, LEASE_MS, type Store } from '../../../src/store/store.js'
+import { silent } from '../../run.js'
 import { startEndpoint, type TestEndpoint } from '../../endpoint.js'
 import { newDelivery } from '../contract.js'
 import { startServer } from './server.js'
@@ -35,13 +36,6 @@ const cleanUps: (() => unknown)[] = []
 afterEach(async () => {
   for (const cleanUp of cleanUps.splice(0).reverse()) await cleanUp()
 })
-
-const silent = {
-  info: () => undefined,
-  warn: () => undefined,
-  error: () => undefined,
-  debug: () => undefined,
-}
 
 async function endpoint(): Promise<TestEndpoint> {
   const started = await startEndpoint([204])
