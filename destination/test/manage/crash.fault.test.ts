@@ -57,6 +57,12 @@ async function change(served: Served, client: string, answered: Map<string, stri
   }
 }
 
+/** Waits until so many more sources were created: the process is killed at a random moment, but never before it did anything. */
+async function someAnswers(answered: Map<string, string>, count: number): Promise<void> {
+  const enough = answered.size + count
+  while (answered.size < enough) await wait(5)
+}
+
 async function isAccepted({ adminUrl }: Served, key: string): Promise<boolean> {
   const response = await fetch(`${adminUrl}/v1/track`, {
     method: 'POST',
@@ -102,7 +108,7 @@ describe('after kill -9 in the middle of changes', { timeout: 300_000 }, () => {
       const clients = Array.from({ length: CLIENTS }, (_, i) =>
         change(served, `r${round}-c${i}`, answered),
       )
-      await wait(between(50, 400))
+      await someAnswers(answered, between(1, 30))
       served.process.kill('SIGKILL')
       await Promise.all(clients)
       await served.process.ended
@@ -127,7 +133,7 @@ describe('after kill -9 in the middle of changes', { timeout: 300_000 }, () => {
       const clients = Array.from({ length: CLIENTS }, (_, i) =>
         change(served, `r${round}-c${i}`, answered),
       )
-      await wait(between(50, 400))
+      await someAnswers(answered, between(1, 30))
       expect((await ask(other, 'PUT', `/sources/other-${round}`, {})).status).toBe(201)
       served.process.kill('SIGKILL')
       await Promise.all(clients)

@@ -484,7 +484,7 @@ describe('a settlement that the server does not take', () => {
   })
 
   test('waits alone while another session has its row locked, and is then written', async () => {
-    await using opened = await leased(80, '?statement_timeout=200')
+    await using opened = await leased(80, '?statement_timeout=700')
     const { url, store, settlements, done } = opened
     const locker = new Connection(parseUrl(url))
     await locker.transact(async (query) => {
@@ -500,7 +500,7 @@ describe('a settlement that the server does not take', () => {
   })
 
   test('does not count once another worker has claimed the delivery meanwhile', async () => {
-    await using opened = await leased(2, '?statement_timeout=200')
+    await using opened = await leased(2, '?statement_timeout=700')
     const { url, store, settlements, done } = opened
     const locker = new Connection(parseUrl(url))
     await locker.transact(async (query) => {
@@ -517,7 +517,7 @@ describe('a settlement that the server does not take', () => {
   })
 
   test('is written at the latest when the store closes', async () => {
-    await using opened = await leased(2, '?statement_timeout=200')
+    await using opened = await leased(2, '?statement_timeout=700')
     const { url, store, settlements, done } = opened
     const locker = new Connection(parseUrl(url))
     await locker.transact(async (query) => {

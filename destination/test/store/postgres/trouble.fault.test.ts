@@ -116,7 +116,7 @@ describe('when the server is in trouble', () => {
 
   test('a statement that is not answered in time rejects, and the rest goes on', async () => {
     await using one = await stores(1)
-    const store = await openStore(`${one.url}?statement_timeout=200`)
+    const store = await openStore(`${one.url}?statement_timeout=1000`)
     const locker = new Connection(parseUrl(one.url))
     await locker.transact(async (query) => {
       await query('LOCK TABLE hookline.deliveries')
@@ -130,7 +130,7 @@ describe('when the server is in trouble', () => {
     const url = await server.database()
     await using proxy = await startProxy(server.port)
     const through = url.replace(`:${server.port}/`, `:${proxy.port}/`)
-    const store = await openStore(`${through}?statement_timeout=100`)
+    const store = await openStore(`${through}?statement_timeout=1000`)
     await Promise.all(Array.from({ length: 5 }, (_, n) => store.trace(`${n}`)))
     proxy.silence()
     const failed = storeError('failed', /stopped answering|cut/)

@@ -277,7 +277,7 @@ test('a former owner is asked until the retention is over, and then forgotten', 
 test('a message is taken although a former owner of its share is locked', async () => {
   const { open, urls } = await twoServers()
   await moveTo(await open(), 'a', OF_OTHER)
-  const store = await open('?statement_timeout=500')
+  const store = await open('?statement_timeout=1500')
   const locking = new pg.Client(urls[1])
   await locking.connect()
   try {

@@ -134,7 +134,7 @@ test('a server whose settlements fail is not claimed from, and nobody is told to
 test('a server that does not take results is not used while it is asked again whether it does', async () => {
   const [a, b] = [await place('a'), await place('b')]
   await (await openStore([a, b])).close()
-  const store = await openStore([a, { ...b, url: `${b.url}?statement_timeout=500` }])
+  const store = await openStore([a, { ...b, url: `${b.url}?statement_timeout=1500` }])
   const put = () => store.put([newDelivery({ source: OF_SECOND })])
   const claim = (limit: number) => store.claim([{ destination: 'crm', lane: 'fresh', limit }])
   for (let i = 0; i < 2; i++) await put()
@@ -167,7 +167,7 @@ test.each([
   const failing = places[number]?.url ?? ''
   await (await openStore(places)).close()
   const store = await openStore(
-    places.map(({ name, url }) => ({ name, url: `${url}?statement_timeout=500` })),
+    places.map(({ name, url }) => ({ name, url: `${url}?statement_timeout=1500` })),
   )
   const sources = [OF_HOME, OF_SECOND]
   for (const source of sources) await store.put([newDelivery({ source, messageId: source })])
@@ -206,7 +206,7 @@ test.each([
 test('a quota counts what has come since a server was counted, and what waits at one that fails', async () => {
   const [a, b] = [await place('a'), await place('b')]
   await (await openStore([a, b])).close()
-  const open = () => openStore([a, { ...b, url: `${b.url}?statement_timeout=500` }])
+  const open = () => openStore([a, { ...b, url: `${b.url}?statement_timeout=1500` }])
   const [store, other] = await Promise.all([open(), open()])
   const put = () => store.put([newDelivery({ source: OF_SECOND })])
   const waiting = new Waiting(() => store.stats())
