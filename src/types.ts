@@ -270,7 +270,10 @@ export interface LostMessage {
 
 /** Describes messages that were lost together, for one reason. */
 export interface FailedReport {
-  /** The messages, in the order of their calls. It is empty when a spool fails without losing a message. */
+  /**
+   * The messages, in the order of their calls. It is empty when a spool fails without losing a message, and when it finds
+   * only a part of one.
+   */
   readonly messages: readonly LostMessage[]
   /** The reason; compare `error.code`. */
   readonly error: HooklineError

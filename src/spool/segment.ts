@@ -1,8 +1,16 @@
 import { crc32, fs, PRIVATE_FILE } from './node.js'
-import { findRecords, jsonOf, makeRecord, RECORD_OVERHEAD, scratch } from './record.js'
+import {
+  findRecords,
+  jsonOf,
+  makeRecord,
+  MAX_RECORD_BYTES,
+  RECORD_OVERHEAD,
+  scratch,
+} from './record.js'
 
 // The head of a segment holds two places, each as index, offset and their CRC-32. Everything before the first place
-// has its outcome. The second place is the end. It is written once nothing follows, and shows if a file was cut.
+// has its outcome. The second place is the end. It is written once nothing follows, and shows if a file was cut. Each
+// CRC-32 starts with where the place is: if damage moves one to the other's, it does not count there.
 const PLACE_BYTES = 12
 const HEAD_BYTES = 2 * PLACE_BYTES
 
@@ -14,6 +22,8 @@ interface Place {
   index: number
   offset: number
 }
+
+const NO_RECORDS: Place = { index: 0, offset: HEAD_BYTES }
 
 /** Consecutive records of a segment. */
 export interface Stretch {
@@ -48,9 +58,9 @@ export class Segment {
   #fd: number | undefined
   #isSealed = false
   #hasStuck = false
-  #settled: Place = { index: 0, offset: HEAD_BYTES }
-  #read: Place = { index: 0, offset: HEAD_BYTES }
-  #end: Place = { index: 0, offset: HEAD_BYTES }
+  #settled: Place = { ...NO_RECORDS }
+  #read: Place = { ...NO_RECORDS }
+  #end: Place = { ...NO_RECORDS }
   /** Size of each record that has its outcome while an earlier one in this segment has none. */
   readonly #ahead = new Map<number, number>()
   #aheadBytes = 0
@@ -98,23 +108,47 @@ export class Segment {
 
   #load(): Uint8Array {
     const head = this.#bytes(0, HEAD_BYTES)
-    const settled = placeAt(head, 0)
     const end = placeAt(head, PLACE_BYTES)
-    let torn = new Uint8Array(0)
-    if (end) {
-      this.#isSealed = true
-      this.#end = end
-    } else {
-      const bytes = fs.readFileSync(this.path).subarray(HEAD_BYTES)
-      const last = findRecords(bytes, true).records.at(-1)
-      if (last) this.#end = { index: last.index + 1, offset: HEAD_BYTES + last.to }
-      torn = new Uint8Array(bytes.subarray(last?.to ?? 0))
-      if (torn.length > 0) fs.ftruncateSync(this.#open(), this.#end.offset)
-    }
-    if (settled) this.#settled = settled
+    this.#settled = placeAt(head, 0) ?? this.#settled
+    this.#isSealed = end !== undefined
+    if (end) this.#end = end
+    const torn = end && this.#isInPlace() ? new Uint8Array(0) : this.#search()
     // Records that have their outcome may be missing: they are not needed any more.
-    if (isBefore(this.#end, this.#settled)) this.#end = { ...this.#settled }
+    if (this.#end.index <= this.#settled.index) this.#end = { ...this.#settled }
     this.#read = { ...this.#settled }
+    return torn
+  }
+
+  /** Whether the first record without an outcome is where the head says, if there is one. */
+  #isInPlace(): boolean {
+    const { index, offset } = this.#settled
+    if (index >= this.#end.index) return true
+    const [first] = findRecords(this.#bytes(offset, MAX_RECORD_BYTES), true).records
+    return first?.from === 0 && first.index === index
+  }
+
+  /** Searches all records of a file that has no end, or was damaged. Gives the bytes after the last one if it has no end. */
+  #search(): Uint8Array {
+    const bytes = fs.readFileSync(this.path)
+    const { records } = findRecords(bytes, true)
+    const { index, offset } = this.#settled
+    const at = records.findIndex((record) => record.index >= index)
+    const first = records[at]
+    let shift = 0
+    if (first && (first.index === index || first.from < offset)) {
+      // Damage before this record may have moved it, even to where the head will be written.
+      const start = records[at - 1]?.to ?? HEAD_BYTES
+      const from = first.index === index ? first.from : Math.min(start, first.from)
+      shift = Math.max(0, HEAD_BYTES - from)
+      if (shift > 0) fs.writeSync(this.#open(), bytes, 0, bytes.length, shift)
+      this.#settled.offset = from + shift
+      this.#end.offset += from + shift - offset
+    }
+    if (this.#isSealed) return new Uint8Array(0)
+    const last = records.at(-1)
+    this.#end = last ? { index: last.index + 1, offset: last.to + shift } : { ...NO_RECORDS }
+    const torn = new Uint8Array(bytes.subarray(last?.to ?? HEAD_BYTES))
+    if (torn.length > 0) fs.ftruncateSync(this.#open(), this.#end.offset)
     return torn
   }
 
@@ -320,7 +354,7 @@ export class Segment {
     const view = new DataView(bytes.buffer)
     view.setUint32(0, index)
     view.setUint32(4, offset)
-    view.setUint32(8, crc32(bytes.subarray(0, 8)))
+    view.setUint32(8, crc32(bytes.subarray(0, 8), at))
     fs.writeSync(this.#open(), bytes, 0, PLACE_BYTES, at)
   }
 
@@ -335,13 +369,11 @@ function bytesBetween(from: Place, to: Place): number {
   return to.offset - from.offset - (to.index - from.index) * RECORD_OVERHEAD
 }
 
-const isBefore = (one: Place, other: Place) => one.index < other.index || one.offset < other.offset
-
 /** Reads a place; undefined if it is damaged, or impossible: damage may move a record to where a place was. */
 function placeAt(bytes: Uint8Array, at: number): Place | undefined {
   if (bytes.length < at + PLACE_BYTES) return undefined
   const view = new DataView(bytes.buffer, bytes.byteOffset + at, PLACE_BYTES)
-  if (view.getUint32(8) !== crc32(bytes.subarray(at, at + 8))) return undefined
+  if (view.getUint32(8) !== crc32(bytes.subarray(at, at + 8), at)) return undefined
   const place = { index: view.getUint32(0), offset: view.getUint32(4) }
   return bytesBetween({ index: 0, offset: HEAD_BYTES }, place) < 0 ? undefined : place
 }
