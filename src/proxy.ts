@@ -12,12 +12,14 @@ export type Environment = Readonly<Record<string, string | undefined>>
  * past one because of a typing error
  */
 export function proxyFor(endpoint: URL, environment: Environment): URL | Error | undefined {
-  // In a CGI program, HTTP_PROXY is the header Proxy of whoever made the request.
-  const isForged = endpoint.protocol !== 'https:' && environment['REQUEST_METHOD'] !== undefined
-  const name = nameIn(environment, endpoint.protocol === 'https:' ? 'HTTPS_PROXY' : 'HTTP_PROXY')
+  const isSecure = endpoint.protocol === 'https:'
+  const name = nameIn(environment, isSecure ? 'HTTPS_PROXY' : 'HTTP_PROXY')
   const given = environment[name]
-  if (!given || isForged) return undefined
-  if (isExempt(endpoint, environment[nameIn(environment, 'NO_PROXY')] ?? '')) return undefined
+  if (!given || isExempt(endpoint, environment[nameIn(environment, 'NO_PROXY')] ?? '')) {
+    return undefined
+  }
+  // In a CGI program, HTTP_PROXY is the header Proxy of whoever made the request: https://go.dev/s/cgihttpproxy
+  if (!isSecure && environment['REQUEST_METHOD']) return new Error(describeForgeable(name))
   return parse(given) ?? new Error(describeWrong(name, given))
 }
 
@@ -27,9 +29,20 @@ function nameIn(environment: Environment, name: string): string {
 }
 
 function parse(given: string): URL | undefined {
+  if (/^https?:(?!\/\/|\d)/i.test(given)) return undefined // the host would be "http"
   const text = given.includes('://') ? given : `http://${given}`
   const url = URL.canParse(text) ? new URL(text) : undefined
-  return url && /^https?:$/.test(url.protocol) && url.hostname ? url : undefined
+  return url && /^https?:$/.test(url.protocol) && url.hostname && isDecodable(url) ? url : undefined
+}
+
+/** Node decodes the user and the password when a client is made, and throws for a % that escapes nothing. */
+function isDecodable({ username, password }: URL): boolean {
+  try {
+    decodeURIComponent(username + password)
+    return true
+  } catch {
+    return false
+  }
 }
 
 /** Shows no more of the value than its scheme: it may have a password. */
@@ -37,8 +50,12 @@ function describeWrong(name: string, given: string): string {
   const [scheme] = /^[a-z][a-z\d+.-]*:\/\//i.exec(given) ?? []
   const isOther = scheme && !/^https?:/i.test(scheme)
   const got = isOther ? `a URL that starts with ${scheme}` : 'a value that is no such URL'
-  return `${name}: expected http://host:port or https://host:port, got ${got}. Nothing is sent past the proxy: correct the variable and start again, or give the option agent.`
+  const hint = given.includes('%') ? ' Write a % of the user or the password as %25.' : ''
+  return `${name}: expected http://host:port or https://host:port, got ${got}.${hint} Nothing is sent past the proxy: correct the variable and start again, or give the option agent.`
 }
+
+const describeForgeable = (name: string) =>
+  `${name}: not used, since REQUEST_METHOD is set too. That is so in a CGI program, where whoever makes a request could choose the proxy. Nothing is sent past the proxy: unset REQUEST_METHOD if this is no CGI program, or give the option agent.`
 
 function isExempt({ protocol, hostname, port }: URL, list: string): boolean {
   const host = hostname.replace(/^\[(.*)\]$/, '$1')

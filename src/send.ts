@@ -553,15 +553,19 @@ export class Sender {
 
 function briefFailure(answer: Answer): string | undefined {
   if ('error' in answer) return answer.error.message
-  return answer.status < 300 ? undefined : `the endpoint answered ${answer.status}`
+  const { status } = answer
+  return status < 300 ? undefined : `the ${answererOf(status)} answered ${status}`
 }
 
 const MAX_DETAIL_LENGTH = 500
 
 function describeAnswer({ status, body }: Answered): string {
   const start = body.slice(0, MAX_DETAIL_LENGTH).trim()
-  return `The endpoint answered ${status}${start && `: ${start}`}`
+  return `The ${answererOf(status)} answered ${status}${start && `: ${start}`}`
 }
+
+/** A 407 comes from a proxy. Source: RFC 9110 section 15.5.8. */
+const answererOf = (status: number) => (status === 407 ? 'proxy' : 'endpoint')
 
 function rejection(answer: Answered): RejectedError {
   const { status, body } = answer

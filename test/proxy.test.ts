@@ -163,8 +163,11 @@ describe('the proxy of an endpoint', () => {
     ['http://a.example', { HTTPS_PROXY: '::::' }, undefined],
     ['https://127.0.0.1', { HTTPS_PROXY: '::::' }, undefined],
     ['https://a.example', { HTTPS_PROXY: '::::', NO_PROXY: 'a.example' }, undefined],
-    ['http://a.example', { HTTP_PROXY: '::::', REQUEST_METHOD: 'POST' }, undefined],
-    ['http://a.example', { HTTP_PROXY: P, REQUEST_METHOD: 'POST' }, undefined],
+    ['http://a.example', { HTTP_PROXY: P, REQUEST_METHOD: '' }, P],
+    ['http://127.0.0.1', { HTTP_PROXY: P, REQUEST_METHOD: 'POST' }, undefined],
+    ['http://a.example', { REQUEST_METHOD: 'POST' }, undefined],
+    ['https://a.example', { HTTPS_PROXY: 'http:3128' }, 'http://http:3128/'],
+    ['https://a.example', { HTTPS_PROXY: 'http://u:p%25@p.example' }, 'http://u:p%25@p.example/'],
     ['https://a.example', { HTTPS_PROXY: P, REQUEST_METHOD: 'POST' }, P],
   ])('%s with %o is %s', (endpoint, environment, proxy) => {
     expect(hrefOf(proxyFor(new URL(endpoint), environment))).toBe(proxy)
@@ -177,6 +180,8 @@ describe('the proxy of an endpoint', () => {
     ['HTTPS_PROXY', '::::', 'a value that is no such URL'],
     ['HTTPS_PROXY', 'http://u:s3cret@127.0.0.1:99999', 'a value that is no such URL'],
     ['HTTPS_PROXY', 'u:s3cret://@', 'a value that is no such URL'],
+    ['HTTPS_PROXY', 'http:/proxy.example:3128', 'a value that is no such URL'],
+    ['HTTPS_PROXY', 'https:proxy.example', 'a value that is no such URL'],
   ])('is an error that keeps passwords for itself with %s=%s', (name, value, got) => {
     expect(proxyFor(new URL('https://a.example'), { [name]: value })).toEqual(
       new Error(
@@ -184,6 +189,26 @@ describe('the proxy of an endpoint', () => {
       ),
     )
   })
+
+  test.each(['http://u:100%@proxy.example', 'http://%ff@proxy.example', 'u:%zz@proxy.example'])(
+    'is an error that says how to write a % with %s',
+    (value) => {
+      const found = proxyFor(new URL('https://a.example'), { HTTPS_PROXY: value })
+      expect(found).toMatchObject({
+        message: expect.stringMatching(/no such URL\. Write a % .* as %25\. Nothing/) as string,
+      })
+    },
+  )
+
+  test.each(['HTTP_PROXY', 'http_proxy'])(
+    'in a CGI program is an error, as in Go: %s may be a header',
+    (name) => {
+      const environment = { [name]: P, REQUEST_METHOD: 'POST' }
+      expect(proxyFor(new URL('http://a.example'), environment)).toMatchObject({
+        message: expect.stringMatching(`^${name}: not used, since REQUEST_METHOD is set`) as string,
+      })
+    },
+  )
 
   test.each(['localhost', '127.0.0.1', '127.255.0.9', '[::1]', 'LOCALHOST:8080'])(
     'is never one for %s',
@@ -564,7 +589,7 @@ describe('a variable that names no proxy', () => {
     return { collector, analytics, heard, lines }
   }
 
-  test.each(['socks5://127.0.0.1:1', '::::', 'http://127.0.0.1:99999', 'ftp://x'])(
+  test.each(['socks5://127.0.0.1:1', '::::', 'http://u:100%@127.0.0.1:1', 'ftp://x'])(
     '(%s) lets each attempt fail: nothing is sent past a proxy that may be mandatory',
     async (value) => {
       useFakeClock()

@@ -50,6 +50,7 @@ describe('without onFailed, the first loss of each kind is a process warning', (
   test('with what the endpoint did, if the time of close() is up', async () => {
     for (const [answer, why] of [
       [{ status: 503, body: 'wk_secret' }, 'the endpoint answered 503'],
+      [{ status: 407, body: 'wk_secret' }, 'the proxy answered 407'],
       [new Error('connect ECONNREFUSED'), 'connect ECONNREFUSED'],
     ] as const) {
       const heard = warnings()
