@@ -89,7 +89,7 @@ export function withEncoding(found: Warnings, bytes: Buffer): Warnings {
   const changed = Buffer.from(bytes.toString())
   const at = bytes.findIndex((byte, i) => byte !== changed[i])
   const wrong = `0x${bytes.toString('hex', at, at + 1)}`
-  const message = `The body is not in UTF-8: its byte ${at} is ${wrong}. Each such byte is forwarded as U+FFFD. Send UTF-8.`
+  const message = `The body is not in UTF-8: its byte ${at} is ${wrong}. What is not UTF-8 is read as U+FFFD. Send UTF-8.`
   const warnings = [{ message }, ...found.warnings].slice(0, MAX_WARNINGS)
   return { warnings, count: found.count + 1 }
 }

@@ -1,8 +1,8 @@
 import type { FilterRule } from '../model/answers.js'
 import type { Call } from '../model/call.js'
 import { finder } from '../model/wildcard.js'
+import { conditionsOf } from '../settings/condition.js'
 import type { CallFilter, EventRule } from '../settings/settings.js'
-import { conditionsOf } from './condition.js'
 
 /** Why a call does not pass the filters of a destination. */
 export interface Stop {

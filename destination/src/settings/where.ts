@@ -1,3 +1,5 @@
+import { CALL_TYPES, type Call } from '../model/call.js'
+import { conditionsOf } from './condition.js'
 import { problemOfPattern, problemOfType } from './filters.js'
 import type { Path, Refuse } from './problem.js'
 import type { Where } from './settings.js'
@@ -48,8 +50,9 @@ function checkWhere(given: unknown, path: Path, refuse: Refuse): void {
     if (GROUPS.includes(field)) checkGroup(condition, at, refuse)
     else {
       const problem = problemOfField(field)
-      if (problem === undefined) checkCondition(field, condition, at, refuse)
-      else refuse(problem, at)
+      if (problem !== undefined) refuse(problem, at)
+      else if (field === 'type') checkType(condition, at, refuse)
+      else checkCondition(field, condition, at, refuse)
     }
   }
 }
@@ -90,6 +93,22 @@ function problemOfField(field: string): string | undefined {
   // JavaScript and not about the call.
   const taken = steps.find((step) => step in Object.prototype || step === 'length')
   return taken === undefined ? undefined : `a field with the name ${taken} can't be used here.`
+}
+
+/** Refuses a condition that no type of call fulfils. */
+function checkType(given: unknown, path: Path, refuse: Refuse): void {
+  let isRefused = false
+  checkCondition('type', given, path, (problem, at) => {
+    isRefused = true
+    refuse(problem, at)
+  })
+  if (isRefused) return
+  const [condition] = conditionsOf({ type: given } as Where)
+  if (CALL_TYPES.some((type) => condition?.isMet({ type } as Call))) return
+  refuse(
+    `no call has such a type, so none would pass. The types are ${CALL_TYPES.join(', ')}.`,
+    path,
+  )
 }
 
 function checkCondition(field: string, given: unknown, path: Path, refuse: Refuse): void {
@@ -181,8 +200,9 @@ function checkValue(field: string, given: unknown, path: Path, refuse: Refuse): 
 function problemOfValue(field: string, given: unknown): string | undefined {
   if (!isScalar(given)) return NO_SCALAR
   if (field === 'type') return problemOfType(given)
-  const isRight = given === null || typeof given === 'string' || !TEXTS.includes(field)
-  return isRight ? undefined : noText(field)
+  if (given === null || !TEXTS.includes(field)) return undefined
+  if (given === '') return `an empty ${field} counts as left out. For calls without it, write null.`
+  return typeof given === 'string' ? undefined : noText(field)
 }
 
 function noText(field: string): string {
@@ -202,9 +222,12 @@ function checkBound(field: string, given: unknown, path: Path, refuse: Refuse): 
   }
 }
 
+const NO_VALUE =
+  'no single value is in this range. For two elements of a list, write two conditions in $and.'
+
 /**
- * A lower bound above the upper one is a mistake, although two elements of a list could fulfil one bound each. So are a number and
- * a text.
+ * A lower bound above the upper one is a mistake, and so are a number and a text: only two elements of a list could fulfil one bound
+ * each.
  */
 function refuseEmptyRange(operators: Record<string, unknown>, path: Path, refuse: Refuse): void {
   for (const lower of ['$gt', '$gte']) {
@@ -213,12 +236,11 @@ function refuseEmptyRange(operators: Record<string, unknown>, path: Path, refuse
       if (!isTextOrNumber(from) || !isTextOrNumber(to)) continue
       if (typeof from !== typeof to) {
         const expected = `expected a ${typeof from === 'string' ? 'text' : 'number'}`
-        refuse(`${expected} as in ${lower}, got {got}. No value can match.`, [...path, upper])
+        refuse(`${expected} as in ${lower}, got {got}: ${NO_VALUE}`, [...path, upper])
         continue
       }
       const isEmpty = lower + upper === '$gte$lte' ? from > to : from >= to
-      if (isEmpty)
-        refuse(`expected a value above that of ${lower}, or no value can match.`, [...path, upper])
+      if (isEmpty) refuse(`expected a value above that of ${lower}: ${NO_VALUE}`, [...path, upper])
     }
   }
 }

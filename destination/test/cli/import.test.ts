@@ -86,6 +86,25 @@ describe('import', { concurrent: true }, () => {
     expect(readFileSync(join(folder, 'history.ndjson'), 'utf8')).toBe(before)
   })
 
+  test('a CSV record of several lines is named by the first of them', async ({ expect }) => {
+    const folder = emptyFolder()
+    const csv = [
+      'user_id,event,properties.n',
+      'u1,"Pa\nid",1',
+      ',"Pa\n\nid",2',
+      'u3,"Pa\nid"',
+      '"u\n4",\xff,4',
+      '',
+    ]
+    writeFileSync(join(folder, 'a.csv'), csv.join('\n'), 'latin1')
+    const args = ['import', 'a.csv', '--type', 'track', '--dry-run', '--bad', 'bad']
+    const ended = await run(args, { folder })
+    expect(ended.code).toBe(1)
+    const bad = readFileSync(join(folder, 'bad'), 'utf8').trim().split('\n')
+    expect(bad.map((text) => (JSON.parse(text) as { line: number }).line)).toEqual([4, 7, 9])
+    expect(ended.stderr).toContain('line 4: ')
+  })
+
   test('a wrong key stops it at once, and nothing counts as imported', async ({ expect }) => {
     const folder = folderOf(500, 0)
     const serving = start(['serve', '--no-pretty'], { folder })

@@ -293,7 +293,7 @@ describe('a request', () => {
         success: true,
         warnings: [
           {
-            message: `The body is not in UTF-8: its byte ${text.indexOf('ë')} is 0xeb. Each such byte is forwarded as U+FFFD. Send UTF-8.`,
+            message: `The body is not in UTF-8: its byte ${text.indexOf('ë')} is 0xeb. What is not UTF-8 is read as U+FFFD. Send UTF-8.`,
           },
           warning(0, 'properties.total'),
         ],

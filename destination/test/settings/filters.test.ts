@@ -267,16 +267,30 @@ describe('a condition', () => {
     ],
     [
       { 'properties.a': { $gt: 5, $lt: 3 } },
-      '["properties.a"].$lt: expected a value above that of $gt, or no value can match.',
+      '["properties.a"].$lt: expected a value above that of $gt: no single value is in this range. For two elements of a list, write two conditions in $and.',
     ],
     [
       { 'properties.a': { $gte: 5, $lt: 5 } },
-      '["properties.a"].$lt: expected a value above that of $gte, or no value can match.',
+      '["properties.a"].$lt: expected a value above that of $gte: no single value is in this range. For two elements of a list, write two conditions in $and.',
     ],
     [
       { 'properties.a': { $gt: 'a', $lt: 5 } },
-      '["properties.a"].$lt: expected a text as in $gt, got 5. No value can match.',
+      '["properties.a"].$lt: expected a text as in $gt, got 5: no single value is in this range. For two elements of a list, write two conditions in $and.',
     ],
+    ...[
+      { $like: 'zz*' },
+      { $exists: false },
+      { $nin: ['identify', 'track', 'page', 'screen', 'group', 'alias'] },
+      { $not: { $like: '*' } },
+      { $ne: 'track', $like: 'tr*' },
+    ].map((type): [unknown, string] => [
+      { $or: [{ event: 'E' }, { type }] },
+      '$or[1].type: no call has such a type, so none would pass. The types are identify, track, page, screen, group, alias.',
+    ]),
+    ...['userId', 'event'].map((field): [unknown, string] => [
+      { [field]: { $in: ['a', ''] } },
+      `${field}.$in[1]: an empty ${field} counts as left out. For calls without it, write null.`,
+    ]),
     ...[
       ['userId', { userId: 5 }],
       ['groupId', { groupId: 5 }],

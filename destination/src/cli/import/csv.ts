@@ -22,10 +22,12 @@ export async function* readCsv(
 ): AsyncGenerator<Row, void> {
   let names = header
   let paths = names && toPaths(names, map)
-  for await (const { line, end, cells, problem } of readRecords(readLines(bytes, from))) {
-    const row = { line, end, text: JSON.stringify(cells) }
+  for await (const record of readRecords(readLines(bytes, from))) {
+    const { line, firstLine, end, cells, problem } = record
+    const row = { line, firstLine, end, text: JSON.stringify(cells) }
     if (!names || !paths) {
-      if (problem !== undefined) throw new Error(`the CSV is not valid: at line ${line} ${problem}`)
+      if (problem !== undefined)
+        throw new Error(`the CSV is not valid: at line ${firstLine} ${problem}`)
       names = cells
       paths = toPaths(cells, map)
       found(names)
@@ -39,6 +41,7 @@ export async function* readCsv(
 }
 
 interface FoundRecord extends Pick<Line, 'line' | 'end'> {
+  firstLine: number
   cells: string[]
   problem?: string
 }
@@ -47,13 +50,13 @@ interface FoundRecord extends Pick<Line, 'line' | 'end'> {
 async function* readRecords(lines: AsyncIterable<Line>): AsyncGenerator<FoundRecord> {
   let record = new CsvRecord()
   let isReadable = true
-  let first = 1
+  let firstLine = 1
   for await (const { line, end, text, isUtf8, bytes, quotes } of lines) {
-    if (!record.isOpen) first = line
+    if (!record.isOpen) firstLine = line
     if (text === undefined) {
       // An odd number of quotes leaves one open. The lines after it are not records of their own.
-      if (record.isOpen || quotes % 2 === 1) throw openQuote(first)
-      yield { line, end, cells: [], problem: tooLong('record', bytes) }
+      if (record.isOpen || quotes % 2 === 1) throw openQuote(firstLine)
+      yield { line, firstLine, end, cells: [], problem: tooLong('record', bytes) }
       continue
     }
     const content = text.endsWith('\r') ? text.slice(0, -1) : text
@@ -62,18 +65,18 @@ async function* readRecords(lines: AsyncIterable<Line>): AsyncGenerator<FoundRec
     isReadable &&= isUtf8
     record.add(start, content === text ? '\n' : '\r\n')
     if (!record.isOpen) {
-      yield { line, end, cells: record.cells, ...(!isReadable && { problem: NOT_UTF8 }) }
+      const { cells } = record
+      yield { line, firstLine, end, cells, ...(!isReadable && { problem: NOT_UTF8 }) }
       record = new CsvRecord()
       isReadable = true
-    } else if (record.length > MAX_LINE_BYTES) throw openQuote(first)
+    } else if (record.length > MAX_LINE_BYTES) throw openQuote(firstLine)
   }
-  if (record.isOpen) throw openQuote(first)
+  if (record.isOpen) throw openQuote(firstLine)
 }
 
-/** @param line - Where the record begins. */
-function openQuote(line: number): Error {
+function openQuote(firstLine: number): Error {
   return new Error(
-    `the CSV is not valid: the record that begins at line ${line} has a quote that is not closed. Close it.`,
+    `the CSV is not valid: the record that begins at line ${firstLine} has a quote that is not closed. Close it.`,
   )
 }
 

@@ -114,8 +114,8 @@ export class Import {
   }
 
   #take(row: Row): void {
-    const { line, end, problem } = row
-    const entry = this.#ledger.add(line, end)
+    const { line, firstLine = line, end, problem } = row
+    const entry = this.#ledger.add(firstLine, { line, offset: end })
     const call = problem ?? toCall(row, this.parts.type, this.parts.name)
     if (typeof call === 'string') {
       this.#refuse(entry, call)
@@ -136,7 +136,7 @@ export class Import {
     }
     const changed = changesOfCall(row.marked, call.type, bodyOf)
     this.changed += changed.length
-    for (const number of changed) this.parts.changed(line, number)
+    for (const number of changed) this.parts.changed(firstLine, number)
   }
 
   #conclude(entry: Entry, error: HooklineError | undefined): void {

@@ -38,11 +38,11 @@ export class Ledger {
     return this.#open.size
   }
 
-  /** @param end - The bytes of the file up to the end of the line. */
-  add(line: number, end: number): Entry {
+  /** @param after - The place after the line. */
+  add(line: number, after: Place): Entry {
     const entry = { line, before: this.#last }
     this.#open.add(entry)
-    this.#last = { line, offset: end }
+    this.#last = after
     return entry
   }
 

@@ -1,7 +1,9 @@
 /** One line of a file to import: its fields, or its problem. */
 export interface Row {
-  /** The number of the line, from 1. For a record of several lines it is the last of them. */
+  /** The number of the line, from 1. For a record of several lines it is the last of them: the id of the message depends on it. */
   line: number
+  /** The line in which a record of several lines begins. People are told this one. */
+  firstLine?: number
   /** The bytes of the file up to the end of the line: reading continues there. */
   end: number
   /** The line as it is in the file. Earlier versions derived the id of the message from it. */

@@ -1,7 +1,7 @@
 import sift from 'sift'
 import type { Call } from '../model/call.js'
 import { matcher } from '../model/wildcard.js'
-import type { Where } from '../settings/settings.js'
+import type { Where } from './settings.js'
 
 /** One field of a condition, which a call has to fulfil together with the others. */
 export interface Condition {
