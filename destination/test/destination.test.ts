@@ -412,11 +412,11 @@ describe.concurrent('other settings', () => {
     const warn = (_details: object, message: string) => void warnings.push(message)
     const running = await start(use(0), { ...silent, warn })
     for (let version = 1; version <= 10; version++) {
-      await post(running, tracks(50, `${version}-`))
+      await post(running, tracks(20, `${version}-`))
       await running.reload(use(version))
     }
     await expect.poll(() => running.stats()).toEqual([])
-    expect(crm.received).toHaveLength(500)
+    expect(crm.received).toHaveLength(200)
     expect(warnings).toEqual([])
   })
 
