@@ -14,6 +14,9 @@ const FRESH_MS = 2 * BEAT_MS
  */
 const TAKEOVER_LOOKS = 6
 
+/** Enough for a folder and its owner file, in blocks of a file system. */
+const RESERVE_BYTES = 16_384
+
 /** The owner file of a folder that anybody may take. It is shorter than any other owner file. */
 const FREE = 'free'
 
@@ -105,16 +108,39 @@ export class Lease {
     this.#home = fs.realpathSync(home)
     // The name starts with the time, so that the oldest folder sorts first.
     this.folder = `${this.#home}/${Date.now().toString(36)}-${crypto.randomUUID()}`
-    fs.mkdirSync(this.folder, PRIVATE_FOLDER)
     // In bytes: a host name may be in any script. Not read from the file, which may be taken before it is open.
     const owner = new TextEncoder().encode(JSON.stringify(this.#self))
     this.#size = owner.length
     try {
-      fs.writeFileSync(ownerFile(this.folder), owner, { flag: 'wx', mode: PRIVATE_FILE })
-      this.#fd = fs.openSync(ownerFile(this.folder), 'r+')
+      this.#fd = this.#create(owner)
     } catch (error) {
-      removeFolder(this.folder, log) // a full disk is tried again every few seconds, perhaps for hours
+      if (!freeReserves(this.#home)) throw error
+      this.#fd = this.#create(owner)
+    }
+  }
+
+  #create(owner: Uint8Array): number {
+    fs.mkdirSync(this.folder, PRIVATE_FOLDER)
+    try {
+      fs.writeFileSync(ownerFile(this.folder), owner, { flag: 'wx', mode: PRIVATE_FILE })
+      return fs.openSync(ownerFile(this.folder), 'r+')
+    } catch (error) {
+      removeFolder(this.folder, this.#log) // a full disk is tried again every few seconds, perhaps for hours
       throw error
+    }
+  }
+
+  /** Keeps some room for the folder of the next process: on a full disk, it could send nothing of what is on it. */
+  keepReserve(): void {
+    const path = reserveFile(this.folder)
+    try {
+      if (exists(path)) return
+      // Random, because some file systems give no room to what they can compress.
+      const bytes = crypto.getRandomValues(new Uint8Array(RESERVE_BYTES))
+      fs.writeFileSync(path, bytes, { mode: PRIVATE_FILE })
+    } catch (error) {
+      this.#log('spool: no reserve: %s', error)
+      removeReserve(this.folder)
     }
   }
 
@@ -242,6 +268,7 @@ function makeFolder(path: string): void {
 export function removeFolder(folder: string, log: Log): void {
   fs.rmSync(ownerFile(folder), { force: true })
   fs.rmSync(takenFile(folder), { force: true })
+  removeReserve(folder)
   try {
     fs.rmdirSync(folder)
   } catch (error) {
@@ -249,6 +276,22 @@ export function removeFolder(folder: string, log: Log): void {
   }
 }
 
+/** Removes the reserves of all clients. Those that live make new ones, once there is room. Gives false if there are none. */
+function freeReserves(home: string): boolean {
+  const folders = fs.readdirSync(home).map((name) => `${home}/${name}`)
+  return folders.filter((folder) => removeReserve(folder)).length > 0
+}
+
+function removeReserve(folder: string): boolean {
+  try {
+    fs.rmSync(reserveFile(folder))
+    return true
+  } catch {
+    return false
+  }
+}
+
+const reserveFile = (folder: string) => `${folder}/reserve`
 const ownerFile = (folder: string) => `${folder}/owner`
 const takenFile = (folder: string) => `${folder}/taken`
 

@@ -37,6 +37,17 @@ export interface Stretch {
   readonly damaged?: Uint8Array
 }
 
+/** What another process left. */
+interface Loaded {
+  readonly segment: Segment
+  /** The bytes after the last record, which are no whole record. */
+  readonly torn: Uint8Array
+  /** Whether the file lost its end, and nobody knows how many records it had. */
+  readonly isCut: boolean
+  /** Whether nobody knows which of its records have their outcome: all of them count as unread. */
+  readonly isPlaceLost: boolean
+}
+
 /** A record that other records with a later place in the sequence of calls have overtaken. */
 export interface Straggler {
   readonly sequence: number
@@ -96,27 +107,32 @@ export class Segment {
     return segment
   }
 
-  /** Opens what another process left. Also gives the bytes after its last record, if there are any. */
-  static load(path: string): { segment: Segment; torn: Uint8Array } {
+  /** Opens what another process left. */
+  static load(path: string): Loaded {
     const segment = new Segment(path, fs.openSync(path, 'r+'))
     try {
-      return { segment, torn: segment.#load() }
+      return { segment, ...segment.#load() }
     } finally {
       segment.close()
     }
   }
 
-  #load(): Uint8Array {
+  #load(): Omit<Loaded, 'segment'> {
     const head = this.#bytes(0, HEAD_BYTES)
+    const settled = placeAt(head, 0)
     const end = placeAt(head, PLACE_BYTES)
-    this.#settled = placeAt(head, 0) ?? this.#settled
+    this.#settled = settled ?? this.#settled
     this.#isSealed = end !== undefined
     if (end) this.#end = end
+    const { index, offset } = this.#settled
+    const { size } = fs.fstatSync(this.#open())
+    // A file that is new has the first place, and nothing else.
+    const isCut = !end && size > 0 && size < offset && !(size === PLACE_BYTES && index === 0)
     const torn = end && this.#isInPlace() ? new Uint8Array(0) : this.#search()
     // Records that have their outcome may be missing: they are not needed any more.
     if (this.#end.index <= this.#settled.index) this.#end = { ...this.#settled }
     this.#read = { ...this.#settled }
-    return torn
+    return { torn, isCut, isPlaceLost: settled === undefined && this.unread > 0 }
   }
 
   /** Whether the first record without an outcome is where the head says, if there is one. */

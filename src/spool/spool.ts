@@ -129,6 +129,7 @@ export class Spool {
     try {
       this.#lease ??= this.#makeLease()
       if (this.#isAdopting) this.#adopt(this.#lease)
+      this.#lease.keepReserve() // now, since messages that wait would take the room
       this.#around.onReady()
     } catch (error) {
       this.#fail(error)
@@ -517,11 +518,13 @@ export class Spool {
 
   #load(from: string, lease: Lease): Segment | undefined {
     try {
-      const { segment, torn } = Segment.load(from)
+      const { segment, torn, isCut, isPlaceLost } = Segment.load(from)
       segment.path = this.#nextPath(lease.folder)
       fs.renameSync(from, segment.path)
       const kept = this.#quarantine(torn)
       if (kept) this.#around.onFault(tornEnd(torn.length, kept))
+      else if (isCut) this.#around.onFault(cutFile(from))
+      if (isPlaceLost) this.#around.onFault(lostPlace(segment.path))
       if (segment.unread > 0) return segment
       segment.remove()
     } catch (cause) {
@@ -540,7 +543,8 @@ export class Spool {
     if (this.#isReported) return
     this.#isReported = true
     const { directory } = this.#around
-    const message = `The spool in ${directory} takes no messages: ${messageOf(cause)}. They wait in memory, up to maxQueueBytes, until it takes them again. Check that the directory can be written, and that its disk has room.`
+    const left = this.#lease ? '' : ' Messages that earlier processes left there wait, too.'
+    const message = `The spool in ${directory} takes no messages: ${messageOf(cause)}. They wait in memory, up to maxQueueBytes, until it takes them again.${left} Check that the directory can be written, and that its disk has room.`
     this.#around.onFault(new SpoolError('spool_failed', message, { cause }))
   }
 
@@ -617,7 +621,17 @@ function unreadable(
 }
 
 function tornEnd(bytes: number, kept: string): SpoolError {
-  const message = `The last ${bytes} bytes of the spool are no complete message: see ${kept}. A process that is killed in a call can lose the message of that call. More is lost only if the machine lost its power.`
+  const message = `The last ${bytes} bytes of a file of the spool are no complete message: see ${kept}. A process that is killed in a call can lose the message of that call. More is lost only if the machine lost its power, or if the file was damaged.`
+  return new SpoolError('spool_corrupt', message)
+}
+
+function cutFile(path: string): SpoolError {
+  const message = `${path} lost its end: messages without an outcome are lost, if it had any. Nobody knows how many.`
+  return new SpoolError('spool_corrupt', message)
+}
+
+function lostPlace(path: string): SpoolError {
+  const message = `The first bytes of ${path} are damaged. All messages in it are sent: those that were delivered before arrive twice, with the same message ids.`
   return new SpoolError('spool_corrupt', message)
 }
 

@@ -1,4 +1,4 @@
-import fs, { readFileSync, rmSync, writeFileSync } from 'node:fs'
+import fs, { appendFileSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, expect, onTestFinished, test, vi } from 'vitest'
 import type { Analytics } from '../../src/index.js'
@@ -40,6 +40,15 @@ function heldFetch() {
 const onDisk = (directory: string) => {
   const texts = files(directory, '.log').map((path) => readFileSync(path, 'latin1'))
   return [...new Set(texts.join('').match(/"event":"e\d+"/g))].map((text) => text.slice(9, -1))
+}
+
+/** Takes the last byte of a disk. */
+function fillUp(path: string): void {
+  try {
+    for (;;) appendFileSync(path, new Uint8Array(4_096))
+  } catch (error) {
+    expect(error).toMatchObject({ code: 'ENOSPC' })
+  }
 }
 
 const codes = (failed: { error: { code: string } }[]) => [
@@ -92,6 +101,47 @@ describe('a full disk', () => {
     gate.release()
     await pass(1_000)
     expect(events(...net.arrivals)).toEqual(names(0, 500))
+  })
+
+  test('keeps no later process from sending what is on it, nor the one after that', async ({
+    skip,
+  }) => {
+    const directory = smallDisk('size=2m')
+    if (!directory) return skip(LEFT_OUT)
+    for (const round of [0, 1, 2]) {
+      const { net } = heldFetch()
+      const analytics = createClient(net, { spool: { directory } })
+      await turns()
+      if (round === 0) {
+        trackLarge(analytics, 20)
+        fillUp(join(directory, 'ballast'))
+      }
+      expect(analytics.stats().pending, `round ${round}`).toBe(20)
+      trackLarge(analytics, 1) // waits in memory, and is lost with its process
+      await analytics.close({ timeout: 0 })
+    }
+    const net = scriptedFetch()
+    const { failed, hooks } = listen()
+    const analytics = createClient(net, { spool: { directory }, ...hooks })
+    expect(await analytics.flush()).toEqual({ delivered: 20, failed: 0 })
+    expect(events(...net.arrivals)).toEqual(names(0, 20))
+    expect(failed).toEqual([])
+  })
+
+  test('that gives not even a folder says that messages of earlier processes wait', async ({
+    skip,
+  }) => {
+    const directory = smallDisk('size=2m')
+    if (!directory) return skip(LEFT_OUT)
+    fillUp(join(directory, 'ballast'))
+    const { failed, hooks } = listen()
+    createClient(scriptedFetch(), { spool: { directory }, ...hooks })
+    await turns()
+    expect(failed).toMatchObject([
+      {
+        error: { message: expect.stringContaining('earlier processes left there wait') as string },
+      },
+    ])
   })
 
   test('keeps the newest messages with drop-oldest', async ({ skip }) => {

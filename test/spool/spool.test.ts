@@ -49,6 +49,17 @@ function cutOff(options: AnalyticsOptions = {}, directory = temporary()) {
   return { directory, net, analytics: createClient(net, { spool: { directory }, ...options }) }
 }
 
+/** A client whose endpoint took 30 messages, and goes down before the last 5. */
+async function partlyDelivered() {
+  const { net, analytics, directory } = cutOff()
+  net.otherwise(200)
+  trackMany(analytics, 30)
+  await analytics.flush()
+  net.otherwise('hang')
+  trackMany(analytics, 5, 30)
+  return { analytics, directory }
+}
+
 /** A client whose endpoint is down, and whose disk takes nothing until its `file` is deleted. */
 function withoutDisk() {
   const file = join(temporary(), 'file')
@@ -422,6 +433,42 @@ describe('damage', () => {
     ])
     expect(files(image, '.corrupt')).toHaveLength(1)
   })
+
+  test.each([1, 12, 20, 23, 24, 500])(
+    'that cuts a file at %i bytes is reported, though nobody knows what it had',
+    async (length) => {
+      const { directory } = await partlyDelivered()
+      const image = crash(directory)
+      const [path = ''] = files(image, '.log')
+      writeFileSync(path, readFileSync(path).subarray(0, length))
+      const next = await restart(image)
+      expect(next.events).toEqual([])
+      expect(next.failed.map(({ error, messages }) => [error.code, messages])).toEqual([
+        [CORRUPT, []],
+      ])
+    },
+  )
+
+  test.each([false, true])(
+    'of the head sends all messages of the file, and says so; closed: %s',
+    async (isClosed) => {
+      const { analytics, directory } = await partlyDelivered()
+      if (isClosed) await analytics.close({ timeout: 0 })
+      const image = crash(directory)
+      const [path = ''] = files(image, '.log')
+      const bytes = readFileSync(path)
+      bytes.writeUInt8(bytes.readUInt8(1) ^ 1, 1)
+      writeFileSync(path, bytes)
+      const next = await restart(image)
+      expect(next.events).toEqual(names(0, 35))
+      expect(next.failed).toMatchObject([
+        {
+          messages: [],
+          error: { code: CORRUPT, message: expect.stringMatching('twice') as string },
+        },
+      ])
+    },
+  )
 
   type Harm = (bytes: Buffer, at: number) => Buffer[]
   const garbage = Buffer.from('garbage {"x":')
