@@ -29,8 +29,10 @@ function nameIn(environment: Environment, name: string): string {
 }
 
 function parse(given: string): URL | undefined {
-  if (/^https?:(?!\/\/|\d)/i.test(given)) return undefined // the host would be "http"
-  const text = given.includes('://') ? given : `http://${given}`
+  const hasScheme = given.includes('://')
+  // A scheme with a typing error would be the host. Without a scheme, nothing but the host and the port may follow.
+  if (!hasScheme && /^https?:(?!\d)|;|\/./i.test(given)) return undefined
+  const text = hasScheme ? given : `http://${given}`
   const url = URL.canParse(text) ? new URL(text) : undefined
   return url && /^https?:$/.test(url.protocol) && url.hostname && isDecodable(url) ? url : undefined
 }

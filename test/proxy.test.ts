@@ -167,6 +167,7 @@ describe('the proxy of an endpoint', () => {
     ['http://127.0.0.1', { HTTP_PROXY: P, REQUEST_METHOD: 'POST' }, undefined],
     ['http://a.example', { REQUEST_METHOD: 'POST' }, undefined],
     ['https://a.example', { HTTPS_PROXY: 'http:3128' }, 'http://http:3128/'],
+    ['https://a.example', { HTTPS_PROXY: 'proxy.example:3128/' }, P],
     ['https://a.example', { HTTPS_PROXY: 'http://u:p%25@p.example' }, 'http://u:p%25@p.example/'],
     ['https://a.example', { HTTPS_PROXY: P, REQUEST_METHOD: 'POST' }, P],
   ])('%s with %o is %s', (endpoint, environment, proxy) => {
@@ -182,6 +183,8 @@ describe('the proxy of an endpoint', () => {
     ['HTTPS_PROXY', 'u:s3cret://@', 'a value that is no such URL'],
     ['HTTPS_PROXY', 'http:/proxy.example:3128', 'a value that is no such URL'],
     ['HTTPS_PROXY', 'https:proxy.example', 'a value that is no such URL'],
+    ['HTTPS_PROXY', 'http//proxy.example:3128', 'a value that is no such URL'],
+    ['HTTPS_PROXY', 'http;//proxy.example:3128', 'a value that is no such URL'],
   ])('is an error that keeps passwords for itself with %s=%s', (name, value, got) => {
     expect(proxyFor(new URL('https://a.example'), { [name]: value })).toEqual(
       new Error(
