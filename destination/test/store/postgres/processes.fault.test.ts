@@ -123,7 +123,7 @@ test('workers that are killed, connections that are cut and a server that crashe
     }
     acknowledged.push(...(await putting))
     // The kill comes while the workers are sending.
-    await vi.waitUntil(() => sends.size > before + 20, 20_000)
+    await vi.waitUntil(() => sends.size > before + 20, 60_000)
     const [victim] = workers.splice(0, 1)
     if (victim) await kill(victim)
     counts.kills++
@@ -170,11 +170,11 @@ test('a worker that was suspended for longer than its lease is refused when it w
   expect(await passLeases(url)).toBe(paused.length)
 
   const other = startWorker(url, () => undefined)
-  await vi.waitUntil(async () => (await waiting(store)) === 0, 20_000)
+  await vi.waitUntil(async () => (await waiting(store)) === 0, 60_000)
   const attempts = other.said.filter(({ sent }) => sent && paused.includes(sent))
   expect(attempts.map(({ attempt }) => attempt)).toContain(2)
   sleeper.process.kill('SIGCONT')
-  await vi.waitUntil(() => sleeper.said.some(({ refused }) => refused === paused.length), 20_000)
+  await vi.waitUntil(() => sleeper.said.some(({ refused }) => refused === paused.length), 60_000)
   expect(await waiting(store)).toBe(0)
   await store.close()
 })
@@ -191,8 +191,8 @@ test('a worker whose clock is ten minutes off claims what is due by the clock of
     const { messageId } = newDelivery()
     await store.put([newDelivery({ messageId })])
     // After this message the worker has certainly claimed. So it did not consider the other deliveries due.
-    await vi.waitUntil(() => worker.said.some(({ sent }) => sent === messageId), 20_000)
-    await vi.waitUntil(async () => (await store.trace(messageId))[0]?.state === 'done', 20_000)
+    await vi.waitUntil(() => worker.said.some(({ sent }) => sent === messageId), 60_000)
+    await vi.waitUntil(async () => (await store.trace(messageId))[0]?.state === 'done', 60_000)
     const sent = worker.said.flatMap(({ sent }) => sent ?? [])
     expect(sent).toEqual(sent.map(() => messageId))
     await kill(worker)

@@ -103,7 +103,7 @@ describe('roles', () => {
 
     const workers = await Promise.all([start(settings, 'worker'), start(settings, 'worker')])
     expect((await send(collector, 200, 'n')).status).toBe(200)
-    await vi.waitUntil(async () => (await collector.stats()).length === 0, 20_000)
+    await vi.waitUntil(async () => (await collector.stats()).length === 0, 60_000)
     expect(idsOf(crm)).toHaveLength(400)
     expect(new Set(idsOf(crm)).size).toBe(400)
     for (const worker of workers) {
@@ -154,7 +154,7 @@ describe('roles', () => {
     await expect.poll(waiting, { timeout: 4_500 }).toEqual([0, 1])
     busy.answer(204)
     for (const answer of held) answer()
-    await expect.poll(() => collector.stats(), { timeout: 10_000 }).toEqual([])
+    await expect.poll(() => collector.stats(), { timeout: 60_000 }).toEqual([])
     const tracks = busy.received.filter(({ event }) => event['type'] === 'track')
     expect(tracks).toHaveLength(2)
   })
@@ -185,7 +185,7 @@ describe('roles', () => {
       expect(crm.received).toHaveLength(before)
       await ask(one, 'destinations/crm/resume', {})
       await expect.poll(pauses, { timeout: 1_000, interval: 50 }).toEqual([null, null, null])
-      await vi.waitUntil(async () => (await collector.stats()).length === 0, 20_000)
+      await vi.waitUntil(async () => (await collector.stats()).length === 0, 60_000)
       expect(new Set(idsOf(crm)).size).toBe(before + 50)
     }
   })
@@ -219,7 +219,7 @@ describe('roles', () => {
       ['track', 'Endpoint Failing'],
       ['track', 'Endpoint Recovered'],
     ])
-  }, 60_000)
+  }, 120_000)
 
   test('only with a store that several processes can have', async () => {
     const settings = settingsOf('sqlite:./never-made.db', crmTo('https://a.example.com'))
@@ -278,7 +278,7 @@ test('a collector whose server has become a hot standby is not ready', async () 
   await own.stop('fast')
   rmSync(signal)
   await own.start()
-  await vi.waitUntil(async () => (await unreadiness(collector))[0] === 200, 20_000)
+  await vi.waitUntil(async () => (await unreadiness(collector))[0] === 200, 60_000)
 })
 
 test('what another process puts is heard of, and need not be looked for', async () => {
@@ -310,10 +310,10 @@ test('what another process puts is heard of, and need not be looked for', async 
   await vi.waitUntil(async () => {
     await elsewhere.put([newDelivery({ destination: 'another' })])
     return heard.length > 0
-  }, 10_000)
+  }, 120_000)
   expect(crm.received).toEqual([])
   await elsewhere.put([newDelivery({ messageId: 'm1' })])
-  await vi.waitUntil(() => crm.received.length > 0, 10_000)
+  await vi.waitUntil(() => crm.received.length > 0, 60_000)
   expect(idsOf(crm)).toEqual(['m1'])
 })
 
@@ -455,7 +455,7 @@ describe('a process that starts while its server is away', () => {
     await server.stop('fast')
     const starting = startDestination(settings, { ...silent, info: note, warn: note })
     cleanUps.push(async () => (await starting).close())
-    await vi.waitUntil(() => fetch(`${url}/healthz`).catch(() => undefined), 10_000)
+    await vi.waitUntil(() => fetch(`${url}/healthz`).catch(() => undefined), 60_000)
     expect((await fetch(`${url}/healthz`)).status).toBe(200)
     const readiness = await fetch(`${url}/readyz`)
     expect(readiness.status).toBe(503)
@@ -491,7 +491,7 @@ describe('a process that starts while its server is away', () => {
     const url = `http://127.0.0.1:${settings.listen.port}`
     const stopping = new AbortController()
     const starting = startDestination(settings, silent, 'worker', stopping.signal)
-    await vi.waitUntil(() => fetch(`${url}/healthz`).catch(() => undefined), 10_000)
+    await vi.waitUntil(() => fetch(`${url}/healthz`).catch(() => undefined), 60_000)
     stopping.abort()
     await expect(starting).rejects.toMatchObject({ name: 'AbortError' })
     await expect(fetch(`${url}/healthz`)).rejects.toThrow()

@@ -161,5 +161,5 @@ test.each(Array.from({ length: rounds(2) }, (_, i) => seed + i))(
       await subject.dispose()
     }
   },
-  60_000,
+  120_000,
 )

@@ -78,7 +78,7 @@ test.skipIf(!canMount())(
       execFileSync('umount', ['--lazy', disk])
     }
   },
-  60_000,
+  120_000,
 )
 
 /** Starts a process that upgrades a file, and kills it at a time after the upgrade began. */
