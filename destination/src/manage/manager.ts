@@ -15,7 +15,14 @@ import { FIELDS } from '../settings/check.js'
 import type { Problem } from '../settings/problem.js'
 import type { Follower } from '../store/follower.js'
 import { StoreError } from '../store/store-error.js'
-import type { LogEntry, MaintainPort, ReadPort, RecordChange, RecordPort } from '../store/store.js'
+import type {
+  AudiencePort,
+  LogEntry,
+  MaintainPort,
+  ReadPort,
+  RecordChange,
+  RecordPort,
+} from '../store/store.js'
 import { Outlook, type Planned, type Wish } from './outlook.js'
 import { KINDS, type Entry, type Kind, type Managed, type Setting } from './managed.js'
 import { mergePatch } from './merge-patch.js'
@@ -45,6 +52,7 @@ import { revisionOf, wishesFor } from './wanted.js'
 export interface ManagerParts {
   store: Pick<RecordPort, 'writeRecords' | 'recordLog'> &
     Pick<ReadPort, 'stats'> &
+    Pick<AudiencePort, 'forgetDestinations'> &
     Pick<MaintainPort, 'discard'>
   managed: Managed
   follower: Pick<Follower, 'catchUp' | 'revision'>
@@ -526,16 +534,24 @@ export class Manager {
     const destinations = plan.flatMap(({ after }) =>
       after && 'webhooks' in after.value ? [after.value] : [],
     )
-    const { owners } = this.#parts.managed
+    const { managed, pauses, store } = this.#parts
+    const { owners } = managed
     changes.push(...owners.used(destinations))
-    for (const { name } of plan.filter(isLeaving)) {
-      changes.push(owners.left(name))
-      const ended = await this.#parts.pauses.endOf(name)
+    const leaving = plan.filter(isLeaving).map(({ name }) => name)
+    for (const name of leaving) {
+      changes.push(owners.deleted(name))
+      const ended = await pauses.endOf(name)
       if (ended) changes.push(ended)
     }
     if (changes.length === 0) return []
+    // The process may have ended before it forgot the former destination, or another one has begun a list for it since.
+    const again = destinations.map(({ name }) => name).filter((name) => owners.wasDeleted(name))
+    if (again.length > 0) await store.forgetDestinations(again)
     const versions = await this.#write(changes, revision)
-    if (changes.length > plan.length) await this.#parts.pauses.catchUp().catch(() => undefined)
+    if (leaving.length > 0) {
+      await store.forgetDestinations(leaving).catch(() => undefined)
+      await pauses.catchUp().catch(() => undefined)
+    }
     return versions.slice(0, plan.length)
   }
 

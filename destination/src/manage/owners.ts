@@ -22,6 +22,8 @@ interface Stored {
   former?: string
   /** Since when no destination has the name, in ms since the epoch. */
   unusedSince?: number
+  /** Whether it was deleted on request then, and did not leave the settings file. */
+  isDeleted?: boolean
 }
 
 interface Owner extends Stored {
@@ -102,10 +104,19 @@ export class Owners {
     })
   }
 
-  /** What must be written with the end of a destination. */
-  left(name: string): RecordChange {
+  /** What must be written with the deletion of a destination. */
+  deleted(name: string): RecordChange {
+    return this.#left(name, { isDeleted: true })
+  }
+
+  /** Whether the last destination of this name was deleted on request. */
+  wasDeleted(name: string): boolean {
+    return this.#known.get(name)?.isDeleted ?? false
+  }
+
+  #left(name: string, more: Partial<Stored> = {}): RecordChange {
     const owner = this.#known.get(name) ?? { tenant: null, version: 0 }
-    return toRecord(name, { ...owner, unusedSince: Date.now() })
+    return toRecord(name, { ...owner, ...more, unusedSince: Date.now() })
   }
 
   /**
@@ -118,7 +129,7 @@ export class Owners {
     const names = new Set([...this.#known.keys(), ...stored.map(({ destination }) => destination)])
     return Array.from(names)
       .filter((name) => !used.has(name) && this.#known.get(name)?.unusedSince === undefined)
-      .map((name) => this.left(name))
+      .map((name) => this.#left(name))
   }
 
   /**
