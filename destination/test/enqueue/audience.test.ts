@@ -414,6 +414,23 @@ describe('an audience', () => {
     expect(told(crm)[2]).toEqual(['u1', { a: false }])
   })
 
+  test("is told of to a destination that was a tenant's, after the list that follows its return", async () => {
+    const crm = await endpoint()
+    const own = destination([crm])
+    const given = { ...own, tenant: 'acme', sources: [] }
+    const tenants = [{ name: 'acme', portal: { editUrls: false } }]
+    const settings = settingsFor([own], { tenants })
+    const running = await start(settings)
+    await put(running, 'a', list('u1', 'u2'))
+    await crm.has(2)
+    await running.reload({ ...settings, destinations: [given] })
+    await put(running, 'a', list('u2', 'u3'))
+    await running.reload(settings)
+    expect(await put(running, 'a', list('u2', 'u3'))).toMatchObject([200, { caughtUp: 2 }])
+    await crm.has(4)
+    expect(Object.fromEntries(told(crm).slice(2))).toEqual({ u1: { a: false }, u3: { a: true } })
+  })
+
   test('of a name without a letter is refused', async () => {
     const running = await start(settingsFor([]))
     expect(await put(running, '🎉', list('u1'))).toMatchObject([400, { code: 'invalid_audience' }])
