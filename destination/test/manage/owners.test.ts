@@ -228,6 +228,26 @@ describe('a name', () => {
       .toBe(201)
   })
 
+  test('that is free again is not paused any more', async () => {
+    const settings = settingsWith({ retentionMs: 1 })
+    const first = await start(settings)
+    await ask(first, 'PUT', '/destinations/hook', { ...ofBen, sources: [] })
+    await ask(first, 'POST', '/destinations/hook/pause', { reason: 'test' })
+    await ask(first, 'DELETE', '/destinations/hook?waiting=keep')
+    await first.close()
+    await expect
+      .poll(async () => {
+        const running = await start(settings)
+        const { body } = await ask(running, 'GET', '/destinations/hook')
+        const none = { ...ofBen, tenant: undefined }
+        const { status } = await ask(running, 'PUT', '/destinations/hook', none)
+        const { text } = await ask(running, 'GET', '/status')
+        await running.close()
+        return [body.error.code, status, JSON.parse(text) as object]
+      })
+      .toMatchObject(['unknown_destination', 201, { destinations: [{ paused: null }] }])
+  })
+
   test('is not free while the store has messages for it', async () => {
     const owners = new Owners()
     const take = (changes: RecordChange[]) => {
