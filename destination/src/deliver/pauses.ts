@@ -95,15 +95,16 @@ export class Pauses {
   }
 
   /**
-   * What a deletion of a destination writes too, so that a new one of its name is not paused; `undefined` if it was never
-   * paused.
+   * What must be written so that new destinations of these names are not paused: nothing for those that were never paused.
    *
    * @throws StoreError
    */
-  async endOf(destination: string): Promise<RecordChange | undefined> {
+  async endsOf(destinations: readonly string[]): Promise<RecordChange[]> {
     await this.#follower.catchUp()
-    const known = this.#known.get(destination)
-    return known && { kind: PAUSE_KIND, name: destination, version: known.version, body: undefined }
+    return destinations.flatMap((name) => {
+      const known = this.#known.get(name)
+      return known ? [{ kind: PAUSE_KIND, name, version: known.version, body: undefined }] : []
+    })
   }
 
   /** Obeys what was changed until now. @throws StoreError */

@@ -30,7 +30,8 @@ export interface Synced {
  * that belongs to no tenant gets an identify. A membership and its messages are stored in one commit. A sync that is interrupted can therefore be
  * repeated with the same list: it sends only the messages that are missing.
  *
- * A destination that was not enabled during earlier syncs is told at the end of what it missed, and a new one of everyone.
+ * A destination that was not enabled during earlier syncs, or belonged to a tenant, is told at the end of what it missed, and a
+ * new one of everyone.
  *
  * @param trait - The name of the audience in snake_case, which is the trait of its users.
  * @param members - The whole list, in pieces. Memory holds one piece at a time. No user leaves before the list has ended.
@@ -47,11 +48,11 @@ export function createSyncAudience(parts: AudienceParts): SyncAudience {
   const { store, dispatcher, now } = parts
   return async (trait, members) => {
     // The lists are the operator's, so that tenants get none of their users. A destination without sources only gets what waits
-    // for it already.
-    const all = parts
-      .destinations()
-      .filter(({ tenant }) => tenant === undefined)
-      .map(({ name, enabled, sources }) => ({ name, enabled: enabled && sources.length > 0 }))
+    // for it already. Both may change, and then the destination is told of what it missed.
+    const all = parts.destinations().map(({ name, enabled, tenant, sources }) => ({
+      name,
+      enabled: enabled && tenant === undefined && sources.length > 0,
+    }))
     const destinations = all.filter(({ enabled }) => enabled)
     const timestamp = new Date(now()).toISOString()
     const messagesOf = (isMember: boolean) =>

@@ -15,7 +15,14 @@ import { FIELDS } from '../settings/check.js'
 import type { Problem } from '../settings/problem.js'
 import type { Follower } from '../store/follower.js'
 import { StoreError } from '../store/store-error.js'
-import type { LogEntry, MaintainPort, ReadPort, RecordChange, RecordPort } from '../store/store.js'
+import type {
+  AudiencePort,
+  LogEntry,
+  MaintainPort,
+  ReadPort,
+  RecordChange,
+  RecordPort,
+} from '../store/store.js'
 import { Outlook, type Planned, type Wish } from './outlook.js'
 import { KINDS, type Entry, type Kind, type Managed, type Setting } from './managed.js'
 import { mergePatch } from './merge-patch.js'
@@ -45,12 +52,13 @@ import { revisionOf, wishesFor } from './wanted.js'
 export interface ManagerParts {
   store: Pick<RecordPort, 'writeRecords' | 'recordLog'> &
     Pick<ReadPort, 'stats'> &
+    Pick<AudiencePort, 'forgetDestinations'> &
     Pick<MaintainPort, 'discard'>
   managed: Managed
   follower: Pick<Follower, 'catchUp' | 'revision'>
   pauses: {
-    /** What a deletion of a destination writes too; `undefined` if there is nothing to end. */
-    endOf(destination: string): Promise<RecordChange | undefined>
+    /** What ends the pauses of destinations. */
+    endsOf(destinations: readonly string[]): Promise<RecordChange[]>
     /** Obeys what was written. */
     catchUp(): Promise<void>
   }
@@ -255,12 +263,13 @@ export class Manager {
       const waiting = await this.#waitingIn([wish])
       if (!before) {
         // A deletion that was interrupted goes on with the messages.
-        if (waiting.size > 0 && choice === 'discard') return
-        throw unknown(kind, name)
+        if (waiting.size === 0 || choice !== 'discard') throw unknown(kind, name)
+        await this.#endPauses([name])
+        return
       }
       const plan = await this.#plan([{ ...wish, before }])
       requireChoice(waiting, choice)
-      await this.#make(plan, 'update', actor, decided)
+      await this.#make(plan, 'update', actor, decided, choice)
     })
     const discarded = kind === 'destination' && choice === 'discard' ? await this.#discard(name) : 0
     const left = await this.#waitingIn([wish])
@@ -294,7 +303,7 @@ export class Manager {
       const result = { plan, same: all.length - plan.length, waiting: await this.#waitingIn(plan) }
       if (dryRun) return { ...result, revision: revisionOf(before) }
       requireChoice(result.waiting, choice)
-      const made = await this.#make(plan, 'update', actor, decided)
+      const made = await this.#make(plan, 'update', actor, decided, choice)
       return { ...result, revision: revisionOf(versionsAfter(before, plan, made)) }
     })
     let discarded = 0
@@ -395,15 +404,32 @@ export class Manager {
     })
   }
 
-  /** Frees the names that nobody uses any more, once the store can't have anything of them any more. */
+  /**
+   * Frees the names that nobody uses any more, once the store can't have anything of them any more. Their pauses end then: a
+   * destination of the name would be another one.
+   */
   freeNames(retentionMs: number): Promise<void> {
-    const { managed, store } = this.#parts
-    return this.#inTurn(() =>
-      writeOwners(this.#parts, async () => [
-        ...managed.owners.unused(managed.settings().destinations, []),
-        ...(await managed.owners.free(retentionMs, store)),
-      ]),
-    )
+    const { managed, store, pauses } = this.#parts
+    return this.#inTurn(async () => {
+      await writeOwners(this.#parts, async () => {
+        const freed = await managed.owners.free(retentionMs, store)
+        return [
+          ...managed.owners.unused(managed.settings().destinations, []),
+          // They come first, because a name that is free is not looked at again.
+          ...(await pauses.endsOf(freed.map(({ name }) => name))),
+          ...freed,
+        ]
+      })
+      await pauses.catchUp()
+    })
+  }
+
+  async #endPauses(destinations: readonly string[]): Promise<void> {
+    const { store, pauses } = this.#parts
+    const ends = await pauses.endsOf(destinations)
+    if (ends.length === 0) return
+    await store.writeRecords(ends)
+    await pauses.catchUp()
   }
 
   #changePresent(
@@ -506,12 +532,18 @@ export class Manager {
     return plan
   }
 
-  /** Writes what is planned. @returns the versions. */
+  /**
+   * Writes what is planned.
+   *
+   * @param choice - With `keep`, the pauses of destinations that are deleted stay too: they hold the messages that wait.
+   * @returns the versions.
+   */
   async #make(
     plan: readonly Planned[],
     verb: Verb,
     actor: Actor,
     { sealer, revision }: Decided,
+    choice?: WaitingChoice,
   ): Promise<number[]> {
     const changes: RecordChange[] = []
     await eachInSlices(plan, ({ kind, name, before, after }) => {
@@ -526,16 +558,21 @@ export class Manager {
     const destinations = plan.flatMap(({ after }) =>
       after && 'webhooks' in after.value ? [after.value] : [],
     )
-    const { owners } = this.#parts.managed
+    const { managed, pauses, store } = this.#parts
+    const { owners } = managed
     changes.push(...owners.used(destinations))
-    for (const { name } of plan.filter(isLeaving)) {
-      changes.push(owners.left(name))
-      const ended = await this.#parts.pauses.endOf(name)
-      if (ended) changes.push(ended)
-    }
+    const leaving = plan.filter(isLeaving).map(({ name }) => name)
+    changes.push(...leaving.map((name) => owners.deleted(name)))
+    if (choice !== 'keep' && leaving.length > 0) changes.push(...(await pauses.endsOf(leaving)))
     if (changes.length === 0) return []
+    // The process may have ended before it forgot the former destination, or another one has begun a list for it since.
+    const again = destinations.map(({ name }) => name).filter((name) => owners.wasDeleted(name))
+    if (again.length > 0) await store.forgetDestinations(again)
     const versions = await this.#write(changes, revision)
-    if (changes.length > plan.length) await this.#parts.pauses.catchUp().catch(() => undefined)
+    if (leaving.length > 0) {
+      await store.forgetDestinations(leaving).catch(() => undefined)
+      await pauses.catchUp().catch(() => undefined)
+    }
     return versions.slice(0, plan.length)
   }
 

@@ -16,10 +16,14 @@ const TRIES = 5
 
 /** What a record has. */
 interface Stored {
-  /** `null` if the destination has or had none. */
+  /** Whose the destination is, or was in the end; `null` for the operator. */
   tenant: string | null
+  /** The tenant that had it before the operator took it back. */
+  former?: string
   /** Since when no destination has the name, in ms since the epoch. */
   unusedSince?: number
+  /** Whether it was deleted on request then, and did not leave the settings file. */
+  isDeleted?: boolean
 }
 
 interface Owner extends Stored {
@@ -59,15 +63,17 @@ export class Owners {
   /**
    * Why a tenant, or a destination without one, can't have this name; `undefined` if it can. The text may contain `{got}`.
    *
-   * A destination that there is may be given to a tenant, or be taken back from it, but never go from one tenant to another.
+   * A destination that there is may be given to a tenant, or be taken back from it, but never go from one tenant to another. Once
+   * there is none, the name is for the last owner only.
    */
   refusal(name: string, tenant: unknown = null): string | undefined {
     const owner = this.#known.get(name)
     if (owner === undefined || owner.tenant === tenant) return undefined
-    const isKept = owner.unusedSince === undefined
-    if (isKept && (tenant === null || owner.tenant === null)) return undefined
-    const expected = owner.tenant === null ? 'no tenant' : JSON.stringify(owner.tenant)
-    const whose = owner.tenant === null ? 'without a tenant' : 'of that tenant'
+    const isThere = owner.unusedSince === undefined
+    const only = isThere ? tenantOf(owner) : owner.tenant
+    if (isThere && (tenant === null || only === null || only === tenant)) return undefined
+    const expected = only === null ? 'no tenant' : JSON.stringify(only)
+    const whose = only === null ? 'without a tenant' : 'of that tenant'
     return `expected ${expected}, got {got}, because the store may have messages for a destination ${JSON.stringify(name)} ${whose}. Give this destination another name.`
   }
 
@@ -91,17 +97,26 @@ export class Owners {
   used(destinations: readonly Pick<Destination, 'name' | 'tenant'>[]): RecordChange[] {
     return destinations.flatMap(({ name, tenant = null }) => {
       const owner = this.#known.get(name)
-      // What a tenant once had stays its own, also if the operator takes it back.
-      const whose = owner?.tenant ?? tenant
-      const isKnown = owner?.tenant === whose && owner.unusedSince === undefined
-      return isKnown ? [] : [toRecord(name, { tenant: whose, version: owner?.version ?? 0 })]
+      if (owner?.tenant === tenant && owner.unusedSince === undefined) return []
+      const former = tenantOf(owner)
+      const version = owner?.version ?? 0
+      return [toRecord(name, { tenant, version, ...(former !== null && { former }) })]
     })
   }
 
-  /** What must be written with the end of a destination. */
-  left(name: string): RecordChange {
-    const { tenant, version } = this.#known.get(name) ?? { tenant: null, version: 0 }
-    return toRecord(name, { tenant, version, unusedSince: Date.now() })
+  /** What must be written with the deletion of a destination. */
+  deleted(name: string): RecordChange {
+    return this.#left(name, { isDeleted: true })
+  }
+
+  /** Whether the last destination of this name was deleted on request. */
+  wasDeleted(name: string): boolean {
+    return this.#known.get(name)?.isDeleted ?? false
+  }
+
+  #left(name: string, more: Partial<Stored> = {}): RecordChange {
+    const owner = this.#known.get(name) ?? { tenant: null, version: 0 }
+    return toRecord(name, { ...owner, ...more, unusedSince: Date.now() })
   }
 
   /**
@@ -114,7 +129,7 @@ export class Owners {
     const names = new Set([...this.#known.keys(), ...stored.map(({ destination }) => destination)])
     return Array.from(names)
       .filter((name) => !used.has(name) && this.#known.get(name)?.unusedSince === undefined)
-      .map((name) => this.left(name))
+      .map((name) => this.#left(name))
   }
 
   /**
@@ -157,6 +172,11 @@ export async function writeOwners(
       if (!isConflict || tries === TRIES) throw error
     }
   }
+}
+
+/** The one tenant whose messages the store may have under the name of an owner; `null` if there is none. */
+function tenantOf({ tenant, former }: Partial<Stored> = {}): string | null {
+  return tenant ?? former ?? null
 }
 
 function toRecord(name: string, { version, ...stored }: Owner): RecordChange {

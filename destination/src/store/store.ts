@@ -206,7 +206,7 @@ export interface AudiencePort {
    * supersedes all older syncs of the audience, including those of a process that has ended.
    *
    * From the first sync in which a destination is enabled, the store knows what the destination was told. It forgets this
-   * when a sync begins without the destination.
+   * when a sync begins without the destination, and by {@link forgetDestinations}.
    *
    * @param destinations - The destinations of the settings, also those that are not enabled.
    * @throws StoreError if the store can't write.
@@ -252,6 +252,14 @@ export interface AudiencePort {
     arrivals: MemberMessage[],
     departures: MemberMessage[],
   ): Promise<CaughtUp>
+
+  /**
+   * Forgets what destinations were told of all audiences, so that others of their names are new. A sync that has begun tells them
+   * nothing more.
+   *
+   * @throws StoreError if the store can't write.
+   */
+  forgetDestinations(names: readonly string[]): Promise<void>
 }
 
 /**

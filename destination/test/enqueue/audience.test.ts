@@ -6,6 +6,8 @@ import type { RunningDestination } from '../../src/destination.js'
 import { createServer } from '../../src/http/server.js'
 import { addActRoutes } from '../../src/operate/act-routes.js'
 import type { TestEndpoint } from '../endpoint.js'
+import { openStore } from '../../src/store/open.js'
+import { ask, SETTINGS_KEY } from '../manage/api.js'
 import { ADMIN_TOKEN, destination, endpoint, KEY, post, settingsFor, start, track } from '../run.js'
 
 const NDJSON = 'application/x-ndjson'
@@ -336,6 +338,97 @@ describe('an audience', () => {
     await crm.has(3)
     await acme.has(1)
     expect(acme.received.map(({ headers }) => headers['x-message-id'])).toEqual(['m1'])
+  })
+
+  test.each<[removed: string, back: string]>([
+    ['a DELETE', 'a PUT'],
+    ['a list of settings', 'a list of settings'],
+    ['a DELETE', 'the settings file'],
+  ])(
+    'begins again for a destination that %s removed and %s brought back',
+    async (removed, back) => {
+      const [before, after] = [await endpoint(), await endpoint()]
+      const settings = settingsFor([], { settingsKeys: [SETTINGS_KEY] })
+      const running = await start(settings)
+      const fields = ({ url }: TestEndpoint) => ({ sources: ['web'], webhooks: [{ url }] })
+      const apply = (destinations: object[]) =>
+        ask(running, 'POST', '/settings', {
+          ...{ settings: { destinations }, dryRun: false, prune: true, waiting: 'discard' },
+        })
+      await ask(running, 'PUT', '/destinations/crm', fields(before))
+      await put(running, 'a', list('u1', 'u2'))
+      await before.has(2)
+      // The messages about u3 are discarded, so that nobody is told of u3 but by the new destination.
+      await ask(running, 'POST', '/destinations/crm/pause', { reason: 'test' })
+      await put(running, 'a', list('u1', 'u2', 'u3'))
+      const { body } =
+        removed === 'a DELETE'
+          ? await ask(running, 'DELETE', '/destinations/crm?waiting=discard')
+          : await apply([])
+      expect(body).toMatchObject({ discarded: 1 })
+      if (back === 'a PUT') await ask(running, 'PUT', '/destinations/crm', fields(after))
+      else if (back === 'a list of settings') await apply([{ name: 'crm', ...fields(after) }])
+      else await running.reload({ ...settings, destinations: [destination([after])] })
+      expect(await put(running, 'a', list('u1', 'u3', 'u4'))).toMatchObject([200, { caughtUp: 3 }])
+      await after.has(3)
+      expect(Object.fromEntries(told(after))).toEqual({
+        ...{ u1: { a: true }, u3: { a: true }, u4: { a: true } },
+      })
+    },
+  )
+
+  test('begins again for a new destination, if a list has begun with the deleted one since', async () => {
+    const crm = await endpoint()
+    const settings = settingsFor([], { settingsKeys: [SETTINGS_KEY] })
+    const fields = { sources: ['web'], webhooks: [{ url: crm.url }] }
+    const first = await start(settings)
+    await ask(first, 'PUT', '/destinations/crm', fields)
+    await ask(first, 'DELETE', '/destinations/crm')
+    await first.close()
+    // Another process of the store learns of the deletion up to a second later, and sends the message to the former endpoint.
+    const store = await openStore(settings.store)
+    const sync = await store.beginSync('a', [{ name: 'crm', enabled: true }])
+    const message = { source: 'audience:a', destination: 'crm', before: '{"userId":', after: '}' }
+    await store.join(sync, ['u1'], [message])
+    await store.discard('crm', 1)
+    await store.close()
+    const running = await start(settings)
+    await ask(running, 'PUT', '/destinations/crm', fields)
+    expect(await put(running, 'a', list('u1'))).toMatchObject([200, { caughtUp: 1 }])
+    await crm.has(1)
+  })
+
+  test('goes on where it was for a destination that leaves the file and is back before the next list', async () => {
+    const crm = await endpoint()
+    const settings = settingsFor([destination([crm])])
+    const running = await start(settings)
+    await put(running, 'a', list('u1', 'u2'))
+    await crm.has(2)
+    await running.reload({ ...settings, destinations: [] })
+    await running.reload(settings)
+    expect(await put(running, 'a', list('u2'))).toEqual([
+      200,
+      { success: true, audience: 'a', listed: 1, joined: 0, left: 1 },
+    ])
+    await crm.has(3)
+    expect(told(crm)[2]).toEqual(['u1', { a: false }])
+  })
+
+  test("is told of to a destination that was a tenant's, after the list that follows its return", async () => {
+    const crm = await endpoint()
+    const own = destination([crm])
+    const given = { ...own, tenant: 'acme', sources: [] }
+    const tenants = [{ name: 'acme', portal: { editUrls: false } }]
+    const settings = settingsFor([own], { tenants })
+    const running = await start(settings)
+    await put(running, 'a', list('u1', 'u2'))
+    await crm.has(2)
+    await running.reload({ ...settings, destinations: [given] })
+    await put(running, 'a', list('u2', 'u3'))
+    await running.reload(settings)
+    expect(await put(running, 'a', list('u2', 'u3'))).toMatchObject([200, { caughtUp: 2 }])
+    await crm.has(4)
+    expect(Object.fromEntries(told(crm).slice(2))).toEqual({ u1: { a: false }, u3: { a: true } })
   })
 
   test('of a name without a letter is refused', async () => {

@@ -124,20 +124,60 @@ test('a destination is not used by a process whose file lacks its source, until 
 })
 
 describe('a destination that is deleted', () => {
-  test('leaves no pause to a new one of its name', async () => {
+  test.each([
+    ['by a request without a choice', [], ['']],
+    ['with its messages', ['kept'], ['?waiting=discard']],
+    ['and whose messages are deleted later', ['kept'], ['?waiting=keep', '?waiting=discard']],
+  ])('%s leaves no pause to a new one of its name', async (_, messageIds, queries) => {
     const crm = await endpoint()
     const running = await start(managedSettings())
     const settings = { sources: ['web'], webhooks: [{ url: crm.url }] }
     await ask(running, 'PUT', '/destinations/crm', settings)
     await ask(running, 'POST', '/destinations/crm/pause', { reason: 'of the former customer' })
-    expect((await ask(running, 'DELETE', '/destinations/crm')).status).toBe(200)
+    if (messageIds.length > 0)
+      await post(
+        running,
+        messageIds.map((id) => track(id)),
+      )
+    for (const query of queries) {
+      expect((await ask(running, 'DELETE', `/destinations/crm${query}`)).status).toBe(200)
+    }
     await ask(running, 'PUT', '/destinations/crm', settings)
     await post(running, [track('m')])
     await crm.has(1)
+    expect(crm.received[0]?.headers['x-message-id']).toBe('m')
     expect(await ask(running, 'POST', '/destinations/crm/resume', {})).toMatchObject({
       body: { wasPaused: false },
     })
   })
+
+  test.each(['a DELETE', 'a list of settings'])(
+    'by %s that keeps its messages keeps its pause with them',
+    async (how) => {
+      const crm = await endpoint()
+      const running = await start(managedSettings())
+      const settings = { sources: ['web'], webhooks: [{ url: crm.url }] }
+      await ask(running, 'PUT', '/destinations/crm', settings)
+      await ask(running, 'POST', '/destinations/crm/pause', { reason: 'wrong events' })
+      await post(running, [track('m1')])
+      const deleted =
+        how === 'a DELETE'
+          ? await ask(running, 'DELETE', '/destinations/crm?waiting=keep')
+          : await ask(running, 'POST', '/settings', {
+              ...{ settings: { destinations: [] }, prune: true, dryRun: false, waiting: 'keep' },
+            })
+      expect(deleted.status).toBe(200)
+      await ask(running, 'PUT', '/destinations/crm', settings)
+      await post(running, [track('m2')])
+      const status = await ask(running, 'GET', '/status')
+      expect(status.body).toMatchObject({
+        destinations: [{ name: 'crm', fresh: 2, paused: { reason: 'wrong events' } }],
+      })
+      expect(crm.received).toEqual([])
+      await ask(running, 'POST', '/destinations/crm/resume', {})
+      await crm.has(2)
+    },
+  )
 
   test('must not be that of the alerts, and one that is missing is warned of', async () => {
     const alerts = { destination: 'ops', afterMs: [3_600_000] }

@@ -131,6 +131,43 @@ describe('a name', () => {
     )
   })
 
+  test.each(['the API', 'the file'])(
+    'that was taken back is only for the operator, once the destination has left %s',
+    async (where) => {
+      const receiver = await endpoint()
+      const inFile = (tenant?: string) =>
+        destination([receiver], {
+          name: 'hook',
+          ...(tenant !== undefined && { tenant }),
+          sources: [`of-${tenant ?? 'non'}`],
+        })
+      const given = (tenant?: string) => ({
+        ...ofBen,
+        tenant,
+        sources: [`of-${tenant ?? 'non'}`],
+        webhooks: [{ url: receiver.url }],
+      })
+      const settings = settingsWith()
+      const running = await start(settings)
+      const put = (tenant?: string) => ask(running, 'PUT', '/destinations/hook', given(tenant))
+      for (const tenant of ['ann', undefined]) {
+        if (where === 'the API') await put(tenant)
+        else await running.reload({ ...settings, destinations: [inFile(tenant)] })
+      }
+      await post(running, [track('m')], 'non')
+      await expect.poll(() => receiver.received.length).toBe(1)
+      if (where === 'the API') await ask(running, 'DELETE', '/destinations/hook')
+      else await running.reload(settings)
+      for (const tenant of TENANTS) {
+        expect(await put(tenant)).toMatchObject(namesOther(`expected no tenant, got "${tenant}"`))
+      }
+      expect(await put()).toMatchObject({ status: 201 })
+      // The store still has what was sent to it while it was a tenant's.
+      expect(await put('ben')).toMatchObject(namesOther('expected "ann", got "ben"'))
+      expect(await put('ann')).toMatchObject({ status: 200 })
+    },
+  )
+
   test('is refused to another tenant in the file too, at a reload and at a start', async () => {
     const inFile = (tenant: string) =>
       destination([], { name: 'hook', tenant, sources: [`of-${tenant}`] })
@@ -189,6 +226,26 @@ describe('a name', () => {
         return status
       })
       .toBe(201)
+  })
+
+  test('that is free again is not paused any more', async () => {
+    const settings = settingsWith({ retentionMs: 1 })
+    const first = await start(settings)
+    await ask(first, 'PUT', '/destinations/hook', { ...ofBen, sources: [] })
+    await ask(first, 'POST', '/destinations/hook/pause', { reason: 'test' })
+    await ask(first, 'DELETE', '/destinations/hook?waiting=keep')
+    await first.close()
+    await expect
+      .poll(async () => {
+        const running = await start(settings)
+        const { body } = await ask(running, 'GET', '/destinations/hook')
+        const none = { ...ofBen, tenant: undefined }
+        const { status } = await ask(running, 'PUT', '/destinations/hook', none)
+        const { text } = await ask(running, 'GET', '/status')
+        await running.close()
+        return [body.error.code, status, JSON.parse(text) as object]
+      })
+      .toMatchObject(['unknown_destination', 201, { destinations: [{ paused: null }] }])
   })
 
   test('is not free while the store has messages for it', async () => {

@@ -378,6 +378,7 @@ export function openMemory(tables: MemoryTables): Store {
       beginSync: leftOut,
       join: leftOut,
       leave: leftOut,
+      forgetDestinations: leftOut,
     },
     ...{
       writeRecords: leftOut,

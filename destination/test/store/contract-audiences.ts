@@ -255,6 +255,26 @@ export function audiencesContract(name: string, make: () => Promise<Subject>): v
         expect(await news('mail')).toEqual(['c true'])
       })
 
+      test('is told of to a destination that was forgotten as to a new one, from the next list on', async () => {
+        await sync(['a', 'b'], { crm: true, mail: true })
+        await sync(['a'], { crm: true, mail: false })
+        await news('mail')
+        await store.forgetDestinations(['mail', 'never'])
+        expect(await sync(['a', 'c'], { crm: true, mail: true })).toBe(2)
+        expect(await news('mail')).toEqual(['a true', 'c true'])
+
+        const begun = await store.beginSync('vip', [...CRM, { name: 'mail', enabled: true }])
+        const messages = [message('crm'), message('mail')]
+        await store.join(begun, ['a', 'c', 'd'], messages)
+        await store.forgetDestinations(['mail'])
+        await store.join(begun, ['e'], messages)
+        expect(await news('mail')).toEqual(['d true'])
+        expect(await sync(['d', 'e'], { crm: true, mail: true }, 1)).toBe(2)
+        expect(await news('mail')).toEqual(['d true', 'e true'])
+        const all = ['a true', 'b true', 'b false', 'c true', 'd true', 'e true']
+        expect(await news('crm')).toEqual([...all, 'a false', 'c false'].sort())
+      })
+
       test('forgets a user who is purged, also for a destination that missed it', async () => {
         await sync(['a'], { crm: true })
         await store.settle((await claimAll()).map((delivery) => settlement(delivery)))

@@ -42,6 +42,9 @@ export function prepareAudience({ query, transact, schema, names, now }: Tables)
   const dismiss = `
     UPDATE ${schema}.told SET destination = NULL
     WHERE audience = $1 AND destination NOT IN (SELECT id FROM ${schema}.names WHERE name = ANY ($2::text[]))`
+  const dismissAll = `
+    UPDATE ${schema}.told SET destination = NULL
+    WHERE destination IN (SELECT id FROM ${schema}.names WHERE name = ANY ($1::text[]))`
   // A destination that is new at the first list hears of everyone as they join.
   const introduce = `
     INSERT INTO ${schema}.told (audience, destination, up_to)
@@ -263,6 +266,10 @@ export function prepareAudience({ query, transact, schema, names, now }: Tables)
         return { caughtUp, isDone: false }
       }
       return { caughtUp: 0, isDone: true }
+    },
+
+    forgetDestinations: async (destinations: readonly string[]): Promise<void> => {
+      await query(dismissAll, [destinations.map(toStored)])
     },
   }
 }

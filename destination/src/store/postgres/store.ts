@@ -359,6 +359,10 @@ class PostgresStore implements Store {
     return this.#whileOpen(() => this.#audience.catchUp(sync, limit, arrivals, departures))
   }
 
+  forgetDestinations(names: readonly string[]): Promise<void> {
+    return this.#whileOpen(() => this.#audience.forgetDestinations(names))
+  }
+
   hasUser(user: string): Promise<boolean> {
     return this.#whileOpen(() => this.#purge.has(user))
   }

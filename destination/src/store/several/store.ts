@@ -428,6 +428,10 @@ export class SeveralStore implements Store {
     return this.#home.ask((store) => store.catchUp(sync, limit, arrivals, departures))
   }
 
+  forgetDestinations(names: readonly string[]): Promise<void> {
+    return this.#home.ask((store) => store.forgetDestinations(names))
+  }
+
   writeRecords(changes: readonly RecordChange[], unchangedSince?: number): Promise<number[]> {
     return this.#home.ask((store) => store.writeRecords(changes, unchangedSince))
   }

@@ -48,6 +48,9 @@ export function prepareAudience({ database, names }: Shared, put: Put['one']) {
      ON CONFLICT DO NOTHING`,
   )
   const dismiss = database.prepare('UPDATE told SET destination = NULL WHERE id = ?')
+  const dismissAll = database.prepare(
+    'UPDATE told SET destination = NULL WHERE destination IN (SELECT value FROM json_each(?))',
+  )
   const forget = database.prepare('DELETE FROM told WHERE id = ?')
   const tellUpTo = database.prepare('UPDATE told SET up_to = ? WHERE id = ?')
   const untoldOf = database.prepare('SELECT user FROM untold WHERE told = ? LIMIT ?')
@@ -176,6 +179,11 @@ export function prepareAudience({ database, names }: Shared, put: Put['one']) {
         }
       }
       return { caughtUp: 0, isDone: true }
+    },
+
+    forgetDestinations: (destinations: readonly string[]): void => {
+      const numbers = destinations.flatMap((name) => names.find(name) ?? [])
+      dismissAll.run(JSON.stringify(numbers))
     },
   }
 }

@@ -232,6 +232,11 @@ export class Engine {
           audience.catchUp(sync, limit, arrivals, departures, now),
         )
       }
+      case 'forgetDestinations':
+        this.#transact(true, ({ audience }) => {
+          audience.forgetDestinations(query.names)
+        })
+        return undefined
       case 'hasUser':
         return this.#translate(() => this.#connected().user.has(query.user))
       case 'purgeUser':

@@ -74,6 +74,7 @@ export type Query =
   | { ask: 'join'; sync: Sync; members: string[]; messages: MemberMessage[] }
   | { ask: 'leave'; sync: Sync; from: string; limit: number; messages: MemberMessage[] }
   | CatchUpQuery
+  | { ask: 'forgetDestinations'; names: readonly string[] }
   | { ask: 'hasUser'; user: string }
   | { ask: 'purgeUser'; user: string; from: number }
   | {

@@ -280,6 +280,10 @@ class SqliteStore implements Store {
     return this.#query(query) as Promise<CaughtUp>
   }
 
+  async forgetDestinations(names: readonly string[]): Promise<void> {
+    await this.#query({ ask: 'forgetDestinations', names })
+  }
+
   hasUser(user: string): Promise<boolean> {
     return this.#query({ ask: 'hasUser', user }) as Promise<boolean>
   }
