@@ -32,9 +32,6 @@ export async function run(
   program.hook('preAction', (_program, command) => {
     running.command = command
   })
-  // In `listen | head -3` the reader ends first, and the next write fails with EPIPE. Without a listener that throws.
-  const leave = () => process.exit(EXIT.failed)
-  process.stdout.on('error', leave)
   try {
     await program.parseAsync(argv, { from: 'user' })
     return EXIT.ok
@@ -46,8 +43,6 @@ export async function run(
     if (running.command?.opts()['json']) console.log(JSON.stringify({ error: { code, message } }))
     else console.error(message)
     return exitCode
-  } finally {
-    process.stdout.off('error', leave)
   }
 }
 
