@@ -5,6 +5,7 @@ import { addList } from './cli/list.js'
 import { addListen } from './cli/listen.js'
 import { addMigrate } from './cli/migrate.js'
 import { addDestinations, addSources, addTenants } from './cli/managed.js'
+import { watchOutput } from './cli/output.js'
 import { addPause, addResume } from './cli/pause.js'
 import { addReplay } from './cli/replay.js'
 import { run } from './cli/run.js'
@@ -68,5 +69,6 @@ const commands = [
   addCompletion,
 ]
 
+const finish = watchOutput()
 // A handle that a command left open must not keep the process alive.
-process.exit(await run(process.argv.slice(2), commands))
+process.exit(await finish(await run(process.argv.slice(2), commands)))

@@ -54,7 +54,7 @@ describe('the command line', () => {
       'What `--help` prints. A test writes this file: `npx vitest run --project destination documents -u`.\n',
       'Exit codes of all commands: 0 done, 1 failed, 2 the command line or the settings are wrong, 3 no answer: the same',
       'command may work later. Where a code means more than that, the help of the command says so. With `--json`, an error is',
-      '`{"error":{"code","message"}}` on the standard output.\n',
+      '`{"error":{"code","message"}}` on the standard output. Output that cannot be written, such as on a full disk, is an error, too.\n',
       ...sections,
     ].join('\n')
     await expect(text).toMatchFileSnapshot(join(ROOT, 'docs/commands.md'))

@@ -48,7 +48,7 @@ export function showProgress(doing: string, look: () => Progress): () => void {
     stderr.write(`\r\u001B[K${`${doing}  ${shown}${text}`.slice(0, stderr.columns || 80)}`)
   }
   const tell = () => {
-    stderr.write(`${doing}: ${describe().text}\n`)
+    console.error(`${doing}: ${describe().text}`) // unlike a write, it does not end the process on a full disk
   }
   const timer = setInterval(stderr.isTTY ? draw : tell, stderr.isTTY ? DRAW_MS : TELL_MS)
   return () => {

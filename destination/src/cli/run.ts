@@ -21,33 +21,35 @@ export async function run(
   argv: readonly string[],
   commands: readonly AddCommand[],
 ): Promise<number> {
+  const end = argv.indexOf('--')
+  const isJson = argv.slice(0, end < 0 ? undefined : end).includes('--json')
+  let refusal = ''
   const program = new Command('hookline-destination')
     .description('Collects analytics calls and forwards each as a signed POST.')
     .version(version)
     .exitOverride()
     .showHelpAfterError('(see --help)')
     .addHelpText('after', EXIT_CODES)
+  // Each command that is added takes over this setting.
+  if (isJson) program.configureOutput({ writeErr: (text) => (refusal += text) })
   for (const add of commands) add(program)
-  const running: { command?: Command } = {}
-  program.hook('preAction', (_program, command) => {
-    running.command = command
-  })
-  // In `listen | head -3` the reader ends first, and the next write fails with EPIPE. Without a listener that throws.
-  const leave = () => process.exit(EXIT.failed)
-  process.stdout.on('error', leave)
+  const print = (code: string, message: string) => {
+    if (isJson) console.log(JSON.stringify({ error: { code, message } }))
+    else console.error(message)
+  }
   try {
     await program.parseAsync(argv, { from: 'user' })
     return EXIT.ok
   } catch (error) {
-    // Commander has printed the message itself.
-    if (error instanceof CommanderError) return error.exitCode === 0 ? EXIT.ok : EXIT.usage
+    if (error instanceof CommanderError) {
+      if (error.exitCode === 0) return EXIT.ok
+      // Without `--json`, Commander has printed the message itself.
+      if (isJson) print('usage', refusal.replace(/^error: /, '').trim())
+      return EXIT.usage
+    }
     const { code, message, exitCode } = explain(error)
-    if (message === '') return exitCode
-    if (running.command?.opts()['json']) console.log(JSON.stringify({ error: { code, message } }))
-    else console.error(message)
+    if (message !== '') print(code, message)
     return exitCode
-  } finally {
-    process.stdout.off('error', leave)
   }
 }
 

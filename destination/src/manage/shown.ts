@@ -1,6 +1,6 @@
 import { isFields, type Fields } from '../http/json-body.js'
 import type { ManagedSetting, SettingChange } from '../model/answers.js'
-import { HIDDEN } from '../model/hidden.js'
+import { hasHidden, HIDDEN } from '../model/hidden.js'
 import { withoutQuery } from '../model/shown-url.js'
 import type { BrokenRelation } from '../settings/relations.js'
 import type { Destination, Source } from '../settings/settings.js'
@@ -120,10 +120,17 @@ export function restoreHidden(
     const former =
       same.find((one) => one === known[index]) ?? (same.length === 1 ? same[0] : undefined)
     const path = ['webhooks', index]
-    const { values, missing } = restoreHeaders(headers, former?.['headers'])
-    if (!former && typeof url === 'string' && url.endsWith(`?${HIDDEN}`)) {
+    const { values, missing, mixed } = restoreHeaders(headers, former?.['headers'])
+    for (const name of mixed) {
+      const message = `expected a value without ${HIDDEN}, which stands for a whole value. Write the whole value, or leave it as ${HIDDEN}.`
+      broken.push({ path: [...path, 'headers', name], message })
+    }
+    if (!former && typeof url === 'string' && hasHidden(url)) {
       const which = same.length === 0 ? 'no endpoint has' : 'more than one endpoint has'
-      const message = `expected the full URL, because ${which} this one without its query.`
+      const message =
+        url === `${withoutQuery(url)}?${HIDDEN}`
+          ? `expected the full URL, because ${which} this one without its query.`
+          : `expected a URL without ${HIDDEN}, which stands for a whole query. Write the whole query, or leave it as ?${HIDDEN}.`
       broken.push({ path: [...path, 'url'], message })
       return { ...webhook, ...(values && { headers: values }) }
     }
@@ -150,16 +157,21 @@ function hiddenSecrets(given: Fields): BrokenRelation[] {
 }
 
 function restoreHeaders(given: unknown, former: unknown) {
-  if (!isFields(given)) return { values: undefined, missing: [] }
+  if (!isFields(given)) return { values: undefined, missing: [], mixed: [] }
   const formerOf = (name: string) =>
     isFields(former) && Object.hasOwn(former, name) ? former[name] : undefined
   const hidden = Object.keys(given).filter((name) => given[name] === HIDDEN)
   const missing = hidden.filter((name) => formerOf(name) === undefined)
+  const mixed = Object.keys(given).filter((name) => {
+    const value = given[name]
+    return typeof value === 'string' && value !== HIDDEN && value.includes(HIDDEN)
+  })
+  const left = [...missing, ...mixed]
   // A mark without a value is left out: as a value, it would be called wrong for another reason.
   const values = Object.entries(given).flatMap(([name, value]) =>
-    missing.includes(name) ? [] : [[name, value === HIDDEN ? formerOf(name) : value]],
+    left.includes(name) ? [] : [[name, value === HIDDEN ? formerOf(name) : value]],
   )
-  return { values: Object.fromEntries(values) as Fields, missing }
+  return { values: Object.fromEntries(values) as Fields, missing, mixed }
 }
 
 /** The values in which two versions differ, without what must not be shown. `undefined` is no version. */

@@ -3,3 +3,6 @@
  * that no header can have this value.
  */
 export const HIDDEN = '•••'
+
+/** Whether a text has {@link HIDDEN} in it, also as a URL parser writes it. */
+export const hasHidden = (text: string): boolean => /•••|(%E2%80%A2){3}/i.test(text)

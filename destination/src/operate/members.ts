@@ -114,7 +114,14 @@ async function* readLines(request: IncomingMessage): AsyncGenerator {
   const decoder = new TextDecoder('utf-8', { fatal: true })
   let rest = ''
   let line = 0
+  const checkLength = (text: string) => {
+    if (text.length <= MAX_LINE_LENGTH) return
+    throw invalid(
+      `Line ${line + 1} is too long: the limit is ${MAX_LINE_LENGTH} characters per line.`,
+    )
+  }
   const take = (text: string) => {
+    checkLength(text)
     line++
     const problem = `Line ${line} must be JSON, such as "u1" or {"userId":"u1"}.`
     return text.trim() === '' ? undefined : [parse(text, problem)]
@@ -124,11 +131,7 @@ async function* readLines(request: IncomingMessage): AsyncGenerator {
       const lines = (rest + decoder.decode(chunk, { stream: true })).split('\n')
       rest = lines.pop() ?? ''
       for (const text of lines) yield* take(text) ?? []
-      if (rest.length > MAX_LINE_LENGTH) {
-        throw invalid(
-          `Line ${line + 1} is too long: the limit is ${MAX_LINE_LENGTH} characters per line.`,
-        )
-      }
+      checkLength(rest)
     }
     rest += decoder.decode() // which may have ended within a character
   } catch (error) {

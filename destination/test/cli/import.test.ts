@@ -1,3 +1,4 @@
+import { execFileSync } from 'node:child_process'
 import { once } from 'node:events'
 import { linkSync, mkdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:http'
@@ -5,7 +6,7 @@ import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { json } from 'node:stream/consumers'
 import { describe, test } from 'vitest'
-import { folderOf } from './import/history.js'
+import { call, folderOf } from './import/history.js'
 import { emptyFolder, run, start } from './process.js'
 
 describe('import', { concurrent: true }, () => {
@@ -21,6 +22,84 @@ describe('import', { concurrent: true }, () => {
     expect(await run(args, { folder: folderOf(3, 0) })).toMatchObject({ code: 0 })
     expect(lanes).toEqual(['bulk'])
   })
+
+  test('a file that grew after a last line without a line break keeps the ids of its lines', async ({
+    expect,
+  }) => {
+    const ids = new Map<unknown, Set<unknown>>()
+    await using collector = createServer((request, response) => {
+      void json(request).then((body) => {
+        const { batch } = body as { batch: { userId: string; messageId: string }[] }
+        for (const { userId, messageId } of batch) {
+          ids.set(userId, (ids.get(userId) ?? new Set()).add(messageId))
+        }
+        response.end('{"success":true}')
+      })
+    }).listen(0, '127.0.0.1')
+    await once(collector, 'listening')
+    const { port } = collector.address() as AddressInfo
+    const folder = folderOf(2, 0)
+    const file = join(folder, 'history.ndjson')
+    const lines = readFileSync(file, 'utf8').trim()
+    const args = ['import', 'history.ndjson', '--to', `http://127.0.0.1:${port}`, '--json']
+    const outcome = async (...more: string[]) => {
+      const { stdout } = await run([...args, ...more], { folder })
+      return JSON.parse(stdout) as unknown
+    }
+    writeFileSync(file, lines)
+    await outcome()
+    writeFileSync(file, `${lines}\n${JSON.stringify(call(3))}`)
+    expect(await outcome()).toMatchObject({ accepted: 1, fromLine: 3, toLine: 3 })
+    await outcome('--restart')
+    expect(Array.from(ids.values(), ({ size }) => size)).toEqual([1, 1, 1])
+
+    writeFileSync(file, `${lines}\n${JSON.stringify(call(3))}0\n`)
+    expect(await outcome()).toEqual({
+      error: {
+        code: 'usage',
+        message:
+          'Line 3 of history.ndjson was imported before it was complete. Give --restart to import the whole file.',
+      },
+    })
+  })
+
+  test('says that nothing was accepted while the collector answers with errors', async ({
+    expect,
+  }) => {
+    await using collector = createServer((_request, response) => {
+      response.writeHead(500).end('{"success":false}')
+    }).listen(0, '127.0.0.1')
+    await once(collector, 'listening')
+    const { port } = collector.address() as AddressInfo
+    const args = ['import', 'history.ndjson', '--to', `http://127.0.0.1:${port}`]
+    const importing = start(args, { folder: folderOf(1, 0) })
+    const [line] = await importing.printed(/importing: .+still trying/)
+    expect(line).toMatch(/ nothing was accepted for \d+ s, still trying$/)
+    importing.kill('SIGTERM')
+    await importing.ended
+  })
+
+  test.skipIf(process.platform === 'win32')(
+    'a pipe and a folder are refused before anything is sent or read',
+    async ({ expect }) => {
+      const folder = folderOf(1, 0)
+      execFileSync('mkfifo', [join(folder, 'pipe.ndjson')])
+      const imported = (file: string) =>
+        run(['import', file, '--to', 'http://127.0.0.1:1'], { folder, input: '{}' })
+      expect(await imported('pipe.ndjson')).toEqual({
+        code: 2,
+        stdout: '',
+        stderr:
+          'Cannot import pipe.ndjson: expected a file, got a pipe or a device. Give - instead: cat pipe.ndjson | hookline-destination import -\n',
+      })
+      expect((await imported('/dev/stdin')).stderr).toMatch(/ got a pipe or a device\. Give - /)
+      expect(await imported('.')).toEqual({
+        code: 2,
+        stdout: '',
+        stderr: 'Cannot import .: expected a file, got a folder. Name a file in it.\n',
+      })
+    },
+  )
 
   test('the file of --bad has each refused line, and a file that is named later has the first 100', async ({
     expect,
@@ -321,6 +400,7 @@ describe('import', { concurrent: true }, () => {
     [['import', 'history.ndjson', '--key', 'k'], /is not the file that was imported up to line 9/],
   ])('%j is refused, with the fix', async ([args, message], { expect }) => {
     const folder = folderOf(3, 0)
+    writeFileSync(join(folder, 'history.txt'), '')
     const progress = { head: '5:none', line: 9, offset: 90, accepted: 9, bad: 0 }
     writeFileSync(join(folder, 'history.ndjson.progress'), JSON.stringify(progress))
     const ended = await run(args, { folder })

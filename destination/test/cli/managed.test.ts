@@ -1,6 +1,6 @@
 // The commands that show and change sources and destinations, at a running destination.
 import { execFileSync, spawnSync } from 'node:child_process'
-import { readFileSync, writeFileSync } from 'node:fs'
+import { existsSync, openSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import fc from 'fast-check'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
@@ -39,6 +39,20 @@ async function json<T>(...args: string[]): Promise<T> {
 const get = async (path: string) => (await ask(one, 'GET', path)).body as ManagedSetting
 
 describe('sources', () => {
+  test.skipIf(!existsSync('/dev/full'))(
+    'that are created while the key cannot be printed are an error that says so',
+    async () => {
+      const args = ['sources', 'create', 'full', ...where]
+      expect(await run(args, { stdout: openSync('/dev/full', 'w') })).toMatchObject({
+        code: 1,
+        stderr:
+          'Cannot write the output: ENOSPC: no space left on device. Apart from its output, the command succeeded.\n',
+      })
+      expect((await get('/sources/full')).settings).toEqual({ name: 'full' })
+      await cli('sources', 'delete', 'full', '--yes')
+    },
+  )
+
   test('are created with a key that is printed once, changed, listed, rotated and deleted', async () => {
     const made = await cli('sources', 'create', 'shop', '--rate-limit', '100')
     const [, first = ''] =

@@ -132,6 +132,36 @@ describe('the command line', () => {
   })
 })
 
+describe('with --json, wrong arguments are an error in JSON', () => {
+  test.each([
+    [['list', '--state', 'nope'], /^option '--state <state>' argument 'nope' is invalid\. Allowed/],
+    [['send', 'bogus'], /^command-argument value 'bogus' is invalid for argument 'type'\./],
+    [['pause', 'local'], /^required option /],
+    [
+      ['schedule', '--from', 'x'],
+      /^option '--from <.+>' argument 'x' is invalid\. Expected a date/,
+    ],
+    [['trace'], /^missing required argument 'messageId'/],
+    [['listen', '--port', '99999'], /^option .+ Expected a whole number from 0 to 65535\./],
+    [['list', '--stat'], /^unknown option '--stat'\n\(Did you mean --state\?\)\n\(see --help\)$/],
+    [['serv'], /^unknown command 'serv'/],
+    [['list', '--json', '--state', 'nope'], /^option '--state <state>' argument 'nope'/],
+    [['sources'], /^unknown option '--json'/],
+    [['sources', 'create'], /^missing required argument/],
+  ])('%j', async (args, message) => {
+    const { code, stdout, stderr } = await runInside(args.concat('--json'))
+    expect({ code, stderr }).toEqual({ code: 2, stderr: '' })
+    expect(JSON.parse(stdout)).toEqual({
+      error: { code: 'usage', message: expect.stringMatching(message) as string },
+    })
+  })
+
+  test('but not after --', async () => {
+    const { code, stdout } = await runInside(['send', 'bogus', '--', '--json'])
+    expect({ code, stdout }).toEqual({ code: 2, stdout: '' })
+  })
+})
+
 test('an error that nobody expected keeps its stack, and is 1', async () => {
   const { code, stderr } = await runInside(
     ['fall'],

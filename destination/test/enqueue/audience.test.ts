@@ -170,7 +170,16 @@ describe('an audience', () => {
       /^Line 2 must be the id of a user/,
     ],
     ['a broken line', '"u1"\n{"userId', NDJSON, 400, 'invalid_members', /^Line 2 must be JSON/],
-    ['a long line', `"${'x'.repeat(300_000)}"`, NDJSON, 400, 'invalid_members', /^Line 1 /],
+    ...['', '"u1"\n'].flatMap((before, i) =>
+      ['\n"u3"\n', ''].map((after): [string, BodyInit, string, number, string, RegExp] => [
+        'a long line',
+        `${before}{"userId":"u2","pad":"${'x'.repeat(10_000)}"}${after}`,
+        NDJSON,
+        400,
+        'invalid_members',
+        new RegExp(`^Line ${i + 1} is too long: the limit is 10000 characters per line\\.`),
+      ]),
+    ),
     [
       'an id in Latin-1',
       Buffer.from(list('u1', 'Zoë'), 'latin1'),
@@ -291,6 +300,14 @@ describe('an audience', () => {
     await put(running, 'a', list('u0'))
     expect(await put(running, 'a', body, init)).toMatchObject([200, { listed: 0, left: 1 }])
     await crm.has(2)
+  })
+
+  test('may have lines of 10,000 characters', async () => {
+    const running = await start(settingsFor([]))
+    const opening = '{"userId":"u1","pad":"'
+    const line = `${opening.padEnd(9_998, 'x')}"}`
+    const lines = `${line}\n${line}`
+    expect(await put(running, 'long', lines, { type: NDJSON, count: 2 })).toMatchObject([200, {}])
   })
 
   test('may say its number of members in the last line', async () => {

@@ -157,6 +157,50 @@ describe('a destination', () => {
     }
   })
 
+  test('refuses a hidden value with something beside it, and keeps what there is', async () => {
+    const crm = await endpoint()
+    const running = await start(managedSettings())
+    const made = { headers: { 'X-Token': 'hush' } }
+    await ask(running, 'PUT', '/destinations/crm', {
+      sources: ['web'],
+      webhooks: webhooks(`${crm.url}?key=hidden`, made),
+    })
+    const mark = '•••'
+    const wrong: [object, string, RegExp][] = [
+      ...[`?${mark}&v=2`, `?key=${mark}`, `?${encodeURI(mark)}`, `?v=2?${mark}`, `/${mark}`].map(
+        (end): [object, string, RegExp] => [
+          { url: crm.url + end },
+          'webhooks[0].url',
+          /^expected a URL without •••.* Write the whole query, or leave it as \?•••\.$/,
+        ],
+      ),
+      [
+        { url: `${crm.url}?${mark}`, headers: { 'X-Token': `Bearer ${mark}` } },
+        'webhooks[0].headers["X-Token"]',
+        /^expected a value without •••.* Write the whole value, or leave it as •••\.$/,
+      ],
+    ]
+    for (const [webhook, path, message] of wrong) {
+      const settings = { sources: ['web'], webhooks: [webhook] }
+      const many = { settings: { destinations: [{ name: 'crm', ...settings }] } }
+      const answers = [
+        [await ask(running, 'PATCH', '/destinations/crm', { webhooks: [webhook] }), path],
+        [await ask(running, 'PUT', '/destinations/crm', settings), path],
+        [await ask(running, 'POST', '/settings', many), `destinations[0].${path}`],
+      ] as const
+      for (const [answer, path] of answers) {
+        const problems = [{ path, message: expect.stringMatching(message) as string }]
+        expect(answer).toMatchObject({ status: 400, body: { error: { problems } } })
+      }
+    }
+    await post(running, [track('m1')])
+    await crm.has(1)
+    expect(crm.received[0]).toMatchObject({
+      path: '/hook?key=hidden',
+      headers: { 'x-token': 'hush' },
+    })
+  })
+
   test('never sends a hidden value to another URL', async () => {
     const running = await start(managedSettings())
     await ask(running, 'PUT', '/destinations/crm', {

@@ -50,8 +50,8 @@ export class Import {
   lost = 0
   /** The number of numbers that were imported with another value. */
   changed = 0
-  /** When the collector last answered, on the clock of `performance.now`. */
-  answeredAt = -Infinity
+  /** When a call last had an outcome, on the clock of `performance.now`. */
+  endedAt = -Infinity
   #moved: (() => void) | undefined
   #isAtEnd = false
   /** Why the collector refuses everything, if it does. */
@@ -125,7 +125,7 @@ export class Import {
     const ended = (error?: HooklineError) => {
       if (!error && isUndated) this.undated++
       this.#conclude(entry, error)
-      this.answeredAt = performance.now()
+      this.endedAt = performance.now()
       this.#moved?.()
     }
     try {

@@ -10,7 +10,7 @@ import { Import } from './import.js'
 import type { ImportOptions } from './options.js'
 import { exitCodeOf, toJson, toLines, type Outcome } from './outcome.js'
 import { nameOf, openBadFile, readEarlier, Saved } from './saved.js'
-import { openSource } from './source.js'
+import { openSource, requireFile } from './source.js'
 
 /**
  * Imports a file, and prints the outcome.
@@ -19,6 +19,7 @@ import { openSource } from './source.js'
  * signal stopped the import.
  */
 export async function run(file: string, options: ImportOptions): Promise<void> {
+  requireFile(file)
   const before = readEarlier(file, options)
   const name = nameOf(file, options, before)
   const source = openSource(file, options, before)
@@ -168,12 +169,12 @@ function share(offset: number, size: number): number {
 
 /** The note after the numbers of the progress; empty if nothing is wrong. */
 function noteOf(work: Import, startedAt: number): string {
-  const silentMs = performance.now() - Math.max(work.answeredAt, startedAt)
+  const silentMs = performance.now() - Math.max(work.endedAt, startedAt)
   return [
     work.bad > 0 ? `${work.bad.toLocaleString('en-US')} refused` : '',
     work.lost > 0 ? `${work.lost.toLocaleString('en-US')} not accepted` : '',
     work.isWaiting && silentMs > 5_000
-      ? `no answer for ${formatSeconds(silentMs / 1_000)}, still trying`
+      ? `nothing was accepted for ${formatSeconds(silentMs / 1_000)}, still trying`
       : '',
   ]
     .filter(Boolean)

@@ -1,4 +1,4 @@
-import { createReadStream, statSync } from 'node:fs'
+import { closeSync, createReadStream, openSync, readSync, statSync } from 'node:fs'
 import { extname } from 'node:path'
 import { CommandError, EXIT } from '../command.js'
 import type { ColumnMap } from './columns.js'
@@ -28,7 +28,7 @@ const CHUNK_BYTES = 256 * 1024
  * Opens the lines to import.
  *
  * @param before - The progress of an earlier import.
- * @throws CommandError if the file can't be read.
+ * @throws CommandError if the file is not as it was, or does not have a column of `--map`.
  */
 export function openSource(
   file: string,
@@ -37,8 +37,8 @@ export function openSource(
 ): Source {
   const isStdin = file === '-'
   const kind = format ?? (isStdin ? 'ndjson' : formatOf(file))
-  const size = isStdin ? undefined : sizeOf(file)
-  const from = before ?? { line: 0, offset: 0 }
+  const size = isStdin ? undefined : statSync(file).size
+  const from = before ? nextLine(file, before) : { line: 0, offset: 0 }
   let header = before?.header
   if (header) requireColumns(map, header)
   const bytes = isStdin
@@ -76,10 +76,52 @@ function formatOf(file: string): Format {
   )
 }
 
-function sizeOf(file: string): number {
+/** @throws CommandError if it is no file that can be read again from any place. */
+export function requireFile(file: string): void {
+  if (file === '-') return
+  let stats
   try {
-    return statSync(file).size
+    stats = statSync(file)
   } catch (error) {
     throw new CommandError(EXIT.usage, `Cannot read ${file}: ${(error as Error).message}`)
+  }
+  if (stats.isFile()) return
+  const fix = stats.isDirectory()
+    ? 'got a folder. Name a file in it.'
+    : `got a pipe or a device. Give - instead: cat ${file} | hookline-destination import -`
+  throw new CommandError(EXIT.usage, `Cannot import ${file}: expected a file, ${fix}`)
+}
+
+const NEWLINE = 0x0a
+const RETURN = 0x0d
+
+/**
+ * The place of the next line. If the file had no line break at its end when it was imported, the one that was added since
+ * ends the former line, and is no line of its own.
+ *
+ * @throws CommandError if the former line goes on.
+ */
+function nextLine(file: string, { line, offset }: Place): Place {
+  if (offset === 0) return { line, offset }
+  const [before, first, second] = bytesAt(file, offset - 1)
+  if (before === NEWLINE || first === undefined) return { line, offset }
+  if (first === NEWLINE) return { line, offset: offset + 1 }
+  // Old programs for Macintosh end lines with a carriage return alone.
+  if (before === RETURN) return { line, offset }
+  if (first === RETURN) return { line, offset: offset + (second === NEWLINE ? 2 : 1) }
+  throw new CommandError(
+    EXIT.usage,
+    `Line ${line} of ${file} was imported before it was complete. Give --restart to import the whole file.`,
+  )
+}
+
+/** Up to three bytes of a file. */
+function bytesAt(file: string, place: number): Buffer {
+  const descriptor = openSync(file, 'r')
+  try {
+    const bytes = Buffer.alloc(3)
+    return bytes.subarray(0, readSync(descriptor, bytes, 0, bytes.length, place))
+  } finally {
+    closeSync(descriptor)
   }
 }

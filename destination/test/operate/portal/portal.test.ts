@@ -176,6 +176,7 @@ describe('a tenant', () => {
       },
     ],
     ['expected a full URL', { webhooks: [{ url: 'ftp://a.example.com/' }] }],
+    ['leave it as ?•••', { webhooks: [{ url: 'https://a.example.com/?•••&v=2' }] }],
     ['10.0.0.1', { webhooks: [{ url: 'http://10.0.0.1/' }] }],
   ])('cannot change its URLs if that is wrong: %s', async (message, body) => {
     await make('strict', [{ url: 'https://a.example.com/' }])

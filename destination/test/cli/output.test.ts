@@ -1,0 +1,69 @@
+import { spawnSync } from 'node:child_process'
+import { existsSync, openSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { describe, expect, inject, test } from 'vitest'
+import { emptyFolder, folderWith, run } from './process.js'
+
+const DONE = 'Apart from its output, the command succeeded.'
+
+describe.skipIf(!existsSync('/dev/full'))('a full disk behind the standard output', () => {
+  test.each([
+    [['--version']],
+    [['--help']],
+    [['list', '--help']],
+    [['completion', 'bash']],
+    [['schedule']],
+    [['sign', 'hookline.config.json', '--secret', 's']],
+    [['serve', '--check']],
+  ])('is an error of %j', async (args) => {
+    const folder = folderWith({
+      sources: [{ name: 'web', writeKey: 'key' }],
+      destinations: [{ name: 'crm', sources: ['web'], webhooks: [{ url: 'https://a.example/' }] }],
+    })
+    expect(await run(args, { folder, stdout: openSync('/dev/full', 'w') })).toEqual({
+      code: 1,
+      stdout: '',
+      stderr: `Cannot write the output: ENOSPC: no space left on device. ${DONE}\n`,
+    })
+  })
+
+  test('hides no error of the command: with --json it cannot be written, and is 1', async () => {
+    const args = ['list', '--json', '--url', 'http://127.0.0.1:1']
+    const { code, stderr } = await run(args, { stdout: openSync('/dev/full', 'w') })
+    expect({ code, stderr }).toEqual({
+      code: 1,
+      stderr: 'Cannot write the output: ENOSPC: no space left on device.\n',
+    })
+  })
+})
+
+const inShell = (script: string, folder = emptyFolder()) =>
+  spawnSync('bash', ['-c', script], {
+    stdio: ['ignore', 'pipe', 'pipe'],
+    cwd: folder,
+    encoding: 'utf8',
+    env: {
+      PATH: process.env['PATH'],
+      RUN: `${process.execPath} ${join(inject('compiledDir'), 'command-line/main.js')}`,
+    },
+  })
+
+describe.skipIf(process.platform !== 'linux')('output', () => {
+  test('of which a file takes only the first part is an error', () => {
+    const folder = emptyFolder()
+    const { status, stderr } = inShell(
+      "trap '' XFSZ; ulimit -f 1; $RUN completion bash > cut.txt",
+      folder,
+    )
+    expect(readFileSync(join(folder, 'cut.txt')).length).toBe(1024)
+    expect({ status, stderr }).toEqual({
+      status: 1,
+      stderr: `Cannot write the output: EFBIG: file too large. ${DONE}\n`,
+    })
+  })
+
+  test('whose reader has ended is no error', () => {
+    const { stdout, stderr } = inShell('$RUN completion bash | true; echo ended')
+    expect({ stdout, stderr }).toEqual({ stdout: 'ended\n', stderr: '' })
+  })
+})
