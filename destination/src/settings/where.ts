@@ -97,13 +97,13 @@ function problemOfField(field: string): string | undefined {
 
 /** Refuses a condition that no type of call fulfils. */
 function checkType(given: unknown, path: Path, refuse: Refuse): void {
-  let isRefused = false
+  let problems = 0
   checkCondition('type', given, path, (problem, at) => {
-    isRefused = true
+    problems++
     refuse(problem, at)
   })
-  if (isRefused) return
-  const [condition] = conditionsOf({ type: given } as Where)
+  if (problems > 0) return
+  const [condition] = conditionsOf({ type: given })
   if (CALL_TYPES.some((type) => condition?.isMet({ type } as Call))) return
   refuse(
     `no call has such a type, so none would pass. The types are ${CALL_TYPES.join(', ')}.`,
