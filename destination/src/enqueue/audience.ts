@@ -1,7 +1,7 @@
 import { webhookBody } from './webhook-body.js'
 import type { Dispatcher } from '../deliver/dispatcher.js'
 import type { Destination } from '../settings/settings.js'
-import type { AudiencePort, MemberMessage, Sync } from '../store/store.js'
+import type { AudiencePort, MemberMessage } from '../store/store.js'
 
 /** What a sync of an audience needs. */
 export interface AudienceParts {
@@ -47,61 +47,55 @@ const SLICE = 1_000
 export function createSyncAudience(parts: AudienceParts): SyncAudience {
   const { store, dispatcher, now } = parts
   return async (trait, members) => {
-    // The lists are the operator's, so that tenants get none of their users. A destination without sources only gets what waits
-    // for it already. Both may change, and then the destination is told of what it missed.
-    const all = parts.destinations().map(({ name, enabled, tenant, sources }) => ({
-      name,
-      enabled: enabled && tenant === undefined && sources.length > 0,
-    }))
-    const destinations = all.filter(({ enabled }) => enabled)
+    const all = parts.destinations().map((one) => ({ name: one.name, enabled: getsLists(one) }))
+    const told = new Set(all.filter(({ enabled }) => enabled).map(({ name }) => name))
     const timestamp = new Date(now()).toISOString()
+    // A list may take long, and a destination may be given to a tenant meanwhile. So each step asks for the present settings.
     const messagesOf = (isMember: boolean) =>
-      destinations.map(({ name }) => messageFor(trait, isMember, timestamp, name))
+      parts
+        .destinations()
+        .filter((one) => told.has(one.name) && getsLists(one))
+        .map(({ name }) => messageFor(trait, isMember, timestamp, name))
     const wakeAll = (changes: number) => {
-      if (changes > 0) for (const { name } of destinations) dispatcher.wake(name, 'bulk')
+      if (changes > 0) for (const name of told) dispatcher.wake(name, 'bulk')
     }
 
     const sync = await store.beginSync(trait, all)
     const synced: Synced = { listed: 0, joined: 0, left: 0 }
-    const arrivals = messagesOf(true)
     for await (const some of members) {
-      const joined = await store.join(sync, some, arrivals)
+      const joined = await store.join(sync, some, messagesOf(true))
       wakeAll(joined)
       synced.listed += some.length
       synced.joined += joined
     }
-    const departures = messagesOf(false)
     for (let from: string | undefined = ''; from !== undefined;) {
       const { left, next }: Awaited<ReturnType<AudiencePort['leave']>> = await store.leave(
         sync,
         from,
         SLICE,
-        departures,
+        messagesOf(false),
       )
       wakeAll(left)
       synced.left += left
       from = next
     }
-    const told = await catchUp(store, sync, [arrivals, departures], wakeAll)
-    return { ...synced, ...(told > 0 && { caughtUp: told }) }
+    let caughtUp = 0
+    for (let isDone = false; !isDone;) {
+      const page = await store.catchUp(sync, SLICE, messagesOf(true), messagesOf(false))
+      wakeAll(page.caughtUp)
+      caughtUp += page.caughtUp
+      isDone = page.isDone
+    }
+    return { ...synced, ...(caughtUp > 0 && { caughtUp }) }
   }
 }
 
-/** Tells the destinations that were new or not enabled before. It returns the number of messages. */
-async function catchUp(
-  store: AudiencePort,
-  sync: Sync,
-  [arrivals, departures]: [MemberMessage[], MemberMessage[]],
-  wakeAll: (changes: number) => void,
-): Promise<number> {
-  let all = 0
-  for (let isDone = false; !isDone;) {
-    const page = await store.catchUp(sync, SLICE, arrivals, departures)
-    wakeAll(page.caughtUp)
-    all += page.caughtUp
-    isDone = page.isDone
-  }
-  return all
+/**
+ * The lists are the operator's, so that tenants get none of their users. A destination without sources only gets what waits for it
+ * already.
+ */
+function getsLists({ enabled, tenant, sources }: Destination): boolean {
+  return enabled && tenant === undefined && sources.length > 0
 }
 
 /** A placeholder for the id of the user. The name of a trait cannot contain these characters. */

@@ -195,10 +195,11 @@ export class Outlook {
   /** A tenant that can't have a destination of this name. */
   #wrongTenant(name: string, { tenant }: Fields): BrokenRelation[] {
     const { owners, file } = this.#managed
+    const isPresent = this.#managed.get('destination', name) !== undefined
     const getsAlerts = tenant !== undefined && name === file.alerts?.destination
     const message = getsAlerts
       ? 'expected no tenant, got {got}, because this destination gets the alerts, which name the destinations of all tenants.'
-      : owners.refusal(name, tenant)
+      : owners.refusal(name, tenant, isPresent)
     return message === undefined ? [] : [{ path: ['tenant'], message }]
   }
 

@@ -65,11 +65,14 @@ export class Owners {
    *
    * A destination that there is may be given to a tenant, or be taken back from it, but never go from one tenant to another. Once
    * there is none, the name is for the last owner only.
+   *
+   * @param isPresent - Whether there is such a destination now, if that is known: a record learns a little later that a destination
+   * has left the settings file.
    */
-  refusal(name: string, tenant: unknown = null): string | undefined {
+  refusal(name: string, tenant: unknown = null, isPresent = true): string | undefined {
     const owner = this.#known.get(name)
     if (owner === undefined || owner.tenant === tenant) return undefined
-    const isThere = owner.unusedSince === undefined
+    const isThere = isPresent && owner.unusedSince === undefined
     const only = isThere ? tenantOf(owner) : owner.tenant
     if (isThere && (tenant === null || only === null || only === tenant)) return undefined
     const expected = only === null ? 'no tenant' : JSON.stringify(only)

@@ -448,6 +448,38 @@ describe('an audience', () => {
     expect(Object.fromEntries(told(crm).slice(2))).toEqual({ u1: { a: false }, u3: { a: true } })
   })
 
+  test("is told no further to a destination that becomes a tenant's during the list", async () => {
+    const crm = await endpoint()
+    const own = destination([crm])
+    const tenants = [{ name: 'acme', portal: { editUrls: false } }]
+    const settings = settingsFor([own], { tenants })
+    const running = await start(settings)
+    let goOn: (() => void) | undefined
+    const slow = new ReadableStream<Uint8Array>({
+      start: (controller) => {
+        controller.enqueue(Buffer.from('"u1"\n'.repeat(1_000)))
+        goOn = () => {
+          controller.enqueue(Buffer.from('"u2"'))
+          controller.close()
+        }
+      },
+    })
+    const whole = put(running, 'a', slow, { type: NDJSON, count: 1_001 })
+    await crm.has(1)
+    const given = { ...own, tenant: 'acme', sources: [] }
+    await running.reload({ ...settings, destinations: [given] })
+    goOn?.()
+    expect(await whole).toMatchObject([200, { joined: 2 }])
+    expect(await running.stats()).toEqual([])
+    await running.reload(settings)
+    expect(await put(running, 'a', list('u1', 'u2'))).toMatchObject([200, { caughtUp: 1 }])
+    await crm.has(2)
+    expect(told(crm)).toEqual([
+      ['u1', { a: true }],
+      ['u2', { a: true }],
+    ])
+  })
+
   test('of a name without a letter is refused', async () => {
     const running = await start(settingsFor([]))
     expect(await put(running, '🎉', list('u1'))).toMatchObject([400, { code: 'invalid_audience' }])

@@ -211,6 +211,25 @@ describe('a name', () => {
     },
   )
 
+  test('of a destination that is just leaving the file is refused to a tenant', async () => {
+    const inFile = destination([await endpoint()], { name: 'hook', sources: ['of-non'] })
+    const settings = settingsWith({}, [inFile])
+    const running = await start(settings)
+    const reloading = { isOver: false }
+    const asked: Promise<{ status: number }>[] = []
+    const left = running
+      .reload({ ...settings, destinations: [] })
+      .then(() => (reloading.isOver = true))
+    // One of the requests comes between the reload and the note in the store that the name is not used any more.
+    while (!reloading.isOver) {
+      asked.push(ask(running, 'PUT', '/destinations/hook', ofBen))
+      await new Promise((resolve) => setImmediate(resolve))
+    }
+    await left
+    const statuses = (await Promise.all(asked)).map(({ status }) => status)
+    expect([...new Set(statuses)].filter((status) => ![400, 409].includes(status))).toEqual([])
+  })
+
   test('is free again after the retention', async () => {
     const settings = settingsWith({ retentionMs: 1 })
     const first = await start(settings)
