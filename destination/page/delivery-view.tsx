@@ -44,7 +44,6 @@ export function DeliveryView({ id }: { id: string }) {
           {problem.value}
         </p>
         <p>
-          Deliveries that are older than the retention are deleted.{' '}
           <a href="#/deliveries">Show all deliveries</a>
         </p>
       </>

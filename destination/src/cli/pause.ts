@@ -12,7 +12,7 @@ interface PauseOptions extends AdminOptions {
 const OF_PAUSE = `
 A paused destination gets calls, and nothing is sent to it: its messages wait until you resume it. The pause holds in every
 process of the store, also after a restart. Waiting messages become dead letters after the retention. The command needs the
-admin token. To change the reason, pause the destination again.
+admin or the operator token. To change the reason, pause the destination again.
 
 Examples:
   $ hookline-destination pause crm --reason "maintenance until 14:00"

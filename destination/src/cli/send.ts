@@ -22,7 +22,8 @@ const EXAMPLES = `
 ${COLLECTOR_HELP}
 
 With --wait, the command then asks the destination what became of the message, until it is delivered or a dead letter,
-and prints each attempt. That needs the admin token of the settings in this folder, --token or HOOKLINE_ADMIN_TOKEN.
+and prints each attempt. That needs the admin or the operator token: --token, HOOKLINE_ADMIN_TOKEN, or the adminToken of
+the settings in this folder.
 
 Exit codes: 0 accepted (with --wait: delivered), 1 refused, 2 the call is wrong and nothing was sent, 3 no answer: the call
 may have arrived. It is safe to send it again with the same --message-id.

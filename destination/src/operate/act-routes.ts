@@ -10,6 +10,7 @@ import { traitOf } from '../enqueue/trait.js'
 import type { Access } from './access.js'
 import { guard } from './guard.js'
 import { readMemberCount, readMembers } from './members.js'
+import { checkNames } from './parameters.js'
 
 /** What the routes that change data need. */
 export interface ActRoutesParts extends Access {
@@ -54,6 +55,7 @@ async function putAudience(
     throw new Refusal(400, 'invalid_audience', message)
   }
   const contentType = raw.headers['content-type']
+  checkNames(query, ['count'])
   const count = readMemberCount(query.count, contentType)
   allowSlowBody(raw, LIST_IDLE_MS)
   try {

@@ -2,11 +2,15 @@ import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { callerOf, type Access, type Caller } from './access.js'
 import type { AccessRole } from '../model/answers.js'
 import type { Guest } from './portal/token.js'
-import { rolesOf } from './roles.js'
+import { checkNames } from './parameters.js'
+import { rolesOf, takesParameters } from './roles.js'
 
 const callers = new WeakMap<FastifyRequest, Caller>()
 
-/** Lets only those use the routes of a plugin whose role {@link rolesOf} names. Call it before the routes are added. */
+/**
+ * Lets only those use the routes of a plugin whose role {@link rolesOf} names, and refuses parameters that the route does not
+ * take. Call it before the routes are added.
+ */
 export function guard(routes: FastifyInstance, access: Access): void {
   routes.addHook('onRoute', ({ method, url }) => {
     for (const one of [method].flat()) rolesOf(one, url)
@@ -15,6 +19,7 @@ export function guard(routes: FastifyInstance, access: Access): void {
     const { method, url = '' } = request.routeOptions
     const roles = rolesOf(String(method), url)
     callers.set(request, await callerOf(request.raw, roles, access))
+    if (!takesParameters(String(method), url)) checkNames(request.query as object, [])
   })
 }
 

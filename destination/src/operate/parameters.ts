@@ -442,13 +442,8 @@ function oneOf<Value extends string>(
   throw invalid(name, `one of ${values.join(', ')}`, value)
 }
 
-/** For a list that has no filters. @throws {@link Refusal} */
-export function readNoParameters(query: Given): void {
-  checkNames(query, [])
-}
-
 /** Refuses unknown names. A misspelled filter that is ignored would match everything. */
-function checkNames(given: Given, names: readonly string[]): void {
+export function checkNames(given: object, names: readonly string[]): void {
   const unknown = Object.keys(given).find((name) => !names.includes(name))
   if (unknown === undefined) return
   const known = names.join(', ') || 'none'

@@ -168,7 +168,7 @@ export async function getDelivery(
 ): Promise<ShownDelivery> {
   const trace = await store.get(id)
   if (trace) return shownDelivery(trace, parts)
-  const message = `There is no delivery ${id}. It never existed, or it is older than the retention.`
+  const message = `There is no delivery ${id}. It never existed, it was deleted or discarded, or it is older than the retention.`
   throw new Refusal(404, 'unknown_delivery', message)
 }
 
@@ -192,6 +192,6 @@ export async function getMessage(
   throw new Refusal(
     404,
     'unknown_message',
-    `There is no message ${JSON.stringify(messageId)}. It never arrived, or it is older than the retention.`,
+    `There is no message ${JSON.stringify(messageId)}. It never arrived, it was deleted or discarded, or it is older than the retention.`,
   )
 }

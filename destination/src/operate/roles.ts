@@ -70,9 +70,38 @@ const ROLES: Readonly<Record<string, readonly Role[]>> = {
   'DELETE /v1/portal/destinations/:name/rotation': PORTAL,
 }
 
+/** The routes that check the parameters of their URL themselves. Scrapers may be set up to send some to `/metrics`. */
+const WITH_PARAMETERS = new Set([
+  'GET /metrics',
+  'PUT /v1/audiences/:name',
+  'GET /v1/admin/audit',
+  ...['admin', 'portal'].flatMap((api) => [
+    `GET /v1/${api}/overview`,
+    `GET /v1/${api}/destination`,
+    `GET /v1/${api}/dead`,
+    `GET /v1/${api}/deliveries`,
+    `GET /v1/${api}/messages`,
+  ]),
+  ...['sources', 'destinations', 'tenants'].flatMap((list) => [
+    `GET /v1/admin/${list}`,
+    `DELETE /v1/admin/${list}/:name`,
+  ]),
+  ...['admin/sources', 'admin/destinations', 'portal/destinations'].flatMap((list) => [
+    `POST /v1/${list}/:name/rotation`,
+    `DELETE /v1/${list}/:name/rotation`,
+  ]),
+])
+
+/** Whether a route takes parameters in its URL. */
+export function takesParameters(method: string, url: string): boolean {
+  return WITH_PARAMETERS.has(routeOf(method, url))
+}
+
+const routeOf = (method: string, url: string) => `${method === 'HEAD' ? 'GET' : method} ${url}`
+
 /** @throws Error if the route is not in {@link ROLES}. */
 export function rolesOf(method: string, url: string): readonly Role[] {
-  const route = `${method === 'HEAD' ? 'GET' : method} ${url}`
+  const route = routeOf(method, url)
   const roles = Object.hasOwn(ROLES, route) ? ROLES[route] : undefined
   if (roles) return roles
   throw new Error(`The route ${route} does not say which roles it takes. Add it to ROLES.`)

@@ -39,6 +39,17 @@ describe('the command line', () => {
     expect(stdout).toContain(`\nExamples:\n  $ hookline-destination ${command}`)
   })
 
+  // The routes that they use take both roles: see operate/roles.ts.
+  test.each([['pause'], ['resume'], ['replay'], ['test'], ['send', 'That']])(
+    '%s --help says that the operator token is enough',
+    async (command, what = 'The command') => {
+      const { stdout } = await runInside([command, '--help'])
+      expect(stdout.replaceAll('\n', ' ')).toContain(
+        `${what} needs the admin or the operator token`,
+      )
+    },
+  )
+
   test('migrate refuses two spellings of one SQLite file, and creates nothing', async () => {
     const args = ['migrate', '--from', 'sqlite:./x.db', '--to', 'sqlite:x.db']
     expect(await run(args)).toEqual({

@@ -264,6 +264,18 @@ describe('a destination', () => {
       body: { discarded: 2, waiting: 0 },
     })
     expect(await running.stats()).toEqual([])
+    const message =
+      'There is no message "m1". It never arrived, it was deleted or discarded, or it is older than the retention.'
+    expect(await ask(running, 'GET', '/messages/m1')).toMatchObject({
+      status: 404,
+      body: { error: { message } },
+    })
+    crm.answer(204)
+    const { length } = crm.received
+    await ask(running, 'PUT', '/destinations/crm', settings)
+    await post(running, [track('m1')])
+    await crm.has(length + 1)
+    expect(crm.received.at(-1)?.headers['x-message-id']).toBe('m1')
   })
 
   test('that is made again while messages of the former one are discarded keeps its own', async () => {

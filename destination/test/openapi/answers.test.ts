@@ -586,6 +586,10 @@ describe('the answers', { timeout: 60_000 }, () => {
   })
 
   test.each([
+    '/v1/admin/status?x=1',
+    '/v1/admin/stream?x=1',
+    '/v1/admin/settings?x=1',
+    '/v1/portal/stream?x=1',
     '/v1/admin/overview?span=1y',
     '/v1/admin/overview?health=ill',
     '/v1/admin/overview?sort=x',

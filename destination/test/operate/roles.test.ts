@@ -171,6 +171,29 @@ describe('a role', () => {
     expect(got).toEqual(expected)
   })
 
+  test('is of no use for a parameter that a route does not know', async () => {
+    for (const place of inOrder.filter(({ path }) => path !== '/metrics')) {
+      const { path, mediaType, body } = allowed(place)
+      const tenant = place.path.startsWith('/v1/portal')
+      const response = await fetch(
+        `${running.url}${path}${path.includes('?') ? '&' : '?'}dryrun=1`,
+        {
+          method: place.method,
+          ...(body !== undefined && { body }),
+          headers: {
+            ...(mediaType !== undefined && { 'Content-Type': mediaType }),
+            Authorization: `Bearer ${tenant ? guest : ADMIN_TOKEN}`,
+          },
+        },
+      )
+      const said = `${routeOf(place)} ${response.status} ${await response.text()}`
+      expect(said).toMatch(
+        / 400 .*"code":"invalid_parameter","message":"Unknown parameter \\"dryrun\\"\. /,
+      )
+      expect(Object.keys(place.operation.responses)).toContain('400')
+    }
+  })
+
   test('that is not enough is refused with the role that is needed', async () => {
     const response = await fetch(`${running.url}/v1/admin/sources/vip`, {
       method: 'PUT',

@@ -26,7 +26,6 @@ import {
   readId,
   readList,
   readMessageId,
-  readNoParameters,
   readOverview,
   readRotation,
   readUrls,
@@ -195,12 +194,10 @@ function addActing(routes: FastifyInstance, own: OwnOf): void {
 function addChanging(routes: FastifyInstance, { manager }: PortalParts, own: OwnOf): void {
   const onRequest = ignoreContentType
   routes.get('/sources', (request) => {
-    readNoParameters(request.query as Given)
     const { sources } = own(request).scope
     return listOf(manager, 'source', sources)
   })
   routes.get('/destinations', (request) => {
-    readNoParameters(request.query as Given)
     const { destinations } = own(request).scope
     return listOf(manager, 'destination', destinations)
   })
