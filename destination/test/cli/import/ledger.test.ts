@@ -5,7 +5,9 @@ const START = { line: 10, offset: 100 }
 
 test('the place is behind the last line before which all have ended', () => {
   const ledger = new Ledger(START)
-  const entries = Array.from({ length: 5_000 }, (_, i) => ledger.add(11 + i, { line: 11 + i, offset: 110 + 10 * i }))
+  const entries = Array.from({ length: 5_000 }, (_, i) =>
+    ledger.add(11 + i, { line: 11 + i, offset: 110 + 10 * i }),
+  )
   expect([ledger.place, ledger.open]).toEqual([START, 5_000])
   for (const entry of entries.slice(1)) ledger.end(entry)
   expect([ledger.place, ledger.open]).toEqual([START, 1])
@@ -17,7 +19,9 @@ test('the place is behind the last line before which all have ended', () => {
 
 test('a line whose call was lost is read again, with what comes after it', () => {
   const ledger = new Ledger(START)
-  const [first, second, third] = [11, 12, 13].map((line) => ledger.add(line, { line, offset: line * 10 }))
+  const [first, second, third] = [11, 12, 13].map((line) =>
+    ledger.add(line, { line, offset: line * 10 }),
+  )
   if (!first || !second || !third) throw new Error('three entries were added')
   ledger.end(third, 'refused')
   ledger.lose(second, 'lost')
