@@ -57,8 +57,21 @@ const tsc = (...flags) =>
 tsc('--declaration', 'false', '--removeComments')
 tsc('--emitDeclarationOnly')
 
+/** A tab for four spaces makes the package smaller by a tenth. A template literal of several lines would change with it. */
+const tabs = {
+  name: 'tabs',
+  renderChunk: (code) => {
+    const isWhole = (line) => line.split('`').length % 2 === 1
+    const broken = code.split('\n').find((line) => !isWhole(line))
+    if (broken !== undefined) {
+      throw new Error(`a template literal has several lines, or a backtick is no \\x60: ${broken}`)
+    }
+    return code.replaceAll(/^(?: {4})+/gm, (spaces) => '\t'.repeat(spaces.length / 4))
+  },
+}
+
 const external = (id) => id.startsWith('node:') || isPackage(id, packages)
-await bundle({ input: inputs('.js'), external }, { format: 'es', ...names('.js') })
+await bundle({ input: inputs('.js'), external, plugins: [tabs] }, { format: 'es', ...names('.js') })
 
 // uuid is published as ES modules only, which Jest's CommonJS projects can't require on Node 20 and 22:
 // the CommonJS build carries the few lines of it that it uses.
@@ -66,7 +79,7 @@ await bundle(
   {
     input: inputs('.js'),
     external: (id) => external(id) && !isPackage(id, ['uuid']),
-    plugins: [nodeResolve({ exportConditions: ['node'] })],
+    plugins: [nodeResolve({ exportConditions: ['node'] }), tabs],
   },
   { format: 'cjs', interop: 'auto', ...names('.cjs') },
 )

@@ -27,7 +27,7 @@ const REFUSED: Readonly<Record<string, string>> = {
 }
 
 /** A token. Source: RFC 9110, section 5.6.2. */
-const NAME = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/
+const NAME = /^[!#$%&'*+.^_\x60|~0-9A-Za-z-]+$/
 
 /** Visible ASCII, with spaces and tabs inside. Source: RFC 9110, section 5.5. */
 const VALUE = /^(?:[\x21-\x7e](?:[\t\x20-\x7e]*[\x21-\x7e])?)?$/
