@@ -9,6 +9,7 @@ import type { TestEndpoint } from '../endpoint.js'
 import { openStore } from '../../src/store/open.js'
 import { ask, SETTINGS_KEY } from '../manage/api.js'
 import { ADMIN_TOKEN, destination, endpoint, KEY, post, settingsFor, start, track } from '../run.js'
+import { slowBody } from '../slow-body.js'
 
 const NDJSON = 'application/x-ndjson'
 
@@ -454,21 +455,12 @@ describe('an audience', () => {
     const tenants = [{ name: 'acme', portal: { editUrls: false } }]
     const settings = settingsFor([own], { tenants })
     const running = await start(settings)
-    let goOn: (() => void) | undefined
-    const slow = new ReadableStream<Uint8Array>({
-      start: (controller) => {
-        controller.enqueue(Buffer.from('"u1"\n'.repeat(1_000)))
-        goOn = () => {
-          controller.enqueue(Buffer.from('"u2"'))
-          controller.close()
-        }
-      },
-    })
-    const whole = put(running, 'a', slow, { type: NDJSON, count: 1_001 })
+    const slow = slowBody('"u1"\n'.repeat(1_000), '"u2"')
+    const whole = put(running, 'a', slow.body, { type: NDJSON, count: 1_001 })
     await crm.has(1)
     const given = { ...own, tenant: 'acme', sources: [] }
     await running.reload({ ...settings, destinations: [given] })
-    goOn?.()
+    slow.goOn()
     expect(await whole).toMatchObject([200, { joined: 2 }])
     expect(await running.stats()).toEqual([])
     await running.reload(settings)
@@ -497,20 +489,11 @@ describe('an audience', () => {
 
   test('whose list comes while a newer one has been begun is told so', async () => {
     const running = await start(settingsFor([]))
-    let goOn: (() => void) | undefined
-    const slow = new ReadableStream<Uint8Array>({
-      start: (controller) => {
-        controller.enqueue(Buffer.from('"u"\n'.repeat(1_000)))
-        goOn = () => {
-          controller.enqueue(Buffer.from('"u2"'))
-          controller.close()
-        }
-      },
-    })
-    const first = put(running, 'a', slow, { type: NDJSON, count: 1_001 })
+    const slow = slowBody('"u"\n'.repeat(1_000), '"u2"')
+    const first = put(running, 'a', slow.body, { type: NDJSON, count: 1_001 })
     // A second list with the first piece of the first one changes nothing as soon as the first list has begun.
     await expect.poll(() => put(running, 'a', list('u'))).toMatchObject([200, { joined: 0 }])
-    goOn?.()
+    slow.goOn()
     expect(await first).toMatchObject([409, { code: 'audience_superseded' }])
   })
 })

@@ -10,6 +10,7 @@ import type { Settings } from '../../src/settings/settings.js'
 import { loadDriver } from '../../src/store/sqlite/driver.js'
 import { startEndpoint, type TestEndpoint } from '../endpoint.js'
 import { destination, KEY, settingsFor, silent, start, track, type Later } from '../run.js'
+import { slowBody } from '../slow-body.js'
 import {
   document,
   errorsOfAnswer,
@@ -422,25 +423,16 @@ describe('the answers', { timeout: 60_000 }, () => {
   })
 
   test('to a list that a newer one replaces', async () => {
-    let goOn: () => void = () => undefined
-    const lines = new ReadableStream<Uint8Array>({
-      start: (controller) => {
-        controller.enqueue(Buffer.from('"u"\n'.repeat(1_000)))
-        goOn = () => {
-          controller.enqueue(Buffer.from('{"end":1000}\n'))
-          controller.close()
-        }
-      },
-    })
+    const lines = slowBody('"u"\n'.repeat(1_000), '{"end":1000}\n')
     const headers = { Authorization: BEARER, 'Content-Type': 'application/x-ndjson' }
-    const request = { method: 'PUT', body: lines, duplex: 'half', headers } as RequestInit
+    const request = { method: 'PUT', body: lines.body, duplex: 'half', headers } as RequestInit
     const older = fetch(`${url}/v1/audiences/raced`, request)
     // A list with the first piece of the older one changes nothing as soon as the older one has begun.
     const newer = { body: '["u"]' }
     await expect
       .poll(async () => (await ask(url, 'PUT', '/v1/audiences/raced?count=1', newer)).body)
       .toMatchObject({ joined: 0 })
-    goOn()
+    lines.goOn()
     expect((await checked('PUT', await older)).status).toBe(409)
   })
 

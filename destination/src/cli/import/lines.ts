@@ -1,8 +1,8 @@
 import { isUtf8 } from 'node:buffer'
 import { MAX_LINE_BYTES, type Place } from './row.js'
 
-const NEWLINE = 0x0a
-const RETURN = 0x0d
+export const NEWLINE = 0x0a
+export const RETURN = 0x0d
 
 /** One line of a file. */
 export interface Line {

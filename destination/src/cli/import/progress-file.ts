@@ -1,16 +1,7 @@
 import { createHash } from 'node:crypto'
-import {
-  closeSync,
-  fstatSync,
-  openSync,
-  readFileSync,
-  readSync,
-  renameSync,
-  rmSync,
-  statSync,
-  writeFileSync,
-} from 'node:fs'
+import { readFileSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import type { RefusedLine } from './ledger.js'
+import { readPart } from './read-part.js'
 import type { Place } from './row.js'
 
 /** The progress of an import. It is saved in a file, so that the next import continues from there. */
@@ -43,14 +34,8 @@ const HEAD_BYTES = 4_096
  * @param bytes - The number of bytes to hash; a shorter file is hashed as a whole.
  */
 export function headOf(file: string, bytes = HEAD_BYTES): string {
-  const descriptor = openSync(file, 'r')
-  try {
-    const head = Buffer.alloc(Math.min(bytes, fstatSync(descriptor).size))
-    readSync(descriptor, head, 0, head.length, 0)
-    return `${head.length}:${createHash('sha256').update(head).digest('hex')}`
-  } finally {
-    closeSync(descriptor)
-  }
+  const head = readPart(file, 0, bytes)
+  return `${head.length}:${createHash('sha256').update(head).digest('hex')}`
 }
 
 /**

@@ -1,11 +1,13 @@
-import { closeSync, createReadStream, openSync, readSync, statSync } from 'node:fs'
+import { createReadStream, statSync } from 'node:fs'
 import { extname } from 'node:path'
 import { CommandError, EXIT } from '../command.js'
 import type { ColumnMap } from './columns.js'
 import { readCsv } from './csv.js'
+import { NEWLINE, RETURN } from './lines.js'
 import { readNdjson } from './ndjson.js'
 import { FORMATS, type Format, type ImportOptions } from './options.js'
 import type { Progress } from './progress-file.js'
+import { readPart } from './read-part.js'
 import type { Place, Row } from './row.js'
 
 /** The lines to import. */
@@ -92,9 +94,6 @@ export function requireFile(file: string): void {
   throw new CommandError(EXIT.usage, `Cannot import ${file}: expected a file, ${fix}`)
 }
 
-const NEWLINE = 0x0a
-const RETURN = 0x0d
-
 /**
  * The place of the next line. If the file had no line break at its end when it was imported, the one that was added since
  * ends the former line, and is no line of its own.
@@ -103,7 +102,7 @@ const RETURN = 0x0d
  */
 function nextLine(file: string, { line, offset }: Place): Place {
   if (offset === 0) return { line, offset }
-  const [before, first, second] = bytesAt(file, offset - 1)
+  const [before, first, second] = readPart(file, offset - 1, 3)
   if (before === NEWLINE || first === undefined) return { line, offset }
   if (first === NEWLINE) return { line, offset: offset + 1 }
   // Old programs for Macintosh end lines with a carriage return alone.
@@ -113,15 +112,4 @@ function nextLine(file: string, { line, offset }: Place): Place {
     EXIT.usage,
     `Line ${line} of ${file} was imported before it was complete. Give --restart to import the whole file.`,
   )
-}
-
-/** Up to three bytes of a file. */
-function bytesAt(file: string, place: number): Buffer {
-  const descriptor = openSync(file, 'r')
-  try {
-    const bytes = Buffer.alloc(3)
-    return bytes.subarray(0, readSync(descriptor, bytes, 0, bytes.length, place))
-  } finally {
-    closeSync(descriptor)
-  }
 }
