@@ -31,7 +31,7 @@ function nameIn(environment: Environment, name: string): string {
 function parse(given: string): URL | undefined {
   const hasScheme = given.includes('://')
   // A scheme with a typing error would be the host. Without a scheme, nothing but the host and the port may follow.
-  if (!hasScheme && /^https?:(?!\d)|;|\/./i.test(given)) return undefined
+  if (!hasScheme && /^https?:(?!\d)|\/./i.test(given)) return undefined
   const text = hasScheme ? given : `http://${given}`
   const url = URL.canParse(text) ? new URL(text) : undefined
   return url && /^https?:$/.test(url.protocol) && url.hostname && isDecodable(url) ? url : undefined

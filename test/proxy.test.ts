@@ -167,6 +167,7 @@ describe('the proxy of an endpoint', () => {
     ['http://127.0.0.1', { HTTP_PROXY: P, REQUEST_METHOD: 'POST' }, undefined],
     ['http://a.example', { REQUEST_METHOD: 'POST' }, undefined],
     ['https://a.example', { HTTPS_PROXY: 'http:3128' }, 'http://http:3128/'],
+    ['https://a.example', { HTTPS_PROXY: 'u:p;x@p.example:1' }, 'http://u:p%3Bx@p.example:1/'],
     ['https://a.example', { HTTPS_PROXY: 'proxy.example:3128/' }, P],
     ['https://a.example', { HTTPS_PROXY: 'http://u:p%25@p.example' }, 'http://u:p%25@p.example/'],
     ['https://a.example', { HTTPS_PROXY: P, REQUEST_METHOD: 'POST' }, P],

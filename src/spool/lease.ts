@@ -114,7 +114,7 @@ export class Lease {
     try {
       this.#fd = this.#create(owner)
     } catch (error) {
-      if (!freeReserves(this.#home)) throw error
+      if (!isDiskFull(error) || !freeReserves(this.#home)) throw error
       this.#fd = this.#create(owner)
     }
   }
@@ -274,6 +274,11 @@ export function removeFolder(folder: string, log: Log): void {
   } catch (error) {
     log('spool: %s stays: %s', folder, error)
   }
+}
+
+function isDiskFull(error: unknown): boolean {
+  const { code } = error as NodeJS.ErrnoException
+  return code === 'ENOSPC' || code === 'EDQUOT'
 }
 
 /** Removes the reserves of all clients. Those that live make new ones, once there is room. Gives false if there are none. */

@@ -391,5 +391,5 @@ function placeAt(bytes: Uint8Array, at: number): Place | undefined {
   const view = new DataView(bytes.buffer, bytes.byteOffset + at, PLACE_BYTES)
   if (view.getUint32(8) !== crc32(bytes.subarray(at, at + 8), at)) return undefined
   const place = { index: view.getUint32(0), offset: view.getUint32(4) }
-  return bytesBetween({ index: 0, offset: HEAD_BYTES }, place) < 0 ? undefined : place
+  return bytesBetween(NO_RECORDS, place) < 0 ? undefined : place
 }
