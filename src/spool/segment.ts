@@ -227,10 +227,21 @@ export class Segment {
     this.#end.offset += length
   }
 
-  /** Forgets the record that was just appended. */
-  retract(json: Uint8Array): void {
+  /** Forgets the record that was just appended, unless another process has sealed the segment with it. */
+  retract(json: Uint8Array): boolean {
+    if (this.#sealedLength() >= this.#end.index) return false
     this.#end.index--
     this.#end.offset -= json.length + RECORD_OVERHEAD
+    return true
+  }
+
+  /** With how many records another process has sealed this segment; 0 if none has, or if the disk does not tell. */
+  #sealedLength(): number {
+    try {
+      return placeAt(this.#bytes(0, HEAD_BYTES), PLACE_BYTES)?.index ?? 0
+    } catch {
+      return 0
+    }
   }
 
   /** Treats all records as read: they are in memory too, or nobody will read them. */

@@ -165,10 +165,10 @@ export class Spool {
     } catch (error) {
       failure = error
     }
-    // A process may be stopped right before it writes. The folder may have moved then, and the file been read.
+    // A process may be stopped right before it writes, or right after. The folder may have moved then, and the file been read.
     this.#keepLease()
     if (this.#lease !== lease) {
-      if (failure === undefined) segment?.retract(json)
+      if (failure === undefined && segment?.retract(json) === false) return true // it was read: it is among what was taken
       return this.append(json, sequence)
     }
     if (failure !== undefined) {

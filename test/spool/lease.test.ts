@@ -6,6 +6,7 @@ import { basename, dirname, join } from 'node:path'
 import { describe, expect, onTestFinished, test, vi } from 'vitest'
 import { log } from '../../src/log.js'
 import { isKnownDead, Lease } from '../../src/spool/lease.js'
+import { Segment } from '../../src/spool/segment.js'
 import {
   createClient,
   events,
@@ -441,6 +442,44 @@ describe('a process that stood still', () => {
     expect(events(...other.arrivals)).toEqual(names(0, 20))
     expect(events(...net.arrivals.slice(1))).toEqual(['e20'])
     expect(failed.flatMap(({ messages }) => messages)).toHaveLength(20)
+  })
+
+  test.each([
+    ['before its write sends the message of that call itself', false],
+    ['after its write leaves the message of that call to the other', true],
+  ])('right %s', async (_, isWritten) => {
+    useFakeClock()
+    const directory = temporary()
+    const [net, other] = [scriptedFetch('hang'), scriptedFetch()]
+    const { failed, outcomes, hooks, as } = listen()
+    const stopped = createClient(net, { spool: { directory }, ...hooks })
+    trackMany(stopped, 20, 0, as)
+    await turns()
+    const [file = ''] = files(directory, '.log')
+    const watcher = new Lease(dirname(dirname(file)), log)
+    const write = fs.writeSync
+    vi.spyOn(fs, 'writeSync').mockImplementationOnce((...given) => {
+      const written = isWritten ? write(...given) : 0
+      const [claim] = Array.from({ length: 7 }, () => watcher.claim()).flat()
+      Segment.load(join(claim?.folder ?? '', basename(file))).segment.seal()
+      const now = performance.now()
+      vi.spyOn(performance, 'now').mockImplementation(() => now + 40_000)
+      return written || write(...given)
+    })
+    trackMany(stopped, 1, 20, as)
+    vi.restoreAllMocks()
+    watcher.free()
+    createClient(other, { spool: { directory } })
+    await pass(60_000)
+    expect(events(...other.arrivals)).toEqual(names(0, isWritten ? 21 : 20))
+    expect(events(...net.arrivals.slice(1))).toEqual(isWritten ? [] : ['e20'])
+    expect(new Set(failed.map(({ error }) => error.code))).toEqual(new Set(['spool_taken']))
+    expect(outcomes.filter(({ error }) => error)).toHaveLength(isWritten ? 21 : 20)
+    expect(stopped.stats()).toMatchObject({
+      accepted: 21,
+      dropped: isWritten ? 21 : 20,
+      pending: 0,
+    })
   })
 
   test('while it took over from others adopts nothing, and reports no damage', async () => {
