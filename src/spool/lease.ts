@@ -15,7 +15,9 @@ const FRESH_MS = 2 * BEAT_MS
 const TAKEOVER_LOOKS = 6
 
 /** Enough for a folder and its owner file, in blocks of a file system. */
-const RESERVE_BYTES = 16_384
+const FOLDER_BYTES = 8_192
+
+const RESERVE_BYTES = 4 * FOLDER_BYTES
 
 /** The owner file of a folder that anybody may take. It is shorter than any other owner file. */
 const FREE = 'free'
@@ -111,11 +113,16 @@ export class Lease {
     // In bytes: a host name may be in any script. Not read from the file, which may be taken before it is open.
     const owner = new TextEncoder().encode(JSON.stringify(this.#self))
     this.#size = owner.length
-    try {
-      this.#fd = this.#create(owner)
-    } catch (error) {
-      if (!isDiskFull(error) || !freeReserves(this.#home)) throw error
-      this.#fd = this.#create(owner)
+    this.#fd = this.#createInAnyRoom(owner)
+  }
+
+  #createInAnyRoom(owner: Uint8Array): number {
+    for (;;) {
+      try {
+        return this.#create(owner)
+      } catch (error) {
+        if (!isDiskFull(error) || !this.#freeRoom()) throw error
+      }
     }
   }
 
@@ -130,18 +137,58 @@ export class Lease {
     }
   }
 
-  /** Keeps some room for the folder of the next process: on a full disk, it could send nothing of what is on it. */
+  /**
+   * Keeps some room for the folders of the next processes: on a full disk, they could send nothing of what is on it.
+   *
+   * @throws if the disk has no room for one. Then it must not take messages either: they would use up what is left for a folder.
+   */
   keepReserve(): void {
     const path = reserveFile(this.folder)
     try {
-      if (exists(path)) return
+      const missing = RESERVE_BYTES - sizeOf(path)
       // Random, because some file systems give no room to what they can compress.
-      const bytes = crypto.getRandomValues(new Uint8Array(RESERVE_BYTES))
-      fs.writeFileSync(path, bytes, { mode: PRIVATE_FILE })
+      const bytes = crypto.getRandomValues(new Uint8Array(Math.max(0, missing)))
+      if (missing > 0) fs.appendFileSync(path, bytes, { mode: PRIVATE_FILE })
     } catch (error) {
-      this.#log('spool: no reserve: %s', error)
-      removeReserve(this.folder)
+      if (isDiskFull(error) && sizeOf(path) < FOLDER_BYTES) {
+        removeReserve(this.folder)
+        throw error
+      }
+      this.#log('spool: no full reserve: %s', error)
     }
+  }
+
+  /**
+   * Takes the room for a folder from the reserve of a dead holder or, if there is none, of another one. One that lives keeps
+   * room for one more: when all are killed, the next process needs it. Gives false if there is none to be had.
+   */
+  #freeRoom(): boolean {
+    const reserves = this.#folders().map((name) => {
+      const folder = `${this.#home}/${name}`
+      const isDead = this.#isKnownDead(readBeat(ownerFile(folder)))
+      return { path: reserveFile(folder), bytes: sizeOf(reserveFile(folder)), isDead }
+    })
+    const reserve =
+      reserves.find(({ bytes, isDead }) => bytes > 0 && isDead) ??
+      reserves.find(({ bytes }) => bytes > FOLDER_BYTES)
+    if (!reserve) return false
+    try {
+      fs.truncateSync(reserve.path, Math.max(0, reserve.bytes - FOLDER_BYTES))
+      return true
+    } catch (error) {
+      this.#log('spool: %s could not be used: %s', reserve.path, error)
+      return false
+    }
+  }
+
+  #isKnownDead(owner: Beat | undefined): boolean {
+    return isKnownDead(owner?.text ?? '', this.#self.machine, startOf)
+  }
+
+  /** The names of the folders of all clients. */
+  #folders(): string[] {
+    const entries = fs.readdirSync(this.#home, { withFileTypes: true })
+    return entries.filter((entry) => entry.isDirectory()).map(({ name }) => name)
   }
 
   /** Whether the last beat is so recent that nobody can have taken over. */
@@ -182,9 +229,8 @@ export class Lease {
 
   /** Takes over the folders of dead holders. Call it once for each beat: it counts. */
   claim(): Claim[] {
-    const entries = fs.readdirSync(this.#home, { withFileTypes: true })
-    const names = entries.filter((entry) => entry.isDirectory()).map(({ name }) => name)
     const before = this.#watched
+    const names = this.#folders()
     this.#watched = new Map()
     return names.sort().flatMap((name) => {
       const folder = `${this.#home}/${name}`
@@ -201,7 +247,7 @@ export class Lease {
   #claimIfDead(name: string, folder: string, seen?: { beatMs: number; looks: number }): Claim[] {
     const owner = readBeat(ownerFile(folder))
     const beatMs = owner?.beatMs ?? 0
-    const isDead = isKnownDead(owner?.text ?? '', this.#self.machine, startOf)
+    const isDead = this.#isKnownDead(owner)
     const looks = seen?.beatMs === beatMs ? seen.looks + 1 : 0
     if (!isDead && looks < TAKEOVER_LOOKS) {
       this.#watched.set(folder, { beatMs, looks })
@@ -281,19 +327,18 @@ function isDiskFull(error: unknown): boolean {
   return code === 'ENOSPC' || code === 'EDQUOT'
 }
 
-/** Removes the reserves of all clients. Those that live make new ones, once there is room. Gives false if there are none. */
-function freeReserves(home: string): boolean {
-  const folders = fs.readdirSync(home).map((name) => `${home}/${name}`)
-  return folders.filter((folder) => removeReserve(folder)).length > 0
-}
-
-function removeReserve(folder: string): boolean {
+function removeReserve(folder: string): void {
   try {
     fs.rmSync(reserveFile(folder))
-    return true
   } catch {
-    return false
+    // There is none.
   }
+}
+
+/** Size of a file; 0 if there is none. */
+function sizeOf(path: string): number {
+  const stat = fs.statSync(path, { throwIfNoEntry: false })
+  return stat?.isFile() ? stat.size : 0
 }
 
 const reserveFile = (folder: string) => `${folder}/reserve`

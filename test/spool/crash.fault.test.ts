@@ -1,7 +1,8 @@
+import { join } from 'node:path'
 import { describe, expect, onTestFinished, test } from 'vitest'
 import { Analytics } from '../../src/index.js'
 import { startCollector, type Collector } from '../collector.js'
-import { files, temporary } from './directory.js'
+import { files, fillUp, smallDisk, temporary } from './directory.js'
 import { compileWith, startWriter } from './processes.js'
 
 /** `SLOW=1` kills ten times as often. */
@@ -65,6 +66,28 @@ describe('kill -9 at any instant', { timeout: 20_000 * ROUNDS }, () => {
       // The call that was under way may have got through, or not.
       expect(numbers.length - count, name).toBeOneOf([0, 1])
       expect(numbers).toEqual(upTo(numbers.length))
+    }
+  })
+
+  test('of several at a time, on a disk that stays full, does not keep the next one from sending what is on it', async ({
+    skip,
+  }) => {
+    const disk = smallDisk('size=2m')
+    if (!disk) return skip('no right to mount a file system: the full disk is left out')
+    const directory = join(disk, 'spool')
+    const collector = await startCollector()
+    collector.otherwise(503)
+    for (let round = 0; round < ROUNDS / 2; round++) {
+      const writers = ['a', 'b', 'c'].map((one) =>
+        startWriter(folder, { name: `${one}${round}-`, directory, endpoint: collector.url }),
+      )
+      const calls = () => (round === 0 ? 100 : 1 + Math.floor(Math.random() * 300))
+      await Promise.all(writers.map((writer) => writer.kill(calls())))
+      if (round === 0) fillUp(join(disk, 'ballast'))
+    }
+    await drain(directory, collector)
+    for (const name of ['a0-', 'b0-', 'c0-']) {
+      expect(first(arrived(collector).get(name)).slice(0, 100)).toEqual(upTo(100))
     }
   })
 

@@ -2,6 +2,7 @@
 import { execFileSync } from 'node:child_process'
 import {
   accessSync,
+  appendFileSync,
   constants,
   cpSync,
   mkdtempSync,
@@ -13,7 +14,7 @@ import {
 } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { onTestFinished } from 'vitest'
+import { expect, onTestFinished } from 'vitest'
 
 /** The tests make thousands of files: a file system in memory takes a quarter of the time, if it has room. */
 function root(): string {
@@ -68,4 +69,13 @@ export function smallDisk(flags: string): string | undefined {
     execFileSync('umount', ['-l', directory])
   })
   return directory
+}
+
+/** Takes the last byte of a disk. */
+export function fillUp(path: string): void {
+  try {
+    for (;;) appendFileSync(path, new Uint8Array(4_096))
+  } catch (error) {
+    expect(error).toMatchObject({ code: 'ENOSPC' })
+  }
 }

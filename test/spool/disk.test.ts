@@ -1,4 +1,4 @@
-import fs, { appendFileSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import fs, { readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, expect, onTestFinished, test, vi } from 'vitest'
 import type { Analytics } from '../../src/index.js'
@@ -14,7 +14,7 @@ import {
   useFakeClock,
   type ScriptedFetch,
 } from '../collector.js'
-import { crash, files, smallDisk, temporary } from './directory.js'
+import { crash, files, fillUp, smallDisk, temporary } from './directory.js'
 
 const MIB = 1024 * 1024
 
@@ -40,15 +40,6 @@ function heldFetch() {
 const onDisk = (directory: string) => {
   const texts = files(directory, '.log').map((path) => readFileSync(path, 'latin1'))
   return [...new Set(texts.join('').match(/"event":"e\d+"/g))].map((text) => text.slice(9, -1))
-}
-
-/** Takes the last byte of a disk. */
-function fillUp(path: string): void {
-  try {
-    for (;;) appendFileSync(path, new Uint8Array(4_096))
-  } catch (error) {
-    expect(error).toMatchObject({ code: 'ENOSPC' })
-  }
 }
 
 const codes = (failed: { error: { code: string } }[]) => [
