@@ -32,9 +32,15 @@ function parse(given: string): URL | undefined {
   const hasScheme = given.includes('://')
   // A scheme with a typing error would be the host. Without a scheme, nothing but the host and the port may follow.
   if (!hasScheme && /^https?:(?!\d)|\/./i.test(given)) return undefined
+  if (isUnescaped(given)) return undefined
   const text = hasScheme ? given : `http://${given}`
   const url = URL.canParse(text) ? new URL(text) : undefined
   return url && /^https?:$/.test(url.protocol) && url.hostname && isDecodable(url) ? url : undefined
+}
+
+/** Whether the user or the password has a character that ends them, or that a URL loses: the host would be another one. */
+function isUnescaped(given: string): boolean {
+  return /[/?#\\].*@/.test(given.replace('://', '')) || /[\t\r\n]/.test(given.trim())
 }
 
 /** Node decodes the user and the password when a client is made, and throws for a % that escapes nothing. */
@@ -47,12 +53,15 @@ function isDecodable({ username, password }: URL): boolean {
   }
 }
 
+const ESCAPES =
+  'In the user and the password, write % as %25, / as %2F, ? as %3F, # as %23 and \\ as %5C. They have no tab and no line break.'
+
 /** Shows no more of the value than its scheme: it may have a password. */
 function describeWrong(name: string, given: string): string {
   const [scheme] = /^[a-z][a-z\d+.-]*:\/\//i.exec(given) ?? []
   const isOther = scheme && !/^https?:/i.test(scheme)
   const got = isOther ? `a URL that starts with ${scheme}` : 'a value that is no such URL'
-  const hint = given.includes('%') ? ' Write a % of the user or the password as %25.' : ''
+  const hint = given.includes('%') || isUnescaped(given) ? ` ${ESCAPES}` : ''
   return `${name}: expected http://host:port or https://host:port, got ${got}.${hint} Nothing is sent past the proxy: correct the variable and start again, or give the option agent.`
 }
 

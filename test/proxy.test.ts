@@ -171,6 +171,7 @@ describe('the proxy of an endpoint', () => {
     ['https://a.example', { HTTPS_PROXY: 'proxy.example:3128/' }, P],
     ['https://a.example', { HTTPS_PROXY: 'http://u:p%25@p.example' }, 'http://u:p%25@p.example/'],
     ['https://a.example', { HTTPS_PROXY: P, REQUEST_METHOD: 'POST' }, P],
+    ['https://a.example', { HTTPS_PROXY: `${P}\r\n` }, P],
   ])('%s with %o is %s', (endpoint, environment, proxy) => {
     expect(hrefOf(proxyFor(new URL(endpoint), environment))).toBe(proxy)
   })
@@ -194,15 +195,25 @@ describe('the proxy of an endpoint', () => {
     )
   })
 
-  test.each(['http://u:100%@proxy.example', 'http://%ff@proxy.example', 'u:%zz@proxy.example'])(
-    'is an error that says how to write a % with %s',
-    (value) => {
-      const found = proxyFor(new URL('https://a.example'), { HTTPS_PROXY: value })
-      expect(found).toMatchObject({
-        message: expect.stringMatching(/no such URL\. Write a % .* as %25\. Nothing/) as string,
-      })
-    },
-  )
+  test.each([
+    'http://u:100%@proxy.example',
+    'http://%ff@proxy.example',
+    'u:%zz@proxy.example',
+    'http://u:1#x@proxy.example',
+    'http://u:1/x@proxy.example',
+    'http://u:1?x@proxy.example',
+    'http://u:1\\x@proxy.example',
+    'u:1#x@proxy.example',
+    'http://u\tv:x@proxy.example',
+    'http://u:x\ny@proxy.example',
+  ])('is an error that says how to write such a password with %j', (value) => {
+    const found = proxyFor(new URL('https://a.example'), { HTTPS_PROXY: value })
+    expect(found).toMatchObject({
+      message: expect.stringMatching(
+        /no such URL\. In the user and the password, write % as %25, .*\. Nothing/,
+      ) as string,
+    })
+  })
 
   test.each(['HTTP_PROXY', 'http_proxy'])(
     'in a CGI program is an error, as in Go: %s may be a header',

@@ -146,7 +146,7 @@ function Steps({ item, onNewer, onCancel }: DeleteProps & { onCancel: () => void
         <Choice<'keep' | 'discard'>
           legend={`${counted(found.waiting, 'message waits', 'messages wait')} for it`}
           options={[
-            ['keep', 'keep: they are sent if there is a destination of this name again'],
+            ['keep', 'keep: they and a pause wait for a destination of this name'],
             ['discard', 'discard: they are deleted, and never sent'],
           ]}
           value={choice.value}

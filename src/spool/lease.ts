@@ -22,6 +22,9 @@ const RESERVE_BYTES = 4 * FOLDER_BYTES
 /** The owner file of a folder that anybody may take. It is shorter than any other owner file. */
 const FREE = 'free'
 
+/** The ending of a folder that no client holds, and that has files that the spool did not make. */
+export const FOREIGN = '.foreign'
+
 /** Which process holds a folder. */
 export interface Owner {
   /** One boot of one kernel and one pid namespace: a pid means nothing elsewhere. Empty if unknown. */
@@ -188,7 +191,8 @@ export class Lease {
   /** The names of the folders of all clients. */
   #folders(): string[] {
     const entries = fs.readdirSync(this.#home, { withFileTypes: true })
-    return entries.filter((entry) => entry.isDirectory()).map(({ name }) => name)
+    const folders = entries.filter((entry) => entry.isDirectory() && !entry.name.endsWith(FOREIGN))
+    return folders.map(({ name }) => name)
   }
 
   /** Whether the last beat is so recent that nobody can have taken over. */
@@ -310,15 +314,17 @@ function makeFolder(path: string): void {
   }
 }
 
-/** Removes a client's folder, unless it holds a file that the spool did not make. */
-export function removeFolder(folder: string, log: Log): void {
+/** Removes a client's folder. Gives false if it stays, usually because it holds a file that the spool did not make. */
+export function removeFolder(folder: string, log: Log): boolean {
   fs.rmSync(ownerFile(folder), { force: true })
   fs.rmSync(takenFile(folder), { force: true })
   removeReserve(folder)
   try {
     fs.rmdirSync(folder)
+    return true
   } catch (error) {
     log('spool: %s stays: %s', folder, error)
+    return false
   }
 }
 

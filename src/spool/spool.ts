@@ -3,7 +3,7 @@ import { entryBytes, type Entry } from '../entry.js'
 import { SpoolError } from '../errors.js'
 import type { Log } from '../log.js'
 import { detached, getBuiltin, later, unref } from '../runtime.js'
-import { BEAT_MS, Lease, removeFolder, type Claim } from './lease.js'
+import { BEAT_MS, FOREIGN, Lease, removeFolder, type Claim } from './lease.js'
 import { crc32, fs, PRIVATE_FILE } from './node.js'
 import { MAX_RECORD_BYTES, RECORD_OVERHEAD } from './record.js'
 import { Segment, type Straggler, type Stretch } from './segment.js'
@@ -513,7 +513,17 @@ export class Spool {
     for (const name of folders.sort()) {
       this.#absorb({ folder: `${folder}/${name}`, isDead }, lease, adopted)
     }
-    removeFolder(folder, this.#around.log)
+    if (!removeFolder(folder, this.#around.log)) this.#setFolderAside(folder)
+  }
+
+  /** Moves a folder with a foreign file out of the way: else each takeover would move it a level deeper, until its path is too long. */
+  #setFolderAside(folder: string): void {
+    const kept = `${this.#home}/${folder.slice(folder.lastIndexOf('/') + 1)}${FOREIGN}`
+    try {
+      fs.renameSync(folder, kept)
+    } catch (error) {
+      this.#around.log('spool: %s stays: %s', folder, error)
+    }
   }
 
   #load(from: string, lease: Lease): Segment | undefined {
@@ -544,7 +554,10 @@ export class Spool {
     this.#isReported = true
     const { directory } = this.#around
     const left = this.#lease ? '' : ' Messages that earlier processes left there wait, too.'
-    const message = `The spool in ${directory} takes no messages: ${messageOf(cause)}. They wait in memory, up to maxQueueBytes, until it takes them again.${left} Check that the directory can be written, and that its disk has room.`
+    const advice = isShortage(cause)
+      ? 'Raise the limit of open files (ulimit -n), or close those that are not needed.'
+      : 'Check that the directory can be written, and that its disk has room.'
+    const message = `The spool in ${directory} takes no messages: ${messageOf(cause)}. They wait in memory, up to maxQueueBytes, until it takes them again.${left} ${advice}`
     this.#around.onFault(new SpoolError('spool_failed', message, { cause }))
   }
 

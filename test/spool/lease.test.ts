@@ -253,6 +253,32 @@ test('a folder whose maker died before it named an owner is taken over after six
   expect(lookForHalfAMinute(watcher)).toHaveLength(1)
 })
 
+test.each(['theirs.txt', 'theirs/theirs.txt', 'reserve/theirs.txt'])(
+  '%s, which the spool did not make, is kept, and not moved by each process that dies',
+  async (path) => {
+    useFakeClock()
+    let directory = temporary()
+    const net = scriptedFetch(503)
+    const { failed, hooks } = listen()
+    const start = () => createClient(net, { spool: { directory }, ...hooks })
+    trackMany(start(), 10)
+    const folder = dirname(files(directory, '.log')[0] ?? '')
+    fs.rmSync(join(folder, 'reserve'))
+    fs.mkdirSync(dirname(join(folder, path)), { recursive: true })
+    writeFileSync(join(folder, path), 'theirs')
+    const found: string[][] = []
+    for (let life = 0; life < 3; life++) {
+      directory = crash(directory)
+      trackMany(start(), 10, 10 * life)
+      await turns()
+      found.push(files(directory, 'theirs.txt').map((each) => each.slice(directory.length)))
+    }
+    expect(found[0]?.[0]).toMatch(/\.foreign\/theirs\.txt$/)
+    expect(found).toEqual([found[0], found[0], found[0]])
+    expect(failed).toEqual([])
+  },
+)
+
 const ELSEWHERE = { machine: 'another host', pid: process.pid, start: '1' }
 
 /** Messages e0 to e9, left by a process of which nothing can be known. */
