@@ -54,7 +54,7 @@ function isDecodable({ username, password }: URL): boolean {
 }
 
 const ESCAPES =
-  'In the user and the password, write % as %25, / as %2F, ? as %3F, # as %23 and \\ as %5C. They have no tab and no line break.'
+  'In a user or a password, write % as %25, / as %2F, ? as %3F, # as %23 and \\ as %5C, and no tab or line break.'
 
 /** Shows no more of the value than its scheme: it may have a password. */
 function describeWrong(name: string, given: string): string {

@@ -210,7 +210,7 @@ describe('the proxy of an endpoint', () => {
     const found = proxyFor(new URL('https://a.example'), { HTTPS_PROXY: value })
     expect(found).toMatchObject({
       message: expect.stringMatching(
-        /no such URL\. In the user and the password, write % as %25, .*\. Nothing/,
+        /no such URL\. In a user or a password, write % as %25, .*\. Nothing/,
       ) as string,
     })
   })

@@ -34,6 +34,12 @@ export interface Owner {
   readonly start: string
 }
 
+/** A reserve, and how many bytes it is to have. */
+interface Smaller {
+  readonly path: string
+  readonly bytes: number
+}
+
 /** A folder that was taken over, and is inside the new holder's folder now. */
 export interface Claim {
   readonly folder: string
@@ -120,11 +126,16 @@ export class Lease {
   }
 
   #createInAnyRoom(owner: Uint8Array): number {
+    let reserves: Smaller[] | undefined
     for (;;) {
       try {
         return this.#create(owner)
       } catch (error) {
-        if (!isDiskFull(error) || !this.#freeRoom()) throw error
+        if (!isDiskFull(error)) throw error
+        reserves ??= this.#findReserves()
+        const next = reserves.shift()
+        if (!next) throw error
+        this.#shrink(next)
       }
     }
   }
@@ -162,26 +173,43 @@ export class Lease {
   }
 
   /**
-   * Takes the room for a folder from the reserve of a dead holder or, if there is none, of another one. One that lives keeps
-   * room for one more: when all are killed, the next process needs it. Gives false if there is none to be had.
+   * How the reserves can become smaller, step by step, those of dead holders first. One that may live keeps room for one more
+   * folder: if all are killed, the next process needs it.
    */
-  #freeRoom(): boolean {
-    const reserves = this.#folders().map((name) => {
+  #findReserves(): Smaller[] {
+    const dead: Smaller[] = []
+    const others: Smaller[] = []
+    for (const name of this.#folders()) {
       const folder = `${this.#home}/${name}`
-      const isDead = this.#isKnownDead(readBeat(ownerFile(folder)))
-      return { path: reserveFile(folder), bytes: sizeOf(reserveFile(folder)), isDead }
-    })
-    const reserve =
-      reserves.find(({ bytes, isDead }) => bytes > 0 && isDead) ??
-      reserves.find(({ bytes }) => bytes > FOLDER_BYTES)
-    if (!reserve) return false
-    try {
-      fs.truncateSync(reserve.path, Math.max(0, reserve.bytes - FOLDER_BYTES))
-      return true
-    } catch (error) {
-      this.#log('spool: %s could not be used: %s', reserve.path, error)
-      return false
+      const path = reserveFile(folder)
+      try {
+        const isDead = this.#isProbablyDead(readBeat(ownerFile(folder)))
+        const least = isDead ? 0 : FOLDER_BYTES
+        for (let bytes = sizeOf(path); bytes > least;) {
+          bytes = Math.max(least, bytes - FOLDER_BYTES)
+          ;(isDead ? dead : others).push({ path, bytes })
+        }
+      } catch (error) {
+        this.#log('spool: %s was not read: %s', folder, error) // it may be another user's
+      }
     }
+    return [...dead, ...others]
+  }
+
+  #shrink({ path, bytes }: Smaller): void {
+    try {
+      if (bytes > 0) fs.truncateSync(path, bytes)
+      else fs.rmSync(path) // a file system may have no room for one more file
+    } catch (error) {
+      this.#log('spool: %s was not used: %s', path, error)
+    }
+  }
+
+  /** After a reboot, or in a new container, nobody knows. If it lives after all, it makes a new reserve at its next beat. */
+  #isProbablyDead(owner: Beat | undefined): boolean {
+    return (
+      this.#isKnownDead(owner) || Date.now() - (owner?.beatMs ?? 0) > 2 * TAKEOVER_LOOKS * BEAT_MS
+    )
   }
 
   #isKnownDead(owner: Beat | undefined): boolean {
@@ -312,6 +340,14 @@ function makeFolder(path: string): void {
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error // another process was faster
   }
+}
+
+/** Whether a folder holds files that the spool did not make, and no messages. */
+export function isForeign(folder: string): boolean {
+  const paths = fs.readdirSync(folder, { recursive: true, encoding: 'utf8' })
+  // A network file system keeps a file that is open under such a name.
+  const isLeft = (path: string) => !/(^|[/\\])\.nfs/.test(path)
+  return paths.some(isLeft) && !paths.some((path) => path.endsWith('.log'))
 }
 
 /** Removes a client's folder. Gives false if it stays, usually because it holds a file that the spool did not make. */

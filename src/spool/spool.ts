@@ -3,7 +3,7 @@ import { entryBytes, type Entry } from '../entry.js'
 import { SpoolError } from '../errors.js'
 import type { Log } from '../log.js'
 import { detached, getBuiltin, later, unref } from '../runtime.js'
-import { BEAT_MS, FOREIGN, Lease, removeFolder, type Claim } from './lease.js'
+import { BEAT_MS, FOREIGN, isForeign, Lease, removeFolder, type Claim } from './lease.js'
 import { crc32, fs, PRIVATE_FILE } from './node.js'
 import { MAX_RECORD_BYTES, RECORD_OVERHEAD } from './record.js'
 import { Segment, type Straggler, type Stretch } from './segment.js'
@@ -47,10 +47,11 @@ export interface Spooled extends Stretch {
 /**
  * The messages on disk, in order: a folder of segments. Messages are appended to the last one.
  *
- *     directory/v1-<hash of the write key>/<client>/owner                      see Lease
+ *     directory/v1-<hash of the write key>/<client>/owner, reserve             see Lease
  *                                                  0000000001-0000000042.log   see #moveStragglers
  *                                                  0000000001.log              see Segment
  *                                         *.corrupt                            damaged bytes
+ *                                         *.foreign                            files that the spool did not make
  *
  * A failure of the disk is never thrown. After one, the spool takes no messages until the next beat.
  */
@@ -509,18 +510,19 @@ export class Spool {
       adopted.push(segment)
     }
     // A process that died while it absorbed others left their folders. Their messages come after its own files.
+    // Nobody knows whether their holders are dead, too.
     const folders = entries.filter((entry) => entry.isDirectory()).map(({ name }) => name)
     for (const name of folders.sort()) {
-      this.#absorb({ folder: `${folder}/${name}`, isDead }, lease, adopted)
+      this.#absorb({ folder: `${folder}/${name}`, isDead: false }, lease, adopted)
     }
-    if (!removeFolder(folder, this.#around.log)) this.#setFolderAside(folder)
+    if (!removeFolder(folder, this.#around.log)) this.#setForeignAside(folder)
   }
 
-  /** Moves a folder with a foreign file out of the way: else each takeover would move it a level deeper, until its path is too long. */
-  #setFolderAside(folder: string): void {
+  /** Moves a folder with foreign files out of the way. Else each takeover would move it a level deeper, until its path is too long. */
+  #setForeignAside(folder: string): void {
     const kept = `${this.#home}/${folder.slice(folder.lastIndexOf('/') + 1)}${FOREIGN}`
     try {
-      fs.renameSync(folder, kept)
+      if (isForeign(folder)) fs.renameSync(folder, kept)
     } catch (error) {
       this.#around.log('spool: %s stays: %s', folder, error)
     }

@@ -20,7 +20,7 @@ import {
   useFakeClock,
 } from '../collector.js'
 import type { Analytics } from '../../src/index.js'
-import { crash, files, temporary } from './directory.js'
+import { crash, files, fillUp, smallDisk, temporary } from './directory.js'
 
 describe('an owner', () => {
   const owner = (fields: object) =>
@@ -279,6 +279,89 @@ test.each(['theirs.txt', 'theirs/theirs.txt', 'reserve/theirs.txt'])(
   },
 )
 
+function leaseWithReserve(home: string): Lease {
+  const lease = new Lease(home, log)
+  lease.keepReserve()
+  return lease
+}
+
+const canStart = (home: string) => {
+  try {
+    return new Lease(home, log)
+  } catch (error) {
+    expect(error).toMatchObject({ code: 'ENOSPC' })
+    return undefined
+  }
+}
+
+describe('on a full disk', () => {
+  test('the room for one more is used after a reboot, when nobody knows who is dead', ({
+    skip,
+  }) => {
+    const disk = smallDisk('size=2m')
+    if (!disk) return skip('no right to mount a file system: the full disk is left out')
+    const home = join(disk, 'home')
+    leaseWithReserve(home)
+    fillUp(join(disk, 'ballast'))
+    let started = 0
+    while (canStart(home)) started++
+    expect(started).toBeGreaterThanOrEqual(3)
+    const before = new Date(Date.now() - 120_000)
+    for (const path of files(home, 'owner')) utimesSync(path, before, before)
+    expect(canStart(home)).toBeDefined()
+  })
+
+  test('without room for one more file, the reserve of one that closed is removed', ({ skip }) => {
+    const disk = smallDisk('size=2m,nr_inodes=100')
+    if (!disk) return skip('no right to mount a file system: the full disk is left out')
+    const home = join(disk, 'home')
+    for (const lease of Array.from({ length: 3 }, () => leaseWithReserve(home))) lease.free()
+    const fillWithFiles = () => {
+      for (let i = 0; ; i++) writeFileSync(join(disk, `file${i}`), '')
+    }
+    expect(fillWithFiles).toThrow('ENOSPC')
+    expect(canStart(home)).toBeDefined()
+  })
+
+  test('the folder of another user costs nothing but its own reserve', ({ skip }) => {
+    const disk = smallDisk('size=2m')
+    if (!disk) return skip('no right to mount a file system: the full disk is left out')
+    const home = join(disk, 'home')
+    const [theirs] = [leaseWithReserve(home), leaseWithReserve(home)]
+    fillUp(join(disk, 'ballast'))
+    const open = fs.openSync
+    const spy = vi.spyOn(fs, 'openSync').mockImplementation((path, ...rest) => {
+      if (!String(path).startsWith(theirs.folder)) return open(path, ...rest)
+      throw Object.assign(new Error('EACCES: permission denied'), { code: 'EACCES' })
+    })
+    expect(canStart(home)).toBeDefined()
+    spy.mockRestore()
+  })
+})
+
+test('a file that cannot be opened at one start is sent by the next one', async () => {
+  useFakeClock()
+  let directory = temporary()
+  trackMany(createClient(scriptedFetch(503), { spool: { directory } }), 10)
+  directory = crash(directory)
+  const open = fs.openSync
+  const spy = vi.spyOn(fs, 'openSync').mockImplementation((path, ...rest) => {
+    if (!String(path).endsWith('.log')) return open(path, ...rest)
+    throw Object.assign(new Error('ETIMEDOUT: connection timed out'), { code: 'ETIMEDOUT' })
+  })
+  const { failed, hooks } = listen()
+  await Promise.all([
+    createClient(scriptedFetch(), { spool: { directory }, ...hooks }).close(),
+    pass(60_000),
+  ])
+  spy.mockRestore()
+  expect(failed.map(({ error }) => error.code)).toContain('spool_corrupt')
+  const net = scriptedFetch()
+  createClient(net, { spool: { directory } })
+  await pass(60_000)
+  expect(events(...net.arrivals)).toEqual(names(0, 10))
+})
+
 const ELSEWHERE = { machine: 'another host', pid: process.pid, start: '1' }
 
 /** Messages e0 to e9, left by a process of which nothing can be known. */
@@ -506,6 +589,32 @@ describe('a process that stood still', () => {
       dropped: isWritten ? 21 : 20,
       pending: 0,
     })
+  })
+
+  test('right after its write leaves the message to the process after one that died of its takeover', async () => {
+    useFakeClock()
+    const directory = temporary()
+    const [net, other] = [scriptedFetch('hang'), scriptedFetch()]
+    const stopped = createClient(net, { spool: { directory } })
+    trackMany(stopped, 20)
+    await turns()
+    const [file = ''] = files(directory, '.log')
+    const watcher = new Lease(dirname(dirname(file)), log)
+    const write = fs.writeSync
+    vi.spyOn(fs, 'writeSync').mockImplementationOnce((...given) => {
+      const written = write(...given)
+      expect(Array.from({ length: 7 }, () => watcher.claim()).flat()).toHaveLength(1)
+      watcher.free()
+      createClient(other, { spool: { directory } })
+      const now = performance.now()
+      vi.spyOn(performance, 'now').mockImplementation(() => now + 40_000)
+      return written
+    })
+    trackMany(stopped, 1, 20)
+    vi.restoreAllMocks()
+    await pass(60_000)
+    expect(events(...other.arrivals)).toEqual(names(0, 21))
+    expect(events(...net.arrivals.slice(1))).toEqual([])
   })
 
   test('while it took over from others adopts nothing, and reports no damage', async () => {
