@@ -17,6 +17,9 @@ const HEAD_BYTES = 2 * PLACE_BYTES
 /** How much is read at once: the messages of a few bodies. */
 const READ_BYTES = 1_048_576
 
+/** Looks, 5 ms apart, from the moment in which a folder is taken over to that in which its files are sealed. */
+const SEAL_LOOKS = 20
+
 /** A place between two records. */
 interface Place {
   index: number
@@ -227,8 +230,12 @@ export class Segment {
     this.#end.offset += length
   }
 
-  /** Forgets the record that was just appended, unless another process has sealed the segment with it. */
+  /**
+   * Forgets the record that was just appended, unless another process has sealed the segment with it. That process may be about
+   * to: this one stood still for half a minute, and waits for a moment more.
+   */
   retract(json: Uint8Array): boolean {
+    for (let look = 0; look < SEAL_LOOKS && this.#sealedLength() === 0; look++) sleep(5)
     if (this.#sealedLength() >= this.#end.index) return false
     this.#end.index--
     this.#end.offset -= json.length + RECORD_OVERHEAD
@@ -389,6 +396,11 @@ export class Segment {
     const bytes = new Uint8Array(length)
     return bytes.subarray(0, fs.readSync(this.#open(), bytes, 0, length, offset))
   }
+}
+
+/** Blocks this thread, since it is in the middle of a call. */
+function sleep(ms: number): void {
+  Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, ms)
 }
 
 /** Size of the JSON of all records between two places. */
