@@ -39,7 +39,8 @@ const scenario = {
   ],
   targets: VARIANTS.flatMap(({ name }) => [
     { variant: name, what: 'messages/s delivered', value: 'rate', atLeast: 15_000 },
-    { variant: name, what: 'messages/s delivered, x the minimum', ratio: 'rate', atLeast: 0.55 },
+    { variant: name, what: 'messages/s delivered, x the minimum', ratio: 'rate', atLeast: 0.85 },
+    { variant: name, what: 'CPU per message, x the minimum', ratio: 'cpuUs', atMost: 1.4 },
   ]),
 
   async collect(options) {
