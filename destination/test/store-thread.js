@@ -11,6 +11,8 @@ const collectGarbage = runInNewContext('gc')
 parentPort.on('message', ({ port, data }) => {
   // The packaged SQLite closes a connection once its statements are garbage. The end of a thread closes it, too.
   port.on('close', async () => {
+    // In this turn the port still holds what its listeners use.
+    await setImmediate()
     collectGarbage()
     await setImmediate()
     parentPort.postMessage('ended')
