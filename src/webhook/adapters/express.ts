@@ -13,9 +13,9 @@ export type { ReceiverOptions, WebhookEvent }
  * other request.
  *
  * The route reads the body itself. If a parser has read it before, the route uses `req.rawBody` or the
- * parsed `req.body`. If the handler sends no answer, the route answers 204 once the handler has returned or
- * its promise has resolved. Errors of the handler go to `next`. The destination waits 5 seconds for the
- * answer: put long work into a queue.
+ * parsed `req.body`. If the handler has begun no answer when it returns, or when its promise resolves, the
+ * route answers 204. So a handler that answers later returns a promise. Errors of the handler go to `next`.
+ * The destination waits 5 seconds for the answer: put long work into a queue.
  *
  * @throws TypeError if `secret` is missing or empty, or `maxBytes` is not above 0.
  *
@@ -43,8 +43,9 @@ export function webhook(
       res.status(verdict.refusal.status).json(verdict.refusal.body)
       return
     }
+    const hasBegun = watchAnswer(res)
     await handler(verdict.event, req, res)
-    if (res.headersSent) return
+    if (res.headersSent || hasBegun()) return
     if (res.statusCode === 200) res.status(204)
     res.end()
   }
@@ -55,6 +56,23 @@ export function webhook(
       next(error || new Error(WITHOUT_ERROR))
     })
   }
+}
+
+/** Notices an answer that sends its headers in a later turn of the event loop: a stream, a file or a view. */
+function watchAnswer(res: Response): () => boolean {
+  let hasBegun = false
+  const begin = () => {
+    hasBegun = true
+  }
+  res.once('pipe', begin)
+  for (const name of ['sendFile', 'render'] as const) {
+    const method = (res[name] as (...args: unknown[]) => void).bind(res)
+    res[name] = (...args: unknown[]) => {
+      begin()
+      method(...args)
+    }
+  }
+  return () => hasBegun
 }
 
 const HOW_TO_KEEP_THE_BODY =

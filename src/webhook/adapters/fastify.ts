@@ -15,8 +15,9 @@ export type { ReceiverOptions, WebhookEvent }
  *
  * The route reads the body itself. If a hook has read it before, the route uses `request.rawBody`. The
  * plugin removes the body parsers for its own route only. The route sends the value that the handler
- * returns. If the handler returns and sends nothing, the route answers 204. Errors of the handler go to
- * Fastify's error handler. The destination waits 5 seconds for the answer: put long work into a queue.
+ * returns. If the handler returns nothing and has not called `reply.send`, the route answers 204. Errors of
+ * the handler go to Fastify's error handler. The destination waits 5 seconds for the answer: put long work
+ * into a queue.
  *
  * @throws TypeError if `secret` is missing or empty, or `maxBytes` is not above 0.
  *
@@ -47,8 +48,9 @@ export function webhook(
     if ('refusal' in verdict) {
       return reply.code(verdict.refusal.status).send(verdict.refusal.body)
     }
+    const isSent = watchSend(reply)
     const answer = await handler(verdict.event, request, reply)
-    if (reply.sent) return reply
+    if (reply.sent || isSent()) return reply
     return answer ?? reply.code(reply.statusCode === 200 ? 204 : reply.statusCode).send()
   }
 
@@ -60,6 +62,17 @@ export function webhook(
     instance.post('/', handle)
     done()
   }
+}
+
+/** Notices that the handler has called `reply.send`. While a stream or a hook goes on, `reply.sent` is false. */
+function watchSend(reply: FastifyReply): () => boolean {
+  const send = reply.send.bind(reply)
+  let isSent = false
+  reply.send = (...args) => {
+    isSent = true
+    return send(...args)
+  }
+  return () => isSent
 }
 
 const HOW_TO_KEEP_THE_BODY =

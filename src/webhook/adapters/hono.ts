@@ -4,7 +4,7 @@ import type { Context, Env } from 'hono'
 import type { ContentfulStatusCode } from 'hono/utils/http-status'
 import type { WebhookEvent } from '../events.js'
 import { bodyConsumed } from '../parse.js'
-import { readRequest } from '../read-body.js'
+import { decompress, readRequest } from '../read-body.js'
 import { receiver, type Answer, type ReceiverOptions } from '../receive.js'
 import { isSignedWeb } from '../web-signature.js'
 
@@ -52,9 +52,15 @@ export function webhook<E extends Env>(
 
 async function bodyOf<E extends Env>({ req }: Context<E>, maxBytes: number): Promise<Uint8Array> {
   if (Object.keys(req.bodyCache).length === 0) return readRequest(req.raw, maxBytes)
+  let bytes
   try {
-    return new Uint8Array(await req.arrayBuffer())
+    bytes = new Uint8Array(await req.arrayBuffer())
   } catch {
     throw bodyConsumed('an error while reading it', 'Read the body only with the methods of c.req.')
   }
+  const plain = await decompress(bytes, req.header('content-encoding'), maxBytes)
+  // The first byte of gzip alone: the second one was no character when other code read the body as text.
+  if (plain[0] !== 0x1f) return plain
+  const advice = 'Let the other code read it with c.req.arrayBuffer(), or decompress it before.'
+  throw bodyConsumed('gzip that was read as text', advice)
 }

@@ -1,11 +1,14 @@
+import { createReadStream, readFileSync, writeFileSync } from 'node:fs'
 import { Agent, type IncomingMessage } from 'node:http'
-import { expect, onTestFinished, test } from 'vitest'
+import { join } from 'node:path'
+import { describe, expect, onTestFinished, test } from 'vitest'
 import express5 from 'express'
 // @ts-expect-error -- the types of 4 would clash with those of 5
 import untyped from 'express4'
 import { adapterContract, type Start } from './contract.js'
 import { listening } from './listen.js'
 import { post } from './post.js'
+import { temporary } from '../../spool/directory.js'
 import { webhook } from '../../../src/webhook/adapters/express.js'
 import { signedRequest } from '../../../src/testing.js'
 import { verifyWebhook } from '../../../src/webhook/index.js'
@@ -51,6 +54,48 @@ test('Express: an answer that the handler has begun is left to it', async () => 
   app.post('/webhook', webhook({ secret: 's3cret' }, handler))
   const reply = await post(await serve(app), signedRequest('delete', { userId: 'u1' }, 's3cret'))
   expect(reply).toMatchObject({ status: 202, text: 'first, last' })
+})
+
+const page = '<p>from a view</p>'
+
+/** Each of these sends its headers in a later turn of the event loop. */
+const LATER: Record<string, (res: express5.Response) => void> = {
+  'res.sendFile': (res) => {
+    res.sendFile(import.meta.filename)
+  },
+  'a stream that is piped': (res) => {
+    createReadStream(import.meta.filename).pipe(res)
+  },
+  'res.render': (res) => {
+    res.render('view')
+  },
+}
+
+describe.each([
+  ['Express 5', express5],
+  ['Express 4', express4],
+])('%s', (_, express) => {
+  test.each(Object.entries(LATER))(
+    '%s is the answer, though it comes later',
+    async (name, answer) => {
+      const app = express()
+      app.engine('html', (_path, _options, done) => {
+        setImmediate(done, null, page)
+      })
+      app.set('view engine', 'html')
+      app.set('views', temporary(onTestFinished))
+      writeFileSync(join(app.get('views') as string, 'view.html'), '')
+      app.post(
+        '/webhook',
+        webhook({ secret: 's3cret' }, (_event, _req, res) => {
+          answer(res.status(202))
+        }),
+      )
+      const request = signedRequest('delete', { userId: 'u1' }, 's3cret')
+      const text = name === 'res.render' ? page : readFileSync(import.meta.filename, 'utf8')
+      expect(await post(await serve(app), request)).toMatchObject({ status: 202, text })
+    },
+  )
 })
 
 test('Express: a connection lives on after a body that was too large', async () => {

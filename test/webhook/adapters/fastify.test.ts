@@ -75,3 +75,25 @@ test('Fastify 5: a handler that returns null is answered as one that returns not
   await app.close()
   expect(reply).toMatchObject({ status: 204, text: '' })
 })
+
+test.each(['a stream', 'a text, while a hook takes its time'])(
+  'Fastify 5: %s that the handler has sent is the answer',
+  async (what) => {
+    const app = fastify()
+    app.addHook('onSend', async (_request, _reply, payload) => {
+      await new Promise((resolve) => setTimeout(resolve, 20))
+      return payload
+    })
+    await app.register(
+      webhook({ secret: 's3cret' }, (_event, _request, reply) => {
+        void reply.send(what === 'a stream' ? Readable.from(['sent']) : 'sent')
+      }),
+      { prefix: '/webhook' },
+    )
+    await app.listen({ port: 0 })
+    const { url } = await listening(app.server)
+    const reply = await post(url, signedRequest('delete', { userId: 'u1' }, 's3cret'))
+    await app.close()
+    expect(reply).toMatchObject({ status: 200, text: 'sent' })
+  },
+)

@@ -1,8 +1,11 @@
 import type { Server } from 'node:http'
 import { serve } from '@hono/node-server'
 import { Hono } from 'hono'
+import { expect, test } from 'vitest'
+import { gzipSync } from 'node:zlib'
 import { adapterContract, type Start } from './contract.js'
 import { listening } from './listen.js'
+import { signedRequest } from '../../../src/testing.js'
 import { webhook } from '../../../src/webhook/adapters/hono.js'
 
 const start: Start = (options, handle, before) => {
@@ -23,3 +26,30 @@ const start: Start = (options, handle, before) => {
 }
 
 adapterContract('Hono 4', start, ['parser', 'keeper', 'thief'])
+
+test.each([
+  ['arrayBuffer', 204],
+  ['blob', 204],
+  ['text', 500],
+] as const)(
+  'Hono 4: gzip that other code has read with c.req.%s is answered %i',
+  async (read, status) => {
+    const app = new Hono()
+    app.use(async (c, next) => {
+      await c.req[read]()
+      await next()
+    })
+    app.post(
+      '/',
+      webhook({ secret: 's3cret' }, () => undefined),
+    )
+    const { headers, body } = signedRequest('delete', { userId: 'u1' }, 's3cret')
+    const response = await app.request('/', {
+      method: 'POST',
+      headers: { ...headers, 'content-encoding': 'gzip' },
+      body: gzipSync(body),
+    })
+    expect(response.status).toBe(status)
+    if (status === 500) expect(await response.json()).toMatchObject({ error: 'body_consumed' })
+  },
+)
