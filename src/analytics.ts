@@ -49,6 +49,9 @@ const EXIT_GRACE_MS = 5_000
 /** How long a `Retry-After` can extend that, counted from the last outcome. */
 const MAX_EXIT_GRACE_MS = 30_000
 
+/** A listener that records when the script ends lets it go on, and the event come again: for ever, if it records each time. */
+const MAX_RECORDS_AT_EXIT = 10
+
 /** How long a promise that was given to `waitUntil` keeps a serverless function alive at the most. */
 const WAIT_UNTIL_MS = 30_000
 
@@ -94,6 +97,8 @@ export class Analytics<
   /** How often the script ended with messages pending since one was delivered, and how many were by then. */
   #exits = 0
   #deliveredAtExit = 0
+  /** How often in a row a listener of `beforeExit` has recorded a message. */
+  #recordsAtExit = 0
   #stopExitGrace: (() => void) | undefined
   #closing: Promise<FlushResult> | undefined
 
@@ -491,8 +496,14 @@ export class Analytics<
   }
 
   /** The script has ended, but for what is pending here: sends it at once. */
-  readonly #drain = (): void => {
+  readonly #drain = (isRecordedAtExit: boolean): void => {
     this.#log('the script ended: %d messages pending', this.#books.pending)
+    this.#recordsAtExit = isRecordedAtExit ? this.#recordsAtExit + 1 : 0
+    if (this.#recordsAtExit > MAX_RECORDS_AT_EXIT) {
+      const text = `The script ended ${MAX_RECORDS_AT_EXIT} times, because a listener of beforeExit recorded a message each time. Use process.once('beforeExit', …).`
+      this.#leave(new DroppedError('process_exit', text))
+      return
+    }
     // Whoever waits, as a listener of beforeExit may, holds the process for as long as they want: it has not ended.
     const hasEnded = !this.#hold.isHeld
     if (hasEnded && !this.#stopExitGrace) {
@@ -502,8 +513,7 @@ export class Analytics<
       this.#exits++
       // A hook that records each loss as a message must not keep the script for ever.
       if (this.#exits === 3) {
-        this.#books.leftAtExit(this.#exitError())
-        noDrainAtExit(this.#drain)
+        this.#leave(this.#exitError())
         return
       }
     }
@@ -512,6 +522,12 @@ export class Analytics<
     if (this.#stopExitGrace || !hasEnded) return
     if (this.#exits === 1) this.#startExitGrace(performance.now())
     else this.#giveUpAtExit()
+  }
+
+  /** Leaves what is pending as it is. The script ends, unless something else keeps it. */
+  #leave(error: DroppedError): void {
+    this.#books.leftAtExit(error)
+    noDrainAtExit(this.#drain)
   }
 
   /** Keeps the script for as long as messages get their outcome, and a while without. */
@@ -603,11 +619,12 @@ export class Analytics<
       return
     }
     const { lost, callbacks } = this.#spool.leave(left)
-    this.#books.lost('dropped', lost, error)
-    this.#log('spooled: %d messages', this.#books.pending)
-    const message = `The message is not delivered yet. It is on disk, in ${this.#settings.spool?.directory}, and goes out at the next start.`
-    noDrainAtExit(this.#drain) // before the callbacks, which may record more
-    this.#books.postponed(callbacks, new SpoolError('spooled', message))
+    this.#books.lost('dropped', lost, error, () => {
+      this.#log('spooled: %d messages', this.#books.pending)
+      const message = `The message is not delivered yet. It is on disk, in ${this.#settings.spool?.directory}, and goes out at the next start.`
+      noDrainAtExit(this.#drain) // before the callbacks, which may record more
+      this.#books.postponed(callbacks, new SpoolError('spooled', message))
+    })
   }
 
   /** Takes all pending messages that are in memory, in the order of their calls. */

@@ -1,7 +1,10 @@
 import { MAX_TIMER_MS } from './limits.js'
 
+/** @param isRecordedAtExit - whether a listener of `beforeExit` has recorded all that is pending */
+type Drain = (isRecordedAtExit: boolean) => void
+
 /** What to do for each client that has messages pending when the event loop runs dry. */
-const drains = new Set<() => void>()
+const drains = new Set<Drain>()
 let isListening = false
 
 /**
@@ -12,22 +15,22 @@ export function listenForExit(): void {
   if (isListening) return
   isListening = true
   const { process } = globalThis as { process?: Partial<NodeJS.Process> }
-  process?.on?.('beforeExit', () => {
+  process?.prependListener?.('beforeExit', () => {
     const before = new Set(drains)
-    for (const each of before) each()
+    for (const each of before) each(false)
     // The listeners that come after this one may record, too, and the event does not come again for that.
     process.nextTick?.(() => {
-      for (const each of drains) if (!before.has(each)) each()
+      for (const each of drains) if (!before.has(each)) each(true)
     })
   })
 }
 
 /** Runs `drain` if the script ends while it is registered. */
-export function drainAtExit(drain: () => void): void {
+export function drainAtExit(drain: Drain): void {
   drains.add(drain)
 }
 
-export function noDrainAtExit(drain: () => void): void {
+export function noDrainAtExit(drain: Drain): void {
   drains.delete(drain)
 }
 

@@ -108,6 +108,21 @@ describe.concurrent('a script that ends', { timeout: 120_000 }, () => {
     },
   )
 
+  test('ends, although a listener of beforeExit records a message each time', async ({
+    expect,
+    onTestFinished,
+  }) => {
+    const collector = await startCollector(onTestFinished)
+    const ended = await run(
+      collector,
+      `const analytics = new Analytics('k', { ${OPTIONS} })
+       process.on('beforeExit', () => analytics.track({ userId: 'u', event: 'end' }))`,
+    )
+    expect(ended).toMatchObject({ code: 0, stdout: '' })
+    expect(ended.stderr).toMatch(/a message was lost \(process_exit\).*process\.once\('beforeExit'/)
+    expect(arrivedAt(collector)).toEqual(Array(10).fill('end'))
+  })
+
   test('whose hook records each loss ends, and says that it leaves the last one', async ({
     expect,
   }) => {
