@@ -123,7 +123,9 @@ export class Books {
     }
     const isTaken = (_: Entry, index: number) => !rejections.has(index)
     const taken = rejections.size > 0 ? entries.filter(isTaken) : entries
-    this.#settle('delivered', taken)
+    this.#count('delivered', taken)
+    this.#forget(taken)
+    this.#callBack(taken)
     const { onDelivered } = this.#hooks
     if (!onDelivered || taken.length === 0) return
     const report = {
@@ -135,16 +137,33 @@ export class Books {
     guard(this.#around.log, 'onDelivered', onDelivered, report)
   }
 
-  /** These messages are lost, and will not be tried again. */
-  lost(outcome: 'rejected' | 'dropped', entries: readonly Entry[], error: HooklineError): void {
-    if (entries.length === 0) return
-    // Not the message of the error: it may repeat what a server said, and a server what it was sent.
-    this.#around.log('%s %d messages: %s: %s', outcome, entries.length, error.code, causeOf(error))
-    for (let from = 0; from < entries.length; from += MAX_BODY_MESSAGES) {
-      const some = entries.slice(from, from + MAX_BODY_MESSAGES)
+  /**
+   * These messages are lost, and will not be tried again. Of many, a batch is told in each turn of the event loop.
+   *
+   * @param then - comes when all of them have been told
+   */
+  lost(
+    outcome: 'rejected' | 'dropped',
+    entries: readonly Entry[],
+    error: HooklineError,
+    then?: () => void,
+  ): void {
+    if (entries.length > 0) {
+      const some = entries.slice(0, MAX_BODY_MESSAGES)
+      const { length } = some
+      // Not the message of the error: it may repeat what a server said, and a server what it was sent.
+      this.#around.log('%s %d messages: %s: %s', outcome, length, error.code, causeOf(error))
       const messages = this.#hooks.onFailed ? some.map(toLostMessage) : []
-      this.#settle(outcome, some, error)
+      this.#count(outcome, some)
+      this.#callBack(some, error)
       this.#reportFailed(messages, error)
+      this.#forget(some) // if the process ends before, the next one finds them on disk
+    }
+    if (entries.length <= MAX_BODY_MESSAGES) then?.()
+    else {
+      this.#around.later(() => {
+        this.lost(outcome, entries.slice(MAX_BODY_MESSAGES), error, then)
+      })
     }
   }
 
@@ -161,6 +180,7 @@ export class Books {
     const message = this.#hooks.onFailed && toLostMessage(entry)
     this.tellLater({ error, callback: entry.callback, message, isAskedFor: false })
     this.#count('dropped', [entry])
+    this.#forget([entry])
   }
 
   /** What is pending stays so, and is safe where it is: nobody needs to wait for it here. */
@@ -220,8 +240,7 @@ export class Books {
     else this.#warnings.lost(error)
   }
 
-  #settle(outcome: Outcome, entries: readonly Entry[], error?: HooklineError): void {
-    this.#count(outcome, entries)
+  #callBack(entries: readonly Entry[], error?: HooklineError): void {
     for (const { callback } of entries)
       if (callback) guard(this.#around.log, 'callback', callback, error)
   }
@@ -234,6 +253,9 @@ export class Books {
       this.#pendingBytes -= entryBytes(entry)
       this.#flushes.settled(entry.sequence, flushed)
     }
+  }
+
+  #forget(entries: readonly Entry[]): void {
     this.#around.onSettled(entries)
     if (this.awaited === 0) this.#around.onEmpty()
   }

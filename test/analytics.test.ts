@@ -289,6 +289,28 @@ describe('a callback', () => {
     expect(heard.codes).toEqual(['track: ok', 'page: ok', 'screen: ok', 'group: ok', 'alias: ok'])
   })
 
+  test('comes a batch in a turn of the event loop when many are lost at once', async () => {
+    const net = scriptedFetch()
+    net.otherwise('hang')
+    const told: number[] = []
+    let turn = 0
+    const analytics = createClient(net, {
+      onFailed: ({ messages }) => (told[turn] = (told[turn] ?? 0) + messages.length),
+    })
+    const heard = listen()
+    trackMany(analytics, 6_000, 0, heard.as)
+    const count = () => {
+      turn++
+      if (heard.outcomes.length < 6_000) setImmediate(count)
+    }
+    setImmediate(count)
+    expect(await analytics.close({ timeout: 0 })).toEqual({ delivered: 0, failed: 6_000 })
+    expect(heard.codes).toEqual(names(0, 6_000).map((name) => `${name}: close_timeout`))
+    const some = told.filter(Boolean)
+    expect(some.length).toBeGreaterThan(2)
+    expect(Math.max(...some)).toBeLessThanOrEqual(2_500)
+  })
+
   test('is not called when the call throws', async () => {
     const callback = vi.fn()
     const analytics = createClient(scriptedFetch())

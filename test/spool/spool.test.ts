@@ -227,6 +227,25 @@ describe('a message that has its outcome', () => {
     expect((await restart(crash(directory))).events).toEqual(names(6, 9))
   })
 
+  test.each(['a callback', 'onFailed'])(
+    'stays on disk until %s has been told that it is lost: the process may end there',
+    async (who) => {
+      const directory = temporary()
+      const copies: string[] = []
+      const copy = () => copies.push(crash(directory))
+      const { analytics, net } = cutOff(
+        { flushAt: 3, ...(who === 'onFailed' && { onFailed: copy }) },
+        directory,
+      )
+      net.script(401)
+      trackMany(analytics, 3, 0, who === 'onFailed' ? undefined : () => copy)
+      await until(() => copies.length === (who === 'onFailed' ? 1 : 3))
+      for (const left of copies) expect((await restart(left)).events).toEqual(names(0, 3))
+      await turns()
+      expect((await restart(crash(directory))).events).toEqual([])
+    },
+  )
+
   test('frees the disk, file by file, while others wait', async () => {
     const collector = await startCollector()
     collector.otherwise(503)
