@@ -194,7 +194,17 @@ async function readText(
     return false
   }
   // The default fetch does not tell that a connection was closed too early, see prepare() in agent.ts, or within a compressed body.
-  return header('content-encoding') === null && bytes >= Number(header('content-length'))
+  return (
+    header('content-encoding') === null &&
+    !endsWithConnection(header) &&
+    bytes >= Number(header('content-length'))
+  )
+}
+
+/** Whether nobody knows if a body is whole, since only the end of the connection ends it. Source: RFC 9112, section 6.3. */
+function endsWithConnection(header: Head['header']): boolean {
+  if (header('content-length') ?? header('transfer-encoding')) return false
+  return header('connection')?.toLowerCase() === 'close'
 }
 
 function isAsyncIterable(value: unknown): value is AsyncIterable<Uint8Array> {

@@ -40,7 +40,8 @@ export function validate(type: MessageType, given: unknown): CheckedMessage {
     )
   }
   const allowed = FIELDS[type]
-  for (const field in given) if (!allowed.has(field)) throw unknownField(type, field)
+  // What a message inherits is not sent, and some libraries extend Object.prototype.
+  for (const field of Object.keys(given)) if (!allowed.has(field)) throw unknownField(type, field)
 
   const message = given as Partial<Record<keyof WireMessage, unknown>>
   // `onFailed` gives lost messages with their type, and applications record them again as they are.
@@ -162,7 +163,7 @@ function plainObject(
   if (given === undefined) return undefined
   if (!isPlainObject(given)) throw wrong(type, field, 'a plain object', given)
   // JSON would have what it returns in place of the object: a text, say.
-  if (!Object.hasOwn(given, 'toJSON') || typeof given['toJSON'] !== 'function') return given
+  if (!('toJSON' in given) || typeof given['toJSON'] !== 'function') return given
   const expected = 'a plain object without a method toJSON'
   throw wrong(type, field, expected, given, ' Pass what toJSON() returns.')
 }

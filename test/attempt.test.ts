@@ -551,6 +551,7 @@ describe('an answer', () => {
   test.each([
     ['shorter than its Content-Length', `Content-Length: 500\r\n\r\n${CUT}`],
     ['chunked', `Transfer-Encoding: chunked\r\n\r\n${CUT.length.toString(16)}\r\n${CUT}\r\n`],
+    ['without a length, and ends with its connection', `Connection: close\r\n\r\n${CUT}`],
   ])('that ends in its list of refused messages is lost, too, if it is %s', async (_, cut) => {
     useFakeClock()
     const whole = `${CUT}}]}`

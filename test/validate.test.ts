@@ -1,4 +1,4 @@
-import { describe, expect, test } from 'vitest'
+import { describe, expect, onTestFinished, test } from 'vitest'
 import { HooklineError, ValidationError, type MessageType } from '../src/index.js'
 import { createClient, scriptedFetch, thrownBy, turns } from './collector.js'
 
@@ -110,17 +110,30 @@ describe.each(fields)('$field', ({ field, of, rule, refused }) => {
   })
 })
 
+/** An object that counts as plain, as one of another realm does: what it inherits from inherits nothing. */
+const inheriting = (properties: object): unknown =>
+  Object.create(Object.assign(Object.create(null) as object, properties))
+
+test('what a library has added to Object.prototype is no field of a message', () => {
+  Object.assign(Object.prototype, { legacyHelper: () => undefined })
+  onTestFinished(() => {
+    delete (Object.prototype as { legacyHelper?: unknown }).legacyHelper
+  })
+  expect(() => call('track', valid.track)).not.toThrow()
+})
+
 test.each(['properties', 'context', 'integrations'])(
   '%s with a method toJSON is refused, whatever that returns',
   (field) => {
     for (const json of ['text', [1], undefined, { a: 1 }]) {
-      const given = { ...valid.track, [field]: { toJSON: () => json } }
-      expect(refusal('track', given)).toMatchObject({
-        field,
-        message: expect.stringMatching(
-          /without a method toJSON.* Pass what toJSON\(\) returns\./,
-        ) as unknown,
-      })
+      for (const value of [{ toJSON: () => json }, inheriting({ toJSON: () => json })]) {
+        expect(refusal('track', { ...valid.track, [field]: value })).toMatchObject({
+          field,
+          message: expect.stringMatching(
+            /without a method toJSON.* Pass what toJSON\(\) returns\./,
+          ) as unknown,
+        })
+      }
     }
     expect(() => call('track', { ...valid.track, [field]: { toJSON: true } })).not.toThrow()
   },
