@@ -81,6 +81,8 @@ function describeFailure(code: string): [OutcomeCode, string] {
   if (code === 'ETIMEDOUT' || code === 'UND_ERR_CONNECT_TIMEOUT')
     return ['timeout', 'could not be reached in time']
   if (RESETS.has(code)) return ['connection_reset', 'closed the connection before it answered']
+  // Of all that undici asserts, only the status is a matter of the answer.
+  if (code === 'ERR_ASSERTION') return ['connection_failed', 'answered with a status that is none']
   if (code === 'UND_ERR_HEADERS_OVERFLOW')
     return ['connection_failed', 'answered with headers of more than 16 KB']
   if (code === 'UND_ERR_RES_CONTENT_LENGTH_MISMATCH')

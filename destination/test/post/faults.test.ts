@@ -219,6 +219,11 @@ describe('no answer', () => {
     ['garbage', (socket) => void socket.end('SSH-2.0-OpenSSH_9.6\r\n'), 'connection_failed'],
     ['an odd status', (socket) => void socket.end('HTTP/1.1 abc\r\n\r\n'), 'connection_failed'],
     [
+      'a status below 100',
+      (socket) => void socket.write('HTTP/1.1 099 Odd\r\n\r\n'),
+      'connection_failed',
+    ],
+    [
       'too many headers',
       (socket) => void socket.write(`HTTP/1.1 200 OK\r\nX: ${'x'.repeat(20_000)}\r\n\r\n`),
       'connection_failed',
