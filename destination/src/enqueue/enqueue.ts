@@ -9,8 +9,8 @@ import type { Waiting } from './waiting.js'
 export interface EnqueueEvents {
   /** The store already has this message for the destination, so it is not forwarded again. */
   duplicated(source: string, destination: string): void
-  /** The store has made deliveries durable. `ms` is the time that this took. */
-  committed(ms: number): void
+  /** The store has made deliveries durable. `ms` is the time that this took; `isAnyNew` says whether it had to write. */
+  committed(ms: number, isAnyNew: boolean): void
   /** The filters of a destination were asked about a new call, and the decision is durable. */
   filtered(delivery: FilteredCall, verdict: Verdict): void
   /** The store could not store deliveries. */
@@ -84,7 +84,8 @@ export function createEnqueue({ store, dispatcher, events, waiting, now }: Enque
       count(-1, () => true)
       throw error
     }
-    events.committed(now() - startedAt)
+    const isAnyNew = ids.some((id) => id !== undefined)
+    events.committed(now() - startedAt, isAnyNew)
     count(-1, (i) => ids[i] === undefined)
     for (const [i, delivery] of deliveries.entries()) {
       const placement = placements[i]

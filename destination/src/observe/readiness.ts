@@ -35,8 +35,8 @@ const STALLED_MS = 10_000
 const PING_MS = 2_000
 
 /**
- * In ms. After the store has refused calls, the destination is not ready for this time, so that load balancers send calls
- * elsewhere. Afterwards new calls show whether the store takes them again.
+ * In ms. After the store has refused calls, the destination is not ready until the store takes some, so that load balancers send
+ * calls elsewhere. If none come for this time, it is ready again, and the next ones show whether the store takes them.
  */
 const REFUSED_MS = 10_000
 
@@ -51,6 +51,14 @@ export class Readiness implements Observer {
   storeRefused(error: unknown): void {
     if (error instanceof StoreError && error.server !== undefined) return
     this.#refusedAt = this.parts.now()
+  }
+
+  /**
+   * The store took deliveries. Only new ones tell that it writes: it answers for those that it has without writing anything, also if
+   * its disk is full.
+   */
+  committed(_ms: number, isAnyNew: boolean): void {
+    if (isAnyNew) this.#refusedAt = -Infinity
   }
 
   stop(): void {

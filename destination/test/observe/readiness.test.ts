@@ -8,6 +8,7 @@ import { Breaker } from '../../src/deliver/breaker.js'
 import { EndpointQueue } from '../../src/deliver/endpoint-queue.js'
 import { Pace } from '../../src/deliver/pace.js'
 import { DestinationQueue } from '../../src/deliver/destination-queue.js'
+import { createEnqueue } from '../../src/enqueue/enqueue.js'
 import { Settler } from '../../src/deliver/settler.js'
 import { StoreError } from '../../src/store/store-error.js'
 import type { Store } from '../../src/store/store.js'
@@ -145,12 +146,35 @@ describe('readiness', () => {
     expect(await get('/readyz')).toEqual([200, { status: 'ready', away: ['b'] }])
   })
 
-  test('fails for a while after calls were refused, so that others are tried', async () => {
+  test('fails for a while after calls were refused, even if no others come', async () => {
     const { get, statusOf, readiness, advance } = await startWith()
     readiness.storeRefused(new StoreError('full', 'no room'))
     expect(await get('/readyz')).toEqual(reason('store_unavailable'))
     advance(10_000)
     await expect.poll(() => statusOf('/readyz')).toBe(200)
+  })
+
+  test('comes back with the first call that the store takes, and not with one that it has already', async () => {
+    let put = (): Promise<(number | undefined)[]> =>
+      Promise.reject(new StoreError('full', 'no room'))
+    const { dispatcher, get, statusOf, readiness } = await startWith()
+    const events = tellAll([readiness])
+    const enqueue = createEnqueue({ store: { put: () => put() }, dispatcher, events, now: () => 0 })
+    const call = { messageId: 'm', source: 'web', destination: 'crm', user: 'u', body: '{}' }
+    const calls = [{ ...call, type: 'track' as const }]
+    await expect(enqueue(calls)).rejects.toThrow('no room')
+    expect(await get('/readyz')).toEqual(reason('store_unavailable'))
+    // Nothing had to be written for these, so they say nothing about the room on the disk.
+    put = () => Promise.resolve([undefined])
+    expect(await enqueue(calls)).toEqual([false])
+    put = () => Promise.resolve([])
+    expect(await enqueue([])).toEqual([])
+    expect(await statusOf('/readyz')).toBe(503)
+    expect(await readiness.isStoreUp()).toBe(false)
+    put = () => Promise.resolve([7])
+    expect(await enqueue(calls)).toEqual([true])
+    expect(await statusOf('/readyz')).toBe(200)
+    expect(await readiness.isStoreUp()).toBe(true)
   })
 
   test('fails once it is being stopped', async () => {
