@@ -67,6 +67,9 @@ import { parseUrl } from './url.js'
 /** PostgreSQL 15, as `server_version_num` reports it. */
 const OLDEST_VERSION = 150_000
 
+/** The encodings that can store every character. `SQL_ASCII` stores the bytes as they come. */
+const ENCODINGS: ReadonlySet<string> = new Set(['UTF8', 'SQL_ASCII'])
+
 /**
  * Opens a store in a PostgreSQL database. Any number of processes on any number of machines can use it at once. Missing
  * tables are created.
@@ -86,7 +89,7 @@ export async function openPostgres(
   const { schema, ...address } = parseUrl(url)
   const connection = new Connection({ schema, ...address })
   try {
-    await check(connection)
+    await check(connection, address.name)
     if (mustExist) await requireTables(connection, address.name, schema)
     await migrate(connection, schema)
     if (!isServer) await refuseOneOfSeveral(connection, schema)
@@ -111,10 +114,10 @@ export async function openPostgres(
   )
 }
 
-async function check({ query }: Connection): Promise<void> {
-  const [server] = await query<{ version: number; text: string; commit: string }>(
+async function check({ query }: Connection, name: string): Promise<void> {
+  const [server] = await query<{ version: number; text: string; commit: string; encoding: string }>(
     `SELECT current_setting('server_version_num')::int AS version, current_setting('server_version') AS text,
-       current_setting('synchronous_commit') AS commit`,
+       current_setting('synchronous_commit') AS commit, current_setting('server_encoding') AS encoding`,
   )
   if (!server || server.version < OLDEST_VERSION) {
     throw new StoreError(
@@ -127,6 +130,13 @@ async function check({ query }: Connection): Promise<void> {
       'unsupported',
       'store: synchronous_commit is off on the server, so a crash would lose accepted calls. Turn it on for this ' +
         'user (ALTER ROLE … SET synchronous_commit = on).',
+    )
+  }
+  if (!ENCODINGS.has(server.encoding)) {
+    throw new StoreError(
+      'unsupported',
+      `store: ${name}: the database's encoding is ${server.encoding}: expected UTF8, because others can't store all ` +
+        "characters of calls. Create a database with CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0.",
     )
   }
 }

@@ -6,6 +6,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { openStore } from '../../../src/store/open.js'
 import { parseUrl } from '../../../src/store/postgres/url.js'
 import { createAuthority, hasOpenssl, type Certificate } from '../../post/certificates.js'
+import { newDelivery } from '../contract.js'
 import { startServer, type Server } from './server.js'
 
 function storeError(code: string, message: RegExp): unknown {
@@ -123,6 +124,24 @@ describe('what keeps a store from opening is said, and what to do', () => {
     await expect(openStore(server.url().replace('hookline:secret', 'old:o'))).rejects.toEqual(
       storeError('unsupported', /runs PostgreSQL 14\.19\. Use version 15 or newer/),
     )
+  })
+
+  test('a database that cannot hold all characters, and no other one', async () => {
+    const create = (name: string, encoding: string) =>
+      server.query(`CREATE DATABASE ${name} TEMPLATE template0 ENCODING '${encoding}' LOCALE 'C'`)
+    await create('narrow', 'LATIN1')
+    await expect(openStore(server.url('narrow'))).rejects.toEqual(
+      storeError(
+        'unsupported',
+        /narrow.*encoding is LATIN1: expected UTF8.*CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0/,
+      ),
+    )
+    // This one stores all bytes as they are.
+    await create('bytes', 'SQL_ASCII')
+    const store = await openStore(server.url('bytes'))
+    await store.put([newDelivery({ messageId: 'euro', event: '10 €' })])
+    expect(await store.trace('euro')).toMatchObject([{ event: '10 €' }])
+    await store.close()
   })
 
   test('a server that does not wait for its disk', async () => {
