@@ -69,19 +69,37 @@ export async function startDestination(
   signal?: AbortSignal,
 ): Promise<RunningDestination> {
   checkRole(role, settings.store)
-  const store = await waitForStore(() => open(settings.store, log), settings, log, signal)
-  const opened: Closable[] = []
+  const prepared = await waitForStore(() => prepare(settings, log, role), settings, log, signal)
   try {
-    return await start(settings, store, log, role, opened)
+    return await prepared.run()
   } catch (error) {
-    await Promise.all(opened.map((one) => one.close()))
-    await store.close()
+    await prepared.close()
     throw error
   }
 }
 
 interface Closable {
   close(): Promise<void>
+}
+
+/** A destination that has read from its store what it needs, and does not listen yet. */
+interface Prepared extends Closable {
+  run(): Promise<RunningDestination>
+}
+
+/** Opens the store, and connects the rooms. If that fails, nothing is left, so that it can be tried again. */
+async function prepare(settings: Settings, log: Log, role: Role): Promise<Prepared> {
+  const store = await open(settings.store, log)
+  const opened: Closable[] = [store]
+  const close = async () => {
+    for (const one of opened.reverse()) await one.close()
+  }
+  try {
+    return { run: await connect(settings, store, log, role, opened), close }
+  } catch (error) {
+    await close()
+    throw error
+  }
 }
 
 /** Opens the store, and says in the log if a file of an older version is being changed, because that may take long. */
@@ -99,8 +117,19 @@ async function open(place: StorePlace, log: Log): Promise<Store> {
   return store
 }
 
-/** @param opened - Gets what must be closed before the store if this rejects. */
-async function start(file: Settings, store: Store, log: Log, role: Role, opened: Closable[]) {
+/**
+ * Connects the rooms. Everything that has to be asked of the store before the start is asked here.
+ *
+ * @param opened - Gets what must be closed before the store if this rejects.
+ * @returns what listens and delivers.
+ */
+async function connect(
+  file: Settings,
+  store: Store,
+  log: Log,
+  role: Role,
+  opened: Closable[],
+): Promise<Prepared['run']> {
   const managed = await Managed.open(file)
   let follow = async (...changes: Parameters<OnRecords>) => {
     const unusable = await managed.take(...changes)
@@ -183,71 +212,74 @@ async function start(file: Settings, store: Store, log: Log, role: Role, opened:
   })
 
   await manager.keepOwners()
-  // Delivery starts only after this: a process that can't listen must not send anything.
-  const urls = await servers.listen()
-  /** The requests under way to a destination that has just been paused end as usual, and nobody waits for them here. */
-  const send = () =>
-    live.inTurn(async () => {
-      const use = await prepareSending(live.current)
-      void use()
-    })
-  await send()
-  deliverer.listen()
-  const closing = new AbortController()
-  const warn = async () => {
-    if (!isDelivering) return
-    warnOfAlerts(live.current, log)
-    await warnOfFormer(store, live.current, log, closing.signal)
-    await warnOfRefused(live.current, log)
-  }
-  for (const state of store.servers?.list() ?? []) if (state.error) events.serverChanged(state)
-  const reseal = () => resealAll(manager, log)
-  const keepOwners = ownersKeeper(manager, log, closing.signal)
-  void warn()
-  void reseal()
-  waiting.start()
-  if (isDelivering) observing.tally.start()
-  const retention = isDelivering
-    ? startRetention(
-        store,
-        () => live.current.retentionMs,
-        events,
-        () => manager.freeNames(live.current.retentionMs),
-      )
-    : undefined
-  pauses.start(send, events)
-  monitor?.start()
-  follower.start({
-    followFailed: (error) => {
-      log.warn(
-        { error: errorMessage(error) },
-        'changes of the settings in the store cannot be followed',
-      )
-    },
-  })
 
-  return {
-    ...urls,
-    reload: async (next: Settings) => {
-      await manager.betweenChanges(() => live.reload(next))
-      await keepOwners()
-      void warn()
-      void reseal()
-    },
-    stats: () => store.stats(),
-    close: async () => {
-      closing.abort()
-      readiness.stop()
-      waiting.stop()
-      deliverer.stop()
-      await Promise.all([
-        ...[follower.stop(), pauses.stop(), monitor?.stop()],
-        ...[servers.close(), retention?.stop()],
-      ])
-      await deliverer.close()
-      await observing.tally.stop()
-      await store.close()
-    },
+  return async () => {
+    // Delivery starts only after this: a process that can't listen must not send anything.
+    const urls = await servers.listen()
+    /** The requests under way to a destination that has just been paused end as usual, and nobody waits for them here. */
+    const send = () =>
+      live.inTurn(async () => {
+        const use = await prepareSending(live.current)
+        void use()
+      })
+    await send()
+    deliverer.listen()
+    const closing = new AbortController()
+    const warn = async () => {
+      if (!isDelivering) return
+      warnOfAlerts(live.current, log)
+      await warnOfFormer(store, live.current, log, closing.signal)
+      await warnOfRefused(live.current, log)
+    }
+    for (const state of store.servers?.list() ?? []) if (state.error) events.serverChanged(state)
+    const reseal = () => resealAll(manager, log)
+    const keepOwners = ownersKeeper(manager, log, closing.signal)
+    void warn()
+    void reseal()
+    waiting.start()
+    if (isDelivering) observing.tally.start()
+    const retention = isDelivering
+      ? startRetention(
+          store,
+          () => live.current.retentionMs,
+          events,
+          () => manager.freeNames(live.current.retentionMs),
+        )
+      : undefined
+    pauses.start(send, events)
+    monitor?.start()
+    follower.start({
+      followFailed: (error) => {
+        log.warn(
+          { error: errorMessage(error) },
+          'changes of the settings in the store cannot be followed',
+        )
+      },
+    })
+
+    return {
+      ...urls,
+      reload: async (next: Settings) => {
+        await manager.betweenChanges(() => live.reload(next))
+        await keepOwners()
+        void warn()
+        void reseal()
+      },
+      stats: () => store.stats(),
+      close: async () => {
+        closing.abort()
+        readiness.stop()
+        waiting.stop()
+        deliverer.stop()
+        await Promise.all([
+          ...[follower.stop(), pauses.stop(), monitor?.stop()],
+          ...[servers.close(), retention?.stop()],
+        ])
+        await deliverer.close()
+        await observing.tally.stop()
+        await store.close()
+      },
+    }
   }
 }
 

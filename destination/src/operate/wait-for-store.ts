@@ -4,10 +4,9 @@ import { storeUnavailable } from '../http/refusal.js'
 import { errorMessage } from '../observe/error-message.js'
 import { addReadinessRoutes } from '../observe/readiness.js'
 import type { Settings } from '../settings/settings.js'
-import type { Store } from '../store/store.js'
 import { StoreError } from '../store/store-error.js'
 
-/** In ms: the wait before the store is opened again. */
+/** In ms: the wait before the next try. */
 const RETRY_MS = 1_000
 
 /** In ms: how often the log says that the process still waits. */
@@ -19,20 +18,20 @@ export interface WaitLog extends ServerLog {
 }
 
 /**
- * Opens the store. While its server can't be reached, this waits, so that processes may start in any order. Until then
- * `/healthz` answers 200, `/readyz` 503 with the reason, and every other request 503.
+ * Does what needs the store at the start. While its server can't be reached, this waits and tries again, so that processes may start
+ * in any order. Until then `/healthz` answers 200, `/readyz` 503 with the reason, and every other request 503.
  *
- * @param open - Opens the store.
+ * @param work - Rejects with a StoreError if the store fails, and leaves nothing then. It does not listen on the addresses.
  * @param signal - Ends the waiting.
  * @throws the reason of `signal` if that aborts the waiting. StoreError if waiting can't help. The error of the operating
  * system if it can't listen on the addresses of the settings.
  */
-export async function waitForStore(
-  open: () => Promise<Store>,
+export async function waitForStore<T>(
+  work: () => Promise<T>,
   settings: Pick<Settings, 'listen' | 'adminListen'>,
   log: WaitLog,
   signal?: AbortSignal,
-): Promise<Store> {
+): Promise<T> {
   const from = performance.now()
   const waitedMs = () => Math.round(performance.now() - from)
   let servers: Server[] = []
@@ -40,9 +39,9 @@ export async function waitForStore(
   try {
     for (;;) {
       try {
-        const store = await open()
+        const done = await work()
         if (servers.length > 0) log.info({ waitedMs: waitedMs() }, 'the store can be reached')
-        return store
+        return done
       } catch (error) {
         if (!(error instanceof StoreError && error.isUnreachable)) throw error
         if (performance.now() >= reportAt) {

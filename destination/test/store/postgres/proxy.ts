@@ -17,10 +17,12 @@ export interface Proxy extends AsyncDisposable {
 /**
  * @param refuse - Gets the first data of a client. If it returns data, the client gets that instead of the server's
  * answer, and the connection ends. If it returns `undefined`, the connection goes through.
+ * @param onData - Called whenever a client has sent something, before that is passed on.
  */
 export async function startProxy(
   port: number,
   refuse: (first: Buffer) => Buffer | undefined = () => undefined,
+  onData: () => void = () => undefined,
 ): Promise<Proxy> {
   let isSilent = false
   let target = port
@@ -53,6 +55,7 @@ export async function startProxy(
         upstream.destroy()
       }
     })
+    client.on('data', onData)
     pass(client, upstream)
     pass(upstream, client)
   })
