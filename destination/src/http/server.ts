@@ -1,4 +1,4 @@
-import type { IncomingMessage, Server as HttpServer } from 'node:http'
+import type { IncomingMessage, Server as HttpServer, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 import { fastify, type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify'
 import { connectionLimit } from './connection-limit.js'
@@ -93,6 +93,7 @@ export function createServer(
       headersTimeout: timeouts.headersMs,
       connectionsCheckingInterval: timeouts.checkMs,
       maxHeaderSize: MAX_HEADER_BYTES,
+      requireHostHeader: false, // Node's own refusal has no body: requireHost refuses it
     },
     // A request that arrives while the server closes is still accepted. Its answer tells the client to reconnect.
     return503OnClosing: false,
@@ -106,6 +107,11 @@ export function createServer(
   app.addHook('onRoute', ({ method, url }) => {
     routes.push({ methods: [method].flat(), path: matcherOf(url) })
   })
+  // Without a listener, Node refuses all but 100-continue, without a body. A server may ignore it: RFC 9110, 10.1.1.
+  app.server.on('checkExpectation', (request: IncomingMessage, response: ServerResponse) => {
+    app.server.emit('request', request, response)
+  })
+  app.addHook('onRequest', requireHost)
   if (maxConnections !== undefined) limitConnections(app.server, maxConnections, log)
   app.addHook('onSend', (_request, reply, _payload, done) => {
     if (isClosing) reply.header('connection', 'close')
@@ -131,6 +137,13 @@ export function createServer(
       }
     },
   }
+}
+
+/** RFC 9112, 3.2: without a Host, a proxy in between may have understood the request in another way. */
+function requireHost({ raw }: FastifyRequest, _reply: FastifyReply, done: (error?: Error) => void) {
+  const isMissing = raw.httpVersion === '1.1' && raw.headers.host === undefined
+  const message = 'A request of HTTP/1.1 must have a Host header; it has none.'
+  done(isMissing ? new Refusal(400, 'bad_request', message) : undefined)
 }
 
 /**
