@@ -10,12 +10,11 @@ export interface TraceHeaders {
 }
 
 /**
- * Accepts all calls of a request or, if it rejects, none. When it resolves, each call is durable for each of its
- * destinations. Calls that the source has sent before are not forwarded again.
+ * Accepts all calls of a request or none. When it resolves, each call is durable for each of its destinations. Calls that the source has sent before are not forwarded again.
  *
  * @param headers - The headers of the request, with those of its trace as the client sent them.
  * @param isBulk - Whether the calls are bulk work, which does not delay other messages.
- * @throws StoreError if the store is full or cannot write.
+ * @throws StoreError if the store is full or cannot write. If the connection was lost during the commit, all calls may be durable.
  */
 export type EnqueueCalls = (
   source: string,

@@ -56,7 +56,8 @@ export interface Enqueued extends DeliveryContent {
  * at once or waits in the backlog.
  *
  * @returns for each delivery whether it is new. The store already has the others.
- * @throws StoreError if the deliveries could not be stored. None of them is stored then.
+ * @throws StoreError if the deliveries could not be stored. None of them is stored then, or all if the connection was lost during the
+ * commit.
  */
 export type Enqueue = (deliveries: Enqueued[]) => Promise<boolean[]>
 

@@ -125,8 +125,8 @@ export class RejectedCall extends Error {
 export function toRefusal(error: unknown): Refusal {
   if (error instanceof Refusal) return error
   if (error instanceof StoreError) {
-    if (error.code === 'full') return storeUnavailable('The store is full')
-    return storeUnavailable(`The store cannot ${error.isUnreachable ? 'be reached' : 'write'}`)
+    const cannot = `The store cannot ${error.isUnreachable ? 'be reached' : 'write'}`
+    return storeFailed(error.code === 'full' ? 'The store is full' : cannot)
   }
   const { statusCode = 500, message } = error as { statusCode?: number; message?: string }
   if (statusCode < 500) return new Refusal(statusCode, 'bad_request', message ?? 'Bad request')
@@ -137,7 +137,18 @@ export function toRefusal(error: unknown): Refusal {
   )
 }
 
-/** The answer if calls cannot be stored now. `why` is the start of its message, without a full stop. */
+/**
+ * The answer if the store has failed. A part of the request may have been stored before, such as a deletion's messages, or all of it, if
+ * the connection was lost during the commit.
+ */
+function storeFailed(why: string): Refusal {
+  return notNow('store_unavailable', why, 'was not confirmed, but may have taken effect')
+}
+
+/**
+ * The answer if calls cannot be stored now, and the store has not been asked. `why` is the start of its message, without a full
+ * stop.
+ */
 export function storeUnavailable(why: string): Refusal {
   return notNow('store_unavailable', why)
 }
@@ -147,8 +158,12 @@ export function overloaded(why = 'Calls arrive faster than they can be delivered
   return notNow('overloaded', why)
 }
 
-function notNow(code: 'store_unavailable' | 'overloaded', why: string): Refusal {
-  const message = `${why}. The request was not accepted. Send it again later.`
+function notNow(
+  code: 'store_unavailable' | 'overloaded',
+  why: string,
+  outcome = 'was not accepted',
+): Refusal {
+  const message = `${why}. The request ${outcome}. Send it again later.`
   // A random delay, so that clients that were refused together do not all retry at the same moment.
   return new Refusal(503, code, message, { 'Retry-After': String(randomInt(1, 6)) })
 }

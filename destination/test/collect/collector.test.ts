@@ -588,17 +588,21 @@ describe('a client that hangs up', () => {
 
 describe('a store that fails', () => {
   test.each([
-    ['full', 'The store is full. The request was not accepted. Send it again later.'],
-    ['failed', 'The store cannot write. The request was not accepted. Send it again later.'],
-    ['locked', 'The store cannot write. The request was not accepted. Send it again later.'],
-  ] as const)('%s is answered 503, with when to come again', async (storeCode, message) => {
-    const started = await startCollector()
-    started.accept = () => Promise.reject(new StoreError(storeCode, 'disk /secret/path'))
-    const response = await post(started)
-    expect(response.status).toBe(503)
-    expect(response.headers.get('retry-after')).toMatch(/^[1-5]$/)
-    expect(await response.json()).toEqual({ success: false, code: 'store_unavailable', message })
-  })
+    ['full', 'The store is full.'],
+    ['failed', 'The store cannot write.'],
+    ['locked', 'The store cannot write.'],
+  ] as const)(
+    '%s is answered 503, with when to come again, and claims nothing of what is stored',
+    async (storeCode, why) => {
+      const started = await startCollector()
+      started.accept = () => Promise.reject(new StoreError(storeCode, 'disk /secret/path'))
+      const response = await post(started)
+      expect(response.status).toBe(503)
+      expect(response.headers.get('retry-after')).toMatch(/^[1-5]$/)
+      const message = `${why} The request was not confirmed, but may have taken effect. Send it again later.`
+      expect(await response.json()).toEqual({ success: false, code: 'store_unavailable', message })
+    },
+  )
 
   test('is logged once, and so is its return', async () => {
     const started = await startCollector()
