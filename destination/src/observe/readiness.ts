@@ -54,8 +54,8 @@ export class Readiness implements Observer {
   }
 
   /**
-   * The store took deliveries. Only new ones tell that it writes: it answers for those that it has without writing anything, also if
-   * its disk is full.
+   * The store took deliveries. Only new ones tell that it writes: for those that it has, it may answer without writing anything, also
+   * if its disk is full.
    */
   committed(_ms: number, isAnyNew: boolean): void {
     if (isAnyNew) this.#refusedAt = -Infinity

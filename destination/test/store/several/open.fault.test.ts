@@ -255,17 +255,26 @@ test('a server is refused that is not the one that its name says', async () => {
   }
 })
 
-test('one who may change no tables opens servers whose tables are up to date', async () => {
+test('one who may change no tables opens servers whose tables are up to date, and may create them once', async () => {
   const places = [await place('a'), await place('b')]
-  await (await openStore(places)).close()
+  for (const { url } of places) await (await openStore(url)).close()
   await server.query(`CREATE ROLE worker LOGIN PASSWORD 'w'`)
   const grants = `
     GRANT USAGE ON SCHEMA hookline TO worker; GRANT ALL ON ALL TABLES IN SCHEMA hookline TO worker;
     GRANT ALL ON ALL SEQUENCES IN SCHEMA hookline TO worker`
-  for (const { url } of places) await server.query(grants, undefined, url)
-  const store = await openStore(
-    places.map(({ name, url }) => ({ name, url: url.replace('hookline:secret', 'worker:w') })),
-  )
+  const inAll = async (text: string) => {
+    for (const { url } of places) await server.query(text, undefined, url)
+  }
+  const open = () =>
+    openStore(
+      places.map(({ name, url }) => ({ name, url: url.replace('hookline:secret', 'worker:w') })),
+    )
+  await inAll(grants)
+  await expect(open()).rejects.toEqual(storeError('failed', /permission denied for schema/))
+  await inAll('GRANT CREATE ON SCHEMA hookline TO worker')
+  await (await open()).close()
+  await inAll('REVOKE CREATE ON SCHEMA hookline FROM worker')
+  const store = await open()
   await store.servers?.move(
     () => new Map([[shareOf(OF_SECOND), 'a']]),
     () => undefined,
