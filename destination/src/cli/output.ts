@@ -18,8 +18,10 @@ export function watchOutput(): (code: number) => Promise<number> {
     console.error(`Cannot write the output: ${why}.${rest}`)
     process.exit(EXIT.failed)
   })
-  if (fstatSync(1).isFile()) {
-    // Node takes no notice of a disk that gets full and takes only a part of a write.
+  const kind = fstatSync(1)
+  if (kind.isFile() || (kind.isCharacterDevice() && !stdout.isTTY)) {
+    // Node takes no notice of a disk that gets full and takes only a part of a write. It also writes what is empty, which
+    // fails on a full disk, and `serve`, which writes its log itself, has no other output.
     stdout._write = (chunk: Buffer, _encoding, done) => {
       try {
         for (let at = 0; at < chunk.length;) at += writeSync(1, chunk, at)

@@ -1,8 +1,8 @@
-import { constants, fstatSync, openSync } from 'node:fs'
 import { setTimeout as wait } from 'node:timers/promises'
 import { styleText } from 'node:util'
 import pino from 'pino'
 import type { LogLevel } from './log-level.js'
+import { LogWriter } from './log-writer.js'
 import { printable } from './printable.js'
 
 /** The service's log. A line has fields for programs and a message for people. It never contains a secret or a body. */
@@ -37,36 +37,31 @@ const CHUNK_LENGTH = 16_000
 /** In ms. Lines are written after this time even if there are few. */
 const COLLECT_MS = 250
 
-/** In bytes. Lines beyond this buffer are dropped, so that a reader that has stopped does not fill the memory. */
-const MAX_LENGTH = 64 * 1024 * 1024
-
 /** A log, and how to end it. */
 export interface OpenLog {
   log: Log
   /**
-   * Waits until all lines are written, but no longer than a time in ms.
+   * Waits until all lines are written or can't be, such as on a full disk, but no longer than a time in ms.
    *
    * @returns whether all lines are written.
    */
   flush: (withinMs: number) => Promise<boolean>
+  /** Writes the lines that it can, without waiting for a reader. It is for the `exit` event of the process. */
+  writeNow: () => void
   /**
-   * Gives up the lines that are not written, so that the process can end although the reader of the log has stopped. If
-   * a write that can't be cancelled is under way, this kills the process.
+   * Gives up the lines that are not written, so that the process can exit although the reader of the log has stopped or its
+   * disk is full. If the system does not end a write, such as to a network drive that does not answer, this kills the
+   * process: it could not exit.
    */
-  abandon: () => void
+  abandon: () => Promise<void>
 }
 
 /** Opens a log. A log that can't be written never stops the service. */
 export function openLog({ level, pretty, colour, to = 1 }: LogOptions): OpenLog {
-  const pipe = typeof to === 'number' ? openPipe(to) : undefined
-  const destination = pino.destination({
-    dest: pipe ?? to,
-    sync: false,
-    minLength: 1, // each chunk is written at once; with 0, a flush would not wait for it
-    maxLength: MAX_LENGTH,
+  const writer = new LogWriter(to)
+  const lines = new Lines((chunk) => {
+    writer.write(chunk)
   })
-  destination.on('error', () => undefined) // without a handler, a full disk or a closed pipe would end the process
-  const lines = new Lines((chunk) => destination.write(chunk))
   const prettyLines = {
     write: (line: string) => {
       lines.write(prettyLine(line, colour))
@@ -81,20 +76,17 @@ export function openLog({ level, pretty, colour, to = 1 }: LogOptions): OpenLog 
     },
     pretty ? prettyLines : lines,
   )
-  const flushAll = () =>
-    new Promise<true>((resolve) => {
-      lines.flush()
-      destination.flush(() => {
-        resolve(true)
-      })
-    })
-  const flush = (withinMs: number) => Promise.race([flushAll(), wait(withinMs, false as const)])
-  const abandon = () => {
-    destination.destroy() // otherwise pino would wait for the reader when the process exits
-    // A thread hangs in the write, and `process.exit` waits for the thread.
-    if (pipe === undefined) process.kill(process.pid, 'SIGKILL')
+  const flush = (withinMs: number) => {
+    lines.flush()
+    return Promise.race([writer.flush(), wait(withinMs, false)])
   }
-  return { log, flush, abandon }
+  const writeNow = () => {
+    writer.writeNow(lines.take())
+  }
+  const abandon = async () => {
+    if (!(await writer.abandon())) process.kill(process.pid, 'SIGKILL')
+  }
+  return { log, flush, writeNow, abandon }
 }
 
 /**
@@ -122,29 +114,18 @@ class Lines {
   }
 
   flush(): void {
+    const chunk = this.take()
+    if (chunk !== '') this.#writeChunk(chunk)
+  }
+
+  /** Returns the collected lines, which the caller writes. */
+  take(): string {
     clearTimeout(this.#timer)
     this.#timer = undefined
-    if (this.#length === 0) return
     const chunk = this.#lines.join('')
     this.#lines = []
     this.#length = 0
-    this.#writeChunk(chunk)
-  }
-}
-
-/**
- * Opens a pipe a second time, so that a write to a full pipe fails instead of blocking a thread. The flag is only set here,
- * because other processes may write to the same pipe.
- *
- * @returns `undefined` if the descriptor is not a pipe, or if the system has no such path.
- */
-function openPipe(descriptor: number): number | undefined {
-  try {
-    if (!fstatSync(descriptor).isFIFO()) return undefined
-    const flags = constants.O_WRONLY | constants.O_NONBLOCK
-    return openSync(`/proc/self/fd/${descriptor}`, flags)
-  } catch {
-    return undefined
+    return chunk
   }
 }
 

@@ -1,5 +1,6 @@
 import { spawn, type ChildProcessByStdio } from 'node:child_process'
 import { once } from 'node:events'
+import type { Socket } from 'node:net'
 import type { Readable, Writable } from 'node:stream'
 import { stripVTControlCharacters } from 'node:util'
 import { mkdtempSync, writeFileSync } from 'node:fs'
@@ -43,8 +44,8 @@ interface Surroundings {
   env?: Record<string, string>
   /** Text for the standard input, which then stays open. Without it there is no input. */
   input?: string
-  /** A descriptor for the standard output. Then nothing of it is collected. */
-  stdout?: number
+  /** A descriptor or a socket for the standard output. Then nothing of it is collected. */
+  stdout?: number | Socket
 }
 
 /** Starts the command line in a folder. Of this environment it gets only `PATH`, so that no variable changes a test. */

@@ -1,8 +1,8 @@
 import { execFileSync } from 'node:child_process'
 import { once } from 'node:events'
 import { constants, openSync, readFileSync, statSync, writeFileSync, writeSync } from 'node:fs'
-import { createServer } from 'node:net'
-import type { AddressInfo } from 'node:net'
+import { connect, createServer } from 'node:net'
+import type { AddressInfo, Socket } from 'node:net'
 import { join } from 'node:path'
 import { describe, test } from 'vitest'
 import { startEndpoint } from '../endpoint.js'
@@ -50,6 +50,17 @@ function fullPipe(folder: string): number {
   }
 }
 
+/** The same with a socket. */
+async function fullSocket(folder: string): Promise<Socket> {
+  const path = join(folder, 'socket')
+  const server = createServer({ pauseOnConnect: true }).listen(path)
+  await once(server, 'listening')
+  const socket = connect(path)
+  await once(socket, 'connect')
+  while (socket.write(Buffer.alloc(65_536)));
+  return socket
+}
+
 async function freePort(): Promise<number> {
   await using server = createServer().listen(0, '127.0.0.1')
   await once(server, 'listening')
@@ -57,30 +68,35 @@ async function freePort(): Promise<number> {
 }
 
 describe.concurrent('serve', () => {
-  test('signals end it although nobody reads its log: the first in time, and the second at once', async ({
-    expect,
-  }) => {
-    await using crm = await startEndpoint([() => undefined])
-    for (const isBusy of [false, true]) {
-      const listen = `127.0.0.1:${await freePort()}`
-      const folder = folderWith(settings({ listen }, 'crm', crm.url))
-      const service = start(['serve', '--no-pretty'], { folder, stdout: fullPipe(folder) })
-      const isListening = () =>
-        fetch(`http://${listen}/readyz`).then(
-          ({ ok }) => ok,
-          () => false,
-        )
-      await expect.poll(isListening).toBe(true)
-      if (isBusy) {
-        await track(`http://${listen}`, 'E')
-        await crm.has(1)
+  test.for([
+    ['whose reader of the log has stopped, a pipe', fullPipe],
+    ['whose reader of the log has stopped, a socket as of systemd', fullSocket],
+    ['whose log is on a full disk', () => openSync('/dev/full', 'w')],
+  ] as const)(
+    '%s, is ended by signals: by the first in time, and by the second at once',
+    async ([, open], { expect }) => {
+      await using crm = await startEndpoint([() => undefined])
+      for (const isBusy of [false, true]) {
+        const listen = `127.0.0.1:${await freePort()}`
+        const folder = folderWith(settings({ listen }, 'crm', crm.url))
+        const service = start(['serve', '--no-pretty'], { folder, stdout: await open(folder) })
+        const isListening = () =>
+          fetch(`http://${listen}/readyz`).then(
+            ({ ok }) => ok,
+            () => false,
+          )
+        await expect.poll(isListening).toBe(true)
+        if (isBusy) {
+          await track(`http://${listen}`, 'E')
+          await crm.has(1)
+        }
+        service.kill('SIGTERM')
+        await expect.poll(isListening).toBe(false)
+        if (isBusy) service.kill('SIGINT')
+        expect(await service.ended).toEqual({ code: isBusy ? 1 : 0, stdout: '', stderr: '' })
       }
-      service.kill('SIGTERM')
-      await expect.poll(isListening).toBe(false)
-      if (isBusy) service.kill('SIGINT')
-      expect(await service.ended).toMatchObject({ code: isBusy ? 1 : 0 })
-    }
-  })
+    },
+  )
 
   test('says the same of an alias without an end at its start and at SIGHUP, and keeps its settings', async ({
     expect,

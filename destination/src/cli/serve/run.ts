@@ -29,7 +29,8 @@ export async function run(start: StartDestination, options: ServeOptions): Promi
     pretty,
     colour: isColoured(process.stdout),
   })
-  const { log, flush } = opened
+  const { log, flush, writeNow } = opened
+  process.on('exit', writeNow) // the last lines of a start that fails, or of a crash
   const stop = untilStopped(opened)
   const stopping = new AbortController()
   void stop.then(() => {

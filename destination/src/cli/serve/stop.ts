@@ -27,9 +27,9 @@ async function endNow(log: OpenLog): Promise<never> {
   process.exit(EXIT.failed)
 }
 
-/** Writes the last lines of the log. A reader that has stopped must not keep the process. */
+/** Writes the last lines of the log. Neither a reader that has stopped nor a full disk may keep the process. */
 export async function closeLog({ flush, abandon }: OpenLog, withinMs = LOG_MS): Promise<void> {
-  if (!(await flush(withinMs))) abandon()
+  if (!(await flush(withinMs))) await abandon()
 }
 
 /**
