@@ -7,7 +7,7 @@ import tsconfig from '../tsconfig.json' with { type: 'json' }
 declare module 'vitest' {
   interface ProvidedContext {
     /**
-     * The folder of the compiled sources of hookline-destination; `command-line/main.js` in it is the command line.
+     * The folder of the compiled sources of hookline-destination; `command-line/start.js` in it is the command line.
      * In it, `hookline` has those of the SDK and `examples` its examples. A script that runs here can import `hookline`:
      * it gets the SDK that is tested.
      */
@@ -84,7 +84,7 @@ function bundleCommandLine(to: string): void {
   const built = process.env['HOOKLINE_PACKAGE'] ? ['hookline', 'hookline/*'] : []
   buildSync({
     entryPoints: [
-      'main',
+      'start',
       'store/sqlite/thread',
       'store/sqlite/checkpoint',
       'settings/read-thread',

@@ -1,3 +1,3 @@
 #!/usr/bin/env node
 // The command. It is kept outside of dist/, so that npm can link it in a checkout that is not built yet.
-import '../dist/main.js'
+import '../dist/start.js'

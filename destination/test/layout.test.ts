@@ -9,6 +9,7 @@ const modules = readModules(fileURLToPath(new URL('../src', import.meta.url)))
  * rooms in `from`, and only types from the rooms in `types`.
  */
 const ROOMS: Record<string, { from?: string[]; types?: string[] }> = {
+  start: { from: ['cli', 'main'] },
   main: { from: ['cli', 'destination', 'operate', 'deliver', 'store'] },
   index: { from: ['destination', 'settings', 'store'], types: ['observe', 'model'] },
   cli: {

@@ -44,7 +44,7 @@ const inShell = (script: string, folder = emptyFolder()) =>
     encoding: 'utf8',
     env: {
       PATH: process.env['PATH'],
-      RUN: `${process.execPath} ${join(inject('compiledDir'), 'command-line/main.js')}`,
+      RUN: `${process.execPath} ${join(inject('compiledDir'), 'command-line/start.js')}`,
     },
   })
 

@@ -8,7 +8,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { inject } from 'vitest'
 
-const MAIN = join(inject('compiledDir'), 'command-line/main.js')
+const MAIN = join(inject('compiledDir'), 'command-line/start.js')
 
 /** A process that has ended. */
 export interface Ended {

@@ -38,6 +38,18 @@ async function track(url: string, event: string): Promise<void> {
 const file = (folder: string) => join(folder, 'hookline.config.json')
 const LISTENING = /"url":"([^"]+)".*"msg":"listening"/
 
+/** Options of Node with which a process gets a signal when it begins to load its commands. */
+function signalAtLoad(signal: NodeJS.Signals): string {
+  const hook = `
+    export async function load(url, context, next) {
+      if (/\\/main[^/]*$/.test(url)) process.kill(process.pid, '${signal}')
+      return next(url, context)
+    }`
+  const url = (code: string) => `data:text/javascript,${encodeURIComponent(code)}`
+  const script = `import { register } from 'node:module'; register(${JSON.stringify(url(hook))})`
+  return `--no-warnings --import=${url(script)}`
+}
+
 /** Makes a pipe that is full, because nobody reads it. A process that writes its log into it waits for ever. */
 function fullPipe(folder: string): number {
   const path = join(folder, 'log')
@@ -97,6 +109,21 @@ describe.concurrent('serve', () => {
       }
     },
   )
+
+  test('takes signals from its first moment on, while its files are loaded', async ({ expect }) => {
+    const folder = folderWith(settings())
+    const begin = (signal: NodeJS.Signals, ...args: string[]) =>
+      start(['serve', ...args], { folder, env: { NODE_OPTIONS: signalAtLoad(signal) } })
+    const reloaded = begin('SIGHUP')
+    await reloaded.printed(LISTENING)
+    reloaded.kill('SIGTERM')
+    expect((await reloaded.ended).code).toBe(0)
+
+    const nothing = { code: 0, stdout: '', stderr: '' }
+    expect(await begin('SIGTERM').ended).toEqual(nothing)
+    expect(await begin('SIGINT').ended).toEqual(nothing)
+    expect((await begin('SIGINT', '--check').ended).code).toBe(null) // it has checked nothing
+  })
 
   test('says the same of an alias without an end at its start and at SIGHUP, and keeps its settings', async ({
     expect,

@@ -2,6 +2,7 @@ import { errorMessage } from '../../observe/error-message.js'
 import type { Log } from '../../observe/log.js'
 import { readSettingsAside } from '../../settings/read-aside.js'
 import { SettingsError } from '../../settings/settings-error.js'
+import { leaveSignals } from './early-signals.js'
 import type { RunningDestination } from './running.js'
 
 /** Reads the settings again at each SIGHUP. A reload begins only after the one before has ended. */
@@ -14,6 +15,7 @@ export function reloadOnSignal(
   process.on('SIGHUP', () => {
     last = last.then(() => reload(starting, file, log))
   })
+  leaveSignals(['SIGHUP'])
 }
 
 async function reload(

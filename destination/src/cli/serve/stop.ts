@@ -1,6 +1,7 @@
 import { errorMessage } from '../../observe/error-message.js'
 import type { Log, OpenLog } from '../../observe/log.js'
 import { EXIT, type ExitCode } from '../command.js'
+import { leaveSignals } from './early-signals.js'
 import type { RunningDestination } from './running.js'
 
 /** The longest time that closing takes, in ms. Supervisors such as Docker kill a process after 10 s. */
@@ -19,6 +20,7 @@ export function untilStopped(log: OpenLog): Promise<NodeJS.Signals> {
       resolve(signal)
     }
     process.on('SIGTERM', onSignal).on('SIGINT', onSignal)
+    leaveSignals(['SIGTERM', 'SIGINT'])
   })
 }
 
