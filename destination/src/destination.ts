@@ -130,7 +130,7 @@ async function connect(
   role: Role,
   opened: Closable[],
 ): Promise<Prepared['run']> {
-  const managed = await Managed.open(file)
+  const managed = await Managed.open(file, store.clock.now)
   let follow = async (...changes: Parameters<OnRecords>) => {
     const unusable = await managed.take(...changes)
     if (unusable.length > 0) throw unusableError(unusable)
@@ -142,8 +142,7 @@ async function connect(
   follow = (...changes) => live.follow(...changes)
   const settings = () => live.current
   const isDelivering = role !== 'collector'
-  const clock = systemClock()
-  const { now } = clock
+  const { now } = systemClock()
 
   const pauses = await Pauses.open(store)
   const observers: Observer[] = []
@@ -158,7 +157,7 @@ async function connect(
   opened.push(deliverer)
   const { dispatcher } = deliverer
   const { readiness, ...observing } = createObservers(
-    { store, deliverer, pauses, log, clock },
+    { store, deliverer, pauses, log, now },
     observers,
   )
 
@@ -168,7 +167,7 @@ async function connect(
   observers.push(waiting)
   const enqueue = createEnqueue({ store, dispatcher, events, waiting, now })
   const monitor = isDelivering
-    ? await Monitor.open({ store, enqueue, pauses, settings, events, clock })
+    ? await Monitor.open({ store, enqueue, pauses, settings, events })
     : undefined
   if (monitor) observers.push(monitor)
   let routes = await routesOf(live.current)
@@ -188,6 +187,7 @@ async function connect(
   const manager = new Manager({ store, managed, follower, pauses })
   const servers = createServers(live.current, collector, readiness, {
     ...{ store, enqueue, dispatcher, log, role, manager, pauses, settings, ...observing },
+    clock: store.clock,
     queues: () => deliverer.queues,
     readCall: (given) => readCall(given, Date.now()),
   })

@@ -2,7 +2,7 @@ import { hash } from 'node:crypto'
 import type { EndpointOutcome } from '../deliver/decide.js'
 import type { Pauses } from '../deliver/pauses.js'
 import type { Enqueue } from '../enqueue/enqueue.js'
-import { aheadOf, type Clock } from '../model/clock.js'
+import { shownTime } from '../model/clock.js'
 import type { Delivery, Next } from '../model/delivery.js'
 import { withoutQuery } from '../model/shown-url.js'
 import { inSlices } from '../model/slices.js'
@@ -11,7 +11,7 @@ import type { Alerts, Destination, Settings } from '../settings/settings.js'
 import { formatDuration } from '../settings/duration.js'
 import { Follower, type FollowerEvents } from '../store/follower.js'
 import { StoreError } from '../store/store-error.js'
-import type { ReadPort, RecordPort, StoredRecord } from '../store/store.js'
+import type { ClockPort, ReadPort, RecordPort, StoredRecord } from '../store/store.js'
 import { alertMessage, type Alert } from './alert.js'
 import { Rate } from './rate.js'
 import {
@@ -42,13 +42,13 @@ export interface MonitorEvents {
 
 /** What the monitor needs. */
 export interface MonitorParts {
-  store: RecordPort & Pick<ReadPort, 'stats'>
+  /** All times are on its clock: other processes compare those that are stored with theirs. */
+  store: RecordPort & Pick<ReadPort, 'stats'> & ClockPort
   enqueue: Enqueue
   pauses: Pick<Pauses, 'of' | 'pause' | 'resumedAt'>
   /** The current settings. */
   settings: () => Settings
   events: MonitorEvents & FollowerEvents
-  clock: Clock
 }
 
 /** An endpoint that was used since the start, or fails by what the store says. */
@@ -141,7 +141,7 @@ export class Monitor {
   ): void {
     const { alerts } = this.#parts.settings()
     if (!alerts || destination === alerts.destination) return
-    const now = this.#parts.clock.now()
+    const now = this.#now
     for (const { url, outcome } of outcomes) {
       if (outcome.code !== 'endpoint_down' && outcome.code !== 'endpoint_busy') {
         this.#see(destination, url, outcome, now)
@@ -266,7 +266,7 @@ export class Monitor {
 
   /** Pauses a destination if one of its endpoints has just failed for too long, and the others have not succeeded either. */
   async #pauseIfAllFail(name: string, failingMs: number, alerts: Alerts): Promise<void> {
-    const { store, pauses, settings, clock } = this.#parts
+    const { store, pauses, settings } = this.#parts
     const { pauseAfterMs } = alerts
     if (pauseAfterMs === undefined || failingMs < pauseAfterMs || pauses.of(name)) return
     const destination = settings().destinations.find((one) => one.name === name)
@@ -275,18 +275,18 @@ export class Monitor {
       Math.max(this.#streaks.get(keyOf(name, url))?.body.since ?? Infinity, pauses.resumedAt(name)),
     )
     const latest = Math.max(...sinces)
-    if (clock.now() - latest < pauseAfterMs) return
+    if (this.#now - latest < pauseAfterMs) return
     const since = this.#shown(latest)
     const reason = `No endpoint has accepted a message since ${since}. Resume it when this is repaired.`
     const stats = (await store.stats()).find((one) => one.destination === name)
     const waiting = stats ? stats.fresh + stats.backlog + stats.bulk + stats.leased : 0
     const keptMs = settings().retentionMs - (stats?.oldestMs ?? 0)
-    const keptUntil = waiting === 0 ? null : new Date(Date.now() + keptMs).toISOString()
+    const keptUntil = waiting === 0 ? null : this.#shown(this.#now + keptMs)
     const properties = { reason, since, waiting, keptUntil }
     const key = [Math.round(latest)]
     const alert: Alert = { name: 'Destination Paused', destination: name, properties, key }
     await this.#tell(alert, alerts, async () => {
-      const pause = { at: Date.now(), reason, by: 'alerts' } as const
+      const pause = { reason, by: 'alerts' } as const
       const wasPaused = await pauses.pause(name, pause, { by: 'alerts', from: null })
       return !wasPaused
     })
@@ -294,7 +294,7 @@ export class Monitor {
 
   async #judgeRate(name: string, alerts: Alerts): Promise<void> {
     const { deadLetters } = alerts
-    const now = this.#parts.clock.now()
+    const now = this.#now
     const saved = this.#excesses.get(name)
     const count = this.#rates.get(name)?.count(now) ?? 0
     if (count === 0) this.#rates.delete(name)
@@ -328,9 +328,9 @@ export class Monitor {
    * @param note - Returns whether this process noted it, and no other did before.
    */
   async #tell(alert: Alert, alerts: Alerts, note: () => Promise<boolean>): Promise<void> {
-    const { enqueue, settings, events } = this.#parts
+    const { enqueue, settings, events, store } = this.#parts
     const to = recipientOf({ ...settings(), alerts })
-    if (to) await enqueue([alertMessage(alert, to.name, Date.now())])
+    if (to) await enqueue([alertMessage(alert, to.name, store.clock.wall())])
     if (await note()) events.alerted(alert)
   }
 
@@ -386,7 +386,7 @@ export class Monitor {
       saved: saved && { streak: saved.body, knownAt: saved.knownAt },
       after: afterMs,
       resumedAt: this.#parts.pauses.resumedAt(watched.destination),
-      now: this.#parts.clock.now(),
+      now: this.#now,
     }
   }
 
@@ -396,7 +396,7 @@ export class Monitor {
       this.#keys.clear()
       this.#excesses = new Map()
     }
-    const knownAt = this.#parts.clock.now()
+    const knownAt = this.#now
     for (const { kind, name, version, body } of records) {
       if (kind !== FAILING && kind !== DEAD_LETTERS) continue
       if (body === undefined) {
@@ -432,10 +432,13 @@ export class Monitor {
     if (watched) watched.seen = { ...UNSEEN, lastSuccessAt: watched.seen.lastSuccessAt }
   }
 
-  /** A time of the monotonic clock, as people are shown it. */
+  get #now(): number {
+    return this.#parts.store.clock.now()
+  }
+
+  /** A time of the store's clock, as people are shown it. */
   #shown(time: number): string {
-    const { clock } = this.#parts
-    return new Date(time - aheadOf(clock.wall(), clock.now())).toISOString()
+    return new Date(shownTime(this.#parts.store.clock, time)).toISOString()
   }
 }
 

@@ -2,12 +2,15 @@ import type { Pause } from '../model/answers.js'
 import { PAUSE_KIND, type Actor } from '../model/audit.js'
 import { Follower, type FollowerEvents } from '../store/follower.js'
 import { StoreError } from '../store/store-error.js'
-import type { RecordChange, RecordPort, StoredRecord } from '../store/store.js'
+import type { ClockPort, RecordChange, RecordPort, StoredRecord } from '../store/store.js'
 
 /** How often a change is tried if other processes change the same pause at the same time. */
 const TRIES = 5
 
-/** What a record has. It stays after the pause, because what failed before the pause must not count afterwards. */
+/**
+ * What a record has. It stays after the pause, because what failed before the pause must not count afterwards. A pause has the time
+ * that people are shown, and its end one of the store's clock, because other processes compare it with theirs.
+ */
 type Stored = { pause: Pause } | { resumedAt: number }
 
 /** What is known of a destination that is or was paused, with the version of its record. */
@@ -22,14 +25,14 @@ interface Known {
  * survive a restart, and so that every process of the store has the same.
  */
 export class Pauses {
-  readonly #store: RecordPort
+  readonly #store: RecordPort & ClockPort
   readonly #follower: Follower
   #known = new Map<string, Known>()
   #apply: (() => Promise<void>) | undefined
   /** Whether something has changed that nobody has obeyed yet. */
   #isMissed = false
 
-  private constructor(store: RecordPort) {
+  private constructor(store: RecordPort & ClockPort) {
     this.#store = store
     this.#follower = new Follower(store, (records, isComplete) => this.#use(records, isComplete))
   }
@@ -39,7 +42,7 @@ export class Pauses {
    *
    * @throws StoreError
    */
-  static async open(store: RecordPort): Promise<Pauses> {
+  static async open(store: RecordPort & ClockPort): Promise<Pauses> {
     const pauses = new Pauses(store)
     await pauses.#follower.catchUp()
     pauses.#isMissed = false
@@ -68,7 +71,7 @@ export class Pauses {
     for (const [name, { pause }] of this.#known) if (pause) yield name
   }
 
-  /** When the last pause of a destination ended, in ms since the epoch; 0 if it was never paused. */
+  /** When the last pause of a destination ended, by the store's clock; 0 if it was never paused. */
   resumedAt(destination: string): number {
     return this.#known.get(destination)?.resumedAt ?? 0
   }
@@ -80,8 +83,9 @@ export class Pauses {
    * @returns whether it was paused before.
    * @throws StoreError
    */
-  pause(destination: string, pause: Pause, actor: Actor): Promise<boolean> {
-    return this.#change(destination, actor, (before) => ({ ...pause, at: before?.at ?? pause.at }))
+  pause(destination: string, pause: Omit<Pause, 'at'>, actor: Actor): Promise<boolean> {
+    const at = Math.round(this.#store.clock.wall())
+    return this.#change(destination, actor, (before) => ({ at: before?.at ?? at, ...pause }))
   }
 
   /**
@@ -128,7 +132,9 @@ export class Pauses {
       const known = this.#known.get(destination)
       const next = decide(known?.pause)
       if (!known?.pause && !next) return false
-      const stored: Stored = next ? { pause: next } : { resumedAt: Date.now() }
+      const stored: Stored = next
+        ? { pause: next }
+        : { resumedAt: Math.round(this.#store.clock.now()) }
       const body = JSON.stringify(stored)
       const entry = noteOf(known?.pause, next, actor)
       const change = {

@@ -59,20 +59,25 @@ export class Managed {
   }
 
   /** The tenants of the names of destinations. */
-  readonly owners = new Owners()
+  readonly owners: Owners
   /** Records that can't be used by the present file. Another file may make them usable. */
   readonly #unusable = new Map<string, { record: StoredRecord; why: string }>()
   #file: File
   /** The name of the source that has a write key. */
   readonly #writeKeys = new Map<string, string>()
 
-  private constructor(file: File) {
+  private constructor(file: File, now: () => number) {
     this.#file = file
+    this.owners = new Owners(now)
   }
 
-  /** Begins with a file, and nothing of the store. */
-  static async open(file: Settings): Promise<Managed> {
-    return new Managed(await indexOf(file))
+  /**
+   * Begins with a file, and nothing of the store.
+   *
+   * @param now - The store's clock.
+   */
+  static async open(file: Settings, now: () => number): Promise<Managed> {
+    return new Managed(await indexOf(file), now)
   }
 
   get file(): Settings {

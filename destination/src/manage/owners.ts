@@ -20,7 +20,7 @@ interface Stored {
   tenant: string | null
   /** The tenant that had it before the operator took it back. */
   former?: string
-  /** Since when no destination has the name, in ms since the epoch. */
+  /** Since when no destination has the name, by the store's clock. */
   unusedSince?: number
   /** Whether it was deleted on request then, and did not leave the settings file. */
   isDeleted?: boolean
@@ -44,7 +44,13 @@ export interface OwnersParts {
  * store can't have anything of it any more.
  */
 export class Owners {
+  readonly #now: () => number
   #known = new Map<string, Owner>()
+
+  /** @param now - The store's clock: what one process has written, another one compares with its own time. */
+  constructor(now: () => number) {
+    this.#now = now
+  }
 
   /**
    * Takes over changed records.
@@ -119,7 +125,7 @@ export class Owners {
 
   #left(name: string, more: Partial<Stored> = {}): RecordChange {
     const owner = this.#known.get(name) ?? { tenant: null, version: 0 }
-    return toRecord(name, { ...owner, ...more, unusedSince: Date.now() })
+    return toRecord(name, { ...owner, ...more, unusedSince: Math.round(this.#now()) })
   }
 
   /**
@@ -140,7 +146,7 @@ export class Owners {
    * that waits for them and no dead letter.
    */
   async free(retentionMs: number, store: Pick<ReadPort, 'stats'>): Promise<RecordChange[]> {
-    const since = Date.now() - retentionMs
+    const since = this.#now() - retentionMs
     const old = Array.from(this.#known).filter(
       ([, { unusedSince = Infinity }]) => unusedSince < since,
     )

@@ -11,6 +11,11 @@ export interface Clock {
   wall: () => number
 }
 
+/** A time of {@link Clock.now}, in the past or in the future, as people are shown it. */
+export function shownTime({ now, wall }: Clock, time: number): number {
+  return time - aheadOf(wall(), now())
+}
+
 /** The clocks of this process. */
 export function systemClock(): Clock {
   const startedAt = Date.now() - performance.now()

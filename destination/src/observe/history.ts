@@ -1,5 +1,5 @@
 import type { EndpointTotals, Failure, SourceTotals } from '../model/answers.js'
-import { aheadOf, type Clock } from '../model/clock.js'
+import { shownTime, type Clock } from '../model/clock.js'
 import type { Outcome } from '../model/outcome.js'
 import { eachInSlices } from '../model/slices.js'
 import type { EndpointOutcome } from '../deliver/decide.js'
@@ -78,17 +78,12 @@ export class History implements Observer {
     // Whole ms, as in every other answer.
     return {
       ...totals,
-      lastFailure: { ...lastFailure, at: Math.round(lastFailure.at - this.#ahead()) },
+      lastFailure: { ...lastFailure, at: Math.round(shownTime(this.clock, lastFailure.at)) },
     }
   }
 
   streak(destination: string, url: string): Streak {
     return this.#endpoints.get(destination)?.get(url) ?? NO_REQUESTS
-  }
-
-  /** What to subtract from a time, so that it is by the system's clock. */
-  #ahead(): number {
-    return aheadOf(this.clock.wall(), this.clock.now())
   }
 
   #endpoint(destination: string, url: string): EndpointHistory {

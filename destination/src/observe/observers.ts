@@ -1,7 +1,6 @@
 import type { Deliverer } from '../deliver/deliverer.js'
 import type { Pauses } from '../deliver/pauses.js'
-import type { Clock } from '../model/clock.js'
-import type { HistoryPort, ReadPort, Store } from '../store/store.js'
+import type { ClockPort, HistoryPort, ReadPort, Store } from '../store/store.js'
 import type { Observer } from './events.js'
 import { Feed } from './feed.js'
 import { FilterCounts } from './filter-counts.js'
@@ -15,25 +14,29 @@ import { Tally } from './tally.js'
 
 /** What the observers need. */
 export interface ObserversParts {
-  store: Pick<ReadPort, 'ping' | 'stats'> & Pick<HistoryPort, 'addHistory'> & Pick<Store, 'servers'>
+  store: Pick<ReadPort, 'ping' | 'stats'> &
+    Pick<HistoryPort, 'addHistory'> &
+    Pick<Store, 'servers'> &
+    ClockPort
   deliverer: Pick<Deliverer, 'dispatcher' | 'settler' | 'queues'>
   pauses: Pick<Pauses, 'names'>
   log: Log
-  clock: Clock
+  /** A clock of the process that only goes forward, in ms. */
+  now: () => number
 }
 
 /** Creates all observers and adds them to the list. */
 export function createObservers(
-  { store, deliverer, pauses, log, clock }: ObserversParts,
+  { store, deliverer, pauses, log, now }: ObserversParts,
   observers: Observer[],
 ) {
   const { dispatcher, settler } = deliverer
   const { servers } = store
-  const history = new History(clock)
+  const history = new History(store.clock)
   const tally = new Tally(store, () => deliverer.queues)
   const feed = new Feed()
   const filterCounts = new FilterCounts(log)
-  const readiness = new Readiness({ dispatcher, settler, store, now: clock.now })
+  const readiness = new Readiness({ dispatcher, settler, store, now })
   const metrics = new Metrics({
     stats: () => store.stats(),
     queues: () => deliverer.queues,

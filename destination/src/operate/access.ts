@@ -3,6 +3,7 @@ import { BlockList, isIP } from 'node:net'
 import type { IncomingMessage } from 'node:http'
 import { Refusal } from '../http/refusal.js'
 import type { AccessRole } from '../model/answers.js'
+import type { Clock } from '../model/clock.js'
 import type { Settings, Tenant } from '../settings/settings.js'
 import { readGuest, type Guest } from './portal/token.js'
 
@@ -18,6 +19,8 @@ export interface Access {
   settings: () => Pick<Settings, 'adminToken' | 'operatorToken' | 'tenants'>
   /** Whether the operator's routes have a listener of their own, on a loopback address. */
   isKeptLocal: boolean
+  /** The store's clock. A process may have made a link that another one checks. */
+  clock: Pick<Clock, 'wall'>
 }
 
 /**
@@ -36,7 +39,7 @@ export interface Access {
 export async function callerOf(
   request: IncomingMessage,
   roles: readonly Role[],
-  { settings, isKeptLocal }: Access,
+  { settings, isKeptLocal, clock }: Access,
 ): Promise<Caller> {
   const { adminToken, operatorToken, tenants = [] } = settings()
   if (adminToken === undefined) return readerOf(request, roles, isKeptLocal)
@@ -47,7 +50,7 @@ export async function callerOf(
     ? { role: 'admin' as const }
     : operatorToken !== undefined && isSame(given, operatorToken)
       ? { role: 'operator' as const }
-      : await guestWith(given, adminToken, tenants)
+      : guestWith(await readGuest(adminToken, given, clock.wall()), tenants)
   if (caller === 'expired' && isOfPortal) throw unauthorized('portal_link_expired')
   if (caller === undefined || caller === 'expired') {
     throw unauthorized(isOfPortal ? 'wrong_portal_token' : 'wrong_admin_token')
@@ -58,8 +61,7 @@ export async function callerOf(
 }
 
 /** A link of a tenant that was deleted is not valid any more. */
-async function guestWith(given: string, adminToken: string, tenants: readonly Tenant[]) {
-  const guest = await readGuest(adminToken, given)
+function guestWith(guest: Awaited<ReturnType<typeof readGuest>>, tenants: readonly Tenant[]) {
   if (guest === undefined || guest === 'expired') return guest
   const isKnown = tenants.some(({ name }) => name === guest.tenant)
   return isKnown ? { role: 'tenant' as const, guest } : undefined

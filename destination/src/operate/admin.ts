@@ -20,13 +20,13 @@ export interface AdminParts extends Omit<AdminApiParts, 'past'> {
 
 /** Adds all routes for the operator: the page, the metrics, the admin API, the portal, and the routes for audiences and deletions. */
 export function addAdmin(app: FastifyInstance, parts: AdminParts): void {
-  const { store, dispatcher, enqueue, settings, metrics, isKeptLocal } = parts
+  const { store, dispatcher, enqueue, settings, metrics, isKeptLocal, clock } = parts
   const destinations = () => settings().destinations
   const past = new Past(store, parts.tally)
   addPageRoutes(app, () => settings().portal?.frameAncestors ?? [])
-  addMetricsRoute(app, { metrics, settings, isKeptLocal })
+  addMetricsRoute(app, { metrics, settings, isKeptLocal, clock })
   addActRoutes(app, {
-    ...{ settings, isKeptLocal },
+    ...{ settings, isKeptLocal, clock },
     syncAudience: createSyncAudience({ store, dispatcher, destinations, now: Date.now }),
     deleteUser: createDeleteUser({ enqueue, store, settings, now: Date.now }),
   })

@@ -46,7 +46,7 @@ export function addDestinationRoutes(
       const actor = actorOf(request)
       const { reason } = readPause(parseBody(await readBody(raw, MAX_BODY_BYTES)))
       requireDestination(settings(), name)
-      const wasPaused = await pauses.pause(name, { at: Date.now(), reason, by: 'operator' }, actor)
+      const wasPaused = await pauses.pause(name, { reason, by: 'operator' }, actor)
       return { destination: name, paused: pauses.of(name) ?? null, wasPaused }
     },
   )

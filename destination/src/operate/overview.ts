@@ -102,7 +102,7 @@ export class Overviews {
     const found = matching(lines, parameters)
     const shown = limit === 0 ? [] : pass.troubled.slice(0, MAX_TROUBLED)
     const troubled = shown.map(({ destination }) => this.#status(destination, pass.stats))
-    const now = Date.now()
+    const now = Math.round(this.parts.clock.wall())
     return {
       ...statusHead(settings(), role, this.parts.store.servers),
       span,
@@ -123,7 +123,7 @@ export class Overviews {
     const destination = this.parts.settings().destinations.find((one) => one.name === name)
     if (!destination) return undefined
     const [rows, minutes] = [await this.#past.read(span), await this.#past.read('1h')]
-    const now = Date.now()
+    const now = Math.round(this.parts.clock.wall())
     const status = this.#status(destination, await this.parts.store.stats())
     const own = rows.get(name)
     const urls = status.endpoints.map(({ url }) => url)
@@ -169,7 +169,7 @@ export class Overviews {
       this.#past.read(span),
     ])
     const from = performance.now()
-    const now = Date.now()
+    const now = Math.round(this.parts.clock.wall())
     const sum = new SeriesSum(span, now)
     const totals = new Totals()
     const bins = new DurationBins()

@@ -3,7 +3,7 @@ import type { OverviewRow, Series } from '../model/answers.js'
 import { eachInSlices } from '../model/slices.js'
 import { DurationBins } from '../observe/durations.js'
 import type { Tally } from '../observe/tally.js'
-import type { HistoryPort } from '../store/store.js'
+import type { ClockPort, HistoryPort } from '../store/store.js'
 
 /** In ms: how long what was read is shown. Each process saves its counts less often than this. */
 const FRESH_MS = 2_000
@@ -35,7 +35,7 @@ export class Past {
 
   /** @param tally - Has what this process has not saved yet. */
   constructor(
-    readonly store: Pick<HistoryPort, 'history'>,
+    readonly store: Pick<HistoryPort, 'history'> & ClockPort,
     readonly tally: Pick<Tally, 'saveIfSmall'>,
   ) {}
 
@@ -55,7 +55,7 @@ export class Past {
     await this.tally.saveIfSmall()
     const from = performance.now()
     const byBucket = this.#kept.get(span)?.byBucket ?? new Map<number, HistoryRow[]>()
-    const first = firstBucket(span, Date.now())
+    const first = firstBucket(span, this.store.clock.wall())
     for (const at of byBucket.keys()) if (at < first) byBucket.delete(at)
     // The newest bucket may still grow.
     const since = Math.max(first, ...byBucket.keys())

@@ -50,7 +50,7 @@ export function addReadRoutes(routes: FastifyInstance, parts: ReadRoutesParts): 
   const overviews = new Overviews(parts, parts.past)
   const startedAt = performance.now()
   const head = (request: FastifyRequest) => {
-    const now = Date.now()
+    const now = Math.round(parts.clock.wall())
     return {
       version,
       startedAt: Math.round(now - (performance.now() - startedAt)),

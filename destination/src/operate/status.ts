@@ -10,6 +10,7 @@ import {
   type Status,
 } from '../model/answers.js'
 import { withoutQuery } from '../model/shown-url.js'
+import type { Clock } from '../model/clock.js'
 import type { FilterCounts } from '../observe/filter-counts.js'
 import type { History } from '../observe/history.js'
 import type { Role } from '../settings/role.js'
@@ -29,6 +30,8 @@ export interface StatusParts {
   queues: () => readonly DestinationQueue[]
   pauses: Pick<Pauses, 'of'>
   role: Role
+  /** The store's clock: what is shown is compared with the times that the store has. */
+  clock: Pick<Clock, 'wall'>
 }
 
 /** The status without the fields that depend on the request or on the process. */

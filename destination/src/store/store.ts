@@ -15,6 +15,7 @@ import type {
   Stats,
   Trace,
 } from '../model/delivery.js'
+import type { Clock } from '../model/clock.js'
 import type { HistoryCounts, HistoryPlace, HistoryRow, HistorySpan } from '../model/history.js'
 
 /**
@@ -48,7 +49,8 @@ export interface Store
     AudiencePort,
     RecordPort,
     MaintainPort,
-    MoveRecordsPort {
+    MoveRecordsPort,
+    ClockPort {
   /** The servers of a store that has several. */
   readonly servers?: Servers
 
@@ -317,6 +319,18 @@ export interface RecordPort {
    * for new revisions too. Only stores that several processes can share have this method.
    */
   onRecords?(listener: () => void): void
+}
+
+/** For code that writes times into records, or compares times with those of the store or of another process. */
+export interface ClockPort {
+  /**
+   * The store's clock, as this process knows it. Whatever the clocks of their machines show, all processes of a store have the same
+   * time, and a restart does not change it.
+   *
+   * A store in PostgreSQL has the clock of its server, and one of several servers that of the home. If somebody sets that clock, its
+   * time jumps, here and in all that the server stores. With SQLite, `now` never jumps.
+   */
+  readonly clock: Clock
 }
 
 /** For the move to another store. */

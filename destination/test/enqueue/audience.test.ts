@@ -506,6 +506,7 @@ test('a list may take longer than other requests, as long as it comes', async ()
   addActRoutes(server.app, {
     settings: () => ({ adminToken: ADMIN_TOKEN, tenants: [] }),
     isKeptLocal: false,
+    clock: { wall: Date.now },
     syncAudience: async (_, members) => {
       for await (const piece of members) listed.push(...piece)
       return { listed: listed.length, joined: 0, left: 0 }

@@ -108,7 +108,7 @@ test('a destination is not used by a process whose file lacks its source, until 
     return records
   }
   const webhooks = [{ url: 'https://crm.example.com/' }]
-  const managed = await Managed.open(settings)
+  const managed = await Managed.open(settings, Date.now)
   const created = await recordsAfter('PUT', { sources: ['web'], webhooks })
   expect(await managed.take(created, true)).toEqual([])
   const changed = await recordsAfter('PATCH', { sources: ['web', 'app'] })

@@ -268,7 +268,8 @@ describe('a name', () => {
   })
 
   test('is not free while the store has messages for it', async () => {
-    const owners = new Owners()
+    let time = 1_700_000_000_000
+    const owners = new Owners(() => time)
     const take = (changes: RecordChange[]) => {
       owners.take(
         changes.map((change) => ({ ...change, version: change.version + 1 })),
@@ -280,13 +281,18 @@ describe('a name', () => {
     let stats = [{ ...none, destination: 'hook', dead: 1 }]
     const store = { stats: () => Promise.resolve(stats) }
     const free = async () => {
-      const changes = [...owners.unused([], stats), ...(await owners.free(-1, store))]
+      const changes = [...owners.unused([], stats), ...(await owners.free(60_000, store))]
       take(changes)
       return changes.map(({ body }) => body === undefined)
     }
     expect(await free()).toEqual([false]) // it is noted that no destination has it
     expect(await free()).toEqual([])
+    time += 60_001
+    expect(await free()).toEqual([])
     stats = []
+    time -= 1
+    expect(await free()).toEqual([]) // the store's clock does not show the end of the retention yet
+    time += 1
     expect(await free()).toEqual([true])
     expect(owners.refusal('hook', 'ben')).toBeUndefined()
   })

@@ -733,7 +733,7 @@ describe('a reload of the file', () => {
     await first.close()
     const inFile = { ...settings, sources: [...settings.sources, { name: 'app', writeKey: 'k' }] }
     await expect(start(inFile)).rejects.toThrow('the source "app"')
-    const managed = await Managed.open(inFile)
+    const managed = await Managed.open(inFile, Date.now)
     const store = await openStore(settings.store)
     const { records } = await store.records(0, 10)
     await store.close()
@@ -744,7 +744,7 @@ describe('a reload of the file', () => {
     expect(managed.ownerOf('app-key')).toBe('app')
     undo()
     expect(managed.ownerOf('app-key')).toBeUndefined()
-    const withoutKey = await Managed.open({ ...settings, settingsKeys: undefined })
+    const withoutKey = await Managed.open({ ...settings, settingsKeys: undefined }, Date.now)
     expect(await withoutKey.take(records, true)).toHaveLength(1)
     expect((await withoutKey.useFile(settings)).unusable).toEqual([])
     expect(withoutKey.ownerOf('app-key')).toBe('app')

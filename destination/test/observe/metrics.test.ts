@@ -135,7 +135,7 @@ test('the metric of the store says the same as /readyz when the store takes no c
       deliverer,
       pauses: { names: () => [] },
       log: silent,
-      clock: { now },
+      now,
     } as unknown as ObserversParts,
     observers,
   )

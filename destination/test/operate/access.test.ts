@@ -21,6 +21,7 @@ const given = (authorization: string | undefined) =>
   callerOf(asking({ authorization }), ['admin', 'operator'], {
     settings: () => ({ adminToken: ADMIN_TOKEN, operatorToken: OPERATOR_TOKEN, tenants: [] }),
     isKeptLocal: false,
+    clock: { wall: Date.now },
   })
 
 describe('a token', () => {

@@ -224,6 +224,7 @@ describe('a role', () => {
     const access = {
       settings: () => ({ adminToken: ADMIN_TOKEN, tenants: [] }),
       isKeptLocal: false,
+      clock: { wall: Date.now },
     }
     guard(app, access)
     expect(() => app.get('/v1/admin/secrets', () => 'all of them')).toThrow(

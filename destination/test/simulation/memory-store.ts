@@ -349,6 +349,7 @@ export function openMemory(tables: MemoryTables): Store {
     })
   const leftOut = () => Promise.reject(new StoreError('unsupported', 'Not in this store.'))
   return {
+    clock: { now: tables.now, wall: tables.now },
     put: (deliveries) => run(() => tables.put(deliveries)),
     claim: (claims) => run(() => tables.claim(claims)),
     due: () => run(() => tables.due()),

@@ -849,6 +849,15 @@ export function storeContract(name: string, make: () => Promise<Subject>): void 
       })
     })
 
+    test('tells its clock', async () => {
+      const { now, wall } = store.clock
+      expect([now(), wall()]).toEqual([subject.now(), subject.now()])
+      subject.advance(90_000)
+      expect([now(), wall()]).toEqual([subject.now(), subject.now()])
+      const reopened = await subject.reopen()
+      expect(reopened.clock.now()).toBe(subject.now())
+    })
+
     describe('sweep', () => {
       const DAY = 86_400_000
 

@@ -3,6 +3,7 @@ import { parseBody } from '../../http/json-body.js'
 import { ignoreContentType, readBody } from '../../http/read-body.js'
 import { Refusal } from '../../http/refusal.js'
 import type { PortalLink } from '../../model/answers.js'
+import type { Clock } from '../../model/clock.js'
 import type { Settings } from '../../settings/settings.js'
 import { readLink } from '../parameters.js'
 import { signGuest } from './token.js'
@@ -13,6 +14,8 @@ export interface LinkParts {
   settings: () => Settings
   /** The URL of the operator's routes. */
   adminUrl: () => string
+  /** The store's clock. */
+  clock: Pick<Clock, 'wall'>
   log: { info(details: object, message: string): void }
 }
 
@@ -22,7 +25,7 @@ const MAX_BODY_BYTES = 32_768
 /** Adds the route that makes links to the portal. A link is not stored: it holds until it expires, wherever the token is known. */
 export function addLinkRoute(
   routes: FastifyInstance,
-  { settings, adminUrl, log }: LinkParts,
+  { settings, adminUrl, log, clock }: LinkParts,
 ): void {
   routes.post<{ Params: { name: string } }>(
     '/tenants/:name/link',
@@ -34,7 +37,7 @@ export function addLinkRoute(
         const message = `There is no tenant ${JSON.stringify(name)}.`
         throw new Refusal(404, 'unknown_tenant', message)
       }
-      const expiresAt = (Math.floor(Date.now() / 1_000) + minutes * 60) * 1_000
+      const expiresAt = (Math.floor(clock.wall() / 1_000) + minutes * 60) * 1_000
       const token = await signGuest(adminToken, { tenant: name, by, expiresAt })
       log.info({ tenant: name, by, minutes, from: raw.socket.remoteAddress }, 'made a portal link')
       return { url: `${portal?.url ?? adminUrl()}/portal#token=${token}`, token, expiresAt }

@@ -114,7 +114,7 @@ function addReading(routes: FastifyInstance, parts: PortalParts, own: OwnOf): vo
     const found = await overviewsOf(guest).overview(readOverview(request.query as Given))
     const { span, sources, chart, destinations, troubled, histories, rows } = found
     return {
-      now: Date.now(),
+      now: Math.round(parts.clock.wall()),
       tenant: {
         name: tenant.name,
         title: tenant.title ?? tenant.name,
@@ -280,7 +280,7 @@ function shown(item: ManagedSetting): ManagedSetting {
 }
 
 /** What a listener of the stream sees, for as long as the link is valid. */
-function viewpointOf({ settings }: PortalParts, { tenant, expiresAt }: Guest): Viewpoint {
+function viewpointOf({ settings, clock }: PortalParts, { tenant, expiresAt }: Guest): Viewpoint {
   const { adminToken } = settings()
   const scope = () => scopeOf(settings(), tenant)
   return {
@@ -288,6 +288,6 @@ function viewpointOf({ settings }: PortalParts, { tenant, expiresAt }: Guest): V
     seesSource: (name) => scope()?.sources.has(name) === true,
     seesDestination: (name) => scope()?.destinations.has(name) === true,
     isOver: () =>
-      Date.now() >= expiresAt || settings().adminToken !== adminToken || scope() === undefined,
+      clock.wall() >= expiresAt || settings().adminToken !== adminToken || scope() === undefined,
   }
 }

@@ -27,15 +27,20 @@ export function signGuest(adminToken: string, { tenant, by, expiresAt }: Guest):
     .sign(keyOf(adminToken))
 }
 
-/** @returns who has a token, `expired` if its time is over, and `undefined` if it was never valid here. */
+/**
+ * @param now - The time, in ms since the epoch.
+ * @returns who has a token, `expired` if its time is over, and `undefined` if it was never valid here.
+ */
 export async function readGuest(
   adminToken: string,
   token: string,
+  now: number,
 ): Promise<Guest | 'expired' | undefined> {
   try {
     const { payload } = await jwtVerify(token, keyOf(adminToken), {
       algorithms: [ALGORITHM],
       audience: AUDIENCE,
+      currentDate: new Date(now),
       typ: 'JWT',
       requiredClaims: ['sub', 'iat', 'exp'],
     })

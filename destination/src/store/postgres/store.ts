@@ -15,6 +15,7 @@ import type {
   Stats,
   Trace,
 } from '../../model/delivery.js'
+import type { Clock } from '../../model/clock.js'
 import type { HistoryCounts, HistoryPlace, HistoryRow, HistorySpan } from '../../model/history.js'
 import type {
   AudienceDestination,
@@ -38,6 +39,7 @@ import { idOf } from '../server-ids.js'
 import { StoreError } from '../store-error.js'
 import { prepareAudience } from './audience.js'
 import { prepareClaim, prepareDue } from './claim.js'
+import { SERVER_AT, ServerClock } from './clock.js'
 import { Connection } from './connection.js'
 import { prepareCopy } from './copy.js'
 import { prepareDeadGroups } from './dead-groups.js'
@@ -88,8 +90,9 @@ export async function openPostgres(
 ): Promise<Store> {
   const { schema, ...address } = parseUrl(url)
   const connection = new Connection({ schema, ...address })
+  const clock = new ServerClock()
   try {
-    await check(connection, address.name)
+    await check(connection, address.name, clock)
     if (mustExist) await requireTables(connection, address.name, schema)
     await migrate(connection, schema)
     if (!isServer) await refuseOneOfSeveral(connection, schema)
@@ -98,7 +101,6 @@ export async function openPostgres(
     throw error
   }
   const { query, prepared, preparedAll, transact } = connection
-  const clock = () => (now ? Math.round(now()) : null)
   return new PostgresStore(
     {
       query,
@@ -107,18 +109,29 @@ export async function openPostgres(
       transact,
       schema,
       names: new Names(connection, schema),
-      now: clock,
+      now: () => (now ? Math.round(now()) : null),
+      clock,
     },
     connection,
     isServer,
+    now ? { now, wall: now } : clock,
   )
 }
 
-async function check({ query }: Connection, name: string): Promise<void> {
-  const [server] = await query<{ version: number; text: string; commit: string; encoding: string }>(
+async function check({ query }: Connection, name: string, clock: ServerClock): Promise<void> {
+  const askedAt = performance.now()
+  const [server] = await query<{
+    version: number
+    text: string
+    commit: string
+    encoding: string
+    at: number
+  }>(
     `SELECT current_setting('server_version_num')::int AS version, current_setting('server_version') AS text,
-       current_setting('synchronous_commit') AS commit, current_setting('server_encoding') AS encoding`,
+       current_setting('synchronous_commit') AS commit, current_setting('server_encoding') AS encoding,
+       ${SERVER_AT} AS at`,
   )
+  if (server) clock.note(server.at, askedAt)
   if (!server || server.version < OLDEST_VERSION) {
     throw new StoreError(
       'unsupported',
@@ -166,6 +179,7 @@ async function ping({ query, schema }: Tables): Promise<void> {
 
 class PostgresStore implements Store {
   readonly workers: Workers
+  readonly clock: Clock
   readonly asServer?: ServerPort
   readonly #connection: Connection
   readonly #notifications: Notifications
@@ -193,7 +207,8 @@ class PostgresStore implements Store {
   readonly #underWay = new Set<Promise<unknown>>()
   #closing: Promise<void> | undefined
 
-  constructor(tables: Tables, connection: Connection, isServer: boolean) {
+  constructor(tables: Tables, connection: Connection, isServer: boolean, clock: Clock) {
+    this.clock = clock
     const workers = createWorkers(tables)
     this.workers = workers
     this.#leaveWorkers = () => workers.leave()

@@ -1,4 +1,5 @@
 import type { RunAll, RunQuery, Transact } from './connection.js'
+import type { ServerClock } from './clock.js'
 import type { Names } from './names.js'
 
 /** What all statements need. */
@@ -13,6 +14,8 @@ export interface Tables {
   names: Names
   /** The store's time if a test sets it, in ms since the epoch; `null` for the server's clock. */
   now: () => number | null
+  /** The server's clock, which queries set. */
+  clock: ServerClock
 }
 
 /**

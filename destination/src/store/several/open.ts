@@ -104,7 +104,10 @@ async function connect(opened: readonly Opened[], patienceMs: number): Promise<S
   const onChange = (listener: (state: ServerState) => void) => {
     listeners.push(listener)
   }
-  return new SeveralStore(first, servers, directories, onChange, patienceMs)
+  // If the home has gone away meanwhile, another store is opened for it.
+  const ofHome = () => (first.store ?? home.store).clock
+  const clock = { now: () => ofHome().now(), wall: () => ofHome().wall() }
+  return new SeveralStore(first, servers, directories, onChange, patienceMs, clock)
 }
 
 /** @throws StoreError if it can't be said which server is the home, or if the home is away. */

@@ -17,6 +17,7 @@ import type {
   Stats,
   Trace,
 } from '../../model/delivery.js'
+import type { Clock } from '../../model/clock.js'
 import type { HistoryCounts, HistoryPlace, HistoryRow, HistorySpan } from '../../model/history.js'
 import { unsent } from '../../model/unsent.js'
 import { joined } from '../dead-groups.js'
@@ -79,6 +80,7 @@ interface Asked<T> {
 export class SeveralStore implements Store {
   readonly workers: Workers
   readonly servers: Servers
+  readonly clock: Clock
   readonly #home: Server
   /** In the order of their numbers. */
   readonly #all: readonly Server[]
@@ -102,8 +104,10 @@ export class SeveralStore implements Store {
     directories: Directories,
     onChange: Servers['onChange'],
     patienceMs: number,
+    clock: Clock,
   ) {
     this.#patienceMs = patienceMs
+    this.clock = clock
     this.#home = home
     this.#all = servers
     this.#byNumber = new Map(servers.map((server) => [server.number, server]))

@@ -68,6 +68,11 @@ export class Engine {
     }
   }
 
+  /** The store's time. */
+  timeAt(at: Reading): number {
+    return this.#clock.at(at)
+  }
+
   /** Runs a round. It never throws: errors are in the result. */
   run(round: Round): RoundResult {
     const { settlements, deliveries, claims } = round

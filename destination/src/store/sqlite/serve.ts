@@ -45,7 +45,7 @@ export async function serve(port: MessagePort, data: ThreadData): Promise<void> 
     port.postMessage({ ...result, claimed: packed(result.claimed) } satisfies SentBack)
     checkpoints.tell()
   })
-  port.postMessage({ value: undefined } satisfies Opened)
+  port.postMessage({ value: engine.timeAt(data.at) } satisfies Opened)
 }
 
 function packed(claimed: Result<Delivery[][]>): Result<Packed> {

@@ -65,8 +65,15 @@ export interface Upgrading {
   upgrade: Upgrade
 }
 
-/** The first message of the thread but {@link Upgrading}: the file is open, or the error. */
-export type Opened = Result<undefined>
+/** The first message of the thread but {@link Upgrading}: the file is open, with the store's time at {@link ThreadData.at}, or the error. */
+export type Opened = Result<number>
+
+/** A thread that has opened the file. */
+interface Running {
+  thread: Worker
+  /** How far the store's time is ahead of {@link Clock.now} of the process, in ms. */
+  aheadMs: number
+}
 
 /** A round as it is sent to the thread. */
 export type Sent = Omit<Round, 'deliveries' | 'settlements'> & {
@@ -106,12 +113,13 @@ export async function openSqlite(
   driver?: DriverName,
   upgrading?: (upgrade: Upgrade) => void,
 ): Promise<Store> {
-  const start = async (isRestart: boolean) => {
-    const workerData: ThreadData = { path, driver, at: read(clock), isRestart }
+  const start = async (isRestart: boolean): Promise<Running> => {
+    const at = read(clock)
+    const workerData: ThreadData = { path, driver, at, isRestart }
     const thread = new Worker(new URL('./thread.js', import.meta.url), { workerData })
     const opened = await firstWord(thread, upgrading)
     if ('failure' in opened) throw toError(opened.failure)
-    return thread
+    return { thread, aheadMs: opened.value - at.now }
   }
   return new SqliteStore(await start(false), () => start(true), clock)
 }
@@ -156,8 +164,11 @@ const RESTART_MS = 250
  * started. Until it runs, all calls fail.
  */
 class SqliteStore implements Store {
-  readonly #restart: () => Promise<Worker>
+  readonly clock: Clock
+  readonly #restart: () => Promise<Running>
+  /** The clock of the process. */
   readonly #clock: Clock
+  #aheadMs = 0
   /** Resolves once the store is closed and its last thread has ended. */
   readonly #running: Promise<void>
   /** `undefined` while none runs. */
@@ -174,10 +185,11 @@ class SqliteStore implements Store {
   #removedListener: ((ids: readonly DeliveryId[]) => void) | undefined
   #isClosed = false
 
-  constructor(thread: Worker, restart: () => Promise<Worker>, clock: Clock) {
+  constructor(first: Running, restart: () => Promise<Running>, clock: Clock) {
     this.#restart = restart
     this.#clock = clock
-    this.#running = this.#run(thread)
+    this.clock = { now: () => clock.now() + this.#aheadMs, wall: clock.wall }
+    this.#running = this.#run(first)
   }
 
   put(deliveries: NewDelivery[]): Promise<(DeliveryId | undefined)[]> {
@@ -432,17 +444,18 @@ class SqliteStore implements Store {
   }
 
   /** Uses one thread after the other, until the store is closed. */
-  async #run(first: Worker): Promise<void> {
-    let thread: Worker | undefined = first
-    while (thread) {
-      this.#fail(await this.#use(thread))
-      thread = await this.#startAgain()
+  async #run(first: Running): Promise<void> {
+    let running: Running | undefined = first
+    while (running) {
+      this.#fail(await this.#use(running))
+      running = await this.#startAgain()
     }
   }
 
   /** Resolves once the thread has ended, with the error that ended it. */
-  #use(thread: Worker): Promise<unknown> {
+  #use({ thread, aheadMs }: Running): Promise<unknown> {
     let cause: unknown
+    this.#aheadMs = aheadMs
     thread.on('message', (result: SentBack) => {
       this.#finish(result)
     })
@@ -458,7 +471,7 @@ class SqliteStore implements Store {
   }
 
   /** Returns `undefined` if the store is closed. */
-  async #startAgain(): Promise<Worker | undefined> {
+  async #startAgain(): Promise<Running | undefined> {
     while (!this.#isClosed) {
       await wait(RESTART_MS)
       try {

@@ -1,9 +1,11 @@
 import { randomInt } from 'node:crypto'
 import { SignJWT, UnsecuredJWT } from 'jose'
 import { describe, expect, test } from 'vitest'
-import { readGuest, signGuest } from '../../../src/operate/portal/token.js'
+import { readGuest as readGuestAt, signGuest } from '../../../src/operate/portal/token.js'
 
 const TOKEN = 'admin-token-0123456789'
+const readGuest = (adminToken: string, token: string, now = Date.now()) =>
+  readGuestAt(adminToken, token, now)
 const soon = () => (Math.floor(Date.now() / 1_000) + 60) * 1_000
 
 describe('the token of a link', () => {
@@ -22,6 +24,14 @@ describe('the token of a link', () => {
     expect(await of(now)).toBe('expired')
     expect(await of(now - 86_400_000)).toBe('expired')
     expect(await of(now + 60_000)).toMatchObject({ tenant: 'acme' })
+  })
+
+  test('expires by the clock of the store, and not by that of the process', async () => {
+    const expiresAt = soon()
+    const token = await signGuest(TOKEN, { tenant: 'acme', by: null, expiresAt })
+    expect(await readGuest(TOKEN, token, expiresAt - 1_000)).toMatchObject({ tenant: 'acme' })
+    expect(await readGuest(TOKEN, token, expiresAt)).toBe('expired')
+    expect(await readGuest(TOKEN, token, expiresAt - 7_200_000)).toMatchObject({ tenant: 'acme' })
   })
 
   test('is worth nothing after the admin token has changed, nor is it expired then', async () => {

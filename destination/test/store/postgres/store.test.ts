@@ -2,6 +2,7 @@ import { randomBytes } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { afterAll, describe, expect, test, vi } from 'vitest'
 import { claimStatement, prepareClaim } from '../../../src/store/postgres/claim.js'
+import { ServerClock } from '../../../src/store/postgres/clock.js'
 import { Names } from '../../../src/store/postgres/names.js'
 import { preparePut } from '../../../src/store/postgres/put.js'
 import {
@@ -888,6 +889,7 @@ describe('prepared statements', () => {
       schema,
       names,
       now: () => null,
+      clock: new ServerClock(),
     }
     const put = preparePut(tables)
     const claim = prepareClaim(tables, () => undefined)
