@@ -10,6 +10,8 @@ export interface Events
   extends CollectEvents, EnqueueEvents, DeliverEvents, FollowerEvents, MonitorEvents {
   /** Old deliveries could not be deleted. The next sweep tries again. */
   sweepFailed(error: unknown): void
+  /** Messages of a destination have waited for longer than the retention, and became dead letters. */
+  expired(destination: string, count: number): void
   /** A server of the store fails, fails for another reason, or works again. */
   serverChanged(state: ServerState): void
 }
@@ -45,6 +47,7 @@ export function tellAll(observers: readonly Observer[]): Events {
     settlementsRefused: tell('settlementsRefused'),
     workersFailed: tell('workersFailed'),
     sweepFailed: tell('sweepFailed'),
+    expired: tell('expired'),
     serverChanged: tell('serverChanged'),
     followFailed: tell('followFailed'),
     alerted: tell('alerted'),

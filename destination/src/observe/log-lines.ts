@@ -1,6 +1,7 @@
 import type { EndpointOutcome } from '../deliver/decide.js'
 import type { Delivery, Next } from '../model/delivery.js'
 import { withoutQuery } from '../model/shown-url.js'
+import { EXPIRED } from '../store/states.js'
 import { StoreError } from '../store/store-error.js'
 import { errorMessage } from './error-message.js'
 import type { Observer } from './events.js'
@@ -40,6 +41,9 @@ export function logLines(log: Log): Observer {
       'the other workers could not be reached; endpoints that are down are not probed until they can',
     ),
     sweepFailed: logFailure('old deliveries could not be deleted; trying again'),
+    expired: (destination, count) => {
+      log.error({ destination, count, reason: EXPIRED }, 'dead letters')
+    },
     serverChanged: ({ name, error }) => {
       if (error) {
         const details = { server: name, error: errorMessage(error) }

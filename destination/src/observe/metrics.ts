@@ -124,6 +124,11 @@ export class Metrics implements Observer {
     }
   }
 
+  /** Messages have waited for longer than the retention, and are dead letters now. */
+  expired(destination: string, count: number): void {
+    this.#destination(destination).dead += count
+  }
+
   /** The media type of {@link text}. */
   get contentType(): string {
     return this.#registry.contentType

@@ -5,6 +5,11 @@ import type { MaintainPort, RecordPort } from '../store/store.js'
 export interface RetentionEvents {
   /** Old deliveries could not be deleted. The next sweep tries again. */
   sweepFailed(error: unknown): void
+  /**
+   * Messages of a destination have waited for longer than the retention, and became dead letters. Told once for each sweep, and once a minute in a
+   * longer one.
+   */
+  expired(destination: string, count: number): void
 }
 
 /** The interval between sweeps of the store, in ms. */
@@ -76,15 +81,26 @@ export function startRetention(
   const isStopped = () => signal.aborted
   let slice: Slice = { limit: MIN_SLICE, pauseMs: 0 }
   let sweepFrom = performance.now()
+  const expired = new Map<string, number>()
+  let toldAt = sweepFrom
+  const tell = () => {
+    for (const [destination, count] of expired) events.expired(destination, count)
+    expired.clear()
+    toldAt = performance.now()
+  }
   const run = async () => {
     while (!isStopped()) {
       try {
         const { limit } = slice
         const startedAt = performance.now()
-        const changed = await store.sweep(retentionMs(), limit)
+        const changed = await store.sweep(retentionMs(), limit, (destination, count) => {
+          expired.set(destination, (expired.get(destination) ?? 0) + count)
+        })
         const now = performance.now()
         slice = nextSlice(limit, now - startedAt, now - sweepFrom)
         const isLast = changed < limit
+        // A long sweep tells what it has done so far.
+        if (isLast || now - toldAt >= EVERY_MS) tell()
         if (isLast) {
           await store.forgetRecords(AUDIT_MS, MAX_SLICE)
           await afterwards()
@@ -92,13 +108,14 @@ export function startRetention(
         await wait(isLast ? EVERY_MS : slice.pauseMs, undefined, { signal, ref: false })
         if (isLast) sweepFrom = performance.now()
       } catch (error) {
+        tell()
         if (isStopped()) return
         events.sweepFailed(error)
         await wait(EVERY_MS, undefined, { signal, ref: false }).catch(() => undefined)
       }
     }
   }
-  const running = run()
+  const running = run().then(tell)
   return {
     stop: () => {
       stopping.abort()

@@ -24,6 +24,9 @@ const NUMBERS: Readonly<Record<State, number>> = {
   skipped: SKIPPED,
 }
 
+/** The reason of a dead letter that waited for longer than the retention. */
+export const EXPIRED = 'older than the retention'
+
 const STATES = new Map(Object.entries(NUMBERS).map(([state, number]) => [number, state as State]))
 
 /** The states in which deliveries wait. Where there is room for some only, this is the order of the claims. */

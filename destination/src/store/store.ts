@@ -174,6 +174,23 @@ export interface ReadPort {
    * @param limit - The most dead letters that one call reads.
    */
   deadGroups(destination: string, before: DeadPlace | undefined, limit: number): Promise<DeadGroups>
+
+  /**
+   * Counts the dead letters of destinations that died within the last `withinMs`, and are still dead letters.
+   *
+   * @param most - No destination is counted further than this, so that a call costs no more than that for each.
+   */
+  deadCounts(destinations: readonly string[], withinMs: number, most: number): Promise<DeadCounts>
+}
+
+/** How many messages of a destination a sweep has made dead letters. */
+export type OnExpired = (destination: string, count: number) => void
+
+/** The numbers of dead letters of some destinations, in their order. */
+export interface DeadCounts {
+  counts: number[]
+  /** The servers that could not be asked, so that there may be more. */
+  away?: string[]
 }
 
 /** For code that remembers what happened at the endpoints. All processes of one store share one history. */
@@ -370,9 +387,11 @@ export interface MaintainPort {
    *
    * @param olderThanMs - The retention, in ms.
    * @param limit - The most deliveries that one call changes.
+   * @param expired - Is told how many became dead letters, once for each destination that has any, or a few times. It is told also
+   * if the call then rejects.
    * @returns how many it changed.
    */
-  sweep(olderThanMs: number, limit: number): Promise<number>
+  sweep(olderThanMs: number, limit: number, expired?: OnExpired): Promise<number>
 
   /**
    * Deletes messages that wait for a destination. Those that are being sent stay. Call it again while it returns `limit`.

@@ -26,3 +26,12 @@ test('an attempt that failed has one line: what was tried where, how it ended, a
     },
   ])
 })
+
+test('messages that expired have one line for each destination', () => {
+  const lines: unknown[] = []
+  const { expired } = logLines({ ...silent, error: (...line) => void lines.push(line) })
+  expired?.('crm', 30)
+  expect(lines).toEqual([
+    [{ destination: 'crm', count: 30, reason: 'older than the retention' }, 'dead letters'],
+  ])
+})

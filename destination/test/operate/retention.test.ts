@@ -2,6 +2,9 @@ import { syncBuiltinESMExports } from 'node:module'
 import timers from 'node:timers/promises'
 import { describe, expect, onTestFinished, test, vi } from 'vitest'
 import { nextSlice, startRetention } from '../../src/operate/retention.js'
+import type { OnExpired } from '../../src/store/store.js'
+
+const quiet = { sweepFailed: () => undefined, expired: () => undefined }
 
 describe('a slice of a sweep', () => {
   /** The limits that follow each other if one delivery takes `msEach`. */
@@ -49,7 +52,7 @@ test('a sweep goes on until less is left than it may delete, whatever the slices
       return Promise.resolve(0)
     },
   }
-  const retention = startRetention(store, () => 1, { sweepFailed: () => undefined })
+  const retention = startRetention(store, () => 1, quiet)
   await expect.poll(() => left).toBe(0)
   await retention.stop()
   expect(calls).toBeLessThan(100)
@@ -71,9 +74,34 @@ test('the store is swept once a minute', async () => {
   })
   const sweep = vi.fn(() => Promise.resolve(0))
   const store = { sweep, forgetRecords: () => Promise.resolve(0) }
-  const retention = startRetention(store, () => 1, { sweepFailed: () => undefined })
+  const retention = startRetention(store, () => 1, quiet)
   await vi.waitUntil(() => waits.length === 3)
   await retention.stop()
   expect(sweep).toHaveBeenCalledTimes(3)
   expect(waits).toEqual([60_000, 60_000, 60_000])
+})
+
+test('what expires is told once for each destination and sweep, also if the sweep fails in the end', async () => {
+  const slices: [string, number][] = [
+    ['crm', 50],
+    ['ads', 50],
+    ['crm', 50],
+  ]
+  const told: unknown[] = []
+  const store = {
+    sweep: (_olderThanMs: number, limit: number, expired?: OnExpired) => {
+      const slice = slices.shift()
+      if (!slice) return Promise.reject(new Error('away'))
+      expired?.(...slice)
+      return Promise.resolve(limit)
+    },
+    forgetRecords: () => Promise.resolve(0),
+  }
+  const retention = startRetention(store, () => 1, {
+    expired: (...one) => told.push(one),
+    sweepFailed: () => told.push('failed'),
+  })
+  await expect.poll(() => told.length).toBe(3)
+  await retention.stop()
+  expect(told).toEqual([['crm', 100], ['ads', 50], 'failed'])
 })

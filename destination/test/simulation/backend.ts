@@ -11,7 +11,7 @@ import type {
 } from '../../src/model/delivery.js'
 import type { DueLane, PurgedPart } from '../../src/store/store.js'
 import type { OpenDatabase } from '../../src/store/sqlite/driver.js'
-import type { Query, Round } from '../../src/store/sqlite/round.js'
+import type { Query, Round, Swept } from '../../src/store/sqlite/round.js'
 import { MemoryTables, MemoryWorkers } from './memory-store.js'
 import type { Stage } from './stage.js'
 
@@ -92,7 +92,7 @@ export function sqliteBackend(
     settle: (settlements) => valueOf(engine.run({ ...nothing(), settlements }).settled),
     // The casts hold: a query's answer has the type that `Engine` gives for it.
     replay: (ids, lane) => ask({ ask: 'replay', ids, withDone: false, lane }) as DeliveryId[],
-    sweep: (olderThanMs, limit) => ask({ ask: 'sweep', olderThanMs, limit }) as number,
+    sweep: (olderThanMs, limit) => (ask({ ask: 'sweep', olderThanMs, limit }) as Swept).changed,
     purge: (user) => {
       const leased: DeliveryId[] = []
       for (let from: number | undefined = 0; from !== undefined;) {

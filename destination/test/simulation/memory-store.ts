@@ -18,6 +18,7 @@ import {
   RETRIED_MS,
   WORKER_TIMEOUT_MS,
   type DueLane,
+  type OnExpired,
   type ReplayLane,
   type Store,
   type Workers,
@@ -120,7 +121,7 @@ export class MemoryTables {
     return leased
   }
 
-  sweep(olderThanMs: number, limit: number): number {
+  sweep(olderThanMs: number, limit: number, expired?: OnExpired): number {
     const before = this.now() - olderThanMs
     const old = Array.from(this.#rows.values()).filter(
       (row) => (row.state === 'dead' ? row.dueAt : (row.replayedAt ?? row.receivedAt)) < before,
@@ -136,12 +137,22 @@ export class MemoryTables {
       changed++
       if (isWaiting(row.state)) {
         this.#move(row, 'dead', this.now())
+        expired?.(row.destination, 1)
         Object.assign(row, { reason: 'older than the retention', replayedAt: null })
       } else {
         this.#remove(row)
       }
     }
     return changed
+  }
+
+  deadCounts(destinations: readonly string[], withinMs: number, most: number): number[] {
+    const dead = Array.from(this.#rows.values()).filter(
+      ({ state, dueAt }) => state === 'dead' && dueAt > this.now() - withinMs,
+    )
+    return destinations.map((name) =>
+      Math.min(most, dead.filter(({ destination }) => destination === name).length),
+    )
   }
 
   #remove(row: Row): void {
@@ -361,7 +372,8 @@ export function openMemory(tables: MemoryTables): Store {
     trace: (messageId) => run(() => tables.trace(messageId)),
     get: (id) => run(() => tables.get(id)),
     replay: (ids, withDone, lane = 'backlog') => run(() => tables.replay(ids, withDone, lane)),
-    sweep: (olderThanMs, limit) => run(() => tables.sweep(olderThanMs, limit)),
+    sweep: (...given) => run(() => tables.sweep(...given)),
+    deadCounts: (...given) => run(() => ({ counts: tables.deadCounts(...given) })),
     count: () => run(() => tables.count()),
     copyOut: (after, limit) => run(() => tables.copyOut(after, limit)),
     copyIn: (copies) => run(() => tables.copyIn(copies)),

@@ -107,8 +107,8 @@ export function storeContract(name: string, make: () => Promise<Subject>): void 
     const claim = (lane: Lane, limit = 10, destination = 'crm') =>
       store.claim([{ destination, lane, limit }])
 
-    const claimOne = async (lane: Lane = 'fresh'): Promise<Delivery> => {
-      const [delivery, ...others] = await claim(lane)
+    const claimOne = async (lane: Lane = 'fresh', destination = 'crm'): Promise<Delivery> => {
+      const [delivery, ...others] = await claim(lane, 10, destination)
       expect(others).toEqual([])
       expect(delivery).toBeDefined()
       return delivery as Delivery
@@ -858,6 +858,37 @@ export function storeContract(name: string, make: () => Promise<Subject>): void 
       expect(reopened.clock.now()).toBe(subject.now())
     })
 
+    describe('deadCounts', () => {
+      test('are those that died within a time and still are dead, whatever killed them', async () => {
+        const HOUR = 3_600_000
+        const die = async (destination: string) => {
+          const id = await put({ destination })
+          const next = { state: 'dead', reason: 'no' } as const
+          await store.settle([settlement(await claimOne('fresh', destination), next)])
+          return id
+        }
+        const counts = async (withinMs: number, most = 100) =>
+          (await store.deadCounts(['crm', 'nobody', 'ads'], withinMs, most)).counts
+        await put({ destination: 'ads', state: 'backlog' })
+        await die('crm')
+        subject.advance(20 * HOUR)
+        await die('crm')
+        const id = await die('crm')
+        await die('ads')
+        subject.advance(4 * HOUR + 1)
+        await put({})
+        expect(await counts(5 * HOUR)).toEqual([2, 0, 1])
+        expect(await counts(4 * HOUR)).toEqual([0, 0, 0])
+        expect(await counts(25 * HOUR)).toEqual([3, 0, 1])
+        expect(await counts(25 * HOUR, 2)).toEqual([2, 0, 1])
+        await store.sweep(24 * HOUR, 10)
+        expect(await counts(5 * HOUR)).toEqual([2, 0, 2])
+        await store.replay([id], false)
+        expect(await counts(5 * HOUR)).toEqual([1, 0, 2])
+        expect((await store.deadCounts([], HOUR, 1)).counts).toEqual([])
+      })
+    })
+
     describe('sweep', () => {
       const DAY = 86_400_000
 
@@ -941,6 +972,31 @@ export function storeContract(name: string, make: () => Promise<Subject>): void 
         subject.advance(DAY + 1)
         expect(await store.sweep(DAY, 10)).toBe(4)
         expect(await store.stats()).toEqual([])
+      })
+
+      test('tells for each destination how many it has made dead letters, and of nothing else', async () => {
+        const told = new Map<string, number>()
+        const sweep = (limit: number) =>
+          store.sweep(DAY, limit, (name, count) => told.set(name, (told.get(name) ?? 0) + count))
+        await put({ state: 'skipped' })
+        await put({})
+        await store.settle([settlement(await claimOne())])
+        const replayed = await put({ destination: 'ads' })
+        await store.settle([
+          settlement(await claimOne('fresh', 'ads'), { state: 'dead', reason: 'no' }),
+        ])
+        await store.replay([replayed], false)
+        for (const state of ['fresh', 'backlog', 'bulk', 'leased'] as const) await put({ state })
+        await put({ destination: 'ads' })
+        const name = 'ünïcode \u0000'
+        await put({ destination: name })
+        subject.advance(DAY + 1)
+        while ((await sweep(2)) === 2);
+        expect(Object.fromEntries(told)).toEqual({ crm: 4, ads: 2, [name]: 1 })
+        told.clear()
+        subject.advance(DAY + 1)
+        while ((await sweep(2)) === 2);
+        expect(Object.fromEntries(told)).toEqual({})
       })
 
       test('leaves what is being attempted, and has it once it is settled', async () => {

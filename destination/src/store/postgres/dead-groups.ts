@@ -2,7 +2,7 @@ import type { DeadGroups, DeadPlace } from '../../model/delivery.js'
 import { groupsOf, type DeadRow } from '../dead-groups.js'
 import { DEAD } from '../states.js'
 import { toStored } from '../text.js'
-import type { Tables } from './tables.js'
+import { NOW, type Tables } from './tables.js'
 
 /** Groups dead letters of one destination by their latest outcome and cause, the latest dead letters first. */
 export function prepareDeadGroups({ query, schema }: Tables) {
@@ -29,5 +29,29 @@ export function prepareDeadGroups({ query, schema }: Tables) {
   ): Promise<DeadGroups> => {
     const values = [toStored(destination), before?.diedAt ?? null, before?.id ?? null, limit]
     return groupsOf(destination, await query<DeadRow>(read, values), limit)
+  }
+}
+
+/** Counts the dead letters of each destination that died within a time. */
+export function prepareDeadCounts({ query, schema, now }: Tables) {
+  const read = `
+    SELECT count FROM unnest($2::text[]) WITH ORDINALITY AS given (name, n)
+      CROSS JOIN LATERAL (
+        SELECT count(*)::int AS count FROM (
+          SELECT FROM ${schema}.waiting
+          WHERE destination = (SELECT id FROM ${schema}.names WHERE name = given.name) AND state = ${DEAD}
+            AND due_at > ${NOW} - $3::bigint
+          LIMIT $4
+        ) dead
+      ) counted
+    ORDER BY n`
+
+  return async (
+    destinations: readonly string[],
+    withinMs: number,
+    most: number,
+  ): Promise<number[]> => {
+    const values = [now(), destinations.map(toStored), withinMs, most]
+    return (await query<{ count: number }>(read, values)).map(({ count }) => count)
   }
 }

@@ -20,10 +20,12 @@ import type { HistoryCounts, HistoryPlace, HistoryRow, HistorySpan } from '../..
 import type {
   AudienceDestination,
   CaughtUp,
+  DeadCounts,
   DueLane,
   Left,
   LogEntry,
   MemberMessage,
+  OnExpired,
   Purged,
   RecordChange,
   RecordKey,
@@ -42,7 +44,7 @@ import { prepareClaim, prepareDue } from './claim.js'
 import { SERVER_AT, ServerClock } from './clock.js'
 import { Connection } from './connection.js'
 import { prepareCopy } from './copy.js'
-import { prepareDeadGroups } from './dead-groups.js'
+import { prepareDeadCounts, prepareDeadGroups } from './dead-groups.js'
 import { createWorkers } from './workers.js'
 import { prepareDiscard } from './discard.js'
 import { prepareFind } from './find.js'
@@ -190,10 +192,11 @@ class PostgresStore implements Store {
   readonly #get: (id: DeliveryId) => Promise<Trace | undefined>
   readonly #search: ReturnType<typeof prepareFind>
   readonly #deadGroups: ReturnType<typeof prepareDeadGroups>
+  readonly #deadCounts: ReturnType<typeof prepareDeadCounts>
   readonly #history: ReturnType<typeof prepareHistory>
   readonly #replay: ReturnType<typeof prepareReplay>
   readonly #stats: () => Promise<Stats[]>
-  readonly #sweep: (olderThanMs: number, limit: number) => Promise<number>
+  readonly #sweep: ReturnType<typeof prepareSweep>
   readonly #discard: (destination: string, limit: number) => Promise<number>
   readonly #puts: Rounds<NewDelivery, DeliveryId | undefined>
   readonly #settles: SettleRounds
@@ -225,6 +228,7 @@ class PostgresStore implements Store {
     this.#get = prepareGet(tables)
     this.#search = prepareFind(tables)
     this.#deadGroups = prepareDeadGroups(tables)
+    this.#deadCounts = prepareDeadCounts(tables)
     this.#history = prepareHistory(tables)
     this.#replay = prepareReplay(tables)
     this.#stats = prepareStats(tables)
@@ -301,6 +305,15 @@ class PostgresStore implements Store {
     return this.#whileOpen(() => this.#deadGroups(destination, before, limit))
   }
 
+  async deadCounts(
+    destinations: readonly string[],
+    withinMs: number,
+    most: number,
+  ): Promise<DeadCounts> {
+    const counts = await this.#whileOpen(() => this.#deadCounts(destinations, withinMs, most))
+    return { counts }
+  }
+
   async addHistory(counts: HistoryCounts[]): Promise<void> {
     if (counts.length > 0) await this.#whileOpen(() => this.#history.add(counts))
   }
@@ -322,8 +335,8 @@ class PostgresStore implements Store {
     return this.#whileOpen(() => this.#replay(ids, withDone, lane))
   }
 
-  sweep(olderThanMs: number, limit: number): Promise<number> {
-    return this.#whileOpen(() => this.#sweep(olderThanMs, limit))
+  sweep(olderThanMs: number, limit: number, expired?: OnExpired): Promise<number> {
+    return this.#whileOpen(() => this.#sweep(olderThanMs, limit, expired))
   }
 
   discard(destination: string, limit: number): Promise<number> {

@@ -1,14 +1,12 @@
 import type { DeliveryId } from '../../model/delivery.js'
-import { BACKLOG, DEAD } from '../states.js'
-import { RETRIED_MS } from '../store.js'
+import { BACKLOG, DEAD, EXPIRED } from '../states.js'
+import { RETRIED_MS, type OnExpired } from '../store.js'
+import { fromStored } from '../text.js'
 import { DUE_AT } from './states.js'
 import { NOW, type Tables } from './tables.js'
 
 /** The number of rows that one query reads. */
 const SLICE = 500
-
-/** The reason of a dead letter that waited for longer than the retention. */
-const EXPIRED = 'older than the retention'
 
 /** A delivery that waits or is dead. */
 interface Row {
@@ -23,6 +21,12 @@ interface Row {
   passed: boolean
   /** Whether its attempt is under way or it has others to come. */
   busy: boolean
+}
+
+/** What one query made dead letters, by the stored name of the destination. */
+interface Buried {
+  destination: string
+  count: number
 }
 
 /** What one query removed of the settled deliveries. */
@@ -102,9 +106,11 @@ export function prepareSweep({ query, schema, now }: Tables) {
       FOR UPDATE SKIP LOCKED
     ), dead AS (
       UPDATE ${schema}.waiting SET state = ${DEAD}, leased = false, lease_until = NULL, due_at = ${NOW}, reason = '${EXPIRED}', replayed_at = NULL
-      WHERE id = ANY (ARRAY (SELECT id FROM chosen)) RETURNING id
+      WHERE id = ANY (ARRAY (SELECT id FROM chosen)) RETURNING destination
     )
-    SELECT count(*)::int AS count FROM dead`
+    SELECT name AS destination, count FROM (
+      SELECT destination AS id, count(*)::int AS count FROM dead GROUP BY destination
+    ) counts JOIN ${schema}.names USING (id)`
 
   const replayed = `
     SELECT id FROM ${schema}.waiting
@@ -118,14 +124,27 @@ export function prepareSweep({ query, schema, now }: Tables) {
     return row?.count ?? 0
   }
 
-  const buryOld = async (olderThanMs: number, limit: number): Promise<number> => {
+  const buryAll = async (ids: readonly DeliveryId[], expired?: OnExpired): Promise<number> => {
+    if (ids.length === 0) return 0
+    let all = 0
+    for (const { destination, count } of await query<Buried>(bury, [now(), ids])) {
+      all += count
+      expired?.(fromStored(destination), count)
+    }
+    return all
+  }
+
+  const buryOld = async (
+    olderThanMs: number,
+    limit: number,
+    expired?: OnExpired,
+  ): Promise<number> => {
     let changed = 0
     let hasPassedAll = true
     for (let from = fromId; changed < limit;) {
       const rows = await query<Row>(lookAt, [now(), olderThanMs, from])
       const { orphans, waiting, isHeld } = sort(rows)
-      const chosen = waiting.slice(0, limit - changed)
-      const died = chosen.length > 0 ? await count(bury, [now(), chosen]) : 0
+      const died = await buryAll(waiting.slice(0, limit - changed), expired)
       const lost = orphans.slice(0, limit - changed - died)
       const removed = lost.length > 0 ? await count(removeOrphans, [lost]) : 0
       changed += died + removed
@@ -138,9 +157,16 @@ export function prepareSweep({ query, schema, now }: Tables) {
     return changed
   }
 
-  const buryReplayed = async (olderThanMs: number, limit: number): Promise<number> => {
+  const buryReplayed = async (
+    olderThanMs: number,
+    limit: number,
+    expired?: OnExpired,
+  ): Promise<number> => {
     const rows = await query<{ id: DeliveryId }>(replayed, [now(), olderThanMs, limit])
-    return rows.length > 0 ? await count(bury, [now(), rows.map(({ id }) => id)]) : 0
+    return buryAll(
+      rows.map(({ id }) => id),
+      expired,
+    )
   }
 
   // Ids are nearly in the order of arrival. So the first slice without an old row ends the search, and an old row behind
@@ -157,10 +183,10 @@ export function prepareSweep({ query, schema, now }: Tables) {
     return changed
   }
 
-  return async (olderThanMs: number, limit: number): Promise<number> => {
+  return async (olderThanMs: number, limit: number, expired?: OnExpired): Promise<number> => {
     let changed = await count(removeDead, [now(), olderThanMs, limit])
-    if (changed < limit) changed += await buryReplayed(olderThanMs, limit - changed)
-    if (changed < limit) changed += await buryOld(olderThanMs, limit - changed)
+    if (changed < limit) changed += await buryReplayed(olderThanMs, limit - changed, expired)
+    if (changed < limit) changed += await buryOld(olderThanMs, limit - changed, expired)
     if (changed < limit) changed += await removeOldDone(olderThanMs, limit - changed)
     return changed
   }

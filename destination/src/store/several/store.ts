@@ -27,10 +27,12 @@ import { retryLane } from '../states.js'
 import type {
   AudienceDestination,
   CaughtUp,
+  DeadCounts,
   DueLane,
   Left,
   LogEntry,
   MemberMessage,
+  OnExpired,
   Purged,
   RecordChange,
   RecordKey,
@@ -278,6 +280,19 @@ export class SeveralStore implements Store {
     return { groups: joined(groups), next: place, ...(away.size > 0 && { away: [...away] }) }
   }
 
+  async deadCounts(
+    destinations: readonly string[],
+    withinMs: number,
+    most: number,
+  ): Promise<DeadCounts> {
+    const { answers, away } = await this.#askAll((store) =>
+      store.deadCounts(destinations, withinMs, most),
+    )
+    const sum = (i: number) => answers.reduce((all, { answer }) => all + (answer.counts[i] ?? 0), 0)
+    const counts = destinations.map((_, i) => Math.min(most, sum(i)))
+    return { counts, ...(away.length > 0 && { away }) }
+  }
+
   addHistory(counts: HistoryCounts[]): Promise<void> {
     return this.#home.ask((store) => store.addHistory(counts))
   }
@@ -310,9 +325,9 @@ export class SeveralStore implements Store {
    *
    * @throws StoreError if a server fails for another reason, once the others have nothing more that is too old.
    */
-  async sweep(olderThanMs: number, limit: number): Promise<number> {
+  async sweep(olderThanMs: number, limit: number, expired?: OnExpired): Promise<number> {
     const { swept, errors } = await this.#untilLimit(limit, (store, left) =>
-      store.sweep(olderThanMs, left),
+      store.sweep(olderThanMs, left, expired),
     )
     await this.#forgetFormer()
     const failure = errors.find(({ isUnreachable }) => !isUnreachable)

@@ -3,7 +3,7 @@ import { prepareClaim, prepareDue } from './claim.js'
 import { prepareClock } from './clock.js'
 import type { Database, OpenDatabase } from './driver.js'
 import { prepareCopy } from './copy.js'
-import { prepareDeadGroups } from './dead-groups.js'
+import { prepareDeadCounts, prepareDeadGroups } from './dead-groups.js'
 import { prepareDiscard } from './discard.js'
 import { prepareFind } from './find.js'
 import { prepareHistory } from './history.js'
@@ -96,6 +96,7 @@ function prepare(database: Database) {
     get: prepareGet(shared),
     ...prepareFind(shared),
     deadGroups: prepareDeadGroups(shared),
+    deadCounts: prepareDeadCounts(shared),
     history: prepareHistory(shared),
     records: prepareRecords(shared),
     replay: prepareReplay(shared),

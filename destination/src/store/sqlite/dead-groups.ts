@@ -32,3 +32,19 @@ export function prepareDeadGroups({ database, names }: Shared) {
     return groupsOf(destination, rows, limit)
   }
 }
+
+/** Counts the dead letters of each destination that died after a time. */
+export function prepareDeadCounts({ database, names }: Shared) {
+  const count = database.prepare(
+    `SELECT count(*) AS count FROM (
+       SELECT 1 FROM deliveries INDEXED BY waiting
+       WHERE destination = ? AND state = ${DEAD} AND ${IS_LISTED} AND due_at > ? LIMIT ?
+     )`,
+  )
+  return (destinations: readonly string[], after: number, most: number): number[] =>
+    destinations.map((destination) => {
+      const number = names.find(destination)
+      if (number === undefined) return 0
+      return (count.get(number, after, most) as { count: number }).count
+    })
+}

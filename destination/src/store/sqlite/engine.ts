@@ -9,7 +9,7 @@ import { resultCode, toFailure, toStoreError } from './failure.js'
 import { lock } from './lock.js'
 import type { Upgrade } from './schema.js'
 import { rewrite } from './rewrite.js'
-import type { Answer, Query, Result, Round, RoundResult } from './round.js'
+import type { Answer, Query, Result, Round, RoundResult, Swept } from './round.js'
 import type { ThreadData } from './store.js'
 
 /** In ms: how long a sweep waits for a program that reads the file. It is short, because each sweep tries again. */
@@ -35,6 +35,8 @@ export class Engine {
   #connection: Connection | undefined
   #isDurable: boolean | undefined
   #sweepFromId = 0
+  /** How many became dead letters by destination, since a sweep has told it. */
+  #expired = new Map<string, number>()
   readonly #clock = new StoreClock()
   /** Whether the files may have bytes of users who were deleted; `undefined` until this process knows. */
   #hasRemains: boolean | undefined
@@ -185,6 +187,12 @@ export class Engine {
           const { groups, next } = this.#connected().deadGroups(destination, before, limit)
           return { groups: groups.map((group) => moveGroup(group, -ahead)), next }
         })
+      case 'deadCounts': {
+        const { destinations, withinMs, most } = query
+        return this.#translate(() =>
+          this.#connected().deadCounts(destinations, now - withinMs, most),
+        )
+      }
       case 'addHistory':
         this.#transact(false, ({ history }) => {
           history.add(query.counts, now)
@@ -272,16 +280,22 @@ export class Engine {
     }
   }
 
-  #sweep(olderThanMs: number, limit: number, now: number): number {
-    const { changed, fromId, hasDeletedId } = this.#transact(false, ({ sweep, names }) => {
+  #sweep(olderThanMs: number, limit: number, now: number): Swept {
+    const { changed, fromId, hasDeletedId, expired } = this.#transact(false, ({ sweep, names }) => {
       // A process that was killed may have left some, unless no user was ever deleted.
       this.#hasRemains ??= names.find('delete') !== undefined
       return sweep({ olderThanMs, limit, fromId: this.#sweepFromId }, now)
     })
     this.#sweepFromId = fromId
+    for (const [name, count] of expired) {
+      this.#expired.set(name, (this.#expired.get(name) ?? 0) + count)
+    }
     if (hasDeletedId) this.#hasRemains = true
+    // If this fails, the next sweep tells what has expired.
     if (changed < limit && this.#hasRemains) this.#rewrite(SWEEP_BUSY_MS)
-    return changed
+    const told = this.#expired
+    this.#expired = new Map()
+    return { changed, expired: told }
   }
 
   /** The last call rewrites the file, so that nobody finds what was deleted in the bytes of the files. */

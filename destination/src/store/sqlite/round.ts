@@ -55,6 +55,7 @@ export type Query =
   | { ask: 'get'; id: DeliveryId }
   | { ask: 'find' | 'match'; filter: Filter; before: DeliveryId | undefined; limit: number }
   | { ask: 'deadGroups'; destination: string; before: DeadPlace | undefined; limit: number }
+  | { ask: 'deadCounts'; destinations: readonly string[]; withinMs: number; most: number }
   | { ask: 'addHistory'; counts: HistoryCounts[] }
   | {
       ask: 'history'
@@ -101,6 +102,13 @@ interface CatchUpQuery {
   departures: MemberMessage[]
 }
 
+/** What a sweep did. */
+export interface Swept {
+  changed: number
+  /** How many became dead letters, by destination. */
+  expired: ReadonlyMap<string, number>
+}
+
 /** The result of a query. */
 export type Answer =
   | Trace[]
@@ -114,6 +122,8 @@ export type Answer =
   | FlatHistory
   | DeliveryId[]
   | number
+  | number[]
+  | Swept
   | Copy[]
   | boolean[]
   | (Copy | undefined)[]

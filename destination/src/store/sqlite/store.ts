@@ -21,10 +21,12 @@ import type { Clock } from '../../model/clock.js'
 import type {
   AudienceDestination,
   CaughtUp,
+  DeadCounts,
   DueLane,
   Left,
   LogEntry,
   MemberMessage,
+  OnExpired,
   Purged,
   PurgedPart,
   RecordChange,
@@ -41,7 +43,7 @@ import { itemsOf, rejectCalls, resolveCalls, type PendingCall } from '../rounds.
 import type { Reading } from './clock.js'
 import type { DriverName } from './driver.js'
 import type { Upgrade } from './schema.js'
-import type { Answer, Failure, Query, Result, Round, RoundResult } from './round.js'
+import type { Answer, Failure, Query, Result, Round, RoundResult, Swept } from './round.js'
 import {
   packDeliveries,
   packSettlements,
@@ -240,6 +242,15 @@ class SqliteStore implements Store {
     return this.#query({ ask: 'deadGroups', destination, before, limit }) as Promise<DeadGroups>
   }
 
+  async deadCounts(
+    destinations: readonly string[],
+    withinMs: number,
+    most: number,
+  ): Promise<DeadCounts> {
+    const counts = await this.#query({ ask: 'deadCounts', destinations, withinMs, most })
+    return { counts: counts as number[] }
+  }
+
   async addHistory(counts: HistoryCounts[]): Promise<void> {
     if (counts.length > 0) await this.#query({ ask: 'addHistory', counts })
   }
@@ -262,8 +273,10 @@ class SqliteStore implements Store {
     return this.#query({ ask: 'replay', ids, withDone, lane }) as Promise<DeliveryId[]>
   }
 
-  sweep(olderThanMs: number, limit: number): Promise<number> {
-    return this.#query({ ask: 'sweep', olderThanMs, limit }) as Promise<number>
+  async sweep(olderThanMs: number, limit: number, expired?: OnExpired): Promise<number> {
+    const swept = (await this.#query({ ask: 'sweep', olderThanMs, limit })) as Swept
+    for (const [destination, count] of swept.expired) expired?.(destination, count)
+    return swept.changed
   }
 
   discard(destination: string, limit: number): Promise<number> {

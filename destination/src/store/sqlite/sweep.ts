@@ -1,13 +1,10 @@
 import type { Shared } from './shared.js'
-import { DEAD, LEASED } from '../states.js'
+import { DEAD, EXPIRED, LEASED } from '../states.js'
 import { RETRIED_MS } from '../store.js'
 import { DUE_AT, IS_LISTED } from './schema.js'
 
 /** The number of rows that one query reads. */
 const SLICE = 100
-
-/** The reason of a dead letter that waited for longer than the retention. */
-const EXPIRED = 'older than the retention'
 
 interface Row {
   id: number
@@ -33,6 +30,8 @@ export interface Swept {
   fromId: number
   /** Whether a `delete` message was deleted, which had the id of a user. */
   hasDeletedId: boolean
+  /** How many became dead letters, by destination. */
+  expired: ReadonlyMap<string, number>
 }
 
 /** Deletes old settled deliveries, and makes dead letters of old ones that still wait. The oldest come first. */
@@ -62,6 +61,7 @@ export function prepareSweep({ database, names, counts, firstLeases }: Shared) {
     'DELETE FROM attempts WHERE delivery = ?',
   ].map((sql) => database.prepare(sql))
   let hasDeletedId = false
+  let expired = new Map<string, number>()
 
   const remove = (id: number): void => {
     const { type } = removeDelivery.get(id) as { type: number }
@@ -87,6 +87,8 @@ export function prepareSweep({ database, names, counts, firstLeases }: Shared) {
     bury.run(now, id)
     firstLeases.remove(id)
     counts.move(destination, state, DEAD, id)
+    const name = names.name(destination)
+    expired.set(name, (expired.get(name) ?? 0) + 1)
     return 1
   }
 
@@ -130,6 +132,7 @@ export function prepareSweep({ database, names, counts, firstLeases }: Shared) {
   return ({ olderThanMs, limit, fromId }: Sweep, now: number): Swept => {
     const before = now - olderThanMs
     hasDeletedId = false
+    expired = new Map()
     let changed = limit > 0 ? removeDead(before, limit) : 0
     if (changed < limit) changed += sweepReplayed(before, limit - changed, now)
     let nextId = fromId
@@ -141,6 +144,6 @@ export function prepareSweep({ database, names, counts, firstLeases }: Shared) {
       if (hasPassedAll) nextId = row.id + 1
       changed += count ?? 0
     }
-    return { changed, fromId: nextId, hasDeletedId }
+    return { changed, fromId: nextId, hasDeletedId, expired }
   }
 }
