@@ -69,6 +69,7 @@ const roomOf = (module: string) => module.split('/')[0] ?? ''
 /** Modules without side effects, clocks and randomness: the same arguments give the same result. */
 const PURE = [
   'alert/alert',
+  'alert/dead-letters',
   'alert/rate',
   'alert/streak',
   'cli/import/columns',

@@ -19,6 +19,7 @@ import {
   start,
   track,
 } from './run.js'
+import { parseScrape } from './observe/scrape.js'
 import { dice } from './simulation/chance.js'
 
 async function ask<T>(one: RunningDestination, path: string, body?: object): Promise<T> {
@@ -206,4 +207,37 @@ describe('a paused destination', () => {
       expect([...new Set(idsOf(received))].sort(), `seed ${seed}`).toEqual(all)
     }
   }, 60_000)
+})
+
+test('messages that expire during a pause are dead letters in the metrics, in the log, and in an alert', async () => {
+  const [crm, ops] = [await endpoint(), await endpoint()]
+  const settings = settingsFor(
+    [destination([crm]), destination([ops], { name: 'ops', sources: [] })],
+    {
+      alerts: {
+        destination: 'ops',
+        afterMs: [60_000],
+        deadLetters: { count: 3, withinMs: 60_000 },
+      },
+    },
+  )
+  const first = await startDestination(settings, silent)
+  await pause(first)
+  await post(first, [track('m1'), track('m2'), track('m3')])
+  await first.close()
+  const lines: object[] = []
+  const error = (details: object, message: string) => {
+    if (message === 'dead letters') lines.push(details)
+  }
+  const one = await start({ ...settings, retentionMs: -1 }, { ...silent, error })
+  await ops.has(1)
+  expect(JSON.parse(ops.received[0]?.body ?? '')).toMatchObject({
+    event: 'Dead Letters Above Limit',
+    properties: { destination: 'crm', limit: 3 },
+  })
+  expect(lines).toEqual([{ destination: 'crm', count: 3, reason: 'older than the retention' }])
+  const headers = { Authorization: `Bearer ${ADMIN_TOKEN}` }
+  const metrics = parseScrape(await (await fetch(`${one.adminUrl}/metrics`, { headers })).text())
+  expect(metrics.get('hookline_messages_total{destination="crm",result="dead"}')).toBe(3)
+  expect(crm.received).toEqual([])
 })

@@ -7,13 +7,13 @@ import type { Delivery, Next } from '../model/delivery.js'
 import { withoutQuery } from '../model/shown-url.js'
 import { inSlices } from '../model/slices.js'
 import { recipientOf } from '../settings/alerts.js'
-import type { Alerts, Destination, Settings } from '../settings/settings.js'
+import type { Alerts, DeadLetterLimit, Destination, Settings } from '../settings/settings.js'
 import { formatDuration } from '../settings/duration.js'
 import { Follower, type FollowerEvents } from '../store/follower.js'
 import { StoreError } from '../store/store-error.js'
 import type { ClockPort, ReadPort, RecordPort, StoredRecord } from '../store/store.js'
 import { alertMessage, type Alert } from './alert.js'
-import { Rate } from './rate.js'
+import { DeadLetters } from './dead-letters.js'
 import {
   failingMsOf,
   judge,
@@ -24,6 +24,12 @@ import {
   type Seen,
   type Streak,
 } from './streak.js'
+
+/** How many destinations are asked about at once, so that other calls of the store do not wait. */
+const SLICE = 100
+
+/** In ms: if a server of the store can't be asked how many dead letters it has, all are asked again after this time. */
+const ASK_AGAIN_MS = 60_000
 
 /** How often everything that fails is judged, in ms. */
 const TICK_MS = 1_000
@@ -43,7 +49,7 @@ export interface MonitorEvents {
 /** What the monitor needs. */
 export interface MonitorParts {
   /** All times are on its clock: other processes compare those that are stored with theirs. */
-  store: RecordPort & Pick<ReadPort, 'stats'> & ClockPort
+  store: RecordPort & Pick<ReadPort, 'stats' | 'deadCounts'> & ClockPort
   enqueue: Enqueue
   pauses: Pick<Pauses, 'of' | 'pause' | 'resumedAt'>
   /** The current settings. */
@@ -89,9 +95,11 @@ export class Monitor {
   readonly #watched = new Map<string, Watched>()
   /** The watched endpoints that may have to be judged. */
   readonly #open = new Set<string>()
-  readonly #rates = new Map<string, Rate>()
-  /** The window of the rates, in ms. */
-  #withinMs: number | undefined
+  readonly #deadLetters = new Map<string, DeadLetters>()
+  /** By which the dead letters are counted. */
+  #limit: DeadLetterLimit | undefined
+  /** Whether the store may have dead letters above the limit of which nobody has told. At the start, they are of a former process. */
+  #hasToLook = true
   #streaks = new Map<string, Saved<Streak>>()
   /** The keys of the streaks by the names of their records. */
   readonly #keys = new Map<string, string>()
@@ -105,7 +113,7 @@ export class Monitor {
 
   private constructor(parts: MonitorParts) {
     this.#parts = parts
-    this.#withinMs = parts.settings().alerts?.deadLetters?.withinMs
+    this.#limit = parts.settings().alerts?.deadLetters
     this.#follower = new Follower(parts.store, (records, isComplete) => {
       this.#use(records, isComplete)
       return Promise.resolve()
@@ -147,11 +155,14 @@ export class Monitor {
         this.#see(destination, url, outcome, now)
       }
     }
-    if (state === 'dead' && alerts.deadLetters) {
-      const rate = this.#rates.get(destination) ?? new Rate(alerts.deadLetters.withinMs)
-      this.#rates.set(destination, rate)
-      rate.add(now)
-    }
+    if (state === 'dead') this.#died(destination, 1)
+  }
+
+  /** Messages have waited for longer than the retention, and are dead letters now. */
+  expired(destination: string, count: number): void {
+    // What waits may be for a destination that the settings do not have any more.
+    const { destinations } = this.#parts.settings()
+    if (destinations.some(({ name }) => name === destination)) this.#died(destination, count)
   }
 
   /** Judges everything that may fail. A timer calls it too. */
@@ -161,11 +172,13 @@ export class Monitor {
     return work
   }
 
-  /** The settings have changed: what they do not have any more is forgotten, and the window of the rates may be another. */
+  /** The settings have changed: what they do not have any more is forgotten, and the limit of the dead letters may be another. */
   keep(): void {
-    const { withinMs } = this.#parts.settings().alerts?.deadLetters ?? {}
-    if (withinMs !== this.#withinMs) this.#rates.clear()
-    this.#withinMs = withinMs
+    const { deadLetters } = this.#parts.settings().alerts ?? {}
+    const isOtherTime = deadLetters?.withinMs !== this.#limit?.withinMs
+    if (isOtherTime) this.#deadLetters.clear()
+    if (isOtherTime || deadLetters?.count !== this.#limit?.count) this.#hasToLook = true
+    this.#limit = deadLetters
     this.#hasToForget = true
   }
 
@@ -205,10 +218,8 @@ export class Monitor {
         if (this.#hasStopped()) return
         await this.#judge(key, alerts)
       }
-      for (const name of new Set([...this.#rates.keys(), ...this.#excesses.keys()])) {
-        if (this.#hasStopped()) return
-        await this.#judgeRate(name, alerts)
-      }
+      await this.#judgeDeadLetters(alerts)
+      if (this.#hasStopped()) return
       await this.#forget()
       this.#hasFailed = false
     } catch (error) {
@@ -292,12 +303,83 @@ export class Monitor {
     })
   }
 
-  async #judgeRate(name: string, alerts: Alerts): Promise<void> {
+  #died(destination: string, count: number): void {
+    const { alerts } = this.#parts.settings()
+    if (!alerts?.deadLetters || destination === alerts.destination) return
+    this.#lettersOf(destination, alerts.deadLetters).add(this.#now, count)
+  }
+
+  #lettersOf(destination: string, { withinMs }: DeadLetterLimit): DeadLetters {
+    const letters = this.#deadLetters.get(destination) ?? new DeadLetters(withinMs)
+    this.#deadLetters.set(destination, letters)
+    return letters
+  }
+
+  async #judgeDeadLetters(alerts: Alerts): Promise<void> {
+    const { deadLetters } = alerts
+    if (deadLetters && this.#hasToLook) await this.#look(alerts, deadLetters)
+    const names = new Set([...this.#deadLetters.keys(), ...this.#excesses.keys()])
+    const { counts, isComplete } = deadLetters
+      ? await this.#ask([...names], deadLetters)
+      : { counts: new Map<string, number>(), isComplete: true }
+    for (const name of names) {
+      if (this.#hasStopped()) return
+      await this.#judgeCount(name, alerts, counts.get(name) ?? 0, isComplete)
+    }
+  }
+
+  /** Asks about the destinations that have so many dead letters, whenever they died. */
+  async #look(alerts: Alerts, limit: DeadLetterLimit): Promise<void> {
+    const names = new Set(this.#parts.settings().destinations.map(({ name }) => name))
+    for (const { destination, dead } of await this.#parts.store.stats()) {
+      if (dead < limit.count || destination === alerts.destination) continue
+      if (names.has(destination)) this.#lettersOf(destination, limit).look()
+    }
+    this.#hasToLook = false
+  }
+
+  /** Asks the store how many dead letters destinations have, of which that has to be known. */
+  async #ask(
+    names: readonly string[],
+    { count: most, withinMs }: DeadLetterLimit,
+  ): Promise<{ counts: Map<string, number>; isComplete: boolean }> {
+    const now = this.#now
+    const asked = names.filter((name) => {
+      const { body } = this.#excesses.get(name) ?? {}
+      if (body) return body.isTold && body.until <= now
+      return this.#deadLetters.get(name)?.isToAsk(now, most) === true
+    })
+    const found = new Map<string, number>()
+    let isComplete = true
+    for (let from = 0; from < asked.length; from += SLICE) {
+      const slice = asked.slice(from, from + SLICE)
+      const { counts, away } = await this.#parts.store.deadCounts(slice, withinMs, most)
+      for (const [i, name] of slice.entries()) {
+        const count = counts[i] ?? 0
+        found.set(name, count)
+        this.#deadLetters.get(name)?.answered(now, count)
+      }
+      if (away) isComplete = false
+    }
+    return { counts: found, isComplete }
+  }
+
+  /**
+   * @param stored - How many the store has, if it was asked.
+   * @param isComplete - Whether all of it was asked.
+   */
+  async #judgeCount(
+    name: string,
+    alerts: Alerts,
+    stored: number,
+    isComplete: boolean,
+  ): Promise<void> {
     const { deadLetters } = alerts
     const now = this.#now
     const saved = this.#excesses.get(name)
-    const count = this.#rates.get(name)?.count(now) ?? 0
-    if (count === 0) this.#rates.delete(name)
+    const letters = this.#deadLetters.get(name)
+    const count = Math.max(letters?.count(now) ?? 0, stored)
+    if (letters?.isOver(now)) this.#deadLetters.delete(name)
     const withinMs = deadLetters?.withinMs ?? 0
     const isAbove = deadLetters !== undefined && count >= deadLetters.count
     const write = (body: Excess | undefined) => this.#write(DEAD_LETTERS, name, saved, body)
@@ -314,6 +396,8 @@ export class Monitor {
     } else if (isAbove && until < now + withinMs / 2) {
       // It is prolonged now and then, so that no other process ends it while this one counts too many.
       await write({ since, until: now + withinMs, isTold })
+    } else if (until <= now && !isComplete) {
+      await write({ since, until: now + ASK_AGAIN_MS, isTold })
     } else if (until <= now) {
       const properties = { since: this.#shown(since) }
       const alert: Alert = { name: 'Dead Letters Below Limit', ...about, properties }
@@ -367,7 +451,9 @@ export class Monitor {
       this.#watched.delete(key)
       this.#open.delete(key)
     }
-    for (const name of this.#rates.keys()) if (!names.has(name)) this.#rates.delete(name)
+    for (const name of this.#deadLetters.keys()) {
+      if (!names.has(name)) this.#deadLetters.delete(name)
+    }
     for (const [key, saved] of [...this.#streaks]) {
       if (this.#hasStopped()) return
       if (!endpoints.has(key)) await this.#write(FAILING, key, saved, undefined)

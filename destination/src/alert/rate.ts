@@ -11,10 +11,10 @@ export class Rate {
     this.#stepMs = withinMs / STEPS
   }
 
-  add(now: number): void {
+  add(now: number, count = 1): void {
     this.#forget(now)
     const step = Math.floor(now / this.#stepMs)
-    this.#counts.set(step, (this.#counts.get(step) ?? 0) + 1)
+    this.#counts.set(step, (this.#counts.get(step) ?? 0) + count)
   }
 
   /** How many events the window has. */

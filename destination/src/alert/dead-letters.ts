@@ -1,0 +1,68 @@
+import { Rate } from './rate.js'
+
+/** In ms: the outcome of an attempt is in the store so long after the attempt, unless the store is slow. */
+const SETTLED_MS = 5_000
+
+/**
+ * The dead letters of one destination, as far as one process knows. It counts those that it sees itself. The store has those of a
+ * former process and of the other workers too, and decides when to ask it: an answer costs as much as the limit has dead letters.
+ */
+export class DeadLetters {
+  readonly #seen: Rate
+  /** What the store has answered last, and how many this process has seen since then. */
+  #stored = 0
+  #newer = 0
+  #lastAt = -Infinity
+  #askedAt = -Infinity
+  #isToAsk = false
+
+  constructor(withinMs: number) {
+    this.#seen = new Rate(withinMs)
+  }
+
+  add(now: number, count: number): void {
+    this.#seen.add(now, count)
+    this.#newer += count
+    this.#lastAt = now
+  }
+
+  /** There may be some that this process has not seen. */
+  look(): void {
+    this.#isToAsk = true
+  }
+
+  /** How many of the window this process has seen. */
+  count(now: number): number {
+    return this.#seen.count(now)
+  }
+
+  /**
+   * Whether the store is to be asked now: if the limit may have been reached, if this process has seen a tenth of it since the last
+   * answer, because other workers may have seen as many, and once nothing has died for a while.
+   */
+  isToAsk(now: number, limit: number): boolean {
+    if (this.#isToAsk) return true
+    // Counting a million takes 100 ms.
+    if (now - this.#askedAt < limit / 100) return false
+    if (this.#newer > 0 && this.#stored + this.#newer >= limit) return true
+    return this.#newer >= limit / 10 || (this.#isUnsettled && now - this.#lastAt >= SETTLED_MS)
+  }
+
+  /** The store was asked. */
+  answered(now: number, count: number): void {
+    this.#isToAsk = false
+    this.#stored = count
+    this.#newer = 0
+    this.#askedAt = now
+  }
+
+  /** Whether nothing is left to count or to ask. */
+  isOver(now: number): boolean {
+    return !this.#isToAsk && !this.#isUnsettled && this.count(now) === 0
+  }
+
+  /** Whether the last one may have been missing in the last answer. */
+  get #isUnsettled(): boolean {
+    return this.#askedAt < this.#lastAt + SETTLED_MS
+  }
+}
