@@ -3,6 +3,9 @@ import { Rate } from './rate.js'
 /** In ms: the outcome of an attempt is in the store so long after the attempt, unless the store is slow. */
 const SETTLED_MS = 5_000
 
+/** In ms: if a server of the store can't be asked, all are asked again after this time. */
+export const ASK_AGAIN_MS = 60_000
+
 /**
  * The dead letters of one destination, as far as one process knows. It counts those that it sees itself. The store has those of a
  * former process and of the other workers too, and decides when to ask it: an answer costs as much as the limit has dead letters.
@@ -15,6 +18,8 @@ export class DeadLetters {
   #lastAt = -Infinity
   #askedAt = -Infinity
   #isToAsk = false
+  /** When an answer that lacked a server is to be asked for again. */
+  #againAt = Infinity
 
   constructor(withinMs: number) {
     this.#seen = new Rate(withinMs)
@@ -41,16 +46,21 @@ export class DeadLetters {
    * answer, because other workers may have seen as many, and once nothing has died for a while.
    */
   isToAsk(now: number, limit: number): boolean {
-    if (this.#isToAsk) return true
+    if (this.#isToAsk || now >= this.#againAt) return true
     // Counting a million takes 100 ms.
     if (now - this.#askedAt < limit / 100) return false
     if (this.#newer > 0 && this.#stored + this.#newer >= limit) return true
     return this.#newer >= limit / 10 || (this.#isUnsettled && now - this.#lastAt >= SETTLED_MS)
   }
 
-  /** The store was asked. */
-  answered(now: number, count: number): void {
+  /**
+   * The store was asked.
+   *
+   * @param isComplete - Whether all of its servers have answered.
+   */
+  answered(now: number, count: number, isComplete: boolean): void {
     this.#isToAsk = false
+    this.#againAt = isComplete ? Infinity : now + ASK_AGAIN_MS
     this.#stored = count
     this.#newer = 0
     this.#askedAt = now
@@ -58,7 +68,8 @@ export class DeadLetters {
 
   /** Whether nothing is left to count or to ask. */
   isOver(now: number): boolean {
-    return !this.#isToAsk && !this.#isUnsettled && this.count(now) === 0
+    const isAsked = !this.#isToAsk && this.#againAt === Infinity
+    return isAsked && !this.#isUnsettled && this.count(now) === 0
   }
 
   /** Whether the last one may have been missing in the last answer. */

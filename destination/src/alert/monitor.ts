@@ -11,9 +11,9 @@ import type { Alerts, DeadLetterLimit, Destination, Settings } from '../settings
 import { formatDuration } from '../settings/duration.js'
 import { Follower, type FollowerEvents } from '../store/follower.js'
 import { StoreError } from '../store/store-error.js'
-import type { ClockPort, ReadPort, RecordPort, StoredRecord } from '../store/store.js'
+import type { ClockPort, ReadPort, RecordPort, Servers, StoredRecord } from '../store/store.js'
 import { alertMessage, type Alert } from './alert.js'
-import { DeadLetters } from './dead-letters.js'
+import { ASK_AGAIN_MS, DeadLetters } from './dead-letters.js'
 import {
   failingMsOf,
   judge,
@@ -27,9 +27,6 @@ import {
 
 /** How many destinations are asked about at once, so that other calls of the store do not wait. */
 const SLICE = 100
-
-/** In ms: if a server of the store can't be asked how many dead letters it has, all are asked again after this time. */
-const ASK_AGAIN_MS = 60_000
 
 /** How often everything that fails is judged, in ms. */
 const TICK_MS = 1_000
@@ -49,7 +46,9 @@ export interface MonitorEvents {
 /** What the monitor needs. */
 export interface MonitorParts {
   /** All times are on its clock: other processes compare those that are stored with theirs. */
-  store: RecordPort & Pick<ReadPort, 'stats' | 'deadCounts'> & ClockPort
+  store: RecordPort &
+    Pick<ReadPort, 'stats' | 'deadCounts'> &
+    ClockPort & { servers?: Pick<Servers, 'list'> }
   enqueue: Enqueue
   pauses: Pick<Pauses, 'of' | 'pause' | 'resumedAt'>
   /** The current settings. */
@@ -98,8 +97,8 @@ export class Monitor {
   readonly #deadLetters = new Map<string, DeadLetters>()
   /** By which the dead letters are counted. */
   #limit: DeadLetterLimit | undefined
-  /** Whether the store may have dead letters above the limit of which nobody has told. At the start, they are of a former process. */
-  #hasToLook = true
+  /** When the store may have dead letters above the limit of which nobody has told. At the start, they are of a former process. */
+  #lookAt = 0
   #streaks = new Map<string, Saved<Streak>>()
   /** The keys of the streaks by the names of their records. */
   readonly #keys = new Map<string, string>()
@@ -165,6 +164,11 @@ export class Monitor {
     if (destinations.some(({ name }) => name === destination)) this.#died(destination, count)
   }
 
+  /** Outcomes are in the store that it did not take: what it has answered before may lack them. */
+  settleRecovered(): void {
+    for (const letters of this.#deadLetters.values()) letters.look()
+  }
+
   /** Judges everything that may fail. A timer calls it too. */
   tick(): Promise<void> {
     const work = this.#working.then(() => this.#work())
@@ -177,7 +181,7 @@ export class Monitor {
     const { deadLetters } = this.#parts.settings().alerts ?? {}
     const isOtherTime = deadLetters?.withinMs !== this.#limit?.withinMs
     if (isOtherTime) this.#deadLetters.clear()
-    if (isOtherTime || deadLetters?.count !== this.#limit?.count) this.#hasToLook = true
+    if (isOtherTime || deadLetters?.count !== this.#limit?.count) this.#lookAt = 0
     this.#limit = deadLetters
     this.#hasToForget = true
   }
@@ -317,33 +321,38 @@ export class Monitor {
 
   async #judgeDeadLetters(alerts: Alerts): Promise<void> {
     const { deadLetters } = alerts
-    if (deadLetters && this.#hasToLook) await this.#look(alerts, deadLetters)
+    // What was not over when the store was asked is not over when it is judged.
+    const now = this.#now
+    if (deadLetters && now >= this.#lookAt) await this.#look(alerts, deadLetters, now)
     const names = new Set([...this.#deadLetters.keys(), ...this.#excesses.keys()])
     const { counts, isComplete } = deadLetters
-      ? await this.#ask([...names], deadLetters)
-      : { counts: new Map<string, number>(), isComplete: true }
+      ? await this.#ask([...names], deadLetters, now)
+      : { counts: undefined, isComplete: true }
     for (const name of names) {
       if (this.#hasStopped()) return
-      await this.#judgeCount(name, alerts, counts.get(name) ?? 0, isComplete)
+      const stored = counts ? counts.get(name) : 0
+      await this.#judgeCount(name, alerts, now, { stored, isComplete })
     }
   }
 
   /** Asks about the destinations that have so many dead letters, whenever they died. */
-  async #look(alerts: Alerts, limit: DeadLetterLimit): Promise<void> {
-    const names = new Set(this.#parts.settings().destinations.map(({ name }) => name))
-    for (const { destination, dead } of await this.#parts.store.stats()) {
+  async #look(alerts: Alerts, limit: DeadLetterLimit, now: number): Promise<void> {
+    const { store, settings } = this.#parts
+    const names = new Set(settings().destinations.map(({ name }) => name))
+    for (const { destination, dead } of await store.stats()) {
       if (dead < limit.count || destination === alerts.destination) continue
       if (names.has(destination)) this.#lettersOf(destination, limit).look()
     }
-    this.#hasToLook = false
+    const isAnyAway = store.servers?.list().some(({ error }) => error !== undefined) === true
+    this.#lookAt = isAnyAway ? now + ASK_AGAIN_MS : Infinity
   }
 
   /** Asks the store how many dead letters destinations have, of which that has to be known. */
   async #ask(
     names: readonly string[],
     { count: most, withinMs }: DeadLetterLimit,
+    now: number,
   ): Promise<{ counts: Map<string, number>; isComplete: boolean }> {
-    const now = this.#now
     const asked = names.filter((name) => {
       const { body } = this.#excesses.get(name) ?? {}
       if (body) return body.isTold && body.until <= now
@@ -357,28 +366,24 @@ export class Monitor {
       for (const [i, name] of slice.entries()) {
         const count = counts[i] ?? 0
         found.set(name, count)
-        this.#deadLetters.get(name)?.answered(now, count)
+        this.#deadLetters.get(name)?.answered(now, count, !away)
       }
       if (away) isComplete = false
     }
     return { counts: found, isComplete }
   }
 
-  /**
-   * @param stored - How many the store has, if it was asked.
-   * @param isComplete - Whether all of it was asked.
-   */
+  /** @param answer - How many the store has, if it was asked, and whether all of it was asked. */
   async #judgeCount(
     name: string,
     alerts: Alerts,
-    stored: number,
-    isComplete: boolean,
+    now: number,
+    { stored, isComplete }: { stored: number | undefined; isComplete: boolean },
   ): Promise<void> {
     const { deadLetters } = alerts
-    const now = this.#now
     const saved = this.#excesses.get(name)
     const letters = this.#deadLetters.get(name)
-    const count = Math.max(letters?.count(now) ?? 0, stored)
+    const count = Math.max(letters?.count(now) ?? 0, stored ?? 0)
     if (letters?.isOver(now)) this.#deadLetters.delete(name)
     const withinMs = deadLetters?.withinMs ?? 0
     const isAbove = deadLetters !== undefined && count >= deadLetters.count
@@ -398,7 +403,7 @@ export class Monitor {
       await write({ since, until: now + withinMs, isTold })
     } else if (until <= now && !isComplete) {
       await write({ since, until: now + ASK_AGAIN_MS, isTold })
-    } else if (until <= now) {
+    } else if (until <= now && stored !== undefined) {
       const properties = { since: this.#shown(since) }
       const alert: Alert = { name: 'Dead Letters Below Limit', ...about, properties }
       await this.#tell(alert, alerts, () => write(undefined))

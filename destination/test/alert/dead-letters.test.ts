@@ -138,6 +138,79 @@ describe('the alert about dead letters', () => {
     expect(alerts).toEqual(['Dead Letters Above Limit', 'Dead Letters Below Limit'])
   })
 
+  test('is not taken back in a tick that lasts until the time of another destination is over', async () => {
+    const { alerts, clock, open, put, settings, settle, store } = await world()
+    const others = ['b', 'c'].map((name) => destination([{ url: 'https://a/' }], { name }))
+    const { destinations } = settings as { destinations: Settings['destinations'][number][] }
+    destinations.push(...others)
+    const one = await open()
+    for (const name of ['crm', 'b', 'c']) await one.die(LIMIT, name)
+    const write = store.writeRecords.bind(store)
+    vi.spyOn(store, 'writeRecords').mockImplementation((...args) => {
+      clock.time += 5
+      return write(...args)
+    })
+    await one.tick(3)
+    expect(alerts).toHaveLength(3)
+    clock.time += HOUR / 2
+    for (const name of ['crm', 'b', 'c']) await settle(await put(LIMIT, { destination: name }))
+    const { records } = await store.records(0, 100)
+    const untils = records.map(({ body = '{}' }) => (JSON.parse(body) as { until: number }).until)
+    clock.time = Math.min(...untils) + 1
+    await one.tick(3)
+    expect(alerts).toEqual(Array(3).fill('Dead Letters Above Limit'))
+  })
+
+  test('is given once a server of the store is back that could not be asked', async () => {
+    const { alerts, clock, open, store } = await world()
+    const one = await open()
+    const away = vi
+      .spyOn(store, 'deadCounts')
+      .mockImplementation(() => Promise.resolve({ counts: [12], away: ['b'] }))
+    await one.die(24)
+    await one.close()
+    const next = await open()
+    await next.tick(10)
+    expect(alerts).toEqual([])
+    away.mockRestore()
+    clock.time += 60_000
+    await next.tick(3)
+    expect(alerts).toEqual(['Dead Letters Above Limit'])
+  })
+
+  test('looks again at a server that was away at the start', async () => {
+    const { alerts, clock, open, store } = await world()
+    const first = await open()
+    await first.die(LIMIT)
+    await first.close()
+    const error = new Error('away')
+    const servers = { list: () => [{ name: 'b', error: error as Error | undefined }] }
+    Object.assign(store, { servers })
+    const partly = vi.spyOn(store, 'stats').mockImplementation(() => Promise.resolve([]))
+    const next = await open()
+    await next.tick(10)
+    partly.mockRestore()
+    servers.list = () => [{ name: 'b', error: undefined }]
+    clock.time += 60_000
+    await next.tick(3)
+    expect(alerts).toEqual(['Dead Letters Above Limit'])
+  })
+
+  test('counts outcomes that the store takes late, once it does', async () => {
+    const { alerts, open, put, settle } = await world()
+    const [a, b] = [await open(), await open()]
+    await b.die(12)
+    await b.tick(10)
+    const ids = await put(12, { destination: 'crm' })
+    a.see(12)
+    await a.tick(10)
+    expect(alerts).toEqual([])
+    await settle(ids)
+    a.monitor.settleRecovered()
+    await a.tick(3)
+    expect(alerts).toEqual(['Dead Letters Above Limit'])
+  })
+
   test('counts those of all workers together, and is given once', async () => {
     const { alerts, open } = await world()
     const [a, b] = [await open(), await open()]
