@@ -46,7 +46,7 @@ export class LogWriter {
     return this.#writing ?? Promise.resolve(true)
   }
 
-  /** Writes a last text, and what it can of the others. A write that is under way ends before the process does. */
+  /** Writes a last text, and what it can of the others. A write that is under way ends before the process does, and may come after these. */
   writeNow(text: string): void {
     this.#keep(text)
     try {

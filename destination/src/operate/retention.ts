@@ -106,12 +106,13 @@ export function startRetention(
           await afterwards()
         }
         await wait(isLast ? EVERY_MS : slice.pauseMs, undefined, { signal, ref: false })
-        if (isLast) sweepFrom = performance.now()
+        if (isLast) sweepFrom = toldAt = performance.now()
       } catch (error) {
         tell()
         if (isStopped()) return
         events.sweepFailed(error)
         await wait(EVERY_MS, undefined, { signal, ref: false }).catch(() => undefined)
+        toldAt = performance.now()
       }
     }
   }

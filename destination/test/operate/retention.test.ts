@@ -81,6 +81,38 @@ test('the store is swept once a minute', async () => {
   expect(waits).toEqual([60_000, 60_000, 60_000])
 })
 
+test('what expires in a sweep of several slices is told once, however long the sweep before is ago', async () => {
+  let now = performance.now()
+  const clock = vi.spyOn(performance, 'now').mockImplementation(() => now)
+  const waiting = vi.spyOn(timers, 'setTimeout').mockImplementation((ms, value) => {
+    now += ms ?? 0
+    return new Promise((resolve) => setImmediate(resolve, value))
+  })
+  syncBuiltinESMExports()
+  onTestFinished(() => {
+    clock.mockRestore()
+    waiting.mockRestore()
+    syncBuiltinESMExports()
+  })
+  const told: unknown[] = []
+  let slice = 0
+  const store = {
+    sweep: (_olderThanMs: number, limit: number, expired?: OnExpired) => {
+      slice++
+      if (slice === 2 || slice === 3) expired?.('crm', 50)
+      return Promise.resolve(slice === 2 ? limit : 0)
+    },
+    forgetRecords: () => Promise.resolve(0),
+  }
+  const retention = startRetention(store, () => 1, {
+    ...quiet,
+    expired: (...one) => told.push(one),
+  })
+  await vi.waitUntil(() => slice > 3)
+  await retention.stop()
+  expect(told).toEqual([['crm', 100]])
+})
+
 test('what expires is told once for each destination and sweep, also if the sweep fails in the end', async () => {
   const slices: [string, number][] = [
     ['crm', 50],
