@@ -68,7 +68,8 @@ function watchAnswer(res: Response): () => boolean {
   for (const name of ['sendFile', 'render'] as const) {
     const method = (res[name] as (...args: unknown[]) => void).bind(res)
     res[name] = (...args: unknown[]) => {
-      begin()
+      // A view with a callback goes to the callback: it may be for a mail.
+      if (name === 'sendFile' || !args.some((arg) => typeof arg === 'function')) begin()
       method(...args)
     }
   }

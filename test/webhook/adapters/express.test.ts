@@ -98,6 +98,26 @@ describe.each([
   )
 })
 
+test('Express: a view that the handler renders for something else is no answer', async () => {
+  const app = express5()
+  app.engine('html', (_path, _options, done) => {
+    done(null, page)
+  })
+  app.set('view engine', 'html')
+  app.set('views', temporary(onTestFinished))
+  writeFileSync(join(app.get('views') as string, 'view.html'), '')
+  const mails: unknown[] = []
+  app.post(
+    '/webhook',
+    webhook({ secret: 's3cret' }, (_event, _req, res) => {
+      res.render('view', (_error: unknown, html: unknown) => mails.push(html))
+    }),
+  )
+  const request = signedRequest('delete', { userId: 'u1' }, 's3cret')
+  expect(await post(await serve(app), request)).toMatchObject({ status: 204 })
+  expect(mails).toEqual([page])
+})
+
 test('Express: a connection lives on after a body that was too large', async () => {
   const app = express5()
   app.post(
