@@ -100,6 +100,8 @@ export class Analytics<
   /** How often in a row a listener of `beforeExit` has recorded a message. */
   #recordsAtExit = 0
   #stopExitGrace: (() => void) | undefined
+  #isGivingUp = false
+  #nextGiveUp: DroppedError | undefined
   #closing: Promise<FlushResult> | undefined
 
   /**
@@ -499,7 +501,7 @@ export class Analytics<
   readonly #drain = (isRecordedAtExit: boolean): void => {
     this.#log('the script ended: %d messages pending', this.#books.pending)
     this.#recordsAtExit = isRecordedAtExit ? this.#recordsAtExit + 1 : 0
-    if (this.#recordsAtExit > MAX_RECORDS_AT_EXIT) {
+    if (this.#recordsAtExit > MAX_RECORDS_AT_EXIT && !this.#hold.isHeld) {
       const text = `The script ended ${MAX_RECORDS_AT_EXIT} times, because a listener of beforeExit recorded a message each time. Use process.once('beforeExit', …).`
       this.#leave(new DroppedError('process_exit', text))
       return
@@ -612,19 +614,31 @@ export class Analytics<
     return this.#books.totals()
   }
 
+  /** Gives up all that is pending, one such call after the other: what is told takes several turns of the event loop. */
   #giveUp(error: DroppedError): void {
-    const left = this.#takeAll(error)
-    if (!this.#spool) {
-      this.#books.lost('dropped', left, error)
+    if (this.#isGivingUp) {
+      this.#nextGiveUp = error
       return
     }
-    const { lost, callbacks } = this.#spool.leave(left)
+    this.#isGivingUp = true
+    const left = this.#takeAll(error)
+    const { lost, callbacks } = this.#spool?.leave(left) ?? { lost: left, callbacks: [] }
     this.#books.lost('dropped', lost, error, () => {
-      this.#log('spooled: %d messages', this.#books.pending)
-      const message = `The message is not delivered yet. It is on disk, in ${this.#settings.spool?.directory}, and goes out at the next start.`
-      noDrainAtExit(this.#drain) // before the callbacks, which may record more
-      this.#books.postponed(callbacks, new SpoolError('spooled', message))
+      this.#isGivingUp = false
+      this.#postpone(callbacks)
+      const next = this.#nextGiveUp
+      this.#nextGiveUp = undefined
+      if (next) this.#giveUp(next)
     })
+  }
+
+  /** What is on disk stays there for the next start. */
+  #postpone(callbacks: readonly Callback[]): void {
+    if (!this.#spool) return
+    this.#log('spooled: %d messages', this.#books.pending)
+    const message = `The message is not delivered yet. It is on disk, in ${this.#settings.spool?.directory}, and goes out at the next start.`
+    noDrainAtExit(this.#drain) // before the callbacks, which may record more
+    this.#books.postponed(callbacks, new SpoolError('spooled', message))
   }
 
   /** Takes all pending messages that are in memory, in the order of their calls. */

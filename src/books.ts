@@ -52,6 +52,7 @@ export class Books {
   #pendingBytes = 0
   #postponed = 0
   #untold: Loss[] = []
+  #troubles: HooklineError[] = []
 
   constructor(hooks: Pick<Settings, 'onDelivered' | 'onFailed' | 'logger'>, around: Surroundings) {
     this.#hooks = hooks
@@ -108,7 +109,7 @@ export class Books {
     // Callbacks come first: what is untold is told in an earlier turn than the one that resolves this.
     return this.#flushes
       .wait(this.#lastSequence, timeoutMs, isHolding)
-      .then((result) => (this.#untold.length > 0 ? this.#inLaterTurn(result) : result))
+      .then((result) => (this.#hasUntold ? this.#inLaterTurn(result) : result))
   }
 
   /** A server accepted a batch, but for those of its messages that the answer names. */
@@ -192,14 +193,8 @@ export class Books {
 
   /** Something is wrong that has cost no message, or nobody knows which. */
   troubled(error: HooklineError): void {
-    this.#around.later(() => {
-      this.#reportTrouble(error)
-    })
+    if (this.#troubles.push(error) === 1) this.#around.later(this.#tellDetached)
   }
-
-  readonly #reportTrouble = detached((error: HooklineError) => {
-    this.#reportFailed([], error)
-  })
 
   /** The process ends with messages that nobody can be told of any more: whoever is told records new ones. */
   leftAtExit(error: HooklineError): void {
@@ -219,10 +214,16 @@ export class Books {
     if (this.#untold.length >= MAX_UNTOLD) this.#tellDetached()
   }
 
+  get #hasUntold(): boolean {
+    return this.#untold.length + this.#troubles.length > 0
+  }
+
   /** Outside of the request that happens to be current: what is told belongs to others. */
   readonly #tellDetached = detached(() => {
-    const untold = this.#untold
+    const [troubles, untold] = [this.#troubles, this.#untold]
+    this.#troubles = []
     this.#untold = []
+    for (const error of troubles) this.#reportFailed([], error)
     const reports = new Map<HooklineError, LostMessage[]>()
     for (const { error, callback, message, isAskedFor } of untold) {
       if (callback) guard(this.#around.log, 'callback', callback, error)

@@ -123,6 +123,25 @@ describe.concurrent('a script that ends', { timeout: 120_000 }, () => {
     expect(arrivedAt(collector)).toEqual(Array(10).fill('end'))
   })
 
+  test('lets a listener of beforeExit record and wait as often as it wants', async ({
+    expect,
+    onTestFinished,
+  }) => {
+    const collector = await startCollector(onTestFinished)
+    const ended = await run(
+      collector,
+      `const analytics = new Analytics('k', { ${OPTIONS}, ${report} })
+       let left = 12
+       process.on('beforeExit', async () => {
+         if (left-- <= 0) return
+         analytics.track({ userId: 'u', event: 'e' })
+         await analytics.flush()
+       })`,
+    )
+    expect(ended).toEqual(fine(''))
+    expect(arrivedAt(collector)).toHaveLength(12)
+  })
+
   test('whose hook records each loss ends, and says that it leaves the last one', async ({
     expect,
   }) => {

@@ -453,6 +453,16 @@ describe('damage', () => {
     expect(files(image, '.corrupt')).toHaveLength(1)
   })
 
+  test('is told before close() resolves', async () => {
+    const { directory } = await partlyDelivered()
+    const image = crash(directory)
+    const [path = ''] = files(image, '.log')
+    writeFileSync(path, readFileSync(path).subarray(0, 1))
+    const { hooks, failed } = listen()
+    await createClient(scriptedFetch(), { spool: { directory: image }, ...hooks }).close()
+    expect(failed.map(({ error }) => error.code)).toEqual([CORRUPT])
+  })
+
   test.each([1, 12, 20, 23, 24, 500])(
     'that cuts a file at %i bytes is reported, though nobody knows what it had',
     async (length) => {
