@@ -36,9 +36,11 @@ async function drain(directory: string, collector: Collector) {
     onFailed: ({ messages }) => void lost.push(...messages),
   }).close({ timeout: Infinity })
   expect(lost).toEqual([])
-  // A kill in the middle of a write leaves a part of a record, which is kept for people to look at.
-  expect(files(directory).filter((file) => !file.endsWith('.corrupt'))).toEqual([])
+  expect(left(directory)).toEqual([])
 }
+
+/** The files of messages. A kill in the middle of a write leaves a part of a record, which is kept for people to look at. */
+const left = (directory: string) => files(directory).filter((file) => !file.endsWith('.corrupt'))
 
 /** At times it takes messages, at times not, at times it answers too late. */
 function moody(collector: Collector, round: number): void {
@@ -139,7 +141,7 @@ describe('what a process left', () => {
       expect(numbers.length).toBeGreaterThanOrEqual(150)
       expect(numbers).toEqual(upTo(numbers.length))
     }
-    expect(files(directory)).toEqual([])
+    expect(left(directory)).toEqual([])
   })
 })
 
