@@ -2,6 +2,7 @@ import { execFileSync } from 'node:child_process'
 import { mkdirSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { expect, onTestFinished, test } from 'vitest'
+import { works } from '../can-run.js'
 import { folderWith } from '../cli/process.js'
 import { duplicatesAt, startCustomer } from './customer.js'
 import { post, type Load } from './load.js'
@@ -47,9 +48,9 @@ const quota: Disk = {
   },
 }
 
-const disk = canRun('mount', '-t', 'tmpfs', 'none', '/mnt')
+const disk = works('mount', '-t', 'tmpfs', 'none', '/mnt')
   ? (execFileSync('umount', ['/mnt']), tmpfs)
-  : canRun('prlimit', '--version')
+  : works('prlimit', '--version')
     ? quota
     : undefined
 
@@ -106,12 +107,3 @@ test.skipIf(!disk)(
   },
   300_000,
 )
-
-function canRun(command: string, ...args: string[]): boolean {
-  try {
-    execFileSync(command, args, { stdio: 'ignore' })
-    return true
-  } catch {
-    return false
-  }
-}

@@ -6,6 +6,7 @@ import { promisify } from 'node:util'
 import { expect, test } from 'vitest'
 import type { LogLevel } from '../../src/observe/log-level.js'
 import { openLog, prettyLine } from '../../src/observe/log.js'
+import { canMount } from '../can-run.js'
 
 const execute = promisify(execFile)
 
@@ -130,14 +131,3 @@ test('the last lines are written when the process exits', async () => {
   const written = numbers(readFileSync(to, 'utf8')).sort((a, b) => a - b)
   expect(written).toEqual(Array.from({ length: 1_000 }, (_, n) => n))
 })
-
-function canMount(): boolean {
-  try {
-    execFileSync('mount', ['-t', 'tmpfs', 'none', '/mnt'], { stdio: 'ignore' })
-    execFileSync('umount', ['/mnt'])
-    return true
-  } catch {
-    console.log('Left out: what needs `mount`, which does not work here.')
-    return false
-  }
-}

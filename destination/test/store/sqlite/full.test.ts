@@ -3,13 +3,14 @@ import { rmSync, writeFileSync } from 'node:fs'
 import { expect, test } from 'vitest'
 import { openStore } from '../../../src/store/open.js'
 import type { Store } from '../../../src/store/store.js'
+import { canMount, canRun } from '../../can-run.js'
 import { newDelivery, settlement } from '../contract.js'
 import { folder } from './subject.js'
 
 const BODY = JSON.stringify({ text: 'x'.repeat(8_000) })
 const MB = 1_048_576
 
-test.skipIf(!canRun('mount', ['-t', 'tmpfs', 'none', '/mnt'], ['umount', '/mnt']))(
+test.skipIf(!canMount())(
   'a full disk: nothing is acknowledged that is not stored, and it goes on when there is room',
   async () => {
     await using place = await folder()
@@ -25,26 +26,23 @@ test.skipIf(!canRun('mount', ['-t', 'tmpfs', 'none', '/mnt'], ['umount', '/mnt']
   },
 )
 
-test.skipIf(!canRun('prlimit', ['--version']))(
-  'a file that may grow no more: the same',
-  async () => {
-    await using place = await folder()
-    const limit = (size: string): void => {
-      execFileSync('prlimit', ['--pid', `${process.pid}`, `--fsize=${size}:`])
-    }
-    const url = `sqlite:${place.path}/store.db`
-    const store = await openStore(url)
-    await store.close()
-    limit(`${2 * MB}`)
-    try {
-      await fillAndRecover(url, () => {
-        limit('unlimited')
-      })
-    } finally {
+test.skipIf(!canRun('prlimit', '--version'))('a file that may grow no more: the same', async () => {
+  await using place = await folder()
+  const limit = (size: string): void => {
+    execFileSync('prlimit', ['--pid', `${process.pid}`, `--fsize=${size}:`])
+  }
+  const url = `sqlite:${place.path}/store.db`
+  const store = await openStore(url)
+  await store.close()
+  limit(`${2 * MB}`)
+  try {
+    await fillAndRecover(url, () => {
       limit('unlimited')
-    }
-  },
-)
+    })
+  } finally {
+    limit('unlimited')
+  }
+})
 
 async function fillAndRecover(url: string, makeRoom: () => void): Promise<void> {
   const full = expect.objectContaining({ code: 'full' }) as unknown
@@ -98,14 +96,3 @@ function large(messageId: string) {
 }
 
 /** Whether a command works on this system. If not, it prints that the tests that need it are left out. */
-function canRun(command: string, args: string[], undo: string[] = []): boolean {
-  try {
-    execFileSync(command, args, { stdio: 'ignore' })
-    const [undoCommand, ...undoArgs] = undo
-    if (undoCommand) execFileSync(undoCommand, undoArgs)
-    return true
-  } catch {
-    console.log(`Left out: what needs \`${command}\`, which does not work here.`)
-    return false
-  }
-}

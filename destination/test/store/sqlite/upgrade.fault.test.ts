@@ -8,6 +8,7 @@ import { expect, inject, test } from 'vitest'
 import { openStore } from '../../../src/store/open.js'
 import { MIGRATIONS } from '../../../src/store/sqlite/schema.js'
 import { formerFile, versionOf } from './former.js'
+import { canMount } from '../../can-run.js'
 import { folder } from './subject.js'
 
 const ROWS = process.env['SLOW'] ? 1_000_000 : 100_000
@@ -91,15 +92,4 @@ async function killUpgrade(path: string, afterMs: number): Promise<void> {
   await wait(afterMs)
   child.kill('SIGKILL')
   await exited
-}
-
-function canMount(): boolean {
-  try {
-    execFileSync('mount', ['-t', 'tmpfs', 'none', '/mnt'], { stdio: 'ignore' })
-    execFileSync('umount', ['/mnt'])
-    return true
-  } catch {
-    console.log('Left out: what needs `mount`, which does not work here.')
-    return false
-  }
 }
