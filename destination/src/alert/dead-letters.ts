@@ -7,8 +7,9 @@ const SETTLED_MS = 5_000
 export const ASK_AGAIN_MS = 60_000
 
 /**
- * The dead letters of one destination, as far as one process knows. It counts those that it sees itself. The store has those of a
- * former process and of the other workers too, and decides when to ask it: an answer costs as much as the limit has dead letters.
+ * The dead letters of one destination, as far as one process knows. It counts those that the process sees itself, and says when to
+ * ask the store, which has those of a former process and of the other workers too. A question costs as much as the limit has dead
+ * letters, so it is asked seldom.
  */
 export class DeadLetters {
   readonly #seen: Rate
@@ -17,9 +18,8 @@ export class DeadLetters {
   #newer = 0
   #lastAt = -Infinity
   #askedAt = -Infinity
-  #isToAsk = false
-  /** When an answer that lacked a server is to be asked for again. */
-  #againAt = Infinity
+  /** When the store is to be asked, whatever this process has seen. */
+  #askAt = Infinity
 
   constructor(withinMs: number) {
     this.#seen = new Rate(withinMs)
@@ -33,7 +33,7 @@ export class DeadLetters {
 
   /** There may be some that this process has not seen. */
   look(): void {
-    this.#isToAsk = true
+    this.#askAt = -Infinity
   }
 
   /** How many of the window this process has seen. */
@@ -46,7 +46,7 @@ export class DeadLetters {
    * answer, because other workers may have seen as many, and once nothing has died for a while.
    */
   isToAsk(now: number, limit: number): boolean {
-    if (this.#isToAsk || now >= this.#againAt) return true
+    if (now >= this.#askAt) return true
     // Counting a million takes 100 ms.
     if (now - this.#askedAt < limit / 100) return false
     if (this.#newer > 0 && this.#stored + this.#newer >= limit) return true
@@ -59,8 +59,7 @@ export class DeadLetters {
    * @param isComplete - Whether all of its servers have answered.
    */
   answered(now: number, count: number, isComplete: boolean): void {
-    this.#isToAsk = false
-    this.#againAt = isComplete ? Infinity : now + ASK_AGAIN_MS
+    this.#askAt = isComplete ? Infinity : now + ASK_AGAIN_MS
     this.#stored = count
     this.#newer = 0
     this.#askedAt = now
@@ -68,8 +67,7 @@ export class DeadLetters {
 
   /** Whether nothing is left to count or to ask. */
   isOver(now: number): boolean {
-    const isAsked = !this.#isToAsk && this.#againAt === Infinity
-    return isAsked && !this.#isUnsettled && this.count(now) === 0
+    return this.#askAt === Infinity && !this.#isUnsettled && this.count(now) === 0
   }
 
   /** Whether the last one may have been missing in the last answer. */
