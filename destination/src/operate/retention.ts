@@ -6,8 +6,8 @@ export interface RetentionEvents {
   /** Old deliveries could not be deleted. The next sweep tries again. */
   sweepFailed(error: unknown): void
   /**
-   * Messages of a destination have waited for longer than the retention, and became dead letters. Told once for each sweep, and once a minute in a
-   * longer one.
+   * Messages of a destination have waited for longer than the retention, and became dead letters. Told once for each sweep, and once
+   * a minute in a longer one.
    */
   expired(destination: string, count: number): void
 }
