@@ -43,6 +43,8 @@ async function run(script, subject, { seconds, env }) {
     },
   )
   const exited = once(child, 'exit')
+  // On a busy machine, what the process has said last comes after its exit.
+  const heard = once(child, 'disconnect')
   void exited.then(atEnd(() => child.kill('SIGKILL')))
   let stderr = ''
   child.stderr.on('data', (chunk) => (stderr = (stderr + chunk).slice(-STDERR_KEPT)))
@@ -62,11 +64,13 @@ async function run(script, subject, { seconds, env }) {
     result.isStuck = true
     child.kill('SIGKILL')
   }, CAP_MS + 15_000)
-  await exited
+  const [code, signal] = await exited
   clearTimeout(stuck)
+  await heard
   await sink.shut()
   const [lastWords = stderr.slice(0, 200)] = /^\w*Error.*$/m.exec(stderr) ?? []
-  return { ...result, lastWords, subject, script, ...account(sink, script, result) }
+  const end = result.isStuck ? `${signal}, since it was stuck` : (signal ?? code)
+  return { ...result, end, lastWords, subject, script, ...account(sink, script, result) }
 }
 
 function account(sink, { refused = () => false }, { made }) {
@@ -87,10 +91,11 @@ function faultsOf({
   duplicated,
   peakMb,
   hasCrashed,
+  end,
   lastWords,
 }) {
   return [
-    hasCrashed && `the process ended: ${lastWords}`,
+    hasCrashed && `the process ended with ${end}: ${lastWords}`,
     lost > 0 && `${lost} of ${made} lost`,
     missing !== reported && `${missing} missing, ${reported} reported`,
     duplicated > 0 && !script.mayRepeat && !script.mayWait && `${duplicated} duplicated`,
