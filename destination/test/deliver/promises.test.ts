@@ -276,10 +276,6 @@ describe('bulk work', () => {
     }
   }
 
-  /** The requests for a message, in order. */
-  const requestsFor = (requests: readonly { message: string; at: number }[], wanted: string) =>
-    requests.filter(({ message }) => message === wanted).map(({ at }) => at)
-
   test('does not delay a retry', async () => {
     const behave = failingOnce(100, (message) => message === 'message')
     const world = createWorld([{ settings: endpointOf(8), behave }], randomFrom(1))
@@ -288,7 +284,7 @@ describe('bulk work', () => {
     world.arrive('message')
     await world.pass(10_000)
     await world.close()
-    const [first = 0, second = Infinity] = requestsFor(world.requests, 'message')
+    const [first = 0, second = Infinity] = world.sentAt('message')
     expect(first).toBeLessThan(1_000 + LATE_BY_MS)
     expect(second - first).toBeLessThan(100 + 2_400 + LATE_BY_MS)
   })
@@ -324,7 +320,7 @@ describe('bulk work', () => {
     const late = world.rows
       .filter(({ message }) => !isBulk(message))
       .filter(({ message, arrivedAt }) => {
-        const [first = Infinity, second = Infinity] = requestsFor(world.requests, message)
+        const [first = Infinity, second = Infinity] = world.sentAt(message)
         const retryMs = isToFail(message) ? second - first - latencyMs - 2_400 : 0
         return Math.max(first - arrivedAt, retryMs) > LATE_BY_MS + 3 * latencyMs
       })
@@ -397,7 +393,7 @@ describe('bulk work', () => {
           const sent = world.requests.filter(({ message }) => isBulk(message)).length
           expect(sent).toBeGreaterThanOrEqual(Math.min(1_000, Math.floor((30 * rate) / 8)))
           for (const late of world.rows.filter(({ message }) => isLate(message))) {
-            const [first = 0, second = Infinity] = requestsFor(world.requests, late.message)
+            const [first = 0, second = Infinity] = world.sentAt(late.message)
             // Three retries share two of five turns.
             expect(second - first).toBeLessThan(2_400 + latencyMs + LATE_BY_MS + 10_000 / rate)
           }

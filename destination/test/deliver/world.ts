@@ -78,6 +78,7 @@ export function createWorld(
     bulk: new Waiting(),
   }
   const requests: { message: string; at: number; url: string; code: OutcomeCode }[] = []
+  const sentAt = new Map<string, number[]>()
 
   const deliveryOf = (row: Row, lane: Lane): Delivery => ({
     id: row.id,
@@ -159,6 +160,7 @@ export function createWorld(
       const at = now() - startedAt
       const { code, afterMs, retryAfterMs } = behave(body, at)
       requests.push({ message: body, at, url: endpoint.url, code })
+      sentAt.set(body, [...(sentAt.get(body) ?? []), at])
       setTimeout(() => {
         done(outcomeOf(code, afterMs, retryAfterMs))
       }, afterMs)
@@ -171,6 +173,8 @@ export function createWorld(
   return {
     rows,
     requests,
+    /** When the requests for a message were sent, in order. */
+    sentAt: (message: string): readonly number[] => sentAt.get(message) ?? [],
     /** A call arrives. */
     arrive: (message: string, isBulk = false) => {
       const placement = dispatcher.place('crm', isBulk)
