@@ -1,5 +1,4 @@
 import { hkdfSync } from 'node:crypto'
-import { errors, jwtVerify, SignJWT } from 'jose'
 
 /** Who has opened a portal link. */
 export interface Guest {
@@ -16,8 +15,15 @@ const AUDIENCE = 'hookline-portal'
 /** The only algorithm. The one that a token names must not choose how it is checked (RFC 8725, 3.1). */
 const ALGORITHM = 'HS256'
 
+/** Most operators never make a link: it is loaded for the first one. */
+const jose = () => import('jose')
+
 /** Makes the token of a portal link: a JWT (RFC 7519). */
-export function signGuest(adminToken: string, { tenant, by, expiresAt }: Guest): Promise<string> {
+export async function signGuest(
+  adminToken: string,
+  { tenant, by, expiresAt }: Guest,
+): Promise<string> {
+  const { SignJWT } = await jose()
   return new SignJWT(by === null ? {} : { by })
     .setProtectedHeader({ alg: ALGORITHM, typ: 'JWT' })
     .setSubject(tenant)
@@ -36,6 +42,7 @@ export async function readGuest(
   token: string,
   now: number,
 ): Promise<Guest | 'expired' | undefined> {
+  const { errors, jwtVerify } = await jose()
   try {
     const { payload } = await jwtVerify(token, keyOf(adminToken), {
       algorithms: [ALGORITHM],
