@@ -348,6 +348,23 @@ third undefined
     expect(ended).toEqual(fine('a process_exit\nb process_exit\nlost 2 process_exit\n'))
   })
 
+  test('and is closed in the callback of its first loss tells of all of them, and then of those that came since', async ({
+    expect,
+  }) => {
+    const ended = await runInOutage(`const analytics = new Analytics('k', { onFailed: () => {} })
+       const told = {}
+       let closing
+       const close = (error) => {
+         told[error.code] = (told[error.code] ?? 0) + 1
+         if (closing) return
+         analytics.track({ userId: 'u', event: 'late' }, ({ code }) => console.log('late', code, told))
+         closing = analytics.close({ timeout: 0 }).then(console.log)
+       }
+       for (let i = 0; i < 20_000; i++) analytics.track({ userId: 'u', event: 'e' + i }, close)`)
+    const expected = 'late close_timeout { process_exit: 20000 }\n{ delivered: 0, failed: 20001 }\n'
+    expect(ended).toEqual(fine(expected))
+  })
+
   test('while the endpoint is down and without onFailed warns of the loss once', async ({
     expect,
   }) => {
