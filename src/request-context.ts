@@ -111,6 +111,7 @@ type Call = (message: unknown, callback?: Callback) => void
  *
  * @param analytics - the client that records
  * @throws `Error` where the runtime has no `AsyncLocalStorage`
+ * @throws `ValidationError` for what is no client
  *
  * @example
  * ```ts
@@ -137,9 +138,15 @@ export function createRequestContext<Plan extends PlanOf<Plan> = AnyPlan>(
       'createRequestContext() needs AsyncLocalStorage, which this runtime lacks. On Cloudflare Workers, add the compatibility flag nodejs_compat. Elsewhere, give each call its userId.',
     )
   }
+  const calls = analytics as unknown as Record<MessageType, Call> | undefined
+  if (typeof calls?.track !== 'function') {
+    throw new ValidationError(
+      'analytics',
+      `createRequestContext() takes the client that records, got ${describe(analytics)}.`,
+    )
+  }
   const runs = new AsyncLocalStorage<Run>()
 
-  const calls = analytics as unknown as Record<MessageType, Call>
   const record =
     (type: MessageType): Call =>
     (message, callback) => {
@@ -218,6 +225,12 @@ function complete(message: unknown, fields: RequestFields): unknown {
     return new Proxy(Object.create(message) as object, {
       get: (_, name) =>
         Reflect.get(Object.hasOwn(joined, name) ? joined : message, name) as unknown,
+      // By these it finds a field that no message has.
+      ownKeys: () => Reflect.ownKeys(message),
+      getOwnPropertyDescriptor: (_, name) => {
+        const own = Reflect.getOwnPropertyDescriptor(message, name)
+        return own && { ...own, configurable: true } // a Proxy may not say otherwise
+      },
     })
   } catch {
     return message

@@ -6,6 +6,7 @@ import { Readable } from 'node:stream'
 import { text } from 'node:stream/consumers'
 import { pipeline } from 'node:stream/promises'
 import express from 'express'
+import fc from 'fast-check'
 import fastify from 'fastify'
 import { describe, expect, onTestFinished, test, vi } from 'vitest'
 import { ValidationError, type Analytics } from '../src/index.js'
@@ -470,6 +471,57 @@ describe('a mistake is the client’s to refuse, at the call', () => {
       request.run({ userId: 'u' }, act)
     }) as ValidationError
     expect(error.field).toBe('message')
+  })
+
+  test('whatever the client refuses, at random, with the same words', async () => {
+    const methods = ['identify', 'track', 'page', 'screen', 'group', 'alias'] as const
+    const known = ['event', 'properties', 'traits', 'name', 'groupId', 'previousId', 'timestamp']
+    const wrong = ['propertys', 'userID', 'user_id', 'Event', 'nothing']
+    const some = fc.constantFrom('a', '', 1, null, undefined, {}, { total: 42 })
+    const given = fc.record({
+      method: fc.constantFrom(...methods),
+      fields: fc.dictionary(fc.constantFrom(...known, ...known, ...wrong), some, { maxKeys: 4 }),
+      isInstance: fc.boolean(),
+    })
+    const { request, messages, analytics } = setUp()
+    const refusals = new Set<string>()
+    await fc.assert(
+      fc.asyncProperty(given, async ({ method, fields, isInstance }) => {
+        const prototype = isInstance ? {} : Object.prototype
+        const own = Object.assign(Object.create(prototype) as object, fields)
+        const outcomeOf = async (act: () => void) => {
+          const before = messages.all.length
+          try {
+            act()
+          } catch (error) {
+            const { field, message } = error as ValidationError
+            refusals.add(message)
+            return { field, message }
+          }
+          await analytics.flush()
+          return messages.all
+            .slice(before)
+            .map((sent) => ({ ...sent, messageId: '', timestamp: '' }))
+        }
+        const inside = await outcomeOf(() => {
+          request.run({ userId: 'u' }, () => {
+            request[method](untyped(own))
+          })
+        })
+        const outside = await outcomeOf(() => {
+          analytics[method](untyped(Object.assign(own, { userId: 'u' })))
+        })
+        expect(inside).toEqual(outside)
+      }),
+      { numRuns: 400 },
+    )
+    expect(refusals.size).toBeGreaterThan(20)
+  })
+
+  test('what is no client', () => {
+    expect(() => createRequestContext(untyped(undefined))).toThrow(
+      'createRequestContext() takes the client that records, got undefined.',
+    )
   })
 
   test('a getter that throws, which onInvalid: report keeps from the application', async () => {

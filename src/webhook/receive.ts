@@ -1,7 +1,7 @@
 import type { WebhookEvent } from './events.js'
 import { parsing, runAsync, signatureOf } from './parse.js'
 import { bodyTooLarge } from './read-body.js'
-import { secretsOf, type Check, type WebhookSecret } from './rule.js'
+import { nameOf, secretsOf, type Check, type WebhookSecret } from './rule.js'
 import { WebhookVerificationError, type WebhookErrorCode } from './verification-error.js'
 
 /** The options of every adapter. `Args` are the arguments of the framework that the handler gets after the event. */
@@ -63,16 +63,15 @@ export const WITHOUT_ERROR = 'The handler of the webhook rejected without an err
 /**
  * Creates the function that verifies requests, for all frameworks and both kinds of crypto.
  *
- * @throws TypeError if `secret` is missing or empty, or `maxBytes` is not above 0
+ * @throws TypeError if an option or the handler is not what it should be
  */
 export function receiver<Args extends unknown[]>(
-  { secret, maxBytes = 1_048_576, onRefused }: ReceiverOptions<Args>,
+  options: ReceiverOptions<Args>,
+  handler: unknown,
   check: Check<boolean | Promise<boolean>>,
 ) {
-  if (typeof secret !== 'function') secretsOf(secret)
-  if (!(maxBytes > 0)) {
-    throw new TypeError(`maxBytes: expected a number of bytes above 0, got ${String(maxBytes)}.`)
-  }
+  checkOptions(options, handler)
+  const { secret, maxBytes = 1_048_576, onRefused } = options
 
   /** Verifies one request. `readBody` returns the body as bytes, as text or parsed. */
   return async function receive(
@@ -92,6 +91,30 @@ export function receiver<Args extends unknown[]>(
       const { code, message } = error
       return { refusal: { status: STATUSES[code], body: { error: code, message } } }
     }
+  }
+}
+
+function checkOptions(options: unknown, handler: unknown): void {
+  if (typeof options !== 'object' || options === null) {
+    throw new TypeError(`options: expected an object with a secret, got ${nameOf(options)}.`)
+  }
+  const { secret, maxBytes = 1, onRefused, ...others } = options as Record<string, unknown>
+  const [other] = Object.keys(others)
+  if (other !== undefined) {
+    throw new TypeError(`${other}: there is no such option, only secret, maxBytes and onRefused.`)
+  }
+  if (typeof secret !== 'function') secretsOf(secret)
+  if (typeof maxBytes !== 'number' || !(maxBytes > 0)) {
+    throw new TypeError(`maxBytes: expected a number of bytes above 0, got ${String(maxBytes)}.`)
+  }
+  if (onRefused !== undefined && typeof onRefused !== 'function') {
+    throw new TypeError(`onRefused: expected a function, got ${nameOf(onRefused)}.`)
+  }
+  if (typeof handler !== 'function') {
+    const got = nameOf(handler)
+    throw new TypeError(
+      `handler: expected a function that takes each event, got ${got}. Pass it after the options.`,
+    )
   }
 }
 

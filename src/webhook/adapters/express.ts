@@ -17,7 +17,7 @@ export type { ReceiverOptions, WebhookEvent }
  * route answers 204. So a handler that answers later returns a promise. Errors of the handler go to `next`.
  * The destination waits 5 seconds for the answer: put long work into a queue.
  *
- * @throws TypeError if `secret` is missing or empty, or `maxBytes` is not above 0.
+ * @throws TypeError that names the option, or the handler, if it is missing or not what it should be.
  *
  * @example
  * ```ts
@@ -34,7 +34,7 @@ export function webhook(
   options: ReceiverOptions<[req: Request, res: Response]>,
   handler: (event: WebhookEvent, req: Request, res: Response) => unknown,
 ): RequestHandler {
-  const receive = receiver(options, isSigned)
+  const receive = receiver(options, handler, isSigned)
 
   async function handle(req: Request, res: Response): Promise<void> {
     const body = (maxBytes: number) => nodeBody(req, req, HOW_TO_KEEP_THE_BODY, maxBytes)

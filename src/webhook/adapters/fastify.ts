@@ -19,7 +19,7 @@ export type { ReceiverOptions, WebhookEvent }
  * the handler go to Fastify's error handler. The destination waits 5 seconds for the answer: put long work
  * into a queue.
  *
- * @throws TypeError if `secret` is missing or empty, or `maxBytes` is not above 0.
+ * @throws TypeError that names the option, or the handler, if it is missing or not what it should be.
  *
  * @example
  * ```ts
@@ -37,7 +37,7 @@ export function webhook(
   options: ReceiverOptions<[request: FastifyRequest, reply: FastifyReply]>,
   handler: (event: WebhookEvent, request: FastifyRequest, reply: FastifyReply) => unknown,
 ): FastifyPluginCallback {
-  const receive = receiver(options, isSigned)
+  const receive = receiver(options, handler, isSigned)
 
   async function handle(request: FastifyRequest, reply: FastifyReply): Promise<unknown> {
     // The parser below passes the stream on as the body. A request without a body has none.

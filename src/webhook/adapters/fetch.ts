@@ -16,7 +16,7 @@ export type { Answer, ReceiverOptions, WebhookEvent }
  * the handler returns no response, the answer is 204. Errors of the handler go to the runtime. The
  * destination waits 5 seconds for the answer: put long work into a queue or the runtime's `waitUntil`.
  *
- * @throws TypeError if `secret` is missing or empty, or `maxBytes` is not above 0.
+ * @throws TypeError that names the option, or the handler, if it is missing or not what it should be.
  *
  * @example
  * ```ts
@@ -31,7 +31,7 @@ export function webhook<Rest extends unknown[] = []>(
   options: ReceiverOptions<[request: Request, ...rest: Rest]>,
   handler: (event: WebhookEvent, request: Request, ...rest: Rest) => Answer<Response>,
 ): (request: Request, ...rest: Rest) => Promise<Response> {
-  const receive = receiver(options, isSignedWeb)
+  const receive = receiver(options, handler, isSignedWeb)
 
   return async (request, ...rest) => {
     const body = (maxBytes: number) => readRequest(request, maxBytes)

@@ -15,11 +15,11 @@ export type { Answer, ReceiverOptions, WebhookEvent }
  * every other request. Its type parameter is that of your `Hono` application.
  *
  * It reads the body itself. If `c.req.json()` or a similar method has read the body before, it uses the
- * copy that Hono keeps. If your handler returns no response, the answer is 204. Errors of your handler go
- * to `app.onError`. The destination waits 5 seconds for the answer: put long work into a queue or
- * `c.executionCtx.waitUntil`.
+ * copy that Hono keeps. If your handler returns no response, the answer is empty: 204, or the status of
+ * `c.status()`. Errors of your handler go to `app.onError`. The destination waits 5 seconds for the answer:
+ * put long work into a queue or `c.executionCtx.waitUntil`.
  *
- * @throws TypeError if `secret` is missing or empty, or `maxBytes` is not above 0.
+ * @throws TypeError that names the option, or the handler, if it is missing or not what it should be.
  *
  * @example
  * ```ts
@@ -37,7 +37,7 @@ export function webhook<E extends Env>(
   options: ReceiverOptions<[c: Context<E>]>,
   handler: (event: WebhookEvent, c: Context<E>) => Answer<Response>,
 ): (c: Context<E>) => Promise<Response> {
-  const receive = receiver(options, isSignedWeb)
+  const receive = receiver(options, handler, isSignedWeb)
 
   return async (c) => {
     const body = (maxBytes: number) => bodyOf(c, maxBytes)
@@ -46,7 +46,10 @@ export function webhook<E extends Env>(
       const { status, body } = verdict.refusal
       return c.json(body, status as ContentfulStatusCode) // no refusal has a status without a body
     }
-    return (await handler(verdict.event, c)) ?? c.body(null, 204)
+    const answer = await handler(verdict.event, c)
+    if (answer) return answer
+    const empty = c.body(null) // with the status that the handler has set, or else 200
+    return empty.status === 200 ? c.body(null, 204) : empty
   }
 }
 

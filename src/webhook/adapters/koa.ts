@@ -17,7 +17,7 @@ export type { ReceiverOptions, WebhookEvent }
  * answer is 204. Errors of the handler go to Koa. The destination waits 5 seconds for the answer: put long
  * work into a queue.
  *
- * @throws TypeError if `secret` is missing or empty, or `maxBytes` is not above 0.
+ * @throws TypeError that names the option, or the handler, if it is missing or not what it should be.
  *
  * @example
  * ```ts
@@ -34,7 +34,7 @@ export function webhook(
   options: ReceiverOptions<[ctx: Koa.Context]>,
   handler: (event: WebhookEvent, ctx: Koa.Context) => unknown,
 ): Koa.Middleware {
-  const receive = receiver(options, isSigned)
+  const receive = receiver(options, handler, isSigned)
 
   return async (ctx: Koa.Context) => {
     const body = (maxBytes: number) =>
@@ -45,13 +45,13 @@ export function webhook(
       ctx.body = verdict.refusal.body
       return
     }
+    ctx.res.statusCode = 204 // in place of Koa's 404, and like that no status that a handler has set
     try {
       await handler(verdict.event, ctx)
     } catch (error) {
       if (error !== null && error !== undefined) throw error
       throw new Error(WITHOUT_ERROR) // Koa would not answer
     }
-    if (ctx.body === undefined && ctx.status === 404) ctx.status = 204 // Koa's default status is 404
   }
 }
 

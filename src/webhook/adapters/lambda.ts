@@ -39,7 +39,7 @@ export interface LambdaResponse {
  * gateway answers 5xx, and the destination sends the request again. The destination waits 5 seconds for the
  * answer, which includes a cold start: put long work into a queue.
  *
- * @throws TypeError if `secret` is missing or empty, or `maxBytes` is not above 0.
+ * @throws TypeError that names the option, or the handler, if it is missing or not what it should be.
  *
  * @example
  * ```ts
@@ -54,7 +54,7 @@ export function webhook<Req extends LambdaRequest = LambdaRequest, Context = unk
   options: ReceiverOptions<[request: Req, context: Context]>,
   handler: (event: WebhookEvent, request: Req, context: Context) => Answer<LambdaResponse>,
 ): (request: Req, context: Context) => Promise<LambdaResponse> {
-  const receive = receiver(options, isSigned)
+  const receive = receiver(options, handler, isSigned)
 
   return async (request, context) => {
     const body = (maxBytes: number) => bodyOf(request, maxBytes)

@@ -11,8 +11,8 @@ export interface Options {
   onRefused?: (error: Error) => void
 }
 
-/** What the handler of a test answers, for the adapter's own way of answering; or it throws. */
-export type Handle = (event: WebhookEvent) => { status: number; text: string } | undefined
+/** What the handler of a test answers, for the adapter's own way of answering: a status without a text; or it throws. */
+export type Handle = (event: WebhookEvent) => { status: number; text?: string } | undefined
 
 /**
  * What stands before the adapter: nothing, the framework's own JSON parser, something that keeps the raw
@@ -28,6 +28,9 @@ export type Start = (
 ) => Promise<{ url: string; close: () => Promise<unknown> }>
 
 const secret = 's3cret'
+
+/** JavaScript may give a function anything. */
+const untyped = (given: unknown) => given as never
 const track = { userId: 'u1', event: 'Signed Up', properties: { plan: 'pro' } }
 
 /** What every adapter promises. */
@@ -99,6 +102,14 @@ export function adapterContract(name: string, start: Start, before: readonly Bef
       expect(reply).toMatchObject({ status: 202, text: 'later' })
     })
 
+    test.each([201, 404, 410, 503])(
+      'is answered %i if that is all that the handler says',
+      async (status) => {
+        const { url } = await receiver({}, () => ({ status }))
+        expect(await post(url, signedRequest('track', track, secret))).toMatchObject({ status })
+      },
+    )
+
     test('whose handler throws is answered 500 by the framework, and the next one is served', async () => {
       const { url, handler } = await receiver()
       handler.mockImplementationOnce(() => {
@@ -146,8 +157,19 @@ export function adapterContract(name: string, start: Start, before: readonly Bef
     })
   })
 
-  test.each([0, -1, NaN])(`${name}: maxBytes of %d is refused at the start`, async (maxBytes) => {
-    await expect(receiver({ maxBytes })).rejects.toThrow('maxBytes: expected a number')
+  test.each([0, -1, NaN, '1mb'])(
+    `${name}: maxBytes of %s is refused at the start`,
+    async (maxBytes) => {
+      await expect(receiver(untyped({ maxBytes }))).rejects.toThrow('maxBytes: expected a number')
+    },
+  )
+
+  test.each([
+    [{ maxbytes: 10 }, 'maxbytes: there is no such option, only secret, maxBytes and onRefused.'],
+    [{ onRefuse: vi.fn() }, 'onRefuse: there is no such option'],
+    [{ onRefused: 5 }, 'onRefused: expected a function, got a value of type Number.'],
+  ])(`${name}: %o is refused at the start`, async (options, message) => {
+    await expect(receiver(untyped(options))).rejects.toThrow(message)
   })
 
   describe(`${name}: a request is refused`, () => {

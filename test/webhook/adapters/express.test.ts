@@ -28,7 +28,8 @@ const startWith =
     if (before === 'thief') app.use((req, _res, next) => req.resume().on('end', next))
     const receive = webhook(options, (event, _req, res) => {
       const answer = handle(event)
-      if (answer !== undefined) res.status(answer.status).send(answer.text)
+      if (answer !== undefined) res.status(answer.status)
+      if (answer?.text !== undefined) res.send(answer.text)
     })
     app.post('/webhook', receive)
     return listening(app.listen(0))

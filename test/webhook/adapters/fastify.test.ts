@@ -25,7 +25,8 @@ const start: Start = async (options, handle, before) => {
   }
   const receive = webhook(options, (event, _request, reply) => {
     const answer = handle(event)
-    return answer === undefined ? undefined : reply.code(answer.status).send(answer.text)
+    if (answer !== undefined) void reply.code(answer.status)
+    return answer?.text === undefined ? undefined : reply.send(answer.text)
   })
   await app.register(receive, { prefix: '/webhook' })
   await app.listen({ port: 0 })

@@ -1,6 +1,7 @@
 import type { Server } from 'node:http'
 import { serve } from '@hono/node-server'
 import { Hono } from 'hono'
+import type { StatusCode } from 'hono/utils/http-status'
 import { expect, test } from 'vitest'
 import { gzipSync } from 'node:zlib'
 import { adapterContract, type Start } from './contract.js'
@@ -17,9 +18,10 @@ const start: Start = (options, handle, before) => {
     if (before === 'thief') await c.req.raw.text()
     await next()
   })
-  const receive = webhook(options, (event) => {
+  const receive = webhook(options, (event, c) => {
     const answer = handle(event)
-    return answer && new Response(answer.text, { status: answer.status })
+    if (answer !== undefined) c.status(answer.status as StatusCode)
+    return answer?.text === undefined ? undefined : c.text(answer.text)
   })
   app.post('/webhook', receive)
   return listening(serve({ fetch: app.fetch, port: 0 }) as Server)

@@ -31,7 +31,7 @@ const startWith =
       const answer = handle(event)
       if (answer === undefined) return
       ctx.status = answer.status
-      ctx.body = answer.text
+      if (answer.text !== undefined) ctx.body = answer.text
     })
     app.use(receive)
     return listening(app.listen(0))

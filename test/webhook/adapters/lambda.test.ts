@@ -8,7 +8,7 @@ for (const [name, gateway] of Object.entries(gateways)) {
   const start: Start = (options, handle, before) => {
     const receive = webhook(options, (event) => {
       const answer = handle(event)
-      return answer && { statusCode: answer.status, body: answer.text }
+      return answer && { statusCode: answer.status, body: answer.text ?? '' }
     })
     const parsing = (request: LambdaRequest, context: undefined) => {
       const { body } = request
