@@ -26,6 +26,8 @@ export interface Unanswered {
    * message may be the cause. Undefined if the endpoint was not reached, or nobody knows.
    */
   readonly failure: string | undefined
+  /** What came of an answer that broke off. */
+  readonly cut?: Answered
 }
 
 /** What came of a request. */
@@ -35,8 +37,8 @@ export type Answer = Answered | Unanswered
 export interface Attempt {
   /** Never rejects. */
   readonly answer: Promise<Answer>
-  /** Ends it now: the answer is what came so far, else `error`. */
-  cancel(error: Error): void
+  /** Ends it now. The answer, which it gives back too, is what came so far, else `error`. */
+  cancel(error: Error): Answer
 }
 
 /** Makes requests to one endpoint. */
@@ -73,8 +75,10 @@ export function createTransport(settings: Settings, log: Log): Transport {
       finish = resolve
     })
     const cancel = (error: Error, failure?: string) => {
-      finish(head ? brokenOff(head, body) : { error, failure })
+      const soFar = head ? brokenOff(head, body) : { error, failure }
+      finish(soFar)
       controller.abort(error)
+      return soFar
     }
     const stopDeadline = startDeadline(timeoutMs, () => {
       cancel(new Error(`no answer within ${timeoutMs} ms`), 'timeout')
@@ -143,7 +147,7 @@ function brokenOff(head: Head, body: string): Answer {
   const isTaken = head.status >= 200 && head.status < 300
   if (!isTaken || !isCutJson(body)) return { ...head, body }
   const error = new Error('the answer broke off, so that nobody knows which messages it refused')
-  return { error, failure: 'cut answer' }
+  return { error, failure: 'cut answer', cut: { ...head, body } }
 }
 
 function toError(thrown: unknown): Error {

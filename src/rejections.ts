@@ -26,15 +26,20 @@ export function readRejections(body: string, batchLength: number): Map<number, R
   return rejections
 }
 
-/** Whether a body is the beginning of an object. */
+/** Whether a body is the beginning of an object, and not all of it. What comes behind an object does not matter. */
 export function isCutJson(body: string): boolean {
   if (!body.trimStart().startsWith('{')) return false
-  try {
-    JSON.parse(body)
-    return false
-  } catch {
-    return true
+  let open = 0
+  let isInText = false
+  // Not a regular expression: one that repeats a choice has no room for 8 MB.
+  for (let at = 0; at < body.length; at++) {
+    const char = body[at]
+    if (char === '"') isInText = !isInText
+    else if (isInText && char === '\\') at++
+    else if (!isInText && (char === '{' || char === '[')) open++
+    else if (!isInText && (char === '}' || char === ']') && --open === 0) return false
   }
+  return true
 }
 
 function rejectedList(body: string): unknown[] {

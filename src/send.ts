@@ -60,6 +60,9 @@ interface Failure {
 /** So many failures in a row make a batch suspect: its messages are then tried in pieces. */
 const SUSPECT_STRIKES = 2
 
+/** A single message that the endpoint took so often, with an answer that broke off, counts by the status. */
+const CUT_STRIKES = 2
+
 /** So many make a single message suspect: the one behind it then shows whether the endpoint takes others. */
 const ISOLATE_STRIKES = 4
 
@@ -157,19 +160,22 @@ export class Sender {
     this.wake()
   }
 
-  /** Gives up all batches, those in flight too, and hands out their messages. */
+  /** Gives up all batches, and hands out their messages. Those of which the endpoint has said that it took them are delivered. */
   abandon(reason: Error): Entry[] {
-    const attempts = [...this.#inFlight.values()]
-    const batches = [...this.#inFlight.keys(), ...this.#line, ...this.#isolation.takeAll()]
-    if (this.#isolated) {
-      batches.push(this.#isolated.batch)
-      attempts.push(this.#isolated.attempt)
-      this.#isolated = undefined
-    }
+    const left = [...this.#line, ...this.#isolation.takeAll()]
+    const inFlight = [...this.#inFlight]
+    if (this.#isolated) inFlight.push([this.#isolated.batch, this.#isolated.attempt])
+    this.#isolated = undefined
     this.#inFlight.clear()
     this.#line = []
-    for (const attempt of attempts) attempt.cancel(reason)
-    return batches.flatMap((batch) => batch.entries)
+    for (const [batch, attempt] of inFlight) {
+      const answer = attempt.cancel(reason)
+      const isTaken =
+        'status' in answer && judge(answer.status, batch.entries.length) === 'delivered'
+      if (isTaken) this.#around.books.accepted(batch, answer)
+      else left.push(batch)
+    }
+    return left.flatMap((batch) => batch.entries)
   }
 
   readonly #onTurn = detached(() => {
@@ -286,9 +292,10 @@ export class Sender {
     }
   }
 
-  #conclude(batch: Batch, answer: Answer, epoch: number, durationMs: number): void {
-    this.#logAttempt(batch, answer, durationMs)
+  #conclude(batch: Batch, given: Answer, epoch: number, durationMs: number): void {
+    this.#logAttempt(batch, given, durationMs)
     const { size } = this.#around
+    const answer = byStatus(batch, given)
     if ('error' in answer) {
       if (answer.failure === 'timeout') size.timedOut(batch)
       this.#failed(batch, describeFailure(answer), epoch)
@@ -460,9 +467,10 @@ export class Sender {
     this.#send()
   }
 
-  #concludeIsolated(batch: Batch, attempts: number, answer: Answer, durationMs: number): void {
-    this.#logAttempt(batch, answer, durationMs)
+  #concludeIsolated(batch: Batch, attempts: number, given: Answer, durationMs: number): void {
+    this.#logAttempt(batch, given, durationMs)
     const { books, maxRetries } = this.#around
+    const answer = byStatus(batch, given)
     const verdict = 'error' in answer ? 'retry' : judge(answer.status, 1)
     if (!('error' in answer) && verdict === 'delivered') {
       this.#isolation.recovered()
@@ -549,6 +557,12 @@ export class Sender {
       Math.round(durationMs),
     )
   }
+}
+
+/** What counts of an answer: of one that breaks off again and again, for a single message, its status. */
+function byStatus({ entries, failure, strikes }: Batch, answer: Answer): Answer {
+  if ('status' in answer || !answer.cut || entries.length > 1) return answer
+  return failure === answer.failure && strikes >= CUT_STRIKES ? answer.cut : answer
 }
 
 function briefFailure(answer: Answer): string | undefined {

@@ -568,6 +568,46 @@ describe('an answer', () => {
     expect(server.requests).toBe(2)
   })
 
+  const DEPRECATED = '{"success":true}\n<b>Deprecated</b>: foo()'
+
+  test.each([
+    ['a whole object before other text', 'Connection: close\r\n\r\n', DEPRECATED, 1],
+    ['a part of an object each time', 'Connection: close\r\n\r\n', '{"success', 3],
+    ['less than its length each time', 'Content-Length: 99\r\n\r\n', '{"success', 3],
+  ])('that is %s counts by its status, in the end', async (_, head, body, requests) => {
+    useFakeClock()
+    const server = await answering(...Array<string>(9).fill(`HTTP/1.1 200 OK\r\n${head}${body}`))
+    const heard = listen()
+    const analytics = createClient(server, IN_TIME)
+    trackMany(analytics, 1, 0, heard.as)
+    void analytics.flush()
+    await passUntil(() => heard.outcomes.length === 1)
+    expect(heard.codes).toEqual(['e0: ok'])
+    expect(server.requests).toBe(requests)
+  })
+
+  test('whose status has come before close() gives up counts by it', async () => {
+    let requests = 0
+    const server = createHttpServer((request, response) => {
+      request.resume().on('end', () => {
+        if (requests++ === 0) response.write('ok')
+      })
+    })
+    const { url, close } = await listening(server.listen(0))
+    onTestFinished(() => {
+      server.closeAllConnections()
+      return void close()
+    })
+    const heard = listen()
+    const options = { endpoint: url, fetch: globalThis.fetch, flushAt: 2 }
+    const analytics = createClient(scriptedFetch(), options)
+    trackMany(analytics, 2, 0, heard.as)
+    await vi.waitUntil(() => requests === 1)
+    trackMany(analytics, 1, 2, heard.as)
+    expect(await analytics.close({ timeout: 1_000 })).toEqual({ delivered: 2, failed: 1 })
+    expect(heard.codes).toEqual(['e0: ok', 'e1: ok', 'e2: close_timeout'])
+  })
+
   test('whose list of refused messages is too long is asked for again, by smaller bodies', async () => {
     useFakeClock()
     const collector = await startCollector()

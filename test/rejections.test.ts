@@ -1,5 +1,6 @@
+import fc from 'fast-check'
 import { expect, test } from 'vitest'
-import { readRejections } from '../src/rejections.js'
+import { isCutJson, readRejections } from '../src/rejections.js'
 
 const read = (answer: unknown, length = 3) =>
   Object.fromEntries(
@@ -39,4 +40,19 @@ test.each([
   '<html>"rejected"</html>',
 ])('an answer of %j names none', (body) => {
   expect(read(body)).toEqual({})
+})
+
+test('each beginning of an object is cut, and the whole one is not, whatever follows', () => {
+  fc.assert(
+    fc.property(fc.dictionary(fc.string(), fc.jsonValue()), fc.string(), (object, rest) => {
+      const whole = JSON.stringify(object)
+      for (let length = 1; length < whole.length; length++) {
+        expect(isCutJson(whole.slice(0, length))).toBe(true)
+      }
+      expect(isCutJson(whole)).toBe(false)
+      expect(isCutJson(`${whole}${rest}`)).toBe(false)
+      expect(isCutJson(`x${whole}`)).toBe(false)
+    }),
+  )
+  expect(isCutJson(`{"${'x'.repeat(8_000_000)}`)).toBe(true)
 })
