@@ -49,7 +49,7 @@ const EXIT_GRACE_MS = 5_000
 /** How long a `Retry-After` can extend that, counted from the last outcome. */
 const MAX_EXIT_GRACE_MS = 30_000
 
-/** A listener that records when the script ends lets it go on, and the event come again: for ever, if it records each time. */
+/** What records when the script ends lets it go on, and `beforeExit` come again: for ever, if it records each time. */
 const MAX_RECORDS_AT_EXIT = 10
 
 /** How long a promise that was given to `waitUntil` keeps a serverless function alive at the most. */
@@ -502,8 +502,7 @@ export class Analytics<
     this.#log('the script ended: %d messages pending', this.#books.pending)
     this.#recordsAtExit = isRecordedAtExit ? this.#recordsAtExit + 1 : 0
     if (this.#recordsAtExit > MAX_RECORDS_AT_EXIT && !this.#hold.isHeld) {
-      const text = `The script ended ${MAX_RECORDS_AT_EXIT} times, because a listener of beforeExit recorded a message each time. Use process.once('beforeExit', …).`
-      this.#leave(new DroppedError('process_exit', text))
+      this.#leave('a listener of beforeExit', " Use process.once('beforeExit', …).")
       return
     }
     // Whoever waits, as a listener of beforeExit may, holds the process for as long as they want: it has not ended.
@@ -514,8 +513,8 @@ export class Analytics<
       this.#deliveredAtExit = delivered
       this.#exits++
       // A hook that records each loss as a message must not keep the script for ever.
-      if (this.#exits === 3) {
-        this.#leave(this.#exitError())
+      if (this.#exits > MAX_RECORDS_AT_EXIT) {
+        this.#leave('a callback or onFailed', this.#lastFailure())
         return
       }
     }
@@ -527,8 +526,9 @@ export class Analytics<
   }
 
   /** Leaves what is pending as it is. The script ends, unless something else keeps it. */
-  #leave(error: DroppedError): void {
-    this.#books.leftAtExit(error)
+  #leave(who: string, advice: string): void {
+    const text = `The script ended ${MAX_RECORDS_AT_EXIT} times, because ${who} recorded a message each time.${advice}`
+    this.#books.leftAtExit(new DroppedError('process_exit', text))
     noDrainAtExit(this.#drain)
   }
 
@@ -679,6 +679,12 @@ function describeFull({ spool, maxQueueBytes, endpoint }: Settings): string {
 }
 
 function checkTimeout(method: string, options: unknown, byDefault: number): number {
+  if (isTimeoutOrCallback(options)) {
+    throw new OptionError(
+      'timeout',
+      `${method}() takes an object, such as { timeout: 5000 } in ms, and gives a promise; got ${describe(options)}.`,
+    )
+  }
   // A listener gets what its event has, such as the name of a signal, and must not throw for it.
   const { timeout = byDefault, ...others } = isPlainObject(options) ? options : {}
   const [other] = Object.keys(others)
@@ -694,6 +700,11 @@ function checkTimeout(method: string, options: unknown, byDefault: number): numb
     'timeout',
     `${method}() takes a timeout from 0 to ${MAX_TIMER_MS} ms, or Infinity, got ${describe(timeout)}.`,
   )
+}
+
+/** What other clients take. An event may have a number too: an exit code, up to 255. */
+function isTimeoutOrCallback(given: unknown): boolean {
+  return typeof given === 'number' ? given > 255 : typeof given === 'function' || given === true
 }
 
 function toHooklineError(type: MessageType, thrown: unknown): HooklineError {

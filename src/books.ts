@@ -198,7 +198,7 @@ export class Books {
 
   /** The process ends with messages that nobody can be told of any more: whoever is told records new ones. */
   leftAtExit(error: HooklineError): void {
-    this.#warnings.lost(error)
+    this.#warnings.left(error)
   }
 
   /** Tells of what was lost inside a call, once the call has returned. */

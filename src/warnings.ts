@@ -28,6 +28,12 @@ export class LossWarnings {
     const text = `hookline: ${what} (${kind}). ${causeOf(error)} This is told once for each kind: give the client onFailed to hear of every one, or onFailed: () => {} to silence this.`
     warn(this.#logger, text, error.code)
   }
+
+  /** The script ends with messages that nobody else is told of. */
+  left({ code, message }: HooklineError): void {
+    const what = `a message was lost (${code}) that no callback and no onFailed is told of`
+    warn(this.#logger, `hookline: ${what}. ${message}`, code)
+  }
 }
 
 /** The cause without what a message holds, or what a server said: that may repeat what it was sent. */

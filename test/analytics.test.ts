@@ -962,7 +962,22 @@ describe('close', () => {
     }
   })
 
-  test.each([[0], ['SIGTERM', 15], [null], [new Event('close')]])(
+  test.each([[1_000], [Infinity], [() => undefined], [true]])(
+    'refuses what other clients take: %s',
+    (given) => {
+      const analytics = createClient(scriptedFetch())
+      for (const method of ['flush', 'close'] as const) {
+        const call = analytics[method].bind(analytics)
+        const error = thrownBy(() => Reflect.apply(call, undefined, [given]))
+        expect(error).toMatchObject({ code: 'invalid_option', option: 'timeout' })
+        expect((error as Error).message).toMatch(
+          /takes an object, such as \{ timeout: 5000 \}.* got /,
+        )
+      }
+    },
+  )
+
+  test.each([[0], [1, null], ['SIGTERM', 15], [null], [new Event('close')]])(
     'is a listener of events that have %j',
     async (...given) => {
       const analytics = createClient(scriptedFetch())
