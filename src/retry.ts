@@ -47,6 +47,9 @@ export function backoffMs(failures: number, random: number): number {
 /** A server that asks for more is asked again after this. */
 const MAX_RETRY_AFTER_MS = 300_000
 
+/** The only form of an HTTP date that does not name its zone, which is GMT. Source: RFC 9110 section 5.6.7. */
+const ASCTIME = /^\s*\w{3} \w{3} [ \d]\d [\d:]{8} \d{4}\s*$/
+
 /**
  * Reads a `Retry-After` header, seconds or an HTTP date, to at most 5 minutes.
  * Source: RFC 9110 section 10.2.3.
@@ -57,6 +60,6 @@ export function retryAfterMs(header: string | null, nowMs: number): number {
   if (header === null) return 0
   const delayMs = /^\s*\d+(\.\d+)?\s*$/.test(header)
     ? Number(header) * 1_000
-    : Date.parse(header) - nowMs
+    : Date.parse(ASCTIME.test(header) ? `${header} GMT` : header) - nowMs
   return delayMs > 0 ? Math.min(delayMs, MAX_RETRY_AFTER_MS) : 0
 }

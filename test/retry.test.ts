@@ -1,4 +1,4 @@
-import { describe, expect, test } from 'vitest'
+import { describe, expect, onTestFinished, test, vi } from 'vitest'
 import { backoffMs, judge, retryAfterMs, type Verdict } from '../src/retry.js'
 
 describe('judge', () => {
@@ -103,4 +103,15 @@ describe('retryAfterMs', () => {
   ])('reads %j as %i ms', (header, delay) => {
     expect(retryAfterMs(header, now)).toBe(delay)
   })
+
+  test.each(['UTC', 'America/New_York', 'Asia/Tokyo'])(
+    'reads a date that names no zone as one of GMT in %s',
+    (zone) => {
+      vi.stubEnv('TZ', zone)
+      onTestFinished(() => {
+        vi.unstubAllEnvs()
+      })
+      expect(retryAfterMs('Fri Jan  2 03:04:35 2026', now)).toBe(30_000)
+    },
+  )
 })
