@@ -344,10 +344,10 @@ function makeFolder(path: string): void {
 
 /** Whether a folder holds files that the spool did not make, and no messages. */
 export function isForeign(folder: string): boolean {
-  const paths = fs.readdirSync(folder, { recursive: true, encoding: 'utf8' })
+  const entries = fs.readdirSync(folder, { recursive: true, withFileTypes: true })
   // A network file system keeps a file that is open under such a name.
-  const isLeft = (path: string) => !/(^|[/\\])\.nfs/.test(path)
-  return paths.some(isLeft) && !paths.some((path) => path.endsWith('.log'))
+  const isLeft = entries.some(({ name }) => !name.startsWith('.nfs'))
+  return isLeft && !entries.some((entry) => entry.isFile() && entry.name.endsWith('.log'))
 }
 
 /** Removes a client's folder. Gives false if it stays, usually because it holds a file that the spool did not make. */

@@ -501,7 +501,9 @@ export class Spool {
   /** Moves the files of a folder that was taken over into this client's own, the oldest first. */
   #absorb({ folder, isDead }: Claim, lease: Lease, adopted: Segment[]): void {
     const entries = fs.readdirSync(folder, { withFileTypes: true })
-    const names = entries.filter(({ name }) => name.endsWith('.log')).map(({ name }) => name)
+    // Not a link: what it leads to is not the spool's to write.
+    const files = entries.filter((entry) => entry.isFile() && entry.name.endsWith('.log'))
+    const names = files.map(({ name }) => name)
     for (const name of names.sort()) {
       const segment = this.#load(`${folder}/${name}`, lease)
       if (!segment) continue

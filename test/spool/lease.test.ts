@@ -279,6 +279,24 @@ test.each(['theirs.txt', 'theirs/theirs.txt', 'reserve/theirs.txt'])(
   },
 )
 
+test('a link in place of a file of messages is set aside, and what it leads to is not touched', async () => {
+  const elsewhere = join(temporary(), 'elsewhere.txt')
+  const text = 'of somebody else\n'.repeat(40)
+  writeFileSync(elsewhere, text)
+  let directory = temporary()
+  const net = scriptedFetch(503)
+  trackMany(createClient(net, { spool: { directory } }), 10)
+  const folder = dirname(files(directory, '.log')[0] ?? '')
+  fs.symlinkSync(elsewhere, join(folder, '0000000000.log'))
+  directory = crash(directory)
+  const { failed, hooks } = listen()
+  const analytics = createClient(scriptedFetch(), { spool: { directory }, ...hooks })
+  await turns()
+  expect(await analytics.close()).toEqual({ delivered: 10, failed: 0 })
+  expect(failed).toEqual([])
+  expect(fs.readFileSync(elsewhere, 'utf8')).toBe(text)
+})
+
 function leaseWithReserve(home: string): Lease {
   const lease = new Lease(home, log)
   lease.keepReserve()
