@@ -1,4 +1,5 @@
 import { Analytics } from './analytics.js'
+import { describe, isPlainObject } from './describe.js'
 import type { AnalyticsOptions, FetchInit } from './options.js'
 import { readRejections } from './rejections.js'
 import { judge } from './retry.js'
@@ -57,7 +58,11 @@ export interface TestAnalytics<Plan extends PlanOf<Plan> = AnyPlan> {
   readonly messages: CapturedMessages
   /** Each request so far, failed ones too. */
   readonly requests: readonly CapturedRequest[]
-  /** Lets the next requests meet these faults, one each; requests after them are accepted. */
+  /**
+   * Lets the next requests meet these faults, one each; requests after them are accepted.
+   *
+   * @throws TypeError for what is no fault
+   */
   readonly fail: (...faults: Fault[]) => void
   /** Forgets what was captured, and the faults that are left. */
   readonly reset: () => void
@@ -120,6 +125,7 @@ export function createTestAnalytics<Plan extends PlanOf<Plan> = AnyPlan>(
     messages: byType(delivered),
     requests,
     fail: (...more) => {
+      for (const fault of more) checkFault(fault)
       faults.push(...more)
     },
     reset: () => {
@@ -130,6 +136,16 @@ export function createTestAnalytics<Plan extends PlanOf<Plan> = AnyPlan>(
 
 /** The codes by which the client knows such failures of a fetch. */
 const CODES = { reset: 'ECONNRESET', timeout: 'UND_ERR_HEADERS_TIMEOUT' }
+
+function checkFault(fault: unknown): void {
+  const status = isPlainObject(fault) ? fault['status'] : fault
+  if (typeof status === 'string' && Object.hasOwn(CODES, status) && status === fault) return
+  // 0 is what runtimes give that hide redirects.
+  if (Number.isInteger(status) && (status === 0 || (status as number) >= 200)) return
+  throw new TypeError(
+    `fail() takes statuses from 200, 'reset', 'timeout', or answers such as { status: 503 }, got ${describe(fault)}.`,
+  )
+}
 
 /** Promises alone drive a test client: the fake timers of a test must not stop it. */
 const AT_ONCE: Pace = {

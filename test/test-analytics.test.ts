@@ -109,6 +109,16 @@ describe('createTestAnalytics', () => {
     expect(() => createTestAnalytics({ flushInterval: 1 })).toThrow('Did you mean flushAfter?')
   })
 
+  test.each(['rest', 'toString', 99, 1.5, NaN, undefined, {}, { status: 'reset' }])(
+    'refuses %o, which is no fault',
+    (fault) => {
+      const { fail } = createTestAnalytics()
+      expect(() => {
+        fail(503, fault as never)
+      }).toThrow(/^fail\(\) takes statuses from 200, 'reset', 'timeout', or answers .* got /)
+    },
+  )
+
   test('forgets everything on reset, faults included', async () => {
     const { analytics, messages, requests, fail, reset } = createTestAnalytics()
     analytics.track(track)
