@@ -5,7 +5,7 @@ import { traceContextOf } from './collect/trace-context.js'
 import { Deliverer } from './deliver/deliverer.js'
 import { MAX_UNDER_WAY } from './deliver/dispatcher.js'
 import { Pauses } from './deliver/pauses.js'
-import { bodyFor, createEnqueueCalls } from './enqueue/calls.js'
+import { createEnqueueCalls } from './enqueue/calls.js'
 import { createEnqueue } from './enqueue/enqueue.js'
 import { route, routesOf } from './enqueue/route.js'
 import { Waiting } from './enqueue/waiting.js'
@@ -180,7 +180,7 @@ async function connect(
     waiting,
     enqueueCalls: role === 'worker' ? undefined : enqueueCalls,
     behind: () => dispatcher.behind(),
-    bodyOf: (source, call) => bodyFor(call, routeOf(source, call)),
+    isForwarded: (source, call) => routeOf(source, call).to.length > 0,
     log,
     events,
   })

@@ -12,8 +12,8 @@ import { addCallRoutes, type CallRoutesParts, type CollectEvents } from './route
 export interface CollectorOptions {
   /** Left out in a worker, which accepts no calls: its server has only the other routes. */
   enqueueCalls?: EnqueueCalls | undefined
-  /** Makes the body that the destinations get of a call; `undefined` if no destination gets it. */
-  bodyOf: (source: string, call: Call) => string | undefined
+  /** Whether a destination gets a call of a source. */
+  isForwarded: (source: string, call: Call) => boolean
   /** The sources that may send calls, with their write keys, and the quotas of their tenants. */
   settings: QuotaSettings
   /** The messages that wait for the destinations of each tenant. */
@@ -70,14 +70,14 @@ const WORKER_HINT = 'This process is a worker. Send calls to a collector.'
 
 /** Creates a collector. It does not listen yet. */
 export async function createCollector(options: CollectorOptions): Promise<Collector> {
-  const { enqueueCalls, bodyOf, settings, waiting, log, events, timeouts } = options
+  const { enqueueCalls, isForwarded, settings, waiting, log, events, timeouts } = options
   const { maxArrivingBytes, maxPendingBytes } = options
   const { behind = () => 0, now = () => performance.now() } = options
   const server = createServer(log, enqueueCalls ? HINT : WORKER_HINT, { timeouts })
   const credentialsOf = createCredentials()
   const parts: CallRoutesParts | undefined = enqueueCalls && {
     enqueueCalls,
-    bodyOf,
+    isForwarded,
     events,
     credentials: await credentialsOf(settings.sources),
     quotas: new Quotas(settings, {

@@ -32,8 +32,8 @@ export interface CollectEvents {
 /** What the routes need. */
 export interface CallRoutesParts {
   enqueueCalls: EnqueueCalls
-  /** Makes the body that the destinations get of a call; `undefined` if no destination gets it. */
-  bodyOf: (source: string, call: Call) => string | undefined
+  /** Whether a destination gets a call of a source. */
+  isForwarded: (source: string, call: Call) => boolean
   events: CollectEvents
   /** The write keys of the current settings. A reload replaces them. */
   credentials: Credentials
@@ -91,8 +91,9 @@ async function answer(
       const text = textOf(bytes)
       const body = parseBody(bytes, text)
       if (user === undefined) source = sourceOf(keyWithin(body), parts.credentials)
-      const { calls, rejected } = receiveCalls(body, bytes.length, type, Date.now())
-      const changed = warningsOf(text, type, rejected, (call) => parts.bodyOf(source, call))
+      const received = receiveCalls(body, bytes.length, type, Date.now())
+      const { calls, rejected } = received
+      const changed = warningsOf(text, type, received, (call) => parts.isForwarded(source, call))
       for (const { code } of rejected) events.callsCounted(source, code, 1)
       // Node joins the values of a header that comes twice, so neither of these is a list.
       const headers = request.headers as TraceHeaders

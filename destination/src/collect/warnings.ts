@@ -1,4 +1,5 @@
 import { isUtf8 } from 'node:buffer'
+import { webhookBody } from '../enqueue/webhook-body.js'
 import type { Call, CallType } from '../model/call.js'
 import {
   findChanges,
@@ -8,8 +9,9 @@ import {
   type ChangedNumber,
 } from '../model/changed-numbers.js'
 import { isFields, type Fields } from '../http/json-body.js'
-import { RejectedCall, type Rejected } from '../http/refusal.js'
-import { fields, normalise, type Shared } from './normalise.js'
+import { RejectedCall } from '../http/refusal.js'
+import { normalise } from './normalise.js'
+import type { Received } from './receive.js'
 
 /** What of an accepted call is forwarded with another value. */
 export interface Warning extends Omit<ChangedNumber, 'path'> {
@@ -27,13 +29,6 @@ export interface Warnings {
   count: number
 }
 
-/**
- * Makes the body that is forwarded of a call. A number is forwarded if it is in this text.
- *
- * @returns `undefined` if the call is not forwarded.
- */
-export type BodyOf = (call: Call) => string | undefined
-
 /** The most warnings in one answer, because each number of a large batch could have one. */
 const MAX_WARNINGS = 100
 
@@ -44,13 +39,15 @@ const NONE: Warnings = { warnings: [], count: 0 }
  *
  * @param text - The body of the request, valid JSON.
  * @param type - The type that the URL names; `undefined` for a batch.
- * @param rejected - The calls that were not accepted. They have no warnings.
+ * @param received - The calls of this body. Those that were not accepted have no warnings.
+ * @param isForwarded - Whether a destination gets a call. Filters can ask for numbers, so it is asked with the call as it
+ * is forwarded, and not with the marked one.
  */
 export function warningsOf(
   text: string,
   type: CallType | undefined,
-  rejected: readonly Rejected[],
-  bodyOf: BodyOf,
+  received: Received,
+  isForwarded: (call: Call) => boolean,
 ): Warnings {
   const marked = markChanges(text)
   if (!isFields(marked)) return NONE
@@ -63,24 +60,52 @@ export function warningsOf(
   }
   const isBatch = type === undefined
   const messages = isBatch ? (marked['batch'] as unknown[]) : [marked]
-  const integrations = isBatch ? fields(marked, 'integrations') : undefined
-  const refused = new Set(rejected.map(({ index }) => index))
-  const bodies = messages.map((message, index) =>
-    refused.has(index)
-      ? undefined
-      : forwardedText(message, { ...NOTHING_SHARED, type, integrations }, bodyOf),
-  )
+  const forwarded = forwardedMessages(messages, received, isForwarded)
   // The context of the batch is in the body of each call. It is named once, and not for each call.
-  if (isBatch && bodies.some((body) => body !== undefined)) {
-    findChanges(marked['context'], 'context', (path, number) => {
+  if (isBatch) {
+    findChanges(usedContext(marked['context'], forwarded), 'context', (path, number) => {
       add(path, number)
     })
   }
-  for (const [i, body] of bodies.entries()) {
-    if (body === undefined) continue
-    for (const { path, number } of forwardedChanges(messages[i], body)) add(path, number, i)
+  for (const { index, message } of forwarded) {
+    for (const { path, number } of forwardedChanges(message, type)) add(path, number, index)
   }
   return { warnings, count }
+}
+
+/** A marked message of a request whose call is forwarded. */
+interface Forwarded {
+  /** The index of the message in its batch. */
+  index: number
+  message: Fields
+}
+
+function forwardedMessages(
+  messages: readonly unknown[],
+  { calls, rejected }: Received,
+  isForwarded: (call: Call) => boolean,
+): Forwarded[] {
+  const refused = new Set(rejected.map(({ index }) => index))
+  const forwarded: Forwarded[] = []
+  let accepted = 0
+  for (const [index, message] of messages.entries()) {
+    if (refused.has(index)) continue
+    const call = calls[accepted++]
+    if (call && isForwarded(call) && isFields(message)) forwarded.push({ index, message })
+  }
+  return forwarded
+}
+
+/** The fields of the context of a batch that are in the body of at least one call: a call can have its own value. */
+function usedContext(context: unknown, forwarded: readonly Forwarded[]): Fields | undefined {
+  if (!isFields(context)) return undefined
+  const unused = new Set(Object.keys(context))
+  for (const { message } of forwarded) {
+    if (unused.size === 0) break
+    const own = isFields(message['context']) ? message['context'] : {}
+    for (const key of unused) if (!Object.hasOwn(own, key)) unused.delete(key)
+  }
+  return Object.fromEntries(Object.entries(context).filter(([key]) => !unused.has(key)))
 }
 
 /** Adds a warning if the bytes of a request are not UTF-8, so that some of them became U+FFFD in its text. */
@@ -95,21 +120,14 @@ export function withEncoding(found: Warnings, bytes: Buffer): Warnings {
 }
 
 /**
- * Finds the numbers of one call that are forwarded with another value.
+ * Finds the numbers that are forwarded with another value, if a call is forwarded.
  *
  * @param marked - The call, with the marks of {@link markChanges}; `undefined` if no number changes.
  * @param type - The type of a call that has no type.
  */
-export function changesOfCall(
-  marked: unknown,
-  type: CallType | undefined,
-  bodyOf: BodyOf,
-): ChangedNumber[] {
+export function changesOfCall(marked: unknown, type: CallType | undefined): ChangedNumber[] {
   if (!isFields(marked)) return []
-  const message = { ...marked, type: marked['type'] ?? type }
-  const forwarded = forwardedText(message, { ...NOTHING_SHARED, type: undefined }, bodyOf)
-  if (forwarded === undefined) return []
-  return forwardedChanges(marked, forwarded).map(({ path, number }) => toChange(path, number))
+  return forwardedChanges(marked, type).map(({ path, number }) => toChange(path, number))
 }
 
 /** A changed number: its path in the message, and its text. */
@@ -118,29 +136,18 @@ interface Found {
   number: string
 }
 
-/** The changed numbers of a marked message that are also in what is forwarded of it. */
-function forwardedChanges(message: unknown, forwarded: string): Found[] {
-  const marks = marksIn(forwarded)
+/** The changed numbers of a marked message that are also in its body, or are its id. */
+function forwardedChanges(message: Fields, type: CallType | undefined): Found[] {
+  const call = callOf(message, type)
+  if (!call) return []
+  const marks = marksIn(webhookBody(call) + JSON.stringify([message['messageId']]))
   const changes: Found[] = []
-  if (!isFields(message)) return changes
   for (const [field, value] of Object.entries(message)) {
     findChanges(value, field, (path, number, mark) => {
       if (marks.has(mark)) changes.push({ path, number })
     })
   }
   return changes
-}
-
-/**
- * What is forwarded of a marked message, without the context of its batch: the body and the id of the message.
- *
- * @returns `undefined` if nothing is forwarded.
- */
-function forwardedText(message: unknown, shared: Shared, bodyOf: BodyOf): string | undefined {
-  if (!isFields(message)) return undefined
-  const call = callOf({ ...message, ...UNMARKED }, shared)
-  const body = call && bodyOf(call)
-  return body === undefined ? undefined : body + JSON.stringify([message['messageId']])
 }
 
 /** Fields in which a mark would not be valid. Their numbers are not in the body. */
@@ -153,10 +160,14 @@ const UNMARKED = {
 
 const NOTHING_SHARED = { context: undefined, integrations: undefined, skewMs: 0, receivedAt: 0 }
 
-/** Makes the call of a message. A line of an import may be a message that is not a call. */
-function callOf(message: Fields, shared: Shared): Call | undefined {
+/**
+ * Makes the call of a marked message, without what its batch has for all calls. A line of an import may be a message that is
+ * not a call.
+ */
+function callOf(message: Fields, type: CallType | undefined): Call | undefined {
+  const typed = { ...message, ...UNMARKED, type: message['type'] ?? type }
   try {
-    return normalise(message, shared)
+    return normalise(typed, { ...NOTHING_SHARED, type: undefined })
   } catch (error) {
     if (error instanceof RejectedCall) return undefined
     throw error

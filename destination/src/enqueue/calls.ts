@@ -45,11 +45,6 @@ export function createEnqueueCalls(
   }
 }
 
-/** The body that the destinations of a call get; `undefined` if it has none. */
-export function bodyFor(call: Call, { to }: Route): string | undefined {
-  return to.length === 0 ? undefined : webhookBody(call)
-}
-
 /** What the deliveries of a call have in common. */
 interface Content {
   call: Call

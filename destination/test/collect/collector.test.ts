@@ -268,8 +268,8 @@ describe('a request', () => {
     })
 
     test('has no warnings about calls that are not forwarded', async () => {
-      const bodyOf = (_source: string, { integrations }: Call) => (integrations ? undefined : '{}')
-      const started = await startCollector({ bodyOf })
+      const isForwarded = (_source: string, { integrations }: Call) => !integrations
+      const started = await startCollector({ isForwarded })
       const off = withBig(`{"total":${BIG}}`)
       const body = `{"batch":[${off}],"context":{"n":${BIG}},"integrations":{"All":false}}`
       expect(await (await post(started, body)).json()).toEqual({ success: true })

@@ -3,7 +3,6 @@ import { RejectedError, type Callback, type HooklineError } from 'hookline'
 import { toCall, type ImportedCall } from './call.js'
 import { changesOfCall } from '../../collect/warnings.js'
 import { isTurnedOff } from '../../enqueue/route.js'
-import { webhookBody } from '../../enqueue/webhook-body.js'
 import type { Call, CallType } from '../../model/call.js'
 import type { ChangedNumber } from '../../model/changed-numbers.js'
 import { Ledger, type Entry, type RefusedLine } from './ledger.js'
@@ -134,7 +133,9 @@ export class Import {
       this.#refuse(entry, (error as Error).message)
       return
     }
-    const changed = changesOfCall(row.marked, call.type, bodyOf)
+    // The destinations of the call, and their filters, are not known here.
+    const { integrations } = call.message as Pick<Call, 'integrations'>
+    const changed = isTurnedOff(integrations) ? [] : changesOfCall(row.marked, call.type)
     this.changed += changed.length
     for (const number of changed) this.parts.changed(firstLine, number)
   }
@@ -167,11 +168,6 @@ export class Import {
   #change(): Promise<void> {
     return new Promise((resolve) => (this.#moved = resolve))
   }
-}
-
-/** The body that a destination gets of a call. Its destinations are not known here. */
-function bodyOf(call: Call): string | undefined {
-  return isTurnedOff(call.integrations) ? undefined : webhookBody(call)
 }
 
 async function until(atMs: number, signal: AbortSignal): Promise<void> {
