@@ -9,6 +9,7 @@ import { createEnqueueCalls } from './enqueue/calls.js'
 import { createEnqueue } from './enqueue/enqueue.js'
 import { route, routesOf } from './enqueue/route.js'
 import { Waiting } from './enqueue/waiting.js'
+import { webhookBody } from './enqueue/webhook-body.js'
 import { connectionLimit } from './http/connection-limit.js'
 import type { Call } from './model/call.js'
 import { systemClock } from './model/clock.js'
@@ -180,7 +181,10 @@ async function connect(
     waiting,
     enqueueCalls: role === 'worker' ? undefined : enqueueCalls,
     behind: () => dispatcher.behind(),
-    isForwarded: (source, call) => routeOf(source, call).to.length > 0,
+    forwarding: {
+      isForwarded: (source, call) => routeOf(source, call).to.length > 0,
+      bodyOf: webhookBody,
+    },
     log,
     events,
   })

@@ -23,6 +23,7 @@ import { addVerify } from './cli/verify.js'
 import { Pauses } from './deliver/pauses.js'
 import { plannedAttempts } from './deliver/schedule.js'
 import type { startDestination } from './destination.js'
+import type { allDestinations } from './manage/all-destinations.js'
 import type { examine } from './operate/doctor.js'
 import type { migrateStore } from './operate/migrate.js'
 import { shownTrace } from './operate/shown-trace.js'
@@ -40,6 +41,9 @@ const find: typeof examine = async function* (...given) {
 const open: typeof openStore = async (...given) =>
   (await import('./store/open.js')).openStore(...given)
 
+const readDestinations: typeof allDestinations = async (...given) =>
+  (await import('./manage/all-destinations.js')).allDestinations(...given)
+
 const migrate: typeof migrateStore = async (...given) =>
   (await import('./operate/migrate.js')).migrateStore(...given)
 
@@ -50,7 +54,10 @@ const commands = [
   addStatus,
   addList,
   addTail,
-  addTrace({ open, show: shownTrace, readPauses: (store) => Pauses.open(store) }),
+  addTrace({
+    ...{ open, show: shownTrace, readDestinations },
+    readPauses: (store) => Pauses.open(store),
+  }),
   addPause,
   addResume,
   addReplay,

@@ -10,7 +10,7 @@ const modules = readModules(fileURLToPath(new URL('../src', import.meta.url)))
  */
 const ROOMS: Record<string, { from?: string[]; types?: string[] }> = {
   start: { from: ['cli', 'main'] },
-  main: { from: ['cli', 'destination', 'operate', 'deliver', 'store'] },
+  main: { from: ['cli', 'destination', 'operate', 'deliver', 'manage', 'store'] },
   index: { from: ['destination', 'settings', 'store'], types: ['observe', 'model'] },
   cli: {
     from: ['observe', 'collect', 'enqueue', 'settings', 'model', 'version'],

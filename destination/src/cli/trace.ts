@@ -26,16 +26,20 @@ Examples:
 
 /** What the command needs to read a store itself, if no destination runs. */
 export interface TraceParts {
-  open: (url: string, options?: { mustExist?: boolean }) => Promise<Store>
+  open: (place: Settings['store'], options?: { mustExist?: boolean }) => Promise<Store>
   /** Removes what must not be shown of a delivery. */
   show: (
     trace: Trace,
-    destinations: Settings['destinations'],
+    destinations: readonly KnownDestination[],
     isPaused: (destination: string) => boolean,
   ) => ShownTrace
+  /** Reads the destinations of the settings, and those that were made at run time and are kept in the store. */
+  readDestinations: (settings: Settings, store: Store) => Promise<KnownDestination[]>
   /** Reads which destinations are paused. */
   readPauses: (store: Store) => Promise<{ of: (destination: string) => unknown }>
 }
+
+type KnownDestination = Pick<Settings['destinations'][number], 'name' | 'enabled'>
 
 /** @param parts - Read the store if no destination runs. */
 export function addTrace(parts: TraceParts): AddCommand {
@@ -68,37 +72,36 @@ async function find(
     return (answer as ShownMessage).deliveries
   } catch (error) {
     if (!(error instanceof UnreachableError)) throw error
-    const path = fileOf(error)
-    if (path === undefined) throw error
-    const found = await look(parts, path, messageId, error.local?.settings.destinations ?? [])
+    const settings = error.local?.settings
+    if (!settings || !hasFile(settings)) throw error
+    const found = await look(parts, settings, messageId)
     if (found.length > 0) return found
     throw new AdminError('unknown_message', `There is no message ${JSON.stringify(messageId)}.`)
   }
 }
 
-/** The URL of the store if its file exists. Opening a store that does not exist would create it. */
-function fileOf({ local }: UnreachableError): string | undefined {
-  const store = local?.settings.store
-  return typeof store === 'string' &&
+/** Whether the store is a file that exists. Opening a store that does not exist would create it. */
+function hasFile({ store }: Settings): boolean {
+  return (
+    typeof store === 'string' &&
     store.startsWith('sqlite:') &&
     existsSync(store.slice('sqlite:'.length))
-    ? store
-    : undefined
+  )
 }
 
 async function look(
-  { open, show, readPauses }: TraceParts,
-  url: string,
+  { open, show, readDestinations, readPauses }: TraceParts,
+  settings: Settings,
   messageId: string,
-  destinations: Settings['destinations'],
 ): Promise<ShownTrace[]> {
   let store: Store
   try {
-    store = await open(url, { mustExist: true })
+    store = await open(settings.store, { mustExist: true })
   } catch (error) {
     throw new CommandError(EXIT.failed, (error as Error).message)
   }
   try {
+    const destinations = await readDestinations(settings, store)
     const pauses = await readPauses(store)
     const isPaused = (destination: string) => pauses.of(destination) !== undefined
     return (await store.trace(messageId)).map((trace) => show(trace, destinations, isPaused))

@@ -1,19 +1,18 @@
 import type { EnqueueCalls } from '../enqueue/calls.js'
-import type { Call } from '../model/call.js'
 import { ArrivingBytes } from '../http/arriving-bytes.js'
 import { createServer, type Server, type ServerLog, type Timeouts } from '../http/server.js'
 import { createCredentials } from './credentials.js'
 import { Admission } from './admission.js'
 import { PendingBytes } from './pending-bytes.js'
 import { Quotas, type QuotaSettings, type QuotasParts } from './quotas.js'
+import type { Forwarding } from './warnings.js'
 import { addCallRoutes, type CallRoutesParts, type CollectEvents } from './routes.js'
 
 /** What a collector needs. */
 export interface CollectorOptions {
   /** Left out in a worker, which accepts no calls: its server has only the other routes. */
   enqueueCalls?: EnqueueCalls | undefined
-  /** Whether a destination gets a call of a source. */
-  isForwarded: (source: string, call: Call) => boolean
+  forwarding: Forwarding
   /** The sources that may send calls, with their write keys, and the quotas of their tenants. */
   settings: QuotaSettings
   /** The messages that wait for the destinations of each tenant. */
@@ -70,14 +69,14 @@ const WORKER_HINT = 'This process is a worker. Send calls to a collector.'
 
 /** Creates a collector. It does not listen yet. */
 export async function createCollector(options: CollectorOptions): Promise<Collector> {
-  const { enqueueCalls, isForwarded, settings, waiting, log, events, timeouts } = options
+  const { enqueueCalls, forwarding, settings, waiting, log, events, timeouts } = options
   const { maxArrivingBytes, maxPendingBytes } = options
   const { behind = () => 0, now = () => performance.now() } = options
   const server = createServer(log, enqueueCalls ? HINT : WORKER_HINT, { timeouts })
   const credentialsOf = createCredentials()
   const parts: CallRoutesParts | undefined = enqueueCalls && {
     enqueueCalls,
-    isForwarded,
+    forwarding,
     events,
     credentials: await credentialsOf(settings.sources),
     quotas: new Quotas(settings, {

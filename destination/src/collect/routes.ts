@@ -10,7 +10,7 @@ import { ignoreContentType, readBody, readOwnBodies } from '../http/read-body.js
 import type { PendingBytes } from './pending-bytes.js'
 import type { Quotas, RefusingQuota } from './quotas.js'
 import { receiveCalls } from './receive.js'
-import { warningsOf, withEncoding, type Warnings } from './warnings.js'
+import { warningsOf, withEncoding, type Forwarding, type Warnings } from './warnings.js'
 import { JSON_TYPE, Refusal, toRefusal, type Rejected } from '../http/refusal.js'
 
 /** What happens to the requests of sources. */
@@ -32,8 +32,7 @@ export interface CollectEvents {
 /** What the routes need. */
 export interface CallRoutesParts {
   enqueueCalls: EnqueueCalls
-  /** Whether a destination gets a call of a source. */
-  isForwarded: (source: string, call: Call) => boolean
+  forwarding: Forwarding
   events: CollectEvents
   /** The write keys of the current settings. A reload replaces them. */
   credentials: Credentials
@@ -93,7 +92,7 @@ async function answer(
       if (user === undefined) source = sourceOf(keyWithin(body), parts.credentials)
       const received = receiveCalls(body, bytes.length, type, Date.now())
       const { calls, rejected } = received
-      const changed = warningsOf(text, type, received, (call) => parts.isForwarded(source, call))
+      const changed = warningsOf(text, source, type, received, parts.forwarding)
       for (const { code } of rejected) events.callsCounted(source, code, 1)
       // Node joins the values of a header that comes twice, so neither of these is a list.
       const headers = request.headers as TraceHeaders

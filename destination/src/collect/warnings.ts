@@ -1,5 +1,4 @@
 import { isUtf8 } from 'node:buffer'
-import { webhookBody } from '../enqueue/webhook-body.js'
 import type { Call, CallType } from '../model/call.js'
 import {
   findChanges,
@@ -29,6 +28,17 @@ export interface Warnings {
   count: number
 }
 
+/** What the collector knows of how calls are forwarded. */
+export interface Forwarding {
+  /**
+   * Whether a destination gets a call of a source. Filters can ask for numbers, so it is asked with the call as it is forwarded,
+   * and not with a marked one.
+   */
+  isForwarded: (source: string, call: Call) => boolean
+  /** Makes the body that is forwarded of a call. A number is forwarded if it is in this text. */
+  bodyOf: (call: Call) => string
+}
+
 /** The most warnings in one answer, because each number of a large batch could have one. */
 const MAX_WARNINGS = 100
 
@@ -40,14 +50,13 @@ const NONE: Warnings = { warnings: [], count: 0 }
  * @param text - The body of the request, valid JSON.
  * @param type - The type that the URL names; `undefined` for a batch.
  * @param received - The calls of this body. Those that were not accepted have no warnings.
- * @param isForwarded - Whether a destination gets a call. Filters can ask for numbers, so it is asked with the call as it
- * is forwarded, and not with the marked one.
  */
 export function warningsOf(
   text: string,
+  source: string,
   type: CallType | undefined,
   received: Received,
-  isForwarded: (call: Call) => boolean,
+  { isForwarded, bodyOf }: Forwarding,
 ): Warnings {
   const marked = markChanges(text)
   if (!isFields(marked)) return NONE
@@ -60,7 +69,7 @@ export function warningsOf(
   }
   const isBatch = type === undefined
   const messages = isBatch ? (marked['batch'] as unknown[]) : [marked]
-  const forwarded = forwardedMessages(messages, received, isForwarded)
+  const forwarded = forwardedMessages(messages, received, (call) => isForwarded(source, call))
   // The context of the batch is in the body of each call. It is named once, and not for each call.
   if (isBatch) {
     findChanges(usedContext(marked['context'], forwarded), 'context', (path, number) => {
@@ -68,7 +77,7 @@ export function warningsOf(
     })
   }
   for (const { index, message } of forwarded) {
-    for (const { path, number } of forwardedChanges(message, type)) add(path, number, index)
+    for (const { path, number } of forwardedChanges(message, type, bodyOf)) add(path, number, index)
   }
   return { warnings, count }
 }
@@ -125,9 +134,13 @@ export function withEncoding(found: Warnings, bytes: Buffer): Warnings {
  * @param marked - The call, with the marks of {@link markChanges}; `undefined` if no number changes.
  * @param type - The type of a call that has no type.
  */
-export function changesOfCall(marked: unknown, type: CallType | undefined): ChangedNumber[] {
+export function changesOfCall(
+  marked: unknown,
+  type: CallType | undefined,
+  bodyOf: Forwarding['bodyOf'],
+): ChangedNumber[] {
   if (!isFields(marked)) return []
-  return forwardedChanges(marked, type).map(({ path, number }) => toChange(path, number))
+  return forwardedChanges(marked, type, bodyOf).map(({ path, number }) => toChange(path, number))
 }
 
 /** A changed number: its path in the message, and its text. */
@@ -137,10 +150,14 @@ interface Found {
 }
 
 /** The changed numbers of a marked message that are also in its body, or are its id. */
-function forwardedChanges(message: Fields, type: CallType | undefined): Found[] {
+function forwardedChanges(
+  message: Fields,
+  type: CallType | undefined,
+  bodyOf: Forwarding['bodyOf'],
+): Found[] {
   const call = callOf(message, type)
   if (!call) return []
-  const marks = marksIn(webhookBody(call) + JSON.stringify([message['messageId']]))
+  const marks = marksIn(bodyOf(call) + JSON.stringify([message['messageId']]))
   const changes: Found[] = []
   for (const [field, value] of Object.entries(message)) {
     findChanges(value, field, (path, number, mark) => {

@@ -21,6 +21,7 @@ import { addTest } from '../../src/cli/test.js'
 import { addTrace } from '../../src/cli/trace.js'
 import { addVerify } from '../../src/cli/verify.js'
 import { Pauses } from '../../src/deliver/pauses.js'
+import { allDestinations } from '../../src/manage/all-destinations.js'
 import { shownTrace } from '../../src/operate/shown-trace.js'
 import { examine } from '../../src/operate/doctor.js'
 import { migrateStore } from '../../src/operate/migrate.js'
@@ -36,7 +37,10 @@ const COMMANDS = [
   addStatus,
   addList,
   addTail,
-  addTrace({ open: openStore, show: shownTrace, readPauses: (store) => Pauses.open(store) }),
+  addTrace({
+    ...{ open: openStore, show: shownTrace, readDestinations: allDestinations },
+    readPauses: (store) => Pauses.open(store),
+  }),
   addPause,
   addResume,
   addReplay,

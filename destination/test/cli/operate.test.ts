@@ -3,9 +3,20 @@ import { createServer, type AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { describe, expect, onTestFinished, test } from 'vitest'
 import type { RunningDestination } from '../../src/destination.js'
+import type { ShownTrace } from '../../src/model/answers.js'
 import { openStore } from '../../src/store/open.js'
 import { newDelivery, settlement } from '../store/contract.js'
-import { ADMIN_TOKEN, destination, endpoint, post, settingsFor, start, track } from '../run.js'
+import { ask, OTHER_KEY, SETTINGS_KEY } from '../manage/api.js'
+import {
+  ADMIN_TOKEN,
+  destination,
+  endpoint,
+  freePort,
+  post,
+  settingsFor,
+  start,
+  track,
+} from '../run.js'
 import { runInside } from './inside.js'
 import { folderWith } from './process.js'
 
@@ -148,6 +159,41 @@ describe('trace', () => {
     })
     const none = await runInside(['trace', 'x', '--config', config(url, listen)])
     expect(none).toMatchObject({ code: 1, stderr: 'There is no message "x".\n' })
+  })
+
+  test('knows there the destinations that the store has, and which are paused', async () => {
+    const down = await endpoint(503)
+    const listen = { host: '127.0.0.1', port: await freePort() }
+    const gone = destination([down], { name: 'gone' })
+    const settings = settingsFor([gone], { listen, settingsKeys: [SETTINGS_KEY] })
+    const one = await start(settings)
+    for (const name of ['made', 'held', 'off']) {
+      const webhooks = [{ url: down.url }]
+      const made = await ask(one, 'PUT', `/destinations/${name}`, { sources: ['web'], webhooks })
+      expect(made.status).toBe(201)
+    }
+    await post(one, [track('m')])
+    await down.has(4)
+    await ask(one, 'POST', '/destinations/held/pause', { reason: 'maintenance' })
+    await ask(one, 'PATCH', '/destinations/off', { enabled: false })
+    await expect
+      .poll(async () => (await one.stats()).every(({ leased }) => leased === 0))
+      .toBe(true)
+    await one.close()
+
+    const holdsWith = async (settingsKey: string) => {
+      const { store } = settings
+      const file = { ...{ store, settingsKey }, listen: `127.0.0.1:${listen.port}` }
+      const folder = folderWith({ ...file, sources: SETTINGS.sources })
+      const config = join(folder, 'hookline.config.json')
+      const { stdout } = await runInside(['trace', 'm', '--json', '--config', config])
+      const { deliveries } = JSON.parse(stdout) as { deliveries: ShownTrace[] }
+      return Object.fromEntries(deliveries.map(({ destination, hold }) => [destination, hold]))
+    }
+    const known = { made: null, held: 'paused', off: 'disabled', gone: 'removed' }
+    expect(await holdsWith(SETTINGS_KEY)).toEqual(known)
+    // What is encrypted with another key is in the store nevertheless.
+    expect(await holdsWith(OTHER_KEY)).toEqual({ ...known, off: null })
   })
 
   test('creates no store in a file that is empty', async () => {

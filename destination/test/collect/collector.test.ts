@@ -3,6 +3,7 @@ import { Agent, request as httpRequest } from 'node:http'
 import { connect } from 'node:net'
 import { gzipSync } from 'node:zlib'
 import { describe, expect, test } from 'vitest'
+import { webhookBody } from '../../src/enqueue/webhook-body.js'
 import type { Call } from '../../src/model/call.js'
 import { StoreError } from '../../src/store/store-error.js'
 import { AUTHORIZATION, exchange, KEY, startCollector, type Started } from './start.js'
@@ -269,7 +270,7 @@ describe('a request', () => {
 
     test('has no warnings about calls that are not forwarded', async () => {
       const isForwarded = (_source: string, { integrations }: Call) => !integrations
-      const started = await startCollector({ isForwarded })
+      const started = await startCollector({ forwarding: { isForwarded, bodyOf: webhookBody } })
       const off = withBig(`{"total":${BIG}}`)
       const body = `{"batch":[${off}],"context":{"n":${BIG}},"integrations":{"All":false}}`
       expect(await (await post(started, body)).json()).toEqual({ success: true })

@@ -2,6 +2,7 @@
 import { once } from 'node:events'
 import { connect } from 'node:net'
 import { onTestFinished } from 'vitest'
+import { webhookBody } from '../../src/enqueue/webhook-body.js'
 import type { Call } from '../../src/model/call.js'
 import { tellAll } from '../../src/observe/events.js'
 import { logLines } from '../../src/observe/log-lines.js'
@@ -39,7 +40,7 @@ export async function startCollector(options: Partial<CollectorOptions> = {}): P
       await started.accept(source, calls)
       accepted.push({ source, calls })
     },
-    isForwarded: () => true,
+    forwarding: { isForwarded: () => true, bodyOf: webhookBody },
     settings: {
       tenants: [],
       sources: [

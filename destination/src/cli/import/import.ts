@@ -3,6 +3,7 @@ import { RejectedError, type Callback, type HooklineError } from 'hookline'
 import { toCall, type ImportedCall } from './call.js'
 import { changesOfCall } from '../../collect/warnings.js'
 import { isTurnedOff } from '../../enqueue/route.js'
+import { webhookBody } from '../../enqueue/webhook-body.js'
 import type { Call, CallType } from '../../model/call.js'
 import type { ChangedNumber } from '../../model/changed-numbers.js'
 import { Ledger, type Entry, type RefusedLine } from './ledger.js'
@@ -135,7 +136,9 @@ export class Import {
     }
     // The destinations of the call, and their filters, are not known here.
     const { integrations } = call.message as Pick<Call, 'integrations'>
-    const changed = isTurnedOff(integrations) ? [] : changesOfCall(row.marked, call.type)
+    const changed = isTurnedOff(integrations)
+      ? []
+      : changesOfCall(row.marked, call.type, webhookBody)
     this.changed += changed.length
     for (const number of changed) this.parts.changed(firstLine, number)
   }
