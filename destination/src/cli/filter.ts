@@ -1,4 +1,5 @@
 import { InvalidArgumentError, Option, type Command } from 'commander'
+import { parseTime } from '../collect/timestamp.js'
 import { CALL_TYPES } from '../model/call.js'
 import { parseDuration } from '../settings/duration.js'
 
@@ -52,7 +53,7 @@ export function addDeliveryFilterOptions(command: Command): Command {
     .option('--endpoint <url>', 'only with the last attempt at this URL')
     .option(
       '--since <when>',
-      'only accepted at this time or later; a time, or how long ago, such as 2h',
+      'only accepted at this time or later: a time (UTC, if it has no zone), or how long ago, such as 2h',
       readTime,
     )
     .option('--until <when>', 'only accepted before this time', readTime)
@@ -61,10 +62,10 @@ export function addDeliveryFilterOptions(command: Command): Command {
 function readTime(text: string): number {
   const agoMs = parseDuration(text)
   if (agoMs !== undefined) return Date.now() - agoMs
-  const at = /^\d{4}-\d\d-\d\d/.test(text) ? Date.parse(text) : NaN
-  if (!Number.isNaN(at)) return at
+  const at = parseTime(text)
+  if (at !== undefined) return at
   throw new InvalidArgumentError(
-    'Expected a time such as 2026-11-21T14:00:00Z, or how long ago, such as 30m, 2h or 1d.',
+    'Expected a time that exists, such as 2026-11-21T14:00:00Z, or how long ago, such as 30m, 2h or 1d.',
   )
 }
 

@@ -1,4 +1,5 @@
 import { InvalidArgumentError } from 'commander'
+import { parseTime } from '../collect/timestamp.js'
 import type { AddCommand } from './command.js'
 
 /** The earliest and the latest time of an attempt, in ms after the first attempt. */
@@ -25,7 +26,11 @@ export function addSchedule(plannedAttempts: () => PlannedAttempt[]): AddCommand
     program
       .command('schedule')
       .description('print when a message that fails is tried again during its 4 hours')
-      .option('--from <iso>', 'time of the first attempt: prints dates and times', readDate)
+      .option(
+        '--from <iso>',
+        'time of the first attempt (UTC, if it has no zone): prints dates and times',
+        readDate,
+      )
       .option('--json', 'print JSON')
       .addHelpText('after', EXAMPLES)
       .action(({ from, json }: ScheduleOptions) => {
@@ -44,10 +49,10 @@ export function addSchedule(plannedAttempts: () => PlannedAttempt[]): AddCommand
 }
 
 function readDate(text: string): Date {
-  const date = new Date(text)
-  if (/^\d{4}-\d\d-\d\d/.test(text) && !Number.isNaN(date.getTime())) return date
+  const at = parseTime(text)
+  if (at !== undefined) return new Date(at)
   throw new InvalidArgumentError(
-    'Expected a date and time in ISO 8601, such as 2026-11-21T14:00:00Z.',
+    'Expected a date and time in ISO 8601 that exist, such as 2026-11-21T14:00:00Z.',
   )
 }
 

@@ -68,6 +68,13 @@ describe('list', () => {
     expect(deliveries.map(({ messageId }) => messageId)).toEqual(['b'])
     const refused = await cli('list', '--status', '4xx', '--code', 'client_error', '--since', '1h')
     expect(refused.stdout.trim().split('\n')).toHaveLength(4)
+    const minuteAgo = new Date(Date.now() - 60_000)
+      .toISOString()
+      .slice(0, 'yyyy-mm-ddThh:mm:ss'.length)
+    const elsewhere = await run(['list', '--since', minuteAgo, ...where(one.adminUrl)], {
+      env: { TZ: 'America/New_York' },
+    })
+    expect(elsewhere.stdout.trim().split('\n')).toHaveLength(4)
     expect((await cli('list', '--status', '5xx')).stdout).toBe('No delivery matches.\n')
     expect(await cli('list', '--status', 'bad')).toMatchObject({
       code: 2,

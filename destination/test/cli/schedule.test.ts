@@ -44,3 +44,11 @@ test('schedule --json --from prints the attempts with their dates', async () => 
     latest: '2026-01-01T00:00:02.400Z',
   })
 })
+
+test('a time without a zone is in UTC, whatever the zone of the machine is', async () => {
+  const args = ['schedule', '--json', '--from', '2026-01-01T00:00']
+  const { stdout } = await run(args, { env: { TZ: 'America/New_York' } })
+  expect((JSON.parse(stdout) as object[])[0]).toMatchObject({
+    earliest: '2026-01-01T00:00:00.000Z',
+  })
+})

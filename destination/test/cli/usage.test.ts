@@ -134,8 +134,18 @@ describe('the command line', () => {
     [['doctor', 'https://u:p@a.example.com/hook'], 'without a user or a fragment'],
     [
       ['schedule', '--from', 'noon'],
-      'Expected a date and time in ISO 8601, such as 2026-11-21T14:00:00Z.',
+      'Expected a date and time in ISO 8601 that exist, such as 2026-11-21T14:00:00Z.',
     ],
+    ...[
+      '2026-02-30T00:00:00Z',
+      '2026-06-31T24:00:00Z',
+      '2026-11-25 (x)',
+      '2026-11-25T25:00Z',
+    ].flatMap((when): [string[], string][] => [
+      [['list', '--since', when], 'Expected a time that exists'],
+      [['replay', '--until', when, '--confirm', '1'], 'Expected a time that exists'],
+      [['schedule', '--from', when], 'that exist, such as'],
+    ]),
   ])('refuses %j with 2', async (args, message) => {
     const { code, stdout, stderr } = await runInside(args)
     expect({ code, stdout }).toEqual({ code: 2, stdout: '' })
