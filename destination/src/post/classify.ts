@@ -16,6 +16,11 @@ const DELIVERED: Judgement = { code: 'delivered', verdict: 'delivered', error: u
 export function judgeStatus(status: number, location?: string): Judgement {
   const answered = `The endpoint answered ${status}`
   if (status >= 200 && status < 300) return DELIVERED
+  if (status === 304)
+    return refused(
+      'redirect',
+      `${answered} (Not Modified), which is no answer to a POST. ${ANSWER_2XX}`,
+    )
   if (status >= 300 && status < 400)
     return refused('redirect', `${answered}${describeRedirect(location)}`)
   if (status === 408)
@@ -25,6 +30,8 @@ export function judgeStatus(status: number, location?: string): Judgement {
   if (status >= 500 && status < 600) return retry('server_error', `${answered}.`)
   return retry('connection_failed', `${answered}, which is not an HTTP status.`)
 }
+
+const ANSWER_2XX = 'An endpoint that has accepted a message must answer with a 2xx status.'
 
 /** Only the host is named, because paths and queries may contain secrets. */
 function describeRedirect(location: string | undefined): string {
@@ -61,6 +68,9 @@ export function judgeError(error: unknown, host: string): Judgement {
     return retry('connection_failed', `${host} answered with data that is not HTTP (${detail}).`)
   if (error instanceof errors.SocketError && detail === 'bad response')
     return retry('connection_reset', `${host} answered ${UNREADABLE}`)
+  // Of all that undici asserts, only the status is a matter of the answer. The text of the assertion is about its source.
+  if (code === 'ERR_ASSERTION')
+    return retry('connection_failed', `${host} answered with a status below 100. ${ANSWER_2XX}`)
   const [outcome, words] = describeFailure(code)
   return retry(outcome, `${host} ${words} (${[code, detail].filter(Boolean).join(': ')}).`)
 }
@@ -81,8 +91,6 @@ function describeFailure(code: string): [OutcomeCode, string] {
   if (code === 'ETIMEDOUT' || code === 'UND_ERR_CONNECT_TIMEOUT')
     return ['timeout', 'could not be reached in time']
   if (RESETS.has(code)) return ['connection_reset', 'closed the connection before it answered']
-  // Of all that undici asserts, only the status is a matter of the answer.
-  if (code === 'ERR_ASSERTION') return ['connection_failed', 'answered with a status that is none']
   if (code === 'UND_ERR_HEADERS_OVERFLOW')
     return ['connection_failed', 'answered with headers of more than 16 KB']
   if (code === 'UND_ERR_RES_CONTENT_LENGTH_MISMATCH')

@@ -159,9 +159,13 @@ function headerLines(headers: IncomingHttpHeaders): string {
   return lines
 }
 
-/** undici gives a repeated header as a list, although Node's type declares a string for these headers. */
+/**
+ * The value of a header without the white space behind it, which is not part of the value (RFC 9110, 5.5) and which undici
+ * keeps. undici gives a repeated header as a list, although Node's type declares a string for these headers.
+ */
 function firstOf(header: string | string[] | undefined): string | undefined {
-  return Array.isArray(header) ? header[0] : header
+  const value = Array.isArray(header) ? header[0] : header
+  return value?.replace(/[ \t]+$/, '')
 }
 
 /**

@@ -140,6 +140,8 @@ describe('an answer', () => {
     for (const [status, after] of [
       ['503 No', '120'],
       ['429 No', 'Sat, 21 Nov 2026 12:00:30 GMT'],
+      ['503 No', '60 \t '],
+      ['503 No', '\tSat Nov 21 12:00:30 2026 '],
       ['500 No', 'soon'],
       ['404 No', '120'],
       ['200 OK', '120'],
@@ -147,7 +149,10 @@ describe('an answer', () => {
       const { port } = await answering(plain(status ?? '', `Retry-After: ${after}\r\n`))
       outcomes.push((await postOnce(`http://127.0.0.1:${port}/`, { now })).retryAfterMs)
     }
-    expect(outcomes).toEqual([120_000, 30_000, undefined, undefined, undefined])
+    expect(outcomes).toEqual([
+      ...[120_000, 30_000, 60_000, 30_000],
+      ...[undefined, undefined, undefined],
+    ])
   })
 
   test('that repeats a header is taken at its first word', async () => {
@@ -167,6 +172,20 @@ describe('an answer', () => {
     expect(outcome).toMatchObject({ code: 'redirect', verdict: 'refused', status: 307 })
     expect(outcome.error).toContain(`redirects to 127.0.0.1:${other.port}`)
     expect(other.seen.connections).toBe(0)
+  })
+
+  test.each([
+    ['HTTP/1.1 304 Not Modified\r\n\r\n', 'redirect', 'answered 304 (Not Modified), which is no'],
+    [
+      'HTTP/1.1 099 No\r\n\r\n',
+      'connection_failed',
+      'answered with a status below 100. An endpoint',
+    ],
+  ])('%j is told that a 2xx is expected, in one line', async (reply, code, words) => {
+    const { port } = await answering(reply)
+    const outcome = await postOnce(`http://127.0.0.1:${port}/`)
+    expect(outcome).toMatchObject({ code, error: expect.stringContaining(words) as string })
+    expect(outcome.error).toMatch(/^.+must answer with a 2xx status\.$/)
   })
 
   test('is kept to 2 KB, as text', async () => {
