@@ -55,6 +55,7 @@ function checkName(name: string, earlier: string | undefined): string | undefine
   if (!/^[!#$%&'*+\-.^_`|~\w]+$/.test(name)) {
     return 'expected a header name of letters, digits and "-", without spaces.'
   }
+  if (name === '__proto__') return "a header with this name can't be sent. Remove it."
   const lowered = name.toLowerCase()
   if (RESERVED.has(lowered) || lowered.startsWith('proxy-')) {
     return `${name} is set by this service or by HTTP, and can't be changed here. Remove it.`

@@ -1,5 +1,6 @@
-import { readFileSync } from 'node:fs'
-import { basename, dirname, extname, resolve } from 'node:path'
+import { readFileSync, statSync } from 'node:fs'
+import { basename, dirname, extname, join, resolve } from 'node:path'
+import { isPostgres, sqlitePath } from '../store/kind.js'
 import { checkSettings } from './check.js'
 import type { Environment } from './environment.js'
 import { shownFile } from './file.js'
@@ -26,6 +27,23 @@ export function readSettings(file: string, env: Environment): Settings {
 export function requireReachable(settings: Settings, file: string): void {
   const problems = refusedEndpoints(settings)
   if (problems.length > 0) throw new SettingsError('settings_invalid', shownFile(file), problems)
+}
+
+/** @throws {@link SettingsError} if there can be no store at the path of its URL. Nothing is created. */
+export function requirePossibleStore({ store }: Settings, file: string): void {
+  const message = isPostgres(store) ? undefined : problemOfFile(sqlitePath(store as string))
+  if (message === undefined) return
+  throw new SettingsError('settings_invalid', shownFile(file), [{ path: 'store', message }])
+}
+
+function problemOfFile(path: string): string | undefined {
+  try {
+    if (!statSync(path, { throwIfNoEntry: false })?.isDirectory()) return undefined
+    return `${path} is a folder. Name a file in it, such as sqlite:${join(path, 'hookline.db')}.`
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ENOTDIR') return undefined
+    return `a part of the path ${dirname(path)} is not a folder. Name a file in a folder.`
+  }
 }
 
 function readText(file: string, shown: string): string {

@@ -1,5 +1,5 @@
 import * as z from 'zod'
-import { parsePostgresUrl, type StorePlace, type StoreServer } from '../store/kind.js'
+import { parsePostgresUrl, sqlitePath, type StorePlace, type StoreServer } from '../store/kind.js'
 import { MAX_SERVERS } from '../store/server-ids.js'
 import type { StoreError } from '../store/store-error.js'
 import { readCertificates } from './certificates.js'
@@ -367,6 +367,13 @@ function readUrl(given: unknown, refuse: Refuse) {
       'expected a URL without a user name or password. ' +
         'Send them in a header instead: "headers": { "Authorization": "Basic …" }.',
     )
+  } else if (/\p{Cc}|\s$/u.test(given as string)) {
+    // `URL` removes line breaks and tabs, so requests would go to another URL than the one that is shown.
+    refuse(
+      'expected a URL without control characters and without white space at the end, got {got}.',
+    )
+  } else if (url.port === '0') {
+    refuse('expected a port from 1 to 65535, got {got}.')
   } else if ((given as string).includes('#')) {
     refuse(
       'expected a URL without a fragment (#…), because HTTP does not send fragments. Remove it.',
@@ -388,8 +395,10 @@ function readHeaders(given: unknown, refuse: Refuse): Record<string, string> | u
 
 function readStore(given: unknown, refuse: Refuse): StorePlace | undefined {
   if (Array.isArray(given)) return readServers(given, refuse)
-  if (typeof given === 'string' && /^sqlite:./.test(given)) return given
-  if (isPostgresUrl(given)) return readPostgres(given, refuse)
+  if (typeof given === 'string' && /^sqlite:./.test(given)) {
+    return readStoreUrl(given, sqlitePath, refuse)
+  }
+  if (isPostgresUrl(given)) return readStoreUrl(given, parsePostgresUrl, refuse)
   refuse(
     'expected "sqlite:" and a path, such as "sqlite:./data/hookline.db", a URL that starts with ' +
       '"postgres://", or a list of servers, got {got}.',
@@ -401,12 +410,17 @@ function isPostgresUrl(given: unknown): given is string {
   return typeof given === 'string' && /^postgres(ql)?:\/\/./.test(given)
 }
 
-function readPostgres(url: string, refuse: Refuse, step?: PropertyKey[]): string | undefined {
+function readStoreUrl(
+  url: string,
+  parse: (url: string) => unknown,
+  refuse: Refuse,
+  step?: PropertyKey[],
+): string | undefined {
   try {
-    parsePostgresUrl(url)
+    parse(url)
     return url
   } catch (error) {
-    // The message of parsePostgresUrl never contains the password.
+    // The message never contains the password.
     refuse((error as StoreError).message.replace(/^store: /, ''), step)
     return undefined
   }
@@ -431,7 +445,7 @@ function readServers(given: readonly unknown[], refuse: Refuse): StoreServer[] |
     if (!isName(name)) refuse(NAME_RULE, [index, 'name'])
     if (!isPostgresUrl(url)) {
       refuse('expected a URL that starts with "postgres://", got {got}.', [index, 'url'])
-    } else readPostgres(url, refuse, [index, 'url'])
+    } else readStoreUrl(url, parsePostgresUrl, refuse, [index, 'url'])
     for (const [field, value] of [['name', name] as const, ['url', url] as const]) {
       if (seen[field].has(value)) {
         refuse('is that of another server too. Each server has its own.', [index, field])

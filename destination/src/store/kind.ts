@@ -1,4 +1,5 @@
 export { parseUrl as parsePostgresUrl } from './postgres/url.js'
+export { sqlitePath } from './sqlite/path.js'
 
 /** One of several servers of a store. */
 export interface StoreServer {

@@ -1,7 +1,7 @@
 import { statSync } from 'node:fs'
-import { resolve } from 'node:path'
 import { systemClock } from '../model/clock.js'
 import { isPostgres, type StorePlace } from './kind.js'
+import { sqlitePath } from './sqlite/path.js'
 import { openSqlite } from './sqlite/store.js'
 import type { DriverName } from './sqlite/driver.js'
 import type { Upgrade } from './sqlite/schema.js'
@@ -71,28 +71,9 @@ export async function openStore(url: StorePlace, options: OpenOptions = {}): Pro
     const { openPostgres } = await import('./postgres/store.js')
     return openPostgres(url, now, mustExist)
   }
-  const path = toPath(url)
+  const path = sqlitePath(url)
   if (mustExist) requireStore(path)
   return openSqlite(path, now && wall ? { now, wall } : systemClock(), driver, upgrading)
-}
-
-function toPath(url: string): string {
-  const path = /^sqlite:(.+)$/s.exec(url)?.[1]
-  if (path === ':memory:') {
-    throw new StoreError(
-      'unsupported',
-      'store: sqlite::memory: would lose all accepted calls when the process stops. Name a file, ' +
-        'such as sqlite:./data/hookline.db.',
-    )
-  }
-  // In any other URL, `name` in sqlite://name is a host, so it is refused. sqlite:///path is an absolute path.
-  if (!path || /^\/\/(?!\/)/.test(path)) {
-    throw new StoreError(
-      'unsupported',
-      `store: expected sqlite: and a path, such as sqlite:./data/hookline.db, got ${withoutSecrets(url)}.`,
-    )
-  }
-  return resolve(path)
 }
 
 /** @throws StoreError if there is no file with the tables of a store. Opening a store writes its lock file first. */
@@ -112,9 +93,4 @@ function hasContent(path: string): boolean {
     // After any other error the file may exist. Opening it says what to do.
     return !['ENOENT', 'ENOTDIR'].includes((error as NodeJS.ErrnoException).code ?? '')
   }
-}
-
-/** The URL without user and password, for error messages. */
-function withoutSecrets(url: string): string {
-  return JSON.stringify(url.replace(/\/\/[^/]*@/, '//…@'))
 }

@@ -373,6 +373,27 @@ describe.concurrent('serve', () => {
     expect((await service.ended).code).toBe(0)
   })
 
+  test('does not start with a store that there can not be, and --check says the same', async ({
+    expect,
+  }) => {
+    const parent = emptyFolder()
+    writeFileSync(join(parent, 'file'), '')
+    const stores = [
+      [parent, `${parent} is a folder. Name a file in it, such as sqlite:${parent}/hookline.db.`],
+      [
+        join(parent, 'file/a.db'),
+        `a part of the path ${parent}/file is not a folder. Name a file in a folder.`,
+      ],
+    ]
+    for (const [path, problem] of stores) {
+      const folder = folderWith(settings({ store: `sqlite:${path}` }))
+      const stderr = `hookline.config.json: store: ${problem}\n`
+      for (const args of [['serve'], ['serve', '--check']]) {
+        expect(await run(args, { folder })).toEqual({ code: 2, stdout: '', stderr })
+      }
+    }
+  })
+
   test('tells every mistake in its settings, and does not start', async ({ expect }) => {
     const folder = folderWith(settings({ listen: 'x', sourcs: [], adminToken: 'hush' }))
     const { code, stdout, stderr } = await run(['serve'], { folder })

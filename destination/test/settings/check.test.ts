@@ -290,6 +290,28 @@ const refusals: [raw: unknown, problem: string][] = [
       `destinations[0].webhooks[0].url: expected a full URL with http or https, such as "https://example.com/hook", got ${url === undefined ? 'nothing' : url === '' ? 'an empty string' : `"${url}"`}.`,
     ],
   ),
+  ...['https://h.ex\tample/', 'https://h.example/a\nb', 'https://h.example/ '].map(
+    (url): [Raw, string] => [
+      withWebhook({ url }),
+      `destinations[0].webhooks[0].url: expected a URL without control characters and without white space at the end, got ${JSON.stringify(url)}.`,
+    ],
+  ),
+  [
+    withWebhook({ url: 'https://h.example:0/' }),
+    'destinations[0].webhooks[0].url: expected a port from 1 to 65535, got "https://h.example:0/".',
+  ],
+  [
+    withHeaders(JSON.parse('{"__proto__":"x","X-B":"y"}')),
+    "destinations[0].webhooks[0].headers.__proto__: a header with this name can't be sent. Remove it.",
+  ],
+  [
+    settings({ store: 'sqlite::memory:' }),
+    'store: sqlite::memory: would lose all accepted calls when the process stops. Name a file, such as sqlite:./data/hookline.db.',
+  ],
+  [
+    settings({ store: 'sqlite://host/x.db' }),
+    'store: expected sqlite: and a path, such as sqlite:./data/hookline.db, got "sqlite://host/x.db".',
+  ],
   ...['https://user@h.example', 'https://user:word@h.example'].map((url): [Raw, string] => [
     withWebhook({ url }),
     'destinations[0].webhooks[0].url: expected a URL without a user name or password. Send them in a header instead: "headers": { "Authorization": "Basic …" }.',

@@ -1,7 +1,7 @@
 import { errorMessage } from '../../observe/error-message.js'
 import { exampleSettings } from '../../settings/example.js'
 import { findSettings, shownFile } from '../../settings/file.js'
-import { readSettings, requireReachable } from '../../settings/read.js'
+import { readSettings, requirePossibleStore, requireReachable } from '../../settings/read.js'
 import { checkRole, type Role } from '../../settings/role.js'
 import { SettingsError } from '../../settings/settings-error.js'
 import type { Settings } from '../../settings/settings.js'
@@ -27,13 +27,14 @@ export function locateSettings(config: string | undefined): string {
 
 /**
  * Reads the settings in a file, and checks that the role can work with their store, and that messages can be sent to the
- * endpoints.
+ * endpoints, and that there can be such a store.
  *
  * @throws SettingsError if the settings are wrong; CommandError if the role needs another store.
  */
 export function readSettingsFor(role: Role, file: string): Settings {
   const settings = readSettings(file, process.env)
   requireReachable(settings, file)
+  requirePossibleStore(settings, file)
   try {
     checkRole(role, settings.store)
   } catch (error) {
