@@ -1,6 +1,6 @@
 import { InvalidArgumentError, Option, type Command } from 'commander'
 import { parseTime } from '../collect/timestamp.js'
-import { CALL_TYPES } from '../model/call.js'
+import { EVENT_TYPES } from '../model/call.js'
 import { parseDuration } from '../settings/duration.js'
 
 /** Which messages a command is about. All given fields must be equal. */
@@ -10,13 +10,17 @@ export interface MessageFilter {
   user?: string
 }
 
-/** What a message for a destination can be: a call, or the deletion of a user. */
-const EVENT_TYPES = [...CALL_TYPES, 'delete'] as const
-
-/** Adds the options of a {@link MessageFilter}. */
-export function addFilterOptions(command: Command): Command {
+/**
+ * Adds the options of a {@link MessageFilter}.
+ *
+ * @param types - The types that these messages can have.
+ */
+export function addFilterOptions(
+  command: Command,
+  types: readonly string[] = EVENT_TYPES,
+): Command {
   return command
-    .addOption(new Option('--type <type>', 'only messages of this type').choices(EVENT_TYPES))
+    .addOption(new Option('--type <type>', 'only messages of this type').choices(types))
     .option('--event <name>', 'only messages with this event')
     .option('--user <id>', 'only messages of this user')
 }

@@ -1,6 +1,7 @@
 import { Option } from 'commander'
 import { printable } from '../observe/printable.js'
 import type { AttemptEvent, CallEvent } from '../model/answers.js'
+import { CALL_TYPES } from '../model/call.js'
 import { addAdminOptions, findAdmin, type AdminOptions } from './admin-client.js'
 import { CommandError, EXIT, isColoured, paint, wholeNumber, type AddCommand } from './command.js'
 import { addFilterOptions, isMatch, type MessageFilter } from './filter.js'
@@ -17,7 +18,7 @@ interface TailOptions extends AdminOptions, MessageFilter {
 
 const EXAMPLES = `
 Prints calls and attempts as they happen, at most 50 a second. --type, --event and --user choose calls; --destination and
---failed choose attempts. Exits with 3 if the destination ends the connection.
+--failed choose attempts. The deletion of a user is not a call: it only has attempts. Exits with 3 if the destination ends the connection.
 
 Examples:
   $ hookline-destination tail
@@ -32,7 +33,7 @@ export const addTail: AddCommand = (program) => {
     .option('--source <name>', 'only from this source')
     .option('--destination <name>', 'only attempts for this destination')
     .option('--failed', 'only attempts that failed')
-  addAdminOptions(addFilterOptions(command))
+  addAdminOptions(addFilterOptions(command, CALL_TYPES))
     .option('-n, --count <number>', 'exit after this number', wholeNumber(1, 1_000_000_000))
     .option('--json', 'print one line of JSON for each')
     .addHelpText('after', EXAMPLES)
@@ -43,11 +44,7 @@ export const addTail: AddCommand = (program) => {
 type Happening = ({ kind: 'call' } & CallEvent) | ({ kind: 'attempt' } & AttemptEvent)
 
 async function tail(options: TailOptions): Promise<void> {
-  if (choosesCalls(options) && choosesAttempts(options)) {
-    const message =
-      'Give --type, --event and --user, or --destination and --failed: attempts have no event and no user.'
-    throw new CommandError(EXIT.usage, message)
-  }
+  refuseNothing(options)
   const { stream } = await findAdmin(options)
   const print = options.json ? printJson : createPrinter(isColoured(process.stdout))
   let left = options.count ?? Infinity
@@ -71,6 +68,23 @@ function isWanted(one: Happening, options: TailOptions): boolean {
   if (choosesCalls(options)) return false
   if (destination !== undefined && one.destination !== destination) return false
   return !failed || one.code !== 'delivered'
+}
+
+/** @throws CommandError if nothing could ever be printed. */
+function refuseNothing(options: TailOptions): void {
+  const { only } = options
+  if (only === 'attempts' && choosesCalls(options)) {
+    const message = '--type, --event and --user choose calls: remove --only attempts, or these.'
+    throw new CommandError(EXIT.usage, message)
+  }
+  if (only === 'calls' && choosesAttempts(options)) {
+    const message = '--destination and --failed choose attempts: remove --only calls, or these.'
+    throw new CommandError(EXIT.usage, message)
+  }
+  if (!choosesCalls(options) || !choosesAttempts(options)) return
+  const message =
+    'Give --type, --event and --user, or --destination and --failed: attempts have no event and no user.'
+  throw new CommandError(EXIT.usage, message)
 }
 
 function choosesCalls({ type, event, user }: MessageFilter): boolean {
