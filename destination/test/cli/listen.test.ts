@@ -94,6 +94,20 @@ describe.concurrent('listen', () => {
     expect(lines.slice(1, bodyLines.length + 1)).toEqual(bodyLines.map((line) => `    ${line}`))
   })
 
+  test('gives the requests of one attempt the same status, whatever the number of the attempt is', async ({
+    expect,
+  }) => {
+    const receiver = start('listen --port 0 --status 500,503,200 --count 9 --json'.split(' '))
+    const url = await urlOf(receiver)
+    const statuses: number[] = []
+    for (const attempt of [3, 3, 4, 3, 5, 4, 6, 5, 3]) {
+      const headers = { 'X-Message-Id': 'a', 'X-Attempt': String(attempt) }
+      statuses.push(await post(url, TRACK, headers))
+    }
+    expect(statuses).toEqual([500, 500, 503, 500, 200, 503, 200, 200, 500])
+    expect((await receiver.ended).code).toBe(0)
+  })
+
   test('checks with the secrets of the settings beside it, and answers a GET with 405', async ({
     expect,
   }) => {

@@ -78,15 +78,23 @@ export function createReceiver(options: ReceiverOptions): Server {
 }
 
 /**
- * Answers the first, second, … attempt of a message with the first, second, … status. The last one repeats.
+ * Answers the first, second, … attempt of a message with the first, second, … status. The last one repeats. The requests of one
+ * attempt get the same status: several destinations, and all endpoints of one, can have this URL. A request that does not name
+ * its attempt counts as another one.
  */
 export function byScript(statuses: readonly number[]): AnswerRequest {
-  const seen = new Map<string, number>()
+  const seen = new Map<string, (string | undefined)[]>()
   return (request) => {
     const messageId = header(request, 'x-message-id') ?? ''
-    const times = seen.get(messageId) ?? 0
-    if (statuses.length > 1) seen.set(messageId, times + 1)
-    return { status: statuses[times] ?? statuses.at(-1) ?? 200 }
+    const attempt = header(request, 'x-attempt')
+    const attempts = seen.get(messageId) ?? []
+    let place = attempt === undefined ? -1 : attempts.indexOf(attempt)
+    if (place < 0) place = attempts.length
+    // Those behind the last status need not be known.
+    if (place === attempts.length && place < statuses.length - 1) {
+      seen.set(messageId, [...attempts, attempt])
+    }
+    return { status: statuses[place] ?? statuses.at(-1) ?? 200 }
   }
 }
 
