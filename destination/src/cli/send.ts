@@ -4,6 +4,7 @@ import type { HooklineError } from 'hookline'
 import { CALL_TYPES, type CallType } from '../model/call.js'
 import { changedNumbers } from '../model/changed-numbers.js'
 import type { ShownTrace } from '../model/answers.js'
+import { printable } from '../observe/printable.js'
 import { findAdmin } from './admin-client.js'
 import { COLLECTOR_HELP, findCollector, type CollectorOptions } from './collector.js'
 import { CommandError, EXIT, wholeNumber, type AddCommand } from './command.js'
@@ -110,12 +111,14 @@ async function send(type: CallType, options: SendOptions): Promise<void> {
   } else if (!error) {
     const ms = Math.round(report?.durationMs ?? 0)
     const tries = report?.attempts === 1 ? '' : `, at attempt ${report?.attempts ?? 0}`
-    console.log(`Accepted ${messageId}: ${describeCall(type, options)}, in ${ms} ms${tries}.`)
+    const accepted = `Accepted ${messageId}: ${describeCall(type, options)}, in ${ms} ms${tries}.`
+    console.log(printable(accepted))
     if (deliveries) console.log(traceLines(deliveries, Date.now()).join('\n'))
   }
   if (deliveries) requireDelivered(deliveries, options)
   if (!error) return
-  const message = `Not accepted: ${messageId}, ${describeCall(type, options)}.\n${explain(error, options)}`
+  const call = printable(`${messageId}, ${describeCall(type, options)}`)
+  const message = `Not accepted: ${call}.\n${explain(error, options)}`
   const exitCode = error.code === 'rejected' ? EXIT.failed : EXIT.unreachable
   throw new CommandError(exitCode, options.json ? '' : message)
 }
