@@ -1,4 +1,5 @@
 import type { IncomingMessage } from 'node:http'
+import type { Socket } from 'node:net'
 import { finished } from 'node:stream/promises'
 import { promisify } from 'node:util'
 import { gunzip } from 'node:zlib'
@@ -57,6 +58,14 @@ export async function drain(request: IncomingMessage): Promise<void> {
   await finished(request).catch(() => undefined) // the client closed the connection, so no answer can be sent
 }
 
+/** Connections that were answered `bad_request` while a body arrived. */
+const brokenConnections = new WeakSet<Socket>()
+
+/** Notes that a connection was answered `bad_request`, so that {@link readBody} refuses its body with the same code. */
+export function noteBroken(socket: Socket): void {
+  brokenConnections.add(socket)
+}
+
 function collect(
   request: IncomingMessage,
   maxBytes: number,
@@ -82,9 +91,10 @@ function collect(
       if (chunks) resolve(chunks.length === 1 ? (chunks[0] as Buffer) : Buffer.concat(chunks))
     })
     request.on('error', () => {
+      const code = brokenConnections.has(request.socket) ? 'bad_request' : 'body_incomplete'
       const message =
         'The connection ended before the whole body had arrived. Send the request again.'
-      giveUp(new Refusal(400, 'body_incomplete', message))
+      giveUp(new Refusal(400, code, message))
     })
   })
 }

@@ -2,7 +2,7 @@ import type { IncomingMessage, Server as HttpServer, ServerResponse } from 'node
 import type { Socket } from 'node:net'
 import { fastify, type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify'
 import { connectionLimit } from './connection-limit.js'
-import { drain } from './read-body.js'
+import { drain, noteBroken } from './read-body.js'
 import { JSON_TYPE, Refusal, toRefusal } from './refusal.js'
 
 /** The part of a logger that a server writes to. */
@@ -257,6 +257,7 @@ function answerBrokenHttp(error: NodeJS.ErrnoException, socket: Socket): void {
     socket.destroy()
     return
   }
+  noteBroken(socket)
   const status = BROKEN_HTTP[error.code ?? ''] ?? '400 Bad Request'
   const message = `The request must be valid HTTP/1.1, and arrive completely and in time: ${error.message}.`
   const body = JSON.stringify({ success: false, code: 'bad_request', message })

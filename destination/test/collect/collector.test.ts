@@ -1,6 +1,7 @@
 import { once } from 'node:events'
 import { Agent, request as httpRequest } from 'node:http'
 import { connect } from 'node:net'
+import { text } from 'node:stream/consumers'
 import { gzipSync } from 'node:zlib'
 import { describe, expect, test } from 'vitest'
 import { webhookBody } from '../../src/enqueue/webhook-body.js'
@@ -555,7 +556,7 @@ describe('a client that hangs up', () => {
       raw('5\r\n{"b', { 'Content-Length': undefined, 'Transfer-Encoding': 'chunked' }),
     ],
   ])('%s leaves nothing behind', async (_when, bytes) => {
-    const { url, port, collector, accepted, logged } = await startCollector()
+    const { url, port, collector, accepted, counted, logged } = await startCollector()
     const closed = new Promise<void>((resolve) => {
       collector.app.server.once('connection', (socket) => {
         socket.once('close', () => {
@@ -569,7 +570,16 @@ describe('a client that hangs up', () => {
     await closed
     await fetch(url) // whatever would be logged has been
     expect(accepted).toEqual([])
+    expect(counted).toEqual(['web body_incomplete'])
     expect(logged).toEqual([])
+  })
+
+  test('and still reads is answered, and the answer is what is counted', async () => {
+    const { port, counted } = await startCollector()
+    const socket = connect({ port, host: '127.0.0.1', allowHalfOpen: true })
+    socket.end(raw(batch, { 'Content-Length': '5000' }))
+    expect(await text(socket)).toMatch(/^HTTP\/1\.1 400 [^]*"code":"bad_request"/)
+    await expect.poll(() => counted).toEqual(['web bad_request'])
   })
 
   test('while its calls are being accepted does no harm', async () => {

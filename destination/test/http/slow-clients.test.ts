@@ -55,9 +55,13 @@ describe('a client is hung up on', () => {
       ' ',
     ],
   ])('%s, and hears why', async (_name, text, dripping) => {
-    const { port, accepted } = await startCollector({ timeouts: TIMEOUTS })
-    expect(await drip(port, text, dripping)).toMatch(/^HTTP\/1\.1 408 Request Timeout\r\n/)
+    const { port, accepted, counted } = await startCollector({ timeouts: TIMEOUTS })
+    const answer = await drip(port, text, dripping)
+    expect(answer).toMatch(/^HTTP\/1\.1 408 Request Timeout\r\n[^]*"code":"bad_request"/)
     expect(accepted).toEqual([])
+    // What has begun to arrive at a route is counted as it was answered. A wrong key was counted before.
+    const known = text.includes(AUTHORIZATION) ? ['web bad_request'] : []
+    await expect.poll(() => counted.filter((one) => !one.includes('unknown'))).toEqual(known)
   })
 })
 
