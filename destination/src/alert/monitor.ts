@@ -1,9 +1,10 @@
 import { hash } from 'node:crypto'
 import type { EndpointOutcome } from '../deliver/decide.js'
 import type { Pauses } from '../deliver/pauses.js'
+import type { EndedMessage } from '../deliver/settler.js'
 import type { Enqueue } from '../enqueue/enqueue.js'
 import { shownTime } from '../model/clock.js'
-import type { Delivery, Next } from '../model/delivery.js'
+import type { Delivery } from '../model/delivery.js'
 import { withoutQuery } from '../model/shown-url.js'
 import { inSlices } from '../model/slices.js'
 import { recipientOf } from '../settings/alerts.js'
@@ -144,7 +145,6 @@ export class Monitor {
   attempted(
     { destination }: Pick<Delivery, 'destination'>,
     outcomes: readonly EndpointOutcome[],
-    { state }: Next,
   ): void {
     const { alerts } = this.#parts.settings()
     if (!alerts || destination === alerts.destination) return
@@ -154,7 +154,13 @@ export class Monitor {
         this.#see(destination, url, outcome, now)
       }
     }
-    if (state === 'dead') this.#died(destination, 1)
+  }
+
+  /** The store has what has become of messages. */
+  messagesEnded(messages: readonly EndedMessage[]): void {
+    for (const { delivery, next } of messages) {
+      if (next.state === 'dead') this.#died(delivery.destination, 1)
+    }
   }
 
   /** Messages have waited for longer than the retention, and are dead letters now. */
@@ -162,11 +168,6 @@ export class Monitor {
     // What waits may be for a destination that the settings do not have any more.
     const { destinations } = this.#parts.settings()
     if (destinations.some(({ name }) => name === destination)) this.#died(destination, count)
-  }
-
-  /** Outcomes are in the store that it did not take: what it has answered before may lack them. */
-  settleRecovered(): void {
-    for (const letters of this.#deadLetters.values()) letters.look()
   }
 
   /** Judges everything that may fail. A timer calls it too. */

@@ -52,7 +52,7 @@ export function decide(
     response,
     headers,
   }))
-  return { id: delivery.id, attempt: delivery.attempt, next, refusedBy, isUnsent, log }
+  return { id: delivery.id, attempt: delivery.attempt, next, refusedBy, isUnsent, log, delivery }
 }
 
 function notFinal({ url, outcome }: EndpointOutcome): EndpointOutcome {

@@ -21,8 +21,9 @@ const SENT_IN_TURN = 32
 /** What happens to deliveries. */
 export interface DispatchEvents {
   /**
-   * All attempts of one claim have ended, one at each endpoint. `next` is the decision about the delivery. A claim that
-   * sent nothing, because every endpoint was down or busy, is not reported.
+   * All attempts of one claim have ended, one at each endpoint. `next` is the decision about the delivery, which the store may
+   * refuse: what has become of the message is told by `messagesEnded`. A claim that sent nothing, because every
+   * endpoint was down or busy, is not reported.
    */
   attempted(delivery: Delivery, outcomes: EndpointOutcome[], next: Next): void
   /** The store could not be asked for deliveries, and is asked again. Reported once for several failures in a row. */

@@ -1,11 +1,20 @@
-import type { Settlement } from '../model/delivery.js'
+import type { Delivery, Next, Settlement } from '../model/delivery.js'
 import type { DispatchPort } from '../store/store.js'
 
 /** The wait before settlements that the store could not take are written again, in ms. */
 const RETRY_MS = 250
 
+/** A message that was delivered, or has become a dead letter. */
+export interface EndedMessage {
+  /** As it was claimed for its last attempt. */
+  delivery: Delivery
+  next: Extract<Next, { state: 'done' | 'dead' }>
+}
+
 /** What happens to settlements. */
 export interface SettleEvents {
+  /** The store has taken the settlements of these messages. A settlement that it refuses ends no message. */
+  messagesEnded(messages: readonly EndedMessage[]): void
   /** The store could not take settlements. They are written again. Reported once for several failures in a row. */
   settleFailed(error: unknown): void
   /** The store takes settlements again. */
@@ -28,10 +37,15 @@ export class Settler {
 
   /** @param now - A monotonic clock, in ms. */
   constructor(
-    readonly store: Pick<DispatchPort, 'settle'>,
+    readonly store: Pick<DispatchPort, 'settle' | 'onSettled'>,
     readonly events: SettleEvents,
     readonly now: () => number = () => performance.now(),
-  ) {}
+  ) {
+    store.onSettled((settlements) => {
+      const ended = settlements.filter(hasEnded)
+      if (ended.length > 0) events.messagesEnded(ended)
+    })
+  }
 
   /** For how long the settler has been waiting for the store, in ms. */
   stalledMs(): number {
@@ -84,4 +98,9 @@ export class Settler {
       this.#askedAt = undefined
     }
   }
+}
+
+function hasEnded(settlement: Settlement): settlement is Settlement & EndedMessage {
+  const { state } = settlement.next
+  return (state === 'done' || state === 'dead') && settlement.delivery !== undefined
 }

@@ -110,6 +110,8 @@ export interface Settlement {
   isUnsent?: boolean
   /** The outcome of each attempt. */
   log: AttemptLog[]
+  /** The delivery as it was claimed, for those who hear that the store has taken the settlement. No store writes it. */
+  delivery?: Delivery
 }
 
 /** The record of one attempt, which is one POST to one endpoint. */

@@ -41,6 +41,7 @@ export function tellAll(observers: readonly Observer[]): Events {
     filtered: tell('filtered'),
     storeRefused: tell('storeRefused'),
     attempted: tell('attempted'),
+    messagesEnded: tell('messagesEnded'),
     claimFailed: tell('claimFailed'),
     settleFailed: tell('settleFailed'),
     settleRecovered: tell('settleRecovered'),

@@ -1,4 +1,5 @@
 import type { EndpointOutcome } from '../deliver/decide.js'
+import type { EndedMessage } from '../deliver/settler.js'
 import type { Delivery, Next } from '../model/delivery.js'
 import { withoutQuery } from '../model/shown-url.js'
 import { EXPIRED } from '../store/states.js'
@@ -8,8 +9,9 @@ import type { Observer } from './events.js'
 import type { Log } from './log.js'
 
 /**
- * Writes events to the log. Each attempt gets one line with its ids and the decision about the message. A line never
- * contains a body, a header, or the query of a URL, because some customers keep keys in queries.
+ * Writes events to the log. Each attempt gets one line with its ids and the decision about the message. A dead letter gets another
+ * line, once the store has it. A line never contains a body, a header, or the query of a URL, because some customers keep keys in
+ * queries.
  */
 export function logLines(log: Log): Observer {
   const logFailure = (message: string) => (error: unknown) => {
@@ -19,6 +21,9 @@ export function logLines(log: Log): Observer {
     ...storeLines(log),
     attempted: (delivery, outcomes, next) => {
       logAttempts(log, delivery, outcomes, next)
+    },
+    messagesEnded: (messages) => {
+      logDeadLetters(log, messages)
     },
     filtered: ({ messageId, source }, { destination, reason }) => {
       if (reason === undefined) return
@@ -89,9 +94,14 @@ function logAttempts(
     if (code === 'delivered') log.info(details, 'attempt')
     else log.warn(details, 'attempt')
   }
-  if (next.state !== 'dead') return
-  const { reason } = next
-  log.error({ messageId, source, destination, attempt, reason }, 'dead letter')
+}
+
+function logDeadLetters(log: Log, messages: readonly EndedMessage[]): void {
+  for (const { delivery, next } of messages) {
+    if (next.state !== 'dead') continue
+    const { messageId, source, destination, attempt } = delivery
+    log.error({ messageId, source, destination, attempt, reason: next.reason }, 'dead letter')
+  }
 }
 
 /** Logs when the store begins to refuse calls, and when it takes calls again, but not each request in between. */

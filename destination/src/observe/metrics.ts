@@ -4,8 +4,9 @@ import type { DestinationQueue } from '../deliver/destination-queue.js'
 import { NO_MESSAGES, type BreakerState } from '../model/answers.js'
 import { withoutQuery } from '../model/shown-url.js'
 import type { EndpointOutcome } from '../deliver/decide.js'
+import type { EndedMessage } from '../deliver/settler.js'
 import type { Verdict } from '../enqueue/enqueue.js'
-import type { Delivery, Next, Stats } from '../model/delivery.js'
+import type { Delivery, Stats } from '../model/delivery.js'
 import type { ServerState } from '../store/store.js'
 import { turn } from '../model/slices.js'
 import { version } from '../version.js'
@@ -112,15 +113,21 @@ export class Metrics implements Observer {
   attempted(
     { destination }: Pick<Delivery, 'destination'>,
     outcomes: readonly EndpointOutcome[],
-    { state }: Next,
   ): void {
     const counts = this.#destination(destination)
-    if (state === 'done') counts.delivered++
-    if (state === 'dead') counts.dead++
     for (const { url, outcome } of outcomes) {
       const { outcomes, durations } = endpointOf(counts, url)
       outcomes.add(outcome.code)
       if (outcome.ms > 0) durations.add(outcome.ms) // 0 means that nothing was sent
+    }
+  }
+
+  /** The store has what has become of messages. */
+  messagesEnded(messages: readonly EndedMessage[]): void {
+    for (const { delivery, next } of messages) {
+      const counts = this.#destination(delivery.destination)
+      if (next.state === 'done') counts.delivered++
+      else counts.dead++
     }
   }
 

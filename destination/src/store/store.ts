@@ -108,6 +108,12 @@ export interface DispatchPort {
   settle(settlements: Settlement[]): Promise<number>
 
   /**
+   * Calls a listener with the settlements that the store has taken: with the objects that {@link settle} was given, and with each of
+   * them once. It comes before that call resolves, and for those that are written after the call, once they are written.
+   */
+  onSettled(listener: (settlements: readonly Settlement[]) => void): void
+
+  /**
    * Calls a listener with each lane in which something is due that the caller may not know: another process has just put
    * it there, or a claim of this process has left it. The calls about other processes are fast but not reliable: the
    * listener has to poll too. Only stores that several processes can share have this method.

@@ -2,7 +2,7 @@
 import { describe, expect, onTestFinished, test, vi } from 'vitest'
 import { Monitor } from '../../src/alert/monitor.js'
 import { Pauses } from '../../src/deliver/pauses.js'
-import type { DeliveryId, NewDelivery } from '../../src/model/delivery.js'
+import type { Delivery, DeliveryId, NewDelivery } from '../../src/model/delivery.js'
 import { openStore } from '../../src/store/open.js'
 import type { Settings } from '../../src/settings/settings.js'
 import { destination } from '../run.js'
@@ -49,9 +49,9 @@ async function world() {
       },
     })
     const see = (count: number, name = 'crm') => {
-      for (let i = 0; i < count; i++) {
-        monitor.attempted({ destination: name }, [], { state: 'dead', reason: 'no' })
-      }
+      const delivery = { destination: name } as Delivery
+      const next = { state: 'dead', reason: 'no' } as const
+      monitor.messagesEnded(Array.from({ length: count }, () => ({ delivery, next })))
     }
     return {
       monitor,
@@ -59,8 +59,8 @@ async function world() {
       /** Messages die that this process was sending. */
       die: async (count: number, name = 'crm') => {
         const ids = await put(count, { destination: name })
-        see(count, name)
         await settle(ids)
+        see(count, name)
         return ids
       },
       tick: async (count = 1) => {
@@ -202,11 +202,10 @@ describe('the alert about dead letters', () => {
     await b.die(12)
     await b.tick(10)
     const ids = await put(12, { destination: 'crm' })
-    a.see(12)
     await a.tick(10)
     expect(alerts).toEqual([])
     await settle(ids)
-    a.monitor.settleRecovered()
+    a.see(12)
     await a.tick(3)
     expect(alerts).toEqual(['Dead Letters Above Limit'])
   })
@@ -275,11 +274,10 @@ describe('the alert about dead letters', () => {
       const act = pick(['die', 'die', 'die', 'late', 'restart', 'pass', 'long'])
       if (act === 'die' || act === 'late') {
         const count = between(1, 7)
-        const ids = await put(count)
-        one.see(count)
-        // The store may learn of it only after the next question.
+        await settle(await put(count))
+        // The process may hear of it only after the next question.
         if (act === 'late') await one.tick()
-        await settle(ids)
+        one.see(count)
         for (let n = 0; n < count; n++) deaths.push(clock.time)
       } else if (act === 'restart') {
         await one.close()

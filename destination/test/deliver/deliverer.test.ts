@@ -11,6 +11,7 @@ test('what is known of an endpoint is kept for five minutes without use, and the
     settle: () => Promise.resolve(0),
     gone: () => Promise.resolve([]),
     onRemoved: () => undefined,
+    onSettled: () => undefined,
   }
   const deliverer = await Deliverer.join({
     ...{ store, events: tellAll([]), isDelivering: true },

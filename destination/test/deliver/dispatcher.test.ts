@@ -68,6 +68,7 @@ function setUp(names: string[], waiting: number, maxUnderWay: number, width = 1,
       done.push(...settlements)
       return Promise.resolve(0)
     },
+    onSettled: () => undefined,
   }
   const events = tellAll([])
   const settler = new Settler(store, events, now)

@@ -133,6 +133,7 @@ export function createWorld(
       settlements.forEach(settleOne)
       return Promise.resolve(0)
     },
+    onSettled: () => undefined,
   }
   const nothing = () => undefined
   const events = {
@@ -141,6 +142,7 @@ export function createWorld(
     settleFailed: nothing,
     settleRecovered: nothing,
     settlementsRefused: nothing,
+    messagesEnded: nothing,
     workersFailed: nothing,
   } satisfies DeliverEvents
   const settler = new Settler(store, events, now)

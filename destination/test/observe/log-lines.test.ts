@@ -35,3 +35,19 @@ test('messages that expired have one line for each destination', () => {
     [{ destination: 'crm', count: 30, reason: 'older than the retention' }, 'dead letters'],
   ])
 })
+
+test('a message has its line as a dead letter once the store has it as one, and not when its attempt ends', () => {
+  const lines: unknown[] = []
+  const log = { ...silent, error: (...line: unknown[]) => void lines.push(line) }
+  const { attempted, messagesEnded } = logLines(log)
+  const ids = { messageId: 'm', source: 'web', destination: 'crm', attempt: 2 }
+  const delivery = ids as Delivery
+  const next = { state: 'dead', reason: 'every endpoint refused it' } as const
+  attempted?.(delivery, [], next)
+  expect(lines).toEqual([])
+  messagesEnded?.([
+    { delivery, next },
+    { delivery, next: { state: 'done' } },
+  ])
+  expect(lines).toEqual([[{ ...ids, reason: next.reason }, 'dead letter']])
+})

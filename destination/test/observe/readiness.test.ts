@@ -26,6 +26,7 @@ async function startParts(server: Server, store: Partial<Store>) {
     claim: () => Promise.resolve([]),
     due: () => Promise.resolve([{ destination: 'crm', lane: 'fresh' as const }]),
     settle: () => Promise.resolve(0),
+    onSettled: nothing,
     ping: () => Promise.resolve(),
     ...store,
   }

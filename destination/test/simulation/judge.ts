@@ -1,5 +1,6 @@
 // Knows what may happen, and sees everything that does.
 import type { Delivery, NewDelivery, Settlement, State } from '../../src/model/delivery.js'
+import type { EndedMessage } from '../../src/deliver/settler.js'
 import type { Destination, Endpoint } from '../../src/settings/settings.js'
 import { DELAYS_MS, LONG_DELAY_MS, MIN_ATTEMPTS, WINDOW_MS } from '../../src/deliver/schedule.js'
 import { LEASE_MS } from '../../src/store/store.js'
@@ -57,6 +58,8 @@ export interface Tracked {
   counted: number
   refusedBy: readonly string[]
   posts: Post[]
+  /** How and in which attempt it ended, until a worker is told that. */
+  ended: { state: State; attempt: number } | undefined
   /** When claims that sent nothing were settled, in the last minute. */
   unsentAt: number[]
   story: Told[]
@@ -222,6 +225,7 @@ export class Judge {
       counted: 0,
       refusedBy: [],
       posts: [],
+      ended: undefined,
       unsentAt: [],
       story: [],
     }
@@ -323,6 +327,17 @@ export class Judge {
     }
   }
 
+  /** A worker is told what has become of messages. */
+  ended(messages: readonly EndedMessage[]): void {
+    for (const { delivery, next } of messages) {
+      const message = this.#byId.get(delivery.id)
+      const { state, attempt } = message?.ended ?? {}
+      if (message) message.ended = undefined
+      if (state === next.state && attempt === delivery.attempt) continue
+      this.breach('truth', `attempt ${delivery.attempt} did not make it ${next.state}`, message)
+    }
+  }
+
   #settled(message: Tracked, settlement: Settlement, worker: WorkerView): void {
     const { next, attempt, refusedBy, isUnsent } = settlement
     if (message.state !== 'leased' || attempt !== message.attempt) {
@@ -349,6 +364,7 @@ export class Judge {
     message.refusedBy = refusedBy
     message.holder = undefined
     message.state = next.state
+    message.ended = { state: next.state, attempt }
     if (next.state === 'done') this.#done(message, posts)
     else if (next.state === 'dead') this.#dead(message, worker)
     else this.#again(message, posts, next.delayMs, worker)

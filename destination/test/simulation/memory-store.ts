@@ -353,6 +353,7 @@ export class MemoryWorkers {
 /** The same as a store. Searches, audiences, deletions and records are left out: the deliver stage does not use them. */
 export function openMemory(tables: MemoryTables): Store {
   let isClosed = false
+  let tellSettled: (settlements: readonly Settlement[]) => void = () => undefined
   const run = <T>(work: () => T): Promise<T> =>
     new Promise((resolve) => {
       if (isClosed) throw new StoreError('failed', 'The store is closed.')
@@ -364,7 +365,15 @@ export function openMemory(tables: MemoryTables): Store {
     put: (deliveries) => run(() => tables.put(deliveries)),
     claim: (claims) => run(() => tables.claim(claims)),
     due: () => run(() => tables.due()),
-    settle: (all) => run(() => tables.settle(all).filter((isAccepted) => !isAccepted).length),
+    settle: (all) =>
+      run(() => {
+        const accepted = tables.settle(all)
+        tellSettled(all.filter((_, i) => accepted[i]))
+        return accepted.filter((isAccepted) => !isAccepted).length
+      }),
+    onSettled: (listener) => {
+      tellSettled = listener
+    },
     // Nobody is deleted here.
     onRemoved: () => undefined,
     ping: () => run(() => undefined),

@@ -2,9 +2,10 @@
 import type { DestinationQueue } from '../../src/deliver/destination-queue.js'
 import type { DeliverEvents } from '../../src/deliver/deliverer.js'
 import type { Dispatcher } from '../../src/deliver/dispatcher.js'
+import type { EndedMessage } from '../../src/deliver/settler.js'
 import type { SharedBreakers } from '../../src/deliver/shared-breakers.js'
 import type { EnqueueEvents } from '../../src/enqueue/enqueue.js'
-import type { DeliveryId } from '../../src/model/delivery.js'
+import type { DeliveryId, Settlement } from '../../src/model/delivery.js'
 import type { Outcome } from '../../src/model/outcome.js'
 import type { Destination, Endpoint } from '../../src/settings/settings.js'
 import type { DispatchPort, Workers, WritePort } from '../../src/store/store.js'
@@ -40,6 +41,7 @@ const EVENTS = {
   settleFailed: nothing,
   settleRecovered: nothing,
   settlementsRefused: nothing,
+  messagesEnded: nothing,
   workersFailed: nothing,
   duplicated: nothing,
   committed: nothing,
@@ -70,6 +72,7 @@ export class SimWorker implements WorkerView {
   #breakers: SharedBreakers | undefined
   #enqueue: ReturnType<Stage['createEnqueue']> | undefined
   #queues: DestinationQueue[] = []
+  #settledListener: ((settlements: readonly Settlement[]) => void) | undefined
 
   constructor(
     readonly name: string,
@@ -95,7 +98,10 @@ export class SimWorker implements WorkerView {
       )
       if (!this.#breakers) await clock.wait(1_000, this)
     }
-    const settler = new stage.Settler(this.#port, EVENTS, now)
+    const messagesEnded = (messages: readonly EndedMessage[]) => {
+      this.world.judge.ended(messages)
+    }
+    const settler = new stage.Settler(this.#port, { ...EVENTS, messagesEnded }, now)
     this.#dispatcher = new stage.Dispatcher({
       ...{ store: this.#port, settler, events: EVENTS, now },
       random: () => this.world.dice.random(),
@@ -226,8 +232,14 @@ export class SimWorker implements WorkerView {
         this.#ask(false, () => {
           const accepted = backend.settle(settlements)
           judge.settled(settlements, accepted, this)
+          return accepted
+        }).then((accepted) => {
+          this.#settledListener?.(settlements.filter((_, i) => accepted[i]))
           return accepted.filter((isAccepted) => !isAccepted).length
         }),
+      onSettled: (listener) => {
+        this.#settledListener = listener
+      },
       ...(membership && {
         workers: {
           heartbeat: () => this.#ask(false, () => membership.heartbeat()),

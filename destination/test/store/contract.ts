@@ -699,6 +699,18 @@ export function storeContract(name: string, make: () => Promise<Subject>): void 
         expect(await store.settle([settlement({ id: 4_711, attempt: 1 })])).toBe(1)
       })
 
+      test('is told with the object that was given, once, if it is taken, and not if it is refused', async () => {
+        const told: Settlement[] = []
+        store.onSettled((settlements) => told.push(...settlements))
+        await put()
+        const claimed = await claimOne()
+        const [taken, twice] = [settlement(claimed), settlement(claimed)]
+        expect(await store.settle([settlement({ id: 4_711, attempt: 1 }), taken, twice])).toBe(2)
+        expect(await store.settle([settlement(claimed)])).toBe(1)
+        expect(told).toHaveLength(1)
+        expect([taken, twice]).toContain(told[0])
+      })
+
       test('of nothing refuses nothing', async () => {
         expect(await store.settle([])).toBe(0)
       })

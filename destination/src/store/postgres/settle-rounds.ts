@@ -2,6 +2,7 @@ import type { Settlement } from '../../model/delivery.js'
 import { StoreError } from '../store-error.js'
 import type { RunAll, RunQuery, Statement } from './connection.js'
 import { Rounds } from './rounds.js'
+import type { SettleAnswer } from './settle.js'
 import type { Tables } from './tables.js'
 
 /**
@@ -31,9 +32,9 @@ interface Guest extends Statement {
  * costs the server half of what two cost. Neither fails because of the other.
  */
 export class SettleRounds {
-  readonly #rounds: Rounds<Settlement, boolean>
+  readonly #rounds: Rounds<Settlement, SettleAnswer>
   readonly #tables: Pick<Tables, 'prepared' | 'preparedAll'>
-  readonly #settle: (settlements: Settlement[], share?: RunAll) => Promise<boolean[]>
+  readonly #settle: (settlements: Settlement[], share?: RunAll) => Promise<SettleAnswer[]>
   #guest: Guest | undefined
 
   /**
@@ -42,7 +43,7 @@ export class SettleRounds {
    */
   constructor(
     tables: Pick<Tables, 'prepared' | 'preparedAll'>,
-    settle: (settlements: Settlement[], share?: RunAll) => Promise<boolean[]>,
+    settle: (settlements: Settlement[], share?: RunAll) => Promise<SettleAnswer[]>,
   ) {
     this.#tables = tables
     this.#settle = settle
@@ -53,7 +54,7 @@ export class SettleRounds {
     )
   }
 
-  ask(settlements: Settlement[]): Promise<boolean[]> {
+  ask(settlements: Settlement[]): Promise<SettleAnswer[]> {
     return this.#rounds.ask(settlements)
   }
 
@@ -73,7 +74,7 @@ export class SettleRounds {
     })
   }
 
-  async #run(settlements: Settlement[]): Promise<boolean[]> {
+  async #run(settlements: Settlement[]): Promise<SettleAnswer[]> {
     let guest = this.#take()
     const share: RunAll = async (statements) => {
       const sharing = guest

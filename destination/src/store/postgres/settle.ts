@@ -109,13 +109,21 @@ export function arrivedStatement(schema: string): string {
     SELECT id FROM done`
 }
 
+/** What has happened to a settlement: the store has it, will write it later, or has refused it. */
+export type SettleAnswer = 'taken' | 'late' | 'refused'
+
 /**
  * Writes the outcomes of attempts and their log.
  *
  * One settlement never stops the others. If its values make the statement fail, it is written without its log. If another
  * session has locked its row for too long, it is written as soon as the row is free.
+ *
+ * @param takenLate - Is told of settlements that are written after their call.
  */
-export function prepareSettle({ query, schema, names, now }: Tables) {
+export function prepareSettle(
+  { query, schema, names, now }: Tables,
+  takenLate: (settlements: Settlement[]) => void,
+) {
   const ofFree = settleStatement(schema)
   const ofAll = settleStatement(schema, true)
   const ofArrived = arrivedStatement(schema)
@@ -124,6 +132,9 @@ export function prepareSettle({ query, schema, names, now }: Tables) {
       SELECT id FROM ${schema}.waiting WHERE id = ANY ($1::bigint[]) ORDER BY id FOR UPDATE SKIP LOCKED
     )
     SELECT id FROM ${schema}.waiting WHERE id = ANY ($1::bigint[]) AND id NOT IN (SELECT id FROM free)`
+  const findSettled = `
+    SELECT id, attempt, ${DONE} AS state FROM ${schema}.done WHERE id = ANY ($1::bigint[])
+    UNION ALL SELECT id, attempt, state FROM ${schema}.waiting WHERE id = ANY ($1::bigint[]) AND NOT leased`
 
   /**
    * Settlements that were accepted. If their call fails afterwards, the caller repeats it, and they are not refused then.
@@ -137,8 +148,11 @@ export function prepareSettle({ query, schema, names, now }: Tables) {
   const unaccepted = (settlements: Settlement[]) =>
     settlements.filter((settlement) => !accepted.has(settlement))
 
-  /** Those that are written later, which count as accepted too. */
+  /** Those that are written later. */
   const isLate = new WeakSet<Settlement>()
+
+  /** Those whose statement may have been carried out, although its answer was lost. */
+  const isUnsure = new WeakSet<Settlement>()
 
   const valuesOf = (settlements: Settlement[], withLog: boolean, list: NameList) => {
     const given = settlements.map((one, n) => toGiven(withLog ? one : { ...one, log: [] }, n, list))
@@ -230,7 +244,27 @@ export function prepareSettle({ query, schema, names, now }: Tables) {
     return settlements.filter(({ id }) => ids.has(id))
   }
 
-  const late = new LateSettlements(writeFree)
+  const late = new LateSettlements(async (settlements) => {
+    const locked = await writeFree(settlements)
+    takenLate(settlements.filter((one) => accepted.delete(one)))
+    return locked
+  })
+
+  /** Accepts those that a former call has carried out. No other claim has the same attempt, so nobody else has settled it. */
+  const acceptSettled = async (settlements: Settlement[]): Promise<void> => {
+    const doubtful = unaccepted(settlements).filter((one) => isUnsure.has(one) && !isLate.has(one))
+    if (doubtful.length === 0) return
+    const rows = await query<{ id: DeliveryId; attempt: number; state: number }>(findSettled, [
+      doubtful.map(({ id }) => id),
+    ])
+    const settled = new Map(rows.map((row) => [row.id, row]))
+    accept(
+      doubtful.filter(({ id, attempt, next }) => {
+        const row = settled.get(id)
+        return row?.attempt === attempt && row.state === storedState(next.state)
+      }),
+    )
+  }
 
   const writeNowOrLate = async (settlements: Settlement[]): Promise<void> => {
     try {
@@ -245,19 +279,30 @@ export function prepareSettle({ query, schema, names, now }: Tables) {
 
   return {
     /**
-     * Returns for each settlement whether it was accepted. One that is written later counts as accepted.
+     * Carries out settlements. If it rejects, the same objects have to be given again.
      *
      * @param share - Tried first, and once, if the settlements fit into one transaction: it may run others in it.
      */
-    settle: async (settlements: Settlement[], share?: RunAll): Promise<boolean[]> => {
+    settle: async (settlements: Settlement[], share?: RunAll): Promise<SettleAnswer[]> => {
       const all = unaccepted(firsts(settlements)).filter((one) => !isLate.has(one))
-      if (share && all.length > 0 && all.length <= CHUNK) await tryAtOnce(all, share)
-      const left = unaccepted(all)
-      for (let from = 0; from < left.length; from += CHUNK) {
-        await writeNowOrLate(left.slice(from, from + CHUNK))
+      try {
+        if (share && all.length > 0 && all.length <= CHUNK) await tryAtOnce(all, share)
+        const left = unaccepted(all)
+        for (let from = 0; from < left.length; from += CHUNK) {
+          await writeNowOrLate(left.slice(from, from + CHUNK))
+        }
+        await acceptSettled(all)
+      } catch (error) {
+        if (error instanceof StoreError && error.isUnreachable) {
+          for (const one of unaccepted(all)) isUnsure.add(one)
+        }
+        throw error
       }
-      // Both are asked, so that neither remembers a settlement.
-      return settlements.map((one) => [accepted.delete(one), isLate.delete(one)].includes(true))
+      return settlements.map((one) => {
+        isUnsure.delete(one)
+        if (isLate.delete(one)) return 'late'
+        return accepted.delete(one) ? 'taken' : 'refused'
+      })
     },
 
     /** Tries once more to write what is late. Call it when the store closes. */

@@ -208,6 +208,7 @@ class PostgresStore implements Store {
   readonly #gone: ReturnType<typeof prepareGone>
   readonly #records: ReturnType<typeof prepareRecords>
   readonly #underWay = new Set<Promise<unknown>>()
+  #settledListener: ((settlements: readonly Settlement[]) => void) | undefined
   #closing: Promise<void> | undefined
 
   constructor(tables: Tables, connection: Connection, isServer: boolean, clock: Clock) {
@@ -241,7 +242,9 @@ class PostgresStore implements Store {
       return ids
     }, isOfValues)
     if (isServer) this.asServer = this.#createServer(tables)
-    const settle = prepareSettle(tables)
+    const settle = prepareSettle(tables, (late) => {
+      this.#tellSettled(late)
+    })
     this.#finishSettling = settle.finish
     this.#settles = new SettleRounds(tables, settle.settle)
     this.#claim = prepareClaim(
@@ -269,8 +272,13 @@ class PostgresStore implements Store {
 
   async settle(settlements: Settlement[]): Promise<number> {
     if (settlements.length === 0) return 0
-    const accepted = await this.#whileOpen(() => this.#settles.ask(settlements))
-    return accepted.filter((is) => !is).length
+    const answers = await this.#whileOpen(() => this.#settles.ask(settlements))
+    this.#tellSettled(settlements.filter((_, i) => answers[i] === 'taken'))
+    return answers.filter((answer) => answer === 'refused').length
+  }
+
+  onSettled(listener: (settlements: readonly Settlement[]) => void): void {
+    this.#settledListener = listener
   }
 
   ping(): Promise<void> {
@@ -445,6 +453,10 @@ class PostgresStore implements Store {
 
   copyLogIn(entries: readonly LogEntry[]): Promise<void> {
     return this.#whileOpen(() => this.#records.copyLogIn(entries))
+  }
+
+  #tellSettled(settlements: readonly Settlement[]): void {
+    if (settlements.length > 0) this.#settledListener?.(settlements)
   }
 
   async #close(): Promise<void> {

@@ -96,6 +96,7 @@ export class SeveralStore implements Store {
   readonly #heard = new Set<ServerStore>()
   #isListening = false
   #removedListener: ((ids: readonly DeliveryId[]) => void) | undefined
+  #settledListener: ((settlements: readonly Settlement[]) => void) | undefined
   /** The place of the server with which the next sweep begins. */
   #turn = 0
   #closing: Promise<void> | undefined
@@ -133,6 +134,7 @@ export class SeveralStore implements Store {
     }
     onChange(() => {
       this.#listen()
+      this.#hearSettled()
     })
   }
 
@@ -169,6 +171,11 @@ export class SeveralStore implements Store {
     isOver = true
     for (const settling of this.#settlings.values()) refused += settling.takeRefused()
     return refused
+  }
+
+  onSettled(listener: (settlements: readonly Settlement[]) => void): void {
+    this.#settledListener = listener
+    this.#hearSettled()
   }
 
   onPut(listener: (destination: string, lane: Lane) => void): void {
@@ -589,6 +596,12 @@ export class SeveralStore implements Store {
         this.#removedListener?.(ids.filter((id) => serverOf(id) === server.number))
       })
     }
+  }
+
+  /** A server that was away at the start gets its store later. It is given the same listener again then. */
+  #hearSettled(): void {
+    const listener = this.#settledListener
+    if (listener) for (const { store } of this.#all) store?.onSettled(listener)
   }
 
   #ofWorkers<T>(question: (workers: Workers) => Promise<T>): Promise<T> {

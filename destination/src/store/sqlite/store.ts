@@ -185,6 +185,7 @@ class SqliteStore implements Store {
   /** The error of calls that come now. */
   #error: StoreError | undefined
   #removedListener: ((ids: readonly DeliveryId[]) => void) | undefined
+  #settledListener: ((settlements: readonly Settlement[]) => void) | undefined
   #isClosed = false
 
   constructor(first: Running, restart: () => Promise<Running>, clock: Clock) {
@@ -208,6 +209,10 @@ class SqliteStore implements Store {
 
   settle(settlements: Settlement[]): Promise<number> {
     return this.#ask(settlements, 0, (calls) => calls.settles)
+  }
+
+  onSettled(listener: (settlements: readonly Settlement[]) => void): void {
+    this.#settledListener = listener
   }
 
   async ping(): Promise<void> {
@@ -438,6 +443,7 @@ class SqliteStore implements Store {
     // The next round starts before the callers get their results, so that both threads work at the same time.
     if (!isEmpty(this.#waiting)) this.#startSoon()
     if (calls) {
+      this.#tellSettled(calls.settles, settled)
       answer(calls.settles, settled, (accepted) => accepted.filter((is) => !is).length)
       answer(calls.puts, put, (ids) => ids)
       const deliveries = 'value' in claimed ? { value: unpackClaimed(claimed.value) } : claimed
@@ -449,6 +455,12 @@ class SqliteStore implements Store {
       }
     }
     this.#closeIfIdle()
+  }
+
+  #tellSettled(calls: PendingCall<Settlement, number>[], settled: Result<boolean[]>): void {
+    if (calls.length === 0 || !('value' in settled)) return
+    const taken = itemsOf(calls).filter((_, i) => settled.value[i])
+    if (taken.length > 0) this.#settledListener?.(taken)
   }
 
   #closeIfIdle(): void {

@@ -97,7 +97,7 @@ describe('a claim beside rounds of settlements', () => {
           if ((error as StoreError).isUnreachable) throw error
           return preparedAll([{ text: SETTLE }])
         })
-      return settlements.map(() => true)
+      return settlements.map(() => 'taken' as const)
     }
     const rounds = new SettleRounds({ prepared, preparedAll }, settle)
     return { ran, ask: () => rounds.ask([one]), join: () => rounds.join(CLAIM, []) }
@@ -107,7 +107,7 @@ describe('a claim beside rounds of settlements', () => {
     const { ran, ask, join } = setUp()
     const both = Promise.all([ask(), join()])
     await vi.advanceTimersByTimeAsync(10)
-    expect(await both).toEqual([[true], [CLAIM]])
+    expect(await both).toEqual([['taken'], [CLAIM]])
     expect(ran).toEqual([[SETTLE, CLAIM]])
   })
 
@@ -152,7 +152,7 @@ describe('a claim beside rounds of settlements', () => {
     const { ran, ask, join } = setUp({ failure: new StoreError('failed', 'refused') })
     const both = Promise.all([ask(), join()])
     await vi.advanceTimersByTimeAsync(20)
-    expect(await both).toEqual([[true], [CLAIM]])
+    expect(await both).toEqual([['taken'], [CLAIM]])
     expect(ran).toEqual([[SETTLE, CLAIM], [CLAIM], [SETTLE]])
   })
 

@@ -15,7 +15,7 @@ import { Connection } from '../../../src/store/postgres/connection.js'
 import { migrate, MIGRATIONS } from '../../../src/store/postgres/schema.js'
 import { parseUrl } from '../../../src/store/postgres/url.js'
 import { openStore, type OpenOptions } from '../../../src/store/open.js'
-import type { AttemptLog, Delivery, Lane } from '../../../src/model/delivery.js'
+import type { AttemptLog, Delivery, Lane, Settlement } from '../../../src/model/delivery.js'
 import { LANES } from '../../../src/store/states.js'
 import { WORKER_TIMEOUT_MS, LEASE_MS, type Store } from '../../../src/store/store.js'
 import { rounds } from '../../rounds.js'
@@ -442,9 +442,9 @@ describe('a deletion of a user', () => {
 })
 
 describe('a settlement that the server does not take', () => {
-  async function leased(count: number, parameters = '') {
+  async function leased(count: number, parameters = '', through = (url: string) => url) {
     const url = await server.database()
-    const store = await openStore(url + parameters)
+    const store = await openStore(through(url) + parameters)
     const ids = await store.put(
       Array.from({ length: count }, (_, n) => newDelivery({ messageId: `m${n}`, state: 'leased' })),
     )
@@ -452,7 +452,9 @@ describe('a settlement that the server does not take', () => {
       settlement({ id: id ?? 0, attempt: 1 }, { state: 'done' }, { log: [ATTEMPT] }),
     )
     const done = async () => (await server.query('SELECT FROM hookline.done', [], url)).length
-    return { url, store, settlements, done, [Symbol.asyncDispose]: () => store.close() }
+    const told: Settlement[] = []
+    store.onSettled((taken) => told.push(...taken))
+    return { url, store, settlements, done, told, [Symbol.asyncDispose]: () => store.close() }
   }
 
   /** Makes the server refuse the rows that `when` selects, as it does with values beyond a limit. */
@@ -486,23 +488,51 @@ describe('a settlement that the server does not take', () => {
 
   test('waits alone while another session has its row locked, and is then written', async () => {
     await using opened = await leased(80, '?statement_timeout=700')
-    const { url, store, settlements, done } = opened
+    const { url, store, settlements, done, told } = opened
     const locker = new Connection(parseUrl(url))
     await locker.transact(async (query) => {
       await query('SELECT FROM hookline.waiting WHERE id = 7 FOR UPDATE')
       expect(await store.settle(settlements)).toBe(0)
       expect(await done()).toBe(79)
+      expect(told).toHaveLength(79)
       const [id] = await store.put([newDelivery({ state: 'leased' })])
       expect(await store.settle([settlement({ id: id ?? 0, attempt: 1 })])).toBe(0)
       expect(await done()).toBe(80)
     })
     await vi.waitUntil(async () => (await done()) === 81, 10_000)
+    await vi.waitUntil(() => told.length === 81, 10_000)
+    expect(told.at(-1)?.id).toBe(7)
     await locker.close()
+  })
+
+  test.each<[string, Settlement['next']]>([
+    ['delivered', { state: 'done' }],
+    ['a dead letter', { state: 'dead', reason: 'no' }],
+  ])('is taken when it is given again, if the answer was lost: %s', async (_, next) => {
+    await using proxy = await startProxy(server.port)
+    const through = (url: string) => url.replace(`:${server.port}/`, `:${proxy.port}/`)
+    await using opened = await leased(80, '', through)
+    const { url, store, told } = opened
+    const [first, ...others] = opened.settlements.map((one) => ({ ...one, next }))
+    // The names of the log are known after the first one, so that the others take a single statement.
+    if (first) await store.settle([first])
+    proxy.stopReading()
+    const all = [...others, settlement({ id: 4_711, attempt: 1 }, next)]
+    const failing = expect(store.settle(all)).rejects.toMatchObject({ isUnreachable: true })
+    const leasedRows = () => server.query('SELECT FROM hookline.waiting WHERE leased', [], url)
+    await expect.poll(leasedRows).toEqual([])
+    proxy.leadTo(server.port)
+    await failing
+    expect(told).toEqual([first])
+    expect(await store.settle(all)).toBe(1)
+    expect(told).toHaveLength(80)
+    expect(new Set(told)).toEqual(new Set([first, ...others]))
+    expect(await store.settle(others)).toBe(79)
   })
 
   test('does not count once another worker has claimed the delivery meanwhile', async () => {
     await using opened = await leased(2, '?statement_timeout=700')
-    const { url, store, settlements, done } = opened
+    const { url, store, settlements, done, told } = opened
     const locker = new Connection(parseUrl(url))
     await locker.transact(async (query) => {
       await query('UPDATE hookline.waiting SET attempt = 2 WHERE id = 1')
@@ -511,6 +541,7 @@ describe('a settlement that the server does not take', () => {
     await locker.close()
     await store.close()
     expect(await done()).toBe(1)
+    expect(told.map(({ id }) => id)).toEqual([2])
     const row = { id: '1', attempt: 2, leased: true }
     expect(await server.query('SELECT id, attempt, leased FROM hookline.waiting', [], url)).toEqual(
       [row],
@@ -893,7 +924,7 @@ describe('prepared statements', () => {
     }
     const put = preparePut(tables)
     const claim = prepareClaim(tables, () => undefined)
-    const { settle } = prepareSettle(tables)
+    const { settle } = prepareSettle(tables, () => undefined)
     // The server plans the first five for their values.
     for (let round = 0; round < 10; round++) {
       await put(Array.from({ length: 5 + 50 * (round % 2) }, () => newDelivery()))
@@ -901,7 +932,7 @@ describe('prepared statements', () => {
       const settlements = claimed.map((own) =>
         settlement(own, { state: 'done' }, { log: [ATTEMPT] }),
       )
-      expect(await settle(settlements)).not.toContain(false)
+      expect(new Set(await settle(settlements))).toEqual(new Set(['taken']))
     }
     const statements = await preparedOf(connection)
     expect(statements).toHaveLength(4)

@@ -13,6 +13,7 @@ import type { Breaker, Signal } from '../../../src/deliver/breaker.js'
 import { errorMessage } from '../../../src/observe/error-message.js'
 import { tellAll } from '../../../src/observe/events.js'
 import { logLines } from '../../../src/observe/log-lines.js'
+import type { Log } from '../../../src/observe/log.js'
 import type { Status } from '../../../src/model/answers.js'
 import type { Role } from '../../../src/settings/role.js'
 import { Settler } from '../../../src/deliver/settler.js'
@@ -20,7 +21,8 @@ import type { Destination, Settings } from '../../../src/settings/settings.js'
 import { openStore } from '../../../src/store/open.js'
 import { HEARTBEAT_MS, LEASE_MS, type Store } from '../../../src/store/store.js'
 import { silent } from '../../run.js'
-import { startEndpoint, type TestEndpoint } from '../../endpoint.js'
+import { parseScrape } from '../../observe/scrape.js'
+import { startEndpoint, type Answer, type TestEndpoint } from '../../endpoint.js'
 import { newDelivery } from '../contract.js'
 import { startServer } from './server.js'
 
@@ -63,8 +65,12 @@ const settingsOf = (store: string, crm: Destination): Settings => ({
   retentionMs: 7 * 86_400_000,
 })
 
-async function start(settings: Settings, role: Role): Promise<RunningDestination> {
-  const running = await startDestination(settings, silent, role)
+async function start(
+  settings: Settings,
+  role: Role,
+  log: Log = silent,
+): Promise<RunningDestination> {
+  const running = await startDestination(settings, log, role)
   cleanUps.push(() => running.close())
   return running
 }
@@ -220,6 +226,58 @@ describe('roles', () => {
       ['track', 'Endpoint Recovered'],
     ])
   }, 120_000)
+
+  test('what a worker reports too late is counted by nobody, and is no dead letter', async () => {
+    const [url, ops] = [await server.database(), await endpoint()]
+    const held: (() => void)[] = []
+    const refuse: Answer = (response, { headers }) => {
+      if (headers['x-attempt'] === '1') held.push(() => response.writeHead(422).end())
+      else response.writeHead(204).end()
+    }
+    const crm = await startEndpoint([refuse])
+    cleanUps.push(() => crm[Symbol.asyncDispose]())
+    const settings = settingsOf(url, crmTo(crm.url))
+    const to = { ...crmTo(ops.url), name: 'ops', sources: [] }
+    const watched: Settings = {
+      ...settings,
+      adminToken: 'admin-token-0123456789',
+      destinations: [...settings.destinations, to],
+      alerts: {
+        destination: 'ops',
+        afterMs: [3_600_000],
+        deadLetters: { count: 5, withinMs: 3_600_000 },
+      },
+    }
+    const lines: string[] = []
+    const note = (_: unknown, message = '') => void lines.push(message)
+    const log = { ...silent, warn: note, error: note }
+    const workers = [await start(watched, 'all', log), await start(watched, 'worker', log)]
+    const [first] = workers as [RunningDestination, RunningDestination]
+    await send(first, 10)
+    await crm.has(10)
+    const passLeases = `UPDATE hookline.waiting
+      SET due_at = due_at - ${LEASE_MS}, lease_until = lease_until - ${LEASE_MS} WHERE leased`
+    await server.query(passLeases, [], url)
+    await crm.has(20)
+    await vi.waitUntil(async () => (await first.stats()).length === 0, 60_000)
+    for (const answer of held) answer()
+    const isTold = () => lines.some((line) => line.startsWith('late outcomes were discarded'))
+    await vi.waitUntil(isTold, 10_000)
+    // Each worker has had its ticks, in which it would give the alert.
+    await new Promise((resolve) => setTimeout(resolve, 3_000))
+    const counts = { delivered: 0, dead: 0 }
+    for (const { adminUrl } of workers) {
+      const headers = { Authorization: `Bearer ${watched.adminToken ?? ''}` }
+      const metrics = parseScrape(await (await fetch(`${adminUrl}/metrics`, { headers })).text())
+      for (const result of ['delivered', 'dead'] as const) {
+        const name = `hookline_messages_total{destination="crm",result="${result}"}`
+        counts[result] += metrics.get(name) ?? 0
+      }
+    }
+    expect(counts).toEqual({ delivered: 10, dead: 0 })
+    expect(lines).not.toContain('dead letter')
+    expect(ops.received).toEqual([])
+  }, 90_000)
 
   test('only with a store that several processes can have', async () => {
     const settings = settingsOf('sqlite:./never-made.db', crmTo('https://a.example.com'))

@@ -342,6 +342,8 @@ test('servers whose addresses are exchanged are away until they are right again,
     await expect.poll(async () => all.push(...(await claim()))).toBe(2)
     return all
   }
+  const told: number[] = []
+  store.onSettled((taken) => told.push(...taken.map(({ id }) => id)))
   try {
     const [, ofB = '', ofC = ''] = SOURCES
     for (const source of [ofB, ofC]) await store.put([newDelivery({ source, messageId: source })])
@@ -371,6 +373,8 @@ test('servers whose addresses are exchanged are away until they are right again,
     await expect.poll(errors).toEqual(['', '', ''])
     expect(await settling).toBe(0)
     await expect.poll(async () => (await store.stats())[0]?.leased).toBe(0)
+    const ids = leased.map(({ id }) => id)
+    await expect.poll(() => told.toSorted((x, y) => x - y)).toEqual(ids.toSorted((x, y) => x - y))
     await claimed()
     expect(await claim()).toEqual([])
   } finally {
