@@ -103,6 +103,8 @@ export class Breaker {
   #probeMs = PROBE_MS
   /** When the next probe may be sent. */
   #probeAt = 0
+  /** As {@link askedUntil}. */
+  #askedUntil = -Infinity
   /**
    * Increases with each change. The end of a request that started before a change says nothing about the time after it.
    */
@@ -172,6 +174,22 @@ export class Breaker {
   /** How long it takes until a probe may be sent, in ms; 0 if one may be, or if requests may. */
   probeInMs(now: number): number {
     return this.#state === 'open' ? Math.max(0, this.#probeAt - now) : 0
+  }
+
+  /** Until when the endpoint itself has asked for no requests, by its last `Retry-After` that opened the breaker. */
+  get askedUntil(): number {
+    return this.#askedUntil
+  }
+
+  /**
+   * Other workers have found the endpoint down. A breaker that is closed knows nothing of that: it opens, and the first probe is sent
+   * after this wait.
+   */
+  expectDown(waitMs: number, now: number): void {
+    if (this.#state !== 'closed') return
+    this.#change('open')
+    this.#probeAt = now + waitMs
+    this.#failures = 0
   }
 
   /** A request starts. The caller makes sure that there is {@link room}. */
@@ -254,6 +272,7 @@ export class Breaker {
     const waitMs = Math.max(this.#probeMs, Math.min(retryAfterMs, MAX_RETRY_AFTER_MS))
     this.#change('open')
     this.#probeAt = now + waitMs * (1 + JITTER * this.random())
+    if (retryAfterMs > 0) this.#askedUntil = this.#probeAt
     this.#probeMs = Math.min(this.#probeMs * 2, MAX_PROBE_MS)
     this.#failures = 0
   }

@@ -1,4 +1,4 @@
-import { HEARTBEAT_MS, type Workers } from '../store/store.js'
+import { HEARTBEAT_MS, WORKER_TIMEOUT_MS, type Workers } from '../store/store.js'
 import { MAX_PROBE_MS, PROBE_MS } from './breaker.js'
 import type { DestinationQueue } from './destination-queue.js'
 import type { EndpointQueue } from './endpoint-queue.js'
@@ -29,11 +29,16 @@ interface SharedBreaker {
   wasOpen: boolean
   /** When the permission to probe may be asked for again. */
   askAt: number
+  /** The breaker's `askedUntil` that the other workers know. */
+  toldUntil: number
 }
 
 /**
  * Shares the breakers of this process with the other workers of the store. Each worker has a part of an endpoint's cap,
  * and one worker at a time probes an endpoint that is down, at the pace of a single worker.
+ *
+ * A worker that joins begins with the breakers that the others have opened: else each endpoint that is down would get a burst from
+ * it. The same holds for endpoints that its settings get later, and for a worker that the others took for gone.
  *
  * It uses the last answer of the store. While the store can't be reached, no probe is sent. Nothing else changes.
  */
@@ -41,6 +46,10 @@ export class SharedBreakers {
   #shared = new Map<string, SharedBreaker>()
   #workerCount: number
   #heartbeatAt: number
+  /** When the other workers heard of this one last. */
+  #heardAt: number
+  /** The endpoints that are down, as they were at the last heartbeat, and when each may be probed. */
+  #down: ReadonlyMap<string, number>
   #hasFailed = false
   #working: Promise<void> | undefined
   readonly #timer: NodeJS.Timeout
@@ -48,9 +57,12 @@ export class SharedBreakers {
   private constructor(
     readonly parts: SharedBreakersParts,
     workerCount: number,
+    down: ReadonlyMap<string, number>,
   ) {
     this.#workerCount = workerCount
-    this.#heartbeatAt = parts.now() + HEARTBEAT_MS
+    this.#down = down
+    this.#heardAt = parts.now()
+    this.#heartbeatAt = this.#heardAt + HEARTBEAT_MS
     this.#timer = setInterval(() => {
       void this.tick()
     }, TICK_MS)
@@ -63,7 +75,8 @@ export class SharedBreakers {
    * @throws StoreError
    */
   static async join(parts: SharedBreakersParts): Promise<SharedBreakers> {
-    return new SharedBreakers(parts, await parts.workers.heartbeat())
+    const workerCount = await parts.workers.heartbeat()
+    return new SharedBreakers(parts, workerCount, await findDown(parts))
   }
 
   /** Replaces the breakers that are shared. */
@@ -77,7 +90,9 @@ export class SharedBreakers {
         const known = before.get(name)
         const isSame = known?.endpoint.breaker === endpoint.breaker
         endpoint.shareAmong(this.#workerCount)
-        this.#shared.set(name, { wasOpen: false, askAt: 0, ...(isSame && known), endpoint })
+        const shared = { wasOpen: false, askAt: 0, toldUntil: -Infinity }
+        this.#shared.set(name, { ...(isSame ? known : shared), endpoint })
+        if (!isSame) this.#learn(name)
       }
     }
   }
@@ -112,17 +127,36 @@ export class SharedBreakers {
     if (now() < this.#heartbeatAt) return
     this.#heartbeatAt = now() + HEARTBEAT_MS
     const count = await workers.heartbeat()
+    this.#down = await findDown(this.parts)
+    const wasGone = now() - this.#heardAt >= WORKER_TIMEOUT_MS
+    this.#heardAt = now()
+    if (wasGone) for (const name of this.#down.keys()) this.#learn(name)
     if (count === this.#workerCount) return
     this.#workerCount = count
     for (const { endpoint } of this.#shared.values()) endpoint.shareAmong(count)
+  }
+
+  /** Takes over what the other workers know of an endpoint that this one does not know, or has not heard of for a while. */
+  #learn(name: string): void {
+    const shared = this.#shared.get(name)
+    const probeAt = this.#down.get(name)
+    if (!shared || probeAt === undefined || shared.endpoint.breaker.isOpen) return
+    const now = this.parts.now()
+    shared.endpoint.breaker.expectDown(Math.max(0, probeAt - now), now)
+    shared.wasOpen = shared.endpoint.breaker.isOpen
   }
 
   async #share(name: string, shared: SharedBreaker): Promise<void> {
     const { workers, now } = this.parts
     const { wasOpen } = shared
     const { breaker } = shared.endpoint
-    if (wasOpen && !breaker.isOpen) await workers.endProbes(name)
-    shared.wasOpen = breaker.isOpen
+    const { isOpen, askedUntil } = breaker
+    if (wasOpen && !isOpen) await workers.endProbes(name)
+    if (isOpen && (!wasOpen || askedUntil > shared.toldUntil)) {
+      await workers.noteDown(name, breaker.probeInMs(now()), PROBE_MS, MAX_PROBE_MS)
+      shared.toldUntil = askedUntil
+    }
+    shared.wasOpen = isOpen
     if (now() < shared.askAt || !breaker.needsPermission(now())) return
     if (breaker.hasUnusedPermission && this.#workerCount > 1) {
       // This worker had nothing to probe with. Another one may have, and must not always come too late.
@@ -135,4 +169,14 @@ export class SharedBreakers {
     if (holdMs > 0) breaker.permitProbe(askedAt + holdMs)
     else shared.askAt = now() + ASK_AGAIN_MS
   }
+}
+
+/** The endpoints that other workers have found down, and when each may be probed. */
+async function findDown({
+  workers,
+  now,
+}: SharedBreakersParts): Promise<ReadonlyMap<string, number>> {
+  const askedAt = now()
+  const down = await workers.findDown(MAX_PROBE_MS)
+  return new Map(down.map(({ endpoint, forMs }) => [endpoint, askedAt + forMs]))
 }

@@ -561,12 +561,36 @@ export interface Workers {
   tryProbe(endpoint: string, firstMs: number, maxMs: number): Promise<number>
 
   /**
+   * Records that an endpoint is down, and that nobody may probe it for `forMs`. If another worker has recorded it too, or has the
+   * permission to probe it, the longer time counts. The next permission is as long as it would be without this call.
+   *
+   * @param firstMs - As in {@link tryProbe}, as is `maxMs`.
+   * @throws StoreError if the store can't write.
+   */
+  noteDown(endpoint: string, forMs: number, firstMs: number, maxMs: number): Promise<void>
+
+  /**
+   * The endpoints that workers have found down, for a worker that does not know them. One that nobody has asked to probe for `maxMs`,
+   * since the last permission ended, is left out: it belongs to a former outage.
+   *
+   * @throws StoreError if the store does not answer.
+   */
+  findDown(maxMs: number): Promise<DownEndpoint[]>
+
+  /**
    * Records that an endpoint is healthy again. The next worker that asks to probe it gets the permission at once, for
    * `firstMs`.
    *
    * @throws StoreError if the store can't write.
    */
   endProbes(endpoint: string): Promise<void>
+}
+
+/** An endpoint that is down, as other workers know it. */
+export interface DownEndpoint {
+  endpoint: string
+  /** How long nobody may probe it from now on, in ms; 0 if somebody may. */
+  forMs: number
 }
 
 /** The servers over which the messages of one store are spread. */

@@ -329,6 +329,25 @@ export class MemoryWorkers {
       },
       tryProbe: (endpoint, firstMs, maxMs) =>
         Promise.resolve(this.#tryProbe(endpoint, firstMs, maxMs)),
+      noteDown: (endpoint, forMs, firstMs, maxMs) => {
+        const held = this.#probes.get(endpoint)
+        const now = this.now()
+        const holdMs =
+          held !== undefined && held.heldUntil > now - maxMs ? held.holdMs : firstMs / 2
+        const heldUntil = Math.max(held?.heldUntil ?? 0, now + forMs)
+        this.#probes.set(endpoint, { heldUntil, holdMs })
+        return Promise.resolve()
+      },
+      findDown: (maxMs) => {
+        const now = this.now()
+        const down = Array.from(this.#probes).filter(([, { heldUntil }]) => heldUntil > now - maxMs)
+        return Promise.resolve(
+          down.map(([endpoint, { heldUntil }]) => ({
+            endpoint,
+            forMs: Math.max(0, heldUntil - now),
+          })),
+        )
+      },
       endProbes: (endpoint) => {
         this.#probes.delete(endpoint)
         return Promise.resolve()

@@ -245,6 +245,8 @@ export class SimWorker implements WorkerView {
           heartbeat: () => this.#ask(false, () => membership.heartbeat()),
           tryProbe: (endpoint, firstMs, maxMs) =>
             this.#ask(false, () => membership.tryProbe(endpoint, firstMs, maxMs)),
+          noteDown: (...given) => this.#ask(false, () => membership.noteDown(...given)),
+          findDown: (maxMs) => this.#ask(false, () => membership.findDown(maxMs)),
           endProbes: (endpoint) => this.#ask(false, () => membership.endProbes(endpoint)),
         },
       }),

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto'
-import { WORKER_TIMEOUT_MS, type Workers } from '../store.js'
-import { toStored } from '../text.js'
+import { WORKER_TIMEOUT_MS, type DownEndpoint, type Workers } from '../store.js'
+import { fromStored, toStored } from '../text.js'
 import { numbersOf } from './names.js'
 import { NOW, type Tables } from './tables.js'
 
@@ -29,7 +29,8 @@ export function createWorkers({
     WHERE seen_at > ${NOW} - ${WORKER_TIMEOUT_MS} AND id <> $2`
   // A worker may end, or lose its connection, before it records that an endpoint is healthy again. Its row then stays. A row
   // that nobody has renewed for the longest time between two probes belongs to a former outage.
-  const holdMs = `CASE WHEN p.held_until <= ${NOW} - $4::bigint THEN $3::bigint ELSE least(p.hold_ms * 2, $4::bigint) END`
+  const isFormer = `p.held_until <= ${NOW} - $4::bigint`
+  const holdMs = `CASE WHEN ${isFormer} THEN $3::bigint ELSE least(p.hold_ms * 2, $4::bigint) END`
   const probe = `
     WITH ${numbersOf(schema, '$2')}
     INSERT INTO ${schema}.probes AS p (endpoint, held_until, hold_ms)
@@ -37,6 +38,17 @@ export function createWorkers({
     ON CONFLICT (endpoint) DO UPDATE SET hold_ms = ${holdMs}, held_until = ${NOW} + ${holdMs}
       WHERE p.held_until <= ${NOW}
     RETURNING hold_ms AS "holdMs"`
+  // As if there had been a permission of half the first time, so that the next one is for the first time.
+  const note = `
+    WITH ${numbersOf(schema, '$2')}
+    INSERT INTO ${schema}.probes AS p (endpoint, held_until, hold_ms)
+    VALUES ((SELECT ids[1] FROM numbers), ${NOW} + $3::bigint, $5)
+    ON CONFLICT (endpoint) DO UPDATE SET hold_ms = CASE WHEN ${isFormer} THEN excluded.hold_ms ELSE p.hold_ms END,
+      held_until = greatest(p.held_until, excluded.held_until)`
+  const find = `
+    SELECT name AS endpoint, greatest(0, held_until - ${NOW})::float8 AS "forMs"
+    FROM ${schema}.probes JOIN ${schema}.names ON names.id = probes.endpoint
+    WHERE held_until > ${NOW} - $2::bigint`
   const free = `DELETE FROM ${schema}.probes WHERE endpoint = (SELECT id FROM ${schema}.names WHERE name = $1)`
 
   return {
@@ -55,6 +67,17 @@ export function createWorkers({
         return [now(), String(list), Math.round(firstMs), Math.round(maxMs)]
       })
       return row?.holdMs ?? 0
+    },
+    noteDown: async (endpoint, forMs, firstMs, maxMs) => {
+      await names.write(note, (list) => {
+        list.position(endpoint)
+        const times = [forMs, maxMs, firstMs / 2].map(Math.round)
+        return [now(), String(list), ...times]
+      })
+    },
+    findDown: async (maxMs) => {
+      const rows = await query<DownEndpoint>(find, [now(), Math.round(maxMs)])
+      return rows.map(({ endpoint, forMs }) => ({ endpoint: fromStored(endpoint), forMs }))
     },
     endProbes: async (endpoint) => {
       await query(free, [toStored(endpoint)])

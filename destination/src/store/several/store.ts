@@ -130,6 +130,8 @@ export class SeveralStore implements Store {
     this.workers = {
       heartbeat: () => this.#ofWorkers((workers) => workers.heartbeat()),
       tryProbe: (...given) => this.#ofWorkers((workers) => workers.tryProbe(...given)),
+      noteDown: (...given) => this.#ofWorkers((workers) => workers.noteDown(...given)),
+      findDown: (...given) => this.#ofWorkers((workers) => workers.findDown(...given)),
       endProbes: (...given) => this.#ofWorkers((workers) => workers.endProbes(...given)),
     }
     onChange(() => {

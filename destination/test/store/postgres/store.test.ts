@@ -17,7 +17,7 @@ import { parseUrl } from '../../../src/store/postgres/url.js'
 import { openStore, type OpenOptions } from '../../../src/store/open.js'
 import type { AttemptLog, Delivery, Lane, Settlement } from '../../../src/model/delivery.js'
 import { LANES } from '../../../src/store/states.js'
-import { WORKER_TIMEOUT_MS, LEASE_MS, type Store } from '../../../src/store/store.js'
+import { WORKER_TIMEOUT_MS, LEASE_MS, type Store, type Workers } from '../../../src/store/store.js'
 import { rounds } from '../../rounds.js'
 import { dice } from '../../simulation/chance.js'
 import { newDelivery, settlement } from '../contract.js'
@@ -1249,6 +1249,35 @@ describe('several processes', () => {
     }
     await ten.all[3]?.workers?.endProbes('https://a.example.com/')
     expect(await probes()).toEqual([1_000])
+  })
+
+  test('an endpoint that one has found down is found by the others until it is healthy, or nobody asks any more', async () => {
+    let now = 1_700_000_000_000
+    await using two = await stores(2, { now: () => now })
+    const [one, other] = two.all.map((store) => store.workers) as [Workers, Workers]
+    const found = async () => (await other.findDown(30_000)).map(({ forMs }) => forMs)
+    const [endpoint, times] = ['crm\0 https://a.example.com/', [1_000, 30_000]] as const
+    expect(await found()).toEqual([])
+    await one.noteDown(endpoint, 5_000, ...times)
+    await other.noteDown(endpoint, 1_000, ...times)
+    expect(await other.findDown(30_000)).toEqual([{ endpoint, forMs: 5_000 }])
+    expect(await other.tryProbe(endpoint, ...times)).toBe(0)
+    now += 5_000
+    expect(await found()).toEqual([0])
+    expect(await other.tryProbe(endpoint, ...times)).toBe(1_000)
+    // The permissions go on to grow, and last as long as before.
+    now += 1_000
+    await one.noteDown(endpoint, 200, ...times)
+    now += 200
+    expect(await one.tryProbe(endpoint, ...times)).toBe(2_000)
+    expect(await found()).toEqual([2_000])
+    await one.endProbes(endpoint)
+    expect(await found()).toEqual([])
+    await one.noteDown(endpoint, 0, ...times)
+    now += 30_000
+    expect(await found()).toEqual([])
+    await one.noteDown(endpoint, 1_000, ...times)
+    expect(await found()).toEqual([1_000])
   })
 
   test('an outage whose end nobody recorded does not make the probes of the next one rarer', async () => {

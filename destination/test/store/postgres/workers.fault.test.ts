@@ -19,7 +19,7 @@ import type { Role } from '../../../src/settings/role.js'
 import { Settler } from '../../../src/deliver/settler.js'
 import type { Destination, Settings } from '../../../src/settings/settings.js'
 import { openStore } from '../../../src/store/open.js'
-import { HEARTBEAT_MS, LEASE_MS, type Store } from '../../../src/store/store.js'
+import { HEARTBEAT_MS, LEASE_MS, WORKER_TIMEOUT_MS, type Store } from '../../../src/store/store.js'
 import { silent } from '../../run.js'
 import { parseScrape } from '../../observe/scrape.js'
 import { startEndpoint, type Answer, type TestEndpoint } from '../../endpoint.js'
@@ -279,6 +279,27 @@ describe('roles', () => {
     expect(ops.received).toEqual([])
   }, 90_000)
 
+  test('workers that join or restart send only probes to an endpoint that is down', async () => {
+    const [url, crm] = [await server.database(), await endpoint()]
+    crm.answer(503)
+    const settings = settingsOf(url, crmTo(crm.url))
+    const first = await start(settings, 'all')
+    await send(first, 500)
+    const isDown = () => server.query('SELECT FROM hookline.probes', [], url)
+    await vi.waitUntil(async () => (await isDown()).length > 0, 10_000)
+    // The first worker may have requests under way, and its messages have to become due again.
+    await new Promise((resolve) => setTimeout(resolve, 3_000))
+    const before = crm.received.length
+    const second = await start(settings, 'worker')
+    await start(settings, 'worker')
+    await new Promise((resolve) => setTimeout(resolve, 4_000))
+    await second.close()
+    await start(settings, 'worker')
+    await new Promise((resolve) => setTimeout(resolve, 4_000))
+    // A single worker sends a probe after 1, 2, 4, 8 and 16 s.
+    expect(crm.received.length - before).toBeLessThanOrEqual(5)
+  }, 90_000)
+
   test('only with a store that several processes can have', async () => {
     const settings = settingsOf('sqlite:./never-made.db', crmTo('https://a.example.com'))
     for (const role of ['collector', 'worker'] as const) {
@@ -396,13 +417,18 @@ describe('workers that deliver to the same endpoint', () => {
       const { workers } = store
       if (!workers) throw new Error('no workers')
       const sharedBreakers = await SharedBreakers.join({ workers, events, now: () => now })
+      stores.push(store)
+      shared.push(sharedBreakers)
+      use(shared.length - 1)
+    }
+    /** The worker gets the destination in its settings. It has not sent anything to it before. */
+    const use = (n: number) => {
       const connect = () => ({ post: () => undefined, close: () => Promise.resolve() })
       const crm = crmTo('https://a.example.com', cap)
       const queues = [...destinationQueues([crm], [], true, { connect, now: () => now })]
-      sharedBreakers.use(queues)
-      stores.push(store)
-      shared.push(sharedBreakers)
-      breakers.push(...queues.flatMap(({ endpoints }) => endpoints.map(({ breaker }) => breaker)))
+      shared[n]?.use(queues)
+      const [breaker] = queues.flatMap(({ endpoints }) => endpoints.map((one) => one.breaker))
+      if (breaker) breakers[n] = breaker
     }
     for (let n = 0; n < count; n++) await join()
     const tick = (which = shared) => Promise.all(which.map((one) => one.tick()))
@@ -419,6 +445,7 @@ describe('workers that deliver to the same endpoint', () => {
       tick,
       join,
       leave,
+      use,
       rooms: () => breakers.map((breaker) => breaker.room(now)),
     }
   }
@@ -459,6 +486,58 @@ describe('workers that deliver to the same endpoint', () => {
     // After 1, 2, 4, 8 and 16 s, then every 30 s: a single worker sends as many probes.
     expect(probes.length).toBeGreaterThanOrEqual(7)
     expect(probes.length).toBeLessThanOrEqual(10)
+  })
+
+  test('send it no more than probes while workers join, restart, or get it in their settings', async () => {
+    const { breakers, tick, join, leave, use, rooms } = await startWorkers(1, 64)
+    for (let n = 0; n < 5; n++) breakers[0]?.end(breakers[0].start(), FAILURE, now)
+    await tick()
+    const from = now
+    let probes = 0
+    const pass = async (ms: number) => {
+      for (const until = now + ms; now < until; now += 250) {
+        await tick()
+        expect(rooms().filter((room) => room > 0).length).toBeLessThanOrEqual(1)
+        const prober = breakers.find((breaker) => breaker.room(now) > 0)
+        if (!prober) continue
+        probes++
+        prober.end(prober.start(), FAILURE, now)
+      }
+    }
+    for (let n = 0; n < 3; n++) {
+      await join()
+      expect(rooms().at(-1)).toBe(0)
+      await pass(8_000)
+    }
+    await leave()
+    await join()
+    await pass(8_000)
+    use(0)
+    await pass(2 * HEARTBEAT_MS)
+    expect(now - from).toBe(42_000)
+    // After 1, 2, 4, 8, 16 and 30 s: a single worker sends as many.
+    expect(probes).toBeGreaterThanOrEqual(4)
+    expect(probes).toBeLessThanOrEqual(6)
+  })
+
+  test('keep to what it asked of one of them, also those that join or that were gone', async () => {
+    const { breakers, tick, join, rooms } = await startWorkers(2, 64)
+    const asked = { ...FAILURE, retryAfterMs: 120_000 }
+    breakers[0]?.end(breakers[0].start(), asked, now)
+    await tick()
+    await join()
+    // The second one has its own experience with it.
+    expect(rooms()).toEqual([0, 32, 0])
+    now += WORKER_TIMEOUT_MS
+    await tick()
+    expect(rooms()).toEqual([0, 0, 0])
+    for (const until = now + 120_000 - WORKER_TIMEOUT_MS - 250; now < until; now += 250) {
+      await tick()
+      expect(rooms()).toEqual([0, 0, 0])
+    }
+    for (const until = now + 30_000; Math.max(...rooms()) === 0 && now < until; now += 250)
+      await tick()
+    expect(rooms().filter((room) => room > 0)).toEqual([1])
   })
 
   test('let a worker probe it that has something to probe it with', async () => {
