@@ -1,4 +1,5 @@
-import type { Delivery, Next, Stats } from '../model/delivery.js'
+import type { EndedMessage } from '../deliver/settler.js'
+import type { Stats } from '../model/delivery.js'
 import type { Settings } from '../settings/settings.js'
 
 /** How often the store is asked how many messages wait, in ms. */
@@ -60,9 +61,9 @@ export class Waiting {
     if (count) count.since += messages
   }
 
-  /** Observes the attempts of this process. */
-  attempted({ destination }: Delivery, _outcomes: unknown, { state }: Next): void {
-    if (state === 'done' || state === 'dead') this.add(destination, -1)
+  /** The store has what has become of messages. */
+  messagesEnded(messages: readonly EndedMessage[]): void {
+    for (const { delivery } of messages) this.add(delivery.destination, -1)
   }
 
   /** How many messages of a tenant wait, if it may have no more; else `undefined`. */

@@ -57,10 +57,8 @@ describe('the count of a tenant', () => {
         waiting.add(name, count)
         waiting.add(name, -count)
       } else if (act === 'deliver' && (stored.get(name) ?? 0) > 0) {
-        const isRetried = chance(0.3)
-        if (!isRetried) change(name, -1)
-        const state = isRetried ? 'backlog' : pick(['done', 'dead'] as const)
-        waiting.attempted(settled(name), [], { state } as Parameters<Waiting['attempted']>[2])
+        change(name, -1)
+        waiting.messagesEnded([{ delivery: settled(name), next: { state: 'done' } }])
       } else if (act === 'foreign') {
         const by = chance(0.5) ? count : -Math.min(count, stored.get(name) ?? 0)
         change(name, by)
