@@ -4,6 +4,7 @@ import { toStored } from '../text.js'
 import { SKIPPED } from '../states.js'
 import { storedState } from './states.js'
 import { numbersOf, type NameList } from './names.js'
+import { hasAllShares, hasNoShares, notAlone, othersOf } from './shares.js'
 import { NOW, type Tables } from './tables.js'
 
 interface Row {
@@ -17,20 +18,32 @@ export interface OwnDelivery extends OwnShare {
 }
 
 /**
- * Adds deliveries and returns their ids; `undefined` for a delivery that the store already has.
+ * Adds deliveries and returns their ids; `undefined` for a delivery that the store already has. It adds nothing once other servers have
+ * a part of the store, because this process does not know them. The statement itself finds that out.
  *
  * The deliveries are sent as one JSON text, which costs the driver and the server a third of the time that arrays cost.
  * All processes insert in the order of message ids: otherwise two that put the same messages could deadlock.
  */
-export function preparePut({ schema, names, now }: Tables) {
-  const put = statement(schema)
+export function preparePut({ query, schema, names, now }: Tables) {
+  // A statement can't name tables that may not exist. So the first one stores nothing once the tables of the shares exist.
+  let put = statement(schema, { condition: hasNoShares(schema) })
+  const ofHome = statement(schema, { condition: hasAllShares(schema) })
 
-  return async (deliveries: NewDelivery[]): Promise<(DeliveryId | undefined)[]> => {
-    const rows = await names.write<Row>(put, (list) => {
+  const tryPut = (deliveries: NewDelivery[]): Promise<Row[]> =>
+    names.write<Row>(put, (list) => {
       const given = deliveries.map((delivery) => toGiven(delivery, list))
       return [now(), JSON.stringify(given), String(list)]
     })
-    return deliveries.map((_, i) => (rows[i]?.added ? rows[i].id : undefined))
+
+  return async (deliveries: NewDelivery[]): Promise<(DeliveryId | undefined)[]> => {
+    for (;;) {
+      const rows = await tryPut(deliveries)
+      if (rows.length > 0)
+        return deliveries.map((_, i) => (rows[i]?.added ? rows[i].id : undefined))
+      const others = await othersOf({ query }, schema)
+      if (others) throw notAlone(others)
+      put = ofHome
+    }
   }
 }
 
@@ -39,8 +52,10 @@ export function preparePut({ schema, names, now }: Tables) {
  */
 export function preparePutOwn({ schema, names, now }: Tables) {
   const put = statement(schema, {
-    columns: ', share smallint, epoch bigint',
-    isOwn: `(share, epoch) IN (SELECT share, epoch FROM ${schema}.own_shares)`,
+    own: {
+      columns: ', share smallint, epoch bigint',
+      isOwn: `(share, epoch) IN (SELECT share, epoch FROM ${schema}.own_shares)`,
+    },
   })
 
   return async (given: OwnDelivery[]): Promise<(DeliveryId | undefined | null)[]> => {
@@ -56,19 +71,25 @@ export function preparePutOwn({ schema, names, now }: Tables) {
   }
 }
 
+interface StatementOptions {
+  /** Whether anything may be stored. If it is false, the statement stores and returns nothing. It is evaluated once. */
+  condition?: string
+  /** Which deliveries are added, and what is given to find that out. Without it, all are added. */
+  own?: { columns: string; isOwn: string }
+}
+
 /**
  * A transaction that writes nothing does not wait for the standby. But a delivery that the store already has may not be there yet:
  * the server may have been restarted while its commit waited. So a round of only such deliveries writes a message into the log.
- *
- * @param own - Which deliveries are added, and what is given to find that out. Without it, all are added.
  */
-function statement(schema: string, own?: { columns: string; isOwn: string }): string {
+function statement(schema: string, { condition, own }: StatementOptions): string {
   return `
     WITH ${numbersOf(schema, '$3')}, given AS MATERIALIZED (
       SELECT nextval('${schema}.ids') AS id, g.*, ids[source_n] AS source, ids[destination_n] AS destination,
         ids[type_n] AS type${own ? `, ${own.isOwn} AS own` : ''}
       FROM json_to_recordset($2::json) AS g (message_id text, source_n int, destination_n int, type_n int, user_id text,
         event text, trace_parent text, body text, state smallint, leased boolean, reason text${own?.columns ?? ''}) CROSS JOIN numbers
+      ${condition === undefined ? '' : `WHERE (SELECT ${condition})`}
     ), added AS (
       INSERT INTO ${schema}.deliveries (id, received_at, source, destination, type, message_id, user_id, event,
         trace_parent, body)

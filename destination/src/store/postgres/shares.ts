@@ -42,6 +42,8 @@ export function prepareShares({ query, transact, schema }: Tables) {
       await inside('SELECT pg_advisory_xact_lock($1, hashtext($2))', [LOCK, schema])
       // Even with IF NOT EXISTS, the server demands the right to create tables.
       if (!(await hasTable({ query: inside }, schema, LAST_TABLE))) {
+        // The puts of processes that use this server alone end before, and later ones see the tables.
+        await inside(`LOCK TABLE ${schema}.deliveries IN SHARE MODE`)
         await inside(TABLES.replaceAll('$.', () => `${schema}.`))
       }
       return work(inside)
@@ -155,6 +157,15 @@ export function prepareShares({ query, transact, schema }: Tables) {
 
     divide: (owners: readonly number[]): Promise<Directory> =>
       change(async (inside) => {
+        // A process that uses the home alone may store messages until now, and they stay here.
+        await inside(`LOCK TABLE ${schema}.own_shares IN ACCESS EXCLUSIVE MODE`)
+        if (owners.some((owner) => owner > 0) && (await hasMessages(inside))) {
+          throw new StoreError(
+            'failed',
+            'store: messages came while the shares were being divided: try again. Then the home keeps all shares.',
+            { isUnreachable: true },
+          )
+        }
         await inside(
           `INSERT INTO ${schema}.shares SELECT n - 1, server, $2 FROM unnest($1::int[]) WITH ORDINALITY AS a (server, n)
            ON CONFLICT (share) DO NOTHING`,
@@ -202,6 +213,54 @@ function notItself({ name, number }: ServerIdentity, expected: string): StoreErr
   )
 }
 
+/** The condition that a database has no tables of the shares. So it is not one of several servers, and has never been. */
+export function hasNoShares(schema: string): string {
+  return `to_regclass('${schema}.${LAST_TABLE}') IS NULL`
+}
+
+/**
+ * The condition that a database with the tables of the shares has all messages of its store: it is the home, and all shares are its
+ * own, or they have not been divided yet. Whoever takes shares away locks `own_shares`, and so waits for the statement.
+ */
+export function hasAllShares(schema: string): string {
+  return `NOT EXISTS (SELECT FROM ${schema}.server WHERE number > 0)
+    AND NOT EXISTS (SELECT FROM ${schema}.shares WHERE server > 0 OR next IS NOT NULL)
+    AND NOT EXISTS (SELECT FROM ${schema}.former_shares WHERE up_to IS NULL)
+    AND ((SELECT count(*) FROM ${schema}.own_shares) = ${SHARES} OR NOT EXISTS (SELECT FROM ${schema}.shares))`
+}
+
+/** What a server knows of the others, if it is one of several. */
+export interface Others {
+  /** The name of this server. */
+  own: string
+  /** The names of those that may have messages of the store. Only the home knows the names. */
+  names: string[]
+}
+
+/** Which servers a process misses that uses a server alone; `undefined` if this one has all messages of its store. */
+export async function othersOf(connection: Querying, schema: string): Promise<Others | undefined> {
+  if (!(await hasTable(connection, schema, LAST_TABLE))) return undefined
+  const [others] = await connection.query<Others>(`
+    SELECT name AS own, ARRAY (
+        SELECT s.name FROM ${schema}.servers s WHERE s.number > 0 AND s.number IN (
+          SELECT server FROM ${schema}.shares UNION SELECT next FROM ${schema}.shares
+          UNION SELECT server FROM ${schema}.former_shares WHERE up_to IS NULL
+        ) ORDER BY s.number
+      ) AS names
+    FROM ${schema}.server WHERE NOT (${hasAllShares(schema)})`)
+  return others && { ...others, names: others.names.length > 0 ? others.names : ['other servers'] }
+}
+
+/** The error of a process that knows only one of several servers. */
+export function notAlone({ own, names }: Others): StoreError {
+  return new StoreError(
+    'failed',
+    `store: this database has become the server ${own} of a store with several servers, and ${names.join(', ')} may have messages ` +
+      'of it, too: start this process again with the present settings, which name all of them in "store".',
+    { isUnreachable: true },
+  )
+}
+
 /**
  * Refuses to use a server alone that is one of several: what the others have would not be delivered, and what came to them would
  * not be recognized if it came again.
@@ -209,20 +268,11 @@ function notItself({ name, number }: ServerIdentity, expected: string): StoreErr
  * @throws StoreError `unsupported`
  */
 export async function refuseOneOfSeveral(connection: Querying, schema: string): Promise<void> {
-  const identity = await identityOf(connection, schema)
-  if (!identity) return
-  if (identity.number === 0) {
-    const text = `
-      SELECT (SELECT count(*)::int FROM ${schema}.own_shares) AS count, EXISTS (
-        SELECT FROM ${schema}.shares WHERE next IS NOT NULL
-        UNION ALL SELECT FROM ${schema}.former_shares WHERE up_to IS NULL
-      ) AS moving`
-    const [own] = await connection.query<{ count: number; moving: boolean }>(text)
-    if (own?.count === SHARES && !own.moving) return
-  }
+  const others = await othersOf(connection, schema)
+  if (!others) return
   throw new StoreError(
     'unsupported',
-    `store: this database is the server ${identity.name} of a store with several servers: name all of them in "store". ` +
+    `store: this database is the server ${others.own} of a store with several servers: name all of them in "store". ` +
       'The home can be used alone, and moved by migrate, once it has all shares (`hookline-destination store move`).',
   )
 }

@@ -37,7 +37,7 @@ import type {
   Sync,
   Workers,
 } from '../store.js'
-import { idOf } from '../server-ids.js'
+import { idOf, serverOf } from '../server-ids.js'
 import { StoreError } from '../store-error.js'
 import { prepareAudience } from './audience.js'
 import { prepareClaim, prepareDue } from './claim.js'
@@ -60,7 +60,7 @@ import { Rounds } from './rounds.js'
 import { hasTable, migrate } from './schema.js'
 import { prepareSettle } from './settle.js'
 import { SettleRounds } from './settle-rounds.js'
-import { prepareShares, refuseOneOfSeveral } from './shares.js'
+import { notAlone, othersOf, prepareShares, refuseOneOfSeveral, type Others } from './shares.js'
 import { prepareStats } from './stats.js'
 import { prepareSweep } from './sweep.js'
 import type { Tables } from './tables.js'
@@ -188,6 +188,7 @@ class PostgresStore implements Store {
   readonly #claim: (claims: Claim[]) => Promise<Delivery[]>
   readonly #due: () => Promise<DueLane[]>
   readonly #ping: () => Promise<void>
+  readonly #others: () => Promise<Others | undefined>
   readonly #trace: (messageId: string) => Promise<Trace[]>
   readonly #get: (id: DeliveryId) => Promise<Trace | undefined>
   readonly #search: ReturnType<typeof prepareFind>
@@ -224,6 +225,8 @@ class PostgresStore implements Store {
     this.#gone = prepareGone(tables)
     this.#records = prepareRecords(tables)
     this.#ping = () => ping(tables)
+    // Whoever knows that it is one of several asks the others, too.
+    this.#others = () => (isServer ? Promise.resolve(undefined) : othersOf(tables, tables.schema))
     this.#due = prepareDue(tables)
     this.#trace = prepareTrace(tables)
     this.#get = prepareGet(tables)
@@ -282,11 +285,17 @@ class PostgresStore implements Store {
   }
 
   ping(): Promise<void> {
-    return this.#whileOpen(() => this.#ping())
+    return this.#whileOpen(async () => {
+      await this.#ping()
+      await this.#requireAll()
+    })
   }
 
   trace(messageId: string): Promise<Trace[]> {
-    return this.#whileOpen(() => this.#trace(messageId))
+    return this.#whenComplete(
+      () => this.#trace(messageId),
+      (found) => found.length > 0,
+    )
   }
 
   stats(): Promise<Stats[]> {
@@ -294,15 +303,18 @@ class PostgresStore implements Store {
   }
 
   get(id: DeliveryId): Promise<Trace | undefined> {
-    return this.#whileOpen(() => this.#get(id))
+    return this.#whenComplete(
+      () => this.#get(id),
+      (found) => found !== undefined,
+    )
   }
 
   find(filter: Filter, before: SearchPlace | undefined, limit: number): Promise<Findings> {
-    return this.#whileOpen(() => this.#search.find(filter, idOf(before), limit))
+    return this.#withAway(() => this.#search.find(filter, idOf(before), limit))
   }
 
   match(filter: Filter, before: DeliveryId | undefined, limit: number): Promise<Matches> {
-    return this.#whileOpen(() => this.#search.match(filter, before, limit))
+    return this.#withAway(() => this.#search.match(filter, before, limit))
   }
 
   deadGroups(
@@ -310,16 +322,13 @@ class PostgresStore implements Store {
     before: DeadPlace | undefined,
     limit: number,
   ): Promise<DeadGroups> {
-    return this.#whileOpen(() => this.#deadGroups(destination, before, limit))
+    return this.#withAway(() => this.#deadGroups(destination, before, limit))
   }
 
-  async deadCounts(
-    destinations: readonly string[],
-    withinMs: number,
-    most: number,
-  ): Promise<DeadCounts> {
-    const counts = await this.#whileOpen(() => this.#deadCounts(destinations, withinMs, most))
-    return { counts }
+  deadCounts(destinations: readonly string[], withinMs: number, most: number): Promise<DeadCounts> {
+    return this.#withAway(async () => ({
+      counts: await this.#deadCounts(destinations, withinMs, most),
+    }))
   }
 
   async addHistory(counts: HistoryCounts[]): Promise<void> {
@@ -340,15 +349,24 @@ class PostgresStore implements Store {
     withDone: boolean,
     lane: ReplayLane = 'backlog',
   ): Promise<DeliveryId[]> {
-    return this.#whileOpen(() => this.#replay(ids, withDone, lane))
+    return this.#whenComplete(
+      () => this.#replay(ids, withDone, lane),
+      () => ids.every((id) => serverOf(id) === 0),
+    )
   }
 
   sweep(olderThanMs: number, limit: number, expired?: OnExpired): Promise<number> {
-    return this.#whileOpen(() => this.#sweep(olderThanMs, limit, expired))
+    return this.#whenComplete(
+      () => this.#sweep(olderThanMs, limit, expired),
+      (swept) => swept >= limit,
+    )
   }
 
   discard(destination: string, limit: number): Promise<number> {
-    return this.#whileOpen(() => this.#discard(destination, limit))
+    return this.#whenComplete(
+      () => this.#discard(destination, limit),
+      (discarded) => discarded > 0,
+    )
   }
 
   onRemoved(listener: (ids: readonly DeliveryId[]) => void): void {
@@ -373,7 +391,10 @@ class PostgresStore implements Store {
   }
 
   copyOut(after: DeliveryId, limit: number): Promise<Copy[]> {
-    return this.#whileOpen(() => this.#copy.copyOut(after, limit))
+    return this.#whenComplete(
+      () => this.#copy.copyOut(after, limit),
+      (copies) => copies.length > 0,
+    )
   }
 
   copyIn(copies: Copy[]): Promise<boolean[]> {
@@ -410,12 +431,16 @@ class PostgresStore implements Store {
   }
 
   hasUser(user: string): Promise<boolean> {
-    return this.#whileOpen(() => this.#purge.has(user))
+    return this.#whenComplete(
+      () => this.#purge.has(user),
+      (has) => has,
+    )
   }
 
   async purgeUser(user: string, from: number): Promise<Purged> {
     const { leased, ...purged } = await this.#whileOpen(() => this.#purge.purge(user, from))
     if (leased.length > 0) this.#notifications.tellRemoved(leased)
+    if (purged.next === undefined) await this.#whileOpen(() => this.#requireAll())
     return purged
   }
 
@@ -517,6 +542,34 @@ class PostgresStore implements Store {
         forget: (...given) => this.#whileOpen(() => move.forget(...given)),
       },
     }
+  }
+
+  /** Says of an answer which servers could not be asked, because this process does not know them. */
+  #withAway<R extends object>(question: () => Promise<R>): Promise<R & { away?: string[] }> {
+    return this.#whileOpen(async () => {
+      const [answer, others] = await Promise.all([question(), this.#others()])
+      return others ? { ...answer, away: others.names } : answer
+    })
+  }
+
+  /**
+   * Does what may need the messages of other servers, too.
+   *
+   * @param isComplete - Whether an answer does not depend on them.
+   * @throws StoreError if it does, and this process does not know all servers.
+   */
+  #whenComplete<R>(work: () => Promise<R>, isComplete: (answer: R) => boolean): Promise<R> {
+    return this.#whileOpen(async () => {
+      const answer = await work()
+      if (!isComplete(answer)) await this.#requireAll()
+      return answer
+    })
+  }
+
+  /** @throws StoreError if there are other servers that may have messages of this store, and this process does not know them. */
+  async #requireAll(): Promise<void> {
+    const others = await this.#others()
+    if (others) throw notAlone(others)
   }
 
   #whileOpen<R>(work: () => Promise<R>): Promise<R> {
