@@ -18,8 +18,9 @@ export interface WaitLog extends ServerLog {
 }
 
 /**
- * Does what needs the store at the start. While its server can't be reached, this waits and tries again, so that processes may start
- * in any order. Until then `/healthz` answers 200, `/readyz` 503 with the reason, and every other request 503.
+ * Does what needs the store at the start. While its server can't be reached, takes no writes, is full, too slow, or has its tables
+ * locked, this waits and tries again, so that processes may start in any order. Until then `/healthz` answers 200, `/readyz` 503 with
+ * the reason, and every other request 503.
  *
  * @param work - Rejects with a StoreError if the store fails, and leaves nothing then. It does not listen on the addresses.
  * @param signal - Ends the waiting.
@@ -40,14 +41,15 @@ export async function waitForStore<T>(
     for (;;) {
       try {
         const done = await work()
-        if (servers.length > 0) log.info({ waitedMs: waitedMs() }, 'the store can be reached')
+        if (servers.length > 0) log.info({ waitedMs: waitedMs() }, 'the store can be used')
         return done
       } catch (error) {
-        if (!(error instanceof StoreError && error.isUnreachable)) throw error
+        if (!(error instanceof StoreError && (error.isUnreachable || error.mayPass))) throw error
         if (performance.now() >= reportAt) {
           reportAt = performance.now() + REPORT_MS
           const details = { error: errorMessage(error), waitedMs: waitedMs(), retryMs: RETRY_MS }
-          log.warn(details, 'waiting for the store, which cannot be reached')
+          const what = error.isUnreachable ? 'reached' : 'used now'
+          log.warn(details, `waiting for the store, which cannot be ${what}`)
         }
         if (servers.length === 0) servers = await listen(settings, log, waitedMs)
         await wait(RETRY_MS, undefined, { signal })
@@ -80,7 +82,7 @@ async function listen(
 function createWaitingServer(log: ServerLog, waitedMs: () => number): Server {
   const server = createServer(log, '')
   const message = () =>
-    `The store has not been reached for ${Math.round(waitedMs() / 1_000)} s since the start. The log has the error.`
+    `The store could not be used for ${Math.round(waitedMs() / 1_000)} s since the start. The log has the error.`
   addReadinessRoutes(server.app, {
     reasons: () => Promise.resolve([{ code: 'store_unavailable', message: message() }]),
   })

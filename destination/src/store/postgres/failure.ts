@@ -26,7 +26,10 @@ const SERVER: Record<string, [StoreErrorCode, string]> = {
     'another session holds locks on the tables: find it in pg_stat_activity on the server',
   ],
   '57P03': ['failed', 'the server is starting or stopping; the next query tries again'],
-  '25006': ['failed', 'the server is a read-only standby: name the primary'],
+  '25006': [
+    'failed',
+    'the server takes no writes, because it is a standby or default_transaction_read_only is on: name the primary',
+  ],
 }
 
 /** What to do about errors of the system and of TLS. */

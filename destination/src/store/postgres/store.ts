@@ -169,14 +169,9 @@ async function requireTables(connection: Connection, name: string, schema: strin
 /** Reads the tables with the cheapest query, and checks that the server also takes writes: a standby answers queries too. */
 async function ping({ query, schema }: Tables): Promise<void> {
   await query(`SELECT FROM ${schema}.deliveries LIMIT 1`)
-  const [server] = await query<{ isReadOnly: boolean }>(
-    `SELECT current_setting('transaction_read_only') = 'on' AS "isReadOnly"`,
-  )
-  if (!server?.isReadOnly) return
-  throw new StoreError(
-    'failed',
-    'store: the server takes no writes, because it is a standby or default_transaction_read_only is on: name the primary.',
-  )
+  // This locks no row, but is an error where nothing can be written. The error closes the connection. A session that began as read-only
+  // would stay so, whatever the setting of the database is now.
+  await query(`SELECT FROM ${schema}.deliveries WHERE false FOR UPDATE`)
 }
 
 class PostgresStore implements Store {

@@ -619,10 +619,25 @@ describe('a process that starts while its server is away', () => {
     const ready = await vi.waitUntil(() => fetch(`${url}/readyz`).catch(() => undefined), 60_000)
     expect(ready.status).toBe(200)
     expect((await send(running, 1)).status).toBe(200)
-    expect(lines[1]).toEqual([
-      { waitedMs: expect.any(Number) as unknown },
-      'the store can be reached',
-    ])
+    expect(lines[1]).toEqual([{ waitedMs: expect.any(Number) as unknown }, 'the store can be used'])
+  })
+
+  test('waits while the server takes no writes', async () => {
+    const store = await server.database()
+    await (await openStore(store)).close()
+    const name = new URL(store).pathname.slice(1)
+    await server.query(`ALTER DATABASE ${name} SET default_transaction_read_only = on`)
+    const settings = await settingsWithPort(store)
+    const url = `http://127.0.0.1:${settings.listen.port}`
+    const lines: string[] = []
+    const warn = (_details: object, message: string) => lines.push(message)
+    const starting = startDestination(settings, { ...silent, warn })
+    cleanUps.push(async () => (await starting).close())
+    await vi.waitUntil(() => fetch(`${url}/healthz`).catch(() => undefined), 60_000)
+    expect((await fetch(`${url}/readyz`)).status).toBe(503)
+    expect(lines).toEqual(['waiting for the store, which cannot be used now'])
+    await server.query(`ALTER DATABASE ${name} RESET default_transaction_read_only`)
+    expect((await send(await starting, 1)).status).toBe(200)
   })
 
   test('ends if it is stopped while it waits', async () => {

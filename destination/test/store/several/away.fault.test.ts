@@ -66,6 +66,33 @@ test('a process starts while the tables of a server are locked, and uses it once
   await expect.poll(async () => (await send(running, other, 'm2')).status).toBe(200)
 }, 120_000)
 
+test('a server whose sessions all began as read-only is used again once new ones are not', async () => {
+  const places = newPlaces()
+  await (await openStore(places)).close()
+  const { running } = await startOn(places)
+  const [, other = ''] = SOURCES
+  const [, server] = servers as [Server, Server]
+  const writing = `${server.url()}?options=-c%20default_transaction_read_only%3Doff`
+  const onAll = (text: string) => server.query(text, [], writing)
+  expect((await send(running, other, 'm1')).status).toBe(200)
+  await onAll('ALTER DATABASE postgres SET default_transaction_read_only = on')
+  await server.query(
+    `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'hookline-destination'`,
+  )
+  await expect.poll(async () => (await send(running, other, 'm2')).status).toBe(503)
+  // From now on, only the connections that look for the server are used.
+  await expect.poll(() => awayOf(running), { timeout: 20_000 }).toEqual(['b'])
+  await onAll('ALTER DATABASE postgres RESET default_transaction_read_only')
+  await expect
+    .poll(async () => (await send(running, other, 'm2')).status, { timeout: 20_000 })
+    .toBe(200)
+}, 60_000)
+
+async function awayOf({ url }: RunningDestination): Promise<string[] | undefined> {
+  const response = await fetch(`${url}/readyz`)
+  return ((await response.json()) as { away?: string[] }).away
+}
+
 async function startOn(store: Settings['store'], log = silent) {
   const receiver = await endpoint()
   const settings = settingsFor([destination([receiver], { sources: SOURCES, tenant: 'acme' })], {
