@@ -1,6 +1,6 @@
-import { readFileSync } from 'node:fs'
 import type { ConnectionOptions } from 'node:tls'
-import { StoreError } from '../store-error.js'
+import { readTls } from './tls.js'
+import { urlError } from './url-error.js'
 
 /** The parts of a store's URL. */
 export interface Address {
@@ -64,11 +64,14 @@ const PARAMETERS = [
 export function parseUrl(text: string): Address {
   const url = toUrl(text)
   const parameters = url.searchParams
-  const unknown = [...parameters.keys()].find((key) => !PARAMETERS.includes(key))
+  const keys = [...parameters.keys()]
+  const unknown = keys.find((key) => !PARAMETERS.includes(key))
   if (unknown !== undefined) {
-    throw unsupported(
-      `has the unknown parameter ${unknown}: expected one of ${PARAMETERS.join(', ')}`,
-    )
+    throw urlError(`has the unknown parameter ${unknown}: expected one of ${PARAMETERS.join(', ')}`)
+  }
+  const repeated = keys.find((key, i) => keys.indexOf(key) < i)
+  if (repeated !== undefined) {
+    throw urlError(`has the parameter ${repeated} more than once: expected each parameter once`)
   }
   const address = {
     host: parameters.get('host') || decode(url.hostname),
@@ -76,7 +79,7 @@ export function parseUrl(text: string): Address {
     user: decode(url.username),
     password: decode(url.password),
     database: decode(url.pathname.slice(1)),
-    tls: toTls(parameters),
+    tls: readTls(parameters),
     schema: toSchema(parameters.get('schema') ?? SCHEMA),
     applicationName: parameters.get('application_name') ?? 'hookline-destination',
     connections: toNumber(parameters, 'connections', CONNECTIONS, [1, 100]),
@@ -92,12 +95,19 @@ export function parseUrl(text: string): Address {
 
 function toUrl(text: string): URL {
   if (!URL.canParse(text)) {
-    throw unsupported(
+    throw urlError(
       'is not valid: expected postgres://user:password@host:5432/database. Percent-encode special characters in the ' +
         'user and the password, as in p%40ss for p@ss',
     )
   }
-  return new URL(text)
+  if (text.includes('#')) {
+    throw urlError('has a #, which would end it: write %23 for a # in the user or the password')
+  }
+  const url = new URL(text)
+  if (url.href.includes('%00')) {
+    throw urlError('has a %00: expected no such character, because PostgreSQL takes it nowhere')
+  }
+  return url
 }
 
 function decode(part: string): string | undefined {
@@ -106,18 +116,21 @@ function decode(part: string): string | undefined {
     // A URL has an IPv6 address in brackets, which the driver does not accept.
     return decodeURIComponent(part).replace(/^\[(.*)\]$/, '$1')
   } catch {
-    throw unsupported(
-      'has a % that does not start a percent-encoding: write %25 for a percent sign',
-    )
+    throw urlError('has a % that does not start a percent-encoding: write %25 for a percent sign')
   }
 }
 
 function toSchema(name: string): string {
   // The channel's name contains the schema's name, and the server cuts names after 63 bytes.
   if (!/^[a-z_][a-z0-9_]{0,39}$/.test(name)) {
-    throw unsupported(
+    throw urlError(
       `has the schema ${JSON.stringify(name)}: expected up to 40 lowercase letters, digits and ` +
         'underscores, without a digit at the start',
+    )
+  }
+  if (name.startsWith('pg_')) {
+    throw urlError(
+      `has the schema ${name}: expected a name that does not start with pg_, because these are PostgreSQL's own`,
     )
   }
   return `"${name}"`
@@ -133,46 +146,10 @@ function toNumber(
   if (text === null) return byDefault
   const number = Number(text)
   if (Number.isInteger(number) && number >= least && number <= most) return number
-  throw unsupported(`has ${name}=${text}: expected a whole number from ${least} to ${most}`)
-}
-
-function toTls(parameters: URLSearchParams): ConnectionOptions | false {
-  const mode = parameters.get('sslmode') ?? 'disable'
-  const ca = readPem(parameters, 'sslrootcert')
-  const cert = readPem(parameters, 'sslcert')
-  const key = readPem(parameters, 'sslkey')
-  switch (mode) {
-    case 'disable':
-      if ((ca ?? cert ?? key) === undefined) return false
-      throw unsupported('has certificates but no TLS: add sslmode=verify-full')
-    case 'require':
-    case 'verify-full':
-      return { ca, cert, key, rejectUnauthorized: true }
-    case 'verify-ca':
-      return { ca, cert, key, rejectUnauthorized: true, checkServerIdentity: () => undefined }
-    default:
-      throw unsupported(
-        `has sslmode=${mode}: expected verify-full, verify-ca or disable. Modes that do not verify ` +
-          "the server's certificate are refused. Give a private CA as sslrootcert",
-      )
-  }
-}
-
-function readPem(parameters: URLSearchParams, name: string): string | undefined {
-  const path = parameters.get(name)
-  if (path === null) return undefined
-  try {
-    return readFileSync(path, 'utf8')
-  } catch (cause) {
-    throw unsupported(`has ${name}=${path}, which can't be read`, cause)
-  }
+  throw urlError(`has ${name}=${text}: expected a whole number from ${least} to ${most}`)
 }
 
 function nameOf({ host, port, user, database }: Omit<Address, 'name'>): string {
   const place = `${host ?? 'localhost'}${port === undefined ? '' : `:${port}`}`
   return `postgres://${user === undefined ? '' : `${user}@`}${place}/${database ?? ''}`
-}
-
-function unsupported(what: string, cause?: unknown): StoreError {
-  return new StoreError('unsupported', `store: the URL ${what}.`, { cause })
 }

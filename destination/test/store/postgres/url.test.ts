@@ -1,4 +1,5 @@
 import { execFileSync } from 'node:child_process'
+import { generateKeyPairSync } from 'node:crypto'
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -75,6 +76,12 @@ test.each([
   ['?connections=0', /from 1 to 100/],
   ['?statement_timeout=5s', /whole number/],
   ['%zz', /%25/],
+  ['?schema=pg_x', /the schema pg_x: expected a name that does not start with pg_/],
+  ['?schema=a&schema=b', /the parameter schema more than once/],
+  ['?sslmode=disable&sslmode=verify-full', /the parameter sslmode more than once/],
+  ['?schema=a#b', /has a #.*write %23/],
+  ['#', /has a #.*write %23/],
+  ['%00', /has a %00/],
 ])('%s is refused, with what is expected, and without the password', (rest, message) => {
   expect(() => parseUrl(`postgres://me:hunter2@db/x${rest}`)).toThrow(message)
   expect(() => parseUrl(`postgres://me:hunter2@db/x${rest}`)).not.toThrow(/hunter2/)
@@ -196,6 +203,38 @@ describe.skipIf(!hasOpenssl())('with TLS', () => {
       )
       expect(row).toEqual({ tls: true })
       await store.close()
+    }
+  })
+
+  test('a file that cannot be used is refused with its parameter and what was expected', () => {
+    const file = (name: string) => join(folder, name)
+    writeFileSync(file('empty.pem'), '')
+    writeFileSync(
+      file('broken.pem'),
+      '-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n',
+    )
+    const { privateKey } = generateKeyPairSync('ec', { namedCurve: 'P-256' })
+    const pkcs8 = { type: 'pkcs8', format: 'pem' } as const
+    writeFileSync(file('other-key.pem'), privateKey.export(pkcs8))
+    const encryption = { cipher: 'aes-256-cbc', passphrase: 'x' }
+    writeFileSync(file('encrypted.pem'), privateKey.export({ ...pkcs8, ...encryption }))
+    const own = `sslcert=${file('own.pem')}`
+    for (const [parameters, message] of [
+      [
+        `sslrootcert=${file('empty.pem')}`,
+        /sslrootcert=.*empty\.pem.* no certificate: expected PEM/,
+      ],
+      [`sslrootcert=${file('own-key.pem')}`, /sslrootcert=.*no certificate/],
+      [`sslrootcert=${file('broken.pem')}`, /sslrootcert=.*can't be decoded/],
+      [own, /sslcert without sslkey/],
+      [`sslkey=${file('own-key.pem')}`, /sslkey without sslcert/],
+      [`sslcert=${file('empty.pem')}&sslkey=${file('own-key.pem')}`, /sslcert=.*no certificate/],
+      [`${own}&sslkey=${file('empty.pem')}`, /sslkey=.*no private key.*expected PEM/],
+      [`${own}&sslkey=${file('encrypted.pem')}`, /sslkey=.*encrypted: expected.*openssl pkey/],
+      [`${own}&sslkey=${file('other-key.pem')}`, /sslkey=.*not the key of.*sslcert=/],
+    ] as const) {
+      const given = `${server.url()}?sslmode=verify-full&${parameters}`
+      expect(() => parseUrl(given), parameters).toThrow(message)
     }
   })
 
