@@ -22,7 +22,12 @@ import { tellAll, type Observer } from './observe/events.js'
 import { errorMessage } from './observe/error-message.js'
 import type { Log } from './observe/log.js'
 import { createObservers } from './observe/observers.js'
-import { warnOfAlerts, warnOfFormer, warnOfRefused } from './operate/warnings.js'
+import {
+  warnOfAlerts,
+  warnOfFormer,
+  warnOfFormerServers,
+  warnOfRefused,
+} from './operate/warnings.js'
 import { ownersKeeper } from './manage/keep-owners.js'
 import { resealAll } from './manage/reseal.js'
 import { startRetention } from './operate/retention.js'
@@ -238,6 +243,7 @@ async function connect(
     for (const state of store.servers?.list() ?? []) if (state.error) events.serverChanged(state)
     const reseal = () => resealAll(manager, log)
     const keepOwners = ownersKeeper(manager, log, closing.signal)
+    warnOfFormerServers(store, log)
     void warn()
     void reseal()
     waiting.start()

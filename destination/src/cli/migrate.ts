@@ -35,8 +35,10 @@ Examples:
   $ hookline-destination migrate --from "$OLD" --to "$NEW" --json
 
 With --json, lines of {"stage","done","total"} go to the standard error, and the result goes to the standard output.
-Exits with 0 if every delivery is in the second store, either equal or already further on there, with 1 if not, and with 2
-if --from or --to names no store that can be used. The first store must exist. The second one is created if necessary.`
+Exits with 0 if every delivery is in the second store, either equal or already further on there, with 1 if not, or if a store can't
+be used now (its server can't be reached, it is full, another process uses its file), and with 2 if --from or --to names no store that
+can be used. It also exits with 1 if --from is the home of a store that had several servers, and the other ones may still have messages,
+which are not moved. The first store must exist. The second one is created if necessary.`
 
 /** @param parts - What opens stores and moves deliveries between them. */
 export function addMigrate({ open, migrate }: MigrateParts): AddCommand {
@@ -58,8 +60,8 @@ export function addMigrate({ open, migrate }: MigrateParts): AddCommand {
             '--from and --to name the same store. Give two different stores.',
           )
         }
-        const first = await opened('--from', from, () => open(from, { mustExist: true }))
-        const second = await opened('--to', to, () => open(to)).catch(async (error: unknown) => {
+        const first = await opened('--from', () => open(from, { mustExist: true }))
+        const second = await opened('--to', () => open(to)).catch(async (error: unknown) => {
           await first.close()
           throw error
         })
@@ -76,8 +78,8 @@ export function addMigrate({ open, migrate }: MigrateParts): AddCommand {
           await Promise.all([first.close(), second.close()])
         }
         if (json) console.log(JSON.stringify(result))
-        else console.log(describe(result, withoutPassword(to)))
-        if (result.different > 0) throw new CommandError(EXIT.failed, '')
+        else console.log(describe(result, withoutPassword(from), withoutPassword(to)))
+        if (result.different > 0 || result.formerServers) throw new CommandError(EXIT.failed, '')
       })
   }
 }
@@ -89,20 +91,20 @@ function fileOf(url: string): string {
   return existsSync(path) ? realpathSync(path) : path
 }
 
-async function opened(option: string, url: string, open: () => Promise<Store>): Promise<Store> {
+async function opened(option: string, open: () => Promise<Store>): Promise<Store> {
   try {
     return await open()
   } catch (error) {
-    const { code, message } = error as StoreError
-    // A store that is locked or full, or a server, may be usable later. Otherwise the option names no store that can be used.
-    const mayBeLater = code === 'locked' || code === 'full' || !url.startsWith('sqlite:')
-    const exitCode = mayBeLater && code !== 'unsupported' ? EXIT.failed : EXIT.usage
-    throw new CommandError(exitCode, `${option}: ${message}`)
+    const { code, message, isUnreachable, mayPass } = error as StoreError
+    // Otherwise the option names no store that can be used, such as a database that does not exist, or a user that may not log in.
+    const mayBeLater = code === 'locked' || code === 'full' || isUnreachable || mayPass
+    throw new CommandError(mayBeLater ? EXIT.failed : EXIT.usage, `${option}: ${message}`)
   }
 }
 
-function describe(result: Migrated, to: string): string {
-  const { total, moved, known, same, ahead, different, differences, records } = result
+function describe(result: Migrated, from: string, to: string): string {
+  const { total, moved, known, same, ahead, different, differences, records, formerServers } =
+    result
   const lines = [
     ...(records.total > 0
       ? [
@@ -119,6 +121,13 @@ function describe(result: Migrated, to: string): string {
   ]
   if (different > 0) {
     lines.push('The stores differ. Keep the first store, and run the same command again.')
+  } else if (formerServers) {
+    lines.push(
+      `All that ${from} has is in ${to}. What other servers still have was not moved: shares of this store came from ` +
+        `${formerServers.join(', ')}, where the dead letters and the log of these shares stay until the retention is over.`,
+      'If you need these, let the processes run with all servers in "store", replay the dead letters or wait for the retention, and ' +
+        `run the same command again. If not, set "store" to ${to}, and stop using the first store.`,
+    )
   } else {
     lines.push(`Everything is in ${to}. Set "store" to it, and stop using the first store.`)
   }

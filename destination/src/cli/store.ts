@@ -183,8 +183,11 @@ function telling({ json }: CommonOptions): (progress: MoveProgress) => void {
 }
 
 function inWords({ from, to, shares, moved, left }: MoveProgress): string {
-  const wait = left > 0 ? ` ${left} are being sent, and follow.` : ''
-  return `${shares.length} shares from ${from} to ${to}: ${moved} waiting messages were moved.${wait}`
+  const count = shares.length === 1 ? '1 share' : `${shares.length} shares`
+  const messages = moved === 1 ? '1 waiting message was' : `${moved} waiting messages were`
+  const text = `${count} from ${from} to ${to}: ${messages} moved.`
+  if (left === 0) return text
+  return `${text} ${left === 1 ? '1 is being sent, and follows' : `${left} are being sent, and follow`}.`
 }
 
 /** @throws CommandError if there is no store with several servers, or it fails. */

@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from 'node:util'
 import type { Copy, DeliveryId } from '../model/delivery.js'
-import type { LogEntry, MaintainPort, MoveRecordsPort, RecordPort } from '../store/store.js'
+import type { LogEntry, MaintainPort, MoveRecordsPort, RecordPort, Store } from '../store/store.js'
 
 /** Deliveries that are read, written and compared at once. More could fill the memory: each attempt can have 64 KB. */
 const SLICE = 200
@@ -11,7 +11,8 @@ const MAX_TOLD = 20
 /** What a migration needs from each of the two stores. */
 type Movable = Pick<MaintainPort, 'count' | 'copyOut' | 'copyIn' | 'copiesOf'> &
   MoveRecordsPort &
-  Pick<RecordPort, 'records' | 'recordLog'>
+  Pick<RecordPort, 'records' | 'recordLog'> &
+  Pick<Store, 'formerServers'>
 
 /** The progress of a migration. */
 export interface MigrateProgress {
@@ -21,7 +22,7 @@ export interface MigrateProgress {
   total: number
 }
 
-/** The result of a migration. All numbers but {@link Migrated.records} count deliveries. */
+/** The result of a migration. All numbers but those of {@link Migrated.records} count deliveries. */
 export interface Migrated {
   /** In the first store. */
   total: number
@@ -37,6 +38,8 @@ export interface Migrated {
   different: number
   /** The first 20 of these. */
   differences: Difference[]
+  /** The servers that had shares of the first store, and may still have messages, which were not moved. Left out if there is none. */
+  formerServers?: readonly string[]
   /** The settings that are kept in the store, such as sources and destinations. */
   records: MovedRecords
 }
@@ -59,7 +62,7 @@ export interface Difference {
 }
 
 /**
- * Copies everything from one store to another, and then compares the deliveries. The first store is not changed. Deliveries
+ * Copies everything that a store has to another one, and then compares the deliveries. The first store is not changed. Deliveries
  * and records that the second store already has are left unchanged. An interrupted migration can therefore be started again, and the
  * second store may be in use during the migration.
  *
@@ -98,7 +101,8 @@ export async function migrateStore(
     }
     report({ stage: 'compare', done, total })
   })
-  return { ...result, differences, records }
+  const { formerServers = [] } = from
+  return { ...result, differences, records, ...(formerServers.length > 0 && { formerServers }) }
 }
 
 async function copyRecords(from: Movable, to: Movable): Promise<MovedRecords> {

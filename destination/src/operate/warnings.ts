@@ -7,7 +7,7 @@ import { eachInSlices } from '../model/slices.js'
 import { recipientOf } from '../settings/alerts.js'
 import { refusedEndpointsOf } from '../settings/reach.js'
 import type { Settings } from '../settings/settings.js'
-import type { ReadPort } from '../store/store.js'
+import type { ReadPort, Store } from '../store/store.js'
 
 /**
  * The destinations of which the store has messages that wait or are dead letters, and that the settings do not have. They
@@ -30,6 +30,16 @@ export function warnOfAlerts(settings: Settings, log: Log): void {
   log.warn(
     { destination: name },
     'alerts are only logged: neither the settings file nor the store has an enabled destination without a tenant of the name in "alerts"',
+  )
+}
+
+/** Logs if servers that the settings do not name may have messages of the store. */
+export function warnOfFormerServers({ formerServers = [] }: Store, log: Log): void {
+  if (formerServers.length === 0) return
+  log.warn(
+    { servers: formerServers },
+    'shares of the store were on servers that "store" does not name: their dead letters and history are not found here, and messages ' +
+      'that they have are not recognized if they come again. Name them in "store" until the retention is over, if you need these',
   )
 }
 

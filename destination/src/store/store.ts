@@ -54,6 +54,12 @@ export interface Store
   /** The servers of a store that has several. */
   readonly servers?: Servers
 
+  /**
+   * The names of the servers that had shares of this store, and that this process does not know. They may still have dead letters and
+   * what was delivered, until the retention is over.
+   */
+  readonly formerServers?: readonly string[]
+
   /** What a store does as one of several servers. Only a store in PostgreSQL that was opened for this has it. */
   readonly asServer?: ServerPort
 

@@ -1,5 +1,5 @@
 import { join } from 'node:path'
-import { afterAll, expect, test } from 'vitest'
+import { afterAll, describe, expect, test } from 'vitest'
 import { openStore } from '../../src/store/open.js'
 import { newDelivery } from '../store/contract.js'
 import { startServer } from '../store/postgres/server.js'
@@ -98,4 +98,55 @@ test('says what to do if a server is away, and takes nothing from the other one'
   expect((await store(again, 'shares')).stdout).toMatch(/a +128 +0 +0 .*\nb +128 +0 +0 /)
   expect((await store(again, 'move', '--from', 'a', '--to', 'b')).code).toBe(0)
   expect((await store(again, 'shares')).stdout).toMatch(/a +0 +0 +0 +128 .*\nb +256 /)
+})
+
+test('a single share and a single message are told of as such', async () => {
+  const [a, b] = [await place('a'), await place('b')]
+  const single = await openStore(a.url)
+  await single.put([newDelivery({ source: 'web' })])
+  await single.close()
+  // The share of the source "web" is 75.
+  expect((await store(fileWith([a, b]), 'move', '--share', '75', '--to', 'b')).stdout).toBe(
+    '1 share from a to b: 1 waiting message was moved. Done.\n',
+  )
+})
+
+describe('migrate', () => {
+  const migrate = (from: string, to: string, ...more: string[]) =>
+    runInside(['migrate', '--from', from, '--to', to, ...more])
+
+  test('from the home says what other servers may still have, and does not claim that all was moved', async () => {
+    const [a, b] = [await place('a'), await place('b')]
+    await (await openStore([a, b])).close()
+    expect((await store(fileWith([a, b]), 'move', '--from', 'b', '--to', 'a')).code).toBe(0)
+    const to = await server.database()
+    const { code, stdout } = await migrate(a.url, to)
+    expect(code).toBe(1)
+    expect(stdout).toMatch(
+      /^All that .* has is in .*was not moved: shares of this store came from b, where the dead letters/m,
+    )
+    expect(stdout).not.toContain('Everything')
+    const json = await migrate(a.url, to, '--json')
+    expect(json.code).toBe(1)
+    expect(JSON.parse(json.stdout)).toMatchObject({ different: 0, formerServers: ['b'] })
+  })
+
+  test.each([
+    ['a database that does not exist', () => server.url('nowhere'), 2],
+    ['a wrong password', () => server.url().replace(':secret@', ':wrong@'), 2],
+    ['a server that does not answer', () => 'postgres://u:p@127.0.0.1:1/db', 1],
+  ])('ends with %s, whichever option names it', async (_, url, expected) => {
+    const works = await server.database()
+    await (await openStore(works)).close()
+    const from = await migrate(url(), works)
+    expect(from).toMatchObject({
+      code: expected,
+      stderr: expect.stringMatching(/^--from: /) as unknown,
+    })
+    const to = await migrate(works, url())
+    expect(to).toMatchObject({
+      code: expected,
+      stderr: expect.stringMatching(/^--to: /) as unknown,
+    })
+  })
 })

@@ -251,6 +251,14 @@ export async function othersOf(connection: Querying, schema: string): Promise<Ot
   return others && { ...others, names: others.names.length > 0 ? others.names : ['other servers'] }
 }
 
+/** The names of the servers from which shares came to the home, as long as they may have messages of that time. */
+export async function formerServersOf(connection: Querying, schema: string): Promise<string[]> {
+  if (!(await hasTable(connection, schema, LAST_TABLE))) return []
+  const text = `
+    SELECT name FROM ${schema}.servers WHERE number > 0 AND number IN (SELECT server FROM ${schema}.former_shares) ORDER BY number`
+  return (await connection.query<{ name: string }>(text)).map(({ name }) => name)
+}
+
 /** The error of a process that knows only one of several servers. */
 export function notAlone({ own, names }: Others): StoreError {
   return new StoreError(

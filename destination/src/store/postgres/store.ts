@@ -60,7 +60,14 @@ import { Rounds } from './rounds.js'
 import { hasTable, migrate } from './schema.js'
 import { prepareSettle } from './settle.js'
 import { SettleRounds } from './settle-rounds.js'
-import { notAlone, othersOf, prepareShares, refuseOneOfSeveral, type Others } from './shares.js'
+import {
+  formerServersOf,
+  notAlone,
+  othersOf,
+  prepareShares,
+  refuseOneOfSeveral,
+  type Others,
+} from './shares.js'
 import { prepareStats } from './stats.js'
 import { prepareSweep } from './sweep.js'
 import type { Tables } from './tables.js'
@@ -93,11 +100,15 @@ export async function openPostgres(
   const { schema, ...address } = parseUrl(url)
   const connection = new Connection({ schema, ...address })
   const clock = new ServerClock()
+  let formerServers: readonly string[] = []
   try {
     await check(connection, address.name, clock)
     if (mustExist) await requireTables(connection, address.name, schema)
     await migrate(connection, schema)
-    if (!isServer) await refuseOneOfSeveral(connection, schema)
+    if (!isServer) {
+      await refuseOneOfSeveral(connection, schema)
+      formerServers = await formerServersOf(connection, schema)
+    }
   } catch (error) {
     await connection.close()
     throw error
@@ -117,6 +128,7 @@ export async function openPostgres(
     connection,
     isServer,
     now ? { now, wall: now } : clock,
+    formerServers,
   )
 }
 
@@ -207,7 +219,13 @@ class PostgresStore implements Store {
   #settledListener: ((settlements: readonly Settlement[]) => void) | undefined
   #closing: Promise<void> | undefined
 
-  constructor(tables: Tables, connection: Connection, isServer: boolean, clock: Clock) {
+  constructor(
+    tables: Tables,
+    connection: Connection,
+    isServer: boolean,
+    clock: Clock,
+    readonly formerServers: readonly string[],
+  ) {
     this.clock = clock
     const workers = createWorkers(tables)
     this.workers = workers

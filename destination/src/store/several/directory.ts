@@ -43,6 +43,15 @@ export class Directories {
     return this.#unknown
   }
 
+  /** The names of the former owners of shares that this process does not know. They may have what is done or dead. */
+  get former(): string[] {
+    const { names, shares } = this.#present
+    const numbers = new Set(shares.flatMap(({ former }) => former.map(({ server }) => server)))
+    return Array.from(numbers)
+      .filter((number) => !this.#find(number))
+      .map((number) => names[number] ?? String(number))
+  }
+
   nameOf(number: number): string | undefined {
     return this.#present.names[number]
   }

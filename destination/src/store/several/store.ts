@@ -140,6 +140,10 @@ export class SeveralStore implements Store {
     })
   }
 
+  get formerServers(): readonly string[] {
+    return this.#directories.former
+  }
+
   async put(deliveries: NewDelivery[]): Promise<(DeliveryId | undefined)[]> {
     return inParts(
       deliveries,

@@ -5,6 +5,8 @@ import { openStore } from '../../../src/store/open.js'
 import { serverOf } from '../../../src/store/server-ids.js'
 import { shareOf, spread } from '../../../src/store/shares.js'
 import type { Directory, Servers, Store } from '../../../src/store/store.js'
+import type { Settings } from '../../../src/settings/settings.js'
+import { destination, settingsFor, silent, start } from '../../run.js'
 import { newDelivery } from '../contract.js'
 import { startServer } from '../postgres/server.js'
 import { storeError } from '../postgres/stores.js'
@@ -151,4 +153,24 @@ test('a list that could not become a store leaves the first server as it was', a
   await expect(openStore([a, b] as never)).rejects.toThrow(/b has messages already/)
   expect(await single.put([newDelivery()])).toEqual([expect.any(Number)])
   expect(await (await open(a?.url ?? '')).put([newDelivery()])).toEqual([expect.any(Number)])
+})
+
+test('a start on the home alone says which servers may still have dead letters and history', async () => {
+  const [a, b] = await places()
+  const both = await open([a, b] as never)
+  await moveTo(both, 'a', () => true)
+  const lines: [object, string][] = []
+  const warn = (details: object, message: string) => lines.push([details, message])
+  const settings = (store: Settings['store']) =>
+    settingsFor([destination([{ url: 'http://127.0.0.1:9/' }])], { store })
+  await start(settings(a?.url ?? ''), { ...silent, warn })
+  const line = [{ servers: ['b'] }, expect.stringMatching(/dead letters and history/)]
+  expect(lines).toContainEqual(line)
+  // So does a list that does not name them any more.
+  lines.length = 0
+  await start(settings([a] as never), { ...silent, warn })
+  expect(lines).toContainEqual(line)
+  lines.length = 0
+  await start(settings([a, b] as never), { ...silent, warn })
+  expect(lines).not.toContainEqual(line)
 })

@@ -352,6 +352,7 @@ test('once the home has all shares, it can be used alone', async () => {
   const single = await openStore(urls[0] ?? '')
   opened.push(single)
   expect(await single.trace('m')).toHaveLength(1)
+  expect(single.formerServers).toEqual(['b'])
 })
 
 test('shares are spread evenly with the fewest moves', () => {
