@@ -121,13 +121,18 @@ export class RejectedCall extends Error {
   }
 }
 
+/** What the words of an answer depend on. */
+interface RefusedRequest {
+  /** Whether it changes nothing. */
+  isRead?: boolean
+  /** Whether it is one of the operator, who may know the servers of the store. */
+  isOfOperator?: boolean
+}
+
 /** Turns any error into the answer of the request. */
-export function toRefusal(error: unknown): Refusal {
+export function toRefusal(error: unknown, request: RefusedRequest = {}): Refusal {
   if (error instanceof Refusal) return error
-  if (error instanceof StoreError) {
-    const cannot = `The store cannot ${error.isUnreachable ? 'be reached' : 'write'}`
-    return storeFailed(error.code === 'full' ? 'The store is full' : cannot)
-  }
+  if (error instanceof StoreError) return storeFailed(error, request)
   const { statusCode = 500, message } = error as { statusCode?: number; message?: string }
   if (statusCode < 500) return new Refusal(statusCode, 'bad_request', message ?? 'Bad request')
   return new Refusal(
@@ -141,8 +146,19 @@ export function toRefusal(error: unknown): Refusal {
  * The answer if the store has failed. A part of the request may have been stored before, such as a deletion's messages, or all of it, if
  * the connection was lost during the commit.
  */
-function storeFailed(why: string): Refusal {
-  return notNow('store_unavailable', why, 'was not confirmed, but may have taken effect')
+function storeFailed(error: StoreError, { isRead = false, isOfOperator = false }: RefusedRequest) {
+  const store = isOfOperator && error.server !== undefined ? nameOf(error.server) : 'The store'
+  const cannot = error.isUnreachable ? 'be reached' : isRead ? 'be read' : 'write'
+  return notNow(
+    'store_unavailable',
+    error.code === 'full' ? `${store} is full` : `${store} cannot ${cannot}`,
+    isRead ? 'could not be answered' : 'was not confirmed, but may have taken effect',
+  )
+}
+
+/** @param servers - The name of a server of the store, or several names with commas between them. */
+function nameOf(servers: string): string {
+  return `The ${servers.includes(',') ? 'servers' : 'server'} ${servers} of the store`
 }
 
 /**

@@ -177,12 +177,18 @@ function limitConnections(server: HttpServer, maxConnections: number, log: Serve
 /** Makes a handler that answers the error of a request after its whole body has arrived. An unexpected error is logged. */
 function errorHandler(log: ServerLog) {
   return async (error: unknown, request: FastifyRequest, reply: FastifyReply) => {
-    const refusal = toRefusal(error)
+    const refusal = toRefusal(error, {
+      isRead: request.method === 'GET' || request.method === 'HEAD',
+      isOfOperator: OF_OPERATOR.test(request.url),
+    })
     if (refusal.code === 'internal_error') log.error({ err: error }, 'a request failed')
     await drain(request.raw)
     return refuse(reply, refusal)
   }
 }
+
+/** Paths that need the token of the operator. Customers and sources are not told about the servers of the store. */
+const OF_OPERATOR = /^\/v1\/(?:admin|deletions|audiences)(?![^/?])/
 
 /** Paths whose errors have a form of their own, whether there is a route or not. */
 const ADMIN_API = /^\/v1\/(?:admin|portal)(?![^/?])/

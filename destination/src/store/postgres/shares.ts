@@ -259,13 +259,17 @@ export async function formerServersOf(connection: Querying, schema: string): Pro
   return (await connection.query<{ name: string }>(text)).map(({ name }) => name)
 }
 
-/** The error of a process that knows only one of several servers. */
-export function notAlone({ own, names }: Others): StoreError {
+/**
+ * The error of a process that knows only one of several servers.
+ *
+ * @param server - The servers that can't be asked, if what this one has is not affected.
+ */
+export function notAlone({ own, names }: Others, server?: string): StoreError {
   return new StoreError(
     'failed',
     `store: this database has become the server ${own} of a store with several servers, and ${names.join(', ')} may have messages ` +
       'of it, too: start this process again with the present settings, which name all of them in "store".',
-    { isUnreachable: true },
+    { isUnreachable: true, ...(server !== undefined && { server }) },
   )
 }
 

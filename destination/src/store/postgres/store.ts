@@ -582,7 +582,7 @@ class PostgresStore implements Store {
   /** @throws StoreError if there are other servers that may have messages of this store, and this process does not know them. */
   async #requireAll(): Promise<void> {
     const others = await this.#others()
-    if (others) throw notAlone(others)
+    if (others) throw notAlone(others, others.names.join(', '))
   }
 
   #whileOpen<R>(work: () => Promise<R>): Promise<R> {

@@ -561,7 +561,9 @@ export class SeveralStore implements Store {
     // Results would pile up, as long as the server takes messages but no results.
     if (this.#settlingOf(server).isFailing) {
       const message = `server ${server.name}: it does not take the results of attempts.`
-      throw new StoreError('failed', message, { server: server.name, cause: server.error })
+      throw new StoreError('failed', message, {
+        ...{ server: server.name, cause: server.error, isUnreachable: server.isAway },
+      })
     }
     const ids = await this.#putOwn(server, deliveries, share)
     for (const { destination, state } of ids ? deliveries : []) {

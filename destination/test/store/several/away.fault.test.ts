@@ -239,6 +239,32 @@ test.each([
   120_000,
 )
 
+test('the answer 503 fits the request, and names the server that is away to the operator only', async () => {
+  const { running } = await startOn(newPlaces())
+  const [, b] = servers as [Server, Server]
+  const ask = (path: string, init = {}) =>
+    fetch(`${running.adminUrl}/v1/${path}`, {
+      ...{ headers: { Authorization: `Bearer ${ADMIN_TOKEN}` }, ...init },
+    })
+  await b.stop('immediate')
+  try {
+    const trace = await ask('admin/messages/unknown')
+    expect(trace.status).toBe(503)
+    expect(await trace.text()).toContain(
+      'The server b of the store cannot be reached. The request could not be answered. Send it again later.',
+    )
+    const deletion = await ask('deletions', { method: 'POST', body: '{"userId":"u1"}' })
+    expect(deletion.status).toBe(503)
+    expect(await deletion.text()).toContain(
+      'The server b of the store cannot be reached. The request was not confirmed, but may have taken effect.',
+    )
+    const call = await send(running, SOURCES[1] ?? '', 'm')
+    expect(await call.text()).toContain('"The store cannot be reached. The request was not')
+  } finally {
+    await b.start()
+  }
+}, 120_000)
+
 test('a process starts while a server is away, but not while the home is', async () => {
   const places = newPlaces()
   await (await openStore(places)).close()
