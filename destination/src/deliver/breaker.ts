@@ -105,6 +105,8 @@ export class Breaker {
   #probeAt = 0
   /** As {@link askedUntil}. */
   #askedUntil = -Infinity
+  /** As {@link isHearsay}. */
+  #isHearsay = false
   /**
    * Increases with each change. The end of a request that started before a change says nothing about the time after it.
    */
@@ -188,8 +190,19 @@ export class Breaker {
   expectDown(waitMs: number, now: number): void {
     if (this.#state !== 'closed') return
     this.#change('open')
+    this.#isHearsay = true
     this.#probeAt = now + waitMs
     this.#failures = 0
+  }
+
+  /** Whether it is open only by what other workers have found. */
+  get isHearsay(): boolean {
+    return this.#isHearsay
+  }
+
+  /** The other workers do not find the endpoint down any more. Nothing else has opened a breaker that {@link isHearsay}. */
+  expectUp(): void {
+    if (this.#isHearsay && !this.#isProbing) this.#change('closed')
   }
 
   /** A request starts. The caller makes sure that there is {@link room}. */
@@ -279,6 +292,7 @@ export class Breaker {
 
   #change(state: BreakerState): void {
     this.#state = state
+    this.#isHearsay = false
     this.#isProbing = false
     this.#period++
   }

@@ -127,13 +127,20 @@ export class SharedBreakers {
     if (now() < this.#heartbeatAt) return
     this.#heartbeatAt = now() + HEARTBEAT_MS
     const count = await workers.heartbeat()
+    if (count !== this.#workerCount) {
+      this.#workerCount = count
+      for (const { endpoint } of this.#shared.values()) endpoint.shareAmong(count)
+    }
     this.#down = await findDown(this.parts)
     const wasGone = now() - this.#heardAt >= WORKER_TIMEOUT_MS
     this.#heardAt = now()
-    if (wasGone) for (const name of this.#down.keys()) this.#learn(name)
-    if (count === this.#workerCount) return
-    this.#workerCount = count
-    for (const { endpoint } of this.#shared.values()) endpoint.shareAmong(count)
+    for (const [name, shared] of this.#shared) {
+      const { breaker } = shared.endpoint
+      if (breaker.isHearsay && !this.#down.has(name)) {
+        breaker.expectUp()
+        shared.wasOpen = breaker.isOpen
+      } else if (wasGone && !shared.wasOpen) this.#learn(name) // one that was open has news for the others
+    }
   }
 
   /** Takes over what the other workers know of an endpoint that this one does not know, or has not heard of for a while. */
@@ -165,7 +172,7 @@ export class SharedBreakers {
       return
     }
     const askedAt = now()
-    const holdMs = await workers.tryProbe(name, PROBE_MS, MAX_PROBE_MS)
+    const holdMs = await workers.tryProbe(name, PROBE_MS, MAX_PROBE_MS, breaker.isHearsay)
     if (holdMs > 0) breaker.permitProbe(askedAt + holdMs)
     else shared.askAt = now() + ASK_AGAIN_MS
   }

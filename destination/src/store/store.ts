@@ -561,10 +561,12 @@ export interface Workers {
    * first time, then for twice as long each time, up to `maxMs`. If nobody has asked for `maxMs` after a permission ended,
    * the next one is the first again: it belongs to another outage.
    *
+   * @param isHearsay - Whether this worker knows only from {@link findDown} that the endpoint is down. It gets no permission then
+   * after {@link endProbes}: the endpoint is healthy, and must not be recorded as down again.
    * @returns how long the permission holds, in ms; 0 if another worker has it.
    * @throws StoreError if the store can't write.
    */
-  tryProbe(endpoint: string, firstMs: number, maxMs: number): Promise<number>
+  tryProbe(endpoint: string, firstMs: number, maxMs: number, isHearsay?: boolean): Promise<number>
 
   /**
    * Records that an endpoint is down, and that nobody may probe it for `forMs`. If another worker has recorded it too, or has the

@@ -327,8 +327,11 @@ export class MemoryWorkers {
         for (const [other, at] of all) if (this.now() - at >= WORKER_TIMEOUT_MS) all.delete(other)
         return Promise.resolve(all.size)
       },
-      tryProbe: (endpoint, firstMs, maxMs) =>
-        Promise.resolve(this.#tryProbe(endpoint, firstMs, maxMs)),
+      tryProbe: (endpoint, firstMs, maxMs, isHearsay = false) => {
+        const isRecorded = this.#probes.has(endpoint)
+        const isRefused = isHearsay && !isRecorded
+        return Promise.resolve(isRefused ? 0 : this.#tryProbe(endpoint, firstMs, maxMs))
+      },
       noteDown: (endpoint, forMs, firstMs, maxMs) => {
         const held = this.#probes.get(endpoint)
         const now = this.now()

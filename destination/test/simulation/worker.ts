@@ -243,8 +243,7 @@ export class SimWorker implements WorkerView {
       ...(membership && {
         workers: {
           heartbeat: () => this.#ask(false, () => membership.heartbeat()),
-          tryProbe: (endpoint, firstMs, maxMs) =>
-            this.#ask(false, () => membership.tryProbe(endpoint, firstMs, maxMs)),
+          tryProbe: (...given) => this.#ask(false, () => membership.tryProbe(...given)),
           noteDown: (...given) => this.#ask(false, () => membership.noteDown(...given)),
           findDown: (maxMs) => this.#ask(false, () => membership.findDown(maxMs)),
           endProbes: (endpoint) => this.#ask(false, () => membership.endProbes(endpoint)),

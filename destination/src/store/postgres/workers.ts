@@ -4,6 +4,11 @@ import { fromStored, toStored } from '../text.js'
 import { numbersOf } from './names.js'
 import { NOW, type Tables } from './tables.js'
 
+/** A permission to probe. */
+interface Probe {
+  holdMs: number
+}
+
 /** Shares heartbeats and probe permissions with the other workers, through the database. */
 export function createWorkers({
   query,
@@ -38,6 +43,10 @@ export function createWorkers({
     ON CONFLICT (endpoint) DO UPDATE SET hold_ms = ${holdMs}, held_until = ${NOW} + ${holdMs}
       WHERE p.held_until <= ${NOW}
     RETURNING hold_ms AS "holdMs"`
+  const renew = `
+    UPDATE ${schema}.probes p SET hold_ms = ${holdMs}, held_until = ${NOW} + ${holdMs}
+    WHERE p.endpoint = (SELECT id FROM ${schema}.names WHERE name = $2) AND p.held_until <= ${NOW}
+    RETURNING hold_ms AS "holdMs"`
   // As if there had been a permission of half the first time, so that the next one is for the first time.
   const note = `
     WITH ${numbersOf(schema, '$2')}
@@ -61,11 +70,14 @@ export function createWorkers({
       const [row] = await note()
       return row?.workers ?? 1
     },
-    tryProbe: async (endpoint, firstMs, maxMs) => {
-      const [row] = await names.write<{ holdMs: number }>(probe, (list) => {
-        list.position(endpoint)
-        return [now(), String(list), Math.round(firstMs), Math.round(maxMs)]
-      })
+    tryProbe: async (endpoint, firstMs, maxMs, isHearsay = false) => {
+      const times = [firstMs, maxMs].map(Math.round)
+      const [row] = isHearsay
+        ? await query<Probe>(renew, [now(), toStored(endpoint), ...times])
+        : await names.write<Probe>(probe, (list) => {
+            list.position(endpoint)
+            return [now(), String(list), ...times]
+          })
       return row?.holdMs ?? 0
     },
     noteDown: async (endpoint, forMs, firstMs, maxMs) => {

@@ -520,6 +520,29 @@ describe('workers that deliver to the same endpoint', () => {
     expect(probes).toBeLessThanOrEqual(6)
   })
 
+  test('take it for healthy once one has found it so, if they know it only from others, and tell nobody else', async () => {
+    const { breakers, tick, join, rooms } = await startWorkers(1, 64)
+    const [first] = breakers as [Breaker]
+    for (let n = 0; n < 5; n++) first.end(first.start(), FAILURE, now)
+    await tick()
+    await join()
+    const pass = async (ms: number, isOver = () => false) => {
+      for (const until = now + ms; now < until && !isOver(); now += 250) await tick()
+    }
+    // The second one gets permissions, too, and has nothing to probe with.
+    await pass(20_000)
+    await pass(120_000, () => first.room(now) > 0)
+    while (first.state !== 'closed') first.end(first.start(), SUCCESS, now)
+    await pass(HEARTBEAT_MS)
+    expect(breakers.map(({ state }) => state)).toEqual(['closed', 'closed'])
+    await pass(60_000)
+    await join()
+    expect(breakers.map(({ state }) => state)).toEqual(['closed', 'closed', 'closed'])
+    now += WORKER_TIMEOUT_MS
+    await tick()
+    expect(Math.min(...rooms())).toBeGreaterThan(1)
+  })
+
   test('keep to what it asked of one of them, also those that join or that were gone', async () => {
     const { breakers, tick, join, rooms } = await startWorkers(2, 64)
     const asked = { ...FAILURE, retryAfterMs: 120_000 }
