@@ -26,9 +26,14 @@ export function readRejections(body: string, batchLength: number): Map<number, R
   return rejections
 }
 
-/** Whether a body is the beginning of an object, and not all of it. What comes behind an object does not matter. */
+/** Whether a body is the beginning of an object, and not all of it. */
 export function isCutJson(body: string): boolean {
-  if (!body.trimStart().startsWith('{')) return false
+  return endOfObject(body) === Infinity
+}
+
+/** Where the object ends with which a body begins: Infinity if it is cut, 0 if there is none. Other text may follow. */
+function endOfObject(body: string): number {
+  if (!body.trimStart().startsWith('{')) return 0
   let open = 0
   let isInText = false
   // Not a regular expression: one that repeats a choice has no room for 8 MB.
@@ -37,14 +42,14 @@ export function isCutJson(body: string): boolean {
     if (char === '"') isInText = !isInText
     else if (isInText && char === '\\') at++
     else if (!isInText && (char === '{' || char === '[')) open++
-    else if (!isInText && (char === '}' || char === ']') && --open === 0) return false
+    else if (!isInText && (char === '}' || char === ']') && --open === 0) return at + 1
   }
-  return true
+  return Infinity
 }
 
 function rejectedList(body: string): unknown[] {
   try {
-    const answer: unknown = JSON.parse(body)
+    const answer: unknown = JSON.parse(body.slice(0, endOfObject(body)))
     return isPlainObject(answer) && Array.isArray(answer['rejected']) ? answer['rejected'] : []
   } catch {
     return []

@@ -172,7 +172,8 @@ export class Sender {
       const answer = attempt.cancel(reason)
       const isTaken =
         'status' in answer && judge(answer.status, batch.entries.length) === 'delivered'
-      if (isTaken) this.#around.books.accepted(batch, answer)
+      // Of a body that has not begun, nobody knows whether it names messages that were refused.
+      if (isTaken && answer.body !== '') this.#around.books.accepted(batch, answer)
       else left.push(batch)
     }
     return left.flatMap((batch) => batch.entries)
@@ -562,6 +563,7 @@ export class Sender {
 /** What counts of an answer: of one that breaks off again and again, for a single message, its status. */
 function byStatus({ entries, failure, strikes }: Batch, answer: Answer): Answer {
   if ('status' in answer || !answer.cut || entries.length > 1) return answer
+  if (answer.cut.body.includes('"rejected"')) return answer // it may well name this one
   return failure === answer.failure && strikes >= CUT_STRIKES ? answer.cut : answer
 }
 

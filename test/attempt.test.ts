@@ -586,11 +586,37 @@ describe('an answer', () => {
     expect(server.requests).toBe(requests)
   })
 
-  test('whose status has come before close() gives up counts by it', async () => {
+  test('that names a refused message is believed, whatever follows its object', async () => {
+    useFakeClock()
+    const refusing = `{"rejected":[{"index":1,"code":"bad"}]}\n<b>Deprecated</b>: foo()`
+    const server = await answering(`HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n${refusing}`)
+    const heard = listen()
+    const analytics = createClient(server, IN_TIME)
+    trackMany(analytics, 2, 0, heard.as)
+    void analytics.flush()
+    await passUntil(() => heard.outcomes.length === 2)
+    expect(heard.codes.sort()).toEqual(['e0: ok', 'e1: rejected'])
+  })
+
+  test('that breaks off each time after it has begun to name a message never counts by its status', async () => {
+    useFakeClock()
+    const cut = 'Connection: close\r\n\r\n{"rejected":[{"index":0'
+    const server = await answering(...Array<string>(9).fill(`HTTP/1.1 200 OK\r\n${cut}`))
+    const heard = listen()
+    const analytics = createClient(server, { ...IN_TIME, maxRetries: 5 })
+    trackMany(analytics, 1, 0, heard.as)
+    void analytics.flush()
+    await passUntil(() => heard.outcomes.length === 1)
+    expect(heard.codes).toEqual(['e0: retries_exhausted'])
+  })
+
+  test('whose body has begun before close() gives up counts by its status', async () => {
     let requests = 0
     const server = createHttpServer((request, response) => {
       request.resume().on('end', () => {
-        if (requests++ === 0) response.write('ok')
+        requests++
+        if (requests === 1) response.write('ok')
+        else response.writeHead(200).flushHeaders()
       })
     })
     const { url, close } = await listening(server.listen(0))

@@ -51,6 +51,8 @@ test('each beginning of an object is cut, and the whole one is not, whatever fol
       }
       expect(isCutJson(whole)).toBe(false)
       expect(isCutJson(`${whole}${rest}`)).toBe(false)
+      const refusing = JSON.stringify({ ...object, rejected: [{ index: 1 }] })
+      expect(read(`${refusing}${rest}`)).toHaveProperty('1')
       expect(isCutJson(`x${whole}`)).toBe(false)
     }),
   )

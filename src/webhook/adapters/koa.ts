@@ -49,6 +49,8 @@ export function webhook(
     try {
       await handler(verdict.event, ctx)
     } catch (error) {
+      // An application that takes the error and sets no status must not seem to have taken the event.
+      if (ctx.res.statusCode === 204) ctx.res.statusCode = 500
       if (error !== null && error !== undefined) throw error
       throw new Error(WITHOUT_ERROR) // Koa would not answer
     }

@@ -2,8 +2,11 @@ import { bodyParser } from '@koa/bodyparser'
 import Koa3 from 'koa'
 // @ts-expect-error -- it has no types of its own
 import untyped from 'koa2'
+import { expect, onTestFinished, test } from 'vitest'
 import { adapterContract, type Start } from './contract.js'
 import { listening } from './listen.js'
+import { post } from './post.js'
+import { signedRequest } from '../../../src/testing.js'
 import { webhook } from '../../../src/webhook/adapters/koa.js'
 
 const Koa2 = untyped as typeof Koa3
@@ -39,3 +42,18 @@ const startWith =
 
 adapterContract('Koa 3', startWith(Koa3), ['parser', 'keeper', 'thief'])
 adapterContract('Koa 2', startWith(Koa2), ['parser', 'keeper', 'thief'])
+
+test('Koa: an application that swallows the error of a handler does not answer as if it had taken the event', async () => {
+  const app = new Koa3()
+  app.use((_ctx, next) => next().catch(() => undefined))
+  const fail = () => {
+    throw new Error('of the handler')
+  }
+  app.use(webhook({ secret: 's3cret' }, fail))
+  const { url, close } = await listening(app.listen(0))
+  onTestFinished(async () => {
+    await close()
+  })
+  const request = signedRequest('track', { userId: 'u1', event: 'e', properties: {} }, 's3cret')
+  expect(await post(url, request)).toMatchObject({ status: 500 })
+})
