@@ -1,6 +1,6 @@
 import { Rate } from './rate.js'
 
-/** In ms: the outcome of an attempt is in the store so long after the attempt, unless the store is slow. */
+/** In ms: after the last dead letter, the store is asked once more, because other workers may have had some until then. */
 const SETTLED_MS = 5_000
 
 /** In ms: if a server of the store can't be asked, all are asked again after this time. */
@@ -70,7 +70,7 @@ export class DeadLetters {
     return this.#askAt === Infinity && !this.#isUnsettled && this.count(now) === 0
   }
 
-  /** Whether the last one may have been missing in the last answer. */
+  /** Whether the last answer came too early to have all of other workers. */
   get #isUnsettled(): boolean {
     return this.#askedAt < this.#lastAt + SETTLED_MS
   }

@@ -159,7 +159,8 @@ export function prepareShares({ query, transact, schema }: Tables) {
       change(async (inside) => {
         // A process that uses the home alone may store messages until now, and they stay here.
         await inside(`LOCK TABLE ${schema}.own_shares IN ACCESS EXCLUSIVE MODE`)
-        if (owners.some((owner) => owner > 0) && (await hasMessages(inside))) {
+        const [divided] = await inside(`SELECT FROM ${schema}.shares LIMIT 1`)
+        if (!divided && owners.some((owner) => owner > 0) && (await hasMessages(inside))) {
           throw new StoreError(
             'failed',
             'store: messages came while the shares were being divided: try again. Then the home keeps all shares.',

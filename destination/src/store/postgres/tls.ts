@@ -3,7 +3,9 @@ import { readFileSync } from 'node:fs'
 import type { ConnectionOptions } from 'node:tls'
 import { urlError } from './url-error.js'
 
-const CERTIFICATE = /-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/g
+/** Also with the labels that OpenSSL reads as well. */
+const CERTIFICATE =
+  /-----BEGIN (?:X509 |TRUSTED )?CERTIFICATE-----[^-]+-----END (?:X509 |TRUSTED )?CERTIFICATE-----/g
 
 /** A parameter of the URL that names a PEM file, and what the file contains. */
 interface Pem {
