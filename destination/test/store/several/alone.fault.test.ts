@@ -1,4 +1,5 @@
 // A process that uses one server alone, and was not started again when that became one of several.
+import { readFileSync } from 'node:fs'
 import pg from 'pg'
 import { afterAll, afterEach, expect, test } from 'vitest'
 import { openStore } from '../../../src/store/open.js'
@@ -172,5 +173,11 @@ test('a start on the home alone says which servers may still have dead letters a
   expect(lines).toContainEqual(line)
   lines.length = 0
   await start(settings([a, b] as never), { ...silent, warn })
+  expect(lines).not.toContainEqual(line)
+  // The statement of docs/postgres.md, for a server that is gone for good.
+  const document = readFileSync(new URL('../../../../docs/postgres.md', import.meta.url), 'utf8')
+  const [forget = ''] = /DELETE FROM hookline\.former_shares[^;]*/.exec(document) ?? []
+  await server.query(forget, [], a?.url)
+  await start(settings(a?.url ?? ''), { ...silent, warn })
   expect(lines).not.toContainEqual(line)
 })
