@@ -643,7 +643,8 @@ export class Analytics<
 
   /** Takes all pending messages that are in memory, in the order of their calls. */
   #takeAll(error: HooklineError): Entry[] {
-    const left = [...this.#sender.abandon(error), ...this.#queue.takeAll()]
+    const queued = this.#queue.takeAll() // before callbacks, which may record more, are told of deliveries
+    const left = [...this.#sender.abandon(error), ...queued]
     return left.sort((a, b) => a.sequence - b.sequence)
   }
 }
