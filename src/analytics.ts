@@ -49,7 +49,7 @@ const EXIT_GRACE_MS = 5_000
 /** How long a `Retry-After` can extend that, counted from the last outcome. */
 const MAX_EXIT_GRACE_MS = 30_000
 
-/** What records when the script ends lets it go on, and `beforeExit` come again: for ever, if it records each time. */
+/** A message that is recorded when the script ends lets it go on until it ends again: for ever, if one is recorded each time. */
 const MAX_RECORDS_AT_EXIT = 10
 
 /** How long a promise that was given to `waitUntil` keeps a serverless function alive at the most. */
@@ -643,7 +643,7 @@ export class Analytics<
 
   /** Takes all pending messages that are in memory, in the order of their calls. */
   #takeAll(error: HooklineError): Entry[] {
-    const queued = this.#queue.takeAll() // before callbacks, which may record more, are told of deliveries
+    const queued = this.#queue.takeAll() // first: callbacks that are told of a delivery may record more
     const left = [...this.#sender.abandon(error), ...queued]
     return left.sort((a, b) => a.sequence - b.sequence)
   }

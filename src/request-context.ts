@@ -225,7 +225,7 @@ function complete(message: unknown, fields: RequestFields): unknown {
     return new Proxy(Object.create(message) as object, {
       get: (_, name) =>
         Reflect.get(Object.hasOwn(joined, name) ? joined : message, name) as unknown,
-      // By these it finds a field that no message has.
+      // It refuses a field that no message has, and asks for the fields by these.
       ownKeys: () => Reflect.ownKeys(message),
       getOwnPropertyDescriptor: (_, name) => {
         const own = Reflect.getOwnPropertyDescriptor(message, name)

@@ -60,7 +60,7 @@ interface Failure {
 /** So many failures in a row make a batch suspect: its messages are then tried in pieces. */
 const SUSPECT_STRIKES = 2
 
-/** A single message that the endpoint took so often, with an answer that broke off, counts by the status. */
+/** After so many answers that broke off, a single message counts by the status of the next one. */
 const CUT_STRIKES = 2
 
 /** So many make a single message suspect: the one behind it then shows whether the endpoint takes others. */
@@ -160,7 +160,7 @@ export class Sender {
     this.wake()
   }
 
-  /** Gives up all batches, and hands out their messages. Those of which the endpoint has said that it took them are delivered. */
+  /** Gives up all batches, and hands out their messages. A batch that the endpoint has already answered with a success is delivered. */
   abandon(reason: Error): Entry[] {
     const left = [...this.#line, ...this.#isolation.takeAll()]
     const inFlight = [...this.#inFlight]
@@ -560,7 +560,7 @@ export class Sender {
   }
 }
 
-/** What counts of an answer: of one that breaks off again and again, for a single message, its status. */
+/** The answer that counts: if the answers to a single message break off again and again, only their status does. */
 function byStatus({ entries, failure, strikes }: Batch, answer: Answer): Answer {
   if ('status' in answer || !answer.cut || entries.length > 1) return answer
   if (answer.cut.body.includes('"rejected"')) return answer // it may well name this one

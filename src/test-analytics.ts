@@ -138,8 +138,8 @@ export function createTestAnalytics<Plan extends PlanOf<Plan> = AnyPlan>(
 const CODES = { reset: 'ECONNRESET', timeout: 'UND_ERR_HEADERS_TIMEOUT' }
 
 function checkFault(fault: unknown): void {
+  if (typeof fault === 'string' && Object.hasOwn(CODES, fault)) return
   const status = isPlainObject(fault) ? fault['status'] : fault
-  if (typeof status === 'string' && Object.hasOwn(CODES, status) && status === fault) return
   // 0 is what runtimes give that hide redirects.
   if (Number.isInteger(status) && (status === 0 || (status as number) >= 200)) return
   throw new TypeError(

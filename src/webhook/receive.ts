@@ -57,6 +57,9 @@ export const STATUSES: Readonly<Record<WebhookErrorCode, number>> = {
   body_incomplete: 400,
 }
 
+/** By default. */
+const MAX_BYTES = 1_048_576
+
 /** Frameworks take a rejection with nothing for none. */
 export const WITHOUT_ERROR = 'The handler of the webhook rejected without an error.'
 
@@ -71,7 +74,7 @@ export function receiver<Args extends unknown[]>(
   check: Check<boolean | Promise<boolean>>,
 ) {
   checkOptions(options, handler)
-  const { secret, maxBytes = 1_048_576, onRefused } = options
+  const { secret, maxBytes = MAX_BYTES, onRefused } = options
 
   /** Verifies one request. `readBody` returns the body as bytes, as text or parsed. */
   return async function receive(
@@ -98,7 +101,7 @@ function checkOptions(options: unknown, handler: unknown): void {
   if (typeof options !== 'object' || options === null) {
     throw new TypeError(`options: expected an object with a secret, got ${nameOf(options)}.`)
   }
-  const { secret, maxBytes = 1, onRefused, ...others } = options as Record<string, unknown>
+  const { secret, maxBytes = MAX_BYTES, onRefused, ...others } = options as Record<string, unknown>
   const [other] = Object.keys(others)
   if (other !== undefined) {
     throw new TypeError(`${other}: there is no such option, only secret, maxBytes and onRefused.`)

@@ -70,7 +70,7 @@ export class DeadLetters {
     return this.#askAt === Infinity && !this.#isUnsettled && this.count(now) === 0
   }
 
-  /** Whether the last answer came too early to have all of other workers. */
+  /** Whether the last answer came too early to have all dead letters of the other workers. */
   get #isUnsettled(): boolean {
     return this.#askedAt < this.#lastAt + SETTLED_MS
   }

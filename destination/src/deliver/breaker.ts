@@ -200,7 +200,7 @@ export class Breaker {
     return this.#isHearsay
   }
 
-  /** The other workers do not find the endpoint down any more. Nothing else has opened a breaker that {@link isHearsay}. */
+  /** The other workers have found the endpoint healthy. A breaker that is open only because of them closes. */
   expectUp(): void {
     if (this.#isHearsay && !this.#isProbing) this.#change('closed')
   }

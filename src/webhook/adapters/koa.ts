@@ -45,7 +45,7 @@ export function webhook(
       ctx.body = verdict.refusal.body
       return
     }
-    ctx.res.statusCode = 204 // in place of Koa's 404, and like that no status that a handler has set
+    ctx.res.statusCode = 204 // Koa begins with 404; a status that the handler sets replaces either
     try {
       await handler(verdict.event, ctx)
     } catch (error) {
