@@ -240,6 +240,12 @@ test(`a tenant sees and changes nothing of others: SEED=${seed}`, async () => {
     expect(foreignMarks(owner, sent, got.text), which).toEqual([])
     if (i === REQUESTS / 2) await postAll(200)
   }
+  // Not every seed changes something, and the audit log must have something to tell.
+  const name = `${MARKS.ann}-failing`
+  const body = JSON.stringify({ webhooks: [{ url: `${endpoint.url}/${MARKS.ann}/good` }] })
+  const sent = { method: 'PATCH', path: `/v1/portal/destinations/${name}`, body }
+  const changed = await send(tokenOf('ann'), sent)
+  expect(changed.status, changed.text).toBe(200)
 
   /** A request to a route, with what may be of others. */
   function requestTo(
