@@ -45,9 +45,12 @@ export function addDoctor(find: typeof examine): AddCommand {
 
 function readUrl(text: string): string {
   const url = /^https?:\/\//i.test(text) && URL.canParse(text) ? new URL(text) : undefined
-  if (url?.username === '' && url.password === '' && url.hash === '') return text
+  // `URL` removes tabs and line breaks, so another URL would be examined than the one that is shown.
+  const isPlain = !/\p{Cc}|\s$|#/u.test(text)
+  if (url?.username === '' && url.password === '' && url.port !== '0' && isPlain) return text
   throw new InvalidArgumentError(
-    'Expected a full URL with http or https, without a user or a fragment, such as https://example.com/hook.',
+    'Expected a full URL with http or https, such as https://example.com/hook: without a user, a fragment (#…), a control character ' +
+      'or white space at the end, and with a port from 1.',
   )
 }
 

@@ -108,12 +108,12 @@ function describe(result: Migrated, from: string, to: string): string {
   const lines = [
     ...(records.total > 0
       ? [
-          `${records.total} records of settings and of the states of destinations: ${records.moved} were moved, ` +
-            `${records.known} were already in the second store.`,
+          `Records of settings and of the states of destinations: ${records.total}. Moved: ${records.moved}. ` +
+            `Already in the second store: ${records.known}.`,
         ]
       : []),
-    `${total} deliveries: ${moved} were moved, ${known} were already in the second store.`,
-    `Comparison: ${same} are equal, ${ahead} are already further on in the second store, ${different} differ.`,
+    `Deliveries: ${total}. Moved: ${moved}. Already in the second store: ${known}.`,
+    `Comparison: ${same} equal, ${ahead} already further on in the second store, ${different} different.`,
     ...differences.map(
       ({ messageId, source, destination, what }) =>
         `  ${JSON.stringify(messageId)} from ${source} to ${destination}: ${what}`,

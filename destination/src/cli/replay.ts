@@ -82,7 +82,7 @@ async function replay(ids: number[], options: ReplayOptions): Promise<void> {
       if (counted.kept.length === 0) await requireKnownNames(ask, options)
       print(counted, options)
       const { confirm: given = 0 } = options
-      if (given !== 0) throw new CommandError(EXIT.failed, `The count is 0, not ${given}.`)
+      if (given !== 0) throw countChanged(`The count is 0, not ${given}. Nothing was sent.`)
       return
     }
     await confirm(counted, options)
@@ -145,17 +145,21 @@ async function confirm(counted: Replayed, { confirm: given, json }: ReplayOption
   const { matched } = counted
   if (given === matched) return
   if (given !== undefined) {
-    throw new CommandError(
-      EXIT.failed,
+    throw countChanged(
       `The count is ${matched}, not ${given}. Nothing was sent. Give --confirm ${matched} to send them.`,
     )
   }
   if (!canAsk(json)) {
     const message = `${describe(counted)}\nNothing was sent. Give --confirm ${matched} to send them.`
-    throw new CommandError(EXIT.usage, message)
+    throw new CommandError(EXIT.usage, message, 'not_confirmed')
   }
   const typed = await question(`${describe(counted)}\nType ${matched} to send them again: `)
   if (typed !== String(matched)) throw new CommandError(EXIT.failed, 'Nothing was sent.')
+}
+
+/** The error that the API gives if the count changes after this command has counted. */
+function countChanged(message: string): CommandError {
+  return new CommandError(EXIT.failed, message, 'count_changed')
 }
 
 function print(result: Replayed, { json }: ReplayOptions): void {

@@ -248,6 +248,13 @@ describe('replay', () => {
       code: 1,
       stderr: 'The count is 2, not 3. Nothing was sent. Give --confirm 2 to send them.\n',
     })
+    for (const [args, code] of [
+      [[], 'not_confirmed'],
+      [['--confirm', '3'], 'count_changed'],
+    ] as const) {
+      const { stdout } = await cli('replay', '--all', ...args, '--json')
+      expect(JSON.parse(stdout)).toMatchObject({ error: { code } })
+    }
     expect(crm.received).toHaveLength(2)
     expect(await cli('replay', '--all', '--confirm', '2')).toMatchObject({
       code: 0,
@@ -278,7 +285,7 @@ describe('replay', () => {
     })
     const none = await cli('replay', '--status', '422', '--confirm', '3')
     expect(none).toMatchObject({ code: 1, stdout: 'There is nothing to replay.\n' })
-    expect(none.stderr).toBe('The count is 0, not 3.\n')
+    expect(none.stderr).toBe('The count is 0, not 3. Nothing was sent.\n')
     expect(await cli('replay', '--status', '422', '--confirm', '0')).toMatchObject({ code: 0 })
     expect(await cli('replay', '--status', '400', '--dry-run')).toMatchObject({
       stdout: 'Deliveries to replay: 3 (3 for crm).\n',

@@ -134,7 +134,9 @@ describe('the command line', () => {
     ],
     [['replay', '--since', 'noon'], 'or how long ago, such as 30m, 2h or 1d.'],
     [['doctor', 'a.example.com/hook'], 'Expected a full URL with http or https'],
-    [['doctor', 'https://u:p@a.example.com/hook'], 'without a user or a fragment'],
+    [['doctor', 'https://u:p@a.example.com/hook'], 'without a user, a fragment (#…)'],
+    [['doctor', 'https://a.example.com/ho\tok'], 'a control character'],
+    [['doctor', 'https://a.example.com:0/hook'], 'with a port from 1'],
     [
       ['schedule', '--from', 'noon'],
       'Expected a date and time in ISO 8601 that exist, such as 2026-11-21T14:00:00Z.',

@@ -145,7 +145,7 @@ describe('migrate', () => {
     const { code, stdout } = await runInside(['migrate', '--from', from, '--to', to])
     expect(code).toBe(0)
     expect(stdout).toContain(
-      '449 records of settings and of the states of destinations: 448 were moved, 1 were already in the second store.\n',
+      'Records of settings and of the states of destinations: 449. Moved: 448. Already in the second store: 1.\n',
     )
     const again = await runInside(['migrate', '--from', from, '--to', to, '--json'])
     expect(JSON.parse(again.stdout)).toMatchObject({
@@ -186,7 +186,7 @@ describe('migrate', () => {
     expect(first.code, first.stderr).toBe(0)
     expect(first.stderr).toContain('moving: 30 of 30\ncomparing: 30 of 30\n')
     expect(first.stdout).toContain(
-      '30 deliveries: 30 were moved, 0 were already in the second store.\n',
+      'Deliveries: 30. Moved: 30. Already in the second store: 0.\n',
     )
     expect(first.stdout).not.toContain('secret')
     await server.query(
@@ -197,7 +197,7 @@ describe('migrate', () => {
     const second = await runInside(['migrate', '--from', from, '--to', to])
     expect(second.code).toBe(1)
     expect(second.stdout).toContain(
-      '29 are equal, 0 are already further on in the second store, 1 differ.\n',
+      '29 equal, 0 already further on in the second store, 1 different.\n',
     )
     expect(second.stdout).toMatch(/ {2}"[\w-]+" from web to crm: body\n/)
   })
