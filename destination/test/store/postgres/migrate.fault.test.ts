@@ -185,9 +185,7 @@ describe('migrate', () => {
     const first = await runInside(['migrate', '--from', from, '--to', to])
     expect(first.code, first.stderr).toBe(0)
     expect(first.stderr).toContain('moving: 30 of 30\ncomparing: 30 of 30\n')
-    expect(first.stdout).toContain(
-      'Deliveries: 30. Moved: 30. Already in the second store: 0.\n',
-    )
+    expect(first.stdout).toContain('Deliveries: 30. Moved: 30. Already in the second store: 0.\n')
     expect(first.stdout).not.toContain('secret')
     await server.query(
       `UPDATE hookline.deliveries SET body = 'x' WHERE id = (SELECT min(id) FROM hookline.deliveries)`,
