@@ -97,6 +97,10 @@ export class Analytics<
   /** How often the script ended with messages pending since one was delivered, and how many were by then. */
   #exits = 0
   #deliveredAtExit = 0
+  /** The last message that was recorded when the script ended last. */
+  #lastAtExit = 0
+  /** How many messages the endpoint had answered when the client gave up waiting for it at exit. */
+  #answeredAtGiveUp = -1
   /** How often in a row a listener of `beforeExit` has recorded a message. */
   #recordsAtExit = 0
   #stopExitGrace: (() => void) | undefined
@@ -128,6 +132,11 @@ export class Analytics<
     this.#books = new Books(settings, {
       later: pace.later,
       log: this.#log,
+      onLost: (entries) => {
+        // A loss of what was recorded since the script ended: a callback has kept it from ending again.
+        const { sequence = 0 } = entries.at(-1) ?? {}
+        if (this.#stopExitGrace && sequence > this.#lastAtExit) this.#countExit()
+      },
       onSettled: (entries) => spool?.settle(entries),
       onEmpty: () => {
         this.#onEmpty()
@@ -355,6 +364,8 @@ export class Analytics<
     } else if (this.#settings.disabled) {
       const error = new DroppedError('disabled', 'The client is disabled: nothing is sent.')
       this.#drop(message, callback, error, 'asked for')
+    } else if (this.#stopExitGrace && this.#isEndless) {
+      this.#books.droppedUntold(this.#endless('a callback or onFailed', this.#lastFailure()))
     } else if (!this.#makeRoom(json.length)) {
       this.#drop(message, callback, this.#fullError, this.#toLost(message, json))
     } else {
@@ -502,33 +513,47 @@ export class Analytics<
     this.#log('the script ended: %d messages pending', this.#books.pending)
     this.#recordsAtExit = isRecordedAtExit ? this.#recordsAtExit + 1 : 0
     if (this.#recordsAtExit > MAX_RECORDS_AT_EXIT && !this.#hold.isHeld) {
-      this.#leave('a listener of beforeExit', " Use process.once('beforeExit', …).")
+      this.#leave(this.#endless('a listener of beforeExit', " Use process.once('beforeExit', …)."))
       return
     }
     // Whoever waits, as a listener of beforeExit may, holds the process for as long as they want: it has not ended.
     const hasEnded = !this.#hold.isHeld
     if (hasEnded && !this.#stopExitGrace) {
-      const { delivered } = this.#books.stats()
-      if (delivered > this.#deliveredAtExit) this.#exits = 0
-      this.#deliveredAtExit = delivered
-      this.#exits++
-      // A hook that records each loss as a message must not keep the script for ever.
-      if (this.#exits > MAX_RECORDS_AT_EXIT) {
-        this.#leave('a callback or onFailed', this.#lastFailure())
+      if (this.#isEndless) {
+        this.#leave(this.#endless('a callback or onFailed', this.#lastFailure()))
         return
       }
+      this.#countExit()
     }
     this.#closeBatch()
     this.#sender.hurry()
     if (this.#stopExitGrace || !hasEnded) return
-    if (this.#exits === 1) this.#startExitGrace(performance.now())
-    else this.#giveUpAtExit()
+    if (this.#hasGivenUp) this.#giveUpAtExit()
+    else this.#startExitGrace(performance.now())
+  }
+
+  #countExit(): void {
+    const { delivered } = this.#books.stats()
+    if (delivered > this.#deliveredAtExit) this.#exits = 0
+    this.#deliveredAtExit = delivered
+    this.#exits++
+    this.#lastAtExit = this.#books.lastSequence
+  }
+
+  /** Whether the script ended too often: a hook that records each loss as a message must not keep it for ever. */
+  get #isEndless(): boolean {
+    const { delivered } = this.#books.stats()
+    return this.#exits >= MAX_RECORDS_AT_EXIT && delivered === this.#deliveredAtExit
+  }
+
+  #endless(who: string, advice: string): DroppedError {
+    const text = `The script ended ${MAX_RECORDS_AT_EXIT} times, because ${who} recorded a message each time.${advice}`
+    return new DroppedError('process_exit', text)
   }
 
   /** Leaves what is pending as it is. The script ends, unless something else keeps it. */
-  #leave(who: string, advice: string): void {
-    const text = `The script ended ${MAX_RECORDS_AT_EXIT} times, because ${who} recorded a message each time.${advice}`
-    this.#books.leftAtExit(new DroppedError('process_exit', text))
+  #leave(error: DroppedError): void {
+    this.#books.untold(error)
     noDrainAtExit(this.#drain)
   }
 
@@ -553,15 +578,27 @@ export class Analytics<
   }
 
   #giveUpAtExit(): void {
-    this.#giveUp(this.#exitError())
+    const error = this.#exitError()
+    this.#answeredAtGiveUp = this.#answered
+    this.#giveUp(error)
+  }
+
+  /** How many messages the endpoint has taken or refused. */
+  get #answered(): number {
+    const { delivered, rejected } = this.#books.stats()
+    return delivered + rejected
+  }
+
+  /** Whether the client has given up waiting for the endpoint at exit, and has had no answer since. */
+  get #hasGivenUp(): boolean {
+    return this.#answered === this.#answeredAtGiveUp
   }
 
   #exitError(): DroppedError {
     const { origin } = this.#settings.endpoint
-    const when =
-      this.#exits === 1
-        ? `and ${origin} took no message for ${EXIT_GRACE_MS} ms`
-        : `and the client had already given up waiting for ${origin} when this message was recorded`
+    const when = this.#hasGivenUp
+      ? `and the client had already given up waiting for ${origin} when this message was recorded`
+      : `and ${origin} took no message for ${EXIT_GRACE_MS} ms`
     const message = `The script ended, ${when}: await close() with a timeout of your choice to wait longer.`
     return new DroppedError('process_exit', message + this.#lastFailure())
   }
@@ -622,10 +659,12 @@ export class Analytics<
     }
     this.#isGivingUp = true
     const left = this.#takeAll(error)
-    const { lost, callbacks } = this.#spool?.leave(left) ?? { lost: left, callbacks: [] }
-    this.#books.lost('dropped', lost, error, () => {
+    const spooled = this.#spool?.leave(left)
+    // Before the callbacks, which may record more: that need not be on disk.
+    this.#books.postpone(spooled?.kept ?? 0)
+    this.#books.lost('dropped', spooled?.lost ?? left, error, () => {
       this.#isGivingUp = false
-      this.#postpone(callbacks)
+      if (spooled) this.#tellPostponed(spooled.callbacks)
       const next = this.#nextGiveUp
       this.#nextGiveUp = undefined
       if (next) this.#giveUp(next)
@@ -633,12 +672,11 @@ export class Analytics<
   }
 
   /** What is on disk stays there for the next start. */
-  #postpone(callbacks: readonly Callback[]): void {
-    if (!this.#spool) return
-    this.#log('spooled: %d messages', this.#books.pending)
+  #tellPostponed(callbacks: readonly Callback[]): void {
+    this.#log('spooled: %d messages', this.#books.postponed)
     const message = `The message is not delivered yet. It is on disk, in ${this.#settings.spool?.directory}, and goes out at the next start.`
-    noDrainAtExit(this.#drain) // before the callbacks, which may record more
-    this.#books.postponed(callbacks, new SpoolError('spooled', message))
+    if (this.#books.awaited === 0) noDrainAtExit(this.#drain) // before the callbacks, which may record more
+    this.#books.tellPostponed(callbacks, new SpoolError('spooled', message))
   }
 
   /** Takes all pending messages that are in memory, in the order of their calls. */

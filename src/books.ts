@@ -27,6 +27,8 @@ interface Surroundings {
   /** Runs something in a later turn of the event loop. */
   readonly later: (act: () => void) => void
   readonly log: Log
+  /** These messages are lost, and nobody has been told yet. */
+  onLost(entries: readonly Entry[]): void
   /** These messages have their outcome. */
   onSettled(entries: readonly Entry[]): void
   /** No message is pending any more, but for those that were left on disk. */
@@ -34,6 +36,9 @@ interface Surroundings {
   /** The first `flush()` begins to wait, or the last one ends. */
   readonly onWaiting: (isAnyoneWaiting: boolean) => void
 }
+
+/** So many losses in a row may each be of a message that was recorded by whoever was told of the one before. */
+const MAX_RECORDS_WHEN_TOLD = 10
 
 /** More losses than these, in one turn of the event loop, are told at once: they must not pile up. */
 const MAX_UNTOLD = 1_000
@@ -51,7 +56,11 @@ export class Books {
   #lastOutcomeMs = 0
   #pendingBytes = 0
   #postponed = 0
-  #untold: Loss[] = []
+  /** Lets those go who wait for messages that were postponed. */
+  #release: () => void = () => undefined
+  #untold: (Loss & { depth: number })[] = []
+  /** How many losses in a row led to the one that is being told; 0 while none is. */
+  #depth = 0
   #troubles: HooklineError[] = []
 
   constructor(hooks: Pick<Settings, 'onDelivered' | 'onFailed' | 'logger'>, around: Surroundings) {
@@ -73,6 +82,16 @@ export class Books {
   /** How many messages somebody may wait for: those that were left on disk wait for another start. */
   get awaited(): number {
     return this.pending - this.#postponed
+  }
+
+  /** How many messages were left on disk for another start. */
+  get postponed(): number {
+    return this.#postponed
+  }
+
+  /** The last message that was accepted. */
+  get lastSequence(): number {
+    return this.#lastSequence
   }
 
   /** When a message had its outcome last, on the clock of `performance.now()`. */
@@ -156,6 +175,7 @@ export class Books {
       this.#around.log('%s %d messages: %s: %s', outcome, length, error.code, causeOf(error))
       const messages = this.#hooks.onFailed ? some.map(toLostMessage) : []
       this.#count(outcome, some)
+      this.#around.onLost(some)
       this.#callBack(some, error)
       this.#reportFailed(messages, error)
       this.#forget(some) // if the process ends before, the next one finds them on disk
@@ -184,10 +204,15 @@ export class Books {
     this.#forget([entry])
   }
 
-  /** What is pending stays so, and is safe where it is: nobody needs to wait for it here. */
-  postponed(callbacks: readonly Callback[], error: HooklineError): void {
-    this.#postponed = this.pending
-    this.#flushes.releaseAll() // before the callbacks, which may record more
+  /** So many messages stay pending, and are safe where they are: nobody needs to wait for them here. */
+  postpone(count: number): void {
+    this.#postponed += count
+    this.#release = this.#flushes.end(this.#lastSequence)
+  }
+
+  /** Tells of messages that were postponed, once all losses have been told. */
+  tellPostponed(callbacks: readonly Callback[], error: HooklineError): void {
+    this.#release() // before the callbacks, which may record more
     for (const callback of callbacks) guard(this.#around.log, 'callback', callback, error)
   }
 
@@ -196,17 +221,30 @@ export class Books {
     if (this.#troubles.push(error) === 1) this.#around.later(this.#tellDetached)
   }
 
-  /** The process ends with messages that nobody can be told of any more: whoever is told records new ones. */
-  leftAtExit(error: HooklineError): void {
-    this.#warnings.left(error)
+  /** A message was accepted, and dropped inside its call. Nobody is told: whoever is told records a new one. */
+  droppedUntold(error: HooklineError): void {
+    this.#counts.accepted++
+    this.#counts.dropped++
+    this.untold(error)
+  }
+
+  /** There are losses that nobody can be told of any more: whoever is told records new ones. */
+  untold(error: HooklineError): void {
+    this.#warnings.untold(error, '')
   }
 
   /** Tells of what was lost inside a call, once the call has returned. */
   tellLater(loss: Loss): void {
     if (!loss.isAskedFor && !this.#hooks.onFailed) this.#warnings.lost(loss.error)
     const isHeard = loss.callback ?? (loss.message && !loss.isAskedFor)
-    if (!isHeard || this.#untold.push(loss) > 1) return
-    this.#around.later(this.#tellDetached)
+    if (!isHeard) return
+    const depth = this.#depth
+    if (depth > MAX_RECORDS_WHEN_TOLD) {
+      const advice = `A callback or onFailed has recorded a message ${MAX_RECORDS_WHEN_TOLD} times in a row when it was told of a loss.`
+      this.#warnings.untold(loss.error, advice)
+    } else if (this.#untold.push({ ...loss, depth }) === 1) {
+      this.#around.later(this.#tellDetached)
+    }
   }
 
   /** Tells at once of what is to be told later, if that is getting long. */
@@ -224,15 +262,24 @@ export class Books {
     this.#troubles = []
     this.#untold = []
     for (const error of troubles) this.#reportFailed([], error)
-    const reports = new Map<HooklineError, LostMessage[]>()
-    for (const { error, callback, message, isAskedFor } of untold) {
+    const outer = this.#depth
+    const reports = new Map<HooklineError, { messages: LostMessage[]; depth: number }>()
+    for (const { error, callback, message, isAskedFor, depth } of untold) {
+      this.#depth = depth + 1
       if (callback) guard(this.#around.log, 'callback', callback, error)
       if (!message || isAskedFor) continue
-      const messages = reports.get(error)
-      if (messages) messages.push(message)
-      else reports.set(error, [message])
+      const report = reports.get(error)
+      if (!report) reports.set(error, { messages: [message], depth })
+      else {
+        report.messages.push(message)
+        report.depth = Math.max(report.depth, depth)
+      }
     }
-    for (const [error, messages] of reports) this.#reportFailed(messages, error)
+    for (const [error, { messages, depth }] of reports) {
+      this.#depth = depth + 1
+      this.#reportFailed(messages, error)
+    }
+    this.#depth = outer
   })
 
   #reportFailed(messages: readonly LostMessage[], error: HooklineError): void {

@@ -80,16 +80,19 @@ export class Flushes {
     if (stretch.left === 0) this.#completeFirst()
   }
 
-  /** Lets everybody go, with the outcomes that are there. What is pending gets none any more. */
-  releaseAll(): void {
-    for (const stretch of this.#stretches.slice(this.#head)) {
-      const counts = this.#upTo(stretch)
-      for (const waiter of stretch.waiters) this.#release(stretch, waiter, counts)
+  /**
+   * Some of the messages up to `lastSequence`, the last that was accepted, will have no outcome.
+   *
+   * @returns lets those go who wait for any of these messages, with the outcomes that are there by then
+   */
+  end(lastSequence: number): () => void {
+    this.#endStretch(lastSequence)
+    return () => {
+      for (const stretch of this.#stretches.slice(this.#head)) {
+        if (stretch.lastSequence <= lastSequence) stretch.left = 0
+      }
+      this.#completeFirst()
     }
-    Object.assign(this.#complete, this.#total)
-    this.#begun.clear()
-    this.#stretches = [openStretch()]
-    this.#head = 0
   }
 
   get #open(): Stretch {

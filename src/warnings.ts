@@ -15,6 +15,7 @@ import { guard, log, type Guarded, type Logger } from './log.js'
 export class LossWarnings {
   readonly #logger: Logger | undefined
   readonly #told = new Set<string>()
+  #hasToldUntold = false
 
   constructor(logger: Logger | undefined) {
     this.#logger = logger
@@ -29,10 +30,12 @@ export class LossWarnings {
     warn(this.#logger, text, error.code)
   }
 
-  /** The script ends with messages that nobody else is told of. */
-  left({ code, message }: HooklineError): void {
+  /** Tells of the first loss that nobody else is told of. */
+  untold({ code, message }: HooklineError, advice: string): void {
+    if (this.#hasToldUntold) return
+    this.#hasToldUntold = true
     const what = `a message was lost (${code}) that no callback and no onFailed is told of`
-    warn(this.#logger, `hookline: ${what}. ${message}`, code)
+    warn(this.#logger, `hookline: ${what}. ${message} ${advice}`.trimEnd(), code)
   }
 }
 

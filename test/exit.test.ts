@@ -158,6 +158,84 @@ describe.concurrent('a script that ends', { timeout: 120_000 }, () => {
     )
   })
 
+  test('and whose endpoint refuses what it is sent delivers what a listener records later', async ({
+    expect,
+    onTestFinished,
+  }) => {
+    const collector = await startCollector(onTestFinished)
+    collector.script(400)
+    const ended = await run(
+      collector,
+      `const say = ${say}
+       const analytics = new Analytics('k', { ${OPTIONS}, onFailed: () => {} })
+       analytics.track({ userId: 'u', event: 'first' }, say('first'))
+       process.once('beforeExit', async () => {
+         await new Promise((resolve) => setTimeout(resolve, 300))
+         analytics.track({ userId: 'u', event: 'last' }, say('last'))
+       })`,
+    )
+    expect(ended).toEqual(fine('first rejected\nlast ok\n'))
+    expect(arrivedAt(collector)).toEqual(['last'])
+  })
+
+  test('whose hook records each refused message again ends after ten of them', async ({
+    expect,
+    onTestFinished,
+  }) => {
+    const collector = await startCollector(onTestFinished)
+    collector.otherwise(400)
+    const ended = await run(
+      collector,
+      `const analytics = new Analytics('k', {
+         ${OPTIONS},
+         onFailed: ({ messages }) => {
+           for (const { json } of messages) analytics.track({ ...JSON.parse(json), timestamp: undefined })
+         },
+       })
+       for (const event of ['a', 'b']) analytics.track({ userId: 'u', event })
+       process.once('exit', () => console.log(analytics.stats().pending))`,
+    )
+    expect(ended).toMatchObject({ code: 0, stdout: '0\n' })
+    expect(ended.stderr.match(/HooklineWarning/g)).toHaveLength(1)
+    expect(ended.stderr).toMatch(
+      /a message was lost \(process_exit\) that no callback .* a callback or onFailed recorded a message each time/,
+    )
+    const counts = new Map<string, number>()
+    for (const { messages } of collector.arrivals) {
+      if (messages.length > 1) continue // a batch that is refused is tried in pieces
+      for (const { event } of messages)
+        counts.set(String(event), (counts.get(String(event)) ?? 0) + 1)
+    }
+    expect([...counts]).toEqual([
+      ['a', 10],
+      ['b', 10],
+    ])
+  })
+
+  test('with a spool that can not be written loses nothing that a callback of a loss records in silence', async ({
+    expect,
+  }) => {
+    const ended = await runInOutage(`const say = ${say}
+       const { writeFileSync, mkdtempSync } = await import('node:fs')
+       const file = mkdtempSync('/tmp/hookline-exit-') + '/file'
+       writeFileSync(file, '')
+       const analytics = new Analytics('k', { spool: { directory: file + '/spool' }, ${report} })
+       analytics.track({ userId: 'u', event: 'first' }, (error) => {
+         say('first')(error)
+         analytics.track({ userId: 'u', event: 'second' }, say('second'))
+       })
+       process.once('exit', () => console.log(analytics.stats().pending))`)
+    expect(ended).toEqual(
+      fine(`lost 0 spool_failed
+first process_exit
+lost 1 process_exit
+second process_exit
+lost 1 process_exit
+0
+`),
+    )
+  })
+
   test('leaves messages on its spool, goes on and flushes what it records then', async ({
     expect,
     onTestFinished,

@@ -76,7 +76,7 @@ test('each caller hears of exactly the messages that were pending when it came',
           else if (!isTimed) expect(result).toBeUndefined()
         }
       }
-      flushes.releaseAll()
+      flushes.end(last)()
       await Promise.resolve()
       expect(waiting.every(({ result }) => result !== undefined)).toBe(true)
       const changes = onChange.mock.calls.map(([isWaiting]) => isWaiting as boolean)
@@ -92,13 +92,30 @@ test('a caller does not wait for messages that were left to another process befo
   flushes.accepted(3)
   const before = flushes.wait(3, Infinity)
   flushes.settled(2, 'delivered')
-  flushes.releaseAll()
+  flushes.end(3)()
   flushes.accepted(2)
   const after = flushes.wait(5, Infinity)
   flushes.settled(4, 'failed')
   flushes.settled(5, 'delivered')
   expect(await before).toEqual({ delivered: 1, failed: 0 })
   expect(await after).toEqual({ delivered: 1, failed: 1 })
+})
+
+test('a caller that comes while losses are told waits for what was recorded meanwhile', async () => {
+  const flushes = new Flushes(() => undefined)
+  flushes.accepted(2)
+  const before = flushes.wait(2, Infinity)
+  const release = flushes.end(2)
+  flushes.settled(1, 'failed')
+  flushes.accepted(1)
+  const after = vi.fn()
+  const waiting = flushes.wait(3, Infinity).then(after)
+  release()
+  expect(await before).toEqual({ delivered: 0, failed: 1 })
+  expect(after).not.toHaveBeenCalled()
+  flushes.settled(3, 'delivered')
+  await waiting
+  expect(after).toHaveBeenCalledWith({ delivered: 1, failed: 0 })
 })
 
 test('100,000 callers in an outage each get the outcome of their own messages', async () => {

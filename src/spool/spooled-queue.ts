@@ -165,10 +165,15 @@ export class SpooledQueue {
     return [...this.#memory.takeAll(), ...this.#unspooled.takeAll()]
   }
 
-  /** Leaves the messages on disk to the next start, the unread ones and those among `taken`. */
-  leave(taken: readonly Entry[]): { lost: Entry[]; callbacks: Callback[] } {
+  /**
+   * Leaves the messages on disk to the next start, the unread ones and those among `taken`.
+   *
+   * @returns how many are kept so, with their callbacks, and those that are lost
+   */
+  leave(taken: readonly Entry[]): { kept: number; lost: Entry[]; callbacks: Callback[] } {
     const isKept = (entry: Entry) => this.#spool.has(entry)
     const lost = taken.filter((entry) => !isKept(entry))
+    const kept = taken.length - lost.length + this.#spool.unread
     const callbacks = taken.flatMap((entry) =>
       entry.callback && isKept(entry) ? [entry.callback] : [],
     )
@@ -176,7 +181,7 @@ export class SpooledQueue {
     this.#callbacks.clear()
     this.#openUnread = 0
     this.#spool.leave()
-    return { lost, callbacks }
+    return { kept, lost, callbacks }
   }
 
   settle(entries: readonly Entry[]): void {
