@@ -101,11 +101,11 @@ export function createTransport(settings: Settings, log: Log): Transport {
       }
       try {
         const isWhole = await readText(response, head, stop, (text) => (body += text))
-        return isWhole ? { ...head, body } : brokenOff(head, body)
+        if (isWhole) return { ...head, body }
       } catch {
         stop()
-        return brokenOff(head, body)
       }
+      return brokenOff(head, body, body === '' ? announcesBody(head) : isCutJson(body))
     }
     void exchange()
       .catch((error: unknown) => ({ error: toError(error), failure: failureOf(error) }))
@@ -143,9 +143,9 @@ function readHead(response: FetchResponse): Head {
  * is a part of an object, nobody knows whether the rest names messages that were refused: then the answer is lost. Its failure
  * has a kind, so that smaller bodies are tried: their lists are shorter.
  */
-function brokenOff(head: Head, body: string): Answer {
+function brokenOff(head: Head, body: string, isLost = isCutJson(body)): Answer {
   const isTaken = head.status >= 200 && head.status < 300
-  if (!isTaken || !isCutJson(body)) return { ...head, body }
+  if (!isTaken || !isLost) return { ...head, body }
   const error = new Error('the answer broke off, so that nobody knows which messages it refused')
   return { error, failure: 'cut answer', cut: { ...head, body } }
 }
@@ -203,6 +203,12 @@ async function readText(
     !endsWithConnection(header) &&
     bytes >= Number(header('content-length'))
   )
+}
+
+/** Whether a body should have come. One that claims to be compressed, and is not, comes to nothing each time. */
+function announcesBody({ header }: Head): boolean {
+  if (header('content-encoding') !== null) return false
+  return Number(header('content-length')) > 0 || header('transfer-encoding') !== null
 }
 
 /** Whether nobody knows if a body is whole, since only the end of the connection ends it. Source: RFC 9112, section 6.3. */

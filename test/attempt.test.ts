@@ -484,6 +484,30 @@ describe('an answer', () => {
     expect(server.requests).toBe(1)
   })
 
+  test.each([
+    ['Content-Length: 74', 3],
+    ['Transfer-Encoding: chunked', 3],
+    ['Content-Length: 0', 1],
+    ['Connection: close', 1],
+    ['Content-Encoding: gzip\r\nContent-Length: 74', 1],
+  ])('that ends before its body (%s) counts at request %i', async (header, requests) => {
+    const server = await answering(`HTTP/1.1 200 OK\r\n${header}\r\n\r\n`)
+    const analytics = createClient(server, IN_TIME)
+    trackMany(analytics, 1)
+    expect(await analytics.flush()).toEqual({ delivered: 1, failed: 0 })
+    expect(server.requests).toBe(requests)
+  })
+
+  test('that is lost before its body refuses the messages that the next one names', async () => {
+    const body = '{"rejected":[{"index":0,"code":"bad","message":"no"}]}'
+    const head = `HTTP/1.1 200 OK\r\nContent-Length: ${body.length}\r\n\r\n`
+    const server = await answering(head, head + body)
+    const analytics = createClient(server, IN_TIME)
+    trackMany(analytics, 2)
+    expect(await analytics.flush()).toEqual({ delivered: 1, failed: 1 })
+    expect(server.requests).toBe(2)
+  })
+
   test.each(['gzip', 'br'] as const)(
     'that is compressed with %s, although not asked for, is read',
     async (encoding) => {
