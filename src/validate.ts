@@ -199,7 +199,7 @@ function checkTimestamp(type: MessageType, given: unknown): string | undefined {
   if (given === undefined) return undefined
   const isDate = Object.prototype.toString.call(given) === '[object Date]'
   if (isDate || (typeof given === 'string' && isOnCalendar(given))) {
-    const date = new Date(given as Date | string)
+    const date = new Date(isDate ? (given as Date) : standard(given as string))
     if (!Number.isNaN(date.getTime())) return checkYear(type, date)
   }
   if (isDate) throw wrong(type, 'timestamp', 'a valid time', given, ' It is an Invalid Date.')
@@ -221,5 +221,14 @@ const ISO_LENGTH = '2026-01-02T03:04:05.678Z'.length
 /** Whether the day exists. `Date` accepts 30 February, and makes it 2 March. */
 function isOnCalendar(text: string): boolean {
   const [, year, month, day] = ISO_8601.exec(text) ?? []
-  return Number(day) <= new Date(Date.UTC(Number(year), Number(month), 0)).getUTCDate()
+  // 400 years later the calendar is the same, and `Date` takes no year below 100 for one of the last century.
+  return Number(day) <= new Date(Date.UTC(Number(year) + 400, Number(month), 0)).getUTCDate()
+}
+
+/** The one form that all engines read alike. In others, V8 takes the year 12 for 2012, or for a day. */
+function standard(iso: string): string {
+  return iso
+    .toUpperCase()
+    .replace(' ', 'T')
+    .replace(/([+-]\d\d)(\d\d)$/, '$1:$2')
 }
