@@ -1,4 +1,8 @@
+import { writeFileSync } from 'node:fs'
+import { dirname } from 'node:path'
+import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
+import type { WireMessage } from '../src/types.js'
 import { runScript, startCollector, type Collector, type Ended } from './collector.js'
 import { temporary } from './spool/directory.js'
 
@@ -581,6 +585,81 @@ describe.concurrent('a process', { timeout: 120_000 }, () => {
     )
     expect(ended).toEqual(fine('interval free\ninFlight free\nbackOff free\n'))
   })
+})
+
+const seeds = process.env['SEED']
+  ? [Number(process.env['SEED'])]
+  : Array.from({ length: Number(process.env['RUNS'] ?? 8) }, () => Math.floor(Math.random() * 1e9))
+
+describe.concurrent('a script that records at random moments until it ends', () => {
+  test.for(seeds)(
+    'gets the outcome of each message from an endpoint that is up: SEED=%i',
+    async (seed, { expect, onTestFinished }) => {
+      const [plan] = fc.sample(randomScript, { seed, numRuns: 1 })
+      if (!plan) throw new Error('no plan')
+      const { spool, ...rest } = plan
+      const collector = await startCollector(onTestFinished)
+      const isBad = ({ event }: WireMessage) => event?.startsWith('bad') === true
+      collector.otherwise(({ messages }) => {
+        if (messages.length === 1 && messages.every(isBad)) return 400
+        const rejected = messages.flatMap((one, index) => (isBad(one) ? [{ index }] : []))
+        return { body: JSON.stringify({ rejected }) }
+      })
+      const directory = temporary(onTestFinished) + (spool === 'broken' ? '/file/spool' : '')
+      if (spool === 'broken') writeFileSync(dirname(directory), '')
+      const { code, stdout, stderr } = await run(
+        collector,
+        `const plan = ${JSON.stringify({ ...rest, ...(spool && { spool: { directory } }) })}
+         const { flushAt, spool, records, first, atExit } = plan
+         const after = {
+           never: () => {},
+           'at once': (act) => act(),
+           'in a microtask': (act) => queueMicrotask(act),
+           'in an immediate': (act) => setImmediate(act),
+           'in a timer': (act) => setTimeout(act, 15),
+         }
+         const analytics = new Analytics('k', { ${OPTIONS}, flushAt, spool, onFailed: () => {} })
+         let recorded = 0
+         const record = () => {
+           const next = records[recorded]
+           if (!next) return
+           const event = next.event + recorded++
+           analytics.track({ userId: 'u', event }, (error) => {
+             console.log(event, error?.code ?? 'ok')
+             after[next.then](record)
+           })
+         }
+         for (let i = 0; i < first; i++) record()
+         process.once('beforeExit', async () => {
+           if (atExit > 0) await new Promise((resolve) => setTimeout(resolve, atExit))
+           if (atExit >= 0) record()
+         })
+         process.once('exit', () => console.log('recorded', recorded))`,
+      )
+      const lines = stdout.trim().split('\n')
+      const recorded = Number(lines.pop()?.split(' ')[1])
+      const expected = rest.records
+        .slice(0, recorded)
+        .map(({ event }, i) => `${event}${i} ${event === 'bad' ? 'rejected' : 'ok'}`)
+      expect([code, stderr, lines.filter(Boolean).sort()]).toEqual([0, '', expected.sort()])
+    },
+  )
+})
+
+/** Fewer records than the ends of a script that a hook may cause. */
+const randomScript = fc.record({
+  flushAt: fc.constantFrom(1, 20),
+  spool: fc.constantFrom(undefined, undefined, 'whole' as const, 'broken' as const),
+  first: fc.integer({ min: 0, max: 3 }),
+  /** How long a listener of beforeExit waits before it records, in ms; it does not for -1. */
+  atExit: fc.constantFrom(-1, 0, 20),
+  records: fc.array(
+    fc.record({
+      event: fc.constantFrom('good', 'good', 'bad'),
+      then: fc.constantFrom('never', 'at once', 'in a microtask', 'in an immediate', 'in a timer'),
+    }),
+    { minLength: 9, maxLength: 9 },
+  ),
 })
 
 test('requests are made outside the context of the call that caused them', async () => {
