@@ -119,8 +119,8 @@ const PURE = [
   'store/text',
 ]
 
-/** The modules that pure modules may import, because they only compute: hashes, IP addresses, equality, conditions. */
-const PURE_PACKAGES = ['node:crypto', 'node:net', 'node:util', 'sift']
+/** The modules that pure modules may import, because they only compute: hashes, IP addresses, equality. */
+const PURE_PACKAGES = ['node:crypto', 'node:net', 'node:util']
 
 test('all that is named here is there, so that these tests see what they should', () => {
   const rooms = new Set([...modules.keys()].map(roomOf))

@@ -89,10 +89,7 @@ function problemOfField(field: string): string | undefined {
       `with at most ${MAX_FIELD_LENGTH} characters.`
     )
   }
-  // Every object has the inherited ones, and each list and text a length, so a condition on them would be about the object of
-  // JavaScript and not about the call.
-  const taken = steps.find((step) => step in Object.prototype || step === 'length')
-  return taken === undefined ? undefined : `a field with the name ${taken} can't be used here.`
+  return undefined
 }
 
 /** Refuses a condition that no type of call fulfils. */

@@ -115,6 +115,47 @@ describe('a condition', () => {
     expect(isMet(second, { products: [{ sku: 'A7' }] })).toBe(false)
   })
 
+  test('takes a name for a field of the call, whatever JavaScript knows by this name', () => {
+    const names = ['link', 'at', 'search', 'length', 'constructor', '__proto__', 'link.caller']
+    const texts = ['home', ['home'], 5, true, {}, []]
+    for (const name of [...names, 'toFixed', 'map', 'size', '0', '0.at']) {
+      const field = `properties.v.${name}`
+      // It is missing in all of them but the list with one element.
+      const given = texts.filter((value) => !(Array.isArray(value) && name === '0'))
+      for (const v of given) {
+        expect(isMet({ [field]: null }, { v })).toBe(true)
+        expect(isMet({ [field]: { $in: ['x', null] } }, { v })).toBe(true)
+        expect(isMet({ [field]: { $exists: false } }, { v })).toBe(true)
+        expect(isMet({ [field]: { $ne: null } }, { v })).toBe(false)
+        expect(isMet({ [field]: { $nin: [null] } }, { v })).toBe(false)
+        expect(isMet({ [field]: { $exists: true } }, { v })).toBe(false)
+        expect(isMet({ [field]: 'h' }, { v })).toBe(false)
+      }
+    }
+    const own = JSON.parse('{"link":"a","length":"a","constructor":"a","__proto__":"a"}') as unknown
+    for (const name of ['link', 'length', 'constructor', '__proto__']) {
+      for (const v of [own, [own], [{}, own]]) {
+        expect(isMet({ [`properties.v.${name}`]: 'a' }, { v })).toBe(true)
+      }
+    }
+  })
+
+  test('on a field of an empty list is on a missing field', () => {
+    for (const items of [[], [[]], { sku: undefined }, [{}], ['a']]) {
+      expect(isMet({ 'properties.items.sku': null }, { items })).toBe(true)
+      expect(isMet({ 'properties.items.sku': { $ne: null } }, { items })).toBe(false)
+      expect(isMet({ 'properties.items.sku': { $exists: false } }, { items })).toBe(true)
+      expect(isMet({ 'properties.items.sku': { $ne: 'A7' } }, { items })).toBe(true)
+    }
+    // The list itself is there.
+    expect(isMet({ 'properties.items': null }, { items: [] })).toBe(false)
+    expect(isMet({ 'properties.items': { $exists: true } }, { items: [] })).toBe(true)
+    // A position behind the last element is missing too.
+    expect(isMet({ 'properties.items.1': null }, { items: ['a'] })).toBe(true)
+    expect(isMet({ 'properties.items.1': { $ne: null } }, { items: ['a'] })).toBe(false)
+    expect(isMet({ 'properties.items.1': null }, { items: ['a', 'b'] })).toBe(false)
+  })
+
   test('on one of many values takes hardly longer than on one of a few', () => {
     const skus = Array.from({ length: 4_000 }, (_, i) => i)
     const values = (count: number) => Array.from({ length: count }, (_, i) => `sku ${i}`)
@@ -174,6 +215,11 @@ const pattern = fc.constantFrom('a', 'ab', 'a*', '*b', '*a*c', 'A*', 'b')
 const scalar = fc.constantFrom<unknown[]>('a', 'b', 'ab', 1, 2, 3, true, false, null)
 const field = fc.constantFrom(
   ...['properties.x', 'properties.y', 'properties.o.x', 'traits.x', 'context.o.y'],
+  // Names that JavaScript gives to texts, numbers, lists, functions and objects, and positions in lists.
+  ...['at', 'link', 'toFixed', 'length', 'constructor', '__proto__', '0', '1', '1.x'].map(
+    (name) => `properties.x.${name}`,
+  ),
+  ...['properties.link', 'properties.o.x.at.name', 'properties.o.x.link.caller'],
   ...['type', 'event', 'userId', 'groupId'],
 )
 const bound = fc.constantFrom<unknown[]>(1, 2, 'a', 'ab')
@@ -228,18 +274,21 @@ const destinations = fc.array(
   { minLength: 1, maxLength: 4 },
 )
 
+const key = fc.oneof(
+  { arbitrary: fc.constantFrom('x', 'y', 'o'), weight: 9 },
+  fc.constantFrom('at', 'link', 'toFixed', 'length', 'constructor', '0'),
+)
 const value = fc.letrec((tie) => ({
   value: fc.oneof(
     { depthSize: 'small', withCrossShrink: true },
     scalar,
     fc.array(scalar, { maxLength: 3 }),
-    fc.dictionary(fc.constantFrom('x', 'y', 'o'), tie('value'), { maxKeys: 2 }),
-    fc.array(fc.dictionary(fc.constantFrom('x', 'y', 'o'), scalar, { minKeys: 1, maxKeys: 2 }), {
-      maxLength: 2,
-    }),
+    fc.array(tie('value'), { maxLength: 2 }),
+    fc.dictionary(key, tie('value'), { maxKeys: 2 }),
+    fc.array(fc.dictionary(key, scalar, { minKeys: 1, maxKeys: 2 }), { maxLength: 2 }),
   ),
 })).value
-const object = fc.dictionary(fc.constantFrom('x', 'y', 'o'), value, { maxKeys: 3 })
+const object = fc.dictionary(key, value, { maxKeys: 3 })
 
 const anyCall = fc
   .record(
@@ -263,6 +312,21 @@ const anyCall = fc
 /** The same rounds each time, so that only a change turns them red. `RUNS=30000` searches among new ones. */
 const { RUNS } = process.env
 const ROUNDS = RUNS === undefined ? { numRuns: 600, seed: 1 } : { numRuns: Number(RUNS) }
+
+// One condition by itself, so that no other rule hides what is wrong with it.
+test('a condition is met by exactly the calls by which a naive reading says so', () => {
+  const seen = { met: 0, unmet: 0 }
+  fc.assert(
+    fc.property(field, fc.oneof(scalar, operators), object, (name, condition, properties) => {
+      const [given, filter] = [call({ properties }), { where: { [name]: condition } }]
+      const isMet = meets(filter.where, given)
+      expect(reasonOf([filter], given) === undefined).toBe(isMet)
+      seen[isMet ? 'met' : 'unmet']++
+    }),
+    { ...ROUNDS, numRuns: 10 * ROUNDS.numRuns },
+  )
+  expect(Math.min(seen.met, seen.unmet)).toBeGreaterThan(100)
+})
 
 test('every call goes to exactly the destinations whose filters a naive reading lets it pass', async () => {
   const seen = { to: 0, stopped: 0, refused: 0 }
@@ -342,16 +406,22 @@ function meets(where: Where, one: Call): boolean {
 /** In the place of a value that a call does not have. */
 const MISSING = Symbol('missing')
 
-/** The values at a path. A list stands for its elements; at the end of the path, it also stands for itself. */
+/**
+ * The values at a path. A list stands for its elements; at the end of the path, it also stands for itself. In a list, a number is
+ * the position of an element.
+ */
 function valuesAt(from: unknown, path: readonly string[]): unknown[] {
   const [step, ...rest] = path
   if (Array.isArray(from)) {
+    if (step !== undefined && /^\d+$/.test(step)) return valuesAt(from[Number(step)], rest)
     const within = from.flatMap((element: unknown) => valuesAt(element, path))
-    return step === undefined ? [...within, from] : within
+    if (step === undefined) return [...within, from]
+    return from.length === 0 ? [MISSING] : within
   }
   if (step === undefined) return [from === undefined ? MISSING : from]
   if (typeof from !== 'object' || from === null) return [MISSING]
-  return valuesAt((from as Record<string, unknown>)[step], rest)
+  const [, found] = Object.entries(from).find(([name]) => name === step) ?? []
+  return valuesAt(found, rest)
 }
 
 function holds(operators: object, found: readonly unknown[]): boolean {
