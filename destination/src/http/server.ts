@@ -116,6 +116,7 @@ export function createServer(
     app.server.emit('request', request, response)
   })
   app.addHook('onRequest', requireHost)
+  answerHalfClosed(app.server)
   if (maxConnections !== undefined) limitConnections(app.server, maxConnections, log)
   app.addHook('onSend', (_request, reply, _payload, done) => {
     if (isClosing) reply.header('connection', 'close')
@@ -141,6 +142,28 @@ export function createServer(
       }
     },
   }
+}
+
+/**
+ * Answers a client that shuts down its sending side after a complete request, as `nc -N` does. By default, Node closes the
+ * connection without the answer, while the request is still carried out. Node closes it after the answer, so a client that keeps
+ * its own side open keeps no connection. A request that is cut off is refused as before.
+ */
+function answerHalfClosed(server: HttpServer): void {
+  Object.assign(server, { httpAllowHalfOpen: true }) // its types do not have it
+}
+
+/**
+ * Disconnects a client that shuts down its sending side before its answer is complete. A client that has left looks the same until
+ * something is sent to it, and work that goes on only for this client has to end.
+ */
+export function endWithClient(response: ServerResponse): void {
+  const { socket } = response
+  if (!socket) return
+  const leave = () => socket.destroy()
+  if (socket.readableEnded) leave()
+  socket.once('end', leave)
+  response.once('close', () => socket.off('end', leave))
 }
 
 /** RFC 9112, 3.2: without a Host, a proxy in between may have understood the request in another way. */

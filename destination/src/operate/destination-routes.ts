@@ -2,6 +2,7 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { parseBody } from '../http/json-body.js'
 import { ignoreContentType, readBody } from '../http/read-body.js'
 import { Refusal } from '../http/refusal.js'
+import { endWithClient } from '../http/server.js'
 import type { Pauses } from '../deliver/pauses.js'
 import type { PauseChanged, TestReport } from '../model/answers.js'
 import type { Destination, Settings } from '../settings/settings.js'
@@ -72,6 +73,7 @@ export function createTester() {
     { raw, params: { name } }: FastifyRequest<DestinationRequest>,
     reply: FastifyReply,
   ): Promise<TestReport> => {
+    endWithClient(reply.raw)
     const { types } = readTest(parseBody(await readBody(raw, MAX_BODY_BYTES)))
     const destination = requireDestination(settings, name)
     if (testing.has(name)) {

@@ -3,6 +3,7 @@ import type { Dispatcher } from '../deliver/dispatcher.js'
 import { parseBody } from '../http/json-body.js'
 import { Refusal } from '../http/refusal.js'
 import { ignoreContentType, readBody } from '../http/read-body.js'
+import { endWithClient } from '../http/server.js'
 import type { Replayed } from '../model/answers.js'
 import { groupIds } from '../store/rows.js'
 import type { DeliveryId, Filter, Match, State } from '../model/delivery.js'
@@ -43,6 +44,7 @@ export async function replayAsked(
   { raw }: FastifyRequest,
   reply: FastifyReply,
 ): Promise<Replayed> {
+  endWithClient(reply.raw)
   const body = parseBody(await readBody(raw, MAX_BODY_BYTES))
   return replay(parts, readReplay(body), () => reply.raw.destroyed)
 }

@@ -1,5 +1,6 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { Refusal } from '../http/refusal.js'
+import { endWithClient } from '../http/server.js'
 import type { Feed, Viewpoint } from '../observe/feed.js'
 
 /** Adds the route that streams calls and attempts as Server-Sent Events. */
@@ -15,6 +16,7 @@ export function addStreamRoute(
         'The stream has its maximum number of listeners. Close another page, or try again later.'
       throw new Refusal(503, 'too_many_listeners', message, { 'Retry-After': '5' })
     }
+    endWithClient(reply.raw)
     reply.hijack()
     reply.raw.writeHead(200, {
       'content-type': 'text/event-stream; charset=utf-8',

@@ -582,6 +582,40 @@ describe('a client that hangs up', () => {
     await expect.poll(() => counted).toEqual(['web bad_request'])
   })
 
+  test('only on its sending side, after complete requests, gets their answers', async () => {
+    const started = await startCollector()
+    const { open, arrived } = holdCalls(started)
+    const socket = connect({ port: started.port, host: '127.0.0.1', allowHalfOpen: true })
+    const ended = new Promise<void>((resolve) => {
+      started.collector.app.server.once('request', ({ socket: side }) => side.once('end', resolve))
+    })
+    const keep = { Connection: undefined }
+    socket.end(Buffer.concat([raw(batch, keep), raw(batch, keep)]))
+    await arrived
+    await ended
+    open()
+    const answers = (await text(socket)).split(/(?=HTTP\/1\.1 \d)/)
+    expect(answers).toHaveLength(2)
+    for (const answer of answers) {
+      expect(answer).toMatch(/^HTTP\/1\.1 200 OK\r\n[^]*\{"success":true\}$/)
+    }
+    expect(started.counted.filter((one) => one === 'web ok')).toHaveLength(2)
+  })
+
+  test('only on its sending side keeps no connection', async () => {
+    const { port, collector } = await startCollector()
+    for (const sent of ['', raw(batch, { Connection: undefined })]) {
+      const closed = new Promise((resolve) => {
+        collector.app.server.once('connection', (side) => side.once('close', resolve))
+      })
+      // It reads nothing, so only the server can end the connection.
+      const socket = connect({ port, host: '127.0.0.1', allowHalfOpen: true }).pause()
+      socket.end(sent)
+      await closed
+      socket.destroy()
+    }
+  })
+
   test('while its calls are being accepted does no harm', async () => {
     const started = await startCollector()
     const { open, arrived } = holdCalls(started)
