@@ -71,6 +71,8 @@ export function judgeError(error: unknown, host: string): Judgement {
   // Of all that undici asserts, only the status is a matter of the answer. The text of the assertion is about its source.
   if (code === 'ERR_ASSERTION')
     return retry('connection_failed', `${host} answered with a status below 100. ${ANSWER_2XX}`)
+  if (code === 'UND_ERR_RES_CONTENT_LENGTH_MISMATCH')
+    return retry('connection_failed', `${host} ${BAD_HEADERS}`)
   const [outcome, words] = describeFailure(code)
   return retry(outcome, `${host} ${words} (${[code, detail].filter(Boolean).join(': ')}).`)
 }
@@ -93,10 +95,15 @@ function describeFailure(code: string): [OutcomeCode, string] {
   if (RESETS.has(code)) return ['connection_reset', 'closed the connection before it answered']
   if (code === 'UND_ERR_HEADERS_OVERFLOW')
     return ['connection_failed', 'answered with headers of more than 16 KB']
-  if (code === 'UND_ERR_RES_CONTENT_LENGTH_MISMATCH')
-    return ['connection_failed', 'answered with another length than its Content-Length says']
   return ['connection_failed', 'could not be reached']
 }
+
+/**
+ * undici says that the length is wrong, whatever is wrong with headers that have a Content-Length. If only the length is wrong, the
+ * status was read before and decides.
+ */
+const BAD_HEADERS =
+  'answered with headers that are not valid HTTP. They may have one Content-Length or a Transfer-Encoding, and not both.'
 
 /** undici closes the connection at such an answer. It reads every other 1xx. */
 const UNREADABLE =
