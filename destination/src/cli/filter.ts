@@ -54,7 +54,7 @@ export function addDeliveryFilterOptions(command: Command): Command {
   return addFilterOptions(command)
     .option('--status <status>', 'only with this last status, such as 503 or 5xx')
     .option('--code <code>', 'only with this last code, such as timeout')
-    .option('--endpoint <url>', 'only with the last attempt at this URL')
+    .option('--endpoint <url>', 'only with the last attempt at this URL; its query is left out')
     .option(
       '--since <when>',
       'only accepted at this time or later: a time (UTC, if it has no zone), or how long ago, such as 2h',

@@ -30,11 +30,11 @@ export interface ListParameters {
   limit: number
 }
 
-const LATEST_FIELDS = ['code', 'endpoint', 'cause'] as const
+const LATEST_FIELDS = ['code', 'cause'] as const
 const REPLAY_FIELDS = ['destination', 'source', 'type', 'event', 'user', ...LATEST_FIELDS] as const
 const LIST_FIELDS = [...REPLAY_FIELDS, 'messageId'] as const
-/** The parameters of a filter that are no texts. */
-const OTHER_FIELDS = ['status', 'since', 'until'] as const
+/** The parameters of a filter that are no texts, or texts that are not taken as they are. */
+const OTHER_FIELDS = ['status', 'endpoint', 'since', 'until'] as const
 
 /** @throws {@link Refusal} */
 export function readList(query: Given): ListParameters {
@@ -406,17 +406,24 @@ function whichOf(body: Given): ReplayParameters['which'] {
   return { filter: { ...texts(filter, REPLAY_FIELDS), ...others(filter, 'body') } }
 }
 
-/** The parts of a filter that are no texts. */
+/** The parts of a filter that are no texts, or texts that are not taken as they are. */
 function others(
   given: Given,
   place: Place,
-): Pick<Filter, 'isPrefix' | 'status' | 'since' | 'until'> {
+): Pick<Filter, 'isPrefix' | 'status' | 'endpoint' | 'since' | 'until'> {
   return {
     isPrefix: oneOf(given, 'match', ['exact', 'prefix']) === 'prefix',
     status: statusRange(given['status']),
+    endpoint: endpointOf(given),
     since: count(given, 'since', 0, Number.MAX_SAFE_INTEGER, place),
     until: count(given, 'until', 0, Number.MAX_SAFE_INTEGER, place),
   }
+}
+
+/** The URL of an endpoint as it is shown, also if it is given as the settings have it, with its query. */
+function endpointOf(given: Given): string | undefined {
+  const { endpoint } = texts(given, ['endpoint'])
+  return endpoint?.split(/[?#]/, 1)[0]
 }
 
 /** `503` is one status, and `5xx` is a class of them. */

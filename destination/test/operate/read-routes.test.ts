@@ -381,6 +381,24 @@ describe('a search', () => {
     })
   })
 
+  test.each(['', '?key=s3cr3t', '?', '#top'])(
+    'for an endpoint takes its URL with %j behind it',
+    async (rest) => {
+      const { crm, destination } = await running([400])
+      await post(destination, [track('m')])
+      await has(destination, 'dead', 1)
+      const endpoint = crm.url + rest
+      const query = `?endpoint=${encodeURIComponent(endpoint)}`
+      expect((await listed(destination, query)).deliveries).toMatchObject([{ messageId: 'm' }])
+      const other = `?endpoint=${encodeURIComponent(`${crm.url}x${rest}`)}`
+      expect((await listed(destination, other)).deliveries).toEqual([])
+      const { body } = await ask(destination, '/replay', {
+        body: { filter: { endpoint }, dryRun: true },
+      })
+      expect(body).toMatchObject({ matched: 1 })
+    },
+  )
+
   test('stops after a second, and says so', async () => {
     vi.useFakeTimers({ toFake: ['performance'] })
     onTestFinished(() => {
