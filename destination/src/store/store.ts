@@ -115,7 +115,8 @@ export interface DispatchPort {
 
   /**
    * Calls a listener with the settlements that the store has taken: with the objects that {@link settle} was given, and with each of
-   * them once. It comes before that call resolves, and for those that are written after the call, once they are written.
+   * them once. It comes before that call resolves or rejects, and for those that are written after the call, once they are written.
+   * If the answer to a settlement was lost, it comes once the store has found out.
    */
   onSettled(listener: (settlements: readonly Settlement[]) => void): void
 

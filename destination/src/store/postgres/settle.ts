@@ -118,11 +118,11 @@ export type SettleAnswer = 'taken' | 'late' | 'refused'
  * One settlement never stops the others. If its values make the statement fail, it is written without its log. If another
  * session has locked its row for too long, it is written as soon as the row is free.
  *
- * @param takenLate - Is told of settlements that are written after their call.
+ * @param taken - Is told of each settlement once, as soon as it is known to be written.
  */
 export function prepareSettle(
   { query, schema, names, now }: Tables,
-  takenLate: (settlements: Settlement[]) => void,
+  taken: (settlements: readonly Settlement[]) => void,
 ) {
   const ofFree = settleStatement(schema)
   const ofAll = settleStatement(schema, true)
@@ -133,16 +133,19 @@ export function prepareSettle(
     )
     SELECT id FROM ${schema}.waiting WHERE id = ANY ($1::bigint[]) AND id NOT IN (SELECT id FROM free)`
   const findSettled = `
-    SELECT id, attempt, ${DONE} AS state FROM ${schema}.done WHERE id = ANY ($1::bigint[])
-    UNION ALL SELECT id, attempt, state FROM ${schema}.waiting WHERE id = ANY ($1::bigint[]) AND NOT leased`
+    SELECT id, attempt, ${DONE} AS state, NULL AS reason FROM ${schema}.done WHERE id = ANY ($1::bigint[])
+    UNION ALL
+    SELECT id, attempt, state, reason FROM ${schema}.waiting WHERE id = ANY ($1::bigint[]) AND NOT leased`
 
   /**
    * Settlements that were accepted. If their call fails afterwards, the caller repeats it, and they are not refused then.
    */
   const accepted = new WeakSet<Settlement>()
 
+  /** This tells of them at once. Their call may still fail because of others, and a process that ends does not repeat it. */
   const accept = (settlements: Settlement[]) => {
     for (const settlement of settlements) accepted.add(settlement)
+    if (settlements.length > 0) taken(settlements)
   }
 
   const unaccepted = (settlements: Settlement[]) =>
@@ -151,8 +154,24 @@ export function prepareSettle(
   /** Those that are written later. */
   const isLate = new WeakSet<Settlement>()
 
-  /** Those whose statement may have been carried out, although its answer was lost. */
+  /** Those whose statement failed. It may have been carried out nevertheless, if only its answer was lost. */
   const isUnsure = new WeakSet<Settlement>()
+
+  const doubt = (settlements: Settlement[]) => {
+    for (const one of settlements) isUnsure.add(one)
+  }
+
+  /**
+   * Accepts those that a former statement has carried out. Nobody else settles the same attempt, but a sweep may have made a
+   * dead letter of it.
+   */
+  const acceptSettled = async (settlements: Settlement[]): Promise<void> => {
+    const doubtful = settlements.filter((one) => isUnsure.has(one))
+    if (doubtful.length === 0) return
+    const rows = await query<SettledRow>(findSettled, [doubtful.map(({ id }) => id)])
+    const settled = new Map(rows.map((row) => [row.id, row]))
+    accept(doubtful.filter((one) => isSettledBy(one, settled.get(one.id))))
+  }
 
   const valuesOf = (settlements: Settlement[], withLog: boolean, list: NameList) => {
     const given = settlements.map((one, n) => toGiven(withLog ? one : { ...one, log: [] }, n, list))
@@ -190,14 +209,21 @@ export function prepareSettle(
 
   /**
    * Writes settlements: first nearly all of them at once, and then the rest by a statement of its own, which waits for locks in
-   * the order of ids. So no two processes wait for each other.
+   * the order of ids. So no two processes wait for each other. What is still not accepted then has been settled before, or never
+   * will be.
    */
   const writeAll = async (settlements: Settlement[], withLog = true): Promise<void> => {
-    await writeAtOnce(settlements, { withLog })
-    const rest = unaccepted(settlements)
-    if (rest.length === 0) return
-    const rows = await names.write<{ n: number }>(ofAll, (list) => valuesOf(rest, withLog, list))
-    accept(rows.flatMap(({ n }) => rest[n] ?? []))
+    try {
+      await writeAtOnce(settlements, { withLog })
+      const rest = unaccepted(settlements)
+      if (rest.length === 0) return
+      const rows = await names.write<{ n: number }>(ofAll, (list) => valuesOf(rest, withLog, list))
+      accept(rows.flatMap(({ n }) => rest[n] ?? []))
+      await acceptSettled(unaccepted(rest))
+    } catch (error) {
+      doubt(unaccepted(settlements))
+      throw error
+    }
   }
 
   /** As {@link writeAtOnce}, but an error of the settlements is no error. */
@@ -205,6 +231,7 @@ export function prepareSettle(
     try {
       await writeAtOnce(settlements, { run })
     } catch (error) {
+      doubt(settlements)
       if (error instanceof StoreError && error.isUnreachable) throw error
     }
   }
@@ -244,27 +271,7 @@ export function prepareSettle(
     return settlements.filter(({ id }) => ids.has(id))
   }
 
-  const late = new LateSettlements(async (settlements) => {
-    const locked = await writeFree(settlements)
-    takenLate(settlements.filter((one) => accepted.delete(one)))
-    return locked
-  })
-
-  /** Accepts those that a former call has carried out. No other claim has the same attempt, so nobody else has settled it. */
-  const acceptSettled = async (settlements: Settlement[]): Promise<void> => {
-    const doubtful = unaccepted(settlements).filter((one) => isUnsure.has(one) && !isLate.has(one))
-    if (doubtful.length === 0) return
-    const rows = await query<{ id: DeliveryId; attempt: number; state: number }>(findSettled, [
-      doubtful.map(({ id }) => id),
-    ])
-    const settled = new Map(rows.map((row) => [row.id, row]))
-    accept(
-      doubtful.filter(({ id, attempt, next }) => {
-        const row = settled.get(id)
-        return row?.attempt === attempt && row.state === storedState(next.state)
-      }),
-    )
-  }
+  const late = new LateSettlements(async (settlements) => unaccepted(await writeFree(settlements)))
 
   const writeNowOrLate = async (settlements: Settlement[]): Promise<void> => {
     try {
@@ -285,22 +292,15 @@ export function prepareSettle(
      */
     settle: async (settlements: Settlement[], share?: RunAll): Promise<SettleAnswer[]> => {
       const all = unaccepted(firsts(settlements)).filter((one) => !isLate.has(one))
-      try {
-        if (share && all.length > 0 && all.length <= CHUNK) await tryAtOnce(all, share)
-        const left = unaccepted(all)
-        for (let from = 0; from < left.length; from += CHUNK) {
-          await writeNowOrLate(left.slice(from, from + CHUNK))
-        }
-        await acceptSettled(all)
-      } catch (error) {
-        if (error instanceof StoreError && error.isUnreachable) {
-          for (const one of unaccepted(all)) isUnsure.add(one)
-        }
-        throw error
+      if (share && all.length > 0 && all.length <= CHUNK) await tryAtOnce(all, share)
+      const left = unaccepted(all)
+      for (let from = 0; from < left.length; from += CHUNK) {
+        await writeNowOrLate(left.slice(from, from + CHUNK))
       }
       return settlements.map((one) => {
-        isUnsure.delete(one)
+        // What is late may still turn out to have been carried out before.
         if (isLate.delete(one)) return 'late'
+        isUnsure.delete(one)
         return accepted.delete(one) ? 'taken' : 'refused'
       })
     },
@@ -321,6 +321,19 @@ function firsts(settlements: Settlement[]): Settlement[] {
     return seen.add(`${id} ${attempt}`).size > size
   }
   return settlements.filter(isFirst).sort((a, b) => a.id - b.id)
+}
+
+/** What the store has of a delivery that is not leased. */
+interface SettledRow {
+  id: DeliveryId
+  attempt: number
+  state: number
+  reason: string | null
+}
+
+function isSettledBy({ attempt, next }: Settlement, row: SettledRow | undefined): boolean {
+  if (row?.attempt !== attempt || row.state !== storedState(next.state)) return false
+  return next.state !== 'dead' || row.reason === toStored(next.reason)
 }
 
 /** The settlement of a message that arrived with a single request. */

@@ -258,9 +258,7 @@ class PostgresStore implements Store {
       return ids
     }, isOfValues)
     if (isServer) this.asServer = this.#createServer(tables)
-    const settle = prepareSettle(tables, (late) => {
-      this.#tellSettled(late)
-    })
+    const settle = prepareSettle(tables, (taken) => this.#settledListener?.(taken))
     this.#finishSettling = settle.finish
     this.#settles = new SettleRounds(tables, settle.settle)
     this.#claim = prepareClaim(
@@ -289,7 +287,6 @@ class PostgresStore implements Store {
   async settle(settlements: Settlement[]): Promise<number> {
     if (settlements.length === 0) return 0
     const answers = await this.#whileOpen(() => this.#settles.ask(settlements))
-    this.#tellSettled(settlements.filter((_, i) => answers[i] === 'taken'))
     return answers.filter((answer) => answer === 'refused').length
   }
 
@@ -491,10 +488,6 @@ class PostgresStore implements Store {
 
   copyLogIn(entries: readonly LogEntry[]): Promise<void> {
     return this.#whileOpen(() => this.#records.copyLogIn(entries))
-  }
-
-  #tellSettled(settlements: readonly Settlement[]): void {
-    if (settlements.length > 0) this.#settledListener?.(settlements)
   }
 
   async #close(): Promise<void> {

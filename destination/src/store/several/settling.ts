@@ -16,6 +16,8 @@ export class Settling {
   /** Set while a retry waits or is under way. */
   #timer: NodeJS.Timeout | undefined
   #retrying: Promise<void> | undefined
+  /** The first attempts that are under way. */
+  readonly #settling = new Set<Promise<number>>()
   #isClosed = false
   /** How many were refused that were written late. */
   #lateRefused = 0
@@ -46,7 +48,22 @@ export class Settling {
    *
    * @returns how many were refused; 0 if the server could not take them.
    */
-  async settle(settlements: Settlement[]): Promise<number> {
+  settle(settlements: Settlement[]): Promise<number> {
+    const settling = this.#settle(settlements).finally(() => this.#settling.delete(settling))
+    this.#settling.add(settling)
+    return settling
+  }
+
+  /** Tries once more to write what waits. What it can't write is sent again once its lease has run out. */
+  async close(): Promise<void> {
+    this.#isClosed = true
+    clearTimeout(this.#timer)
+    // What fails of these is tried once more, too.
+    await Promise.all([...this.#settling, this.#retrying])
+    await this.#retry()
+  }
+
+  async #settle(settlements: Settlement[]): Promise<number> {
     const refused = await this.#write(settlements)
     if (refused === undefined) {
       this.#waiting.push(...settlements)
@@ -55,14 +72,6 @@ export class Settling {
     }
     this.#noteSuccess()
     return refused
-  }
-
-  /** Tries once more to write what waits. What it can't write is sent again once its lease has run out. */
-  async close(): Promise<void> {
-    this.#isClosed = true
-    clearTimeout(this.#timer)
-    await this.#retrying
-    await this.#retry()
   }
 
   #retryLater(): void {

@@ -22,7 +22,7 @@ export interface Proxy extends AsyncDisposable {
 export async function startProxy(
   port: number,
   refuse: (first: Buffer) => Buffer | undefined = () => undefined,
-  onData: () => void = () => undefined,
+  onData: (data: Buffer) => void = () => undefined,
 ): Promise<Proxy> {
   let isSilent = false
   let target = port

@@ -1,0 +1,286 @@
+// The store has the results of attempts, but its answers were lost. Each result is told once, and none that the store does not have.
+import { setTimeout } from 'node:timers/promises'
+import pg from 'pg'
+import { afterAll, expect, test } from 'vitest'
+import { Settler } from '../../../src/deliver/settler.js'
+import type { AttemptLog, DeliveryId, Settlement } from '../../../src/model/delivery.js'
+import { openStore } from '../../../src/store/open.js'
+import type { Store } from '../../../src/store/store.js'
+import { rounds } from '../../rounds.js'
+import { dice } from '../../simulation/chance.js'
+import { newDelivery, settlement } from '../contract.js'
+import { startProxy } from './proxy.js'
+import { startServer } from './server.js'
+
+// fsync is off, which is faster: no test here simulates a power cut.
+const server = await startServer({ fsync: 'off' })
+
+afterAll(() => server.dispose())
+
+/** The driver gives up a statement 2 s after this. */
+const HURRIED = '?statement_timeout=700'
+
+/** In ms: until then, the driver has given up a commit, and what followed has met its locks. */
+const GIVEN_UP_MS = 5_000
+
+const delivered: AttemptLog = {
+  ...{ url: 'https://a.example.com/', code: 'delivered', status: 200, ms: 1, error: null },
+  response: '',
+}
+const refused: AttemptLog = { ...delivered, code: 'client_error', status: 400, error: 'no' }
+
+/** Results of all kinds, each of which the store writes by another statement or to another table. */
+const KINDS: ((id: DeliveryId) => Settlement)[] = [
+  (id) => settlement({ id, attempt: 1 }, { state: 'done' }, { log: [delivered] }),
+  (id) => settlement({ id, attempt: 1 }, { state: 'done' }, { log: [refused, delivered] }),
+  (id) => settlement({ id, attempt: 1 }, { state: 'dead', reason: 'no' }, { log: [refused] }),
+  (id) =>
+    settlement({ id, attempt: 1 }, { state: 'backlog', delayMs: 300_000 }, { log: [refused] }),
+]
+
+/** Puts leased deliveries and returns the result of each. */
+async function resultsOf(store: Store, count: number): Promise<Settlement[]> {
+  const deliveries = Array.from({ length: count }, (_, n) =>
+    newDelivery({ source: `source${n}`, state: 'leased' }),
+  )
+  const ids = await store.put(deliveries)
+  return ids.flatMap((id, n) => (id === undefined ? [] : (KINDS[n % KINDS.length]?.(id) ?? [])))
+}
+
+/** Opens a store and settles by it as a process does. `told` has the ids of all results that were told. */
+async function settling(...[places]: Parameters<typeof openStore>) {
+  const store = await openStore(places)
+  const told: DeliveryId[] = []
+  let refusals = 0
+  const ignore = () => undefined
+  const settler = new Settler(store, {
+    messagesEnded: ignore,
+    settleFailed: ignore,
+    settleRecovered: ignore,
+    settlementsRefused: (count) => {
+      refusals += count
+    },
+  })
+  store.onSettled((taken) => told.push(...taken.map(({ id }) => id)))
+  // The names are known after the first results, so that the others need no statement but their own.
+  const before = await resultsOf(store, 4)
+  for (const one of before) settler.add(one)
+  await settler.drain()
+  await expect.poll(() => told).toHaveLength(before.length)
+  return { store, settler, told, before, refusals: () => refusals }
+}
+
+/** Makes commits hang until `release` is called, as they do while a synchronous standby is away. */
+async function hangCommits(): Promise<{
+  release: () => Promise<void>
+  hanging: () => Promise<number>
+}> {
+  const setStandby = async (name: string) => {
+    await server.query(`ALTER SYSTEM SET synchronous_standby_names = '${name}'`)
+    await server.query('SELECT pg_reload_conf()')
+  }
+  const hangingOf = async (name: string) => {
+    const text = `SELECT FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND application_name = $1`
+    return (await server.query(text, [name])).length
+  }
+  await setStandby('none')
+  // Until the server has read its settings again, it waits for nobody.
+  const trying = new pg.Client({ connectionString: server.url(), application_name: 'trying' })
+  await trying.connect()
+  let commit = Promise.resolve<unknown>(undefined)
+  while ((await hangingOf('trying')) === 0) {
+    const text = `SELECT pg_logical_emit_message(true, 'test', 'a commit')`
+    commit = trying.query(text)
+    await Promise.race([commit, setTimeout(200)])
+  }
+  return {
+    hanging: () => hangingOf('hookline-destination'),
+    release: async () => {
+      await setStandby('')
+      await commit
+      await trying.end()
+      await expect.poll(() => hangingOf('hookline-destination'), { timeout: 30_000 }).toBe(0)
+    },
+  }
+}
+
+/** Whether a client runs a prepared statement, as those that settle are. */
+const isPrepared = (data: Buffer) => /hookline_[0-9a-f]{32}/.test(data.toString('latin1'))
+
+const sorted = (ids: DeliveryId[]) => ids.toSorted((a, b) => a - b)
+const idsOf = (settlements: Settlement[]) => sorted(settlements.map(({ id }) => id))
+
+/** The ids of what is not leased any more. */
+async function settledIn(urls: readonly string[]): Promise<DeliveryId[]> {
+  const text = `SELECT id::float8 FROM hookline.done
+    UNION ALL SELECT id::float8 FROM hookline.waiting WHERE NOT leased`
+  const rows = await Promise.all(
+    urls.map((url) => server.query<{ id: DeliveryId }>(text, undefined, url)),
+  )
+  return sorted(rows.flat().map(({ id }) => id))
+}
+
+test.each([
+  ['one server', 1],
+  ['each of two servers', 2],
+])(
+  'commits that were given up, and succeed while they are repeated: on %s',
+  async (_, count) => {
+    const urls = [await server.database(), await server.database()].slice(0, count)
+    const [only = '', ...others] = urls
+    const places = urls.map((url, n) => ({ name: `s${n}`, url: url + HURRIED }))
+    const opened = await settling(others.length > 0 ? places : only + HURRIED)
+    const { store, settler, told, before, refusals } = opened
+    const results = [...before, ...(await resultsOf(store, 80))]
+    const { release, hanging } = await hangCommits()
+    for (const one of results.slice(before.length)) settler.add(one)
+    await expect.poll(hanging, { timeout: 30_000 }).toBeGreaterThan(0)
+    await setTimeout(GIVEN_UP_MS)
+    expect(told).toHaveLength(before.length)
+    await release()
+    await expect.poll(() => sorted(told), { timeout: 30_000 }).toEqual(idsOf(results))
+    await settler.drain()
+    await store.close()
+    expect(sorted(told)).toEqual(idsOf(results))
+    expect(await settledIn(urls)).toEqual(idsOf(results))
+    expect(refusals()).toBe(0)
+  },
+  120_000,
+)
+
+test('commits that were given up, and have succeeded when the store closes', async () => {
+  const url = await server.database()
+  const { store, settler, told, before, refusals } = await settling(url + HURRIED)
+  const results = [...before, ...(await resultsOf(store, 80))]
+  const { release, hanging } = await hangCommits()
+  for (const one of results.slice(before.length)) settler.add(one)
+  await expect.poll(hanging, { timeout: 30_000 }).toBeGreaterThan(0)
+  // All of them wait for the rows to be free.
+  await settler.drain()
+  expect(told).toHaveLength(before.length)
+  await release()
+  await store.close()
+  expect(sorted(told)).toEqual(idsOf(results))
+  expect(await settledIn([url])).toEqual(idsOf(results))
+  expect(refusals()).toBe(0)
+}, 120_000)
+
+test('results whose rows were locked, and are written once these are free', async () => {
+  const url = await server.database()
+  let isWatching = false
+  await using proxy = await startProxy(server.port, undefined, (data) => {
+    // The server looks for locked rows first. The results follow as a prepared statement.
+    if (isWatching && isPrepared(data)) proxy.stopReading()
+  })
+  const through = url.replace(`:${server.port}/`, `:${proxy.port}/`)
+  const { store, settler, told, before } = await settling(through + HURRIED)
+  const results = [...before, ...(await resultsOf(store, 40))]
+  const locker = new pg.Client(url)
+  await locker.connect()
+  await locker.query('BEGIN; SELECT FROM hookline.waiting WHERE leased FOR UPDATE')
+  for (const one of results.slice(before.length)) settler.add(one)
+  await settler.drain()
+  expect(told).toHaveLength(before.length)
+  isWatching = true
+  await locker.query('ROLLBACK')
+  await locker.end()
+  const leased = () => server.query('SELECT FROM hookline.waiting WHERE leased', undefined, url)
+  await expect.poll(leased, { timeout: 30_000 }).toEqual([])
+  expect(told).toHaveLength(before.length)
+  isWatching = false
+  proxy.leadTo(server.port)
+  await expect.poll(() => sorted(told), { timeout: 30_000 }).toEqual(idsOf(results))
+  await store.close()
+  expect(sorted(told)).toEqual(idsOf(results))
+}, 120_000)
+
+test('results of which one of two servers has not told anything yet when the store closes', async () => {
+  const urls = [await server.database(), await server.database()]
+  let isWatching = false
+  await using proxy = await startProxy(server.port, undefined, (data) => {
+    if (isWatching && isPrepared(data)) proxy.stopReading()
+  })
+  const places = urls.map((url, n) => ({
+    name: `s${n}`,
+    url: n === 0 ? url : url.replace(`:${server.port}/`, `:${proxy.port}/`),
+  }))
+  const { store, settler, told, before } = await settling(places)
+  const results = [...before, ...(await resultsOf(store, 40))]
+  isWatching = true
+  for (const one of results.slice(before.length)) settler.add(one)
+  await settler.drain()
+  await expect.poll(() => settledIn(urls)).toEqual(idsOf(results))
+  const closing = store.close()
+  expect(told.length).toBeLessThan(results.length)
+  isWatching = false
+  proxy.leadTo(server.port)
+  await closing
+  expect(sorted(told)).toEqual(idsOf(results))
+}, 120_000)
+
+test('a commit that was given up fails, and a sweep makes dead letters of the messages: the worker counts none', async () => {
+  const url = await server.database()
+  await using proxy = await startProxy(server.port)
+  const through = url.replace(`:${server.port}/`, `:${proxy.port}/`)
+  const { store, told, before } = await settling(through + HURRIED)
+  const results = (await resultsOf(store, 40)).filter(({ next }) => next.state === 'dead')
+  proxy.silence()
+  await expect(store.settle(results)).rejects.toMatchObject({ isUnreachable: true })
+  proxy.fix()
+  await server.query(
+    `UPDATE hookline.waiting SET due_at = 1, lease_until = 2, first_attempt_at = 1 WHERE leased;
+     UPDATE hookline.deliveries SET received_at = 1`,
+    undefined,
+    url,
+  )
+  const other = await openStore(url)
+  let expired = 0
+  await other.sweep(3_600_000, 1_000, (_, count) => {
+    expired += count
+  })
+  await other.close()
+  expect(expired).toBeGreaterThanOrEqual(results.length)
+  expect(await store.settle(results)).toBe(results.length)
+  await store.close()
+  expect(told).toHaveLength(before.length)
+}, 120_000)
+
+test.each(Array.from({ length: rounds(2) }, (_, seed) => seed + 1))(
+  'connections that are cut at random, and rows that are locked at random (seed %i)',
+  async (seed) => {
+    const { between, chance } = dice(seed)
+    const url = await server.database()
+    await using proxy = await startProxy(server.port)
+    const through = url.replace(`:${server.port}/`, `:${proxy.port}/`)
+    const { store, settler, told, before, refusals } = await settling(through + HURRIED)
+    const locker = new pg.Client(url)
+    await locker.connect()
+    const results = [...before]
+    for (let round = 0; round < 40; round++) {
+      // A put whose answer was lost is of no interest here.
+      const some = await resultsOf(store, between(1, 40)).catch(() => [])
+      results.push(...some)
+      if (chance(0.3)) {
+        const [from, to] = [between(0, 30), between(0, 30)]
+        await locker.query(
+          `BEGIN; SELECT FROM hookline.waiting WHERE id % 31 BETWEEN ${from} AND ${to} FOR UPDATE`,
+        )
+      }
+      for (const one of some) settler.add(one)
+      await setTimeout(between(0, 30))
+      if (chance(0.2)) proxy.stopReading()
+      if (chance(0.5)) proxy.leadTo(server.port)
+      await setTimeout(between(0, chance(0.1) ? 1_500 : 30))
+      await locker.query('ROLLBACK')
+    }
+    proxy.leadTo(server.port)
+    await locker.end()
+    await settler.drain()
+    await expect.poll(() => sorted(told), { timeout: 30_000 }).toEqual(idsOf(results))
+    await store.close()
+    expect(sorted(told)).toEqual(idsOf(results))
+    expect(await settledIn([url])).toEqual(idsOf(results))
+    expect(refusals()).toBe(0)
+  },
+  120_000,
+)
