@@ -13,7 +13,8 @@ const SERVER: Record<string, [StoreErrorCode, string]> = {
   '42501': [
     'failed',
     'let the user create its schema (GRANT CREATE ON DATABASE), or create the schema for it (CREATE SCHEMA hookline ' +
-      'AUTHORIZATION, with the name in ?schema=). If the tables belong to another user, grant it all rights on them',
+      'AUTHORIZATION, with the name in ?schema=). If the schema belongs to another user, let it create tables there (GRANT ' +
+      'USAGE, CREATE ON SCHEMA), and grant it all rights on those that are there',
   ],
   '53100': ['full', 'make room on the server: writing then continues automatically'],
   '53300': ['failed', 'raise max_connections on the server, or lower connections= in the URL'],
