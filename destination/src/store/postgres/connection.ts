@@ -41,6 +41,11 @@ const UNTAKEN_MS = 10_000
  */
 const OPTIONS = `-c jit=off -c tcp_user_timeout=${UNTAKEN_MS}`
 
+/** The isolation for which all statements are written. With another one, a snapshot may be older than the locks that were waited for. */
+const ISOLATION = 'read committed'
+
+const BEGIN = `BEGIN ISOLATION LEVEL ${ISOLATION}`
+
 /** How often a statement that met a deadlock or a serialization failure is repeated. */
 const REPEATS = 5
 
@@ -79,6 +84,8 @@ export class Connection {
   #hasSettings = true
   /** Whether statements can be prepared. */
   #hasPrepared = true
+  /** Whether the database or the user has another isolation as the default. */
+  #hasOtherIsolation = false
   /** The names of prepared statements, by their texts. */
   readonly #statementNames = new Map<string, string>()
   #check: ((query: RunQuery) => Promise<void>) | undefined
@@ -117,7 +124,7 @@ export class Connection {
   readonly preparedAll: RunAll = async (statements, lockMs) => {
     const [only] = statements
     if (only && statements.length === 1) return [await this.prepared(only.text, only.values)]
-    const begin = lockMs === undefined ? 'BEGIN' : `BEGIN; SET LOCAL lock_timeout = ${lockMs}`
+    const begin = lockMs === undefined ? BEGIN : `${BEGIN}; SET LOCAL lock_timeout = ${lockMs}`
     return this.#withClient(async (client) => {
       const beginning = client.query(begin)
       const running = statements.map((statement) => client.query(this.#toQuery(statement)))
@@ -164,6 +171,17 @@ export class Connection {
    */
   checkEach(check: (query: RunQuery) => Promise<void>): void {
     this.#check = check
+  }
+
+  /**
+   * Notes the default isolation of the connections. If it is not the one for which the statements are written, new connections set it.
+   * Only those that need this parameter have it, because a server in between may refuse it. Then a statement outside of a transaction
+   * that collides with another one is repeated.
+   */
+  noteIsolation(isolation: string): void {
+    if (isolation === ISOLATION) return
+    this.#hasOtherIsolation = true
+    this.#replace(this.#pool)
   }
 
   /** A client outside the pool, for one user. It is not connected yet. */
@@ -292,7 +310,14 @@ export class Connection {
       connectionTimeoutMillis: CONNECT_MS,
       query_timeout: statementTimeoutMs + SILENCE_MS,
       ...(this.#hasSettings && {
-        options: [process.env['PGOPTIONS'], OPTIONS].filter(Boolean).join(' '),
+        options: [
+          process.env['PGOPTIONS'],
+          OPTIONS,
+          this.#hasOtherIsolation &&
+            `-c default_transaction_isolation=${ISOLATION.replace(' ', '\\ ')}`,
+        ]
+          .filter(Boolean)
+          .join(' '),
         statement_timeout: statementTimeoutMs,
         lock_timeout: Math.ceil(statementTimeoutMs / 2),
         idle_in_transaction_session_timeout: IDLE_IN_TRANSACTION_MS,
@@ -312,7 +337,7 @@ async function inTransaction<T>(
   client: pg.ClientBase,
   work: (query: RunQuery) => Promise<T>,
 ): Promise<T> {
-  await client.query('BEGIN')
+  await client.query(BEGIN)
   const value = await work(queryOf(client))
   await client.query('COMMIT')
   return value

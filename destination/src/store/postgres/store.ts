@@ -132,18 +132,19 @@ export async function openPostgres(
   )
 }
 
-async function check({ query }: Connection, name: string, clock: ServerClock): Promise<void> {
+async function check(connection: Connection, name: string, clock: ServerClock): Promise<void> {
   const askedAt = performance.now()
-  const [server] = await query<{
+  const [server] = await connection.query<{
     version: number
     text: string
     commit: string
+    isolation: string
     encoding: string
     at: number
   }>(
     `SELECT current_setting('server_version_num')::int AS version, current_setting('server_version') AS text,
        current_setting('synchronous_commit') AS commit, current_setting('server_encoding') AS encoding,
-       ${SERVER_AT} AS at`,
+       current_setting('default_transaction_isolation') AS isolation, ${SERVER_AT} AS at`,
   )
   if (server) clock.note(server.at, askedAt)
   if (!server || server.version < OLDEST_VERSION) {
@@ -166,6 +167,7 @@ async function check({ query }: Connection, name: string, clock: ServerClock): P
         "characters of calls. Create a database with CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0.",
     )
   }
+  connection.noteIsolation(server.isolation)
 }
 
 /** @throws StoreError if the schema does not have the tables of a store. */

@@ -83,3 +83,14 @@ export async function startProxy(
     },
   }
 }
+
+/**
+ * The message with which a server refuses a connection: https://www.postgresql.org/docs/current/protocol-message-formats.html
+ * (ErrorResponse)
+ */
+export function refusal(code: string, message: string): Buffer {
+  const fields = `SFATAL\0C${code}\0M${message}\0\0`
+  const head = Buffer.from('E\0\0\0\0')
+  head.writeInt32BE(Buffer.byteLength(fields) + 4, 1)
+  return Buffer.concat([head, Buffer.from(fields)])
+}

@@ -21,7 +21,7 @@ import { WORKER_TIMEOUT_MS, LEASE_MS, type Store, type Workers } from '../../../
 import { rounds } from '../../rounds.js'
 import { dice } from '../../simulation/chance.js'
 import { newDelivery, settlement } from '../contract.js'
-import { startProxy } from './proxy.js'
+import { refusal, startProxy } from './proxy.js'
 import { startServer, unhurried } from './server.js'
 import { openStores, storeError } from './stores.js'
 
@@ -50,6 +50,57 @@ describe('migrations', () => {
     expect(await ten[9]?.trace('m')).toHaveLength(1)
     expect(await server.query('SELECT version FROM hookline.version', [], url)).toHaveLength(1)
     await Promise.all(ten.map((store) => store.close()))
+  })
+
+  test.each(['repeatable read', 'serializable'])(
+    'several that start at once, and use the store at once, are not disturbed by the default isolation %s',
+    async (isolation) => {
+      const urls = [await server.database(), await server.database(), await server.database()]
+      for (const url of urls) {
+        const { database } = parseUrl(url)
+        const text = `ALTER DATABASE ${database} SET default_transaction_isolation = '${isolation}'`
+        await server.query(text)
+      }
+      const [alone = '', ...list] = urls
+      const places = list.map((url, n) => ({ name: `s${n}`, url: unhurried(url) }))
+      for (const place of [unhurried(alone), places]) {
+        const five = await Promise.all(Array.from({ length: 5 }, () => openStore(place)))
+        await server.query(
+          `CREATE FUNCTION check_isolation() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+             IF current_setting('transaction_isolation') <> 'read committed' THEN RAISE 'not isolated as it should be'; END IF;
+             RETURN NEW;
+           END $$;
+           CREATE TRIGGER check_isolation BEFORE INSERT ON hookline.deliveries FOR EACH ROW EXECUTE FUNCTION check_isolation()`,
+          undefined,
+          place === places ? list[0] : alone,
+        )
+        const given = Array.from({ length: 40 }, (_, n) =>
+          newDelivery({ source: `source${n}`, messageId: `m${n}` }),
+        )
+        const put = await Promise.all(five.map((store) => store.put(given)))
+        expect(put.flat().filter((id) => id !== undefined)).toHaveLength(40)
+        await Promise.all(five.map((store) => store.close()))
+      }
+    },
+  )
+
+  test('one in between that takes no settings does not pass on a default isolation that disturbs a start', async () => {
+    const url = await server.database()
+    const { database } = parseUrl(url)
+    await server.query(
+      `ALTER DATABASE ${database} SET default_transaction_isolation = 'repeatable read'`,
+    )
+    await using proxy = await startProxy(server.port, (first) =>
+      first.includes('jit=off')
+        ? refusal('0A000', 'RDS Proxy currently doesn’t support command-line options.')
+        : undefined,
+    )
+    const through = unhurried(url.replace(`:${server.port}/`, `:${proxy.port}/`))
+    const five = await Promise.all(Array.from({ length: 5 }, () => openStore(through)))
+    const given = Array.from({ length: 40 }, (_, n) => newDelivery({ messageId: `m${n}` }))
+    const put = await Promise.all(five.map((store) => store.put(given)))
+    expect(put.flat().filter((id) => id !== undefined)).toHaveLength(40)
+    await Promise.all(five.map((store) => store.close()))
   })
 
   test('tables of a newer version are left alone', async () => {

@@ -11,7 +11,7 @@ import type { Store } from '../../../src/store/store.js'
 import { StoreError } from '../../../src/store/store-error.js'
 import { freePort, settingsFor, silent } from '../../run.js'
 import { newDelivery } from '../contract.js'
-import { startProxy } from './proxy.js'
+import { refusal, startProxy } from './proxy.js'
 import { startServer } from './server.js'
 import { openStores, storeError } from './stores.js'
 
@@ -207,17 +207,6 @@ describe('when the server is in trouble', () => {
     expect(await store.trace('m')).toHaveLength(1)
   })
 })
-
-/**
- * The message with which a server refuses a connection: https://www.postgresql.org/docs/current/protocol-message-formats.html
- * (ErrorResponse)
- */
-function refusal(code: string, message: string): Buffer {
-  const fields = `SFATAL\0C${code}\0M${message}\0\0`
-  const head = Buffer.from('E\0\0\0\0')
-  head.writeInt32BE(Buffer.byteLength(fields) + 4, 1)
-  return Buffer.concat([head, Buffer.from(fields)])
-}
 
 test('a connection that is cut while it is checked fails its call, and nothing else', async () => {
   await using proxy = await startProxy(server.port)
