@@ -51,7 +51,7 @@ export interface MonitorParts {
     Pick<ReadPort, 'stats' | 'deadCounts'> &
     ClockPort & { servers?: Pick<Servers, 'list'> }
   enqueue: Enqueue
-  pauses: Pick<Pauses, 'of' | 'pause' | 'resumedAt'>
+  pauses: Pick<Pauses, 'of' | 'pauseSince' | 'resumedAt' | 'versionOf' | 'catchUp'>
   /** The current settings. */
   settings: () => Settings
   events: MonitorEvents & FollowerEvents
@@ -292,6 +292,7 @@ export class Monitor {
     )
     const latest = Math.max(...sinces)
     if (this.#now - latest < pauseAfterMs) return
+    const version = pauses.versionOf(name)
     const since = this.#shown(latest)
     const reason = `No endpoint has accepted a message since ${since}. Resume it when this is repaired.`
     const stats = (await store.stats()).find((one) => one.destination === name)
@@ -301,11 +302,12 @@ export class Monitor {
     const properties = { reason, since, waiting, keptUntil }
     const key = [Math.round(latest)]
     const alert: Alert = { name: 'Destination Paused', destination: name, properties, key }
-    await this.#tell(alert, alerts, async () => {
-      const pause = { reason, by: 'alerts' } as const
-      const wasPaused = await pauses.pause(name, pause, { by: 'alerts', from: null })
-      return !wasPaused
-    })
+    // Another worker may have paused it a moment ago, and somebody may have resumed it already.
+    await pauses.catchUp()
+    if (pauses.versionOf(name) !== version) return
+    await this.#tell(alert, alerts, () =>
+      pauses.pauseSince(name, version, { reason, by: 'alerts' }, { by: 'alerts', from: null }),
+    )
   }
 
   #died(destination: string, count: number): void {

@@ -76,6 +76,35 @@ export class Pauses {
     return this.#known.get(destination)?.resumedAt ?? 0
   }
 
+  /** The version of what is known of a destination, for {@link pauseSince}. It changes whenever the destination is paused or resumed. */
+  versionOf(destination: string): number {
+    return this.#known.get(destination)?.version ?? 0
+  }
+
+  /**
+   * Pauses a destination, unless it was paused or resumed since a version of which it was not paused. So a decision that another
+   * process, or a person, has made meanwhile holds.
+   *
+   * @returns whether this call has paused it.
+   * @throws StoreError
+   */
+  async pauseSince(
+    destination: string,
+    version: number,
+    pause: Omit<Pause, 'at'>,
+    actor: Actor,
+  ): Promise<boolean> {
+    const at = Math.round(this.#store.clock.wall())
+    try {
+      await this.#write(destination, { version }, { at, ...pause }, actor)
+      return true
+    } catch (error) {
+      if (!isConflict(error)) throw error
+      await this.#follower.catchUp()
+      return false
+    }
+  }
+
   /**
    * Pauses a destination. If it is paused already, only the reason changes. When this resolves, this process starts no more
    * attempts for the destination; the others follow within a second.
@@ -132,28 +161,30 @@ export class Pauses {
       const known = this.#known.get(destination)
       const next = decide(known?.pause)
       if (!known?.pause && !next) return false
-      const stored: Stored = next
-        ? { pause: next }
-        : { resumedAt: Math.round(this.#store.clock.now()) }
-      const body = JSON.stringify(stored)
-      const entry = noteOf(known?.pause, next, actor)
-      const change = {
-        kind: PAUSE_KIND,
-        name: destination,
-        version: known?.version ?? 0,
-        body,
-        entry,
-      }
       try {
-        await this.#store.writeRecords([change])
-        await this.#follower.catchUp()
+        await this.#write(destination, known ?? { version: 0 }, next, actor)
         return known?.pause !== undefined
       } catch (error) {
-        const isRace = error instanceof StoreError && error.code === 'conflict'
-        if (!isRace || tries === TRIES) throw error
+        if (!isConflict(error) || tries === TRIES) throw error
         await this.#follower.catchUp()
       }
     }
+  }
+
+  /** @throws StoreError `conflict` if another process has changed what is known. */
+  async #write(
+    destination: string,
+    { pause, version }: Known,
+    next: Pause | undefined,
+    actor: Actor,
+  ): Promise<void> {
+    const stored: Stored = next
+      ? { pause: next }
+      : { resumedAt: Math.round(this.#store.clock.now()) }
+    const body = JSON.stringify(stored)
+    const entry = noteOf(pause, next, actor)
+    await this.#store.writeRecords([{ kind: PAUSE_KIND, name: destination, version, body, entry }])
+    await this.#follower.catchUp()
   }
 
   async #use(records: readonly StoredRecord[], isComplete: boolean): Promise<void> {
@@ -170,6 +201,10 @@ export class Pauses {
     if (this.#apply) await this.#apply()
     else this.#isMissed = true
   }
+}
+
+function isConflict(error: unknown): boolean {
+  return error instanceof StoreError && error.code === 'conflict'
 }
 
 /** An entry of the audit log, which shows it as a change of the destination. */
