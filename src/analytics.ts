@@ -52,6 +52,9 @@ const MAX_EXIT_GRACE_MS = 30_000
 /** A message that is recorded when the script ends lets it go on until it ends again: for ever, if one is recorded each time. */
 const MAX_RECORDS_AT_EXIT = 10
 
+/** So does one that is recorded whenever the endpoint has refused the one before. */
+const MAX_CHAIN_AT_EXIT = 100
+
 /** How long a promise that was given to `waitUntil` keeps a serverless function alive at the most. */
 const WAIT_UNTIL_MS = 30_000
 
@@ -94,11 +97,10 @@ export class Analytics<
   #lastFlushMs = performance.now()
   #isFlushScheduled = false
   #isKeptAwake = false
-  /** How often the script ended with messages pending since one was delivered, and how many were by then. */
+  /** How often the script ended with messages pending, since one was delivered. */
   #exits = 0
+  /** How many messages were delivered when the script ended last. */
   #deliveredAtExit = 0
-  /** The last message that was recorded when the script ended last. */
-  #lastAtExit = 0
   /** How many messages the endpoint had answered when the client gave up waiting for it at exit. */
   #answeredAtGiveUp = -1
   /** How often in a row a listener of `beforeExit` has recorded a message. */
@@ -132,11 +134,6 @@ export class Analytics<
     this.#books = new Books(settings, {
       later: pace.later,
       log: this.#log,
-      onLost: (entries) => {
-        // A loss of what was recorded since the script ended: a callback has kept it from ending again.
-        const { sequence = 0 } = entries.at(-1) ?? {}
-        if (this.#stopExitGrace && sequence > this.#lastAtExit) this.#countExit()
-      },
       onSettled: (entries) => spool?.settle(entries),
       onEmpty: () => {
         this.#onEmpty()
@@ -187,7 +184,10 @@ export class Analytics<
         this.#sender.wake()
       },
       onTaken: detached((error: SpoolError, divide: (entries: readonly Entry[]) => Entry[]) => {
-        this.#books.lost('dropped', divide(this.#takeAll(error)), error)
+        const { left, tellAnswered } = this.#takeAll(error)
+        const lost = divide(left)
+        tellAnswered()
+        this.#books.lost('dropped', lost, error)
         this.#sender.wake()
       }),
     })
@@ -288,9 +288,11 @@ export class Analytics<
         this.#hold.end()
         resolve(error ? { delivered: false, error } : { delivered: true })
       }
-      if (MESSAGE_TYPES.includes(type)) this.#record(type, message, told)
+      let untold: HooklineError | undefined
+      if (MESSAGE_TYPES.includes(type)) untold = this.#record(type, message, told)
       else this.#refuse('deliver' as MessageType, wrongType(type), told)
       this.#hold.start()
+      if (untold) told(untold)
       this.#closeBatch()
     })
   }
@@ -341,7 +343,12 @@ export class Analytics<
     return this.#books.stats()
   }
 
-  #record(type: MessageType, given: unknown, callback: Callback | undefined): void {
+  /** @returns the error of a message that was lost, if nobody is told of it */
+  #record(
+    type: MessageType,
+    given: unknown,
+    callback: Callback | undefined,
+  ): HooklineError | undefined {
     this.#books.tellIfMany()
     let message: WireMessage
     let json: Uint8Array
@@ -351,11 +358,11 @@ export class Analytics<
       json = this.#encode(message)
     } catch (error) {
       this.#refuse(type, toHooklineError(type, error), callback)
-      return
+      return undefined
     }
     if (this.#settings.beforeSend) {
       const redacted = this.#redact(message, json, callback)
-      if (!redacted) return
+      if (!redacted) return undefined
       json = redacted
     }
     if (this.#closing) {
@@ -364,13 +371,17 @@ export class Analytics<
     } else if (this.#settings.disabled) {
       const error = new DroppedError('disabled', 'The client is disabled: nothing is sent.')
       this.#drop(message, callback, error, 'asked for')
-    } else if (this.#stopExitGrace && this.#isEndless) {
-      this.#books.droppedUntold(this.#endless('a callback or onFailed', this.#lastFailure()))
+    } else if (this.#stopExitGrace && this.#books.depth > MAX_CHAIN_AT_EXIT) {
+      const text = `The script ended, and a callback or onFailed recorded a message at each of ${MAX_CHAIN_AT_EXIT} losses in a row.`
+      const error = new DroppedError('process_exit', text + this.#lastFailure())
+      this.#books.droppedUntold(error)
+      return error
     } else if (!this.#makeRoom(json.length)) {
       this.#drop(message, callback, this.#fullError, this.#toLost(message, json))
     } else {
       this.#enqueue(message, json, callback)
     }
+    return undefined
   }
 
   /** A logger may record in the middle of a call: then each call needs bytes of its own. */
@@ -513,17 +524,21 @@ export class Analytics<
     this.#log('the script ended: %d messages pending', this.#books.pending)
     this.#recordsAtExit = isRecordedAtExit ? this.#recordsAtExit + 1 : 0
     if (this.#recordsAtExit > MAX_RECORDS_AT_EXIT && !this.#hold.isHeld) {
-      this.#leave(this.#endless('a listener of beforeExit', " Use process.once('beforeExit', …)."))
+      this.#leave('a listener of beforeExit', " Use process.once('beforeExit', …).")
       return
     }
     // Whoever waits, as a listener of beforeExit may, holds the process for as long as they want: it has not ended.
     const hasEnded = !this.#hold.isHeld
     if (hasEnded && !this.#stopExitGrace) {
-      if (this.#isEndless) {
-        this.#leave(this.#endless('a callback or onFailed', this.#lastFailure()))
+      const { delivered } = this.#books.stats()
+      if (delivered > this.#deliveredAtExit) this.#exits = 0
+      this.#deliveredAtExit = delivered
+      this.#exits++
+      // A hook that records each loss as a message must not keep the script for ever.
+      if (this.#exits > MAX_RECORDS_AT_EXIT) {
+        this.#leave('a callback or onFailed', this.#lastFailure())
         return
       }
-      this.#countExit()
     }
     this.#closeBatch()
     this.#sender.hurry()
@@ -532,28 +547,10 @@ export class Analytics<
     else this.#startExitGrace(performance.now())
   }
 
-  #countExit(): void {
-    const { delivered } = this.#books.stats()
-    if (delivered > this.#deliveredAtExit) this.#exits = 0
-    this.#deliveredAtExit = delivered
-    this.#exits++
-    this.#lastAtExit = this.#books.lastSequence
-  }
-
-  /** Whether the script ended too often: a hook that records each loss as a message must not keep it for ever. */
-  get #isEndless(): boolean {
-    const { delivered } = this.#books.stats()
-    return this.#exits >= MAX_RECORDS_AT_EXIT && delivered === this.#deliveredAtExit
-  }
-
-  #endless(who: string, advice: string): DroppedError {
-    const text = `The script ended ${MAX_RECORDS_AT_EXIT} times, because ${who} recorded a message each time.${advice}`
-    return new DroppedError('process_exit', text)
-  }
-
   /** Leaves what is pending as it is. The script ends, unless something else keeps it. */
-  #leave(error: DroppedError): void {
-    this.#books.untold(error)
+  #leave(who: string, advice: string): void {
+    const text = `The script ended ${MAX_RECORDS_AT_EXIT} times, because ${who} recorded a message each time.${advice}`
+    this.#books.untold(new DroppedError('process_exit', text))
     noDrainAtExit(this.#drain)
   }
 
@@ -658,10 +655,11 @@ export class Analytics<
       return
     }
     this.#isGivingUp = true
-    const left = this.#takeAll(error)
+    const { left, tellAnswered } = this.#takeAll(error)
     const spooled = this.#spool?.leave(left)
     // Before the callbacks, which may record more: that need not be on disk.
-    this.#books.postpone(spooled?.kept ?? 0)
+    if (spooled) this.#books.postpone(spooled.kept)
+    tellAnswered()
     this.#books.lost('dropped', spooled?.lost ?? left, error, () => {
       this.#isGivingUp = false
       if (spooled) this.#tellPostponed(spooled.callbacks)
@@ -675,15 +673,21 @@ export class Analytics<
   #tellPostponed(callbacks: readonly Callback[]): void {
     this.#log('spooled: %d messages', this.#books.postponed)
     const message = `The message is not delivered yet. It is on disk, in ${this.#settings.spool?.directory}, and goes out at the next start.`
-    if (this.#books.awaited === 0) noDrainAtExit(this.#drain) // before the callbacks, which may record more
+    if (this.#books.awaited === 0) this.#onEmpty() // before the callbacks, which may record more
     this.#books.tellPostponed(callbacks, new SpoolError('spooled', message))
   }
 
-  /** Takes all pending messages that are in memory, in the order of their calls. */
-  #takeAll(error: HooklineError): Entry[] {
-    const queued = this.#queue.takeAll() // first: callbacks that are told of a delivery may record more
-    const left = [...this.#sender.abandon(error), ...queued]
-    return left.sort((a, b) => a.sequence - b.sequence)
+  /**
+   * Takes all pending messages that are in memory, in the order of their calls. Those that the endpoint has already answered are not
+   * `left`: they have their outcome, of which `tellAnswered` tells.
+   */
+  #takeAll(error: HooklineError): { left: Entry[]; tellAnswered: () => void } {
+    const { left: tried, answered } = this.#sender.abandon(error)
+    const left = [...tried, ...this.#queue.takeAll()].sort((a, b) => a.sequence - b.sequence)
+    const tellAnswered = () => {
+      for (const [batch, answer] of answered) this.#books.accepted(batch, answer)
+    }
+    return { left, tellAnswered }
   }
 }
 

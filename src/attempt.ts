@@ -206,8 +206,8 @@ async function readText(
 }
 
 /** Whether a body should have come. One that claims to be compressed, and is not, comes to nothing each time. */
-function announcesBody({ header }: Head): boolean {
-  if (header('content-encoding') !== null) return false
+function announcesBody({ status, header }: Head): boolean {
+  if (status === 204 || header('content-encoding') !== null) return false
   return Number(header('content-length')) > 0 || header('transfer-encoding') !== null
 }
 

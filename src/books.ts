@@ -27,8 +27,6 @@ interface Surroundings {
   /** Runs something in a later turn of the event loop. */
   readonly later: (act: () => void) => void
   readonly log: Log
-  /** These messages are lost, and nobody has been told yet. */
-  onLost(entries: readonly Entry[]): void
   /** These messages have their outcome. */
   onSettled(entries: readonly Entry[]): void
   /** No message is pending any more, but for those that were left on disk. */
@@ -36,9 +34,6 @@ interface Surroundings {
   /** The first `flush()` begins to wait, or the last one ends. */
   readonly onWaiting: (isAnyoneWaiting: boolean) => void
 }
-
-/** So many losses in a row may each be of a message that was recorded by whoever was told of the one before. */
-const MAX_RECORDS_WHEN_TOLD = 10
 
 /** More losses than these, in one turn of the event loop, are told at once: they must not pile up. */
 const MAX_UNTOLD = 1_000
@@ -58,8 +53,9 @@ export class Books {
   #postponed = 0
   /** Lets those go who wait for messages that were postponed. */
   #release: () => void = () => undefined
-  #untold: (Loss & { depth: number })[] = []
-  /** How many losses in a row led to the one that is being told; 0 while none is. */
+  #untold: Loss[] = []
+  /** How many losses in a row led to the message, by its place in the sequence, for those that were recorded when a loss was told. */
+  readonly #chains = new Map<number, number>()
   #depth = 0
   #troubles: HooklineError[] = []
 
@@ -89,9 +85,9 @@ export class Books {
     return this.#postponed
   }
 
-  /** The last message that was accepted. */
-  get lastSequence(): number {
-    return this.#lastSequence
+  /** How many losses in a row led to the one that is being told; 0 while none is. */
+  get depth(): number {
+    return this.#depth
   }
 
   /** When a message had its outcome last, on the clock of `performance.now()`. */
@@ -114,7 +110,9 @@ export class Books {
     this.#pendingBytes += bytes
     this.#counts.accepted += count
     this.#flushes.accepted(count)
-    return (this.#lastSequence += count)
+    this.#lastSequence += count
+    if (this.#depth > 0) this.#chains.set(this.#lastSequence, this.#depth)
+    return this.#lastSequence
   }
 
   /**
@@ -174,10 +172,16 @@ export class Books {
       // Not the message of the error: it may repeat what a server said, and a server what it was sent.
       this.#around.log('%s %d messages: %s: %s', outcome, length, error.code, causeOf(error))
       const messages = this.#hooks.onFailed ? some.map(toLostMessage) : []
+      const depths = some.map(({ sequence }) => this.#chains.get(sequence) ?? 0)
       this.#count(outcome, some)
-      this.#around.onLost(some)
-      this.#callBack(some, error)
-      this.#reportFailed(messages, error)
+      for (const [index, entry] of some.entries()) {
+        this.#within(depths[index] ?? 0, () => {
+          this.#callBack([entry], error)
+        })
+      }
+      this.#within(Math.max(...depths), () => {
+        this.#reportFailed(messages, error)
+      })
       this.#forget(some) // if the process ends before, the next one finds them on disk
     }
     if (entries.length <= MAX_BODY_MESSAGES) then?.()
@@ -230,21 +234,15 @@ export class Books {
 
   /** There are losses that nobody can be told of any more: whoever is told records new ones. */
   untold(error: HooklineError): void {
-    this.#warnings.untold(error, '')
+    this.#warnings.untold(error)
   }
 
   /** Tells of what was lost inside a call, once the call has returned. */
   tellLater(loss: Loss): void {
     if (!loss.isAskedFor && !this.#hooks.onFailed) this.#warnings.lost(loss.error)
     const isHeard = loss.callback ?? (loss.message && !loss.isAskedFor)
-    if (!isHeard) return
-    const depth = this.#depth
-    if (depth > MAX_RECORDS_WHEN_TOLD) {
-      const advice = `A callback or onFailed has recorded a message ${MAX_RECORDS_WHEN_TOLD} times in a row when it was told of a loss.`
-      this.#warnings.untold(loss.error, advice)
-    } else if (this.#untold.push({ ...loss, depth }) === 1) {
-      this.#around.later(this.#tellDetached)
-    }
+    if (!isHeard || this.#untold.push(loss) > 1) return
+    this.#around.later(this.#tellDetached)
   }
 
   /** Tells at once of what is to be told later, if that is getting long. */
@@ -262,30 +260,29 @@ export class Books {
     this.#troubles = []
     this.#untold = []
     for (const error of troubles) this.#reportFailed([], error)
-    const outer = this.#depth
-    const reports = new Map<HooklineError, { messages: LostMessage[]; depth: number }>()
-    for (const { error, callback, message, isAskedFor, depth } of untold) {
-      this.#depth = depth + 1
+    const reports = new Map<HooklineError, LostMessage[]>()
+    for (const { error, callback, message, isAskedFor } of untold) {
       if (callback) guard(this.#around.log, 'callback', callback, error)
       if (!message || isAskedFor) continue
-      const report = reports.get(error)
-      if (!report) reports.set(error, { messages: [message], depth })
-      else {
-        report.messages.push(message)
-        report.depth = Math.max(report.depth, depth)
-      }
+      const messages = reports.get(error)
+      if (messages) messages.push(message)
+      else reports.set(error, [message])
     }
-    for (const [error, { messages, depth }] of reports) {
-      this.#depth = depth + 1
-      this.#reportFailed(messages, error)
-    }
-    this.#depth = outer
+    for (const [error, messages] of reports) this.#reportFailed(messages, error)
   })
 
   #reportFailed(messages: readonly LostMessage[], error: HooklineError): void {
     const { onFailed } = this.#hooks
     if (onFailed) guard(this.#around.log, 'onFailed', onFailed, { messages, error })
     else this.#warnings.lost(error)
+  }
+
+  /** Tells of the loss of a message to which so many losses in a row had led. */
+  #within(depth: number, tell: () => void): void {
+    const outer = this.#depth
+    this.#depth = depth + 1
+    tell()
+    this.#depth = outer
   }
 
   #callBack(entries: readonly Entry[], error?: HooklineError): void {
@@ -300,6 +297,7 @@ export class Books {
     for (const entry of entries) {
       this.#pendingBytes -= entryBytes(entry)
       this.#flushes.settled(entry.sequence, flushed)
+      if (this.#chains.size > 0) this.#chains.delete(entry.sequence)
     }
   }
 

@@ -160,23 +160,24 @@ export class Sender {
     this.wake()
   }
 
-  /** Gives up all batches, and hands out their messages. A batch that the endpoint has already answered with a success is delivered. */
-  abandon(reason: Error): Entry[] {
+  /** Gives up all batches, and hands out their messages. Batches that the endpoint has already answered with a success come apart. */
+  abandon(reason: Error): { left: Entry[]; answered: [Batch, Answered][] } {
     const left = [...this.#line, ...this.#isolation.takeAll()]
     const inFlight = [...this.#inFlight]
     if (this.#isolated) inFlight.push([this.#isolated.batch, this.#isolated.attempt])
     this.#isolated = undefined
     this.#inFlight.clear()
     this.#line = []
+    const answered: [Batch, Answered][] = []
     for (const [batch, attempt] of inFlight) {
       const answer = attempt.cancel(reason)
       const isTaken =
         'status' in answer && judge(answer.status, batch.entries.length) === 'delivered'
-      // Of a body that has not begun, nobody knows whether it names messages that were refused.
-      if (isTaken && answer.body !== '') this.#around.books.accepted(batch, answer)
+      // As long as no body has come, it may still name messages that were refused.
+      if (isTaken && answer.body !== '') answered.push([batch, answer])
       else left.push(batch)
     }
-    return left.flatMap((batch) => batch.entries)
+    return { left: left.flatMap((batch) => batch.entries), answered }
   }
 
   readonly #onTurn = detached(() => {

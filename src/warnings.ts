@@ -31,11 +31,11 @@ export class LossWarnings {
   }
 
   /** Tells of the first loss that nobody else is told of. */
-  untold({ code, message }: HooklineError, advice: string): void {
+  untold({ code, message }: HooklineError): void {
     if (this.#hasToldUntold) return
     this.#hasToldUntold = true
     const what = `a message was lost (${code}) that no callback and no onFailed is told of`
-    warn(this.#logger, `hookline: ${what}. ${message} ${advice}`.trimEnd(), code)
+    warn(this.#logger, `hookline: ${what}. ${message}`, code)
   }
 }
 

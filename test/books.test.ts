@@ -1,12 +1,6 @@
 import { runInNewContext } from 'node:vm'
 import { describe, expect, test, vi } from 'vitest'
-import type {
-  Analytics,
-  AnalyticsOptions,
-  FailedReport,
-  Stats,
-  TrackMessage,
-} from '../src/index.js'
+import type { AnalyticsOptions, Stats } from '../src/index.js'
 import {
   countEvents,
   createClient,
@@ -24,60 +18,6 @@ import {
 
 const balanced = ({ accepted, delivered, rejected, dropped, pending }: Stats) =>
   accepted === delivered + rejected + dropped + pending
-
-describe('a hook that records each loss again', () => {
-  const onFailed = (analytics: () => Analytics, told: string[]) => {
-    return ({ messages, error }: FailedReport) => {
-      told.push(error.code)
-      for (const { json = '' } of messages) {
-        analytics().track(JSON.parse(json) as TrackMessage)
-      }
-    }
-  }
-
-  test('comes to an end after close(), with a warning that tells of what it is not told of', async () => {
-    const told: string[] = []
-    const warned: string[] = []
-    const analytics: Analytics = createClient(scriptedFetch(), {
-      onFailed: onFailed(() => analytics, told),
-      logger: { debug: () => undefined, warn: (text) => warned.push(text) },
-    })
-    await analytics.close()
-    for (const event of ['a', 'b']) {
-      analytics.track({ userId: 'u', event })
-      await turns()
-      await turns()
-    }
-    expect(told).toEqual(Array(22).fill('closed'))
-    expect(warned).toEqual([
-      expect.stringMatching(/that no callback and no onFailed is told of\. .* 10 times in a row/),
-    ])
-    expect(analytics.stats()).toMatchObject({ accepted: 24, dropped: 24, pending: 0 })
-  })
-
-  test('comes to an end while the queue is full, and hears of other losses', async () => {
-    const told: string[] = []
-    const collector = await startCollector()
-    const gate = held()
-    collector.script(gate.reply)
-    const analytics: Analytics = createClient(collector, {
-      maxQueueBytes: 32_768,
-      onFailed: onFailed(() => analytics, told),
-      logger: { debug: () => undefined, warn: () => undefined },
-    })
-    const note = { userId: 'u', event: 'e', properties: { note: 'x'.repeat(20_000) } }
-    analytics.track(note)
-    for (let i = 1; i <= 3; i++) {
-      analytics.track(note)
-      await turns()
-      await turns()
-      expect(told).toEqual(Array(11 * i).fill('queue_full'))
-    }
-    gate.release()
-    await analytics.flush()
-    expect(balanced(analytics.stats())).toBe(true)
-  })
-})
 
 describe('flush', () => {
   test('sends everything that is queued, however much, and waits for it', async () => {

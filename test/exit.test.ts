@@ -1,10 +1,12 @@
 import { writeFileSync } from 'node:fs'
+import { createServer } from 'node:http'
 import { dirname } from 'node:path'
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import type { WireMessage } from '../src/types.js'
 import { runScript, startCollector, type Collector, type Ended } from './collector.js'
 import { temporary } from './spool/directory.js'
+import { listening } from './webhook/adapters/listen.js'
 
 // An interval that no test lives to see: what arrives, arrived because the script ended.
 const OPTIONS = 'flushAfter: 2_000_000_000'
@@ -182,48 +184,108 @@ describe.concurrent('a script that ends', { timeout: 120_000 }, () => {
     expect(arrivedAt(collector)).toEqual(['last'])
   })
 
-  test('whose hook records each refused message again ends after ten of them', async ({
+  test.for([
+    ['track', `analytics.track({ userId: 'u', event: 'again' })`],
+    ['deliver', `void analytics.deliver('track', { userId: 'u', event: 'again' })`],
+  ])(
+    'whose hook records each refused message again with %s() ends',
+    async ([, record], { expect, onTestFinished }) => {
+      const collector = await startCollector(onTestFinished)
+      collector.otherwise(400)
+      const ended = await run(
+        collector,
+        `const analytics = new Analytics('k', { ${OPTIONS}, onFailed: () => { ${record} } })
+       analytics.track({ userId: 'u', event: 'first' })
+       process.once('exit', () => console.log(analytics.stats().pending))`,
+      )
+      expect(ended).toMatchObject({ code: 0, stdout: '0\n' })
+      expect(ended.stderr.match(/HooklineWarning/g)).toHaveLength(1)
+      expect(ended.stderr).toMatch(
+        /a message was lost \(process_exit\) that no callback .* recorded a message at each of 100 losses in a row/,
+      )
+      expect(collector.arrivals).toHaveLength(101)
+    },
+  )
+
+  test('gets the outcome of all that a listener records in its own time, however much of it is refused', async ({
     expect,
     onTestFinished,
   }) => {
     const collector = await startCollector(onTestFinished)
-    collector.otherwise(400)
+    collector.script(200, ...Array<number>(30).fill(400))
     const ended = await run(
       collector,
-      `const analytics = new Analytics('k', {
-         ${OPTIONS},
-         onFailed: ({ messages }) => {
-           for (const { json } of messages) analytics.track({ ...JSON.parse(json), timestamp: undefined })
-         },
+      `const analytics = new Analytics('k', { ${OPTIONS}, flushAt: 1, onFailed: () => {} })
+       const told = []
+       const record = () => analytics.track({ userId: 'u', event: 'e' }, (error) => told.push(error?.code))
+       record()
+       process.once('beforeExit', async () => {
+         for (let i = 0; i < 32; i++) {
+           record()
+           await new Promise((resolve) => setTimeout(resolve, 5))
+         }
        })
-       for (const event of ['a', 'b']) analytics.track({ userId: 'u', event })
-       process.once('exit', () => console.log(analytics.stats().pending))`,
+       process.once('exit', () => console.log(told.length, JSON.stringify(analytics.stats())))`,
     )
-    expect(ended).toMatchObject({ code: 0, stdout: '0\n' })
-    expect(ended.stderr.match(/HooklineWarning/g)).toHaveLength(1)
-    expect(ended.stderr).toMatch(
-      /a message was lost \(process_exit\) that no callback .* a callback or onFailed recorded a message each time/,
+    const stats =
+      '{"accepted":33,"delivered":3,"rejected":30,"dropped":0,"pending":0,"pendingBytes":0}'
+    expect(ended).toEqual(fine(`33 ${stats}\n`))
+  })
+
+  test('and gives up with a spool waits for what a callback of the last answer records', async ({
+    expect,
+    onTestFinished,
+  }) => {
+    let requests = 0
+    const server = createServer((request, response) => {
+      request.resume().once('end', () => {
+        // The first answer does not come to its end.
+        if (requests++ > 0) response.end('{}')
+        else response.writeHead(200, { 'Content-Length': '100' }).write('ok so far')
+      })
+    })
+    const { url, close } = await listening(server.listen(0))
+    onTestFinished(async () => {
+      await close()
+    })
+    const directory = temporary(onTestFinished)
+    const ended = await runScript(
+      `const say = ${say}
+       const analytics = new Analytics('k', { timeout: 20_000, spool: { directory: '${directory}' } })
+       const record = (event, then) => {
+         analytics.track({ userId: 'u', event }, (error) => {
+           say(event)(error)
+           then?.()
+         })
+       }
+       const flush = (name) => analytics.flush().then((result) => console.log(name, result))
+       record('first', () => {
+         record('second', () => {
+           record('third')
+           flush('third')
+         })
+         flush('second')
+       })`,
+      { env: { ANALYTICS_ENDPOINT: url } },
     )
-    const counts = new Map<string, number>()
-    for (const { messages } of collector.arrivals) {
-      if (messages.length > 1) continue // a batch that is refused is tried in pieces
-      for (const { event } of messages)
-        counts.set(String(event), (counts.get(String(event)) ?? 0) + 1)
-    }
-    expect([...counts]).toEqual([
-      ['a', 10],
-      ['b', 10],
-    ])
+    expect(ended).toEqual(
+      fine(`first ok
+second ok
+second { delivered: 1, failed: 0 }
+third ok
+third { delivered: 1, failed: 0 }
+`),
+    )
   })
 
   test('with a spool that can not be written loses nothing that a callback of a loss records in silence', async ({
     expect,
+    onTestFinished,
   }) => {
+    const directory = temporary(onTestFinished)
+    writeFileSync(`${directory}/file`, '')
     const ended = await runInOutage(`const say = ${say}
-       const { writeFileSync, mkdtempSync } = await import('node:fs')
-       const file = mkdtempSync('/tmp/hookline-exit-') + '/file'
-       writeFileSync(file, '')
-       const analytics = new Analytics('k', { spool: { directory: file + '/spool' }, ${report} })
+       const analytics = new Analytics('k', { spool: { directory: '${directory}/file/spool' }, ${report} })
        analytics.track({ userId: 'u', event: 'first' }, (error) => {
          say('first')(error)
          analytics.track({ userId: 'u', event: 'second' }, say('second'))
@@ -275,11 +337,11 @@ third undefined
 
   test('with waitUntil and a spool ends as any other does: the platform waits, not the client', async ({
     expect,
+    onTestFinished,
   }) => {
-    const ended = await runInOutage(`const { mkdtempSync } = await import('node:fs')
-       const directory = mkdtempSync('/tmp/hookline-exit-')
-       const started = performance.now()
-       const analytics = new Analytics('k', { waitUntil: () => {}, spool: { directory } })
+    const directory = temporary(onTestFinished)
+    const ended = await runInOutage(`const started = performance.now()
+       const analytics = new Analytics('k', { waitUntil: () => {}, spool: { directory: '${directory}' } })
        analytics.track({ userId: 'u', event: 'e' }, (error) => console.log(error.code))
        process.on('exit', () => console.log(performance.now() - started < 20_000))`)
     expect(ended).toEqual(fine('spooled\ntrue\n'))
