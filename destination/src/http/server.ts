@@ -158,8 +158,7 @@ function answerHalfClosed(server: HttpServer): void {
  * something is sent to it, and work that goes on only for this client has to end.
  */
 export function endWithClient(response: ServerResponse): void {
-  const { socket } = response
-  if (!socket) return
+  const { socket } = response.req // of a pipelined request, the response has none yet
   const leave = () => socket.destroy()
   if (socket.readableEnded) leave()
   socket.once('end', leave)

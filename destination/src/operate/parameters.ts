@@ -33,7 +33,7 @@ export interface ListParameters {
 const LATEST_FIELDS = ['code', 'cause'] as const
 const REPLAY_FIELDS = ['destination', 'source', 'type', 'event', 'user', ...LATEST_FIELDS] as const
 const LIST_FIELDS = [...REPLAY_FIELDS, 'messageId'] as const
-/** The parameters of a filter that are no texts, or texts that are not taken as they are. */
+/** The parameters of a filter that have a form of their own. */
 const OTHER_FIELDS = ['status', 'endpoint', 'since', 'until'] as const
 
 /** @throws {@link Refusal} */
@@ -406,7 +406,7 @@ function whichOf(body: Given): ReplayParameters['which'] {
   return { filter: { ...texts(filter, REPLAY_FIELDS), ...others(filter, 'body') } }
 }
 
-/** The parts of a filter that are no texts, or texts that are not taken as they are. */
+/** The parts of a filter that have a form of their own. */
 function others(
   given: Given,
   place: Place,

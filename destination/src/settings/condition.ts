@@ -34,7 +34,7 @@ function fieldTest(field: string, given: unknown): Test {
     const tests = (given as Where[]).map(whereTest)
     return (call) => tests.some((test) => test(call))
   }
-  const path = field.split('.').map((name) => ({ name, isPosition: /^\d+$/.test(name) }))
+  const path = field.split('.').map((name) => ({ name, isPosition: /^(0|[1-9]\d*)$/.test(name) }))
   return operatorsTest(path, typeof given === 'object' && given !== null ? given : { $eq: given })
 }
 

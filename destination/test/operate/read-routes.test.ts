@@ -767,15 +767,16 @@ describe('the stream', () => {
 
   test('ends with a client that shuts down its sending side, which gets the answers of other requests', async () => {
     const { destination } = await running()
-    const answerOf = async (path: string): Promise<string> => {
+    const answerOf = async (...paths: string[]): Promise<string> => {
       const port = Number(new URL(destination.url).port)
       const socket = connect({ port, host: '127.0.0.1', allowHalfOpen: true })
-      const lines = [`GET ${path} HTTP/1.1`, 'Host: a', `Authorization: ${BEARER.authorization}`]
-      socket.end(`${lines.join('\r\n')}\r\n\r\n`)
+      const rest = `HTTP/1.1\r\nHost: a\r\nAuthorization: ${BEARER.authorization}\r\n\r\n`
+      socket.end(paths.map((path) => `GET ${path} ${rest}`).join(''))
       return await text(socket)
     }
     expect(await answerOf('/v1/admin/status')).toMatch(/^HTTP\/1\.1 200 OK\r\n[^]*"destinations"/)
     expect(await answerOf('/v1/admin/stream')).not.toContain('data:')
+    expect(await answerOf('/v1/admin/status', '/v1/admin/stream')).not.toContain('data:')
   })
 
   test('has room for 20, and for another once one of them has hung up', async () => {
