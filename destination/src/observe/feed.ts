@@ -69,12 +69,17 @@ export class Feed implements Observer {
   add(response: ServerResponse, viewpoint: Viewpoint): void {
     const listener = { viewpoint, response, sent: 0, skipped: 0, silent: 0 }
     this.#listeners.add(listener)
-    response.once('close', () => {
+    const { socket } = response.req
+    const leave = () => {
+      socket.off('close', leave)
       this.#listeners.delete(listener)
       if (this.#listeners.size > 0) return
       clearInterval(this.#timer)
       this.#timer = undefined
-    })
+    }
+    response.once('close', leave)
+    // The response to a pipelined request does not close if its connection does so before it is its turn.
+    socket.once('close', leave)
     response.write(': hello\n\n')
     this.#timer ??= setInterval(() => {
       for (const each of this.#listeners) this.#beginSecond(each)
