@@ -52,7 +52,7 @@ const MAX_EXIT_GRACE_MS = 30_000
 /** A message that is recorded when the script ends lets it go on until it ends again: for ever, if one is recorded each time. */
 const MAX_RECORDS_AT_EXIT = 10
 
-/** So does one that is recorded whenever the endpoint has refused the one before. */
+/** A message that is recorded whenever the one before was lost keeps the script too. After so many losses in a row, the next one is dropped. */
 const MAX_CHAIN_AT_EXIT = 100
 
 /** How long a promise that was given to `waitUntil` keeps a serverless function alive at the most. */
@@ -679,7 +679,7 @@ export class Analytics<
 
   /**
    * Takes all pending messages that are in memory, in the order of their calls. Those that the endpoint has already answered are not
-   * `left`: they have their outcome, of which `tellAnswered` tells.
+   * among them: they have their outcome, and `tellAnswered` tells of it.
    */
   #takeAll(error: HooklineError): { left: Entry[]; tellAnswered: () => void } {
     const { left: tried, answered } = this.#sender.abandon(error)

@@ -172,16 +172,14 @@ export class Books {
       // Not the message of the error: it may repeat what a server said, and a server what it was sent.
       this.#around.log('%s %d messages: %s: %s', outcome, length, error.code, causeOf(error))
       const messages = this.#hooks.onFailed ? some.map(toLostMessage) : []
-      const depths = some.map(({ sequence }) => this.#chains.get(sequence) ?? 0)
       this.#count(outcome, some)
-      for (const [index, entry] of some.entries()) {
-        this.#within(depths[index] ?? 0, () => {
-          this.#callBack([entry], error)
-        })
+      for (const entry of some) {
+        this.#depth = this.#depthOf(entry)
+        this.#callBack([entry], error)
       }
-      this.#within(Math.max(...depths), () => {
-        this.#reportFailed(messages, error)
-      })
+      this.#depth = Math.max(...some.map((entry) => this.#depthOf(entry)))
+      this.#reportFailed(messages, error)
+      this.#depth = 0
       this.#forget(some) // if the process ends before, the next one finds them on disk
     }
     if (entries.length <= MAX_BODY_MESSAGES) then?.()
@@ -277,12 +275,9 @@ export class Books {
     else this.#warnings.lost(error)
   }
 
-  /** Tells of the loss of a message to which so many losses in a row had led. */
-  #within(depth: number, tell: () => void): void {
-    const outer = this.#depth
-    this.#depth = depth + 1
-    tell()
-    this.#depth = outer
+  /** How many losses in a row there are with that of this message. */
+  #depthOf({ sequence }: Entry): number {
+    return 1 + (this.#chains.get(sequence) ?? 0)
   }
 
   #callBack(entries: readonly Entry[], error?: HooklineError): void {
@@ -297,12 +292,12 @@ export class Books {
     for (const entry of entries) {
       this.#pendingBytes -= entryBytes(entry)
       this.#flushes.settled(entry.sequence, flushed)
-      if (this.#chains.size > 0) this.#chains.delete(entry.sequence)
     }
   }
 
   #forget(entries: readonly Entry[]): void {
     this.#around.onSettled(entries)
+    if (this.#chains.size > 0) for (const { sequence } of entries) this.#chains.delete(sequence)
     if (this.awaited === 0) this.#around.onEmpty()
   }
 

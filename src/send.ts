@@ -160,7 +160,7 @@ export class Sender {
     this.wake()
   }
 
-  /** Gives up all batches, and hands out their messages. Batches that the endpoint has already answered with a success come apart. */
+  /** Gives up all batches, and hands out their messages. Those that the endpoint has already answered with a success are `answered`. */
   abandon(reason: Error): { left: Entry[]; answered: [Batch, Answered][] } {
     const left = [...this.#line, ...this.#isolation.takeAll()]
     const inFlight = [...this.#inFlight]

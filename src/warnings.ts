@@ -15,7 +15,6 @@ import { guard, log, type Guarded, type Logger } from './log.js'
 export class LossWarnings {
   readonly #logger: Logger | undefined
   readonly #told = new Set<string>()
-  #hasToldUntold = false
 
   constructor(logger: Logger | undefined) {
     this.#logger = logger
@@ -32,8 +31,8 @@ export class LossWarnings {
 
   /** Tells of the first loss that nobody else is told of. */
   untold({ code, message }: HooklineError): void {
-    if (this.#hasToldUntold) return
-    this.#hasToldUntold = true
+    if (this.#told.has('untold')) return
+    this.#told.add('untold')
     const what = `a message was lost (${code}) that no callback and no onFailed is told of`
     warn(this.#logger, `hookline: ${what}. ${message}`, code)
   }

@@ -3,6 +3,7 @@ import { InvalidArgumentError } from 'commander'
 import type { examine, Finding } from '../operate/doctor.js'
 import { printable } from '../observe/printable.js'
 import { shownFile } from '../settings/file.js'
+import { problemOfUrl } from '../settings/url.js'
 import { CommandError, EXIT, isColoured, paint, type AddCommand } from './command.js'
 import { readLocalSettings } from './local-settings.js'
 
@@ -44,10 +45,7 @@ export function addDoctor(find: typeof examine): AddCommand {
 }
 
 function readUrl(text: string): string {
-  const url = /^https?:\/\//i.test(text) && URL.canParse(text) ? new URL(text) : undefined
-  // `URL` removes tabs and line breaks, so another URL would be examined than the one that is shown.
-  const isPlain = !/\p{Cc}|\s$|#/u.test(text)
-  if (url?.username === '' && url.password === '' && url.port !== '0' && isPlain) return text
+  if (problemOfUrl(text) === undefined) return text
   throw new InvalidArgumentError(
     'Expected a full URL with http or https, such as https://example.com/hook: without a user, a fragment (#…), a control character ' +
       'or white space at the end, and with a port from 1.',

@@ -156,13 +156,16 @@ function answerHalfClosed(server: HttpServer): void {
 /**
  * Disconnects a client that shuts down its sending side before its answer is complete. A client that has left looks the same until
  * something is sent to it, and work that goes on only for this client has to end.
+ *
+ * @returns whether the client has disconnected.
  */
-export function endWithClient(response: ServerResponse): void {
+export function endWithClient(response: ServerResponse): () => boolean {
   const { socket } = response.req // of a pipelined request, the response has none yet
   const leave = () => socket.destroy()
   if (socket.readableEnded) leave()
   socket.once('end', leave)
   response.once('close', () => socket.off('end', leave))
+  return () => socket.destroyed
 }
 
 /** RFC 9112, 3.2: without a Host, a proxy in between may have understood the request in another way. */

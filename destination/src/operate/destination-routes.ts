@@ -73,7 +73,7 @@ export function createTester() {
     { raw, params: { name } }: FastifyRequest<DestinationRequest>,
     reply: FastifyReply,
   ): Promise<TestReport> => {
-    endWithClient(reply.raw)
+    const isOver = endWithClient(reply.raw)
     const { types } = readTest(parseBody(await readBody(raw, MAX_BODY_BYTES)))
     const destination = requireDestination(settings, name)
     if (testing.has(name)) {
@@ -82,7 +82,6 @@ export function createTester() {
     }
     testing.add(name)
     try {
-      const isOver = () => reply.raw.destroyed
       return await sendTest({ destination, types, network: settings, isOver })
     } finally {
       testing.delete(name)

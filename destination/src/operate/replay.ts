@@ -44,9 +44,9 @@ export async function replayAsked(
   { raw }: FastifyRequest,
   reply: FastifyReply,
 ): Promise<Replayed> {
-  endWithClient(reply.raw)
+  const isOver = endWithClient(reply.raw)
   const body = parseBody(await readBody(raw, MAX_BODY_BYTES))
-  return replay(parts, readReplay(body), () => reply.raw.destroyed)
+  return replay(parts, readReplay(body), isOver)
 }
 
 /**

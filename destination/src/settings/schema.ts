@@ -8,6 +8,7 @@ import { checkHeaders } from './headers.js'
 import { readPatterns, readTypes, refuseUseless } from './filters.js'
 import { parseListen, parseNetwork } from './network.js'
 import type { Refuse } from './problem.js'
+import { problemOfUrl } from './url.js'
 import { readWhere } from './where.js'
 
 /**
@@ -359,26 +360,9 @@ function readRate(given: unknown, refuse: Refuse) {
 }
 
 function readUrl(given: unknown, refuse: Refuse) {
-  const url = typeof given === 'string' && URL.canParse(given) ? new URL(given) : undefined
-  if (!url || !/^https?:\/\//i.test(given as string)) {
-    refuse('expected a full URL with http or https, such as "https://example.com/hook", got {got}.')
-  } else if (url.username !== '' || url.password !== '') {
-    refuse(
-      'expected a URL without a user name or password. ' +
-        'Send them in a header instead: "headers": { "Authorization": "Basic …" }.',
-    )
-  } else if (/\p{Cc}|\s$/u.test(given as string)) {
-    // `URL` removes line breaks and tabs, so requests would go to another URL than the one that is shown.
-    refuse(
-      'expected a URL without control characters and without white space at the end, got {got}.',
-    )
-  } else if (url.port === '0') {
-    refuse('expected a port from 1 to 65535, got {got}.')
-  } else if ((given as string).includes('#')) {
-    refuse(
-      'expected a URL without a fragment (#…), because HTTP does not send fragments. Remove it.',
-    )
-  } else return given as string
+  const problem = problemOfUrl(given)
+  if (problem === undefined) return given as string
+  refuse(problem)
   return undefined
 }
 
