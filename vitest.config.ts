@@ -105,6 +105,13 @@ export default defineConfig({
     // Many files wait more than they work: four at a time on two cores.
     maxWorkers: Math.max(4, availableParallelism() - 1),
     sequence: { sequencer: LongestFirst },
+    tags: [
+      {
+        name: 'long',
+        description:
+          'Takes a second or more of work, or many. `npm test` leaves it out, `npm run test:long` runs it.',
+      },
+    ],
     projects: [
       {
         resolve: { alias },

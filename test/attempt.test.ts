@@ -448,7 +448,7 @@ describe('an answer', () => {
     },
   )
 
-  test('that the global fetch inflates is not inflated to the end', async () => {
+  test('that the global fetch inflates is not inflated to the end', { tags: 'long' }, async () => {
     const zipped = gzipSync(Buffer.alloc(100_000_000, ' '))
     const server = createHttpServer((request, response) => {
       request.resume().on('end', () => {

@@ -101,6 +101,7 @@ describe.concurrent('a script that ends', { timeout: 120_000 }, () => {
     ['while one is pending', `analytics.track({ userId: 'u', event: 'first' })`],
   ])(
     'delivers what a listener that comes after its own records %s',
+    { tags: 'long' },
     async ([, before], { expect, onTestFinished }) => {
       const collector = await startCollector(onTestFinished)
       const ended = await run(
@@ -114,55 +115,61 @@ describe.concurrent('a script that ends', { timeout: 120_000 }, () => {
     },
   )
 
-  test('ends, although a listener of beforeExit records a message each time', async ({
-    expect,
-    onTestFinished,
-  }) => {
-    const collector = await startCollector(onTestFinished)
-    const ended = await run(
-      collector,
-      `const analytics = new Analytics('k', { ${OPTIONS} })
+  test(
+    'ends, although a listener of beforeExit records a message each time',
+    { tags: 'long' },
+    async ({ expect, onTestFinished }) => {
+      const collector = await startCollector(onTestFinished)
+      const ended = await run(
+        collector,
+        `const analytics = new Analytics('k', { ${OPTIONS} })
        process.on('beforeExit', () => analytics.track({ userId: 'u', event: 'end' }))`,
-    )
-    expect(ended).toMatchObject({ code: 0, stdout: '' })
-    expect(ended.stderr).toMatch(/a message was lost \(process_exit\).*process\.once\('beforeExit'/)
-    expect(arrivedAt(collector)).toEqual(Array(10).fill('end'))
-  })
+      )
+      expect(ended).toMatchObject({ code: 0, stdout: '' })
+      expect(ended.stderr).toMatch(
+        /a message was lost \(process_exit\).*process\.once\('beforeExit'/,
+      )
+      expect(arrivedAt(collector)).toEqual(Array(10).fill('end'))
+    },
+  )
 
-  test('lets a listener of beforeExit record and wait as often as it wants', async ({
-    expect,
-    onTestFinished,
-  }) => {
-    const collector = await startCollector(onTestFinished)
-    const ended = await run(
-      collector,
-      `const analytics = new Analytics('k', { ${OPTIONS}, ${report} })
+  test(
+    'lets a listener of beforeExit record and wait as often as it wants',
+    { tags: 'long' },
+    async ({ expect, onTestFinished }) => {
+      const collector = await startCollector(onTestFinished)
+      const ended = await run(
+        collector,
+        `const analytics = new Analytics('k', { ${OPTIONS}, ${report} })
        let left = 12
        process.on('beforeExit', async () => {
          if (left-- <= 0) return
          analytics.track({ userId: 'u', event: 'e' })
          await analytics.flush()
        })`,
-    )
-    expect(ended).toEqual(fine(''))
-    expect(arrivedAt(collector)).toHaveLength(12)
-  })
+      )
+      expect(ended).toEqual(fine(''))
+      expect(arrivedAt(collector)).toHaveLength(12)
+    },
+  )
 
-  test('whose hook records each loss ends after ten of them, and says that it leaves the last one', async ({
-    expect,
-  }) => {
-    const ended = await runInOutage(`const analytics = new Analytics('k', {
+  test(
+    'whose hook records each loss ends after ten of them, and says that it leaves the last one',
+    { tags: 'long' },
+    async ({ expect }) => {
+      const ended = await runInOutage(`const analytics = new Analytics('k', {
          onFailed: ({ error }) => {
            console.log(error.code)
            analytics.track({ userId: 'u', event: 'lost' })
          },
        })
        analytics.track({ userId: 'u', event: 'e' })`)
-    expect(ended).toMatchObject({ code: 0, stdout: 'process_exit\n'.repeat(10) })
-    expect(ended.stderr).toMatch(
-      /a message was lost \(process_exit\) that no callback .* a callback or onFailed recorded a message each time/,
-    )
-  })
+      expect(ended).toMatchObject({ code: 0, stdout: 'process_exit\n'.repeat(10) })
+      expect(ended.stderr).toMatch(
+        /a message was lost \(process_exit\) that no callback .* a callback or onFailed recorded a message each time/,
+      )
+    },
+  )
 
   test('and whose endpoint refuses what it is sent delivers what a listener records later', async ({
     expect,
@@ -189,6 +196,7 @@ describe.concurrent('a script that ends', { timeout: 120_000 }, () => {
     ['deliver', `void analytics.deliver('track', { userId: 'u', event: 'again' })`],
   ])(
     'whose hook records each refused message again with %s() ends',
+    { tags: 'long' },
     async ([, record], { expect, onTestFinished }) => {
       const collector = await startCollector(onTestFinished)
       collector.otherwise(400)
@@ -207,15 +215,15 @@ describe.concurrent('a script that ends', { timeout: 120_000 }, () => {
     },
   )
 
-  test('gets the outcome of all that a listener records in its own time, however much of it is refused', async ({
-    expect,
-    onTestFinished,
-  }) => {
-    const collector = await startCollector(onTestFinished)
-    collector.script(200, ...Array<number>(30).fill(400))
-    const ended = await run(
-      collector,
-      `const analytics = new Analytics('k', { ${OPTIONS}, flushAt: 1, onFailed: () => {} })
+  test(
+    'gets the outcome of all that a listener records in its own time, however much of it is refused',
+    { tags: 'long' },
+    async ({ expect, onTestFinished }) => {
+      const collector = await startCollector(onTestFinished)
+      collector.script(200, ...Array<number>(30).fill(400))
+      const ended = await run(
+        collector,
+        `const analytics = new Analytics('k', { ${OPTIONS}, flushAt: 1, onFailed: () => {} })
        const told = []
        const record = () => analytics.track({ userId: 'u', event: 'e' }, (error) => told.push(error?.code))
        record()
@@ -226,31 +234,32 @@ describe.concurrent('a script that ends', { timeout: 120_000 }, () => {
          }
        })
        process.once('exit', () => console.log(told.length, JSON.stringify(analytics.stats())))`,
-    )
-    const stats =
-      '{"accepted":33,"delivered":3,"rejected":30,"dropped":0,"pending":0,"pendingBytes":0}'
-    expect(ended).toEqual(fine(`33 ${stats}\n`))
-  })
+      )
+      const stats =
+        '{"accepted":33,"delivered":3,"rejected":30,"dropped":0,"pending":0,"pendingBytes":0}'
+      expect(ended).toEqual(fine(`33 ${stats}\n`))
+    },
+  )
 
-  test('and gives up with a spool waits for what a callback of the last answer records', async ({
-    expect,
-    onTestFinished,
-  }) => {
-    let requests = 0
-    const server = createServer((request, response) => {
-      request.resume().once('end', () => {
-        // The first answer does not come to its end.
-        if (requests++ > 0) response.end('{}')
-        else response.writeHead(200, { 'Content-Length': '100' }).write('ok so far')
+  test(
+    'and gives up with a spool waits for what a callback of the last answer records',
+    { tags: 'long' },
+    async ({ expect, onTestFinished }) => {
+      let requests = 0
+      const server = createServer((request, response) => {
+        request.resume().once('end', () => {
+          // The first answer does not come to its end.
+          if (requests++ > 0) response.end('{}')
+          else response.writeHead(200, { 'Content-Length': '100' }).write('ok so far')
+        })
       })
-    })
-    const { url, close } = await listening(server.listen(0))
-    onTestFinished(async () => {
-      await close()
-    })
-    const directory = temporary(onTestFinished)
-    const ended = await runScript(
-      `const say = ${say}
+      const { url, close } = await listening(server.listen(0))
+      onTestFinished(async () => {
+        await close()
+      })
+      const directory = temporary(onTestFinished)
+      const ended = await runScript(
+        `const say = ${say}
        const analytics = new Analytics('k', { timeout: 20_000, spool: { directory: '${directory}' } })
        const record = (event, then) => {
          analytics.track({ userId: 'u', event }, (error) => {
@@ -266,48 +275,50 @@ describe.concurrent('a script that ends', { timeout: 120_000 }, () => {
          })
          flush('second')
        })`,
-      { env: { ANALYTICS_ENDPOINT: url } },
-    )
-    expect(ended).toEqual(
-      fine(`first ok
+        { env: { ANALYTICS_ENDPOINT: url } },
+      )
+      expect(ended).toEqual(
+        fine(`first ok
 second ok
 second { delivered: 1, failed: 0 }
 third ok
 third { delivered: 1, failed: 0 }
 `),
-    )
-  })
+      )
+    },
+  )
 
-  test('with a spool that can not be written loses nothing that a callback of a loss records in silence', async ({
-    expect,
-    onTestFinished,
-  }) => {
-    const directory = temporary(onTestFinished)
-    writeFileSync(`${directory}/file`, '')
-    const ended = await runInOutage(`const say = ${say}
+  test(
+    'with a spool that can not be written loses nothing that a callback of a loss records in silence',
+    { tags: 'long' },
+    async ({ expect, onTestFinished }) => {
+      const directory = temporary(onTestFinished)
+      writeFileSync(`${directory}/file`, '')
+      const ended = await runInOutage(`const say = ${say}
        const analytics = new Analytics('k', { spool: { directory: '${directory}/file/spool' }, ${report} })
        analytics.track({ userId: 'u', event: 'first' }, (error) => {
          say('first')(error)
          analytics.track({ userId: 'u', event: 'second' }, say('second'))
        })
        process.once('exit', () => console.log(analytics.stats().pending))`)
-    expect(ended).toEqual(
-      fine(`lost 0 spool_failed
+      expect(ended).toEqual(
+        fine(`lost 0 spool_failed
 first process_exit
 lost 1 process_exit
 second process_exit
 lost 1 process_exit
 0
 `),
-    )
-  })
+      )
+    },
+  )
 
-  test('leaves messages on its spool, goes on and flushes what it records then', async ({
-    expect,
-    onTestFinished,
-  }) => {
-    const directory = temporary(onTestFinished)
-    const ended = await runScript(`
+  test(
+    'leaves messages on its spool, goes on and flushes what it records then',
+    { tags: 'long' },
+    async ({ expect, onTestFinished }) => {
+      const directory = temporary(onTestFinished)
+      const ended = await runScript(`
       let isUp = false
       const fetch = async () => {
         await new Promise((resolve) => setImmediate(resolve))
@@ -326,26 +337,28 @@ lost 1 process_exit
         console.log(await analytics.flush())
         record('third')
       })`)
-    expect(ended).toEqual(
-      fine(`first spooled
+      expect(ended).toEqual(
+        fine(`first spooled
 second undefined
 { delivered: 1, failed: 0 }
 third undefined
 `),
-    )
-  })
+      )
+    },
+  )
 
-  test('with waitUntil and a spool ends as any other does: the platform waits, not the client', async ({
-    expect,
-    onTestFinished,
-  }) => {
-    const directory = temporary(onTestFinished)
-    const ended = await runInOutage(`const started = performance.now()
+  test(
+    'with waitUntil and a spool ends as any other does: the platform waits, not the client',
+    { tags: 'long' },
+    async ({ expect, onTestFinished }) => {
+      const directory = temporary(onTestFinished)
+      const ended = await runInOutage(`const started = performance.now()
        const analytics = new Analytics('k', { waitUntil: () => {}, spool: { directory: '${directory}' } })
        analytics.track({ userId: 'u', event: 'e' }, (error) => console.log(error.code))
        process.on('exit', () => console.log(performance.now() - started < 20_000))`)
-    expect(ended).toEqual(fine('spooled\ntrue\n'))
-  })
+      expect(ended).toEqual(fine('spooled\ntrue\n'))
+    },
+  )
 
   test('with an exit code of its own keeps it', async ({ expect, onTestFinished }) => {
     const collector = await startCollector(onTestFinished)
@@ -451,39 +464,41 @@ third undefined
     expect(collector.arrivals).toHaveLength(8)
   })
 
-  test('waits for a Retry-After that is longer than its grace', async ({
-    expect,
-    onTestFinished,
-  }) => {
-    const collector = await startCollector(onTestFinished)
-    collector.script({ status: 429, headers: { 'Retry-After': '8' } })
-    const ended = await run(
-      collector,
-      `const say = ${say}
+  test(
+    'waits for a Retry-After that is longer than its grace',
+    { tags: 'long' },
+    async ({ expect, onTestFinished }) => {
+      const collector = await startCollector(onTestFinished)
+      collector.script({ status: 429, headers: { 'Retry-After': '8' } })
+      const ended = await run(
+        collector,
+        `const say = ${say}
        const analytics = new Analytics('k', { ${OPTIONS}, ${report} })
        analytics.track({ userId: 'u', event: 'e' }, say('e'))`,
-    )
-    expect(ended).toEqual(fine('e ok\n'))
-  })
+      )
+      expect(ended).toEqual(fine('e ok\n'))
+    },
+  )
 
-  test('does not wait for a Retry-After that is longer than 30 s', async ({
-    expect,
-    onTestFinished,
-  }) => {
-    const collector = await startCollector(onTestFinished)
-    collector.otherwise({ status: 503, headers: { 'Retry-After': '200' } })
-    const ended = await run(
-      collector,
-      `// A second lasts a tenth of it here.
+  test(
+    'does not wait for a Retry-After that is longer than 30 s',
+    { tags: 'long' },
+    async ({ expect, onTestFinished }) => {
+      const collector = await startCollector(onTestFinished)
+      collector.otherwise({ status: 503, headers: { 'Retry-After': '200' } })
+      const ended = await run(
+        collector,
+        `// A second lasts a tenth of it here.
        const { setTimeout, performance } = globalThis
        globalThis.setTimeout = (act, ms) => setTimeout(act, ms / 10)
        globalThis.performance = { now: () => performance.now() * 10 }
        const analytics = new Analytics('k', { ${OPTIONS}, ${report} })
        analytics.track({ userId: 'u', event: 'e' })`,
-    )
-    expect(ended).toEqual(fine('lost 1 process_exit\n'))
-    expect(collector.arrivals).toHaveLength(1)
-  })
+      )
+      expect(ended).toEqual(fine('lost 1 process_exit\n'))
+      expect(collector.arrivals).toHaveLength(1)
+    },
+  )
 
   test('while the endpoint is down ends by itself, with code 0, and reports the loss', async ({
     expect,
@@ -494,10 +509,11 @@ third undefined
     expect(ended).toEqual(fine('a process_exit\nb process_exit\nlost 2 process_exit\n'))
   })
 
-  test('and is closed in the callback of its first loss tells of all of them, and then of those that came since', async ({
-    expect,
-  }) => {
-    const ended = await runInOutage(`const analytics = new Analytics('k', { onFailed: () => {} })
+  test(
+    'and is closed in the callback of its first loss tells of all of them, and then of those that came since',
+    { tags: 'long' },
+    async ({ expect }) => {
+      const ended = await runInOutage(`const analytics = new Analytics('k', { onFailed: () => {} })
        const told = {}
        let closing
        const close = (error) => {
@@ -507,45 +523,52 @@ third undefined
          closing = analytics.close({ timeout: 0 }).then(console.log)
        }
        for (let i = 0; i < 20_000; i++) analytics.track({ userId: 'u', event: 'e' + i }, close)`)
-    const expected = 'late close_timeout { process_exit: 20000 }\n{ delivered: 0, failed: 20001 }\n'
-    expect(ended).toEqual(fine(expected))
-  })
+      const expected =
+        'late close_timeout { process_exit: 20000 }\n{ delivered: 0, failed: 20001 }\n'
+      expect(ended).toEqual(fine(expected))
+    },
+  )
 
-  test('while the endpoint is down and without onFailed warns of the loss once', async ({
-    expect,
-  }) => {
-    const ended = await runInOutage(`const analytics = new Analytics('k', { flushAt: 1 })
+  test(
+    'while the endpoint is down and without onFailed warns of the loss once',
+    { tags: 'long' },
+    async ({ expect }) => {
+      const ended = await runInOutage(`const analytics = new Analytics('k', { flushAt: 1 })
        for (let i = 0; i < 50; i++) analytics.track({ userId: 'u', event: 'e' })`)
-    expect(ended).toMatchObject({ code: 0, stdout: '' })
-    expect(ended.stderr.match(/HooklineWarning/g)).toHaveLength(1)
-    expect(ended.stderr).toContain('a message was lost (process_exit). The script ended')
-  })
+      expect(ended).toMatchObject({ code: 0, stdout: '' })
+      expect(ended.stderr.match(/HooklineWarning/g)).toHaveLength(1)
+      expect(ended.stderr).toContain('a message was lost (process_exit). The script ended')
+    },
+  )
 
-  test('while the endpoint hangs ends by itself, however long its timeout', async ({
-    expect,
-    onTestFinished,
-  }) => {
-    const collector = await startCollector(onTestFinished)
-    collector.otherwise('silence')
-    const ended = await run(
-      collector,
-      `const analytics = new Analytics('k', { timeout: 2_000_000_000, ${report} })
+  test(
+    'while the endpoint hangs ends by itself, however long its timeout',
+    { tags: 'long' },
+    async ({ expect, onTestFinished }) => {
+      const collector = await startCollector(onTestFinished)
+      collector.otherwise('silence')
+      const ended = await run(
+        collector,
+        `const analytics = new Analytics('k', { timeout: 2_000_000_000, ${report} })
        analytics.track({ userId: 'u', event: 'e' })`,
-    )
-    expect(ended).toEqual(fine('lost 1 process_exit\n'))
-    expect(collector.arrivals).toHaveLength(1)
-  })
+      )
+      expect(ended).toEqual(fine('lost 1 process_exit\n'))
+      expect(collector.arrivals).toHaveLength(1)
+    },
+  )
 
-  test('while an injected fetch hangs, with nothing that holds the process, reports the loss', async ({
-    expect,
-  }) => {
-    const ended = await runScript(
-      `const fetch = () => new Promise(() => {})
+  test(
+    'while an injected fetch hangs, with nothing that holds the process, reports the loss',
+    { tags: 'long' },
+    async ({ expect }) => {
+      const ended = await runScript(
+        `const fetch = () => new Promise(() => {})
        const analytics = new Analytics('k', { fetch, timeout: 2_000_000_000, ${report} })
        analytics.track({ userId: 'u', event: 'e' })`,
-    )
-    expect(ended).toEqual(fine('lost 1 process_exit\n'))
-  })
+      )
+      expect(ended).toEqual(fine('lost 1 process_exit\n'))
+    },
+  )
 
   test.for([
     'console.log(await analytics.flush())',
@@ -554,6 +577,7 @@ third undefined
     `process.once('beforeExit', async () => console.log(await analytics.close({ timeout: 60_000 })))`,
   ])(
     'in %s lives through an outage that is longer than the grace at exit',
+    { tags: 'long' },
     async (call, { expect, onTestFinished }) => {
       const collector = await startCollector(onTestFinished)
       await collector.shut()
@@ -569,14 +593,16 @@ third undefined
     },
   )
 
-  test('in await flush() with a timeout ends when that is over, and the process after its grace', async ({
-    expect,
-  }) => {
-    const ended = await runInOutage(`const analytics = new Analytics('k', { ${report} })
+  test(
+    'in await flush() with a timeout ends when that is over, and the process after its grace',
+    { tags: 'long' },
+    async ({ expect }) => {
+      const ended = await runInOutage(`const analytics = new Analytics('k', { ${report} })
        analytics.track({ userId: 'u', event: 'e' })
        console.log(await analytics.flush({ timeout: 10 }))`)
-    expect(ended).toEqual(fine('{ delivered: 0, failed: 0 }\nlost 1 process_exit\n'))
-  })
+      expect(ended).toEqual(fine('{ delivered: 0, failed: 0 }\nlost 1 process_exit\n'))
+    },
+  )
 
   test('in await close() with a timeout ends when that is over', async ({ expect }) => {
     const ended = await runInOutage(`const analytics = new Analytics('k', { ${report} })
@@ -587,35 +613,36 @@ third undefined
 })
 
 describe.concurrent('a process', { timeout: 120_000 }, () => {
-  test('gets one listener on beforeExit, and none on signals, exceptions or exit', async ({
-    expect,
-    onTestFinished,
-  }) => {
-    const collector = await startCollector(onTestFinished)
-    const ended = await run(
-      collector,
-      `const before = process.eventNames().map(String)
+  test(
+    'gets one listener on beforeExit, and none on signals, exceptions or exit',
+    { tags: 'long' },
+    async ({ expect, onTestFinished }) => {
+      const collector = await startCollector(onTestFinished)
+      const ended = await run(
+        collector,
+        `const before = process.eventNames().map(String)
        for (let i = 0; i < 50; i++) {
          const analytics = new Analytics('k', { ${OPTIONS} })
          analytics.track({ userId: 'u', event: 'e' })
        }
        const added = process.eventNames().map(String).filter((name) => !before.includes(name))
        console.log(added, process.listenerCount('beforeExit'))`,
-    )
-    // Fifty clients, and no MaxListenersExceededWarning on stderr.
-    expect(ended).toEqual(fine("[ 'beforeExit' ] 1\n"))
-    expect(arrivedAt(collector)).toHaveLength(50)
-  })
+      )
+      // Fifty clients, and no MaxListenersExceededWarning on stderr.
+      expect(ended).toEqual(fine("[ 'beforeExit' ] 1\n"))
+      expect(arrivedAt(collector)).toHaveLength(50)
+    },
+  )
 
-  test('does not keep the AsyncLocalStorage context of a call alive', async ({
-    expect,
-    onTestFinished,
-  }) => {
-    const collector = await startCollector(onTestFinished)
-    collector.script('silence', 503, 503)
-    const ended = await run(
-      collector,
-      `import { AsyncLocalStorage } from 'node:async_hooks'
+  test(
+    'does not keep the AsyncLocalStorage context of a call alive',
+    { tags: 'long' },
+    async ({ expect, onTestFinished }) => {
+      const collector = await startCollector(onTestFinished)
+      collector.script('silence', 503, 503)
+      const ended = await run(
+        collector,
+        `import { AsyncLocalStorage } from 'node:async_hooks'
        const context = new AsyncLocalStorage()
        const track = (analytics) => {
          const request = { body: new Array(1_000) }
@@ -643,10 +670,11 @@ describe.concurrent('a process', { timeout: 120_000 }, () => {
        }
        for (const [name, ref] of Object.entries(refs)) console.log(name, ref.deref() ? 'kept' : 'free')
        process.exit()`,
-      ['--expose-gc'],
-    )
-    expect(ended).toEqual(fine('interval free\ninFlight free\nbackOff free\n'))
-  })
+        ['--expose-gc'],
+      )
+      expect(ended).toEqual(fine('interval free\ninFlight free\nbackOff free\n'))
+    },
+  )
 })
 
 const seeds = process.env['SEED']
@@ -656,6 +684,7 @@ const seeds = process.env['SEED']
 describe.concurrent('a script that records at random moments until it ends', () => {
   test.for(seeds)(
     'gets the outcome of each message from an endpoint that is up: SEED=%i',
+    { tags: 'long' },
     async (seed, { expect, onTestFinished }) => {
       const [plan] = fc.sample(randomScript, { seed, numRuns: 1 })
       if (!plan) throw new Error('no plan')

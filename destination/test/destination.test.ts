@@ -174,32 +174,41 @@ describe.concurrent('several endpoints', () => {
     await store.close()
   })
 
-  test('those that failed are tried again, those that refused are not', async ({ expect }) => {
-    const [refusing, failing] = [await endpoint(400), await endpoint(503, 204)]
-    const running = await start(settingsFor([destination([refusing, failing])]))
-    await post(running, [track('m1')])
-    await failing.has(2)
-    await running.close()
-    expect(refusing.received).toHaveLength(1)
-    expect(failing.received.map(({ headers }) => headers['x-attempt'])).toEqual(['1', '2'])
-    const bodies = new Set(failing.received.map(({ body }) => body))
-    expect(bodies.size).toBe(1)
-  })
-})
-
-test.concurrent('a dead destination leaves the others of its source alone', async ({ expect }) => {
-  const [dead, well] = [await endpoint(() => undefined), await endpoint()]
-  const running = await start(
-    settingsFor([destination([dead], { name: 'dead' }), destination([well], { name: 'well' })]),
+  test(
+    'those that failed are tried again, those that refused are not',
+    { tags: 'long' },
+    async ({ expect }) => {
+      const [refusing, failing] = [await endpoint(400), await endpoint(503, 204)]
+      const running = await start(settingsFor([destination([refusing, failing])]))
+      await post(running, [track('m1')])
+      await failing.has(2)
+      await running.close()
+      expect(refusing.received).toHaveLength(1)
+      expect(failing.received.map(({ headers }) => headers['x-attempt'])).toEqual(['1', '2'])
+      const bodies = new Set(failing.received.map(({ body }) => body))
+      expect(bodies.size).toBe(1)
+    },
   )
-  for (let i = 0; i < 40; i++) await post(running, tracks(20, `${i}-`))
-  await well.has(800)
-  // The first requests up to the concurrency of 128, and then only probes.
-  expect(dead.received.length).toBeLessThanOrEqual(2 * 128)
 })
 
 test.concurrent(
+  'a dead destination leaves the others of its source alone',
+  { tags: 'long' },
+  async ({ expect }) => {
+    const [dead, well] = [await endpoint(() => undefined), await endpoint()]
+    const running = await start(
+      settingsFor([destination([dead], { name: 'dead' }), destination([well], { name: 'well' })]),
+    )
+    for (let i = 0; i < 40; i++) await post(running, tracks(20, `${i}-`))
+    await well.has(800)
+    // The first requests up to the concurrency of 128, and then only probes.
+    expect(dead.received.length).toBeLessThanOrEqual(2 * 128)
+  },
+)
+
+test.concurrent(
   'more than an endpoint takes at once waits in the store, and arrives',
+  { tags: 'long' },
   async ({ expect }) => {
     const slow = await endpoint((response) => setTimeout(() => response.writeHead(204).end(), 1))
     const webhooks = [{ url: slow.url, headers: {}, concurrency: 4 }]
@@ -214,6 +223,7 @@ test.concurrent(
 
 test.concurrent(
   'an endpoint that comes back gets what waited for it, and what came meanwhile',
+  { tags: 'long' },
   async ({ expect }) => {
     const crm = await endpoint(503)
     const running = await start(settingsFor([destination([crm])]))
@@ -246,27 +256,32 @@ describe.concurrent('after a restart', () => {
   })
 })
 
-test.concurrent('one that can not listen leaves nothing behind that runs', async ({ expect }) => {
-  const crm = await endpoint()
-  const settings = settingsFor([destination([crm])])
-  const taken = await start(settingsFor([]))
-  const store = await openStore(settings.store)
-  const about = { messageId: 'm1', source: 'web', destination: 'crm', user: 'u1' }
-  await store.put([{ ...about, type: 'track', body: '{}', state: 'fresh' }])
-  await store.close()
-  const listen = { host: '127.0.0.1', port: Number(new URL(taken.url).port) }
-  const errors: string[] = []
-  const log = { ...silent, error: (_: object, message: string) => void errors.push(message) }
-  await expect(start({ ...settings, listen }, log)).rejects.toThrow(/EADDRINUSE/)
+test.concurrent(
+  'one that can not listen leaves nothing behind that runs',
+  { tags: 'long' },
+  async ({ expect }) => {
+    const crm = await endpoint()
+    const settings = settingsFor([destination([crm])])
+    const taken = await start(settingsFor([]))
+    const store = await openStore(settings.store)
+    const about = { messageId: 'm1', source: 'web', destination: 'crm', user: 'u1' }
+    await store.put([{ ...about, type: 'track', body: '{}', state: 'fresh' }])
+    await store.close()
+    const listen = { host: '127.0.0.1', port: Number(new URL(taken.url).port) }
+    const errors: string[] = []
+    const log = { ...silent, error: (_: object, message: string) => void errors.push(message) }
+    await expect(start({ ...settings, listen }, log)).rejects.toThrow(/EADDRINUSE/)
 
-  await start(settings)
-  await crm.has(1)
-  expect(crm.received.map(({ headers }) => headers['x-attempt'])).toEqual(['1'])
-  expect(errors).toEqual([])
-})
+    await start(settings)
+    await crm.has(1)
+    expect(crm.received.map(({ headers }) => headers['x-attempt'])).toEqual(['1'])
+    expect(errors).toEqual([])
+  },
+)
 
 test.concurrent(
   'what one endpoint refused waits for the other one that is down, without a record of each second',
+  { tags: 'long' },
   async ({ expect }) => {
     const [refusing, down] = [await endpoint(422), await endpoint(503)]
     const attempts: { messageId?: string; code?: string }[] = []
@@ -294,6 +309,7 @@ test.concurrent(
 describe.concurrent('a stop that comes while a backlog is claimed', () => {
   test.for(Array.from({ length: 6 }, (_, i) => 6 * i))(
     'begins no other request and loses nothing, %i ms after the start',
+    { tags: 'long' },
     async (ms, { expect }) => {
       const [slow, fast] = [await endpoint(() => undefined), await endpoint()]
       const webhooks = [slow, fast].map(({ url }, i) => ({
@@ -349,104 +365,114 @@ describe.concurrent('other settings', () => {
     expect(repeated(ids(), late)).toEqual([])
   })
 
-  test('that disable a destination keep what waits, and send it once it is enabled', async ({
-    expect,
-  }) => {
-    const [crm, other] = [await endpoint(503), await endpoint(503, 503, 204)]
-    const settings = settingsFor([destination([crm]), destination([other], { name: 'other' })])
-    const running = await start(settings)
-    await post(running, tracks(30))
-    await other.has(30)
-    await expect.poll(() => running.stats()).toMatchObject([{ destination: 'crm', backlog: 30 }])
-    const disabled = [destination([crm], { enabled: false }), ...settings.destinations.slice(1)]
-    await running.reload({ ...settings, destinations: disabled })
-    const { length } = crm.received
-    crm.answer(204)
-    other.answer(503)
-    const { length: before } = other.received
-    await post(running, [track('later')])
-    await other.has(before + 3) // its retries take longer than the first ones of the others would
-    expect(crm.received).toHaveLength(length)
-    expect(await running.stats()).toContainEqual(
-      expect.objectContaining({ destination: 'crm', backlog: 30 }),
-    )
-    await running.reload(settings)
-    await expect.poll(() => new Set(idsOf(crm).slice(length)).size).toBe(30)
-  })
+  test(
+    'that disable a destination keep what waits, and send it once it is enabled',
+    { tags: 'long' },
+    async ({ expect }) => {
+      const [crm, other] = [await endpoint(503), await endpoint(503, 503, 204)]
+      const settings = settingsFor([destination([crm]), destination([other], { name: 'other' })])
+      const running = await start(settings)
+      await post(running, tracks(30))
+      await other.has(30)
+      await expect.poll(() => running.stats()).toMatchObject([{ destination: 'crm', backlog: 30 }])
+      const disabled = [destination([crm], { enabled: false }), ...settings.destinations.slice(1)]
+      await running.reload({ ...settings, destinations: disabled })
+      const { length } = crm.received
+      crm.answer(204)
+      other.answer(503)
+      const { length: before } = other.received
+      await post(running, [track('later')])
+      await other.has(before + 3) // its retries take longer than the first ones of the others would
+      expect(crm.received).toHaveLength(length)
+      expect(await running.stats()).toContainEqual(
+        expect.objectContaining({ destination: 'crm', backlog: 30 }),
+      )
+      await running.reload(settings)
+      await expect.poll(() => new Set(idsOf(crm).slice(length)).size).toBe(30)
+    },
+  )
 
-  test('that rename a destination are warned of, and hide nothing that waits for the old name', async ({
-    expect,
-  }) => {
-    const crm = await endpoint(503)
-    const settings = settingsFor([destination([crm])])
-    const warnings: object[] = []
-    const warn = (details: object) => void warnings.push(details)
-    const running = await start(settings, { ...silent, warn })
-    await post(running, tracks(3))
-    await expect.poll(() => running.stats()).toMatchObject([{ destination: 'crm', backlog: 3 }])
-    crm.answer(204)
-    const renamed = destination([crm], { name: 'crm2' })
-    await running.reload({ ...settings, destinations: [renamed] })
-    await expect.poll(() => warnings).toContainEqual({ destination: 'crm', waiting: 3, dead: 0 })
-    const admin = async (path: string) =>
-      await fetch(running.url + path, { headers: { Authorization: `Bearer ${ADMIN_TOKEN}` } })
-    const status = (await (await admin('/v1/admin/status')).json()) as Status
-    expect(status.destinations).toMatchObject([{ name: 'crm2', backlog: 0 }])
-    expect(status.formerDestinations).toMatchObject([{ name: 'crm', backlog: 3, dead: 0 }])
-    expect(await (await admin('/metrics')).text()).toContain(
-      'hookline_pending_messages{destination="crm",state="backlog"} 3',
-    )
-    const drained = destination([crm], { sources: [] })
-    await running.reload({ ...settings, destinations: [renamed, drained] })
-    await expect.poll(() => running.stats()).toEqual([])
-    expect(new Set(idsOf(crm)).size).toBe(3)
-  })
+  test(
+    'that rename a destination are warned of, and hide nothing that waits for the old name',
+    { tags: 'long' },
+    async ({ expect }) => {
+      const crm = await endpoint(503)
+      const settings = settingsFor([destination([crm])])
+      const warnings: object[] = []
+      const warn = (details: object) => void warnings.push(details)
+      const running = await start(settings, { ...silent, warn })
+      await post(running, tracks(3))
+      await expect.poll(() => running.stats()).toMatchObject([{ destination: 'crm', backlog: 3 }])
+      crm.answer(204)
+      const renamed = destination([crm], { name: 'crm2' })
+      await running.reload({ ...settings, destinations: [renamed] })
+      await expect.poll(() => warnings).toContainEqual({ destination: 'crm', waiting: 3, dead: 0 })
+      const admin = async (path: string) =>
+        await fetch(running.url + path, { headers: { Authorization: `Bearer ${ADMIN_TOKEN}` } })
+      const status = (await (await admin('/v1/admin/status')).json()) as Status
+      expect(status.destinations).toMatchObject([{ name: 'crm2', backlog: 0 }])
+      expect(status.formerDestinations).toMatchObject([{ name: 'crm', backlog: 3, dead: 0 }])
+      expect(await (await admin('/metrics')).text()).toContain(
+        'hookline_pending_messages{destination="crm",state="backlog"} 3',
+      )
+      const drained = destination([crm], { sources: [] })
+      await running.reload({ ...settings, destinations: [renamed, drained] })
+      await expect.poll(() => running.stats()).toEqual([])
+      expect(new Set(idsOf(crm)).size).toBe(3)
+    },
+  )
 
-  test('for an endpoint that is busy strand nothing and repeat nothing that was delivered', async ({
-    expect,
-  }) => {
-    const slow = await endpoint((response) => setTimeout(() => response.writeHead(204).end(), 20))
-    const refusing = await endpoint(422)
-    const settings = settingsFor([])
-    const use = (version: number) => {
-      const headers = { 'x-version': String(version) }
-      const webhooks = [
-        { url: refusing.url, headers: {}, concurrency: 128 },
-        { url: slow.url, headers, concurrency: 2 },
-      ]
-      return { ...settings, destinations: [destination([], { webhooks })] }
-    }
-    const { log, late } = keepWarnings()
-    const running = await start(use(0), log)
-    for (let version = 1; version <= 10; version++) {
-      await post(running, tracks(10, `${version}-`))
-      void running.reload(use(version))
-    }
-    await expect.poll(() => running.stats()).toEqual([])
-    await running.close()
-    expect(new Set(idsOf(slow)).size).toBe(100)
-    expect(repeated(idsOf(slow), late)).toEqual([])
-  })
+  test(
+    'for an endpoint that is busy strand nothing and repeat nothing that was delivered',
+    { tags: 'long' },
+    async ({ expect }) => {
+      const slow = await endpoint((response) => setTimeout(() => response.writeHead(204).end(), 20))
+      const refusing = await endpoint(422)
+      const settings = settingsFor([])
+      const use = (version: number) => {
+        const headers = { 'x-version': String(version) }
+        const webhooks = [
+          { url: refusing.url, headers: {}, concurrency: 128 },
+          { url: slow.url, headers, concurrency: 2 },
+        ]
+        return { ...settings, destinations: [destination([], { webhooks })] }
+      }
+      const { log, late } = keepWarnings()
+      const running = await start(use(0), log)
+      for (let version = 1; version <= 10; version++) {
+        await post(running, tracks(10, `${version}-`))
+        void running.reload(use(version))
+      }
+      await expect.poll(() => running.stats()).toEqual([])
+      await running.close()
+      expect(new Set(idsOf(slow)).size).toBe(100)
+      expect(repeated(idsOf(slow), late)).toEqual([])
+    },
+  )
 
-  test('that come while messages are claimed and sent repeat none of them', async ({ expect }) => {
-    const crm = await endpoint((response) => setTimeout(() => response.writeHead(204).end(), 5))
-    const settings = settingsFor([])
-    const webhooks = [{ url: crm.url, headers: {}, concurrency: 4 }]
-    const use = (version: number) => ({
-      ...settings,
-      destinations: [destination([], { webhooks, sharedSecret: `secret ${version}` })],
-    })
-    const { log, warnings, late } = keepWarnings()
-    const running = await start(use(0), log)
-    for (let version = 1; version <= 10; version++) {
-      await post(running, tracks(20, `${version}-`))
-      await running.reload(use(version))
-    }
-    await expect.poll(() => running.stats()).toEqual([])
-    expect(new Set(idsOf(crm)).size).toBe(200)
-    expect(repeated(idsOf(crm), late)).toEqual([])
-    expect(warnings).toEqual([])
-  })
+  test(
+    'that come while messages are claimed and sent repeat none of them',
+    { tags: 'long' },
+    async ({ expect }) => {
+      const crm = await endpoint((response) => setTimeout(() => response.writeHead(204).end(), 5))
+      const settings = settingsFor([])
+      const webhooks = [{ url: crm.url, headers: {}, concurrency: 4 }]
+      const use = (version: number) => ({
+        ...settings,
+        destinations: [destination([], { webhooks, sharedSecret: `secret ${version}` })],
+      })
+      const { log, warnings, late } = keepWarnings()
+      const running = await start(use(0), log)
+      for (let version = 1; version <= 10; version++) {
+        await post(running, tracks(20, `${version}-`))
+        await running.reload(use(version))
+      }
+      await expect.poll(() => running.stats()).toEqual([])
+      expect(new Set(idsOf(crm)).size).toBe(200)
+      expect(repeated(idsOf(crm), late)).toEqual([])
+      expect(warnings).toEqual([])
+    },
+  )
 
   test('are in use at once, also while requests hang', async ({ expect }) => {
     let ended = 0
@@ -462,18 +488,22 @@ describe.concurrent('other settings', () => {
     expect(ended).toBe(0)
   })
 
-  test('that come at the end of the process complain of nothing', async ({ expect }) => {
-    const settings = settingsFor([])
-    const warnings: string[] = []
-    const warn = (_details: object, message: string) => void warnings.push(message)
-    for (let wait = 0; wait < 10; wait++) {
-      const running = await startDestination(settings, { ...silent, warn })
-      const reloaded = running.reload({ ...settings, retentionMs: 86_400_000 + wait })
-      for (let turn = 0; turn < wait; turn++) await new Promise(setImmediate)
-      await Promise.all([reloaded, running.close()])
-    }
-    expect(warnings).toEqual([])
-  })
+  test(
+    'that come at the end of the process complain of nothing',
+    { tags: 'long' },
+    async ({ expect }) => {
+      const settings = settingsFor([])
+      const warnings: string[] = []
+      const warn = (_details: object, message: string) => void warnings.push(message)
+      for (let wait = 0; wait < 10; wait++) {
+        const running = await startDestination(settings, { ...silent, warn })
+        const reloaded = running.reload({ ...settings, retentionMs: 86_400_000 + wait })
+        for (let turn = 0; turn < wait; turn++) await new Promise(setImmediate)
+        await Promise.all([reloaded, running.close()])
+      }
+      expect(warnings).toEqual([])
+    },
+  )
 
   test('can open the way for a destination that was disabled', async ({ expect }) => {
     const crm = await endpoint()

@@ -40,7 +40,7 @@ describe('a secret is rotated', () => {
 
   test.concurrent.for(seeds)(
     'and no message is lost, whatever fails meanwhile: seed %i',
-    { timeout: 90_000 },
+    { tags: 'long', timeout: 90_000 },
     async (seed, { expect, onTestFinished }) => {
       const random = seeded(seed)
       let known = 'old'

@@ -333,39 +333,47 @@ describe('close()', () => {
 })
 
 describe('an outage', () => {
-  test('is held on disk: far more than memory takes goes out in order, with its callbacks', async () => {
-    const { outcomes, as, hooks, failed } = listen()
-    const { analytics, net, directory } = cutOff({ maxQueueBytes: 10_000, ...hooks })
-    net.script(503)
-    trackMany(analytics, 20_000, 0, as)
-    await turns()
-    expect(analytics.stats()).toMatchObject({ accepted: 20_000, pending: 20_000 })
-    expect(diskBytes(directory)).toBeGreaterThan(100 * 10_000)
-    net.otherwise(200)
-    expect(await analytics.flush()).toEqual({ delivered: 20_000, failed: 0 })
-    expect(events(...net.arrivals.slice(1))).toEqual(names(0, 20_000))
-    expect(outcomes.map(({ name }) => name)).toEqual(names(0, 20_000))
-    expect(failed).toEqual([])
-    expect(analytics.stats()).toMatchObject({ delivered: 20_000, pendingBytes: 0 })
-  })
+  test(
+    'is held on disk: far more than memory takes goes out in order, with its callbacks',
+    { tags: 'long' },
+    async () => {
+      const { outcomes, as, hooks, failed } = listen()
+      const { analytics, net, directory } = cutOff({ maxQueueBytes: 10_000, ...hooks })
+      net.script(503)
+      trackMany(analytics, 20_000, 0, as)
+      await turns()
+      expect(analytics.stats()).toMatchObject({ accepted: 20_000, pending: 20_000 })
+      expect(diskBytes(directory)).toBeGreaterThan(100 * 10_000)
+      net.otherwise(200)
+      expect(await analytics.flush()).toEqual({ delivered: 20_000, failed: 0 })
+      expect(events(...net.arrivals.slice(1))).toEqual(names(0, 20_000))
+      expect(outcomes.map(({ name }) => name)).toEqual(names(0, 20_000))
+      expect(failed).toEqual([])
+      expect(analytics.stats()).toMatchObject({ delivered: 20_000, pendingBytes: 0 })
+    },
+  )
 
-  test('stays on disk for as long as it lasts, whatever shows that it does', async () => {
-    useFakeClock()
-    const { analytics, net } = cutOff({ maxQueueBytes: 1_000_000 })
-    net.otherwise(503)
-    for (const name of names(0, 300)) analytics.track(sized(30_000, 'x', name))
-    await turns()
-    const read = vi.spyOn(fs, 'readSync')
-    await pass(4 * 3_600_000)
-    expect(net.arrivals.length).toBeGreaterThan(500)
-    // What follows the messages in memory is read once, since one of it may show more than they do.
-    expect(read.mock.calls.length).toBeLessThanOrEqual(1)
-    read.mockRestore()
-    const before = net.arrivals.length
-    net.otherwise(200)
-    await pass(120_000)
-    expect(events(...net.arrivals.slice(before))).toEqual(names(0, 300))
-  })
+  test(
+    'stays on disk for as long as it lasts, whatever shows that it does',
+    { tags: 'long' },
+    async () => {
+      useFakeClock()
+      const { analytics, net } = cutOff({ maxQueueBytes: 1_000_000 })
+      net.otherwise(503)
+      for (const name of names(0, 300)) analytics.track(sized(30_000, 'x', name))
+      await turns()
+      const read = vi.spyOn(fs, 'readSync')
+      await pass(4 * 3_600_000)
+      expect(net.arrivals.length).toBeGreaterThan(500)
+      // What follows the messages in memory is read once, since one of it may show more than they do.
+      expect(read.mock.calls.length).toBeLessThanOrEqual(1)
+      read.mockRestore()
+      const before = net.arrivals.length
+      net.otherwise(200)
+      await pass(120_000)
+      expect(events(...net.arrivals.slice(before))).toEqual(names(0, 300))
+    },
+  )
 
   const MAX_BYTES = 1_048_576
 

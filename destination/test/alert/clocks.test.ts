@@ -41,7 +41,7 @@ test.each([
   ['ahead', 2 * HOUR],
 ])(
   'a worker whose clock is two hours %s tells the right time, and pauses nothing too early or too late',
-  { timeout: 60_000 },
+  { tags: 'long', timeout: 60_000 },
   async (_, aheadMs) => {
     const [crm, ops] = [await endpoint(400), await endpoint()]
     const to = destination([ops], { name: 'ops', sources: [] })

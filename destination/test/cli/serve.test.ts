@@ -86,6 +86,7 @@ describe.concurrent('serve', () => {
     ['whose log is on a full disk', () => openSync('/dev/full', 'w')],
   ] as const)(
     '%s, is ended by signals: by the first in time, and by the second at once',
+    { tags: 'long' },
     async ([, open], { expect }) => {
       await using crm = await startEndpoint([() => undefined])
       for (const isBusy of [false, true]) {
@@ -110,48 +111,54 @@ describe.concurrent('serve', () => {
     },
   )
 
-  test('takes signals from its first moment on, while its files are loaded', async ({ expect }) => {
-    const folder = folderWith(settings())
-    const begin = (signal: NodeJS.Signals, ...args: string[]) =>
-      start(['serve', ...args], { folder, env: { NODE_OPTIONS: signalAtLoad(signal) } })
-    const reloaded = begin('SIGHUP')
-    await reloaded.printed(LISTENING)
-    reloaded.kill('SIGTERM')
-    expect((await reloaded.ended).code).toBe(0)
+  test(
+    'takes signals from its first moment on, while its files are loaded',
+    { tags: 'long' },
+    async ({ expect }) => {
+      const folder = folderWith(settings())
+      const begin = (signal: NodeJS.Signals, ...args: string[]) =>
+        start(['serve', ...args], { folder, env: { NODE_OPTIONS: signalAtLoad(signal) } })
+      const reloaded = begin('SIGHUP')
+      await reloaded.printed(LISTENING)
+      reloaded.kill('SIGTERM')
+      expect((await reloaded.ended).code).toBe(0)
 
-    const nothing = { code: 0, stdout: '', stderr: '' }
-    expect(await begin('SIGTERM').ended).toEqual(nothing)
-    expect(await begin('SIGINT').ended).toEqual(nothing)
-    expect((await begin('SIGINT', '--check').ended).code).toBe(null) // it has checked nothing
-  })
+      const nothing = { code: 0, stdout: '', stderr: '' }
+      expect(await begin('SIGTERM').ended).toEqual(nothing)
+      expect(await begin('SIGINT').ended).toEqual(nothing)
+      expect((await begin('SIGINT', '--check').ended).code).toBe(null) // it has checked nothing
+    },
+  )
 
-  test('says the same of an alias without an end at its start and at SIGHUP, and keeps its settings', async ({
-    expect,
-  }) => {
-    await using crm = await startEndpoint()
-    const folder = folderWith('')
-    const yaml = join(folder, 'settings.yaml')
-    const circular = 'sources: &a [*a]\n'
-    const words = 'this alias (*name) is inside the value that it refers to. Remove it.'
-    writeFileSync(yaml, circular)
-    const refused = await run(['serve', '--config', yaml], { folder })
-    const stderr = expect.stringContaining(`line 1, column 14: ${words}\n`) as string
-    expect(refused).toEqual({ code: 2, stdout: '', stderr })
+  test(
+    'says the same of an alias without an end at its start and at SIGHUP, and keeps its settings',
+    { tags: 'long' },
+    async ({ expect }) => {
+      await using crm = await startEndpoint()
+      const folder = folderWith('')
+      const yaml = join(folder, 'settings.yaml')
+      const circular = 'sources: &a [*a]\n'
+      const words = 'this alias (*name) is inside the value that it refers to. Remove it.'
+      writeFileSync(yaml, circular)
+      const refused = await run(['serve', '--config', yaml], { folder })
+      const stderr = expect.stringContaining(`line 1, column 14: ${words}\n`) as string
+      expect(refused).toEqual({ code: 2, stdout: '', stderr })
 
-    writeFileSync(yaml, JSON.stringify(settings({}, 'crm', crm.url)))
-    const service = start(['serve', '--config', yaml], { folder })
-    const [, url = ''] = await service.printed(LISTENING)
-    writeFileSync(yaml, circular)
-    service.kill('SIGHUP')
-    const [line] = await service.printed(/\{"level":"error".*not reloaded.*/)
-    expect(JSON.parse(line)).toMatchObject({
-      problems: [{ path: 'line 1, column 14', message: words }],
-    })
-    await track(url, 'first')
-    await crm.has(1)
-    service.kill('SIGTERM')
-    expect((await service.ended).code).toBe(0)
-  })
+      writeFileSync(yaml, JSON.stringify(settings({}, 'crm', crm.url)))
+      const service = start(['serve', '--config', yaml], { folder })
+      const [, url = ''] = await service.printed(LISTENING)
+      writeFileSync(yaml, circular)
+      service.kill('SIGHUP')
+      const [line] = await service.printed(/\{"level":"error".*not reloaded.*/)
+      expect(JSON.parse(line)).toMatchObject({
+        problems: [{ path: 'line 1, column 14', message: words }],
+      })
+      await track(url, 'first')
+      await crm.has(1)
+      service.kill('SIGTERM')
+      expect((await service.ended).code).toBe(0)
+    },
+  )
 
   test('listens, reloads, keeps its settings when the new ones are wrong, and stops with 0', async ({
     expect,
@@ -219,47 +226,51 @@ describe.concurrent('serve', () => {
     expect(stdout).not.toContain('hush')
   })
 
-  test('that waits for an endpoint is ended by a second signal, with 1, and loses nothing', async ({
-    expect,
-  }) => {
-    await using hung = await startEndpoint([() => undefined, 204])
-    const folder = folderWith(settings({}, 'hung', hung.url))
-    const service = start(['serve', '--log-level', 'debug'], { folder })
-    const [, url = ''] = await service.printed(LISTENING)
-    await track(url, 'never answered')
-    await hung.has(1)
-    service.kill('SIGINT')
-    await service.printed(/"signal":"SIGINT"/)
-    service.kill('SIGINT')
-    const { code, stdout } = await service.ended
-    expect(code).toBe(1)
-    expect(stdout).not.toContain('"stopped"')
+  test(
+    'that waits for an endpoint is ended by a second signal, with 1, and loses nothing',
+    { tags: 'long' },
+    async ({ expect }) => {
+      await using hung = await startEndpoint([() => undefined, 204])
+      const folder = folderWith(settings({}, 'hung', hung.url))
+      const service = start(['serve', '--log-level', 'debug'], { folder })
+      const [, url = ''] = await service.printed(LISTENING)
+      await track(url, 'never answered')
+      await hung.has(1)
+      service.kill('SIGINT')
+      await service.printed(/"signal":"SIGINT"/)
+      service.kill('SIGINT')
+      const { code, stdout } = await service.ended
+      expect(code).toBe(1)
+      expect(stdout).not.toContain('"stopped"')
 
-    const next = start(['serve'], { folder })
-    await hung.has(2)
-    next.kill('SIGTERM')
-    expect((await next.ended).code).toBe(0)
-    const [first, second] = hung.received.map(({ headers }) => headers['x-message-id'])
-    expect(second).toBe(first)
-  })
+      const next = start(['serve'], { folder })
+      await hung.has(2)
+      next.kill('SIGTERM')
+      expect((await next.ended).code).toBe(0)
+      const [first, second] = hung.received.map(({ headers }) => headers['x-message-id'])
+      expect(second).toBe(first)
+    },
+  )
 
-  test('in a role that needs others ends with 2 where nobody can share the store', async ({
-    expect,
-  }) => {
-    for (const args of [[], ['--check']]) {
-      const ended = await run(['serve', '--role', 'worker', ...args], {
-        folder: folderWith(settings({})),
-      })
-      expect(ended).toMatchObject({ code: 2, stdout: '' })
-      expect(ended.stderr).toContain('the role worker needs PostgreSQL')
-      expect(ended.stderr).toContain('Set "store" to a postgres:// URL')
-    }
-    const wrong = await run(['serve', '--role', 'sender'])
-    expect(wrong.code).toBe(2)
-    expect(wrong.stderr).toContain('Allowed choices are all, collector, worker.')
-  })
+  test(
+    'in a role that needs others ends with 2 where nobody can share the store',
+    { tags: 'long' },
+    async ({ expect }) => {
+      for (const args of [[], ['--check']]) {
+        const ended = await run(['serve', '--role', 'worker', ...args], {
+          folder: folderWith(settings({})),
+        })
+        expect(ended).toMatchObject({ code: 2, stdout: '' })
+        expect(ended.stderr).toContain('the role worker needs PostgreSQL')
+        expect(ended.stderr).toContain('Set "store" to a postgres:// URL')
+      }
+      const wrong = await run(['serve', '--role', 'sender'])
+      expect(wrong.code).toBe(2)
+      expect(wrong.stderr).toContain('Allowed choices are all, collector, worker.')
+    },
+  )
 
-  test('never shows the password of the store', async ({ expect }) => {
+  test('never shows the password of the store', { tags: 'long' }, async ({ expect }) => {
     const folders = ['postgres://u:hush-hush@127.0.0.1:1/db', 'postgres://u:hush-hush/@h/db'].map(
       (store) => folderWith({ ...settings({}), store }),
     )
@@ -282,117 +293,127 @@ describe.concurrent('serve', () => {
     expect(endings.map(({ code }) => code)).toEqual([0, 0, 2, 2])
   })
 
-  test('without settings says where it looked, and prints some that are right', async ({
-    expect,
-  }) => {
-    const folder = emptyFolder()
-    const { code, stdout, stderr } = await run(['serve'], { folder })
-    expect({ code, stdout }).toEqual({ code: 2, stdout: '' })
-    expect(stderr).toContain(
-      `${folder}: there is no hookline.config.json, hookline.config.yaml or hookline.config.yml.\n`,
-    )
-    writeFileSync(file(folder), stderr.slice(stderr.indexOf('{')))
-    const checked = await run(['serve', '--check'], { folder })
-    expect(checked).toMatchObject({ code: 0, stderr: '' })
-    expect(checked.stdout).toMatch(
-      /^hookline\.config\.json is valid:\n\nlisten: 127\.0\.0\.1:3300\n/,
-    )
-  })
+  test(
+    'without settings says where it looked, and prints some that are right',
+    { tags: 'long' },
+    async ({ expect }) => {
+      const folder = emptyFolder()
+      const { code, stdout, stderr } = await run(['serve'], { folder })
+      expect({ code, stdout }).toEqual({ code: 2, stdout: '' })
+      expect(stderr).toContain(
+        `${folder}: there is no hookline.config.json, hookline.config.yaml or hookline.config.yml.\n`,
+      )
+      writeFileSync(file(folder), stderr.slice(stderr.indexOf('{')))
+      const checked = await run(['serve', '--check'], { folder })
+      expect(checked).toMatchObject({ code: 0, stderr: '' })
+      expect(checked.stdout).toMatch(
+        /^hookline\.config\.json is valid:\n\nlisten: 127\.0\.0\.1:3300\n/,
+      )
+    },
+  )
 
-  test('--init writes settings that are right, for its owner alone, and never over others', async ({
-    expect,
-  }) => {
-    const folder = emptyFolder()
-    const first = await run(['serve', '--init', '--check', '--json'], { folder })
-    expect(first.code).toBe(0)
-    expect(first.stderr).toMatch(/^Wrote hookline\.config\.json/)
-    expect(JSON.parse(first.stdout)).toMatchObject({
-      ok: true,
-      settings: { sources: ['web'], admin: true, adminListen: '127.0.0.1:3301' },
-    })
-    expect(statSync(file(folder)).mode & 0o777).toBe(0o600)
-    const written = readFileSync(file(folder), 'utf8')
-    expect(written).toMatch(
-      /"writeKey": "[\da-f]{32}"[^]*"sharedSecret": "[\da-f]{32}"[^]*"adminToken": "[\da-f]{32}"/,
-    )
-    expect(first.stdout + first.stderr).not.toMatch(/[\da-f]{32}/)
+  test(
+    '--init writes settings that are right, for its owner alone, and never over others',
+    { tags: 'long' },
+    async ({ expect }) => {
+      const folder = emptyFolder()
+      const first = await run(['serve', '--init', '--check', '--json'], { folder })
+      expect(first.code).toBe(0)
+      expect(first.stderr).toMatch(/^Wrote hookline\.config\.json/)
+      expect(JSON.parse(first.stdout)).toMatchObject({
+        ok: true,
+        settings: { sources: ['web'], admin: true, adminListen: '127.0.0.1:3301' },
+      })
+      expect(statSync(file(folder)).mode & 0o777).toBe(0o600)
+      const written = readFileSync(file(folder), 'utf8')
+      expect(written).toMatch(
+        /"writeKey": "[\da-f]{32}"[^]*"sharedSecret": "[\da-f]{32}"[^]*"adminToken": "[\da-f]{32}"/,
+      )
+      expect(first.stdout + first.stderr).not.toMatch(/[\da-f]{32}/)
 
-    const second = await run(['serve', '--init'], { folder })
-    expect(second).toEqual({
-      code: 2,
-      stdout: '',
-      stderr:
-        'Could not write hookline.config.json: the file exists already. Leave out --init to start with it.\n',
-    })
-    expect(readFileSync(file(folder), 'utf8')).toBe(written)
-  })
+      const second = await run(['serve', '--init'], { folder })
+      expect(second).toEqual({
+        code: 2,
+        stdout: '',
+        stderr:
+          'Could not write hookline.config.json: the file exists already. Leave out --init to start with it.\n',
+      })
+      expect(readFileSync(file(folder), 'utf8')).toBe(written)
+    },
+  )
 
-  test('--init writes what a replay needs, and says where the page and its token are', async ({
-    expect,
-  }) => {
-    const folder = emptyFolder()
-    await run(['serve', '--init', '--check'], { folder })
-    const free = (text: string) => text.replace(/127\.0\.0\.1:330\d/g, '127.0.0.1:0')
-    writeFileSync(file(folder), free(readFileSync(file(folder), 'utf8')))
-    const service = start(['serve', '--pretty'], { folder })
-    const [, page = ''] = await service.printed(
-      /The page is at (http:\S+)\/\. It asks for the "adminToken" of hookline\.config\.json\.\n/,
-    )
-    const replay = ['replay', '--all', '--dry-run', '--url', page]
-    const [, token = ''] = /"adminToken": "(\w+)"/.exec(readFileSync(file(folder), 'utf8')) ?? []
-    expect(await run([...replay, '--token', token])).toMatchObject({
-      code: 0,
-      stdout: 'There is nothing to replay.\n',
-    })
-    service.kill('SIGTERM')
-    expect((await service.ended).code).toBe(0)
-  })
+  test(
+    '--init writes what a replay needs, and says where the page and its token are',
+    { tags: 'long' },
+    async ({ expect }) => {
+      const folder = emptyFolder()
+      await run(['serve', '--init', '--check'], { folder })
+      const free = (text: string) => text.replace(/127\.0\.0\.1:330\d/g, '127.0.0.1:0')
+      writeFileSync(file(folder), free(readFileSync(file(folder), 'utf8')))
+      const service = start(['serve', '--pretty'], { folder })
+      const [, page = ''] = await service.printed(
+        /The page is at (http:\S+)\/\. It asks for the "adminToken" of hookline\.config\.json\.\n/,
+      )
+      const replay = ['replay', '--all', '--dry-run', '--url', page]
+      const [, token = ''] = /"adminToken": "(\w+)"/.exec(readFileSync(file(folder), 'utf8')) ?? []
+      expect(await run([...replay, '--token', token])).toMatchObject({
+        code: 0,
+        stdout: 'There is nothing to replay.\n',
+      })
+      service.kill('SIGTERM')
+      expect((await service.ended).code).toBe(0)
+    },
+  )
 
-  test('does not start with an endpoint that it may never reach, and --check and SIGHUP say the same', async ({
-    expect,
-  }) => {
-    const urls = ['http://127.0.0.1:4000/', 'http://[::1]/', 'http://localhost:4000/']
-    for (const url of urls) {
-      const folder = folderWith(settings({ allowNetworks: [] }, 'crm', url))
-      const address = url.includes('::1') ? '::1' : '127.0.0.1'
-      const stderr = `hookline.config.json: destinations[0].webhooks[0].url: ${address} is not a public address, so every message would be refused. To allow it, set "allowNetworks": ["${address}"].\n`
-      for (const args of [['serve'], ['serve', '--check']]) {
-        expect(await run(args, { folder })).toEqual({ code: 2, stdout: '', stderr })
+  test(
+    'does not start with an endpoint that it may never reach, and --check and SIGHUP say the same',
+    { tags: 'long' },
+    async ({ expect }) => {
+      const urls = ['http://127.0.0.1:4000/', 'http://[::1]/', 'http://localhost:4000/']
+      for (const url of urls) {
+        const folder = folderWith(settings({ allowNetworks: [] }, 'crm', url))
+        const address = url.includes('::1') ? '::1' : '127.0.0.1'
+        const stderr = `hookline.config.json: destinations[0].webhooks[0].url: ${address} is not a public address, so every message would be refused. To allow it, set "allowNetworks": ["${address}"].\n`
+        for (const args of [['serve'], ['serve', '--check']]) {
+          expect(await run(args, { folder })).toEqual({ code: 2, stdout: '', stderr })
+        }
       }
-    }
-    const folder = folderWith(settings())
-    const service = start(['serve'], { folder })
-    await service.printed(LISTENING)
-    writeFileSync(
-      file(folder),
-      JSON.stringify(settings({ allowNetworks: [] }, 'crm', 'http://10.0.0.1/')),
-    )
-    service.kill('SIGHUP')
-    await service.printed(/10\.0\.0\.1 is not a public address.*not reloaded/)
-    service.kill('SIGTERM')
-    expect((await service.ended).code).toBe(0)
-  })
+      const folder = folderWith(settings())
+      const service = start(['serve'], { folder })
+      await service.printed(LISTENING)
+      writeFileSync(
+        file(folder),
+        JSON.stringify(settings({ allowNetworks: [] }, 'crm', 'http://10.0.0.1/')),
+      )
+      service.kill('SIGHUP')
+      await service.printed(/10\.0\.0\.1 is not a public address.*not reloaded/)
+      service.kill('SIGTERM')
+      expect((await service.ended).code).toBe(0)
+    },
+  )
 
-  test('does not start with a store that there can not be, and --check says the same', async ({
-    expect,
-  }) => {
-    const parent = emptyFolder()
-    writeFileSync(join(parent, 'file'), '')
-    const stores = [
-      [parent, `${parent} is a folder. Name a file in it, such as sqlite:${parent}/hookline.db.`],
-      [
-        join(parent, 'file/a.db'),
-        `a part of the path ${parent}/file is not a folder. Name a file in a folder.`,
-      ],
-    ]
-    for (const [path, problem] of stores) {
-      const folder = folderWith(settings({ store: `sqlite:${path}` }))
-      const stderr = `hookline.config.json: store: ${problem}\n`
-      for (const args of [['serve'], ['serve', '--check']]) {
-        expect(await run(args, { folder })).toEqual({ code: 2, stdout: '', stderr })
+  test(
+    'does not start with a store that there can not be, and --check says the same',
+    { tags: 'long' },
+    async ({ expect }) => {
+      const parent = emptyFolder()
+      writeFileSync(join(parent, 'file'), '')
+      const stores = [
+        [parent, `${parent} is a folder. Name a file in it, such as sqlite:${parent}/hookline.db.`],
+        [
+          join(parent, 'file/a.db'),
+          `a part of the path ${parent}/file is not a folder. Name a file in a folder.`,
+        ],
+      ]
+      for (const [path, problem] of stores) {
+        const folder = folderWith(settings({ store: `sqlite:${path}` }))
+        const stderr = `hookline.config.json: store: ${problem}\n`
+        for (const args of [['serve'], ['serve', '--check']]) {
+          expect(await run(args, { folder })).toEqual({ code: 2, stdout: '', stderr })
+        }
       }
-    }
-  })
+    },
+  )
 
   test('tells every mistake in its settings, and does not start', async ({ expect }) => {
     const folder = folderWith(settings({ listen: 'x', sourcs: [], adminToken: 'hush' }))
@@ -415,35 +436,43 @@ describe.concurrent('serve', () => {
     })
   })
 
-  test('on a port that is taken says which, and how to change it', async ({ expect }) => {
-    const other = createServer()
-    await new Promise<void>((resolve) => other.listen(0, '127.0.0.1', resolve))
-    const { port } = other.address() as AddressInfo
-    const folder = folderWith(settings({ listen: `127.0.0.1:${port}` }))
-    const ended = await run(['serve'], { folder })
-    other.close()
-    expect(ended).toEqual({
-      code: 1,
-      stdout: '',
-      stderr: `Could not listen on 127.0.0.1:${port}: another process listens there. Stop it, or set "listen" in hookline.config.json to another port.\n`,
-    })
-  })
+  test(
+    'on a port that is taken says which, and how to change it',
+    { tags: 'long' },
+    async ({ expect }) => {
+      const other = createServer()
+      await new Promise<void>((resolve) => other.listen(0, '127.0.0.1', resolve))
+      const { port } = other.address() as AddressInfo
+      const folder = folderWith(settings({ listen: `127.0.0.1:${port}` }))
+      const ended = await run(['serve'], { folder })
+      other.close()
+      expect(ended).toEqual({
+        code: 1,
+        stdout: '',
+        stderr: `Could not listen on 127.0.0.1:${port}: another process listens there. Stop it, or set "listen" in hookline.config.json to another port.\n`,
+      })
+    },
+  )
 
-  test('whose store another one has says so, without a stack', async ({ expect }) => {
-    const folder = folderWith(settings())
-    const first = start(['serve'], { folder })
-    await first.printed(LISTENING)
-    const second = await run(['serve'], { folder, env: { LOG_LEVEL: 'silent' } })
-    first.kill('SIGTERM')
-    expect(second).toEqual({
-      code: 1,
-      stdout: '',
-      stderr: expect.stringMatching(
-        /^Could not start: .*store\.db is the store of another running process\. End that process, or name another file.*\n$/,
-      ) as unknown,
-    })
-    expect((await first.ended).code).toBe(0)
-  })
+  test(
+    'whose store another one has says so, without a stack',
+    { tags: 'long' },
+    async ({ expect }) => {
+      const folder = folderWith(settings())
+      const first = start(['serve'], { folder })
+      await first.printed(LISTENING)
+      const second = await run(['serve'], { folder, env: { LOG_LEVEL: 'silent' } })
+      first.kill('SIGTERM')
+      expect(second).toEqual({
+        code: 1,
+        stdout: '',
+        stderr: expect.stringMatching(
+          /^Could not start: .*store\.db is the store of another running process\. End that process, or name another file.*\n$/,
+        ) as unknown,
+      })
+      expect((await first.ended).code).toBe(0)
+    },
+  )
 
   test('with a LOG_LEVEL that is none does not start', async ({ expect }) => {
     const ended = await run(['serve'], {

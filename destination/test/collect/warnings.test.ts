@@ -54,49 +54,53 @@ async function untilSent(running: RunningDestination): Promise<void> {
   await expect.poll(waiting, { interval: 5 }).toEqual([])
 }
 
-test('an answer warns of each changed number that the endpoint gets, and of no other, whatever filters ask for', async () => {
-  const crm = await endpoint()
-  const sources = CONDITIONS.map((_, i) => ({ name: `s${i}`, writeKey: `key-${i}` }))
-  const destinations = CONDITIONS.map((where, i) =>
-    destination([crm], { name: `d${i}`, sources: [`s${i}`], filters: [{ where }] }),
-  )
-  const running = await start(settingsFor(destinations, { sources }))
-  let runs = 0
-  let warned = 0
-  await fc.assert(
-    fc.asyncProperty(batch, fc.nat(CONDITIONS.length - 1), async (given, source) => {
-      const prefix = `7${String(++runs).padStart(6, '0')}00`
-      const messages = given.batch.map((one, i) => ({
-        ...{ userId: 'u', event: 'E', groupId: 'g', previousId: 'p', ...one },
-        messageId: `m${runs}-${i}`,
-      }))
-      const body = withNumbers({ ...given, batch: messages }, prefix)
-      const arrivedBefore = crm.received.length
-      const response = await fetch(`${running.url}/v1/batch`, {
-        method: 'POST',
-        headers: { Authorization: `Basic ${btoa(`key-${source}:`)}` },
-        body,
-      })
-      const { warnings = [] } = (await response.json()) as { warnings?: { message: string }[] }
-      await untilSent(running)
+test(
+  'an answer warns of each changed number that the endpoint gets, and of no other, whatever filters ask for',
+  { tags: 'long' },
+  async () => {
+    const crm = await endpoint()
+    const sources = CONDITIONS.map((_, i) => ({ name: `s${i}`, writeKey: `key-${i}` }))
+    const destinations = CONDITIONS.map((where, i) =>
+      destination([crm], { name: `d${i}`, sources: [`s${i}`], filters: [{ where }] }),
+    )
+    const running = await start(settingsFor(destinations, { sources }))
+    let runs = 0
+    let warned = 0
+    await fc.assert(
+      fc.asyncProperty(batch, fc.nat(CONDITIONS.length - 1), async (given, source) => {
+        const prefix = `7${String(++runs).padStart(6, '0')}00`
+        const messages = given.batch.map((one, i) => ({
+          ...{ userId: 'u', event: 'E', groupId: 'g', previousId: 'p', ...one },
+          messageId: `m${runs}-${i}`,
+        }))
+        const body = withNumbers({ ...given, batch: messages }, prefix)
+        const arrivedBefore = crm.received.length
+        const response = await fetch(`${running.url}/v1/batch`, {
+          method: 'POST',
+          headers: { Authorization: `Basic ${btoa(`key-${source}:`)}` },
+          body,
+        })
+        const { warnings = [] } = (await response.json()) as { warnings?: { message: string }[] }
+        await untilSent(running)
 
-      const arrived = crm.received.slice(arrivedBefore).map((one) => one.body)
-      const numbers = body.match(new RegExp(`${prefix}\\d+`, 'g')) ?? []
-      const forwarded = numbers.filter((number) =>
-        arrived.some((text) => text.includes(String(Number(number)))),
-      )
-      const named = warnings.map(({ message }) => /\d+/.exec(message)?.[0])
-      expect(named.sort(), body).toEqual(forwarded.sort())
-      warned += warnings.length
-    }),
-    { numRuns: 150 },
-  )
-  const metrics = await fetch(`${running.adminUrl}/metrics`, {
-    headers: { Authorization: `Bearer ${ADMIN_TOKEN}` },
-  })
-  const counted = Array.from(parseScrape(await metrics.text())).filter(([series]) =>
-    series.startsWith('hookline_changed_numbers_total'),
-  )
-  expect(counted.reduce((sum, [, count]) => sum + count, 0)).toBe(warned)
-  expect(warned).toBeGreaterThan(50)
-})
+        const arrived = crm.received.slice(arrivedBefore).map((one) => one.body)
+        const numbers = body.match(new RegExp(`${prefix}\\d+`, 'g')) ?? []
+        const forwarded = numbers.filter((number) =>
+          arrived.some((text) => text.includes(String(Number(number)))),
+        )
+        const named = warnings.map(({ message }) => /\d+/.exec(message)?.[0])
+        expect(named.sort(), body).toEqual(forwarded.sort())
+        warned += warnings.length
+      }),
+      { numRuns: 150 },
+    )
+    const metrics = await fetch(`${running.adminUrl}/metrics`, {
+      headers: { Authorization: `Bearer ${ADMIN_TOKEN}` },
+    })
+    const counted = Array.from(parseScrape(await metrics.text())).filter(([series]) =>
+      series.startsWith('hookline_changed_numbers_total'),
+    )
+    expect(counted.reduce((sum, [, count]) => sum + count, 0)).toBe(warned)
+    expect(warned).toBeGreaterThan(50)
+  },
+)

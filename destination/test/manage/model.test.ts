@@ -266,7 +266,7 @@ const managed = (changes: Partial<Settings> = {}) =>
 
 // fast-check prints the seed and the path of a failure: give them to `fc.assert` to see it again.
 describe('random changes are those of a plain map', { timeout: 300_000 }, () => {
-  test('on SQLite, with restarts', async () => {
+  test('on SQLite, with restarts', { tags: 'long' }, async () => {
     await fc.assert(
       fc.asyncProperty(fc.array(step, { minLength: 5, maxLength: 30 }), (steps) =>
         play(steps, managed(), 1),
@@ -275,7 +275,7 @@ describe('random changes are those of a plain map', { timeout: 300_000 }, () => 
     )
   })
 
-  test('by two processes on PostgreSQL, with restarts', async () => {
+  test('by two processes on PostgreSQL, with restarts', { tags: 'long' }, async () => {
     const server = await startServer({ fsync: 'off' })
     atTheEnd(() => server.dispose())
     await fc.assert(

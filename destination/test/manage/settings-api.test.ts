@@ -278,29 +278,33 @@ describe('a destination', () => {
     expect(crm.received.at(-1)?.headers['x-message-id']).toBe('m1')
   })
 
-  test('that is made again while messages of the former one are discarded keeps its own', async () => {
-    const crm = await endpoint(503)
-    const running = await start(managedSettings())
-    const settings = { sources: ['web'], webhooks: webhooks(crm.url) }
-    await ask(running, 'PUT', '/destinations/crm', settings)
-    const many = Array.from({ length: 600 }, (_, n) => track(`old-${n}`))
-    await post(running, many)
-    await vi.waitUntil(async () => (await running.stats())[0]?.leased === 0, 10_000)
-    const other = await openStore(managedSettings().store)
-    onTestFinished(() => other.close())
-    const discarding = vi.spyOn(Object.getPrototypeOf(other) as Store, 'discard')
-    onTestFinished(() => {
-      discarding.mockRestore()
-    })
-    discarding.mockImplementationOnce(async function (this: Store, ...slice) {
-      const count = await this.discard(...slice)
-      expect((await ask(running, 'PUT', '/destinations/crm', settings)).status).toBe(201)
-      expect((await post(running, [track('new')])).status).toBe(200)
-      return count
-    })
-    const { body } = await ask(running, 'DELETE', '/destinations/crm?waiting=discard')
-    expect(body).toEqual({ discarded: 500, waiting: 101 })
-  })
+  test(
+    'that is made again while messages of the former one are discarded keeps its own',
+    { tags: 'long' },
+    async () => {
+      const crm = await endpoint(503)
+      const running = await start(managedSettings())
+      const settings = { sources: ['web'], webhooks: webhooks(crm.url) }
+      await ask(running, 'PUT', '/destinations/crm', settings)
+      const many = Array.from({ length: 600 }, (_, n) => track(`old-${n}`))
+      await post(running, many)
+      await vi.waitUntil(async () => (await running.stats())[0]?.leased === 0, 10_000)
+      const other = await openStore(managedSettings().store)
+      onTestFinished(() => other.close())
+      const discarding = vi.spyOn(Object.getPrototypeOf(other) as Store, 'discard')
+      onTestFinished(() => {
+        discarding.mockRestore()
+      })
+      discarding.mockImplementationOnce(async function (this: Store, ...slice) {
+        const count = await this.discard(...slice)
+        expect((await ask(running, 'PUT', '/destinations/crm', settings)).status).toBe(201)
+        expect((await post(running, [track('new')])).status).toBe(200)
+        return count
+      })
+      const { body } = await ask(running, 'DELETE', '/destinations/crm?waiting=discard')
+      expect(body).toEqual({ discarded: 500, waiting: 101 })
+    },
+  )
 })
 
 describe('a tenant', () => {
@@ -698,7 +702,7 @@ describe('the settings key', () => {
     expect((await post(second, [track('m')], 'app-key')).status).toBe(200)
   })
 
-  test('can be replaced: a new first key encrypts everything again', async () => {
+  test('can be replaced: a new first key encrypts everything again', { tags: 'long' }, async () => {
     const settings = managedSettings()
     const first = await start(settings)
     for (let i = 0; i < 120; i++)
@@ -781,58 +785,63 @@ test('a search does not find what is not shown: the query of a URL', async () =>
   expect(await found(encodeURIComponent('token=a'))).toBe(0)
 })
 
-test('no call is refused or lost and none is sent twice, while its source and its destination change', async () => {
-  const crm = await endpoint(204)
-  const running = await start(managedSettings())
-  await ask(running, 'PUT', '/sources/app', { writeKey: 'first' })
-  const at = (i: number) =>
-    webhooks(crm.url, { headers: { 'X-Version': `${i}` }, concurrency: 1 + (i % 7) })
-  await ask(running, 'PUT', '/destinations/crm', { sources: ['app'], webhooks: at(0) })
-  let isChanging = true
-  const sent: string[] = []
-  const statuses = new Set<number>()
-  const sendCalls = async (client: number) => {
-    for (let n = 0; isChanging; n++) {
-      // Otherwise a busy machine would take minutes for what waits at the end.
-      await crm.has(sent.length - 200)
-      const ids = Array.from({ length: 5 }, (_, i) => `${client}-${n}-${i}`)
-      const { status } = await post(
-        running,
-        ids.map((id) => track(id)),
-        'first',
-      )
-      statuses.add(status)
-      sent.push(...ids)
+test(
+  'no call is refused or lost and none is sent twice, while its source and its destination change',
+  { tags: 'long' },
+  async () => {
+    const crm = await endpoint(204)
+    const running = await start(managedSettings())
+    await ask(running, 'PUT', '/sources/app', { writeKey: 'first' })
+    const at = (i: number) =>
+      webhooks(crm.url, { headers: { 'X-Version': `${i}` }, concurrency: 1 + (i % 7) })
+    await ask(running, 'PUT', '/destinations/crm', { sources: ['app'], webhooks: at(0) })
+    let isChanging = true
+    const sent: string[] = []
+    const statuses = new Set<number>()
+    const sendCalls = async (client: number) => {
+      for (let n = 0; isChanging; n++) {
+        // Otherwise a busy machine would take minutes for what waits at the end.
+        await crm.has(sent.length - 200)
+        const ids = Array.from({ length: 5 }, (_, i) => `${client}-${n}-${i}`)
+        const { status } = await post(
+          running,
+          ids.map((id) => track(id)),
+          'first',
+        )
+        statuses.add(status)
+        sent.push(...ids)
+      }
     }
-  }
-  const clients = [sendCalls(0), sendCalls(1), sendCalls(2)]
-  for (let i = 1; i <= 14; i++) {
-    const answers = await Promise.all([
-      ask(running, 'PATCH', '/destinations/crm', { webhooks: at(i) }),
-      ask(running, 'PATCH', '/sources/app', { rateLimit: { callsPerSecond: 100_000 + i } }),
-      ask(running, 'PUT', `/destinations/other-${i % 3}`, {
-        sources: ['app'],
-        enabled: false,
-        webhooks: webhooks(`https://e${i}.example.com/`),
-      }),
-      ask(
-        running,
-        i % 2 === 1 ? 'POST' : 'DELETE',
-        `/sources/app/rotation${i % 2 === 1 ? '' : '?keep=old'}`,
-      ),
-    ])
-    expect(answers.map(({ status }) => Math.floor(status / 100))).toEqual([2, 2, 2, 2])
-  }
-  isChanging = false
-  await Promise.all(clients)
-  expect([...statuses]).toEqual([200])
-  await vi.waitUntil(() => crm.received.length >= sent.length, 20_000)
-  await vi.waitUntil(async () => (await running.stats()).length === 0, 10_000)
-  const received = crm.received.map(({ headers }) => headers['x-message-id'])
-  expect(received.length).toBe(sent.length)
-  expect(new Set(received)).toEqual(new Set(sent))
-  expect(sent.length).toBeGreaterThan(100)
-}, 60_000)
+    const clients = [sendCalls(0), sendCalls(1), sendCalls(2)]
+    for (let i = 1; i <= 14; i++) {
+      const answers = await Promise.all([
+        ask(running, 'PATCH', '/destinations/crm', { webhooks: at(i) }),
+        ask(running, 'PATCH', '/sources/app', { rateLimit: { callsPerSecond: 100_000 + i } }),
+        ask(running, 'PUT', `/destinations/other-${i % 3}`, {
+          sources: ['app'],
+          enabled: false,
+          webhooks: webhooks(`https://e${i}.example.com/`),
+        }),
+        ask(
+          running,
+          i % 2 === 1 ? 'POST' : 'DELETE',
+          `/sources/app/rotation${i % 2 === 1 ? '' : '?keep=old'}`,
+        ),
+      ])
+      expect(answers.map(({ status }) => Math.floor(status / 100))).toEqual([2, 2, 2, 2])
+    }
+    isChanging = false
+    await Promise.all(clients)
+    expect([...statuses]).toEqual([200])
+    await vi.waitUntil(() => crm.received.length >= sent.length, 20_000)
+    await vi.waitUntil(async () => (await running.stats()).length === 0, 10_000)
+    const received = crm.received.map(({ headers }) => headers['x-message-id'])
+    expect(received.length).toBe(sent.length)
+    expect(new Set(received)).toEqual(new Set(sent))
+    expect(sent.length).toBeGreaterThan(100)
+  },
+  60_000,
+)
 
 test('the audit log says who changed what, without secrets', async () => {
   const running = await start(managedSettings())

@@ -1,4 +1,5 @@
 // The answers of running destinations to good and wrong requests are those of docs/openapi.yaml.
+// @module-tag long
 import { subscribe, unsubscribe } from 'node:diagnostics_channel'
 import { once } from 'node:events'
 import { request as httpRequest, type IncomingMessage } from 'node:http'

@@ -1,3 +1,4 @@
+// @module-tag long
 import { afterAll } from 'vitest'
 import { storeContract } from '../contract.js'
 import { audiencesContract } from '../contract-audiences.js'

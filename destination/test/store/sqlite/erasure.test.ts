@@ -213,25 +213,30 @@ test.each(SEEDS)(
   60_000,
 )
 
-test('what another program keeps in the log is gone after a later sweep, also of the next process', async () => {
-  await using subject = await lived(1)
-  await using killed = await folder()
-  const { path, store, gone } = subject
-  const reader = openDatabase(join(path, 'store.db'))
-  reader.exec('BEGIN')
-  reader.prepare('SELECT count(*) FROM deliveries').get()
-  await purge(store, gone)
-  expect(remainsOf(gone, path)).not.toEqual([])
-  reader.close()
-  cpSync(path, killed.path, { recursive: true })
-  await expect.poll(() => remainsAfterSweep(subject), { timeout: 20_000 }).toEqual([])
+test(
+  'what another program keeps in the log is gone after a later sweep, also of the next process',
+  { tags: 'long' },
+  async () => {
+    await using subject = await lived(1)
+    await using killed = await folder()
+    const { path, store, gone } = subject
+    const reader = openDatabase(join(path, 'store.db'))
+    reader.exec('BEGIN')
+    reader.prepare('SELECT count(*) FROM deliveries').get()
+    await purge(store, gone)
+    expect(remainsOf(gone, path)).not.toEqual([])
+    reader.close()
+    cpSync(path, killed.path, { recursive: true })
+    await expect.poll(() => remainsAfterSweep(subject), { timeout: 20_000 }).toEqual([])
 
-  const next = await openStore(`sqlite:${killed.path}/store.db`, { now: subject.now })
-  expect(remainsOf(gone, killed.path)).not.toEqual([])
-  const after = () => remainsAfterSweep({ store: next, gone, path: killed.path })
-  await expect.poll(after, { timeout: 20_000 }).toEqual([])
-  await next.close()
-}, 60_000)
+    const next = await openStore(`sqlite:${killed.path}/store.db`, { now: subject.now })
+    expect(remainsOf(gone, killed.path)).not.toEqual([])
+    const after = () => remainsAfterSweep({ store: next, gone, path: killed.path })
+    await expect.poll(after, { timeout: 20_000 }).toEqual([])
+    await next.close()
+  },
+  60_000,
+)
 
 test('a row of a file that is too large to be rewritten is overwritten in its place', async () => {
   await using place = await folder()
