@@ -787,7 +787,7 @@ test('a search does not find what is not shown: the query of a URL', async () =>
 
 test(
   'no call is refused or lost and none is sent twice, while its source and its destination change',
-  { tags: 'long' },
+  { tags: 'long', timeout: 60_000 },
   async () => {
     const crm = await endpoint(204)
     const running = await start(managedSettings())
@@ -840,7 +840,6 @@ test(
     expect(new Set(received)).toEqual(new Set(sent))
     expect(sent.length).toBeGreaterThan(100)
   },
-  60_000,
 )
 
 test('the audit log says who changed what, without secrets', async () => {

@@ -215,7 +215,7 @@ test.each(SEEDS)(
 
 test(
   'what another program keeps in the log is gone after a later sweep, also of the next process',
-  { tags: 'long' },
+  { tags: 'long', timeout: 60_000 },
   async () => {
     await using subject = await lived(1)
     await using killed = await folder()
@@ -235,7 +235,6 @@ test(
     await expect.poll(after, { timeout: 20_000 }).toEqual([])
     await next.close()
   },
-  60_000,
 )
 
 test('a row of a file that is too large to be rewritten is overwritten in its place', async () => {
