@@ -117,6 +117,7 @@ export function createServer(
   })
   app.addHook('onRequest', requireHost)
   answerHalfClosed(app.server)
+  noteResponses(app.server)
   if (maxConnections !== undefined) limitConnections(app.server, maxConnections, log)
   app.addHook('onSend', (_request, reply, _payload, done) => {
     if (isClosing) reply.header('connection', 'close')
@@ -153,19 +154,43 @@ function answerHalfClosed(server: HttpServer): void {
   Object.assign(server, { httpAllowHalfOpen: true }) // its types do not have it
 }
 
+/** What ends with the client of a connection: calls of {@link endWithClient}. */
+const endings = new WeakMap<Socket, Set<() => void>>()
+
 /**
  * Disconnects a client that shuts down its sending side before its answer is complete. A client that has left looks the same until
  * something is sent to it, and work that goes on only for this client has to end.
  *
+ * @param onEnd - Is called once, when the answer is complete or the client has disconnected: at once if it already has.
  * @returns whether the client has disconnected.
  */
-export function endWithClient(response: ServerResponse): () => boolean {
+export function endWithClient(
+  response: ServerResponse,
+  onEnd: () => void = () => undefined,
+): () => boolean {
   const { socket } = response.req // of a pipelined request, the response has none yet
-  const leave = () => socket.destroy()
-  if (socket.readableEnded) leave()
-  socket.once('end', leave)
-  response.once('close', () => socket.off('end', leave))
+  const all = endings.get(socket) ?? endTogether(socket)
+  const end = () => {
+    if (all.delete(end)) onEnd()
+  }
+  all.add(end)
+  response.once('close', end)
+  if (socket.readableEnded) socket.destroy()
+  if (socket.destroyed) end()
   return () => socket.destroyed
+}
+
+/** Requests that are pipelined share the listeners of their connection: the response to one may never close. */
+function endTogether(socket: Socket): Set<() => void> {
+  const all = new Set<() => void>()
+  endings.set(socket, all)
+  socket.once('end', () => {
+    if (all.size > 0) socket.destroy()
+  })
+  socket.once('close', () => {
+    for (const end of all) end()
+  })
+  return all
 }
 
 /** RFC 9112, 3.2: without a Host, a proxy in between may have understood the request in another way. */
@@ -281,11 +306,32 @@ export function allowSlowBody(request: IncomingMessage, idleMs: number): void {
   })
 }
 
+/** The responses of a connection that are not complete. */
+const responses = new WeakMap<Socket, Set<ServerResponse>>()
+
+function noteResponses(server: HttpServer): void {
+  server.on('request', ({ socket }, response) => {
+    const ofSocket = responses.get(socket) ?? new Set()
+    responses.set(socket, ofSocket.add(response))
+    response.once('close', () => ofSocket.delete(response))
+  })
+}
+
+/** Connections whose error is answered after the responses before it. */
+const waiting = new WeakSet<Socket>()
+
 function answerBrokenHttp(error: NodeJS.ErrnoException, socket: Socket): void {
   if (error.code === 'ERR_HTTP_REQUEST_TIMEOUT' && slowConnections.has(socket)) return
   if (socket.writableEnded) return // it was answered, and is destroyed soon
   if (!socket.writable || error.code === 'ECONNRESET') {
     socket.destroy()
+    return
+  }
+  // A client takes answers in the order of its requests. This one must not stand for that of a request before it.
+  const before = [...(responses.get(socket) ?? [])].findLast(({ req }) => req.complete)
+  if (before) {
+    if (!waiting.has(socket)) before.once('close', answerBrokenHttp.bind(undefined, error, socket))
+    waiting.add(socket)
     return
   }
   noteBroken(socket)

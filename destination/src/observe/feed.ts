@@ -65,25 +65,24 @@ export class Feed implements Observer {
     return inGroup < MAX_IN_GROUP && inGroups < MAX_IN_GROUPS
   }
 
-  /** Sends events to a listener until it disconnects, or what it may see is over. */
-  add(response: ServerResponse, viewpoint: Viewpoint): void {
+  /**
+   * Sends events to a listener until what it may see is over.
+   *
+   * @returns what removes the listener, once it has disconnected.
+   */
+  add(response: ServerResponse, viewpoint: Viewpoint): () => void {
     const listener = { viewpoint, response, sent: 0, skipped: 0, silent: 0 }
     this.#listeners.add(listener)
-    const { socket } = response.req
-    const leave = () => {
-      socket.off('close', leave)
+    response.write(': hello\n\n')
+    this.#timer ??= setInterval(() => {
+      for (const each of this.#listeners) this.#beginSecond(each)
+    }, 1_000).unref()
+    return () => {
       this.#listeners.delete(listener)
       if (this.#listeners.size > 0) return
       clearInterval(this.#timer)
       this.#timer = undefined
     }
-    response.once('close', leave)
-    // The response to a pipelined request does not close if its connection does so before it is its turn.
-    socket.once('close', leave)
-    response.write(': hello\n\n')
-    this.#timer ??= setInterval(() => {
-      for (const each of this.#listeners) this.#beginSecond(each)
-    }, 1_000).unref()
   }
 
   /** Calls of a source were accepted. */

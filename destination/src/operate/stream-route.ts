@@ -16,14 +16,13 @@ export function addStreamRoute(
         'The stream has its maximum number of listeners. Close another page, or try again later.'
       throw new Refusal(503, 'too_many_listeners', message, { 'Retry-After': '5' })
     }
-    endWithClient(reply.raw)
     reply.hijack()
     reply.raw.writeHead(200, {
       'content-type': 'text/event-stream; charset=utf-8',
       'cache-control': 'no-store',
       'x-accel-buffering': 'no', // without this header, nginx buffers events and delays them
     })
-    feed.add(reply.raw, viewpoint)
+    endWithClient(reply.raw, feed.add(reply.raw, viewpoint))
   })
   routes.addHook('preClose', (closed) => {
     feed.close()

@@ -548,6 +548,34 @@ describe('a request is refused', () => {
   })
 })
 
+describe('bytes behind a complete request', () => {
+  const withLengths = raw(batch, { 'Content-Length': '1\r\nContent-Length: 2' })
+  test.each([
+    ['that are no HTTP', Buffer.from('hello\r\n\r\n'), '400'],
+    ['that are no HTTP, in many pieces', Buffer.from('x'.repeat(20)), '400'],
+    ['of a request with two lengths', withLengths, '400'],
+    ['of a request with long headers', raw(batch, { A: 'x'.repeat(20_000) }), '431'],
+  ])('%s are refused after its answer, not in its place', async (_what, bytes, status) => {
+    const started = await startCollector()
+    const { open, arrived } = holdCalls(started)
+    const socket = connect(started.port, '127.0.0.1')
+    socket.write(raw(batch, { Connection: undefined }))
+    await arrived
+    const broken = once(started.collector.app.server, 'clientError')
+    if (bytes.length > 20) socket.write(bytes)
+    for (const byte of bytes.length > 20 ? [] : bytes) {
+      socket.write(Buffer.of(byte))
+      await new Promise(setImmediate)
+    }
+    await broken
+    open()
+    const [first, second] = (await text(socket)).split(/(?=HTTP\/1\.1 \d)/)
+    expect(first).toMatch(/^HTTP\/1\.1 200 OK\r\n[^]*\{"success":true\}$/)
+    expect(second).toMatch(new RegExp(`^HTTP/1\\.1 ${status} [^]*"code":"bad_request"`))
+    expect(started.logged).toEqual([])
+  })
+})
+
 describe('a client that hangs up', () => {
   test.each([
     ['in the middle of its body', raw(batch, { 'Content-Length': '5000' })],

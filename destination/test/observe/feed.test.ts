@@ -15,8 +15,7 @@ afterEach(() => {
 function listenTo(feed: Feed): { heard: string[] } {
   const heard: string[] = []
   const write = (text: string) => heard.push(...text.split('\n').filter((line) => line !== ''))
-  const req = { socket: new EventEmitter() }
-  const response = Object.assign(new EventEmitter(), { write, writableLength: 0, req })
+  const response = Object.assign(new EventEmitter(), { write, writableLength: 0 })
   const all = { seesSource: () => true, seesDestination: () => true, isOver: () => false }
   feed.add(response as unknown as ServerResponse, { group: undefined, ...all })
   heard.length = 0

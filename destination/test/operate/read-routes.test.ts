@@ -780,6 +780,12 @@ describe('the stream', () => {
     for (let n = 0; n <= 20; n++) {
       expect(await answerOf('/v1/admin/status', '/v1/admin/stream')).not.toContain('data:')
     }
+    const warned = vi.fn()
+    process.on('warning', warned)
+    onTestFinished(() => void process.off('warning', warned))
+    const many = Array<string>(15).fill('/v1/admin/stream')
+    expect(await answerOf('/v1/admin/status', ...many)).not.toContain('data:')
+    expect(warned).not.toHaveBeenCalled()
     expect((await fetch(`${destination.url}/v1/admin/stream`, { headers: BEARER })).status).toBe(
       200,
     )

@@ -1,3 +1,5 @@
+import { once } from 'node:events'
+import { connect } from 'node:net'
 import { beforeAll, describe, expect, test } from 'vitest'
 import type { RunningDestination } from '../../../src/destination.js'
 import type { PortalLink } from '../../../src/model/answers.js'
@@ -129,6 +131,30 @@ describe('a link', () => {
     expect((await fetch(`${one.url}/v1/portal/overview`, { headers })).status).toBe(401)
     for (const cleanUp of later) await cleanUp()
   })
+})
+
+test('a stream whose client leaves while its token is checked keeps no room', async () => {
+  const { token } = await linkFor('acme')
+  const { port } = new URL(running.url)
+  for (let n = 0; n < 60; n++) {
+    const socket = connect(Number(port), '127.0.0.1')
+    await once(socket, 'connect')
+    const head = `GET /v1/portal/stream HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${token}\r\n\r\n`
+    socket.write(head)
+    if (n % 3 === 1) await new Promise(setImmediate)
+    if (n % 3 === 2) await new Promise((resolve) => setTimeout(resolve, 1))
+    socket.resetAndDestroy()
+    await new Promise((resolve) => setTimeout(resolve, 5))
+  }
+  // Of a tenant, five streams have room.
+  const headers = { Authorization: `Bearer ${token}` }
+  await expect
+    .poll(async () => {
+      const { status, body } = await fetch(`${running.url}/v1/portal/stream`, { headers })
+      await body?.cancel()
+      return status
+    })
+    .toBe(200)
 })
 
 describe('a tenant', () => {
