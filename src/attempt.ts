@@ -75,7 +75,7 @@ export function createTransport(settings: Settings, log: Log): Transport {
       finish = resolve
     })
     const cancel = (error: Error, failure?: string) => {
-      const soFar = head ? brokenOff(head, body, false) : { error, failure }
+      const soFar = head ? brokenOff(head, body) : { error, failure }
       finish(soFar)
       controller.abort(error)
       return soFar
@@ -105,7 +105,7 @@ export function createTransport(settings: Settings, log: Log): Transport {
       } catch {
         stop()
       }
-      return brokenOff(head, body, true)
+      return brokenOff(head, body)
     }
     void exchange()
       .catch((error: unknown) => ({ error: toError(error), failure: failureOf(error) }))
@@ -140,14 +140,12 @@ function readHead(response: FetchResponse): Head {
 
 /**
  * The answer if its body broke off, never ended or was too long. The status is the answer, with what came of the body. But if that
- * is a part of an object, nobody knows whether the rest names messages that were refused: then the answer is lost. Its failure
- * has a kind, so that smaller bodies are tried: their lists are shorter.
- *
- * @param hasEnded - whether the connection has ended: then the answer is lost, too, if nothing came of the body that it announced
+ * is a part of an object, or nothing of a body that was announced, nobody knows whether the rest names messages that were refused:
+ * then the answer is lost. Its failure has a kind, so that smaller bodies are tried: their lists are shorter.
  */
-function brokenOff(head: Head, body: string, hasEnded: boolean): Answer {
+function brokenOff(head: Head, body: string): Answer {
   const isTaken = head.status >= 200 && head.status < 300
-  const isLost = isCutJson(body) || (hasEnded && body === '' && announcesBody(head))
+  const isLost = isCutJson(body) || (body.trim() === '' && announcesBody(head))
   if (!isTaken || !isLost) return { ...head, body }
   const error = new Error('the answer broke off, so that nobody knows which messages it refused')
   return { error, failure: 'cut answer', cut: { ...head, body } }
@@ -216,8 +214,7 @@ function announcesBody({ status, header }: Head): boolean {
 
 /** Whether nobody knows if a body is whole, since only the end of the connection ends it. Source: RFC 9112, section 6.3. */
 function endsWithConnection(header: Head['header']): boolean {
-  if (header('content-length') ?? header('transfer-encoding')) return false
-  return header('connection')?.toLowerCase() === 'close'
+  return header('content-length') === null && header('transfer-encoding') === null
 }
 
 function isAsyncIterable(value: unknown): value is AsyncIterable<Uint8Array> {

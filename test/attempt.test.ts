@@ -147,7 +147,7 @@ describe('the deadline holds', () => {
   })
 
   test.each<Reply>(['headers only', 'drip'])(
-    'for an answer that does not end (%s): its status counts',
+    'for an answer that does not end (%s): it is lost, and the batch is sent again',
     async (reply) => {
       useFakeClock()
       const collector = await startCollector()
@@ -160,11 +160,33 @@ describe('the deadline holds', () => {
       await pass(9_999)
       expect(heard.codes).toEqual([])
       await pass(1)
-      expect(heard.codes).toEqual(['e0: ok'])
-      expect(collector.arrivals).toHaveLength(1)
       await collector.disconnected()
+      await passUntil(() => heard.outcomes.length === 1)
+      expect(heard.codes).toEqual(['e0: ok'])
+      expect(collector.arrivals).toHaveLength(2)
     },
   )
+
+  test('for a body that comes too late: the next answer names the messages that are refused', async () => {
+    const body = JSON.stringify({ rejected: [{ index: 0, code: 'bad', message: 'no' }] })
+    let requests = 0
+    const server = createHttpServer((request, response) => {
+      request.resume().on('end', () => {
+        response.writeHead(200, { 'Content-Length': body.length })
+        if (++requests > 1) response.end(body)
+        else response.flushHeaders()
+      })
+    })
+    const { url, close } = await listening(server.listen(0))
+    onTestFinished(() => void close())
+    const heard = listen()
+    const options = { ...IN_TIME, fetch: undefined, endpoint: url, timeout: 200 }
+    const analytics = createClient(scriptedFetch(), options)
+    trackMany(analytics, 2, 0, heard.as)
+    await analytics.flush()
+    expect(heard.codes.sort()).toEqual(['e0: rejected', 'e1: ok'])
+    expect(requests).toBe(2)
+  })
 
   test.each([
     ['timeout', { timeout: 700 }, 700],
@@ -400,7 +422,7 @@ describe('an answer', () => {
 
   test('that is long but says its length is not read to the end either', async () => {
     const collector = await startCollector()
-    const body = ' '.repeat(9_000_000)
+    const body = 'y'.repeat(9_000_000)
     collector.script({ body, headers: { 'Content-Length': String(body.length) } })
     const { fetch, signals } = noteSignals(crossFetch)
     const analytics = createClient(collector, { fetch })
@@ -489,6 +511,7 @@ describe('an answer', () => {
     ['200 OK\r\nTransfer-Encoding: chunked', 3],
     ['200 OK\r\nContent-Length: 0', 1],
     ['200 OK\r\nConnection: close', 1],
+    ['200 OK', 1],
     ['200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 74', 1],
     ['204 No Content\r\nContent-Length: 74', 1],
   ])('that ends before its body (%s) counts at request %i', async (head, requests) => {
@@ -577,6 +600,8 @@ describe('an answer', () => {
     ['shorter than its Content-Length', `Content-Length: 500\r\n\r\n${CUT}`],
     ['chunked', `Transfer-Encoding: chunked\r\n\r\n${CUT.length.toString(16)}\r\n${CUT}\r\n`],
     ['without a length, and ends with its connection', `Connection: close\r\n\r\n${CUT}`],
+    ['without a length, and says more of its connection', `Connection: close, TE\r\n\r\n${CUT}`],
+    ['without any header', `\r\n${CUT}`],
   ])('that ends in its list of refused messages is lost, too, if it is %s', async (_, cut) => {
     useFakeClock()
     const whole = `${CUT}}]}`

@@ -218,7 +218,8 @@ test.each(REDIRECTS.filter((status) => status !== 304))('a %i is not followed', 
 
 test.each([200, 201, 202, 204])('a %i is a delivery, whatever its body', async (status) => {
   for (const body of ['', '{', 'null', '[]', '"rejected"', '{"rejected":7}', '{"success":false}']) {
-    const net = scriptedFetch({ status, body })
+    const headers = { 'Content-Length': String(body.length) }
+    const net = scriptedFetch({ status, headers, body })
     const analytics = createClient(net)
     trackMany(analytics, 2)
     expect(await analytics.flush()).toEqual({ delivered: 2, failed: 0 })
