@@ -445,24 +445,25 @@ third undefined
     expect(collector.arrivals).toHaveLength(2)
   })
 
-  test('goes on while messages are delivered, however long that takes', async ({
-    expect,
-    onTestFinished,
-  }) => {
-    const collector = await startCollector(onTestFinished)
-    collector.otherwise(async () => {
-      await new Promise((resolve) => setTimeout(resolve, 1_000))
-      return 200
-    })
-    const ended = await run(
-      collector,
-      `const analytics = new Analytics('k', { ${OPTIONS}, ${report}, maxBatchBytes: 40_000 })
+  test(
+    'goes on while messages are delivered, however long that takes',
+    { tags: 'long' },
+    async ({ expect, onTestFinished }) => {
+      const collector = await startCollector(onTestFinished)
+      collector.otherwise(async () => {
+        await new Promise((resolve) => setTimeout(resolve, 1_000))
+        return 200
+      })
+      const ended = await run(
+        collector,
+        `const analytics = new Analytics('k', { ${OPTIONS}, ${report}, maxBatchBytes: 40_000 })
        const properties = { fill: 'x'.repeat(15_000) }
        for (let i = 0; i < 16; i++) analytics.track({ userId: 'u', event: 'e' + i, properties })`,
-    )
-    expect(ended).toEqual(fine(''))
-    expect(collector.arrivals).toHaveLength(8)
-  })
+      )
+      expect(ended).toEqual(fine(''))
+      expect(collector.arrivals).toHaveLength(8)
+    },
+  )
 
   test(
     'waits for a Retry-After that is longer than its grace',

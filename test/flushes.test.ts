@@ -118,16 +118,20 @@ test('a caller that comes while losses are told waits for what was recorded mean
   expect(after).toHaveBeenCalledWith({ delivered: 1, failed: 0 })
 })
 
-test('100,000 callers in an outage each get the outcome of their own messages', async () => {
-  const net = scriptedFetch(503)
-  const analytics = createClient(net, { flushAt: 1_000_000 })
-  const results: Promise<unknown>[] = []
-  for (let i = 0; i < 100_000; i++) {
-    trackMany(analytics, 1, i)
-    results.push(analytics.flush())
-  }
-  await turns()
-  const settled = await Promise.all(results)
-  expect(settled[0]).toEqual({ delivered: 1, failed: 0 })
-  expect(settled[99_999]).toEqual({ delivered: 100_000, failed: 0 })
-})
+test(
+  '100,000 callers in an outage each get the outcome of their own messages',
+  { tags: 'long' },
+  async () => {
+    const net = scriptedFetch(503)
+    const analytics = createClient(net, { flushAt: 1_000_000 })
+    const results: Promise<unknown>[] = []
+    for (let i = 0; i < 100_000; i++) {
+      trackMany(analytics, 1, i)
+      results.push(analytics.flush())
+    }
+    await turns()
+    const settled = await Promise.all(results)
+    expect(settled[0]).toEqual({ delivered: 1, failed: 0 })
+    expect(settled[99_999]).toEqual({ delivered: 100_000, failed: 0 })
+  },
+)

@@ -102,6 +102,7 @@ describe.concurrent('DEBUG', { timeout: 120_000 }, () => {
 
   test.for([undefined, '', 'express', 'analytics:*', 'analytics2', 'analytic', '*,-analytics'])(
     '%s prints nothing of ours',
+    { tags: 'long' },
     async (namespaces, context) => {
       context
         .expect(await log(namespaces, context))

@@ -97,7 +97,7 @@ function seeded(seed: number): () => number {
   }
 }
 
-test('no output of a run has a secret or a body in it', async () => {
+test('no output of a run has a secret or a body in it', { tags: 'long' }, async () => {
   const webhookSecret = `whsec_${btoa('hush-webhook-secret-0123456789')}`
   const adminToken = 'hush-admin-token-0123456789'
   const well = await endpoint(204)

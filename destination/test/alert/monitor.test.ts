@@ -1,3 +1,4 @@
+// @module-tag long
 // Alerts as they arrive: everything is real, the destination, its store, the endpoints and the receiver of the alerts.
 import { parseWebhook } from 'hookline/webhook'
 import { describe, test, type ExpectStatic } from 'vitest'

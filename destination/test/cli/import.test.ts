@@ -1,3 +1,4 @@
+// @module-tag long
 import { execFileSync } from 'node:child_process'
 import { once } from 'node:events'
 import { linkSync, mkdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
@@ -10,86 +11,77 @@ import { call, folderOf } from './import/history.js'
 import { emptyFolder, run, start } from './process.js'
 
 describe('import', { concurrent: true }, () => {
-  test(
-    'says to the collector that its calls are bulk work',
-    { tags: 'long' },
-    async ({ expect }) => {
-      const lanes: unknown[] = []
-      await using collector = createServer((request, response) => {
-        lanes.push(request.headers['x-lane'])
+  test('says to the collector that its calls are bulk work', async ({ expect }) => {
+    const lanes: unknown[] = []
+    await using collector = createServer((request, response) => {
+      lanes.push(request.headers['x-lane'])
+      response.end('{"success":true}')
+    }).listen(0, '127.0.0.1')
+    await once(collector, 'listening')
+    const { port } = collector.address() as AddressInfo
+    const args = ['import', 'history.ndjson', '--to', `http://127.0.0.1:${port}`]
+    expect(await run(args, { folder: folderOf(3, 0) })).toMatchObject({ code: 0 })
+    expect(lanes).toEqual(['bulk'])
+  })
+
+  test('a file that grew after a last line without a line break keeps the ids of its lines', async ({
+    expect,
+  }) => {
+    const ids = new Map<unknown, Set<unknown>>()
+    await using collector = createServer((request, response) => {
+      void json(request).then((body) => {
+        const { batch } = body as { batch: { userId: string; messageId: string }[] }
+        for (const { userId, messageId } of batch) {
+          ids.set(userId, (ids.get(userId) ?? new Set()).add(messageId))
+        }
         response.end('{"success":true}')
-      }).listen(0, '127.0.0.1')
-      await once(collector, 'listening')
-      const { port } = collector.address() as AddressInfo
-      const args = ['import', 'history.ndjson', '--to', `http://127.0.0.1:${port}`]
-      expect(await run(args, { folder: folderOf(3, 0) })).toMatchObject({ code: 0 })
-      expect(lanes).toEqual(['bulk'])
-    },
-  )
-
-  test(
-    'a file that grew after a last line without a line break keeps the ids of its lines',
-    { tags: 'long' },
-    async ({ expect }) => {
-      const ids = new Map<unknown, Set<unknown>>()
-      await using collector = createServer((request, response) => {
-        void json(request).then((body) => {
-          const { batch } = body as { batch: { userId: string; messageId: string }[] }
-          for (const { userId, messageId } of batch) {
-            ids.set(userId, (ids.get(userId) ?? new Set()).add(messageId))
-          }
-          response.end('{"success":true}')
-        })
-      }).listen(0, '127.0.0.1')
-      await once(collector, 'listening')
-      const { port } = collector.address() as AddressInfo
-      const folder = folderOf(2, 0)
-      const file = join(folder, 'history.ndjson')
-      const lines = readFileSync(file, 'utf8').trim()
-      const args = ['import', 'history.ndjson', '--to', `http://127.0.0.1:${port}`, '--json']
-      const outcome = async (...more: string[]) => {
-        const { stdout } = await run([...args, ...more], { folder })
-        return JSON.parse(stdout) as unknown
-      }
-      writeFileSync(file, lines)
-      await outcome()
-      writeFileSync(file, `${lines}\n${JSON.stringify(call(3))}`)
-      expect(await outcome()).toMatchObject({ accepted: 1, fromLine: 3, toLine: 3 })
-      await outcome('--restart')
-      expect(Array.from(ids.values(), ({ size }) => size)).toEqual([1, 1, 1])
-
-      writeFileSync(file, `${lines}\n${JSON.stringify(call(3))}0\n`)
-      expect(await outcome()).toEqual({
-        error: {
-          code: 'usage',
-          message:
-            'Line 3 of history.ndjson was imported before it was complete. Give --restart to import the whole file.',
-        },
       })
-    },
-  )
+    }).listen(0, '127.0.0.1')
+    await once(collector, 'listening')
+    const { port } = collector.address() as AddressInfo
+    const folder = folderOf(2, 0)
+    const file = join(folder, 'history.ndjson')
+    const lines = readFileSync(file, 'utf8').trim()
+    const args = ['import', 'history.ndjson', '--to', `http://127.0.0.1:${port}`, '--json']
+    const outcome = async (...more: string[]) => {
+      const { stdout } = await run([...args, ...more], { folder })
+      return JSON.parse(stdout) as unknown
+    }
+    writeFileSync(file, lines)
+    await outcome()
+    writeFileSync(file, `${lines}\n${JSON.stringify(call(3))}`)
+    expect(await outcome()).toMatchObject({ accepted: 1, fromLine: 3, toLine: 3 })
+    await outcome('--restart')
+    expect(Array.from(ids.values(), ({ size }) => size)).toEqual([1, 1, 1])
 
-  test(
-    'says that nothing was accepted while the collector answers with errors',
-    { tags: 'long' },
-    async ({ expect }) => {
-      await using collector = createServer((_request, response) => {
-        response.writeHead(500).end('{"success":false}')
-      }).listen(0, '127.0.0.1')
-      await once(collector, 'listening')
-      const { port } = collector.address() as AddressInfo
-      const args = ['import', 'history.ndjson', '--to', `http://127.0.0.1:${port}`]
-      const importing = start(args, { folder: folderOf(1, 0) })
-      const [line] = await importing.printed(/importing: .+still trying/)
-      expect(line).toMatch(/ nothing was accepted for \d+ s, still trying$/)
-      importing.kill('SIGTERM')
-      await importing.ended
-    },
-  )
+    writeFileSync(file, `${lines}\n${JSON.stringify(call(3))}0\n`)
+    expect(await outcome()).toEqual({
+      error: {
+        code: 'usage',
+        message:
+          'Line 3 of history.ndjson was imported before it was complete. Give --restart to import the whole file.',
+      },
+    })
+  })
+
+  test('says that nothing was accepted while the collector answers with errors', async ({
+    expect,
+  }) => {
+    await using collector = createServer((_request, response) => {
+      response.writeHead(500).end('{"success":false}')
+    }).listen(0, '127.0.0.1')
+    await once(collector, 'listening')
+    const { port } = collector.address() as AddressInfo
+    const args = ['import', 'history.ndjson', '--to', `http://127.0.0.1:${port}`]
+    const importing = start(args, { folder: folderOf(1, 0) })
+    const [line] = await importing.printed(/importing: .+still trying/)
+    expect(line).toMatch(/ nothing was accepted for \d+ s, still trying$/)
+    importing.kill('SIGTERM')
+    await importing.ended
+  })
 
   test.skipIf(process.platform === 'win32')(
     'a pipe and a folder are refused before anything is sent or read',
-    { tags: 'long' },
     async ({ expect }) => {
       const folder = folderOf(1, 0)
       execFileSync('mkfifo', [join(folder, 'pipe.ndjson')])
@@ -110,36 +102,34 @@ describe('import', { concurrent: true }, () => {
     },
   )
 
-  test(
-    'the file of --bad has each refused line, and a file that is named later has the first 100',
-    { tags: 'long' },
-    async ({ expect }) => {
-      const folder = folderOf(0, 0)
-      writeFileSync(join(folder, 'bad.ndjson'), '{bad\n'.repeat(150))
-      const args = ['import', 'bad.ndjson', '--key', 'k', '--to', 'http://127.0.0.1:1', '--json']
-      const named = (file: string) =>
-        readFileSync(join(folder, file), 'utf8')
-          .trim()
-          .split('\n')
-          .map((text) => (JSON.parse(text) as { line: number }).line)
-      for (const counts of [
-        { bad: 150, badBefore: 0 },
-        { bad: 0, badBefore: 150 },
-      ]) {
-        const { code, stdout } = await run([...args, '--bad', 'refused'], { folder })
-        expect(code).toBe(1)
-        expect(JSON.parse(stdout)).toMatchObject(counts)
-        expect(named('refused')).toEqual(Array.from({ length: 150 }, (_, i) => i + 1))
-      }
-      const later = await run([...args, '--bad', 'later'], { folder })
-      expect(later.stderr).toContain(
-        'later gets the first 100 of the 150 lines that an earlier import refused. To have all of them, import the whole file with --restart.\n',
-      )
-      expect(named('later')).toEqual(Array.from({ length: 100 }, (_, i) => i + 1))
-      const { stdout } = await run([...args, '--restart'], { folder })
-      expect(JSON.parse(stdout)).toMatchObject({ bad: 150, badBefore: 0 })
-    },
-  )
+  test('the file of --bad has each refused line, and a file that is named later has the first 100', async ({
+    expect,
+  }) => {
+    const folder = folderOf(0, 0)
+    writeFileSync(join(folder, 'bad.ndjson'), '{bad\n'.repeat(150))
+    const args = ['import', 'bad.ndjson', '--key', 'k', '--to', 'http://127.0.0.1:1', '--json']
+    const named = (file: string) =>
+      readFileSync(join(folder, file), 'utf8')
+        .trim()
+        .split('\n')
+        .map((text) => (JSON.parse(text) as { line: number }).line)
+    for (const counts of [
+      { bad: 150, badBefore: 0 },
+      { bad: 0, badBefore: 150 },
+    ]) {
+      const { code, stdout } = await run([...args, '--bad', 'refused'], { folder })
+      expect(code).toBe(1)
+      expect(JSON.parse(stdout)).toMatchObject(counts)
+      expect(named('refused')).toEqual(Array.from({ length: 150 }, (_, i) => i + 1))
+    }
+    const later = await run([...args, '--bad', 'later'], { folder })
+    expect(later.stderr).toContain(
+      'later gets the first 100 of the 150 lines that an earlier import refused. To have all of them, import the whole file with --restart.\n',
+    )
+    expect(named('later')).toEqual(Array.from({ length: 100 }, (_, i) => i + 1))
+    const { stdout } = await run([...args, '--restart'], { folder })
+    expect(JSON.parse(stdout)).toMatchObject({ bad: 150, badBefore: 0 })
+  })
 
   test.for(['history.ndjson', './history.ndjson.progress', 'none/bad'])(
     '--bad %s is refused, and changes nothing',
@@ -195,25 +185,21 @@ describe('import', { concurrent: true }, () => {
     expect(ended.stderr).toContain('line 4: ')
   })
 
-  test(
-    'a wrong key stops it at once, and nothing counts as imported',
-    { tags: 'long' },
-    async ({ expect }) => {
-      const folder = folderOf(500, 0)
-      const serving = start(['serve', '--no-pretty'], { folder })
-      const [, url = ''] = await serving.printed(/"url":"([^"]+)"/)
-      const args = ['import', 'history.ndjson', '--to', url]
-      const ended = await run([...args, '--key', 'wrong'], { folder })
-      expect(ended.code).toBe(1)
-      expect(ended.stderr).toMatch(
-        /The import stopped: .*401.*\nFix this, then run the same command to continue\./,
-      )
-      const again = await run([...args, '--json'], { folder })
-      expect(JSON.parse(again.stdout)).toMatchObject({ accepted: 500, bad: 0, fromLine: 1 })
-      serving.kill('SIGTERM')
-      await serving.ended
-    },
-  )
+  test('a wrong key stops it at once, and nothing counts as imported', async ({ expect }) => {
+    const folder = folderOf(500, 0)
+    const serving = start(['serve', '--no-pretty'], { folder })
+    const [, url = ''] = await serving.printed(/"url":"([^"]+)"/)
+    const args = ['import', 'history.ndjson', '--to', url]
+    const ended = await run([...args, '--key', 'wrong'], { folder })
+    expect(ended.code).toBe(1)
+    expect(ended.stderr).toMatch(
+      /The import stopped: .*401.*\nFix this, then run the same command to continue\./,
+    )
+    const again = await run([...args, '--json'], { folder })
+    expect(JSON.parse(again.stdout)).toMatchObject({ accepted: 500, bad: 0, fromLine: 1 })
+    serving.kill('SIGTERM')
+    await serving.ended
+  })
 
   test('--dry-run says what is wrong with which line, and needs nobody', async ({ expect }) => {
     const folder = emptyFolder()
@@ -227,27 +213,25 @@ describe('import', { concurrent: true }, () => {
     )
   })
 
-  test(
-    'says which numbers of which line JavaScript cannot hold, and imports the line',
-    { tags: 'long' },
-    async ({ expect }) => {
-      const folder = emptyFolder()
-      const csv =
-        'userId,event,timestamp,properties.total\nu1,Paid,2020-01-01,3\nu2,Paid,2020-01-01,1e400\n'
-      writeFileSync(join(folder, 'a.csv'), csv)
-      const args = ['import', 'a.csv', '--type', 'track', '--dry-run']
-      const ended = await run(args, { folder })
-      expect(ended.code).toBe(0)
-      expect(ended.stderr).toBe(
-        'line 3: properties.total: The number 1e400 is forwarded as null, because it is too large for JavaScript. Send it as a string to keep its value.\n',
-      )
-      expect(ended.stdout).toBe(
-        '2 calls are valid. Nothing was sent.\n1 numbers are forwarded with other values.\n',
-      )
-      const { stdout } = await run([...args, '--json'], { folder })
-      expect(JSON.parse(stdout)).toMatchObject({ accepted: 2, bad: 0, changedNumbers: 1 })
-    },
-  )
+  test('says which numbers of which line JavaScript cannot hold, and imports the line', async ({
+    expect,
+  }) => {
+    const folder = emptyFolder()
+    const csv =
+      'userId,event,timestamp,properties.total\nu1,Paid,2020-01-01,3\nu2,Paid,2020-01-01,1e400\n'
+    writeFileSync(join(folder, 'a.csv'), csv)
+    const args = ['import', 'a.csv', '--type', 'track', '--dry-run']
+    const ended = await run(args, { folder })
+    expect(ended.code).toBe(0)
+    expect(ended.stderr).toBe(
+      'line 3: properties.total: The number 1e400 is forwarded as null, because it is too large for JavaScript. Send it as a string to keep its value.\n',
+    )
+    expect(ended.stdout).toBe(
+      '2 calls are valid. Nothing was sent.\n1 numbers are forwarded with other values.\n',
+    )
+    const { stdout } = await run([...args, '--json'], { folder })
+    expect(JSON.parse(stdout)).toMatchObject({ accepted: 2, bad: 0, changedNumbers: 1 })
+  })
 
   test('says nothing about numbers that are not forwarded', async ({ expect }) => {
     const folder = emptyFolder()
@@ -275,81 +259,75 @@ describe('import', { concurrent: true }, () => {
     },
   )
 
-  test(
-    'progress that can no longer be saved is reported once, and the import continues',
-    { tags: 'long' },
-    async ({ expect }) => {
-      const folder = folderOf(1_000, 1)
-      mkdirSync(join(folder, 'p'))
-      const args = ['--key', 'k', '--to', 'http://127.0.0.1:1', '--progress', 'p/x', '--rate', '1']
-      const importing = start(['import', 'history.ndjson', ...args], { folder })
-      await importing.printed(/^line 1: /m)
-      rmSync(join(folder, 'p'), { recursive: true })
-      await importing.printed(/Cannot save the progress in p\/x: ENOENT.* Name another file/)
-      importing.kill('SIGTERM')
-      const { code, stdout, stderr } = await importing.ended
-      expect(code).toBe(3)
-      expect(stdout).toContain('Stopped after line 1.')
-      expect(stderr.match(/Cannot save/g)).toHaveLength(1)
-      expect(stderr).not.toContain('    at ')
-    },
-  )
+  test('progress that can no longer be saved is reported once, and the import continues', async ({
+    expect,
+  }) => {
+    const folder = folderOf(1_000, 1)
+    mkdirSync(join(folder, 'p'))
+    const args = ['--key', 'k', '--to', 'http://127.0.0.1:1', '--progress', 'p/x', '--rate', '1']
+    const importing = start(['import', 'history.ndjson', ...args], { folder })
+    await importing.printed(/^line 1: /m)
+    rmSync(join(folder, 'p'), { recursive: true })
+    await importing.printed(/Cannot save the progress in p\/x: ENOENT.* Name another file/)
+    importing.kill('SIGTERM')
+    const { code, stdout, stderr } = await importing.ended
+    expect(code).toBe(3)
+    expect(stdout).toContain('Stopped after line 1.')
+    expect(stderr.match(/Cannot save/g)).toHaveLength(1)
+    expect(stderr).not.toContain('    at ')
+  })
 
-  test(
-    'equal lines of two files are both sent with ids of their own, and a file that is imported again is not',
-    { tags: 'long' },
-    async ({ expect }) => {
-      const ids: string[] = []
-      await using collector = createServer((request, response) => {
-        void json(request).then((body) => {
-          const { batch } = body as { batch: { messageId: string }[] }
-          ids.push(...batch.map(({ messageId }) => messageId))
-          response.end('{"success":true}')
-        })
-      }).listen(0, '127.0.0.1')
-      await once(collector, 'listening')
-      const { port } = collector.address() as AddressInfo
-      const folder = folderOf(1, 0)
-      const progress = JSON.parse(
-        '{"head":"0:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855","line":0,"offset":0,"accepted":0,"bad":0}',
-      ) as object
-      writeFileSync(join(folder, 'earlier.progress'), JSON.stringify(progress))
-      writeFileSync(join(folder, 'b.ndjson'), readFileSync(join(folder, 'history.ndjson')))
-      for (const args of [
-        ['history.ndjson'],
-        ['b.ndjson'],
-        ['b.ndjson', '--restart'],
-        ['b.ndjson', '--progress', 'p1', '--name', 'history.ndjson'],
-        ['b.ndjson', '--progress', 'earlier.progress'],
-        ['b.ndjson', '--progress', 'earlier.progress', '--restart'],
-      ]) {
-        const all = ['import', ...args, '--to', `http://127.0.0.1:${port}`]
-        expect(await run(all, { folder })).toMatchObject({ code: 0 })
-      }
-      const [first, second, again, named, earlier, restarted] = ids
-      expect(ids).toHaveLength(6)
-      expect(new Set([first, second, earlier]).size).toBe(3)
-      expect([again, named, restarted]).toEqual([second, first, earlier])
-    },
-  )
-
-  test(
-    'a signal that comes after the last line stops it while the collector is away, and the next one continues',
-    { tags: 'long' },
-    async ({ expect }) => {
-      const folder = folderOf(3, 2)
-      const args = ['import', 'history.ndjson', '--key', 'k', '--to', 'http://127.0.0.1:1']
-      const importing = start(args, { folder })
-      await importing.printed(/^line 2: /m)
-      importing.kill('SIGTERM')
-      const { code, stdout, stderr } = await importing.ended
-      expect({ code, stdout }).toEqual({
-        code: 3,
-        stdout: expect.stringContaining('Run the same command to continue.') as string,
+  test('equal lines of two files are both sent with ids of their own, and a file that is imported again is not', async ({
+    expect,
+  }) => {
+    const ids: string[] = []
+    await using collector = createServer((request, response) => {
+      void json(request).then((body) => {
+        const { batch } = body as { batch: { messageId: string }[] }
+        ids.push(...batch.map(({ messageId }) => messageId))
+        response.end('{"success":true}')
       })
-      expect(stderr).toContain('Stopping within 5 s. The next signal ends the import at once.\n')
-    },
-  )
+    }).listen(0, '127.0.0.1')
+    await once(collector, 'listening')
+    const { port } = collector.address() as AddressInfo
+    const folder = folderOf(1, 0)
+    const progress = JSON.parse(
+      '{"head":"0:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855","line":0,"offset":0,"accepted":0,"bad":0}',
+    ) as object
+    writeFileSync(join(folder, 'earlier.progress'), JSON.stringify(progress))
+    writeFileSync(join(folder, 'b.ndjson'), readFileSync(join(folder, 'history.ndjson')))
+    for (const args of [
+      ['history.ndjson'],
+      ['b.ndjson'],
+      ['b.ndjson', '--restart'],
+      ['b.ndjson', '--progress', 'p1', '--name', 'history.ndjson'],
+      ['b.ndjson', '--progress', 'earlier.progress'],
+      ['b.ndjson', '--progress', 'earlier.progress', '--restart'],
+    ]) {
+      const all = ['import', ...args, '--to', `http://127.0.0.1:${port}`]
+      expect(await run(all, { folder })).toMatchObject({ code: 0 })
+    }
+    const [first, second, again, named, earlier, restarted] = ids
+    expect(ids).toHaveLength(6)
+    expect(new Set([first, second, earlier]).size).toBe(3)
+    expect([again, named, restarted]).toEqual([second, first, earlier])
+  })
+
+  test('a signal that comes after the last line stops it while the collector is away, and the next one continues', async ({
+    expect,
+  }) => {
+    const folder = folderOf(3, 2)
+    const args = ['import', 'history.ndjson', '--key', 'k', '--to', 'http://127.0.0.1:1']
+    const importing = start(args, { folder })
+    await importing.printed(/^line 2: /m)
+    importing.kill('SIGTERM')
+    const { code, stdout, stderr } = await importing.ended
+    expect({ code, stdout }).toEqual({
+      code: 3,
+      stdout: expect.stringContaining('Run the same command to continue.') as string,
+    })
+    expect(stderr).toContain('Stopping within 5 s. The next signal ends the import at once.\n')
+  })
 
   test('a signal after which the last calls are accepted does not make it incomplete', async ({
     expect,

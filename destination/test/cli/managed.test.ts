@@ -1,3 +1,4 @@
+// @module-tag long
 // The commands that show and change sources and destinations, at a running destination.
 import { execFileSync, spawnSync } from 'node:child_process'
 import { existsSync, openSync, readFileSync, writeFileSync } from 'node:fs'

@@ -1,3 +1,4 @@
+// @module-tag long
 import { join } from 'node:path'
 import { afterAll, describe, expect, test } from 'vitest'
 import { openStore } from '../../src/store/open.js'
@@ -21,54 +22,50 @@ function fileWith(store: unknown): string {
 
 const store = (file: string, ...args: string[]) => runInside(['store', ...args, '--config', file])
 
-test(
-  'shows the shares, spreads them over a new server, and empties one',
-  { tags: 'long' },
-  async () => {
-    const [a, b, c] = [await place('a'), await place('b'), await place('c')]
-    const two = await openStore([a, b])
-    for (let i = 0; i < 30; i++) await two.put([newDelivery({ source: `source${i}` })])
-    await two.close()
+test('shows the shares, spreads them over a new server, and empties one', async () => {
+  const [a, b, c] = [await place('a'), await place('b'), await place('c')]
+  const two = await openStore([a, b])
+  for (let i = 0; i < 30; i++) await two.put([newDelivery({ source: `source${i}` })])
+  await two.close()
 
-    const file = fileWith([a, b, c])
-    expect((await store(file, 'shares')).stdout).toBe(
-      [
-        'SERVER  SHARES  ARRIVING  LEAVING  FORMER  STATE',
-        'a       128     0         0        0       works',
-        'b       128     0         0        0       works',
-        'c       0       0         0        0       works',
-        '',
-      ].join('\n'),
-    )
-    const { code, stdout } = await store(file, 'balance')
-    expect(code).toBe(0)
-    const moved = Array.from(
-      stdout.matchAll(/(\d+) shares from ([ab]) to c: (\d+) waiting messages/g),
-    )
-    expect(new Map(moved.map(([, shares, from]) => [from, shares]))).toEqual(
-      new Map([
-        ['a', '42'],
-        ['b', '43'],
-      ]),
-    )
-    expect(moved.every(([, , , messages]) => Number(messages) > 0)).toBe(true)
-    expect((await store(file, 'shares')).stdout).toMatch(/a +86 .*\nb +85 .*\nc +85 /)
-    expect(await store(file, 'balance')).toEqual({
-      code: 0,
-      stdout: 'All shares are where they should be.\n',
-      stderr: '',
-    })
+  const file = fileWith([a, b, c])
+  expect((await store(file, 'shares')).stdout).toBe(
+    [
+      'SERVER  SHARES  ARRIVING  LEAVING  FORMER  STATE',
+      'a       128     0         0        0       works',
+      'b       128     0         0        0       works',
+      'c       0       0         0        0       works',
+      '',
+    ].join('\n'),
+  )
+  const { code, stdout } = await store(file, 'balance')
+  expect(code).toBe(0)
+  const moved = Array.from(
+    stdout.matchAll(/(\d+) shares from ([ab]) to c: (\d+) waiting messages/g),
+  )
+  expect(new Map(moved.map(([, shares, from]) => [from, shares]))).toEqual(
+    new Map([
+      ['a', '42'],
+      ['b', '43'],
+    ]),
+  )
+  expect(moved.every(([, , , messages]) => Number(messages) > 0)).toBe(true)
+  expect((await store(file, 'shares')).stdout).toMatch(/a +86 .*\nb +85 .*\nc +85 /)
+  expect(await store(file, 'balance')).toEqual({
+    code: 0,
+    stdout: 'All shares are where they should be.\n',
+    stderr: '',
+  })
 
-    expect((await store(file, 'move', '--from', 'c', '--to', 'a', '--json')).code).toBe(0)
-    expect((await store(file, 'shares')).stdout).toMatch(/a +171 .*\nb +85 .*\nc +0 /)
-    expect((await store(file, 'move', '--share', '75,76', '--to', 'b')).code).toBe(0)
-    expect((await store(file, 'shares', '--source', 'web')).stdout).toBe('share 75, server b\n')
-    const { shares } = JSON.parse((await store(file, 'shares', '--json')).stdout) as {
-      shares: { server: string; former: unknown[] }[]
-    }
-    expect(shares[75]).toMatchObject({ share: 75, server: 'b', next: null })
-  },
-)
+  expect((await store(file, 'move', '--from', 'c', '--to', 'a', '--json')).code).toBe(0)
+  expect((await store(file, 'shares')).stdout).toMatch(/a +171 .*\nb +85 .*\nc +0 /)
+  expect((await store(file, 'move', '--share', '75,76', '--to', 'b')).code).toBe(0)
+  expect((await store(file, 'shares', '--source', 'web')).stdout).toBe('share 75, server b\n')
+  const { shares } = JSON.parse((await store(file, 'shares', '--json')).stdout) as {
+    shares: { server: string; former: unknown[] }[]
+  }
+  expect(shares[75]).toMatchObject({ share: 75, server: 'b', next: null })
+})
 
 test('refuses what it can not do, and changes nothing', async () => {
   const [a, b] = [await place('a'), await place('b')]

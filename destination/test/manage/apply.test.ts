@@ -109,7 +109,7 @@ const fitting = lists.map(({ tenants, sources, destinations }): Wanted => {
 
 // fast-check prints the seed and the path of a failure: give them to `fc.assert` to see it again.
 describe.concurrent('random settings', { timeout: 120_000 }, () => {
-  test('are the same after an export and its return', async () => {
+  test('are the same after an export and its return', { tags: 'long' }, async () => {
     const [one, other] = await Promise.all([startOne(), startOne()])
     await fc.assert(
       fc.asyncProperty(fitting, async (wanted) => {
@@ -174,7 +174,7 @@ describe.concurrent('random settings', { timeout: 120_000 }, () => {
     )
   })
 
-  test('with a mistake change nothing, and every mistake is told', async () => {
+  test('with a mistake change nothing, and every mistake is told', { tags: 'long' }, async () => {
     const one = await startOne()
     const mistake = fc.constantFrom(
       ['sources', { name: 'no name' }, 'name'],
@@ -238,33 +238,39 @@ describe.concurrent('random settings', { timeout: 120_000 }, () => {
     )
   })
 
-  test('of several people at once never replace a change that nobody has seen', async () => {
-    const one = await startOne()
-    const limit = (callsPerSecond: number) => ({ name: 'a', rateLimit: { callsPerSecond } })
-    await fc.assert(
-      fc.asyncProperty(
-        fc.array(fc.boolean(), { minLength: 2, maxLength: 6 }),
-        async (areSingle) => {
-          await clear(one)
-          const { revision } = await apply(one, { sources: [{ name: 'a' }] })
-          const { etag } = await ask(one, 'GET', '/sources/a')
-          const answers = await Promise.all(
-            areSingle.map((isSingle, i) =>
-              isSingle
-                ? ask(one, 'PATCH', '/sources/a', limit(i + 1), { 'If-Match': etag ?? '' })
-                : apply(one, { sources: [limit(i + 1)] }, {}, revision),
-            ),
-          )
-          const winners = answers.flatMap(({ status }, i) => (status === 200 ? [i + 1] : []))
-          expect(winners).toHaveLength(1)
-          expect(answers.filter(({ status }) => status === 412)).toHaveLength(areSingle.length - 1)
-          const { body } = await ask(one, 'GET', '/sources/a')
-          expect(body.settings).toMatchObject(limit(winners[0] ?? 0))
-        },
-      ),
-      { numRuns: rounds(6) },
-    )
-  })
+  test(
+    'of several people at once never replace a change that nobody has seen',
+    { tags: 'long' },
+    async () => {
+      const one = await startOne()
+      const limit = (callsPerSecond: number) => ({ name: 'a', rateLimit: { callsPerSecond } })
+      await fc.assert(
+        fc.asyncProperty(
+          fc.array(fc.boolean(), { minLength: 2, maxLength: 6 }),
+          async (areSingle) => {
+            await clear(one)
+            const { revision } = await apply(one, { sources: [{ name: 'a' }] })
+            const { etag } = await ask(one, 'GET', '/sources/a')
+            const answers = await Promise.all(
+              areSingle.map((isSingle, i) =>
+                isSingle
+                  ? ask(one, 'PATCH', '/sources/a', limit(i + 1), { 'If-Match': etag ?? '' })
+                  : apply(one, { sources: [limit(i + 1)] }, {}, revision),
+              ),
+            )
+            const winners = answers.flatMap(({ status }, i) => (status === 200 ? [i + 1] : []))
+            expect(winners).toHaveLength(1)
+            expect(answers.filter(({ status }) => status === 412)).toHaveLength(
+              areSingle.length - 1,
+            )
+            const { body } = await ask(one, 'GET', '/sources/a')
+            expect(body.settings).toMatchObject(limit(winners[0] ?? 0))
+          },
+        ),
+        { numRuns: rounds(6) },
+      )
+    },
+  )
 })
 
 /** Gives each source a key of its own, so that two stores have the same secrets. */

@@ -17,7 +17,7 @@ import {
 } from './document.js'
 
 describe('the document', () => {
-  test('is valid OpenAPI 3.1, and an error in it would be found', async () => {
+  test('is valid OpenAPI 3.1, and an error in it would be found', { tags: 'long' }, async () => {
     const text = readFileSync(PATH, 'utf8')
     const validator = new Validator()
     expect(await validator.validate(text)).toMatchObject({ valid: true })

@@ -1,3 +1,4 @@
+// @module-tag long
 import { randomUUID } from 'node:crypto'
 import { closeSync, openSync, readFileSync, readSync, renameSync, statSync } from 'node:fs'
 import { setTimeout } from 'node:timers/promises'
