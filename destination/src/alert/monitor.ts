@@ -1,4 +1,5 @@
 import { hash } from 'node:crypto'
+import { isDeepStrictEqual } from 'node:util'
 import type { EndpointOutcome } from '../deliver/decide.js'
 import type { Pauses } from '../deliver/pauses.js'
 import type { EndedMessage } from '../deliver/settler.js'
@@ -12,7 +13,14 @@ import type { Alerts, DeadLetterLimit, Destination, Settings } from '../settings
 import { formatDuration } from '../settings/duration.js'
 import { Follower, type FollowerEvents } from '../store/follower.js'
 import { StoreError } from '../store/store-error.js'
-import type { ClockPort, ReadPort, RecordPort, Servers, StoredRecord } from '../store/store.js'
+import type {
+  ClockPort,
+  ReadPort,
+  RecordChange,
+  RecordPort,
+  Servers,
+  StoredRecord,
+} from '../store/store.js'
 import { alertMessage, type Alert } from './alert.js'
 import { ASK_AGAIN_MS, DeadLetters } from './dead-letters.js'
 import {
@@ -35,6 +43,7 @@ const TICK_MS = 1_000
 /** The kinds of the records. */
 const FAILING = 'failing'
 const DEAD_LETTERS = 'dead letters'
+const UNTOLD_PAUSE = 'untold pause'
 
 /** What happens while the monitor works. */
 export interface MonitorEvents {
@@ -66,9 +75,12 @@ interface Watched {
   last: EndpointOutcome['outcome'] | undefined
 }
 
+/** What the records of this room have. */
+type Body = Streak | Excess | UntoldPause
+
 /** A record of this room, with its version. */
-interface Saved<Body> {
-  body: Body
+interface Saved<One extends Body> {
+  body: One
   version: number
   /** When this process learnt of it. */
   knownAt: number
@@ -79,6 +91,13 @@ interface Excess {
   since: number
   until: number
   isTold: boolean
+}
+
+/** A pause by an alert, of which nobody has told yet. */
+interface UntoldPause {
+  alert: Alert
+  /** The time that people are shown. */
+  at: number
 }
 
 /**
@@ -104,6 +123,8 @@ export class Monitor {
   /** The keys of the streaks by the names of their records. */
   readonly #keys = new Map<string, string>()
   #excesses = new Map<string, Saved<Excess>>()
+  /** By destination. */
+  #untoldPauses = new Map<string, Saved<UntoldPause>>()
   #timer: NodeJS.Timeout | undefined
   #working: Promise<void> = Promise.resolve()
   /** Whether the settings may lack something that is known here. At the start, that is what the store has. */
@@ -223,6 +244,7 @@ export class Monitor {
         if (this.#hasStopped()) return
         await this.#judge(key, alerts)
       }
+      await this.#tellPauses(alerts)
       await this.#judgeDeadLetters(alerts)
       if (this.#hasStopped()) return
       await this.#forget()
@@ -305,9 +327,26 @@ export class Monitor {
     // Another worker may have paused it a moment ago, and somebody may have resumed it already.
     await pauses.catchUp()
     if (pauses.versionOf(name) !== version) return
-    await this.#tell(alert, alerts, () =>
-      pauses.pauseSince(name, version, { reason, by: 'alerts' }, { by: 'alerts', from: null }),
-    )
+    const untold = changeOf(UNTOLD_PAUSE, name, undefined, { alert, at: store.clock.wall() })
+    const actor = { by: 'alerts', from: null }
+    try {
+      await pauses.pauseSince(name, version, { reason, by: 'alerts' }, actor, untold)
+    } finally {
+      // If only the answer was lost, it is paused.
+      await this.#follower.catchUp()
+    }
+  }
+
+  /**
+   * Tells of the pauses that are in the store. A pause that could not be written is not told, and one whose process has died is told
+   * by another process, or by the next one. It is also told if somebody has ended or changed the pause in the meantime.
+   */
+  async #tellPauses(alerts: Alerts): Promise<void> {
+    for (const [name, saved] of [...this.#untoldPauses]) {
+      if (this.#hasStopped()) return
+      const { alert, at } = saved.body
+      await this.#tell(alert, alerts, () => this.#write(UNTOLD_PAUSE, name, saved, undefined), at)
+    }
   }
 
   #died(destination: string, count: number): void {
@@ -418,11 +457,17 @@ export class Monitor {
    * again, and the store refuses it as a duplicate.
    *
    * @param note - Returns whether this process noted it, and no other did before.
+   * @param at - When it happened, as people are shown it.
    */
-  async #tell(alert: Alert, alerts: Alerts, note: () => Promise<boolean>): Promise<void> {
-    const { enqueue, settings, events, store } = this.#parts
+  async #tell(
+    alert: Alert,
+    alerts: Alerts,
+    note: () => Promise<boolean>,
+    at = this.#parts.store.clock.wall(),
+  ): Promise<void> {
+    const { enqueue, settings, events } = this.#parts
     const to = recipientOf({ ...settings(), alerts })
-    if (to) await enqueue([alertMessage(alert, to.name, store.clock.wall())])
+    if (to) await enqueue([alertMessage(alert, to.name, at)])
     if (await note()) events.alerted(alert)
   }
 
@@ -430,22 +475,26 @@ export class Monitor {
   async #write(
     kind: string,
     key: string,
-    saved: Saved<Streak> | Saved<Excess> | undefined,
-    body: Streak | Excess | undefined,
+    saved: Saved<Body> | undefined,
+    body: Body | undefined,
   ): Promise<boolean> {
-    const change = {
-      ...{ kind, name: nameOf(kind, key), version: saved?.version ?? 0 },
-      body: body && JSON.stringify({ key, ...body }),
-    }
+    if (!saved && !body) return true
     try {
-      if (saved || body) await this.#parts.store.writeRecords([change])
-      return true
+      await this.#parts.store.writeRecords([changeOf(kind, key, saved, body)])
     } catch (error) {
-      if (error instanceof StoreError && error.code === 'conflict') return false
-      throw error
-    } finally {
       await this.#follower.catchUp()
+      if (error instanceof StoreError && error.code === 'conflict') return false
+      // If only the answer was lost, the record is written, and nobody would give its alert any more.
+      if (!isDeepStrictEqual(this.#recordsOf(kind).get(key)?.body, body)) throw error
+      return true
     }
+    await this.#follower.catchUp()
+    return true
+  }
+
+  #recordsOf(kind: string): ReadonlyMap<string, Saved<Body>> {
+    if (kind === FAILING) return this.#streaks
+    return kind === DEAD_LETTERS ? this.#excesses : this.#untoldPauses
   }
 
   /** Forgets the endpoints and destinations that the settings do not have any more, here and in the store. */
@@ -489,17 +538,20 @@ export class Monitor {
       this.#streaks = new Map()
       this.#keys.clear()
       this.#excesses = new Map()
+      this.#untoldPauses = new Map()
     }
     const knownAt = this.#now
     for (const { kind, name, version, body } of records) {
-      if (kind !== FAILING && kind !== DEAD_LETTERS) continue
+      if (kind !== FAILING && kind !== DEAD_LETTERS && kind !== UNTOLD_PAUSE) continue
       if (body === undefined) {
         this.#end(kind, name)
         continue
       }
-      const { key, ...rest } = JSON.parse(body) as { key: string } & (Streak | Excess)
+      const { key, ...rest } = JSON.parse(body) as { key: string } & Body
       if (kind === DEAD_LETTERS) this.#excesses.set(key, { body: rest as Excess, version, knownAt })
-      else {
+      else if (kind === UNTOLD_PAUSE) {
+        this.#untoldPauses.set(key, { body: rest as UntoldPause, version, knownAt })
+      } else {
         const before = this.#streaks.get(key)
         this.#keys.set(name, key)
         this.#streaks.set(key, {
@@ -514,10 +566,9 @@ export class Monitor {
 
   /** Another process saw a success, or this one did. What this process saw before is over. */
   #end(kind: string, name: string): void {
-    if (kind === DEAD_LETTERS) {
-      this.#excesses.delete(name)
-      return
-    }
+    if (kind === DEAD_LETTERS) this.#excesses.delete(name)
+    if (kind === UNTOLD_PAUSE) this.#untoldPauses.delete(name)
+    if (kind !== FAILING) return
     const key = this.#keys.get(name)
     if (key === undefined) return
     this.#keys.delete(name)
@@ -549,4 +600,17 @@ function keyOf(destination: string, url: string): string {
 /** The name of a record. A URL may be longer than a name, and may contain a key in its query. */
 function nameOf(kind: string, key: string): string {
   return kind === FAILING ? hash('sha256', key) : key
+}
+
+/** Writes a record, or deletes it. */
+function changeOf(
+  kind: string,
+  key: string,
+  saved: Saved<Body> | undefined,
+  body: Body | undefined,
+): RecordChange {
+  return {
+    ...{ kind, name: nameOf(kind, key), version: saved?.version ?? 0 },
+    body: body && JSON.stringify({ key, ...body }),
+  }
 }

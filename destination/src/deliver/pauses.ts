@@ -85,6 +85,7 @@ export class Pauses {
    * Pauses a destination, unless it was paused or resumed since a version of which it was not paused. So a decision that another
    * process, or a person, has made meanwhile holds.
    *
+   * @param alongside - Is written if, and only if, the pause is.
    * @returns whether this call has paused it.
    * @throws StoreError
    */
@@ -93,10 +94,11 @@ export class Pauses {
     version: number,
     pause: Omit<Pause, 'at'>,
     actor: Actor,
+    alongside: RecordChange,
   ): Promise<boolean> {
     const at = Math.round(this.#store.clock.wall())
     try {
-      await this.#write(destination, { version }, { at, ...pause }, actor)
+      await this.#write(destination, { version }, { at, ...pause }, actor, [alongside])
       return true
     } catch (error) {
       if (!isConflict(error)) throw error
@@ -177,13 +179,15 @@ export class Pauses {
     { pause, version }: Known,
     next: Pause | undefined,
     actor: Actor,
+    alongside: readonly RecordChange[] = [],
   ): Promise<void> {
     const stored: Stored = next
       ? { pause: next }
       : { resumedAt: Math.round(this.#store.clock.now()) }
     const body = JSON.stringify(stored)
     const entry = noteOf(pause, next, actor)
-    await this.#store.writeRecords([{ kind: PAUSE_KIND, name: destination, version, body, entry }])
+    const change = { kind: PAUSE_KIND, name: destination, version, body, entry }
+    await this.#store.writeRecords([change, ...alongside])
     await this.#follower.catchUp()
   }
 
