@@ -68,6 +68,8 @@ export function judgeError(error: unknown, host: string): Judgement {
     return retry('connection_failed', `${host} answered with data that is not HTTP (${detail}).`)
   if (error instanceof errors.SocketError && detail === 'bad response')
     return retry('connection_reset', `${host} answered ${UNREADABLE}`)
+  if (error instanceof errors.SocketError && detail === 'bad upgrade')
+    return retry('connection_reset', `${host} answered ${SWITCHED} ${ANSWER_2XX}`)
   // Of all that undici asserts, only the status is a matter of the answer. The text of the assertion is about its source.
   if (code === 'ERR_ASSERTION')
     return retry('connection_failed', `${host} answered with a status below 100. ${ANSWER_2XX}`)
@@ -103,11 +105,13 @@ function describeFailure(code: string): [OutcomeCode, string] {
  * status was read before and decides.
  */
 const BAD_HEADERS =
-  'answered with headers that are not valid HTTP. They may have one Content-Length or a Transfer-Encoding, and not both.'
+  'answered with headers that are not valid HTTP. They may have one Content-Length, which must be a whole number below 2^64, or a Transfer-Encoding, and not both.'
 
-/** undici closes the connection at such an answer. It reads every other 1xx. */
+/** undici closes the connection at such an answer, and at {@link SWITCHED}. It reads every other 1xx. */
 const UNREADABLE =
   'with 100 Continue, which was not asked for and can not be read. The endpoint must send only its final answer.'
+
+const SWITCHED = 'with 101 Switching Protocols, which was not asked for.'
 
 /** `UND_ERR_SOCKET` is undici's code for a connection that the other side closed regularly, but without an answer. */
 const RESETS = new Set(['ECONNRESET', 'EPIPE', 'ECONNABORTED', 'UND_ERR_SOCKET'])

@@ -135,19 +135,32 @@ test('an endpoint that answers 100 Continue first is told what it has to change'
   expect(outcome.error).toMatch(/answered with 100 Continue, which was not asked for/)
 })
 
+test('an endpoint that switches to another protocol is told what it has to answer', async () => {
+  const { outcome } = await meet((socket) => {
+    socket.write('HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n')
+  }, IN_TIME)
+  expect(outcome).toMatchObject({ code: 'connection_reset', verdict: 'retry' })
+  expect(outcome.error).toMatch(
+    /answered with 101 Switching Protocols, which was not asked for\. .* 2xx status\.$/,
+  )
+})
+
 test.each([
   ['two lengths', 'Content-Length: 2\r\nContent-Length: 2\r\n\r\nok'],
   [
     'a length and chunks',
     'Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n',
   ],
+  ['a length that is too large', 'Content-Length: 99999999999999999999\r\n\r\nok'],
   ['a malformed header', 'Content-Length: 2\r\nno header\r\n\r\nok'],
 ])('an endpoint that answers with %s is told that its headers are wrong', async (_what, rest) => {
   const { outcome } = await meet((socket) => {
     socket.write(`HTTP/1.1 200 OK\r\n${rest}`)
   }, IN_TIME)
   expect(outcome).toMatchObject({ code: 'connection_failed', verdict: 'retry' })
-  expect(outcome.error).toMatch(/ answered with headers that are not valid HTTP\. They may have/)
+  expect(outcome.error).toMatch(
+    / answered with headers that are not valid HTTP\. They may have one Content-Length, which must be a/,
+  )
 })
 
 describe('an answer whose body', () => {
