@@ -3,6 +3,7 @@ import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { beforeAll, describe, expect, test } from 'vitest'
 import type * as z from 'zod'
+import { OUTCOME_CODES } from '../src/model/outcome.js'
 import { settingsSchema } from '../src/settings/schema.js'
 import { runInside } from './cli/inside.js'
 import { run } from './cli/process.js'
@@ -167,19 +168,23 @@ describe('the settings', () => {
 })
 
 test.each([
-  ['RefusalCode', 'http/refusal.ts'],
-  ['RejectionCode', 'http/refusal.ts'],
-  ['OutcomeCode', 'model/outcome.ts'],
-  ['SettingsErrorCode', 'settings/settings-error.ts'],
-  ['StoreErrorCode', 'store/store-error.ts'],
-])('every %s of %s is in the README or the documents of the destination', (type, file) => {
-  const source = read(`destination/src/${file}`)
-  const [, union = ''] = new RegExp(`export type ${type} =([^;]*?)\n\n`).exec(source) ?? []
-  const codes = Array.from(union.matchAll(/'(\w+)'/g), ([, code = '']) => code)
+  ['RefusalCode', unionOf('RefusalCode', 'http/refusal.ts')],
+  ['RejectionCode', unionOf('RejectionCode', 'http/refusal.ts')],
+  ['OutcomeCode', OUTCOME_CODES],
+  ['SettingsErrorCode', unionOf('SettingsErrorCode', 'settings/settings-error.ts')],
+  ['StoreErrorCode', unionOf('StoreErrorCode', 'store/store-error.ts')],
+])('every %s is in the README or the documents of the destination', (_type, codes) => {
   const text = documents.map((document) => document.text).join('\n')
   expect(codes.length).toBeGreaterThan(3)
   expect(codes.filter((code) => !text.includes(`\`${code}\``))).toEqual([])
 })
+
+/** The members of a type, by its source. */
+function unionOf(type: string, file: string): string[] {
+  const source = read(`destination/src/${file}`)
+  const [, union = ''] = new RegExp(`export type ${type} =([^;]*?)\n\n`).exec(source) ?? []
+  return Array.from(union.matchAll(/'(\w+)'/g), ([, code = '']) => code)
+}
 
 test('the metrics that the documents name are those that there are', () => {
   const names = (text: string) =>

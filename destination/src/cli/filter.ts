@@ -1,7 +1,9 @@
 import { InvalidArgumentError, Option, type Command } from 'commander'
 import { parseTime } from '../collect/timestamp.js'
 import { EVENT_TYPES } from '../model/call.js'
+import { OUTCOME_CODES } from '../model/outcome.js'
 import { parseDuration } from '../settings/duration.js'
+import { CommandError, EXIT } from './command.js'
 
 /** Which messages a command is about. All given fields must be equal. */
 export interface MessageFilter {
@@ -48,12 +50,15 @@ export interface DeliveryFilter extends MessageFilter {
 
 /** Adds the options of a {@link DeliveryFilter}. */
 export function addDeliveryFilterOptions(command: Command): Command {
+  // Both times of a range are counted from the same moment.
+  const now = Date.now()
+  const readTime = (text: string) => timeOf(text, now)
   command
     .option('--destination <name>', 'only for this destination')
     .option('--source <name>', 'only from this source')
   return addFilterOptions(command)
     .option('--status <status>', 'only with this last status, such as 503 or 5xx')
-    .option('--code <code>', 'only with this last code, such as timeout')
+    .addOption(new Option('--code <code>', 'only with this last code').choices(OUTCOME_CODES))
     .option('--endpoint <url>', 'only with the last attempt at this URL; its query is left out')
     .option(
       '--since <when>',
@@ -63,9 +68,9 @@ export function addDeliveryFilterOptions(command: Command): Command {
     .option('--until <when>', 'only accepted before this time', readTime)
 }
 
-function readTime(text: string): number {
+function timeOf(text: string, now: number): number {
   const agoMs = parseDuration(text)
-  if (agoMs !== undefined) return Date.now() - agoMs
+  if (agoMs !== undefined) return now - agoMs
   const at = parseTime(text)
   if (at !== undefined) return at
   throw new InvalidArgumentError(
@@ -73,10 +78,21 @@ function readTime(text: string): number {
   )
 }
 
-/** The fields of a filter that were given. */
+/**
+ * The fields of a filter that were given.
+ *
+ * @throws CommandError if no time is in its range.
+ */
 export function givenFilter(options: DeliveryFilter): Record<string, string | number> {
   const { destination, source, type, event, user, status, code, endpoint, since, until } = options
   const fields = { destination, source, type, event, user, status, code, endpoint, since, until }
+  if (since !== undefined && until !== undefined && since >= until) {
+    const [from, to] = [since, until].map((at) => new Date(at).toISOString())
+    throw new CommandError(
+      EXIT.usage,
+      `--since must be earlier than --until, got --since ${from} and --until ${to}.`,
+    )
+  }
   const given: Record<string, string | number> = {}
   for (const [name, value] of Object.entries(fields)) {
     if (value !== undefined) given[name] = value

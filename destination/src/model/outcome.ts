@@ -1,5 +1,5 @@
 /**
- * The outcome of one POST to one endpoint. Logs, metrics, the admin API and the page use these codes.
+ * The outcomes of one POST to one endpoint. Logs, metrics, the admin API and the page use these codes.
  *
  * - `delivered`: a 2xx status.
  * - `server_error`: a 5xx status. `throttled`: a 429. `request_timeout`: a 408.
@@ -12,22 +12,24 @@
  * - `endpoint_down`: the endpoint's breaker is open. Nothing was sent.
  * - `endpoint_busy`: the endpoint had no capacity in time. Nothing was sent.
  */
-export type OutcomeCode =
-  | 'delivered'
-  | 'server_error'
-  | 'throttled'
-  | 'request_timeout'
-  | 'client_error'
-  | 'redirect'
-  | 'timeout'
-  | 'dns_error'
-  | 'connection_refused'
-  | 'connection_reset'
-  | 'connection_failed'
-  | 'tls_error'
-  | 'address_refused'
-  | 'endpoint_down'
-  | 'endpoint_busy'
+export const OUTCOME_CODES = [
+  'delivered',
+  'server_error',
+  'throttled',
+  'request_timeout',
+  'client_error',
+  'redirect',
+  'timeout',
+  'dns_error',
+  'connection_refused',
+  'connection_reset',
+  'connection_failed',
+  'tls_error',
+  'address_refused',
+  'endpoint_down',
+  'endpoint_busy',
+] as const
+export type OutcomeCode = (typeof OUTCOME_CODES)[number]
 
 /**
  * What an outcome means for the message. `delivered`: the endpoint accepted it. `retry`: it can be tried again. `refused`:

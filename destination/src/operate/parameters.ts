@@ -4,6 +4,7 @@ import { EVENT_TYPES, type EventType } from '../model/call.js'
 import type { DeliveryId, Filter, SearchPlace, State } from '../model/delivery.js'
 import { HEALTHS, type Health } from '../model/health.js'
 import { HISTORY_SPANS, type HistorySpan } from '../model/history.js'
+import { OUTCOME_CODES } from '../model/outcome.js'
 
 /** Parameters from a query or a body, not yet checked. */
 type Given = Readonly<Record<string, unknown>>
@@ -30,11 +31,10 @@ export interface ListParameters {
   limit: number
 }
 
-const LATEST_FIELDS = ['code', 'cause'] as const
-const REPLAY_FIELDS = ['destination', 'source', 'type', 'event', 'user', ...LATEST_FIELDS] as const
+const REPLAY_FIELDS = ['destination', 'source', 'event', 'user', 'cause'] as const
 const LIST_FIELDS = [...REPLAY_FIELDS, 'messageId'] as const
 /** The parameters of a filter that have a form of their own. */
-const OTHER_FIELDS = ['status', 'endpoint', 'since', 'until'] as const
+const OTHER_FIELDS = ['type', 'code', 'status', 'endpoint', 'since', 'until'] as const
 
 /** @throws {@link Refusal} */
 export function readList(query: Given): ListParameters {
@@ -410,14 +410,24 @@ function whichOf(body: Given): ReplayParameters['which'] {
 function others(
   given: Given,
   place: Place,
-): Pick<Filter, 'isPrefix' | 'status' | 'endpoint' | 'since' | 'until'> {
+): Pick<Filter, 'isPrefix' | (typeof OTHER_FIELDS)[number]> {
   return {
     isPrefix: oneOf(given, 'match', ['exact', 'prefix']) === 'prefix',
+    type: oneOf(given, 'type', EVENT_TYPES),
+    code: oneOf(given, 'code', OUTCOME_CODES),
     status: statusRange(given['status']),
     endpoint: endpointOf(given),
-    since: count(given, 'since', 0, Number.MAX_SAFE_INTEGER, place),
-    until: count(given, 'until', 0, Number.MAX_SAFE_INTEGER, place),
+    ...rangeOf(given, place),
   }
+}
+
+/** A range without any time in it is a mistake: nothing would match it. */
+function rangeOf(given: Given, place: Place): Pick<Filter, 'since' | 'until'> {
+  const since = count(given, 'since', 0, Number.MAX_SAFE_INTEGER, place)
+  const until = count(given, 'until', 0, Number.MAX_SAFE_INTEGER, place)
+  if (since === undefined || until === undefined || since < until) return { since, until }
+  const message = `since must be earlier than until, got since ${since} and until ${until}.`
+  throw new Refusal(400, 'invalid_parameter', message)
 }
 
 /** The URL of an endpoint as it is shown, also if it is given as the settings have it, with its query. */

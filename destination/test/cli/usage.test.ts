@@ -133,6 +133,24 @@ describe('the command line', () => {
       '--force goes only with ids or --message',
     ],
     [['replay', '--since', 'noon'], 'or how long ago, such as 30m, 2h or 1d.'],
+    ...['list', 'replay'].flatMap((command): [string[], string][] => {
+      const where = ['--url', 'http://127.0.0.1:1']
+      const [from, to] = ['2026-11-21T15:00:00.000Z', '2026-11-21T14:00:00.000Z']
+      return [
+        [
+          [command, '--since', '2026-11-21T15:00Z', '--until', '2026-11-21T14:00Z', ...where],
+          `--since must be earlier than --until, got --since ${from} and --until ${to}.`,
+        ],
+        [
+          [command, '--since', '2h', '--until', '2h', ...where],
+          '--since must be earlier than --until, got',
+        ],
+        [
+          [command, '--code', 'bogus', ...where],
+          'Allowed choices are delivered, server_error, throttled, request_timeout, client_error, redirect, timeout,',
+        ],
+      ]
+    }),
     [['doctor', 'a.example.com/hook'], 'Expected a full URL with http or https'],
     [['doctor', 'https://u:p@a.example.com/hook'], 'without a user, a fragment (#…)'],
     [['doctor', 'https://a.example.com/ho\tok'], 'a control character'],

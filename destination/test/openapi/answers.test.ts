@@ -598,6 +598,8 @@ describe('the answers', { timeout: 60_000 }, () => {
     '/v1/admin/deliveries?status=6',
     '/v1/admin/deliveries?match=x',
     '/v1/admin/deliveries?since=-1',
+    '/v1/admin/deliveries?code=x',
+    '/v1/admin/deliveries?type=x',
     '/v1/admin/deliveries?before=0',
     '/v1/admin/deliveries?x=1',
     '/v1/admin/deliveries/0',

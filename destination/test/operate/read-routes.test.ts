@@ -552,6 +552,13 @@ describe('a replay', () => {
       status: 400,
       body: { error: { message: 'since must be a whole number of at least 0, got "1".' } },
     })
+    const range = { filter: { since: 2_000, until: 1_000 }, dryRun: true }
+    expect(await ask(destination, '/replay', { body: range })).toMatchObject({
+      status: 400,
+      body: {
+        error: { message: 'since must be earlier than until, got since 2000 and until 1000.' },
+      },
+    })
     expect(crm.received).toHaveLength(2)
     expect((await confirm(2)).body).toMatchObject({ matched: 2, replayed: 2 })
     await has(destination, 'done', 2)
@@ -602,6 +609,10 @@ describe('a wrong request', () => {
     ['/deliveries?before=x', 400, 'invalid_parameter'],
     ['/deliveries?user=a&user=b', 400, 'invalid_parameter'],
     ['/deliveries?dest=crm', 400, 'invalid_parameter'],
+    ['/deliveries?since=2&until=1', 400, 'invalid_parameter'],
+    ['/deliveries?since=2&until=2', 400, 'invalid_parameter'],
+    ['/deliveries?code=bogus', 400, 'invalid_parameter'],
+    ['/deliveries?type=tracks', 400, 'invalid_parameter'],
   ])('%s is answered %i', async (path, status, code) => {
     expect(await ask(shared, path)).toMatchObject({ status, body: { error: { code } } })
   })
@@ -695,6 +706,9 @@ describe('a wrong request', () => {
     [{ filter: { match: 'prefix' } }],
     [{ filter: { dest: 'crm' } }],
     [{ filter: { since: 'yesterday' } }],
+    [{ filter: { since: 2, until: 2 } }],
+    [{ filter: { code: 'bogus' } }],
+    [{ filter: { type: 'tracks' } }],
     [{ all: true, dryrun: true }],
     [{ all: true, dryRun: 'yes' }],
     [{ all: true, force: true }],
