@@ -57,11 +57,13 @@ export type Period = number
 /**
  * Decides how many requests an endpoint gets at once, so that an endpoint that is down costs only a few requests.
  *
- *     closed ── 5 failures in a row, or a Retry-After ──► open ◄────────────┐
- *        ▲                                                 │ wait is over   │ failure
- *        │ limit reaches the cap                           ▼                │
- *     half-open ◄──────────── success ────────── open, with a probe ────────┤
- *        └── as many failures in a row as its limit, 5 at most ─────────────┘
+ *     closed ── 5 failures in a row, a Retry-After, ─────► open ◄───────────┐
+ *        ▲      or other workers have found it down         │               │
+ *        │                                                  │ wait is over  │ failure
+ *        │ limit reaches the share of the cap               ▼               │
+ *     half-open ◄──────────── success ──────────── open, with a probe ──────┤
+ *      ▲ └── as many failures in a row as its limit, 5 at most ─────────────┘
+ *      └──── other workers have found it healthy ──── open
  *
  * Some messages fail at a healthy endpoint. They must not pass for an endpoint that is down: after a success, messages
  * that failed before may fail again, and a breaker that opened by mistake takes more failures to open again.
@@ -200,9 +202,16 @@ export class Breaker {
     return this.#isHearsay
   }
 
-  /** The other workers have found the endpoint healthy. A breaker that is open only because of them closes. */
+  /**
+   * No other worker finds the endpoint down any more. A breaker that is open becomes half-open, as after a probe that succeeds: a full
+   * share of each worker at once would hit an endpoint of which one request is known. One that is half-open takes it for a round of
+   * successes, unless its own requests say more: else it would stay half-open for as long as it has nothing to send.
+   */
   expectUp(): void {
-    if (this.#isHearsay && !this.#isProbing) this.#change('closed')
+    if (this.#state === 'closed' || this.#isProbing) return
+    if (this.#state === 'open') this.#ramp()
+    else if (this.#inFlight === 0 && this.#failures === 0) this.#raise()
+    this.#closeAtShare()
   }
 
   /** A request starts. The caller makes sure that there is {@link room}. */
@@ -239,24 +248,34 @@ export class Breaker {
     this.#succeededAt = now
     if (this.#state === 'closed') return
     if (this.#state === 'open') this.#recover(now)
-    else if (++this.#successes >= this.#limit) {
-      this.#limit = Math.min(this.#limit * 2, this.#share)
-      this.#successes = 0
-    }
-    if (this.#limit < this.#share) return
-    this.#state = 'closed'
-    this.#probeMs = PROBE_MS
+    else if (++this.#successes >= this.#limit) this.#raise()
+    this.#closeAtShare()
   }
 
   #recover(now: number): void {
     const isMistaken = this.#failedProbes < MISTAKEN_PROBES && now - this.#recoveredAt < LENIENT_MS
     this.#leniency = isMistaken ? Math.min(this.#leniency * 2, MAX_LENIENCY) : 1
+    this.#recoveredAt = now
+    this.#ramp()
+  }
+
+  #ramp(): void {
     this.#probeMs = Math.min(this.#probeMs, PROBE_AGAIN_MS)
     this.#failedProbes = 0
-    this.#recoveredAt = now
     this.#change('half-open')
     this.#limit = Math.min(2, this.#share)
     this.#successes = 0
+  }
+
+  #raise(): void {
+    this.#limit = Math.min(this.#limit * 2, this.#share)
+    this.#successes = 0
+  }
+
+  #closeAtShare(): void {
+    if (this.#limit < this.#share) return
+    this.#state = 'closed'
+    this.#probeMs = PROBE_MS
   }
 
   #mayProbe(now: number): boolean {

@@ -136,11 +136,22 @@ export class SharedBreakers {
     this.#heardAt = now()
     for (const [name, shared] of this.#shared) {
       const { breaker } = shared.endpoint
-      if (breaker.isHearsay && !this.#down.has(name)) {
-        breaker.expectUp()
-        shared.wasOpen = breaker.isOpen
-      } else if (wasGone && !shared.wasOpen) this.#learn(name) // one that was open has news for the others
+      if (!this.#down.has(name)) {
+        if (breaker.isHearsay || !breaker.isOpen) this.#learnUp(shared)
+      } else if (wasGone && !shared.wasOpen) {
+        // A breaker that was open at the last check is told to the others by #share, and learns nothing from them.
+        this.#learn(name)
+      }
     }
+  }
+
+  /** The others have found an endpoint healthy. */
+  #learnUp(shared: SharedBreaker): void {
+    const { breaker } = shared.endpoint
+    const { isOpen } = breaker
+    breaker.expectUp()
+    // It is not open any more, which is no news for the others.
+    if (isOpen) shared.wasOpen = breaker.isOpen
   }
 
   /** Takes over what the other workers know of an endpoint that this one does not know, or has not heard of for a while. */

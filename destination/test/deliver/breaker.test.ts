@@ -360,4 +360,58 @@ describe('a breaker that is shared with other workers', () => {
     breaker.expectDown(4_000, 4_000)
     expect(breaker.state).toBe('half-open')
   })
+
+  test('recovers step by step if the others have found the endpoint healthy, up to its part of the cap of now', () => {
+    const { breaker, send, room } = setUp(1)
+    breaker.shareAmong(2)
+    breaker.expectDown(1_000, 0)
+    breaker.cap = 32
+    breaker.shareAmong(8)
+    breaker.shareAmong(4)
+    breaker.expectUp()
+    for (const limit of [2, 4]) {
+      expect([breaker.state, room()]).toEqual(['half-open', limit])
+      send('success', limit)
+    }
+    expect([breaker.state, room()]).toEqual(['closed', 8])
+  })
+
+  test('recovers without requests of its own for as long as the others find the endpoint healthy', () => {
+    const { breaker, send, start, room } = setUp(16)
+    breaker.shareAmong(2)
+    breaker.expectDown(1_000, 0)
+    breaker.expectUp()
+    breaker.expectUp()
+    expect([breaker.state, room()]).toEqual(['half-open', 4])
+    const end = start()
+    breaker.expectUp()
+    expect(room()).toBe(3)
+    end('failure')
+    breaker.expectUp()
+    expect([breaker.state, room()]).toEqual(['half-open', 4])
+    send('success')
+    breaker.expectUp()
+    expect([breaker.state, room()]).toEqual(['closed', 8])
+  })
+
+  test('is closed at once if its part of the cap is no more than a recovery begins with', () => {
+    const { breaker, room } = setUp(4)
+    breaker.shareAmong(2)
+    breaker.expectDown(1_000, 0)
+    breaker.expectUp()
+    expect([breaker.state, room()]).toEqual(['closed', 2])
+  })
+
+  test('believes its own probe that is under way, and not the others', () => {
+    const { breaker, wait, start } = setUp()
+    breaker.shareAmong(2)
+    breaker.expectDown(1_000, 0)
+    wait(1_000)
+    breaker.permitProbe(Infinity)
+    const end = start()
+    breaker.expectUp()
+    expect(breaker.state).toBe('open')
+    end('failure')
+    expect(breaker.state).toBe('open')
+  })
 })
