@@ -88,9 +88,11 @@ export class SharedBreakers {
         // Two destinations may have the same URL. Each destination has a separate breaker for it.
         const name = `${destination.name} ${endpoint.endpoint.url}`
         const known = before.get(name)
-        const isSame = known?.endpoint.breaker === endpoint.breaker
+        const { breaker } = endpoint
+        const isSame = known?.endpoint.breaker === breaker
         endpoint.shareAmong(this.#workerCount)
-        const shared = { wasOpen: false, askAt: 0, toldUntil: -Infinity }
+        // A breaker from before a pause may be open, which the others knew then. Meanwhile they may have found the endpoint healthy.
+        const shared = { wasOpen: breaker.isOpen, askAt: 0, toldUntil: breaker.askedUntil }
         this.#shared.set(name, { ...(isSame ? known : shared), endpoint })
         if (!isSame) this.#learn(name)
       }
@@ -183,8 +185,9 @@ export class SharedBreakers {
       return
     }
     const askedAt = now()
-    const holdMs = await workers.tryProbe(name, PROBE_MS, MAX_PROBE_MS, breaker.isHearsay)
-    if (holdMs > 0) breaker.permitProbe(askedAt + holdMs)
+    const holdMs = await workers.tryProbe(name, PROBE_MS, MAX_PROBE_MS)
+    if (holdMs === undefined) this.#learnUp(shared)
+    else if (holdMs > 0) breaker.permitProbe(askedAt + holdMs)
     else shared.askAt = now() + ASK_AGAIN_MS
   }
 }

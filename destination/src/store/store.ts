@@ -558,16 +558,15 @@ export interface Workers {
   heartbeat(): Promise<number>
 
   /**
-   * Asks for the permission to probe an endpoint that is down. One of the workers that ask gets it: for `firstMs` the
-   * first time, then for twice as long each time, up to `maxMs`. If nobody has asked for `maxMs` after a permission ended,
-   * the next one is the first again: it belongs to another outage.
+   * Asks for the permission to probe an endpoint that {@link noteDown} has recorded. One of the workers that ask gets it: for
+   * `firstMs` the first time, then for twice as long each time, up to `maxMs`. If nobody has asked for `maxMs` after a permission
+   * ended, the next one is the first again: it belongs to another outage.
    *
-   * @param isHearsay - Whether this worker knows only from {@link findDown} that the endpoint is down. It gets no permission then
-   * after {@link endProbes}: the endpoint is healthy, and must not be recorded as down again.
-   * @returns how long the permission holds, in ms; 0 if another worker has it.
+   * @returns how long the permission holds, in ms; 0 if nobody may probe the endpoint now; `undefined` if it is not recorded as
+   * down any more, because of {@link endProbes}.
    * @throws StoreError if the store can't write.
    */
-  tryProbe(endpoint: string, firstMs: number, maxMs: number, isHearsay?: boolean): Promise<number>
+  tryProbe(endpoint: string, firstMs: number, maxMs: number): Promise<number | undefined>
 
   /**
    * Records that an endpoint is down, and that nobody may probe it for `forMs`. If another worker has recorded it too, or has the
@@ -587,8 +586,7 @@ export interface Workers {
   findDown(maxMs: number): Promise<DownEndpoint[]>
 
   /**
-   * Records that an endpoint is healthy again. The next worker that asks to probe it gets the permission at once, for
-   * `firstMs`.
+   * Records that an endpoint is healthy again. The other workers learn it when they ask to probe it, or by {@link findDown}.
    *
    * @throws StoreError if the store can't write.
    */

@@ -327,11 +327,8 @@ export class MemoryWorkers {
         for (const [other, at] of all) if (this.now() - at >= WORKER_TIMEOUT_MS) all.delete(other)
         return Promise.resolve(all.size)
       },
-      tryProbe: (endpoint, firstMs, maxMs, isHearsay = false) => {
-        const isRecorded = this.#probes.has(endpoint)
-        const isRefused = isHearsay && !isRecorded
-        return Promise.resolve(isRefused ? 0 : this.#tryProbe(endpoint, firstMs, maxMs))
-      },
+      tryProbe: (endpoint, firstMs, maxMs) =>
+        Promise.resolve(this.#tryProbe(endpoint, firstMs, maxMs)),
       noteDown: (endpoint, forMs, firstMs, maxMs) => {
         const held = this.#probes.get(endpoint)
         const now = this.now()
@@ -361,11 +358,12 @@ export class MemoryWorkers {
     }
   }
 
-  #tryProbe(endpoint: string, firstMs: number, maxMs: number): number {
+  #tryProbe(endpoint: string, firstMs: number, maxMs: number): number | undefined {
     const held = this.#probes.get(endpoint)
     const now = this.now()
-    if (held && held.heldUntil > now) return 0
-    const isSame = held !== undefined && held.heldUntil > now - maxMs
+    if (!held) return undefined
+    if (held.heldUntil > now) return 0
+    const isSame = held.heldUntil > now - maxMs
     const holdMs = isSame ? Math.min(held.holdMs * 2, maxMs) : firstMs
     this.#probes.set(endpoint, { heldUntil: now + holdMs, holdMs })
     return holdMs

@@ -4,7 +4,6 @@ import { fromStored, toStored } from '../text.js'
 import { numbersOf } from './names.js'
 import { NOW, type Tables } from './tables.js'
 
-/** A permission to probe. */
 interface Probe {
   holdMs: number
 }
@@ -36,17 +35,15 @@ export function createWorkers({
   // that nobody has renewed for the longest time between two probes belongs to a former outage.
   const isFormer = `p.held_until <= ${NOW} - $4::bigint`
   const holdMs = `CASE WHEN ${isFormer} THEN $3::bigint ELSE least(p.hold_ms * 2, $4::bigint) END`
+  // Without a row, nobody finds the endpoint down any more.
   const probe = `
-    WITH ${numbersOf(schema, '$2')}
-    INSERT INTO ${schema}.probes AS p (endpoint, held_until, hold_ms)
-    VALUES ((SELECT ids[1] FROM numbers), ${NOW} + $3::bigint, $3)
-    ON CONFLICT (endpoint) DO UPDATE SET hold_ms = ${holdMs}, held_until = ${NOW} + ${holdMs}
-      WHERE p.held_until <= ${NOW}
-    RETURNING hold_ms AS "holdMs"`
-  const renew = `
-    UPDATE ${schema}.probes p SET hold_ms = ${holdMs}, held_until = ${NOW} + ${holdMs}
-    WHERE p.endpoint = (SELECT id FROM ${schema}.names WHERE name = $2) AND p.held_until <= ${NOW}
-    RETURNING hold_ms AS "holdMs"`
+    WITH permitted AS (
+      UPDATE ${schema}.probes p SET hold_ms = ${holdMs}, held_until = ${NOW} + ${holdMs}
+      WHERE p.endpoint = (SELECT id FROM ${schema}.names WHERE name = $2) AND p.held_until <= ${NOW}
+      RETURNING hold_ms
+    )
+    SELECT coalesce((SELECT hold_ms FROM permitted), 0) AS "holdMs" FROM ${schema}.probes
+    WHERE endpoint = (SELECT id FROM ${schema}.names WHERE name = $2)`
   // As if there had been a permission of half the first time, so that the next one is for the first time.
   const note = `
     WITH ${numbersOf(schema, '$2')}
@@ -70,15 +67,10 @@ export function createWorkers({
       const [row] = await note()
       return row?.workers ?? 1
     },
-    tryProbe: async (endpoint, firstMs, maxMs, isHearsay = false) => {
+    tryProbe: async (endpoint, firstMs, maxMs) => {
       const times = [firstMs, maxMs].map(Math.round)
-      const [row] = isHearsay
-        ? await query<Probe>(renew, [now(), toStored(endpoint), ...times])
-        : await names.write<Probe>(probe, (list) => {
-            list.position(endpoint)
-            return [now(), String(list), ...times]
-          })
-      return row?.holdMs ?? 0
+      const [row] = await query<Probe>(probe, [now(), toStored(endpoint), ...times])
+      return row?.holdMs
     },
     noteDown: async (endpoint, forMs, firstMs, maxMs) => {
       await names.write(note, (list) => {

@@ -817,6 +817,7 @@ test('names of any length are told apart, and one that exists is found', async (
       source: start,
       attempts: urls.map((url) => ({ url })),
     })
+    await store.workers?.noteDown(`${start}${id}`, 0, 1_000, 2_000)
     expect(await store.workers?.tryProbe(`${start}${id}`, 1_000, 2_000)).toBe(1_000)
   }
 })
@@ -845,10 +846,10 @@ describe('processes that go on while the numbers of names change', () => {
     const own = copies.filter((copy) => copy.messageId === messageId)
     expect(await two?.copiesOf(own)).toEqual(own)
     expect(await two?.copyIn(own)).toEqual([false])
-    expect(await one?.workers?.tryProbe(`https://${destination}/`, 1_000, 1_000)).toBe(1_000)
-    await two?.workers?.endProbes(`https://${destination}/`)
+    await one?.workers?.noteDown(`https://${destination}/`, 0, 1_000, 1_000)
     expect(await two?.workers?.tryProbe(`https://${destination}/`, 1_000, 1_000)).toBe(1_000)
     await one?.workers?.endProbes(`https://${destination}/`)
+    expect(await two?.workers?.tryProbe(`https://${destination}/`, 1_000, 1_000)).toBe(undefined)
   }
 
   /** Notices and the deletion of a user. */
@@ -1286,6 +1287,11 @@ describe('several processes', () => {
           ten.all.map(async (store) => await store.workers?.tryProbe(endpoint, 1_000, 3_000)),
         )
       ).filter((holdMs) => holdMs !== 0)
+    const nobody = Array.from(ten.all, () => undefined)
+    expect(await probes()).toEqual(nobody)
+    for (const endpoint of ['https://a.example.com/', 'https://b.example.com/']) {
+      await ten.all[0]?.workers?.noteDown(endpoint, 0, 1_000, 3_000)
+    }
     expect(await probes()).toEqual([1_000])
     expect(await probes()).toEqual([])
     expect(await probes('https://b.example.com/')).toEqual([1_000])
@@ -1300,6 +1306,8 @@ describe('several processes', () => {
       expect(await probes()).toEqual([nextMs])
     }
     await ten.all[3]?.workers?.endProbes('https://a.example.com/')
+    expect(await probes()).toEqual(nobody)
+    await ten.all[5]?.workers?.noteDown('https://a.example.com/', 0, 1_000, 3_000)
     expect(await probes()).toEqual([1_000])
   })
 
@@ -1335,7 +1343,9 @@ describe('several processes', () => {
   test('an outage whose end nobody recorded does not make the probes of the next one rarer', async () => {
     let now = 1_700_000_000_000
     await using one = await stores(1, { now: () => now })
-    const probe = () => one.all[0]?.workers?.tryProbe('https://a.example.com/', 1_000, 30_000)
+    const [endpoint, times] = ['https://a.example.com/', [1_000, 30_000]] as const
+    await one.all[0]?.workers?.noteDown(endpoint, 0, ...times)
+    const probe = () => one.all[0]?.workers?.tryProbe(endpoint, ...times)
     for (const holdMs of [1_000, 2_000, 4_000, 8_000, 16_000, 30_000, 30_000]) {
       expect(await probe()).toBe(holdMs)
       now += holdMs

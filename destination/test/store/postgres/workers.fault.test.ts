@@ -7,6 +7,7 @@ import { createPoster } from '../../../src/post/poster.js'
 import { createNetwork } from '../../../src/post/network.js'
 import { startDestination, type RunningDestination } from '../../../src/destination.js'
 import { SharedBreakers } from '../../../src/deliver/shared-breakers.js'
+import type { DestinationQueue } from '../../../src/deliver/destination-queue.js'
 import { destinationQueues } from '../../../src/deliver/destination-queues.js'
 import { Dispatcher } from '../../../src/deliver/dispatcher.js'
 import type { Breaker, Signal } from '../../../src/deliver/breaker.js'
@@ -407,6 +408,7 @@ describe('workers that deliver to the same endpoint', () => {
     const stores: Store[] = []
     const shared: SharedBreakers[] = []
     const breakers: Breaker[] = []
+    const all: DestinationQueue[][] = []
     const join = async () => {
       const store = await openStore(url, { now: () => now })
       const events = {
@@ -426,9 +428,17 @@ describe('workers that deliver to the same endpoint', () => {
       const connect = () => ({ post: () => undefined, close: () => Promise.resolve() })
       const crm = crmTo('https://a.example.com', cap)
       const queues = [...destinationQueues([crm], [], true, { connect, now: () => now })]
+      all[n] = queues
       shared[n]?.use(queues)
       const [breaker] = queues.flatMap(({ endpoints }) => endpoints.map((one) => one.breaker))
       if (breaker) breakers[n] = breaker
+    }
+    const pause = (n: number) => {
+      shared[n]?.use([])
+    }
+    /** After a short pause, an endpoint has the breaker of before. */
+    const resume = (n: number) => {
+      shared[n]?.use(all[n] ?? [])
     }
     for (let n = 0; n < count; n++) await join()
     const tick = (which = shared) => Promise.all(which.map((one) => one.tick()))
@@ -446,6 +456,8 @@ describe('workers that deliver to the same endpoint', () => {
       join,
       leave,
       use,
+      pause,
+      resume,
       rooms: () => breakers.map((breaker) => breaker.room(now)),
     }
   }
@@ -544,6 +556,45 @@ describe('workers that deliver to the same endpoint', () => {
     now += WORKER_TIMEOUT_MS
     await tick()
     expect(Math.min(...rooms())).toBeGreaterThan(1)
+  })
+
+  test('take it for healthy once one has found it so, if they have nothing to send since they found it down', async () => {
+    const { breakers, tick, join } = await startWorkers(2, 64)
+    const [idle, other] = breakers as [Breaker, Breaker]
+    for (const breaker of breakers) {
+      for (let n = 0; n < 5; n++) breaker.end(breaker.start(), FAILURE, now)
+    }
+    const pass = async (ms: number, isOver = () => false) => {
+      for (const until = now + ms; now < until && !isOver(); now += 250) await tick()
+    }
+    await pass(120_000, () => other.room(now) > 0)
+    while (other.state !== 'closed') other.end(other.start(), SUCCESS, now)
+    await pass(60_000, () => !idle.isOpen)
+    expect([idle.state, idle.room(now)]).toEqual(['half-open', 2])
+    await join()
+    expect(breakers[2]?.state).toBe('closed')
+    await pass(60_000)
+    expect(breakers.map(({ state }) => state)).toEqual(['closed', 'closed', 'closed'])
+  })
+
+  test('do not record it as down again after a pause in which another one has found it healthy', async () => {
+    const { breakers, tick, join, pause, resume } = await startWorkers(2, 64)
+    const [first, second] = breakers as [Breaker, Breaker]
+    for (let n = 0; n < 5; n++) first.end(first.start(), FAILURE, now)
+    second.end(second.start(), { ...FAILURE, retryAfterMs: 10_000 }, now)
+    await tick()
+    await join()
+    expect(breakers.map(({ state }) => state)).toEqual(['open', 'open', 'open'])
+    pause(1)
+    pause(2)
+    for (const until = now + 60_000; first.room(now) === 0 && now < until; now += 250) await tick()
+    while (first.state !== 'closed') first.end(first.start(), SUCCESS, now)
+    await tick()
+    resume(1)
+    resume(2)
+    await tick()
+    await join()
+    expect(breakers[3]?.state).toBe('closed')
   })
 
   test('keep to what it asked of one of them, also those that join or that were gone', async () => {
