@@ -23,7 +23,12 @@ export interface SharedBreakersParts {
   now: () => number
 }
 
+/** For so many endpoints at a time the store is asked. A heartbeat that is due does not wait for the others. */
+const SLICE = 500
+
 interface SharedBreaker {
+  /** The name for which the workers share it. */
+  readonly name: string
   endpoint: EndpointQueue
   /** Whether its breaker was open at the last check. */
   wasOpen: boolean
@@ -92,8 +97,10 @@ export class SharedBreakers {
         const isSame = known?.endpoint.breaker === breaker
         endpoint.shareAmong(this.#workerCount)
         // A breaker from before a pause may be open, which the others knew then. Meanwhile they may have found the endpoint healthy.
-        const shared = { wasOpen: breaker.isOpen, askAt: 0, toldUntil: breaker.askedUntil }
-        this.#shared.set(name, { ...(isSame ? known : shared), endpoint })
+        const told = { wasOpen: breaker.isOpen, toldUntil: breaker.askedUntil }
+        const shared = isSame ? known : { name, endpoint, askAt: 0, ...told }
+        shared.endpoint = endpoint
+        this.#shared.set(name, shared)
         if (!isSame) this.#learn(name)
       }
     }
@@ -116,7 +123,12 @@ export class SharedBreakers {
   async #work(): Promise<void> {
     try {
       await this.#sendHeartbeat()
-      for (const [name, shared] of this.#shared) await this.#share(name, shared)
+      await this.#inSlices(isUp, (slice) => this.#tellUp(slice))
+      await this.#inSlices(isNewlyDown, (slice) => this.#tellDown(slice))
+      await this.#inSlices(
+        (shared) => this.#wantsProbe(shared),
+        (slice) => this.#askToProbe(slice),
+      )
       this.#hasFailed = false
     } catch (error) {
       if (!this.#hasFailed) this.parts.events.workersFailed(error)
@@ -141,7 +153,7 @@ export class SharedBreakers {
       if (!this.#down.has(name)) {
         if (breaker.isHearsay || !breaker.isOpen) this.#learnUp(shared)
       } else if (wasGone && !shared.wasOpen) {
-        // A breaker that was open at the last check is told to the others by #share, and learns nothing from them.
+        // A breaker that was open at the last check is told to the others by #work, and learns nothing from them.
         this.#learn(name)
       }
     }
@@ -166,31 +178,69 @@ export class SharedBreakers {
     shared.wasOpen = shared.endpoint.breaker.isOpen
   }
 
-  async #share(name: string, shared: SharedBreaker): Promise<void> {
+  /** Carries out work for all breakers that need it, for some of them at a time. */
+  async #inSlices(
+    needsIt: (shared: SharedBreaker) => boolean,
+    work: (slice: readonly SharedBreaker[]) => Promise<void>,
+  ): Promise<void> {
+    const all: SharedBreaker[] = []
+    for (const shared of this.#shared.values()) if (needsIt(shared)) all.push(shared)
+    for (let from = 0; from < all.length; from += SLICE) {
+      await this.#sendHeartbeat()
+      await work(all.slice(from, from + SLICE))
+    }
+  }
+
+  async #tellUp(slice: readonly SharedBreaker[]): Promise<void> {
+    await this.parts.workers.endProbes(slice.map(({ name }) => name))
+    for (const shared of slice) shared.wasOpen = false
+  }
+
+  async #tellDown(slice: readonly SharedBreaker[]): Promise<void> {
     const { workers, now } = this.parts
-    const { wasOpen } = shared
+    const toDown = ({ name, endpoint: { breaker } }: SharedBreaker) => ({
+      endpoint: name,
+      forMs: breaker.probeInMs(now()),
+    })
+    const askedUntil = slice.map(({ endpoint }) => endpoint.breaker.askedUntil)
+    await workers.noteDown(slice.map(toDown), PROBE_MS, MAX_PROBE_MS)
+    for (const [i, shared] of slice.entries()) {
+      shared.wasOpen = true
+      shared.toldUntil = askedUntil[i] ?? shared.toldUntil
+    }
+  }
+
+  #wantsProbe(shared: SharedBreaker): boolean {
     const { breaker } = shared.endpoint
-    const { isOpen, askedUntil } = breaker
-    if (wasOpen && !isOpen) await workers.endProbes(name)
-    if (isOpen && (!wasOpen || askedUntil > shared.toldUntil)) {
-      await workers.noteDown(name, breaker.probeInMs(now()), PROBE_MS, MAX_PROBE_MS)
-      shared.toldUntil = askedUntil
-    }
-    shared.wasOpen = isOpen
-    if (now() < shared.askAt || !breaker.needsPermission(now())) return
-    if (breaker.hasUnusedPermission && this.#workerCount > 1) {
-      // This worker had nothing to probe with. Another one may have, and must not always come too late.
-      breaker.permitProbe(-Infinity)
-      shared.askAt = now() + 2 * ASK_AGAIN_MS
-      return
-    }
+    const now = this.parts.now()
+    if (now < shared.askAt || !breaker.needsPermission(now)) return false
+    if (!breaker.hasUnusedPermission || this.#workerCount === 1) return true
+    // This worker had nothing to probe with. Another one may have, and must not always come too late.
+    breaker.permitProbe(-Infinity)
+    shared.askAt = now + 2 * ASK_AGAIN_MS
+    return false
+  }
+
+  async #askToProbe(slice: readonly SharedBreaker[]): Promise<void> {
+    const { workers, now } = this.parts
     const askedAt = now()
-    const holdMs = await workers.tryProbe(name, PROBE_MS, MAX_PROBE_MS)
-    if (holdMs === undefined) this.#learnUp(shared)
-    else if (holdMs > 0) breaker.permitProbe(askedAt + holdMs)
-    else shared.askAt = now() + ASK_AGAIN_MS
+    const names = slice.map(({ name }) => name)
+    const holds = await workers.tryProbes(names, PROBE_MS, MAX_PROBE_MS)
+    for (const [i, shared] of slice.entries()) {
+      const holdMs = holds[i]
+      if (holdMs === undefined) this.#learnUp(shared)
+      else if (holdMs > 0) shared.endpoint.breaker.permitProbe(askedAt + holdMs)
+      else shared.askAt = now() + ASK_AGAIN_MS
+    }
   }
 }
+
+/** Whether it is not open any more, which the other workers do not know yet. */
+const isUp = ({ wasOpen, endpoint }: SharedBreaker): boolean => wasOpen && !endpoint.breaker.isOpen
+
+/** Whether it is open, or has another `Retry-After`, which the other workers do not know yet. */
+const isNewlyDown = ({ wasOpen, toldUntil, endpoint: { breaker } }: SharedBreaker): boolean =>
+  breaker.isOpen && (!wasOpen || breaker.askedUntil > toldUntil)
 
 /** The endpoints that other workers have found down, and when each may be probed. */
 async function findDown({

@@ -558,24 +558,30 @@ export interface Workers {
   heartbeat(): Promise<number>
 
   /**
-   * Asks for the permission to probe an endpoint that {@link noteDown} has recorded. One of the workers that ask gets it: for
-   * `firstMs` the first time, then for twice as long each time, up to `maxMs`. If nobody has asked for `maxMs` after a permission
-   * ended, the next one is the first again: it belongs to another outage.
+   * Asks for the permissions to probe endpoints that {@link noteDown} has recorded. For each endpoint, one of the workers that ask gets
+   * it: for `firstMs` the first time, then for twice as long each time, up to `maxMs`. If nobody has asked for `maxMs` after a
+   * permission ended, the next one is the first again: it belongs to another outage.
    *
-   * @returns how long the permission holds, in ms; 0 if nobody may probe the endpoint now; `undefined` if it is not recorded as
-   * down any more, because of {@link endProbes}.
+   * @param endpoints - Each of them once.
+   * @returns for each endpoint how long the permission holds, in ms; 0 if nobody may probe it now, or another worker has the permission; `undefined` if it is not
+   * recorded as down any more, because of {@link endProbes}.
    * @throws StoreError if the store can't write.
    */
-  tryProbe(endpoint: string, firstMs: number, maxMs: number): Promise<number | undefined>
+  tryProbes(
+    endpoints: readonly string[],
+    firstMs: number,
+    maxMs: number,
+  ): Promise<(number | undefined)[]>
 
   /**
-   * Records that an endpoint is down, and that nobody may probe it for `forMs`. If another worker has recorded it too, or has the
+   * Records that endpoints are down, and for how long nobody may probe them. If another worker has recorded one of them too, or has the
    * permission to probe it, the longer time counts. The next permission is as long as it would be without this call.
    *
-   * @param firstMs - As in {@link tryProbe}, as is `maxMs`.
+   * @param down - Each endpoint once.
+   * @param firstMs - As in {@link tryProbes}, as is `maxMs`.
    * @throws StoreError if the store can't write.
    */
-  noteDown(endpoint: string, forMs: number, firstMs: number, maxMs: number): Promise<void>
+  noteDown(down: readonly DownEndpoint[], firstMs: number, maxMs: number): Promise<void>
 
   /**
    * The endpoints that workers have found down, for a worker that does not know them. One that nobody has asked to probe for `maxMs`,
@@ -586,11 +592,11 @@ export interface Workers {
   findDown(maxMs: number): Promise<DownEndpoint[]>
 
   /**
-   * Records that an endpoint is healthy again. The other workers learn it when they ask to probe it, or by {@link findDown}.
+   * Records that endpoints are healthy again. The other workers learn it when they ask to probe them, or by {@link findDown}.
    *
    * @throws StoreError if the store can't write.
    */
-  endProbes(endpoint: string): Promise<void>
+  endProbes(endpoints: readonly string[]): Promise<void>
 }
 
 /** An endpoint that is down, as other workers know it. */

@@ -327,15 +327,17 @@ export class MemoryWorkers {
         for (const [other, at] of all) if (this.now() - at >= WORKER_TIMEOUT_MS) all.delete(other)
         return Promise.resolve(all.size)
       },
-      tryProbe: (endpoint, firstMs, maxMs) =>
-        Promise.resolve(this.#tryProbe(endpoint, firstMs, maxMs)),
-      noteDown: (endpoint, forMs, firstMs, maxMs) => {
-        const held = this.#probes.get(endpoint)
+      tryProbes: (endpoints, firstMs, maxMs) =>
+        Promise.resolve(endpoints.map((one) => this.#tryProbe(one, firstMs, maxMs))),
+      noteDown: (down, firstMs, maxMs) => {
         const now = this.now()
-        const holdMs =
-          held !== undefined && held.heldUntil > now - maxMs ? held.holdMs : firstMs / 2
-        const heldUntil = Math.max(held?.heldUntil ?? 0, now + forMs)
-        this.#probes.set(endpoint, { heldUntil, holdMs })
+        for (const { endpoint, forMs } of down) {
+          const held = this.#probes.get(endpoint)
+          const holdMs =
+            held !== undefined && held.heldUntil > now - maxMs ? held.holdMs : firstMs / 2
+          const heldUntil = Math.max(held?.heldUntil ?? 0, now + forMs)
+          this.#probes.set(endpoint, { heldUntil, holdMs })
+        }
         return Promise.resolve()
       },
       findDown: (maxMs) => {
@@ -348,8 +350,8 @@ export class MemoryWorkers {
           })),
         )
       },
-      endProbes: (endpoint) => {
-        this.#probes.delete(endpoint)
+      endProbes: (endpoints) => {
+        for (const endpoint of endpoints) this.#probes.delete(endpoint)
         return Promise.resolve()
       },
       leave: () => {

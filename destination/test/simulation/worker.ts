@@ -243,10 +243,10 @@ export class SimWorker implements WorkerView {
       ...(membership && {
         workers: {
           heartbeat: () => this.#ask(false, () => membership.heartbeat()),
-          tryProbe: (...given) => this.#ask(false, () => membership.tryProbe(...given)),
+          tryProbes: (...given) => this.#ask(false, () => membership.tryProbes(...given)),
           noteDown: (...given) => this.#ask(false, () => membership.noteDown(...given)),
           findDown: (maxMs) => this.#ask(false, () => membership.findDown(maxMs)),
-          endProbes: (endpoint) => this.#ask(false, () => membership.endProbes(endpoint)),
+          endProbes: (endpoints) => this.#ask(false, () => membership.endProbes(endpoints)),
         },
       }),
     }

@@ -4,7 +4,10 @@ import { fromStored, toStored } from '../text.js'
 import { numbersOf } from './names.js'
 import { NOW, type Tables } from './tables.js'
 
+/** The answer for an endpoint that is recorded as down. */
 interface Probe {
+  /** The place of the endpoint in the list, from 1. */
+  n: number
   holdMs: number
 }
 
@@ -35,28 +38,39 @@ export function createWorkers({
   // that nobody has renewed for the longest time between two probes belongs to a former outage.
   const isFormer = `p.held_until <= ${NOW} - $4::bigint`
   const holdMs = `CASE WHEN ${isFormer} THEN $3::bigint ELSE least(p.hold_ms * 2, $4::bigint) END`
-  // Without a row, nobody finds the endpoint down any more.
+  // Workers that ask at once must not wait for each other's rows: they ask in different orders, and could deadlock. Another worker is
+  // about to probe an endpoint whose row is locked, or tells of it.
   const probe = `
-    WITH permitted AS (
+    WITH ${numbersOf(schema, '$2')}, asked AS MATERIALIZED (
+      SELECT id, n FROM numbers CROSS JOIN unnest(ids) WITH ORDINALITY AS given (id, n)
+    ), due AS MATERIALIZED (
+      SELECT endpoint FROM ${schema}.probes WHERE endpoint IN (SELECT id FROM asked) AND held_until <= ${NOW}
+      FOR UPDATE SKIP LOCKED
+    ), permitted AS (
       UPDATE ${schema}.probes p SET hold_ms = ${holdMs}, held_until = ${NOW} + ${holdMs}
-      WHERE p.endpoint = (SELECT id FROM ${schema}.names WHERE name = $2) AND p.held_until <= ${NOW}
-      RETURNING hold_ms
+      FROM due WHERE p.endpoint = due.endpoint RETURNING p.endpoint, p.hold_ms
     )
-    SELECT coalesce((SELECT hold_ms FROM permitted), 0) AS "holdMs" FROM ${schema}.probes
-    WHERE endpoint = (SELECT id FROM ${schema}.names WHERE name = $2)`
-  // As if there had been a permission of half the first time, so that the next one is for the first time.
+    SELECT n::int, coalesce(permitted.hold_ms, 0) AS "holdMs"
+    FROM asked JOIN ${schema}.probes ON probes.endpoint = id LEFT JOIN permitted ON permitted.endpoint = id`
+  // As if there had been a permission of half the first time, so that the next one is for the first time. All workers lock the rows
+  // in the same order.
   const note = `
     WITH ${numbersOf(schema, '$2')}
     INSERT INTO ${schema}.probes AS p (endpoint, held_until, hold_ms)
-    VALUES ((SELECT ids[1] FROM numbers), ${NOW} + $3::bigint, $5)
+    SELECT ids[n], ${NOW} + for_ms, $3
+    FROM numbers CROSS JOIN unnest($5::bigint[]) WITH ORDINALITY AS given (for_ms, n) ORDER BY ids[n]
     ON CONFLICT (endpoint) DO UPDATE SET hold_ms = CASE WHEN ${isFormer} THEN excluded.hold_ms ELSE p.hold_ms END,
       held_until = greatest(p.held_until, excluded.held_until)`
   const find = `
     SELECT name AS endpoint, greatest(0, held_until - ${NOW})::float8 AS "forMs"
     FROM ${schema}.probes JOIN ${schema}.names ON names.id = probes.endpoint
     WHERE held_until > ${NOW} - $2::bigint`
-  const free = `DELETE FROM ${schema}.probes WHERE endpoint = (SELECT id FROM ${schema}.names WHERE name = $1)`
-
+  const free = `
+    WITH ${numbersOf(schema, '$1')}
+    DELETE FROM ${schema}.probes WHERE endpoint IN (
+      SELECT endpoint FROM ${schema}.probes WHERE endpoint IN (SELECT unnest(ids) FROM numbers) ORDER BY 1 FOR UPDATE
+    )`
+  const toList = (endpoints: readonly string[]) => JSON.stringify(endpoints.map(toStored))
   return {
     heartbeat: async () => {
       const isNew = !hasJoined
@@ -67,24 +81,25 @@ export function createWorkers({
       const [row] = await note()
       return row?.workers ?? 1
     },
-    tryProbe: async (endpoint, firstMs, maxMs) => {
+    tryProbes: async (endpoints, firstMs, maxMs) => {
       const times = [firstMs, maxMs].map(Math.round)
-      const [row] = await query<Probe>(probe, [now(), toStored(endpoint), ...times])
-      return row?.holdMs
+      const rows = await query<Probe>(probe, [now(), toList(endpoints), ...times])
+      const holds = new Map(rows.map(({ n, holdMs }) => [n, holdMs]))
+      return endpoints.map((_, i) => holds.get(i + 1))
     },
-    noteDown: async (endpoint, forMs, firstMs, maxMs) => {
+    noteDown: async (down, firstMs, maxMs) => {
       await names.write(note, (list) => {
-        list.position(endpoint)
-        const times = [forMs, maxMs, firstMs / 2].map(Math.round)
-        return [now(), String(list), ...times]
+        for (const { endpoint } of down) list.position(endpoint)
+        const times = [firstMs / 2, maxMs].map(Math.round)
+        return [now(), String(list), ...times, down.map(({ forMs }) => Math.round(forMs))]
       })
     },
     findDown: async (maxMs) => {
       const rows = await query<DownEndpoint>(find, [now(), Math.round(maxMs)])
       return rows.map(({ endpoint, forMs }) => ({ endpoint: fromStored(endpoint), forMs }))
     },
-    endProbes: async (endpoint) => {
-      await query(free, [toStored(endpoint)])
+    endProbes: async (endpoints) => {
+      await query(free, [toList(endpoints)])
     },
     leave: async () => {
       if (hasJoined) await query(`DELETE FROM ${schema}.workers WHERE id = $1`, [id])

@@ -129,7 +129,7 @@ export class SeveralStore implements Store {
     }
     this.workers = {
       heartbeat: () => this.#ofWorkers((workers) => workers.heartbeat()),
-      tryProbe: (...given) => this.#ofWorkers((workers) => workers.tryProbe(...given)),
+      tryProbes: (...given) => this.#ofWorkers((workers) => workers.tryProbes(...given)),
       noteDown: (...given) => this.#ofWorkers((workers) => workers.noteDown(...given)),
       findDown: (...given) => this.#ofWorkers((workers) => workers.findDown(...given)),
       endProbes: (...given) => this.#ofWorkers((workers) => workers.endProbes(...given)),

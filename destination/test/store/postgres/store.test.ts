@@ -817,8 +817,9 @@ test('names of any length are told apart, and one that exists is found', async (
       source: start,
       attempts: urls.map((url) => ({ url })),
     })
-    await store.workers?.noteDown(`${start}${id}`, 0, 1_000, 2_000)
-    expect(await store.workers?.tryProbe(`${start}${id}`, 1_000, 2_000)).toBe(1_000)
+    const names = [`${start}${id}`, `${start}${id}2`]
+    await store.workers?.noteDown([{ endpoint: `${start}${id}`, forMs: 0 }], 1_000, 2_000)
+    expect(await store.workers?.tryProbes(names, 1_000, 2_000)).toEqual([1_000, undefined])
   }
 })
 
@@ -846,10 +847,11 @@ describe('processes that go on while the numbers of names change', () => {
     const own = copies.filter((copy) => copy.messageId === messageId)
     expect(await two?.copiesOf(own)).toEqual(own)
     expect(await two?.copyIn(own)).toEqual([false])
-    await one?.workers?.noteDown(`https://${destination}/`, 0, 1_000, 1_000)
-    expect(await two?.workers?.tryProbe(`https://${destination}/`, 1_000, 1_000)).toBe(1_000)
-    await one?.workers?.endProbes(`https://${destination}/`)
-    expect(await two?.workers?.tryProbe(`https://${destination}/`, 1_000, 1_000)).toBe(undefined)
+    const endpoint = `https://${destination}/`
+    await one?.workers?.noteDown([{ endpoint, forMs: 0 }], 1_000, 1_000)
+    expect(await two?.workers?.tryProbes([endpoint], 1_000, 1_000)).toEqual([1_000])
+    await one?.workers?.endProbes([endpoint])
+    expect(await two?.workers?.tryProbes([endpoint], 1_000, 1_000)).toEqual([undefined])
   }
 
   /** Notices and the deletion of a user. */
@@ -1284,13 +1286,15 @@ describe('several processes', () => {
     const probes = async (endpoint = 'https://a.example.com/') =>
       (
         await Promise.all(
-          ten.all.map(async (store) => await store.workers?.tryProbe(endpoint, 1_000, 3_000)),
+          ten.all.map(async (store) => await store.workers?.tryProbes([endpoint], 1_000, 3_000)),
         )
-      ).filter((holdMs) => holdMs !== 0)
+      )
+        .flat()
+        .filter((holdMs) => holdMs !== 0)
     const nobody = Array.from(ten.all, () => undefined)
     expect(await probes()).toEqual(nobody)
     for (const endpoint of ['https://a.example.com/', 'https://b.example.com/']) {
-      await ten.all[0]?.workers?.noteDown(endpoint, 0, 1_000, 3_000)
+      await ten.all[0]?.workers?.noteDown([{ endpoint, forMs: 0 }], 1_000, 3_000)
     }
     expect(await probes()).toEqual([1_000])
     expect(await probes()).toEqual([])
@@ -1305,10 +1309,47 @@ describe('several processes', () => {
       now += 1
       expect(await probes()).toEqual([nextMs])
     }
-    await ten.all[3]?.workers?.endProbes('https://a.example.com/')
+    await ten.all[3]?.workers?.endProbes(['https://a.example.com/'])
     expect(await probes()).toEqual(nobody)
-    await ten.all[5]?.workers?.noteDown('https://a.example.com/', 0, 1_000, 3_000)
+    const again = { endpoint: 'https://a.example.com/', forMs: 0 }
+    await ten.all[5]?.workers?.noteDown([again], 1_000, 3_000)
     expect(await probes()).toEqual([1_000])
+  })
+
+  test('they tell and ask of many endpoints at once, in any order', async () => {
+    let now = 1_700_000_000_000
+    await using four = await stores(4, { now: () => now })
+    const all = four.all.map((store) => store.workers) as Workers[]
+    const endpoints = Array.from({ length: 300 }, (_, n) => `crm https://${n}.example.com/`)
+    const orders = all.map((_, n) => (n % 2 ? endpoints.toReversed() : endpoints))
+    const times = [1_000, 30_000] as const
+    for (let round = 0; round < 20; round++) {
+      await Promise.all(
+        all.map(async (workers, n) => {
+          const order = orders[n] ?? []
+          const down = order.map((endpoint) => ({ endpoint, forMs: 0 }))
+          await workers.noteDown(down, ...times)
+          await workers.tryProbes(order, ...times)
+          await workers.endProbes(order)
+        }),
+      )
+    }
+    const [first] = all as [Workers]
+    const down = endpoints.slice(0, 200).map((endpoint, n) => ({ endpoint, forMs: n % 2 }))
+    await first.noteDown(down, ...times)
+    const answers = await Promise.all(
+      all.map((workers, n) => workers.tryProbes(orders[n] ?? [], ...times)),
+    )
+    const held = answers.map((holds, n) => (n % 2 ? holds.toReversed() : holds))
+    for (const n of endpoints.keys()) {
+      const own = held.map((holds) => holds[n])
+      // Each endpoint is permitted to one worker.
+      if (n < 200) expect(own.toSorted()).toEqual(n % 2 ? [0, 0, 0, 0] : [0, 0, 0, 1_000])
+      else expect(own).toEqual(all.map(() => undefined))
+    }
+    now += 1_000
+    await first.endProbes(endpoints.slice(0, 199))
+    expect(await first.findDown(30_000)).toEqual([{ endpoint: endpoints[199], forMs: 0 }])
   })
 
   test('an endpoint that one has found down is found by the others until it is healthy, or nobody asks any more', async () => {
@@ -1318,25 +1359,25 @@ describe('several processes', () => {
     const found = async () => (await other.findDown(30_000)).map(({ forMs }) => forMs)
     const [endpoint, times] = ['crm\0 https://a.example.com/', [1_000, 30_000]] as const
     expect(await found()).toEqual([])
-    await one.noteDown(endpoint, 5_000, ...times)
-    await other.noteDown(endpoint, 1_000, ...times)
+    await one.noteDown([{ endpoint, forMs: 5_000 }], ...times)
+    await other.noteDown([{ endpoint, forMs: 1_000 }], ...times)
     expect(await other.findDown(30_000)).toEqual([{ endpoint, forMs: 5_000 }])
-    expect(await other.tryProbe(endpoint, ...times)).toBe(0)
+    expect(await other.tryProbes([endpoint], ...times)).toEqual([0])
     now += 5_000
     expect(await found()).toEqual([0])
-    expect(await other.tryProbe(endpoint, ...times)).toBe(1_000)
+    expect(await other.tryProbes([endpoint], ...times)).toEqual([1_000])
     // The permissions go on to grow, and last as long as before.
     now += 1_000
-    await one.noteDown(endpoint, 200, ...times)
+    await one.noteDown([{ endpoint, forMs: 200 }], ...times)
     now += 200
-    expect(await one.tryProbe(endpoint, ...times)).toBe(2_000)
+    expect(await one.tryProbes([endpoint], ...times)).toEqual([2_000])
     expect(await found()).toEqual([2_000])
-    await one.endProbes(endpoint)
+    await one.endProbes([endpoint])
     expect(await found()).toEqual([])
-    await one.noteDown(endpoint, 0, ...times)
+    await one.noteDown([{ endpoint, forMs: 0 }], ...times)
     now += 30_000
     expect(await found()).toEqual([])
-    await one.noteDown(endpoint, 1_000, ...times)
+    await one.noteDown([{ endpoint, forMs: 1_000 }], ...times)
     expect(await found()).toEqual([1_000])
   })
 
@@ -1344,8 +1385,8 @@ describe('several processes', () => {
     let now = 1_700_000_000_000
     await using one = await stores(1, { now: () => now })
     const [endpoint, times] = ['https://a.example.com/', [1_000, 30_000]] as const
-    await one.all[0]?.workers?.noteDown(endpoint, 0, ...times)
-    const probe = () => one.all[0]?.workers?.tryProbe(endpoint, ...times)
+    await one.all[0]?.workers?.noteDown([{ endpoint, forMs: 0 }], ...times)
+    const probe = async () => (await one.all[0]?.workers?.tryProbes([endpoint], ...times))?.[0]
     for (const holdMs of [1_000, 2_000, 4_000, 8_000, 16_000, 30_000, 30_000]) {
       expect(await probe()).toBe(holdMs)
       now += holdMs
