@@ -1,12 +1,12 @@
 import { toNullable, toRefusedBy } from '../rows.js'
-import type { Copy, DeliveryId } from '../../model/delivery.js'
+import type { Copy, DeliveryId, NewDelivery } from '../../model/delivery.js'
 import { LEASE_MS } from '../store.js'
 import { toStored } from '../text.js'
 import { numbersOf, type NameList } from './names.js'
 import { DONE } from '../states.js'
 import { toLogRow } from './settle.js'
 import { storedState } from './states.js'
-import type { Tables } from './tables.js'
+import { LOGGED, type Tables } from './tables.js'
 import { copyStatement, readCopies } from './trace.js'
 
 /** Copies deliveries to and from another store. */
@@ -15,13 +15,20 @@ export function prepareCopy({ query, schema, names }: Tables) {
   const same = copyStatement(schema, 'WHERE d.id = ANY ($1::bigint[])')
   // The `LIMIT 1` makes the planner look up each key in the index, whatever size it assumes for the tables.
   const find = `
-    SELECT id FROM unnest($1::text[], $2::text[], $3::text[]) WITH ORDINALITY AS keys (message_id, source, destination, n)
+    SELECT n, id FROM unnest($1::text[], $2::text[], $3::text[]) WITH ORDINALITY AS keys (message_id, source, destination, n)
       LEFT JOIN LATERAL (
         SELECT id FROM ${schema}.deliveries d WHERE d.message_id = keys.message_id COLLATE "C"
           AND d.source = (SELECT id FROM ${schema}.names WHERE name = keys.source)
           AND d.destination = (SELECT id FROM ${schema}.names WHERE name = keys.destination) LIMIT 1
-      ) d ON true
-    ORDER BY n`
+      ) d ON true`
+  const findIds = `${find} ORDER BY n`
+  // Whoever is told that a message is known answers for it.
+  const findKnown = `
+    WITH found AS MATERIALIZED (${find}
+    ), logged AS (
+      SELECT ${LOGGED} AS position WHERE EXISTS (SELECT FROM found WHERE id IS NOT NULL)
+    )
+    SELECT id IS NOT NULL AS known FROM found LEFT JOIN logged ON position IS NULL ORDER BY n`
   const add = `
     WITH ${numbersOf(schema, '$2')}, given AS MATERIALIZED (
       SELECT nextval('${schema}.ids') AS id, g.*, ids[source_n] AS source, ids[destination_n] AS destination,
@@ -49,20 +56,23 @@ export function prepareCopy({ query, schema, names }: Tables) {
       SELECT id, l.attempt, post, at, ids[url_n], ids[code_n], status, ms, error, response, headers
       FROM added JOIN given USING (id) CROSS JOIN LATERAL json_to_recordset(log) AS l (attempt int, post smallint,
         at bigint, url_n int, code_n int, status int, ms double precision, error text, response text, headers text) CROSS JOIN numbers
+    ), known AS (
+      SELECT ${LOGGED} AS position WHERE NOT EXISTS (SELECT FROM added)
     )
-    SELECT added.id IS NOT NULL AS added FROM given LEFT JOIN added USING (id) ORDER BY given.id`
+    SELECT added.id IS NOT NULL AS added
+    FROM given LEFT JOIN added USING (id) LEFT JOIN known ON position IS NULL ORDER BY given.id`
 
-  const idsOf = (
-    messages: readonly Pick<Copy, 'messageId' | 'source' | 'destination'>[],
-  ): Promise<{ id: DeliveryId | null }[]> =>
-    query(find, [
-      messages.map(({ messageId }) => toStored(messageId)),
-      messages.map(({ source }) => toStored(source)),
-      messages.map(({ destination }) => toStored(destination)),
-    ])
+  const keysOf = (messages: readonly Pick<Copy, 'messageId' | 'source' | 'destination'>[]) => [
+    messages.map(({ messageId }) => toStored(messageId)),
+    messages.map(({ source }) => toStored(source)),
+    messages.map(({ destination }) => toStored(destination)),
+  ]
 
   return {
-    idsOf,
+    knows: async (deliveries: readonly NewDelivery[]): Promise<boolean[]> => {
+      const rows = await query<{ known: boolean }>(findKnown, keysOf(deliveries))
+      return rows.map(({ known }) => known)
+    },
     count: async (): Promise<number> => {
       const [row] = await query<{ count: number }>(
         `SELECT count(*) AS count FROM ${schema}.deliveries`,
@@ -79,7 +89,7 @@ export function prepareCopy({ query, schema, names }: Tables) {
       return rows.map(({ added }) => added)
     },
     copiesOf: async (copies: Copy[]): Promise<(Copy | undefined)[]> => {
-      const found = await idsOf(copies)
+      const found = await query<{ id: DeliveryId | null }>(findIds, keysOf(copies))
       const own = await readCopies(query, same, [found.flatMap(({ id }) => id ?? [])])
       const byId = new Map(own.map((copy) => [copy.id, copy]))
       return found.map(({ id }) => (id === null ? undefined : byId.get(id)))

@@ -5,7 +5,7 @@ import { SKIPPED } from '../states.js'
 import { storedState } from './states.js'
 import { numbersOf, type NameList } from './names.js'
 import { hasAllShares, hasNoShares, notAlone, othersOf } from './shares.js'
-import { NOW, type Tables } from './tables.js'
+import { LOGGED, NOW, type Tables } from './tables.js'
 
 interface Row {
   id: DeliveryId
@@ -79,8 +79,7 @@ interface StatementOptions {
 }
 
 /**
- * A transaction that writes nothing does not wait for the standby. But a delivery that the store already has may not be there yet:
- * the server may have been restarted while its commit waited. So a round of only such deliveries writes a message into the log.
+ * A round of only deliveries that the store already has waits for the standby, too; see {@link LOGGED}.
  */
 function statement(schema: string, { condition, own }: StatementOptions): string {
   return `
@@ -108,7 +107,7 @@ function statement(schema: string, { condition, own }: StatementOptions): string
       INSERT INTO ${schema}.done (id, attempt, state, reason)
       SELECT id, 0, state, reason FROM added JOIN given USING (id) WHERE state = ${SKIPPED}
     ), known AS (
-      SELECT pg_logical_emit_message(true, 'hookline', '') AS position WHERE NOT EXISTS (SELECT FROM added)
+      SELECT ${LOGGED} AS position WHERE NOT EXISTS (SELECT FROM added)
     )
     SELECT given.id, added.id IS NOT NULL AS added${own ? ', own' : ''}
     FROM given LEFT JOIN added USING (id) LEFT JOIN known ON position IS NULL ORDER BY given.id`

@@ -452,7 +452,10 @@ class PostgresStore implements Store {
   async purgeUser(user: string, from: number): Promise<Purged> {
     const { leased, ...purged } = await this.#whileOpen(() => this.#purge.purge(user, from))
     if (leased.length > 0) this.#notifications.tellRemoved(leased)
-    if (purged.next === undefined) await this.#whileOpen(() => this.#requireAll())
+    if (purged.next === undefined) {
+      await this.#whileOpen(() => this.#purge.finish())
+      await this.#whileOpen(() => this.#requireAll())
+    }
     return purged
   }
 
@@ -531,10 +534,7 @@ class PostgresStore implements Store {
           // A statement sees all of a share as its own, or nothing.
           return ids.every((id) => id !== null) ? ids : undefined
         }),
-      knows: (deliveries) =>
-        this.#whileOpen(async () =>
-          (await this.#copy.idsOf(deliveries)).map(({ id }) => id !== null),
-        ),
+      knows: (deliveries) => this.#whileOpen(() => this.#copy.knows(deliveries)),
       moving: {
         alone: (work) => this.#whileOpen(() => move.alone(work)),
         intend: (...given) => this.#whileOpen(() => move.intend(...given)),

@@ -24,3 +24,10 @@ export interface Tables {
  */
 export const NOW =
   '(SELECT coalesce($1::bigint, (extract(epoch FROM statement_timestamp()) * 1000)::bigint))'
+
+/**
+ * The SQL expression for the position of an empty message in the server's log. It makes the commit wait for the standby, as a commit
+ * that writes something does. What a statement finds stored already may not be on the standby yet: the server may have been
+ * restarted while the commit of that waited.
+ */
+export const LOGGED = "pg_logical_emit_message(true, 'hookline', '')"

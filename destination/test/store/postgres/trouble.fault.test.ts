@@ -6,7 +6,8 @@ import { Connection } from '../../../src/store/postgres/connection.js'
 import { migrate, MIGRATIONS } from '../../../src/store/postgres/schema.js'
 import { parseUrl } from '../../../src/store/postgres/url.js'
 import { openStore } from '../../../src/store/open.js'
-import type { NewDelivery } from '../../../src/model/delivery.js'
+import { openPostgres } from '../../../src/store/postgres/store.js'
+import type { Copy, NewDelivery } from '../../../src/model/delivery.js'
 import type { Store } from '../../../src/store/store.js'
 import { StoreError } from '../../../src/store/store-error.js'
 import { freePort, settingsFor, silent } from '../../run.js'
@@ -51,38 +52,49 @@ describe('when the server is in trouble', () => {
     expect(await store.put([newDelivery()])).toEqual([expect.any(Number)])
   })
 
-  test('a call that is already stored is answered once it is on the standby, also after a restart', async () => {
+  test('what was done already is answered once it is on the standby, also after a restart', async () => {
     const primary = await startServer({ fsync: 'off' })
     const url = await primary.database()
-    const store = await openStore(url)
+    const store = await openPostgres(url, undefined, false, true)
     const settings = new Connection(parseUrl(url))
     const setStandby = async (name: string) => {
       await settings.query(`ALTER SYSTEM SET synchronous_standby_names = '${name}'`)
       await settings.query('SELECT pg_reload_conf()')
     }
     const waiting = async () => {
-      const text = `SELECT pid FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND query LIKE '%.deliveries%'`
+      const text = `SELECT pid FROM pg_stat_activity WHERE wait_event = 'SyncRep'`
       const rows = await settings.query<{ pid: number }>(text)
-      return rows[0]?.pid
+      return rows.map(({ pid }) => pid)
     }
     await store.put([newDelivery()]) // writes the names
+    const [copy] = (await store.copyOut(0, 1)) as [Copy]
     await setStandby('none')
     // Until the server has read its settings again, it waits for nobody.
     let count = 0
     let given: NewDelivery[] = []
     let first: Promise<unknown> = Promise.resolve()
-    while ((await waiting()) === undefined) {
+    while ((await waiting()).length === 0) {
       given = [newDelivery({ messageId: `m${count++}` })]
       first = store.put(given).catch((error: unknown) => error)
       await Promise.race([first, setTimeout(200)])
     }
-    await settings.query('SELECT pg_terminate_backend($1)', [await waiting()])
+    for (const pid of await waiting())
+      await settings.query('SELECT pg_terminate_backend($1)', [pid])
     expect(await first).toBeInstanceOf(StoreError)
+    expect(await waiting()).toEqual([])
 
-    const again = store.put(given)
-    await expect.poll(waiting).toBeDefined()
+    const again = [
+      store.put(given),
+      store.copyIn([{ ...copy, messageId: `m${count - 1}` }]),
+      store.asServer?.knows(given) ?? Promise.reject(new Error('It is no server.')),
+      store.purgeUser('nobody', 0),
+    ]
+    await expect.poll(waiting).toHaveLength(again.length)
     await setStandby('')
-    expect(await again).toEqual([undefined])
+    expect(await Promise.all(again)).toEqual([
+      ...[[undefined], [false], [true]],
+      { purged: 0, next: undefined },
+    ])
     await Promise.all([store.close(), settings.close()])
     await primary.dispose()
   })
