@@ -4,6 +4,7 @@ import type { Delivery } from '../model/delivery.js'
 import { BREAKER_STATES, type HistoryCounts } from '../model/history.js'
 import { withoutQuery } from '../model/shown-url.js'
 import type { HistoryPort } from '../store/store.js'
+import { StoreError } from '../store/store-error.js'
 import { DurationBins } from './durations.js'
 import type { Observer } from './events.js'
 
@@ -64,7 +65,7 @@ export class Tally implements Observer {
     if (this.#counts.size <= SMALL) await this.save()
   }
 
-  /** Saves what was counted since the last call. What the store can't take is saved by a later call. */
+  /** Saves what was counted since the last call. What the store has not taken is saved by a later call. */
   save(): Promise<void> {
     this.#saving = this.#saving.then(() => this.#save())
     return this.#saving
@@ -78,7 +79,9 @@ export class Tally implements Observer {
       const slice = counted.slice(from, from + SLICE)
       try {
         await this.store.addHistory(slice.map(([, counts]) => rowOf(counts)))
-      } catch {
+      } catch (error) {
+        // The charts may already have them. They miss some requests rather than showing them twice.
+        if (error instanceof StoreError && error.isUnsure) continue
         // The store's own callers report that it fails. The charts get the counts as soon as it works again.
         for (const [key, counts] of slice) this.#putBack(key, counts)
       }

@@ -20,6 +20,9 @@ export class StoreError extends Error {
   /** Whether the server of the store can't be reached now, so that the same call may succeed later. */
   readonly isUnreachable: boolean
 
+  /** Whether the call may have been carried out nevertheless, because only its answer was lost. */
+  readonly isUnsure: boolean
+
   /** Whether the server answers, and may do later what it can't do now: its tables are locked, it is a standby, too slow, or full. */
   readonly mayPass: boolean
 
@@ -30,10 +33,17 @@ export class StoreError extends Error {
     /** What a caller acts on. */
     readonly code: StoreErrorCode,
     message: string,
-    options?: { cause?: unknown; isUnreachable?: boolean; mayPass?: boolean; server?: string },
+    options?: {
+      cause?: unknown
+      isUnreachable?: boolean
+      isUnsure?: boolean
+      mayPass?: boolean
+      server?: string
+    },
   ) {
     super(message, options)
     this.isUnreachable = options?.isUnreachable ?? false
+    this.isUnsure = options?.isUnsure ?? false
     this.mayPass = options?.mayPass ?? false
     this.server = options?.server
   }

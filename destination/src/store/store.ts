@@ -212,7 +212,7 @@ export interface HistoryPort {
    * Adds to the current buckets of all histories, and deletes the buckets that are too old. Call it with what has happened
    * since the last call. A destination and URL must not come twice in one call.
    *
-   * @throws StoreError if the store can't write; nothing is added then.
+   * @throws StoreError if the store can't write; nothing is added then, unless it says that it is unsure.
    */
   addHistory(counts: HistoryCounts[]): Promise<void>
 

@@ -4,16 +4,17 @@ import type { BreakerState } from '../../src/model/answers.js'
 import type { HistoryCounts } from '../../src/model/history.js'
 import type { Outcome, OutcomeCode } from '../../src/model/outcome.js'
 import { Tally } from '../../src/observe/tally.js'
+import { StoreError } from '../../src/store/store-error.js'
 
 const URL = 'https://a.example.com/'
 
 function make() {
   const saved: HistoryCounts[][] = []
-  let isDown = false
+  let failure: Error | undefined
   let state: BreakerState = 'closed'
   const store = {
     addHistory: (counts: HistoryCounts[]) => {
-      if (isDown) return Promise.reject(new Error('The store is away.'))
+      if (failure) return Promise.reject(failure)
       saved.push(counts)
       return Promise.resolve()
     },
@@ -35,8 +36,8 @@ function make() {
   return {
     tally,
     saved,
-    fail: (is: boolean) => {
-      isDown = is
+    fail: (error: Error | undefined) => {
+      failure = error
     },
     open: () => {
       state = 'open'
@@ -87,13 +88,24 @@ describe('the tally', () => {
 
   test('keeps what the store could not take, and saves it later with what came meanwhile', async () => {
     const { tally, saved, end, fail } = make()
-    fail(true)
+    fail(new StoreError('failed', 'The store is away.', { isUnreachable: true }))
     end('delivered')
     await tally.save()
     end('timeout')
-    fail(false)
+    fail(undefined)
     await tally.save()
     expect(saved).toMatchObject([[{ delivered: 1, failed: 1 }]])
+  })
+
+  test('does not save again what the store may have taken', async () => {
+    const { tally, saved, end, fail } = make()
+    fail(new StoreError('failed', 'The answer was lost.', { isUnsure: true }))
+    end('delivered')
+    await tally.save()
+    end('timeout')
+    fail(undefined)
+    await tally.save()
+    expect(saved).toMatchObject([[{ delivered: 0, failed: 1 }]])
   })
 
   test('records that a breaker is open although nothing was sent', async () => {

@@ -87,12 +87,14 @@ export function toStoreError(error: unknown, place: string): StoreError {
     CONNECTION[code ?? ''] ?? DRIVER.find(([pattern]) => pattern.test(message))?.[1],
   ]
   const text = `store: ${place}: ${message}`
+  const isUnreachable =
+    UNREACHABLE.test(code ?? '') ||
+    (code === undefined && SILENT.test(message)) ||
+    (code === '08P01' && !LASTING.test(message))
   return new StoreError(storeCode, fix === undefined ? text : `${text}: ${fix}.`, {
     cause: error,
-    isUnreachable:
-      UNREACHABLE.test(code ?? '') ||
-      (code === undefined && SILENT.test(message)) ||
-      (code === '08P01' && !LASTING.test(message)),
+    isUnreachable,
+    isUnsure: isUnreachable && !UNASKED.test(code ?? message),
     mayPass: PASSING.test(code ?? ''),
   })
 }
@@ -103,6 +105,10 @@ export function toStoreError(error: unknown, place: string): StoreError {
  */
 const UNREACHABLE =
   /^(ECONN|ENET|EHOST|EPIPE$|ETIMEDOUT$|ENOTFOUND$|EAI_AGAIN$|ENOENT$|57P0[123]$|53300$)/
+
+/** The codes of a server to which no connection could be made, and the messages of the driver for that. */
+const UNASKED =
+  /^(ECONNREFUSED|ENOTFOUND|EAI_AGAIN|ENOENT|57P03|53300)$|trying to connect|connection timeout|timeout expired/
 
 /**
  * PgBouncer has the code 08P01 for whatever goes wrong between it and the server. Older versions also have it for a name or a password

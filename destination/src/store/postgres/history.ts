@@ -49,6 +49,9 @@ export function prepareHistory({ query, schema, names, now }: Tables) {
 
   return {
     add: async (all: readonly HistoryCounts[]): Promise<void> => {
+      // If this fails, nothing has been added, as the caller expects.
+      const kept = HISTORY_SPANS.map((span) => HISTORIES[span].buckets)
+      await query(forget, [now(), LENGTHS, kept])
       await names.write(add, (list) => {
         const given = all.map(({ destination, url, breaker, ...counts }) => ({
           ...counts,
@@ -58,8 +61,6 @@ export function prepareHistory({ query, schema, names, now }: Tables) {
         }))
         return [now(), JSON.stringify(given), String(list), LENGTHS]
       })
-      const kept = HISTORY_SPANS.map((span) => HISTORIES[span].buckets)
-      await query(forget, [now(), LENGTHS, kept])
     },
     read: async (
       span: HistorySpan,

@@ -84,7 +84,7 @@ export class Server {
   async ask<T>(question: (store: ServerStore) => Promise<T>): Promise<T> {
     const store = this.#store
     const reason = this.#errors.get('reach')
-    if (!store || reason) throw this.#named(reason, true)
+    if (!store || reason) throw this.#named(reason, false)
     try {
       return await question(store)
     } catch (error) {
@@ -166,11 +166,15 @@ export class Server {
     }
   }
 
-  /** @param isUnreachable - Whether it can't be used at all now, for whatever reason. */
-  #named(cause: StoreError | undefined, isUnreachable = cause?.isUnreachable ?? true): StoreError {
+  /** @param isAsked - Whether the server was asked. If not, it can't be used at all now, for whatever reason. */
+  #named(cause: StoreError | undefined, isAsked = true): StoreError {
     const { code = 'failed', message = 'store: not opened', mayPass = false } = cause ?? {}
     return new StoreError(code, `server ${this.name}: ${message}`, {
-      ...{ cause: cause?.cause, isUnreachable, mayPass, server: this.name },
+      cause: cause?.cause,
+      isUnreachable: !isAsked || (cause?.isUnreachable ?? true),
+      isUnsure: isAsked && (cause?.isUnsure ?? false),
+      mayPass,
+      server: this.name,
     })
   }
 }

@@ -1,9 +1,12 @@
-// The store has the results of attempts, but its answers were lost. Each result is told once, and none that the store does not have.
+// The store has written something, but its answer was lost. Each result of an attempt is told once, and none that the store does not
+// have. The charts count no request twice.
 import { setTimeout } from 'node:timers/promises'
 import pg from 'pg'
-import { afterAll, expect, test } from 'vitest'
+import { afterAll, describe, expect, test } from 'vitest'
 import { Settler } from '../../../src/deliver/settler.js'
+import type { Outcome } from '../../../src/model/outcome.js'
 import type { AttemptLog, DeliveryId, Settlement } from '../../../src/model/delivery.js'
+import { Tally } from '../../../src/observe/tally.js'
 import { openStore } from '../../../src/store/open.js'
 import type { Store } from '../../../src/store/store.js'
 import { rounds } from '../../rounds.js'
@@ -284,3 +287,75 @@ test.each(Array.from({ length: rounds(2) }, (_, seed) => seed + 1))(
   },
   120_000,
 )
+
+describe('the charts', () => {
+  /** Saves one request to have the row, and returns what counts and saves another one. */
+  async function charts(url: string) {
+    const store = await openStore(url)
+    const tally = new Tally(store, () => [])
+    const count = () => {
+      const outcome = { code: 'delivered', ms: 1 } as Outcome
+      tally.attempted({ destination: 'crm' }, [{ url: 'https://a.example.com/', outcome }])
+      return tally.save()
+    }
+    await count()
+    return { store, tally, count }
+  }
+
+  const deliveredIn = (url: string) =>
+    server.query<{ sum: number }>(
+      'SELECT sum(delivered)::int FROM hookline.history WHERE at > 0 GROUP BY bucket_ms',
+      undefined,
+      url,
+    )
+
+  test('count a request once although another session has locked a row that is too old', async () => {
+    const url = await server.database()
+    const { store, tally, count } = await charts(url + HURRIED)
+    await server.query(
+      `INSERT INTO hookline.history SELECT (h).* FROM (
+         SELECT jsonb_populate_record(h, '{"at": 0}') AS h FROM hookline.history h
+       ) old`,
+      undefined,
+      url,
+    )
+    const locker = new pg.Client(url)
+    await locker.connect()
+    await locker.query('BEGIN; SELECT FROM hookline.history WHERE at = 0 FOR UPDATE')
+    await count()
+    await tally.save()
+    await locker.query('ROLLBACK')
+    await locker.end()
+    await tally.stop()
+    await store.close()
+    expect(await deliveredIn(url)).toEqual([{ sum: 2 }, { sum: 2 }, { sum: 2 }])
+  })
+
+  test('count no request twice if the answer to it is lost', async () => {
+    const url = await server.database()
+    let isWatching = false
+    await using proxy = await startProxy(server.port, undefined, (data) => {
+      if (isWatching && data.includes('hookline_')) proxy.stopReading()
+    })
+    const through = url.replace(`:${server.port}/`, `:${proxy.port}/`)
+    const { store, tally, count } = await charts(through + HURRIED)
+    isWatching = true
+    await count()
+    isWatching = false
+    proxy.leadTo(server.port)
+    await tally.stop()
+    await store.close()
+    expect(await deliveredIn(url)).toEqual([{ sum: 2 }, { sum: 2 }, { sum: 2 }])
+  })
+
+  test('count later what happened while the server could not be reached', async () => {
+    const url = await server.database()
+    const { store, tally, count } = await charts(url + HURRIED)
+    await server.stop('fast')
+    await count()
+    await server.start()
+    await tally.stop()
+    await store.close()
+    expect(await deliveredIn(url)).toEqual([{ sum: 2 }, { sum: 2 }, { sum: 2 }])
+  })
+})
