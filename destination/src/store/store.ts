@@ -401,7 +401,7 @@ export interface MaintainPort {
    * @param olderThanMs - The retention, in ms.
    * @param limit - The most deliveries that one call changes.
    * @param expired - Is told how many became dead letters, once for each destination that has any, or a few times. It is told also
-   * if the call then rejects.
+   * if the call then rejects. If the answer to them is lost, a later call tells of them.
    * @returns how many it changed.
    */
   sweep(olderThanMs: number, limit: number, expired?: OnExpired): Promise<number>

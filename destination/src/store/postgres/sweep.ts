@@ -1,6 +1,7 @@
 import type { DeliveryId } from '../../model/delivery.js'
 import { BACKLOG, DEAD, EXPIRED } from '../states.js'
 import { RETRIED_MS, type OnExpired } from '../store.js'
+import { StoreError } from '../store-error.js'
 import { fromStored } from '../text.js'
 import { DUE_AT } from './states.js'
 import { NOW, type Tables } from './tables.js'
@@ -21,12 +22,29 @@ interface Row {
   passed: boolean
   /** Whether its attempt is under way or it has others to come. */
   busy: boolean
+  /** When the row was read, by the server's clock. */
+  at: number
+}
+
+/** Deliveries that are to be dead letters from a time on. The time also says which query has made them dead letters. */
+interface Burial {
+  ids: readonly DeliveryId[]
+  at: number
 }
 
 /** What one query made dead letters, by the stored name of the destination. */
 interface Buried {
   destination: string
   count: number
+}
+
+/** What has become of deliveries that a query was to make dead letters. */
+interface Found {
+  /** `null` if the rows are locked. */
+  destination: string | null
+  /** Whether that query has done so. */
+  buried: boolean | null
+  ids: string[]
 }
 
 /** What one query removed of the settled deliveries. */
@@ -94,7 +112,7 @@ export function prepareSweep({ query, schema, now }: Tables) {
   const lookAt = `
     SELECT id, state = ${DEAD} OR replayed_at IS NOT NULL AS passed, ${isBusy} AS busy,
       received_at IS NULL AS orphan, coalesce(received_at < ${NOW} - $2::bigint, true) AS old,
-      coalesce(received_at > ${NOW}, false) AS ahead
+      coalesce(received_at > ${NOW}, false) AS ahead, ${NOW} AS at
     FROM (SELECT * FROM ${schema}.waiting WHERE id >= $3 ORDER BY id LIMIT ${SLICE}) next
       LEFT JOIN ${schema}.deliveries USING (id)
     ORDER BY id`
@@ -112,8 +130,18 @@ export function prepareSweep({ query, schema, now }: Tables) {
       SELECT destination AS id, count(*)::int AS count FROM dead GROUP BY destination
     ) counts JOIN ${schema}.names USING (id)`
 
+  // A row that is locked may be about to become a dead letter: the commit may still wait for the standby.
+  const findBuried = `
+    WITH free AS MATERIALIZED (
+      SELECT id, destination, state = ${DEAD} AND reason = '${EXPIRED}' AND due_at = $1 AS buried
+      FROM ${schema}.waiting WHERE id = ANY ($2::bigint[]) FOR UPDATE SKIP LOCKED
+    )
+    SELECT name AS destination, buried, array_agg(w.id)::text[] AS ids
+    FROM ${schema}.waiting w LEFT JOIN free ON free.id = w.id LEFT JOIN ${schema}.names ON names.id = free.destination
+    WHERE w.id = ANY ($2::bigint[]) GROUP BY name, buried`
+
   const replayed = `
-    SELECT id FROM ${schema}.waiting
+    SELECT id, ${NOW} AS at FROM ${schema}.waiting
     WHERE replayed_at < ${NOW} - $2::bigint AND NOT ${isBusy} ORDER BY replayed_at LIMIT $3`
 
   /** Below this id only dead letters and replayed deliveries wait. A sweep need not read millions of them again. */
@@ -124,14 +152,36 @@ export function prepareSweep({ query, schema, now }: Tables) {
     return row?.count ?? 0
   }
 
-  const buryAll = async (ids: readonly DeliveryId[], expired?: OnExpired): Promise<number> => {
-    if (ids.length === 0) return 0
-    let all = 0
-    for (const { destination, count } of await query<Buried>(bury, [now(), ids])) {
-      all += count
-      expired?.(fromStored(destination), count)
+  /** Those whose query failed. It may have been carried out nevertheless, if only its answer was lost. */
+  const unsure = new Set<Burial>()
+
+  const buryAll = async (
+    rows: readonly Pick<Row, 'id' | 'at'>[],
+    expired?: OnExpired,
+  ): Promise<number> => {
+    const [first] = rows
+    if (!first) return 0
+    const burial = { ids: rows.map(({ id }) => id), at: first.at }
+    try {
+      const buried = await query<Buried>(bury, [burial.at, burial.ids])
+      for (const { destination, count } of buried) expired?.(fromStored(destination), count)
+      return buried.reduce((sum, { count }) => sum + count, 0)
+    } catch (error) {
+      if (error instanceof StoreError && error.isUnsure) unsure.add(burial)
+      throw error
     }
-    return all
+  }
+
+  /** Tells of the dead letters of former calls whose answers were lost. */
+  const tellUnsure = async (expired?: OnExpired): Promise<void> => {
+    for (const burial of [...unsure]) {
+      const found = await query<Found>(findBuried, [burial.at, burial.ids])
+      unsure.delete(burial)
+      for (const { destination, buried, ids } of found) {
+        if (destination === null) unsure.add({ ...burial, ids: ids.map(Number) })
+        else if (buried) expired?.(fromStored(destination), ids.length)
+      }
+    }
   }
 
   const buryOld = async (
@@ -162,11 +212,8 @@ export function prepareSweep({ query, schema, now }: Tables) {
     limit: number,
     expired?: OnExpired,
   ): Promise<number> => {
-    const rows = await query<{ id: DeliveryId }>(replayed, [now(), olderThanMs, limit])
-    return buryAll(
-      rows.map(({ id }) => id),
-      expired,
-    )
+    const rows = await query<Pick<Row, 'id' | 'at'>>(replayed, [now(), olderThanMs, limit])
+    return buryAll(rows, expired)
   }
 
   // Ids are nearly in the order of arrival. So the first slice without an old row ends the search, and an old row behind
@@ -184,6 +231,7 @@ export function prepareSweep({ query, schema, now }: Tables) {
   }
 
   return async (olderThanMs: number, limit: number, expired?: OnExpired): Promise<number> => {
+    await tellUnsure(expired)
     let changed = await count(removeDead, [now(), olderThanMs, limit])
     if (changed < limit) changed += await buryReplayed(olderThanMs, limit - changed, expired)
     if (changed < limit) changed += await buryOld(olderThanMs, limit - changed, expired)
@@ -198,7 +246,7 @@ function sort(rows: Row[]) {
   const left = aged.filter(({ passed }) => !passed)
   return {
     orphans: rows.filter(({ orphan }) => orphan).map(({ id }) => id),
-    waiting: left.filter(({ busy }) => !busy).map(({ id }) => id),
+    waiting: left.filter(({ busy }) => !busy),
     isHeld: left.some(({ busy }) => busy) || rows.some(({ old }) => !old),
   }
 }

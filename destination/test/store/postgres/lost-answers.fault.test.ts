@@ -8,6 +8,7 @@ import type { Outcome } from '../../../src/model/outcome.js'
 import type { AttemptLog, DeliveryId, Settlement } from '../../../src/model/delivery.js'
 import { Tally } from '../../../src/observe/tally.js'
 import { openStore } from '../../../src/store/open.js'
+import { EXPIRED } from '../../../src/store/states.js'
 import type { Store } from '../../../src/store/store.js'
 import { rounds } from '../../rounds.js'
 import { dice } from '../../simulation/chance.js'
@@ -247,6 +248,73 @@ test('a commit that was given up fails, and a sweep makes dead letters of the me
   await store.close()
   expect(told).toHaveLength(before.length)
 }, 120_000)
+
+describe('a sweep that makes dead letters', () => {
+  const RETENTION_MS = 3_600_000
+
+  /** A store with 50 messages that are too old. `told` says how many dead letters its sweeps have told of. */
+  async function sweeping(url: string, through = url) {
+    const store = await openStore(through + HURRIED)
+    await store.put(Array.from({ length: 50 }, () => newDelivery()))
+    await server.query('UPDATE hookline.deliveries SET received_at = 1', undefined, url)
+    let told = 0
+    const sweep = () =>
+      store.sweep(RETENTION_MS, 1_000, (_, count) => {
+        told += count
+      })
+    return { store, sweep, told: () => told }
+  }
+
+  const isBurying = (data: Buffer) => data.toString('latin1').includes(`reason = '${EXPIRED}',`)
+
+  test('tells of them later, once, if the answer was lost', async () => {
+    const url = await server.database()
+    await using proxy = await startProxy(server.port, undefined, (data) => {
+      if (isBurying(data)) proxy.stopReading()
+    })
+    const through = url.replace(`:${server.port}/`, `:${proxy.port}/`)
+    const { store, sweep, told } = await sweeping(url, through)
+    await expect(sweep()).rejects.toMatchObject({ isUnsure: true })
+    expect(told()).toBe(0)
+    proxy.leadTo(server.port)
+    await sweep()
+    expect(told()).toBe(50)
+    await sweep()
+    expect(told()).toBe(50)
+    await store.close()
+  })
+
+  test('tells of them once the commit that was given up has succeeded', async () => {
+    const url = await server.database()
+    const { store, sweep, told } = await sweeping(url)
+    const { release, hanging } = await hangCommits()
+    await expect(sweep()).rejects.toMatchObject({ isUnsure: true })
+    expect(await hanging()).toBe(1)
+    await sweep()
+    expect(told()).toBe(0)
+    await release()
+    await sweep()
+    expect(told()).toBe(50)
+    await store.close()
+  })
+
+  test('does not tell of those that another process has made dead letters', async () => {
+    const url = await server.database()
+    await using proxy = await startProxy(server.port, undefined, (data) => {
+      if (isBurying(data)) proxy.silence()
+    })
+    const through = url.replace(`:${server.port}/`, `:${proxy.port}/`)
+    const { store, sweep, told } = await sweeping(url, through)
+    await expect(sweep()).rejects.toMatchObject({ isUnsure: true })
+    proxy.fix()
+    const other = await openStore(url)
+    expect(await other.sweep(RETENTION_MS, 1_000)).toBe(50)
+    await other.close()
+    await sweep()
+    expect(told()).toBe(0)
+    await store.close()
+  })
+})
 
 test.each(Array.from({ length: rounds(2) }, (_, seed) => seed + 1))(
   'connections that are cut at random, and rows that are locked at random (seed %i)',
