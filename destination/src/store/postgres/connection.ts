@@ -7,6 +7,7 @@ import {
   isSilence,
   isToRepeat,
   isUnsupportedSetting,
+  SILENCE,
   toStoreError,
 } from './failure.js'
 import type { Address } from './url.js'
@@ -125,14 +126,20 @@ export class Connection {
     const [only] = statements
     if (only && statements.length === 1) return [await this.prepared(only.text, only.values)]
     const begin = lockMs === undefined ? BEGIN : `${BEGIN}; SET LOCAL lock_timeout = ${lockMs}`
+    // The driver measures the time of each from now on, and not from the answer before it.
+    const query_timeout = this.#silenceMs * (statements.length + 2)
     return this.#withClient(async (client) => {
-      const beginning = client.query(begin)
-      const running = statements.map((statement) => client.query(this.#toQuery(statement)))
+      const send = (query: pg.QueryConfig) => {
+        const timed: TimedQuery = { ...query, query_timeout }
+        return client.query(timed)
+      }
+      const beginning = send({ text: begin })
+      const running = statements.map((statement) => send(this.#toQuery(statement)))
       // If one has failed, this ends the transaction without an error and without an effect.
-      const ending = client.query('COMMIT')
+      const ending = send({ text: 'COMMIT' })
       const all = [beginning, ...running, ending]
       // All of them have ended before one of them rejects, and the client is released.
-      await Promise.allSettled(all)
+      await endOf(all, this.#silenceMs)
       await Promise.all(all)
       return Promise.all(running.map(async (one) => (await one).rows as never))
     })
@@ -175,8 +182,8 @@ export class Connection {
 
   /**
    * Notes the default isolation of the connections. If it is not the one for which the statements are written, new connections set it.
-   * Only those that need this parameter have it, because a server in between may refuse it. Then a statement outside of a transaction
-   * that collides with another one is repeated.
+   * They get this parameter only then, because a server in between may refuse parameters. If it refuses this one, a statement outside
+   * of a transaction that collides with another one is repeated.
    */
   noteIsolation(isolation: string): void {
     if (isolation === ISOLATION) return
@@ -266,6 +273,11 @@ export class Connection {
     void pool.end()
   }
 
+  /** In ms: how long to wait for the answer to a statement that is being carried out. */
+  get #silenceMs(): number {
+    return this.#address.statementTimeoutMs + SILENCE_MS
+  }
+
   /** If one connection gets no answer, the others get none either. Cutting them makes their statements fail at once. */
   #cut(): void {
     for (const socket of this.#sockets) socket.destroy()
@@ -308,7 +320,7 @@ export class Connection {
       keepAlive: true,
       keepAliveInitialDelayMillis: KEEPALIVE_MS,
       connectionTimeoutMillis: CONNECT_MS,
-      query_timeout: statementTimeoutMs + SILENCE_MS,
+      query_timeout: this.#silenceMs,
       ...(this.#hasSettings && {
         options: [
           process.env['PGOPTIONS'],
@@ -330,6 +342,32 @@ export class Connection {
     this.#sockets.add(socket)
     socket.once('close', () => this.#sockets.delete(socket))
     return socket
+  }
+}
+
+/** A query with a time limit of its own, in ms. The types of the driver lack it. */
+interface TimedQuery extends pg.QueryConfig {
+  query_timeout: number
+}
+
+/**
+ * Waits until all queries have ended, which were sent together and end one after the other.
+ *
+ * @throws Error as the driver does, if none ends for so long.
+ */
+async function endOf(queries: readonly Promise<unknown>[], silenceMs: number): Promise<void> {
+  let timer: NodeJS.Timeout | undefined
+  const silence = new Promise<never>((_, reject) => {
+    timer = setTimeout(() => {
+      reject(new Error(SILENCE))
+    }, silenceMs)
+  })
+  const restart = () => timer?.refresh()
+  const ends = queries.map((query) => query.then(restart, restart))
+  try {
+    await Promise.race([Promise.all(ends), silence])
+  } finally {
+    clearTimeout(timer)
   }
 }
 

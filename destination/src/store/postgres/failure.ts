@@ -160,9 +160,12 @@ function codeOfCause(error: unknown): string {
   return (error instanceof StoreError && theFirstOf(error.cause).code) || ''
 }
 
+/** The driver's message if a query got no answer in time. */
+export const SILENCE = 'Query read timeout'
+
 /** Whether no answer came at all: the server did not even report its own timeout. */
 export function isSilence(error: unknown): boolean {
-  return error instanceof Error && error.message.startsWith('Query read timeout')
+  return error instanceof Error && error.message.startsWith(SILENCE)
 }
 
 /** Whether a server in between, such as PgBouncer or RDS Proxy, refused the settings in the startup message. */

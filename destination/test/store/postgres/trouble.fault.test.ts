@@ -138,6 +138,30 @@ describe('when the server is in trouble', () => {
     await Promise.all([locker.close(), store.close()])
   })
 
+  test('statements of one transaction each have their time', async () => {
+    const connection = new Connection(parseUrl(`${server.url()}?statement_timeout=1000`))
+    const texts = ['a', 'b', 'c', 'd', 'e'].map((name) => `SELECT '${name}' FROM pg_sleep(0.7)`)
+    const all = connection.preparedAll(texts.map((text) => ({ text })))
+    expect(await all).toHaveLength(texts.length)
+    const slow = connection.preparedAll([{ text: 'SELECT 1' }, { text: 'SELECT pg_sleep(3)' }])
+    await expect(slow).rejects.toEqual(storeError('failed', /statement timeout.*too slow/))
+    await connection.close()
+  })
+
+  test('a server that goes silent within a transaction is noticed', async () => {
+    await using proxy = await startProxy(server.port)
+    const url = server.url().replace(`:${server.port}/`, `:${proxy.port}/`)
+    const connection = new Connection(parseUrl(`${url}?statement_timeout=1000`))
+    await connection.query('SELECT')
+    const all = connection.preparedAll([{ text: 'SELECT 1' }, { text: 'SELECT pg_sleep(0.5)' }])
+    await setTimeout(200)
+    proxy.silence()
+    await expect(all).rejects.toMatchObject({ isUnreachable: true, isUnsure: true })
+    proxy.fix()
+    expect(await connection.query('SELECT 1 AS one')).toEqual([{ one: 1 }])
+    await connection.close()
+  })
+
   test('a server that has gone silent is noticed, and another connection is made', async () => {
     const url = await server.database()
     await using proxy = await startProxy(server.port)
