@@ -107,7 +107,7 @@ export interface DispatchPort {
    * If another session of the database has locked the row of a delivery for too long, its settlement is written after this
    * call, as soon as the row is free. A process that ends before then has not settled it, and it is sent again.
    *
-   * @returns how many were refused.
+   * @returns how many were refused, and of those that were written after former calls, how many have been refused since.
    * @throws StoreError if the store can't write. Give the same objects again then: those that were settled nevertheless
    * are not refused.
    */

@@ -135,14 +135,16 @@ export function prepareSettle(
   const findSettled = `
     SELECT id, attempt, ${DONE} AS state, NULL AS reason FROM ${schema}.done WHERE id = ANY ($1::bigint[])
     UNION ALL
-    SELECT id, attempt, state, reason FROM ${schema}.waiting WHERE id = ANY ($1::bigint[]) AND NOT leased`
+    SELECT id, attempt, state, reason FROM ${schema}.waiting WHERE id = ANY ($1::bigint[]) AND NOT leased
+    UNION ALL
+    SELECT DISTINCT delivery, attempt, NULL::int, NULL FROM ${schema}.attempts WHERE delivery = ANY ($1::bigint[])`
 
   /**
    * Settlements that were accepted. If their call fails afterwards, the caller repeats it, and they are not refused then.
    */
   const accepted = new WeakSet<Settlement>()
 
-  /** This tells of them at once. Their call may still fail because of others, and a process that ends does not repeat it. */
+  /** They are told of now, not when their call resolves: it may still fail because of others, and a process that ends does not repeat it. */
   const accept = (settlements: Settlement[]) => {
     for (const settlement of settlements) accepted.add(settlement)
     if (settlements.length > 0) taken(settlements)
@@ -163,14 +165,15 @@ export function prepareSettle(
 
   /**
    * Accepts those that a former statement has carried out. Nobody else settles the same attempt, but a sweep may have made a
-   * dead letter of it.
+   * dead letter of it, or another worker may have claimed the next one.
    */
   const acceptSettled = async (settlements: Settlement[]): Promise<void> => {
     const doubtful = settlements.filter((one) => isUnsure.has(one))
     if (doubtful.length === 0) return
     const rows = await query<SettledRow>(findSettled, [doubtful.map(({ id }) => id)])
-    const settled = new Map(rows.map((row) => [row.id, row]))
-    accept(doubtful.filter((one) => isSettledBy(one, settled.get(one.id))))
+    const settled = new Map<DeliveryId, SettledRow[]>()
+    for (const row of rows) settled.set(row.id, [...(settled.get(row.id) ?? []), row])
+    accept(doubtful.filter((one) => settled.get(one.id)?.some((row) => isSettledBy(one, row))))
   }
 
   const valuesOf = (settlements: Settlement[], withLog: boolean, list: NameList) => {
@@ -271,7 +274,13 @@ export function prepareSettle(
     return settlements.filter(({ id }) => ids.has(id))
   }
 
-  const late = new LateSettlements(async (settlements) => unaccepted(await writeFree(settlements)))
+  let lateRefused = 0
+
+  const late = new LateSettlements(async (settlements) => {
+    const locked = await writeFree(settlements)
+    lateRefused += unaccepted(settlements).length - unaccepted(locked).length
+    return unaccepted(locked)
+  })
 
   const writeNowOrLate = async (settlements: Settlement[]): Promise<void> => {
     try {
@@ -305,6 +314,13 @@ export function prepareSettle(
       })
     },
 
+    /** How many settlements that were late have been refused since the last call. */
+    takeRefused: (): number => {
+      const refused = lateRefused
+      lateRefused = 0
+      return refused
+    },
+
     /** Tries once more to write what is late. Call it when the store closes. */
     finish: (): Promise<void> => late.finish(),
   }
@@ -323,16 +339,19 @@ function firsts(settlements: Settlement[]): Settlement[] {
   return settlements.filter(isFirst).sort((a, b) => a.id - b.id)
 }
 
-/** What the store has of a delivery that is not leased. */
+/** What the store has of a delivery that is not leased, or an attempt in its log. */
 interface SettledRow {
   id: DeliveryId
   attempt: number
-  state: number
+  /** `null` if it is in the log, which only a settlement writes. */
+  state: number | null
   reason: string | null
 }
 
-function isSettledBy({ attempt, next }: Settlement, row: SettledRow | undefined): boolean {
-  if (row?.attempt !== attempt || row.state !== storedState(next.state)) return false
+function isSettledBy({ attempt, next }: Settlement, row: SettledRow): boolean {
+  if (row.attempt !== attempt) return false
+  if (row.state === null) return true
+  if (row.state !== storedState(next.state)) return false
   return next.state !== 'dead' || row.reason === toStored(next.reason)
 }
 

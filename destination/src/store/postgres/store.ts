@@ -211,6 +211,7 @@ class PostgresStore implements Store {
   readonly #puts: Rounds<NewDelivery, DeliveryId | undefined>
   readonly #settles: SettleRounds
   readonly #finishSettling: () => Promise<void>
+  readonly #takeRefused: () => number
   readonly #leaveWorkers: () => Promise<void>
   readonly #copy: ReturnType<typeof prepareCopy>
   readonly #audience: ReturnType<typeof prepareAudience>
@@ -262,6 +263,7 @@ class PostgresStore implements Store {
     if (isServer) this.asServer = this.#createServer(tables)
     const settle = prepareSettle(tables, (taken) => this.#settledListener?.(taken))
     this.#finishSettling = settle.finish
+    this.#takeRefused = settle.takeRefused
     this.#settles = new SettleRounds(tables, settle.settle)
     this.#claim = prepareClaim(
       tables,
@@ -289,7 +291,7 @@ class PostgresStore implements Store {
   async settle(settlements: Settlement[]): Promise<number> {
     if (settlements.length === 0) return 0
     const answers = await this.#whileOpen(() => this.#settles.ask(settlements))
-    return answers.filter((answer) => answer === 'refused').length
+    return answers.filter((answer) => answer === 'refused').length + this.#takeRefused()
   }
 
   onSettled(listener: (settlements: readonly Settlement[]) => void): void {

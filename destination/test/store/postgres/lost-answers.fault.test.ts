@@ -249,6 +249,50 @@ test('a commit that was given up fails, and a sweep makes dead letters of the me
   expect(told).toHaveLength(before.length)
 }, 120_000)
 
+test('a retry that is claimed again before the store has found out that it has the result', async () => {
+  const url = await server.database()
+  await using proxy = await startProxy(server.port)
+  const through = url.replace(`:${server.port}/`, `:${proxy.port}/`)
+  const { store, told, before } = await settling(through + HURRIED)
+  const [id = 0] = await store.put([newDelivery({ state: 'leased' })])
+  const retry = { state: 'backlog', delayMs: 100 } as const
+  const result = settlement({ id, attempt: 1 }, retry, { log: [refused] })
+  proxy.stopReading()
+  await expect(store.settle([result])).rejects.toMatchObject({ isUnreachable: true })
+  proxy.leadTo(server.port)
+  const other = await openStore(url)
+  expect(await other.claim([{ destination: 'crm', lane: 'backlog', limit: 1 }])).toMatchObject([
+    { id, attempt: 2 },
+  ])
+  expect(await store.settle([result])).toBe(0)
+  expect(told).toEqual([...idsOf(before), id])
+  await Promise.all([store.close(), other.close()])
+})
+
+test('a result that is refused once its row is free is counted with the next answer', async () => {
+  const url = await server.database()
+  const { store, told } = await settling(url + HURRIED)
+  const settleOne = async () => {
+    const [id = 0] = await store.put([newDelivery({ state: 'leased' })])
+    return store.settle([settlement({ id, attempt: 1 })])
+  }
+  const [id = 0] = await store.put([newDelivery({ state: 'leased' })])
+  const locker = new pg.Client(url)
+  await locker.connect()
+  await locker.query('BEGIN')
+  await locker.query('SELECT FROM hookline.waiting WHERE id = $1 FOR UPDATE', [id])
+  expect(await store.settle([settlement({ id, attempt: 1 })])).toBe(0)
+  expect(await settleOne()).toBe(0)
+  // As a claim of another worker does.
+  await locker.query('UPDATE hookline.waiting SET attempt = 2 WHERE id = $1', [id])
+  await locker.query('COMMIT')
+  await locker.end()
+  await expect.poll(settleOne).toBe(1)
+  expect(await settleOne()).toBe(0)
+  await store.close()
+  expect(told).not.toContain(id)
+})
+
 describe('a sweep that makes dead letters', () => {
   const RETENTION_MS = 3_600_000
 
