@@ -176,7 +176,7 @@ describe('a message whose call returned', () => {
     expect((await restart(image)).events).toEqual(names(0, 3))
   })
 
-  test('survives crash after crash in few files', async () => {
+  test('survives crash after crash in few files', { tags: 'long' }, async () => {
     let { directory } = cutOff()
     for (let round = 0; round < 20; round++) {
       const { analytics, directory: used } = cutOff({}, directory)
@@ -914,84 +914,88 @@ interface Body {
 const TRIES_BEFORE_OVERTAKEN = 3
 
 describe('whatever happens', () => {
-  test('the books hold, order holds, and nothing that was on disk is lost', async () => {
-    const track = (count: number) => ({ act: 'track' as const, count })
-    const fail = (times: number) => ({
-      act: 'answer' as const,
-      replies: Array<503>(times).fill(503),
-    })
-    const step = fc.oneof(
-      fc.record({ act: fc.constant('track' as const), count: fc.integer({ min: 1, max: 60 }) }),
-      fc.record({
-        act: fc.constant('answer' as const),
-        replies: fc.array(fc.constantFrom(200, 503, 'reset' as const), { maxLength: 3 }),
-      }),
-      fc.record({ act: fc.constantFrom('flush' as const, 'crash' as const, 'close' as const) }),
-    )
-    await fc.assert(
-      fc.asyncProperty(
-        fc.array(step, { maxLength: 25 }),
-        fc.constantFrom(1, 7, 20),
-        fc.constantFrom(500, 5_000, 1_000_000),
-        async (steps, flushAt, maxQueueBytes) => {
-          let directory = temporary()
-          const accepted: string[] = []
-          const mayBeOvertaken = new Set<string>()
-          const dead: Analytics[] = []
-          const start = (reply: FetchReply = 'hang') => {
-            const net = scriptedFetch()
-            net.otherwise(reply)
-            const fetch: Fetch = async (url, init) => {
-              const { batch } = JSON.parse(Buffer.from(init.body).toString()) as Body
-              const sent = batch.map(({ event }) => event)
-              const retries = Number(new Headers(init.headers).get('X-Retry-Count') ?? 0)
-              const isAlone = sent.length === 1 && retries >= TRIES_BEFORE_OVERTAKEN
-              for (const event of isAlone ? sent : []) mayBeOvertaken.add(event)
-              const response = await net.fetch(url, init)
-              if (response.status === 200 && !dead.includes(analytics)) accepted.push(...sent)
-              return response
+  test(
+    'the books hold, order holds, and nothing that was on disk is lost',
+    { tags: 'long' },
+    async () => {
+      const track = (count: number) => ({ act: 'track' as const, count })
+      const fail = (times: number) => ({
+        act: 'answer' as const,
+        replies: Array<503>(times).fill(503),
+      })
+      const step = fc.oneof(
+        fc.record({ act: fc.constant('track' as const), count: fc.integer({ min: 1, max: 60 }) }),
+        fc.record({
+          act: fc.constant('answer' as const),
+          replies: fc.array(fc.constantFrom(200, 503, 'reset' as const), { maxLength: 3 }),
+        }),
+        fc.record({ act: fc.constantFrom('flush' as const, 'crash' as const, 'close' as const) }),
+      )
+      await fc.assert(
+        fc.asyncProperty(
+          fc.array(step, { maxLength: 25 }),
+          fc.constantFrom(1, 7, 20),
+          fc.constantFrom(500, 5_000, 1_000_000),
+          async (steps, flushAt, maxQueueBytes) => {
+            let directory = temporary()
+            const accepted: string[] = []
+            const mayBeOvertaken = new Set<string>()
+            const dead: Analytics[] = []
+            const start = (reply: FetchReply = 'hang') => {
+              const net = scriptedFetch()
+              net.otherwise(reply)
+              const fetch: Fetch = async (url, init) => {
+                const { batch } = JSON.parse(Buffer.from(init.body).toString()) as Body
+                const sent = batch.map(({ event }) => event)
+                const retries = Number(new Headers(init.headers).get('X-Retry-Count') ?? 0)
+                const isAlone = sent.length === 1 && retries >= TRIES_BEFORE_OVERTAKEN
+                for (const event of isAlone ? sent : []) mayBeOvertaken.add(event)
+                const response = await net.fetch(url, init)
+                if (response.status === 200 && !dead.includes(analytics)) accepted.push(...sent)
+                return response
+              }
+              const options = { flushAt, maxQueueBytes, spool: { directory }, fetch }
+              const analytics = new Analytics('k', options, AT_ONCE)
+              return { net, analytics }
             }
-            const options = { flushAt, maxQueueBytes, spool: { directory }, fetch }
-            const analytics = new Analytics('k', options, AT_ONCE)
-            return { net, analytics }
-          }
-          let { net, analytics } = start()
-          const again = async (image: string, reply?: FetchReply) => {
-            dead.push(analytics)
-            directory = image
-            ;({ net, analytics } = start(reply))
-            await turns()
-          }
-          let made = 0
-          for (const one of steps) {
-            if (one.act === 'track') {
-              trackMany(analytics, one.count, made)
-              made += one.count
-            } else if (one.act === 'answer') {
-              net.script(...one.replies.map((r) => (r === 'reset' ? new Error('reset') : r)))
-            } else if (one.act === 'flush') {
-              void analytics.flush()
-            } else {
-              if (one.act === 'close') await analytics.close({ timeout: 0 })
-              await again(one.act === 'close' ? directory : crash(directory))
+            let { net, analytics } = start()
+            const again = async (image: string, reply?: FetchReply) => {
+              dead.push(analytics)
+              directory = image
+              ;({ net, analytics } = start(reply))
+              await turns()
             }
-            await turns()
-            expect(balanced(analytics.stats())).toBe(true)
-          }
-          await again(crash(directory), 200)
-          await analytics.close({ timeout: 5_000 })
-          expect(analytics.stats()).toMatchObject({ pending: 0, pendingBytes: 0, dropped: 0 })
-          const first = [...new Set(accepted)]
-          expect(first).toHaveLength(made)
-          const inOrder = (event: string) => !mayBeOvertaken.has(event)
-          if (flushAt > 1) expect(first.filter(inOrder)).toEqual(names(0, made).filter(inOrder))
-          await Promise.all(dead.map((each) => each.close({ timeout: 0 })))
+            let made = 0
+            for (const one of steps) {
+              if (one.act === 'track') {
+                trackMany(analytics, one.count, made)
+                made += one.count
+              } else if (one.act === 'answer') {
+                net.script(...one.replies.map((r) => (r === 'reset' ? new Error('reset') : r)))
+              } else if (one.act === 'flush') {
+                void analytics.flush()
+              } else {
+                if (one.act === 'close') await analytics.close({ timeout: 0 })
+                await again(one.act === 'close' ? directory : crash(directory))
+              }
+              await turns()
+              expect(balanced(analytics.stats())).toBe(true)
+            }
+            await again(crash(directory), 200)
+            await analytics.close({ timeout: 5_000 })
+            expect(analytics.stats()).toMatchObject({ pending: 0, pendingBytes: 0, dropped: 0 })
+            const first = [...new Set(accepted)]
+            expect(first).toHaveLength(made)
+            const inOrder = (event: string) => !mayBeOvertaken.has(event)
+            if (flushAt > 1) expect(first.filter(inOrder)).toEqual(names(0, made).filter(inOrder))
+            await Promise.all(dead.map((each) => each.close({ timeout: 0 })))
+          },
+        ),
+        {
+          numRuns: 40,
+          examples: [[[fail(1), fail(3), { act: 'answer', replies: [200] }, track(7)], 7, 500]],
         },
-      ),
-      {
-        numRuns: 40,
-        examples: [[[fail(1), fail(3), { act: 'answer', replies: [200] }, track(7)], 7, 500]],
-      },
-    )
-  })
+      )
+    },
+  )
 })

@@ -1,3 +1,4 @@
+// @module-tag long
 import { signWebhook } from 'hookline/webhook'
 import { describe, expect, test } from 'vitest'
 import type { Arrival } from '../../src/cli/listen/receiver.js'

@@ -1,3 +1,4 @@
+// @module-tag long
 // The commands that show what a running destination does.
 import { describe, expect, test } from 'vitest'
 import type { DeliveryList, Status } from '../../src/model/answers.js'
@@ -89,36 +90,32 @@ describe('list', () => {
 })
 
 describe('tail', () => {
-  test(
-    'prints calls and attempts as they happen, in lines or as JSON',
-    { tags: 'long' },
-    async () => {
-      const { one } = await serving(422)
-      const commands = [
-        startCommand(['tail', '--count', '2', ...where(one.adminUrl)]),
-        startCommand(['tail', '--event', 'Wanted', '--count', '1', ...where(one.adminUrl)]),
-        startCommand(['tail', '--failed', '--count', '1', '--json', ...where(one.adminUrl)]),
-      ]
-      await Promise.all(commands.map((command) => command.printed(/Connected\./)))
-      await post(one, [track('m1', { event: 'Other' })])
-      const [both, failed] = await Promise.all([commands[0]?.ended, commands[2]?.ended])
-      await post(one, [track('m2', { event: 'Wanted' })])
-      const wanted = await commands[1]?.ended
+  test('prints calls and attempts as they happen, in lines or as JSON', async () => {
+    const { one } = await serving(422)
+    const commands = [
+      startCommand(['tail', '--count', '2', ...where(one.adminUrl)]),
+      startCommand(['tail', '--event', 'Wanted', '--count', '1', ...where(one.adminUrl)]),
+      startCommand(['tail', '--failed', '--count', '1', '--json', ...where(one.adminUrl)]),
+    ]
+    await Promise.all(commands.map((command) => command.printed(/Connected\./)))
+    await post(one, [track('m1', { event: 'Other' })])
+    const [both, failed] = await Promise.all([commands[0]?.ended, commands[2]?.ended])
+    await post(one, [track('m2', { event: 'Wanted' })])
+    const wanted = await commands[1]?.ended
 
-      expect(both?.code).toBe(0)
-      const lines = both?.stdout.trim().split('\n') ?? []
-      expect(lines[0]).toMatch(/^\d\d:\d\d:\d\d {2}call {5}track "Other" +from web +m1 +user u1$/)
-      expect(lines[1]).toMatch(
-        /^\d\d:\d\d:\d\d {2}attempt {2}422 client_error +to crm +m1 +attempt 1 {2}\d+ ms {2}dead/,
-      )
-      expect(wanted?.stdout).toMatch(/^\S+ {2}call {5}track "Wanted" .* m2 .*\n$/)
-      expect(JSON.parse(failed?.stdout ?? '')).toMatchObject({
-        kind: 'attempt',
-        messageId: 'm1',
-        code: 'client_error',
-      })
-    },
-  )
+    expect(both?.code).toBe(0)
+    const lines = both?.stdout.trim().split('\n') ?? []
+    expect(lines[0]).toMatch(/^\d\d:\d\d:\d\d {2}call {5}track "Other" +from web +m1 +user u1$/)
+    expect(lines[1]).toMatch(
+      /^\d\d:\d\d:\d\d {2}attempt {2}422 client_error +to crm +m1 +attempt 1 {2}\d+ ms {2}dead/,
+    )
+    expect(wanted?.stdout).toMatch(/^\S+ {2}call {5}track "Wanted" .* m2 .*\n$/)
+    expect(JSON.parse(failed?.stdout ?? '')).toMatchObject({
+      kind: 'attempt',
+      messageId: 'm1',
+      code: 'client_error',
+    })
+  })
 
   test('ends with 3 if the destination ends', async () => {
     const { one } = await serving(204)

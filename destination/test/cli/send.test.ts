@@ -1,3 +1,4 @@
+// @module-tag long
 import { createServer, type IncomingHttpHeaders } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { json } from 'node:stream/consumers'
@@ -141,30 +142,29 @@ describe.concurrent('send', () => {
     })
   })
 
-  test(
-    'tries until the time is over, however often that is',
-    { tags: 'long' },
-    async ({ expect, onTestFinished }) => {
-      const collector = await startCollector(onTestFinished, [503, ''])
-      const args = [
-        '--key',
-        'hush',
-        '--to',
-        collector.url,
-        '--timeout',
-        '60000',
-        '--message-id',
-        'm1',
-      ]
-      const sending = run([...TRACK, ...args])
-      await expect.poll(() => collector.arrivals.length).toBeGreaterThan(4)
-      collector.reply = OK
-      expect(await sending).toMatchObject({
-        code: 0,
-        stdout: expect.stringMatching(/^Accepted m1: .*, at attempt \d+\.\n$/) as string,
-      })
-    },
-  )
+  test('tries until the time is over, however often that is', async ({
+    expect,
+    onTestFinished,
+  }) => {
+    const collector = await startCollector(onTestFinished, [503, ''])
+    const args = [
+      '--key',
+      'hush',
+      '--to',
+      collector.url,
+      '--timeout',
+      '60000',
+      '--message-id',
+      'm1',
+    ]
+    const sending = run([...TRACK, ...args])
+    await expect.poll(() => collector.arrivals.length).toBeGreaterThan(4)
+    collector.reply = OK
+    expect(await sending).toMatchObject({
+      code: 0,
+      stdout: expect.stringMatching(/^Accepted m1: .*, at attempt \d+\.\n$/) as string,
+    })
+  })
 
   test('that is not accepted in time is 3, and says what was answered last', async ({
     expect,

@@ -1,3 +1,4 @@
+// @module-tag long
 // What the deliver stage promises of healthy messages and endpoints, on a virtual clock and at random.
 // fast-check prints the seed and the path of a failure: give them to `fc.assert` to see it again.
 import fc from 'fast-check'
@@ -216,7 +217,7 @@ describe('an endpoint that takes a number of requests per second, and answers th
     expect(refused).toBeLessThan(rows.length / 5)
   })
 
-  test('gets at least half of what it takes, whatever that is', { tags: 'long' }, async () => {
+  test('gets at least half of what it takes, whatever that is', async () => {
     await fc.assert(
       fc.asyncProperty(
         fc.record({

@@ -1,3 +1,4 @@
+// @module-tag long
 // What a change must not break: requests under way, other processes, memory, and what nobody asked to change.
 import { describe, expect, test } from 'vitest'
 import { Managed } from '../../src/manage/managed.js'

@@ -1,3 +1,4 @@
+// @module-tag long
 // What a deletion leaves in the bytes of the files, with random users and texts. The seed is in the name of each round: set SEED to
 // see one again.
 import { cpSync, readdirSync, readFileSync } from 'node:fs'
@@ -213,29 +214,25 @@ test.each(SEEDS)(
   60_000,
 )
 
-test(
-  'what another program keeps in the log is gone after a later sweep, also of the next process',
-  { tags: 'long', timeout: 60_000 },
-  async () => {
-    await using subject = await lived(1)
-    await using killed = await folder()
-    const { path, store, gone } = subject
-    const reader = openDatabase(join(path, 'store.db'))
-    reader.exec('BEGIN')
-    reader.prepare('SELECT count(*) FROM deliveries').get()
-    await purge(store, gone)
-    expect(remainsOf(gone, path)).not.toEqual([])
-    reader.close()
-    cpSync(path, killed.path, { recursive: true })
-    await expect.poll(() => remainsAfterSweep(subject), { timeout: 20_000 }).toEqual([])
+test('what another program keeps in the log is gone after a later sweep, also of the next process', async () => {
+  await using subject = await lived(1)
+  await using killed = await folder()
+  const { path, store, gone } = subject
+  const reader = openDatabase(join(path, 'store.db'))
+  reader.exec('BEGIN')
+  reader.prepare('SELECT count(*) FROM deliveries').get()
+  await purge(store, gone)
+  expect(remainsOf(gone, path)).not.toEqual([])
+  reader.close()
+  cpSync(path, killed.path, { recursive: true })
+  await expect.poll(() => remainsAfterSweep(subject), { timeout: 20_000 }).toEqual([])
 
-    const next = await openStore(`sqlite:${killed.path}/store.db`, { now: subject.now })
-    expect(remainsOf(gone, killed.path)).not.toEqual([])
-    const after = () => remainsAfterSweep({ store: next, gone, path: killed.path })
-    await expect.poll(after, { timeout: 20_000 }).toEqual([])
-    await next.close()
-  },
-)
+  const next = await openStore(`sqlite:${killed.path}/store.db`, { now: subject.now })
+  expect(remainsOf(gone, killed.path)).not.toEqual([])
+  const after = () => remainsAfterSweep({ store: next, gone, path: killed.path })
+  await expect.poll(after, { timeout: 20_000 }).toEqual([])
+  await next.close()
+}, 60_000)
 
 test('a row of a file that is too large to be rewritten is overwritten in its place', async () => {
   await using place = await folder()
