@@ -109,7 +109,7 @@ export default defineConfig({
       {
         name: 'long',
         description:
-          'Takes a second or more of work, or many. `npm test` leaves it out, `npm run test:long` runs it.',
+          'Works for a second or more, or waits for many. `npm test` leaves it out, `npm run test:long` runs it.',
       },
     ],
     projects: [

@@ -52,7 +52,7 @@ const MAX_EXIT_GRACE_MS = 30_000
 /** A message that is recorded when the script ends lets it go on until it ends again: for ever, if one is recorded each time. */
 const MAX_RECORDS_AT_EXIT = 10
 
-/** A message that is recorded whenever the one before was lost keeps the script too. After so many losses in a row, the next one is dropped. */
+/** So does a message that is recorded whenever the one before was lost. After so many losses in a row, the next one is dropped. */
 const MAX_CHAIN_AT_EXIT = 100
 
 /** How long a promise that was given to `waitUntil` keeps a serverless function alive at the most. */

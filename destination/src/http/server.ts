@@ -320,6 +320,11 @@ function noteResponses(server: HttpServer): void {
 /** Connections whose error is answered after the responses before it. */
 const waiting = new WeakSet<Socket>()
 
+/** The last response that is under way to a request that has arrived completely. */
+function pendingOf(socket: Socket): ServerResponse | undefined {
+  return [...(responses.get(socket) ?? [])].findLast(({ req }) => req.complete)
+}
+
 function answerBrokenHttp(error: NodeJS.ErrnoException, socket: Socket): void {
   if (error.code === 'ERR_HTTP_REQUEST_TIMEOUT' && slowConnections.has(socket)) return
   if (socket.writableEnded) return // it was answered, and is destroyed soon
@@ -328,10 +333,15 @@ function answerBrokenHttp(error: NodeJS.ErrnoException, socket: Socket): void {
     return
   }
   // A client takes answers in the order of its requests. This one must not stand for that of a request before it.
-  const before = [...(responses.get(socket) ?? [])].findLast(({ req }) => req.complete)
+  const before = pendingOf(socket)
   if (before) {
-    if (!waiting.has(socket)) before.once('close', answerBrokenHttp.bind(undefined, error, socket))
+    if (waiting.has(socket)) return
     waiting.add(socket)
+    before.once('close', () => {
+      waiting.delete(socket)
+      // A request that was too slow may have arrived completely in the meantime: then it is answered as others are.
+      if (!pendingOf(socket)) answerBrokenHttp(error, socket)
+    })
     return
   }
   noteBroken(socket)

@@ -563,8 +563,8 @@ export interface Workers {
    * permission ended, the next one is the first again: it belongs to another outage.
    *
    * @param endpoints - Each of them once.
-   * @returns for each endpoint how long the permission holds, in ms; 0 if nobody may probe it now, or another worker has the permission; `undefined` if it is not
-   * recorded as down any more, because of {@link endProbes}.
+   * @returns for each endpoint how long the permission holds, in ms; 0 if nobody may probe it now, or another worker has the permission;
+   * `undefined` if it is not recorded as down any more, because of {@link endProbes}.
    * @throws StoreError if the store can't write.
    */
   tryProbes(

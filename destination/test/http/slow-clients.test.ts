@@ -76,6 +76,44 @@ test.each([
   },
 )
 
+test('a request that is slow behind one under way is answered if it arrives, and so is what is wrong later', async () => {
+  const started = await startCollector({ timeouts: TIMEOUTS })
+  const { server } = started.collector.app
+  const held: (() => void)[] = []
+  started.accept = () => new Promise<void>((resolve) => held.push(resolve))
+  const open = async () => {
+    await expect.poll(() => held.length).toBeGreaterThan(0)
+    held.shift()?.()
+  }
+  const head = `POST /v1/track HTTP/1.1\r\nHost: a\r\nAuthorization: ${AUTHORIZATION}\r\n`
+  const rest = `Content-Length: ${CALL.length}\r\n\r\n${CALL}`
+  const socket = connect(started.port, '127.0.0.1')
+  let answers = ''
+  socket.on('data', (chunk: Buffer) => (answers += chunk.toString()))
+  const statuses = () => Array.from(answers.matchAll(/HTTP\/1\.1 (\d+)/g), ([, status]) => status)
+
+  socket.write(head + rest + head)
+  await once(server, 'clientError') // the second request has had its time
+  const arrived = once(server, 'request')
+  socket.write(rest)
+  await arrived
+  await new Promise(setImmediate) // its body has arrived too
+  await open()
+  await expect.poll(statuses).toEqual(['200'])
+  await open()
+  await expect.poll(statuses).toEqual(['200', '200'])
+
+  const third = once(server, 'request')
+  socket.write(head + rest)
+  await third
+  const broken = once(server, 'clientError')
+  socket.write('hello\r\n\r\n')
+  await broken
+  await open()
+  await once(socket, 'close')
+  expect(statuses()).toEqual(['200', '200', '200', '400'])
+})
+
 test('a client has 10 s for the headers and 30 s for the whole request, unless it is said otherwise', async () => {
   const { collector } = await startCollector()
   expect(collector.app.server).toMatchObject({ headersTimeout: 10_000, requestTimeout: 30_000 })

@@ -144,7 +144,10 @@ export function prepareSettle(
    */
   const accepted = new WeakSet<Settlement>()
 
-  /** They are told of now, not when their call resolves: it may still fail because of others, and a process that ends does not repeat it. */
+  /**
+   * They are told of now, not when their call resolves: it may still fail because of others, and a process that ends does not repeat
+   * it.
+   */
   const accept = (settlements: Settlement[]) => {
     for (const settlement of settlements) accepted.add(settlement)
     if (settlements.length > 0) taken(settlements)
