@@ -22,7 +22,7 @@ type Head = Omit<Answered, 'body'>
 export interface Unanswered {
   readonly error: Error
   /**
-   * How it failed once the endpoint had it, `'timeout'`, `'cut answer'` or a code such as `'ECONNRESET'`: the
+   * How it failed once the endpoint had it, `'timeout'`, `'late answer'`, `'cut answer'` or a code such as `'ECONNRESET'`: the
    * message may be the cause. Undefined if the endpoint was not reached, or nobody knows.
    */
   readonly failure: string | undefined
@@ -75,7 +75,7 @@ export function createTransport(settings: Settings, log: Log): Transport {
       finish = resolve
     })
     const cancel = (error: Error, failure?: string) => {
-      const soFar = head ? brokenOff(head, body) : { error, failure }
+      const soFar = head ? brokenOff(head, body, true) : { error, failure }
       finish(soFar)
       controller.abort(error)
       return soFar
@@ -105,7 +105,7 @@ export function createTransport(settings: Settings, log: Log): Transport {
       } catch {
         stop()
       }
-      return brokenOff(head, body)
+      return brokenOff(head, body, false)
     }
     void exchange()
       .catch((error: unknown) => ({ error: toError(error), failure: failureOf(error) }))
@@ -142,13 +142,16 @@ function readHead(response: FetchResponse): Head {
  * The answer if its body broke off, never ended or was too long. The status is the answer, with what came of the body. But if that
  * is a part of an object, or nothing of a body that was announced, nobody knows whether the rest names messages that were refused:
  * then the answer is lost. Its failure has a kind, so that smaller bodies are tried: their lists are shorter.
+ *
+ * @param isLate - whether its time was over. If nothing came of a body then, smaller ones may be answered in time.
  */
-function brokenOff(head: Head, body: string): Answer {
+function brokenOff(head: Head, body: string, isLate: boolean): Answer {
   const isTaken = head.status >= 200 && head.status < 300
-  const isLost = isCutJson(body) || (body.trim() === '' && announcesBody(head))
-  if (!isTaken || !isLost) return { ...head, body }
+  const isMissing = body.trim() === '' && announcesBody(head)
+  if (!isTaken || !(isMissing || isCutJson(body))) return { ...head, body }
   const error = new Error('the answer broke off, so that nobody knows which messages it refused')
-  return { error, failure: 'cut answer', cut: { ...head, body } }
+  const failure = isLate && isMissing ? 'late answer' : 'cut answer'
+  return { error, failure, cut: { ...head, body } }
 }
 
 function toError(thrown: unknown): Error {
@@ -198,23 +201,17 @@ async function readText(
     stop()
     return false
   }
-  // The default fetch does not tell that a connection was closed too early, see prepare() in agent.ts, or within a compressed body.
-  return (
-    header('content-encoding') === null &&
-    !endsWithConnection(header) &&
-    bytes >= Number(header('content-length'))
-  )
+  if (header('content-encoding') !== null) return false // the default fetch does not tell that it is cut
+  // Without a length, nobody may tell that the connection was closed too early: see prepare() in agent.ts, and RFC 9112, section 6.3.
+  // The global fetch of Node 20 does not tell it of a chunked body either.
+  const length = header('content-length')
+  return length === null ? bytes === 0 : bytes >= Number(length)
 }
 
 /** Whether a body should have come. One that claims to be compressed, and is not, comes to nothing each time. */
 function announcesBody({ status, header }: Head): boolean {
   if (status === 204 || header('content-encoding') !== null) return false
   return Number(header('content-length')) > 0 || header('transfer-encoding') !== null
-}
-
-/** Whether nobody knows if a body is whole, since only the end of the connection ends it. Source: RFC 9112, section 6.3. */
-function endsWithConnection(header: Head['header']): boolean {
-  return header('content-length') === null && header('transfer-encoding') === null
 }
 
 function isAsyncIterable(value: unknown): value is AsyncIterable<Uint8Array> {

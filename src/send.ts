@@ -299,7 +299,7 @@ export class Sender {
     const { size } = this.#around
     const answer = byStatus(batch, given)
     if ('error' in answer) {
-      if (answer.failure === 'timeout') size.timedOut(batch)
+      if (answer.failure === 'timeout' || answer.failure === 'late answer') size.timedOut(batch)
       this.#failed(batch, describeFailure(answer), epoch)
       return
     }
