@@ -70,7 +70,8 @@ const ANSWERS = {
     response.end(action.isLarge ? 'x'.repeat(2_000_000) : `refused with ${action.status}`)
   },
   hostile(request, response, seen, action, { pick }) {
-    const { body, rejects = [], mayReject = [] } = pick(HOSTILE)(seen.ids.length)
+    const { body, rejects = [], mayReject = [], breaksOff } = pick(HOSTILE)(seen.ids.length)
+    seen.breaksOff = breaksOff
     seen.rejects = rejects.map((index) => seen.ids[index])
     seen.mayReject = mayReject.map((index) => seen.ids[index])
     seen.isAccepting = true

@@ -1,5 +1,6 @@
 // Answers with status 200 that only want to do harm. Each tells what it rejects by the contract: entries with an
-// index that is an integer within the batch. `mayReject` are those that a reader may understand in either way.
+// index that is an integer within the batch. `mayReject` are those that a reader may understand in either way. One that
+// `breaksOff` ends before it says what it rejects, so that nobody knows.
 const json = (rejected) => JSON.stringify({ rejected })
 
 const DEEP = '['.repeat(100_000) + ']'.repeat(100_000)
@@ -21,7 +22,7 @@ export const HOSTILE = [
   () => ({ body: 'null' }),
   () => ({ body: '[]' }),
   () => ({ body: '' }),
-  () => ({ body: '{"rejected":[{"index":0,"code":' }),
+  () => ({ body: '{"rejected":[{"index":0,"code":', breaksOff: true }),
   () => ({
     body: '{"__proto__":{"rejected":1},"rejected":[{"index":0,"__proto__":null}]}',
     rejects: [0],

@@ -7,8 +7,8 @@ const FINAL = (status) =>
 
 /** What the answer to a request means by the contract. */
 function verdictOf(request) {
-  const { status, isAccepting, isTold, ids = [] } = request
-  if (isAccepting) return isTold ? 'accepted' : 'unclear'
+  const { status, isAccepting, isTold, breaksOff, ids = [] } = request
+  if (isAccepting) return isTold && !breaksOff ? 'accepted' : 'unclear'
   if (!isTold || status === undefined) return 'failed'
   if ((status === 413 || status === 400) && ids.length > 1) return 'split'
   return FINAL(status) ? 'refused' : 'failed'
