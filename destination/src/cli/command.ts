@@ -49,6 +49,31 @@ export function wholeNumber(min: number, max: number) {
   }
 }
 
+/**
+ * Makes a parser for an option that may be given several times. All others are given once.
+ *
+ * @param add - Adds a value to those before it: commander calls this once per value.
+ */
+export function severalTimes<Values>(add: (text: string, before: Values) => Values) {
+  REPEATED.add(add)
+  return add
+}
+
+const REPEATED = new WeakSet<object>()
+
+/** Lets a command refuse an option that is given twice. By itself, commander ignores all but the last value. */
+export function refuseRepeats(command: Command): void {
+  for (const option of command.options) {
+    if (!option.required || (option.parseArg && REPEATED.has(option.parseArg))) continue
+    let isGiven = false
+    command.on(`option:${option.name()}`, () => {
+      if (isGiven) command.error(`error: option '${option.flags}' is given twice. Give it once.`)
+      isGiven = true
+    })
+  }
+  for (const each of command.commands) refuseRepeats(each)
+}
+
 /** Colours a text. The caller has asked {@link isColoured}, so Node need not decide it again by the standard output. */
 export function paint(style: Parameters<typeof styleText>[0], text: string): string {
   return styleText(style, text, { validateStream: false })

@@ -1,7 +1,7 @@
 import { Argument, InvalidArgumentError, Option } from 'commander'
 import { CALL_TYPES } from '../model/call.js'
 import { COLLECTOR_HELP } from './collector.js'
-import { wholeNumber, type AddCommand } from './command.js'
+import { severalTimes, wholeNumber, type AddCommand } from './command.js'
 import { toField, type ColumnMap } from './import/columns.js'
 import { FORMATS, type ImportOptions } from './import/options.js'
 
@@ -52,7 +52,7 @@ export const addImport: AddCommand = (program) => {
     .option(
       '--map <column=field>',
       'field of a CSV column; an empty field leaves the column out',
-      addToMap,
+      severalTimes(addToMap),
       {},
     )
     .option('--to <url>', 'the collector')
@@ -81,9 +81,13 @@ function addToMap(text: string, map: ColumnMap): ColumnMap {
     throw new InvalidArgumentError(
       "Expected a column and its field, such as 'total=properties.total'.",
     )
-  const added = { ...map, [text.slice(0, at)]: text.slice(at + 1) }
+  const column = text.slice(0, at)
+  if (Object.hasOwn(map, column)) {
+    throw new InvalidArgumentError('The column is given twice. Give each column once.')
+  }
+  const added = { ...map, [column]: text.slice(at + 1) }
   try {
-    toField(text.slice(0, at), added)
+    toField(column, added)
   } catch (error) {
     throw new InvalidArgumentError((error as Error).message)
   }

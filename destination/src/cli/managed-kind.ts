@@ -1,7 +1,7 @@
 import { InvalidArgumentError, type Command } from 'commander'
 import type { ManagedSetting } from '../model/answers.js'
 import { withoutQuery } from '../model/shown-url.js'
-import { wholeNumber } from './command.js'
+import { severalTimes, wholeNumber } from './command.js'
 
 /** Settings of one kind. */
 export type Fields = Record<string, unknown>
@@ -165,10 +165,7 @@ function webhooksOf(
   })
 }
 
-/** @param before - The values of the options before this one: commander calls this once per option. */
-function collect(text: string, before: string[] = []): string[] {
-  return [...before, text]
-}
+const collect = severalTimes((text, before: string[] = []) => [...before, text])
 
 function readLimit(read: (text: string) => number) {
   return (text: string): number | 'none' => (text === 'none' ? text : read(text))

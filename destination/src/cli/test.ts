@@ -3,7 +3,7 @@ import type { TestedEndpoint, TestedSample, TestReport } from '../model/answers.
 import { EVENT_TYPES, type EventType } from '../model/call.js'
 import { printable } from '../observe/printable.js'
 import { addAdminOptions, findAdmin, type AdminOptions } from './admin-client.js'
-import { CommandError, EXIT, isColoured, paint, type AddCommand } from './command.js'
+import { CommandError, EXIT, isColoured, paint, severalTimes, type AddCommand } from './command.js'
 
 interface TestOptions extends AdminOptions {
   type?: EventType[]
@@ -29,7 +29,7 @@ export const addTest: AddCommand = (program) => {
     .option(
       '-t, --type <type>',
       `only this type, or several with one --type each: ${EVENT_TYPES.join(', ')}`,
-      readType,
+      severalTimes(readType),
     )
   addAdminOptions(command)
     .option('--json', 'print JSON, with the requests')

@@ -496,7 +496,8 @@ function count(
   if (Number.isInteger(number) && (number as number) >= min && (number as number) <= max) {
     return number as number
   }
-  const range = max === Number.MAX_SAFE_INTEGER ? `of at least ${min}` : `from ${min} to ${max}`
+  const isAnyLarge = max === Number.MAX_SAFE_INTEGER && !(Number(value) > max)
+  const range = isAnyLarge ? `of at least ${min}` : `from ${min} to ${max}`
   throw invalid(name, `a whole number ${range}`, value)
 }
 

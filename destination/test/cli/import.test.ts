@@ -395,6 +395,10 @@ describe('import', { concurrent: true }, () => {
     [['import', 'none.ndjson', '--dry-run'], /Cannot read none\.ndjson: /],
     [['import', 'history.ndjson', '--map', 'total'], /Expected a column and its field/],
     [
+      ['import', 'history.csv', '--map', 'email=event', '--map', 'email='],
+      /'email=' is invalid.*The column is given twice\. Give each column once\./,
+    ],
+    [
       ['import', 'history.csv', '--map', 'email=bogus'],
       /--map gives the column "email" the field "bogus", which calls do not have/,
     ],

@@ -50,6 +50,18 @@ describe('the command line', () => {
     },
   )
 
+  test.each([
+    ['--since', '<when>', ['list', '--since', '2h', '--since=1h']],
+    ['-n, --limit', '<number>', ['list', '-n', '5', '--limit', '5']],
+    ['--keep', '<which>', ['sources', 'revoke', 'a', '--keep', 'new', '--keep', 'old']],
+  ])('%s refuses a second value', async (name, value, args) => {
+    expect(await runInside(args)).toEqual({
+      code: 2,
+      stdout: '',
+      stderr: `error: option '${name} ${value}' is given twice. Give it once.\n(see --help)\n`,
+    })
+  })
+
   test('migrate refuses two spellings of one SQLite file, and creates nothing', async () => {
     const args = ['migrate', '--from', 'sqlite:./x.db', '--to', 'sqlite:x.db']
     expect(await run(args)).toEqual({

@@ -19,6 +19,8 @@ export function createWorkers({
   now,
 }: Tables): Workers & { leave(): Promise<void> } {
   const id = randomUUID()
+  /** Whether there may be a row of this worker: an answer may be lost. */
+  let isNoted = false
   let hasJoined = false
   // After an outage, all processes may take each other for gone. Each waits only for its own row, before it locks others: else they
   // could deadlock.
@@ -73,11 +75,11 @@ export function createWorkers({
   const toList = (endpoints: readonly string[]) => JSON.stringify(endpoints.map(toStored))
   return {
     heartbeat: async () => {
-      const isNew = !hasJoined
-      hasJoined = true
+      isNoted = true
       const note = () => query<{ workers: number }>(noteHeartbeat, [now(), id])
       // Two that join at once may not see each other. Of their second looks, the later one sees the other worker.
-      if (isNew) await note()
+      if (!hasJoined) await note()
+      hasJoined = true
       const [row] = await note()
       return row?.workers ?? 1
     },
@@ -102,7 +104,7 @@ export function createWorkers({
       await query(free, [toList(endpoints)])
     },
     leave: async () => {
-      if (hasJoined) await query(`DELETE FROM ${schema}.workers WHERE id = $1`, [id])
+      if (isNoted) await query(`DELETE FROM ${schema}.workers WHERE id = $1`, [id])
     },
   }
 }
