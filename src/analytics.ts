@@ -52,9 +52,6 @@ const MAX_EXIT_GRACE_MS = 30_000
 /** A message that is recorded when the script ends lets it go on until it ends again: for ever, if one is recorded each time. */
 const MAX_RECORDS_AT_EXIT = 10
 
-/** So does a message that is recorded whenever the one before was lost. After so many losses in a row, the next one is dropped. */
-const MAX_CHAIN_AT_EXIT = 100
-
 /** How long a promise that was given to `waitUntil` keeps a serverless function alive at the most. */
 const WAIT_UNTIL_MS = 30_000
 
@@ -288,9 +285,9 @@ export class Analytics<
         this.#hold.end()
         resolve(error ? { delivered: false, error } : { delivered: true })
       }
-      let untold: HooklineError | undefined
-      if (MESSAGE_TYPES.includes(type)) untold = this.#record(type, message, told)
-      else this.#refuse('deliver' as MessageType, wrongType(type), told)
+      const untold = MESSAGE_TYPES.includes(type)
+        ? this.#record(type, message, told)
+        : this.#refuse('deliver' as MessageType, wrongType(type), told)
       this.#hold.start()
       if (untold) told(untold)
       this.#closeBatch()
@@ -357,31 +354,32 @@ export class Analytics<
       message = complete(validate(type, given), this.#settings)
       json = this.#encode(message)
     } catch (error) {
-      this.#refuse(type, toHooklineError(type, error), callback)
-      return undefined
+      return this.#refuse(type, toHooklineError(type, error), callback)
     }
     if (this.#settings.beforeSend) {
-      const redacted = this.#redact(message, json, callback)
-      if (!redacted) return undefined
+      const redacted = this.#redact(message, json)
+      if (redacted instanceof DroppedError) {
+        const lost = 'cause' in redacted ? this.#toLost(message) : 'asked for'
+        return this.#drop(message, callback, redacted, lost)
+      }
       json = redacted
     }
     if (this.#closing) {
       const error = new ClosedError(`${type}() came after close().`)
-      this.#drop(message, callback, error, this.#toLost(message, json))
-    } else if (this.#settings.disabled) {
-      const error = new DroppedError('disabled', 'The client is disabled: nothing is sent.')
-      this.#drop(message, callback, error, 'asked for')
-    } else if (this.#stopExitGrace && this.#books.depth > MAX_CHAIN_AT_EXIT) {
-      const text = `The script ended, and a callback or onFailed recorded a message at each of ${MAX_CHAIN_AT_EXIT} losses in a row.`
-      const error = new DroppedError('process_exit', text + this.#lastFailure())
-      this.#books.droppedUntold(error)
-      return error
-    } else if (!this.#makeRoom(json.length)) {
-      this.#drop(message, callback, this.#fullError, this.#toLost(message, json))
-    } else {
-      this.#enqueue(message, json, callback)
+      return this.#drop(message, callback, error, this.#toLost(message, json))
     }
-    return undefined
+    if (this.#settings.disabled) {
+      const error = new DroppedError('disabled', 'The client is disabled: nothing is sent.')
+      return this.#drop(message, callback, error, 'asked for')
+    }
+    if (this.#stopExitGrace && this.#books.isEndless) {
+      const error = new DroppedError('process_exit', `The script ended.${this.#lastFailure()}`)
+      return this.#drop(message, callback, error, this.#toLost(message, json))
+    }
+    if (!this.#makeRoom(json.length)) {
+      return this.#drop(message, callback, this.#fullError, this.#toLost(message, json))
+    }
+    return this.#enqueue(message, json, callback)
   }
 
   /** A logger may record in the middle of a call: then each call needs bytes of its own. */
@@ -390,15 +388,18 @@ export class Analytics<
     return this.#settings.logger || isDebugging() ? json.slice() : json
   }
 
-  #enqueue(message: WireMessage, json: Uint8Array, callback: Callback | undefined): void {
+  #enqueue(
+    message: WireMessage,
+    json: Uint8Array,
+    callback: Callback | undefined,
+  ): HooklineError | undefined {
     const queue = this.#queue
     if (queue.openBytes + json.length > this.#maxBatchBytes) this.#closeBatch()
     const sequence = this.#books.accept(json.length)
     if (!queue.push(json, sequence, callback)) {
       const entry = { sequence, slab: json, start: 0, end: json.length, callback }
       this.#log('drop %s %s: %s', message.type, message.messageId, this.#fullError.code)
-      this.#books.overflowed(entry, this.#fullError)
-      return
+      return this.#books.overflowed(entry, this.#fullError)
     }
     this.#log('enqueue %s %s', message.type, message.messageId)
     if (this.#settings.waitUntil && !this.#isKeptAwake) this.#keepAwake(this.#settings.waitUntil)
@@ -406,6 +407,7 @@ export class Analytics<
     const isEnding = this.#stopExitGrace !== undefined
     if (isEnding || queue.openLength >= this.#settings.flushAt) this.#closeBatch()
     else if (!this.#isFlushScheduled) this.#scheduleFlush()
+    return undefined
   }
 
   /** Whether a message fits into the queue, if need be in place of the oldest. */
@@ -414,7 +416,8 @@ export class Analytics<
     // What is in flight stays: it may have arrived.
     const inFlightBytes = this.#books.pendingBytes - this.#queue.bytes
     const { overflow } = this.#settings
-    if (overflow === 'drop-newest' || inFlightBytes + bytes > this.#maxPendingBytes) return false
+    const isNewestDropped = overflow === 'drop-newest' || this.#books.isEndless
+    if (isNewestDropped || inFlightBytes + bytes > this.#maxPendingBytes) return false
     while (!this.#fits(bytes)) {
       const oldest = this.#queue.takeOldest()
       if (!oldest) return false
@@ -429,8 +432,8 @@ export class Analytics<
     return this.#books.pendingBytes + bytes <= this.#maxPendingBytes
   }
 
-  /** Lets the application's hook change a message. Gives nothing if that dropped it. */
-  #redact(message: WireMessage, json: Uint8Array, callback?: Callback): Uint8Array | undefined {
+  /** Lets the application's hook change a message. If that drops it, gives an error, which has a cause unless the hook asked for it. */
+  #redact(message: WireMessage, json: Uint8Array): Uint8Array | DroppedError {
     const { type } = message
     try {
       const seen = JSON.parse(decoder.decode(json)) as WireMessage
@@ -440,28 +443,29 @@ export class Analytics<
         Object.assign(message, complete(validate(type, changed), {}))
         return this.#encode(message)
       }
-      const error = new DroppedError('before_send', `beforeSend dropped the ${type}.`)
-      this.#drop(message, callback, error, 'asked for')
+      return new DroppedError('before_send', `beforeSend dropped the ${type}.`)
     } catch (cause) {
       const why = toHooklineError(type, cause).message
       const text = `beforeSend failed, so the ${type} was dropped: ${why}`
-      const error = new DroppedError('before_send', text, { cause })
-      this.#drop(message, callback, error, this.#toLost(message))
+      return new DroppedError('before_send', text, { cause })
     }
-    return undefined
   }
 
-  /** Drops a message inside its call; `lost` is what `onFailed` sees of it. */
+  /**
+   * Drops a message inside its call; `lost` is what `onFailed` sees of it.
+   *
+   * @returns the error if nobody is told of it
+   */
   #drop(
     { type, messageId }: WireMessage,
     callback: Callback | undefined,
     error: HooklineError,
     lost: LostMessage | 'asked for' | undefined,
-  ): void {
+  ): HooklineError | undefined {
     this.#log('drop %s %s: %s', type, messageId, error.code)
     const isAskedFor = lost === 'asked for'
     const message = isAskedFor ? undefined : lost
-    this.#books.droppedAtCall({ error, callback, message, isAskedFor })
+    return this.#books.droppedAtCall({ error, callback, message, isAskedFor })
   }
 
   /** What `onFailed` gets to see of a message, if there is one to see it. */
@@ -470,12 +474,20 @@ export class Analytics<
     return { type, messageId, json: json && decoder.decode(json) }
   }
 
-  /** A call was given what is no message: that is the caller's to know, here or through a hook. */
-  #refuse(type: MessageType, error: HooklineError, callback: Callback | undefined): void {
+  /**
+   * A call was given what is no message: that is the caller's to know, here or through a hook.
+   *
+   * @returns the error if nobody is told of it
+   */
+  #refuse(
+    type: MessageType,
+    error: HooklineError,
+    callback: Callback | undefined,
+  ): HooklineError | undefined {
     if (this.#settings.onInvalid === 'throw' && !this.#closing) throw error
     this.#log('refused %s: %s', type, error.code) // its message quotes what was given
     const message: LostMessage = { type, messageId: undefined, json: undefined }
-    this.#books.tellLater({
+    return this.#books.tellLater({
       error,
       callback: typeof callback === 'function' ? callback : undefined,
       message,

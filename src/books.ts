@@ -38,6 +38,9 @@ interface Surroundings {
 /** More losses than these, in one turn of the event loop, are told at once: they must not pile up. */
 const MAX_UNTOLD = 1_000
 
+/** After so many losses in a row, of messages that were recorded when the one before was told, a loss inside its call is not told. */
+const MAX_CHAIN = 10
+
 /** Keeps the books: what became of each message, and who is to be told. */
 export class Books {
   readonly #hooks: Pick<Settings, 'onDelivered' | 'onFailed'>
@@ -53,7 +56,7 @@ export class Books {
   #postponed = 0
   /** Lets those go who wait for messages that were postponed. */
   #release: () => void = () => undefined
-  #untold: Loss[] = []
+  #untold: (Loss & { readonly depth: number })[] = []
   /** How many losses in a row led to the message, by its place in the sequence, for those that were recorded when a loss was told. */
   readonly #chains = new Map<number, number>()
   #depth = 0
@@ -85,9 +88,9 @@ export class Books {
     return this.#postponed
   }
 
-  /** How many losses in a row led to the one that is being told; 0 while none is. */
-  get depth(): number {
-    return this.#depth
+  /** Whether so many losses in a row led to the one that is being told that a message which is lost inside its call is the last. */
+  get isEndless(): boolean {
+    return this.#depth >= MAX_CHAIN
   }
 
   /** When a message had its outcome last, on the clock of `performance.now()`. */
@@ -190,20 +193,29 @@ export class Books {
     }
   }
 
-  /** A message was accepted, and dropped at once. It is told later: never inside the call. */
-  droppedAtCall(loss: Loss): void {
+  /**
+   * A message was accepted, and dropped at once. It is told later: never inside the call.
+   *
+   * @returns the error if nobody is told of it
+   */
+  droppedAtCall(loss: Loss): HooklineError | undefined {
     this.#counts.accepted++
     this.#counts.dropped++
     if (loss.isAskedFor) this.#askedFor++
-    this.tellLater(loss)
+    return this.tellLater(loss)
   }
 
-  /** A message that was queued is dropped to make room, or finds no room itself. */
-  overflowed(entry: Entry, error: HooklineError): void {
+  /**
+   * A message that was queued is dropped to make room, or finds no room itself.
+   *
+   * @returns the error if nobody is told of it
+   */
+  overflowed(entry: Entry, error: HooklineError): HooklineError | undefined {
     const message = this.#hooks.onFailed && toLostMessage(entry)
-    this.tellLater({ error, callback: entry.callback, message, isAskedFor: false })
+    const untold = this.tellLater({ error, callback: entry.callback, message, isAskedFor: false })
     this.#count('dropped', [entry])
     this.#forget([entry])
+    return untold
   }
 
   /** So many messages stay pending, and are safe where they are: nobody needs to wait for them here. */
@@ -223,24 +235,30 @@ export class Books {
     if (this.#troubles.push(error) === 1) this.#around.later(this.#tellDetached)
   }
 
-  /** A message was accepted, and dropped inside its call. Nobody is told: whoever is told records a new one. */
-  droppedUntold(error: HooklineError): void {
-    this.#counts.accepted++
-    this.#counts.dropped++
-    this.untold(error)
-  }
-
   /** There are losses that nobody can be told of any more: whoever is told records new ones. */
-  untold(error: HooklineError): void {
+  untold(error: Pick<HooklineError, 'code' | 'message'>): void {
     this.#warnings.untold(error)
   }
 
-  /** Tells of what was lost inside a call, once the call has returned. */
-  tellLater(loss: Loss): void {
-    if (!loss.isAskedFor && !this.#hooks.onFailed) this.#warnings.lost(loss.error)
-    const isHeard = loss.callback ?? (loss.message && !loss.isAskedFor)
-    if (!isHeard || this.#untold.push(loss) > 1) return
-    this.#around.later(this.#tellDetached)
+  /**
+   * Tells of what was lost inside a call, once the call has returned: unless whoever is told records a new one each time, and would
+   * keep the process busy for ever.
+   *
+   * @returns the error if nobody is told of it
+   */
+  tellLater(loss: Loss): HooklineError | undefined {
+    const { error, callback, message, isAskedFor } = loss
+    if (!isAskedFor && !this.#hooks.onFailed) this.#warnings.lost(error)
+    if (!(callback ?? (message && !isAskedFor))) return undefined
+    if (this.isEndless) {
+      const why = `A callback or onFailed recorded a message at each of ${MAX_CHAIN} losses in a row.`
+      this.untold({ code: error.code, message: `${why} ${causeOf(error)}` })
+      return error
+    }
+    const depth = this.#depth + 1
+    if (this.#untold.push({ error, callback, message, isAskedFor, depth }) === 1)
+      this.#around.later(this.#tellDetached)
+    return undefined
   }
 
   /** Tells at once of what is to be told later, if that is getting long. */
@@ -258,15 +276,22 @@ export class Books {
     this.#troubles = []
     this.#untold = []
     for (const error of troubles) this.#reportFailed([], error)
-    const reports = new Map<HooklineError, LostMessage[]>()
-    for (const { error, callback, message, isAskedFor } of untold) {
+    const before = this.#depth
+    const reports = new Map<HooklineError, { messages: LostMessage[]; depth: number }>()
+    for (const { error, callback, message, isAskedFor, depth } of untold) {
+      this.#depth = depth
       if (callback) guard(this.#around.log, 'callback', callback, error)
       if (!message || isAskedFor) continue
-      const messages = reports.get(error)
-      if (messages) messages.push(message)
-      else reports.set(error, [message])
+      const report = reports.get(error) ?? { messages: [], depth }
+      report.messages.push(message)
+      report.depth = Math.max(report.depth, depth)
+      reports.set(error, report)
     }
-    for (const [error, messages] of reports) this.#reportFailed(messages, error)
+    for (const [error, { messages, depth }] of reports) {
+      this.#depth = depth
+      this.#reportFailed(messages, error)
+    }
+    this.#depth = before
   })
 
   #reportFailed(messages: readonly LostMessage[], error: HooklineError): void {

@@ -30,7 +30,7 @@ export class LossWarnings {
   }
 
   /** Tells of the first loss that nobody else is told of. */
-  untold({ code, message }: HooklineError): void {
+  untold({ code, message }: Pick<HooklineError, 'code' | 'message'>): void {
     if (this.#told.has('untold')) return
     this.#told.add('untold')
     const what = `a message was lost (${code}) that no callback and no onFailed is told of`

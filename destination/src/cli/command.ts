@@ -54,7 +54,7 @@ export function wholeNumber(min: number, max: number) {
  *
  * @param add - Adds a value to those before it: commander calls this once per value.
  */
-export function severalTimes<Values>(add: (text: string, before: Values) => Values) {
+export function severalTimes<Before, Values>(add: (text: string, before: Before) => Values) {
   REPEATED.add(add)
   return add
 }

@@ -165,7 +165,10 @@ function webhooksOf(
   })
 }
 
-const collect = severalTimes((text, before: string[] = []) => [...before, text])
+const collect = severalTimes((text, before: string[] | undefined): string[] => [
+  ...(before ?? []),
+  text,
+])
 
 function readLimit(read: (text: string) => number) {
   return (text: string): number | 'none' => (text === 'none' ? text : read(text))
