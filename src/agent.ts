@@ -73,6 +73,10 @@ function prepare(request: ClientRequest): void {
   // node-fetch 2 never ends the body of an answer that is cut off inside its Content-Length, and the
   // pipeline would stall until the timeout: https://github.com/node-fetch/node-fetch/issues/968.
   request.once('response', (response) => {
+    // It only notices that a chunked answer is cut off if the header has this spelling.
+    const { headers } = response
+    if (/^chunked$/i.test(headers['transfer-encoding'] ?? ''))
+      headers['transfer-encoding'] = 'chunked'
     response.once('close', () => {
       if (!response.complete) response.emit('end')
     })

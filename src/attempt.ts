@@ -208,9 +208,9 @@ async function readText(
   return length === null ? bytes === 0 : bytes >= Number(length)
 }
 
-/** Whether a body should have come. One that claims to be compressed, and is not, comes to nothing each time. */
+/** Whether a body should have come. */
 function announcesBody({ status, header }: Head): boolean {
-  if (status === 204 || header('content-encoding') !== null) return false
+  if (status === 204) return false
   return Number(header('content-length')) > 0 || header('transfer-encoding') !== null
 }
 

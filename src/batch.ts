@@ -15,16 +15,17 @@ export const ENVELOPE_BYTES =
 export function createBatch(entries: readonly Entry[], former?: Batch): Batch {
   let bodyBytes = ENVELOPE_BYTES + entries.length - 1
   for (const entry of entries) bodyBytes += entryBytes(entry)
-  const { attempts, retries, startedMs, failure, strikes, search } = former ?? {
+  const { attempts, retries, startedMs, failure, strikes, cuts, search } = former ?? {
     attempts: 0,
     retries: 0,
     startedMs: performance.now(),
     failure: undefined,
     strikes: 0,
+    cuts: 0,
     search: { pieceMessages: Infinity },
   }
   const id = createId()
-  return { id, entries, bodyBytes, attempts, retries, startedMs, failure, strikes, search }
+  return { id, entries, bodyBytes, attempts, retries, startedMs, failure, strikes, cuts, search }
 }
 
 /** Cuts a batch in two, in order. */

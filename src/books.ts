@@ -138,7 +138,8 @@ export class Books {
     const rejections = readRejections(body, entries.length)
     for (const [index, { code, message }] of rejections) {
       const summary = 'The endpoint accepted the batch but refused this message.'
-      const text = `The endpoint refused this message: ${message} (${code}).`
+      const reason = [message, code && `(${code})`].filter(Boolean).join(' ') || 'it gave no reason'
+      const text = `The endpoint refused this message: ${reason}.`
       const error = new RejectedError(text, status, code, summary)
       this.lost('rejected', entries.slice(index, index + 1), error)
     }

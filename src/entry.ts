@@ -28,6 +28,8 @@ export interface Batch {
   failure: string | undefined
   /** How many attempts in a row failed. One that failed in another way than the one before counts half. */
   strikes: number
+  /** How many answers broke off before they began a list of refused messages; -Infinity if one to this message alone began one. */
+  cuts: number
   /** The search that this batch is a piece of. */
   search: Search
 }

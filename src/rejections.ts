@@ -61,5 +61,6 @@ function rejectedList(body: string): unknown[] {
  * one that is nested 100,000 times would exceed the stack.
  */
 function words(value: unknown): string {
+  if (value === undefined || value === null) return ''
   return typeof value === 'string' ? value.slice(0, MAX_WORDS_LENGTH) : describe(value)
 }

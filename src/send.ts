@@ -60,8 +60,8 @@ interface Failure {
 /** So many failures in a row make a batch suspect: its messages are then tried in pieces. */
 const SUSPECT_STRIKES = 2
 
-/** After so many answers that broke off, a single message counts by the status of the next one. */
-const CUT_STRIKES = 2
+/** A message counts by the status of so many answers that broke off, if the last one was to it alone. */
+const MAX_CUTS = 3
 
 /** So many make a single message suspect: the one behind it then shows whether the endpoint takes others. */
 const ISOLATE_STRIKES = 4
@@ -562,10 +562,13 @@ export class Sender {
 }
 
 /** The answer that counts: if the answers to a single message break off again and again, only their status does. */
-function byStatus({ entries, failure, strikes }: Batch, answer: Answer): Answer {
-  if ('status' in answer || !answer.cut || entries.length > 1) return answer
-  if (answer.cut.body.includes('"rejected"')) return answer // it may well name this one
-  return failure === answer.failure && strikes >= CUT_STRIKES ? answer.cut : answer
+function byStatus(batch: Batch, answer: Answer): Answer {
+  if ('status' in answer || !answer.cut) return answer
+  const isAlone = batch.entries.length === 1
+  const isListBegun = answer.cut.body.includes('"rejected"') // it may well name this one
+  if (isListBegun) batch.cuts = isAlone ? -Infinity : 0
+  else batch.cuts++
+  return isAlone && batch.cuts >= MAX_CUTS ? answer.cut : answer
 }
 
 function briefFailure(answer: Answer): string | undefined {

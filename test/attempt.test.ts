@@ -531,7 +531,7 @@ describe('an answer', () => {
     const analytics = createClient({ ...scriptedFetch(), fetch }, { endpoint })
     trackMany(analytics, 1)
     expect(await analytics.flush()).toEqual({ delivered: 1, failed: 0 })
-    expect(signals.map(({ aborted }) => aborted)).toEqual([true])
+    expect(signals.map(({ aborted }) => aborted)).toEqual([true, true, true]) // it has nothing but spaces
   })
 
   test('that breaks off within its JSON is lost, so the batch is sent again', async () => {
@@ -554,11 +554,13 @@ describe('an answer', () => {
   test.each([
     ['200 OK\r\nContent-Length: 74', 3],
     ['200 OK\r\nTransfer-Encoding: chunked', 3],
+    ['200 OK\r\nTransfer-Encoding: Chunked', 3],
+    ['200 OK\r\nTransfer-Encoding: Chunked\r\n\r\n0', 1],
     ['200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0', 1],
     ['200 OK\r\nContent-Length: 0', 1],
     ['200 OK\r\nConnection: close', 1],
     ['200 OK', 1],
-    ['200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 74', 1],
+    ['200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 74', 3],
     ['204 No Content\r\nContent-Length: 74', 1],
   ])('that ends before its body (%s) counts at request %i', async (head, requests) => {
     const server = await answering(`HTTP/1.1 ${head}\r\n\r\n`)
@@ -568,15 +570,35 @@ describe('an answer', () => {
     expect(server.requests).toBe(requests)
   })
 
-  test('that is lost before its body refuses the messages that the next one names', async () => {
-    const body = '{"rejected":[{"index":0,"code":"bad","message":"no"}]}'
-    const head = `HTTP/1.1 200 OK\r\nContent-Length: ${body.length}\r\n\r\n`
-    const server = await answering(head, head + body)
-    const analytics = createClient(server, IN_TIME)
-    trackMany(analytics, 2)
-    expect(await analytics.flush()).toEqual({ delivered: 1, failed: 1 })
-    expect(server.requests).toBe(2)
-  })
+  const REFUSED = '{"rejected":[{"index":0,"code":"bad","message":"no"}]}'
+  const HEAD = `HTTP/1.1 200 OK\r\nContent-Length: ${REFUSED.length}\r\n\r\n`
+  const BEGUN = HEAD + REFUSED.slice(0, 30)
+
+  test.each([HEAD, 'HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 74\r\n\r\n'])(
+    'that is lost before its body (%j) refuses the messages that the next one names',
+    async (head) => {
+      const server = await answering(head, HEAD + REFUSED)
+      const analytics = createClient(server, IN_TIME)
+      trackMany(analytics, 2)
+      expect(await analytics.flush()).toEqual({ delivered: 1, failed: 1 })
+      expect(server.requests).toBe(2)
+    },
+  )
+
+  test.each([
+    ['a message alone', 1, [BEGUN, BEGUN, HEAD, HEAD, HEAD]],
+    ['two messages', 2, [BEGUN, BEGUN, HEAD]],
+    ['two messages, before the list,', 2, [HEAD, BEGUN, HEAD]],
+  ])(
+    'that breaks off in the list of what it refuses of %s is no delivery, whatever breaks off after it',
+    async (_, messages, answers) => {
+      const server = await answering(...answers, HEAD + REFUSED)
+      const analytics = createClient(server, IN_TIME)
+      trackMany(analytics, messages)
+      expect(await analytics.flush()).toEqual({ delivered: 0, failed: messages })
+      expect(server.requests).toBe(answers.length + messages)
+    },
+  )
 
   test.each(['gzip', 'br'] as const)(
     'that is compressed with %s, although not asked for, is read',

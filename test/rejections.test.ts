@@ -1,6 +1,7 @@
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
 import { isCutJson, readRejections } from '../src/rejections.js'
+import { createClient, listen, scriptedFetch, trackMany } from './collector.js'
 
 const read = (answer: unknown, length = 3) =>
   Object.fromEntries(
@@ -57,4 +58,16 @@ test('each beginning of an object is cut, and the whole one is not, whatever fol
     }),
   )
   expect(isCutJson(`{"${'x'.repeat(8_000_000)}`)).toBe(true)
+})
+
+test('a message that is refused without a reason is told so', async () => {
+  const { failed, hooks } = listen()
+  const body = '{"rejected":[{"index":0},{"index":1,"code":"bad"}]}'
+  const analytics = createClient(scriptedFetch({ body }), hooks)
+  trackMany(analytics, 2)
+  await analytics.flush()
+  expect(failed.map(({ error }) => error.message)).toEqual([
+    'The endpoint refused this message: it gave no reason.',
+    'The endpoint refused this message: (bad).',
+  ])
 })
