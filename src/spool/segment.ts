@@ -216,6 +216,11 @@ export class Segment {
     return this.#settled.offset - HEAD_BYTES + this.#aheadBytes
   }
 
+  /** Size of the records that have no outcome. */
+  get pendingBytes(): number {
+    return this.#end.offset - this.#settled.offset - this.#aheadBytes
+  }
+
   /** Size of the JSON of the unread records. */
   get unreadBytes(): number {
     return bytesBetween(this.#read, this.#end)
@@ -366,6 +371,11 @@ export class Segment {
     } finally {
       this.close()
     }
+  }
+
+  /** Whether somebody has removed the file. */
+  isRemoved(): boolean {
+    return fs.statSync(this.path, { throwIfNoEntry: false }) === undefined
   }
 
   remove(): void {

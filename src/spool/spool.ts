@@ -119,7 +119,7 @@ export class Spool {
 
   /** Makes a folder and takes over those of dead processes. Does the same again every few seconds. */
   readonly start = detached(() => {
-    if (this.#lease && !this.#isTaken) this.#renew()
+    if (!this.#isTaken) this.recheck()
     if (!this.#isTaken) this.#useDisk() // else what was lost is reported first, and the next beat does this
     this.#timer = setTimeout(this.start, BEAT_MS)
     unref(this.#timer)
@@ -146,6 +146,17 @@ export class Spool {
   isOurs(): boolean {
     this.#keepLease()
     return !this.#isTaken
+  }
+
+  /** Finds out whether the folder and its files are still there. */
+  recheck(): void {
+    this.#renew()
+    try {
+      const removed = this.#segments.filter((segment) => segment.isRemoved())
+      if (removed.length > 0) this.#loseRemoved(removed, removed.map(({ path }) => path).join(', '))
+    } catch (error) {
+      this.#fail(error)
+    }
   }
 
   #keepLease(): void {
@@ -222,7 +233,7 @@ export class Spool {
   }
 
   /** Whether a message is on disk, without an outcome. */
-  has({ sequence }: Entry): boolean {
+  has({ sequence }: Pick<Entry, 'sequence'>): boolean {
     return this.#segments.some((segment) => segment.has(sequence))
   }
 
@@ -569,24 +580,31 @@ export class Spool {
     try {
       const state = this.#lease?.renew()
       if (state === 'taken') this.#giveUp()
-      if (state !== 'gone') return
-      const { folder } = this.#lease as Lease
-      this.#lease = undefined
-      throw new Error(`${folder} was removed, and messages that were only on disk are lost`)
+      if (state === 'gone') this.#loseRemoved(this.#segments, this.#lease?.folder ?? '')
     } catch (error) {
       this.#fail(error)
     }
   }
 
+  /** Somebody has removed files. What is in memory is written to the disk again. */
+  #loseRemoved(removed: readonly Segment[], what: string): void {
+    const isGone = removed === this.#segments
+    const message = `${what} was removed. Messages that are in memory are written to the disk again; those that were only there are lost.`
+    const lost = new SpoolError('spool_corrupt', message)
+    this.#around.onFault(isGone ? new SpoolError('spool_failed', message) : lost)
+    this.#forget(removed, lost, false)
+    if (isGone) this.#startAgain()
+  }
+
   /** Gives up all messages that another process has taken over, and goes on in a new folder. */
   #giveUp(): void {
     const message = `This process stood still for so long that another one took over the messages that it had in ${this.#home}, and sends them.`
-    const error = new SpoolError('spool_taken', message)
-    const segments = this.#segments
-    this.#segments = []
+    this.#forget(this.#segments, new SpoolError('spool_taken', message), true)
+    this.#startAgain()
+  }
+
+  #startAgain(): void {
     this.#claims = []
-    this.#reading = this.#unread = this.#unreadBytes = this.#pendingBytes = 0
-    this.#isTaken = true
     this.#lease = undefined
     try {
       this.#lease = this.#makeLease()
@@ -594,10 +612,22 @@ export class Spool {
     } catch (cause) {
       this.#fail(cause)
     }
-    // Reported later, since a call may be under way.
+  }
+
+  /** Goes on without files that are not there any more. This is reported later, since a call may be under way. */
+  #forget(gone: readonly Segment[], error: SpoolError, areOthers: boolean): void {
+    this.#segments = this.#segments.filter((segment) => !gone.includes(segment))
+    this.#reading = this.#unread = this.#unreadBytes = this.#pendingBytes = 0
+    for (const { unread, unreadBytes, pendingBytes } of this.#segments) {
+      this.#unread += unread
+      this.#unreadBytes += unreadBytes
+      this.#pendingBytes += pendingBytes
+    }
+    this.#isTaken = true
     later(() => {
-      const isTaken = ({ sequence }: Entry) => segments.some((segment) => segment.has(sequence))
-      const lost = segments.map((segment) => {
+      const isTaken = ({ sequence }: Entry) =>
+        areOthers && gone.some((segment) => segment.has(sequence))
+      const lost = gone.map((segment) => {
         const stretch = segment.lose()
         segment.close()
         return { ...stretch, sequence: segment.firstSequence + stretch.index, error }

@@ -171,14 +171,18 @@ export class SpooledQueue {
    * @returns how many are kept so, with their callbacks, and those that are lost
    */
   leave(taken: readonly Entry[]): { kept: number; lost: Entry[]; callbacks: Callback[] } {
+    this.#spool.recheck()
+    this.#keepMissing(taken)
     const isKept = (entry: Entry) => this.#spool.has(entry)
     const lost = taken.filter((entry) => !isKept(entry))
     const kept = taken.length - lost.length + this.#spool.unread
     const callbacks = taken.flatMap((entry) =>
       entry.callback && isKept(entry) ? [entry.callback] : [],
     )
-    callbacks.push(...this.#callbacks.values())
-    this.#callbacks.clear()
+    for (const sequence of this.#callbacks.keys()) {
+      const callback = this.#spool.has({ sequence }) ? this.#callbackOf(sequence) : undefined
+      if (callback) callbacks.push(callback)
+    }
     this.#openUnread = 0
     this.#spool.leave()
     return { kept, lost, callbacks }
@@ -262,12 +266,21 @@ export class SpooledQueue {
 
   /** Gives the messages that are another process's now. The others wait here again, in their order. */
   #divide(entries: readonly Entry[], isTaken: (entry: Entry) => boolean): Entry[] {
-    for (const entry of entries) {
+    const ours = entries.filter((entry) => !isTaken(entry))
+    this.#keepMissing(ours)
+    for (const entry of ours) {
       const { slab, start, end, sequence, callback } = entry
-      if (!isTaken(entry)) this.#memory.push(slab.subarray(start, end), sequence, callback)
+      const queue = this.#spool.has(entry) ? this.#memory : this.#unspooled
+      queue.push(slab.subarray(start, end), sequence, callback)
     }
     this.closeBatch()
     return entries.filter(isTaken)
+  }
+
+  /** Writes those to disk that are in memory only. */
+  #keepMissing(entries: readonly Entry[]): void {
+    const [first, ...others] = entries.filter((entry) => !this.#spool.has(entry))
+    if (first) this.#spool.keep([first, ...others])
   }
 
   #lose({ sequence, count, bytes, error }: Spooled): void {

@@ -834,12 +834,86 @@ describe('a disk that fails', () => {
     expect(told(failed)).toEqual([[0, 'spool_failed']])
     expect(failed[0]?.error.message).toContain('was removed')
     trackMany(analytics, 20, 20)
-    expect((await restart(crash(directory))).events).toEqual(names(20, 40))
+    expect((await restart(crash(directory))).events).toEqual(names(0, 40))
     net.otherwise(200)
-    await pass(30_000) // what hung has failed, and is tried again
-    expect(events(...net.arrivals.slice(1))).toEqual(names(0, 40))
+    await pass(30_000)
+    expect(events(...net.arrivals.slice(2))).toEqual(names(0, 40)) // the first request was ended, and the second hung
     expect(analytics.stats()).toMatchObject({ delivered: 40, pending: 0 })
   })
+
+  const removals: [string, (directory: string) => void][] = [
+    [
+      'all of it',
+      (directory) => {
+        rmSync(directory, { recursive: true })
+      },
+    ],
+    [
+      'all of its logs',
+      (directory) => {
+        for (const path of files(directory, '.log')) rmSync(path)
+      },
+    ],
+    [
+      'its first log',
+      (directory) => {
+        rmSync(files(directory, '.log')[0] ?? '')
+      },
+    ],
+    [
+      'its second log',
+      (directory) => {
+        rmSync(files(directory, '.log')[1] ?? '')
+      },
+    ],
+  ]
+  const cases = removals.flatMap(([what, remove]) =>
+    [0, 12_000].flatMap((waitMs) =>
+      [40_000, undefined].map((maxQueueBytes) => ({ what, remove, waitMs, maxQueueBytes })),
+    ),
+  )
+
+  test.each(cases)(
+    'because somebody removed $what, $waitMs ms before close(), loses what was only there ($maxQueueBytes bytes in memory), and says so',
+    async ({ remove, waitMs, maxQueueBytes }) => {
+      useFakeClock()
+      const told = new Map<string, string>()
+      const { failed, hooks } = listen()
+      const directory = temporary()
+      const spool = { directory, maxBytes: 1_048_576 }
+      const net = scriptedFetch()
+      net.otherwise(503)
+      const analytics = createClient(net, { spool, maxQueueBytes, ...hooks })
+      const properties = { note: 'x'.repeat(2_000) }
+      for (let n = 0; n < 120; n++) {
+        const event = `e${n}`
+        analytics.track({ userId: 'u', event, properties }, (error) => {
+          told.set(event, `${told.get(event) ?? ''}${error?.code ?? 'ok'}`)
+        })
+      }
+      await turns()
+      remove(directory)
+      await pass(waitMs)
+      const closed = analytics.close({ timeout: 0 })
+      await pass(1_000)
+      const { delivered } = await closed
+      const { dropped, pending } = analytics.stats()
+      const next = await restart(directory)
+      const withCode = (code: string) =>
+        [...told].filter(([, its]) => its === code).map(([event]) => event)
+      expect(next.events.toSorted()).toEqual(withCode('spooled').toSorted())
+      expect({ delivered, dropped, pending }).toEqual({
+        delivered: 0,
+        dropped: withCode('spool_corrupt').length,
+        pending: next.events.length,
+      })
+      expect(dropped + pending).toBe(120)
+      if (maxQueueBytes === undefined) expect(dropped).toBe(0)
+      expect(failed.flatMap(({ messages }) => messages)).toHaveLength(dropped)
+      expect(failed[0]?.error.message).toMatch(/removed|ENOENT/)
+      expect(next.failed).toEqual([])
+    },
+  )
 
   test('for want of room keeps what it has, and goes on once there is room', async ({ skip }) => {
     const disk = smallDisk('size=1200k')
