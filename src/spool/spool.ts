@@ -70,6 +70,8 @@ export class Spool {
   #isFailing = false
   #isReported = false
   #isTaken = false
+  /** What another process has taken over, until that is reported. */
+  #taken: readonly Segment[] = []
   #unread = 0
   #unreadBytes = 0
   /** Size of the records without an outcome. */
@@ -232,9 +234,10 @@ export class Spool {
     return segment ? this.#readNext(segment) : []
   }
 
-  /** Whether a message is on disk, without an outcome. */
+  /** Whether a message is on disk, without an outcome: here, or where another process has just taken over. */
   has({ sequence }: Pick<Entry, 'sequence'>): boolean {
-    return this.#segments.some((segment) => segment.has(sequence))
+    const hasIt = (segment: Segment) => segment.has(sequence)
+    return this.#segments.some(hasIt) || this.#taken.some(hasIt)
   }
 
   /**
@@ -624,9 +627,11 @@ export class Spool {
       this.#pendingBytes += pendingBytes
     }
     this.#isTaken = true
+    if (areOthers) this.#taken = gone
     later(() => {
-      const isTaken = ({ sequence }: Entry) =>
-        areOthers && gone.some((segment) => segment.has(sequence))
+      const others = this.#taken
+      this.#taken = []
+      const isTaken = ({ sequence }: Entry) => others.some((segment) => segment.has(sequence))
       const lost = gone.map((segment) => {
         const stretch = segment.lose()
         segment.close()

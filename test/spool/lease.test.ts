@@ -494,6 +494,19 @@ describe('a process that stood still', () => {
     })
   })
 
+  test.each([503, 'hang'] as const)(
+    'leaves nothing twice if it is closed as it wakes up (%s)',
+    async (reply) => {
+      const { stopped, other, outcomes, directory } = await standStill(reply)
+      const closed = stopped.close({ timeout: 0 })
+      await pass(1_000)
+      await closed
+      expect(events(...other.arrivals)).toEqual(names(0, 40))
+      expect(outcomes).toHaveLength(40)
+      expect(files(directory, 'owner')).toHaveLength(1)
+    },
+  )
+
   test('goes on in a folder of its own', async () => {
     const { stopped, net, arrivedBefore, other, directory } = await standStill('hang')
     vi.advanceTimersByTime(5_000) // until its next beat, and no turn of the event loop further
