@@ -84,6 +84,29 @@ describe('a tenant with as many waiting messages as it may have', () => {
     ])
   })
 
+  test('has its refused calls counted', async () => {
+    const { settings, held } = await twoTenants({ waiting: 1 })
+    const running = await start(settings)
+    expect((await post(running, calls('a', 3), 'acme')).status).toBe(200)
+    for (const prefix of ['b', 'c', 'd']) {
+      expect((await post(running, calls(prefix, 7), 'acme')).status).toBe(429)
+    }
+    const headers = { Authorization: `Bearer ${ADMIN_TOKEN}` }
+    const status = await fetch(`${running.adminUrl}/v1/admin/status`, { headers })
+    expect(await status.json()).toMatchObject({
+      sources: [{ name: 'acme', accepted: 3, rejected: 21 }, { name: 'other' }],
+    })
+    const metrics = await fetch(`${running.adminUrl}/metrics`, { headers })
+    expect((await metrics.text()).split('\n')).toEqual(
+      expect.arrayContaining([
+        'hookline_requests_total{source="acme",answer="tenant_full"} 3',
+        'hookline_calls_total{source="acme",answer="tenant_full"} 21',
+      ]),
+    )
+    await vi.waitUntil(() => held.length === 3)
+    for (const release of held) release()
+  })
+
   test('may have more as soon as the settings say so', async () => {
     const { settings, held } = await twoTenants({ waiting: 1 })
     const running = await start(settings)

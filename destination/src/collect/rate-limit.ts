@@ -1,5 +1,8 @@
 import type { RateLimit, Settings } from '../settings/settings.js'
 
+/** A shorter wait, in ms, is none. It comes from the rounding of numbers, and would refuse a client again that has waited as it was told. */
+const MIN_WAIT_MS = 0.001
+
 /** Who a limit is for. */
 export interface Owner {
   kind: 'source' | 'tenant'
@@ -48,7 +51,8 @@ export class Bucket {
   waitMs(calls: number): number {
     const { callsPerSecond, burst } = this.limit
     this.#fill()
-    return Math.max(0, ((Math.min(calls, burst) - this.#tokens) * 1_000) / callsPerSecond)
+    const waitMs = ((Math.min(calls, burst) - this.#tokens) * 1_000) / callsPerSecond
+    return waitMs < MIN_WAIT_MS ? 0 : waitMs
   }
 
   /** Takes the tokens of calls that pass. */

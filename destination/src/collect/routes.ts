@@ -17,7 +17,10 @@ import { JSON_TYPE, Refusal, toRefusal, type Rejected } from '../http/refusal.js
 export interface CollectEvents {
   /** A request was answered with `ok`, `partly`, or the code of a refusal. The name of an unknown source is empty. */
   requestAnswered(source: string, answer: string): void
-  /** A number of calls of a request was `accepted`, or rejected with a code. */
+  /**
+   * A number of calls of a request was `accepted`, or rejected with a code. A request that was refused for now, before its calls were
+   * read, counts as one call.
+   */
   callsCounted(source: string, answer: string, count: number): void
   /** A number of numbers in accepted calls is forwarded with other values. */
   numbersChanged(source: string, count: number): void
@@ -79,10 +82,13 @@ async function answer(
 ): Promise<FastifyReply> {
   const { events } = parts
   let source = ''
+  let unreadCalls = 1 // at least; a request has no fewer
   try {
     const user = basicUser(request.headers.authorization)
     if (user !== undefined) source = sourceOf(user, parts.credentials)
-    parts.quotas.check(source, 1) // both checks before the body is read, so that a refused request costs little
+    // Both checks before the body is read, so that a refused request costs little.
+    if (type === undefined) parts.quotas.checkUnreadBatch(source)
+    else parts.quotas.check(source, 1)
     parts.pending.check(source)
     const maxBytes = type === undefined ? MAX_BATCH_BYTES : MAX_CALL_BYTES
     const bytes = await readBody(request.raw, maxBytes, parts.arriving)
@@ -91,6 +97,7 @@ async function answer(
       const body = parseBody(bytes, text)
       if (user === undefined) source = sourceOf(keyWithin(body), parts.credentials)
       const received = receiveCalls(body, bytes.length, type, Date.now())
+      unreadCalls = 0
       const { calls, rejected } = received
       const changed = warningsOf(text, source, type, received, parts.forwarding)
       for (const { code } of rejected) events.callsCounted(source, code, 1)
@@ -107,8 +114,10 @@ async function answer(
     reply.header('content-type', JSON_TYPE)
     return await reply.send(successOf(rejected, withEncoding(changed, bytes)))
   } catch (error) {
-    const { code, details } = toRefusal(error)
+    const { status, code, details } = toRefusal(error)
     for (const { code } of details.rejected ?? []) events.callsCounted(source, code, 1)
+    const isRefusedForNow = status === 429 || status === 503
+    if (isRefusedForNow && unreadCalls > 0) events.callsCounted(source, code, unreadCalls)
     events.requestAnswered(source, code)
     throw error
   }

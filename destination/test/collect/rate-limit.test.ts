@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest'
 import { Bucket, Buckets } from '../../src/collect/rate-limit.js'
-import { Quotas } from '../../src/collect/quotas.js'
+import { Quotas, type QuotaSettings } from '../../src/collect/quotas.js'
 import { dice } from '../simulation/chance.js'
 import { AUTHORIZATION, KEY, startCollector } from './start.js'
 
@@ -18,6 +18,9 @@ function make(callsPerSecond: number, burst: number) {
     pass,
     advance: (ms: number) => {
       now += ms
+    },
+    at: (ms: number) => {
+      now = ms
     },
   }
 }
@@ -47,6 +50,18 @@ describe('a bucket', () => {
     expect(pass(50)).toBe(5_000)
     advance(5_000)
     expect(pass(50)).toBe(0)
+  })
+
+  test('lets calls pass after the wait that it told, however often it was asked meanwhile', () => {
+    const { pass, at } = make(1, 3)
+    pass(3)
+    expect(pass(1)).toBe(1_000)
+    for (let part = 1; part < 13; part++) {
+      at((1_000 * part) / 13)
+      expect(pass(1)).toBeGreaterThan(0)
+    }
+    at(1_000)
+    expect(pass(1)).toBe(0)
   })
 
   test('lets no more than burst and rate pass, whatever comes', () => {
@@ -141,26 +156,25 @@ describe('buckets', () => {
   })
 })
 
-/** A collector with a source of its own limit, and with a tenant that has a quota and two sources. */
-async function start() {
-  let now = 0
-  const collector = await startCollector({
-    settings: {
-      tenants: [
-        { name: 'acme', quotas: { callsPerSecond: 10, burst: 20 }, portal: { editUrls: false } },
-      ],
-      sources: [
-        { name: 'web', writeKey: KEY, rateLimit: { callsPerSecond: 2, burst: 4 } },
-        { name: 'app', writeKey: 'APP_KEY' },
-        { name: 'one', tenant: 'acme', writeKey: 'ONE_KEY' },
-        {
-          ...{ name: 'two', tenant: 'acme', writeKey: 'TWO_KEY' },
-          rateLimit: { callsPerSecond: 100, burst: 5 },
-        },
-      ],
+/** A source with a limit of its own, and a tenant that has a quota and two sources. */
+const SETTINGS: QuotaSettings = {
+  tenants: [
+    { name: 'acme', quotas: { callsPerSecond: 10, burst: 20 }, portal: { editUrls: false } },
+  ],
+  sources: [
+    { name: 'web', writeKey: KEY, rateLimit: { callsPerSecond: 2, burst: 4 } },
+    { name: 'app', writeKey: 'APP_KEY' },
+    { name: 'one', tenant: 'acme', writeKey: 'ONE_KEY' },
+    {
+      ...{ name: 'two', tenant: 'acme', writeKey: 'TWO_KEY' },
+      rateLimit: { callsPerSecond: 100, burst: 5 },
     },
-    now: () => now,
-  })
+  ],
+}
+
+async function start(settings = SETTINGS) {
+  let now = 0
+  const collector = await startCollector({ settings, now: () => now })
   const post = async (count: number, body: object = {}, authorization = AUTHORIZATION) => {
     const batch = Array.from({ length: count }, () => ({
       type: 'track',
@@ -175,10 +189,16 @@ async function start() {
     const { status, headers } = response
     return { status, headers, body: (await response.json()) as unknown }
   }
+  const single = () =>
+    fetch(`${collector.url}/v1/track`, {
+      method: 'POST',
+      headers: { authorization: AUTHORIZATION },
+      body: JSON.stringify({ userId: 'u', event: 'E' }),
+    })
   const advance = (ms: number) => {
     now += ms
   }
-  return { ...collector, post, advance }
+  return { ...collector, post, single, advance }
 }
 
 describe('a source with a limit', () => {
@@ -215,11 +235,38 @@ describe('a source with a limit', () => {
     expect((await post(1, { writeKey: KEY }, '')).status).toBe(429)
   })
 
-  test('that is at its limit is refused whatever its body is', async () => {
-    const { post, url } = await start()
+  test('that is at its limit has each of its refused calls counted', async () => {
+    const { post, counted } = await start()
     await post(4)
-    const broken = { method: 'POST', headers: { authorization: AUTHORIZATION }, body: '{' }
-    expect((await fetch(`${url}/v1/batch`, broken)).status).toBe(429)
+    counted.length = 0
+    for (let i = 0; i < 10; i++) expect((await post(7)).status).toBe(429)
+    expect(counted.filter((one) => one === 'web rate_limited 7')).toHaveLength(10)
+    expect(counted.filter((one) => one === 'web rate_limited')).toHaveLength(10)
+    expect(counted).toHaveLength(20)
+  })
+
+  test('that floods is refused unread, its requests count as a call, and are told the wait of the largest', async () => {
+    const { post, advance, url, counted } = await start()
+    await post(4)
+    for (let i = 0; i < 10; i++) expect((await post(1)).headers.get('retry-after')).toBe('1')
+    counted.length = 0
+    const headers = { authorization: AUTHORIZATION }
+    const broken = await fetch(`${url}/v1/batch`, { method: 'POST', headers, body: '{' })
+    expect(broken.status).toBe(429)
+    expect(broken.headers.get('retry-after')).toBe('2')
+    expect(counted).toEqual(['web rate_limited 1', 'web rate_limited'])
+    advance(499)
+    expect((await post(3)).headers.get('retry-after')).toBe('2')
+    advance(1)
+    expect((await post(3)).headers.get('retry-after')).toBe('1')
+  })
+
+  test('is told the exact wait of a single call, also in a flood', async () => {
+    const { post, single, counted } = await start()
+    await post(4)
+    counted.length = 0
+    for (let i = 0; i < 15; i++) expect((await single()).headers.get('retry-after')).toBe('1')
+    expect(counted.filter((one) => one === 'web rate_limited 1')).toHaveLength(15)
   })
 
   test('holds back no other', async () => {
@@ -292,3 +339,44 @@ describe('the sources of a tenant with a quota', () => {
     expect(new Set(refused)).toEqual(new Set(['acme callsPerSecond']))
   })
 })
+
+test(
+  'a client that waits as long as it is told is not refused twice for a batch, whatever its size is',
+  { tags: 'long' },
+  async () => {
+    const seed = Date.now() % 1_000_000
+    const { between, chance, pick } = dice(seed)
+    let refused = 0
+    for (let round = 0; round < 10; round++) {
+      const { post, single, advance } = await limitedAtRandom(pick, between)
+      for (let i = 0; i < 20; i++) {
+        advance(between(0, 2_500) + pick([0, 0.25, 1 / 3]))
+        // Others use up what is read although it is refused.
+        if (chance(0.2)) for (let n = 0; n < 12; n++) await post(pick([1, 40]))
+        const calls = chance(0.2) ? undefined : between(1, pick([5, 40, 90]))
+        const send = () => (calls === undefined ? single() : post(calls))
+        const first = await send()
+        if (first.status === 200) continue
+        refused++
+        advance(Number(first.headers.get('retry-after')) * 1_000)
+        const where = `seed ${seed}, round ${round}, request ${i} with ${calls ?? 'a single'} call(s)`
+        expect((await send()).status, where).toBe(200)
+      }
+    }
+    expect(refused, `seed ${seed}`).toBeGreaterThan(20)
+  },
+)
+
+/** A collector with limits by chance: of the source, of its tenant, or both. */
+async function limitedAtRandom(
+  pick: <T>(choices: readonly T[]) => T,
+  between: (least: number, most: number) => number,
+) {
+  const limit = () => ({ callsPerSecond: pick([0.3, 1, 3, 7, 10]), burst: between(1, 60) })
+  const isTenantLimited = pick([true, false])
+  const rateLimit = !isTenantLimited || pick([true, false]) ? limit() : undefined
+  const tenants = [
+    { name: 't', quotas: isTenantLimited ? limit() : {}, portal: { editUrls: false } },
+  ]
+  return start({ tenants, sources: [{ name: 'web', tenant: 't', writeKey: KEY, rateLimit }] })
+}
