@@ -1,5 +1,6 @@
 import type { Command } from 'commander'
 import { encodeActor } from '../model/actor.js'
+import { isName, NAME_RULE } from '../settings/name.js'
 import { localUrl } from '../settings/network.js'
 import { CommandError, EXIT } from './command.js'
 import { readLocalSettings, type LocalSettings } from './local-settings.js'
@@ -28,13 +29,35 @@ export function addActor(command: Command): Command {
 export const actorHeader = ({ actor }: { actor?: string }) =>
   actor === undefined ? {} : { 'X-Actor': encodeActor(actor) }
 
+/**
+ * The path of a source, destination or tenant, as {@link AskAdmin} takes it.
+ *
+ * @param action - The rest of the path, such as `/pause`.
+ * @throws CommandError if nothing can have this name. A URL cannot have `.` and `..` in its path, and would lead elsewhere.
+ */
+export function pathOf(
+  kind: 'source' | 'destination' | 'tenant',
+  name: string,
+  action = '',
+): string {
+  if (isName(name)) return `/${kind}s/${name}${action}`
+  const problem = NAME_RULE.replace('{got}', () => JSON.stringify(name))
+  throw new CommandError(EXIT.usage, `${kind}: ${problem}`, 'invalid_parameter')
+}
+
 /** The codes that say that something that was given is wrong. */
 const OF_USAGE = ['invalid_parameter', 'invalid_settings']
 
+/** The statuses and the codes that say that the same request may succeed later. Proxies give some of these statuses, too. */
+const LATER = { statuses: [429, 502, 503, 504], codes: ['test_running'] }
+
 /** The destination answered a request with an error. */
 export class AdminError extends CommandError {
-  constructor(code: string, message: string) {
-    super(OF_USAGE.includes(code) ? EXIT.usage : EXIT.failed, message, code)
+  /** @param status - Of the answer. */
+  constructor(code: string, message: string, status: number) {
+    const mayPass = LATER.statuses.includes(status) || LATER.codes.includes(code)
+    const exitCode = mayPass ? EXIT.unreachable : EXIT.failed
+    super(OF_USAGE.includes(code) ? EXIT.usage : exitCode, message, code)
   }
 }
 
@@ -153,7 +176,7 @@ async function answerOf(response: Response, base: string): Promise<unknown> {
   const fix = ' Give the token with --token, or set HOOKLINE_ADMIN_TOKEN.'
   // The message has the first problem already.
   const others = problems.slice(1).map(({ path, message }) => `\n  ${path}: ${message}`)
-  throw new AdminError(code, message + (isToken ? fix : others.join('')))
+  throw new AdminError(code, message + (isToken ? fix : others.join('')), response.status)
 }
 
 /** With `--url`, only the token is taken from the settings, so missing or wrong settings are not an error. */

@@ -1,6 +1,6 @@
 import type { Command } from 'commander'
 import type { PauseChanged } from '../model/answers.js'
-import { addAdminOptions, findAdmin, type AdminOptions } from './admin-client.js'
+import { addAdminOptions, findAdmin, pathOf, type AdminOptions } from './admin-client.js'
 import type { AddCommand } from './command.js'
 import { timeOf } from './shown-time.js'
 
@@ -68,7 +68,7 @@ async function change(
   options: Omit<PauseOptions, 'reason'>,
 ): Promise<PauseChanged> {
   const { ask } = await findAdmin(options)
-  const path = `/destinations/${encodeURIComponent(destination)}/${action}`
+  const path = pathOf('destination', destination, `/${action}`)
   const changed = (await ask(path, body)) as PauseChanged
   if (options.json) console.log(JSON.stringify(changed))
   return changed

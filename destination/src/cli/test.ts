@@ -2,7 +2,7 @@ import { InvalidArgumentError } from 'commander'
 import type { TestedEndpoint, TestedSample, TestReport } from '../model/answers.js'
 import { EVENT_TYPES, type EventType } from '../model/call.js'
 import { printable } from '../observe/printable.js'
-import { addAdminOptions, findAdmin, type AdminOptions } from './admin-client.js'
+import { addAdminOptions, findAdmin, pathOf, type AdminOptions } from './admin-client.js'
 import { CommandError, EXIT, isColoured, paint, severalTimes, type AddCommand } from './command.js'
 
 interface TestOptions extends AdminOptions {
@@ -46,8 +46,7 @@ function readType(text: string, before: EventType[] | undefined): EventType[] {
 
 async function test(destination: string, { type: types, json, ...where }: TestOptions) {
   const { ask } = await findAdmin(where)
-  const path = `/destinations/${encodeURIComponent(destination)}/test`
-  const report = (await ask(path, { types })) as TestReport
+  const report = (await ask(pathOf('destination', destination, '/test'), { types })) as TestReport
   if (json) console.log(JSON.stringify(report, null, 2))
   else console.log(linesOf(report, isColoured(process.stdout)).join('\n'))
   if (!report.ok) throw new CommandError(EXIT.failed, '')

@@ -76,7 +76,11 @@ async function find(
     if (!settings || !hasFile(settings)) throw error
     const found = await look(parts, settings, messageId)
     if (found.length > 0) return found
-    throw new AdminError('unknown_message', `There is no message ${JSON.stringify(messageId)}.`)
+    throw new AdminError(
+      'unknown_message',
+      `There is no message ${JSON.stringify(messageId)}.`,
+      404,
+    )
   }
 }
 

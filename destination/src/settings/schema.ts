@@ -6,6 +6,7 @@ import { readCertificates } from './certificates.js'
 import { parseDuration } from './duration.js'
 import { checkHeaders } from './headers.js'
 import { readPatterns, readTypes, refuseUseless } from './filters.js'
+import { isName, NAME_RULE } from './name.js'
 import { parseListen, parseNetwork } from './network.js'
 import type { Refuse } from './problem.js'
 import { problemOfUrl } from './url.js'
@@ -75,12 +76,6 @@ function list<Element extends z.ZodType>(
     // By default zod skips this rule if an element is wrong. The length is reported together with wrong elements.
     when: ({ value }) => Array.isArray(value),
   })
-}
-
-const NAME_RULE = 'expected a name of 1 to 64 letters, digits, "-" and "_", got {got}.'
-
-function isName(given: unknown): given is string {
-  return typeof given === 'string' && /^[\w-]{1,64}$/.test(given)
 }
 
 const name = value((given, refuse) => {

@@ -2,7 +2,7 @@ import { readdirSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { createServer, type AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { describe, expect, onTestFinished, test } from 'vitest'
-import type { RunningDestination } from '../../src/destination.js'
+import { startDestination, type RunningDestination } from '../../src/destination.js'
 import type { ShownTrace } from '../../src/model/answers.js'
 import { openStore } from '../../src/store/open.js'
 import { newDelivery, settlement } from '../store/contract.js'
@@ -14,6 +14,7 @@ import {
   freePort,
   post,
   settingsFor,
+  silent,
   start,
   track,
 } from '../run.js'
@@ -21,7 +22,7 @@ import { runInside } from './inside.js'
 import { folderWith } from './process.js'
 
 /** Runs the command line with the URL and the token of a running destination. */
-const as = (one: RunningDestination) => {
+const as = (one: Pick<RunningDestination, 'adminUrl'>) => {
   const where = ['--url', one.adminUrl, '--token', ADMIN_TOKEN]
   return (...args: string[]) => runInside([...args, ...where])
 }
@@ -320,4 +321,42 @@ describe('replay', () => {
     expect(code).toBe(1)
     expect(stderr).toContain('Give the token with --token, or set HOOKLINE_ADMIN_TOKEN.')
   })
+})
+
+test('what a destination answers while its store is away is 3, and may succeed later', async () => {
+  const [listen, store] = [await freePort(), await freePort()]
+  const stop = new AbortController()
+  const settings = settingsFor([], {
+    listen: { host: '127.0.0.1', port: listen },
+    store: `postgres://127.0.0.1:${store}/none`,
+  })
+  const starting = startDestination(settings, silent, 'all', stop.signal).catch(() => undefined)
+  onTestFinished(async () => {
+    stop.abort()
+    await starting
+  })
+  const adminUrl = `http://127.0.0.1:${listen}`
+  await expect
+    .poll(() =>
+      fetch(adminUrl).then(
+        ({ status }) => status,
+        () => 0,
+      ),
+    )
+    .toBe(503)
+  for (const args of [
+    ['status'],
+    ['list'],
+    ['trace', 'm'],
+    ['pause', 'crm', '-r', 'why'],
+    ['resume', 'crm'],
+    ['replay', '1'],
+    ['test', 'crm'],
+    ['tail'],
+    ['sources', 'create', 'a'],
+  ]) {
+    const { code, stdout, stderr } = await as({ adminUrl })(...args)
+    expect({ args, code, stdout }).toEqual({ args, code: 3, stdout: '' })
+    expect(stderr).toContain('it waits for its store. The request was not accepted. Send it again')
+  }
 })
