@@ -12,6 +12,7 @@ import {
   addActor,
   addAdminOptions,
   findAdmin,
+  pathOf,
   type AdminOptions,
   type AskAdmin,
 } from './admin-client.js'
@@ -171,10 +172,8 @@ async function list(kind: ManagedKind, { search, limit, after, ...options }: Lis
   console.error(`${found.total} match in all. Continue with --after ${found.next}.`)
 }
 
-const pathOf = ({ name }: ManagedKind, one: string) => `/${name}s/${encodeURIComponent(one)}`
-
 const get = async (ask: AskAdmin, kind: ManagedKind, one: string) =>
-  (await ask(pathOf(kind, one))) as ManagedSetting
+  (await ask(pathOf(kind.name, one))) as ManagedSetting
 
 async function show(kind: ManagedKind, one: string, options: ChangeOptions): Promise<void> {
   const { ask } = await findAdmin(options)
@@ -198,7 +197,7 @@ async function create(kind: ManagedKind, one: string, options: FieldOptions): Pr
   const { ask } = await findAdmin(options)
   const headers = { 'If-None-Match': '*', ...actorHeader(options) }
   const settings = { ...given, ...Object.fromEntries(fields) }
-  const changed = await ask(pathOf(kind, one), settings, { method: 'PUT', headers })
+  const changed = await ask(pathOf(kind.name, one), settings, { method: 'PUT', headers })
   print(kind, changed as SettingChanged, 'created', options)
 }
 
@@ -225,7 +224,7 @@ async function change(
 ): Promise<void> {
   const ask = askGiven ?? (await findAdmin(options)).ask
   const headers = { ...ifMatch(version), ...actorHeader(options) }
-  const changed = await ask(pathOf(kind, one), patch, { method: 'PATCH', headers })
+  const changed = await ask(pathOf(kind.name, one), patch, { method: 'PATCH', headers })
   print(kind, changed as SettingChanged, done, options)
 }
 
@@ -235,14 +234,16 @@ const ifMatch = (version: number | null): Record<string, string> =>
 
 async function rotate(kind: ManagedKind, one: string, options: RotationOptions): Promise<void> {
   const { ask } = await findAdmin(options)
-  const path = `${pathOf(kind, one)}/rotation${queryOf({ secret: options.secret })}`
+  const path = pathOf(kind.name, one, `/rotation${queryOf({ secret: options.secret })}`)
   const changed = await ask(path, undefined, { method: 'POST', headers: actorHeader(options) })
   print(kind, changed as SettingChanged, 'changed', options)
   if (options.json) return
-  const flag =
-    options.secret === undefined || options.secret === kind.secrets[0]
-      ? ''
-      : ` --secret ${options.secret}`
+  const { secret = kind.secrets[0] ?? '' } = options
+  if ((changed as SettingChanged).item.secrets[secret] === 1) {
+    console.log(`There was no ${secret} before, so this is the only one.`)
+    return
+  }
+  const flag = secret === kind.secrets[0] ? '' : ` --secret ${secret}`
   console.log(
     `The former one stays valid too. Once everybody uses the new one, run: hookline-destination ${kind.name}s revoke ${one}${flag}`,
   )
@@ -250,10 +251,10 @@ async function rotate(kind: ManagedKind, one: string, options: RotationOptions):
 
 async function revoke(kind: ManagedKind, one: string, options: RotationOptions): Promise<void> {
   const { secret, keep } = options
+  const path = pathOf(kind.name, one, `/rotation${queryOf({ secret, keep })}`)
   const { ask } = await findAdmin(options)
   const revoked = `the ${keep === 'new' ? 'old' : 'new'} ${secret ?? kind.secrets[0]} of ${one}`
   await confirm(`From then on, ${revoked} is not valid.`, `revoke it`, one, options)
-  const path = `${pathOf(kind, one)}/rotation${queryOf({ secret, keep })}`
   const changed = await ask(path, undefined, { method: 'DELETE', headers: actorHeader(options) })
   print(kind, changed as SettingChanged, 'changed', options)
 }
@@ -267,7 +268,7 @@ async function remove(kind: ManagedKind, one: string, options: DeleteOptions): P
     // The destination says that this can't be deleted here. There is nothing to confirm.
     if (version !== null) waiting = await confirmDeletion(kind, one, options, ask)
   }
-  const deleted = (await ask(`${pathOf(kind, one)}${queryOf({ waiting })}`, undefined, {
+  const deleted = (await ask(pathOf(kind.name, one, queryOf({ waiting })), undefined, {
     method: 'DELETE',
     headers: { ...ifMatch(version), ...actorHeader(options) },
   })) as SettingDeleted

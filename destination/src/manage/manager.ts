@@ -229,7 +229,7 @@ export class Manager {
     })
   }
 
-  /** Adds a second secret, so that both are valid. @throws Refusal if there are two already. */
+  /** Adds a secret. If there is one already, both are valid. @throws Refusal if there are two already. */
   rotate(order: Order, field: SecretField): Promise<SettingChanged> {
     return this.#changePresent(order, 'rotate', ({ raw }) => {
       const present = secretsIn(raw, field)

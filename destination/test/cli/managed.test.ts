@@ -114,6 +114,22 @@ describe('sources', () => {
 })
 
 describe('destinations', () => {
+  test('without a secret get their only one by a rotation, which has no end', async () => {
+    const made = ['destinations', 'create', 'bare', '-s', 'web', '-e', 'https://a.example/']
+    expect(await cli(...made)).toMatchObject({ code: 0 })
+    const rotate = ['destinations', 'rotate', 'bare', '--secret', 'webhookSecret']
+    const [first, second] = [await cli(...rotate), await cli(...rotate)]
+    const end = 'so this is the only one.\n'
+    expect(first.stdout).toMatch(/\nwebhookSecret: whsec_/)
+    expect(first.stdout.endsWith(`\nThere was no webhookSecret before, ${end}`)).toBe(true)
+    expect(second.stdout).toContain('revoke bare --secret webhookSecret\n')
+
+    await ask(one, 'PATCH', '/destinations/bare', { sharedSecret: null })
+    const shared = await cli('destinations', 'rotate', 'bare')
+    expect(shared.stdout.endsWith(`\nThere was no sharedSecret before, ${end}`)).toBe(true)
+    await cli('destinations', 'delete', 'bare', '--yes')
+  })
+
   test('keep the headers of an endpoint that stays, and what waits until it is decided', async () => {
     const crm = await endpoint(503)
     const file = join(emptyFolder(), 'acme.yaml')
