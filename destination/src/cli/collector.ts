@@ -1,5 +1,5 @@
 import { localUrl } from '../settings/network.js'
-import { CommandError, EXIT } from './command.js'
+import { CommandError, EXIT, fromEnvironment } from './command.js'
 import { readLocalSettings } from './local-settings.js'
 
 /** The options of commands that make calls. */
@@ -25,10 +25,10 @@ export async function findCollector({
   key,
   config,
 }: CollectorOptions): Promise<{ key: string; endpoint?: string }> {
-  const given = key ?? process.env['HOOKLINE_WRITE_KEY']
+  const given = key ?? fromEnvironment('HOOKLINE_WRITE_KEY')
   const isNamed = to !== undefined || Boolean(process.env['ANALYTICS_ENDPOINT'])
-  const local = given && isNamed ? undefined : await readLocalSettings(config)
-  const found = given || local?.settings.sources[0]?.writeKey
+  const local = given !== undefined && isNamed ? undefined : await readLocalSettings(config)
+  const found = given ?? local?.settings.sources[0]?.writeKey
   if (!found) {
     const where = local
       ? 'The settings in this folder have no source. Give --key, or set HOOKLINE_WRITE_KEY.'

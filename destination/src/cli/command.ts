@@ -61,17 +61,47 @@ export function severalTimes<Before, Values>(add: (text: string, before: Before)
 
 const REPEATED = new WeakSet<object>()
 
-/** Lets a command refuse an option that is given twice. By itself, commander ignores all but the last value. */
-export function refuseRepeats(command: Command): void {
+/**
+ * Lets a command refuse an option that is given twice, and an option or an argument that is empty. By itself, commander
+ * ignores all but the last value. What is empty would mean the same as what is not given, such as the key of another source,
+ * and comes from a variable of the shell that is not set.
+ */
+export function refuseUnclear(program: Command): void {
+  program.hook('preAction', (_program, command) => {
+    for (const [at, argument] of command.registeredArguments.entries()) {
+      if (command.args[at] !== '') continue
+      command.error(`error: argument '${argument.name()}' is empty. Give it a value.`)
+    }
+  })
+  watchOptions(program)
+}
+
+function watchOptions(command: Command): void {
   for (const option of command.options) {
-    if (!option.required || (option.parseArg && REPEATED.has(option.parseArg))) continue
+    if (!option.required) continue
+    const isOnce = !option.parseArg || !REPEATED.has(option.parseArg)
     let isGiven = false
-    command.on(`option:${option.name()}`, () => {
-      if (isGiven) command.error(`error: option '${option.flags}' is given twice. Give it once.`)
+    command.on(`option:${option.name()}`, (value: string) => {
+      const fix = option.mandatory ? 'Give it a value.' : 'Give it a value, or leave it out.'
+      if (value === '') command.error(`error: option '${option.flags}' is empty. ${fix}`)
+      if (isGiven && isOnce) {
+        command.error(`error: option '${option.flags}' is given twice. Give it once.`)
+      }
       isGiven = true
     })
   }
-  for (const each of command.commands) refuseRepeats(each)
+  for (const each of command.commands) watchOptions(each)
+}
+
+/**
+ * A variable of the environment, for a command that takes something else if it is not set.
+ *
+ * @throws CommandError if it is set and empty: something else would then be a surprise.
+ */
+export function fromEnvironment(name: string): string | undefined {
+  const value = process.env[name]
+  if (value !== '') return value
+  throw new CommandError(EXIT.usage, `${name} is empty. Give it a value, or unset it.`)
 }
 
 /** Colours a text. The caller has asked {@link isColoured}, so Node need not decide it again by the standard output. */

@@ -4,7 +4,14 @@ import type { examine, Finding } from '../operate/doctor.js'
 import { printable } from '../observe/printable.js'
 import { shownFile } from '../settings/file.js'
 import { problemOfUrl } from '../settings/url.js'
-import { CommandError, EXIT, isColoured, paint, type AddCommand } from './command.js'
+import {
+  CommandError,
+  EXIT,
+  fromEnvironment,
+  isColoured,
+  paint,
+  type AddCommand,
+} from './command.js'
 import { readLocalSettings } from './local-settings.js'
 
 interface DoctorOptions {
@@ -79,7 +86,7 @@ async function examinationOf(url: string, { secret, config, post }: DoctorOption
       .filter((endpoint) => endpoint.url === url)
       .map((endpoint) => ({ destination, endpoint })),
   )[0]
-  const given = secret ?? (process.env['HOOKLINE_SECRET'] || undefined)
+  const given = secret ?? fromEnvironment('HOOKLINE_SECRET')
   const { allowNetworks = [], ca = [] } = local?.settings ?? {}
   const { otherSecret, webhookSecrets } = known?.destination ?? {}
   const file = local && shownFile(local.file)

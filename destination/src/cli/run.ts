@@ -1,7 +1,7 @@
 import { Command, CommanderError } from 'commander'
 import { SettingsError } from '../settings/settings-error.js'
 import { version } from '../version.js'
-import { CommandError, EXIT, refuseRepeats, type AddCommand } from './command.js'
+import { CommandError, EXIT, refuseUnclear, type AddCommand } from './command.js'
 
 const EXIT_CODES = `
 Exit codes:
@@ -33,7 +33,7 @@ export async function run(
   // Each command that is added takes over this setting.
   if (isJson) program.configureOutput({ writeErr: (text) => (refusal += text) })
   for (const add of commands) add(program)
-  refuseRepeats(program)
+  refuseUnclear(program)
   const print = (code: string, message: string) => {
     if (isJson) console.log(JSON.stringify({ error: { code, message } }))
     else console.error(message)

@@ -1,6 +1,6 @@
 import { shownFile } from '../settings/file.js'
 import { SettingsError } from '../settings/settings-error.js'
-import { CommandError, EXIT } from './command.js'
+import { CommandError, EXIT, fromEnvironment } from './command.js'
 import { readLocalSettings } from './local-settings.js'
 
 /** The options of commands that sign or verify. */
@@ -23,14 +23,8 @@ export interface Secrets {
  * @throws SettingsError if the settings are wrong.
  */
 async function findSecrets({ secret, config, destination }: SecretOptions): Promise<Secrets> {
-  if (secret === '') {
-    // A variable of the shell is probably not set. Another secret would give a signature that nobody expects.
-    const message =
-      '--secret is empty. Give the secret, or leave the option out to use HOOKLINE_SECRET or the settings.'
-    throw new CommandError(EXIT.usage, message)
-  }
-  const given = secret ?? process.env['HOOKLINE_SECRET']
-  if (given) {
+  const given = secret ?? fromEnvironment('HOOKLINE_SECRET')
+  if (given !== undefined) {
     return { secrets: [given], from: secret === undefined ? 'HOOKLINE_SECRET' : '--secret' }
   }
   const local = await readLocalSettings(config)

@@ -196,6 +196,29 @@ describe.concurrent('send', () => {
 })
 
 test.each([
+  ['send', [...TRACK, '--to', 'http://127.0.0.1:1'], 'HOOKLINE_WRITE_KEY'],
+  ['import', ['import', 'hookline.config.json', '--format', 'ndjson'], 'HOOKLINE_WRITE_KEY'],
+  ['sign', ['sign', 'hookline.config.json'], 'HOOKLINE_SECRET'],
+])('%s takes no key of the settings while its variable is empty', async (_command, args, name) => {
+  const folder = folderWith({
+    sources: [{ name: 'web', writeKey: 'hush' }],
+    destinations: [
+      {
+        name: 'crm',
+        sources: ['web'],
+        sharedSecret: 's',
+        webhooks: [{ url: 'https://a.example/' }],
+      },
+    ],
+  })
+  expect(await run(args, { folder, env: { [name]: '' } })).toEqual({
+    code: 2,
+    stdout: '',
+    stderr: `${name} is empty. Give it a value, or unset it.\n`,
+  })
+})
+
+test.each([
   [
     TRACK,
     'There is no write key. Give --key, set HOOKLINE_WRITE_KEY, or run this command in the folder with the settings.',
