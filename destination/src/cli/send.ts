@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import { Argument, InvalidArgumentError } from 'commander'
-import type { HooklineError } from 'hookline'
+import type { DeliveredReport, HooklineError } from 'hookline'
 import { CALL_TYPES, type CallType } from '../model/call.js'
 import { changedNumbers } from '../model/changed-numbers.js'
 import type { ShownTrace } from '../model/answers.js'
@@ -9,7 +9,7 @@ import { findAdmin } from './admin-client.js'
 import { COLLECTOR_HELP, findCollector, type CollectorOptions } from './collector.js'
 import { CommandError, EXIT, wholeNumber, type AddCommand } from './command.js'
 import type { CallOptions } from './send/deliver.js'
-import { untilSettled } from './send/wait.js'
+import { createLook, untilSettled, type Look } from './send/wait.js'
 import { traceLines } from './trace.js'
 
 interface SendOptions extends CollectorOptions, CallOptions {
@@ -24,10 +24,11 @@ ${COLLECTOR_HELP}
 
 With --wait, the command then asks the destination what became of the message, until it is delivered or a dead letter,
 and prints each attempt. That needs the admin or the operator token: --token, HOOKLINE_ADMIN_TOKEN, or the adminToken of
-the settings in this folder.
+the settings in this folder. If the destination can't be asked, nothing is sent.
 
-Exit codes: 0 accepted (with --wait: delivered), 1 refused, 2 the call is wrong and nothing was sent, 3 no answer: the call
-may have arrived. It is safe to send it again with the same --message-id.
+Exit codes: 0 accepted (with --wait: delivered), 1 refused (with --wait: by the collector or an endpoint), 2 the command line
+is wrong and nothing was sent, 3 no answer: the call may have arrived. With --wait, 3 also means that the call was accepted,
+and was not delivered in time or its delivery could not be followed. It is safe to send it again with the same --message-id.
 
 Examples:
   $ hookline-destination send track --event 'Order Completed' --user u1 --properties '{"total": 42}'
@@ -97,30 +98,60 @@ async function send(type: CallType, options: SendOptions): Promise<void> {
   const missing = missingFlag(type, options)
   if (missing !== undefined) throw new CommandError(EXIT.usage, `send ${type} needs ${missing}.`)
   const { key, endpoint } = await findCollector(options)
-  const admin = options.wait && (await findAdmin(options))
   const messageId = options.messageId ?? randomUUID()
+  const look = options.wait && (await openLook(options, messageId, key))
   const endsAt = performance.now() + options.timeout
   const { deliver } = await import('./send/deliver.js')
   const { error, report } = await deliver(type, { ...options, messageId }, key, endpoint)
-  const deliveries = admin && !error ? await untilSettled(admin.ask, messageId, endsAt) : undefined
-  if (options.json) {
-    const reason = error && { code: error.code, message: explain(error, options) }
-    const delivered = !error && (deliveries?.every(isDelivered) ?? true)
-    const outcome = { delivered, messageId, attempts: report?.attempts, error: reason }
-    console.log(JSON.stringify({ ...outcome, ...(deliveries && { deliveries }) }))
-  } else if (!error) {
-    const ms = Math.round(report?.durationMs ?? 0)
-    const tries = report?.attempts === 1 ? '' : `, at attempt ${report?.attempts ?? 0}`
-    const accepted = `Accepted ${messageId}: ${describeCall(type, options)}, in ${ms} ms${tries}.`
-    console.log(printable(accepted))
-    if (deliveries) console.log(traceLines(deliveries, Date.now()).join('\n'))
+  const { json } = options
+  const print = (outcome: object) => {
+    if (json) console.log(JSON.stringify(outcome))
   }
-  if (deliveries) requireDelivered(deliveries, options)
-  if (!error) return
-  const call = printable(`${messageId}, ${describeCall(type, options)}`)
-  const message = `Not accepted: ${call}.\n${explain(error, options)}`
-  const exitCode = error.code === 'rejected' ? EXIT.failed : EXIT.unreachable
-  throw new CommandError(exitCode, options.json ? '' : message)
+  const sent = { messageId, attempts: report?.attempts }
+  if (error) {
+    const why = explain(error, options)
+    print({ delivered: false, ...sent, error: { code: error.code, message: why } })
+    const call = printable(`${messageId}, ${describeCall(type, options)}`)
+    const exitCode = error.code === 'rejected' ? EXIT.failed : EXIT.unreachable
+    throw new CommandError(exitCode, json ? '' : `Not accepted: ${call}.\n${why}`)
+  }
+  if (!json) {
+    const call = describeCall(type, options)
+    console.log(printable(`Accepted ${messageId}: ${call}${effortOf(report)}.`))
+  }
+  if (!look) {
+    print({ delivered: true, ...sent })
+    return
+  }
+  const deliveries = await untilSettled(look, endsAt).catch((failed: unknown) => {
+    if (!(failed instanceof CommandError)) throw failed
+    const message = `Its delivery could not be followed: ${failed.message}`
+    print({ delivered: false, ...sent, error: { code: 'not_followed', message } })
+    throw new CommandError(EXIT.unreachable, json ? '' : message)
+  })
+  print({ delivered: deliveries.every(isDelivered), ...sent, deliveries })
+  if (!json) console.log(traceLines(deliveries, Date.now()).join('\n'))
+  requireDelivered(deliveries, options)
+}
+
+/**
+ * Makes what looks for the message, and makes sure that the destination answers it.
+ *
+ * @throws CommandError if it does not, before anything is sent.
+ */
+async function openLook(options: SendOptions, messageId: string, key: string): Promise<Look> {
+  const { ask } = await findAdmin(options)
+  const look = createLook(ask, messageId, key)
+  try {
+    await look()
+    return look
+  } catch (error) {
+    if (!(error instanceof CommandError)) throw error
+    const { exitCode, message, code } = error
+    const isLater = exitCode === EXIT.unreachable
+    const text = `${message}\nNothing was sent.`
+    throw new CommandError(isLater ? EXIT.unreachable : EXIT.usage, text, code)
+  }
 }
 
 /** The flag that the call needs and does not have. The client would name the field of the SDK. */
@@ -159,6 +190,11 @@ function explain({ code, message }: HooklineError, { timeout }: SendOptions): st
     ? `It was not accepted within ${timeout} ms.${failure[0]}`
     : `There was no answer within ${timeout} ms.`
   return `${what} The call may or may not have arrived.`
+}
+
+function effortOf(report: DeliveredReport | undefined): string {
+  const { durationMs = 0, attempts = 0 } = report ?? {}
+  return `, in ${Math.round(durationMs)} ms${attempts === 1 ? '' : `, at attempt ${attempts}`}`
 }
 
 function describeCall(type: CallType, { event, user, anonymous }: SendOptions): string {

@@ -271,6 +271,17 @@ export function readActor(headers: Given): string | null {
   throw invalid('X-Actor', expected, actor)
 }
 
+/** Reads `X-Write-Key`: the key of the source that a message came from. @throws {@link Refusal} */
+export function readWriteKey(headers: Given): string | undefined {
+  const { 'x-write-key': encoded } = texts(headers, ['x-write-key'])
+  if (encoded === undefined) return undefined
+  try {
+    return decodeURIComponent(encoded)
+  } catch {
+    throw invalid('X-Write-Key', 'a percent-encoded write key', encoded)
+  }
+}
+
 /** For how long a portal link is valid, and for whom it is. */
 export interface LinkParameters {
   minutes: number

@@ -1,3 +1,4 @@
+import { hash, timingSafeEqual } from 'node:crypto'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { Refusal } from '../http/refusal.js'
 import type {
@@ -10,6 +11,7 @@ import type {
   Status,
 } from '../model/answers.js'
 import type { DeadGroup, DeadPlace, Summary, Trace } from '../model/delivery.js'
+import type { Source } from '../settings/settings.js'
 import { joined } from '../store/dead-groups.js'
 import type { ReadPort, Store } from '../store/store.js'
 import { version } from '../version.js'
@@ -22,6 +24,7 @@ import {
   readList,
   readMessageId,
   readOverview,
+  readWriteKey,
   unknownDestination,
   type ListParameters,
 } from './parameters.js'
@@ -75,10 +78,13 @@ export function addReadRoutes(routes: FastifyInstance, parts: ReadRoutesParts): 
   routes.get('/deliveries/:id', (request) => getDelivery(parts, readId(request.params as Given)))
   routes.get('/messages/:messageId', (request) => {
     const { messageId } = request.params as { messageId: string }
-    return getMessage(parts, messageId)
+    return getMessage(parts, messageId, readWriteKey(request.headers))
   })
   // Every client that follows the URL standard resolves the ids "." and ".." in a path, even if they are encoded.
-  routes.get('/messages', (request) => getMessage(parts, readMessageId(request.query as Given)))
+  routes.get('/messages', (request) => {
+    const messageId = readMessageId(request.query as Given)
+    return getMessage(parts, messageId, readWriteKey(request.headers))
+  })
 }
 
 export async function getDestination(
@@ -181,17 +187,33 @@ function shownDelivery(trace: Trace, { settings, pauses }: ShownParts): ShownDel
   }
 }
 
+/** @param writeKey - Of the source whose deliveries are shown; `undefined` for those of all sources. */
 export async function getMessage(
   { store, ...parts }: ShownParts & { store: Pick<ReadPort, 'trace'> },
   messageId: string,
+  writeKey?: string,
 ): Promise<ShownMessage> {
-  const traces = await store.trace(messageId)
+  const found = await store.trace(messageId)
+  const { sources } = parts.settings()
+  const traces =
+    writeKey === undefined ? found : found.filter(({ source }) => hasKey(sources, source, writeKey))
   if (traces.length > 0) {
     return { deliveries: traces.map((trace) => shownDelivery(trace, parts)) }
   }
+  const whose = writeKey === undefined ? '' : ' from a source with this write key'
   throw new Refusal(
     404,
     'unknown_message',
-    `There is no message ${JSON.stringify(messageId)}. It never arrived, it was deleted or discarded, or it is older than the retention.`,
+    `There is no message ${JSON.stringify(messageId)}${whose}. It never arrived, it was deleted or discarded, or it is older than the retention.`,
   )
 }
+
+/** Digests are compared in constant time, so that the duration reveals nothing about a key. */
+function hasKey(sources: readonly Source[], name: string, key: string): boolean {
+  const source = sources.find((one) => one.name === name)
+  return [source?.writeKey, source?.otherWriteKey].some(
+    (one) => one !== undefined && timingSafeEqual(digest(one), digest(key)),
+  )
+}
+
+const digest = (key: string) => hash('sha256', key, 'buffer')

@@ -1,10 +1,22 @@
 // @module-tag long
 // The commands that show what a running destination does.
+import type { ServerResponse } from 'node:http'
 import { describe, expect, test } from 'vitest'
 import type { DeliveryList, Status } from '../../src/model/answers.js'
-import { ADMIN_TOKEN, destination, endpoint, post, settingsFor, start, track } from '../run.js'
+import {
+  ADMIN_TOKEN,
+  destination,
+  endpoint,
+  freePort,
+  post,
+  settingsFor,
+  start,
+  track,
+} from '../run.js'
 import { runInside } from './inside.js'
 import { run, start as startCommand } from './process.js'
+
+const TRACK = ['send', 'track', '--event', 'E', '--user', 'u1']
 
 const where = (url: string) => ['--url', url, '--token', ADMIN_TOKEN]
 
@@ -159,5 +171,100 @@ describe('send --wait', () => {
     expect(code).toBe(3)
     expect(stdout).toContain('attempt 1  503 server_error')
     expect(stderr).toBe('It was not delivered within 500 ms. The destination continues to try.\n')
+  })
+
+  test('looks only at the source of its key: another one may have the same id', async () => {
+    const [no, ok] = [await endpoint(422), await endpoint(204)]
+    const settings = settingsFor(
+      [
+        destination([no], { name: 'no' }),
+        destination([ok], { name: 'ok', sources: ['shop', 'old'] }),
+      ],
+      {
+        sources: [
+          { name: 'web', writeKey: 'web-key' },
+          { name: 'shop', writeKey: 'clé-100%' },
+          { name: 'old', writeKey: 'former', otherWriteKey: 'next' },
+        ],
+      },
+    )
+    const one = await start(settings)
+    expect(await send(one.url, one.adminUrl)).toMatchObject({ code: 1 })
+    for (const [source, key] of [
+      ['shop', 'clé-100%'],
+      ['old', 'next'],
+    ] as const) {
+      const args = ['send', 'track', '--event', 'E', '--user', 'u2', '--message-id', 'm1', '--wait']
+      const to = ['--key', key, '--to', one.url, ...where(one.adminUrl)]
+      const { code, stdout } = await runInside([...args, ...to])
+      expect({ code, deliveries: stdout.match(/from \S+ to \S+/g) }).toEqual({
+        code: 0,
+        deliveries: [`from ${source} to ok`],
+      })
+    }
+  })
+
+  test('sends nothing if the destination cannot be asked', async () => {
+    const crm = await endpoint(204)
+    const adminListen = { host: '127.0.0.1', port: 0 }
+    const one = await start(settingsFor([destination([crm])], { adminListen }))
+    const sending = (...args: string[]) =>
+      runInside([...TRACK, '--key', 'web-key', '--to', one.url, '--wait', ...args])
+    const wrong = await sending('--url', one.adminUrl, '--token', 'wrong')
+    expect(wrong).toMatchObject({ code: 2, stdout: '' })
+    expect(wrong.stderr).toMatch(/^The token of the request is neither .*\nNothing was sent\.\n$/)
+    const atCollector = await sending(...where(one.url), '--json')
+    expect(atCollector).toMatchObject({ code: 2, stderr: '' })
+    expect(JSON.parse(atCollector.stdout)).toEqual({
+      error: {
+        code: 'not_found',
+        message: expect.stringMatching(/^There is no route .*\nNothing was sent\.$/s) as string,
+      },
+    })
+    const away = await sending(...where(`http://127.0.0.1:${await freePort()}`))
+    expect(away).toMatchObject({ code: 3, stdout: '' })
+    expect(away.stderr).toMatch(/^No answer from .*\nNothing was sent\.\n$/)
+    expect(
+      JSON.parse((await runInside(['list', '--json', ...where(one.adminUrl)])).stdout),
+    ).toMatchObject({ deliveries: [] })
+  })
+
+  test.each(['', '--json'])(
+    'is 3 with the id if an accepted message cannot be followed: %s',
+    async (json) => {
+      const held: ServerResponse[] = []
+      const crm = await endpoint((response) => {
+        held.push(response)
+        void one.reload({ ...settings, adminToken: 'other-token-0123456789' })
+      })
+      const settings = settingsFor([destination([crm])])
+      const one = await start(settings)
+      const args = ['--key', 'web-key', '--to', one.url, '--wait', ...where(one.adminUrl)]
+      const { code, stdout, stderr } = await runInside(
+        [...TRACK, '--message-id', 'm1', ...args, json].filter(Boolean),
+      )
+      for (const response of held) response.writeHead(204).end()
+      expect(code).toBe(3)
+      const why = /^Its delivery could not be followed: The token of the request is neither/
+      if (json) {
+        expect(JSON.parse(stdout)).toEqual({
+          delivered: false,
+          messageId: 'm1',
+          attempts: 1,
+          error: { code: 'not_followed', message: expect.stringMatching(why) as string },
+        })
+      } else {
+        expect(stdout).toMatch(/^Accepted m1: track "E" of u1, in \d+ ms\.\n$/)
+        expect(stderr).toMatch(why)
+      }
+    },
+  )
+
+  test('is 3 if another destination is asked, which does not know the message', async () => {
+    const [{ one }, { one: other }] = [await serving(204), await serving(204)]
+    const { code, stdout, stderr } = await send(one.url, other.adminUrl, '--timeout', '500')
+    expect(code).toBe(3)
+    expect(stdout).toMatch(/^Accepted m1: .*\n$/)
+    expect(stderr).toMatch(/^Its delivery could not be followed: .* does not know the message\./)
   })
 })

@@ -320,6 +320,22 @@ describe('deliveries', () => {
     })
     const message = await ask(destination, `/messages/${encodeURIComponent('m1/ä')}`)
     expect(message.body).toEqual({ deliveries: [body] })
+    const withKey = async (key: string) => {
+      const headers = { ...BEARER, 'x-write-key': key }
+      const path = encodeURIComponent('m1/ä')
+      return await Promise.all([
+        ask(destination, `/messages/${path}`, { headers }),
+        ask(destination, `/messages?messageId=${path}`, { headers }),
+      ])
+    }
+    for (const { body: own } of await withKey(KEY)) expect(own).toEqual({ deliveries: [body] })
+    for (const [key, code] of [
+      ['other', 'unknown_message'],
+      ['%zz', 'invalid_parameter'],
+    ] as const) {
+      for (const { body: none } of await withKey(key))
+        expect(none).toMatchObject({ error: { code } })
+    }
   })
 })
 
