@@ -77,12 +77,15 @@ async function postDeletion(
   { raw }: FastifyRequest,
   reply: FastifyReply,
 ): Promise<FastifyReply> {
-  const { userId } = parseBody(await readBody(raw, MAX_DELETION_BYTES))
+  const body = parseBody(await readBody(raw, MAX_DELETION_BYTES))
+  const { userId } = body
   const id = typeof userId === 'number' && Number.isSafeInteger(userId) ? String(userId) : userId
   if (typeof id !== 'string' || id === '') {
     const message = `The "userId" in the body must be a non-empty string or a whole number; got ${show(userId)}.`
     throw new Refusal(400, 'invalid_user', message)
   }
+  // Another id in the body would stay, and whoever asked would take it for deleted.
+  checkNames(body, ['userId'])
   return answer(reply, { userId: id, ...(await deleteUser(id)) })
 }
 

@@ -226,6 +226,19 @@ describe('a deletion', () => {
     },
   )
 
+  test('of more than a user is refused, and deletes nothing', async () => {
+    const crm = await endpoint()
+    const running = await start(settingsFor([destination([crm])]))
+    expect(await deleteUser(running, { userId: 'u1', anonymousId: 'visitor' })).toMatchObject([
+      400,
+      {
+        code: 'invalid_parameter',
+        message: 'Unknown parameter "anonymousId". Known parameters: userId.',
+      },
+    ])
+    expect(await running.stats()).toEqual([])
+  })
+
   test('is shut without the token', async () => {
     const running = await start(settingsFor([]))
     expect(await deleteUser(running, { userId: 'u' }, '')).toMatchObject([
