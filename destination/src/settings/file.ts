@@ -23,6 +23,11 @@ export function findSettings(folder: string): string {
   throw new SettingsError('settings_not_found', folder, [{ path: '', message }])
 }
 
+/** The settings files of a folder that are not used, because {@link findSettings} finds another one first. */
+export function unusedSettings(folder: string): string[] {
+  return SETTINGS_FILES.filter((name) => existsSync(join(folder, name))).slice(1)
+}
+
 /** The name of a file for messages: relative if the file is below the working folder, else its full path. */
 export function shownFile(file: string): string {
   const below = relative('', file)

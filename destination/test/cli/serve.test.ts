@@ -474,15 +474,29 @@ describe.concurrent('serve', () => {
     },
   )
 
-  test('with a LOG_LEVEL that is none does not start', async ({ expect }) => {
-    const ended = await run(['serve'], {
-      folder: folderWith(settings()),
-      env: { LOG_LEVEL: 'loud' },
+  test('with a LOG_LEVEL that is none does not start, and --check says the same', async ({
+    expect,
+  }) => {
+    const folder = folderWith(settings())
+    for (const args of [['serve'], ['serve', '--check']]) {
+      expect(await run(args, { folder, env: { LOG_LEVEL: 'loud' } })).toEqual({
+        code: 2,
+        stdout: '',
+        stderr: 'LOG_LEVEL is wrong: Expected one of debug, info, warn, error, silent.\n',
+      })
+    }
+  })
+
+  test('says which of several settings files it uses', async ({ expect }) => {
+    const folder = folderWith(settings())
+    writeFileSync(join(folder, 'hookline.config.yaml'), '')
+    const unclear = await run(['serve', '--check'], { folder })
+    expect(unclear).toMatchObject({
+      code: 0,
+      stderr:
+        'hookline.config.json is used, and hookline.config.yaml is not. Keep only one, or name it with --config.\n',
     })
-    expect(ended).toEqual({
-      code: 2,
-      stdout: '',
-      stderr: 'LOG_LEVEL is wrong: Expected one of debug, info, warn, error, silent.\n',
-    })
+    const clear = await run(['serve', '--check', '--config', 'hookline.config.json'], { folder })
+    expect(clear).toEqual({ ...unclear, stderr: '' })
   })
 })

@@ -3,17 +3,19 @@ import { describeSettings } from '../../settings/describe.js'
 import { shownFile } from '../../settings/file.js'
 import { SettingsError } from '../../settings/settings-error.js'
 import { CommandError, EXIT } from '../command.js'
-import type { ServeOptions } from './options.js'
+import { levelOf, type ServeOptions } from './options.js'
 import { locateSettings, readSettingsFor } from './settings-file.js'
 
 /**
  * Checks the settings file, and prints them without their secrets.
  *
- * @throws CommandError if there is no file; SettingsError if the settings are wrong, or, with `json`, CommandError after the
+ * @throws CommandError if there is no file, or if the level of the log is wrong; SettingsError if the settings are wrong, or, with `json`, CommandError after the
  * problems are printed.
  */
-export function checkSettingsFile({ config, role, json }: ServeOptions): void {
+export function checkSettingsFile(options: ServeOptions): void {
+  const { config, role, json } = options
   const file = locateSettings(config)
+  levelOf(options)
   try {
     const settings = describeSettings(readSettingsFor(role, file))
     if (json) console.log(JSON.stringify({ ok: true, file, settings }))

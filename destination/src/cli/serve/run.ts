@@ -1,11 +1,10 @@
-import type { LogLevel } from '../../observe/log-level.js'
 import { openLog, type Log } from '../../observe/log.js'
 import { describeSettings } from '../../settings/describe.js'
 import { shownFile } from '../../settings/file.js'
 import type { Role } from '../../settings/role.js'
 import type { Settings } from '../../settings/settings.js'
 import { CommandError, EXIT, isColoured } from '../command.js'
-import { readLevel, type ServeOptions } from './options.js'
+import { levelOf, type ServeOptions } from './options.js'
 import { reloadOnSignal } from './reload.js'
 import type { RunningDestination, StartDestination } from './running.js'
 import { locateSettings, readSettingsFor } from './settings-file.js'
@@ -25,7 +24,7 @@ export async function run(start: StartDestination, options: ServeOptions): Promi
   const settings = readSettingsFor(options.role, file)
   const pretty = options.pretty ?? process.stdout.isTTY
   const opened = openLog({
-    level: options.logLevel ?? levelOfEnvironment(),
+    level: levelOf(options),
     pretty,
     colour: isColoured(process.stdout),
   })
@@ -55,16 +54,6 @@ export async function run(start: StartDestination, options: ServeOptions): Promi
   const exitCode = await closeInTime(running, log)
   await closeLog(opened)
   if (exitCode !== EXIT.ok) throw new CommandError(exitCode, '') // the log has the reason
-}
-
-function levelOfEnvironment(): LogLevel {
-  const level = process.env['LOG_LEVEL']
-  if (!level) return 'info'
-  try {
-    return readLevel(level)
-  } catch (error) {
-    throw new CommandError(EXIT.usage, `LOG_LEVEL is wrong: ${(error as Error).message}`)
-  }
 }
 
 function logStart(log: Log, running: RunningDestination, settings: Settings, role: Role): void {

@@ -1,6 +1,6 @@
 import { errorMessage } from '../../observe/error-message.js'
 import { exampleSettings } from '../../settings/example.js'
-import { findSettings, shownFile } from '../../settings/file.js'
+import { findSettings, shownFile, unusedSettings } from '../../settings/file.js'
 import { readSettings, requirePossibleStore, requireReachable } from '../../settings/read.js'
 import { checkRole, type Role } from '../../settings/role.js'
 import { SettingsError } from '../../settings/settings-error.js'
@@ -8,14 +8,20 @@ import type { Settings } from '../../settings/settings.js'
 import { CommandError, EXIT } from '../command.js'
 
 /**
- * Finds the settings file: the one that was named with `--config`, or the one in this folder.
+ * Finds the settings file: the one that was named with `--config`, or the one in this folder. Says so if that has others.
  *
  * @throws CommandError if no file was named and the folder has none.
  */
 export function locateSettings(config: string | undefined): string {
   if (config !== undefined) return config
   try {
-    return findSettings(process.cwd())
+    const file = findSettings(process.cwd())
+    const unused = unusedSettings(process.cwd()).join(' and ')
+    if (unused !== '')
+      console.error(
+        `${shownFile(file)} is used, and ${unused} is not. Keep only one, or name it with --config.`,
+      )
+    return file
   } catch (error) {
     if (!(error instanceof SettingsError)) throw error
     const example = exampleSettings('your-write-key', 'your-shared-secret', 'your-admin-token')
