@@ -88,6 +88,13 @@ type Paths = readonly (readonly string[] | undefined)[]
  * @throws Error if a column is not a field of a call, or if two columns are the same field.
  */
 function toPaths(names: readonly string[], map: ColumnMap): Paths {
+  const [only = '', ...others] = names
+  const [separator] = /[;\t|]/.exec(only) ?? []
+  if (separator !== undefined && others.length === 0 && !Object.hasOwn(map, only)) {
+    throw new Error(
+      `The columns are separated by ${JSON.stringify(separator)}: expected commas. Write the file again with commas.`,
+    )
+  }
   const columns = new Map<string, string>()
   return names.map((name) => {
     const path = toField(name, map)

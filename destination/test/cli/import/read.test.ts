@@ -289,6 +289,15 @@ describe('CSV', () => {
     const rows = await csv('userId,total,notes\nu1,3,x\n', { total: 'properties.total', notes: '' })
     expect(rows[0]?.fields).toEqual({ userId: 'u1', properties: { total: 3 } })
   })
+
+  test.each([';', '\t', '|'])('columns that %j separates are refused', async (separator) => {
+    const header = `userId${separator}event`
+    await expect(csv(`${header}\nu1${separator}E\n`)).rejects.toThrow(
+      `The columns are separated by ${JSON.stringify(separator)}: expected commas.`,
+    )
+    const [row] = await csv(`${header}\nu1\n`, { [header]: 'userId' })
+    expect(row?.fields).toEqual({ userId: 'u1' })
+  })
 })
 
 test.each([
