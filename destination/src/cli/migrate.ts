@@ -7,6 +7,7 @@ import type { Store } from '../store/store.js'
 import type { StoreError } from '../store/store-error.js'
 import { CommandError, EXIT, type AddCommand } from './command.js'
 import { bar } from './progress.js'
+import { mayWorkLater } from './store-failure.js'
 
 interface MigrateOptions {
   from: string
@@ -95,10 +96,10 @@ async function opened(option: string, open: () => Promise<Store>): Promise<Store
   try {
     return await open()
   } catch (error) {
-    const { code, message, isUnreachable, mayPass } = error as StoreError
+    const failure = error as StoreError
     // Otherwise the option names no store that can be used, such as a database that does not exist, or a user that may not log in.
-    const mayBeLater = code === 'locked' || code === 'full' || isUnreachable || mayPass
-    throw new CommandError(mayBeLater ? EXIT.failed : EXIT.usage, `${option}: ${message}`)
+    const exitCode = mayWorkLater(failure) ? EXIT.failed : EXIT.usage
+    throw new CommandError(exitCode, `${option}: ${failure.message}`)
   }
 }
 

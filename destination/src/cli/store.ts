@@ -5,6 +5,7 @@ import type { Directory, MoveProgress, Servers, Store } from '../store/store.js'
 import type { StoreError } from '../store/store-error.js'
 import { CommandError, EXIT, type AddCommand } from './command.js'
 import { readLocalSettings } from './local-settings.js'
+import { exitCodeOf } from './store-failure.js'
 import { table } from './table.js'
 
 /** What the commands need of the store. */
@@ -161,7 +162,8 @@ async function move(parts: StoreParts, plan: Plan, options: CommonOptions): Prom
     } catch (error) {
       if (error instanceof CommandError || (error as StoreError).code === 'unsupported') throw error
       const again = 'What has begun continues when you run the same command again.'
-      throw new CommandError(EXIT.failed, `${(error as Error).message}\n${again}`)
+      const failure = error as StoreError
+      throw new CommandError(exitCodeOf(failure), `${failure.message}\n${again}`)
     }
     const ways = [...latest.values()]
     if (options.json) console.log(JSON.stringify({ ways }))
@@ -213,8 +215,9 @@ async function withServers(
     await work(store.servers as Servers)
   } catch (error) {
     if ((error as Error).name !== 'StoreError') throw error
-    const { code, message } = error as StoreError
-    throw new CommandError(code === 'unsupported' ? EXIT.usage : EXIT.failed, message)
+    const failure = error as StoreError
+    const exitCode = failure.code === 'unsupported' ? EXIT.usage : exitCodeOf(failure)
+    throw new CommandError(exitCode, failure.message)
   } finally {
     await store?.close()
   }

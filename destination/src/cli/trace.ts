@@ -3,6 +3,7 @@ import type { ShownAttempt, ShownMessage, ShownTrace } from '../model/answers.js
 import type { Trace } from '../model/delivery.js'
 import { printable } from '../observe/printable.js'
 import type { Settings } from '../settings/settings.js'
+import type { StoreError } from '../store/store-error.js'
 import type { Store } from '../store/store.js'
 import {
   addAdminOptions,
@@ -11,8 +12,9 @@ import {
   UnreachableError,
   type AdminOptions,
 } from './admin-client.js'
-import { CommandError, EXIT, type AddCommand } from './command.js'
+import { CommandError, type AddCommand } from './command.js'
 import { inWords, timeOf } from './shown-time.js'
+import { exitCodeOf } from './store-failure.js'
 
 const EXAMPLES = `
 Asks the running destination. If none runs, and the settings in this folder name an SQLite store, the command reads the
@@ -102,7 +104,8 @@ async function look(
   try {
     store = await open(settings.store, { mustExist: true })
   } catch (error) {
-    throw new CommandError(EXIT.failed, (error as Error).message)
+    const failure = error as StoreError
+    throw new CommandError(exitCodeOf(failure), failure.message)
   }
   try {
     const destinations = await readDestinations(settings, store)

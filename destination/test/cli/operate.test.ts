@@ -148,6 +148,11 @@ describe('trace', () => {
     expect(absent).toMatchObject({ code: 3 })
 
     const store = await openStore(url)
+    const held = await runInside(['trace', 'm', '--config', config(url, listen)])
+    expect(held).toMatchObject({
+      code: 3,
+      stderr: expect.stringContaining('is the store of another running process') as string,
+    })
     const [id = 0] = await store.put([newDelivery({ messageId: 'm', state: 'leased' })])
     await store.settle([settlement({ id, attempt: 1 }, { state: 'backlog', delayMs: 60_000 })])
     await store.close()

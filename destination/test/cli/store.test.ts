@@ -91,7 +91,7 @@ test('says what to do if a server is away, and takes nothing from the other one'
   await (await openStore([a, b])).close()
   const away = { ...b, url: b.url.replace(/:\d+\//, ':1/') }
   const { code, stderr } = await store(fileWith([a, away]), 'move', '--from', 'a', '--to', 'b')
-  expect(code).toBe(1)
+  expect(code).toBe(3)
   expect(stderr).toMatch(
     /server b: .*\nWhat has begun continues when you run the same command again/,
   )
