@@ -6,6 +6,7 @@ import { CommandError, EXIT, isColoured, wholeNumber, type AddCommand } from './
 import { addFilterOptions, isMatch, type MessageFilter } from './filter.js'
 import type { Arrival } from './listen/receiver.js'
 import { arrivalLines, bodyLines, COLUMN_WIDTHS } from './listen/show.js'
+import { endWithReader } from './output.js'
 import { trySecrets, type SecretOptions, type Secrets } from './secrets.js'
 import { createColumns } from './table.js'
 
@@ -84,6 +85,7 @@ function readUrl(text: string): string {
 }
 
 async function listen(options: ListenOptions): Promise<void> {
+  endWithReader()
   const found = await trySecrets(options)
   const answer = await answererOf(options)
   const print = createPrinter(options, isColoured(process.stdout))

@@ -2,6 +2,13 @@ import { fstatSync, writeSync } from 'node:fs'
 import { setImmediate } from 'node:timers/promises'
 import { EXIT } from './command.js'
 
+let isStream = false
+
+/** For a command that prints until it is stopped: when its reader has enough and ends, the command has done its work. */
+export function endWithReader(): void {
+  isStream = true
+}
+
 /**
  * Ends the process if the standard output cannot be written: quietly if its reader has ended, as in `listen | head -3`,
  * and else with an error.
@@ -12,7 +19,7 @@ export function watchOutput(): (code: number) => Promise<number> {
   const { stdout } = process
   let ended: number | undefined
   stdout.on('error', ({ code, message }: NodeJS.ErrnoException) => {
-    if (code === 'EPIPE') process.exit(ended ?? EXIT.failed)
+    if (code === 'EPIPE') process.exit(ended ?? (isStream ? EXIT.ok : EXIT.failed))
     const why = message.replace(/, write$/, '')
     const rest = ended === EXIT.ok ? ' Apart from its output, the command succeeded.' : ''
     console.error(`Cannot write the output: ${why}.${rest}`)

@@ -5,6 +5,7 @@ import { CALL_TYPES } from '../model/call.js'
 import { addAdminOptions, findAdmin, type AdminOptions } from './admin-client.js'
 import { CommandError, EXIT, isColoured, paint, wholeNumber, type AddCommand } from './command.js'
 import { addFilterOptions, isMatch, type MessageFilter } from './filter.js'
+import { endWithReader } from './output.js'
 import { createColumns } from './table.js'
 
 interface TailOptions extends AdminOptions, MessageFilter {
@@ -45,6 +46,7 @@ type Happening = ({ kind: 'call' } & CallEvent) | ({ kind: 'attempt' } & Attempt
 
 async function tail(options: TailOptions): Promise<void> {
   refuseNothing(options)
+  endWithReader()
   const { stream } = await findAdmin(options)
   const print = options.json ? printJson : createPrinter(isColoured(process.stdout))
   let left = options.count ?? Infinity

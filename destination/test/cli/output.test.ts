@@ -1,8 +1,10 @@
 // @module-tag long
-import { spawnSync } from 'node:child_process'
+import { spawn, spawnSync } from 'node:child_process'
+import { once } from 'node:events'
 import { existsSync, openSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, expect, inject, test } from 'vitest'
+import { freePort } from '../run.js'
 import { emptyFolder, folderWith, run } from './process.js'
 
 const DONE = 'Apart from its output, the command succeeded.'
@@ -38,15 +40,17 @@ describe.skipIf(!existsSync('/dev/full'))('a full disk behind the standard outpu
   })
 })
 
+const ENV = {
+  PATH: process.env['PATH'],
+  RUN: `${process.execPath} ${join(inject('compiledDir'), 'command-line/start.js')}`,
+}
+
 const inShell = (script: string, folder = emptyFolder()) =>
   spawnSync('bash', ['-c', script], {
     stdio: ['ignore', 'pipe', 'pipe'],
     cwd: folder,
     encoding: 'utf8',
-    env: {
-      PATH: process.env['PATH'],
-      RUN: `${process.execPath} ${join(inject('compiledDir'), 'command-line/start.js')}`,
-    },
+    env: ENV,
   })
 
 describe.skipIf(process.platform !== 'linux')('output', () => {
@@ -66,5 +70,18 @@ describe.skipIf(process.platform !== 'linux')('output', () => {
   test('whose reader has ended is no error', () => {
     const { stdout, stderr } = inShell('$RUN completion bash | true; echo ended')
     expect({ stdout, stderr }).toEqual({ stdout: 'ended\n', stderr: '' })
+  })
+
+  test('of listen, whose reader has enough, is no error', async () => {
+    const port = await freePort()
+    const script = `set -o pipefail; $RUN listen --port ${port} | true`
+    const child = spawn('bash', ['-c', script], { env: ENV, stdio: 'ignore' })
+    const ended = once(child, 'close')
+    const post = () =>
+      fetch(`http://127.0.0.1:${port}/`, { method: 'POST', body: '{}' }).catch(() => undefined)
+    while (child.exitCode === null) {
+      await Promise.all([post(), new Promise((resolve) => setTimeout(resolve, 20))])
+    }
+    expect(await ended).toEqual([0, null])
   })
 })
