@@ -56,7 +56,8 @@ export interface Collector extends Server {
   /**
    * Prepares the use of other sources, keys and quotas.
    *
-   * @returns Call it to use them. Requests that are under way are not interrupted.
+   * @returns Call it to use them. Requests that are under way are not interrupted. One whose body is still arriving needs a key that
+   * is valid once the body is there.
    */
   prepare(settings: QuotaSettings): Promise<() => void>
 }

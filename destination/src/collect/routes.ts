@@ -85,7 +85,8 @@ async function answer(
   let unreadCalls = 1 // at least; a request has no fewer
   try {
     const user = basicUser(request.headers.authorization)
-    if (user !== undefined) source = sourceOf(user, parts.credentials)
+    const { credentials } = parts
+    if (user !== undefined) source = sourceOf(user, credentials)
     // Both checks before the body is read, so that a refused request costs little.
     if (type === undefined) parts.quotas.checkUnreadBatch(source)
     else parts.quotas.check(source, 1)
@@ -95,7 +96,12 @@ async function answer(
     const take = async () => {
       const text = textOf(bytes)
       const body = parseBody(bytes, text)
+      // A key may be revoked while the body arrives or waits.
       if (user === undefined) source = sourceOf(keyWithin(body), parts.credentials)
+      else if (credentials !== parts.credentials) {
+        source = ''
+        source = sourceOf(user, parts.credentials)
+      }
       const received = receiveCalls(body, bytes.length, type, Date.now())
       unreadCalls = 0
       const { calls, rejected } = received

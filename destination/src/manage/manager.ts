@@ -78,7 +78,14 @@ export interface Order {
   name: string
   actor: Actor
   condition: Condition
+  check: Check
 }
+
+/**
+ * Throws a Refusal if whoever has ordered a change may not make it any more. It is called when the change is decided, behind all
+ * changes that came first.
+ */
+type Check = () => Promise<void>
 
 /** What the store is to have, by whom. */
 export interface ApplyOrder {
@@ -92,6 +99,7 @@ export interface ApplyOrder {
   actor: Actor
   /** The revision that the changes were decided by; `undefined` for any. */
   match: string | undefined
+  check: Check
 }
 
 /** What an {@link ApplyOrder} has changed, or would change. */
@@ -294,7 +302,7 @@ export class Manager {
   async apply(order: ApplyOrder): Promise<Applied> {
     const { wanted, dryRun, prune, waiting: choice, actor, match } = order
     const { managed } = this.#parts
-    const { plan, same, waiting, revision } = await this.#decided(async (decided) => {
+    const { plan, same, waiting, revision } = await this.#decided(order.check, async (decided) => {
       const before = managed.versions()
       if (match !== undefined && match !== revisionOf(before)) throw wrongRevision()
       const { wishes, problems } = await wishesFor(wanted, prune, managed)
@@ -472,13 +480,17 @@ export class Manager {
   ): Promise<T> {
     const { kind, name } = order
     const { managed } = this.#parts
-    return this.#decided((decided) => {
-      const why = managed.whyUnusable(kind, name)
-      if (why !== undefined) throw unusableHere(kind, name, why)
-      const before = managed.entry(kind, name)
-      checkMatch(order, before)
-      return decide(before, decided)
-    }, order)
+    return this.#decided(
+      order.check,
+      (decided) => {
+        const why = managed.whyUnusable(kind, name)
+        if (why !== undefined) throw unusableHere(kind, name, why)
+        const before = managed.entry(kind, name)
+        checkMatch(order, before)
+        return decide(before, decided)
+      },
+      order,
+    )
   }
 
   /**
@@ -487,6 +499,7 @@ export class Manager {
    * @param about - What it decides about, if that is one thing.
    */
   #decided<T>(
+    check: Check,
     decide: (decided: Decided) => Promise<T>,
     about?: Pick<Order, 'kind' | 'name'>,
   ): Promise<T> {
@@ -494,6 +507,7 @@ export class Manager {
     return this.#inTurn(async () => {
       for (let tries = 1; ; tries++) {
         await follower.catchUp()
+        await check()
         if (about && managed.inFile(about.kind, about.name)) throw inFile(about.kind, about.name)
         const { sealer } = managed
         if (!sealer) throw noKey()

@@ -1,14 +1,14 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import type { SyncAudience } from '../enqueue/audience.js'
-import { ignoreContentType, readBody, readOwnBodies } from '../http/read-body.js'
-import { parseBody } from '../http/json-body.js'
+import { readOwnBodies } from '../http/read-body.js'
 import { JSON_TYPE, Refusal, show } from '../http/refusal.js'
 import { allowSlowBody } from '../http/server.js'
 import type { DeleteUser } from '../enqueue/deletion.js'
 import { StoreError } from '../store/store-error.js'
 import { traitOf } from '../enqueue/trait.js'
 import type { Access } from './access.js'
-import { guard } from './guard.js'
+import { bodyOf, withBody } from './body.js'
+import { checkAgain, guard } from './guard.js'
 import { readMemberCount, readMembers } from './members.js'
 import { checkNames } from './parameters.js'
 
@@ -29,7 +29,7 @@ export function addActRoutes(app: FastifyInstance, parts: ActRoutesParts): void 
     routes.put<AudienceRequest>('/v1/audiences/:name', (request, reply) =>
       putAudience(parts, request, reply),
     )
-    routes.post('/v1/deletions', { onRequest: ignoreContentType }, (request, reply) =>
+    routes.post('/v1/deletions', withBody(MAX_DELETION_BYTES), (request, reply) =>
       postDeletion(parts, request, reply),
     )
     done()
@@ -46,9 +46,10 @@ interface AudienceRequest {
 
 async function putAudience(
   { syncAudience }: ActRoutesParts,
-  { raw, params, query }: FastifyRequest<AudienceRequest>,
+  request: FastifyRequest<AudienceRequest>,
   reply: FastifyReply,
 ): Promise<FastifyReply> {
+  const { raw, params, query } = request
   const audience = traitOf(params.name)
   if (audience === '') {
     const message = `The name of an audience must contain a letter or a digit; got ${show(params.name)}.`
@@ -59,7 +60,7 @@ async function putAudience(
   const count = readMemberCount(query.count, contentType)
   allowSlowBody(raw, LIST_IDLE_MS)
   try {
-    const members = readMembers(raw, contentType, count)
+    const members = whileAllowed(request, readMembers(raw, contentType, count))
     return await answer(reply, { audience, ...(await syncAudience(audience, members)) })
   } catch (error) {
     if (!(error instanceof StoreError) || error.code !== 'superseded') throw error
@@ -69,15 +70,27 @@ async function putAudience(
   }
 }
 
+/** Ends with an error once the token of the request is withdrawn: a list may take any time. Nobody leaves then. */
+async function* whileAllowed(
+  request: FastifyRequest,
+  members: AsyncIterable<string[]>,
+): AsyncGenerator<string[]> {
+  for await (const piece of members) {
+    await checkAgain(request)
+    yield piece
+  }
+  await checkAgain(request)
+}
+
 /** In bytes. A user's id needs far less. */
 const MAX_DELETION_BYTES = 32_768
 
 async function postDeletion(
   { deleteUser }: ActRoutesParts,
-  { raw }: FastifyRequest,
+  request: FastifyRequest,
   reply: FastifyReply,
 ): Promise<FastifyReply> {
-  const body = parseBody(await readBody(raw, MAX_DELETION_BYTES))
+  const body = bodyOf(request)
   const { userId } = body
   const id = typeof userId === 'number' && Number.isSafeInteger(userId) ? String(userId) : userId
   if (typeof id !== 'string' || id === '') {

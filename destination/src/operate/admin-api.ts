@@ -22,6 +22,7 @@ export interface AdminApiParts
     Omit<ReplayParts, 'store'>,
     Omit<FilterPreviewParts, 'store'> {
   pauses: DestinationRoutesParts['pauses']
+  test: DestinationRoutesParts['test']
   store: ReadRoutesParts['store'] & ReplayParts['store']
   feed: Feed
   manager: Manager

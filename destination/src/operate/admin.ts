@@ -5,13 +5,14 @@ import type { Enqueue } from '../enqueue/enqueue.js'
 import type { Store } from '../store/store.js'
 import { addActRoutes } from './act-routes.js'
 import { addAdminApi, type AdminApiParts } from './admin-api.js'
+import { createTester } from './destination-routes.js'
 import { addMetricsRoute, type MetricsRouteParts } from './metrics-route.js'
 import { addPageRoutes } from './page.js'
 import { Past } from './past.js'
 import { addPortalApi } from './portal/routes.js'
 
 /** What the operator's routes need. */
-export interface AdminParts extends Omit<AdminApiParts, 'past'> {
+export interface AdminParts extends Omit<AdminApiParts, 'past' | 'test'> {
   store: Store
   enqueue: Enqueue
   metrics: MetricsRouteParts['metrics']
@@ -30,6 +31,7 @@ export function addAdmin(app: FastifyInstance, parts: AdminParts): void {
     syncAudience: createSyncAudience({ store, dispatcher, destinations, now: Date.now }),
     deleteUser: createDeleteUser({ enqueue, store, settings, now: Date.now }),
   })
-  addAdminApi(app, { ...parts, past })
-  addPortalApi(app, { ...parts, past })
+  const test = createTester()
+  addAdminApi(app, { ...parts, past, test })
+  addPortalApi(app, { ...parts, past, test })
 }

@@ -1,12 +1,11 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
-import { parseBody } from '../http/json-body.js'
-import { ignoreContentType, readBody } from '../http/read-body.js'
 import { Refusal } from '../http/refusal.js'
 import { endWithClient } from '../http/server.js'
 import type { Pauses } from '../deliver/pauses.js'
 import type { PauseChanged, TestReport } from '../model/answers.js'
 import type { Destination, Settings } from '../settings/settings.js'
 import { actorOf } from './actor.js'
+import { bodyOf, withBody } from './body.js'
 import { readPause, readTest, unknownDestination } from './parameters.js'
 import { sendTest } from './send-test.js'
 
@@ -15,10 +14,11 @@ export interface DestinationRoutesParts {
   /** The current settings. */
   settings: () => Settings
   pauses: Pick<Pauses, 'of' | 'pause' | 'resume'>
+  test: Tester
 }
 
-/** In bytes. A body names some types at most. */
-const MAX_BODY_BYTES = 32_768
+/** A body names some types, or has a reason. */
+export const WITH_SMALL_BODY = withBody(32_768)
 
 /** A request with the name of a destination in its path. */
 export interface DestinationRequest {
@@ -28,24 +28,19 @@ export interface DestinationRequest {
 /** Adds the routes that act on one destination. Like replays, they read any content type as JSON. */
 export function addDestinationRoutes(
   routes: FastifyInstance,
-  { settings, pauses }: DestinationRoutesParts,
+  { settings, pauses, test }: DestinationRoutesParts,
 ): void {
-  const test = createTester()
-
-  routes.post<DestinationRequest>(
-    '/destinations/:name/test',
-    { onRequest: ignoreContentType },
-    (request, reply) => test(settings(), request, reply),
+  routes.post<DestinationRequest>('/destinations/:name/test', WITH_SMALL_BODY, (request, reply) =>
+    test(settings(), request, reply),
   )
 
   routes.post<DestinationRequest>(
     '/destinations/:name/pause',
-    { onRequest: ignoreContentType },
+    WITH_SMALL_BODY,
     async (request): Promise<PauseChanged> => {
-      const { raw, params } = request
-      const { name } = params
+      const { name } = request.params
       const actor = actorOf(request)
-      const { reason } = readPause(parseBody(await readBody(raw, MAX_BODY_BYTES)))
+      const { reason } = readPause(bodyOf(request))
       requireDestination(settings(), name)
       const wasPaused = await pauses.pause(name, { reason, by: 'operator' }, actor)
       return { destination: name, paused: pauses.of(name) ?? null, wasPaused }
@@ -64,17 +59,21 @@ export function addDestinationRoutes(
   )
 }
 
-/** Makes what sends a test to the destination of a request, one test at a time to each destination. */
-export function createTester() {
+/** Sends a test to the destination of a request {@link WITH_SMALL_BODY}. */
+export type Tester = (
+  settings: Settings,
+  request: FastifyRequest<DestinationRequest>,
+  reply: FastifyReply,
+) => Promise<TestReport>
+
+/** Makes what sends tests, one at a time to each destination. All routes of the process need the same one. */
+export function createTester(): Tester {
   /** The names of the destinations that are being tested. */
   const testing = new Set<string>()
-  return async (
-    settings: Settings,
-    { raw, params: { name } }: FastifyRequest<DestinationRequest>,
-    reply: FastifyReply,
-  ): Promise<TestReport> => {
+  return async (settings, request, reply) => {
+    const { name } = request.params
     const isOver = endWithClient(reply.raw)
-    const { types } = readTest(parseBody(await readBody(raw, MAX_BODY_BYTES)))
+    const { types } = readTest(bodyOf(request))
     const destination = requireDestination(settings, name)
     if (testing.has(name)) {
       const message = `A test of ${name} is running in this process. Send the request again when it has ended.`

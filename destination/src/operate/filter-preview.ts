@@ -1,8 +1,6 @@
 import type { FastifyInstance } from 'fastify'
 import { compileFilters, type Filter } from '../enqueue/filter.js'
 import { callOf } from '../enqueue/webhook-body.js'
-import { parseBody } from '../http/json-body.js'
-import { ignoreContentType, readBody } from '../http/read-body.js'
 import { Refusal, RejectedCall } from '../http/refusal.js'
 import type { FilterPreview, FilterPreviewResult } from '../model/answers.js'
 import type { Call } from '../model/call.js'
@@ -10,6 +8,7 @@ import type { SearchPlace, Summary } from '../model/delivery.js'
 import { checkFilters } from '../settings/check.js'
 import type { CallFilter, Destination, Settings } from '../settings/settings.js'
 import type { ReadPort } from '../store/store.js'
+import { bodyOf, withBody } from './body.js'
 import { readPreview } from './parameters.js'
 
 /** What previews of filters need. */
@@ -35,8 +34,8 @@ const SLICE = 100
 
 /** Adds the route that says which calls would pass filters. It changes nothing, and sends nothing. */
 export function addFilterPreviewRoute(routes: FastifyInstance, parts: FilterPreviewParts): void {
-  routes.post('/filters/preview', { onRequest: ignoreContentType }, async ({ raw }) => {
-    const given = readPreview(parseBody(await readBody(raw, MAX_BODY_BYTES)))
+  routes.post('/filters/preview', withBody(MAX_BODY_BYTES), (request) => {
+    const given = readPreview(bodyOf(request))
     const destination =
       'sources' in given
         ? { sources: given.sources }

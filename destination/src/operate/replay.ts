@@ -1,14 +1,14 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import type { Dispatcher } from '../deliver/dispatcher.js'
-import { parseBody } from '../http/json-body.js'
 import { Refusal } from '../http/refusal.js'
-import { ignoreContentType, readBody } from '../http/read-body.js'
 import { endWithClient } from '../http/server.js'
 import type { Replayed } from '../model/answers.js'
 import { groupIds } from '../store/rows.js'
 import type { DeliveryId, Filter, Match, State } from '../model/delivery.js'
 import type { Settings } from '../settings/settings.js'
 import type { MaintainPort, ReadPort, ReplayLane } from '../store/store.js'
+import { bodyOf, withBody } from './body.js'
+import { checkAgain } from './guard.js'
 import { readReplay, type ReplayParameters } from './parameters.js'
 
 /** Deliveries that are replayed at once. */
@@ -16,6 +16,9 @@ const SLICE = 500
 
 /** Deliveries that are searched at once. */
 const SEARCHED = 20_000
+
+/** A list of the most ids has 170 KB. A list that is too long is refused with its length, so it may be larger. */
+export const WITH_REPLAY = withBody(1_048_576)
 
 /** What replays need. */
 export interface ReplayParts {
@@ -25,41 +28,42 @@ export interface ReplayParts {
   settings: () => Settings
 }
 
-/** In bytes. A list of the most ids has 170 KB. A list that is too long is refused with its length, so it may be larger. */
-const MAX_BODY_BYTES = 1_048_576
-
 /**
  * Adds the route that replays. It reads any content type as JSON. This opens it to no other site: every replay needs the
  * admin token in a header, which a browser sends to another site only after a preflight, and no preflight is allowed here.
  */
 export function addReplayRoute(routes: FastifyInstance, parts: ReplayParts): void {
-  routes.post('/replay', { onRequest: ignoreContentType }, (request, reply) =>
-    replayAsked(parts, request, reply),
-  )
+  routes.post('/replay', WITH_REPLAY, (request, reply) => replayAsked(parts, request, reply))
 }
 
-/** Replays what a request asks for. */
+/** Replays what a request {@link WITH_REPLAY} asks for. */
 export async function replayAsked(
   parts: ReplayParts,
-  { raw }: FastifyRequest,
+  request: FastifyRequest,
   reply: FastifyReply,
 ): Promise<Replayed> {
-  const isOver = endWithClient(reply.raw)
-  const body = parseBody(await readBody(raw, MAX_BODY_BYTES))
-  return replay(parts, readReplay(body), isOver)
+  const asker = { isOver: endWithClient(reply.raw), check: () => checkAgain(request) }
+  return replay(parts, readReplay(bodyOf(request)), asker)
+}
+
+/** Who asks for a replay. */
+interface Asker {
+  /** Whether the client has disconnected. The replay then ends early. */
+  isOver: () => boolean
+  /** Throws a Refusal if the client may not replay any more. */
+  check: () => Promise<void>
 }
 
 /**
  * Sends dead letters again. It visits each delivery once, the newest first, so that a message that becomes a dead letter
  * again during the replay is not replayed twice. After an interruption, the same request replays the rest.
  *
- * @param isOver - Whether the client has disconnected. The replay then ends early.
- * @throws Refusal if the number of deliveries is not the one that the client has confirmed.
+ * @throws Refusal if the number of deliveries is not the one that the client has confirmed, or if it may not replay any more.
  */
 async function replay(
   { store, dispatcher, settings }: ReplayParts,
   { which, force, dryRun, confirm }: ReplayParameters,
-  isOver: () => boolean,
+  { isOver, check }: Asker,
 ): Promise<Replayed> {
   const states: State[] = force ? ['dead', 'done'] : ['dead']
   const counts = new Map<string, number>()
@@ -81,6 +85,7 @@ async function replay(
       if (dryRun) count(counts, destination, ids.length)
       for (const slice of dryRun ? [] : slicesOf(ids)) {
         if (isOver()) break
+        await check()
         const done = await store.replay(slice, force, lane)
         replayed += done.length
         count(counts, destination, done.length)

@@ -1,6 +1,5 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
-import { parseBody } from '../http/json-body.js'
-import { ignoreContentType, readBody } from '../http/read-body.js'
+import { ignoreContentType } from '../http/read-body.js'
 import type { Kind } from '../manage/managed.js'
 import type { Manager, Order } from '../manage/manager.js'
 import type { SecretField } from '../manage/secrets.js'
@@ -13,6 +12,8 @@ import type {
 } from '../model/answers.js'
 import { JSON_TYPE } from '../http/refusal.js'
 import { actorOf } from './actor.js'
+import { bodyOf, withBody } from './body.js'
+import { checkAgain } from './guard.js'
 import { jsonInParts } from './json-parts.js'
 import {
   readApply,
@@ -44,14 +45,13 @@ export function addSettingsRoutes(routes: FastifyInstance, manager: Manager): vo
     reply.header('etag', `"${all.revision}"`)
     return reply.type(JSON_TYPE).send(jsonInParts(all))
   })
-  routes.post('/settings', { onRequest: ignoreContentType }, async (request, reply) => {
-    const { raw } = request
-    const body = parseBody(await readBody(raw, MAX_APPLIED_BYTES))
-    const { settings: wanted, dryRun, prune, waiting } = readApply(body)
-    const match = readRevision(raw.headers)
+  routes.post('/settings', withBody(MAX_APPLIED_BYTES), async (request, reply) => {
+    const { settings: wanted, dryRun, prune, waiting } = readApply(bodyOf(request))
+    const match = readRevision(request.raw.headers)
     const applied = await manager.apply({
       ...{ wanted, dryRun, prune, waiting, match },
       actor: actorOf(request),
+      check: () => checkAgain(request),
     })
     reply.header('etag', `"${applied.revision}"`)
     return reply.type(JSON_TYPE).send(jsonInParts({ dryRun, ...applied }))
@@ -70,13 +70,13 @@ function addRoutesOf(routes: FastifyInstance, manager: Manager, kind: Kind, path
   routes.get(`${path}/:name`, (request, reply): ManagedSetting =>
     tagged(reply, manager.get(kind, nameIn(request))),
   )
-  routes.put(`${path}/:name`, { onRequest }, async (request, reply) => {
+  routes.put(`${path}/:name`, withBody(MAX_BODY_BYTES), async (request, reply) => {
     const order = orderOf(kind, request)
-    return answer(reply, await manager.put(order, await bodyOf(request)))
+    return answer(reply, await manager.put(order, bodyOf(request)))
   })
-  routes.patch(`${path}/:name`, { onRequest }, async (request, reply) => {
+  routes.patch(`${path}/:name`, withBody(MAX_BODY_BYTES), async (request, reply) => {
     const order = orderOf(kind, request)
-    return answer(reply, await manager.patch(order, await bodyOf(request)))
+    return answer(reply, await manager.patch(order, bodyOf(request)))
   })
   routes.delete(`${path}/:name`, { onRequest }, (request): Promise<SettingDeleted> =>
     manager.delete(orderOf(kind, request), readSettingsDeletion(request.query as Given)),
@@ -107,11 +107,8 @@ function nameIn({ params }: FastifyRequest): string {
 
 function orderOf(kind: Kind, request: FastifyRequest): Order {
   const condition = readCondition(request.raw.headers)
-  return { kind, name: nameIn(request), actor: actorOf(request), condition }
-}
-
-async function bodyOf({ raw }: FastifyRequest): Promise<Given> {
-  return parseBody(await readBody(raw, MAX_BODY_BYTES))
+  const check = () => checkAgain(request)
+  return { kind, name: nameIn(request), actor: actorOf(request), condition, check }
 }
 
 export function answer(reply: FastifyReply, changed: SettingChanged): SettingChanged {

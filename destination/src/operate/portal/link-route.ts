@@ -1,10 +1,9 @@
 import type { FastifyInstance } from 'fastify'
-import { parseBody } from '../../http/json-body.js'
-import { ignoreContentType, readBody } from '../../http/read-body.js'
 import { Refusal } from '../../http/refusal.js'
 import type { PortalLink } from '../../model/answers.js'
 import type { Clock } from '../../model/clock.js'
 import type { Settings } from '../../settings/settings.js'
+import { bodyOf, withBody } from '../body.js'
 import { readLink } from '../parameters.js'
 import { signGuest } from './token.js'
 
@@ -29,9 +28,10 @@ export function addLinkRoute(
 ): void {
   routes.post<{ Params: { name: string } }>(
     '/tenants/:name/link',
-    { onRequest: ignoreContentType },
-    async ({ raw, params: { name } }): Promise<PortalLink> => {
-      const { minutes, by } = readLink(parseBody(await readBody(raw, MAX_BODY_BYTES)))
+    withBody(MAX_BODY_BYTES),
+    async (request): Promise<PortalLink> => {
+      const { name } = request.params
+      const { minutes, by } = readLink(bodyOf(request))
       const { adminToken = '', tenants = [], portal } = settings()
       if (!tenants.some((one) => one.name === name)) {
         const message = `There is no tenant ${JSON.stringify(name)}.`
@@ -39,7 +39,10 @@ export function addLinkRoute(
       }
       const expiresAt = (Math.floor(clock.wall() / 1_000) + minutes * 60) * 1_000
       const token = await signGuest(adminToken, { tenant: name, by, expiresAt })
-      log.info({ tenant: name, by, minutes, from: raw.socket.remoteAddress }, 'made a portal link')
+      log.info(
+        { tenant: name, by, minutes, from: request.raw.socket.remoteAddress },
+        'made a portal link',
+      )
       return { url: `${portal?.url ?? adminUrl()}/portal#token=${token}`, token, expiresAt }
     },
   )

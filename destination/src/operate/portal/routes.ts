@@ -1,6 +1,5 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
-import { parseBody } from '../../http/json-body.js'
-import { ignoreContentType, readBody, readOwnBodies } from '../../http/read-body.js'
+import { ignoreContentType, readOwnBodies } from '../../http/read-body.js'
 import { Refusal } from '../../http/refusal.js'
 import type { Kind } from '../../manage/managed.js'
 import type { Manager, Order } from '../../manage/manager.js'
@@ -16,8 +15,14 @@ import type { Feed, Viewpoint } from '../../observe/feed.js'
 import { withoutAdvice } from '../../settings/reach.js'
 import type { Settings } from '../../settings/settings.js'
 import type { Access } from '../access.js'
-import { createTester, requireDestination, type DestinationRequest } from '../destination-routes.js'
-import { guard, guestIn } from '../guard.js'
+import { bodyOf, withBody } from '../body.js'
+import {
+  requireDestination,
+  WITH_SMALL_BODY,
+  type DestinationRequest,
+  type Tester,
+} from '../destination-routes.js'
+import { checkAgain, guard, guestIn } from '../guard.js'
 import { Overviews } from '../overview.js'
 import {
   readCondition,
@@ -32,7 +37,7 @@ import {
 } from '../parameters.js'
 import type { Past } from '../past.js'
 import { getDead, getDeliveries, getDelivery, getDestination, getMessage } from '../read-routes.js'
-import { replayAsked, type ReplayParts } from '../replay.js'
+import { replayAsked, WITH_REPLAY, type ReplayParts } from '../replay.js'
 import { answer, tagged } from '../settings-routes.js'
 import type { StatusParts } from '../status.js'
 import { addStreamRoute } from '../stream-route.js'
@@ -46,6 +51,7 @@ export interface PortalParts
   past: Past
   feed: Feed
   manager: Manager
+  test: Tester
   /** The current settings. */
   settings: () => Settings
 }
@@ -73,9 +79,9 @@ export function addPortalApi(app: FastifyInstance, parts: PortalParts): void {
       guard(routes, parts)
       readOwnBodies(routes)
       const own = (request: FastifyRequest) =>
-        ownParts(parts, requireScope(parts, guestIn(request)))
+        ownParts(parts, () => requireScope(parts, guestIn(request)))
       addReading(routes, parts, own)
-      addActing(routes, own)
+      addActing(routes, parts, own)
       addChanging(routes, parts, own)
       addStreamRoute(routes, parts.feed, (request) => viewpointOf(parts, guestIn(request)))
       done()
@@ -84,16 +90,16 @@ export function addPortalApi(app: FastifyInstance, parts: PortalParts): void {
   )
 }
 
-/** The parts in which a tenant finds only what is its own. */
+/** The parts in which a tenant finds only what is its own at that moment: the operator may take a destination back. */
 type Own = ReturnType<typeof ownParts>
 
 type OwnOf = (request: FastifyRequest) => Own
 
-function ownParts({ store, pauses, dispatcher }: PortalParts, scope: Scope) {
+function ownParts({ store, pauses, dispatcher }: PortalParts, scope: () => Scope) {
   return {
     scope,
     ...{ pauses, dispatcher },
-    settings: () => scope.settings,
+    settings: () => scope().settings,
     store: storeOf(store, scope),
   }
 }
@@ -110,7 +116,7 @@ function addReading(routes: FastifyInstance, parts: PortalParts, own: OwnOf): vo
 
   routes.get('/overview', async (request): Promise<PortalOverview> => {
     const guest = guestIn(request)
-    const { tenant } = own(request).scope
+    const { tenant } = own(request).scope()
     const found = await overviewsOf(guest).overview(readOverview(request.query as Given))
     const { span, sources, chart, destinations, troubled, histories, rows } = found
     return {
@@ -170,7 +176,7 @@ function createOverviews(parts: PortalParts): (guest: Guest) => Overviews {
         {
           ...parts,
           settings: () => scope().settings,
-          store: { stats: () => storeOf(parts.store, scope()).stats() },
+          store: { stats: () => storeOf(parts.store, scope).stats() },
         },
         parts.past,
       )
@@ -180,62 +186,76 @@ function createOverviews(parts: PortalParts): (guest: Guest) => Overviews {
   }
 }
 
-function addActing(routes: FastifyInstance, own: OwnOf): void {
-  const onRequest = ignoreContentType
-  const test = createTester()
-  routes.post('/replay', { onRequest }, async (request, reply) =>
+function addActing(routes: FastifyInstance, { test }: PortalParts, own: OwnOf): void {
+  routes.post('/replay', WITH_REPLAY, async (request, reply) =>
     withoutServers(await replayAsked(own(request), request, reply)),
   )
-  routes.post<DestinationRequest>('/destinations/:name/test', { onRequest }, (request, reply) =>
-    test(own(request).scope.settings, request, reply),
+  routes.post<DestinationRequest>('/destinations/:name/test', WITH_SMALL_BODY, (request, reply) =>
+    test(own(request).settings(), request, reply),
   )
 }
 
 function addChanging(routes: FastifyInstance, { manager }: PortalParts, own: OwnOf): void {
   const onRequest = ignoreContentType
   routes.get('/sources', (request) => {
-    const { sources } = own(request).scope
+    const { sources } = own(request).scope()
     return listOf(manager, 'source', sources)
   })
   routes.get('/destinations', (request) => {
-    const { destinations } = own(request).scope
+    const { destinations } = own(request).scope()
     return listOf(manager, 'destination', destinations)
   })
   routes.get<DestinationRequest>('/destinations/:name', (request, reply) => {
-    const { name } = requireDestination(own(request).scope.settings, request.params.name)
+    const { name } = requireDestination(own(request).settings(), request.params.name)
     return tagged(reply, shown(manager.get('destination', name)))
   })
-  routes.patch<DestinationRequest>('/destinations/:name', { onRequest }, (request, reply) => {
-    const { tenant } = own(request).scope
-    if (!tenant.portal.editUrls) {
-      throw new Refusal(403, 'urls_fixed', 'URLs cannot be changed here. Ask the operator.')
-    }
-    return change(request, reply, own, async (order) =>
-      manager.changeUrls(order, readUrls(parseBody(await readBody(request.raw, MAX_BODY_BYTES)))),
-    )
-  })
+  routes.patch<DestinationRequest>(
+    '/destinations/:name',
+    withBody(MAX_BODY_BYTES),
+    (request, reply) => {
+      const scope = () => scopeWithUrls(own(request))
+      return change(request, reply, scope, (order) =>
+        manager.changeUrls(order, readUrls(bodyOf(request))),
+      )
+    },
+  )
   const rotation = '/destinations/:name/rotation'
   routes.post<DestinationRequest>(rotation, { onRequest }, (request, reply) =>
-    change(request, reply, own, (order) =>
+    change(request, reply, own(request).scope, (order) =>
       manager.rotate(order, readRotation(request.query as Given, SECRETS).secret),
     ),
   )
   routes.delete<DestinationRequest>(rotation, { onRequest }, (request, reply) =>
-    change(request, reply, own, (order) => {
+    change(request, reply, own(request).scope, (order) => {
       const { secret, keep } = readRotation(request.query as Given, SECRETS)
       return manager.revoke(order, secret, keep)
     }),
   )
 }
 
-/** Makes a change of a destination of the tenant, in its name. */
+/** The scope of a tenant that may change URLs. */
+function scopeWithUrls({ scope }: Own): Scope {
+  const found = scope()
+  if (found.tenant.portal.editUrls) return found
+  throw new Refusal(403, 'urls_fixed', 'URLs cannot be changed here. Ask the operator.')
+}
+
+/**
+ * Makes a change of a destination of the tenant, in its name.
+ *
+ * @param scope - What the tenant may change at that moment. Throws a Refusal if it may not make the change.
+ */
 async function change(
   request: FastifyRequest<DestinationRequest>,
   reply: FastifyReply,
-  own: OwnOf,
+  scope: () => Scope,
   make: (order: Order) => Promise<SettingChanged>,
 ): Promise<SettingChanged> {
-  const { name } = requireDestination(own(request).scope.settings, request.params.name)
+  const { name } = requireDestination(scope().settings, request.params.name)
+  const check = async () => {
+    await checkAgain(request)
+    requireDestination(scope().settings, name)
+  }
   const { tenant, by } = guestIn(request)
   const actor = {
     by: by === null ? `tenant ${tenant}` : `tenant ${tenant} (${by})`,
@@ -243,7 +263,7 @@ async function change(
   }
   const condition = readCondition(request.raw.headers)
   try {
-    const changed = await make({ kind: 'destination', name, actor, condition })
+    const changed = await make({ kind: 'destination', name, actor, condition, check })
     return answer(reply, { ...changed, item: shown(changed.item) })
   } catch (error) {
     throw forTenant(error)

@@ -47,10 +47,12 @@ export type ScopedStore = Pick<
 /**
  * A store in which there is nothing but the deliveries to the destinations of a tenant. Searches have the limit in their
  * query, so that neither a result nor the place of the next page comes from what others have.
+ *
+ * @param scope - What belongs to the tenant at that moment.
  */
-export function storeOf(store: ScopedStore, { destinations }: Scope): ScopedStore {
-  const names = [...destinations]
-  const isOwn = ({ destination }: { destination: string }) => destinations.has(destination)
+export function storeOf(store: ScopedStore, scope: () => Scope): ScopedStore {
+  const names = () => [...scope().destinations]
+  const isOwn = ({ destination }: { destination: string }) => scope().destinations.has(destination)
   const own = async (ids: readonly number[]) => {
     const traces = await Promise.all(ids.map((id) => store.get(id)))
     return ids.filter((_, i) => {
@@ -65,11 +67,12 @@ export function storeOf(store: ScopedStore, { destinations }: Scope): ScopedStor
       const trace = await store.get(id)
       return trace && isOwn(trace) ? trace : undefined
     },
-    find: (filter, before, limit) => store.find({ ...filter, destinations: names }, before, limit),
+    find: (filter, before, limit) =>
+      store.find({ ...filter, destinations: names() }, before, limit),
     match: (filter, before, limit) =>
-      store.match({ ...filter, destinations: names }, before, limit),
+      store.match({ ...filter, destinations: names() }, before, limit),
     deadGroups: async (destination, before, limit) =>
-      destinations.has(destination)
+      isOwn({ destination })
         ? store.deadGroups(destination, before, limit)
         : { groups: [], next: undefined },
     replay: async (ids, withDone, lane) => store.replay(await own(ids), withDone, lane),

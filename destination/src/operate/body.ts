@@ -1,0 +1,23 @@
+import type { FastifyRequest } from 'fastify'
+import { parseBody, type Fields } from '../http/json-body.js'
+import { ignoreContentType, readBody } from '../http/read-body.js'
+
+/**
+ * The options of a guarded route that reads the JSON of its body, whatever its content type is. Its handler starts once the whole body
+ * has arrived, and after the guard has checked the rights of the request again. So what the handler looks up holds then.
+ *
+ * @param maxBytes - The limit in bytes, before and after decompression.
+ */
+export function withBody(maxBytes: number) {
+  return {
+    onRequest: ignoreContentType,
+    preValidation: async (request: FastifyRequest) => {
+      request.body = await readBody(request.raw, maxBytes)
+    },
+  }
+}
+
+/** The JSON of the body of a route {@link withBody}. @throws Refusal */
+export function bodyOf({ body }: FastifyRequest): Fields {
+  return parseBody(body as Buffer)
+}
