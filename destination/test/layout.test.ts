@@ -93,6 +93,7 @@ const PURE = [
   'model/answers',
   'model/delivery',
   'model/outcome',
+  'model/portal-words',
   'model/shown-url',
   'model/wildcard',
   'observe/durations',

@@ -158,6 +158,8 @@ export interface Filter {
   endpoint?: string | undefined
   /** Why the latest attempt failed: {@link Summary.cause}. */
   cause?: string | undefined
+  /** Whether `cause` is in the words of the portal: `portalWords`. */
+  isInPortalWords?: boolean | undefined
   /** Stored at this time or later: ms since the epoch, by the store's clock. */
   since?: number | undefined
   /** Stored before this time: ms since the epoch, by the store's clock. */

@@ -28,6 +28,8 @@ export interface Viewpoint {
   group: string | undefined
   seesSource(name: string): boolean
   seesDestination(name: string): boolean
+  /** The error of an attempt as the listener reads it. All listeners that read the same have the same function. */
+  wordsOf: (error: string) => string
   /** Once it returns true, the listener is disconnected within a second. */
   isOver(): boolean
 }
@@ -110,7 +112,7 @@ export class Feed implements Observer {
     const { id, messageId, source, destination, attempt } = delivery
     const seen = (by: Viewpoint) => by.seesDestination(destination)
     for (const { url, outcome } of outcomes) {
-      this.#tell('attempt', seen, (): AttemptEvent => ({
+      this.#tell('attempt', seen, ({ wordsOf }): AttemptEvent => ({
         at,
         id,
         messageId,
@@ -123,7 +125,7 @@ export class Feed implements Observer {
         ms: outcome.ms,
         next: next.state,
         nextInMs: 'delayMs' in next ? Math.round(next.delayMs) : null,
-        error: outcome.error ?? null,
+        error: outcome.error === undefined ? null : wordsOf(outcome.error),
       }))
     }
   }
@@ -133,8 +135,13 @@ export class Feed implements Observer {
     for (const { response } of this.#listeners) response.end()
   }
 
-  #tell(event: string, isSeen: (by: Viewpoint) => boolean, data: () => object): void {
-    let text: string | undefined
+  #tell(
+    event: string,
+    isSeen: (by: Viewpoint) => boolean,
+    dataFor: (by: Viewpoint) => object,
+  ): void {
+    /** By the words that listeners read. */
+    const texts = new Map<Viewpoint['wordsOf'], string>()
     for (const listener of this.#listeners) {
       const { viewpoint, response, sent } = listener
       if (viewpoint.isOver() || !isSeen(viewpoint)) continue
@@ -143,7 +150,8 @@ export class Feed implements Observer {
         continue
       }
       listener.sent++
-      text ??= textOf(event, data())
+      const text = texts.get(viewpoint.wordsOf) ?? textOf(event, dataFor(viewpoint))
+      texts.set(viewpoint.wordsOf, text)
       response.write(text)
     }
   }

@@ -56,6 +56,8 @@ export function addAdminApi(app: FastifyInstance, parts: AdminApiParts): void {
   )
 }
 
+const asItIs = (error: string) => error
+
 /** What a listener of the stream sees: everything, until the settings have another token for its role. */
 function viewpointOf(settings: () => Settings, role: AccessRole): Viewpoint {
   const tokenNow = () => settings()[role === 'operator' ? 'operatorToken' : 'adminToken']
@@ -64,6 +66,7 @@ function viewpointOf(settings: () => Settings, role: AccessRole): Viewpoint {
     group: undefined,
     seesSource: () => true,
     seesDestination: () => true,
+    wordsOf: asItIs,
     isOver: () => tokenNow() !== token,
   }
 }

@@ -1,19 +1,24 @@
 import type { Filter, Summary } from '../model/delivery.js'
+import { portalWords } from '../model/portal-words.js'
 import { withoutQuery } from '../model/shown-url.js'
 import { startsAlike } from './prefix.js'
 
 /** Checks the conditions of a filter that SQL can only approximate: prefixes without regard to case, and causes. */
 export function matchesBeyondSql(
-  { isPrefix, event, user, messageId, cause }: Filter,
+  { isPrefix, event, user, messageId, cause, isInPortalWords }: Filter,
   found: Summary,
 ): boolean {
-  if (cause !== undefined && found.cause !== cause) return false
+  if (cause !== undefined && causeOf(found, isInPortalWords) !== cause) return false
   if (isPrefix !== true) return true
   return (
     startsAlike(found.event, event ?? '') &&
     startsAlike(found.user, user ?? '') &&
     startsAlike(found.messageId, messageId ?? '')
   )
+}
+
+function causeOf({ cause }: Summary, isInPortalWords = false): string | null {
+  return isInPortalWords && cause !== null ? portalWords(cause) : cause
 }
 
 /** Whether SQL alone decides what matches a filter. */

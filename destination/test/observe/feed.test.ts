@@ -16,7 +16,12 @@ function listenTo(feed: Feed): { heard: string[] } {
   const heard: string[] = []
   const write = (text: string) => heard.push(...text.split('\n').filter((line) => line !== ''))
   const response = Object.assign(new EventEmitter(), { write, writableLength: 0 })
-  const all = { seesSource: () => true, seesDestination: () => true, isOver: () => false }
+  const all = {
+    seesSource: () => true,
+    seesDestination: () => true,
+    isOver: () => false,
+    wordsOf: String,
+  }
   feed.add(response as unknown as ServerResponse, { group: undefined, ...all })
   heard.length = 0
   return { heard }

@@ -11,6 +11,7 @@ import type {
   PortalTotals,
   SettingChanged,
 } from '../../model/answers.js'
+import { portalWords } from '../../model/portal-words.js'
 import type { Feed, Viewpoint } from '../../observe/feed.js'
 import { withoutAdvice } from '../../settings/reach.js'
 import type { Settings } from '../../settings/settings.js'
@@ -78,6 +79,7 @@ export function addPortalApi(app: FastifyInstance, parts: PortalParts): void {
       })
       guard(routes, parts)
       readOwnBodies(routes)
+      routes.setReplySerializer(inPortalWords)
       const own = (request: FastifyRequest) =>
         ownParts(parts, () => requireScope(parts, guestIn(request)))
       addReading(routes, parts, own)
@@ -87,6 +89,16 @@ export function addPortalApi(app: FastifyInstance, parts: PortalParts): void {
       done()
     },
     { prefix: '/v1/portal' },
+  )
+}
+
+/** The fields of answers that have the error of an attempt in words. */
+const ERRORS: readonly string[] = ['error', 'reason', 'cause', 'found']
+
+/** Every answer is serialised here, so that no route can show an error in the words for the operator. */
+function inPortalWords(answer: unknown): string {
+  return JSON.stringify(answer, (field, value: unknown) =>
+    typeof value === 'string' && ERRORS.includes(field) ? portalWords(value) : value,
   )
 }
 
@@ -307,6 +319,7 @@ function viewpointOf({ settings, clock }: PortalParts, { tenant, expiresAt }: Gu
     group: tenant,
     seesSource: (name) => scope()?.sources.has(name) === true,
     seesDestination: (name) => scope()?.destinations.has(name) === true,
+    wordsOf: portalWords,
     isOver: () =>
       clock.wall() >= expiresAt || settings().adminToken !== adminToken || scope() === undefined,
   }

@@ -1,4 +1,6 @@
 import type { Destination, Settings, Source, Tenant } from '../../settings/settings.js'
+import type { Filter } from '../../model/delivery.js'
+import { portalWords } from '../../model/portal-words.js'
 import type { MaintainPort, ReadPort } from '../../store/store.js'
 
 /** What belongs to one tenant. */
@@ -51,7 +53,9 @@ export type ScopedStore = Pick<
  * @param scope - What belongs to the tenant at that moment.
  */
 export function storeOf(store: ScopedStore, scope: () => Scope): ScopedStore {
-  const names = () => [...scope().destinations]
+  const ownOf = (filter: Filter): Filter => {
+    return { ...filter, destinations: [...scope().destinations], isInPortalWords: true }
+  }
   const isOwn = ({ destination }: { destination: string }) => scope().destinations.has(destination)
   const own = async (ids: readonly number[]) => {
     const traces = await Promise.all(ids.map((id) => store.get(id)))
@@ -67,14 +71,17 @@ export function storeOf(store: ScopedStore, scope: () => Scope): ScopedStore {
       const trace = await store.get(id)
       return trace && isOwn(trace) ? trace : undefined
     },
-    find: (filter, before, limit) =>
-      store.find({ ...filter, destinations: names() }, before, limit),
-    match: (filter, before, limit) =>
-      store.match({ ...filter, destinations: names() }, before, limit),
-    deadGroups: async (destination, before, limit) =>
-      isOwn({ destination })
-        ? store.deadGroups(destination, before, limit)
-        : { groups: [], next: undefined },
+    find: (filter, before, limit) => store.find(ownOf(filter), before, limit),
+    match: (filter, before, limit) => store.match(ownOf(filter), before, limit),
+    deadGroups: async (destination, before, limit) => {
+      if (!isOwn({ destination })) return { groups: [], next: undefined }
+      const found = await store.deadGroups(destination, before, limit)
+      // Groups that have the same cause in these words are joined.
+      return {
+        ...found,
+        groups: found.groups.map((group) => ({ ...group, cause: portalWords(group.cause) })),
+      }
+    },
     replay: async (ids, withDone, lane) => store.replay(await own(ids), withDone, lane),
   }
 }
