@@ -229,7 +229,7 @@ function errorHandler(log: ServerLog) {
   return async (error: unknown, request: FastifyRequest, reply: FastifyReply) => {
     const refusal = toRefusal(error, {
       isRead: request.method === 'GET' || request.method === 'HEAD',
-      isOfOperator: OF_OPERATOR.test(request.url),
+      isOfOperator: OF_OPERATOR.test(pathOf(request.url)),
     })
     if (refusal.code === 'internal_error') log.error({ err: error }, 'a request failed')
     await drain(request.raw)
@@ -238,16 +238,29 @@ function errorHandler(log: ServerLog) {
 }
 
 /** Paths that need the token of the operator. Customers and sources are not told about the servers of the store. */
-const OF_OPERATOR = /^\/v1\/(?:admin|deletions|audiences)(?![^/?])/
+const OF_OPERATOR = /^\/v1\/(?:admin|deletions|audiences)(?![^/])/
 
 /** Paths whose errors have a form of their own, whether there is a route or not. */
-const ADMIN_API = /^\/v1\/(?:admin|portal)(?![^/?])/
+const ADMIN_API = /^\/v1\/(?:admin|portal)(?![^/])/
+
+/**
+ * The path of a request as the router reads it: decoded, and without the query and the origin. A request to a proxy has an origin (RFC
+ * 9112, 3.2.2), and a server must accept it too.
+ */
+function pathOf(url: string): string {
+  const [path = ''] = url.replace(/^https?:\/\/[^/?#]*/i, '').split(/[?#]/, 1)
+  try {
+    return decodeURI(path)
+  } catch {
+    return path
+  }
+}
 
 function refuse(
   reply: FastifyReply,
   { status, code, message, headers, details }: Refusal,
 ): FastifyReply {
-  const answer = ADMIN_API.test(reply.request.url)
+  const answer = ADMIN_API.test(pathOf(reply.request.url))
     ? { error: { code, message, ...details } }
     : { success: false, code, message, ...details }
   return reply
@@ -272,7 +285,7 @@ function matcherOf(url: string): RegExp {
 
 /** The answer if no route has this path, or no route with this path has this method. */
 function noRoute(routes: readonly Route[], method: string, url: string, hint: string): Refusal {
-  const [path = ''] = url.split('?', 1)
+  const path = pathOf(url)
   const allowed = routes.filter((route) => route.path.test(path)).flatMap(({ methods }) => methods)
   if (allowed.length === 0) {
     return new Refusal(404, 'not_found', `There is no route ${path}. ${hint}`)
