@@ -53,7 +53,7 @@ export async function warnOfRefused(
     for (const { message } of refusedEndpointsOf(destination, isAllowed)) {
       log.warn(
         { destination: destination.name, problem: message },
-        'every message to an endpoint is a dead letter at once',
+        'nothing can be sent to an endpoint: its messages become dead letters',
       )
     }
   })

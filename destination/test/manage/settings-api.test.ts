@@ -454,6 +454,17 @@ describe('every mistake', () => {
         message: expect.stringContaining('10.0.0.1 is not a public address') as string,
       },
     ])
+    for (const host of ['a..b', '.a.example', 'a.example..']) {
+      const wrong = { sources: [], webhooks: webhooks(`http://${host}/`) }
+      expect((await ask(running, 'PUT', '/destinations/crm', wrong)).body.error.problems).toEqual([
+        {
+          path: 'webhooks[0].url',
+          message: `${host} is not a host name, because a part beside a dot is empty. No message could be sent.`,
+        },
+      ])
+    }
+    const rooted = { sources: [], webhooks: webhooks('http://a.example./') }
+    expect(await ask(running, 'PUT', '/destinations/crm', rooted)).toMatchObject({ status: 201 })
   })
 
   test('in a write key that another source has is found, in the file and in the store', async () => {
