@@ -4,7 +4,7 @@ import type { IncomingMessage } from 'node:http'
 import { Refusal } from '../http/refusal.js'
 import type { AccessRole } from '../model/answers.js'
 import type { Clock } from '../model/clock.js'
-import type { Settings, Tenant } from '../settings/settings.js'
+import type { Settings } from '../settings/settings.js'
 import { readGuest, type Guest } from './portal/token.js'
 
 /** What a request may do. A tenant has opened a portal link. */
@@ -41,7 +41,7 @@ export async function callerOf(
   roles: readonly Role[],
   { settings, isKeptLocal, clock }: Access,
 ): Promise<Caller> {
-  const { adminToken, operatorToken, tenants = [] } = settings()
+  const { adminToken, operatorToken } = settings()
   if (adminToken === undefined) return readerOf(request, roles, isKeptLocal)
   const given = /^Bearer +(\S+) *$/i.exec(request.headers.authorization ?? '')?.[1]
   const isOfPortal = roles.includes('tenant')
@@ -50,7 +50,7 @@ export async function callerOf(
     ? { role: 'admin' as const }
     : operatorToken !== undefined && isSame(given, operatorToken)
       ? { role: 'operator' as const }
-      : guestWith(await readGuest(adminToken, given, clock.wall()), tenants)
+      : guestWith(await readGuest(adminToken, given, clock.wall()), adminToken, settings())
   if (caller === 'expired' && isOfPortal) throw unauthorized('portal_link_expired')
   if (caller === undefined || caller === 'expired') {
     throw unauthorized(isOfPortal ? 'wrong_portal_token' : 'wrong_admin_token')
@@ -60,10 +60,19 @@ export async function callerOf(
   throw new Refusal(403, 'role_not_allowed', message)
 }
 
-/** A link of a tenant that was deleted is not valid any more. */
-function guestWith(guest: Awaited<ReturnType<typeof readGuest>>, tenants: readonly Tenant[]) {
+/**
+ * A link of a tenant that was deleted is not valid any more.
+ *
+ * @param checkedBy - The admin token that the link was checked by.
+ * @param now - The settings after the check, which takes time.
+ */
+function guestWith(
+  guest: Awaited<ReturnType<typeof readGuest>>,
+  checkedBy: string,
+  { adminToken, tenants = [] }: ReturnType<Access['settings']>,
+) {
   if (guest === undefined || guest === 'expired') return guest
-  const isKnown = tenants.some(({ name }) => name === guest.tenant)
+  const isKnown = adminToken === checkedBy && tenants.some(({ name }) => name === guest.tenant)
   return isKnown ? { role: 'tenant' as const, guest } : undefined
 }
 

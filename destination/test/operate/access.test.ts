@@ -1,6 +1,7 @@
 import type { IncomingMessage } from 'node:http'
 import { describe, expect, test } from 'vitest'
 import { callerOf, isClosed, isLocal } from '../../src/operate/access.js'
+import { signGuest } from '../../src/operate/portal/token.js'
 import {
   ADMIN_TOKEN,
   OPERATOR_TOKEN,
@@ -48,6 +49,26 @@ describe('a token', () => {
   ])('is not given by %j', (authorization, code) => {
     return expect(given(authorization)).rejects.toMatchObject({ status: 401, code })
   })
+})
+
+test('a link opens nothing if the admin token changes, or its tenant is deleted, while it is checked', async () => {
+  const guest = { tenant: 'acme', by: null, expiresAt: Math.ceil(Date.now() / 1_000 + 60) * 1_000 }
+  const authorization = `Bearer ${await signGuest(ADMIN_TOKEN, guest)}`
+  const before = {
+    adminToken: ADMIN_TOKEN,
+    tenants: [{ name: 'acme', portal: { editUrls: false } }],
+  }
+  const opened = async (after: object) => {
+    let now = before
+    const access = { settings: () => now, isKeptLocal: false, clock: { wall: Date.now } }
+    const caller = callerOf(asking({ authorization }), ['tenant'], access)
+    now = { ...before, ...after }
+    return caller
+  }
+  expect(await opened({})).toEqual({ role: 'tenant', guest })
+  for (const after of [{ adminToken: 'another-admin-token-01' }, { tenants: [] }]) {
+    await expect(opened(after)).rejects.toMatchObject({ status: 401, code: 'wrong_portal_token' })
+  }
 })
 
 describe('without a token the routes of the operator are closed', () => {
