@@ -95,14 +95,18 @@ describe('a request whose body is still arriving', () => {
     ['PATCH', '/v1/portal/destinations/hook', 'wrong_portal_token'],
     ['POST', '/v1/portal/replay', 'wrong_portal_token'],
     ['POST', '/v1/portal/destinations/hook/test', 'wrong_portal_token'],
-  ])('%s %s is refused once the admin token is another one', async (method, path, code) => {
-    const { running, settings, token } = await house()
-    const authorization = bearer(path.startsWith('/v1/portal') ? token : ADMIN_TOKEN)
-    const finish = await halfSent(running.adminUrl, method, path, authorization, '"users"\n')
-    await running.reload({ ...settings, adminToken: NEW_TOKEN })
-    const { status, text } = await finish()
-    expect([status, text]).toEqual([401, expect.stringContaining(code)])
-  })
+  ])(
+    '%s %s is refused once the admin token is another one',
+    { tags: 'long' },
+    async (method, path, code) => {
+      const { running, settings, token } = await house()
+      const authorization = bearer(path.startsWith('/v1/portal') ? token : ADMIN_TOKEN)
+      const finish = await halfSent(running.adminUrl, method, path, authorization, '"users"\n')
+      await running.reload({ ...settings, adminToken: NEW_TOKEN })
+      const { status, text } = await finish()
+      expect([status, text]).toEqual([401, expect.stringContaining(code)])
+    },
+  )
 
   test('replays nothing of a destination that was taken back from its tenant', async () => {
     const refusing = await endpoint(400)
