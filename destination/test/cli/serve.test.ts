@@ -474,20 +474,22 @@ describe.concurrent('serve', () => {
     },
   )
 
-  test('with a LOG_LEVEL that is none does not start, and --check says the same', async ({
-    expect,
-  }) => {
-    const folder = folderWith(settings())
-    for (const args of [['serve'], ['serve', '--check']]) {
-      expect(await run(args, { folder, env: { LOG_LEVEL: 'loud' } })).toEqual({
-        code: 2,
-        stdout: '',
-        stderr: 'LOG_LEVEL is wrong: Expected one of debug, info, warn, error, silent.\n',
-      })
-    }
-  })
+  test(
+    'with a LOG_LEVEL that is none does not start, and --check says the same',
+    { tags: 'long' },
+    async ({ expect }) => {
+      const folder = folderWith(settings())
+      for (const args of [['serve'], ['serve', '--check']]) {
+        expect(await run(args, { folder, env: { LOG_LEVEL: 'loud' } })).toEqual({
+          code: 2,
+          stdout: '',
+          stderr: 'LOG_LEVEL is wrong: Expected one of debug, info, warn, error, silent.\n',
+        })
+      }
+    },
+  )
 
-  test('says which of several settings files it uses', async ({ expect }) => {
+  test('says which of several settings files it uses', { tags: 'long' }, async ({ expect }) => {
     const folder = folderWith(settings())
     writeFileSync(join(folder, 'hookline.config.yaml'), '')
     const unclear = await run(['serve', '--check'], { folder })

@@ -328,40 +328,45 @@ test('a condition is met by exactly the calls by which a naive reading says so',
   expect(Math.min(seen.met, seen.unmet)).toBeGreaterThan(100)
 })
 
-test('every call goes to exactly the destinations whose filters a naive reading lets it pass', async () => {
-  const seen = { to: 0, stopped: 0, refused: 0 }
-  await fc.assert(
-    fc.asyncProperty(
-      destinations,
-      fc.array(fc.tuple(fc.constantFrom(...SOURCES), anyCall), { minLength: 1, maxLength: 6 }),
-      async (given, calls) => {
-        const settings = checked(given)
-        if (!settings) {
-          seen.refused++
-          return
-        }
-        const routes = await routesOf(settings)
-        for (const [source, one] of calls) {
-          const { to, stopped = [] } = route(source, one, routes)
-          const enabled = settings.destinations.filter((each) => each.enabled)
-          const expected = enabled.filter(({ filters = [] }) =>
-            filters.every((filter) => passes(filter, source, one)),
-          )
-          expect(to).toEqual(expected)
-          // What is not sent is stopped, and nothing is neither or both.
-          const others = enabled.filter((each) => !expected.includes(each))
-          expect(stopped.map(({ destination }) => destination)).toEqual(others)
-          for (const { reason } of stopped) expect(reason).toMatch(/^filtered: .* \(filters\[\d]\./)
-          seen.to += to.length
-          seen.stopped += stopped.length
-        }
-      },
-    ),
-    ROUNDS,
-  )
-  // The test sees all three.
-  expect(Math.min(seen.to, seen.stopped, seen.refused)).toBeGreaterThan(100)
-})
+test(
+  'every call goes to exactly the destinations whose filters a naive reading lets it pass',
+  { tags: 'long' },
+  async () => {
+    const seen = { to: 0, stopped: 0, refused: 0 }
+    await fc.assert(
+      fc.asyncProperty(
+        destinations,
+        fc.array(fc.tuple(fc.constantFrom(...SOURCES), anyCall), { minLength: 1, maxLength: 6 }),
+        async (given, calls) => {
+          const settings = checked(given)
+          if (!settings) {
+            seen.refused++
+            return
+          }
+          const routes = await routesOf(settings)
+          for (const [source, one] of calls) {
+            const { to, stopped = [] } = route(source, one, routes)
+            const enabled = settings.destinations.filter((each) => each.enabled)
+            const expected = enabled.filter(({ filters = [] }) =>
+              filters.every((filter) => passes(filter, source, one)),
+            )
+            expect(to).toEqual(expected)
+            // What is not sent is stopped, and nothing is neither or both.
+            const others = enabled.filter((each) => !expected.includes(each))
+            expect(stopped.map(({ destination }) => destination)).toEqual(others)
+            for (const { reason } of stopped)
+              expect(reason).toMatch(/^filtered: .* \(filters\[\d]\./)
+            seen.to += to.length
+            seen.stopped += stopped.length
+          }
+        },
+      ),
+      ROUNDS,
+    )
+    // The test sees all three.
+    expect(Math.min(seen.to, seen.stopped, seen.refused)).toBeGreaterThan(100)
+  },
+)
 
 /** The settings as they would be read from a file; `undefined` if they are refused. */
 function checked(given: object[]): Settings | undefined {

@@ -137,42 +137,46 @@ describe.concurrent('random settings', { timeout: 120_000 }, () => {
     )
   })
 
-  test('are those of the same changes one by one, and a dry run tells them before', async () => {
-    const [one, other] = await Promise.all([startOne(), startOne()])
-    await fc.assert(
-      fc.asyncProperty(fitting, fitting, fc.boolean(), async (first, then, prune) => {
-        for (const each of [one, other]) {
-          await clear(each)
-          await apply(each, withKeys(first))
-        }
-        const before = await exportOf(one)
-        const all = {
-          tenants: then.tenants,
-          sources: [...first.sources, ...then.sources],
-          destinations: [...first.destinations, ...then.destinations],
-        }
-        const wanted = prune ? then : all
-        const planned = await apply(one, withKeys(then), { prune, dryRun: true })
-        expect(planned).toMatchObject({ status: 200, dryRun: true, revision: before.revision })
-        expect(await exportOf(one)).toEqual(before)
-        const made = await apply(one, withKeys(then), { prune }, planned.revision)
-        expect(made.changes).toEqual(planned.changes)
-        for (const { kind, name, action } of inOrder(made.changes)) {
-          const path = `/${kind}s/${name}`
-          const raw = withKeys(then)[`${kind}s`].find((each) => each.name === name)
-          const { status } = await (action === 'delete'
-            ? ask(other, 'DELETE', path)
-            : ask(other, 'PUT', path, raw))
-          expect(status).toBe(action === 'create' ? 201 : 200)
-        }
-        const after = await exportOf(one)
-        expect(after.settings).toEqual((await exportOf(other)).settings)
-        expect(made.revision).toBe(after.revision)
-        expect(namesIn(after.settings)).toEqual(namesIn(wanted))
-      }),
-      { numRuns: rounds(8) },
-    )
-  })
+  test(
+    'are those of the same changes one by one, and a dry run tells them before',
+    { tags: 'long' },
+    async () => {
+      const [one, other] = await Promise.all([startOne(), startOne()])
+      await fc.assert(
+        fc.asyncProperty(fitting, fitting, fc.boolean(), async (first, then, prune) => {
+          for (const each of [one, other]) {
+            await clear(each)
+            await apply(each, withKeys(first))
+          }
+          const before = await exportOf(one)
+          const all = {
+            tenants: then.tenants,
+            sources: [...first.sources, ...then.sources],
+            destinations: [...first.destinations, ...then.destinations],
+          }
+          const wanted = prune ? then : all
+          const planned = await apply(one, withKeys(then), { prune, dryRun: true })
+          expect(planned).toMatchObject({ status: 200, dryRun: true, revision: before.revision })
+          expect(await exportOf(one)).toEqual(before)
+          const made = await apply(one, withKeys(then), { prune }, planned.revision)
+          expect(made.changes).toEqual(planned.changes)
+          for (const { kind, name, action } of inOrder(made.changes)) {
+            const path = `/${kind}s/${name}`
+            const raw = withKeys(then)[`${kind}s`].find((each) => each.name === name)
+            const { status } = await (action === 'delete'
+              ? ask(other, 'DELETE', path)
+              : ask(other, 'PUT', path, raw))
+            expect(status).toBe(action === 'create' ? 201 : 200)
+          }
+          const after = await exportOf(one)
+          expect(after.settings).toEqual((await exportOf(other)).settings)
+          expect(made.revision).toBe(after.revision)
+          expect(namesIn(after.settings)).toEqual(namesIn(wanted))
+        }),
+        { numRuns: rounds(8) },
+      )
+    },
+  )
 
   test('with a mistake change nothing, and every mistake is told', { tags: 'long' }, async () => {
     const one = await startOne()

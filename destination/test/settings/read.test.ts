@@ -51,16 +51,25 @@ test('JSON is read, with a byte order mark too', () => {
   expect(readSettings(file, {}).sources).toEqual([{ name: 'web', writeKey: 'wk1' }])
 })
 
-test('a thread of its own reads the same, and makes the same error of mistakes', async () => {
-  const right = write(exampleSettings('wk1', 'hush', 'hush-admin-0123456'))
-  expect(await readSettingsAside(right)).toEqual(readSettings(right, process.env))
-  for (const wrong of [write('{ "listen": "x" }'), write('{'), join(folder(), 'nowhere.json')]) {
-    const error = refusal(() => readSettings(wrong, process.env))
-    await expect(readSettingsAside(wrong)).rejects.toThrow(SettingsError)
-    const { code, file, problems, message } = error
-    await expect(readSettingsAside(wrong)).rejects.toMatchObject({ code, file, problems, message })
-  }
-})
+test(
+  'a thread of its own reads the same, and makes the same error of mistakes',
+  { tags: 'long' },
+  async () => {
+    const right = write(exampleSettings('wk1', 'hush', 'hush-admin-0123456'))
+    expect(await readSettingsAside(right)).toEqual(readSettings(right, process.env))
+    for (const wrong of [write('{ "listen": "x" }'), write('{'), join(folder(), 'nowhere.json')]) {
+      const error = refusal(() => readSettings(wrong, process.env))
+      await expect(readSettingsAside(wrong)).rejects.toThrow(SettingsError)
+      const { code, file, problems, message } = error
+      await expect(readSettingsAside(wrong)).rejects.toMatchObject({
+        code,
+        file,
+        problems,
+        message,
+      })
+    }
+  },
+)
 
 test('every mistake is in the message, each on its own line with its path', () => {
   const file = write(

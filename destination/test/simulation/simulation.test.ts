@@ -31,7 +31,7 @@ describe('a simulated service keeps its promises', () => {
   )
 })
 
-test('the same seed gives the same round', async () => {
+test('the same seed gives the same round', { tags: 'long' }, async () => {
   const [first, second] = [await play(4, thisStage), await play(4, thisStage)]
   expect(second).toEqual(first)
 })
