@@ -162,7 +162,7 @@ class World {
 
 test.each([1, 2, 3])(
   '%i workers tell each change once, and nothing that is not true',
-  { tags: 'long' },
+  { tags: 'long', timeout: 120_000 },
   (count) => {
     for (let round = 0; round < rounds(12); round++) {
       const seed = Math.floor(Math.random() * 2 ** 31)
@@ -232,5 +232,4 @@ test.each([1, 2, 3])(
       expect(quiet - told, about).toBeLessThanOrEqual(1)
     }
   },
-  120_000,
 )
