@@ -180,7 +180,7 @@ export class Analytics<
       onReady: () => {
         this.#sender.wake()
       },
-      onTaken: detached((error: SpoolError, divide: (entries: readonly Entry[]) => Entry[]) => {
+      onGone: detached((error: SpoolError, divide: (entries: readonly Entry[]) => Entry[]) => {
         const { left, tellAnswered } = this.#takeAll(error)
         const lost = divide(left)
         tellAnswered()

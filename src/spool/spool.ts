@@ -33,8 +33,11 @@ export interface SpoolSurroundings {
   onFault(error: SpoolError): void
   /** The disk takes messages, for the first time or still. */
   onReady(): void
-  /** Another process has taken over the messages that `isTaken` names, and sends them. */
-  onTaken(error: SpoolError, isTaken: (entry: Entry) => boolean, unread: readonly Spooled[]): void
+  /**
+   * Files are gone. Another process has taken over the messages that `isTaken` names, and sends them; all others that are in memory are
+   * this process's still. The `unread` ones were in these files only.
+   */
+  onGone(error: SpoolError, isTaken: (entry: Entry) => boolean, unread: readonly Spooled[]): void
 }
 
 /** Consecutive records, with their place in the sequence of calls. */
@@ -69,7 +72,8 @@ export class Spool {
   #isAdopting = true
   #isFailing = false
   #isReported = false
-  #isTaken = false
+  /** Whether files are gone, and that is reported in a moment. Until then, nothing is sent. */
+  #isReporting = false
   /** What another process has taken over, until that is reported. */
   #taken: readonly Segment[] = []
   #unread = 0
@@ -121,8 +125,8 @@ export class Spool {
 
   /** Makes a folder and takes over those of dead processes. Does the same again every few seconds. */
   readonly start = detached(() => {
-    if (!this.#isTaken) this.recheck()
-    if (!this.#isTaken) this.#useDisk() // else what was lost is reported first, and the next beat does this
+    if (!this.#isReporting) this.recheck()
+    if (!this.#isReporting) this.#useDisk() // else what was lost is reported first, and the next beat does this
     this.#timer = setTimeout(this.start, BEAT_MS)
     unref(this.#timer)
   })
@@ -147,7 +151,7 @@ export class Spool {
   /** Whether the messages that wait are this process's to send. */
   isOurs(): boolean {
     this.#keepLease()
-    return !this.#isTaken
+    return !this.#isReporting
   }
 
   /** Finds out whether the folder and its files are still there. */
@@ -155,7 +159,9 @@ export class Spool {
     this.#renew()
     try {
       const removed = this.#segments.filter((segment) => segment.isRemoved())
-      if (removed.length > 0) this.#loseRemoved(removed, removed.map(({ path }) => path).join(', '))
+      const paths = removed.map(({ path }) => path).join(' and ')
+      const what = `${paths} ${removed.length > 1 ? 'were' : 'was'} removed`
+      if (removed.length > 0) this.#loseRemoved(removed, what, 'spool_corrupt')
     } catch (error) {
       this.#fail(error)
     }
@@ -583,29 +589,34 @@ export class Spool {
     try {
       const state = this.#lease?.renew()
       if (state === 'taken') this.#giveUp()
-      if (state === 'gone') this.#loseRemoved(this.#segments, this.#lease?.folder ?? '')
+      if (state === 'gone') {
+        this.#loseRemoved(this.#segments, `${this.#lease?.folder} was removed`, 'spool_failed')
+        this.#startAgain()
+      }
     } catch (error) {
       this.#fail(error)
     }
   }
 
-  /** Somebody has removed files. What is in memory is written to the disk again. */
-  #loseRemoved(removed: readonly Segment[], what: string): void {
-    const isGone = removed === this.#segments
-    const message = `${what} was removed. Messages that are in memory are written to the disk again; those that were only there are lost.`
-    const lost = new SpoolError('spool_corrupt', message)
-    this.#around.onFault(isGone ? new SpoolError('spool_failed', message) : lost)
-    this.#forget(removed, lost, false)
-    if (isGone) this.#startAgain()
+  /** Somebody has removed files, as `what` says. What is in memory is written to the disk again. */
+  #loseRemoved(
+    removed: readonly Segment[],
+    what: string,
+    code: 'spool_failed' | 'spool_corrupt',
+  ): void {
+    const message = `${what}. Messages that are in memory are written to the disk again; those that were only there are lost.`
+    this.#around.onFault(new SpoolError(code, message))
+    this.#forget(removed, new SpoolError('spool_corrupt', message), false)
   }
 
-  /** Gives up all messages that another process has taken over, and goes on in a new folder. */
+  /** Another process has taken over. */
   #giveUp(): void {
     const message = `This process stood still for so long that another one took over the messages that it had in ${this.#home}, and sends them.`
     this.#forget(this.#segments, new SpoolError('spool_taken', message), true)
     this.#startAgain()
   }
 
+  /** Goes on in a new folder. */
   #startAgain(): void {
     this.#claims = []
     this.#lease = undefined
@@ -626,19 +637,19 @@ export class Spool {
       this.#unreadBytes += unreadBytes
       this.#pendingBytes += pendingBytes
     }
-    this.#isTaken = true
+    this.#isReporting = true
     if (areOthers) this.#taken = gone
     later(() => {
-      const others = this.#taken
-      this.#taken = []
-      const isTaken = ({ sequence }: Entry) => others.some((segment) => segment.has(sequence))
+      if (areOthers) this.#taken = []
+      const isTaken = ({ sequence }: Entry) =>
+        areOthers && gone.some((segment) => segment.has(sequence))
       const lost = gone.map((segment) => {
         const stretch = segment.lose()
         segment.close()
         return { ...stretch, sequence: segment.firstSequence + stretch.index, error }
       })
-      this.#isTaken = false
-      this.#around.onTaken(error, isTaken, lost)
+      this.#isReporting = false
+      this.#around.onGone(error, isTaken, lost)
     })
   }
 }

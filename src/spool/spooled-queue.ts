@@ -11,17 +11,17 @@ const MAX_WINDOW_BYTES = 8 * 1024 * 1024
 /** How much is written to a disk that works again in one turn of the event loop. */
 const SLICE_BYTES = 256 * 1024
 
-interface Surroundings extends Omit<SpoolSurroundings, 'onTaken' | 'onReady'> {
+interface Surroundings extends Omit<SpoolSurroundings, 'onGone' | 'onReady'> {
   readonly maxQueueBytes: number
   /** The disk takes messages and can be read, for the first time or still. */
   onReady(): void
   /** These messages can't be read any more, or are another process's now. */
   onLost(entries: readonly Entry[], error: SpoolError): void
   /**
-   * Another process has taken over. Take all messages from everywhere and give them to `divide`: it gives back those
+   * Files are gone, or another process has them. Take all messages from everywhere and give them to `divide`: it gives back those
    * that are the other process's now, and returns the rest to this queue.
    */
-  onTaken(error: SpoolError, divide: (entries: readonly Entry[]) => Entry[]): void
+  onGone(error: SpoolError, divide: (entries: readonly Entry[]) => Entry[]): void
 }
 
 /**
@@ -55,8 +55,8 @@ export class SpooledQueue {
         this.#returnToDisk()
         around.onReady()
       },
-      onTaken: (error, isTaken, unread) => {
-        around.onTaken(error, (entries) => this.#divide(entries, isTaken))
+      onGone: (error, isTaken, unread) => {
+        around.onGone(error, (entries) => this.#divide(entries, isTaken))
         for (const spooled of unread) this.#lose(spooled)
       },
     })
@@ -173,12 +173,14 @@ export class SpooledQueue {
   leave(taken: readonly Entry[]): { kept: number; lost: Entry[]; callbacks: Callback[] } {
     this.#spool.recheck()
     this.#keepMissing(taken)
-    const isKept = (entry: Entry) => this.#spool.has(entry)
-    const lost = taken.filter((entry) => !isKept(entry))
+    const lost: Entry[] = []
+    const callbacks: Callback[] = []
+    for (const entry of taken) {
+      if (!this.#spool.has(entry)) lost.push(entry)
+      else if (entry.callback) callbacks.push(entry.callback)
+    }
     const kept = taken.length - lost.length + this.#spool.unread
-    const callbacks = taken.flatMap((entry) =>
-      entry.callback && isKept(entry) ? [entry.callback] : [],
-    )
+    // Those of messages that were in removed files only are called when that is reported.
     for (const sequence of this.#callbacks.keys()) {
       const callback = this.#spool.has({ sequence }) ? this.#callbackOf(sequence) : undefined
       if (callback) callbacks.push(callback)

@@ -31,7 +31,7 @@ function startQueue(directory: string, maxBytes = MIB, fsync: 'off' | 'batch' = 
     onFault: (error) => faults.push(error),
     onLost: () => undefined,
     onReady: () => undefined,
-    onTaken: () => undefined,
+    onGone: () => undefined,
   })
   queue.start()
   onTestFinished(() => queue.close())
