@@ -96,11 +96,10 @@ async function answer(
     const take = async () => {
       const text = textOf(bytes)
       const body = parseBody(bytes, text)
-      // A key may be revoked while the body arrives or waits.
-      if (user === undefined) source = sourceOf(keyWithin(body), parts.credentials)
-      else if (credentials !== parts.credentials) {
+      // A key in the header may have been revoked since, while the body arrived or waited.
+      if (user === undefined || credentials !== parts.credentials) {
         source = ''
-        source = sourceOf(user, parts.credentials)
+        source = sourceOf(user ?? keyWithin(body), parts.credentials)
       }
       const received = receiveCalls(body, bytes.length, type, Date.now())
       unreadCalls = 0

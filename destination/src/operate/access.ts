@@ -85,9 +85,9 @@ function readerOf(request: IncomingMessage, roles: readonly Role[], isKeptLocal:
 const NO_TOKEN =
   'This request needs the admin token, but the settings have none. Set "adminToken" and reload the settings.'
 
-/** Digests are compared in constant time, so that the duration reveals neither the token nor its length. */
-function isSame(given: string, token: string): boolean {
-  return timingSafeEqual(digest(given), digest(token))
+/** Digests are compared in constant time, so that the duration reveals neither the secret nor its length. */
+export function isSame(given: string, secret: string): boolean {
+  return timingSafeEqual(digest(given), digest(secret))
 }
 
 /** Whether the operator's routes have a listener of their own that only this machine can reach. */
