@@ -1,3 +1,5 @@
+import type { Summary } from './delivery.js'
+
 /**
  * The error of an attempt in words for a tenant. A tenant that chooses the URLs must not learn from errors which addresses the names of
  * your network have, and cannot follow advice about the settings and the machine.
@@ -9,6 +11,16 @@ export function portalWords(error: string): string {
     .replace(REFUSED_ADDRESS, 'The endpoint has no public address: nothing was sent.')
     .replace(DNS_ADVICE, '$1')
     .replace(CONNECT_DETAIL, ' ($1).')
+}
+
+/**
+ * The {@link Summary.cause} of an attempt in words for a tenant. With a status, these are words of the endpoint, which stay as they are.
+ */
+export function portalCause<Cause extends string | null>(
+  cause: Cause,
+  status: number | null,
+): Cause | string {
+  return cause === null || status !== null ? cause : portalWords(cause)
 }
 
 /** The texts of `post/guard.ts`. */

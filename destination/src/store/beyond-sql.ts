@@ -1,5 +1,5 @@
 import type { Filter, Summary } from '../model/delivery.js'
-import { portalWords } from '../model/portal-words.js'
+import { portalCause } from '../model/portal-words.js'
 import { withoutQuery } from '../model/shown-url.js'
 import { startsAlike } from './prefix.js'
 
@@ -17,8 +17,8 @@ export function matchesBeyondSql(
   )
 }
 
-function causeOf({ cause }: Summary, isInPortalWords = false): string | null {
-  return isInPortalWords && cause !== null ? portalWords(cause) : cause
+function causeOf({ cause, lastStatus }: Summary, isInPortalWords = false): string | null {
+  return isInPortalWords ? portalCause(cause, lastStatus) : cause
 }
 
 /** Whether SQL alone decides what matches a filter. */

@@ -92,8 +92,8 @@ export function addPortalApi(app: FastifyInstance, parts: PortalParts): void {
   )
 }
 
-/** The fields of answers that have the error of an attempt in words. */
-const ERRORS: readonly string[] = ['error', 'reason', 'cause', 'found']
+/** The fields of answers that have the error of an attempt in words. A `cause` comes from {@link storeOf} in its words. */
+const ERRORS: readonly string[] = ['error', 'reason', 'found']
 
 /** Every answer is serialised here, so that no route can show an error in the words for the operator. */
 function inPortalWords(answer: unknown): string {

@@ -1,6 +1,6 @@
 import type { Destination, Settings, Source, Tenant } from '../../settings/settings.js'
 import type { Filter } from '../../model/delivery.js'
-import { portalWords } from '../../model/portal-words.js'
+import { portalCause } from '../../model/portal-words.js'
 import type { MaintainPort, ReadPort } from '../../store/store.js'
 
 /** What belongs to one tenant. */
@@ -71,7 +71,14 @@ export function storeOf(store: ScopedStore, scope: () => Scope): ScopedStore {
       const trace = await store.get(id)
       return trace && isOwn(trace) ? trace : undefined
     },
-    find: (filter, before, limit) => store.find(ownOf(filter), before, limit),
+    find: async (filter, before, limit) => {
+      const found = await store.find(ownOf(filter), before, limit)
+      const deliveries = found.deliveries.map((one) => ({
+        ...one,
+        cause: portalCause(one.cause, one.lastStatus),
+      }))
+      return { ...found, deliveries }
+    },
     match: (filter, before, limit) => store.match(ownOf(filter), before, limit),
     deadGroups: async (destination, before, limit) => {
       if (!isOwn({ destination })) return { groups: [], next: undefined }
@@ -79,7 +86,10 @@ export function storeOf(store: ScopedStore, scope: () => Scope): ScopedStore {
       // Groups that have the same cause in these words are joined.
       return {
         ...found,
-        groups: found.groups.map((group) => ({ ...group, cause: portalWords(group.cause) })),
+        groups: found.groups.map((group) => ({
+          ...group,
+          cause: portalCause(group.cause, group.status),
+        })),
       }
     },
     replay: async (ids, withDone, lane) => store.replay(await own(ids), withDone, lane),

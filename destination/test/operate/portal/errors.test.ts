@@ -2,9 +2,33 @@
 import { expect, onTestFinished, test } from 'vitest'
 import type { DeadCauses, DeliveryList, PortalLink, Replayed } from '../../../src/model/answers.js'
 import { ask } from '../../manage/api.js'
-import { ADMIN_TOKEN, destination, post, settingsFor, start, track } from '../../run.js'
+import { ADMIN_TOKEN, destination, endpoint, post, settingsFor, start, track } from '../../run.js'
 
 const WORDS = 'The endpoint has no public address: nothing was sent.'
+
+test('a tenant reads what its own endpoint has answered, also if it is in the words of an address that is refused', async () => {
+  const answer =
+    'The address 10.1.2.3 is private or reserved for others. Could not be resolved (ENOTFOUND).'
+  const refusing = await endpoint((response) => response.writeHead(400).end(answer))
+  const running = await start(
+    settingsFor([destination([refusing], { name: 'own', tenant: 'acme', sources: ['shop'] })], {
+      sources: [{ name: 'shop', writeKey: 'shop', tenant: 'acme' }],
+      tenants: [{ name: 'acme' }],
+    }),
+  )
+  const link = await ask(running, 'POST', '/tenants/acme/link', {})
+  const { token } = link.body as unknown as PortalLink
+  const get = async (path: string): Promise<unknown> => {
+    const headers = { Authorization: `Bearer ${token}` }
+    return (await fetch(`${running.adminUrl}/v1/portal${path}`, { headers })).json()
+  }
+  await post(running, [track('m1')], 'shop')
+  const dead = async () => ((await get('/dead')) as DeadCauses).groups.map(({ cause }) => cause)
+  await expect.poll(dead).toEqual([answer])
+  const query = new URLSearchParams({ cause: answer }).toString()
+  const { deliveries } = (await get(`/deliveries?${query}`)) as DeliveryList
+  expect(deliveries.map(({ cause }) => cause)).toEqual([answer])
+})
 
 test('a tenant learns neither the address of a name nor how to allow it, and the operator does', async () => {
   const endpoints = { named: 'http://vm.localhost:22/', literal: 'http://10.1.2.3:22/' }
