@@ -101,7 +101,8 @@ export function createTransport(settings: Settings, log: Log): Transport {
       }
       try {
         const isWhole = await readText(response, head, stop, (text) => (body += text))
-        if (isWhole) return { ...head, body }
+        // What ended, is not empty and does not end within an object is whole, as far as anybody knows.
+        if (isWhole || (body !== '' && !isCutJson(body))) return { ...head, body }
       } catch {
         stop()
       }
@@ -197,7 +198,9 @@ async function readText(
   for await (const chunk of body) {
     add(decoder.decode(chunk, { stream: true }))
     bytes += chunk.byteLength
-    if (bytes <= MAX_ANSWER_BYTES) continue
+    if (bytes > MAX_ANSWER_BYTES) break
+  }
+  if (bytes > MAX_ANSWER_BYTES) {
     stop()
     return false
   }
@@ -211,7 +214,9 @@ async function readText(
 /** Whether a body should have come. */
 function announcesBody({ status, header }: Head): boolean {
   if (status === 204) return false
-  return Number(header('content-length')) > 0 || header('transfer-encoding') !== null
+  const length = header('content-length')
+  if (length !== null) return Number(length) > 0
+  return header('transfer-encoding') !== null || header('content-encoding') !== null
 }
 
 function isAsyncIterable(value: unknown): value is AsyncIterable<Uint8Array> {
