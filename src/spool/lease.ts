@@ -1,6 +1,6 @@
 import type { Log } from '../log.js'
 import { getBuiltin } from '../runtime.js'
-import { fs, PRIVATE_FILE, PRIVATE_FOLDER } from './node.js'
+import { fs, PRIVATE_FILE, PRIVATE_FOLDER, statOf } from './node.js'
 
 /** How often a holder beats, and how often it looks at the others. */
 export const BEAT_MS = 5_000
@@ -252,7 +252,7 @@ export class Lease {
 
   #look(): 'held' | 'taken' | 'gone' {
     const hasOwner = exists(ownerFile(this.folder))
-    const isThere = hasOwner || exists(this.folder)
+    const isThere = hasOwner || statOf(this.folder)?.isDirectory() === true
     // Read last: a watcher changes the owner file's size before it moves the folder.
     const isOurs = fs.fstatSync(this.#fd).size === this.#size
     if (hasOwner && isOurs) return 'held'
@@ -387,8 +387,7 @@ const reserveFile = (folder: string) => `${folder}/reserve`
 const ownerFile = (folder: string) => `${folder}/owner`
 const takenFile = (folder: string) => `${folder}/taken`
 
-/** Throws if the disk does not tell: a disk that fails must not be mistaken for a file that was removed. */
-const exists = (path: string) => fs.statSync(path, { throwIfNoEntry: false }) !== undefined
+const exists = (path: string) => statOf(path) !== undefined
 
 /** Reads an owner file; undefined if there is none. Opening it makes a network file system ask its server. */
 function readBeat(path: string): Beat | undefined {

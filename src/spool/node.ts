@@ -1,3 +1,4 @@
+import type { Stats } from 'node:fs'
 import { fs as maybeFs, zlib } from '../runtime.js'
 
 // The option `spool` throws where the runtime lacks one of these, so no code of this folder runs without them.
@@ -7,3 +8,17 @@ export const crc32 = zlib?.crc32 as NonNullable<typeof zlib>['crc32']
 /** Messages are personal data, so other users of the machine can't read the files. */
 export const PRIVATE_FILE = 0o600
 export const PRIVATE_FOLDER = 0o700
+
+/**
+ * What is at a path; undefined if there is nothing, also because a folder of the path is a file now.
+ *
+ * @throws if the disk does not tell: a disk that fails must not be mistaken for a file that was removed
+ */
+export function statOf(path: string): Stats | undefined {
+  try {
+    return fs.statSync(path, { throwIfNoEntry: false })
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOTDIR') return undefined
+    throw error
+  }
+}

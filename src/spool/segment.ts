@@ -1,4 +1,4 @@
-import { crc32, fs, PRIVATE_FILE } from './node.js'
+import { crc32, fs, PRIVATE_FILE, statOf } from './node.js'
 import {
   findRecords,
   jsonOf,
@@ -70,6 +70,8 @@ export class Segment {
   /** The index of each record in a segment of stragglers: their sequence has gaps. */
   #indexes: ReadonlyMap<number, number> | undefined
   #fd: number | undefined
+  /** Which file it is: another one may come to its path. */
+  #ino = 0
   #isSealed = false
   #hasStuck = false
   #settled: Place = { ...NO_RECORDS }
@@ -87,6 +89,7 @@ export class Segment {
   static create(path: string): Segment {
     const segment = new Segment(path, fs.openSync(path, 'wx+', PRIVATE_FILE))
     try {
+      segment.#ino = fs.fstatSync(segment.#open()).ino
       segment.#savePlace(0, segment.#settled)
     } catch (error) {
       segment.remove() // a full disk is tried again and again, and each time would leave an open file
@@ -128,7 +131,8 @@ export class Segment {
     this.#isSealed = end !== undefined
     if (end) this.#end = end
     const { index, offset } = this.#settled
-    const { size } = fs.fstatSync(this.#open())
+    const { ino, size } = fs.fstatSync(this.#open())
+    this.#ino = ino
     // A file that is new has the first place, and nothing else.
     const isCut = !end && size > 0 && size < offset && !(size === PLACE_BYTES && index === 0)
     const torn = end && this.#isInPlace() ? new Uint8Array(0) : this.#search()
@@ -373,9 +377,18 @@ export class Segment {
     }
   }
 
-  /** Whether somebody has removed the file. */
+  /**
+   * Whether somebody has removed the file, or has put one in its place that is shorter, as a rotation of logs does. A copy that has
+   * all of it is used from now on.
+   */
   isRemoved(): boolean {
-    return fs.statSync(this.path, { throwIfNoEntry: false }) === undefined
+    const there = statOf(this.path)
+    if (!there || there.size < PLACE_BYTES) return true
+    if (there.ino === this.#ino) return false
+    if (there.size < this.#end.offset) return true
+    this.close()
+    this.#ino = there.ino
+    return false
   }
 
   remove(): void {

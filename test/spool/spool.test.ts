@@ -1,13 +1,15 @@
 import fs, {
+  copyFileSync,
   cpSync,
   readdirSync,
   readFileSync,
   rmSync,
   statSync,
+  renameSync,
   truncateSync,
   writeFileSync,
 } from 'node:fs'
-import { basename, join } from 'node:path'
+import { basename, dirname, join } from 'node:path'
 import fc from 'fast-check'
 import { describe, expect, onTestFinished, test, vi } from 'vitest'
 import {
@@ -866,6 +868,15 @@ describe('a disk that fails', () => {
         rmSync(files(directory, '.log')[1] ?? '')
       },
     ],
+    [
+      'each of its logs (an empty one is there)',
+      (directory) => {
+        for (const path of files(directory, '.log')) {
+          renameSync(path, `${path}.1`)
+          writeFileSync(path, '')
+        }
+      },
+    ],
   ]
   const cases = removals.flatMap(([what, remove]) =>
     [0, 12_000].flatMap((waitMs) =>
@@ -910,8 +921,52 @@ describe('a disk that fails', () => {
       expect(dropped + pending).toBe(120)
       if (maxQueueBytes === undefined) expect(dropped).toBe(0)
       expect(failed.flatMap(({ messages }) => messages)).toHaveLength(dropped)
-      expect(failed[0]?.error.message).toMatch(/removed|ENOENT/)
+      expect(failed[0]?.error.message).toMatch(/removed|ENOENT|can't be read/)
       expect(next.failed).toEqual([])
+    },
+  )
+
+  test('goes on with a copy that somebody has put in the place of a log', async () => {
+    const { failed, hooks } = listen()
+    useFakeClock()
+    const { analytics, directory } = cutOff(hooks)
+    trackMany(analytics, 20)
+    await turns()
+    const [path = ''] = files(directory, '.log')
+    copyFileSync(path, `${path}.1`)
+    renameSync(`${path}.1`, path)
+    await pass(5_000)
+    trackMany(analytics, 20, 20)
+    const closed = analytics.close({ timeout: 0 })
+    await pass(1_000)
+    await closed
+    expect(failed).toEqual([])
+    expect((await restart(directory)).events).toEqual(names(0, 40))
+  })
+
+  test.each(['directory', 'home', 'own folder'])(
+    'because a file is in the place of its %s is never said to have a message that it has not',
+    async (what) => {
+      useFakeClock()
+      const codes = new Set<string | undefined>()
+      const { failed, hooks } = listen()
+      const { analytics, directory } = cutOff(hooks)
+      for (let n = 0; n < 50; n++)
+        analytics.track({ userId: 'u', event: 'e' }, (error) => codes.add(error?.code))
+      await turns()
+      const [owner = ''] = files(directory, 'owner')
+      const own = dirname(owner)
+      const place = what === 'directory' ? directory : what === 'home' ? dirname(own) : own
+      rmSync(place, { recursive: true })
+      writeFileSync(place, '')
+      const closed = analytics.close({ timeout: 0 })
+      await pass(1_000)
+      await closed
+      const kept = place === own ? 50 : 0 // there is room for another folder beside the file
+      expect(analytics.stats()).toMatchObject({ dropped: 50 - kept, pending: kept })
+      expect([...codes]).toEqual([kept > 0 ? 'spooled' : 'close_timeout'])
+      expect(failed.flatMap(({ messages }) => messages)).toHaveLength(50 - kept)
+      if (kept > 0) expect((await restart(directory)).events).toHaveLength(kept)
     },
   )
 
