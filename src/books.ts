@@ -41,6 +41,9 @@ const MAX_UNTOLD = 1_000
 /** After so many losses in a row, of messages that were recorded when the one before was told, a loss inside its call is not told. */
 const MAX_CHAIN = 10
 
+/** So many losses of messages that were recorded when others were told may wait to be told: each may lead to several. */
+const MAX_CHAINED = 10_000
+
 /** Keeps the books: what became of each message, and who is to be told. */
 export class Books {
   readonly #hooks: Pick<Settings, 'onDelivered' | 'onFailed'>
@@ -251,8 +254,12 @@ export class Books {
     const { error, callback, message, isAskedFor } = loss
     if (!isAskedFor && !this.#hooks.onFailed) this.#warnings.lost(error)
     if (!(callback ?? (message && !isAskedFor))) return undefined
-    if (this.isEndless) {
-      const why = `A callback or onFailed recorded a message at each of ${MAX_CHAIN} losses in a row.`
+    const isTooMany = this.#depth > 0 && this.#untold.length >= MAX_CHAINED
+    if (this.isEndless || isTooMany) {
+      const whose = 'A callback or onFailed recorded '
+      const why = isTooMany
+        ? `${whose}so many messages that ${MAX_CHAINED} losses wait to be told.`
+        : `${whose}a message at each of ${MAX_CHAIN} losses in a row.`
       this.untold({ code: error.code, message: `${why} ${causeOf(error)}` })
       return error
     }
@@ -262,9 +269,9 @@ export class Books {
     return undefined
   }
 
-  /** Tells at once of what is to be told later, if that is getting long. */
+  /** Tells at once of what is to be told later, if that is getting long, unless somebody is being told. */
   tellIfMany(): void {
-    if (this.#untold.length >= MAX_UNTOLD) this.#tellDetached()
+    if (this.#depth === 0 && this.#untold.length >= MAX_UNTOLD) this.#tellDetached()
   }
 
   get #hasUntold(): boolean {

@@ -90,6 +90,44 @@ test.each(Object.entries(CASES))(
   },
 )
 
+test(
+  'an onFailed that records several messages at each loss keeps the process busy for a bounded time',
+  {
+    tags: 'long',
+  },
+  async () => {
+    let told = 0
+    let turn = 0
+    let most = 0
+    const warn = vi.fn()
+    const analytics: Analytics = createClient(scriptedFetch(), {
+      logger: { debug: () => undefined, warn },
+      onFailed: ({ messages }) => {
+        told += messages.length
+        turn += messages.length
+        for (let n = 0; n < 5 * messages.length; n++) analytics.track(call)
+      },
+    })
+    await analytics.close()
+    analytics.track(call)
+    for (let more = 0; more < 20; more++) {
+      turn = 0
+      await new Promise(setImmediate)
+      most = Math.max(most, turn)
+    }
+    expect(most).toBeLessThanOrEqual(10_000)
+    expect(told).toBeGreaterThan(10_000)
+    expect(told).toBeLessThanOrEqual(100_000)
+    const { accepted, dropped } = analytics.stats()
+    expect(dropped).toBe(accepted)
+    expect(warn).toHaveBeenCalledTimes(1)
+    expect(warn.mock.calls[0]?.[0]).toContain('so many messages that 10000 losses wait to be told')
+    analytics.track(call)
+    await turns()
+    expect(told).toBeLessThan(200_000)
+  },
+)
+
 test('a callback that records again what a disabled client drops comes to an end', async () => {
   let heard = 0
   const analytics = createClient(scriptedFetch(), {
