@@ -2,7 +2,7 @@ import type { Command } from 'commander'
 import { encodeActor } from '../model/actor.js'
 import { isName, NAME_RULE } from '../settings/name.js'
 import { localUrl } from '../settings/network.js'
-import { CommandError, EXIT } from './command.js'
+import { CommandError, EXIT, fromEnvironment } from './command.js'
 import { readLocalSettings, type LocalSettings } from './local-settings.js'
 
 /** The options of the command line that say where a destination runs. */
@@ -105,7 +105,7 @@ export async function findAdmin({ url, token, config }: AdminOptions): Promise<A
     throw new CommandError(EXIT.usage, message)
   }
   const base = checkUrl(url ?? (address ? localUrl(address) : ''))
-  const secret = token ?? (process.env['HOOKLINE_ADMIN_TOKEN'] || adminToken)
+  const secret = token ?? fromEnvironment('HOOKLINE_ADMIN_TOKEN') ?? adminToken
   const request: Request = (path, body, { method = body ? 'POST' : 'GET', headers } = {}) =>
     fetch(`${base}/v1/admin${path}`, {
       method,

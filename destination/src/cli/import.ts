@@ -2,7 +2,7 @@ import { Argument, InvalidArgumentError, Option } from 'commander'
 import { CALL_TYPES } from '../model/call.js'
 import { COLLECTOR_HELP } from './collector.js'
 import { severalTimes, wholeNumber, type AddCommand } from './command.js'
-import { toField, type ColumnMap } from './import/columns.js'
+import { divide, toField, type ColumnMap } from './import/columns.js'
 import { FORMATS, type ImportOptions } from './import/options.js'
 
 const EXAMPLES = `
@@ -76,16 +76,16 @@ export const addImport: AddCommand = (program) => {
 }
 
 function addToMap(text: string, map: ColumnMap): ColumnMap {
-  const at = text.indexOf('=')
-  if (at < 1)
+  const divided = divide(text)
+  if (!divided)
     throw new InvalidArgumentError(
       "Expected a column and its field, such as 'total=properties.total'.",
     )
-  const column = text.slice(0, at)
+  const { column, field } = divided
   if (Object.hasOwn(map, column)) {
     throw new InvalidArgumentError('The column is given twice. Give each column once.')
   }
-  const added = { ...map, [column]: text.slice(at + 1) }
+  const added = { ...map, [column]: field }
   try {
     toField(column, added)
   } catch (error) {

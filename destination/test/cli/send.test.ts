@@ -199,6 +199,7 @@ test.each([
   ['send', [...TRACK, '--to', 'http://127.0.0.1:1'], 'HOOKLINE_WRITE_KEY'],
   ['import', ['import', 'hookline.config.json', '--format', 'ndjson'], 'HOOKLINE_WRITE_KEY'],
   ['sign', ['sign', 'hookline.config.json'], 'HOOKLINE_SECRET'],
+  ['status', ['status'], 'HOOKLINE_ADMIN_TOKEN'],
 ])('%s takes no key of the settings while its variable is empty', async (_command, args, name) => {
   const folder = folderWith({
     sources: [{ name: 'web', writeKey: 'hush' }],

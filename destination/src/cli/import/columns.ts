@@ -24,18 +24,35 @@ const OBJECTS = ['properties', 'traits', 'context']
  * @throws Error that lists the possible fields, if the column is not one of them.
  */
 export function toField(column: string, map: ColumnMap): readonly string[] | undefined {
-  const name = Object.hasOwn(map, column) ? (map[column] ?? '') : column
-  if (name === '' && column !== '') return undefined
-  const [first = '', ...within] = name.split('.')
-  if (OBJECTS.includes(first) && within.join('') !== '') return [first, within.join('.')]
-  const field = name.replace(/_([a-z])/g, (_, letter: string) => letter.toUpperCase())
-  if (FIELDS.includes(field)) return [field]
+  const isMapped = Object.hasOwn(map, column)
+  const name = isMapped ? (map[column] ?? '') : column
+  if (isMapped && name === '') return undefined
+  const path = pathOf(name)
+  if (path) return path
   const what =
     name === column
       ? `The column ${JSON.stringify(column)} is not a field of a call`
       : `--map gives the column ${JSON.stringify(column)} the field ${JSON.stringify(name)}, which calls do not have`
   throw new Error(
     `${what}: expected ${FIELDS.join(', ')}, or properties.…, traits.… or context.…. ` +
-      `Name its field with --map '${column}=properties.${column}', or leave it out with --map '${column}='.`,
+      `Name its field with --map '${column}=properties.${column || 'name'}', or leave it out with --map '${column}='.`,
   )
+}
+
+/** Divides `column=field`. Both may have an equals sign: the first one after which there is a field counts. */
+export function divide(text: string): { column: string; field: string } | undefined {
+  const parts = text.split('=')
+  const divided = parts.slice(1).map((_, before) => ({
+    column: parts.slice(0, before + 1).join('='),
+    field: parts.slice(before + 1).join('='),
+  }))
+  return divided.find(({ field }) => field === '' || pathOf(field)) ?? divided[0]
+}
+
+/** `undefined` if calls do not have this field. */
+function pathOf(name: string): readonly string[] | undefined {
+  const [first = '', ...within] = name.split('.')
+  if (OBJECTS.includes(first) && within.join('') !== '') return [first, within.join('.')]
+  const field = name.replace(/_([a-z])/g, (_, letter: string) => letter.toUpperCase())
+  return FIELDS.includes(field) ? [field] : undefined
 }

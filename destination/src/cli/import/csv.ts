@@ -126,15 +126,18 @@ function toFields(record: readonly string[], paths: Paths): Pick<Row, 'fields' |
       fields[name] = cell
       continue
     }
-    const object = (fields[name] ??= {}) as Record<string, unknown>
+    const object = (fields[name] ??= empty()) as Record<string, unknown>
     const key = within.join('.')
     const value = toValue(cell)
     object[key] = value
     const mark = value === cell ? undefined : markChanges(cell)
-    if (mark !== undefined) ((marked ??= {})[name] ??= {})[key] = mark
+    if (mark !== undefined) ((marked ??= {})[name] ??= empty())[key] = mark
   }
   return { fields, marked: marked && { ...fields, ...marked } }
 }
+
+/** An object in which `__proto__` is a key as any other. */
+const empty = () => Object.create(null) as Record<string, unknown>
 
 /** Reads numbers, booleans, lists and objects as JSON. Anything else is a text, such as `007`, `null` and `"quoted"`. */
 function toValue(cell: string): unknown {

@@ -47,4 +47,4 @@ export async function untilSettled(look: Look, endsAt: number): Promise<readonly
 }
 
 const UNKNOWN =
-  'The destination that was asked does not know the message. Check that --url is the destination of this collector.'
+  'The destination that was asked does not know the message. Check that --url is the destination of this collector, and that the write key is still valid.'

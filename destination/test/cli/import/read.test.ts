@@ -1,7 +1,7 @@
 import { Readable } from 'node:stream'
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
-import { toField } from '../../../src/cli/import/columns.js'
+import { divide, toField } from '../../../src/cli/import/columns.js'
 import { readCsv } from '../../../src/cli/import/csv.js'
 import { findChanges } from '../../../src/model/changed-numbers.js'
 import { readNdjson } from '../../../src/cli/import/ndjson.js'
@@ -290,6 +290,26 @@ describe('CSV', () => {
     expect(rows[0]?.fields).toEqual({ userId: 'u1', properties: { total: 3 } })
   })
 
+  test('a column __proto__ is a column as any other', async () => {
+    const [row] = await csv(
+      'userId,properties.__proto__,traits.__proto__\nu1,9007199254740993,{"a":1}\n',
+    )
+    expect(JSON.stringify(row?.fields)).toBe(
+      '{"userId":"u1","properties":{"__proto__":9007199254740992},"traits":{"__proto__":{"a":1}}}',
+    )
+    expect(row && changedPaths(row)).toEqual(['properties.__proto__'])
+  })
+
+  test('a column without a name is refused with advice that can be taken', async () => {
+    const text = 'userId,\nu1,3\n'
+    await expect(csv(text)).rejects.toThrow(
+      `Name its field with --map '=properties.name', or leave it out with --map '='.`,
+    )
+    expect((await csv(text, { '': '' }))[0]?.fields).toEqual({ userId: 'u1' })
+    const [row] = await csv(text, { '': 'properties.name' })
+    expect(row?.fields).toEqual({ userId: 'u1', properties: { name: 3 } })
+  })
+
   test.each([';', '\t', '|'])('columns that %j separates are refused', async (separator) => {
     const header = `userId${separator}event`
     await expect(csv(`${header}\nu1${separator}E\n`)).rejects.toThrow(
@@ -298,6 +318,19 @@ describe('CSV', () => {
     const [row] = await csv(`${header}\nu1\n`, { [header]: 'userId' })
     expect(row?.fields).toEqual({ userId: 'u1' })
   })
+})
+
+test.each([
+  ['total=properties.total', 'total', 'properties.total'],
+  ['notes=', 'notes', ''],
+  ['=', '', ''],
+  ['=properties.name', '', 'properties.name'],
+  ['a=b=properties.a=b', 'a=b', 'properties.a=b'],
+  ['utm=user_id', 'utm', 'user_id'],
+  ['a=b=', 'a=b', ''],
+  ['a=bogus', 'a', 'bogus'],
+])('--map %s is the column %j and the field %j', (text, column, field) => {
+  expect(divide(text)).toEqual({ column, field })
 })
 
 test.each([

@@ -13,7 +13,7 @@ test('a tenant reads what its own endpoint has answered, also if it is in the wo
   const running = await start(
     settingsFor([destination([refusing], { name: 'own', tenant: 'acme', sources: ['shop'] })], {
       sources: [{ name: 'shop', writeKey: 'shop', tenant: 'acme' }],
-      tenants: [{ name: 'acme' }],
+      tenants: [{ name: 'acme', portal: { editUrls: false } }],
     }),
   )
   const link = await ask(running, 'POST', '/tenants/acme/link', {})
