@@ -1,5 +1,3 @@
-import type { Summary } from './delivery.js'
-
 /**
  * The error of an attempt in words for a tenant. A tenant that chooses the URLs must not learn from errors which addresses the names of
  * your network have, and cannot follow advice about the settings and the machine.
@@ -14,7 +12,7 @@ export function portalWords(error: string): string {
 }
 
 /**
- * The {@link Summary.cause} of an attempt in words for a tenant. With a status, these are words of the endpoint, which stay as they are.
+ * The `cause` of an attempt, as a list has it, in words for a tenant. With a status, these are words of the endpoint, which stay.
  */
 export function portalCause<Cause extends string | null>(
   cause: Cause,
