@@ -18,14 +18,27 @@ export const destinationPart = part('This view', () => import('./destination-vie
 function part<Module>(name: string, importViews: () => Promise<Module>): Part<Module> {
   const loaded = signal<Module | undefined>(undefined)
   const problem = signal('')
+  let tries = 0
   const load = async () => {
     try {
-      loaded.value = await importViews()
+      loaded.value = await (tries === 0 ? importViews() : importAgain(importViews, tries))
       problem.value = ''
     } catch {
+      tries++
       // The names of the files change with the version.
       problem.value = `${name} can’t be loaded. If the destination was updated, load this page again.`
     }
   }
   return { loaded, problem, load }
+}
+
+/**
+ * Imports a file that could not be loaded before. Browsers remember that for its address, as HTML asks of them ("module map"), so
+ * another try needs another address. The one of the built file is only in the code of the import.
+ */
+function importAgain<Module>(importViews: () => Promise<Module>, tries: number): Promise<Module> {
+  const [, file] = /import\(["'`]([^"'`]+)["'`]\)/.exec(importViews.toString()) ?? []
+  if (file === undefined) return importViews()
+  const { href } = new URL(`${file}?again=${tries}`, import.meta.url)
+  return import(href) as Promise<Module>
 }
