@@ -25,7 +25,7 @@ export function openTokenDialog(): void {
 /**
  * Shows its children once the status has been read. Asks for the admin token if the destination refuses. If the token stops
  * being right while somebody works, the view stays as it is behind the question: with what is chosen, typed and about to be
- * done.
+ * done. In the portal, only whoever made the link can go on: a new secret, which is never shown again, stays visible until then.
  */
 export function AccessGate({ children }: { children: ComponentChildren }) {
   const code = statusError.value?.code
@@ -33,7 +33,11 @@ export function AccessGate({ children }: { children: ComponentChildren }) {
     return (
       <>
         {isPortal ? <LinkEnded /> : <Closed />}
-        {status.value !== undefined && <div hidden>{children}</div>}
+        {status.value !== undefined && (
+          <div class="ended" hidden={!isPortal}>
+            {children}
+          </div>
+        )}
       </>
     )
   }

@@ -1,5 +1,5 @@
 import { signal } from '@preact/signals'
-import { isPortal, linkToken, load, onLink, store } from './portal.js'
+import { isPortal, linkToken, load, store } from './portal.js'
 
 /** A mistake in what was sent, with the path of the wrong value. */
 export interface Problem {
@@ -38,7 +38,6 @@ export function keepToken(value: string): void {
 }
 
 if (linkToken !== '') keepToken(linkToken)
-onLink(keepToken)
 
 const ACTOR = 'hookline-actor'
 

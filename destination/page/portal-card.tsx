@@ -13,9 +13,6 @@ import { patch, read } from './setting-kinds.js'
 import { toApiError, toast } from './state.js'
 import { useRead } from './use-read.js'
 
-// Another link may be of another tenant.
-token.subscribe(forgetFresh)
-
 /** The paths of the mistakes that stand at a field. */
 const URL_PATH = /^webhooks\[\d+\]\.url$/
 

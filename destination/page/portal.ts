@@ -4,7 +4,7 @@
 export const isPortal = location.pathname.startsWith('/portal')
 
 /** The token of a link that was just opened; empty if there is none. It does not stay in the address, nor in the history. */
-function takeToken(): string {
+export function takeToken(): string {
   const token = isPortal ? /^#token=([\w.-]+)$/.exec(location.hash)?.[1] : undefined
   if (token !== undefined) history.replaceState(null, '', '#/')
   return token ?? ''
@@ -12,12 +12,15 @@ function takeToken(): string {
 
 export const linkToken = takeToken()
 
-/** Calls a function with the token of each further link. A page that contains this one in a frame may open one any time. */
-export function onLink(use: (token: string) => void): void {
-  addEventListener('hashchange', () => {
-    const token = takeToken()
-    if (token !== '') use(token)
-  })
+/** The tenant that a token says it is for: the subject of a JWT (RFC 7519). The destination checks the token. */
+export function tenantOf(token: string): unknown {
+  const [, payload = ''] = token.split('.')
+  try {
+    return (JSON.parse(atob(payload.replace(/-/g, '+').replace(/_/g, '/'))) as { sub?: unknown })
+      .sub
+  } catch {
+    return undefined
+  }
 }
 
 /** Reads what the browser keeps. In a frame of another site, browsers may refuse every access to it. */

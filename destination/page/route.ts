@@ -1,6 +1,7 @@
 import { signal } from '@preact/signals'
+import { keepToken, token } from './api.js'
 import { kept, leave } from './leaving.js'
-import './portal.js' // it takes the token out of the address before the address is read
+import { takeToken, tenantOf } from './portal.js' // it takes the token out of the address before the address is read
 
 /** The part of the address after `#`. For `#/deliveries?state=dead`, the path is `['deliveries']`. */
 export interface Route {
@@ -34,6 +35,11 @@ export const route = signal(read())
 let seen = 1
 
 addEventListener('hashchange', () => {
+  const link = takeToken()
+  if (link !== '') {
+    openLink(link)
+    return
+  }
   if (kept.peek().size > 0) {
     // The browser has changed the address already, and gives no way to prevent that.
     history.pushState(null, '', route.peek().hash || '#/')
@@ -45,6 +51,28 @@ addEventListener('hashchange', () => {
   seen++
   route.value = read()
 })
+
+/**
+ * Uses the token of a further link to the portal. A page that contains this one in a frame may open one any time, before or after
+ * the one before has expired. If the view has something that would be lost, it stays, unless the link is of another tenant.
+ */
+function openLink(link: string): void {
+  const isOther = tenantOf(link) !== tenantOf(token.peek())
+  if (kept.peek().size === 0) {
+    keepToken(link)
+    seen++
+    route.value = read()
+    return
+  }
+  history.replaceState(null, '', route.peek().hash || '#/')
+  if (!isOther) keepToken(link)
+  else {
+    leave(() => {
+      keepToken(link)
+      location.hash = '#/'
+    })
+  }
+}
 
 // A link that is not followed leaves no entry in the history.
 addEventListener('click', (event) => {

@@ -256,6 +256,51 @@ describe.skipIf(chromiumPath === undefined)('the portal', () => {
     await expect.poll(() => page.frames()[1]?.url()).toBe('chrome-error://chromewebdata/')
   })
 
+  test('shows a new secret until it is stored, also when the link has expired or is renewed', async () => {
+    const { running } = await lived()
+    const of = async (tenant: string, expiresAt: number) => {
+      const token = await signGuest(ADMIN_TOKEN, { tenant, by: null, expiresAt })
+      return `${running.adminUrl}/portal#token=${token}`
+    }
+    const page = await open(await of('acme', Date.now() + 600_000), {}, /status of 40/)
+    await page.getByRole('table').getByRole('link', { name: 'acme-hook' }).click()
+    const view = page.url()
+    await page.getByRole('button', { name: 'Rotate the shared secret' }).click()
+    const secret = page.getByText(/^[0-9a-f]{64}$/)
+    const value = await secret.innerText()
+    const stays = async () => {
+      expect(await secret.innerText()).toBe(value)
+      expect(await secret.isVisible()).toBe(true)
+      expect(page.url()).toBe(view)
+      expect(await page.getByRole('dialog').count()).toBe(0)
+    }
+
+    await page.goto(await of('acme', Date.now() + 600_000))
+    await page.getByText('Two secrets are valid').waitFor()
+    await stays()
+    await page.goto(await of('acme', 1_000))
+    await page.getByRole('heading', { name: 'This link has expired' }).waitFor()
+    await stays()
+    expect(await page.getByText('Two secrets are valid').isVisible()).toBe(false)
+    expect(await page.getByRole('button').allInnerTexts()).not.toContain('Rotate the shared secret')
+    await page.goto(await of('acme', Date.now() + 600_000))
+    await page.getByText('Two secrets are valid').waitFor()
+    await stays()
+
+    // A link of another tenant asks first.
+    const next = await of('other', Date.now() + 600_000)
+    const dialog = page.getByRole('dialog')
+    await page.goto(next)
+    await dialog.getByText('You would lose the new shared secret').waitFor()
+    await dialog.getByRole('button', { name: 'Stay' }).click()
+    await stays()
+    await page.goto(next)
+    await dialog.getByRole('button', { name: 'Leave' }).click()
+    await page.getByRole('heading', { name: 'Overview' }).waitFor()
+    expect(await secret.count()).toBe(0)
+    expect(await page.locator('body').innerText()).not.toContain('acme-hook')
+  })
+
   test('says that a link has expired, and opens the next one in the same tab', async () => {
     const { running } = await lived()
     const of = async (expiresAt: number) => {
