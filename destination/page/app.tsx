@@ -97,7 +97,7 @@ export function View() {
       }
       return (
         <Page title={query.get('state') === 'dead' ? 'Dead letters' : 'Deliveries'}>
-          <DeliveriesView key={hash} />
+          <DeliveriesView />
         </Page>
       )
     case 'destinations': {

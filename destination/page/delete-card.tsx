@@ -1,7 +1,7 @@
 import { useSignal } from '@preact/signals'
 import { get, query } from './api.js'
 import { useChange } from './change.js'
-import { counted } from './format.js'
+import { count, counted } from './format.js'
 import { Dialog } from './dialog.js'
 import { Choice, Failure, TextField } from './form.js'
 import type { DestinationDetails, ManagedSetting } from '../src/model/answers.js'
@@ -216,7 +216,7 @@ function Words({ item: { kind }, costs }: { item: ManagedSetting; costs: Costs }
             <a href={hashOf('destination', taker)}>{taker}</a>
           </li>
         ))}
-        {allTakers > takers.length && <li>and {allTakers - takers.length} more</li>}
+        {allTakers > takers.length && <li>and {count(allTakers - takers.length)} more</li>}
       </ul>
     </>
   )

@@ -1,6 +1,6 @@
 import { useSignal } from '@preact/signals'
-import { useEffect } from 'preact/hooks'
-import { get, query } from './api.js'
+import { useEffect, useRef } from 'preact/hooks'
+import { get, query as queryOf } from './api.js'
 import { clock, count, counted } from './format.js'
 import type { DeliveryList } from '../src/model/answers.js'
 import type { Summary } from '../src/model/delivery.js'
@@ -21,12 +21,29 @@ const REFRESH_MS = 3_000
 /** In pixels: who has scrolled further than this reads, and new rows would move what they read. */
 const READING_PX = 300
 
-/** Lists the deliveries that match the filter, newest first. Dead letters can be sent again, some or all of them. */
+/** The list grows by so many new rows, and then begins again with the newest. Nobody scrolls through more. */
+const MAX_ADDED = 500
+
+/** Lists the deliveries that match the filter in the address. */
 export function DeliveriesView() {
-  const filter = filterOf(route.value.query)
+  const { query, hash } = route.value
+  const filter = filterOf(query)
+  return (
+    <>
+      <FilterBar filter={filter} />
+      <Deliveries filter={filter} key={hash} />
+    </>
+  )
+}
+
+/** The list, newest first. Dead letters can be sent again, some or all of them. */
+function Deliveries({ filter }: { filter: Filter }) {
   const rows = useSignal<Summary[]>([])
   /** Rows that have come while somebody reads further down. */
   const fresh = useSignal<Summary[]>([])
+  /** Whether more new rows have come than are read at once, so that some would be missing between them and those that are shown. */
+  const isApart = useSignal(false)
+  const added = useRef(0)
   const next = useSignal<string | null>(null)
   const isComplete = useSignal(true)
   const away = useSignal<string[] | undefined>(undefined)
@@ -37,24 +54,33 @@ export function DeliveriesView() {
 
   const ask = (before?: string, abort?: AbortSignal) =>
     get<DeliveryList>(
-      `/deliveries${query({ ...toApi(filter, now.peek()), before, limit: PAGE })}`,
+      `/deliveries${queryOf({ ...toApi(filter, now.peek()), before, limit: PAGE })}`,
       abort,
     )
   const show = (all: Summary[]) => {
     rows.value = all
     listed.value = all.map(({ id }) => id)
   }
+  const begin = (page: DeliveryList) => {
+    show(page.deliveries)
+    chosen.value = new Set()
+    isApart.value = false
+    added.current = 0
+  }
+  const noteEnd = (page: DeliveryList) => {
+    next.value = page.next
+    isComplete.value = page.isComplete
+    away.value = page.away
+  }
   const read = async (before?: string) => {
     isReading.value = true
     problem.value = ''
     try {
       const page = await ask(before)
-      show(before === undefined ? page.deliveries : [...rows.value, ...page.deliveries])
-      next.value = page.next
-      isComplete.value = page.isComplete
-      away.value = page.away
+      if (before === undefined) begin(page)
+      else show([...rows.value, ...page.deliveries])
+      noteEnd(page)
       fresh.value = []
-      if (before === undefined) chosen.value = new Set()
     } catch (error) {
       problem.value = toApiError(error).message
     }
@@ -65,12 +91,26 @@ export function DeliveriesView() {
     if (isReading.peek()) return
     const page = await ask(undefined, abort).catch(() => undefined)
     if (page === undefined || isReading.peek()) return
-    const { known, added } = merge(rows.peek(), page, next.peek() === null)
-    if (scrollY > READING_PX && added.length > 0) {
+    const shown = rows.peek()
+    const { known, added: more } = merge(shown, page, next.peek() === null)
+    const isBusy = scrollY > READING_PX || chosen.peek().size > 0
+    if (!isJoined(shown, page)) {
+      if (isBusy) {
+        isApart.value = true
+        fresh.value = []
+      } else {
+        begin(page)
+        noteEnd(page)
+      }
+    } else if (scrollY > READING_PX && more.length > 0) {
       show(known)
-      fresh.value = added
+      fresh.value = more
+    } else if (added.current + more.length > MAX_ADDED && !isBusy) {
+      begin(page)
+      noteEnd(page)
     } else {
-      show([...added, ...known])
+      show([...more, ...known])
+      added.current += more.length
       fresh.value = []
     }
   }
@@ -82,10 +122,13 @@ export function DeliveriesView() {
     fresh.value = []
     scrollTo({ top: 0 })
   }
+  const showNewest = () => {
+    scrollTo({ top: 0 })
+    void read()
+  }
 
   return (
     <>
-      <FilterBar filter={filter} />
       {isDead && !isNarrow(filter) && <DeadGroups onReplayed={readAgain} />}
       {isDead && rows.value.length > 0 && (
         <DeadLetterBar rows={rows.value} chosen={chosen} filter={filter} onReplayed={readAgain} />
@@ -95,7 +138,12 @@ export function DeliveriesView() {
           {problem.value}
         </p>
       )}
-      {fresh.value.length > 0 && (
+      {isApart.value && (
+        <button type="button" class="fresh primary" onClick={showNewest}>
+          Show the newest deliveries
+        </button>
+      )}
+      {!isApart.value && fresh.value.length > 0 && (
         <button type="button" class="fresh primary" onClick={showFresh}>
           Show {counted(fresh.value.length, 'new delivery', 'new deliveries')}
         </button>
@@ -157,6 +205,13 @@ function merge(rows: readonly Summary[], page: DeliveryList, isAll: boolean) {
       ({ id }) => !before.has(id) && (id > (newest.get(serverOf(id)) ?? -1) || isAll),
     ),
   }
+}
+
+/** Whether no delivery can be missing between those that are shown and the newest page. */
+function isJoined(shown: readonly Summary[], { deliveries, next, isComplete }: DeliveryList) {
+  if (deliveries.length === 0 || (next === null && isComplete)) return true
+  const before = new Set(shown.map(({ id }) => id))
+  return deliveries.some(({ id }) => before.has(id))
 }
 
 function emptyWords(filter: Filter): string {

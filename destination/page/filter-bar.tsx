@@ -1,9 +1,18 @@
 import { useSignal } from '@preact/signals'
 import { useEffect, useRef } from 'preact/hooks'
-import { CALL_TYPES } from '../src/model/call.js'
+import { EVENT_TYPES } from '../src/model/call.js'
 import type { ManagedSettings, Overview, PortalSettings } from '../src/model/answers.js'
 import { get, query } from './api.js'
-import { FIELDS, hashOf, inWords, RANGES, STATES, type Field, type Filter } from './filter.js'
+import {
+  FIELDS,
+  hashOf,
+  inWords,
+  RANGES,
+  STATES,
+  timeIn,
+  type Field,
+  type Filter,
+} from './filter.js'
 import { isPortal } from './portal.js'
 import { go } from './route.js'
 import { now } from './state.js'
@@ -18,6 +27,15 @@ const TEXTS: readonly Field[] = ['event', 'user']
 /** The filter as chips that can be removed, and the form that changes it. It is written into the address. */
 export function FilterBar({ filter }: { filter: Filter }) {
   const isOpen = useSignal(false)
+  const hash = hashOf(filter)
+  // The form stays while it changes the filter itself, so that the focus does. After any other change it begins anew.
+  const applied = useRef(hash)
+  const shown = useRef(hash)
+  if (applied.current !== hash) shown.current = applied.current = hash
+  const apply = (next: Filter) => {
+    applied.current = hashOf(next)
+    go(applied.current)
+  }
   const active = CHIPS.filter((field) => filter[field] !== undefined)
   return (
     <div class="filter-bar">
@@ -41,7 +59,7 @@ export function FilterBar({ filter }: { filter: Filter }) {
           </a>
         )}
       </div>
-      {isOpen.value && <Form filter={filter} />}
+      {isOpen.value && <Form filter={filter} onApply={apply} key={shown.current} />}
     </div>
   )
 }
@@ -84,7 +102,12 @@ const STATUSES = [
   '503',
 ]
 
-function Form({ filter }: { filter: Filter }) {
+interface FormProps {
+  filter: Filter
+  onApply: (filter: Filter) => void
+}
+
+function Form({ filter, onApply }: FormProps) {
   const isCustom = useSignal(filter.since !== undefined || filter.until !== undefined)
   const form = useRef<HTMLFormElement>(null)
   const apply = (event: Event) => {
@@ -97,12 +120,28 @@ function Form({ filter }: { filter: Filter }) {
     if (isCustom.value && next.since === undefined && next.until === undefined) return
     // A cause belongs to one destination and one outcome.
     const isSame = next.destination === filter.destination && next.code === filter.code
-    go(hashOf({ ...next, ...(isSame && filter.cause !== undefined && { cause: filter.cause }) }))
+    onApply({ ...next, ...(isSame && filter.cause !== undefined && { cause: filter.cause }) })
   }
-  const timeOf = (value: string | undefined) =>
-    value === undefined ? '' : localTime(Number(value))
+  // A time changes with each key: it counts once its field is left.
+  const applyUnlessTime = (event: Event) => {
+    if (!isTime(event.target)) apply(event)
+  }
+  const applyTime = (event: Event) => {
+    if (isTime(event.target)) apply(event)
+  }
+  const timeOf = (value: string | undefined) => {
+    const at = timeIn(value)
+    return at === undefined ? '' : localTime(at)
+  }
   return (
-    <form ref={form} class="filter" onSubmit={apply} onChange={apply} aria-label="Filter">
+    <form
+      ref={form}
+      class="filter"
+      onSubmit={apply}
+      onChange={applyUnlessTime}
+      onFocusOut={applyTime}
+      aria-label="Filter"
+    >
       <Select label="State" name="state" options={STATES} value={filter.state} />
       <Select
         label="Received"
@@ -144,7 +183,7 @@ function Form({ filter }: { filter: Filter }) {
       <Select
         label="Type"
         name="type"
-        options={[['', 'any type'], ...CALL_TYPES.map((type) => [type, type] as const)]}
+        options={[['', 'any type'], ...EVENT_TYPES.map((type) => [type, type] as const)]}
         value={filter.type}
       />
       <Input label="Event" name="event" value={filter.event} hint="its start is enough" />
@@ -169,6 +208,9 @@ function readForm(data: FormData): Filter {
   if (TEXTS.some((field) => next[field] !== undefined)) next.match = 'prefix'
   return next
 }
+
+const isTime = (target: unknown): boolean =>
+  target instanceof HTMLInputElement && target.type === 'datetime-local'
 
 /** A time as an input takes it, in the browser's time zone. */
 function localTime(at: number): string {

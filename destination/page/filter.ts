@@ -37,7 +37,9 @@ export function filterOf(given: URLSearchParams): Filter {
   )
 }
 
-export const hashOf = (filter: Filter): string => `#/deliveries${query(filter)}`
+/** The address of a filter: the same one for the same filter. */
+export const hashOf = (filter: Filter): string =>
+  `#/deliveries${query(Object.fromEntries(FIELDS.map((field) => [field, filter[field]])))}`
 
 /** The filter as the admin API takes it: a span that ends now becomes the time at which it began. */
 export function toApi(filter: Filter, now: number): Record<string, string> {
@@ -75,6 +77,12 @@ export function filterOfGroup({ destination, code, status, cause }: DeadGroup): 
   }
 }
 
+/** Reads `since` and `until`: in ms since the epoch. `undefined` if it is no time, as in an address that somebody has typed. */
+export function timeIn(value: string | undefined): number | undefined {
+  const at = Number(value || NaN)
+  return Number.isNaN(new Date(at).getTime()) ? undefined : at
+}
+
 /** The value of a field as a chip shows it. */
 export function inWords(field: Field, value: string, now: number): string {
   switch (field) {
@@ -83,9 +91,9 @@ export function inWords(field: Field, value: string, now: number): string {
     case 'range':
       return RANGES[value]?.words ?? value
     case 'since':
-      return `from ${clock(Number(value), now)}`
+      return `from ${timeInWords(value, now)}`
     case 'until':
-      return `until ${clock(Number(value), now)}`
+      return `until ${timeInWords(value, now)}`
     case 'code':
       return outcome(value)
     case 'endpoint':
@@ -95,4 +103,9 @@ export function inWords(field: Field, value: string, now: number): string {
     default:
       return `${field}: ${value}`
   }
+}
+
+function timeInWords(value: string, now: number): string {
+  const at = timeIn(value)
+  return at === undefined ? `“${value}”` : clock(at, now)
 }

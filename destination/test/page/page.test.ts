@@ -538,6 +538,106 @@ describe.skipIf(chromiumPath === undefined)('the page', () => {
     expect(await page.locator('.row time').getAttribute('title')).toMatch(/20\d\d.*Z\)$/)
   })
 
+  test('leaves no delivery out of a list when many come at once', async () => {
+    const running = await start(settingsFor([destination([await endpoint()])], READ_ONLY))
+    const page = await open(at(running, '#/deliveries'))
+    await page.getByText('No delivery has been stored yet.').waitFor()
+    const send = (from: number) =>
+      post(
+        running,
+        Array.from({ length: 120 }, (_, i) => track(`m${from + i}`, { event: `e${from + i}` })),
+      )
+    const older = page.getByRole('button', { name: 'Show older' })
+    const shown = async () => {
+      const texts = await page.locator('.row .what').allInnerTexts()
+      return texts.map((text) => Number(/e(\d+)/.exec(text)?.[1]))
+    }
+    const down = (from: number) => Array.from({ length: from + 1 }, (_, i) => from - i)
+    await send(0)
+    await expect.poll(shown).toEqual(down(119).slice(0, 50))
+    await older.click()
+    await expect.poll(shown).toEqual(down(119).slice(0, 100))
+    await page.evaluate('scrollTo(0, 0)')
+    await send(120)
+    await expect.poll(shown).toEqual(down(239).slice(0, 50))
+
+    // It is offered to who reads further down.
+    await older.click()
+    await expect.poll(shown).toHaveLength(100)
+    await page.evaluate('scrollTo(0, 1000)')
+    await send(240)
+    const newest = page.getByRole('button', { name: 'Show the newest deliveries' })
+    await newest.waitFor()
+    expect(await shown()).toEqual(down(239).slice(0, 100))
+    await newest.click()
+    await expect.poll(shown).toEqual(down(359).slice(0, 50))
+    for (let rows = 100; rows <= 360; rows += 50) {
+      await older.click()
+      await expect.poll(shown).toEqual(down(359).slice(0, rows))
+    }
+    await older.click()
+    await expect.poll(shown).toEqual(down(359))
+    expect(await older.count()).toBe(0)
+  })
+
+  test('keeps the filter open while it is filled in, with the keyboard alone', async () => {
+    const page = await open(at(shared.running, '#/deliveries'))
+    await rows(page).first().waitFor()
+    await page.getByRole('button', { name: 'Filter' }).click()
+    const form = page.getByRole('form', { name: 'Filter' })
+    await form.getByLabel('State').selectOption('dead letters')
+    await page.getByRole('link', { name: 'Remove the filter dead letters' }).waitFor()
+    await form.getByLabel('Received').selectOption('from … until …')
+    await form.getByRole('textbox', { name: 'From' }).focus()
+    await page.keyboard.type('0102202600') // a part of the time is no filter yet
+    await form.getByRole('textbox', { name: 'From' }).fill('2026-01-02T00:00')
+    expect(page.url()).not.toContain('since')
+    await form.getByRole('textbox', { name: 'Until' }).focus()
+    await page.getByRole('link', { name: /^Remove the filter from/ }).waitFor()
+    expect(await page.evaluate('document.activeElement.name')).toBe('until')
+    await form.getByRole('textbox', { name: 'Until' }).fill('2099-01-02T00:00')
+    await page.keyboard.press('Enter')
+    await page.getByRole('link', { name: /^Remove the filter until/ }).waitFor()
+    expect(await page.evaluate('document.activeElement.name')).toBe('until')
+    expect(await barriers(page)).toEqual([])
+
+    // What changes the filter beside the form is in the form too.
+    await page.getByRole('link', { name: 'Remove the filter dead letters' }).click()
+    await expect.poll(() => form.getByLabel('State').inputValue()).toBe('')
+    await page.goBack()
+    await expect.poll(() => form.getByLabel('State').inputValue()).toBe('dead')
+    await form.getByLabel('Type').selectOption('delete')
+    await page.getByText('No dead letter matches this filter.').waitFor()
+  })
+
+  test.each(['since=1h', 'until=99999999999999999', 'since=2026-11-26T10:00:00Z&state=dead'])(
+    'an address with %s, which is no time, says so and leads on',
+    async (query) => {
+      const page = await open(at(shared.running, `#/deliveries?${query}`), {}, /status of 400/)
+      await page.getByRole('link', { name: /^Remove the filter (from|until) “/ }).waitFor()
+      await page.getByRole('button', { name: 'Filter' }).click()
+      await page.getByRole('form', { name: 'Filter' }).waitFor()
+      if (query.startsWith('since')) {
+        await page.getByRole('alert').filter({ hasText: 'since' }).waitFor()
+      }
+      await page.getByRole('link', { name: 'Overview' }).click()
+      await page.getByRole('heading', { name: 'Overview' }).waitFor()
+    },
+  )
+
+  test('copies also where the browser has no clipboard for pages, as without https', async () => {
+    const { running } = await lived()
+    const { port } = new URL(running.adminUrl)
+    const page = await open(`http://${NAME}:${port}/#/deliveries/1`, {}, NO_TOKEN)
+    await enterToken(page, ADMIN_TOKEN)
+    await page.getByRole('button', { name: 'Copy as curl' }).click()
+    await page.getByText(/^Copied the/).waitFor()
+    await page.evaluate('document.body.append(document.createElement("textarea"))')
+    await page.locator('body > textarea').focus()
+    await page.keyboard.press('Control+V')
+    expect(await page.locator('body > textarea').inputValue()).toMatch(/^curl .*\n.+/)
+  })
+
   test('groups dead letters by cause, and sends one group again', async () => {
     const refusing = await endpoint((response, { headers }) => {
       const isOdd = String(headers['x-message-id']).startsWith('odd')
