@@ -39,7 +39,7 @@ export function DeliveriesView() {
 /** The list, newest first. Dead letters can be sent again, some or all of them. */
 function Deliveries({ filter }: { filter: Filter }) {
   const rows = useSignal<Summary[]>([])
-  /** Rows that have come while somebody reads further down. */
+  /** The list with those that have come while somebody reads further down; empty if there are none. */
   const fresh = useSignal<Summary[]>([])
   /** Whether more new rows have come than are read at once, so that some would be missing between them and those that are shown. */
   const isApart = useSignal(false)
@@ -92,7 +92,8 @@ function Deliveries({ filter }: { filter: Filter }) {
     const page = await ask(undefined, abort).catch(() => undefined)
     if (page === undefined || isReading.peek()) return
     const shown = rows.peek()
-    const { known, added: more } = merge(shown, page, next.peek() === null)
+    const { known, all } = merge(shown, page, next.peek() === null)
+    const more = all.length - known.length
     const isBusy = scrollY > READING_PX || chosen.peek().size > 0
     if (!isJoined(shown, page)) {
       if (isBusy) {
@@ -102,15 +103,15 @@ function Deliveries({ filter }: { filter: Filter }) {
         begin(page)
         noteEnd(page)
       }
-    } else if (scrollY > READING_PX && more.length > 0) {
+    } else if (scrollY > READING_PX && more > 0) {
       show(known)
-      fresh.value = more
-    } else if (added.current + more.length > MAX_ADDED && !isBusy) {
+      fresh.value = all
+    } else if (added.current + more > MAX_ADDED && !isBusy) {
       begin(page)
       noteEnd(page)
     } else {
-      show([...more, ...known])
-      added.current += more.length
+      show(all)
+      added.current += more
       fresh.value = []
     }
   }
@@ -118,7 +119,7 @@ function Deliveries({ filter }: { filter: Filter }) {
   usePoll(refresh, REFRESH_MS, [])
   const readAgain = () => void read()
   const showFresh = () => {
-    show([...fresh.value, ...rows.value])
+    show(fresh.value)
     fresh.value = []
     scrollTo({ top: 0 })
   }
@@ -145,7 +146,7 @@ function Deliveries({ filter }: { filter: Filter }) {
       )}
       {!isApart.value && fresh.value.length > 0 && (
         <button type="button" class="fresh primary" onClick={showFresh}>
-          Show {counted(fresh.value.length, 'new delivery', 'new deliveries')}
+          Show {counted(fresh.value.length - rows.value.length, 'new delivery', 'new deliveries')}
         </button>
       )}
       <div class={isDead ? 'list choosing' : 'list'}>
@@ -185,26 +186,26 @@ function Deliveries({ filter }: { filter: Filter }) {
 }
 
 /**
- * Compares the rows with the newest page. A row that the page would have and does not has left the filter. Only the ids of one
- * server of the store are in the order of the list.
+ * Brings the newest page and the rows together. Deliveries may come anywhere in a list, because their states change. A row that the
+ * page would have and does not has left the filter. Only the ids of one server of the store are in the order of the list.
  *
  * @param isAll - Whether the rows were everything that matched.
+ * @returns the rows as they are now, and the list with the new ones.
  */
 function merge(rows: readonly Summary[], page: DeliveryList, isAll: boolean) {
-  const found = new Map(page.deliveries.map((one) => [one.id, one]))
-  const oldest = new Map(page.deliveries.map(({ id }) => [serverOf(id), id]))
+  const { deliveries, next, isComplete, away } = page
+  const found = new Map(deliveries.map((one) => [one.id, one]))
+  const oldest = new Map(deliveries.map(({ id }) => [serverOf(id), id]))
   const isCovered = (id: number) =>
-    page.isComplete &&
-    (id >= (oldest.get(serverOf(id)) ?? Infinity) || (isAll && page.next === null))
+    isComplete && (id >= (oldest.get(serverOf(id)) ?? Infinity) || (isAll && next === null))
   const known = rows.flatMap((row) => found.get(row.id) ?? (isCovered(row.id) ? [] : [row]))
-  const newest = new Map(rows.toReversed().map(({ id }) => [serverOf(id), id]))
   const before = new Set(rows.map(({ id }) => id))
-  return {
-    known,
-    added: page.deliveries.filter(
-      ({ id }) => !before.has(id) && (id > (newest.get(serverOf(id)) ?? -1) || isAll),
-    ),
-  }
+  const added = deliveries.filter(({ id }) => !before.has(id))
+  // The rows of a server that is away stay where they are.
+  const all = away
+    ? [...added, ...known]
+    : [...deliveries, ...known.filter(({ id }) => !found.has(id))]
+  return { known, all }
 }
 
 /** Whether no delivery can be missing between those that are shown and the newest page. */

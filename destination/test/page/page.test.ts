@@ -1,4 +1,5 @@
 // The page as people use it. Everything behind it is real: the destination, its store, the endpoints.
+import type { ServerResponse } from 'node:http'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import type { Page, Route } from 'playwright-core'
 import type { RunningDestination } from '../../src/destination.js'
@@ -86,6 +87,12 @@ async function visit(page: Page, hash: string): Promise<void> {
   await page.evaluate(`location.hash = ${JSON.stringify(hash)}`)
   await page.locator('main h1').waitFor()
   await page.locator('[aria-busy=true]').first().waitFor({ state: 'detached' })
+}
+
+/** The numbers in the events of a list: 7 of `e7`. */
+async function numbersShown(page: Page): Promise<number[]> {
+  const texts = await page.locator('.row .what').allInnerTexts()
+  return texts.map((text) => Number(/e(\d+)/.exec(text)?.[1]))
 }
 
 describe.skipIf(chromiumPath === undefined)('the page', () => {
@@ -548,10 +555,7 @@ describe.skipIf(chromiumPath === undefined)('the page', () => {
         Array.from({ length: 120 }, (_, i) => track(`m${from + i}`, { event: `e${from + i}` })),
       )
     const older = page.getByRole('button', { name: 'Show older' })
-    const shown = async () => {
-      const texts = await page.locator('.row .what').allInnerTexts()
-      return texts.map((text) => Number(/e(\d+)/.exec(text)?.[1]))
-    }
+    const shown = () => numbersShown(page)
     const down = (from: number) => Array.from({ length: from + 1 }, (_, i) => from - i)
     await send(0)
     await expect.poll(shown).toEqual(down(119).slice(0, 50))
@@ -578,6 +582,24 @@ describe.skipIf(chromiumPath === undefined)('the page', () => {
     await older.click()
     await expect.poll(shown).toEqual(down(359))
     expect(await older.count()).toBe(0)
+  })
+
+  test('puts what matches later into its place in the list', async () => {
+    const held: ServerResponse[] = []
+    const refusing = await endpoint((response, { body }) => {
+      if (body.includes('"e50"')) held.push(response)
+      else response.writeHead(400).end()
+    })
+    const running = await start(settingsFor([destination([refusing])], READ_ONLY))
+    const calls = Array.from({ length: 60 }, (_, i) => track(`m${i}`, { event: `e${i}` }))
+    await post(running, calls)
+    await refusing.has(60)
+    const page = await open(at(running, '#/deliveries?state=dead'))
+    const shown = () => numbersShown(page)
+    const all = Array.from({ length: 51 }, (_, i) => 59 - i)
+    await expect.poll(shown).toEqual(all.filter((event) => event !== 50))
+    for (const response of held) response.writeHead(400).end()
+    await expect.poll(shown).toEqual(all)
   })
 
   test('keeps the filter open while it is filled in, with the keyboard alone', async () => {
