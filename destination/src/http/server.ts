@@ -116,6 +116,10 @@ export function createServer(
     app.server.emit('request', request, response)
   })
   app.addHook('onRequest', requireHost)
+  app.addHook('onRequest', (request, _reply, done) => {
+    // Before Fastify reads the body, which it would refuse for another reason.
+    done(request.is404 ? noRoute(routes, request.method, request.url, hint) : undefined)
+  })
   answerHalfClosed(app.server)
   noteResponses(app.server)
   if (maxConnections !== undefined) limitConnections(app.server, maxConnections, log)
@@ -124,9 +128,6 @@ export function createServer(
     done()
   })
   app.setErrorHandler(errorHandler(log))
-  app.setNotFoundHandler((request, reply) =>
-    refuse(reply, noRoute(routes, request.method, request.url, hint)),
-  )
 
   return {
     app,
