@@ -27,10 +27,18 @@ const SERVER: Record<string, [StoreErrorCode, string]> = {
     'another session holds locks on the tables: find it in pg_stat_activity on the server',
   ],
   '57P03': ['failed', 'the server is starting or stopping; the next query tries again'],
+  '57P05': ['failed', raise('idle_session_timeout')],
+  '25P03': ['failed', raise('idle_in_transaction_session_timeout')],
+  '25P04': ['failed', raise('transaction_timeout')],
   '25006': [
     'failed',
     'the server takes no writes, because it is a standby or default_transaction_read_only is on: name the primary',
   ],
+}
+
+/** What to do about a limit that ends connections. */
+function raise(setting: string): string {
+  return `raise or remove ${setting} of the server, the database or the role; the next query uses a new connection`
 }
 
 /** What to do about errors of the system and of TLS. */
@@ -116,8 +124,11 @@ const UNASKED =
  */
 const LASTING = /startup parameter|no such|auth|password/
 
-/** The codes of a server that is a standby, is full, has its tables locked, or was too slow. */
-const PASSING = /^(25006|53100|55P03|57014)$/
+/**
+ * The codes of a server that is a standby, is full, has its tables locked, was too slow, or ends sessions and transactions that it
+ * finds too long. Such a transaction was not committed.
+ */
+const PASSING = /^(25006|25P0[34]|53100|55P03|57014|57P05)$/
 
 /** The driver's messages for a connection that got no answer or was cut. */
 const SILENT = /timeout|terminated|not queryable|closed/

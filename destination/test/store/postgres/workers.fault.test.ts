@@ -699,6 +699,30 @@ describe('a process that starts while its server is away', () => {
     expect(lines[1]).toEqual([{ waitedMs: expect.any(Number) as unknown }, 'the store can be used'])
   })
 
+  test('waits at its first start while the server ends connections that are idle', async () => {
+    const store = await server.database()
+    const name = new URL(store).pathname.slice(1)
+    await server.query(`ALTER DATABASE ${name} SET idle_session_timeout = 1`)
+    const lines: [object, string][] = []
+    const warn = (details: object, message: string) => lines.push([details, message])
+    const settings = await settingsWithPort(store)
+    const starting = startDestination(settings, { ...silent, warn })
+    cleanUps.push(async () => (await starting).close())
+    const isWaiting = () => lines.length > 0
+    await Promise.race([starting, vi.waitUntil(isWaiting, 60_000)])
+    // A fast server may make the tables between two timeouts.
+    for (const line of lines) {
+      expect(line).toEqual([
+        expect.objectContaining({
+          error: expect.stringMatching(/raise or remove idle_session_timeout/) as unknown,
+        }),
+        'waiting for the store, which cannot be used now',
+      ])
+    }
+    await server.query(`ALTER DATABASE ${name} RESET idle_session_timeout`)
+    expect((await send(await starting, 1)).status).toBe(200)
+  })
+
   test('waits while the server takes no writes', async () => {
     const store = await server.database()
     await (await openStore(store)).close()
