@@ -2,16 +2,19 @@ import { closeSync, openSync, rmSync, statSync, writeSync } from 'node:fs'
 import { StoreError } from '../store-error.js'
 import type { Failure } from './round.js'
 
-/** SQLite's primary result codes that are handled differently: https://www.sqlite.org/rescode.html */
-const CODES: Record<number, string> = {
-  5: 'SQLITE_BUSY',
-  8: 'SQLITE_READONLY',
-  10: 'SQLITE_IOERR',
-  11: 'SQLITE_CORRUPT',
-  13: 'SQLITE_FULL',
-  14: 'SQLITE_CANTOPEN',
-  26: 'SQLITE_NOTADB',
-}
+/**
+ * SQLite's primary result codes that are handled differently: https://www.sqlite.org/rescode.html
+ * `@photostructure/sqlite` gives no code with an error that occurs while it reads rows, so the texts of SQLite are here, too.
+ */
+const CODES: readonly { number: number; name: string; text: string }[] = [
+  { number: 5, name: 'SQLITE_BUSY', text: 'database is locked' },
+  { number: 8, name: 'SQLITE_READONLY', text: 'attempt to write a readonly database' },
+  { number: 10, name: 'SQLITE_IOERR', text: 'disk I/O error' },
+  { number: 11, name: 'SQLITE_CORRUPT', text: 'database disk image is malformed' },
+  { number: 13, name: 'SQLITE_FULL', text: 'database or disk is full' },
+  { number: 14, name: 'SQLITE_CANTOPEN', text: 'unable to open database file' },
+  { number: 26, name: 'SQLITE_NOTADB', text: 'file is not a database' },
+]
 
 /** The system's error codes for no room: the device is full, the quota is used up, the file has reached its limit. */
 const NO_ROOM = new Set(['ENOSPC', 'EDQUOT', 'EFBIG'])
@@ -21,10 +24,17 @@ const PROBE_BYTES = 65_536
 
 /** The primary result code of an error of either driver; `undefined` if {@link CODES} does not have it. */
 export function resultCode(error: unknown): string | undefined {
-  const { errcode, code } = error as { errcode?: unknown; code?: unknown }
-  if (typeof errcode === 'number') return CODES[errcode & 0xff]
-  if (typeof code !== 'string') return undefined
-  return Object.values(CODES).find((name) => code === name || code.startsWith(`${name}_`))
+  const { errcode, code, message } = error as {
+    errcode?: unknown
+    code?: unknown
+    message?: unknown
+  }
+  const found =
+    typeof errcode === 'number'
+      ? CODES.find(({ number }) => number === (errcode & 0xff))
+      : (CODES.find(({ name }) => code === name || String(code).startsWith(`${name}_`)) ??
+        CODES.find(({ text }) => text === message))
+  return found?.name
 }
 
 /** Turns an error of SQLite or of the file system into a StoreError that says what to do. */
@@ -59,8 +69,8 @@ function explain(
     case 'SQLITE_NOTADB':
     case 'SQLITE_CORRUPT':
       return (
-        `${path} is damaged or is not a SQLite database (${text}). Put a backup in its place, ` +
-        'or move it away together with its -wal and -shm files to start with an empty store.'
+        `${path} is damaged or is not a SQLite database (${text}). If the destination is running, stop it first. Move the ` +
+        'file away together with its -wal and -shm files. Then put a backup in its place, or start with an empty store.'
       )
     case 'SQLITE_CANTOPEN':
     case 'SQLITE_READONLY':

@@ -1,5 +1,13 @@
 import { execFileSync, spawnSync } from 'node:child_process'
-import { chmodSync, mkdirSync, readdirSync, statSync, symlinkSync, writeFileSync } from 'node:fs'
+import {
+  chmodSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs'
 import { expect, inject, test } from 'vitest'
 import { errorMessage } from '../../../src/observe/error-message.js'
 import { openStore } from '../../../src/store/open.js'
@@ -14,6 +22,8 @@ const driver = await loadDriver('node:sqlite').then(
   () => 'node:sqlite' as const,
   () => '@photostructure/sqlite' as const,
 )
+
+const PAGE_BYTES = 4_096
 
 /** The error of a failed opening. */
 function failure(code: string, message: RegExp): unknown {
@@ -134,9 +144,41 @@ test('a damaged file is refused with the way out', async () => {
   await expect(openStore(`sqlite:${path}`)).rejects.toEqual(
     failure(
       'failed',
-      /store\.db is damaged or is not a SQLite database .*Put a backup in its place/,
+      /store\.db is damaged or is not a SQLite database .*stop it first.*put a backup in its place/,
     ),
   )
+})
+
+test('so is damage that only a later statement finds, at the start or at run time', async () => {
+  await using place = await folder()
+  const path = `${place.path}/store.db`
+  const before = await openStore(`sqlite:${path}`)
+  await before.put(Array.from({ length: 50 }, (_, n) => newDelivery({ messageId: `m${n}` })))
+  await before.close()
+  const file = readFileSync(path)
+  const atStart: unknown[] = []
+  const atRunTime: unknown[] = []
+  // The first page has the header, which the opening reads.
+  for (let from = PAGE_BYTES; from < file.length; from += 3 * PAGE_BYTES) {
+    writeFileSync(
+      path,
+      Buffer.from(file).fill(0, from, Math.min(from + 3 * PAGE_BYTES, file.length)),
+    )
+    const store = await openStore(`sqlite:${path}`).catch((error: unknown) => {
+      atStart.push(error)
+    })
+    if (!store) continue
+    const note = (error: unknown) => atRunTime.push(error)
+    await store.trace('m7').catch(note)
+    await store.find({}, undefined, 100).catch(note)
+    await store.put([newDelivery()]).catch(note)
+    await store.close()
+  }
+  const advised = failure('failed', /is damaged or is not .*stop it first.*put a backup in its/)
+  expect(atStart.length).toBeGreaterThan(1)
+  expect(atStart).toEqual(atStart.map(() => advised))
+  expect(atRunTime.length).toBeGreaterThan(1)
+  expect(atRunTime).toEqual(atRunTime.map(() => advised))
 })
 
 test.each(['before', 'after'])(
@@ -189,7 +231,7 @@ test.each(['node:sqlite', '@photostructure/sqlite'] as const)(
     writeFileSync(path, Buffer.alloc(16_384, 'damage'))
     const error = await openStore(`sqlite:${path}`, { driver }).catch((error: unknown) => error)
     expect(errorMessage(error)).toMatch(
-      /to start with an empty store\. Cause: file is not a database$/,
+      /or start with an empty store\. Cause: file is not a database$/,
     )
   },
 )
