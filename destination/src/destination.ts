@@ -32,11 +32,12 @@ import { ownersKeeper } from './manage/keep-owners.js'
 import { resealAll } from './manage/reseal.js'
 import { startRetention } from './operate/retention.js'
 import { createServers } from './operate/servers.js'
+import { watchStore } from './operate/store-watch.js'
 import { waitForStore } from './operate/wait-for-store.js'
 import { checkRole, type Role } from './settings/role.js'
 import type { Settings } from './settings/settings.js'
 import { Follower, type OnRecords } from './store/follower.js'
-import type { StorePlace } from './store/kind.js'
+import { isPostgres, type StorePlace } from './store/kind.js'
 import { openStore } from './store/open.js'
 import type { Store } from './store/store.js'
 
@@ -256,6 +257,7 @@ async function connect(
           () => manager.freeNames(live.current.retentionMs),
         )
       : undefined
+    const watch = isPostgres(file.store) ? undefined : watchStore(store, events)
     pauses.start(send, events)
     monitor?.start()
     follower.start({
@@ -280,6 +282,7 @@ async function connect(
         closing.abort()
         readiness.stop()
         waiting.stop()
+        watch?.stop()
         deliverer.stop()
         await Promise.all([
           ...[follower.stop(), pauses.stop(), monitor?.stop()],

@@ -12,6 +12,10 @@ export interface Events
   sweepFailed(error: unknown): void
   /** Messages of a destination have waited for longer than the retention, and became dead letters. */
   expired(destination: string, count: number): void
+  /** The file of the store was removed or replaced, so that the store takes no calls. */
+  storeRemoved(error: unknown): void
+  /** The file of the store is back. */
+  storeFound(): void
   /** A server of the store fails, fails for another reason, or works again. */
   serverChanged(state: ServerState): void
 }
@@ -49,6 +53,8 @@ export function tellAll(observers: readonly Observer[]): Events {
     workersFailed: tell('workersFailed'),
     sweepFailed: tell('sweepFailed'),
     expired: tell('expired'),
+    storeRemoved: tell('storeRemoved'),
+    storeFound: tell('storeFound'),
     serverChanged: tell('serverChanged'),
     followFailed: tell('followFailed'),
     alerted: tell('alerted'),

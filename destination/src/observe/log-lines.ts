@@ -107,18 +107,23 @@ function logDeadLetters(log: Log, messages: readonly EndedMessage[]): void {
 /** Logs when the store begins to refuse calls, and when it takes calls again, but not each request in between. */
 function storeLines(log: Log): Observer {
   let isRefusing = false
+  const refuses = (error: unknown) => {
+    if (isRefusing) return
+    isRefusing = true
+    log.error({ err: error }, 'the store takes no calls; clients get the answer 503')
+  }
+  const takes = () => {
+    if (!isRefusing) return
+    isRefusing = false
+    log.warn({}, 'the store takes calls again')
+  }
   return {
     callsNotAccepted: (error) => {
-      if (!(error instanceof StoreError) || isRefusing) return
       // One of several servers fails: there is a line about it, and the calls of other sources are accepted in between.
-      if (error.server !== undefined) return
-      isRefusing = true
-      log.error({ err: error }, 'the store takes no calls; clients get the answer 503')
+      if (error instanceof StoreError && error.server === undefined) refuses(error)
     },
-    callsAccepted: () => {
-      if (!isRefusing) return
-      isRefusing = false
-      log.warn({}, 'the store takes calls again')
-    },
+    callsAccepted: takes,
+    storeRemoved: refuses,
+    storeFound: takes,
   }
 }

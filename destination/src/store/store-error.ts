@@ -7,10 +7,11 @@
  * - `unsupported`: such a store can't be opened here.
  * - `superseded`: a newer sync of the audience has begun.
  * - `conflict`: a record was changed meanwhile.
+ * - `removed`: the file of the store was removed or replaced while it was in use.
  * - `failed`: anything else.
  */
 export type StoreErrorCode =
-  'full' | 'locked' | 'newer' | 'failed' | 'unsupported' | 'superseded' | 'conflict'
+  'full' | 'locked' | 'newer' | 'failed' | 'unsupported' | 'superseded' | 'conflict' | 'removed'
 
 /** A call of the store failed. `message` says what to do; `cause` is the error of the database or the system. */
 export class StoreError extends Error {
@@ -23,7 +24,10 @@ export class StoreError extends Error {
   /** Whether the call may have been carried out nevertheless, because only its answer was lost. */
   readonly isUnsure: boolean
 
-  /** Whether the server answers, and may do later what it can't do now: its tables are locked, it is a standby, too slow, or full. */
+  /**
+   * Whether the server answers, and may do later what it can't do now: its tables are locked, it is a standby, too slow, or full, or it
+   * ends connections that it finds idle.
+   */
   readonly mayPass: boolean
 
   /** The name of the server that failed, if the store has several. What the others have is not affected. */

@@ -6,6 +6,7 @@ import { moveFilter, moveGroup, moveTimes, StoreClock, type Reading } from './cl
 import { BUSY_MS, connect, type Connection } from './connection.js'
 import type { Database, OpenDatabase } from './driver.js'
 import { resultCode, toFailure, toStoreError } from './failure.js'
+import { Files } from './files.js'
 import { lock } from './lock.js'
 import type { Upgrade } from './schema.js'
 import { rewrite } from './rewrite.js'
@@ -21,6 +22,8 @@ const SWEEP_BUSY_MS = 500
  * A put, a copy or a replay is synced to the disk before its round returns. A round without puts is not synced, which
  * is faster. A power cut may lose its claims and settlements: then their deliveries are sent again. The end of the
  * process alone loses nothing.
+ *
+ * If the file is removed or replaced, whatever would be synced is refused. The rest goes on, so that what was stored is delivered.
  */
 export class Engine {
   readonly #open: OpenDatabase
@@ -31,6 +34,7 @@ export class Engine {
    * closing it releases all locks that this process has on the file.
    */
   readonly file: number
+  readonly #files: Files
   /** `undefined` after an error that may have broken the connection. The next round opens a new one. */
   #connection: Connection | undefined
   #isDurable: boolean | undefined
@@ -55,9 +59,13 @@ export class Engine {
   ) {
     this.#open = open
     this.#path = path
+    this.#files = new Files(path)
     this.#lock = this.#translate(() => lock(open, path))
     try {
-      this.#connection = this.#translate(() => connect(open, path, upgrading))
+      this.#connection = this.#translate(() => {
+        this.#files.found()
+        return this.#connect(upgrading)
+      })
       this.#transact(false, ({ clock, release }) => {
         this.#clock.resume(clock, at)
         if (!isRestart) release(this.#clock.at(at))
@@ -109,9 +117,19 @@ export class Engine {
 
   close(at: Reading): void {
     this.#saveTime(at)
+    if (this.#files.missing() !== undefined) this.#emptyLog()
     this.#disconnect()
     closeSync(this.file)
     this.#lock.close()
+  }
+
+  /** SQLite leaves the log of a file that was removed, and would later apply it to the file that has come to its place. */
+  #emptyLog(): void {
+    try {
+      this.#connection?.database.exec('PRAGMA wal_checkpoint(TRUNCATE)')
+    } catch {
+      // The operator knows from the log that a file is not in its place.
+    }
   }
 
   #saveTime(at: Reading): void {
@@ -154,6 +172,7 @@ export class Engine {
     switch (query.ask) {
       case 'ping':
         this.#translate(() => {
+          this.#files.require()
           this.#connected().ping()
         })
         return undefined
@@ -320,6 +339,7 @@ export class Engine {
   /** Runs `work` in a transaction. If it throws, nothing is changed. */
   #transact<T>(isDurable: boolean, work: (connection: Connection) => T): T {
     return this.#translate(() => {
+      if (isDurable) this.#files.require()
       const connection = this.#connected()
       const { database, names, counts, firstLeases } = connection
       if (isDurable !== this.#isDurable) {
@@ -353,8 +373,16 @@ export class Engine {
   }
 
   #connected(): Connection {
-    this.#connection ??= connect(this.#open, this.#path)
+    if (this.#connection) return this.#connection
+    this.#files.require() // SQLite would create an empty file, or use another one
+    this.#connection = this.#connect()
     return this.#connection
+  }
+
+  #connect(upgrading?: (upgrade: Upgrade) => void): Connection {
+    const connection = connect(this.#open, this.#path, upgrading)
+    this.#files.opened()
+    return connection
   }
 
   #disconnect(): void {
@@ -366,6 +394,7 @@ export class Engine {
     } catch {
       // Everything that was acknowledged is committed, so a failed close loses nothing.
     }
+    this.#files.closed()
   }
 
   #translate<T>(work: () => T): T {
@@ -376,7 +405,9 @@ export class Engine {
       const storeError = toStoreError(error, this.#path)
       // After any other error than a full disk, a refused change or a busy file, the connection may be broken.
       const isFit = ['full', 'superseded', 'conflict'].includes(storeError.code)
-      if (!isFit && resultCode(error) !== 'SQLITE_BUSY') this.#disconnect()
+      const isBusy = resultCode(error) === 'SQLITE_BUSY'
+      // A file that was removed can't be opened again.
+      if (!isFit && !isBusy && this.#files.missing() === undefined) this.#disconnect()
       throw storeError
     }
   }

@@ -81,17 +81,17 @@ test('goes on without its thread if that cannot open the file, and copies the lo
   await using place = await folder()
   const path = `${place.path}/open/store.db`
   const store = await openStore(`sqlite:${path}`)
-  // The thread opens the path; the engine has opened it already.
+  // The thread opens the path; the engine has opened it already, and takes no calls while it is gone.
   renameSync(`${place.path}/open`, `${place.path}/moved`)
-  const moved = `${place.path}/moved/store.db`
-  const before = statSync(moved).size
-  const body = 'x'.repeat(30_000)
-  // The thread would be started by now, and a round copies a log of 4,000 pages.
   await setTimeout(1_500)
+  // The thread would be started by now, and a round copies a log of 4,000 pages.
+  renameSync(`${place.path}/moved`, `${place.path}/open`)
+  const before = statSync(path).size
+  const body = 'x'.repeat(30_000)
   const putAndLook = async () => {
     const many = Array.from({ length: 50 }, () => newDelivery({ messageId: randomUUID(), body }))
     await store.put(many)
-    return statSync(moved).size
+    return statSync(path).size
   }
   await expect.poll(putAndLook, { timeout: 30_000 }).toBeGreaterThan(before)
   await store.close()
