@@ -1,4 +1,4 @@
-import { fdatasyncSync } from 'node:fs'
+import { fdatasyncSync, fstatSync, statSync } from 'node:fs'
 import { parentPort, workerData, type MessagePort } from 'node:worker_threads'
 import { loadDriver } from './driver.js'
 import type { ThreadData } from './store.js'
@@ -25,6 +25,7 @@ export interface CheckpointData extends Pick<ThreadData, 'path' | 'driver'> {
 const port = parentPort as MessagePort
 const { path, driver, file } = workerData as CheckpointData
 const open = await loadDriver(driver)
+requireSameFile()
 const database = open(path)
 let timer: NodeJS.Timeout | undefined
 
@@ -37,6 +38,13 @@ port.on('message', (message: 'committed' | 'close') => {
   database.close()
   port.close()
 })
+
+/** SQLite would apply the log of the store to any other file that has come to its path, or create one. */
+function requireSameFile(): void {
+  const [opened, found] = [fstatSync(file, { bigint: true }), statSync(path, { bigint: true })]
+  if (opened.dev === found.dev && opened.ino === found.ino) return
+  throw new Error(`${path} is not the file of the store any more.`)
+}
 
 function copy(): void {
   timer = undefined

@@ -2,12 +2,14 @@
 import {
   copyFileSync,
   mkdirSync,
+  readFileSync,
   renameSync,
   rmSync,
   symlinkSync,
   unlinkSync,
   writeFileSync,
 } from 'node:fs'
+import { setTimeout } from 'node:timers/promises'
 import { expect, onTestFinished, test } from 'vitest'
 import { openStore } from '../../../src/store/open.js'
 import type { Store } from '../../../src/store/store.js'
@@ -85,6 +87,30 @@ test('after another file came to its path, a store takes nothing, and the next o
   expect(await next.stats()).toMatchObject([{ fresh: 1 }])
   await takes(next)
 })
+
+test(
+  'a file that comes to its path at once stays as it is, also after the end',
+  { tags: 'long' },
+  async () => {
+    const { outer, path } = await freePath()
+    const store = await openStore(`sqlite:${path}`)
+    await store.put([newDelivery({ messageId: 'before' })])
+    const database = openDatabase(path)
+    database.exec(`VACUUM INTO '${outer}/backup.db'`)
+    database.close()
+    await store.put(Array.from({ length: 50 }, (_, n) => newDelivery({ messageId: `m${n}` })))
+    const backup = readFileSync(`${outer}/backup.db`)
+    renameSync(`${outer}/backup.db`, path)
+    // By then, the thread for checkpoints would have opened the path, and copied the log after the next round.
+    await setTimeout(2_000)
+    await store.claim([{ destination: 'crm', lane: 'fresh', limit: 9 }])
+    await setTimeout(500)
+    await store.close()
+    expect(readFileSync(path).equals(backup)).toBe(true)
+    const next = await opened(path)
+    expect(await next.stats()).toMatchObject([{ fresh: 1 }])
+  },
+)
 
 test.each(['the file', 'the folder'])('takes calls again once %s is back', async (what) => {
   const { outer, data, path } = await freePath()
