@@ -1,4 +1,3 @@
-import type { Stats } from 'node:fs'
 import { fs as maybeFs, zlib } from '../runtime.js'
 
 // The option `spool` throws where the runtime lacks one of these, so no code of this folder runs without them.
@@ -14,7 +13,7 @@ export const PRIVATE_FOLDER = 0o700
  *
  * @throws if the disk does not tell: a disk that fails must not be mistaken for a file that was removed
  */
-export function statOf(path: string): Stats | undefined {
+export function statOf(path: string): import('node:fs').Stats | undefined {
   try {
     return fs.statSync(path, { throwIfNoEntry: false })
   } catch (error) {
