@@ -54,16 +54,18 @@ export function webhook<E extends Env>(
 }
 
 async function bodyOf<E extends Env>({ req }: Context<E>, maxBytes: number): Promise<Uint8Array> {
-  if (Object.keys(req.bodyCache).length === 0) return readRequest(req.raw, maxBytes)
+  // The cache of Hono may have something else than a body: c.req.parseBody() leaves it there without reading.
+  if (!req.raw.bodyUsed) return readRequest(req.raw, maxBytes)
   let bytes
   try {
     bytes = new Uint8Array(await req.arrayBuffer())
   } catch {
-    throw bodyConsumed('an error while reading it', 'Read the body only with the methods of c.req.')
+    throw bodyConsumed('an error while reading it', `${ADVICE}.`)
   }
   const plain = await decompress(bytes, req.header('content-encoding'), maxBytes)
   // The first byte of gzip alone: the second one was no character when other code read the body as text.
   if (plain[0] !== 0x1f) return plain
-  const advice = 'Let the other code read it with c.req.arrayBuffer(), or decompress it before.'
-  throw bodyConsumed('gzip that was read as text', advice)
+  throw bodyConsumed('gzip that was read as text', `${ADVICE}, or decompress it before.`)
 }
+
+const ADVICE = 'Let the other code read it with c.req.arrayBuffer()'

@@ -1,6 +1,7 @@
 import type { Server } from 'node:http'
 import { serve } from '@hono/node-server'
-import { Hono } from 'hono'
+import { Hono, type Context } from 'hono'
+import { HTTPException } from 'hono/http-exception'
 import type { StatusCode } from 'hono/utils/http-status'
 import { expect, test } from 'vitest'
 import { gzipSync } from 'node:zlib'
@@ -28,6 +29,36 @@ const start: Start = (options, handle, before) => {
 }
 
 adapterContract('Hono 4', start, ['parser', 'keeper', 'thief'])
+
+test('Hono 4: an HTTPException is the answer', async () => {
+  const app = new Hono()
+  const refuse = () => {
+    throw new HTTPException(410)
+  }
+  app.post('/', webhook({ secret: 's3cret' }, refuse))
+  const response = await app.request('/', signedRequest('delete', { userId: 'u1' }, 's3cret'))
+  expect(response.status).toBe(410)
+})
+
+test.each<[string, number, (c: Context) => unknown]>([
+  // Hono 4.5 to 4.12 leaves an object in its cache, and reads no JSON.
+  ['c.req.parseBody()', 204, ({ req }) => Object.assign(req.bodyCache, { parsedBody: {} })],
+  ['c.req.text() without waiting', 204, ({ req }) => void req.text()],
+  ['c.req.formData()', 500, ({ req }) => req.formData().catch(() => undefined)],
+])('Hono 4: a body after %s is answered %i', async (_, status, before) => {
+  const app = new Hono()
+  app.use(async (c, next) => {
+    await before(c)
+    await next()
+  })
+  app.post(
+    '/',
+    webhook({ secret: 's3cret' }, () => undefined),
+  )
+  const response = await app.request('/', signedRequest('delete', { userId: 'u1' }, 's3cret'))
+  expect(response.status).toBe(status)
+  if (status === 500) expect(await response.text()).toContain('read it with c.req.arrayBuffer().')
+})
 
 test.each([
   ['arrayBuffer', 204],
