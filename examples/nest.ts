@@ -26,10 +26,7 @@ class WebhookController {
   @Post()
   @HttpCode(204)
   receive(@Req() req: Request, @Res() res: Response): Promise<void> {
-    return new Promise((resolve, reject) => {
-      res.once('finish', resolve)
-      void this.#route(req, res, reject)
-    })
+    return this.#route(req, res)
   }
 }
 

@@ -60,8 +60,43 @@ export const STATUSES: Readonly<Record<WebhookErrorCode, number>> = {
 /** By default. */
 const MAX_BYTES = 1_048_576
 
-/** Frameworks take a rejection with nothing for none. */
-export const WITHOUT_ERROR = 'The handler of the webhook rejected without an error.'
+/** The fields of errors that frameworks read. */
+type Failure = Error &
+  Partial<
+    Record<'status' | 'statusCode', number> & Record<'code' | 'expose' | 'getStatus', unknown>
+  >
+
+/**
+ * Throws an error of the handler, of `onRefused` or of a `secret` function on to the framework, so that the answer is 5xx.
+ *
+ * Frameworks answer with the status of an error. HTTP clients give their errors the status of another server's
+ * answer, and the destination does not repeat a message after a 4xx. So an error with such a status is wrapped,
+ * unless it is made to be the answer: `http-errors` have `expose`, and those of NestJS have `getStatus`.
+ *
+ * @param response - gets the status 500, for an application that takes the error and sets no status
+ * @param refuse - the code that refuses a message, for the advice in the error
+ * @param absent - errors, and codes of errors, that the framework answers 404
+ */
+export function fail(
+  error: unknown,
+  response: { statusCode: number },
+  refuse: string,
+  absent: readonly unknown[] = [],
+): never {
+  if (response.statusCode < 400) response.statusCode = 500
+  // Frameworks take a rejection with nothing for none.
+  if (!error) throw new Error('The handler of the webhook rejected without an error.')
+  const failure = error as Failure
+  const { status, statusCode, code, expose, getStatus } = failure
+  const absence = [error, code].some((one) => absent.includes(one)) && 404
+  // Koa also answers 1xx to 3xx, and Fastify also takes text.
+  const final = [absence, status, statusCode].find((one) => /^[1-4]\d\d$/.test(String(one)))
+  if (!final || expose === true || typeof getStatus === 'function') throw failure
+  throw new Error(
+    `${String(failure)}: answered 500, not ${final}, to get the message again. To refuse it for good: ${refuse}.`,
+    { cause: error },
+  )
+}
 
 /**
  * Creates the function that verifies requests, for all frameworks and both kinds of crypto.

@@ -1,9 +1,9 @@
 /** @module hookline/express */
 
-import type { Request, RequestHandler, Response } from 'express'
+import type { NextFunction, Request, Response } from 'express'
 import type { WebhookEvent } from '../events.js'
 import { nodeBody } from '../node-body.js'
-import { receiver, WITHOUT_ERROR, type ReceiverOptions } from '../receive.js'
+import { fail, receiver, type ReceiverOptions } from '../receive.js'
 import { isSigned } from '../signature.js'
 
 export type { ReceiverOptions, WebhookEvent }
@@ -14,8 +14,8 @@ export type { ReceiverOptions, WebhookEvent }
  *
  * The route reads the body itself. If a parser has read it before, the route uses `req.rawBody` or the
  * parsed `req.body`. If the handler has begun no answer when it returns, or when its promise resolves, the
- * route answers 204. So a handler that answers later returns a promise. Errors of the handler go to `next`.
- * The destination waits 5 seconds for the answer: put long work into a queue.
+ * route answers 204. So a handler that answers later returns a promise. Errors of the handler go to `next`,
+ * or reject the promise if there is none. The destination waits 5 seconds for the answer: put long work into a queue.
  *
  * @throws TypeError that names the option, or the handler, if it is missing or not what it should be.
  *
@@ -33,7 +33,7 @@ export type { ReceiverOptions, WebhookEvent }
 export function webhook(
   options: ReceiverOptions<[req: Request, res: Response]>,
   handler: (event: WebhookEvent, req: Request, res: Response) => unknown,
-): RequestHandler {
+): (req: Request, res: Response, next?: NextFunction) => Promise<void> {
   const receive = receiver(options, handler, isSigned)
 
   async function handle(req: Request, res: Response): Promise<void> {
@@ -50,12 +50,10 @@ export function webhook(
     res.end()
   }
 
-  return (req, res, next) => {
-    // Express goes on to the next route if it gets nothing that is true.
-    handle(req, res).catch((error: unknown) => {
-      next(error || new Error(WITHOUT_ERROR))
-    })
-  }
+  return (req, res, next) =>
+    handle(req, res)
+      .catch((error: unknown) => fail(error, res, 'res.status(400).end()', ['route', 'router']))
+      .catch(next)
 }
 
 /** Notices an answer that sends its headers in a later turn of the event loop: a stream, a file or a view. */
@@ -66,12 +64,14 @@ function watchAnswer(res: Response): () => boolean {
   }
   res.once('pipe', begin)
   for (const name of ['sendFile', 'render'] as const) {
-    const method = (res[name] as (...args: unknown[]) => void).bind(res)
-    res[name] = (...args: unknown[]) => {
-      // A view with a callback goes to the callback: it may be for a mail.
-      if (name === 'sendFile' || !args.some((arg) => typeof arg === 'function')) begin()
-      method(...args)
-    }
+    // Express before 4.8 has no sendFile. The response of a test may have neither.
+    const method = (res[name] as ((...args: unknown[]) => void) | undefined)?.bind(res)
+    if (method)
+      res[name] = (...args: unknown[]) => {
+        // A view with a callback goes to the callback: it may be for a mail.
+        if (name === 'sendFile' || !args.some((arg) => typeof arg === 'function')) begin()
+        method(...args)
+      }
   }
   return () => hasBegun
 }

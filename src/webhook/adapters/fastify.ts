@@ -4,7 +4,7 @@ import type { FastifyPluginCallback, FastifyReply, FastifyRequest } from 'fastif
 import type { Readable } from 'node:stream'
 import type { WebhookEvent } from '../events.js'
 import { nodeBody } from '../node-body.js'
-import { receiver, type ReceiverOptions } from '../receive.js'
+import { fail, receiver, type ReceiverOptions } from '../receive.js'
 import { isSigned } from '../signature.js'
 
 export type { ReceiverOptions, WebhookEvent }
@@ -59,7 +59,11 @@ export function webhook(
     instance.addContentTypeParser('*', (_request, payload, parsed) => {
       parsed(null, payload)
     })
-    instance.post('/', handle)
+    instance.post('/', (request, reply) =>
+      handle(request, reply).catch((error: unknown) =>
+        fail(error, reply.raw, 'reply.code(400).send()'),
+      ),
+    )
     done()
   }
 }

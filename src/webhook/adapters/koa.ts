@@ -3,7 +3,7 @@
 import type Koa from 'koa'
 import type { WebhookEvent } from '../events.js'
 import { nodeBody } from '../node-body.js'
-import { receiver, WITHOUT_ERROR, type ReceiverOptions } from '../receive.js'
+import { fail, receiver, type ReceiverOptions } from '../receive.js'
 import { isSigned } from '../signature.js'
 
 export type { ReceiverOptions, WebhookEvent }
@@ -36,7 +36,8 @@ export function webhook(
 ): Koa.Middleware {
   const receive = receiver(options, handler, isSigned)
 
-  return async (ctx: Koa.Context) => {
+  async function handle(ctx: Koa.Context): Promise<void> {
+    ctx.res.statusCode = 204 // Koa begins with 404; a status that the handler sets replaces either
     const body = (maxBytes: number) =>
       nodeBody(ctx.req, ctx.request, HOW_TO_KEEP_THE_BODY, maxBytes)
     const verdict = await receive(ctx.req.headers['x-signature'], body, ctx)
@@ -45,16 +46,11 @@ export function webhook(
       ctx.body = verdict.refusal.body
       return
     }
-    ctx.res.statusCode = 204 // Koa begins with 404; a status that the handler sets replaces either
-    try {
-      await handler(verdict.event, ctx)
-    } catch (error) {
-      // An application that takes the error and sets no status must not seem to have taken the event.
-      if (ctx.res.statusCode === 204) ctx.res.statusCode = 500
-      if (error !== null && error !== undefined) throw error
-      throw new Error(WITHOUT_ERROR) // Koa would not answer
-    }
+    await handler(verdict.event, ctx)
   }
+
+  return (ctx: Koa.Context) =>
+    handle(ctx).catch((error: unknown) => fail(error, ctx.res, 'ctx.status = 400', ['ENOENT']))
 }
 
 const HOW_TO_KEEP_THE_BODY =

@@ -120,7 +120,33 @@ export function adapterContract(name: string, start: Start, before: readonly Bef
       expect(await post(url, request)).toMatchObject({ status: 204 })
     })
 
-    test.each([null, undefined, 0, ''])(
+    test.each([
+      ['status', 401],
+      ['statusCode', 404],
+      ['status', '403'],
+      ['status', 301],
+      ['status', 200],
+      ['code', 'ENOENT'],
+    ])('whose handler throws an error with the %s %j is answered 500', async (field, value) => {
+      const { url } = await receiver({}, () => {
+        throw Object.assign(new Error('of another server'), { [field]: value })
+      })
+      expect(await post(url, signedRequest('track', track, secret))).toMatchObject({ status: 500 })
+    })
+
+    test('is answered 500 if the function of the secret or onRefused fails with a 403', async () => {
+      const error = Object.assign(new Error('of another server'), { status: 403 })
+      const unknown = await receiver({ secret: () => Promise.reject(error) })
+      const onRefused = () => {
+        throw error
+      }
+      const refusing = await receiver({ onRefused })
+      const request = signedRequest('track', track, secret)
+      expect(await post(unknown.url, request)).toMatchObject({ status: 500 })
+      expect(await post(refusing.url, { body: '' })).toMatchObject({ status: 500 })
+    })
+
+    test.each(['route', 'router', null, undefined, 0, ''])(
       'whose handler throws %j is answered 500',
       async (thrown) => {
         const { url } = await receiver({}, () => {

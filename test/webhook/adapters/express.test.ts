@@ -1,7 +1,7 @@
 import { createReadStream, readFileSync, writeFileSync } from 'node:fs'
 import { Agent, type IncomingMessage } from 'node:http'
 import { join } from 'node:path'
-import { describe, expect, onTestFinished, test } from 'vitest'
+import { describe, expect, onTestFinished, test, vi } from 'vitest'
 import express5 from 'express'
 // @ts-expect-error -- the types of 4 would clash with those of 5
 import untyped from 'express4'
@@ -153,6 +153,87 @@ test.each([null, undefined, 0, ''])(
     expect(await post(await serve(app), request)).toMatchObject({ status: 500 })
   },
 )
+
+/** Serves the handler, and an error handler that sets no status. Returns what that got. */
+async function failing(handler: () => never) {
+  const app = express5()
+  const errors: unknown[] = []
+  app.post('/webhook', webhook({ secret: 's3cret' }, handler))
+  const answer: express5.ErrorRequestHandler = (error, _req, res, next) => {
+    errors.push(error)
+    if (res.headersSent) next(error)
+    else res.send('failed')
+  }
+  app.use(answer)
+  const reply = await post(await serve(app), signedRequest('delete', { userId: 'u1' }, 's3cret'))
+  return { errors, status: reply.status }
+}
+
+test('Express: an error with the status of another server is passed on as the cause of one that says what to do', async () => {
+  const cause = Object.assign(new TypeError('answered 401'), { status: 401 })
+  const message =
+    'TypeError: answered 401: answered 500, not 401, to get the message again. ' +
+    'To refuse it for good: res.status(400).end().'
+  const { errors, status } = await failing(() => {
+    throw cause
+  })
+  expect(errors).toEqual([new Error(message, { cause })])
+  expect(status).toBe(500)
+})
+
+test.each([
+  ['any error', {}],
+  ['an error with a 503', { status: 503 }],
+  ['an error of http-errors', { status: 400, expose: true }],
+  ['an HttpException of NestJS', { status: 409, getStatus: () => 409 }],
+])('Express: %s is passed on unchanged', async (_, fields) => {
+  const error = Object.assign(new Error('of the handler'), fields)
+  const { errors } = await failing(() => {
+    throw error
+  })
+  expect(errors[0]).toBe(error)
+  const app = express5().set('env', 'test')
+  app.post(
+    '/webhook',
+    webhook({ secret: 's3cret' }, () => Promise.reject(error)),
+  )
+  const reply = await post(await serve(app), signedRequest('delete', { userId: 'u1' }, 's3cret'))
+  expect(reply.status).toBe('status' in fields ? fields.status : 500)
+})
+
+test.each(['succeeds', 'fails'])(
+  'Express: without next, the promise of the route settles if the handler %s after the client has left',
+  async (what) => {
+    let done: Promise<void> | undefined
+    const app = express5()
+    const route = webhook({ secret: 's3cret' }, async (_event, req) => {
+      await new Promise((resolve) => {
+        req.socket.once('close', resolve).destroy()
+      })
+      if (what === 'fails') throw new Error('of the handler')
+    })
+    app.post('/webhook', (req, res) => {
+      done = route(req, res)
+      done.catch(() => undefined)
+    })
+    const request = signedRequest('delete', { userId: 'u1' }, 's3cret')
+    await expect(post(await serve(app), request)).rejects.toThrow()
+    if (what === 'fails') await expect(done).rejects.toThrow('of the handler')
+    else await expect(done).resolves.toBeUndefined()
+  },
+)
+
+test('Express: a simulated request with a parsed body and a response without sendFile are enough', async () => {
+  const { headers, body } = signedRequest('delete', { userId: 'u1' }, 's3cret')
+  const req = {
+    headers: { 'x-signature': headers['X-Signature'] },
+    body: JSON.parse(body) as object,
+  }
+  const res = { statusCode: 200, once: () => res, status: vi.fn(() => res), end: vi.fn() }
+  await webhook({ secret: 's3cret' }, () => undefined)(req as never, res as never)
+  expect(res.status).toHaveBeenCalledWith(204)
+  expect(res.end).toHaveBeenCalledOnce()
+})
 
 const forged = { 'X-Signature': '0'.repeat(40) }
 test.each<[string, express5.RequestHandler, { headers: Record<string, string>; body?: string }]>([

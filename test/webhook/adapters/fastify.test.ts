@@ -1,6 +1,7 @@
 import { Readable } from 'node:stream'
 import { buffer } from 'node:stream/consumers'
-import fastify from 'fastify'
+import { gzipSync } from 'node:zlib'
+import fastify, { type FastifyReply } from 'fastify'
 import { expect, test } from 'vitest'
 import { adapterContract, type Start } from './contract.js'
 import { listening } from './listen.js'
@@ -35,6 +36,42 @@ const start: Start = async (options, handle, before) => {
 }
 
 adapterContract('Fastify 5', start, ['keeper', 'thief'])
+
+test('Fastify 5: a handler that fails after it has set a status is answered 500, also by an error handler without one', async () => {
+  for (const own of [false, true]) {
+    const app = fastify()
+    if (own) app.setErrorHandler((_error, _request, reply) => reply.send('failed'))
+    const fail = (_event: unknown, _request: unknown, reply: FastifyReply) => {
+      void reply.code(201)
+      throw new Error('of the handler')
+    }
+    await app.register(webhook({ secret: 's3cret' }, fail), { prefix: '/webhook' })
+    await app.listen({ port: 0 })
+    const { url } = await listening(app.server)
+    const reply = await post(url, signedRequest('delete', { userId: 'u1' }, 's3cret'))
+    await app.close()
+    expect(reply).toMatchObject({ status: 500 })
+  }
+})
+
+test('Fastify 5: compressed bytes that a hook has kept are verified', async () => {
+  const app = fastify()
+  app.addHook('preParsing', async (request, _reply, payload) => {
+    Object.assign(request, { rawBody: await buffer(payload) })
+    return Readable.from([])
+  })
+  await app.register(
+    webhook({ secret: 's3cret' }, () => undefined),
+    { prefix: '/webhook' },
+  )
+  await app.listen({ port: 0 })
+  const { url } = await listening(app.server)
+  const { headers, body } = signedRequest('delete', { userId: 'u1' }, 's3cret')
+  const packed = { ...headers, 'content-encoding': 'gzip' }
+  const reply = await post(url, { headers: packed, body: gzipSync(body) })
+  await app.close()
+  expect(reply).toMatchObject({ status: 204 })
+})
 
 test('Fastify 5: other routes keep their parsers', async () => {
   const app = fastify()

@@ -43,17 +43,32 @@ const startWith =
 adapterContract('Koa 3', startWith(Koa3), ['parser', 'keeper', 'thief'])
 adapterContract('Koa 2', startWith(Koa2), ['parser', 'keeper', 'thief'])
 
+test.each([
+  ['Koa 3', Koa3],
+  ['Koa 2', Koa2],
+])('%s: an error of ctx.throw is the answer', async (_, Koa) => {
+  const app = new Koa()
+  app.use(webhook({ secret: 's3cret' }, (_event, ctx) => ctx.throw(410)))
+  const { url, close } = await listening(app.listen(0))
+  onTestFinished(async () => {
+    await close()
+  })
+  const request = signedRequest('delete', { userId: 'u1' }, 's3cret')
+  expect(await post(url, request)).toMatchObject({ status: 410 })
+})
+
 test('Koa: an application that swallows the error of a handler does not answer as if it had taken the event', async () => {
   const app = new Koa3()
   app.use((_ctx, next) => next().catch(() => undefined))
   const fail = () => {
     throw new Error('of the handler')
   }
-  app.use(webhook({ secret: 's3cret' }, fail))
+  app.use(webhook({ secret: 's3cret', onRefused: fail }, fail))
   const { url, close } = await listening(app.listen(0))
   onTestFinished(async () => {
     await close()
   })
   const request = signedRequest('track', { userId: 'u1', event: 'e', properties: {} }, 's3cret')
   expect(await post(url, request)).toMatchObject({ status: 500 })
+  expect(await post(url, { body: '' })).toMatchObject({ status: 500 })
 })
