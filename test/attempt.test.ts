@@ -594,6 +594,7 @@ describe('an answer', () => {
     ['two messages, before the list,', 2, [HEAD, BEGUN, HEAD]],
   ])(
     'that breaks off in the list of what it refuses of %s is no delivery, whatever breaks off after it',
+    { tags: 'long' },
     async (_, messages, answers) => {
       const server = await answering(...answers, HEAD + REFUSED)
       const analytics = createClient(server, IN_TIME)
