@@ -101,7 +101,7 @@ export function createTransport(settings: Settings, log: Log): Transport {
       }
       try {
         const isWhole = await readText(response, head, stop, (text) => (body += text))
-        // What ended, is not empty and does not end within an object is whole, as far as anybody knows.
+        // It did not break off. If there is something of it, and not a part of an object, that is all, as far as anybody knows.
         if (isWhole || (body !== '' && !isCutJson(body))) return { ...head, body }
       } catch {
         stop()

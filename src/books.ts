@@ -256,10 +256,10 @@ export class Books {
     if (!(callback ?? (message && !isAskedFor))) return undefined
     const isTooMany = this.#depth > 0 && this.#untold.length >= MAX_CHAINED
     if (this.isEndless || isTooMany) {
-      const whose = 'A callback or onFailed recorded '
-      const why = isTooMany
-        ? `${whose}so many messages that ${MAX_CHAINED} losses wait to be told.`
-        : `${whose}a message at each of ${MAX_CHAIN} losses in a row.`
+      const recorded = isTooMany
+        ? `so many messages that ${MAX_CHAINED} losses wait to be told`
+        : `a message at each of ${MAX_CHAIN} losses in a row`
+      const why = `A callback or onFailed recorded ${recorded}.`
       this.untold({ code: error.code, message: `${why} ${causeOf(error)}` })
       return error
     }

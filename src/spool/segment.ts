@@ -378,17 +378,18 @@ export class Segment {
   }
 
   /**
-   * Whether somebody has removed the file, or has put one in its place that is shorter, as a rotation of logs does. A copy that has
-   * all of it is used from now on.
+   * Looks whether the file is in its place. If a copy that has all of it is there, that one is used from now on.
+   *
+   * @returns false if somebody has removed it, or has put a shorter one in its place, as a rotation of logs does
    */
-  isRemoved(): boolean {
+  lookForFile(): boolean {
     const there = statOf(this.path)
-    if (!there || there.size < PLACE_BYTES) return true
-    if (there.ino === this.#ino) return false
-    if (there.size < this.#end.offset) return true
+    if (!there || there.size < PLACE_BYTES) return false
+    if (there.ino === this.#ino) return true
+    if (there.size < this.#end.offset) return false
     this.close()
     this.#ino = there.ino
-    return false
+    return true
   }
 
   remove(): void {

@@ -158,7 +158,7 @@ export class Spool {
   recheck(): void {
     this.#renew()
     try {
-      const removed = this.#segments.filter((segment) => segment.isRemoved())
+      const removed = this.#segments.filter((segment) => !segment.lookForFile())
       const paths = removed.map(({ path }) => path).join(' and ')
       const what = `${paths} ${removed.length > 1 ? 'were' : 'was'} removed`
       if (removed.length > 0) this.#loseRemoved(removed, what, 'spool_corrupt')
