@@ -199,20 +199,22 @@ function merge(rows: readonly Summary[], page: DeliveryList, isAll: boolean) {
   const isCovered = (id: number) =>
     isComplete && (id >= (oldest.get(serverOf(id)) ?? Infinity) || (isAll && next === null))
   const known = rows.flatMap((row) => found.get(row.id) ?? (isCovered(row.id) ? [] : [row]))
-  const before = new Set(rows.map(({ id }) => id))
-  const added = deliveries.filter(({ id }) => !before.has(id))
   // The rows of a server that is away stay where they are.
   const all = away
-    ? [...added, ...known]
-    : [...deliveries, ...known.filter(({ id }) => !found.has(id))]
+    ? [...without(deliveries, known), ...known]
+    : [...deliveries, ...without(known, deliveries)]
   return { known, all }
+}
+
+function without(some: readonly Summary[], others: readonly Summary[]): Summary[] {
+  const ids = new Set(others.map(({ id }) => id))
+  return some.filter(({ id }) => !ids.has(id))
 }
 
 /** Whether no delivery can be missing between those that are shown and the newest page. */
 function isJoined(shown: readonly Summary[], { deliveries, next, isComplete }: DeliveryList) {
   if (deliveries.length === 0 || (next === null && isComplete)) return true
-  const before = new Set(shown.map(({ id }) => id))
-  return deliveries.some(({ id }) => before.has(id))
+  return without(deliveries, shown).length < deliveries.length
 }
 
 function emptyWords(filter: Filter): string {

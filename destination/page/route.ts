@@ -36,10 +36,11 @@ let seen = 1
 
 addEventListener('hashchange', () => {
   const link = takeToken()
-  if (link !== '') {
-    openLink(link)
+  if (link !== '' && kept.peek().size > 0) {
+    openLinkBeside(link)
     return
   }
+  if (link !== '') keepToken(link)
   if (kept.peek().size > 0) {
     // The browser has changed the address already, and gives no way to prevent that.
     history.pushState(null, '', route.peek().hash || '#/')
@@ -53,25 +54,19 @@ addEventListener('hashchange', () => {
 })
 
 /**
- * Uses the token of a further link to the portal. A page that contains this one in a frame may open one any time, before or after
- * the one before has expired. If the view has something that would be lost, it stays, unless the link is of another tenant.
+ * Uses the token of a further link to the portal while the view has something that would be lost. The view stays, unless the link is
+ * of another tenant. A page that contains this one in a frame may open a link any time, before or after the one before has expired.
  */
-function openLink(link: string): void {
-  const isOther = tenantOf(link) !== tenantOf(token.peek())
-  if (kept.peek().size === 0) {
+function openLinkBeside(link: string): void {
+  history.replaceState(null, '', route.peek().hash || '#/')
+  if (tenantOf(link) === tenantOf(token.peek())) {
     keepToken(link)
-    seen++
-    route.value = read()
     return
   }
-  history.replaceState(null, '', route.peek().hash || '#/')
-  if (!isOther) keepToken(link)
-  else {
-    leave(() => {
-      keepToken(link)
-      location.hash = '#/'
-    })
-  }
+  leave(() => {
+    keepToken(link)
+    location.hash = '#/'
+  })
 }
 
 // A link that is not followed leaves no entry in the history.
