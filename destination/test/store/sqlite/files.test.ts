@@ -34,6 +34,18 @@ async function opened(path: string): Promise<Store> {
   return store
 }
 
+/** A store that is open, and a backup that was made beside it. */
+async function withBackup() {
+  const { outer, path } = await freePath()
+  const store = await openStore(`sqlite:${path}`)
+  await store.put([newDelivery({ messageId: 'before' })])
+  const backup = `${outer}/backup.db`
+  const database = openDatabase(path)
+  database.exec(`VACUUM INTO '${backup}'`)
+  database.close()
+  return { path, store, backup }
+}
+
 const removed = (file: string): unknown =>
   expect.objectContaining({
     name: 'StoreError',
@@ -73,14 +85,9 @@ test('after its folder was removed, a store takes nothing, and gives out what it
 })
 
 test('after another file came to its path, a store takes nothing, and the next one opens that file', async () => {
-  const { outer, path } = await freePath()
-  const store = await openStore(`sqlite:${path}`)
-  await store.put([newDelivery({ messageId: 'before' })])
-  const database = openDatabase(path)
-  database.exec(`VACUUM INTO '${outer}/backup.db'`)
-  database.close()
+  const { path, store, backup } = await withBackup()
   await takes(store)
-  renameSync(`${outer}/backup.db`, path)
+  renameSync(backup, path)
   await refusesAll(store)
   await store.close()
   const next = await opened(path)
@@ -92,21 +99,16 @@ test(
   'a file that comes to its path at once stays as it is, also after the end',
   { tags: 'long' },
   async () => {
-    const { outer, path } = await freePath()
-    const store = await openStore(`sqlite:${path}`)
-    await store.put([newDelivery({ messageId: 'before' })])
-    const database = openDatabase(path)
-    database.exec(`VACUUM INTO '${outer}/backup.db'`)
-    database.close()
+    const { path, store, backup } = await withBackup()
     await store.put(Array.from({ length: 50 }, (_, n) => newDelivery({ messageId: `m${n}` })))
-    const backup = readFileSync(`${outer}/backup.db`)
-    renameSync(`${outer}/backup.db`, path)
+    const bytes = readFileSync(backup)
+    renameSync(backup, path)
     // By then, the thread for checkpoints would have opened the path, and copied the log after the next round.
     await setTimeout(2_000)
     await store.claim([{ destination: 'crm', lane: 'fresh', limit: 9 }])
     await setTimeout(500)
     await store.close()
-    expect(readFileSync(path).equals(backup)).toBe(true)
+    expect(readFileSync(path).equals(bytes)).toBe(true)
     const next = await opened(path)
     expect(await next.stats()).toMatchObject([{ fresh: 1 }])
   },
