@@ -89,8 +89,8 @@ export function fail(
   const failure = error as Failure
   const { status, statusCode, code, expose, getStatus } = failure
   const absence = [error, code].some((one) => absent.includes(one)) && 404
-  // Koa also answers 1xx to 3xx, and Fastify also takes text.
-  const final = [absence, status, statusCode].find((one) => /^[1-4]\d\d$/.test(String(one)))
+  // Koa also answers 1xx to 3xx, and Fastify takes whatever JavaScript reads as a number.
+  const final = [absence, status, statusCode].find((one) => Number(one) >= 100 && Number(one) < 500)
   if (!final || expose === true || typeof getStatus === 'function') throw failure
   throw new Error(
     `${String(failure)}: answered 500, not ${final}, to get the message again. To refuse it for good: ${refuse}.`,

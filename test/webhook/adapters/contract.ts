@@ -123,6 +123,8 @@ export function adapterContract(name: string, start: Start, before: readonly Bef
     test.each([
       ['status', 401],
       ['statusCode', 404],
+      ['statusCode', ' 401 '],
+      ['status', 404.5],
       ['status', '403'],
       ['status', 301],
       ['status', 200],
