@@ -1,5 +1,5 @@
 import type { ComponentChildren } from 'preact'
-import { useEffect, useRef } from 'preact/hooks'
+import { useEffect, useErrorBoundary, useRef } from 'preact/hooks'
 import { AccessGate, openTokenDialog, TokenDialog } from './access.js'
 import { compact, span } from './format.js'
 import { canWrite, deadCount, lastReadAt, status, toast, statusError } from './state.js'
@@ -70,8 +70,28 @@ export function skip(event: Event): void {
   document.getElementById('main')?.focus()
 }
 
-/** The view that the address names. */
+/** The view that the address names. A defect in one of them leaves the rest of the page as it is. */
 export function View() {
+  const [error, showAgain] = useErrorBoundary(console.error) as [unknown, () => void]
+  return error === undefined ? <Views /> : <Failed error={error} showAgain={showAgain} />
+}
+
+function Failed({ error, showAgain }: { error: unknown; showAgain: () => void }) {
+  const { hash } = route.value
+  useEffect(() => showAgain, [hash]) // another view is shown
+  return (
+    <Page title="This view failed">
+      <p class="error" role="alert">
+        {`This is a defect of the page, not of your destination: ${String(error)}. Please report it.`}
+      </p>
+      <button type="button" onClick={showAgain}>
+        Show it again
+      </button>
+    </Page>
+  )
+}
+
+function Views() {
   const { path, query, hash } = route.value
   const [view = '', id = ''] = path
   switch (view) {

@@ -10,7 +10,7 @@ import { FilterBar } from './filter-bar.js'
 import { usePoll } from './poll.js'
 import { openReplay } from './replay.js'
 import { route } from './route.js'
-import { DeliveryRow, focusLastOpened, listed, RowHeaders } from './rows.js'
+import { DeliveryRow, focusLastOpened, listed, RowHeaders, rowsWhenOpened } from './rows.js'
 import { now, toApiError } from './state.js'
 import { missing } from './words.js'
 import { serverOf } from '../src/store/server-ids.js'
@@ -115,7 +115,15 @@ function Deliveries({ filter }: { filter: Filter }) {
       fresh.value = []
     }
   }
-  useEffect(() => void read().then(focusLastOpened), [])
+  /** Who comes back from a delivery finds the list as long as it was. */
+  const readAsBefore = async () => {
+    await read()
+    for (let shown = PAGE; shown < rowsWhenOpened(route.peek().hash); shown += PAGE) {
+      if (next.peek() !== null && problem.peek() === '') await read(next.peek() ?? undefined)
+    }
+    focusLastOpened()
+  }
+  useEffect(() => void readAsBefore(), [])
   usePoll(refresh, REFRESH_MS, [])
   const readAgain = () => void read()
   const showFresh = () => {

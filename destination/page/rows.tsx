@@ -1,6 +1,7 @@
 import { signal } from '@preact/signals'
 import { clock, exactly, zone } from './format.js'
 import type { Summary } from '../src/model/delivery.js'
+import { route } from './route.js'
 import { now } from './state.js'
 import { outcome, stateInWords } from './words.js'
 
@@ -43,16 +44,22 @@ export function whyInWords(code: string, cause: string | null): string {
     : cause
 }
 
-let lastOpened = ''
-
 /** The ids of the list that was shown last, for "previous" and "next" of a delivery. */
 export const listed = signal<readonly number[]>([])
+
+/** The row that was opened last, in which view, and how many rows its list had. */
+let lastOpened = { href: '', view: '', rows: 0 }
+
+/** How many rows the list of this view had when one of them was opened last; 0 if none was. */
+export function rowsWhenOpened(view: string): number {
+  return lastOpened.view === view ? lastOpened.rows : 0
+}
 
 /** Focuses the row that was opened last, so that keyboard users continue at the same place in the list. */
 export function focusLastOpened(): void {
   const { activeElement } = document
   if (activeElement !== document.body && !activeElement?.matches('h1')) return
-  document.querySelector<HTMLElement>(`a.row[href="${lastOpened}"]`)?.focus()
+  document.querySelector<HTMLElement>(`a.row[href="${lastOpened.href}"]`)?.focus()
 }
 
 /** The headers of the columns of {@link DeliveryRow}. Each row says the same in words, so screen readers skip them. */
@@ -74,7 +81,7 @@ export function DeliveryRow({ delivery }: { delivery: Summary }) {
   const { id, type, event, user, destination, state, receivedAt } = delivery
   const href = `#/deliveries/${id}`
   const remember = () => {
-    lastOpened = href
+    lastOpened = { href, view: route.peek().hash, rows: listed.peek().length }
   }
   const call = callInWords(type, event)
   const to = destination === '' ? 'no destination' : destination

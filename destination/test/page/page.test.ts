@@ -419,6 +419,25 @@ describe.skipIf(chromiumPath === undefined)('the page', () => {
     await page.getByRole('alert').waitFor({ state: 'detached' })
   })
 
+  test('says that a view failed, and shows the others', async () => {
+    const page = await open(at(shared.running, '#/'), {}, /TypeError/)
+    const answer = (route: Route) => route.fulfill({ json: { deliveries: [{}] } })
+    await page.route('**/v1/admin/messages*', answer)
+    await visit(page, '#/messages/other-0')
+    await page
+      .getByText(/This is a defect of the page, .* TypeError: .* Please report it/)
+      .waitFor()
+    await visit(page, '#/deliveries')
+    await rows(page).first().waitFor()
+
+    await page.goBack()
+    await page.getByRole('heading', { name: 'This view failed' }).waitFor()
+    await page.unroute('**/v1/admin/messages*', answer)
+    await page.getByRole('button', { name: 'Show it again' }).click()
+    await page.getByRole('heading', { name: 'Message' }).waitFor()
+    await page.getByText('other-0').first().waitFor()
+  })
+
   test('says which delivery there is not', async () => {
     const running = await start(settingsFor([], READ_ONLY))
     const page = await open(at(running, '#/deliveries/77'), {}, /status of 404/)
@@ -582,6 +601,13 @@ describe.skipIf(chromiumPath === undefined)('the page', () => {
     await older.click()
     await expect.poll(shown).toEqual(down(359))
     expect(await older.count()).toBe(0)
+
+    // Who looks at one of them comes back to the same place.
+    await rows(page).filter({ hasText: '“e130”' }).click()
+    await page.getByRole('heading', { name: /^Delivery \d+$/ }).waitFor()
+    await page.goBack()
+    await expect.poll(() => focused(page)).toContain('“e130”')
+    expect(await shown()).toEqual(down(359))
   })
 
   test('puts what matches later into its place in the list', async () => {
