@@ -1,8 +1,10 @@
 import { InvalidArgumentError, Option, type Command } from 'commander'
 import { parseTime } from '../collect/timestamp.js'
 import { EVENT_TYPES } from '../model/call.js'
+import type { Status } from '../model/answers.js'
 import { OUTCOME_CODES } from '../model/outcome.js'
 import { parseDuration } from '../settings/duration.js'
+import type { AskAdmin } from './admin-client.js'
 import { CommandError, EXIT } from './command.js'
 
 /** Which messages a command is about. All given fields must be equal. */
@@ -98,4 +100,30 @@ export function givenFilter(options: DeliveryFilter): Record<string, string | nu
     if (value !== undefined) given[name] = value
   }
   return given
+}
+
+/**
+ * Where a filter matches nothing, its name may be misspelled.
+ *
+ * @throws CommandError if the destination or the source of the filter is not known.
+ */
+export async function requireKnownNames(
+  ask: AskAdmin,
+  { destination, source }: Pick<DeliveryFilter, 'destination' | 'source'>,
+): Promise<void> {
+  if (destination === undefined && source === undefined) return
+  const { destinations, formerDestinations, sources } = (await ask('/status')) as Status
+  requireKnown('destination', destination, [...destinations, ...formerDestinations])
+  requireKnown('source', source, sources)
+}
+
+function requireKnown(
+  what: string,
+  name: string | undefined,
+  known: readonly { name: string }[],
+): void {
+  if (name === undefined || known.some((each) => each.name === name)) return
+  const names = known.map((each) => each.name).join(', ') || 'none'
+  const message = `There is no ${what} ${JSON.stringify(name)}. Known ${what}s: ${names}.`
+  throw new CommandError(EXIT.usage, message)
 }

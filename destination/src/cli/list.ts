@@ -4,7 +4,12 @@ import type { DeliveryList } from '../model/answers.js'
 import type { Summary } from '../model/delivery.js'
 import { addAdminOptions, type AdminOptions, findAdmin, missing } from './admin-client.js'
 import { wholeNumber, type AddCommand } from './command.js'
-import { addDeliveryFilterOptions, givenFilter, type DeliveryFilter } from './filter.js'
+import {
+  addDeliveryFilterOptions,
+  givenFilter,
+  requireKnownNames,
+  type DeliveryFilter,
+} from './filter.js'
 import { timeOf } from './shown-time.js'
 import { table } from './table.js'
 
@@ -44,6 +49,7 @@ export const addList: AddCommand = (program) => {
 async function list(options: ListOptions): Promise<void> {
   const { ask } = await findAdmin(options)
   const found = (await ask(`/deliveries?${queryOf(options)}`)) as DeliveryList
+  if (found.deliveries.length === 0) await requireKnownNames(ask, options)
   if (options.json) {
     console.log(JSON.stringify(found, null, 2))
     return

@@ -1,15 +1,14 @@
 import { InvalidArgumentError } from 'commander'
-import type { Replayed, Status } from '../model/answers.js'
-import {
-  addAdminOptions,
-  type AdminOptions,
-  type AskAdmin,
-  findAdmin,
-  missing,
-} from './admin-client.js'
+import type { Replayed } from '../model/answers.js'
+import { addAdminOptions, type AdminOptions, findAdmin, missing } from './admin-client.js'
 import { CommandError, EXIT, wholeNumber, type AddCommand } from './command.js'
 import { canAsk, question } from './question.js'
-import { addDeliveryFilterOptions, givenFilter, type DeliveryFilter } from './filter.js'
+import {
+  addDeliveryFilterOptions,
+  givenFilter,
+  requireKnownNames,
+  type DeliveryFilter,
+} from './filter.js'
 
 interface ReplayOptions extends AdminOptions, DeliveryFilter {
   message?: string
@@ -112,32 +111,6 @@ function selectionOf(ids: readonly number[], options: ReplayOptions) {
     EXIT.usage,
     `${problem}: ids, --message, a filter such as --destination, or --all. See --help.`,
   )
-}
-
-/**
- * Where a filter matches nothing, its name may be misspelled.
- *
- * @throws CommandError if the destination or the source of the filter is not known.
- */
-async function requireKnownNames(
-  ask: AskAdmin,
-  { destination, source }: ReplayOptions,
-): Promise<void> {
-  if (destination === undefined && source === undefined) return
-  const { destinations, formerDestinations, sources } = (await ask('/status')) as Status
-  requireKnown('destination', destination, [...destinations, ...formerDestinations])
-  requireKnown('source', source, sources)
-}
-
-function requireKnown(
-  what: string,
-  name: string | undefined,
-  known: readonly { name: string }[],
-): void {
-  if (name === undefined || known.some((each) => each.name === name)) return
-  const names = known.map((each) => each.name).join(', ') || 'none'
-  const message = `There is no ${what} ${JSON.stringify(name)}. Known ${what}s: ${names}.`
-  throw new CommandError(EXIT.usage, message)
 }
 
 /** @throws CommandError if the count is not confirmed. */

@@ -4,7 +4,7 @@ import type { AttemptEvent, CallEvent } from '../model/answers.js'
 import { CALL_TYPES } from '../model/call.js'
 import { addAdminOptions, findAdmin, type AdminOptions } from './admin-client.js'
 import { CommandError, EXIT, isColoured, paint, wholeNumber, type AddCommand } from './command.js'
-import { addFilterOptions, isMatch, type MessageFilter } from './filter.js'
+import { addFilterOptions, isMatch, requireKnownNames, type MessageFilter } from './filter.js'
 import { endWithReader } from './output.js'
 import { createColumns } from './table.js'
 
@@ -47,7 +47,8 @@ type Happening = ({ kind: 'call' } & CallEvent) | ({ kind: 'attempt' } & Attempt
 async function tail(options: TailOptions): Promise<void> {
   refuseNothing(options)
   endWithReader()
-  const { stream } = await findAdmin(options)
+  const { ask, stream } = await findAdmin(options)
+  await requireKnownNames(ask, options)
   const print = options.json ? printJson : createPrinter(isColoured(process.stdout))
   let left = options.count ?? Infinity
   for await (const { event, data } of stream('/stream')) {

@@ -140,6 +140,17 @@ describe('tail', () => {
   })
 })
 
+test.each(['list', 'tail'])('%s says which destinations and sources there are', async (command) => {
+  const { one, cli } = await serving(204)
+  await post(one, [track('a')])
+  for (const [flag, stderr] of [
+    ['--destination', 'There is no destination "crn". Known destinations: crm.\n'],
+    ['--source', 'There is no source "crn". Known sources: web.\n'],
+  ] as const) {
+    expect(await cli(command, flag, 'crn')).toEqual({ code: 2, stdout: '', stderr })
+  }
+})
+
 describe('send --wait', () => {
   const send = (url: string, adminUrl: string, ...args: string[]) =>
     run([
