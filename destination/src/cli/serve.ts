@@ -50,7 +50,7 @@ export function addServe(start: StartDestination): AddCommand {
       .option('--no-pretty', 'write log lines in JSON')
       .addHelpText('after', EXAMPLES)
       .action(async (options: ServeOptions) => {
-        if (options.init) init(options.config ?? SETTINGS_FILES[0])
+        if (options.init) init(options.config)
         if (options.check) {
           const { checkSettingsFile } = await import('./serve/check.js')
           checkSettingsFile(options)

@@ -1,6 +1,14 @@
 import { execFileSync } from 'node:child_process'
 import { once } from 'node:events'
-import { constants, openSync, readFileSync, statSync, writeFileSync, writeSync } from 'node:fs'
+import {
+  constants,
+  openSync,
+  readdirSync,
+  readFileSync,
+  statSync,
+  writeFileSync,
+  writeSync,
+} from 'node:fs'
 import { connect, createServer } from 'node:net'
 import type { AddressInfo, Socket } from 'node:net'
 import { join } from 'node:path'
@@ -339,6 +347,16 @@ describe.concurrent('serve', () => {
           'Could not write hookline.config.json: the file exists already. Leave out --init to start with it.\n',
       })
       expect(readFileSync(file(folder), 'utf8')).toBe(written)
+
+      // They would be used in place of the others.
+      const other = emptyFolder()
+      writeFileSync(join(other, 'hookline.config.yaml'), 'sources: []\n')
+      const third = await run(['serve', '--init'], { folder: other })
+      expect(third.code).toBe(2)
+      expect(third.stderr).toMatch(
+        /^Could not write hookline\.config\.yaml: the file exists already\./,
+      )
+      expect(readdirSync(other)).toEqual(['hookline.config.yaml'])
     },
   )
 

@@ -1,15 +1,18 @@
 import { randomBytes } from 'node:crypto'
-import { writeFileSync } from 'node:fs'
+import { existsSync, writeFileSync } from 'node:fs'
 import { exampleSettings } from '../../settings/example.js'
+import { SETTINGS_FILES } from '../../settings/file.js'
 import { CommandError, EXIT } from '../command.js'
 
 /**
  * Writes example settings with new secrets, and prints the next steps.
  *
- * @throws CommandError if the file exists or cannot be written.
+ * @param given - The file; by default the first of {@link SETTINGS_FILES}.
+ * @throws CommandError if the file exists or cannot be written, or the folder has other settings.
  */
-export function init(file: string): void {
-  if (!file.endsWith('.json')) {
+export function init(given: string | undefined): void {
+  const file = given ?? SETTINGS_FILES.find((name) => existsSync(name)) ?? SETTINGS_FILES[0]
+  if (given !== undefined && !given.endsWith('.json')) {
     throw new CommandError(
       EXIT.usage,
       `--init writes JSON. Give --config a name that ends in .json.`,
