@@ -35,7 +35,7 @@ import type {
   TrackMessage,
   WireMessage,
 } from './types.js'
-import { checkReturned, validate } from './validate.js'
+import { checkReturned, MESSAGE_TYPES, validate } from './validate.js'
 
 /** How many messages may be in flight when batching is off. */
 const UNBATCHED_CONCURRENCY = 16
@@ -135,10 +135,7 @@ export class Analytics<
       onEmpty: () => {
         this.#onEmpty()
       },
-      onWaiting: (isAnyoneWaiting) => {
-        if (isAnyoneWaiting) this.#hold.start()
-        else this.#hold.end()
-      },
+      hold: this.#hold,
     })
     this.#fullError = new DroppedError('queue_full', describeFull(settings))
     this.#sender = new Sender({
@@ -172,7 +169,7 @@ export class Analytics<
         this.#books.accept(-bytes, 0)
       },
       onLost: (entries, error) => {
-        this.#books.lost('dropped', entries, error)
+        this.#books.lostMeanwhile(entries, error)
       },
       onFault: (error) => {
         this.#books.troubled(error)
@@ -376,10 +373,8 @@ export class Analytics<
       const error = new DroppedError('process_exit', `The script ended.${this.#lastFailure()}`)
       return this.#drop(message, callback, error, this.#toLost(message, json))
     }
-    if (!this.#makeRoom(json.length)) {
-      return this.#drop(message, callback, this.#fullError, this.#toLost(message, json))
-    }
-    return this.#enqueue(message, json, callback)
+    if (this.#makeRoom(json.length) && this.#enqueue(message, json, callback)) return undefined
+    return this.#drop(message, callback, this.#fullError, this.#toLost(message, json))
   }
 
   /** A logger may record in the middle of a call: then each call needs bytes of its own. */
@@ -388,26 +383,19 @@ export class Analytics<
     return this.#settings.logger || isDebugging() ? json.slice() : json
   }
 
-  #enqueue(
-    message: WireMessage,
-    json: Uint8Array,
-    callback: Callback | undefined,
-  ): HooklineError | undefined {
+  /** False if there is no room after all: the disk has just failed, and memory is full. */
+  #enqueue(message: WireMessage, json: Uint8Array, callback: Callback | undefined): boolean {
     const queue = this.#queue
     if (queue.openBytes + json.length > this.#maxBatchBytes) this.#closeBatch()
-    const sequence = this.#books.accept(json.length)
-    if (!queue.push(json, sequence, callback)) {
-      const entry = { sequence, slab: json, start: 0, end: json.length, callback }
-      this.#log('drop %s %s: %s', message.type, message.messageId, this.#fullError.code)
-      return this.#books.overflowed(entry, this.#fullError)
-    }
+    if (!queue.push(json, this.#books.nextSequence, callback)) return false
+    this.#books.accept(json.length)
     this.#log('enqueue %s %s', message.type, message.messageId)
     if (this.#settings.waitUntil && !this.#isKeptAwake) this.#keepAwake(this.#settings.waitUntil)
     if (this.#books.awaited === 1) drainAtExit(this.#drain) // until #onEmpty
     const isEnding = this.#stopExitGrace !== undefined
     if (isEnding || queue.openLength >= this.#settings.flushAt) this.#closeBatch()
     else if (!this.#isFlushScheduled) this.#scheduleFlush()
-    return undefined
+    return true
   }
 
   /** Whether a message fits into the queue, if need be in place of the oldest. */
@@ -421,8 +409,7 @@ export class Analytics<
     while (!this.#fits(bytes)) {
       const oldest = this.#queue.takeOldest()
       if (!oldest) return false
-      this.#log('drop the oldest: %s', this.#fullError.code)
-      this.#books.overflowed(oldest, this.#fullError)
+      this.#books.lostMeanwhile([oldest], this.#fullError)
     }
     return true
   }
@@ -714,10 +701,6 @@ function checkCallback(type: MessageType, callback: unknown): void {
     `${type}() takes a function as its callback, got ${describe(callback)}.`,
   )
 }
-
-const MESSAGE_TYPES: readonly MessageType[] = [
-  ...(['identify', 'track', 'page', 'screen', 'group', 'alias'] as const),
-]
 
 function wrongType(type: unknown): ValidationError {
   return new ValidationError(

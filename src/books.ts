@@ -1,5 +1,6 @@
 import { entryBytes, entryJson, type Batch, type Entry } from './entry.js'
 import { RejectedError } from './errors.js'
+import type { Hold } from './exit.js'
 import { Flushes } from './flushes.js'
 import type { HooklineError } from './hookline-error.js'
 import { MAX_BODY_MESSAGES } from './limits.js'
@@ -31,8 +32,8 @@ interface Surroundings {
   onSettled(entries: readonly Entry[]): void
   /** No message is pending any more, but for those that were left on disk. */
   onEmpty(): void
-  /** The first `flush()` begins to wait, or the last one ends. */
-  readonly onWaiting: (isAnyoneWaiting: boolean) => void
+  /** Keeps the process alive for those who wait. */
+  readonly hold: Pick<Hold, 'start' | 'end'>
 }
 
 /** More losses than these, in one turn of the event loop, are told at once: they must not pile up. */
@@ -69,7 +70,7 @@ export class Books {
     this.#hooks = hooks
     this.#around = around
     this.#warnings = new LossWarnings(hooks.logger)
-    this.#flushes = new Flushes(around.onWaiting)
+    this.#flushes = new Flushes(around.hold)
   }
 
   get pendingBytes(): number {
@@ -109,6 +110,11 @@ export class Books {
   totals(): FlushResult {
     const { delivered, rejected, dropped } = this.#counts
     return { delivered, failed: rejected + dropped - this.#askedFor }
+  }
+
+  /** The place of the next message in the sequence. */
+  get nextSequence(): number {
+    return this.#lastSequence + 1
   }
 
   /** Enters one or more messages as pending. Gives the place of the last one in their sequence. */
@@ -209,17 +215,15 @@ export class Books {
     return this.tellLater(loss)
   }
 
-  /**
-   * A message that was queued is dropped to make room, or finds no room itself.
-   *
-   * @returns the error if nobody is told of it
-   */
-  overflowed(entry: Entry, error: HooklineError): HooklineError | undefined {
-    const message = this.#hooks.onFailed && toLostMessage(entry)
-    const untold = this.tellLater({ error, callback: entry.callback, message, isAskedFor: false })
-    this.#count('dropped', [entry])
-    this.#forget([entry])
-    return untold
+  /** Messages that were queued are lost, perhaps inside the call of another one. They are told later. */
+  lostMeanwhile(entries: readonly Entry[], error: HooklineError): void {
+    this.#around.log('dropped %d messages: %s: %s', entries.length, error.code, causeOf(error))
+    for (const entry of entries) {
+      const message = this.#hooks.onFailed && toLostMessage(entry)
+      this.tellLater({ error, callback: entry.callback, message, isAskedFor: false })
+    }
+    this.#count('dropped', entries)
+    this.#forget(entries)
   }
 
   /** So many messages stay pending, and are safe where they are: nobody needs to wait for them here. */
@@ -297,7 +301,9 @@ export class Books {
     }
     for (const [error, { messages, depth }] of reports) {
       this.#depth = depth
-      this.#reportFailed(messages, error)
+      for (let at = 0; at < messages.length; at += MAX_BODY_MESSAGES) {
+        this.#reportFailed(messages.slice(at, at + MAX_BODY_MESSAGES), error)
+      }
     }
     this.#depth = before
   })

@@ -97,7 +97,10 @@ export class RejectedError extends HooklineError {
   }
 }
 
-/** The client gave up a message after `maxRetries` retries. `cause` is the last failure. */
+/**
+ * The client gave up a message after `maxRetries` retries, or after 10 attempts that failed while the endpoint took others. `cause` is
+ * the last failure.
+ */
 export class RetriesExhaustedError extends HooklineError {
   /** The name of the class. */
   override readonly name = 'RetriesExhaustedError'

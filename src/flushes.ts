@@ -1,3 +1,4 @@
+import type { Hold } from './exit.js'
 import { startDeadline } from './runtime.js'
 import type { FlushResult } from './types.js'
 
@@ -33,7 +34,7 @@ const MIN_CUT = 1_024
  *              │← head                          │← last
  */
 export class Flushes {
-  readonly #onChange: (isAnyoneWaiting: boolean) => void
+  readonly #hold: Pick<Hold, 'start' | 'end'>
   #stretches: Stretch[] = [openStretch()]
   #head = 0
   /** The outcomes of all stretches that are complete. */
@@ -41,11 +42,11 @@ export class Flushes {
   readonly #total: Counts = { delivered: 0, failed: 0 }
   /** Stretches that are not complete and have outcomes already. */
   readonly #begun = new Set<Stretch>()
-  #holders = 0
+  /** Up to this place in the sequence, nobody waits for an outcome any more. */
+  #endedUpTo = 0
 
-  /** @param onChange - is told when the first caller begins to hold the process, and when the last one ends */
-  constructor(onChange: (isAnyoneWaiting: boolean) => void) {
-    this.#onChange = onChange
+  constructor(hold: Pick<Hold, 'start' | 'end'>) {
+    this.#hold = hold
   }
 
   /** Messages were accepted that will have their outcome later. */
@@ -66,12 +67,13 @@ export class Flushes {
       const cancel = timeoutMs === Infinity ? () => undefined : startDeadline(timeoutMs, giveUp)
       const waiter = { isHolding, before: { ...this.#total }, resolve, cancel }
       stretch.waiters.add(waiter)
-      if (isHolding && this.#holders++ === 0) this.#onChange(true)
+      if (isHolding) this.#hold.start()
     })
   }
 
   /** A message has its outcome. */
   settled(sequence: number, outcome: keyof FlushResult): void {
+    if (sequence <= this.#endedUpTo) return
     const stretch = this.#stretchOf(sequence)
     this.#total[outcome]++
     stretch[outcome]++
@@ -81,13 +83,14 @@ export class Flushes {
   }
 
   /**
-   * Some of the messages up to `lastSequence`, the last that was accepted, will have no outcome.
+   * Some of the messages up to `lastSequence`, the last that was accepted, will have no outcome that anybody waits for.
    *
    * @returns lets those go who wait for any of these messages, with the outcomes that are there by then
    */
   end(lastSequence: number): () => void {
     this.#endStretch(lastSequence)
     return () => {
+      this.#endedUpTo = lastSequence
       for (const stretch of this.#stretches.slice(this.#head)) {
         if (stretch.lastSequence <= lastSequence) stretch.left = 0
       }
@@ -157,7 +160,7 @@ export class Flushes {
       delivered: counts.delivered - waiter.before.delivered,
       failed: counts.failed - waiter.before.failed,
     })
-    if (waiter.isHolding && --this.#holders === 0) this.#onChange(false)
+    if (waiter.isHolding) this.#hold.end()
   }
 }
 

@@ -10,7 +10,7 @@ import type { DeliveredReport, FailedReport, Fields, Integrations, WireMessage }
 export interface FetchResponse {
   /** The HTTP status. */
   readonly status: number
-  /** Of these, `Retry-After` and `Location` are read. */
+  /** Of these, `Retry-After`, `Location`, `Content-Length`, `Content-Encoding` and `Transfer-Encoding` are read. */
   readonly headers: {
     /** A header's value, or null. */
     get(name: string): string | null

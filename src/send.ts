@@ -356,12 +356,13 @@ export class Sender {
    * Gives the rest of the batch that this message was cut from, if it is to be given up. Before that, its last
    * message is tried alone: it shows whether the endpoint takes any.
    */
-  #giveUpRestOf({ search, ...batch }: Batch): Entry[] {
+  #giveUpRestOf(batch: Batch): Entry[] {
+    const { search } = batch
     const rest = this.#line.filter((piece) => piece.search === search)
     const last = rest.at(-1)
     if (!last || search.refusal !== 400) return []
     const others = this.#line.filter((piece) => piece.search !== search)
-    if (search.sample?.id === batch.id) {
+    if (search.sample === batch) {
       this.#line = others
       return rest.flatMap(({ entries }) => entries)
     }

@@ -13,6 +13,8 @@ const FIELDS: Record<MessageType, ReadonlySet<string>> = {
   alias: known('previousId'),
 }
 
+export const MESSAGE_TYPES = Object.keys(FIELDS) as readonly MessageType[]
+
 function known(...own: string[]): ReadonlySet<string> {
   return new Set([
     ...own,

@@ -63,6 +63,7 @@ describe('on the wire', () => {
 describe('a header that the client or HTTP itself sets is refused in any case of its letters', () => {
   test.each([
     ['Authorization', 'pass the key as the first argument'],
+    ['Accept-Encoding', 'leave it out'],
     ['Content-Encoding', 'use the option gzip'],
     ['Content-Length', 'leave it out'],
     ['Content-Type', 'leave it out'],

@@ -449,6 +449,43 @@ describe('damage', () => {
     expect(files(image, '.log')).toEqual([])
   })
 
+  test('that a call finds, because it drops the oldest, is told after the call', async () => {
+    const net = scriptedFetch()
+    net.otherwise('hang')
+    const inCall: string[] = []
+    let current: string | undefined
+    const onFailed = ({ error }: FailedReport) => {
+      if (current !== undefined) inCall.push(`${error.code} in the call of ${current}`)
+      if (error.code === CORRUPT) analytics.track(sized(200, 'n', 'nested'))
+    }
+    const directory = temporary()
+    const analytics = createClient(net, {
+      ...{ spool: { directory, maxBytes: 1_048_576 }, maxQueueBytes: 40_000 },
+      ...{ overflow: 'drop-oldest', onFailed },
+    })
+    const track = (name: string) => {
+      current = name
+      analytics.track(sized(2_000, 'x', name))
+      current = undefined
+    }
+    for (const name of names(0, 300)) track(name)
+    for (const path of files(directory, '.log')) {
+      const bytes = readFileSync(path)
+      for (let at = 3_000; at < bytes.length - 3_000; at += 20_000) bytes.fill('A', at, at + 20)
+      writeFileSync(path, bytes)
+    }
+    for (const name of names(300, 1_000)) track(name)
+    expect(inCall).toEqual([])
+    await turns()
+    net.otherwise(200)
+    await analytics.close()
+    const sent = new Set(events(...net.arrivals))
+    expect(sent).toContain('nested')
+    expect(names(950, 1_000).filter((name) => !sent.has(name))).toEqual([])
+    expect(analytics.stats()).toMatchObject({ pending: 0, pendingBytes: 0 })
+    expect(balanced(analytics.stats())).toBe(true)
+  })
+
   test('at the end costs no message whose call returned', async () => {
     const { analytics, directory } = cutOff()
     trackMany(analytics, 10)
