@@ -143,6 +143,8 @@ async function connect(
     if (unusable.length > 0) throw unusableError(unusable)
   }
   const follower = new Follower(store, (...changes) => follow(...changes))
+  // Before the settings: a destination that is deleted meanwhile, and its pause with it, is paused or gone, and never sent to.
+  const pauses = await Pauses.open(store)
   await follower.catchUp()
   managed.checkOwners()
   const live = new LiveSettings(managed, log)
@@ -151,7 +153,6 @@ async function connect(
   const isDelivering = role !== 'collector'
   const { now } = systemClock()
 
-  const pauses = await Pauses.open(store)
   const observers: Observer[] = []
   const events = tellAll(observers)
   store.servers?.onChange((state) => {
@@ -258,7 +259,7 @@ async function connect(
         )
       : undefined
     const watch = isPostgres(file.store) ? undefined : watchStore(store, events)
-    pauses.start(send, events)
+    pauses.start(send, follower, events)
     monitor?.start()
     follower.start({
       followFailed: (error) => {

@@ -29,6 +29,7 @@ export class Pauses {
   readonly #follower: Follower
   #known = new Map<string, Known>()
   #apply: (() => Promise<void>) | undefined
+  #settings: Pick<Follower, 'catchUp'> | undefined
   /** Whether something has changed that nobody has obeyed yet. */
   #isMissed = false
 
@@ -53,9 +54,15 @@ export class Pauses {
    * Begins to follow the changes of other processes.
    *
    * @param apply - Makes this process obey the present pauses.
+   * @param settings - Follows the settings.
    */
-  start(apply: () => Promise<void>, events: FollowerEvents): void {
+  start(
+    apply: () => Promise<void>,
+    settings: Pick<Follower, 'catchUp'>,
+    events: FollowerEvents,
+  ): void {
     this.#apply = apply
+    this.#settings = settings
     if (this.#isMissed) void apply()
     // A store that only this process uses changes only by this object.
     if (this.#store.onRecords) this.#follower.start(events)
@@ -192,16 +199,17 @@ export class Pauses {
   }
 
   async #use(records: readonly StoredRecord[], isComplete: boolean): Promise<void> {
-    const known = isComplete ? new Map<string, Known>() : this.#known
-    let isChanged = isComplete
-    for (const { kind, name, version, body } of records) {
-      if (kind !== PAUSE_KIND) continue
-      isChanged = true
+    const changed = records.filter(({ kind }) => kind === PAUSE_KIND)
+    if (changed.length === 0 && !isComplete) return
+    const known = new Map(isComplete ? [] : this.#known)
+    for (const { name, version, body } of changed) {
       if (body === undefined) known.delete(name)
       else known.set(name, { ...(JSON.parse(body) as Stored), version })
     }
+    // What a pause has waited for comes first: its destination has a new URL now, or is deleted. Else messages would be sent as before.
+    const isAnyEnding = Array.from(this.names()).some((name) => !known.get(name)?.pause)
+    if (isAnyEnding) await this.#settings?.catchUp()
     this.#known = known
-    if (!isChanged) return
     if (this.#apply) await this.#apply()
     else this.#isMissed = true
   }

@@ -1,3 +1,4 @@
+import { setTimeout } from 'node:timers/promises'
 import { isFields, type Fields } from '../http/json-body.js'
 import type {
   AppliedChange,
@@ -50,7 +51,7 @@ import { revisionOf, wishesFor } from './wanted.js'
 
 /** What a manager needs. */
 export interface ManagerParts {
-  store: Pick<RecordPort, 'writeRecords' | 'recordLog'> &
+  store: Pick<RecordPort, 'writeRecords' | 'recordLog' | 'onRecords'> &
     Pick<ReadPort, 'stats'> &
     Pick<AudiencePort, 'forgetDestinations'> &
     Pick<MaintainPort, 'discard'>
@@ -153,6 +154,10 @@ const TRIES = 50
 
 /** Messages that are deleted at once, so that other calls of the store do not wait. */
 const DISCARD_SLICE = 500
+
+/** Other processes may hold messages of a destination that is deleted until they know of it. In ms: how long, and how often to look. */
+const OTHERS_MS = 3_000
+const LOOK_MS = 100
 
 /** Entries of the audit log that are read at once: each may have hundreds of KB. */
 const AUDIT_SLICE = 20
@@ -635,13 +640,22 @@ export class Manager {
 
   /** It ends if there is a destination of this name again: what waits then may be for that one. */
   async #discard(name: string): Promise<number> {
+    const { store } = this.#parts
+    const isShared = store.onRecords !== undefined
+    const until = performance.now() + (isShared ? OTHERS_MS : 0)
     let all = 0
     while (this.#all('destination').every((one) => one.name !== name)) {
-      const count = await this.#parts.store.discard(name, DISCARD_SLICE)
+      const count = await store.discard(name, DISCARD_SLICE)
       all += count
-      if (count < DISCARD_SLICE) break
+      if (count === DISCARD_SLICE) continue
+      if (performance.now() >= until || !(await this.#hasWaiting(name))) break
+      await setTimeout(LOOK_MS)
     }
     return all
+  }
+
+  async #hasWaiting(name: string): Promise<boolean> {
+    return (await this.#waitingIn([{ kind: 'destination', name, after: undefined }])).size > 0
   }
 }
 
