@@ -7,7 +7,7 @@ import { describe, isPlainObject, messageOf, readMessage } from './describe.js'
 import { complete, encode } from './encode.js'
 import type { Entry } from './entry.js'
 import { ClosedError, DroppedError, OptionError, SpoolError, ValidationError } from './errors.js'
-import { drainAtExit, Hold, listenForExit, noDrainAtExit } from './exit.js'
+import { Hold } from './exit.js'
 import { HooklineError } from './hookline-error.js'
 import { MAX_TIMER_MS } from './limits.js'
 import { createLog, guard, isDebugging, type Log } from './log.js'
@@ -15,6 +15,7 @@ import { checkOptions, type AnalyticsOptions, type Settings } from './options.js
 import { Queue } from './queue.js'
 import { backoffMs } from './retry.js'
 import { detached, later, startDeadline, unref } from './runtime.js'
+import { ScriptEnd } from './script-end.js'
 import { Sender, type Pace } from './send.js'
 import { SpooledQueue } from './spool/spooled-queue.js'
 import type {
@@ -42,15 +43,6 @@ const UNBATCHED_CONCURRENCY = 16
 
 /** How long `close()` waits by default. */
 const CLOSE_TIMEOUT_MS = 30_000
-
-/** How long a script that ended without `close()` is kept while no message gets its outcome. */
-const EXIT_GRACE_MS = 5_000
-
-/** How long a `Retry-After` can extend that, counted from the last outcome. */
-const MAX_EXIT_GRACE_MS = 30_000
-
-/** A message that is recorded when the script ends lets it go on until it ends again: for ever, if one is recorded each time. */
-const MAX_RECORDS_AT_EXIT = 10
 
 /** How long a promise that was given to `waitUntil` keeps a serverless function alive at the most. */
 const WAIT_UNTIL_MS = 30_000
@@ -88,21 +80,13 @@ export class Analytics<
   readonly #pace: Pace
   readonly #log: Log
   readonly #hold = new Hold()
+  readonly #scriptEnd: ScriptEnd
   readonly #fullError: DroppedError
   readonly #maxPendingBytes: number
   readonly #maxBatchBytes: number
   #lastFlushMs = performance.now()
   #isFlushScheduled = false
   #isKeptAwake = false
-  /** How often the script ended with messages pending, since one was delivered. */
-  #exits = 0
-  /** How many messages were delivered when the script ended last. */
-  #deliveredAtExit = 0
-  /** How many messages the endpoint had answered when the client gave up waiting for it at exit. */
-  #answeredAtGiveUp = -1
-  /** How often in a row a listener of `beforeExit` has recorded a message. */
-  #recordsAtExit = 0
-  #stopExitGrace: (() => void) | undefined
   #isGivingUp = false
   #nextGiveUp: DroppedError | undefined
   #closing: Promise<FlushResult> | undefined
@@ -121,7 +105,6 @@ export class Analytics<
     this.#settings = settings
     this.#pace = pace
     this.#log = createLog(settings.logger)
-    listenForExit()
     this.#transport = createTransport(settings, this.#log)
     const spool = this.#createSpool(writeKey, settings)
     this.#spool = spool
@@ -150,6 +133,18 @@ export class Analytics<
       queue: this.#queue,
       books: this.#books,
     })
+    this.#scriptEnd = new ScriptEnd(settings.endpoint, {
+      log: this.#log,
+      books: this.#books,
+      sender: this.#sender,
+      hold: this.#hold,
+      closeBatch: () => {
+        this.#closeBatch()
+      },
+      giveUp: (error) => {
+        this.#giveUp(error)
+      },
+    })
     spool?.start()
   }
 
@@ -161,7 +156,7 @@ export class Analytics<
       maxQueueBytes: settings.maxQueueBytes,
       log: this.#log,
       onAdopted: (count, bytes) => {
-        drainAtExit(this.#drain)
+        this.#scriptEnd.watch()
         this.#sender.wake()
         return this.#books.accept(bytes, count) - count + 1
       },
@@ -369,8 +364,8 @@ export class Analytics<
       const error = new DroppedError('disabled', 'The client is disabled: nothing is sent.')
       return this.#drop(message, callback, error, 'asked for')
     }
-    if (this.#stopExitGrace && this.#books.isEndless) {
-      const error = new DroppedError('process_exit', `The script ended.${this.#lastFailure()}`)
+    if (this.#scriptEnd.isWaiting && this.#books.isEndless) {
+      const error = new DroppedError('process_exit', `The script ended.${this.#sender.lastFailure}`)
       return this.#drop(message, callback, error, this.#toLost(message, json))
     }
     if (this.#makeRoom(json.length) && this.#enqueue(message, json, callback)) return undefined
@@ -391,9 +386,8 @@ export class Analytics<
     this.#books.accept(json.length)
     this.#log('enqueue %s %s', message.type, message.messageId)
     if (this.#settings.waitUntil && !this.#isKeptAwake) this.#keepAwake(this.#settings.waitUntil)
-    if (this.#books.awaited === 1) drainAtExit(this.#drain) // until #onEmpty
-    const isEnding = this.#stopExitGrace !== undefined
-    if (isEnding || queue.openLength >= this.#settings.flushAt) this.#closeBatch()
+    if (this.#books.awaited === 1) this.#scriptEnd.watch() // until #onEmpty
+    if (this.#scriptEnd.isWaiting || queue.openLength >= this.#settings.flushAt) this.#closeBatch()
     else if (!this.#isFlushScheduled) this.#scheduleFlush()
     return true
   }
@@ -513,96 +507,7 @@ export class Analytics<
 
   #onEmpty(): void {
     this.#queue.reuseSlab()
-    noDrainAtExit(this.#drain)
-    this.#stopExitGrace?.()
-    this.#stopExitGrace = undefined
-  }
-
-  /** The script has ended, but for what is pending here: sends it at once. */
-  readonly #drain = (isRecordedAtExit: boolean): void => {
-    this.#log('the script ended: %d messages pending', this.#books.pending)
-    this.#recordsAtExit = isRecordedAtExit ? this.#recordsAtExit + 1 : 0
-    if (this.#recordsAtExit > MAX_RECORDS_AT_EXIT && !this.#hold.isHeld) {
-      this.#leave('a listener of beforeExit', " Use process.once('beforeExit', …).")
-      return
-    }
-    // Whoever waits, as a listener of beforeExit may, holds the process for as long as they want: it has not ended.
-    const hasEnded = !this.#hold.isHeld
-    if (hasEnded && !this.#stopExitGrace) {
-      const { delivered } = this.#books.stats()
-      if (delivered > this.#deliveredAtExit) this.#exits = 0
-      this.#deliveredAtExit = delivered
-      this.#exits++
-      // A hook that records each loss as a message must not keep the script for ever.
-      if (this.#exits > MAX_RECORDS_AT_EXIT) {
-        this.#leave('a callback or onFailed', this.#lastFailure())
-        return
-      }
-    }
-    this.#closeBatch()
-    this.#sender.hurry()
-    if (this.#stopExitGrace || !hasEnded) return
-    if (this.#hasGivenUp) this.#giveUpAtExit()
-    else this.#startExitGrace(performance.now())
-  }
-
-  /** Leaves what is pending as it is. The script ends, unless something else keeps it. */
-  #leave(who: string, advice: string): void {
-    const text = `The script ended ${MAX_RECORDS_AT_EXIT} times, because ${who} recorded a message each time.${advice}`
-    this.#books.untold(new DroppedError('process_exit', text))
-    noDrainAtExit(this.#drain)
-  }
-
-  /** Keeps the script for as long as messages get their outcome, and a while without. */
-  #startExitGrace(endedMs: number): void {
-    const progressMs = Math.max(endedMs, this.#books.lastOutcomeMs)
-    const asked = this.#sender.askedUntilMs
-    const untilMs = Math.min(
-      Math.max(progressMs, asked) + EXIT_GRACE_MS,
-      progressMs + MAX_EXIT_GRACE_MS,
-    )
-    const leftMs = untilMs - performance.now()
-    if (leftMs > 0) {
-      const again = () => {
-        this.#startExitGrace(endedMs)
-      }
-      this.#stopExitGrace = startDeadline(leftMs, again, true)
-      return
-    }
-    this.#stopExitGrace = undefined
-    if (!this.#hold.isHeld) this.#giveUpAtExit()
-  }
-
-  #giveUpAtExit(): void {
-    const error = this.#exitError()
-    this.#answeredAtGiveUp = this.#answered
-    this.#giveUp(error)
-  }
-
-  /** How many messages the endpoint has taken or refused. */
-  get #answered(): number {
-    const { delivered, rejected } = this.#books.stats()
-    return delivered + rejected
-  }
-
-  /** Whether the client has given up waiting for the endpoint at exit, and has had no answer since. */
-  get #hasGivenUp(): boolean {
-    return this.#answered === this.#answeredAtGiveUp
-  }
-
-  #exitError(): DroppedError {
-    const { origin } = this.#settings.endpoint
-    const when = this.#hasGivenUp
-      ? `and the client had already given up waiting for ${origin} when this message was recorded`
-      : `and ${origin} took no message for ${EXIT_GRACE_MS} ms`
-    const message = `The script ended, ${when}: await close() with a timeout of your choice to wait longer.`
-    return new DroppedError('process_exit', message + this.#lastFailure())
-  }
-
-  /** A sentence for the error of messages that were given up, which says what is wrong with the endpoint. */
-  #lastFailure(): string {
-    const { lastFailure } = this.#sender
-    return lastFailure === undefined ? '' : ` The last attempt failed: ${lastFailure}.`
+    this.#scriptEnd.stop()
   }
 
   /** Gives the platform a promise that lasts until what is queued has its outcome. */
@@ -637,7 +542,7 @@ export class Analytics<
     this.#sender.hurry()
     const giveUp = () => {
       const message = `close() ran out of time after ${timeoutMs} ms: the message may or may not have arrived.`
-      this.#giveUp(new DroppedError('close_timeout', message + this.#lastFailure()))
+      this.#giveUp(new DroppedError('close_timeout', message + this.#sender.lastFailure))
     }
     const stop = timeoutMs === Infinity ? undefined : startDeadline(timeoutMs, giveUp)
     await settled

@@ -138,9 +138,9 @@ export class Sender {
     return this.#askedUntilMs
   }
 
-  /** Why the latest attempt failed, without the words of the server; `undefined` if it did not. */
-  get lastFailure(): string | undefined {
-    return this.#lastFailure
+  /** A sentence that says why the latest attempt failed, without the words of the server; empty if it did not. */
+  get lastFailure(): string {
+    return this.#lastFailure === undefined ? '' : ` The last attempt failed: ${this.#lastFailure}.`
   }
 
   /** Starts sending what is ready, in a later turn of the event loop. */
