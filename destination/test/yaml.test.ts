@@ -72,6 +72,7 @@ describe('a process has the rights and the time to stop that docs/operating.md n
       expect.arrayContaining([
         ...['DynamicUser=yes', 'StateDirectory=hookline', 'WorkingDirectory=/var/lib/hookline'],
         ...['CapabilityBoundingSet=', 'TimeoutStopSec=12', 'LimitNOFILE=65536'],
+        'RestrictAddressFamilies=AF_INET AF_INET6 AF_UNIX AF_NETLINK',
       ]),
     )
   })

@@ -95,21 +95,28 @@ interface Part {
   error?: unknown
 }
 
+async function askBoth(resolver: promises.Resolver, name: string): Promise<Answer> {
+  const parts = await bothParts(resolver, name)
+  const addresses = inOrder(parts.flatMap((part) => part.addresses))
+  if (addresses.length === 0) throw gravest(parts)
+  const isWhole = parts.length === 2 && parts.every(({ error }) => !error || isAbsent(error))
+  const ttls = parts.flatMap((part) => part.ttls)
+  return { addresses, ttlMs: isWhole ? Math.min(...ttls) * 1_000 : 0 }
+}
+
 /**
  * Asks for the addresses of both families. Some name servers never answer one of the two questions. Then the addresses of
  * the other family are used after a short time. They are not kept, because the missing answer may only be late.
+ *
+ * What can fail is left to {@link askBoth}: an error in one of these callbacks would end the process.
  */
-function askBoth(resolver: promises.Resolver, name: string): Promise<Answer> {
-  return new Promise((resolve, reject) => {
+function bothParts(resolver: promises.Resolver, name: string): Promise<readonly Part[]> {
+  return new Promise((resolve) => {
     const parts: Part[] = []
     let patience: NodeJS.Timeout | undefined
     const finish = (): void => {
       clearTimeout(patience)
-      const addresses = inOrder(parts.flatMap((part) => part.addresses))
-      const isWhole = parts.length === 2 && parts.every(({ error }) => !error || isAbsent(error))
-      const ttls = parts.flatMap((part) => part.ttls)
-      if (addresses.length === 0) reject(gravest(parts))
-      else resolve({ addresses, ttlMs: isWhole ? Math.min(...ttls) * 1_000 : 0 })
+      resolve([...parts])
     }
     const add = (part: Part): void => {
       parts.push(part)
@@ -154,8 +161,15 @@ function inOrder(addresses: readonly LookupAddress[]): LookupAddress[] {
   ]
 }
 
-/** 2000::/3 is all that is public in IPv6. */
+/**
+ * 2000::/3 is all that is public in IPv6. A sandbox may forbid the question, as `RestrictAddressFamilies=` of systemd does
+ * without AF_NETLINK. Then IPv4 comes first, which more machines have; the other family is still tried next.
+ */
 function hasPublicV6(): boolean {
-  const own = Object.values(networkInterfaces()).flatMap((addresses) => addresses ?? [])
-  return own.some(({ address }) => /^[23][\da-f]{3}:/.test(address))
+  try {
+    const own = Object.values(networkInterfaces()).flatMap((addresses) => addresses ?? [])
+    return own.some(({ address }) => /^[23][\da-f]{3}:/.test(address))
+  } catch {
+    return false
+  }
 }

@@ -1,12 +1,20 @@
+import { execFile } from 'node:child_process'
 import { promises, setDefaultResultOrder } from 'node:dns'
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { syncBuiltinESMExports } from 'node:module'
+import os, { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setImmediate as immediate } from 'node:timers/promises'
-import { describe, expect, onTestFinished, test, vi } from 'vitest'
+import { fileURLToPath } from 'node:url'
+import { promisify } from 'node:util'
+import { describe, expect, inject, onTestFinished, test, vi } from 'vitest'
+import { canRun } from '../can-run.js'
 import { resolverWith, startDnsServer, type DnsAnswer } from './dns-server.js'
 import { answering, OK, post, posterTo } from './sockets.js'
 import { createNetwork } from '../../src/post/network.js'
+
+const WITHOUT_NETLINK = fileURLToPath(new URL('without-netlink.py', import.meta.url))
+const canForbid = canRun('python3', WITHOUT_NETLINK, 'true')
 
 const at = (...addresses: string[]): DnsAnswer => ({ addresses, ttl: 60 })
 
@@ -153,6 +161,37 @@ describe('an answer', () => {
     expect(v4?.toSorted()).toEqual(['127.0.0.1', '127.0.0.2'])
     expect(order === 'ipv4first' ? [v4, v6].flat() : [v6, v4].flat()).toEqual(addresses)
     expect(addresses.toSorted()).toEqual(expected.toSorted())
+  })
+
+  test('has IPv4 first if the system does not tell the addresses of this machine', async () => {
+    vi.spyOn(os, 'networkInterfaces').mockImplementation(() => {
+      throw new Error(
+        'A system error occurred: uv_interface_addresses returned Unknown system error 97',
+      )
+    })
+    syncBuiltinESMExports()
+    onTestFinished(() => {
+      vi.restoreAllMocks()
+      syncBuiltinESMExports()
+    })
+    const dns = await startDnsServer((_, family) =>
+      family === 4 ? at('127.0.0.1') : at('2001:db8:0:0:0:0:0:1'),
+    )
+    const { resolve } = resolverWith({ servers: [dns.address] })
+    expect(await resolve('hook.test')).toEqual(['127.0.0.1', '2001:db8::1'])
+  })
+
+  test.skipIf(!canForbid)('comes in a sandbox without AF_NETLINK', async () => {
+    const dns = await startDnsServer((_, family) => (family === 4 ? at('127.0.0.1') : at()))
+    const script = `
+      import { createResolver } from '${inject('compiledDir')}/post/resolver.js'
+      const none = '/nowhere/file'
+      const options = { lateMs: 5_000, servers: ['${dns.address}'], hostsFile: none, resolvConf: none }
+      createResolver(options)('hook.test', (error, found) => console.log(error ?? found[0].address))`
+    const { stdout } = await promisify(execFile)('python3', [
+      ...[WITHOUT_NETLINK, process.execPath, '--input-type=module', '--eval', script],
+    ])
+    expect(stdout).toBe('127.0.0.1\n')
   })
 
   test('that is cut off is read by TCP', async () => {
