@@ -1,5 +1,6 @@
 import { styleText } from 'node:util'
 import { type Command, InvalidArgumentError } from 'commander'
+import { GARBLED, isGarbled } from '../settings/environment.js'
 
 /** Adds a command to the program. Each file of a command exports one, or a function that makes one. */
 export type AddCommand = (program: Command) => void
@@ -96,12 +97,15 @@ function watchOptions(command: Command): void {
 /**
  * A variable of the environment, for a command that takes something else if it is not set.
  *
- * @throws CommandError if it is set and empty: something else would then be a surprise.
+ * @throws CommandError if it is set and empty, because something else would then be a surprise, or if it is not UTF-8.
  */
 export function fromEnvironment(name: string): string | undefined {
   const value = process.env[name]
-  if (value !== '') return value
-  throw new CommandError(EXIT.usage, `${name} is empty. Give it a value, or unset it.`)
+  if (value === '')
+    throw new CommandError(EXIT.usage, `${name} is empty. Give it a value, or unset it.`)
+  if (value !== undefined && isGarbled(value))
+    throw new CommandError(EXIT.usage, `${name} ${GARBLED}`)
+  return value
 }
 
 /** Colours a text. The caller has asked {@link isColoured}, so Node need not decide it again by the standard output. */

@@ -14,14 +14,14 @@ export const SHOWN_ONCE = 'Keep what was generated: it will not be shown again.'
  * @throws SettingsError with all problems that were found.
  */
 export async function readObject(file: string): Promise<Record<string, unknown>> {
-  const text = (await readBody(file)).toString('utf8').replace(/^\uFEFF/, '')
+  const bytes = await readBody(file)
   const [{ parseText }, { expandEnvironment }] = await Promise.all([
     import('../settings/syntax.js'),
     import('../settings/environment.js'),
   ])
   const shown = file === '-' ? 'The standard input' : shownFile(file)
-  const isYaml = file === '-' ? !/^\s*\{/.test(text) : /\.ya?ml$/i.test(file)
-  const { value, problems } = expandEnvironment(parseText(text, isYaml, shown), process.env)
+  const isYaml = file === '-' ? !/^\s*\{/.test(bytes.toString()) : /\.ya?ml$/i.test(file)
+  const { value, problems } = expandEnvironment(parseText(bytes, isYaml, shown), process.env)
   if (problems.length > 0) throw new SettingsError('settings_invalid', shown, problems)
   if (typeof value === 'object' && value !== null && !Array.isArray(value)) {
     return value as Record<string, unknown>

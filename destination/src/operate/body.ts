@@ -1,5 +1,7 @@
+import { isUtf8 } from 'node:buffer'
 import type { FastifyRequest } from 'fastify'
 import { parseBody, type Fields } from '../http/json-body.js'
+import { Refusal } from '../http/refusal.js'
 import { ignoreContentType, readBody } from '../http/read-body.js'
 
 /**
@@ -19,5 +21,8 @@ export function withBody(maxBytes: number) {
 
 /** The JSON of the body of a route {@link withBody}. @throws Refusal */
 export function bodyOf({ body }: FastifyRequest): Fields {
-  return parseBody(body as Buffer)
+  const bytes = body as Buffer
+  // A secret that arrives in another encoding would be another secret.
+  if (!isUtf8(bytes)) throw new Refusal(400, 'invalid_json', 'The body must be JSON in UTF-8.')
+  return parseBody(bytes)
 }

@@ -3,6 +3,12 @@ import { formatPath, type Path, type Problem } from './problem.js'
 /** The environment variables, in the form of `process.env`. */
 export type Environment = Readonly<Record<string, string | undefined>>
 
+/** Whether a variable has bytes that are not UTF-8. Node has replaced them, so the rest is not what was set. */
+export const isGarbled = (value: string): boolean => value.includes('\uFFFD')
+
+/** Continues a sentence that begins with the name of such a variable. */
+export const GARBLED = 'has a byte that is not UTF-8. Set it in UTF-8.'
+
 /** The settings after their references to environment variables were replaced. */
 export interface Expanded {
   value: unknown
@@ -58,5 +64,6 @@ function problemOf(name: string, brace: string, env: Environment): string | unde
   }
   if (env[name] === undefined) return `the environment variable ${name} is not set.`
   if (env[name] === '') return `the environment variable ${name} is empty.`
+  if (isGarbled(env[name])) return `the environment variable ${name} ${GARBLED}`
   return undefined
 }

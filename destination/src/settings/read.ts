@@ -16,8 +16,7 @@ import { parseText } from './syntax.js'
  */
 export function readSettings(file: string, env: Environment): Settings {
   const shown = shownFile(file)
-  const text = readText(file, shown)
-  const raw = parseText(text, /\.ya?ml$/i.test(extname(file)), shown)
+  const raw = parseText(readBytes(file, shown), /\.ya?ml$/i.test(extname(file)), shown)
   const checked = checkSettings(raw, env, dirname(resolve(file)))
   if ('settings' in checked) return checked.settings
   throw new SettingsError('settings_invalid', shown, checked.problems)
@@ -46,9 +45,9 @@ function problemOfFile(path: string): string | undefined {
   }
 }
 
-function readText(file: string, shown: string): string {
+function readBytes(file: string, shown: string): Buffer {
   try {
-    return readFileSync(file, 'utf8').replace(/^\uFEFF/, '')
+    return readFileSync(file)
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException
     if (code === 'ENOENT') {

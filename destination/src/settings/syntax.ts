@@ -1,4 +1,5 @@
-import { LineCounter, parseDocument, visit, type Document } from 'yaml'
+import { isUtf8 } from 'node:buffer'
+import { LineCounter, parseDocument, visit, type Document, type ErrorCode } from 'yaml'
 import { SettingsError } from './settings-error.js'
 
 /** An error in the syntax of a text. Line and column count from 1. */
@@ -9,19 +10,31 @@ export interface SyntaxFault {
 }
 
 /**
- * Parses the text of a file.
+ * Parses the text of a file, which may begin with a byte order mark.
  *
  * @param shown - The name of the file for messages.
- * @throws SettingsError with every error in the syntax.
+ * @throws SettingsError with every error in the syntax, or with the first byte that is not UTF-8.
  */
-export function parseText(text: string, isYaml: boolean, shown: string): unknown {
-  const parsed = isYaml ? parseYaml(text) : parseJson(text)
+export function parseText(bytes: Buffer, isYaml: boolean, shown: string): unknown {
+  const parsed = isUtf8(bytes)
+    ? (isYaml ? parseYaml : parseJson)(bytes.toString().replace(/^\uFEFF/, ''))
+    : { faults: [encodingFault(bytes)] }
   if ('value' in parsed) return parsed.value
   const problems = parsed.faults.map(({ line, column, message }) => ({
     path: `line ${line}, column ${column}`,
     message,
   }))
   throw new SettingsError('settings_syntax', shown, problems)
+}
+
+/** Finds the first byte that is not UTF-8. It would become U+FFFD, and a secret with it would be another secret. */
+function encodingFault(bytes: Buffer): SyntaxFault {
+  const changed = Buffer.from(bytes.toString())
+  const at = bytes.findIndex((byte, i) => byte !== changed[i])
+  // With `stream`, it leaves out the start of a character that is cut off. U+FFFD may begin with the same bytes.
+  const before = new TextDecoder().decode(bytes.subarray(0, at), { stream: true })
+  const message = 'there is a byte that is not UTF-8. Save the file as UTF-8.'
+  return { ...placeOf(before, before.length), message }
 }
 
 /** Parses JSON. A field that occurs twice is a fault too, because nobody could see which of the two counts. */
@@ -55,12 +68,18 @@ function checkYaml(text: string) {
     const { line, col: column } = lineCounter.linePos(pos[0])
     // After a colon, the message may quote the file, and the quoted text may be a secret.
     const [said = ''] = message.split(': ')
-    return { line, column, message: code === 'DUPLICATE_KEY' ? REPEATED : `${said}.` }
+    return { line, column, message: OWN_MESSAGES[code] ?? `${said}.` }
   })
   return { document, faults: faults.length > 0 ? faults : aliasFaults(document, lineCounter) }
 }
 
 const REPEATED = 'this field occurs twice in the same object. Remove one of the two.'
+
+/** The messages for errors of the parser whose own message is meant for programmers. */
+const OWN_MESSAGES: Partial<Record<ErrorCode, string>> = {
+  DUPLICATE_KEY: REPEATED,
+  MULTIPLE_DOCS: 'a second document begins here (---). Remove it: only one is read.',
+}
 
 /** Finds the fields that an object has twice. JSON.parse does not report them. The text must be valid JSON. */
 function repeatedFields(text: string): SyntaxFault[] {

@@ -199,6 +199,11 @@ describe('destinations', () => {
         /writeKey: the environment variable HOOKLINE_TEST_UNSET is not set/,
       ) as string,
     })
+    writeFileSync(file, Buffer.from('{ "writeKey": "é" }', 'latin1'))
+    expect(await cli('sources', 'update', 'y', '--from', file)).toMatchObject({
+      code: 2,
+      stderr: expect.stringMatching(/wrong\.json: line 1, column 16: .* not UTF-8/) as string,
+    })
   })
 })
 

@@ -200,24 +200,30 @@ test.each([
   ['import', ['import', 'hookline.config.json', '--format', 'ndjson'], 'HOOKLINE_WRITE_KEY'],
   ['sign', ['sign', 'hookline.config.json'], 'HOOKLINE_SECRET'],
   ['status', ['status'], 'HOOKLINE_ADMIN_TOKEN'],
-])('%s takes no key of the settings while its variable is empty', async (_command, args, name) => {
-  const folder = folderWith({
-    sources: [{ name: 'web', writeKey: 'hush' }],
-    destinations: [
-      {
-        name: 'crm',
-        sources: ['web'],
-        sharedSecret: 's',
-        webhooks: [{ url: 'https://a.example/' }],
-      },
-    ],
-  })
-  expect(await run(args, { folder, env: { [name]: '' } })).toEqual({
-    code: 2,
-    stdout: '',
-    stderr: `${name} is empty. Give it a value, or unset it.\n`,
-  })
-})
+])(
+  '%s takes no key of the settings while its variable is empty or not UTF-8',
+  async (_command, args, name) => {
+    const folder = folderWith({
+      sources: [{ name: 'web', writeKey: 'hush' }],
+      destinations: [
+        {
+          name: 'crm',
+          sources: ['web'],
+          sharedSecret: 's',
+          webhooks: [{ url: 'https://a.example/' }],
+        },
+      ],
+    })
+    expect(await run(args, { folder, env: { [name]: '' } })).toEqual({
+      code: 2,
+      stdout: '',
+      stderr: `${name} is empty. Give it a value, or unset it.\n`,
+    })
+    expect(await run(args, { folder, env: { [name]: 'ca\uFFFDf' } })).toMatchObject({
+      stderr: `${name} has a byte that is not UTF-8. Set it in UTF-8.\n`,
+    })
+  },
+)
 
 test.each([
   [

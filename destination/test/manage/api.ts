@@ -34,6 +34,8 @@ export interface Answered {
   body: Body
 }
 
+const isAsItIs = (body: unknown) => typeof body === 'string' || body instanceof Blob
+
 /** Sends a request to the admin API of a destination. */
 export async function ask(
   { adminUrl }: { adminUrl: string },
@@ -45,7 +47,7 @@ export async function ask(
   const response = await fetch(`${adminUrl}/v1/admin${path}`, {
     method,
     headers: { Authorization: `Bearer ${ADMIN_TOKEN}`, ...headers },
-    ...(body !== undefined && { body: typeof body === 'string' ? body : JSON.stringify(body) }),
+    ...(body !== undefined && { body: isAsItIs(body) ? body : JSON.stringify(body) }),
   })
   const text = await response.text()
   return {

@@ -484,9 +484,10 @@ describe('every mistake', () => {
     }
   })
 
-  test('in a body that is no object is refused', async () => {
+  test('in a body that is no object in UTF-8 is refused', async () => {
     const running = await start(managedSettings())
-    for (const body of ['', '[]', '7', '{"a"']) {
+    const latin1 = new Blob([Buffer.from('{ "writeKey": "é" }', 'latin1')])
+    for (const body of ['', '[]', '7', '{"a"', latin1]) {
       expect(await ask(running, 'PUT', '/sources/app', body)).toMatchObject({
         status: 400,
         body: { error: { code: 'invalid_json' } },

@@ -1,3 +1,4 @@
+import { execFileSync } from 'node:child_process'
 import { mkdtempSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -12,7 +13,7 @@ import { parseJson } from '../../src/settings/syntax.js'
 
 const folder = () => mkdtempSync(join(tmpdir(), 'hookline-settings-'))
 
-function write(text: string, name = 'hookline.config.json'): string {
+function write(text: string | Buffer, name = 'hookline.config.json'): string {
   const file = join(folder(), name)
   writeFileSync(file, text)
   return file
@@ -125,6 +126,53 @@ test.each(faults)('the fault of %j is found at %s', (text, place, message) => {
   const [line, column] = place.split(':')
   expect(code).toBe('settings_syntax')
   expect(problems).toEqual([{ path: `line ${line}, column ${column}`, message }])
+})
+
+test.each([
+  ['hookline.config.json', '{\n  "store": "ïé"', 'line 2, column 13'],
+  ['hookline.config.yaml', '# caf\uFFFD: hush\nstore: sqlite:caïn', 'line 2, column 17'],
+  ['hookline.config.json', '\uFEFF{ "store": "é', 'line 1, column 13'],
+])('%s is refused if it is not UTF-8, with the place: %j', (name, text, place) => {
+  // What comes before the last letters but one is in UTF-8, and the rest in Latin-1.
+  const at = text.search(/[éï]/)
+  const bytes = Buffer.concat([
+    Buffer.from(text.slice(0, at)),
+    Buffer.from(text.slice(at), 'latin1'),
+  ])
+  const { code, problems } = refusal(() => readSettings(write(bytes, name), {}))
+  expect(code).toBe('settings_syntax')
+  expect(problems).toEqual([
+    { path: place, message: 'there is a byte that is not UTF-8. Save the file as UTF-8.' },
+  ])
+})
+
+test('an environment variable that is not UTF-8 is refused', () => {
+  const problems = (WEB_KEY: string) => {
+    const file = write(YAML, 'settings.yaml')
+    return refusal(() => readSettings(file, { WEB_KEY })).problems
+  }
+  // Node replaces the bytes itself.
+  const printed = execFileSync(
+    'sh',
+    ['-c', 'WEB_KEY=$(printf "ca\\351f") exec "$0" -p process.env.WEB_KEY', process.execPath],
+    { encoding: 'utf8' },
+  )
+  expect(problems(printed.trim())).toEqual([
+    {
+      path: 'sources[0].writeKey',
+      message: 'the environment variable WEB_KEY has a byte that is not UTF-8. Set it in UTF-8.',
+    },
+  ])
+})
+
+test('a second YAML document is refused at its start', () => {
+  const { problems } = refusal(() => readSettings(write(`${YAML}---\nlisten: 4\n`, 'a.yaml'), {}))
+  expect(problems).toEqual([
+    {
+      path: 'line 11, column 1',
+      message: 'a second document begins here (---). Remove it: only one is read.',
+    },
+  ])
 })
 
 test('a field occurs twice only if one object has the same name twice', () => {
