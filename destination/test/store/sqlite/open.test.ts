@@ -1,9 +1,12 @@
 import { execFileSync, spawnSync } from 'node:child_process'
 import {
   chmodSync,
+  chownSync,
+  linkSync,
   mkdirSync,
   readdirSync,
   readFileSync,
+  rmSync,
   statSync,
   symlinkSync,
   writeFileSync,
@@ -14,6 +17,7 @@ import { openStore } from '../../../src/store/open.js'
 import { installCommand, loadDriver } from '../../../src/store/sqlite/driver.js'
 import { migrate, MIGRATIONS } from '../../../src/store/sqlite/schema.js'
 import { LEASE_MS } from '../../../src/store/store.js'
+import { canMount } from '../../can-run.js'
 import { newDelivery } from '../contract.js'
 import { folder, sqliteSubject } from './subject.js'
 
@@ -197,6 +201,60 @@ test.each(['before', 'after'])(
     await store.close()
   },
 )
+
+test('a file with a second name is refused under both: each would have a lock and a log of its own', async () => {
+  await using place = await folder()
+  const [file, link] = [`${place.path}/store.db`, `${place.path}/link.db`]
+  await (await openStore(`sqlite:${file}`)).close()
+  linkSync(file, link)
+  for (const path of [file, link]) {
+    await expect(openStore(`sqlite:${path}`)).rejects.toEqual(
+      failure(
+        'unsupported',
+        /\.db has 2 names \(hard links\).*Stop them, and remove the other names/,
+      ),
+    )
+  }
+  expect(readdirSync(place.path)).not.toContain('link.db-lock')
+  rmSync(link)
+  await (await openStore(`sqlite:${file}`)).close()
+})
+
+test.skipIf(!canMount())('a file that is mounted without its folder is refused', async () => {
+  await using place = await folder()
+  const [file, mounted] = [`${place.path}/store.db`, `${place.path}/a mounted.db`]
+  await (await openStore(`sqlite:${file}`)).close()
+  writeFileSync(mounted, '')
+  execFileSync('mount', ['--bind', file, mounted])
+  try {
+    await expect(openStore(`sqlite:${mounted}`)).rejects.toEqual(
+      failure('unsupported', /a mounted\.db is mounted as a single file.*Mount its folder instead/),
+    )
+  } finally {
+    execFileSync('umount', [mounted])
+  }
+})
+
+test.skipIf(process.getuid?.() !== 0)(
+  'a lock file that root makes belongs to the owner of the store',
+  async () => {
+    await using place = await folder()
+    const path = `${place.path}/store.db`
+    await (await openStore(`sqlite:${path}`)).close()
+    rmSync(`${path}-lock`)
+    chownSync(path, 65_534, 65_533)
+    await (await openStore(`sqlite:${path}`)).close()
+    expect(statSync(`${path}-lock`)).toMatchObject({ uid: 65_534, gid: 65_533 })
+  },
+)
+
+test('a lock file that cannot be opened is named', async () => {
+  await using place = await folder()
+  mkdirSync(`${place.path}/store.db-lock`)
+  await expect(openStore(`sqlite:${place.path}/store.db`)).rejects.toEqual(
+    failure('failed', /store\.db-lock can't be written/),
+  )
+})
 
 test('a symbolic link to itself is refused', async () => {
   await using place = await folder()
