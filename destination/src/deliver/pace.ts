@@ -1,8 +1,14 @@
 /** The part of the measured rate that an endpoint gets after it asked for fewer requests. */
 const DECREASE = 0.75
 
-/** How much each success adds to a limited rate, in requests per second: 5 % per second for an endpoint that is busy. */
-const INCREASE = 0.05
+/**
+ * How much each success adds to a limited rate, in requests per second: this, times the square of the seconds since the pause. So the
+ * rate stays close to the one that was too much for 10 s, and is soon far above it if the endpoint takes more (as in RFC 9438, 4.1).
+ */
+const INCREASE = 0.0005
+
+/** How much each success adds while no rate is known that is too much, in requests per second: the rate grows 2.7 times in a second. */
+const SLOW_START = 1
 
 /** A rate that has grown to this multiple of the rate that last was too much is not limited any more. */
 const FORGET = 5
@@ -10,8 +16,17 @@ const FORGET = 5
 /** A rate that has worked for this long, in ms, is not limited any more: few messages would raise it too slowly. */
 const FORGET_MS = 300_000
 
+/**
+ * After a pause, an endpoint with a limit reaches it within this time, in ms. A 429 after that, with no rate known that is too much, may
+ * have another reason: it does not tell the limit either.
+ */
+const SLOW_START_MS = 15_000
+
 /** The lowest rate, in requests per second: an endpoint that always asks for fewer requests gets one in 5 s. */
 const MIN_RATE = 0.2
+
+/** An endpoint that took nothing in the last seconds has at most this rate after it asked for fewer requests, in requests per second. */
+const IDLE_RATE = 1
 
 /** The pause after an answer that asks for fewer requests and does not say how long to wait, in ms. */
 const PAUSE_MS = 1_000
@@ -35,7 +50,9 @@ const WINDOW_MS = 1_000
  * Decides how many requests an endpoint gets in a second. It is a token bucket.
  *
  * Without a limit in the settings, the rate is not limited until the endpoint answers 429. Then the endpoint gets three
- * quarters of what it took before that answer. Each success raises the rate a little, up to the next 429.
+ * quarters of what it took before that answer. What it took says nothing of what it can take: few messages may have been sent. So
+ * the rate then grows fast, up to the next 429, which shows a rate that is too much. From then on, the rate stays close to that one for
+ * some seconds after each 429, and grows fast again if no other follows.
  *
  * The caller passes the current time, in ms, of any monotonic clock.
  */
@@ -47,8 +64,8 @@ export class Pace {
   #share: number
   /** The rate that the endpoint gets because it answered 429, in requests per second. It does not depend on the limit. */
   #learned = Infinity
-  /** The rate up to which the rate doubles every second, because it has worked before. */
-  #worked = 0
+  /** The rate that was too much, in requests per second; `Infinity` while none is known. Up to it, the rate grows fast. */
+  #tooMuch = Infinity
   #tokens = 0
   #filledAt = -Infinity
   #pausedUntil = -Infinity
@@ -124,11 +141,10 @@ export class Pace {
     this.#taken++
     if (this.#learned === Infinity) return
     this.#fill(now)
-    // Below the limit of the settings, successes say nothing about more than that.
-    const step = this.#learned < this.#worked * DECREASE ? 1 : INCREASE
-    const learned = this.#learned < this.#share ? this.#learned + step : this.#learned
-    const isForgotten = learned > this.#worked * FORGET || now - this.#loweredAt > FORGET_MS
-    this.#learned = isForgotten ? Infinity : learned
+    // At the limit of the settings, successes say nothing about more than that.
+    if (this.#learned < this.#share) this.#learned += this.#step(now)
+    const isForgotten = this.#learned > this.#tooMuch * FORGET || now - this.#loweredAt > FORGET_MS
+    if (isForgotten) this.#learned = this.#tooMuch = Infinity
   }
 
   /**
@@ -139,16 +155,27 @@ export class Pace {
    * about the lower rate.
    */
   throttle(retryAfterMs: number, startedAt: number, now: number): void {
+    const sincePauseMs = now - this.#pausedUntil
     const pauseMs = retryAfterMs > 0 ? Math.min(retryAfterMs, MAX_RETRY_AFTER_MS) : 0
     if (pauseMs > 0) this.#pauseUntil(now + pauseMs)
     if (startedAt <= this.#loweredAt) return
     this.#measure(now)
-    const took = Math.max(this.#taken, this.#takenBefore, MIN_RATE)
-    this.#worked = Math.max(Math.min(took, this.rate), this.#worked / 2)
-    this.#learned = Math.max(MIN_RATE, Math.min(took, this.rate) * DECREASE)
+    const measured = Math.max(this.#taken, this.#takenBefore)
+    const took = Math.min(measured || IDLE_RATE, this.rate)
+    const known = this.#tooMuch < Infinity ? this.#tooMuch / 2 : 0
+    const isKnown = measured > 0 && (known > 0 || sincePauseMs < SLOW_START_MS)
+    this.#tooMuch = isKnown ? Math.max(took, known) : Infinity
+    this.#learned = Math.max(MIN_RATE, took * DECREASE)
     this.#tokens = 0
     this.#filledAt = this.#loweredAt = now
     if (pauseMs === 0) this.#pauseUntil(now + PAUSE_MS)
+  }
+
+  /** How much a success adds to the rate, in requests per second. */
+  #step(now: number): number {
+    if (this.#learned < this.#tooMuch * DECREASE) return SLOW_START
+    const seconds = (now - this.#pausedUntil) / 1_000
+    return Math.min(SLOW_START, INCREASE * seconds ** 2)
   }
 
   #pauseUntil(time: number): void {

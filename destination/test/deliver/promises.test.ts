@@ -241,6 +241,29 @@ describe('an endpoint that takes a number of requests per second, and answers th
     )
   })
 
+  test.each([
+    { takes: 1, retryAfterMs: undefined },
+    { takes: 1, retryAfterMs: 1_000 },
+    { takes: 10, retryAfterMs: undefined },
+    { takes: 10, retryAfterMs: 1_000 },
+    { takes: 100, retryAfterMs: undefined },
+    { takes: 100, retryAfterMs: 1_000 },
+  ])(
+    'refuses less than a tenth of the requests, and gets most of what it takes, while more wait: %o',
+    async ({ takes, retryAfterMs }) => {
+      const behave = limited(takes, 20, retryAfterMs)
+      const world = createWorld([{ settings: endpointOf(128), behave }], randomFrom(1))
+      await world.pass(250)
+      for (let i = 0; i < 100 * takes + 200; i++) world.arrive(`m${i}`)
+      await world.pass(70_000)
+      const requests = world.requests.filter(({ at }) => at >= 10_000)
+      await world.close()
+      const refused = requests.filter(({ code }) => code === 'throttled').length
+      expect(refused).toBeLessThan(requests.length / 10)
+      expect(requests.length - refused).toBeGreaterThan(0.65 * 60 * takes)
+    },
+  )
+
   test('is never sent more than its rateLimit', async () => {
     const { requests, refused, waiting } = await play({
       takes: 50,
@@ -258,6 +281,45 @@ describe('an endpoint that takes a number of requests per second, and answers th
     expect(Math.max(...inAnySecond)).toBeLessThanOrEqual(40 * 1.3 + 1)
     expect(refused).toBe(0)
     expect(waiting).toBeLessThan(40)
+  })
+})
+
+describe('an endpoint that answers 429 a few times, and then takes everything', () => {
+  /** How long 500 messages take that come while the endpoint is idle; the first of them are answered 429. */
+  async function drainedAfter(refusals: number) {
+    let left = refusals
+    const behave: Behaviour = () => {
+      left--
+      return { code: left >= 0 ? 'throttled' : 'delivered', afterMs: 20 }
+    }
+    const world = createWorld([{ settings: endpointOf(128), behave }], randomFrom(1))
+    await world.pass(250)
+    world.arrive('first')
+    await world.pass(100)
+    for (let i = 0; i < 500; i++) world.arrive(`m${i}`)
+    await world.pass(60_000)
+    const { rows } = world
+    await world.close()
+    return Math.max(...rows.map(({ doneAt = Infinity }) => doneAt))
+  }
+
+  test.each([1, 2, 3])(
+    'gets a backlog within seconds, not at the rate of the time before (%i of 429)',
+    async (refusals) => {
+      expect(await drainedAfter(refusals)).toBeLessThan(20_000)
+    },
+  )
+
+  test('is asked once in 5 s for as long as it answers 429', async () => {
+    const behave: Behaviour = () => ({ code: 'throttled', afterMs: 20 })
+    const world = createWorld([{ settings: endpointOf(128), behave }], randomFrom(1))
+    await world.pass(250)
+    for (let i = 0; i < 500; i++) world.arrive(`m${i}`)
+    await world.pass(120_000)
+    const late = world.requests.filter(({ at }) => at >= 60_000)
+    await world.close()
+    expect(late.length).toBeGreaterThan(5)
+    expect(late.length).toBeLessThanOrEqual(13)
   })
 })
 
