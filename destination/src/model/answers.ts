@@ -38,7 +38,7 @@ export interface ServerStatus {
   error: string | null
 }
 
-/** The number of accepted and of rejected calls of a source since the start. A request that was answered 429 or 503 unread is one call. */
+/** The number of accepted and of rejected calls of a source since the start. Calls that were answered 429 or 503 are neither. */
 export interface SourceTotals {
   accepted: number
   rejected: number

@@ -7,11 +7,14 @@ import type { Delivery } from '../model/delivery.js'
 import type { Destination, Settings } from '../settings/settings.js'
 import { DurationBins } from './durations.js'
 import type { Streak } from '../model/health.js'
+import { REJECTION_CODES } from '../http/refusal.js'
 import type { Observer } from './events.js'
 
 /** The current durations are those of this many minutes. The current minute is one of them. */
 const RECENT = 5
 const MINUTE_MS = 60_000
+
+const REJECTED: ReadonlySet<string> = new Set(REJECTION_CODES)
 
 /**
  * Remembers what happened since the start of the process: totals, the last failure, and the durations of the last minutes.
@@ -24,14 +27,17 @@ export class History implements Observer {
 
   constructor(readonly clock: Clock) {}
 
-  /** Counts calls of a source: those that were `accepted`, and all others as rejected. */
+  /**
+   * Counts calls of a source: those that were `accepted`, and those that were rejected. Calls that were refused for now are neither,
+   * because clients send them again.
+   */
   callsCounted(source: string, answer: string, count: number): void {
     const totals = this.source(source)
     this.#sources.set(source, totals)
     if (answer === 'accepted') {
       totals.accepted += count
       this.#calls.add(count, this.clock.now())
-    } else totals.rejected += count
+    } else if (REJECTED.has(answer)) totals.rejected += count
   }
 
   /** All attempts of one claim have ended. */

@@ -96,6 +96,15 @@ describe('the history of an endpoint', () => {
     expect(history.endpoint('crm', URL)).toMatchObject({ delivered: 0 })
   })
 
+  test('takes only calls for rejected that were rejected for good', () => {
+    const { history } = make()
+    history.callsCounted('web', 'accepted', 5)
+    history.callsCounted('web', 'missing_field', 2)
+    const forNow = ['store_unavailable', 'overloaded', 'rate_limited', 'tenant_full']
+    for (const code of forNow) history.callsCounted('web', code, 100)
+    expect(history.source('web')).toEqual({ accepted: 5, rejected: 2 })
+  })
+
   test('keeps the durations of five minutes and no more, however long it runs', () => {
     const { history, advance, end } = make()
     for (let minute = 0; minute < 3_000; minute++) {
