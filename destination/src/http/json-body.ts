@@ -13,15 +13,18 @@ export function textOf(body: Buffer): string {
  * Reads the JSON of a body.
  *
  * @param text - The text of the body, if the caller has it already.
+ * @param isOptional - Whether every field of it is optional, so that an empty object is a body.
  * @throws {@link Refusal} if the body is not a JSON object.
  */
-export function parseBody(body: Buffer, text = textOf(body)): Fields {
+export function parseBody(body: Buffer, text = textOf(body), isOptional = false): Fields {
   let parsed: unknown
   try {
     parsed = JSON.parse(text)
   } catch (error) {
-    const came = body.length === 0 ? 'it is empty' : (error as SyntaxError).message
-    throw new Refusal(400, 'invalid_json', `The body must be JSON in UTF-8: ${came}.`)
+    const isEmpty = body.length === 0
+    const came = isEmpty ? 'it is empty' : (error as SyntaxError).message
+    const fix = isEmpty && isOptional ? ' Send {} for the defaults.' : ''
+    throw new Refusal(400, 'invalid_json', `The body must be JSON in UTF-8: ${came}.${fix}`)
   }
   if (isFields(parsed)) return parsed
   const message = `The body must be a JSON object; got ${show(parsed)}.`

@@ -26,3 +26,8 @@ export function bodyOf({ body }: FastifyRequest): Fields {
   if (!isUtf8(bytes)) throw new Refusal(400, 'invalid_json', 'The body must be JSON in UTF-8.')
   return parseBody(bytes)
 }
+
+/** The same where every field of the body is optional. @throws Refusal */
+export function optionsOf({ body }: FastifyRequest): Fields {
+  return parseBody(body as Buffer, undefined, true)
+}

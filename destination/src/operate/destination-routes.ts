@@ -5,7 +5,7 @@ import type { Pauses } from '../deliver/pauses.js'
 import type { PauseChanged, TestReport } from '../model/answers.js'
 import type { Destination, Settings } from '../settings/settings.js'
 import { actorOf } from './actor.js'
-import { bodyOf, withBody } from './body.js'
+import { bodyOf, optionsOf, withBody } from './body.js'
 import { readPause, readTest, unknownDestination } from './parameters.js'
 import { sendTest } from './send-test.js'
 
@@ -73,7 +73,7 @@ export function createTester(): Tester {
   return async (settings, request, reply) => {
     const { name } = request.params
     const isOver = endWithClient(reply.raw)
-    const { types } = readTest(bodyOf(request))
+    const { types } = readTest(optionsOf(request))
     const destination = requireDestination(settings, name)
     if (testing.has(name)) {
       const message = `A test of ${name} is running in this process. Send the request again when it has ended.`

@@ -27,6 +27,28 @@ async function tester(one: Destination, changes = {}) {
 const samplesOf = ({ endpoints }: TestReport) => endpoints.flatMap(({ samples }) => samples)
 
 describe('a test of a destination', () => {
+  test('needs a body, and says which one has the defaults', async () => {
+    const { running } = await tester(destination([await endpoint()]))
+    const askEmpty = async (path: string) => {
+      const headers = { Authorization: `Bearer ${ADMIN_TOKEN}` }
+      const response = await fetch(`${running.adminUrl}/v1/admin${path}`, {
+        method: 'POST',
+        headers,
+      })
+      return { status: response.status, text: await response.text() }
+    }
+    const message = 'The body must be JSON in UTF-8: it is empty.'
+    const withDefaults = expect.stringContaining(`${message} Send {} for the defaults.`) as string
+    for (const path of ['/destinations/crm/test', '/tenants/acme/link']) {
+      expect(await askEmpty(path)).toEqual({ status: 400, text: withDefaults })
+    }
+    const withoutDefaults = expect.stringContaining(`${message}"`) as string
+    expect(await askEmpty('/destinations/crm/pause')).toEqual({
+      status: 400,
+      text: withoutDefaults,
+    })
+  })
+
   test('sends one signed sample of each type, marked as a test, also if the destination is disabled', async () => {
     const crm = await endpoint((response) => response.writeHead(200).end('thanks'))
     const one = destination([crm], { enabled: false })

@@ -3,7 +3,7 @@ import { Refusal } from '../../http/refusal.js'
 import type { PortalLink } from '../../model/answers.js'
 import type { Clock } from '../../model/clock.js'
 import type { Settings } from '../../settings/settings.js'
-import { bodyOf, withBody } from '../body.js'
+import { optionsOf, withBody } from '../body.js'
 import { readLink } from '../parameters.js'
 import { signGuest } from './token.js'
 
@@ -31,7 +31,7 @@ export function addLinkRoute(
     withBody(MAX_BODY_BYTES),
     async (request): Promise<PortalLink> => {
       const { name } = request.params
-      const { minutes, by } = readLink(bodyOf(request))
+      const { minutes, by } = readLink(optionsOf(request))
       const { adminToken = '', tenants = [], portal } = settings()
       if (!tenants.some((one) => one.name === name)) {
         const message = `There is no tenant ${JSON.stringify(name)}.`
