@@ -7,7 +7,7 @@ import type { Store } from '../store/store.js'
 import type { StoreError } from '../store/store-error.js'
 import { CommandError, EXIT, type AddCommand } from './command.js'
 import { bar } from './progress.js'
-import { mayWorkLater } from './store-failure.js'
+import { codeOf, mayWorkLater } from './store-failure.js'
 
 interface MigrateOptions {
   from: string
@@ -99,7 +99,7 @@ async function opened(option: string, open: () => Promise<Store>): Promise<Store
     const failure = error as StoreError
     // Otherwise the option names no store that can be used, such as a database that does not exist, or a user that may not log in.
     const exitCode = mayWorkLater(failure) ? EXIT.failed : EXIT.usage
-    throw new CommandError(exitCode, `${option}: ${failure.message}`)
+    throw new CommandError(exitCode, `${option}: ${failure.message}`, codeOf(failure))
   }
 }
 

@@ -6,6 +6,11 @@ export function mayWorkLater({ code, isUnreachable, mayPass }: StoreError): bool
   return code === 'locked' || code === 'full' || isUnreachable || mayPass
 }
 
+/** What a command tells scripts of a store that it can't use; `undefined` if the exit code says as much. */
+export function codeOf({ code }: StoreError): string | undefined {
+  return code === 'failed' ? undefined : code
+}
+
 /** The exit code of a command that can't use the store. */
 export function exitCodeOf(failure: StoreError): ExitCode {
   return mayWorkLater(failure) ? EXIT.unreachable : EXIT.failed

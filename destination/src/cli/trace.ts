@@ -14,7 +14,7 @@ import {
 } from './admin-client.js'
 import { CommandError, type AddCommand } from './command.js'
 import { inWords, timeOf } from './shown-time.js'
-import { exitCodeOf } from './store-failure.js'
+import { codeOf, exitCodeOf } from './store-failure.js'
 
 const EXAMPLES = `
 Asks the running destination. If none runs, and the settings in this folder name an SQLite store, the command reads the
@@ -105,7 +105,7 @@ async function look(
     store = await open(settings.store, { mustExist: true })
   } catch (error) {
     const failure = error as StoreError
-    throw new CommandError(exitCodeOf(failure), failure.message)
+    throw new CommandError(exitCodeOf(failure), failure.message, codeOf(failure))
   }
   try {
     const destinations = await readDestinations(settings, store)

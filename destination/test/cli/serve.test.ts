@@ -451,6 +451,10 @@ describe.concurrent('serve', () => {
       ok: false,
       code: 'settings_invalid',
       problems: [{ path: 'retention' }],
+      error: {
+        code: 'settings_invalid',
+        message: expect.stringMatching(/^hookline\.config\.json: retention: expected /) as string,
+      },
     })
   })
 

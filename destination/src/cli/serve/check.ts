@@ -22,8 +22,8 @@ export function checkSettingsFile(options: ServeOptions): void {
     else console.log(`${shownFile(file)} is valid:\n\n${stringify(settings).trimEnd()}`)
   } catch (error) {
     if (!json || !(error instanceof SettingsError)) throw error
-    const { code, problems } = error
-    console.log(JSON.stringify({ ok: false, file, code, problems }))
+    const { code, message, problems } = error
+    console.log(JSON.stringify({ ok: false, file, code, problems, error: { code, message } }))
     throw new CommandError(EXIT.usage, '')
   }
 }

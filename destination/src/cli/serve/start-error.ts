@@ -1,7 +1,9 @@
 import { formatListen } from '../../settings/network.js'
 import { shownFile } from '../../settings/file.js'
 import type { Settings } from '../../settings/settings.js'
+import type { StoreError } from '../../store/store-error.js'
 import { CommandError, EXIT } from '../command.js'
+import { codeOf } from '../store-failure.js'
 
 /** Explains why the destination did not start. An error without a code is a bug: it is returned as it is, with its stack. */
 export function explainStart(error: unknown, settings: Settings, file: string): unknown {
@@ -23,7 +25,8 @@ export function explainStart(error: unknown, settings: Settings, file: string): 
     why === undefined
       ? `Could not start: ${code === 'full' ? withoutPromise(message) : message}`
       : `Could not listen on ${formatListen(isAdmin ? adminListen : listen)}: ${why}`
-  return new CommandError(EXIT.failed, text)
+  const isOfStore = (error as Error).name === 'StoreError'
+  return new CommandError(EXIT.failed, text, isOfStore ? codeOf(error as StoreError) : undefined)
 }
 
 /** A store that is full writes again by itself once there is room, but not after the process has ended. */

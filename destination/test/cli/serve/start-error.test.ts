@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest'
 import { explainStart } from '../../../src/cli/serve/start-error.js'
 import { toStoreError as ofPostgres } from '../../../src/store/postgres/failure.js'
+import { StoreError } from '../../../src/store/store-error.js'
 import { toStoreError as ofSqlite } from '../../../src/store/sqlite/failure.js'
 import { settingsFor } from '../../run.js'
 
@@ -19,3 +20,12 @@ test.each([
   const explained = explainStart(error, settingsFor([]), 'hookline.config.json') as Error
   expect(explained.message).toMatch(message)
 })
+
+test.each(['full', 'locked', 'newer', 'unsupported'] as const)(
+  'a start that the store refuses has the code of the store: %s',
+  (code) => {
+    const error = new StoreError(code, 'The store is what it is.')
+    const explained = explainStart(error, settingsFor([]), 'hookline.config.json')
+    expect(explained).toMatchObject({ code, exitCode: 1 })
+  },
+)
