@@ -5,7 +5,6 @@ import { formatListen } from '../settings/network.js'
 import { CommandError, EXIT, isColoured, wholeNumber, type AddCommand } from './command.js'
 import { addFilterOptions, isMatch, type MessageFilter } from './filter.js'
 import type { Arrival } from './listen/receiver.js'
-import { arrivalLines, bodyLines, COLUMN_WIDTHS } from './listen/show.js'
 import { endWithReader } from './output.js'
 import { trySecrets, type SecretOptions, type Secrets } from './secrets.js'
 import { createColumns } from './table.js'
@@ -23,11 +22,14 @@ interface ListenOptions extends MessageFilter, Pick<SecretOptions, 'secret' | 'c
 
 const EXAMPLES = `
 Signatures are checked with --secret, with HOOKLINE_SECRET, or with the secrets of the settings in this folder. The first
-of these that is given is used. With --count, the exit code is 1 if a signature was wrong or missing.
+of these that is given is used. A request whose X-Signature is wrong or missing is answered with 401, as a receiver should,
+unless --status or --forward-to says how to answer. With --count, the exit code is 1 if a signature was wrong or missing.
+
+A request is printed when its answer has been sent, or when the sender has hung up before.
 
 With --forward-to, each request goes on to your own receiver with its headers and its exact bytes, and the answer of the
-receiver goes back. With --type, --event or --user, all other requests are answered with 200, and are not printed,
-forwarded or counted.
+receiver goes back with its headers. With --type, --event or --user, all other requests are answered with 200, and are
+not printed, forwarded or counted.
 
 Examples:
   $ hookline-destination listen                          # with the secrets of the settings in this folder
@@ -88,28 +90,19 @@ async function listen(options: ListenOptions): Promise<void> {
   endWithReader()
   const found = await trySecrets(options)
   const answer = await answererOf(options)
-  const print = createPrinter(options, isColoured(process.stdout))
-  let left = options.count ?? Infinity
-  let unanswered = 0
+  const print = await createPrinter(options, isColoured(process.stdout))
   let wrong = 0
 
-  const { createReceiver } = await import('./listen/receiver.js')
+  const { createReceiver, isRefused } = await import('./listen/receiver.js')
   const server = createReceiver({
     secrets: found.secrets,
     answer,
     isWanted: (arrival) => isMatch(options, arrival),
     delayMs: options.delay,
+    count: options.count ?? Infinity,
     onArrival: (arrival) => {
-      left--
-      unanswered++
-      if (arrival.signature === 'missing' || arrival.signature === 'wrong') wrong++
+      if (isRefused(arrival.signature)) wrong++
       print(arrival)
-    },
-    onAnswered: () => {
-      unanswered--
-      if (left > 0 || unanswered > 0) return
-      server.close()
-      server.closeAllConnections()
     },
   })
   const url = await listening(server, options)
@@ -123,8 +116,9 @@ async function listen(options: ListenOptions): Promise<void> {
 
 async function answererOf({ forwardTo: url, status }: ListenOptions) {
   if (url === undefined) {
-    const { byScript } = await import('./listen/receiver.js')
-    return byScript(status)
+    const { byScript, refuseUnsigned } = await import('./listen/receiver.js')
+    const answer = byScript(status)
+    return status === DEFAULT_STATUSES ? refuseUnsigned(answer) : answer
   }
   if (status !== DEFAULT_STATUSES) {
     throw new CommandError(EXIT.usage, 'Give --forward-to or --status: the receiver there answers.')
@@ -133,10 +127,10 @@ async function answererOf({ forwardTo: url, status }: ListenOptions) {
   return forwardTo(url)
 }
 
-function describeSecrets({ secrets, from, why }: Secrets & { why?: string }): string {
-  if (secrets.length > 0) return `Signatures are checked with ${from}.`
-  const unchecked = 'Signatures are not checked. Give --secret to check them.'
-  return why === undefined ? unchecked : `${unchecked}\n(${why})\n`
+function describeSecrets({ secrets, from, why = 'Give --secret to check them.' }: Secrets): string {
+  return secrets.length > 0
+    ? `Signatures are checked with ${from}.`
+    : `Signatures are not checked. ${why}`
 }
 
 async function listening(server: Server, { host, port }: ListenOptions): Promise<string> {
@@ -154,7 +148,8 @@ async function listening(server: Server, { host, port }: ListenOptions): Promise
   return `http://${formatListen({ host, port: (server.address() as AddressInfo).port })}/`
 }
 
-function createPrinter({ json, verbose }: ListenOptions, colour: boolean) {
+async function createPrinter({ json, verbose }: ListenOptions, colour: boolean) {
+  const { arrivalLines, bodyLines, COLUMN_WIDTHS } = await import('./listen/show.js')
   const columns = createColumns(COLUMN_WIDTHS)
   return (arrival: Arrival) => {
     const { body, ...rest } = arrival

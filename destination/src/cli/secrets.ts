@@ -14,6 +14,8 @@ export interface SecretOptions {
 export interface Secrets {
   secrets: string[]
   from: string
+  /** If there are none, what is known about the reason. */
+  why?: string
 }
 
 /**
@@ -39,8 +41,14 @@ async function findSecrets({ secret, config, destination }: SecretOptions): Prom
   const secrets = signing.flatMap((each) =>
     [each.sharedSecret ?? [], each.otherSecret ?? []].flat(),
   )
+  if (!local) return { secrets, from: '' }
+  const file = shownFile(local.file)
   const names = signing.map(({ name }) => name).join(', ')
-  return { secrets, from: local ? `the secret of ${names} in ${shownFile(local.file)}` : '' }
+  const from = `the secret of ${names} in ${file}`
+  const isStandard = wanted.some(({ webhookSecrets = [] }) => webhookSecrets.length > 0)
+  if (secrets.length > 0 || !isStandard) return { secrets, from }
+  const why = `${file} has only webhookSecret, for Standard Webhooks. This command knows only the signatures of sharedSecret.`
+  return { secrets, from, why }
 }
 
 /**
@@ -51,18 +59,19 @@ async function findSecrets({ secret, config, destination }: SecretOptions): Prom
 export async function requireSecrets(options: SecretOptions): Promise<Secrets> {
   const found = await findSecrets(options)
   if (found.secrets.length > 0) return found
-  const message =
-    'There is no secret. Give --secret, set HOOKLINE_SECRET, or run this command in the folder with the settings.'
-  throw new CommandError(EXIT.usage, message)
+  const {
+    why = 'Give --secret, set HOOKLINE_SECRET, or run this command in the folder with the settings.',
+  } = found
+  throw new CommandError(EXIT.usage, `There is no secret. ${why}`)
 }
 
-/** As {@link findSecrets}, but settings that are not named with `--config` may be wrong: the sentence then says why. */
-export async function trySecrets(options: SecretOptions): Promise<Secrets & { why?: string }> {
+/** As {@link findSecrets}, but settings that are not named with `--config` may be wrong: `why` then says it. */
+export async function trySecrets(options: SecretOptions): Promise<Secrets> {
   try {
     return await findSecrets(options)
   } catch (error) {
     // The settings may need environment variables that only the service has. Without --config that is no reason to fail.
     if (options.config !== undefined || !(error instanceof SettingsError)) throw error
-    return { secrets: [], from: '', why: error.message }
+    return { secrets: [], from: '', why: `Give --secret to check them.\n(${error.message})\n` }
   }
 }

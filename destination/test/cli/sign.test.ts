@@ -41,6 +41,21 @@ describe.concurrent('sign and verify', () => {
     expect(readFileSync(join(folder, 'body.json'), 'utf8')).toBe(BODY)
   })
 
+  test('say that the settings have only secrets of Standard Webhooks', async ({ expect }) => {
+    const webhookSecret = `whsec_${Buffer.alloc(24, 1).toString('base64')}`
+    const folder = folderWith({
+      sources: [{ name: 'web', writeKey: 'k' }],
+      destinations: [{ name: 'd1', sources: ['web'], webhookSecret, webhooks }],
+    })
+    writeFileSync(join(folder, 'body.json'), BODY)
+    expect(await run(['sign', 'body.json'], { folder })).toMatchObject({
+      code: 2,
+      stderr: expect.stringMatching(
+        /^There is no secret\. hookline\.config\.json has only webhookSecret, for Standard Webhooks\./,
+      ) as string,
+    })
+  })
+
   test('a wrong signature is 1, with the reason', async ({ expect }) => {
     const folder = folderOf('first')
     const args = ['verify', 'body.json', '--secret', 'other', '--signature']

@@ -1,44 +1,59 @@
-import type { IncomingHttpHeaders } from 'node:http'
-import type { AnswerRequest } from './receiver.js'
+import { request as httpRequest, type IncomingMessage } from 'node:http'
+import { request as httpsRequest } from 'node:https'
+import { buffer } from 'node:stream/consumers'
+import type { AnswerRequest, Arrived } from './receiver.js'
 
-/** In ms. Longer than any sender waits, so that it is the sender who gives up. */
-const TIMEOUT_MS = 60_000
-
-/** Headers of one connection (RFC 9110, 7.6.1), and those that the request to the other server gets by itself. */
-const OWN_HEADERS = new Set([
-  'host',
+/** Headers of one connection (RFC 9110, 7.6.1). The header `Connection` may name more. */
+const OF_CONNECTION = [
   'connection',
   'keep-alive',
-  'transfer-encoding',
+  'proxy-connection',
   'te',
+  'trailer',
+  'transfer-encoding',
   'upgrade',
-  'content-length',
-  'expect',
-])
+]
+
+/** Headers that the request to the other server gets by itself, and one that has been answered already. */
+const OWN = ['host', 'content-length', 'expect']
 
 /** Sends each request on to a URL with its headers and its exact bytes, and gives its answer. */
 export function forwardTo(url: string): AnswerRequest {
-  return async ({ headers }, bytes) => {
+  return async (arrived) => {
     try {
-      const answer = await fetch(url, {
-        method: 'POST',
-        headers: kept(headers),
-        body: new Uint8Array(bytes),
-        redirect: 'manual',
-        signal: AbortSignal.timeout(TIMEOUT_MS),
-      })
-      return { status: answer.status, body: Buffer.from(await answer.arrayBuffer()) }
+      const answer = await send(url, arrived)
+      const { statusCode: status = 0 } = answer
+      // Node reads such a status, but can't send it.
+      if (status < 100) throw new Error(`it answered with the status ${status}`)
+      return { status, headers: passedOn(answer).flat(), body: await buffer(answer) }
     } catch (error) {
-      const { cause = error } = error as Error
-      const { code, message } = cause as NodeJS.ErrnoException
+      const { code, message } = error as NodeJS.ErrnoException
       const why = `No answer from ${url} (${code ?? message}). Check that your receiver runs there.`
       return { status: 502, forwardError: why }
     }
   }
 }
 
-function kept(headers: IncomingHttpHeaders): [string, string][] {
-  return Object.entries(headers).flatMap(([name, value]): [string, string][] =>
-    value === undefined || OWN_HEADERS.has(name) ? [] : [[name, [value].flat().join(', ')]],
-  )
+/** The connection is not kept: a kept one may end just when the next request is sent, as if the receiver were down. */
+function send(url: string, { request, bytes, signal }: Arrived): Promise<IncomingMessage> {
+  return new Promise((resolve, reject) => {
+    const make = /^https:/i.test(url) ? httpsRequest : httpRequest
+    const onward = make(url, { method: 'POST', agent: false, signal }, resolve)
+    for (const [name, value] of passedOn(request)) {
+      if (!OWN.includes(name.toLowerCase())) onward.appendHeader(name, value)
+    }
+    onward.on('error', reject).end(bytes)
+  })
+}
+
+/** The headers of a request or an answer without those of its connection. */
+function passedOn({ headers, rawHeaders }: IncomingMessage): [name: string, value: string][] {
+  const named = (headers.connection ?? '').toLowerCase().split(/[\s,]+/)
+  const left = new Set([...OF_CONNECTION, ...named])
+  const passed: [string, string][] = []
+  for (let i = 0; i < rawHeaders.length; i += 2) {
+    const [name = '', value = ''] = rawHeaders.slice(i, i + 2)
+    if (!left.has(name.toLowerCase())) passed.push([name, value])
+  }
+  return passed
 }

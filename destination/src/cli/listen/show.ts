@@ -1,7 +1,7 @@
 import { printable } from '../../observe/printable.js'
 import { paint } from '../command.js'
 import type { createColumns } from '../table.js'
-import type { Arrival } from './receiver.js'
+import { isRefused, type Arrival } from './receiver.js'
 
 /** The widths of the columns of {@link arrivalLines} that a usual request needs. */
 export const COLUMN_WIDTHS = [8, 26, 8, 12, 9, 11, 5]
@@ -23,26 +23,30 @@ export function arrivalLines(
   columns: ReturnType<typeof createColumns>,
   colour: boolean,
 ): string[] {
-  const { at, type, event, user, signature, messageId, attempt, bytes, status, reason } = arrival
+  const { at, type, event, user, previousId, signature, messageId, attempt, bytes, status } =
+    arrival
   const what = [type ?? '(no type)', event && JSON.stringify(event)].filter(Boolean).join(' ')
+  const who = [previousId, user].filter((id) => id !== undefined).join(' → ')
   const cells = [
     at.slice(11, 19),
     what,
-    user === undefined ? '' : `user ${user}`,
+    who === '' ? '' : `user ${who}`,
     SIGNATURES[signature],
     attempt === undefined ? '' : `attempt ${attempt}`,
     `${bytes} bytes`,
-    `→ ${status}`,
+    `→ ${status ?? 'none'}`,
     messageId ?? '',
   ]
-  const isRefused = signature === 'wrong' || signature === 'missing'
-  const problems = [reason, arrival.forwardError].filter((text) => text !== undefined)
+  const isWrong = isRefused(signature)
+  const problems = [arrival.reason, arrival.forwardError, arrival.unanswered].filter(
+    (text) => text !== undefined,
+  )
   const lines = [columns(cells.map(printable)), ...problems.map((text) => `    ${printable(text)}`)]
   if (!colour) return lines
-  const style = isRefused ? 'red' : status < 300 ? 'green' : 'yellow'
+  const style = isWrong ? 'red' : status !== undefined && status < 300 ? 'green' : 'yellow'
   const mark = SIGNATURES[signature]
   const loud = (line: string) => line.replace(mark, paint(['bgRed', 'white', 'bold'], mark))
-  return lines.map((line) => paint(style, isRefused ? loud(line) : line))
+  return lines.map((line) => paint(style, isWrong ? loud(line) : line))
 }
 
 /** Lays out a body as JSON with one field in each line. A body that is not JSON stays as it is. */
