@@ -22,6 +22,17 @@ export default tseslint.config(
     },
   },
   {
+    files: ['src/**'],
+    rules: {
+      // Those of runtime.ts are not reached by the fake timers of an application's tests.
+      'no-restricted-globals': [
+        'error',
+        ...['setTimeout', 'clearTimeout', 'setInterval', 'clearInterval', 'setImmediate'],
+        ...['clearImmediate', 'performance'],
+      ],
+    },
+  },
+  {
     files: ['examples/nest.ts'],
     rules: {
       '@typescript-eslint/no-extraneous-class': ['error', { allowWithDecorator: true }],

@@ -80,6 +80,7 @@ const DOCS_TESTS = 'test/**/*.docs.test.ts'
 const hookline = {
   include: ['test/**/*.test.ts'],
   globalSetup: [TEMPORARY, COMPILE],
+  setupFiles: ['test/setup.ts'],
   testTimeout: built ? 120_000 : 60_000,
   // No file leaves anything to another, and each process of its own would load the same sources.
   isolate: false,

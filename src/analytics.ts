@@ -14,7 +14,7 @@ import { createLog, guard, isDebugging, type Log } from './log.js'
 import { checkOptions, type AnalyticsOptions, type Settings } from './options.js'
 import { Queue } from './queue.js'
 import { backoffMs } from './retry.js'
-import { detached, later, startDeadline, unref } from './runtime.js'
+import { detached, later, nowMs, startDeadline, startTimer } from './runtime.js'
 import { ScriptEnd } from './script-end.js'
 import { Sender, type Pace } from './send.js'
 import { SpooledQueue } from './spool/spooled-queue.js'
@@ -84,7 +84,7 @@ export class Analytics<
   readonly #fullError: DroppedError
   readonly #maxPendingBytes: number
   readonly #maxBatchBytes: number
-  #lastFlushMs = performance.now()
+  #lastFlushMs = nowMs()
   #isFlushScheduled = false
   #isKeptAwake = false
   #isGivingUp = false
@@ -477,7 +477,7 @@ export class Analytics<
   }
 
   #closeBatch(): void {
-    this.#lastFlushMs = performance.now()
+    this.#lastFlushMs = nowMs()
     if (this.#queue.openLength === 0) return
     this.#log('flush %d messages', this.#queue.openLength)
     this.#queue.closeBatch()
@@ -491,17 +491,17 @@ export class Analytics<
   #scheduleFlush(): void {
     this.#isFlushScheduled = true
     const { flushAfterMs } = this.#settings
-    const elapsedMs = (performance.now() - this.#lastFlushMs) % flushAfterMs
+    const elapsedMs = (nowMs() - this.#lastFlushMs) % flushAfterMs
     this.#setFlushTimer(Math.ceil(flushAfterMs - elapsedMs))
   }
 
   readonly #setFlushTimer = detached((delayMs: number) => {
-    unref(setTimeout(this.#onInterval, delayMs))
+    startTimer(this.#onInterval, delayMs)
   })
 
   readonly #onInterval = (): void => {
     this.#isFlushScheduled = false
-    if (performance.now() - this.#lastFlushMs >= this.#settings.flushAfterMs) this.#closeBatch()
+    if (nowMs() - this.#lastFlushMs >= this.#settings.flushAfterMs) this.#closeBatch()
     else if (this.#queue.openLength > 0) this.#scheduleFlush()
   }
 
@@ -522,12 +522,12 @@ export class Analytics<
   }
 
   async #flushAll(): Promise<void> {
-    const endMs = performance.now() + WAIT_UNTIL_MS
+    const endMs = nowMs() + WAIT_UNTIL_MS
     for (let leftMs = WAIT_UNTIL_MS; leftMs > 0 && this.#books.awaited > 0;) {
       const settled = this.#books.settled(leftMs, false) // the platform keeps the process, not this
       this.#closeBatch()
       await settled
-      leftMs = endMs - performance.now()
+      leftMs = endMs - nowMs()
     }
     this.#isKeptAwake = false // in the turn that saw nothing pending: the next call asks again
   }

@@ -1,5 +1,6 @@
 import { entryBytes, type Batch, type Entry } from './entry.js'
 import { createId } from './id.js'
+import { nowMs } from './runtime.js'
 
 const encoder = new TextEncoder()
 const head = encoder.encode('{"batch":[')
@@ -18,7 +19,7 @@ export function createBatch(entries: readonly Entry[], former?: Batch): Batch {
   const { attempts, retries, startedMs, failure, strikes, cuts, search } = former ?? {
     attempts: 0,
     retries: 0,
-    startedMs: performance.now(),
+    startedMs: nowMs(),
     failure: undefined,
     strikes: 0,
     cuts: 0,

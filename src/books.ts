@@ -7,7 +7,7 @@ import { MAX_BODY_MESSAGES } from './limits.js'
 import { guard, type Log } from './log.js'
 import type { Settings } from './options.js'
 import { readRejections } from './rejections.js'
-import { detached } from './runtime.js'
+import { detached, nowMs } from './runtime.js'
 import type { Callback, FlushResult, LostMessage, Stats, WireMessage } from './types.js'
 import { causeOf, LossWarnings } from './warnings.js'
 
@@ -97,7 +97,7 @@ export class Books {
     return this.#depth >= MAX_CHAIN
   }
 
-  /** When a message had its outcome last, on the clock of `performance.now()`. */
+  /** When a message had its outcome last, on the clock of `nowMs()`. */
   get lastOutcomeMs(): number {
     return this.#lastOutcomeMs
   }
@@ -163,7 +163,7 @@ export class Books {
       messages: taken.length,
       bytes: batch.bodyBytes,
       attempts: batch.attempts,
-      durationMs: performance.now() - batch.startedMs,
+      durationMs: nowMs() - batch.startedMs,
     }
     guard(this.#around.log, 'onDelivered', onDelivered, report)
   }
@@ -326,7 +326,7 @@ export class Books {
 
   #count(outcome: Outcome, entries: readonly Entry[]): void {
     this.#counts[outcome] += entries.length
-    this.#lastOutcomeMs = performance.now()
+    this.#lastOutcomeMs = nowMs()
     const flushed = outcome === 'delivered' ? 'delivered' : 'failed'
     for (const entry of entries) {
       this.#pendingBytes -= entryBytes(entry)

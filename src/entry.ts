@@ -18,7 +18,7 @@ export interface Batch {
   readonly entries: readonly Entry[]
   /** Size of the body, in bytes of JSON. */
   readonly bodyBytes: number
-  /** When the first attempt started, on the clock of `performance.now()`. */
+  /** When the first attempt started, on the clock of `nowMs()`. */
   readonly startedMs: number
   /** Requests made so far. */
   attempts: number

@@ -1,4 +1,5 @@
 import { MAX_TIMER_MS } from './limits.js'
+import { clearInterval, setInterval } from './runtime.js'
 
 /** @param isRecordedAtExit - whether a listener of `beforeExit` has recorded all that is pending */
 type Drain = (isRecordedAtExit: boolean) => void

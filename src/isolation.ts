@@ -1,4 +1,5 @@
 import { entryBytes, type Batch, type Entry } from './entry.js'
+import { nowMs } from './runtime.js'
 
 /** How often a message that fails alone is tried, beside the others, before it is given up. */
 export const MAX_LONE_ATTEMPTS = 10
@@ -49,7 +50,7 @@ export class Isolation {
     return (this.#kinds.get(failure) ?? 0) > 0
   }
 
-  /** When the next message may be tried, on the clock of `performance.now()`; Infinity if there is none. */
+  /** When the next message may be tried, on the clock of `nowMs()`; Infinity if there is none. */
   get dueMs(): number {
     return Math.max(this.#waiting[0]?.dueMs ?? Infinity, this.#pausedUntilMs)
   }
@@ -59,9 +60,9 @@ export class Isolation {
    * to leave, if there are too many.
    */
   add(batch: Batch, attempts: number, askedMs: number): Batch[] {
-    const nowMs = performance.now()
-    const askedUntilMs = askedMs > 0 ? nowMs + askedMs : 0
-    const dueMs = Math.max(nowMs + this.#backoffMs(attempts + 1, Math.random()), askedUntilMs)
+    const fromMs = nowMs()
+    const askedUntilMs = askedMs > 0 ? fromMs + askedMs : 0
+    const dueMs = Math.max(fromMs + this.#backoffMs(attempts + 1, Math.random()), askedUntilMs)
     const at = this.#waiting.findLastIndex((other) => other.dueMs <= dueMs) + 1
     const alone = { ...batch, entries: batch.entries.map(inOwnSlab) }
     this.#waiting.splice(at, 0, { batch: alone, attempts, askedUntilMs, dueMs })
@@ -85,7 +86,7 @@ export class Isolation {
   /** An attempt here failed: the next one waits. */
   failed(): void {
     this.#failures = Math.min(this.#failures + 1, MAX_SHARED_FAILURES)
-    this.#pausedUntilMs = performance.now() + this.#backoffMs(this.#failures, Math.random())
+    this.#pausedUntilMs = nowMs() + this.#backoffMs(this.#failures, Math.random())
   }
 
   /** The endpoint took a message, of the others or of these. */

@@ -17,6 +17,14 @@ export const zlib = getBuiltin?.('node:zlib')
 export const fs = getBuiltin?.('node:fs')
 const asyncHooks = getBuiltin?.('node:async_hooks')
 
+// Taken once: fake timers that a test installs later would stop the client, and lose what it has scheduled on them. Jest can fake
+// the globals before any module is loaded, but not these of Node.
+const timers = getBuiltin?.('node:timers') ?? globalThis
+export const { clearTimeout, setInterval, clearInterval } = timers
+const { setTimeout, setImmediate } = timers
+const { performance } = getBuiltin?.('node:perf_hooks') ?? globalThis
+export const nowMs = performance.now.bind(performance)
+
 /** Edge runtimes offer it as a global. */
 export const AsyncLocalStorage =
   asyncHooks?.AsyncLocalStorage ??
@@ -40,9 +48,13 @@ export function detached<Arguments extends unknown[]>(
     : act
 }
 
-/** Lets a timer run without holding the process. Timers of other runtimes are numbers and hold nothing. */
-export function unref(timer: ReturnType<typeof setTimeout>): void {
+export type Timer = ReturnType<typeof setTimeout>
+
+/** Starts a timer that does not hold the process. Those of other runtimes are numbers and hold nothing. */
+export function startTimer(act: () => void, delayMs: number): Timer {
+  const timer = setTimeout(act, delayMs)
   ;(timer as { unref?: () => void }).unref?.()
+  return timer
 }
 
 /** Runs `act` in a later turn of the event loop. */
@@ -64,19 +76,18 @@ const LATE_GRACE_MS = 250
  * @returns cancels it
  */
 export function startDeadline(delayMs: number, act: () => void, isHolding = false): () => void {
-  let timer: ReturnType<typeof setTimeout>
+  let timer: Timer
   let hasGrace = true
   const start = (ms: number) => {
-    const dueMs = performance.now() + ms
-    timer = setTimeout(() => {
-      const isLate = performance.now() - dueMs > LATE_MS
+    const dueMs = nowMs() + ms
+    timer = (isHolding ? setTimeout : startTimer)(() => {
+      const isLate = nowMs() - dueMs > LATE_MS
       if (!isLate || !hasGrace) act()
       else {
         hasGrace = false // in a busy process each timer is late
         start(Math.min(delayMs, LATE_GRACE_MS))
       }
     }, ms)
-    if (!isHolding) unref(timer)
   }
   start(delayMs)
   return () => {

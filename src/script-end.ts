@@ -2,7 +2,7 @@ import type { Books } from './books.js'
 import { DroppedError } from './errors.js'
 import { drainAtExit, listenForExit, noDrainAtExit, type Hold } from './exit.js'
 import type { Log } from './log.js'
-import { startDeadline } from './runtime.js'
+import { nowMs, startDeadline } from './runtime.js'
 import type { Sender } from './send.js'
 
 /** How long a script that ended without `close()` is kept while no message gets its outcome. */
@@ -89,7 +89,7 @@ export class ScriptEnd {
     this.#client.sender.hurry()
     if (this.#stopGrace || !hasEnded) return
     if (this.#hasGivenUp) this.#giveUp()
-    else this.#startGrace(performance.now())
+    else this.#startGrace(nowMs())
   }
 
   /** Leaves what is pending as it is. The script ends, unless something else keeps it. */
@@ -104,7 +104,7 @@ export class ScriptEnd {
     const progressMs = Math.max(endedMs, this.#client.books.lastOutcomeMs)
     const asked = this.#client.sender.askedUntilMs
     const untilMs = Math.min(Math.max(progressMs, asked) + GRACE_MS, progressMs + MAX_GRACE_MS)
-    const leftMs = untilMs - performance.now()
+    const leftMs = untilMs - nowMs()
     if (leftMs > 0) {
       const again = () => {
         this.#startGrace(endedMs)

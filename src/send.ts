@@ -7,7 +7,7 @@ import type { HooklineError } from './hookline-error.js'
 import { Isolation, MAX_LONE_ATTEMPTS } from './isolation.js'
 import type { Log } from './log.js'
 import { adviceFor, judge, retryAfterMs } from './retry.js'
-import { detached, unref } from './runtime.js'
+import { clearTimeout, detached, nowMs, startTimer, type Timer } from './runtime.js'
 
 /** How fast things go. A test client goes on at once. */
 export interface Pace {
@@ -100,7 +100,7 @@ export class Sender {
   readonly #isolation: Isolation
   readonly #inFlight = new Map<Batch, Attempt>()
   #isolated: { batch: Batch; attempt: Attempt } | undefined
-  #isolatedTimer: ReturnType<typeof setTimeout> | undefined
+  #isolatedTimer: Timer | undefined
   /** Batches and pieces that were tried, the oldest first. */
   #line: Batch[] = []
   #failures = 0
@@ -123,8 +123,8 @@ export class Sender {
   #sameRefusals = { answer: '', count: 0 }
   #isScheduled = false
   #gatherUntilMs = 0
-  #pause: { timer: ReturnType<typeof setTimeout>; untilMs: number } | undefined
-  /** Until when the server asked to wait, on the clock of `performance.now()`. */
+  #pause: { timer: Timer; untilMs: number } | undefined
+  /** Until when the server asked to wait, on the clock of `nowMs()`. */
   #askedUntilMs = 0
   #lastFailure: string | undefined
 
@@ -133,7 +133,7 @@ export class Sender {
     this.#isolation = new Isolation(around.pace.backoffMs, around.maxQueueBytes)
   }
 
-  /** Until when the server asked to wait, on the clock of `performance.now()`; 0 if it never did. */
+  /** Until when the server asked to wait, on the clock of `nowMs()`; 0 if it never did. */
   get askedUntilMs(): number {
     return this.#askedUntilMs
   }
@@ -154,7 +154,7 @@ export class Sender {
   hurry(): void {
     this.#failures = Math.min(this.#failures, 1)
     this.#isolation.hurry()
-    const askedMs = this.#askedUntilMs - performance.now()
+    const askedMs = this.#askedUntilMs - nowMs()
     if (this.#pause && askedMs > 0) this.#startPause(askedMs)
     else if (this.#pause) this.#endPause()
     this.wake()
@@ -196,7 +196,7 @@ export class Sender {
 
   #send(): void {
     while (!this.#isBusy() && this.#around.isOurs() && this.#hasBatch()) {
-      const gatherMs = this.#gatherUntilMs - performance.now()
+      const gatherMs = this.#gatherUntilMs - nowMs()
       if (gatherMs > 0) {
         this.#pauseFor(gatherMs)
         return
@@ -260,7 +260,7 @@ export class Sender {
 
   async #deliver(batch: Batch): Promise<void> {
     const epoch = this.#epoch
-    const startedMs = performance.now()
+    const startedMs = nowMs()
     const attempt = this.#attempt(batch)
     this.#inFlight.set(batch, attempt)
     const answer = await attempt.answer
@@ -268,11 +268,11 @@ export class Sender {
 
     const isProbe = batch === this.#probe
     this.#guard(batch, () => {
-      this.#conclude(batch, answer, epoch, performance.now() - startedMs)
+      this.#conclude(batch, answer, epoch, nowMs() - startedMs)
     })
     if (isProbe) this.#endProbe()
     if (this.#around.concurrency === 1) {
-      this.#gatherUntilMs = performance.now() + this.#around.pace.gatherMs
+      this.#gatherUntilMs = nowMs() + this.#around.pace.gatherMs
     }
     this.#send()
   }
@@ -443,20 +443,19 @@ export class Sender {
     if (this.#isolated || this.#isolation.size === 0 || !this.#around.isOurs()) return
     const isFailing = this.#failures > 0 && (this.#inFlight.size > 0 || this.#hasBatch())
     if (isFailing || this.#pause) return // both end with another call of this
-    const waitMs = this.#isolation.dueMs - performance.now()
+    const waitMs = this.#isolation.dueMs - nowMs()
     if (waitMs <= 0) {
       void this.#deliverIsolated()
       return
     }
-    this.#isolatedTimer = setTimeout(this.#onTurn, waitMs)
-    unref(this.#isolatedTimer)
+    this.#isolatedTimer = startTimer(this.#onTurn, waitMs)
   }
 
   async #deliverIsolated(): Promise<void> {
     const next = this.#isolation.take()
     if (!next) return
     const { batch, attempts } = next
-    const startedMs = performance.now()
+    const startedMs = nowMs()
     const attempt = this.#attempt(batch)
     const isolated = { batch, attempt }
     this.#isolated = isolated
@@ -465,7 +464,7 @@ export class Sender {
 
     this.#isolated = undefined
     this.#guard(batch, () => {
-      this.#concludeIsolated(batch, attempts, answer, performance.now() - startedMs)
+      this.#concludeIsolated(batch, attempts, answer, nowMs() - startedMs)
     })
     this.#send()
   }
@@ -522,20 +521,18 @@ export class Sender {
   /** Makes no pause shorter than the server asked for. */
   #waitAsked({ waitMs }: Failure): void {
     if (waitMs <= 0) return
-    this.#askedUntilMs = Math.max(this.#askedUntilMs, performance.now() + waitMs)
+    this.#askedUntilMs = Math.max(this.#askedUntilMs, nowMs() + waitMs)
     this.#pauseFor(waitMs)
   }
 
   #pauseFor(delayMs: number): void {
-    if (delayMs <= 0 || (this.#pause && this.#pause.untilMs >= performance.now() + delayMs)) return
+    if (delayMs <= 0 || (this.#pause && this.#pause.untilMs >= nowMs() + delayMs)) return
     this.#startPause(delayMs)
   }
 
   #startPause(delayMs: number): void {
     clearTimeout(this.#pause?.timer)
-    const timer = setTimeout(this.#onPauseEnd, delayMs)
-    unref(timer)
-    this.#pause = { timer, untilMs: performance.now() + delayMs }
+    this.#pause = { timer: startTimer(this.#onPauseEnd, delayMs), untilMs: nowMs() + delayMs }
   }
 
   readonly #onPauseEnd = detached(() => {

@@ -16,6 +16,7 @@ import {
   type HooklineError,
   type WireMessage,
 } from '../src/index.js'
+import { followClock } from './clock.js'
 
 interface Envelope {
   batch: WireMessage[]
@@ -336,8 +337,10 @@ export function useFakeClock(now: string = TIME): void {
     toFake: ['setTimeout', 'clearTimeout', 'Date', 'performance'],
     now: new Date(now),
   })
+  followClock(true)
   onTestFinished(() => {
     vi.useRealTimers()
+    followClock(false)
   })
 }
 

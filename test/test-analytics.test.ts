@@ -1,5 +1,6 @@
 import { describe, expect, test, vi } from 'vitest'
 import { createTestAnalytics } from '../src/testing.js'
+import { useFakeClock } from './collector.js'
 
 /** As Jest fakes them: promises alone are left. */
 const ALL_TIMERS = [
@@ -32,7 +33,7 @@ describe('createTestAnalytics', () => {
   })
 
   test('lets each of the next requests meet its fault, and retries without delay', async () => {
-    vi.useFakeTimers({ toFake: ['setTimeout'] })
+    useFakeClock()
     const { analytics, messages, requests, fail } = createTestAnalytics()
     fail(503, 'reset', 'timeout', { status: 429, headers: { 'X-Why': 'busy' }, body: 'later' })
     analytics.track(track)

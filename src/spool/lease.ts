@@ -1,5 +1,5 @@
 import type { Log } from '../log.js'
-import { getBuiltin } from '../runtime.js'
+import { getBuiltin, nowMs } from '../runtime.js'
 import { fs, PRIVATE_FILE, PRIVATE_FOLDER, statOf } from './node.js'
 
 /** How often a holder beats, and how often it looks at the others. */
@@ -109,7 +109,7 @@ export class Lease {
   readonly #size: number
   readonly #self = self()
   #watched = new Map<string, { beatMs: number; looks: number }>()
-  #renewedMs = performance.now()
+  #renewedMs = nowMs()
   #renewedAtMs = Date.now()
 
   /** @param home - the folder that holds one folder for each client; it is made if need be */
@@ -227,7 +227,7 @@ export class Lease {
   get isFresh(): boolean {
     // The wall clock may be set, and the other one stops while the machine sleeps. Either one may raise the alarm.
     const wallMs = Date.now() - this.#renewedAtMs
-    return performance.now() - this.#renewedMs < FRESH_MS && wallMs >= 0 && wallMs < FRESH_MS
+    return nowMs() - this.#renewedMs < FRESH_MS && wallMs >= 0 && wallMs < FRESH_MS
   }
 
   /**
@@ -238,7 +238,7 @@ export class Lease {
   renew(): 'held' | 'taken' | 'gone' {
     let state = this.#look()
     if (state === 'held') {
-      const beatMs = performance.now()
+      const beatMs = nowMs()
       const beatAt = new Date()
       fs.futimesSync(this.#fd, beatAt, beatAt)
       state = this.#look()

@@ -2,7 +2,7 @@ import { messageOf } from '../describe.js'
 import { entryBytes, type Entry } from '../entry.js'
 import { SpoolError } from '../errors.js'
 import type { Log } from '../log.js'
-import { detached, getBuiltin, later, unref } from '../runtime.js'
+import { clearTimeout, detached, getBuiltin, later, startTimer, type Timer } from '../runtime.js'
 import { BEAT_MS, FOREIGN, isForeign, Lease, removeFolder, type Claim } from './lease.js'
 import { crc32, fs, PRIVATE_FILE } from './node.js'
 import { MAX_RECORD_BYTES, RECORD_OVERHEAD } from './record.js'
@@ -82,7 +82,7 @@ export class Spool {
   #pendingBytes = 0
   /** The latest message that has its outcome. */
   #lastSettled = 0
-  #timer: ReturnType<typeof setTimeout> | undefined
+  #timer: Timer | undefined
   readonly #unsynced = new Set<string>()
   #syncing: Promise<void> | undefined
 
@@ -127,8 +127,7 @@ export class Spool {
   readonly start = detached(() => {
     if (!this.#isReporting) this.recheck()
     if (!this.#isReporting) this.#useDisk() // else what was lost is reported first, and the next beat does this
-    this.#timer = setTimeout(this.start, BEAT_MS)
-    unref(this.#timer)
+    this.#timer = startTimer(this.start, BEAT_MS)
   })
 
   #useDisk(): void {
