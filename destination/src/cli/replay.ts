@@ -64,9 +64,9 @@ async function replay(ids: number[], options: ReplayOptions): Promise<void> {
   const isBulk = 'filter' in which || 'all' in which
   if (isBulk && options.force) throw new CommandError(EXIT.usage, FORCED_BULK)
   const { ask } = await findAdmin(options)
-  const run = async (dryRun: boolean, confirm?: number) => {
+  const run = async (dryRun: boolean, confirm?: number, asOf?: number) => {
     const force = options.force ?? false
-    return (await ask('/replay', { ...which, force, dryRun, confirm })) as Replayed
+    return (await ask('/replay', { ...which, force, dryRun, confirm, asOf })) as Replayed
   }
   if (options.dryRun) {
     const counted = await run(true)
@@ -75,6 +75,7 @@ async function replay(ids: number[], options: ReplayOptions): Promise<void> {
     return
   }
   let count = options.confirm
+  let asOf: number | undefined
   if (isBulk) {
     const counted = await run(true)
     if (counted.matched === 0) {
@@ -86,8 +87,9 @@ async function replay(ids: number[], options: ReplayOptions): Promise<void> {
     }
     await confirm(counted, options)
     count = counted.matched
+    asOf = counted.asOf
   }
-  const replayed = await run(false, count)
+  const replayed = await run(false, count, asOf)
   print(replayed, options)
   if (!isBulk && replayed.replayed === 0) throw new CommandError(EXIT.failed, '')
 }

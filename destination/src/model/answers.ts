@@ -359,6 +359,8 @@ export interface ReplayRequest {
   all?: true
   /** Replays delivered messages, too. */
   force?: true
+  /** The one of a former answer: replays only what was counted then and has not been replayed since. */
+  asOf?: number
 }
 
 /** `POST /v1/admin/replay` */
@@ -377,6 +379,8 @@ export interface Replayed {
   /** The servers of the store that could not be asked. Left out if there is none. */
   away?: string[]
   dryRun: boolean
+  /** The time as of which they were counted: that of the request, or of a dry run without one. */
+  asOf?: number
 }
 
 /** The kinds of rules of a filter that can stop a call. */

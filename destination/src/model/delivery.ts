@@ -164,6 +164,11 @@ export interface Filter {
   since?: number | undefined
   /** Stored before this time: ms since the epoch, by the store's clock. */
   until?: number | undefined
+  /**
+   * Matches only what has been settled since this time or before: dead letters that had died, and delivered messages that had been
+   * attempted, and neither was replayed since. It is a time of the store's own clock, `ClockPort.clock.now`.
+   */
+  asOf?: number | undefined
 }
 
 /** The deliveries of one destination that match a search. */

@@ -329,6 +329,8 @@ export interface ReplayParameters {
   dryRun: boolean
   /** How many deliveries the client expects. If there are more or fewer, none is replayed. */
   confirm: number | undefined
+  /** Replays only what could be replayed at this time of the store's clock; see {@link Filter.asOf}. */
+  asOf: number | undefined
 }
 
 /** The maximum number of ids in one request. */
@@ -337,7 +339,7 @@ const MAX_IDS = 10_000
 /** @throws {@link Refusal} */
 export function readReplay(body: Given): ReplayParameters {
   const selections = ['ids', 'messageId', 'filter', 'all'] as const
-  checkNames(body, [...selections, 'force', 'dryRun', 'confirm'])
+  checkNames(body, [...selections, 'force', 'dryRun', 'confirm', 'asOf'])
   const given = selections.filter((name) => body[name] !== undefined)
   if (given.length !== 1) {
     const got = given.length === 0 ? 'none of them' : given.join(' and ')
@@ -354,7 +356,8 @@ export function readReplay(body: Given): ReplayParameters {
     throw new Refusal(400, 'invalid_parameter', message)
   }
   const confirm = count(body, 'confirm', 0, Number.MAX_SAFE_INTEGER, 'body')
-  return { which: whichOf(body), force, dryRun: flag(body, 'dryRun'), confirm }
+  const asOf = count(body, 'asOf', 0, Number.MAX_SAFE_INTEGER, 'body')
+  return { which: whichOf(body), force, dryRun: flag(body, 'dryRun'), confirm, asOf }
 }
 
 /** Which filters to try, and on what. */

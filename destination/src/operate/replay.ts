@@ -4,9 +4,10 @@ import { Refusal } from '../http/refusal.js'
 import { endWithClient } from '../http/server.js'
 import type { Replayed } from '../model/answers.js'
 import { groupIds } from '../store/rows.js'
-import type { DeliveryId, Filter, Match, State } from '../model/delivery.js'
+import type { DeliveryId, Filter, Match, State, Trace } from '../model/delivery.js'
 import type { Settings } from '../settings/settings.js'
-import type { MaintainPort, ReadPort, ReplayLane } from '../store/store.js'
+import { shownTime } from '../model/clock.js'
+import type { ClockPort, MaintainPort, ReadPort, ReplayLane } from '../store/store.js'
 import { bodyOf, withBody } from './body.js'
 import { checkAgain } from './guard.js'
 import { readReplay, type ReplayParameters } from './parameters.js'
@@ -22,7 +23,7 @@ export const WITH_REPLAY = withBody(1_048_576)
 
 /** What replays need. */
 export interface ReplayParts {
-  store: Pick<ReadPort, 'match' | 'get'> & Pick<MaintainPort, 'replay'>
+  store: Pick<ReadPort, 'match' | 'get'> & Pick<MaintainPort, 'replay'> & ClockPort
   dispatcher: Pick<Dispatcher, 'wake'>
   /** The current settings. */
   settings: () => Settings
@@ -56,24 +57,28 @@ interface Asker {
 
 /**
  * Sends dead letters again. It visits each delivery once, the newest first, so that a message that becomes a dead letter
- * again during the replay is not replayed twice. After an interruption, the same request replays the rest.
+ * again during the replay is not replayed twice. After an interruption, the same request replays the rest; with `asOf`, it replays
+ * nothing that has become a dead letter again.
  *
  * @throws Refusal if the number of deliveries is not the one that the client has confirmed, or if it may not replay any more.
  */
 async function replay(
   { store, dispatcher, settings }: ReplayParts,
-  { which, force, dryRun, confirm }: ReplayParameters,
+  { which, force, dryRun, confirm, asOf: given }: ReplayParameters,
   { isOver, check }: Asker,
 ): Promise<Replayed> {
   const states: State[] = force ? ['dead', 'done'] : ['dead']
   const counts = new Map<string, number>()
   const lane = laneOf(which)
+  const asOf = given ?? (dryRun ? Math.ceil(store.clock.now()) : undefined)
   let matched = 0
   let replayed = 0
   const kept = new Map<string, number>()
   const away = new Set<string>()
   const search = sendable(
-    'ids' in which ? byId(store, which.ids, states) : find(store, which.filter, states, away),
+    'ids' in which
+      ? byId(store, which.ids, states, asOf)
+      : find(store, { ...which.filter, states, asOf }, away),
     settings(),
     kept,
   )
@@ -86,7 +91,7 @@ async function replay(
       for (const slice of dryRun ? [] : slicesOf(ids)) {
         if (isOver()) break
         await check()
-        const done = await store.replay(slice, force, lane)
+        const done = await store.replay(slice, force, lane, asOf)
         replayed += done.length
         count(counts, destination, done.length)
         dispatcher.wake(destination, lane)
@@ -97,6 +102,7 @@ async function replay(
     ...{ matched, replayed, byDestination: listOf(counts), kept: listOf(kept) },
     ...(away.size > 0 && { away: [...away] }),
     dryRun,
+    ...(asOf !== undefined && { asOf }),
   }
 }
 
@@ -150,7 +156,8 @@ async function confirmed(search: AsyncIterable<Match[]>, confirm: number): Promi
     for (const { ids } of matches) count += ids.length
   }
   if (count === confirm) return found
-  const message = `The count is ${count}, not ${confirm}. Nothing was sent. Confirm ${count} to send them.`
+  const next = count > 0 ? ` Confirm ${count} to send them.` : ''
+  const message = `The count is ${count}, not ${confirm}. Nothing was sent by this request.${next}`
   throw new Refusal(409, 'count_changed', message)
 }
 
@@ -158,24 +165,26 @@ async function* byId(
   store: ReplayParts['store'],
   ids: readonly DeliveryId[],
   states: readonly State[],
+  asOf = Infinity,
 ): AsyncGenerator<Match[]> {
   for (const slice of slicesOf(ids)) {
     const traces = await Promise.all(slice.map((id) => store.get(id)))
-    yield groupIds(
-      traces.flatMap((trace) => (trace && states.includes(trace.state) ? [trace] : [])),
-    )
+    // What was sent again since has a first attempt after its replay. Whether it may be replayed is decided by the store.
+    const latest = shownTime(store.clock, asOf)
+    const isMatch = ({ state, firstAttemptAt }: Trace) =>
+      states.includes(state) && (firstAttemptAt ?? 0) <= latest
+    yield groupIds(traces.flatMap((trace) => (trace && isMatch(trace) ? [trace] : [])))
   }
 }
 
 async function* find(
   store: ReplayParts['store'],
   filter: Filter,
-  states: readonly State[],
   away: Set<string>,
 ): AsyncGenerator<Match[]> {
   let before: DeliveryId | undefined
   do {
-    const found = await store.match({ ...filter, states }, before, SEARCHED)
+    const found = await store.match(filter, before, SEARCHED)
     for (const name of found.away ?? []) away.add(name)
     const { matches, next } = found
     yield matches

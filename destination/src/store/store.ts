@@ -387,10 +387,16 @@ export interface MaintainPort {
    *
    * @param withDone - Whether delivered messages are replayed too.
    * @param lane - Where they wait; by default `backlog`.
+   * @param asOf - Replays only what {@link Filter.asOf} matches, so that a call that is repeated replays nothing twice.
    * @returns the ids of the deliveries that were replayed.
    * @throws StoreError if the store can't write; nothing is replayed then.
    */
-  replay(ids: readonly DeliveryId[], withDone: boolean, lane?: ReplayLane): Promise<DeliveryId[]>
+  replay(
+    ids: readonly DeliveryId[],
+    withDone: boolean,
+    lane?: ReplayLane,
+    asOf?: number,
+  ): Promise<DeliveryId[]>
 
   /**
    * Deletes settled deliveries that are older than the retention, and makes dead letters of older ones that still wait.

@@ -3,6 +3,7 @@ import { text } from 'node:stream/consumers'
 import { gzipSync } from 'node:zlib'
 import { afterAll, beforeAll, describe, expect, onTestFinished, test, vi } from 'vitest'
 import type { RunningDestination } from '../../src/destination.js'
+import type { Replayed } from '../../src/model/answers.js'
 import { getDead, getDeliveries } from '../../src/operate/read-routes.js'
 import type { Settings } from '../../src/settings/settings.js'
 import {
@@ -478,7 +479,10 @@ describe('a replay', () => {
     const filter = { event: 'A', source: 'web', until: Date.now() + 1_000 }
     const dry = await ask(destination, '/replay', { body: { filter, dryRun: true } })
     const byDestination = [{ name: 'crm', count: 2 }]
-    expect(dry.body).toEqual({ matched: 2, replayed: 0, byDestination, kept: [], dryRun: true })
+    const asOf = expect.any(Number) as number
+    expect(dry.body).toEqual({
+      ...{ matched: 2, replayed: 0, byDestination, kept: [], dryRun: true, asOf },
+    })
     expect(crm.received).toHaveLength(3)
     const { body } = await ask(destination, '/replay', { body: { filter } })
     expect(body).toEqual({ matched: 2, replayed: 2, byDestination, kept: [], dryRun: false })
@@ -535,7 +539,7 @@ describe('a replay', () => {
       await destination.reload({ ...settings, destinations: [changed] })
       for (const dryRun of [true, false]) {
         const { body } = await ask(destination, '/replay', { body: { all: true, dryRun } })
-        expect(body).toEqual({
+        expect(body).toMatchObject({
           ...{ matched: 0, replayed: 0, byDestination: [], dryRun },
           kept: [{ name: 'crm', count: 1 }],
         })
@@ -559,7 +563,7 @@ describe('a replay', () => {
         body: {
           error: {
             code: 'count_changed',
-            message: `The count is 2, not ${count}. Nothing was sent. Confirm 2 to send them.`,
+            message: `The count is 2, not ${count}. Nothing was sent by this request. Confirm 2 to send them.`,
           },
         },
       })
@@ -580,6 +584,37 @@ describe('a replay', () => {
     expect(crm.received).toHaveLength(2)
     expect((await confirm(2)).body).toMatchObject({ matched: 2, replayed: 2 })
     await has(destination, 'done', 2)
+  })
+
+  test.each([
+    ['all', () => ({ all: true })],
+    ['a filter', () => ({ filter: { destination: 'crm' } })],
+    ['ids', (ids: number[]) => ({ ids })],
+  ])('of %s that were counted takes no others, and a repeat sends nothing twice', async (_, of) => {
+    const { crm, destination } = await running([400])
+    await post(destination, [track('a'), track('b')])
+    const { deliveries } = await has(destination, 'dead', 2)
+    const which = of(deliveries.map(({ id }) => id))
+    const counted = await ask(destination, '/replay', { body: { ...which, dryRun: true } })
+    const { matched: confirm, asOf } = counted.body as unknown as Replayed
+    expect(confirm).toBe(2)
+    // Another one dies before the count is confirmed.
+    await post(destination, [track('c')])
+    await has(destination, 'dead', 3)
+    const body = { ...which, confirm, asOf }
+    expect((await ask(destination, '/replay', { body })).body).toMatchObject({ replayed: 2, asOf })
+    await crm.has(5)
+    await has(destination, 'dead', 3)
+    // The answer was lost, and the client asks again. Both were refused again.
+    const message = 'The count is 0, not 2. Nothing was sent by this request.'
+    expect(await ask(destination, '/replay', { body })).toMatchObject({
+      ...{ status: 409, body: { error: { code: 'count_changed', message } } },
+    })
+    const rest = await ask(destination, '/replay', { body: { ...which, asOf } })
+    expect(rest.body).toMatchObject({ matched: 0, replayed: 0 })
+    expect(crm.received.map(({ headers }) => headers['x-attempt'])).toEqual([
+      ...['1', '1', '1', '2', '2'],
+    ])
   })
 
   test('by ids or message takes what has arrived only by force', async () => {
@@ -729,6 +764,7 @@ describe('a wrong request', () => {
     [{ filter: { type: 'tracks' } }],
     [{ all: true, dryrun: true }],
     [{ all: true, dryRun: 'yes' }],
+    [{ all: true, asOf: '1' }],
     [{ all: true, force: true }],
     [[1]],
     ['nothing'],

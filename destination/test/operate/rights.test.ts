@@ -164,6 +164,7 @@ test('a replay goes no further once the admin token is another one', async () =>
   const store = {
     match: () => Promise.resolve({ matches: [{ destination: 'crm', ids }], next: undefined }),
     get: () => Promise.resolve(undefined),
+    clock: { now: Date.now, wall: Date.now },
     replay: (some: readonly number[]) => {
       replayed.push(some.length)
       adminToken = NEW_TOKEN

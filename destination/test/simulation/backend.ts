@@ -91,7 +91,8 @@ export function sqliteBackend(
     due: () => ask({ ask: 'due' }) as DueLane[],
     settle: (settlements) => valueOf(engine.run({ ...nothing(), settlements }).settled),
     // The casts hold: a query's answer has the type that `Engine` gives for it.
-    replay: (ids, lane) => ask({ ask: 'replay', ids, withDone: false, lane }) as DeliveryId[],
+    replay: (ids, lane) =>
+      ask({ ask: 'replay', ids, withDone: false, lane, asOf: undefined }) as DeliveryId[],
     sweep: (olderThanMs, limit) => (ask({ ask: 'sweep', olderThanMs, limit }) as Swept).changed,
     purge: (user) => {
       const leased: DeliveryId[] = []

@@ -496,6 +496,29 @@ export function searchContract(name: string, make: () => Promise<Subject>): void
         expect(await claim()).toMatchObject([{ attempt: 3, attemptsBefore: 2 }])
       })
 
+      test('as of a time finds and takes only what was settled then, and once', async () => {
+        const dead = await died({ messageId: 'dead' })
+        const arrived = await settled({ messageId: 'arrived' }, { state: 'done' }, [FAILED])
+        const asOf = subject.now()
+        subject.advance(1_000)
+        const later = [await died(), await settled({}, { state: 'done' })]
+        const ids = [dead, arrived, ...later]
+        const both = { states: ['dead', 'done'], asOf } as const
+        expect(await matchedIds(both, 10)).toEqual([arrived, dead])
+        expect(await foundIds({ ...both, messageId: 'dead' })).toEqual([dead])
+        expect((await store.replay(ids, true, 'backlog', asOf)).sort()).toEqual(
+          [dead, arrived].sort(),
+        )
+        for (const state of ['dead', 'done'] as const) {
+          const [delivery] = await claim('backlog', 1)
+          const next = state === 'dead' ? ({ state, reason: 'refused' } as const) : { state }
+          await store.settle([settlement(delivery as Delivery, next, { log: [FAILED] })])
+        }
+        // They are settled again, but not as they were.
+        expect(await matchedIds(both, 10)).toEqual([])
+        expect(await store.replay(ids, true, 'backlog', asOf)).toEqual([])
+      })
+
       test('by several at once is made once', async () => {
         const ids = await Promise.all(Array.from({ length: 20 }, () => died()))
         const replayed = await Promise.all([1, 2, 3].map(() => store.replay(ids, false)))

@@ -1,7 +1,7 @@
 import type { Destination, Settings, Source, Tenant } from '../../settings/settings.js'
 import type { Filter } from '../../model/delivery.js'
 import { portalCause } from '../../model/portal-words.js'
-import type { MaintainPort, ReadPort } from '../../store/store.js'
+import type { ClockPort, MaintainPort, ReadPort } from '../../store/store.js'
 
 /** What belongs to one tenant. */
 export interface Scope {
@@ -44,7 +44,8 @@ export type ScopedStore = Pick<
   ReadPort,
   'stats' | 'trace' | 'get' | 'find' | 'match' | 'deadGroups'
 > &
-  Pick<MaintainPort, 'replay'>
+  Pick<MaintainPort, 'replay'> &
+  ClockPort
 
 /**
  * A store in which there is nothing but the deliveries to the destinations of a tenant. Searches have the limit in their
@@ -92,6 +93,7 @@ export function storeOf(store: ScopedStore, scope: () => Scope): ScopedStore {
         })),
       }
     },
-    replay: async (ids, withDone, lane) => store.replay(await own(ids), withDone, lane),
+    replay: async (ids, ...how) => store.replay(await own(ids), ...how),
+    clock: store.clock,
   }
 }

@@ -64,7 +64,8 @@ export function prepareFind({ query, schema }: Tables) {
       SELECT d.*, s.* FROM (${from}) d
       CROSS JOIN LATERAL (
         SELECT ${stateColumn('w', 'f')} AS state, coalesce(w.reason, f.reason) AS reason,
-          coalesce(w.attempt, f.attempt) AS attempt, CASE WHEN w.state <> ${DEAD} THEN ${DUE_AT} END AS due_at
+          coalesce(w.attempt, f.attempt) AS attempt, CASE WHEN w.state <> ${DEAD} THEN ${DUE_AT} END AS due_at,
+          CASE WHEN w.state = ${DEAD} THEN w.due_at ELSE f.first_attempt_at END AS settled_at
         FROM (SELECT) one
           LEFT JOIN LATERAL (SELECT * FROM ${schema}.waiting WHERE id = d.id LIMIT 1) w ON true
           LEFT JOIN LATERAL (SELECT * FROM ${schema}.done WHERE id = d.id LIMIT 1) f ON true
@@ -75,6 +76,7 @@ export function prepareFind({ query, schema }: Tables) {
         AND ($8::text IS NULL OR event = $8) AND ($9::text IS NULL OR user_id = $9)
         AND ($10::text IS NULL OR message_id = $10)
         AND ($11::bigint IS NULL OR received_at >= $11) AND ($12::bigint IS NULL OR received_at < $12)
+        AND ($21::bigint IS NULL OR coalesce(settled_at, 0) <= $21)
         AND ($13::text IS NULL OR event ILIKE $13) AND ($14::text IS NULL OR user_id ILIKE $14)
         AND ($15::text IS NULL OR message_id ILIKE $15)
         AND ($20::text[] IS NULL OR destination = ANY (ARRAY (SELECT id FROM ${schema}.names WHERE name = ANY ($20))))
@@ -170,6 +172,7 @@ export function prepareFind({ query, schema }: Tables) {
       filter.status?.to ?? null,
       text(filter.endpoint),
       filter.destinations?.map(toStored) ?? null,
+      filter.asOf ?? null,
     ])
     const next = rows.length === limit ? rows.at(-1)?.id : isLast ? undefined : low
     return { rows, next }

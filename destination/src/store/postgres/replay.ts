@@ -7,14 +7,16 @@ import { NOW, type Tables } from './tables.js'
 export function prepareReplay({ query, schema, now }: Tables) {
   const replay = `
     WITH dead AS MATERIALIZED (
-      SELECT id FROM ${schema}.waiting WHERE id = ANY ($2::bigint[]) AND state = ${DEAD} ORDER BY id FOR UPDATE
+      SELECT id FROM ${schema}.waiting WHERE id = ANY ($2::bigint[]) AND state = ${DEAD}
+        AND ($5::bigint IS NULL OR due_at <= $5) ORDER BY id FOR UPDATE
     ), revived AS (
       UPDATE ${schema}.waiting
       SET state = $4::smallint, due_at = ${NOW}, replayed_at = ${NOW}, attempts_before = attempt,
         first_attempt_at = NULL, refused_by = NULL, reason = NULL
       WHERE id = ANY (ARRAY (SELECT id FROM dead)) RETURNING id
     ), arrived AS MATERIALIZED (
-      SELECT id FROM ${schema}.done WHERE $3 AND id = ANY ($2::bigint[]) AND state = ${DONE} ORDER BY id FOR UPDATE
+      SELECT id FROM ${schema}.done WHERE $3 AND id = ANY ($2::bigint[]) AND state = ${DONE}
+        AND ($5::bigint IS NULL OR coalesce(first_attempt_at, 0) <= $5) ORDER BY id FOR UPDATE
     ), taken AS (
       DELETE FROM ${schema}.done WHERE id = ANY (ARRAY (SELECT id FROM arrived)) RETURNING *
     ), logged AS (
@@ -31,9 +33,11 @@ export function prepareReplay({ query, schema, now }: Tables) {
     ids: readonly DeliveryId[],
     withDone: boolean,
     lane: ReplayLane,
+    asOf?: number,
   ): Promise<DeliveryId[]> => {
     if (ids.length === 0) return []
-    const rows = await query<{ id: DeliveryId }>(replay, [now(), ids, withDone, stateNumber(lane)])
+    const values = [now(), ids, withDone, stateNumber(lane), asOf ?? null]
+    const rows = await query<{ id: DeliveryId }>(replay, values)
     return rows.map(({ id }) => id)
   }
 }

@@ -362,9 +362,10 @@ class PostgresStore implements Store {
     ids: readonly DeliveryId[],
     withDone: boolean,
     lane: ReplayLane = 'backlog',
+    asOf?: number,
   ): Promise<DeliveryId[]> {
     return this.#whenComplete(
-      () => this.#replay(ids, withDone, lane),
+      () => this.#replay(ids, withDone, lane, asOf),
       () => ids.every((id) => serverOf(id) === 0),
     )
   }

@@ -323,10 +323,11 @@ export class SeveralStore implements Store {
     ids: readonly DeliveryId[],
     withDone: boolean,
     lane?: ReplayLane,
+    asOf?: number,
   ): Promise<DeliveryId[]> {
     const parts = grouped(ids, (id) => this.#byNumber.get(serverOf(id)))
     const replayed = Array.from(parts, async ([server, own]) => {
-      if (server) return server.ask((store) => store.replay(own, withDone, lane))
+      if (server) return server.ask((store) => store.replay(own, withDone, lane, asOf))
       await this.#requireServersOf(own)
       return []
     })

@@ -221,7 +221,7 @@ export class Engine {
         return this.#translate(() => this.#connected().history.read(query, ahead))
       case 'replay':
         return this.#transact(true, ({ replay }) =>
-          query.ids.filter((id) => replay(id, query.withDone, query.lane, now)),
+          query.ids.filter((id) => replay(id, query, now)),
         )
       case 'sweep':
         return this.#sweep(query.olderThanMs, query.limit, now)

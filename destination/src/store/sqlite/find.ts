@@ -7,7 +7,7 @@ import { decodeCause, decodeDelivery, groupIds } from '../rows.js'
 import { toStored } from '../text.js'
 import type { Shared } from './shared.js'
 import type { Statement, Value } from './driver.js'
-import { DUE_AT, HAS_POST } from './schema.js'
+import { DUE_AT, HAS_POST, SETTLED_AT } from './schema.js'
 import { DEAD, stateNumber } from '../states.js'
 
 /** A search reads cuts of 4,096 ids, which are the cuts of the index `by_user`. */
@@ -118,7 +118,7 @@ export function prepareFind({ database, names, counts, ids }: Shared) {
   /** The conditions on everything but id, user and message; `undefined` if nothing can match. */
   const termsOf = (filter: Filter): Term[] | undefined => {
     const terms: Term[] = []
-    const { states, event, user, messageId, isPrefix, since, until } = filter
+    const { states, event, user, messageId, isPrefix, since, until, asOf } = filter
     if (states) {
       const numbers = states.map((state) => stateNumber(state)).sort((a, b) => a - b)
       // The counts know whether any delivery waits or is dead. If none does, nothing has to be read.
@@ -147,6 +147,7 @@ export function prepareFind({ database, names, counts, ids }: Shared) {
     } else if (event !== undefined) terms.push(['event = ?', toStored(event)])
     if (since !== undefined) terms.push(['received_at >= ?', since])
     if (until !== undefined) terms.push(['received_at < ?', until])
+    if (asOf !== undefined) terms.push([`${SETTLED_AT} <= ?`, asOf])
     return addLatest(terms, filter) ? terms : undefined
   }
 

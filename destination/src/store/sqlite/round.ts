@@ -46,6 +46,14 @@ export interface Round {
   queries: Query[]
 }
 
+/** What to replay, as `Store.replay` takes it. */
+export interface ReplayQuery {
+  ids: readonly DeliveryId[]
+  withDone: boolean
+  lane: ReplayLane
+  asOf: number | undefined
+}
+
 /** A call that runs by itself, outside the transaction of the round. */
 export type Query =
   | { ask: 'ping' }
@@ -64,7 +72,7 @@ export type Query =
       after: HistoryPlace | undefined
       limit: number
     }
-  | { ask: 'replay'; ids: readonly DeliveryId[]; withDone: boolean; lane: ReplayLane }
+  | ({ ask: 'replay' } & ReplayQuery)
   | { ask: 'sweep'; olderThanMs: number; limit: number }
   | { ask: 'discard'; destination: string; limit: number }
   | { ask: 'count' }

@@ -1,5 +1,6 @@
 import { StoreError } from '../store-error.js'
 import { LEASE_MS } from '../store.js'
+import { DEAD } from '../states.js'
 import type { Database } from './driver.js'
 
 /** Marks the file as a store: "hook" in ASCII. https://www.sqlite.org/pragma.html#pragma_application_id */
@@ -177,6 +178,9 @@ export const IS_LISTED = 'state <= 3 AND due_at <> 0'
 
 /** When a delivery is due. If its first attempt is under way, that is the end of the lease. */
 export const DUE_AT = `iif(due_at = 0, first_attempt_at + ${LEASE_MS}, due_at)`
+
+/** Since when a dead letter or a delivered message has been settled, at the latest. */
+export const SETTLED_AT = `iif(state = ${DEAD}, due_at, coalesce(first_attempt_at, 0))`
 
 /** Whether the row itself has the attempt that delivered the message. */
 export const HAS_POST = 'post_url > 0'

@@ -274,8 +274,9 @@ class SqliteStore implements Store {
     ids: readonly DeliveryId[],
     withDone: boolean,
     lane: ReplayLane = 'backlog',
+    asOf?: number,
   ): Promise<DeliveryId[]> {
-    return this.#query({ ask: 'replay', ids, withDone, lane }) as Promise<DeliveryId[]>
+    return this.#query({ ask: 'replay', ids, withDone, lane, asOf }) as Promise<DeliveryId[]>
   }
 
   async sweep(olderThanMs: number, limit: number, expired?: OnExpired): Promise<number> {
