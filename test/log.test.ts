@@ -86,7 +86,7 @@ describe.concurrent('DEBUG', { timeout: 120_000 }, () => {
       /analytics drop track id-closed: closed/,
       /analytics drop track id-dropped: before_send/,
       /analytics drop track id-disabled: disabled/,
-      /analytics drop the oldest: queue_full/,
+      /analytics dropped 1 messages: queue_full/,
       /analytics dropped 1 messages: close_timeout/,
       /analytics refused track: invalid_message/,
     ]) {

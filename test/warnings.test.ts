@@ -151,7 +151,7 @@ test('close() counts what was lost since the client was made', async () => {
 describe('logger', () => {
   test.each([
     [/^flush/, { maxBatchBytes: 40_000 }],
-    [/^drop the oldest/, { maxQueueBytes: 40_000, overflow: 'drop-oldest' }],
+    [/^dropped 1 messages: queue_full/, { maxQueueBytes: 40_000, overflow: 'drop-oldest' }],
     [/./, { maxBatchBytes: 40_000, maxQueueBytes: 100_000, overflow: 'drop-oldest' }],
   ] as const)(
     'that records at each line like %s changes no other message, with %o',
