@@ -2,8 +2,9 @@ import type { Command } from 'commander'
 import { encodeActor } from '../model/actor.js'
 import { isName, NAME_RULE } from '../settings/name.js'
 import { localUrl } from '../settings/network.js'
+import type { Settings } from '../settings/settings.js'
 import { CommandError, EXIT, fromEnvironment } from './command.js'
-import { readLocalSettings, type LocalSettings } from './local-settings.js'
+import { readLocalSettings } from './local-settings.js'
 
 /** The options of the command line that say where a destination runs. */
 export interface AdminOptions {
@@ -65,8 +66,8 @@ export class AdminError extends CommandError {
 export class UnreachableError extends CommandError {
   constructor(
     message: string,
-    /** The settings that the address comes from; `undefined` if it was given with `--url`. */
-    readonly local: LocalSettings | undefined,
+    /** The settings file that the address comes from; `undefined` if it was given with `--url`. */
+    readonly file: string | undefined,
   ) {
     super(EXIT.unreachable, message)
   }
@@ -95,9 +96,14 @@ export interface Admin {
  * @throws CommandError if neither the options nor the settings have its address.
  */
 export async function findAdmin({ url, token, config }: AdminOptions): Promise<Admin> {
+  const given = token ?? fromEnvironment('HOOKLINE_ADMIN_TOKEN')
+  const needed = [
+    ...(url === undefined ? (['listen', 'adminListen'] as const) : []),
+    ...(given === undefined ? (['adminToken'] as const) : []),
+  ]
   const isNeeded = url === undefined || config !== undefined
-  const local = await (isNeeded ? readLocalSettings(config) : tryLocal())
-  const { listen, adminListen, adminToken } = local?.settings ?? {}
+  const local = await (isNeeded ? readLocalSettings(config, needed) : tryLocal(needed))
+  const { listen, adminListen, adminToken } = (local?.settings ?? {}) as Partial<Settings>
   const address = adminListen ?? listen
   if (url === undefined && (!address || address.port === 0)) {
     const message =
@@ -105,7 +111,7 @@ export async function findAdmin({ url, token, config }: AdminOptions): Promise<A
     throw new CommandError(EXIT.usage, message)
   }
   const base = checkUrl(url ?? (address ? localUrl(address) : ''))
-  const secret = token ?? fromEnvironment('HOOKLINE_ADMIN_TOKEN') ?? adminToken
+  const secret = given ?? adminToken
   const request: Request = (path, body, { method = body ? 'POST' : 'GET', headers } = {}) =>
     fetch(`${base}/v1/admin${path}`, {
       method,
@@ -116,7 +122,7 @@ export async function findAdmin({ url, token, config }: AdminOptions): Promise<A
         ...(secret !== undefined && { authorization: `Bearer ${secret}` }),
       },
     }).catch((error: unknown) => {
-      throw unreachable(error, base, url === undefined ? local : undefined)
+      throw unreachable(error, base, url === undefined ? local?.file : undefined)
     })
   return {
     ask: async (path, body, how) => answerOf(await request(path, body, how), base),
@@ -126,11 +132,11 @@ export async function findAdmin({ url, token, config }: AdminOptions): Promise<A
 
 type Request = (...given: Parameters<AskAdmin>) => Promise<Response>
 
-function unreachable(error: unknown, base: string, local: LocalSettings | undefined) {
+function unreachable(error: unknown, base: string, file: string | undefined) {
   const { cause = error } = error as Error
   const { code, message } = cause as NodeJS.ErrnoException
   const text = `No answer from ${base} (${code ?? message}). Check that the destination runs there.`
-  return new UnreachableError(text, local)
+  return new UnreachableError(text, file)
 }
 
 /** Source: https://html.spec.whatwg.org/multipage/server-sent-events.html, as far as the destination uses it. */
@@ -180,9 +186,9 @@ async function answerOf(response: Response, base: string): Promise<unknown> {
 }
 
 /** With `--url`, only the token is taken from the settings, so missing or wrong settings are not an error. */
-async function tryLocal(): Promise<LocalSettings | undefined> {
+async function tryLocal(needed: readonly ('listen' | 'adminListen' | 'adminToken')[]) {
   try {
-    return await readLocalSettings(undefined)
+    return await readLocalSettings(undefined, needed)
   } catch {
     return undefined
   }

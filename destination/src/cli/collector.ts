@@ -1,4 +1,5 @@
 import { localUrl } from '../settings/network.js'
+import type { Settings } from '../settings/settings.js'
 import { CommandError, EXIT, fromEnvironment } from './command.js'
 import { readLocalSettings } from './local-settings.js'
 
@@ -27,14 +28,19 @@ export async function findCollector({
 }: CollectorOptions): Promise<{ key: string; endpoint?: string }> {
   const given = key ?? fromEnvironment('HOOKLINE_WRITE_KEY')
   const isNamed = to !== undefined || Boolean(process.env['ANALYTICS_ENDPOINT'])
-  const local = given !== undefined && isNamed ? undefined : await readLocalSettings(config)
-  const found = given ?? local?.settings.sources[0]?.writeKey
+  const needed = [
+    ...(given === undefined ? (['sources'] as const) : []),
+    ...(isNamed ? [] : (['listen'] as const)),
+  ]
+  const local = needed.length === 0 ? undefined : await readLocalSettings(config, needed)
+  const { sources, listen } = (local?.settings ?? {}) as Partial<Settings>
+  const found = given ?? sources?.[0]?.writeKey
   if (!found) {
     const where = local
       ? 'The settings in this folder have no source. Give --key, or set HOOKLINE_WRITE_KEY.'
       : 'Give --key, set HOOKLINE_WRITE_KEY, or run this command in the folder with the settings.'
     throw new CommandError(EXIT.usage, `There is no write key. ${where}`)
   }
-  const endpoint = to ?? (local && !isNamed ? localUrl(local.settings.listen) : undefined)
+  const endpoint = to ?? (listen && localUrl(listen))
   return { key: found, ...(endpoint !== undefined && { endpoint }) }
 }

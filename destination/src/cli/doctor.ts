@@ -80,7 +80,7 @@ function isReached({ step, code }: Finding): boolean {
 }
 
 async function examinationOf(url: string, { secret, config, post }: DoctorOptions) {
-  const local = await readLocalSettings(config)
+  const local = await readLocalSettings(config, ['destinations', 'allowNetworks', 'ca'])
   const known = local?.settings.destinations.flatMap((destination) =>
     destination.webhooks
       .filter((endpoint) => endpoint.url === url)

@@ -29,7 +29,7 @@ async function findSecrets({ secret, config, destination }: SecretOptions): Prom
   if (given !== undefined) {
     return { secrets: [given], from: secret === undefined ? 'HOOKLINE_SECRET' : '--secret' }
   }
-  const local = await readLocalSettings(config)
+  const local = await readLocalSettings(config, ['destinations'])
   const all = local?.settings.destinations ?? []
   const wanted = all.filter(({ name }) => destination === undefined || name === destination)
   if (destination !== undefined && wanted.length === 0) {

@@ -198,7 +198,7 @@ async function withServers(
   { config }: CommonOptions,
   work: (servers: Servers) => Promise<void>,
 ): Promise<void> {
-  const place = (await readLocalSettings(config))?.settings.store
+  const place = (await readLocalSettings(config, ['store']))?.settings.store
   if (place === undefined) {
     throw new CommandError(EXIT.usage, 'There are no settings in this folder. Name them: --config.')
   }

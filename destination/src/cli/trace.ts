@@ -1,7 +1,9 @@
 import { existsSync } from 'node:fs'
+import { isAbsolute, resolve } from 'node:path'
 import type { ShownAttempt, ShownMessage, ShownTrace } from '../model/answers.js'
 import type { Trace } from '../model/delivery.js'
 import { printable } from '../observe/printable.js'
+import { SettingsError } from '../settings/settings-error.js'
 import type { Settings } from '../settings/settings.js'
 import type { StoreError } from '../store/store-error.js'
 import type { Store } from '../store/store.js'
@@ -18,8 +20,8 @@ import { codeOf, exitCodeOf } from './store-failure.js'
 
 const EXAMPLES = `
 Asks the running destination. If none runs, and the settings in this folder name an SQLite store, the command reads the
-store itself. The id is the messageId of the call, which receivers get as X-Message-Id. Exits with 1 if the message is
-not known.
+store itself, and says so on the standard error. The id is the messageId of the call, which receivers get as X-Message-Id.
+Exits with 1 if the message is not known.
 
 Examples:
   $ hookline-destination trace 768084a7-4e11-4a2f-8a7a-2f6d1f0c9a55
@@ -73,10 +75,12 @@ async function find(
     const answer = await ask(`/messages?messageId=${encodeURIComponent(messageId)}`)
     return (answer as ShownMessage).deliveries
   } catch (error) {
-    if (!(error instanceof UnreachableError)) throw error
-    const settings = error.local?.settings
-    if (!settings || !hasFile(settings)) throw error
-    const found = await look(parts, settings, messageId)
+    if (!(error instanceof UnreachableError) || error.file === undefined) throw error
+    const settings = await readAll(error.file, error)
+    const path = requireFile(settings.store, error)
+    const found = await look(parts, settings, messageId, () => {
+      console.error(`No destination runs. This is what its store has, ${path}:`)
+    })
     if (found.length > 0) return found
     throw new AdminError(
       'unknown_message',
@@ -86,19 +90,43 @@ async function find(
   }
 }
 
-/** Whether the store is a file that exists. Opening a store that does not exist would create it. */
-function hasFile({ store }: Settings): boolean {
-  return (
-    typeof store === 'string' &&
-    store.startsWith('sqlite:') &&
-    existsSync(store.slice('sqlite:'.length))
+/** @throws the given error, which then says why the settings can't be used. */
+async function readAll(file: string, unreachable: UnreachableError): Promise<Settings> {
+  const { readSettings } = await import('../settings/read.js')
+  try {
+    return readSettings(file, process.env)
+  } catch (error) {
+    if (!(error instanceof SettingsError)) throw error
+    const why = `Its store can't be read instead, because of the settings.\n${error.message}`
+    throw new UnreachableError(`${unreachable.message} ${why}`, file)
+  }
+}
+
+/**
+ * The path of the store, if it is a file that exists. Opening a store that does not exist would create it.
+ *
+ * @throws the given error, which then names the path if there is no file.
+ */
+function requireFile(store: Settings['store'], unreachable: UnreachableError): string {
+  if (typeof store !== 'string' || !store.startsWith('sqlite:')) throw unreachable
+  const named = store.slice('sqlite:'.length)
+  const path = resolve(named)
+  if (existsSync(path)) return path
+  const why = isAbsolute(named)
+    ? ''
+    : ' The path in the settings is relative: run the command in the folder where the destination runs.'
+  throw new UnreachableError(
+    `${unreachable.message} There is no store at ${path} to read instead.${why}`,
+    unreachable.file,
   )
 }
 
+/** @param opened - Is called before the store is read. */
 async function look(
   { open, show, readDestinations, readPauses }: TraceParts,
   settings: Settings,
   messageId: string,
+  opened: () => void,
 ): Promise<ShownTrace[]> {
   let store: Store
   try {
@@ -107,6 +135,7 @@ async function look(
     const failure = error as StoreError
     throw new CommandError(exitCodeOf(failure), failure.message, codeOf(failure))
   }
+  opened()
   try {
     const destinations = await readDestinations(settings, store)
     const pauses = await readPauses(store)
@@ -164,7 +193,8 @@ const HOLDS = {
 function stateOf({ state, reason, dueAt, deadlineAt, hold }: ShownTrace, now: number): string {
   if (state === 'done') return 'It was delivered.'
   if (state === 'skipped') return `It was not sent: ${reason}.`
-  if (state === 'dead') return `It is a dead letter: ${reason} \`replay\` sends it again.`
+  if (state === 'dead')
+    return `It is a dead letter: ${`${reason}`.replace(/\.?$/, '.')} \`replay\` sends it again.`
   if (state === 'leased') return 'It is being sent.'
   if (hold !== null) return HOLDS[hold]
   const due =

@@ -23,6 +23,45 @@ export function checkSettings(raw: unknown, env: Environment, folder: string): C
   return 'data' in checked ? { settings: toSettings(checked.data) } : checked
 }
 
+/** Settings that a command can read without the others. */
+export type PartName =
+  | 'listen'
+  | 'adminListen'
+  | 'adminToken'
+  | 'sources'
+  | 'destinations'
+  | 'store'
+  | 'allowNetworks'
+  | 'ca'
+
+/**
+ * Fills in and checks only the given settings, as {@link checkSettings} does. The others may be wrong, or refer to environment
+ * variables that only the service has. Rules between the settings are not checked.
+ */
+export function checkParts<Name extends PartName>(
+  raw: unknown,
+  names: readonly Name[],
+  env: Environment,
+  folder: string,
+): { settings: Pick<Settings, Name> } | { problems: Problem[] } {
+  const mask = Object.fromEntries(names.map((name) => [name, true])) as Record<PartName, true>
+  const { value, ...before } = expandEnvironment(partsOf(raw, names), env)
+  const checked = check(settingsSchema(folder, hasKey(raw)).pick(mask), value, [], before)
+  if ('problems' in checked) return checked
+  const { sources, destinations, ...rest } = checked.data as Partial<typeof checked.data>
+  const settings = {
+    ...rest,
+    ...(sources && { sources: sources.map(toSource) }),
+    ...(destinations && { destinations: destinations.map(toDestination) }),
+  }
+  return { settings: settings as Pick<Settings, Name> }
+}
+
+function partsOf(raw: unknown, names: readonly string[]): unknown {
+  if (typeof raw !== 'object' || raw === null || Array.isArray(raw)) return raw
+  return Object.fromEntries(Object.entries(raw).filter(([name]) => names.includes(name)))
+}
+
 function hasKey(value: unknown): boolean {
   return typeof value === 'object' && value !== null && Object.hasOwn(value, 'settingsKey')
 }

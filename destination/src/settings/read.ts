@@ -1,9 +1,10 @@
 import { readFileSync, statSync } from 'node:fs'
 import { basename, dirname, extname, join, resolve } from 'node:path'
 import { isPostgres, sqlitePath } from '../store/kind.js'
-import { checkSettings } from './check.js'
+import { checkParts, checkSettings, type PartName } from './check.js'
 import type { Environment } from './environment.js'
 import { shownFile } from './file.js'
+import type { Problem } from './problem.js'
 import { refusedEndpoints } from './reach.js'
 import { SettingsError } from './settings-error.js'
 import type { Settings } from './settings.js'
@@ -15,11 +16,30 @@ import { parseText } from './syntax.js'
  * @throws {@link SettingsError} with all problems that were found.
  */
 export function readSettings(file: string, env: Environment): Settings {
+  return settingsOf(checkSettings(parseFile(file), env, dirname(resolve(file))), file)
+}
+
+/**
+ * Reads only the given settings of a file, as {@link readSettings} does.
+ *
+ * @throws {@link SettingsError} with all problems that were found in them.
+ */
+export function readParts<Name extends PartName>(
+  file: string,
+  env: Environment,
+  names: readonly Name[],
+): Pick<Settings, Name> {
+  return settingsOf(checkParts(parseFile(file), names, env, dirname(resolve(file))), file)
+}
+
+function parseFile(file: string): unknown {
   const shown = shownFile(file)
-  const raw = parseText(readBytes(file, shown), /\.ya?ml$/i.test(extname(file)), shown)
-  const checked = checkSettings(raw, env, dirname(resolve(file)))
+  return parseText(readBytes(file, shown), /\.ya?ml$/i.test(extname(file)), shown)
+}
+
+function settingsOf<T>(checked: { settings: T } | { problems: Problem[] }, file: string): T {
   if ('settings' in checked) return checked.settings
-  throw new SettingsError('settings_invalid', shown, checked.problems)
+  throw new SettingsError('settings_invalid', shownFile(file), checked.problems)
 }
 
 /** @throws {@link SettingsError} if nothing can be sent to an endpoint, because its address is not allowed. */

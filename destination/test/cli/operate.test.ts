@@ -1,9 +1,9 @@
 import { readdirSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { createServer as createProxy, type IncomingMessage, type ServerResponse } from 'node:http'
 import { createServer, type AddressInfo } from 'node:net'
-import { join } from 'node:path'
+import { join, resolve } from 'node:path'
 import { text } from 'node:stream/consumers'
-import { describe, expect, onTestFinished, test } from 'vitest'
+import { describe, expect, onTestFinished, test, vi } from 'vitest'
 import { startDestination, type RunningDestination } from '../../src/destination.js'
 import type { ShownTrace } from '../../src/model/answers.js'
 import { openStore } from '../../src/store/open.js'
@@ -147,7 +147,17 @@ describe('trace', () => {
       join(folderWith({ ...SETTINGS, store, listen }), 'hookline.config.json')
     const listen = (await nobody()).replace('http://', '')
     const absent = await runInside(['trace', 'm', '--config', config(url, listen)])
-    expect(absent).toMatchObject({ code: 3 })
+    expect(absent).toMatchObject({
+      code: 3,
+      stderr: expect.stringContaining(
+        `There is no store at ${join(folder, 'store.db')} to read instead.\n`,
+      ) as string,
+    })
+    const elsewhere = await runInside(['trace', 'm', '--config', config('sqlite:./a.db', listen)])
+    expect(elsewhere.stderr).toContain(
+      `There is no store at ${resolve('a.db')} to read instead. The path in the settings is relative: run the command in the ` +
+        'folder where the destination runs.\n',
+    )
 
     const store = await openStore(url)
     const held = await runInside(['trace', 'm', '--config', config(url, listen)])
@@ -160,15 +170,47 @@ describe('trace', () => {
     const [id = 0] = await store.put([newDelivery({ messageId: 'm', state: 'leased' })])
     await store.settle([settlement({ id, attempt: 1 }, { state: 'backlog', delayMs: 60_000 })])
     await store.close()
-    const { code, stdout } = await runInside(['trace', 'm', '--config', config(url, listen)])
-    expect({ code, stdout }).toMatchObject({
+    const { code, stdout, stderr } = await runInside([
+      ...['trace', 'm', '--config', config(url, listen)],
+    ])
+    const told = `No destination runs. This is what its store has, ${join(folder, 'store.db')}:\n`
+    expect({ code, stdout, stderr }).toMatchObject({
       code: 0,
+      stderr: told,
       stdout: expect.stringMatching(
         /It is in the backlog\. The next attempt is due .*Z, in (\d\d s|1 min); the last one is at .*Z\.\n$/,
       ) as string,
     })
     const none = await runInside(['trace', 'x', '--config', config(url, listen)])
-    expect(none).toMatchObject({ code: 1, stderr: 'There is no message "x".\n' })
+    expect(none).toMatchObject({ code: 1, stderr: `${told}There is no message "x".\n` })
+    const secret = config(url, listen)
+    const { destinations } = SETTINGS
+    const withSecret = { ...SETTINGS, destinations: [{ ...destinations[0], sharedSecret: UNSET }] }
+    writeFileSync(secret, JSON.stringify({ ...withSecret, store: url, listen }))
+    expect(await runInside(['trace', 'm', '--config', secret])).toMatchObject({
+      code: 3,
+      stderr: expect.stringMatching(
+        /^No answer .* Its store can't be read instead, because of the settings\.\n.*HOOKLINE_TEST_UNSET is not set\.\n$/,
+      ) as string,
+    })
+  })
+
+  test('ends the reason of a dead letter with a full stop', async () => {
+    const folder = folderWith('{}')
+    onTestFinished(() => {
+      rmSync(folder, { recursive: true })
+    })
+    const url = `sqlite:${join(folder, 'store.db')}`
+    const store = await openStore(url)
+    await store.put([newDelivery({ messageId: 'm' })])
+    await store.sweep(-1, 9)
+    await store.close()
+    const listen = (await nobody()).replace('http://', '')
+    const config = join(folder, 'hookline.config.json')
+    writeFileSync(config, JSON.stringify({ ...SETTINGS, store: url, listen }))
+    expect((await runInside(['trace', 'm', '--config', config])).stdout).toMatch(
+      / {2}It is a dead letter: older than the retention\. `replay` sends it again\.\n$/,
+    )
   })
 
   test('knows there the destinations that the store has, and which are paused', async () => {
@@ -227,12 +269,64 @@ describe('trace', () => {
   })
 })
 
+const FILE = 'hookline.config.json'
+
 const SETTINGS = {
   sources: [{ name: 'web', writeKey: 'k' }],
   destinations: [
     { name: 'crm', sources: ['web'], webhooks: [{ url: 'https://a.example.com/hook' }] },
   ],
 }
+
+/** A reference to a variable of the environment that only the service has. */
+const UNSET = '${HOOKLINE_TEST_UNSET}'
+
+describe('commands beside a service, whose secrets only it has', () => {
+  const settings = (changes: object = {}) => ({
+    adminToken: UNSET,
+    sources: [{ name: 'web', writeKey: UNSET }],
+    destinations: [{ ...SETTINGS.destinations[0], sharedSecret: UNSET }],
+    ...changes,
+  })
+  const unset = (path: string) =>
+    `${path}: the environment variable HOOKLINE_TEST_UNSET is not set.\n`
+
+  test('need only the URL and the token', async () => {
+    const crm = await endpoint(200)
+    const listen = { host: '127.0.0.1', port: await freePort() }
+    const one = await start(settingsFor([destination([crm])], { listen }))
+    const config = join(folderWith(settings({ listen: `127.0.0.1:${listen.port}` })), FILE)
+    const where = ['--config', config]
+    const ok = { code: 0, stderr: '' }
+    const token = ['--token', ADMIN_TOKEN]
+    expect(await runInside(['status', ...where, '--url', one.adminUrl, ...token])).toMatchObject(ok)
+    expect(await runInside(['list', ...where, ...token])).toMatchObject(ok)
+    vi.stubEnv('HOOKLINE_ADMIN_TOKEN', ADMIN_TOKEN)
+    onTestFinished(() => {
+      vi.unstubAllEnvs()
+    })
+    expect(await runInside(['status', ...where])).toMatchObject(ok)
+  })
+
+  test('name what they lack', async () => {
+    const config = join(folderWith(settings()), FILE)
+    const { code, stderr } = await runInside(['status', '--config', config])
+    expect({ code, stderr }).toEqual({ code: 2, stderr: `${config}: ${unset('adminToken')}` })
+    const wrong = join(folderWith(settings({ listen: 'x' })), FILE)
+    const named = await runInside(['status', '--config', wrong, '--token', ADMIN_TOKEN])
+    expect(named).toMatchObject({ code: 2, stderr: expect.stringMatching(/: listen: /) as string })
+  })
+
+  test('that sign, send or look at the store need no other secret', async () => {
+    const file = join(folderWith(settings({ destinations: 'x', store: `sqlite:${UNSET}` })), FILE)
+    const sign = await runInside(['sign', file, '--config', file])
+    expect(sign.stderr).toMatch(/: destinations: expected a list/)
+    const send = ['send', 'track', '--user', 'u', '--event', 'E', '--config', file]
+    expect((await runInside(send)).stderr).toBe(`${file}: ${unset('sources[0].writeKey')}`)
+    const shares = await runInside(['store', 'shares', '--config', file])
+    expect(shares.stderr).toBe(`${file}: ${unset('store')}`)
+  })
+})
 
 /** A URL at which nothing listens. */
 async function nobody(): Promise<string> {
