@@ -4,7 +4,7 @@ import { SettingsError } from '../settings/settings-error.js'
 import type { Settings } from '../settings/settings.js'
 
 /** Settings in the folder of the command, and their file. */
-export interface LocalSettings<Name extends keyof Settings = keyof Settings> {
+interface LocalSettings<Name extends keyof Settings = keyof Settings> {
   file: string
   settings: Pick<Settings, Name>
 }
