@@ -29,8 +29,10 @@ export const addStatus: AddCommand = (program) => {
 
 function statusLines(status: Status): string[] {
   const { version, startedAt, now, store, role, servers, sources, destinations } = status
+  const { storeProblem } = status
   return [
     `hookline-destination ${version}, role ${role}, store ${store}, running for ${inWords(now - startedAt)}`,
+    ...(storeProblem === undefined ? [] : [storeProblem]),
     '',
     ...serverLines(servers ?? []),
     ...table([

@@ -24,6 +24,8 @@ export interface Status {
   store: 'postgres' | 'sqlite'
   /** The servers of the store; left out if it has one. */
   servers?: ServerStatus[]
+  /** Why the store takes no calls or does not answer, as `/readyz` says; left out while it works. */
+  storeProblem?: string
   role: string
   retentionMs: number
   sources: SourceStatus[]
@@ -167,7 +169,7 @@ export interface Bucket {
 }
 
 /** `GET /v1/admin/overview`: what the page shows first. Its size does not grow with the number of destinations. */
-export interface Overview extends Omit<Status, 'destinations'> {
+export interface Overview extends Omit<Status, 'destinations' | 'storeProblem'> {
   /** At most 12, in the order of the settings: those with the most rejected calls, and then those with the most accepted ones. */
   sources: SourceStatus[]
   span: HistorySpan

@@ -86,17 +86,18 @@ export class Readiness implements Observer {
         `Nothing has been sent for ${seconds} s, because the store does not answer.`,
       )
     }
-    const problem = await this.#storeProblem()
+    const problem = await this.storeProblem()
     if (problem !== undefined) add('store_unavailable', problem)
     return found
   }
 
   /** Whether the store answers, and takes calls and outcomes. It is `false` exactly while a reason is `store_unavailable`. */
   async isStoreUp(): Promise<boolean> {
-    return (await this.#storeProblem()) === undefined
+    return (await this.storeProblem()) === undefined
   }
 
-  async #storeProblem(): Promise<string | undefined> {
+  /** What is wrong while a reason is `store_unavailable`. */
+  async storeProblem(): Promise<string | undefined> {
     const { dispatcher, settler, store, now } = this.parts
     if (now() - this.#refusedAt < REFUSED_MS) {
       return 'The store takes no calls, because it is full or fails. The log has the error.'

@@ -13,6 +13,7 @@ import type { DeadGroup, DeadPlace, Summary, Trace } from '../model/delivery.js'
 import type { Source } from '../settings/settings.js'
 import { joined } from '../store/dead-groups.js'
 import type { ReadPort, Store } from '../store/store.js'
+import type { Readiness } from '../observe/readiness.js'
 import { version } from '../version.js'
 import { isSame } from './access.js'
 import { roleIn } from './guard.js'
@@ -36,6 +37,7 @@ import { statusOf, type StatusParts } from './status.js'
 /** What the routes that read need. */
 export interface ReadRoutesParts extends StatusParts {
   store: ReadPort
+  readiness: Pick<Readiness, 'storeProblem'>
   past: Past
 }
 
@@ -62,10 +64,13 @@ export function addReadRoutes(routes: FastifyInstance, parts: ReadRoutesParts): 
     }
   }
 
-  routes.get('/status', async (request): Promise<Status> => ({
-    ...head(request),
-    ...(await statusOf(parts)),
-  }))
+  routes.get('/status', async (request): Promise<Status> => {
+    const [status, storeProblem] = await Promise.all([
+      statusOf(parts),
+      parts.readiness.storeProblem(),
+    ])
+    return { ...head(request), ...(storeProblem !== undefined && { storeProblem }), ...status }
+  })
   routes.get('/overview', async (request): Promise<Overview> => ({
     ...head(request),
     ...(await overviews.overview(readOverview(request.query as Given))),

@@ -26,7 +26,7 @@ export function createServers(
   settings: Settings,
   collector: Server,
   readiness: Readiness,
-  parts: Omit<AdminParts, 'isKeptLocal' | 'adminUrl'> & { log: ServerLog },
+  parts: Omit<AdminParts, 'isKeptLocal' | 'adminUrl' | 'readiness'> & { log: ServerLog },
 ): Servers {
   const { listen, adminListen } = settings
   const admin = adminListen ? createServer(parts.log, ADMIN_HINT, LIMITS) : collector
@@ -35,6 +35,7 @@ export function createServers(
   let adminUrl = ''
   addAdmin(admin.app, {
     ...parts,
+    readiness,
     isKeptLocal: isKeptLocal(settings),
     adminUrl: () => adminUrl,
   })

@@ -37,7 +37,7 @@ export interface StatusParts {
 /** The status without the fields that depend on the request or on the process. */
 export async function statusOf(
   parts: StatusParts,
-): Promise<Omit<Status, 'version' | 'startedAt' | 'now' | 'access'>> {
+): Promise<Omit<Status, 'version' | 'startedAt' | 'now' | 'access' | 'storeProblem'>> {
   const { history, role } = parts
   const { servers } = parts.store
   const { sources, destinations } = parts.settings()

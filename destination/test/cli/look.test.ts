@@ -1,8 +1,11 @@
 // @module-tag long
 // The commands that show what a running destination does.
+import { renameSync } from 'node:fs'
 import type { ServerResponse } from 'node:http'
+import { dirname } from 'node:path'
 import { describe, expect, test } from 'vitest'
 import type { DeliveryList, Status } from '../../src/model/answers.js'
+import { sqlitePath } from '../../src/store/kind.js'
 import {
   ADMIN_TOKEN,
   destination,
@@ -46,6 +49,26 @@ describe('status', () => {
     expect(stdout).toMatch(/Last failure of .*Z {2}422 client_error\n {2}The endpoint answered 422/)
     const json = JSON.parse((await cli('status', '--json')).stdout) as Status
     expect(json.destinations).toMatchObject([{ name: 'crm', dead: 2 }])
+  })
+
+  test('says so if the store takes no calls', async () => {
+    const crm = await endpoint()
+    const settings = settingsFor([destination([crm])])
+    const one = await start(settings)
+    const cli = (...args: string[]) => runInside([...args, ...where(one.adminUrl)])
+    const reason = 'The store takes no calls, because it is full or fails. The log has the error.'
+    expect((await cli('status')).stdout).not.toContain(reason)
+    const folder = dirname(sqlitePath(settings.store as string))
+    renameSync(folder, `${folder}-away`)
+    expect((await post(one, [track('a')])).status).toBe(503)
+    const { stdout } = await cli('status')
+    expect(stdout.split('\n')[1]).toBe(reason)
+    expect(stdout).toMatch(/\nweb +0 +0\n/) // the call was refused for now, not for good
+    const { reasons } = (await (await fetch(`${one.url}/readyz`)).json()) as { reasons: object[] }
+    expect(reasons).toEqual([{ code: 'store_unavailable', message: reason }])
+    const json = JSON.parse((await cli('status', '--json')).stdout) as Status
+    expect(json.storeProblem).toBe(reason)
+    renameSync(`${folder}-away`, folder)
   })
 
   test('without the token is 1, with the fix in JSON too', async () => {
