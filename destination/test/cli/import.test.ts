@@ -131,6 +131,27 @@ describe('import', { concurrent: true }, () => {
     expect(JSON.parse(stdout)).toMatchObject({ bad: 150, badBefore: 0 })
   })
 
+  test('lines that were refused with other options are to be imported again, not corrected', async ({
+    expect,
+  }) => {
+    const folder = folderOf(0, 0)
+    writeFileSync(join(folder, 'plain.ndjson'), '{"event":"E","userId":"u"}\n')
+    const args = ['import', 'plain.ndjson', '--key', 'k', '--to', 'http://127.0.0.1:1']
+    expect((await run(args, { folder })).stdout).toContain('1 lines were refused.\n')
+    expect((await run(args, { folder })).stdout).toContain('Correct them, then')
+    // What was refused stays of the first import, whatever options come between.
+    for (const type of ['track', 'page']) {
+      const { code, stdout } = await run([...args, '--type', type], { folder })
+      expect({ code, stdout }).toEqual({
+        code: 1,
+        stdout:
+          'There are no new lines to import.\n' +
+          'An earlier import of this file refused 1 lines. It had no --type, --map or --format. ' +
+          'To read them as this command says, add --restart: calls that were accepted are forwarded once.\n',
+      })
+    }
+  })
+
   test.for(['history.ndjson', './history.ndjson.progress', 'none/bad'])(
     '--bad %s is refused, and changes nothing',
     async (bad, { expect }) => {

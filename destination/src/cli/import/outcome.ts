@@ -12,6 +12,8 @@ export interface Outcome {
   bad: number
   /** The number of lines that earlier imports of the file refused. */
   badBefore: number
+  /** The options with which they were refused, if this import reads lines in another way. */
+  meaningBefore?: string | undefined
   /** The number of calls that the client gave up. */
   lost: number
   undated: number
@@ -29,12 +31,18 @@ export function toJson({ isStopped, ...outcome }: Outcome): object {
 
 /** Describes an outcome for people, in one or more lines. */
 export function toLines(outcome: Outcome): string[] {
-  const { file, bad, badBefore, lost, undated, changedNumbers, toLine, isStopped } = outcome
+  const { file, bad, badBefore, meaningBefore, lost, undated, changedNumbers, toLine, isStopped } =
+    outcome
   const lines = [headline(outcome)]
   if (bad > 0) lines.push(`${count(bad)} lines were refused.`)
   if (badBefore > 0) {
     const earlier = `An earlier import of this file refused ${count(badBefore)} lines.`
-    lines.push(`${earlier} Correct them, then import the whole file with --restart.`)
+    lines.push(
+      meaningBefore === undefined
+        ? `${earlier} Correct them, then import the whole file with --restart.`
+        : `${earlier} It had ${meaningBefore || 'no --type, --map or --format'}. To read them as this command says, add --restart: ` +
+            'calls that were accepted are forwarded once.',
+    )
   }
   if (undated > 0) {
     lines.push(`${count(undated)} calls have no timestamp. They get the current time.`)

@@ -18,6 +18,8 @@ export interface Progress extends Place {
   bad: number
   /** The first refused lines: at most {@link MAX_REMEMBERED}. Left out by earlier versions. */
   refused?: readonly RefusedLine[]
+  /** The {@link meaningOf} the options with which they were refused. Left out by earlier versions. */
+  meaning?: string | undefined
   /** The {@link BadFile.mark} of the file of `--bad`. Left out without one. */
   badFile?: string
 }

@@ -7,7 +7,7 @@ import { CommandError, EXIT } from '../command.js'
 import type { ChangedNumber } from '../../model/changed-numbers.js'
 import { formatSeconds, showProgress } from '../progress.js'
 import { Import } from './import.js'
-import type { ImportOptions } from './options.js'
+import { meaningOf, type ImportOptions } from './options.js'
 import { exitCodeOf, toJson, toLines, type Outcome } from './outcome.js'
 import { nameOf, openBadFile, readEarlier, Saved } from './saved.js'
 import { openSource, requireFile } from './source.js'
@@ -83,7 +83,10 @@ export async function run(file: string, options: ImportOptions): Promise<void> {
   const counts = { accepted, bad, badBefore: before?.bad ?? 0, undated, changedNumbers: changed }
   const isStopped = work.isUnfinished
   const dryRun = options.dryRun ?? false
-  end({ file, dryRun, isStopped, ...counts, lost, ...lines, ms }, options, saved)
+  const isOther = before?.meaning !== undefined && before.meaning !== meaningOf(options)
+  const meaningBefore = isOther ? before.meaning : undefined
+  const outcome = { file, dryRun, isStopped, ...counts, meaningBefore, lost, ...lines, ms }
+  end(outcome, options, saved)
 }
 
 /** Prints the outcome, and ends the command with its exit code. */

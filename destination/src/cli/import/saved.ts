@@ -4,7 +4,7 @@ import { CommandError, EXIT } from '../command.js'
 import { BadFile } from './bad-file.js'
 import type { Import } from './import.js'
 import type { RefusedLine } from './ledger.js'
-import type { ImportOptions } from './options.js'
+import { meaningOf, type ImportOptions } from './options.js'
 import {
   checkProgress,
   headOf,
@@ -181,7 +181,7 @@ export class Saved {
   }
 
   #writeProgress({ place, accepted }: Import): string | undefined {
-    const { file, name, before, badFile, header } = this.parts
+    const { file, options, name, before, badFile, header } = this.parts
     const names = header()
     if (this.#path === undefined || place.offset === 0) return undefined
     try {
@@ -193,6 +193,7 @@ export class Saved {
         accepted: (before?.accepted ?? 0) + accepted,
         bad: this.#bad,
         refused: this.#refused,
+        meaning: (before?.bad ?? 0) > 0 ? before?.meaning : meaningOf(options),
         ...(badFile && { badFile: badFile.mark }),
       })
       return undefined
