@@ -37,7 +37,7 @@ Examples:
 
 With --json, lines of {"stage","done","total"} go to the standard error, and the result goes to the standard output.
 Exits with 0 if every delivery is in the second store, either equal or already further on there, with 1 if not, or if a store can't
-be used now (its server can't be reached, it is full, another process uses its file), and with 2 if --from or --to names no store that
+be used now (its server can't be reached, it is full, another process uses its file, workers deliver from the PostgreSQL of --from), and with 2 if --from or --to names no store that
 can be used. It also exits with 1 if --from is the home of a store that had several servers, and the other ones may still have messages,
 which are not moved. The first store must exist. The second one is created if necessary.`
 
@@ -62,6 +62,7 @@ export function addMigrate({ open, migrate }: MigrateParts): AddCommand {
           )
         }
         const first = await opened('--from', () => open(from, { mustExist: true }))
+        await requireUnused(first, withoutPassword(from))
         const second = await opened('--to', () => open(to)).catch(async (error: unknown) => {
           await first.close()
           throw error
@@ -92,7 +93,7 @@ function fileOf(url: string): string {
   return existsSync(path) ? realpathSync(path) : path
 }
 
-async function opened(option: string, open: () => Promise<Store>): Promise<Store> {
+async function opened<T>(option: string, open: () => Promise<T>): Promise<T> {
   try {
     return await open()
   } catch (error) {
@@ -101,6 +102,23 @@ async function opened(option: string, open: () => Promise<Store>): Promise<Store
     const exitCode = mayWorkLater(failure) ? EXIT.failed : EXIT.usage
     throw new CommandError(exitCode, `${option}: ${failure.message}`, codeOf(failure))
   }
+}
+
+/** Closes a store that workers deliver from. @throws CommandError if there are some, as for the file of another process. */
+async function requireUnused(first: Store, from: string): Promise<void> {
+  const count = await opened('--from', async () => first.liveWorkers?.() ?? 0).catch(
+    async (error: unknown) => {
+      await first.close()
+      throw error
+    },
+  )
+  if (count === 0) return
+  await first.close()
+  const others = count === 1 ? 'another running process' : `${count} other running processes`
+  const message =
+    `--from: ${from} is the store of ${others}, which would still change it. End every process that uses it, and run the same command ` +
+    'again. A process that was killed counts for 15 s.'
+  throw new CommandError(EXIT.failed, message, 'locked')
 }
 
 function describe(result: Migrated, from: string, to: string): string {

@@ -142,6 +142,14 @@ export interface DispatchPort {
    */
   gone?(ids: readonly DeliveryId[]): Promise<DeliveryId[]>
 
+  /**
+   * How many workers live that deliver from this store, without this process: see {@link Workers.heartbeat}. Only stores that several
+   * processes can share have it.
+   *
+   * @throws StoreError if the store does not answer.
+   */
+  liveWorkers?(): Promise<number>
+
   /** What the workers of one store share. Only stores that several processes can share have it. */
   readonly workers?: Workers
 }

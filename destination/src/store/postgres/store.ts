@@ -190,6 +190,7 @@ async function ping({ query, schema }: Tables): Promise<void> {
 
 class PostgresStore implements Store {
   readonly workers: Workers
+  readonly liveWorkers: () => Promise<number>
   readonly clock: Clock
   readonly asServer?: ServerPort
   readonly #connection: Connection
@@ -232,6 +233,7 @@ class PostgresStore implements Store {
     this.clock = clock
     const workers = createWorkers(tables)
     this.workers = workers
+    this.liveWorkers = () => this.#whileOpen(() => workers.others())
     this.#leaveWorkers = () => workers.leave()
     this.#connection = connection
     this.#notifications = new Notifications(connection, tables.schema, (ids) => this.gone(ids))

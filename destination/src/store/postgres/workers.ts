@@ -17,7 +17,7 @@ export function createWorkers({
   schema,
   names,
   now,
-}: Tables): Workers & { leave(): Promise<void> } {
+}: Tables): Workers & { leave(): Promise<void>; others(): Promise<number> } {
   const id = randomUUID()
   /** Whether there may be a row of this worker: an answer may be lost. */
   let isNoted = false
@@ -35,6 +35,9 @@ export function createWorkers({
       )
     )
     SELECT count(*)::int + 1 AS workers FROM ${schema}.workers
+    WHERE seen_at > ${NOW} - ${WORKER_TIMEOUT_MS} AND id <> $2`
+  const countOthers = `
+    SELECT count(*)::int AS workers FROM ${schema}.workers
     WHERE seen_at > ${NOW} - ${WORKER_TIMEOUT_MS} AND id <> $2`
   // A worker may end, or lose its connection, before it records that an endpoint is healthy again. Its row then stays. A row
   // that nobody has renewed for the longest time between two probes belongs to a former outage.
@@ -102,6 +105,10 @@ export function createWorkers({
     },
     endProbes: async (endpoints) => {
       await query(free, [toList(endpoints)])
+    },
+    others: async () => {
+      const [row] = await query<{ workers: number }>(countOthers, [now(), id])
+      return row?.workers ?? 0
     },
     leave: async () => {
       if (isNoted) await query(`DELETE FROM ${schema}.workers WHERE id = $1`, [id])

@@ -253,6 +253,32 @@ describe('migrate', () => {
     })
   })
 
+  test('is refused while workers deliver from the first store, and works once they have left', async () => {
+    const from = await server.database()
+    const worker = await openStore(from)
+    cleanUps.push(() => worker.close())
+    await fill(worker, 10)
+    await worker.workers?.heartbeat()
+    const to = `sqlite:${join(emptyFolder(), 'store.db')}`
+    const args = ['migrate', '--from', from, '--to', to, '--json']
+    const refused = await runInside(args)
+    expect(refused.code).toBe(1)
+    expect(JSON.parse(refused.stdout)).toEqual({
+      error: {
+        code: 'locked',
+        message: expect.stringMatching(
+          /^--from: postgres:.* is the store of another running process, .*End every process/,
+        ) as string,
+      },
+    })
+    expect(refused.stdout).not.toContain('secret')
+    expect(existsSync(to.slice('sqlite:'.length))).toBe(false)
+    await worker.close()
+    const { code, stdout } = await runInside(args)
+    expect(code).toBe(0)
+    expect(JSON.parse(stdout)).toMatchObject({ total: 30, moved: 30, different: 0 })
+  })
+
   test('moves back to a file as well', async () => {
     const url = await server.database()
     const from = await openStore(url)
