@@ -24,7 +24,7 @@ export default tseslint.config(
   {
     files: ['src/**'],
     rules: {
-      // Those of runtime.ts are not reached by the fake timers of an application's tests.
+      // Fake timers of an application's tests do not reach those of runtime.ts.
       'no-restricted-globals': [
         'error',
         ...['setTimeout', 'clearTimeout', 'setInterval', 'clearInterval', 'setImmediate'],

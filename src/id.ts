@@ -1,4 +1,5 @@
 import { v7 } from 'uuid'
+import { crypto } from './runtime.js'
 
 /** Asking the system for random bytes takes 4 µs, however few they are: a block serves some 600 ids. */
 const pool = new Uint8Array(4_096)

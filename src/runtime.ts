@@ -15,6 +15,10 @@ export const isBun =
 export const net = getBuiltin?.('node:net')
 export const zlib = getBuiltin?.('node:zlib')
 export const fs = getBuiltin?.('node:fs')
+/** Node 20 can run without the global. */
+export const crypto =
+  (globalThis as { crypto?: typeof globalThis.crypto }).crypto ??
+  (getBuiltin?.('node:crypto').webcrypto as typeof globalThis.crypto)
 const asyncHooks = getBuiltin?.('node:async_hooks')
 
 // Taken once: fake timers that a test installs later would stop the client, and lose what it has scheduled on them. Jest can fake

@@ -2,6 +2,8 @@ import { Worker } from 'node:worker_threads'
 import { once } from 'node:events'
 import { version, validate } from 'uuid'
 import { beforeEach, describe, expect, inject, onTestFinished, test, vi } from 'vitest'
+import { runScript } from './collector.js'
+import { temporary } from './spool/directory.js'
 
 let createId: () => string
 
@@ -89,6 +91,19 @@ test('what the ids of a millisecond start with differs from millisecond to milli
     starts.add(createId().slice(14, 23))
   }
   expect(starts.size).toBeGreaterThan(60)
+})
+
+test('a runtime without a global crypto, as Node 20 can be, makes ids and spools', async () => {
+  const ended = await runScript(
+    `import { signedRequest } from 'hookline/testing'
+     const fetch = async () => new Response()
+     const analytics = new Analytics('k', { fetch, spool: { directory: '${temporary()}' } })
+     analytics.track({ userId: 'u', event: 'e' })
+     const { headers } = signedRequest('track', {}, 's3cret')
+     console.log(await analytics.close(), headers['X-Message-Id'].length, typeof crypto)`,
+    { flags: ['--import', 'data:text/javascript,delete globalThis.crypto'] },
+  )
+  expect(ended).toMatchObject({ stdout: '{ delivered: 1, failed: 0 } 36 undefined\n', stderr: '' })
 })
 
 test('four worker threads in the same millisecond make ids that differ', async () => {

@@ -1,5 +1,5 @@
 import type { Log } from '../log.js'
-import { getBuiltin, nowMs } from '../runtime.js'
+import { crypto, getBuiltin, nowMs } from '../runtime.js'
 import { fs, PRIVATE_FILE, PRIVATE_FOLDER, statOf } from './node.js'
 
 /** How often a holder beats, and how often it looks at the others. */

@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto'
 import type { WebhookEvent } from './events.js'
 import { signWebhook } from './signature.js'
 
@@ -63,7 +64,7 @@ export function signedRequest<Type extends WebhookEvent['type']>(
       'Content-Type': 'application/json',
       'User-Agent': 'Service.io/1.0',
       'X-Signature': signWebhook(secret, body),
-      'X-Message-Id': crypto.randomUUID(),
+      'X-Message-Id': randomUUID(),
       'X-Attempt': '1',
     },
     body,
