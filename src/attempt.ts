@@ -3,7 +3,7 @@ import { createConnections } from './agent.js'
 import { describe, messageOf, readMessage } from './describe.js'
 import type { Log } from './log.js'
 import type { FetchInit, FetchResponse, Settings } from './options.js'
-import { isCutJson } from './rejections.js'
+import { isCutJson, isListBegun } from './rejections.js'
 import { startDeadline, zlib } from './runtime.js'
 import { version } from './version.js'
 
@@ -102,7 +102,8 @@ export function createTransport(settings: Settings, log: Log): Transport {
       try {
         const isWhole = await readText(response, head, stop, (text) => (body += text))
         // It did not break off. If there is something of it, and not a part of an object, that is all, as far as anybody knows.
-        if (isWhole || (body !== '' && !isCutJson(body))) return { ...head, body }
+        const isCut = isCutJson(body) && (!isWhole || isListBegun(body))
+        if (!isCut && (isWhole || body !== '')) return { ...head, body }
       } catch {
         stop()
       }

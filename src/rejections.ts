@@ -31,6 +31,11 @@ export function isCutJson(body: string): boolean {
   return endOfObject(body) === Infinity
 }
 
+/** Whether a cut object may have begun a list of refused messages: it is not empty, and no other value. */
+export function isListBegun(body: string): boolean {
+  return /"rejected"(?!\s*(?:[^:\s]|:\s*(?:\[\s*\]|[^[\s])))/.test(body)
+}
+
 /** Where the object ends with which a body begins: Infinity if it is cut, 0 if there is none. Other text may follow. */
 function endOfObject(body: string): number {
   if (!body.trimStart().startsWith('{')) return 0

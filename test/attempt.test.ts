@@ -670,6 +670,7 @@ describe('an answer', () => {
 
   test.each([
     ['shorter than its Content-Length', `Content-Length: 500\r\n\r\n${CUT}`],
+    ['as long as its Content-Length', `Content-Length: ${CUT.length}\r\n\r\n${CUT}`],
     ['chunked', `Transfer-Encoding: chunked\r\n\r\n${chunkOf(CUT)}`],
     ['without a length, and ends with its connection', `Connection: close\r\n\r\n${CUT}`],
     ['without a length, and says more of its connection', `Connection: close, TE\r\n\r\n${CUT}`],
@@ -711,6 +712,28 @@ describe('an answer', () => {
     expect(heard.codes).toEqual(['e0: ok'])
     expect(server.requests).toBe(requests)
   })
+
+  test.each([
+    ...[
+      '{"success":true',
+      '{"success":true,"rejected":[ ]',
+      '{"rejected" : 0',
+      '{"rejected":null,"a":[',
+    ],
+    ...['{"state":"rejected","a":1', '{"rejected":[]}\n{"rejected":[{', '<p>{"rejected":[{'],
+    ...['[{"rejected":[{', '"rejected":[{', 'rejected'],
+  ])(
+    'that is as long as its Content-Length and begins no list is asked for once: %s',
+    async (body) => {
+      const server = await answering(
+        `HTTP/1.1 200 OK\r\nContent-Length: ${body.length}\r\n\r\n${body}`,
+      )
+      const analytics = createClient(server)
+      trackMany(analytics, 2)
+      expect(await analytics.flush()).toEqual({ delivered: 2, failed: 0 })
+      expect(server.requests).toBe(1)
+    },
+  )
 
   test('that names a refused message is believed, whatever follows its object', async () => {
     useFakeClock()

@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
-import { isCutJson, readRejections } from '../src/rejections.js'
+import { isCutJson, isListBegun, readRejections } from '../src/rejections.js'
 import { createClient, listen, scriptedFetch, trackMany } from './collector.js'
 
 const read = (answer: unknown, length = 3) =>
@@ -42,6 +42,13 @@ test.each([
 ])('an answer of %j names none', (body) => {
   expect(read(body)).toEqual({})
 })
+
+test.each(['', ' ', ' :', ': [', ':[{', ':[[', ':[ 0', ':[] ,"rejected":['])(
+  'a list may have begun with %j behind its name',
+  (rest) => {
+    expect(isListBegun(`{"success":true,"rejected"${rest}`)).toBe(true)
+  },
+)
 
 test('each beginning of an object is cut, and the whole one is not, whatever follows', () => {
   fc.assert(
