@@ -108,27 +108,37 @@ function Steps({ item, onNewer, onCancel }: DeleteProps & { onCancel: () => void
   )
   const found = costs.value
   const isDiscarding = found !== undefined && found.waiting > 0 && choice.value === 'discard'
+  const leave = () => {
+    forgetKept()
+    go(`#/settings/${item.kind}s`)
+  }
+  const make = async () => {
+    const given = found && found.waiting > 0 ? choice.value : undefined
+    try {
+      const { discarded, waiting } = await remove(item, given)
+      toast.value = [
+        `${name} is deleted.`,
+        discarded > 0 && `${counted(discarded, 'message was', 'messages were')} deleted with it.`,
+        waiting > 0 &&
+          `${counted(waiting, 'message waits', 'messages wait')} for a new destination of this name.`,
+      ]
+        .filter((one) => one !== false)
+        .join(' ')
+      leave()
+    } catch (error) {
+      const { waiting } = toApiError(error).details
+      if (waiting === undefined || !costs.value) throw error
+      costs.value = { ...costs.value, waiting }
+      failure.value = 'Messages have arrived meanwhile. Choose what becomes of them.'
+    }
+  }
   const submit = () =>
-    change(async () => {
-      const given = found && found.waiting > 0 ? choice.value : undefined
-      try {
-        const { discarded, waiting } = await remove(item, given)
-        toast.value = [
-          `${name} is deleted.`,
-          discarded > 0 && `${counted(discarded, 'message was', 'messages were')} deleted with it.`,
-          waiting > 0 &&
-            `${counted(waiting, 'message waits', 'messages wait')} for a new destination of this name.`,
-        ]
-          .filter((one) => one !== false)
-          .join(' ')
-        forgetKept()
-        go(`#/settings/${item.kind}s`)
-      } catch (error) {
-        const { waiting } = toApiError(error).details
-        if (waiting === undefined || !costs.value) throw error
-        costs.value = { ...costs.value, waiting }
-        failure.value = 'Messages have arrived meanwhile. Choose what becomes of them.'
-      }
+    change(make, {
+      isDone: (there) => there === undefined,
+      done: () => {
+        toast.value = `${name} is deleted.`
+        leave()
+      },
     })
   const isUsed = found !== undefined && found.allTakers > 0
   return (

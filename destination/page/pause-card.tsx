@@ -1,4 +1,5 @@
 import { useSignal } from '@preact/signals'
+import { useEffect, useRef } from 'preact/hooks'
 import { openTokenDialog } from './access.js'
 import { post } from './api.js'
 import { useAsking } from './asking.js'
@@ -19,16 +20,30 @@ export function PauseCard({ found: { name, paused }, onChanged }: PauseProps) {
   const { failure, isAsking, ask } = useAsking()
   const reason = useSignal('')
   useKept(reason.value.trim() === '' ? '' : 'the reason that you typed')
+  /** What was asked for last. */
+  const wanted = useRef<'pause' | 'resume' | undefined>(undefined)
+  const done = (action: 'pause' | 'resume') => {
+    wanted.current = undefined
+    reason.value = ''
+    toast.value = action === 'pause' ? `${name} is paused.` : `${name} gets its messages again.`
+  }
+  // If the answer was lost, the view reads the state again, and it may be what was wanted.
+  useEffect(() => {
+    const action = paused ? 'pause' : 'resume'
+    if (failure.value === '' || wanted.current !== action) return
+    failure.value = ''
+    done(action)
+  }, [paused === null, failure.value])
   const change = async (action: 'pause' | 'resume', body: object) => {
     if (!canWrite.value) {
       openTokenDialog()
       return
     }
+    wanted.current = action
     await ask(async () => {
       await post<PauseChanged>(`/destinations/${encodeURIComponent(name)}/${action}`, body)
-      reason.value = ''
       await onChanged()
-      toast.value = action === 'pause' ? `${name} is paused.` : `${name} gets its messages again.`
+      done(action)
     })
   }
   const pause = (event: SubmitEvent) => {

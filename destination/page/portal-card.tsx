@@ -2,13 +2,14 @@
 import { useSignal } from '@preact/signals'
 import { useEffect, useRef } from 'preact/hooks'
 import { token, type Problem } from './api.js'
-import { useChange } from './change.js'
+import { changedIn, useChange } from './change.js'
 import { Failure, focusSoon, Mistakes, TextField } from './form.js'
 import { useKept } from './leaving.js'
 import type { ManagedSetting } from '../src/model/answers.js'
 import { HIDDEN } from '../src/model/hidden.js'
 import { tenant } from './portal-state.js'
 import { forgetFresh, FreshSecrets, SecretsCard } from './secrets-card.js'
+import { isSame } from './setting-form.js'
 import { patch, read } from './setting-kinds.js'
 import { toApiError, toast } from './state.js'
 import { useRead } from './use-read.js'
@@ -71,12 +72,15 @@ function UrlsCard({ item, onChanged }: UrlsProps) {
     if (Object.keys(typed.value).length < Object.keys(before).length) gone.value = lost
     former.current = item
   }, [item])
+  const done = () => {
+    typed.value = {}
+    gone.value = []
+    toast.value = 'The URLs are changed.'
+  }
   const save = async (webhooks: { url: string }[]) => {
     try {
       const changed = await patch(item, { webhooks })
-      typed.value = {}
-      gone.value = []
-      toast.value = 'The URLs are changed.'
+      done()
       onChanged(changed.item)
     } catch (error) {
       const { details } = toApiError(error)
@@ -90,7 +94,12 @@ function UrlsCard({ item, onChanged }: UrlsProps) {
     problems.value = webhooks.flatMap(({ url }, i) =>
       url === '' ? [{ path: `webhooks[${i}].url`, message: 'A URL is needed.' }] : [],
     )
-    if (problems.value.length === 0) await change(() => save(webhooks))
+    const wanted = webhooks.map(({ url }) => url)
+    const isDone = (there: ManagedSetting | undefined) =>
+      there !== undefined &&
+      isSame(changedIn(item, there), ['webhooks']) &&
+      isSame(urlsOf(there), wanted)
+    if (problems.value.length === 0) await change(() => save(webhooks), { isDone, done })
     const find = (what: string) => form.current?.querySelector<HTMLElement>(what)
     focusSoon(() => find('[aria-invalid=true]') ?? find('input'))
   }

@@ -2,7 +2,9 @@ import { signal, useSignal } from '@preact/signals'
 import { useEffect, useRef } from 'preact/hooks'
 import { openTokenDialog } from './access.js'
 import { post } from './api.js'
-import { count, counted } from './format.js'
+import { isUnanswered, untilAnswered } from './asking.js'
+import { focusSoon, single } from './form.js'
+import { count as number, counted } from './format.js'
 import type { Replayed, ReplayRequest } from '../src/model/answers.js'
 import { canWrite, isRefused, readStatus, toApiError, toast } from './state.js'
 import { missing } from './words.js'
@@ -10,6 +12,8 @@ import { missing } from './words.js'
 interface OpenReplay {
   request: ReplayRequest
   onReplayed: () => void
+  /** As of when they were counted. What becomes a dead letter later is not sent, also not by a repeat. */
+  asOf?: number | undefined
 }
 
 const open = signal<OpenReplay | undefined>(undefined)
@@ -40,40 +44,74 @@ export function ReplayDialog() {
   }
   return (
     <dialog ref={dialog} onClose={end} aria-labelledby="replay-title">
-      {isShown && open.value && <Steps {...open.value} />}
+      {isShown && open.value && <Steps opened={open.value} />}
     </dialog>
   )
 }
 
-function Steps({ request, onReplayed }: OpenReplay) {
+function Steps({ opened }: { opened: OpenReplay }) {
+  const { request, onReplayed } = opened
+  const actions = useRef<HTMLDivElement>(null)
+  const controller = useRef(new AbortController())
   const dryRunResult = useSignal<Replayed | undefined>(undefined)
   const problem = useSignal('')
   const isSending = useSignal(false)
-  const ask = async (dryRun: boolean): Promise<Replayed | undefined> => {
-    try {
-      const confirm = dryRun ? undefined : dryRunResult.value?.matched
-      return await post<Replayed>('/replay', { ...request, dryRun, confirm })
-    } catch (error) {
-      problem.value = toApiError(error).message
-      // If the token is no longer right, this asks for it, and then this dialog comes back.
-      await readStatus()
-      return undefined
-    }
+  const count = async () => {
+    const counted = await post<Replayed>('/replay', {
+      ...{ ...request, dryRun: true },
+      asOf: opened.asOf,
+    })
+    opened.asOf = counted.asOf
+    return counted
   }
-  const send = async () => {
-    isSending.value = true
-    const done = await ask(false)
-    isSending.value = false
-    if (done === undefined) return
-    toast.value = `${counted(done.replayed, 'delivery', 'deliveries')} will be sent again.`
-    close()
-    onReplayed()
+  /** Nobody knows what became of a request without an answer, and a browser may have repeated it. So they are counted again. */
+  const explain = async (error: unknown, before: Replayed) => {
+    const isLost = isUnanswered(error)
+    const { code, message } = toApiError(error)
+    problem.value = isLost
+      ? `${message} It may have sent them. The page asks until it knows.`
+      : message
+    // If the token is no longer right, this asks for it, and then this dialog comes back.
     await readStatus()
+    const now = await untilAnswered(count, controller.current.signal)
+    if (!now) return
+    dryRunResult.value = now
+    const what = leftInWords(request, before, now)
+    if (isLost) problem.value = `The answer was lost. ${what}`
+    else if (code === 'count_changed') problem.value = what
+    else problem.value = `${message} ${what}`
+    onReplayed()
+  }
+  const send = async (confirmed: Replayed) => {
+    isSending.value = true
+    problem.value = ''
+    const { matched: confirm, asOf } = confirmed
+    try {
+      const done = await post<Replayed>('/replay', { ...request, confirm, asOf })
+      toast.value = `${counted(done.replayed, 'delivery', 'deliveries')} will be sent again.`
+      close()
+      onReplayed()
+      await readStatus()
+    } catch (error) {
+      await explain(error, confirmed)
+      // The button that was pressed may be gone.
+      focusSoon(() => actions.current?.querySelector('button'))
+    }
+    isSending.value = false
   }
   useEffect(() => {
-    void ask(true).then((answer) => {
-      dryRunResult.value = answer
-    })
+    count().then(
+      (counted) => {
+        dryRunResult.value = counted
+      },
+      (error: unknown) => {
+        problem.value = toApiError(error).message
+        void readStatus()
+      },
+    )
+    return () => {
+      controller.current.abort()
+    }
   }, [])
 
   const found = dryRunResult.value
@@ -88,12 +126,12 @@ function Steps({ request, onReplayed }: OpenReplay) {
       <div aria-live="polite">
         {found && (
           <>
-            <p>{inWords(request, found)}</p>
+            {(problem.value === '' || found.matched > 0) && <p>{inWords(request, found)}</p>}
             {found.byDestination.length > 0 && (
               <ul>
                 {found.byDestination.map(({ name, count: of }) => (
                   <li key={name}>
-                    {name}: {count(of)}
+                    {name}: {number(of)}
                   </li>
                 ))}
               </ul>
@@ -115,15 +153,15 @@ function Steps({ request, onReplayed }: OpenReplay) {
         )}
         {!found && problem.value === '' && <p>Counting …</p>}
       </div>
-      <div class="actions">
+      <div class="actions" ref={actions}>
         {found && found.matched > 0 && (
           <button
             type="button"
             class="primary"
             disabled={isSending.value}
-            onClick={() => void send()}
+            onClick={single(() => void send(found))}
           >
-            Send {count(found.matched)} again
+            Send {number(found.matched)} again
           </button>
         )}
         <button type="button" onClick={close}>
@@ -139,4 +177,21 @@ function inWords(request: ReplayRequest, { matched }: Replayed): string {
     ? counted(matched, 'delivery', 'deliveries')
     : counted(matched, 'dead letter')
   return matched === 0 ? 'Nothing matches, so nothing is sent.' : `${what} would be sent again.`
+}
+
+/** What is left of what was counted, after a request that may have sent them. */
+function leftInWords(request: ReplayRequest, before: Replayed, now: Replayed): string {
+  const all = request.force
+    ? counted(before.matched, 'delivery', 'deliveries')
+    : counted(before.matched, 'dead letter')
+  if (now.away) return 'What was sent is not known while a part of the store is away.'
+  const keptOf = ({ kept }: Replayed) => kept.reduce((sum, { count }) => sum + count, 0)
+  if (keptOf(now) > keptOf(before)) return `Of the ${all}, ${number(now.matched)} can be sent now.`
+  if (now.matched > before.matched) return `There are ${number(now.matched)} now, and not ${all}.`
+  if (now.matched === before.matched) return `As far as is known, nothing was sent of the ${all}.`
+  const sent =
+    'sent again or deleted meanwhile, probably by this request: a browser repeats it if the answer is lost.'
+  if (now.matched > 0)
+    return `Of the ${all}, ${number(now.matched)} are left. The others were ${sent}`
+  return `None of the ${all} is left to send. They were ${sent}`
 }

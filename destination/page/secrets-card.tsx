@@ -1,12 +1,13 @@
 import { signal, useSignal } from '@preact/signals'
 import { useEffect, useRef } from 'preact/hooks'
-import { useChange } from './change.js'
+import { changedIn, useChange } from './change.js'
 import { CopyButton } from './copy-button.js'
 import { Confirm } from './dialog.js'
 import { Failure, focusSoon, single } from './form.js'
 import { useKept } from './leaving.js'
 import type { ManagedSetting, SettingChanged } from '../src/model/answers.js'
 import { isPortal } from './portal.js'
+import { isSame } from './setting-form.js'
 import { revoke, rotate, SECRETS, type Kind, type SecretWords } from './setting-kinds.js'
 import { toast } from './state.js'
 
@@ -152,22 +153,35 @@ function Secret({
   const ending = useSignal<'new' | 'old' | undefined>(undefined)
   const { field, label, noun, use, change: when } = secret
   const many = item.secrets[field] ?? 0
-  const make = (ask: () => Promise<SettingChanged>, done: string) =>
-    change(async () => {
-      const changed = await ask()
-      keepFresh(changed)
-      onChanged(changed.item)
-      toast.value = done
-      // A new secret takes the focus itself.
-      if (Object.keys(changed.generated).length === 0) focusSoon(() => state.current)
-    }, `A ${noun} that was generated is lost with it: take it back, or rotate it again.`)
+  const isDone = (there: ManagedSetting | undefined) =>
+    there !== undefined && isSame(changedIn(item, there), [field])
+  const make = () =>
+    change(
+      async () => {
+        const changed = await rotate(item, field)
+        keepFresh(changed)
+        onChanged(changed.item)
+        toast.value = many === 0 ? `There is a ${noun} now.` : `Both ${noun}s are valid now.`
+      },
+      {
+        isDone,
+        unknown: `A ${noun} that was generated is lost with it: take it back, or rotate it again.`,
+      },
+    )
   const end = (keep: 'new' | 'old') => {
     ending.value = undefined
-    return make(async () => {
-      const changed = await revoke(item, field, keep)
+    const done = () => {
       if (keep === 'old') fresh.value = fresh.value.filter((one) => !isOf(item, field)(one))
-      return changed
-    }, `Only the ${keep} ${noun} is valid now.`)
+      toast.value = `Only the ${keep} ${noun} is valid now.`
+      focusSoon(() => state.current)
+    }
+    return change(
+      async () => {
+        onChanged((await revoke(item, field, keep)).item)
+        done()
+      },
+      { isDone, done, unknown: `Check which ${noun} is valid.` },
+    )
   }
   const gone = ending.value === 'new' ? 'old' : 'new'
   const isUnstored = ending.value === 'new' && fresh.value.some(isOf(item, field))
@@ -188,13 +202,7 @@ function Secret({
           <button
             type="button"
             disabled={isAsking.value || many === 2}
-            onClick={single(
-              () =>
-                void make(
-                  () => rotate(item, field),
-                  many === 0 ? `There is a ${noun} now.` : `Both ${noun}s are valid now.`,
-                ),
-            )}
+            onClick={single(() => void make())}
           >
             {many === 0 ? 'Generate a' : 'Rotate the'} {label.toLowerCase()}
           </button>

@@ -9,7 +9,8 @@ import { Choice, Failure, focusSoon, Mistakes, TextField } from './form.js'
 import { JsonOrText } from './json-view.js'
 import { useKept } from './leaving.js'
 import type { ManagedSetting, SettingChanged } from '../src/model/answers.js'
-import { isSame, placed, rebase, type Fields } from './setting-form.js'
+import { NAME_RULE } from '../src/settings/name.js'
+import { isSame, isSaved, placed, rebase, type Fields } from './setting-form.js'
 import { PARTS, save, SECRETS, type Kind } from './setting-kinds.js'
 import { readStatus, toApiError, toast } from './state.js'
 
@@ -82,12 +83,25 @@ export function Editor<Form extends { name: string }>(props: EditorProps<Form>) 
     focusSoon(() => element.current?.querySelector<HTMLElement>('[aria-invalid=true]'))
   }
 
+  const saved = (changed: SettingChanged) => {
+    newer.value = undefined
+    before.current = changed.item
+    form.value = plan.formOf(changed.item.settings)
+    toast.value = changed.changed ? `${changed.item.name} is saved.` : 'Nothing has changed.'
+    onSaved(changed, choice.value !== 'generated')
+  }
+
   const fail = async (error: unknown) => {
     const { code, message, details } = toApiError(error)
     if (details.problems) refuse(details.problems)
     else if (code === 'version_mismatch' && item) {
       await newest(kind, item.name).then((found) => {
-        newer.value = found
+        const { item: there, isByOther } = found
+        const wanted = plan.settingsOf(form.value, item.settings)
+        // The answer to an earlier “Save” may have been lost, or the browser has repeated this one.
+        const isAsWanted = there && isSaved(plan.formOf, wanted, there.settings, isByOther)
+        if (isAsWanted) saved({ item: there, changed: true, created: false, generated: {} })
+        else newer.value = found
       }, fail)
     } else if (!item && (code === 'version_mismatch' || code === 'in_settings_file')) {
       refuse([{ path: 'name', message: `there is a ${kind} of this name already.` }])
@@ -104,7 +118,13 @@ export function Editor<Form extends { name: string }>(props: EditorProps<Form>) 
   const isGone = newer.value !== undefined && newer.value.item === undefined
   const submit = async () => {
     const mistakes = plan.mistakesIn(form.value)
-    if (form.value.name.trim() === '') mistakes.push({ path: 'name', message: 'a name is needed.' })
+    const name = form.value.name.trim()
+    if (name === '') mistakes.push({ path: 'name', message: 'a name is needed.' })
+    // A browser takes these out of a path, so that the request would go elsewhere.
+    if (name === '.' || name === '..') {
+      const message = NAME_RULE.replace('{got}', JSON.stringify(name))
+      mistakes.push({ path: 'name', message })
+    }
     if (mistakes.length > 0) {
       refuse(mistakes)
       return
@@ -120,12 +140,8 @@ export function Editor<Form extends { name: string }>(props: EditorProps<Form>) 
       const settings = { ...(item?.settings ?? plan.initial), ...secrets }
       const version = isGone ? null : (item?.version ?? null)
       const body = plan.settingsOf(form.value, settings)
-      const changed = await save(kind, form.value.name.trim(), body, version)
-      newer.value = undefined
-      before.current = changed.item
-      form.value = plan.formOf(changed.item.settings)
-      toast.value = changed.changed ? `${changed.item.name} is saved.` : 'Nothing has changed.'
-      onSaved(changed, choice.value !== 'generated')
+      const changed = await save(kind, name, body, version)
+      saved(changed)
     } catch (error) {
       await fail(error)
     }

@@ -330,6 +330,33 @@ export function rebase<Form extends object>(before: Form, mine: Form, theirs: Fo
   }
 }
 
+/**
+ * Whether what is saved is what was wanted.
+ *
+ * @param isByOther - Whether somebody else has saved it. The values of headers are not shown: then nobody knows whether they are the same.
+ */
+export function isSaved(
+  formOf: (settings: Fields) => unknown,
+  wanted: Fields,
+  saved: Fields,
+  isByOther: boolean,
+): boolean {
+  const form = formOf(saved)
+  // No form has this.
+  if (wanted['enabled'] !== saved['enabled']) return false
+  return isSame(formOf(wanted), form) || (!isByOther && isSame(formOf(withoutValues(wanted)), form))
+}
+
+/** Settings as they are shown once they are saved. */
+function withoutValues(settings: Fields): Fields {
+  if (settings['webhooks'] === undefined) return settings
+  const webhooks = listIn(settings['webhooks']).map((webhook) => {
+    const names = Object.keys(fieldsOf(webhook['headers']))
+    return { ...webhook, headers: Object.fromEntries(names.map((name) => [name, HIDDEN])) }
+  })
+  return { ...settings, webhooks }
+}
+
 export function isSame(one: unknown, other: unknown): boolean {
   return JSON.stringify(one) === JSON.stringify(other)
 }

@@ -1,7 +1,7 @@
 // One source, destination or tenant: its settings, its secrets, and its deletion.
 import { useEffect } from 'preact/hooks'
 import { query } from './api.js'
-import { useChange } from './change.js'
+import { changedIn, useChange } from './change.js'
 import { DeleteCard } from './delete-card.js'
 import { DESTINATION_PLAN } from './destination-plan.js'
 import { Failure, single } from './form.js'
@@ -13,6 +13,7 @@ import { PortalLinkCard } from './portal-link-card.js'
 import { go } from './route.js'
 import { forgetFresh, FreshSecrets, keepFresh, keepLost, SecretsCard } from './secrets-card.js'
 import { Editor, type Plan } from './setting-editor.js'
+import { isSame } from './setting-form.js'
 import { auditHash, hashOf, list, patch, read, type Kind } from './setting-kinds.js'
 import { SOURCE_PLAN } from './source-plan.js'
 import { isAdmin, toast } from './state.js'
@@ -138,12 +139,21 @@ function EnableCard({ item: shown, onChanged }: EnableProps) {
   const { failure, isAsking, change } = useChange(shown, onChanged)
   const { name, settings } = shown
   const isEnabled = settings['enabled'] === true
+  const done = () => {
+    toast.value = isEnabled ? `${name} is disabled.` : `${name} is enabled.`
+  }
   const turn = () =>
-    change(async () => {
-      const { item } = await patch(shown, { enabled: !isEnabled })
-      onChanged(item)
-      toast.value = isEnabled ? `${name} is disabled.` : `${name} is enabled.`
-    })
+    change(
+      async () => {
+        const { item } = await patch(shown, { enabled: !isEnabled })
+        onChanged(item)
+        done()
+      },
+      {
+        isDone: (there) => there !== undefined && isSame(changedIn(shown, there), ['enabled']),
+        done,
+      },
+    )
   return (
     <section class="card" aria-labelledby="enabled">
       <h2 id="enabled">{isEnabled ? 'Enabled' : 'Disabled'}</h2>

@@ -40,6 +40,9 @@ const READ_ONLY = { adminToken: undefined, adminListen: { host: '127.0.0.1', por
 /** The errors that a browser reports until it has the token. */
 const NO_TOKEN = /status of 401/
 
+/** The errors that a browser reports if answers are lost, or a count has changed. */
+const LOST = /status of (?:401|409)|net::ERR_FAILED/
+
 /** A destination that has lived: what was delivered, what was refused for good, what waits for one that is down. */
 async function lived(changes: Partial<Settings> = {}, later: Later = withTheTest) {
   const answering = async (answer: Answer) => {
@@ -158,6 +161,57 @@ describe.skipIf(chromiumPath === undefined)('the page', () => {
     await page.getByText('No dead letter matches this filter.').waitFor()
   }, 60_000)
 
+  test('after a lost answer says what was sent, and sends nothing twice, however many die meanwhile', async () => {
+    const refusing = await endpoint(422)
+    const running = await start(settingsFor([destination([refusing], { name: 'ads' })]))
+    await post(running, [track('a'), track('b'), track('c')])
+    await refusing.has(3)
+    const page = await open(at(running, '#/deliveries?state=dead'), {}, LOST)
+    await enterToken(page, ADMIN_TOKEN)
+    const dialog = page.getByRole('dialog')
+    const begin = async (of: number) => {
+      await page.getByRole('button', { name: 'Send all again …' }).click()
+      await dialog.getByText(`${of} dead letters would be sent again.`).waitFor()
+    }
+    await begin(3)
+    // More of them arrive all the time.
+    await post(running, [track('d')])
+    await refusing.has(4)
+    await dialog.getByRole('button', { name: 'Send 3 again' }).click()
+    await page.getByText('3 deliveries will be sent again.').waitFor()
+    await refusing.has(7)
+    await expect.poll(async () => (await running.stats())[0]?.dead).toBe(4)
+
+    await begin(4)
+    await page.route('**/v1/admin/replay', async (route) => {
+      if (route.request().postData()?.includes('"dryRun":true') === true) return route.continue()
+      await route.fetch()
+      await refusing.has(11)
+      return route.abort()
+    })
+    await dialog.getByRole('button', { name: 'Send 4 again' }).click()
+    await dialog.getByText('The answer was lost. None of the 4 dead letters is left').waitFor()
+    await expect.poll(() => focused(page)).toBe('Close')
+    expect(await dialog.getByRole('button').allInnerTexts()).toEqual(['Close'])
+    await page.unroute('**/v1/admin/replay')
+    await dialog.getByRole('button', { name: 'Close' }).click()
+    await expect.poll(async () => (await running.stats())[0]?.dead).toBe(4)
+
+    // Somebody else sends one of them.
+    await begin(4)
+    await fetch(`${running.adminUrl}/v1/admin/replay`, {
+      ...{ method: 'POST', headers: { authorization: `Bearer ${ADMIN_TOKEN}` } },
+      body: '{"messageId":"a"}',
+    })
+    await refusing.has(12)
+    await dialog.getByRole('button', { name: 'Send 4 again' }).click()
+    await dialog.getByText('Of the 4 dead letters, 3 are left.').waitFor()
+    await expect.poll(() => focused(page)).toBe('Send 3 again')
+    await page.keyboard.press('Enter')
+    await page.getByText('3 deliveries will be sent again.').waitFor()
+    await refusing.has(15)
+  }, 60_000)
+
   test('sends the chosen ones alone again', async () => {
     const { running, refusing } = await lived()
     const page = await open(at(running, '#/deliveries?state=dead'), {}, NO_TOKEN)
@@ -230,6 +284,25 @@ describe.skipIf(chromiumPath === undefined)('the page', () => {
     await page.getByRole('button', { name: 'Resume' }).click()
     await crm.has(1)
     await page.getByRole('heading', { name: 'Pause', exact: true }).waitFor()
+  }, 60_000)
+
+  test('says no longer that it has no answer once the pause whose answer was lost is known', async () => {
+    const running = await start(settingsFor([destination([await endpoint()])]))
+    const page = await open(at(running, '#/destinations/crm'), {}, LOST)
+    await enterToken(page, ADMIN_TOKEN)
+    await page.route(/\/(?:pause|resume)$/, async (route) => {
+      await route.fetch()
+      await route.abort()
+    })
+    const failure = page.getByText('The destination does not answer.')
+    await page.getByLabel('Reason').fill('maintenance')
+    await page.getByRole('button', { name: 'Pause' }).click()
+    await page.getByText('crm is paused.').waitFor()
+    expect(await failure.count()).toBe(0)
+    await page.getByRole('button', { name: 'Resume' }).click()
+    await page.getByText('crm gets its messages again.').waitFor()
+    expect(await failure.count()).toBe(0)
+    expect(await page.getByLabel('Reason').inputValue()).toBe('')
   }, 60_000)
 
   test('changes its mind with Esc, and sends nothing', async () => {

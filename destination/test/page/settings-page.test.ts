@@ -401,6 +401,72 @@ describe.skipIf(chromiumPath === undefined)('the settings on the page', () => {
     await page.getByText('This source is in the settings file.').waitFor()
   }, 60_000)
 
+  test('what was done is said to be done, although its answer was lost', async () => {
+    const running = await start(withKey([]))
+    await ask(running, 'PUT', '/destinations/vip', {
+      ...{ sources: [], enabled: false },
+      webhooks: [{ url: 'https://a.example.com/', headers: { 'X-A': 'kept' } }],
+    })
+    await ask(running, 'POST', '/destinations/vip/rotation')
+    const page = await enter(running, '#/settings/destination/vip')
+    const alerts = page.getByRole('alert').filter({ hasText: /\S/ })
+    const lose = (path: string, isRepeated: boolean) =>
+      page.route(path, async (route) => {
+        if (route.request().method() === 'GET') return route.continue()
+        await route.fetch()
+        // Browsers repeat a request whose connection ends without an answer.
+        return isRepeated ? route.continue() : route.abort()
+      })
+    await lose('**/destinations/vip', false)
+    await page.getByLabel('Concurrency').fill('7')
+    await page.getByLabel('Value of X-A').fill('new')
+    await button(page, 'Save').click()
+    await alerts.getByText('nothing is made twice').waitFor()
+    await page.unroute('**/destinations/vip')
+    await button(page, 'Save').click()
+    await page.getByText('vip is saved.').waitFor()
+    expect(await alerts.count()).toBe(0)
+
+    await lose('**/destinations/vip', true)
+    await page.getByLabel('Concurrency').fill('8')
+    await button(page, 'Save').click()
+    await expect
+      .poll(async () => (await settingsOf(running, '/destinations/vip')).settings['webhooks'])
+      .toMatchObject([{ concurrency: 8 }])
+    await expect.poll(() => button(page, 'Save').isEnabled()).toBe(true)
+    expect(await alerts.count()).toBe(0)
+    await button(page, 'Enable').click()
+    await page.getByText('vip is enabled.').waitFor()
+    expect(await alerts.count()).toBe(0)
+
+    await lose('**/destinations/vip/rotation*', false)
+    await button(page, 'Revoke the old secret …').click()
+    await button(page.getByRole('dialog'), 'Revoke the old secret').click()
+    await page.getByText('Only the new secret is valid now.').waitFor()
+    expect(await alerts.count()).toBe(0)
+
+    await page.unroute('**/destinations/vip')
+    await lose('**/destinations/vip', false)
+    await button(page, 'Delete vip …').click()
+    await button(page.getByRole('dialog'), 'Delete vip').click()
+    await page.getByText('vip is deleted.').waitFor()
+  }, 60_000)
+
+  test('a name that a browser leaves out of an address is refused at its field, and the choice of lists fits a small phone', async () => {
+    const running = await start(withKey([]))
+    const page = await enter(running, '#/settings/new/source', {
+      viewport: { width: 320, height: 640 },
+    })
+    for (const name of ['.', '..']) {
+      await page.getByLabel('Name').fill(name)
+      await button(page, 'Create').click()
+      await expect
+        .poll(() => wrongAt(page.getByLabel('Name')))
+        .toBe(`Expected a name of 1 to 64 letters, digits, "-" and "_", got "${name}".`)
+    }
+    await fits(page, 320)
+  })
+
   test('what was typed, and a secret that was not stored, are not lost without a question', async () => {
     const running = await start(withKey([]))
     const page = await enter(running, '#/settings', PHONE)
