@@ -165,8 +165,8 @@ describe('trace', () => {
       code: 3,
       stderr: expect.stringContaining('is the store of another running process') as string,
     })
-    const told = await runInside(['trace', 'm', '--config', config(url, listen), '--json'])
-    expect(JSON.parse(told.stdout)).toMatchObject({ error: { code: 'locked' } })
+    const inJson = await runInside(['trace', 'm', '--config', config(url, listen), '--json'])
+    expect(JSON.parse(inJson.stdout)).toMatchObject({ error: { code: 'locked' } })
     const [id = 0] = await store.put([newDelivery({ messageId: 'm', state: 'leased' })])
     await store.settle([settlement({ id, attempt: 1 }, { state: 'backlog', delayMs: 60_000 })])
     await store.close()
