@@ -63,16 +63,13 @@ export type RefusalCode =
   | 'no_rotation'
 
 /** The codes of rejected calls. They are stable, because programs act on them. */
-export const REJECTION_CODES = [
-  'invalid_call',
-  'unknown_type',
-  'missing_field',
-  'invalid_field',
-  'call_too_large',
-  'call_too_deep',
-] as const
-
-export type RejectionCode = (typeof REJECTION_CODES)[number]
+export type RejectionCode =
+  | 'invalid_call'
+  | 'unknown_type'
+  | 'missing_field'
+  | 'invalid_field'
+  | 'call_too_large'
+  | 'call_too_deep'
 
 /** One rejected call of a batch: its index in the batch, and the reason with the fix. */
 export interface Rejected {

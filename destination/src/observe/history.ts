@@ -7,14 +7,22 @@ import type { Delivery } from '../model/delivery.js'
 import type { Destination, Settings } from '../settings/settings.js'
 import { DurationBins } from './durations.js'
 import type { Streak } from '../model/health.js'
-import { REJECTION_CODES } from '../http/refusal.js'
+import type { RejectionCode } from '../http/refusal.js'
 import type { Observer } from './events.js'
 
 /** The current durations are those of this many minutes. The current minute is one of them. */
 const RECENT = 5
 const MINUTE_MS = 60_000
 
-const REJECTED: ReadonlySet<string> = new Set(REJECTION_CODES)
+/** The codes of calls that were rejected for good. */
+const REJECTED: Readonly<Record<RejectionCode, true>> = {
+  invalid_call: true,
+  unknown_type: true,
+  missing_field: true,
+  invalid_field: true,
+  call_too_large: true,
+  call_too_deep: true,
+}
 
 /**
  * Remembers what happened since the start of the process: totals, the last failure, and the durations of the last minutes.
@@ -37,7 +45,7 @@ export class History implements Observer {
     if (answer === 'accepted') {
       totals.accepted += count
       this.#calls.add(count, this.clock.now())
-    } else if (REJECTED.has(answer)) totals.rejected += count
+    } else if (Object.hasOwn(REJECTED, answer)) totals.rejected += count
   }
 
   /** All attempts of one claim have ended. */
