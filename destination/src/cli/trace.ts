@@ -20,8 +20,8 @@ import { codeOf, exitCodeOf } from './store-failure.js'
 
 const EXAMPLES = `
 Asks the running destination. If none runs, and the settings in this folder name an SQLite store, the command reads the
-store itself, and says so on the standard error. The id is the messageId of the call, which receivers get as X-Message-Id.
-Exits with 1 if the message is not known.
+store itself, and says so on the standard error. The id is the messageId of the call, or the X-Message-Id that receivers
+get, which is percent-encoded. Exits with 1 if the message is not known.
 
 Examples:
   $ hookline-destination trace 768084a7-4e11-4a2f-8a7a-2f6d1f0c9a55
@@ -58,10 +58,34 @@ export function addTrace(parts: TraceParts): AddCommand {
       .option('--json', 'print JSON')
       .addHelpText('after', EXAMPLES)
       .action(async (messageId: string, options: AdminOptions & { json?: true }) => {
-        const deliveries = await find(parts, messageId, options)
+        const deliveries = await findEither(parts, messageId, options)
         if (options.json) console.log(JSON.stringify({ deliveries }, null, 2))
         else console.log(traceLines(deliveries, Date.now()).join('\n'))
       })
+  }
+}
+
+/** Finds a message by its id, or else by the id that an X-Message-Id encodes. */
+async function findEither(
+  parts: TraceParts,
+  given: string,
+  options: AdminOptions,
+): Promise<ShownTrace[]> {
+  try {
+    return await find(parts, given, options)
+  } catch (error) {
+    const decoded = decode(given)
+    const isUnknown = error instanceof AdminError && error.code === 'unknown_message'
+    if (!isUnknown || decoded === given) throw error
+    return find(parts, decoded, options)
+  }
+}
+
+function decode(text: string): string {
+  try {
+    return decodeURIComponent(text)
+  } catch {
+    return text // it is no X-Message-Id
   }
 }
 

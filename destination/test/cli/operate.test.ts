@@ -73,6 +73,13 @@ describe('trace', () => {
     },
   )
 
+  test('finds a message by the X-Message-Id that its receiver got', async () => {
+    const { cli } = await withDead('SW 1é%')
+    const { stdout } = await cli('trace', 'SW%201%C3%A9%25', '--json')
+    expect(JSON.parse(stdout)).toMatchObject({ deliveries: [{ messageId: 'SW 1é%' }] })
+    expect((await cli('trace', 'SW%202')).stderr).toContain('There is no message "SW 2"')
+  })
+
   test('shows what the endpoint answered, and only the start of a long answer', async () => {
     const crm = await endpoint((response, { event }) => {
       const isLong = event['event'] === 'Long'
