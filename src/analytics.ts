@@ -617,7 +617,7 @@ function wrongType(type: unknown): ValidationError {
 function describeFull({ spool, maxQueueBytes, endpoint }: Settings): string {
   const waiting = `of messages wait for ${endpoint.origin}. See that the endpoint answers`
   return spool
-    ? `The spool is full, or its disk: up to ${spool.maxBytes} bytes ${waiting} and the disk has room, or raise spool.maxBytes.`
+    ? `The spool is full, or its disk: up to ${spool.maxBytes} bytes, or ${maxQueueBytes} while the disk takes none, ${waiting} and the disk has room, or raise spool.maxBytes.`
     : `The queue is full: ${maxQueueBytes} bytes ${waiting}, or raise maxQueueBytes.`
 }
 

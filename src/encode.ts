@@ -101,7 +101,7 @@ function unencodable(message: WireMessage, cause: unknown): ValidationError {
   const [why = ''] = messageOf(cause).split('\n', 1)
   return new ValidationError(
     field,
-    `${message.type}() was given something in ${field} that JSON can't hold: ${why}. Pass plain values: a BigInt as a string, no circular references.`,
+    `${message.type}() was given something in ${field} that JSON can't hold: ${why}. Pass plain values: a BigInt as a string, no circular reference, no getter that throws, no more than ${MAX_DEPTH} levels.`,
     { cause },
   )
 }

@@ -264,7 +264,7 @@ export interface LostMessage {
   readonly type: string
   /** The message's id. It is undefined if the call was refused before the message had one, or the spool can't read it. */
   readonly messageId: string | undefined
-  /** The message as it would have been sent: keep it to send it again. It is undefined if it could not be encoded, or `beforeSend` threw. */
+  /** The message as it would have been sent: keep it to send it again. It is undefined if it was invalid or too large, or `beforeSend` threw. */
   readonly json: string | undefined
 }
 

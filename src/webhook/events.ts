@@ -18,24 +18,32 @@ export interface EventBase<Type extends string> {
 export interface PageEvent extends EventBase<'page'> {
   /** Facts about the page. */
   properties: PageProperties
+  /** The name of the page. */
+  name?: string
+  /** The category of the page. */
+  category?: string
 }
 
-/** The properties of a page: four with fixed names, and all others that the call had. */
+/** The properties of a page, as the call had them. */
 export interface PageProperties extends Record<string, unknown> {
   /** The path of the page's URL. */
-  path?: string
+  path?: unknown
   /** The URL of the previous page. */
-  referrer?: string
+  referrer?: unknown
   /** The title of the page. */
-  title?: string
+  title?: unknown
   /** The URL of the page. */
-  url?: string
+  url?: unknown
 }
 
 /** A user viewed a screen of an app. */
 export interface ScreenEvent extends EventBase<'screen'> {
   /** The name of the screen. */
   name: string
+  /** The category of the screen. */
+  category?: string
+  /** Facts about the screen. */
+  properties?: Record<string, unknown>
 }
 
 /** Traits of a user changed, or a user joined or left an audience. */

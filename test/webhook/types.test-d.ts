@@ -37,8 +37,15 @@ describe('an event', () => {
       'page' | 'screen' | 'identify' | 'track' | 'alias' | 'group' | 'delete'
     >()
     if (event.type === 'track') expectTypeOf(event.event).toEqualTypeOf<string>()
-    if (event.type === 'page')
-      expectTypeOf(event.properties.url).toEqualTypeOf<string | undefined>()
+    if (event.type === 'page') {
+      expectTypeOf(event.properties.url).toEqualTypeOf<unknown>() // the collector takes any value
+      expectTypeOf([event.name, event.category]).toEqualTypeOf<(string | undefined)[]>()
+    }
+    if (event.type === 'screen') {
+      expectTypeOf(event.name).toEqualTypeOf<string>()
+      expectTypeOf(event.category).toEqualTypeOf<string | undefined>()
+      expectTypeOf(event.properties).toEqualTypeOf<Record<string, unknown> | undefined>()
+    }
     if (event.type === 'alias') expectTypeOf(event['Previous ID']).toEqualTypeOf<string>()
     if (event.type === 'identify') {
       expectTypeOf(event.traits).toEqualTypeOf<Record<string, unknown>>()
