@@ -108,7 +108,7 @@ export const MUTANTS = [
     {
       name: 'a script that ends gives up in spite of progress',
       says: /process_exit without|dropped without/,
-      find: 'const progressMs = Math.max(endedMs, this.#books.lastOutcomeMs);',
+      find: 'const progressMs = Math.max(endedMs, this.#client.books.lastOutcomeMs);',
       put: 'const progressMs = endedMs;',
     },
     {
@@ -122,7 +122,7 @@ export const MUTANTS = [
     {
       name: 'a flush does not keep the process',
       says: /process ended with 13|process_exit without|no answer when/,
-      find: 'if (isAnyoneWaiting)',
+      find: 'if (isHolding)',
       put: 'if (false)',
     },
   ]),
