@@ -130,8 +130,8 @@ export const MUTANTS = [
     {
       name: 'a script that has ended waits for too long',
       says: /process ended \d+ ms after/,
-      find: 'const EXIT_GRACE_MS = 5_000;',
-      put: 'const EXIT_GRACE_MS = 9_000;',
+      find: 'const GRACE_MS = 5_000;',
+      put: 'const GRACE_MS = 9_000;',
     },
   ]),
   ...atRandom('an outage of everything', [
