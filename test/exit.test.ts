@@ -629,16 +629,16 @@ describe.concurrent('a process', { timeout: 120_000 }, () => {
       const ended = await run(
         collector,
         `const before = process.eventNames().map(String)
-       for (let i = 0; i < 50; i++) {
+       for (let i = 0; i < 12; i++) {
          const analytics = new Analytics('k', { ${OPTIONS} })
          analytics.track({ userId: 'u', event: 'e' })
        }
        const added = process.eventNames().map(String).filter((name) => !before.includes(name))
        console.log(added, process.listenerCount('beforeExit'))`,
       )
-      // Fifty clients, and no MaxListenersExceededWarning on stderr.
+      // Node warns of more than ten listeners: no MaxListenersExceededWarning on stderr.
       expect(ended).toEqual(fine("[ 'beforeExit' ] 1\n"))
-      expect(arrivedAt(collector)).toHaveLength(50)
+      expect(arrivedAt(collector)).toHaveLength(12)
     },
   )
 

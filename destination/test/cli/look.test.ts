@@ -201,10 +201,10 @@ describe('send --wait', () => {
 
   test('is 3 if the message still waits at the end of its time', async () => {
     const { one } = await serving(503)
-    const { code, stdout, stderr } = await send(one.url, one.adminUrl, '--timeout', '500')
+    const { code, stdout, stderr } = await send(one.url, one.adminUrl, '--timeout', '1500')
     expect(code).toBe(3)
     expect(stdout).toContain('attempt 1  503 server_error')
-    expect(stderr).toBe('It was not delivered within 500 ms. The destination continues to try.\n')
+    expect(stderr).toBe('It was not delivered within 1500 ms. The destination continues to try.\n')
   })
 
   test('looks only at the source of its key: another one may have the same id', async () => {
@@ -296,7 +296,7 @@ describe('send --wait', () => {
 
   test('is 3 if another destination is asked, which does not know the message', async () => {
     const [{ one }, { one: other }] = [await serving(204), await serving(204)]
-    const { code, stdout, stderr } = await send(one.url, other.adminUrl, '--timeout', '500')
+    const { code, stdout, stderr } = await send(one.url, other.adminUrl, '--timeout', '1500')
     expect(code).toBe(3)
     expect(stdout).toMatch(/^Accepted m1: .*\n$/)
     expect(stderr).toMatch(/^Its delivery could not be followed: .* does not know the message\./)
