@@ -710,13 +710,14 @@ describe('a process that starts while its server is away', () => {
     cleanUps.push(async () => (await starting).close())
     const isWaiting = () => lines.length > 0
     await Promise.race([starting, vi.waitUntil(isWaiting, 60_000)])
-    // A fast server may make the tables between two timeouts.
+    // A fast server may make the tables between two timeouts. If the end comes between two statements, the driver only knows of a cut.
     for (const line of lines) {
+      const error = expect.stringMatching(
+        /raise or remove idle_session_timeout|the connection was cut/,
+      ) as unknown
       expect(line).toEqual([
-        expect.objectContaining({
-          error: expect.stringMatching(/raise or remove idle_session_timeout/) as unknown,
-        }),
-        'waiting for the store, which cannot be used now',
+        expect.objectContaining({ error }),
+        expect.stringMatching(/^waiting for the store, which cannot be (used now|reached)$/),
       ])
     }
     await server.query(`ALTER DATABASE ${name} RESET idle_session_timeout`)
