@@ -563,8 +563,8 @@ export class Sender {
 function byStatus(batch: Batch, answer: Answer): Answer {
   if ('status' in answer || !answer.cut) return answer
   const isAlone = batch.entries.length === 1
-  const isListBegun = answer.cut.body.includes('"rejected"') // it may well name this one
-  if (isListBegun) batch.cuts = isAlone ? -Infinity : 0
+  const mayBeNamed = answer.cut.body.includes('"rejected"')
+  if (mayBeNamed) batch.cuts = isAlone ? -Infinity : 0
   else batch.cuts++
   return isAlone && batch.cuts >= MAX_CUTS ? answer.cut : answer
 }

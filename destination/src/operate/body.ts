@@ -20,14 +20,12 @@ export function withBody(maxBytes: number) {
 }
 
 /** The JSON of the body of a route {@link withBody}. @throws Refusal */
-export function bodyOf({ body }: FastifyRequest): Fields {
+export function bodyOf({ body }: FastifyRequest, isOptional = false): Fields {
   const bytes = body as Buffer
   // A secret that arrives in another encoding would be another secret.
   if (!isUtf8(bytes)) throw new Refusal(400, 'invalid_json', 'The body must be JSON in UTF-8.')
-  return parseBody(bytes)
+  return parseBody(bytes, undefined, isOptional)
 }
 
 /** The same where every field of the body is optional. @throws Refusal */
-export function optionsOf({ body }: FastifyRequest): Fields {
-  return parseBody(body as Buffer, undefined, true)
-}
+export const optionsOf = (request: FastifyRequest): Fields => bodyOf(request, true)

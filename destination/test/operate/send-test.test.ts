@@ -29,21 +29,26 @@ const samplesOf = ({ endpoints }: TestReport) => endpoints.flatMap(({ samples })
 describe('a test of a destination', () => {
   test('needs a body, and says which one has the defaults', async () => {
     const { running } = await tester(destination([await endpoint()]))
-    const askEmpty = async (path: string) => {
+    const askFor = async (path: string, body?: Uint8Array<ArrayBuffer>) => {
       const headers = { Authorization: `Bearer ${ADMIN_TOKEN}` }
       const response = await fetch(`${running.adminUrl}/v1/admin${path}`, {
         method: 'POST',
         headers,
+        ...(body && { body }),
       })
       return { status: response.status, text: await response.text() }
     }
     const message = 'The body must be JSON in UTF-8: it is empty.'
     const withDefaults = expect.stringContaining(`${message} Send {} for the defaults.`) as string
     for (const path of ['/destinations/crm/test', '/tenants/acme/link']) {
-      expect(await askEmpty(path)).toEqual({ status: 400, text: withDefaults })
+      expect(await askFor(path)).toEqual({ status: 400, text: withDefaults })
+      expect(await askFor(path, Buffer.from('{ "by": "Zoë" }', 'latin1'))).toEqual({
+        status: 400,
+        text: expect.stringContaining('The body must be JSON in UTF-8."') as string,
+      })
     }
     const withoutDefaults = expect.stringContaining(`${message}"`) as string
-    expect(await askEmpty('/destinations/crm/pause')).toEqual({
+    expect(await askFor('/destinations/crm/pause')).toEqual({
       status: 400,
       text: withoutDefaults,
     })

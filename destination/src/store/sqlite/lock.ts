@@ -122,8 +122,10 @@ function makeFolder(path: string): void {
 }
 
 /**
- * Creates a file that only its owner can read, if there is none, and returns whether there was none. SQLite gives its other files the same mode. An
+ * Creates a file that only its owner can read, if there is none. SQLite gives its other files the same mode. An
  * existing file is not opened: by POSIX, closing it would release all locks that this process has on it.
+ *
+ * @returns whether there was none.
  */
 function createPrivate(path: string): boolean {
   try {
