@@ -348,6 +348,10 @@ describe.concurrent('serve', () => {
       })
       expect(readFileSync(file(folder), 'utf8')).toBe(written)
 
+      const nowhere = await run(['serve', '--init', '--config', 'none/hookline.json'], { folder })
+      expect(nowhere.code).toBe(2)
+      expect(nowhere.stderr).toMatch(/ENOENT.*With --config, name a file in a folder to which/)
+
       // They would be used in place of the others.
       const other = emptyFolder()
       writeFileSync(join(other, 'hookline.config.yaml'), 'sources: []\n')

@@ -26,7 +26,7 @@ export function init(given: string | undefined): void {
     const isThere = (error as NodeJS.ErrnoException).code === 'EEXIST'
     const why = isThere
       ? 'the file exists already. Leave out --init to start with it.'
-      : String(error)
+      : `${(error as Error).message}. With --config, name a file in a folder to which you may write.`
     throw new CommandError(EXIT.usage, `Could not write ${file}: ${why}`)
   }
   console.error(`Wrote ${file}, with a new write key, shared secret and admin token.${NEXT}`)
