@@ -1,7 +1,8 @@
 import { randomBytes } from 'node:crypto'
 import type { LookupAddress } from 'node:dns'
 import { isIP, type Socket } from 'node:net'
-import { TLSSocket, type DetailedPeerCertificate } from 'node:tls'
+import type { DetailedPeerCertificate, TLSSocket } from 'node:tls'
+import type { buildConnector } from 'undici'
 import { createAddressRule } from '../model/address.js'
 import { judgeError } from '../post/classify.js'
 import { describeDnsError } from '../post/dns-errors.js'
@@ -13,7 +14,7 @@ import { createSigning, refusesSignature } from '../post/signing.js'
 import { webhookBody } from '../enqueue/webhook-body.js'
 import { withoutQuery } from '../model/shown-url.js'
 import type { Destination, Endpoint, Settings } from '../settings/settings.js'
-import { FIXES } from './fixes.js'
+import { FIXES, fixOf } from './fixes.js'
 import { sendSigned } from './signed-send.js'
 
 /** The steps of an examination, in their order. */
@@ -115,31 +116,46 @@ function judgeAddresses(
   return { step, state: 'failed', found, fix }
 }
 
-/** Connects in the same way as a delivery, and reads the certificates. */
+/** Connects in the same way as a delivery. First it connects without TLS, which tells the failures of the two steps apart. */
 async function connect(url: URL, hostname: string, network: Network): Promise<Finding[]> {
+  const { host, protocol } = url
+  const port = url.port || (protocol === 'https:' ? '443' : '80')
+  const target = { hostname, host, port }
+  const plain = await open('connection', { ...target, protocol: 'http:' }, network)
+  if (!('socket' in plain)) return [plain]
+  const { remoteAddress = '', remotePort = 0 } = plain.socket
+  const found = `To ${remoteAddress}, port ${remotePort}.`
+  plain.socket.destroy()
+  const connection: Finding = { step: 'connection', state: 'ok', found, ms: plain.ms }
+  if (protocol !== 'https:') return [connection]
+  const secure = await open('certificate', { ...target, protocol }, network)
+  if (!('socket' in secure)) return [connection, secure]
+  const certificate = describeCertificate(secure.socket as TLSSocket)
+  secure.socket.destroy()
+  return [connection, certificate]
+}
+
+/** Opens a socket, or finds why it cannot be opened. */
+async function open(
+  step: 'connection' | 'certificate',
+  target: buildConnector.Options & { host: string },
+  network: Network,
+): Promise<{ socket: Socket; ms: number } | Finding> {
   const startedAt = performance.now()
-  const { host, protocol, port } = url
   try {
     const socket = await new Promise<Socket>((resolve, reject) => {
-      network.connect({ hostname, host, protocol, port }, (error, connected) => {
+      network.connect(target, (error, connected) => {
         if (connected) resolve(connected)
         else reject(error)
       })
     })
+    return { socket, ms: since(startedAt) }
+  } catch (cause) {
+    const { code, error } = judgeError(cause, target.host)
     const ms = since(startedAt)
-    const { remoteAddress = '', remotePort = 0 } = socket
-    const findings: Finding[] = [
-      { step: 'connection', state: 'ok', found: `To ${remoteAddress}, port ${remotePort}.`, ms },
-    ]
-    if (socket instanceof TLSSocket) findings.push(describeCertificate(socket))
-    socket.destroy()
-    return findings
-  } catch (error) {
-    const { code, error: found = '' } = judgeError(error, host)
-    const ms = since(startedAt)
-    // The message of a certificate error already contains the fix.
-    if (code === 'tls_error') return [{ step: 'certificate', state: 'failed', found, ms }]
-    return [{ step: 'connection', state: 'failed', found, code, fix: FIXES.connection, ms }]
+    const isSilent = code === 'timeout' || code === 'connection_reset'
+    const fix = step === 'certificate' && isSilent ? FIXES.tls : fixOf({ code, error }, false)
+    return { step, state: 'failed', found: error ?? code, code, ...(fix && { fix }), ms }
   }
 }
 
@@ -195,10 +211,10 @@ async function* exchange(
   const said = response === '' ? '' : ` The body of the answer: ${response.slice(0, 200)}`
   if (verdict !== 'delivered') {
     const isRefused = refusesSignature(outcome)
-    const fix = isRefused && signature !== '' ? FIXES.secret : FIXES.answer
+    const fix = fixOf(outcome, signature !== '')
     const both = refused > 0 ? ' It refused both secrets of the rotation.' : ''
     const found = `${error}${said}${isRefused ? both : ''}`
-    yield { step: 'round trip', state: 'failed', found, code, fix, ms }
+    yield { step: 'round trip', state: 'failed', found, code, ...(fix && { fix }), ms }
     if (signature === '') return
     const signed = `The request had ${signature}, for this body of ${Buffer.byteLength(body)} bytes: ${body}`
     yield { step: 'signature', state: isRefused ? 'failed' : 'skipped', found: signed }

@@ -25,7 +25,7 @@ const CERTIFICATE_ERRORS: Record<string, readonly [reason: string, fix: string]>
   CERT_NOT_YET_VALID: ['is not valid yet', 'Check its dates and the clock of this machine.'],
   ERR_TLS_CERT_ALTNAME_INVALID: [
     'is for another host name',
-    'Use a certificate that lists this host in its alternative names.',
+    'Check the host of the URL, or use a certificate that lists this host in its alternative names.',
   ],
   ERR_TLS_CERT_ALTNAME_FORMAT: ['has invalid alternative names', REISSUE],
   HOSTNAME_MISMATCH: ['is for another host name', REISSUE],

@@ -1,5 +1,6 @@
 import { errors } from 'undici'
 import { describeCertificateError } from './certificate-errors.js'
+import { describeHandshake } from './handshake-errors.js'
 import { NoAddressError } from './guard.js'
 import type { Outcome, OutcomeCode, Verdict } from '../model/outcome.js'
 
@@ -48,8 +49,11 @@ export function judgeTimeout(deadlineMs: number, wasSent: boolean): Judgement {
   const within = `within ${deadlineMs / 1_000} s`
   return wasSent
     ? retry('timeout', `The endpoint did not answer ${within}.`)
-    : retry('timeout', `No connection to the endpoint was made ${within}: nothing was sent.`)
+    : retry('timeout', `No connection to the endpoint was made ${within}: ${NOTHING_SENT}.`)
 }
+
+/** The words of each timeout that came before the request. */
+export const NOTHING_SENT = 'nothing was sent'
 
 /**
  * Judges a request that failed without an answer. Only failures that retries can't change are refused for good: a
@@ -65,40 +69,52 @@ export function judgeError(error: unknown, host: string): Judgement {
   if (code === 'EPROTO' || code.startsWith('ERR_SSL_') || code.startsWith('ERR_TLS_'))
     return retry('tls_error', describeHandshake(host, detail))
   if (error instanceof errors.HTTPParserError)
-    return retry('connection_failed', `${host} answered with data that is not HTTP (${detail}).`)
+    return retry('connection_failed', `${host} answered ${NOT_HTTP}`)
   if (error instanceof errors.SocketError && detail === 'bad response')
-    return retry('connection_reset', `${host} answered ${UNREADABLE}`)
+    return retry('connection_failed', `${host} answered ${UNREADABLE}`)
   if (error instanceof errors.SocketError && detail === 'bad upgrade')
-    return retry('connection_reset', `${host} answered ${SWITCHED} ${ANSWER_2XX}`)
+    return retry('connection_failed', `${host} answered ${SWITCHED} ${ANSWER_2XX}`)
   // Of all that undici asserts, only the status is a matter of the answer. The text of the assertion is about its source.
   if (code === 'ERR_ASSERTION')
     return retry('connection_failed', `${host} answered with a status below 100. ${ANSWER_2XX}`)
   if (code === 'UND_ERR_RES_CONTENT_LENGTH_MISMATCH')
     return retry('connection_failed', `${host} ${BAD_HEADERS}`)
-  const [outcome, words] = describeFailure(code)
-  return retry(outcome, `${host} ${words} (${[code, detail].filter(Boolean).join(': ')}).`)
+  const [outcome, words, fix] = describeFailure(code)
+  const what = `${host} ${words} (${[code, detail].filter(Boolean).join(': ')}).`
+  return retry(outcome, fix === undefined ? what : `${what} ${fix}`)
 }
 
-/**
- * Describes a failed TLS handshake. It is retried, because it may be a temporary fault during a rollout of the
- * endpoint.
- */
-function describeHandshake(host: string, detail: string): string {
-  const fix = /wrong version number|packet length too long/i.test(detail)
-    ? 'The endpoint seems to speak plain HTTP. Check the scheme and the port of its URL.'
-    : 'Check the TLS versions and ciphers of the endpoint.'
-  return `The TLS handshake with ${host} failed (${detail}): nothing was sent. ${fix}`
-}
-
-function describeFailure(code: string): [OutcomeCode, string] {
+function describeFailure(code: string): [OutcomeCode, words: string, fix?: string] {
   if (code === 'ECONNREFUSED') return ['connection_refused', 'refused the connection']
   if (code === 'ETIMEDOUT' || code === 'UND_ERR_CONNECT_TIMEOUT')
-    return ['timeout', 'could not be reached in time']
+    return ['timeout', `could not be reached in time: ${NOTHING_SENT}`]
   if (RESETS.has(code)) return ['connection_reset', 'closed the connection before it answered']
   if (code === 'UND_ERR_HEADERS_OVERFLOW')
-    return ['connection_failed', 'answered with headers of more than 16 KB']
-  return ['connection_failed', 'could not be reached']
+    return ['connection_failed', 'answered with headers of more than 16 KB', SHORTER_HEADERS]
+  const fix = Object.hasOwn(UNREACHABLE, code) ? UNREACHABLE[code] : undefined
+  return ['connection_failed', 'could not be reached', fix ?? CHECK_ADDRESS]
 }
+
+const NO_ROUTE =
+  'This machine has no route to it: check the address, and the network of this machine.'
+const NOT_PERMITTED = 'This machine does not permit the connection: check its firewall.'
+const TOO_MANY_OPEN = 'This machine has too many open files and connections: raise the limit.'
+const CHECK_ADDRESS = 'Check the host and the port of its URL, and the network of this machine.'
+const SHORTER_HEADERS = 'It must answer with fewer or shorter headers, such as cookies.'
+
+/** What to do about the errors of this machine and its network. */
+const UNREACHABLE: Readonly<Record<string, string>> = {
+  EHOSTUNREACH: NO_ROUTE,
+  ENETUNREACH: NO_ROUTE,
+  EACCES: NOT_PERMITTED,
+  EPERM: NOT_PERMITTED,
+  EMFILE: TOO_MANY_OPEN,
+  ENFILE: TOO_MANY_OPEN,
+  EADDRNOTAVAIL: TOO_MANY_OPEN,
+}
+
+const NOT_HTTP =
+  'with data that is not HTTP/1.1. Check the port of its URL: it may belong to something else, such as TLS or HTTP/2.'
 
 /**
  * undici says that the length is wrong, whatever is wrong with headers that have a Content-Length. If only the length is wrong, the

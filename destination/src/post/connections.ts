@@ -4,6 +4,8 @@ import { Client, type buildConnector } from 'undici'
 export class Connection {
   /** Whether the socket was closed. The client would open another one. */
   isClosed = false
+  /** The first error of the socket. undici may tell only of its end, and not of the TLS alert before it. */
+  error: Error | undefined
 
   constructor(
     readonly client: Client,
@@ -86,9 +88,15 @@ export class Connections {
   }
 
   #make(origin: string): Connection {
+    const connect: buildConnector.connector = (target, callback) => {
+      this.connect(target, (...opened) => {
+        opened[1]?.once('error', (error) => (connection.error = error))
+        callback(...opened)
+      })
+    }
     const client = new Client(origin, {
       pipelining: 1,
-      connect: this.connect,
+      connect,
       // Only the deadline of the exchange limits the time, counted from the start. undici's timeouts count from the last byte.
       headersTimeout: 0,
       bodyTimeout: 0,

@@ -103,7 +103,7 @@ export class Exchange implements Dispatcher.DispatchHandler, Timed {
   /** Nothing more can be sent or read. If the status line was read before, the status still decides the outcome. */
   fail(error: Error): void {
     if (this.#answer !== undefined) this.#end(this.#answer)
-    else this.#fail(judgeError(error, this.owner.host))
+    else this.#fail(judgeError(this.connection?.error ?? error, this.owner.host))
   }
 
   /** Only the headers of a failure are read, because reading them takes as long as everything else here. */

@@ -1,5 +1,5 @@
 import { createServer, type Server } from 'node:https'
-import type { AddressInfo } from 'node:net'
+import { createServer as createTcpServer, type AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { signWebhook } from 'hookline/webhook'
 import { Webhook } from 'standardwebhooks'
@@ -153,6 +153,39 @@ describe('doctor', () => {
     const { code, findings } = await doctor(hung.url)
     expect(findings.at(-2)).toMatchObject({ step: 'round trip', state: 'failed', code: 'timeout' })
     expect(code).toBe(3)
+  })
+
+  test('tells a port that does not speak TLS from one that is closed', async () => {
+    const plain = await endpoint(204)
+    const { code, findings, steps } = await doctor(plain.url.replace('http:', 'https:'))
+    expect(steps.slice(2)).toEqual(['connection ok', 'certificate failed'])
+    expect(findings.at(-1)?.found).toContain('seems to speak plain HTTP')
+    expect(code).toBe(1)
+    const cut = createTcpServer((socket) => socket.once('data', () => socket.end()))
+    await new Promise<void>((resolve) => cut.listen(0, '127.0.0.1', resolve))
+    onTestFinished(() => void cut.close())
+    const { port } = cut.address() as AddressInfo
+    const ended = await doctor(`https://127.0.0.1:${port}/`)
+    expect(ended.findings.slice(2)).toMatchObject([
+      { step: 'connection', state: 'ok' },
+      {
+        ...{ step: 'certificate', state: 'failed', code: 'connection_reset' },
+        fix: expect.stringContaining('Check that the endpoint speaks TLS') as string,
+      },
+    ])
+    expect(ended.code).toBe(3)
+  })
+
+  test.each([
+    [404, /Check the host and the path of the URL/],
+    [400, /may name what it does not accept/],
+    [307, undefined],
+  ])('gives the advice for the status %i, as a test does', async (status, fix) => {
+    const crm = await endpoint(status)
+    const { findings } = await doctor(crm.url)
+    const { fix: given } = findings.find(({ step }) => step === 'round trip') ?? {}
+    if (fix) expect(given).toMatch(fix)
+    else expect(given).toBeUndefined()
   })
 
   test('is read by people in lines', async () => {

@@ -51,7 +51,7 @@ describe('test', () => {
       '  failed  track     401  (N ms)',
       '                    The endpoint answered 401.',
       '                    It answered: \\u001b[31mwho are you?',
-      '                    Check that both sides have the same secret, and that the receiver verifies the raw bytes of the body before it parses them.',
+      '                    The endpoint may not accept the signature: check that both sides have the same secret, and that the receiver verifies the raw bytes of the body before it parses them. If it needs a password or a key, set it in the headers of the endpoint.',
       '  failed  page      401  (N ms)',
     ])
     expect(stdout).toContain('\nNot every endpoint of crm accepts these messages.\n')

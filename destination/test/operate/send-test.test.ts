@@ -122,6 +122,32 @@ describe('a test of a destination', () => {
     ])
   })
 
+  test('blames the signature for a refusal only as one of the reasons, and not if there is none', async () => {
+    const statuses = [400, 401, 403, 410, 408, 502, 429]
+    const fixesOf = async (changes: Partial<Destination>) => {
+      const endpoints = await Promise.all(statuses.map((status) => endpoint(status)))
+      const { ask } = await tester(destination(endpoints, changes))
+      return samplesOf(await ask({ types: ['track'] })).map(({ fix }) => fix)
+    }
+    const signed = await fixesOf({})
+    expect(signed.map((fix) => fix?.includes('the same secret'))).toEqual([
+      ...[true, true, true],
+      ...[false, false, false, false],
+    ])
+    expect(signed).toMatchObject([
+      expect.stringContaining('may name what it does not accept: the body, a header or the sign'),
+      expect.stringContaining('If it needs a password or a key'),
+      expect.stringContaining('or a firewall in front of it'),
+      expect.stringContaining('removed for good'),
+      expect.stringContaining('Check the time limits'),
+      expect.stringContaining('a proxy in front of the endpoint'),
+      expect.stringContaining('rateLimit'),
+    ])
+    const unsigned = await fixesOf({ sharedSecret: undefined })
+    expect(unsigned.filter((fix) => fix?.includes('The request has no signature'))).toHaveLength(3)
+    expect(unsigned.filter((fix) => fix?.includes('the same secret'))).toEqual([])
+  })
+
   test('sends no more samples to an endpoint that gives no answer', async () => {
     const server = createServer()
     server.listen(0, '127.0.0.1')

@@ -104,6 +104,16 @@ test.each([
   expect(error).toContain(fix)
 })
 
+test.each([
+  ['EHOSTUNREACH', 'has no route to it'],
+  ['EACCES', 'does not permit the connection'],
+  ['EMFILE', 'too many open files'],
+  ['EIO', 'Check the host and the port'],
+])('the error %s of this machine comes with its fix', (code, fix) => {
+  expect(failing(code).error).toContain(`could not be reached (${code}: as it says). `)
+  expect(failing(code).error).toContain(fix)
+})
+
 describe('a timeout', () => {
   test('says whether anything was sent', () => {
     expect(judgeTimeout(5_000, true)).toEqual({
@@ -119,7 +129,8 @@ test('an answer that is no HTTP is tried again', () => {
   expect(judgeError(new errors.HTTPParserError('Expected HTTP/'), HOST)).toEqual({
     code: 'connection_failed',
     verdict: 'retry',
-    error: 'crm.example.com answered with data that is not HTTP (Expected HTTP/).',
+    error:
+      'crm.example.com answered with data that is not HTTP/1.1. Check the port of its URL: it may belong to something else, such as TLS or HTTP/2.',
   })
 })
 
@@ -127,6 +138,7 @@ test('what is no error is a failure all the same', () => {
   expect(judgeError('odd', HOST)).toMatchObject({
     code: 'connection_failed',
     verdict: 'retry',
-    error: 'crm.example.com could not be reached (odd).',
+    error:
+      'crm.example.com could not be reached (odd). Check the host and the port of its URL, and the network of this machine.',
   })
 })

@@ -131,7 +131,7 @@ test('an endpoint that answers 100 Continue first is told what it has to change'
   const { outcome } = await meet((socket) => {
     socket.write('HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n')
   }, IN_TIME)
-  expect(outcome).toMatchObject({ code: 'connection_reset', verdict: 'retry' })
+  expect(outcome).toMatchObject({ code: 'connection_failed', verdict: 'retry' })
   expect(outcome.error).toMatch(/answered with 100 Continue, which was not asked for/)
 })
 
@@ -139,7 +139,7 @@ test('an endpoint that switches to another protocol is told what it has to answe
   const { outcome } = await meet((socket) => {
     socket.write('HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n')
   }, IN_TIME)
-  expect(outcome).toMatchObject({ code: 'connection_reset', verdict: 'retry' })
+  expect(outcome).toMatchObject({ code: 'connection_failed', verdict: 'retry' })
   expect(outcome.error).toMatch(
     /answered with 101 Switching Protocols, which was not asked for\. .* 2xx status\.$/,
   )
@@ -257,13 +257,13 @@ describe('no answer', () => {
       'another protocol',
       (socket) =>
         void socket.write('HTTP/1.1 101 Switching\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n'),
-      'connection_reset',
+      'connection_failed',
     ],
     // The client did not send `Expect: 100-continue`. undici closes the connection when it gets this answer.
     [
       '100-continue',
       (socket) => void socket.write(`HTTP/1.1 100 Continue\r\n\r\n${OK}`),
-      'connection_reset',
+      'connection_failed',
     ],
   ])('but %s is tried again, but not here', async (_, fault, code) => {
     const { outcome, requests, open } = await meet(fault)

@@ -141,7 +141,38 @@ describe.skipIf(!hasOpenssl())('an https endpoint', () => {
     const old = { ...authority.issue('hook.test'), maxVersion: 'TLSv1.1' as const }
     const { outcome } = await postTo({ ...old, minVersion: 'TLSv1.1' }, { ca: [authority.root] })
     expect(outcome).toMatchObject({ code: 'tls_error', verdict: 'retry' })
-    expect(outcome.error).toContain('The TLS handshake with hook.test')
+    expect(outcome.error).toMatch(
+      /^The TLS handshake with hook\.test:\d+ failed \([^:()]*protocol version\): nothing was sent\. .*TLS 1\.2 or 1\.3/,
+    )
+  })
+
+  const wanting = () => ({
+    ...authority.issue('hook.test'),
+    ...{ requestCert: true, rejectUnauthorized: true, ca: [authority.root] },
+  })
+
+  test('that wants a client certificate is named, although TLS 1.3 tells it only after the handshake', async () => {
+    const { outcome, requests, port } = await postTo(wanting(), { ca: [authority.root] })
+    expect(outcome).toMatchObject({ code: 'tls_error', verdict: 'retry', status: undefined })
+    expect(outcome.error).toContain(`hook.test:${port} asks for a client certificate (`)
+    expect(requests()).toBe(0)
+  })
+
+  test('that may want a client certificate, which TLS 1.2 does not tell, is said to, without the text of OpenSSL', async () => {
+    const { outcome } = await postTo(
+      { ...wanting(), maxVersion: 'TLSv1.2' },
+      { ca: [authority.root] },
+    )
+    expect(outcome).toMatchObject({ code: 'tls_error', verdict: 'retry' })
+    expect(outcome.error).toMatch(/ failed \([^:()]*alert handshake failure\): nothing was sent\. /)
+    expect(outcome.error).toMatch(/It may .* or ask for a client certificate/)
+  })
+
+  test('that has only HTTP/2 is named as such', async () => {
+    const onlyNew = { ...authority.issue('hook.test'), ALPNProtocols: ['h2'] }
+    const { outcome } = await postTo(onlyNew, { ca: [authority.root] })
+    expect(outcome).toMatchObject({ code: 'tls_error', verdict: 'retry' })
+    expect(outcome.error).toContain('The endpoint must support HTTP/1.1')
   })
 
   test('gets no plain text if its URL starts with http', async () => {
@@ -169,7 +200,9 @@ test('an http server on an https URL is named as such, and gets no request', asy
   })
   const outcome = await post(posterTo(`https://127.0.0.1:${port}/`))
   expect(outcome).toMatchObject({ code: 'tls_error', verdict: 'retry', status: undefined })
-  expect(outcome.error).toContain('The endpoint seems to speak plain HTTP')
+  expect(outcome.error).toMatch(
+    / failed \(wrong version number\): .* seems to speak plain HTTP\. Check the scheme/,
+  )
 })
 
 test('a handshake that never ends runs out of time, with nothing sent', async () => {
