@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import type { LookupAddress } from 'node:dns'
 import { isIP, type Socket } from 'node:net'
-import type { DetailedPeerCertificate, TLSSocket } from 'node:tls'
+import { TLSSocket, type DetailedPeerCertificate } from 'node:tls'
 import type { buildConnector } from 'undici'
 import { createAddressRule } from '../model/address.js'
 import { judgeError } from '../post/classify.js'
@@ -130,9 +130,10 @@ async function connect(url: URL, hostname: string, network: Network): Promise<Fi
   if (protocol !== 'https:') return [connection]
   const secure = await open('certificate', { ...target, protocol }, network)
   if (!('socket' in secure)) return [connection, secure]
-  const certificate = describeCertificate(secure.socket as TLSSocket)
-  secure.socket.destroy()
-  return [connection, certificate]
+  const { socket } = secure
+  const certificate = socket instanceof TLSSocket ? [describeCertificate(socket)] : []
+  socket.destroy()
+  return [connection, ...certificate]
 }
 
 /** Opens a socket, or finds why it cannot be opened. */

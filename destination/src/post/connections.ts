@@ -90,7 +90,9 @@ export class Connections {
   #make(origin: string): Connection {
     const connect: buildConnector.connector = (target, callback) => {
       this.connect(target, (...opened) => {
-        opened[1]?.once('error', (error) => (connection.error = error))
+        opened[1]?.once('error', (error: Error) => {
+          connection.error = error
+        })
         callback(...opened)
       })
     }

@@ -1,7 +1,7 @@
-import { StringDecoder } from 'node:string_decoder'
 import type { IncomingHttpHeaders } from 'node:http'
 import { util, type Dispatcher } from 'undici'
 import { judgeError, judgeStatus, judgeTimeout, type Judgement } from './classify.js'
+import { bodyText, EXCERPT_BYTES } from './body-text.js'
 import type { Connection } from './connections.js'
 import type { Timed } from './deadline.js'
 import type { Network } from './network.js'
@@ -13,9 +13,6 @@ const NOW = Promise.resolve()
 
 /** An answer of up to this size is read completely, so that its connection can be used again. */
 const MAX_RESPONSE_BYTES = 64 * 1024
-
-/** How much of an answer is kept for the log. Error messages fit into it. */
-const EXCERPT_BYTES = 2 * 1024
 
 /** What the exchanges of one endpoint share. */
 export interface ExchangeOwner {
@@ -52,6 +49,8 @@ export class Exchange implements Dispatcher.DispatchHandler, Timed {
   #answer: Outcome | undefined
   #bytes = 0
   #excerpt: Buffer | undefined
+  /** The raw headers of the answer, which say how its body is encoded. */
+  #rawHeaders: Buffer[] = []
 
   constructor(
     readonly owner: ExchangeOwner,
@@ -77,6 +76,7 @@ export class Exchange implements Dispatcher.DispatchHandler, Timed {
     // Informational answers (1xx) precede the real one.
     if (status < 200) return true
     const isDelivered = status < 300
+    this.#rawHeaders = rawHeaders
     this.#answer = isDelivered
       ? this.#outcome(judgeStatus(status), status, undefined)
       : this.#failure(status, rawHeaders)
@@ -135,7 +135,7 @@ export class Exchange implements Dispatcher.DispatchHandler, Timed {
     if (this.#hasEnded) return
     this.#hasEnded = true
     this.owner.network.deadline.delete(this)
-    if (this.#excerpt !== undefined) outcome.response = excerptOf(this.#excerpt)
+    if (this.#excerpt !== undefined) outcome.response = bodyText(this.#excerpt, this.#rawHeaders)
     void NOW.then(() => {
       this.owner.ended(this, outcome)
     })
@@ -166,16 +166,4 @@ function headerLines(headers: IncomingHttpHeaders): string {
 function firstOf(header: string | string[] | undefined): string | undefined {
   const value = Array.isArray(header) ? header[0] : header
   return value?.replace(/[ \t]+$/, '')
-}
-
-/**
- * The body as text. Invalid UTF-8 is replaced, and NUL too, because PostgreSQL refuses it in text. A character that is
- * cut at the end is left out.
- */
-function excerptOf(body: Buffer): string {
-  const text =
-    body.length > EXCERPT_BYTES
-      ? new StringDecoder().write(body.subarray(0, EXCERPT_BYTES))
-      : body.toString()
-  return text.replaceAll('\0', '\uFFFD')
 }

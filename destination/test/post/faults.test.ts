@@ -1,5 +1,6 @@
 import { once } from 'node:events'
 import { connect, type Socket } from 'node:net'
+import { brotliCompressSync, deflateSync, gzipSync } from 'node:zlib'
 import { setImmediate as turn } from 'node:timers/promises'
 import { describe, expect, onTestFinished, test } from 'vitest'
 import {
@@ -164,6 +165,46 @@ test.each([
 })
 
 describe('an answer whose body', () => {
+  const answer = (headers: string, body: Buffer) => (socket: Socket) => {
+    socket.write(`HTTP/1.1 400 No\r\n${headers}\r\nContent-Length: ${body.length}\r\n\r\n`)
+    socket.write(body)
+  }
+  const words = 'größer als erlaubt'
+
+  test.each([
+    ['compressed with gzip', 'Content-Encoding: gzip', gzipSync(words)],
+    ['compressed with br', 'Content-Encoding: BR', brotliCompressSync(words)],
+    ['compressed with deflate', 'Content-Encoding: deflate', deflateSync(words)],
+    ['in Latin-1', 'Content-Type: text/plain; charset="ISO-8859-1"', Buffer.from(words, 'latin1')],
+    [
+      'in Latin-1 and compressed',
+      'Content-Encoding: gzip\r\nContent-Type: text/plain;charset=latin1',
+      gzipSync(Buffer.from(words, 'latin1')),
+    ],
+    ['in an unknown charset, but UTF-8', 'Content-Type: a/b; charset=x-none', Buffer.from(words)],
+  ])('is %s is read', async (_what, headers, body) => {
+    expect((await meet(answer(headers, body))).outcome.response).toBe(words)
+  })
+
+  test('is compressed and cut is read as far as it came', async () => {
+    const lines = Array.from({ length: 3_000 }, (_, i) => `${i * 7_919} ö`).join('\n')
+    const cut = gzipSync(lines).subarray(0, 5_000)
+    const { outcome } = await meet(answer('Content-Encoding: gzip', cut))
+    expect(outcome.response.length).toBeGreaterThan(1_000)
+    expect(lines.startsWith(outcome.response)).toBe(true)
+  })
+
+  test.each([
+    ['has 100 MB when decompressed', 'gzip', gzipSync(Buffer.alloc(100_000_000))],
+    ['is not what its Content-Encoding says', 'br', Buffer.from('größer')],
+    ['has an unknown Content-Encoding', 'zstd', Buffer.from([0x28, 0xb5, 0x2f, 0xfd])],
+  ])('%s is named by its encoding', async (_what, encoding, body) => {
+    const { outcome } = await meet(answer(`Content-Encoding: ${encoding}`, body))
+    expect(outcome.response).toBe(
+      `(a body that can't be shown, with Content-Encoding: ${encoding})`,
+    )
+  })
+
   test('drips is what its status says, once the time is up', async () => {
     const { outcome, open } = await meet((socket) => {
       socket.write('HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n')
