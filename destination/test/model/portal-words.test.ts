@@ -64,7 +64,7 @@ describe('the words for a tenant', () => {
     [
       'UND_ERR_CONNECT_TIMEOUT',
       'Connect Timeout Error (attempted address: 10.1.2.3:22)',
-      'vm:22 could not be reached in time',
+      'vm:22 could not be reached in time: nothing was sent',
     ],
   ])('say that no connection was made, and not to which address: %s', (code, message, words) => {
     const error = connectError(code, message)
