@@ -242,7 +242,9 @@ describe.skipIf(chromiumPath === undefined)('the page', () => {
       }
       await card.getByRole('button', { name: 'Send a test' }).click()
       await card.getByText('Not every endpoint accepts these messages.').waitFor()
-      await card.getByText('Check the host and the path of the URL: the server has nothing there.').waitFor()
+      await card
+        .getByText('Check the host and the path of the URL: the server has nothing there.')
+        .waitFor()
       expect(await card.locator('.attempt-line').count()).toBe(2)
       await card.getByText('Request and answer of delete').click()
       await card
